@@ -1,0 +1,12 @@
+// FANIN_ASSERT: an invariant of our own code, checked in release builds too because it is cheap.
+// Never for bytes from a peer, a file or the configuration: those return an Error.
+#pragma once
+
+namespace fanin::detail {
+[[noreturn]] void assertion_failed(const char* condition, const char* file, int line);
+} // namespace fanin::detail
+
+#define FANIN_ASSERT(condition)                                                                    \
+  (__builtin_expect(static_cast<bool>(condition), 1)                                               \
+       ? static_cast<void>(0)                                                                      \
+       : ::fanin::detail::assertion_failed(#condition, __FILE__, __LINE__))

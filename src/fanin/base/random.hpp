@@ -1,0 +1,55 @@
+// A random stream that gives the same numbers everywhere: integer arithmetic only, no std
+// distributions and no libm, whose results differ between platforms. xoshiro256++ by D. Blackman
+// and S. Vigna (2019), seeded through splitmix64.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace fanin {
+
+class Random {
+public:
+  explicit Random(std::uint64_t seed) {
+    for (auto& word : state_) {
+      seed += 0x9e3779b97f4a7c15U;
+      std::uint64_t z = seed;
+      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+      z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+      word = z ^ (z >> 31);
+    }
+  }
+
+  // Uniform over all 64-bit values.
+  std::uint64_t next() {
+    const std::uint64_t result = rotate(state_[0] + state_[3], 23) + state_[0];
+    const std::uint64_t t = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= t;
+    state_[3] = rotate(state_[3], 45);
+    return result;
+  }
+
+  // Uniform in [0, bound); 0 for bound 0. Bias below 2^-32 for bounds under 2^32.
+  std::uint64_t below(std::uint64_t bound) {
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
+  }
+
+  // Uniform in [0, 1), 53 bits.
+  double unit() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+
+  // True with probability `numerator / denominator`.
+  bool chance(std::uint64_t numerator, std::uint64_t denominator) {
+    return below(denominator) < numerator;
+  }
+
+private:
+  static std::uint64_t rotate(std::uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
+  std::array<std::uint64_t, 4> state_{};
+};
+
+} // namespace fanin

@@ -1,0 +1,144 @@
+// Fixed pools of fixed-size pages, made once at start (seed 000, section 3.2: pools and buffer
+// loaning). A page is written through a Loan by exactly one holder; what has been written is handed
+// on as counted read-only Views. When the last holder lets go, the page goes home. Exhaustion is
+// backpressure: take() gives nothing, and nobody allocates.
+//
+// Thread: a pool, its loans, references and views belong to one thread, its home loop. Another
+// thread or process is given one View to keep alive on its behalf and says when it is done; only
+// the home loop touches the count.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/memory/arena.hpp"
+
+namespace fanin::memory {
+
+class PagePool;
+
+struct Page {
+  std::byte* data = nullptr;
+  PagePool* pool = nullptr;
+  std::uint32_t references = 0;
+  std::uint32_t index = 0; // within the pool
+};
+
+// A counted share of a page.
+class PageRef {
+public:
+  PageRef() = default;
+  explicit PageRef(Page* page) : page_(page) { // adds a reference
+    if (page_ != nullptr) ++page_->references;
+  }
+  PageRef(const PageRef& other) : PageRef(other.page_) {}
+  PageRef(PageRef&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+  PageRef& operator=(PageRef other) noexcept {
+    std::swap(page_, other.page_);
+    return *this;
+  }
+  ~PageRef() { reset(); }
+  inline void reset();
+  [[nodiscard]] Page* get() const { return page_; }
+  explicit operator bool() const { return page_ != nullptr; }
+
+private:
+  Page* page_ = nullptr;
+};
+
+// Read-only bytes inside a page, kept alive by their share of it.
+struct View {
+  PageRef page;
+  std::uint32_t offset = 0;
+  std::uint32_t size = 0;
+
+  [[nodiscard]] const std::byte* data() const { return page.get()->data + offset; }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return size == 0 ? std::span<const std::byte>{} : std::span{data(), size};
+  }
+  [[nodiscard]] View part(std::uint32_t from, std::uint32_t length) const {
+    FANIN_ASSERT(from <= size && length <= size - from);
+    return View{page, offset + from, length};
+  }
+};
+
+// The right to write into a page. What lies below a frozen view's end must not be written again.
+class Loan {
+public:
+  Loan() = default;
+  explicit Loan(Page* page) : page_(page) {}
+  [[nodiscard]] std::byte* data() const { return page_.get()->data; }
+  [[nodiscard]] inline std::uint32_t size() const;
+  [[nodiscard]] View freeze(std::uint32_t offset, std::uint32_t length) const {
+    FANIN_ASSERT(offset <= size() && length <= size() - offset);
+    return View{page_, offset, length};
+  }
+  explicit operator bool() const { return static_cast<bool>(page_); }
+  void reset() { page_.reset(); }
+  [[nodiscard]] const Page* page() const { return page_.get(); }
+
+  Loan(Loan&&) = default;
+  Loan& operator=(Loan&&) = default;
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+private:
+  PageRef page_;
+};
+
+struct PoolOptions {
+  std::uint32_t page_size = 0;       // bytes, a multiple of 4096
+  std::uint32_t pages = 0;
+  ArenaOptions arena;
+};
+
+class PagePool {
+public:
+  // Reserves and (unless arena.reserve_only) populates the memory. Errors: exhausted, usage.
+  [[nodiscard]] static Result<std::unique_ptr<PagePool>> make(const PoolOptions& options);
+  ~PagePool(); // asserts that every page is home
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  // The page used last, which is the one in cache; empty when all are lent.
+  [[nodiscard]] Loan take() {
+    if (free_.empty()) return {};
+    Page* page = free_.back();
+    free_.pop_back();
+    if (free_.size() < available_min_) available_min_ = static_cast<std::uint32_t>(free_.size());
+    return Loan{page};
+  }
+  [[nodiscard]] std::uint32_t available() const { return static_cast<std::uint32_t>(free_.size()); }
+  [[nodiscard]] std::uint32_t available_min() const { return available_min_; } // since start
+  [[nodiscard]] std::uint32_t pages() const { return static_cast<std::uint32_t>(pages_.size()); }
+  [[nodiscard]] std::uint32_t page_size() const { return page_size_; }
+  [[nodiscard]] const Arena& arena() const { return arena_; }
+
+private:
+  friend class PageRef;
+  PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages);
+  void put(Page* page) { free_.push_back(page); } // never grows: capacity is the page count
+
+  Arena arena_;
+  std::uint32_t page_size_;
+  std::uint32_t available_min_;
+  std::vector<Page> pages_;
+  std::vector<Page*> free_;
+};
+
+inline void PageRef::reset() {
+  if (page_ == nullptr) return;
+  Page* page = std::exchange(page_, nullptr);
+  if (--page->references == 0) page->pool->put(page);
+}
+
+inline std::uint32_t Loan::size() const { return page_.get()->pool->page_size(); }
+
+} // namespace fanin::memory

@@ -1,0 +1,108 @@
+// The one place that waits. A loop owns nothing; it polls its transports and services, fires timers
+// and runs tasks, all on one thread, every handler to completion. In real time it sleeps in
+// epoll_pwait2 when there is nothing to do; in virtual time a scheduler calls turn() and moves the
+// clock (net/virtual_world.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net {
+
+// Something besides a transport that the loop looks after: storage completions, a source with a
+// file descriptor, work that an application has left.
+class Service {
+public:
+  virtual ~Service() = default;
+  // Does a bounded amount of work; true if it did any and may have more.
+  virtual bool poll() = 0;
+  // Before waiting: false if work has arrived meanwhile.
+  virtual bool arm() { return true; }
+  // Becomes readable when there is work, after arm() gave true; -1: none.
+  [[nodiscard]] virtual int descriptor() const { return -1; }
+};
+
+class Loop;
+
+// A deadline that calls back on the loop's thread. Owned by whoever waits; destroying it cancels.
+// Rearming does not allocate.
+class Timer {
+public:
+  explicit Timer(std::function<void()> callback) : callback_(std::move(callback)) {}
+  ~Timer() { cancel(); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  void start(Loop& loop, Time deadline); // replaces an earlier deadline
+  void cancel();
+  [[nodiscard]] bool active() const { return loop_ != nullptr; }
+  [[nodiscard]] Time deadline() const { return deadline_; }
+
+private:
+  friend class Loop;
+  std::function<void()> callback_;
+  Loop* loop_ = nullptr;
+  Time deadline_ = never;
+  std::size_t heap_index_ = 0;
+};
+
+enum class WaitPolicy : std::uint8_t {
+  block, // sleep as soon as there is nothing to do
+  poll   // never sleep; gives the core away (sched_yield) when there is nothing to do
+};
+
+class Loop {
+public:
+  explicit Loop(const Clock& clock);
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  // Polled in the order of adding: control before data.
+  void add(Transport& transport);
+  void add(Service& service);
+  void remove(Service& service);
+
+  // Of the current turn: the same for all handlers that run in it.
+  [[nodiscard]] Time now() const { return now_; }
+
+  // One round: poll everything with a budget, fire timers that are due, flush. True if anything was
+  // done.
+  bool turn();
+  // Earliest timer, or never.
+  [[nodiscard]] Time next_deadline() const;
+
+  // Turns until stop(); waits in between according to the policy. stop() may be called from a
+  // handler, or with wake() from another thread or a signal handler.
+  void run(WaitPolicy policy);
+  void stop() { stopping_ = true; }
+  void wake(); // async-signal-safe
+
+private:
+  friend class Timer;
+  struct Waiter; // epoll; made on the first run()
+
+  void wait();
+  bool arm_all();
+  void heap_up(std::size_t index);
+  void heap_down(std::size_t index);
+  void heap_place(Timer* timer, std::size_t index);
+
+  const Clock& clock_;
+  Time now_;
+  std::vector<Transport*> transports_;
+  std::vector<Service*> services_;
+  std::vector<Timer*> heap_;
+  std::vector<Event> events_;
+  std::unique_ptr<Waiter> waiter_;
+  int wake_descriptor_ = -1;
+  volatile bool stopping_ = false;
+};
+
+} // namespace fanin::net

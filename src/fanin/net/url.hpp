@@ -1,0 +1,26 @@
+// Addresses as users write them: scheme://host:port?option=value&...
+//   tcp://127.0.0.1:7000   tcp://[::1]:0   tcp://daq-bu-03:7100   inproc://evm   tcp (scheme alone)
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "fanin/base/result.hpp"
+
+namespace fanin::net {
+
+struct Url {
+  std::string scheme;                          // "tcp", "inproc", "ofi+tcp"; what chooses the transport
+  std::string host;                            // without brackets; empty: loopback
+  std::uint16_t port = 0;                      // 0: any free one
+  std::map<std::string, std::string> options;  // after '?'
+
+  // Errors name the part that is wrong and show a right example.
+  [[nodiscard]] static Result<Url> parse(std::string_view text);
+  [[nodiscard]] std::string text() const;
+  friend bool operator==(const Url&, const Url&) = default;
+};
+
+} // namespace fanin::net

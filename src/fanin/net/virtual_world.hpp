@@ -1,0 +1,87 @@
+// Many nodes on one thread in virtual time: each has its own loop and its own in-memory transport,
+// and one scheduler decides who runs next. Used by the protocol's tests (foundation: virtual time
+// from the first day); the simulator of switches and links builds on it later.
+//
+// Deterministic: the same seed gives the same trace. Ties in time are broken by the order of
+// scheduling, never by addresses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/random.hpp"
+#include "fanin/net/loop.hpp"
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net {
+
+// How the in-memory network behaves. `strict` behaviour exposes interfaces shaped by TCP: each
+// message needs a receive buffer posted beforehand and is refused without one, sends complete late
+// and their memory must not be reused before (checked by a checksum kept in flight), and messages of
+// different connections overtake each other.
+struct VirtualNetworkOptions {
+  Duration latency_min = std::chrono::microseconds{5};
+  Duration latency_max = std::chrono::microseconds{50}; // uniform per message, order kept per connection
+  bool strict = false;
+  std::uint32_t posted_receives = 4;     // strict: per connection
+  Duration turn_cost{500};               // charged to a node for each turn that did something
+};
+
+class VirtualNode;
+
+class VirtualWorld {
+public:
+  VirtualWorld(std::uint64_t seed, VirtualNetworkOptions options);
+  ~VirtualWorld();
+
+  // The URL scheme of its nodes is "sim": listen on sim://name.
+  VirtualNode& add_node(std::string name);
+
+  // Runs until no node has anything left to do, or until `end`. Returns the number of turns.
+  std::uint64_t run_until(Time end);
+  // One scheduling step; false when nothing is left.
+  bool step();
+
+  [[nodiscard]] Time now() const;
+  [[nodiscard]] Random& random();
+  [[nodiscard]] std::uint64_t trace_hash() const; // over (time, node, event kind, connection, size)
+
+private:
+  friend class VirtualNode;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class VirtualNode {
+public:
+  [[nodiscard]] Loop& loop();
+  [[nodiscard]] Transport& transport();
+  [[nodiscard]] const std::string& name() const;
+
+  // A frozen node (SIGSTOP) does not run, and its peers see nothing but silence.
+  void freeze();
+  void thaw();
+  // A dead node (kill -9): all its connections close at the peers with peer_died, its listeners
+  // refuse. What it had sent still arrives. The caller destroys the applications on it first.
+  // A restarted node has a new loop and a new transport.
+  void kill();
+  void restart();
+  // Cuts all connections between two nodes, as a lost network would, both ends get peer_died.
+  void disconnect(VirtualNode& other);
+  // Between the two directions of the node and all others: extra delay, for slow nodes.
+  void slow_down(Duration extra_latency);
+
+private:
+  friend class VirtualWorld;
+  struct State;
+  std::unique_ptr<State> state_;
+  explicit VirtualNode(std::unique_ptr<State> state);
+
+public:
+  ~VirtualNode();
+};
+
+} // namespace fanin::net

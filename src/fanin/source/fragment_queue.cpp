@@ -1,0 +1,184 @@
+#include "fanin/source/fragment_queue.hpp"
+
+#include <algorithm>
+
+namespace fanin::source {
+
+const char* name(DropReason reason) {
+  switch (reason) {
+  case DropReason::number_back: return "number_back";
+  case DropReason::number_repeat: return "number_repeat";
+  case DropReason::number_jump: return "number_jump";
+  case DropReason::oversize: return "oversize";
+  case DropReason::late: return "late";
+  }
+  return "unknown";
+}
+
+FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePool& pool)
+    : options_(options), pool_(pool), page_size_(pool.page_size()), mask_(options.window - 1),
+      slots_(options.window), held_(pool.pages() + 1) {
+  FANIN_ASSERT(options.window != 0 && (options.window & mask_) == 0);
+  FANIN_ASSERT(options.fragment_max <= wire::fragment_size_mask);
+  start_unnumbered();
+}
+
+void FragmentQueue::start(EventNumber first) {
+  start_unnumbered();
+  numbered_ = true;
+  next_ = base_ = first;
+  last_written_ = first - 1; // nothing written yet: an older number is late, not a repeat
+}
+
+void FragmentQueue::start_unnumbered() {
+  for (auto& page : held_) page.reset();
+  page_.reset();
+  position_ = page_end_ = base_position_ = 0;
+  held_first_ = 0;
+  next_ = ~EventNumber{0}; // no number is the next one: begin() takes the slow path
+  base_ = 0;
+  open_ = 0;
+  numbered_ = throttled_ = false;
+}
+
+WriteOutcome FragmentQueue::reject(DropReason reason) {
+  ++dropped_[static_cast<std::size_t>(reason)];
+  return WriteOutcome::rejected;
+}
+
+// Everything that is not the next number in the room at hand.
+WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
+  throttled_ = false;
+  if (!numbered_) {
+    if (event >= limit_) return WriteOutcome::full;
+    start(event);
+  }
+  if (event < next_) {
+    if (event == last_written_) return reject(DropReason::number_repeat);
+    return reject(event > last_written_ ? DropReason::late : DropReason::number_back);
+  }
+  if (event - next_ > mask_) return reject(DropReason::number_jump);
+  if (size > options_.fragment_max) return reject(DropReason::oversize);
+  if (event >= limit_) return WriteOutcome::full;
+  if (event - base_ > mask_) {
+    throttled_ = true;
+    return WriteOutcome::full;
+  }
+  if (size > page_room()) {
+    const std::uint32_t pages = (size + page_size_ - 1) / page_size_;
+    if (pool_.available() < pages) {
+      throttled_ = true;
+      return WriteOutcome::full;
+    }
+    next_page();
+  }
+  fill_absent(event);
+  return WriteOutcome::ok;
+}
+
+void FragmentQueue::next_page() {
+  position_ = page_end_;
+  page_ = pool_.take();
+  FANIN_ASSERT(page_);
+  held_page(page_end_ / page_size_) = page_.freeze(0, 0).page;
+  page_end_ += page_size_;
+}
+
+void FragmentQueue::fill_absent(EventNumber end) {
+  for (; next_ < end; ++next_) {
+    slots_[next_ & mask_] = {position_, {wire::fragment_absent, 0}};
+  }
+}
+
+WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> payload,
+                                  std::uint32_t flags) {
+  const auto size = static_cast<std::uint32_t>(
+      std::min<std::size_t>(payload.size(), std::size_t{options_.fragment_max} + 1));
+  const WriteOutcome outcome = begin(event, size);
+  if (outcome != WriteOutcome::ok) return outcome;
+  while (!payload.empty()) {
+    const auto space = room();
+    std::memcpy(space.data(), payload.data(), space.size());
+    advance(static_cast<std::uint32_t>(space.size()));
+    payload = payload.subspan(space.size());
+  }
+  end(flags);
+  return WriteOutcome::ok;
+}
+
+bool FragmentQueue::skip_to(EventNumber event) {
+  throttled_ = false;
+  if (!numbered_) start(std::min(event, limit_));
+  const EventNumber wanted = std::min(event, limit_);
+  const EventNumber reachable = base_ + mask_ + 1;
+  if (wanted > next_) fill_absent(std::min(wanted, reachable));
+  throttled_ = wanted > reachable;
+  return next_ >= event;
+}
+
+bool FragmentQueue::give_up_until(EventNumber event) {
+  if (!numbered_) start(event);
+  if (event > next_) fill_absent(std::min(event, base_ + mask_ + 1));
+  return next_ >= event;
+}
+
+memory::View FragmentQueue::view(std::uint64_t position, std::uint32_t size) const {
+  if (size == 0) return {};
+  const auto& page = held_[position / page_size_ % held_.size()];
+  return memory::View{page, static_cast<std::uint32_t>(position % page_size_), size};
+}
+
+Piece FragmentQueue::cut(Cursor& cursor, EventNumber end, std::uint32_t payload_max,
+                         std::uint32_t entries_max, wire::FragmentEntry* table) const {
+  const EventNumber first = cursor.event;
+  const auto fits_one_page = [this](std::uint64_t at, std::uint32_t size) {
+    return at % page_size_ + size <= page_size_;
+  };
+  const wire::FragmentEntry head = entry(first);
+  if (head.size() > payload_max || !fits_one_page(position(first), head.size())) {
+    const std::uint64_t at = position(first) + cursor.payload_offset;
+    const auto in_page = static_cast<std::uint32_t>(page_size_ - at % page_size_);
+    const std::uint32_t size =
+        std::min({head.size() - cursor.payload_offset, payload_max, in_page});
+    const Piece piece{{first, first + 1}, cursor.payload_offset, true, view(at, size)};
+    table[0] = head;
+    cursor.payload_offset += size;
+    if (cursor.payload_offset == head.size()) cursor = {first + 1, 0};
+    return piece;
+  }
+
+  EventNumber event = first;
+  const EventNumber stop = std::min(end, first + entries_max);
+  while (event < stop && event < base_) table[event++ - first] = {wire::fragment_absent, 0};
+  std::uint64_t start = 0;
+  std::uint32_t bytes = 0;
+  for (; event < stop; ++event) {
+    const Slot& slot = slots_[event & mask_];
+    const std::uint32_t size = slot.entry.size();
+    if (size != 0) {
+      if (bytes == 0) {
+        start = slot.position;
+        if (size > payload_max || !fits_one_page(start, size)) break;
+      } else if (slot.position != start + bytes || size > payload_max - bytes ||
+                 !fits_one_page(start, bytes + size)) {
+        break;
+      }
+      bytes += size;
+    }
+    table[event - first] = slot.entry;
+  }
+  cursor = {event, 0};
+  return {{first, event}, 0, false, view(start, bytes)};
+}
+
+void FragmentQueue::release_until(EventNumber event) {
+  event = std::min(event, next_);
+  if (event <= base_) return;
+  base_position_ = position(event);
+  base_ = event;
+  // The page being filled stays, and so does one that holds a byte of a later event.
+  const std::uint64_t keep = std::min(base_position_, position_ == 0 ? 0 : position_ - 1) / page_size_;
+  for (; held_first_ < keep; ++held_first_) held_page(held_first_).reset();
+}
+
+} // namespace fanin::source

@@ -1,0 +1,204 @@
+// Where one source puts its fragments and the readout unit takes them out. The source writes into
+// pages lent to it, in the order of event numbers; the queue numbers, checks, sums and limits. The
+// readout unit cuts runs of events out of it, without a copy.
+//
+// Bounded twice: by a pool of pages of its own and by a window of event numbers. When either is used
+// up, begin() says `full` and the source waits: backpressure up to the detector. Nothing allocates
+// after construction. Thread: the loop of the readout unit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/wire/checksum.hpp"
+#include "fanin/wire/fragment.hpp"
+
+namespace fanin::source {
+
+enum class WriteOutcome : std::uint8_t {
+  ok,
+  full,    // no room, or not wanted yet; the fragment was not taken: offer it again later
+  rejected // dropped and counted with its reason; go on with the next one
+};
+
+// Why a fragment was dropped before it was announced.
+enum class DropReason : std::uint8_t {
+  number_back,   // its number is below one that came before
+  number_repeat, // the same number again
+  number_jump,   // further ahead than the window
+  oversize,      // over fragment_max
+  late           // its event had been given up (deadline); the ledger shows it apart from the others
+};
+inline constexpr std::size_t drop_reasons = 5;
+[[nodiscard]] const char* name(DropReason reason);
+
+struct FragmentQueueOptions {
+  SourceId source = 0;
+  std::uint32_t window = 65536;          // event numbers held at most, a power of two
+  std::uint32_t fragment_max = 1U << 20; // bytes
+  bool checksum = true;
+};
+
+// Where a cut has got to: an event, and a byte of its fragment.
+struct Cursor {
+  EventNumber event = 0;
+  std::uint32_t payload_offset = 0;
+};
+
+// A run of events of one source whose payload is contiguous in one page; or a part of one fragment.
+struct Piece {
+  EventRange range;
+  std::uint32_t payload_offset = 0; // within the fragment, for a part; else 0
+  bool partial = false;             // a part of one fragment: range is its event
+  memory::View payload;
+};
+
+class FragmentQueue {
+public:
+  // `pool` belongs to this queue alone: a source that runs ahead cannot take the pages of another.
+  FragmentQueue(const FragmentQueueOptions& options, memory::PagePool& pool);
+  FragmentQueue(const FragmentQueue&) = delete;
+  FragmentQueue& operator=(const FragmentQueue&) = delete;
+
+  // --- the source's side -------------------------------------------------------------------------
+
+  // Opens the fragment of `event`, of exactly `size` bytes. Numbers in between that were skipped
+  // become absent. After `ok`, fill room() and advance() until `size` bytes are in, then end().
+  [[nodiscard]] WriteOutcome begin(EventNumber event, std::uint32_t size) {
+    if (event != next_ || event >= limit_ || event - base_ > mask_ || size > page_room() ||
+        size > options_.fragment_max) [[unlikely]] {
+      const WriteOutcome outcome = begin_slow(event, size);
+      if (outcome != WriteOutcome::ok) return outcome;
+    }
+    open_ = size;
+    crc_ = 0;
+    slots_[event & mask_].position = position_;
+    return WriteOutcome::ok;
+  }
+  // Contiguous room for the fragment that is open: all of it, if it fits into a page.
+  [[nodiscard]] std::span<std::byte> room() {
+    const std::uint32_t rest = page_room();
+    return {page_.data() + (page_size_ - rest), open_ < rest ? open_ : rest};
+  }
+  void advance(std::uint32_t bytes) {
+    FANIN_ASSERT(bytes <= open_ && bytes <= page_room());
+    if (options_.checksum) {
+      crc_ = wire::crc32c({page_.data() + (page_size_ - page_room()), bytes}, crc_);
+    }
+    open_ -= bytes;
+    position_ += bytes;
+    if (open_ != 0 && position_ == page_end_) next_page();
+  }
+  // Closes it; `flags` of wire::FragmentFlag.
+  void end(std::uint32_t flags = 0) {
+    FANIN_ASSERT(open_ == 0);
+    Slot& slot = slots_[next_ & mask_];
+    slot.entry = {static_cast<std::uint32_t>(position_ - slot.position) | flags, crc_};
+    last_written_ = next_++;
+    ++written_;
+  }
+  // begin, copy, end.
+  [[nodiscard]] WriteOutcome write(EventNumber event, std::span<const std::byte> payload,
+                                   std::uint32_t flags = 0);
+
+  // Says that the source will send nothing below `event`. False: the window has no room for that
+  // yet, or numbers up to there are not wanted yet; say it again later.
+  [[nodiscard]] bool skip_to(EventNumber event);
+
+  // Numbers from here on are not wanted yet (not triggered, or after the end of the run).
+  [[nodiscard]] EventNumber limit() const { return limit_; }
+  // All numbers below this one have been answered.
+  [[nodiscard]] EventNumber next_event() const { return next_; }
+  [[nodiscard]] bool numbered() const { return numbered_; } // next_event() means something
+  [[nodiscard]] const FragmentQueueOptions& options() const { return options_; }
+
+  // --- the readout unit's side -------------------------------------------------------------------
+
+  // Forgets everything held and starts numbering at `first`, or at the first fragment's number.
+  void start(EventNumber first);
+  void start_unnumbered();
+  void set_limit(EventNumber limit) { limit_ = limit; }
+
+  // True if the last begin() or skip_to() found no page or no window: the source is being held
+  // back, which is not silence.
+  [[nodiscard]] bool throttled() const { return throttled_; }
+
+  // Stops waiting for the source: what was not answered below `event` becomes absent, and what comes
+  // later for those numbers is dropped as late. False: the window has no room for all of it yet.
+  [[nodiscard]] bool give_up_until(EventNumber event);
+
+  // Of an event below next_event(); absent where it lies before the first.
+  [[nodiscard]] wire::FragmentEntry entry(EventNumber event) const {
+    FANIN_ASSERT(event < next_);
+    if (event < base_) return {wire::fragment_absent, 0};
+    return slots_[event & mask_].entry;
+  }
+  // Bytes written for events below `event`, page ends that were left empty included: a difference
+  // bounds the payload of a range from above.
+  [[nodiscard]] std::uint64_t position(EventNumber event) const {
+    if (event >= next_) return position_;
+    return event < base_ ? base_position_ : slots_[event & mask_].position;
+  }
+
+  // Takes the next piece of events below `end`: at most `payload_max` bytes and `entries_max` events,
+  // whose entries it writes to `table`. Moves the cursor. The cursor's event is below `end`.
+  [[nodiscard]] Piece cut(Cursor& cursor, EventNumber end, std::uint32_t payload_max,
+                          std::uint32_t entries_max, wire::FragmentEntry* table) const;
+  // Forgets events below `event`; their pages live on in the views that were cut.
+  void release_until(EventNumber event);
+
+  [[nodiscard]] std::uint64_t written() const { return written_; } // fragments, since start
+  [[nodiscard]] std::uint64_t dropped(DropReason reason) const {
+    return dropped_[static_cast<std::size_t>(reason)];
+  }
+
+private:
+  struct Slot {
+    std::uint64_t position = 0; // of the payload's first byte: page sequence x page size + offset
+    wire::FragmentEntry entry;
+  };
+  static_assert(sizeof(Slot) == 16);
+
+  [[nodiscard]] std::uint32_t page_room() const {
+    return static_cast<std::uint32_t>(page_end_ - position_);
+  }
+  WriteOutcome begin_slow(EventNumber event, std::uint32_t size);
+  WriteOutcome reject(DropReason reason);
+  void fill_absent(EventNumber end);
+  void next_page();
+  [[nodiscard]] memory::PageRef& held_page(std::uint64_t sequence) {
+    return held_[sequence % held_.size()];
+  }
+  [[nodiscard]] memory::View view(std::uint64_t position, std::uint32_t size) const;
+
+  FragmentQueueOptions options_;
+  memory::PagePool& pool_;
+  const std::uint32_t page_size_;
+  const std::uint64_t mask_;
+  std::vector<Slot> slots_;
+  std::vector<memory::PageRef> held_; // pages with events not yet released, by sequence
+
+  memory::Loan page_;           // being filled
+  std::uint64_t position_ = 0;  // of the next byte
+  std::uint64_t page_end_ = 0;  // of the page being filled
+  std::uint64_t held_first_ = 0; // sequence of the oldest page held
+  EventNumber next_ = ~EventNumber{0};
+  EventNumber base_ = 0;        // first event not released
+  std::uint64_t base_position_ = 0;
+  EventNumber limit_ = ~EventNumber{0};
+  EventNumber last_written_ = 0;
+  std::uint32_t open_ = 0; // bytes missing in the open fragment
+  std::uint32_t crc_ = 0;
+  bool numbered_ = false;
+  bool throttled_ = false;
+  std::uint64_t written_ = 0;
+  std::array<std::uint64_t, drop_reasons> dropped_{};
+};
+
+} // namespace fanin::source

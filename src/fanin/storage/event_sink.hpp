@@ -1,0 +1,77 @@
+// Where a builder unit puts what it has built: an injected service, so that tests and the simulator
+// can put another behind it. Batches are submitted; that they are committed is said later.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/net/loop.hpp"
+#include "fanin/wire/fragment.hpp"
+
+namespace fanin::storage {
+
+// Consecutive events of one source: a table of entries and their payloads back to back.
+struct SourcePiece {
+  SourceId source = 0;
+  EventRange range;
+  memory::View table;               // range.count() wire::FragmentEntry, 4-byte aligned
+  memory::View payload;             // what the entries' sizes add up to, except for a fragment that
+                                    // spans pieces: then range is one event, the entry holds the
+                                    // whole size, and the pieces follow each other in order
+  std::uint32_t payload_offset = 0; // of this piece within its fragment; 0 unless it spans pieces
+};
+
+// Why an event is not complete, one source at a time.
+enum class MissingReason : std::uint8_t {
+  absent = 1,   // its readout unit said that there is none
+  deadline = 2, // did not arrive in time
+  lost = 3      // its readout unit died
+};
+
+struct MissingFragment {
+  EventRange events;
+  SourceId source = 0;
+  MissingReason reason = MissingReason::absent;
+};
+
+// A batch whose every event has been decided. Exactly one of them per (range, attempt).
+struct BuiltBatch {
+  std::uint64_t ticket = 0;               // given back at commit
+  EventRange range;
+  Attempt attempt = 0;
+  std::vector<SourcePiece> pieces;        // per source in order of events; sources in any order
+  std::vector<MissingFragment> missing;   // of required and optional sources alike
+  std::vector<EventRange> gaps;           // numbers that no source has: no event, no row
+};
+
+enum class SubmitOutcome : std::uint8_t { accepted, busy };
+
+class EventSink : public net::Service {
+public:
+  using OnCommit = std::function<void(std::uint64_t ticket)>;
+  using OnFailure = std::function<void(const Error& error, bool fatal)>;
+
+  // Called on the loop's thread from poll(). A failure that is not fatal (disk full with
+  // `on_full = "wait"`) is reported once; the sink retries and stays busy meanwhile.
+  void on_commit(OnCommit callback) { commit_ = std::move(callback); }
+  void on_failure(OnFailure callback) { failure_ = std::move(callback); }
+
+  // Takes `batch` (moved from only if accepted). `busy`: the queue is full; try again after a commit.
+  [[nodiscard]] virtual SubmitOutcome submit(BuiltBatch& batch) = 0;
+  // Nothing more will come: writes out and closes. finished() once that is done.
+  virtual void finish() = 0;
+  [[nodiscard]] virtual bool finished() const = 0;
+  [[nodiscard]] virtual std::vector<std::string> files() const = 0;
+  [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
+
+protected:
+  OnCommit commit_;
+  OnFailure failure_;
+};
+
+} // namespace fanin::storage

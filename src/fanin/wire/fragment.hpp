@@ -1,0 +1,32 @@
+// The metadata of one fragment, as it travels and as it is kept: 8 bytes, little-endian.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace fanin::wire {
+
+// Conditions of one fragment, kept in the top bits of its size.
+enum FragmentFlag : std::uint32_t {
+  fragment_absent = 1U << 31,       // the source has no fragment for this event (its size is 0)
+  fragment_bad_number = 1U << 30,   // the source's own event number disagrees
+  fragment_truncated = 1U << 29,    // longer than the maximum; cut
+  fragment_bad_checksum = 1U << 28  // set by the builder unit: CRC32C differs
+};
+
+inline constexpr std::uint32_t fragment_size_mask = (1U << 28) - 1; // 256 MiB - 1
+inline constexpr std::uint32_t fragment_flag_mask = ~fragment_size_mask;
+
+struct FragmentEntry {
+  std::uint32_t size_and_flags = 0;
+  std::uint32_t crc32c = 0; // of the payload; 0 where integrity = "none"
+
+  [[nodiscard]] std::uint32_t size() const { return size_and_flags & fragment_size_mask; }
+  [[nodiscard]] std::uint32_t flags() const { return size_and_flags & fragment_flag_mask; }
+  [[nodiscard]] bool absent() const { return (size_and_flags & fragment_absent) != 0; }
+  friend bool operator==(const FragmentEntry&, const FragmentEntry&) = default;
+};
+static_assert(sizeof(FragmentEntry) == 8);
+static_assert(std::is_trivially_copyable_v<FragmentEntry>);
+
+} // namespace fanin::wire
