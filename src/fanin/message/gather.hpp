@@ -1,0 +1,89 @@
+// Gathers small messages into one page and sends it when the loop has nothing more to add (NetIO's
+// high-throughput sending, seed 002, for our own control messages). At low rate a message leaves at
+// the end of the turn it was written in; at high rate pages fill.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/net/link.hpp"
+#include "fanin/wire/control.hpp"
+
+namespace fanin::message {
+
+// Thread: the loop of its link. A peer that does not read makes it fail, not grow: `failed()` is
+// then true, and the owner gives the connection up.
+class Gather {
+public:
+  Gather() = default;
+  // `pool` must outlive it. A page carries at most half a page of messages, since that is what
+  // the receiver's pages take.
+  Gather(net::Link link, memory::PagePool& pool)
+      : link_(link), pool_(&pool), capacity_(pool.page_size() / 2) {}
+
+  // Appends a message: its body, then the bytes of `parts` (arrays of records, or text).
+  template <class Body, class... Parts>
+  void append(const Body& body, const Parts&... parts) {
+    const std::size_t size = sizeof(wire::MessageHeader) + sizeof(Body) + (bytes_of(parts).size() + ... + 0);
+    std::byte* at = reserve((size + 7) & ~std::size_t{7});
+    if (at == nullptr) return;
+    const wire::MessageHeader header{Body::type, 0, static_cast<std::uint32_t>((size + 7) & ~std::size_t{7})};
+    put(at, std::as_bytes(std::span{&header, 1}));
+    put(at, std::as_bytes(std::span{&body, 1}));
+    (put(at, bytes_of(parts)), ...);
+    std::memset(at, 0, header.size - size);
+  }
+
+  // Sends what was gathered. Called at the end of a turn, and when the link is writable again.
+  void flush();
+
+  // The most bytes of records or text that a message can carry after its body.
+  [[nodiscard]] std::size_t room_max() const { return capacity_ - 128; }
+  [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] const net::Link& link() const { return link_; }
+  [[nodiscard]] net::Link& link() { return link_; }
+  explicit operator bool() const { return static_cast<bool>(link_); }
+
+private:
+  static std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span{text.data(), text.size()});
+  }
+  template <class T>
+    requires(!std::convertible_to<T, std::string_view>)
+  static std::span<const std::byte> bytes_of(const T& records) {
+    return std::as_bytes(std::span{records});
+  }
+  static void put(std::byte*& at, std::span<const std::byte> bytes) {
+    if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
+    at += bytes.size();
+  }
+  std::byte* reserve(std::size_t size);
+
+  net::Link link_;
+  memory::PagePool* pool_ = nullptr;
+  std::uint32_t capacity_ = 0;
+  memory::Loan page_;
+  std::uint32_t filled_ = 0;
+  bool failed_ = false;
+};
+
+// Calls visit(MessageType, std::span<const std::byte> body) for each message gathered in `page`.
+// False if its lengths lie, or when visit returns false.
+template <class Visit>
+[[nodiscard]] bool for_each_message(std::span<const std::byte> page, Visit visit) {
+  while (!page.empty()) {
+    wire::MessageHeader header;
+    if (page.size() < sizeof header) return false;
+    std::memcpy(&header, page.data(), sizeof header);
+    if (header.size < sizeof header || header.size > page.size() || header.size % 8 != 0) return false;
+    if (!visit(header.type, page.subspan(sizeof header, header.size - sizeof header))) return false;
+    page = page.subspan(header.size);
+  }
+  return true;
+}
+
+} // namespace fanin::message

@@ -1,0 +1,55 @@
+// The transports of a process by scheme, and one end of a connection.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net {
+
+// Explicit registration: whoever starts the process says which schemes there are.
+class TransportSet {
+public:
+  // The transport must outlive the set.
+  void add(std::string scheme, Transport& transport) {
+    entries_.emplace_back(std::move(scheme), &transport);
+  }
+  [[nodiscard]] Result<Transport*> find(const Url& url) const {
+    std::string known;
+    for (const auto& [scheme, transport] : entries_) {
+      if (scheme == url.scheme) return transport;
+      known += known.empty() ? scheme : ", " + scheme;
+    }
+    return fail(ErrorKind::unsupported,
+                fmt::format("{}: no transport for the scheme '{}' here (there are: {})", url.text(),
+                            url.scheme, known));
+  }
+
+private:
+  std::vector<std::pair<std::string, Transport*>> entries_;
+};
+
+// Names a connection together with its transport. Does not own it.
+struct Link {
+  Transport* transport = nullptr;
+  ConnectionId id = ConnectionId::none;
+
+  explicit operator bool() const { return transport != nullptr; }
+  friend bool operator==(const Link&, const Link&) = default;
+  [[nodiscard]] SendOutcome send(std::span<const memory::View> extents) const {
+    return transport == nullptr ? SendOutcome::closed : transport->send(id, extents);
+  }
+  void close(bool abort = false) {
+    if (transport != nullptr) transport->close(id, abort);
+    *this = {};
+  }
+  [[nodiscard]] std::string peer() const {
+    return transport == nullptr ? "nobody" : transport->peer_name(id);
+  }
+};
+
+} // namespace fanin::net

@@ -1,0 +1,296 @@
+// The control messages of event building (seeds 000 and 003, figure 6): both flows, push and pull,
+// use the same ones. Each is a MessageHeader, a fixed body and arrays of fixed records, 8-byte
+// aligned, little-endian; many travel in one page (message/gather.hpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "fanin/base/identity.hpp"
+
+namespace fanin::wire {
+
+// Goes up with every change of any message. Peers of different versions refuse each other.
+inline constexpr std::uint16_t protocol_version = 1;
+
+enum class MessageType : std::uint16_t {
+  hello = 1,   // node -> event manager, and readout unit -> builder unit: who I am
+  welcome,     // event manager -> node: your incarnation; for a readout unit, where to begin
+  refuse,      // the answer to a hello that cannot be accepted, with the reason as text
+  builder_up,  // event manager -> readout unit: connect to this builder unit
+  builder_down,
+  members,     // event manager -> builder unit: the readout units that take part from now on
+  limit,       // event manager -> readout unit: read up to this event (trigger, or end of run)
+  horizon,     // event manager -> readout unit: others have events up to here
+  pause,       // event manager -> readout unit: stop reading and say how far you got
+  paused,      // the answer
+  announce,    // readout unit -> event manager: events that it holds
+  assign,      // event manager -> builder unit and (push) readout units; builder unit -> readout
+               // units (pull)
+  received,    // builder unit -> event manager: returns the transfer window
+  built,       // builder unit -> event manager: committed
+  clear,       // event manager -> readout unit: forget this batch
+  status,      // node -> event manager: counters, and a sign of life
+  finish,      // event manager -> node: the run is over; close files
+  finished,    // the answer: final counters and files
+};
+
+struct MessageHeader {
+  MessageType type{};
+  std::uint16_t reserved = 0;
+  std::uint32_t size = 0; // of the whole message, this header included; a multiple of 8
+};
+static_assert(sizeof(MessageHeader) == 8);
+
+enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
+
+struct Hello { // followed by text: the node's name, '\n', and a builder unit's data URL
+  static constexpr MessageType type = MessageType::hello;
+  std::uint16_t version = protocol_version;
+  Role role{};
+  std::uint8_t reserved = 0;
+  NodeId node = 0;
+  std::uint16_t reserved2 = 0;
+  std::uint64_t system_digest = 0; // of the configuration: all nodes must have the same
+  RunNumber run = 0;               // data, request: which run's
+  Incarnation incarnation = 0;     // data, request: of the readout unit
+  std::uint64_t capacity = 0;      // builder unit: bytes under construction at most
+  std::uint32_t text_size = 0;
+  Incarnation peer_incarnation = 0; // data, request: of the builder unit that is meant
+};
+static_assert(sizeof(Hello) == 40);
+
+struct Welcome {
+  static constexpr MessageType type = MessageType::welcome;
+  RunNumber run = 0;
+  Incarnation incarnation = 0;
+  EventNumber first_event = 0; // readout unit: begin here
+  EventNumber limit = 0;       // readout unit: and read up to here for now
+  std::uint32_t joining = 0;   // 1: the run is under way, first_event is binding
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Welcome) == 32);
+
+struct Refuse { // followed by text
+  static constexpr MessageType type = MessageType::refuse;
+  std::uint32_t text_size = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Refuse) == 8);
+
+struct BuilderUp { // followed by text: the data URL
+  static constexpr MessageType type = MessageType::builder_up;
+  NodeId node = 0;
+  std::uint16_t reserved = 0;
+  Incarnation incarnation = 0;
+  std::uint32_t text_size = 0;
+  std::uint32_t reserved2 = 0;
+};
+static_assert(sizeof(BuilderUp) == 16);
+
+struct BuilderDown {
+  static constexpr MessageType type = MessageType::builder_down;
+  NodeId node = 0;
+  std::uint16_t reserved = 0;
+  Incarnation incarnation = 0;
+};
+static_assert(sizeof(BuilderDown) == 8);
+
+struct Members { // followed by one Incarnation per readout unit, 0: takes no part; padded to 8
+  static constexpr MessageType type = MessageType::members;
+  std::uint64_t epoch = 0;
+  std::uint32_t count = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Members) == 16);
+
+struct Limit {
+  static constexpr MessageType type = MessageType::limit;
+  EventNumber event = 0;
+  std::uint64_t last = 0; // 1: nothing will follow; answer with a final announcement
+};
+static_assert(sizeof(Limit) == 16);
+
+struct Horizon {
+  static constexpr MessageType type = MessageType::horizon;
+  EventNumber event = 0;
+};
+static_assert(sizeof(Horizon) == 8);
+
+struct Pause {
+  static constexpr MessageType type = MessageType::pause;
+  std::uint64_t reserved = 0;
+};
+struct Paused {
+  static constexpr MessageType type = MessageType::paused;
+  EventNumber next_event = 0; // the furthest of its sources
+};
+static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 8);
+
+struct AbsentRun { // source `source` of the readout unit has no fragment for these events
+  SourceId source = 0;
+  std::uint32_t count = 0;
+  EventNumber first = 0;
+};
+static_assert(sizeof(AbsentRun) == 16);
+
+struct Announce { // followed by AbsentRun[absent_runs]
+  static constexpr MessageType type = MessageType::announce;
+  EventNumber first = 0;
+  EventNumber end = 0;
+  std::uint64_t bytes = 0; // on the wire, at most
+  std::uint32_t absent_runs = 0;
+  std::uint32_t final = 0; // 1: nothing will follow
+};
+static_assert(sizeof(Announce) == 32);
+
+struct Assign {
+  static constexpr MessageType type = MessageType::assign;
+  EventNumber first = 0;
+  std::uint32_t events = 0;
+  Attempt attempt = 0;
+  NodeId builder = 0;
+  Incarnation builder_incarnation = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t epoch = 0; // of the members that take part
+  std::uint64_t bytes = 0; // reserved for it
+  [[nodiscard]] EventRange range() const { return {first, first + events}; }
+};
+static_assert(sizeof(Assign) == 40);
+
+struct Received {
+  static constexpr MessageType type = MessageType::received;
+  EventNumber first = 0;
+  Attempt attempt = 0;
+  std::uint16_t reserved = 0;
+  std::uint32_t reserved2 = 0;
+};
+static_assert(sizeof(Received) == 16);
+
+struct MissingRun { // why: storage::MissingReason
+  SourceId source = 0;
+  std::uint32_t count = 0;
+  EventNumber first = 0;
+  std::uint32_t reason = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(MissingRun) == 24);
+
+struct BadFragment { // flags of wire::FragmentFlag
+  EventNumber event = 0;
+  SourceId source = 0;
+  std::uint32_t flags = 0;
+};
+static_assert(sizeof(BadFragment) == 16);
+
+struct Gap {
+  EventNumber first = 0;
+  EventNumber end = 0;
+};
+static_assert(sizeof(Gap) == 16);
+
+struct Built { // followed by MissingRun[missing_runs], BadFragment[bad], Gap[gaps]
+  static constexpr MessageType type = MessageType::built;
+  EventNumber first = 0;
+  std::uint32_t events = 0;
+  Attempt attempt = 0;
+  std::uint16_t more = 0;  // 1: further exceptions follow in another such message
+  std::uint64_t bytes = 0; // payload
+  std::uint32_t missing_runs = 0;
+  std::uint32_t bad = 0;
+  std::uint32_t gaps = 0;
+  std::uint32_t incomplete = 0; // events that lack a required source
+  [[nodiscard]] EventRange range() const { return {first, first + events}; }
+};
+static_assert(sizeof(Built) == 40);
+
+struct Clear {
+  static constexpr MessageType type = MessageType::clear;
+  EventNumber first = 0;
+  std::uint32_t events = 0;
+  std::uint32_t reserved = 0;
+  [[nodiscard]] EventRange range() const { return {first, first + events}; }
+};
+static_assert(sizeof(Clear) == 16);
+
+struct SourceCounters { // since the node's start in this run
+  SourceId source = 0;
+  std::uint32_t reserved = 0;
+  std::array<std::uint64_t, 5> dropped{}; // by source::DropReason
+};
+static_assert(sizeof(SourceCounters) == 48);
+
+// Shared by status (periodic) and finished (last); followed by SourceCounters[sources], then text:
+// names of files, each with '\n'.
+struct NodeCounters {
+  std::uint64_t bytes = 0;           // sent by a readout unit, received by a builder unit
+  std::uint64_t stored_bytes = 0;    // builder unit
+  std::uint64_t messages = 0;
+  std::uint64_t stale = 0;           // rejected: of another run, attempt or incarnation
+  std::uint64_t late = 0;            // parts that came after their batch was decided
+  std::uint64_t throttled_us = 0;    // readout unit: time with a source held back
+  std::uint32_t pages_in_use = 0;
+  std::uint32_t pages = 0;
+  std::uint32_t sources = 0;
+  std::uint32_t text_size = 0;
+};
+static_assert(sizeof(NodeCounters) == 64);
+
+struct Status {
+  static constexpr MessageType type = MessageType::status;
+  NodeCounters counters;
+};
+struct Finish {
+  static constexpr MessageType type = MessageType::finish;
+  std::uint64_t reserved = 0;
+};
+struct Finished {
+  static constexpr MessageType type = MessageType::finished;
+  NodeCounters counters;
+};
+
+// Takes a message apart. Every read is checked against the message's end; after the first failure
+// all further reads fail, and ok() says so.
+class MessageReader {
+public:
+  explicit MessageReader(std::span<const std::byte> message) : rest_(message) {}
+
+  template <class T>
+  [[nodiscard]] bool read(T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (!ok_ || rest_.size() < sizeof(T)) return ok_ = false;
+    std::memcpy(&value, rest_.data(), sizeof(T));
+    rest_ = rest_.subspan(sizeof(T));
+    return true;
+  }
+  // `count` records, in place (messages are 8-byte aligned).
+  template <class T>
+  [[nodiscard]] std::span<const T> records(std::uint64_t count) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8);
+    if (!ok_ || rest_.size() / sizeof(T) < count ||
+        reinterpret_cast<std::uintptr_t>(rest_.data()) % alignof(T) != 0) {
+      ok_ = false;
+      return {};
+    }
+    const std::span<const T> found{reinterpret_cast<const T*>(rest_.data()),
+                                   static_cast<std::size_t>(count)};
+    rest_ = rest_.subspan(found.size_bytes());
+    return found;
+  }
+  [[nodiscard]] std::string_view text(std::uint32_t size) {
+    const auto bytes = records<char>(size);
+    return {bytes.data(), bytes.size()};
+  }
+  [[nodiscard]] bool ok() const { return ok_; }
+
+private:
+  std::span<const std::byte> rest_;
+  bool ok_ = true;
+};
+
+} // namespace fanin::wire

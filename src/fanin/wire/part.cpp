@@ -1,0 +1,72 @@
+#include "fanin/wire/part.hpp"
+
+#include <cstring>
+
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::wire {
+
+namespace {
+
+std::uint32_t part_checksum(std::span<const std::byte> header_and_table) {
+  PartHeader header;
+  std::memcpy(&header, header_and_table.data(), sizeof header);
+  header.checksum = 0;
+  const auto bytes = std::as_bytes(std::span{&header, 1});
+  const std::uint32_t crc = crc32c(header_and_table.subspan(sizeof header), crc32c(bytes));
+  return crc == 0 ? 1 : crc; // 0 means that there is none
+}
+
+} // namespace
+
+void seal_part(std::span<std::byte> header_and_table, bool checksum) {
+  const std::uint32_t crc = checksum ? part_checksum(header_and_table) : 0;
+  std::memcpy(header_and_table.data() + offsetof(PartHeader, checksum), &crc, sizeof crc);
+}
+
+Result<PartView> decode_part(std::span<const std::byte> message) {
+  PartView part;
+  PartHeader& header = part.header;
+  if (message.size() < sizeof header) return fail(ErrorKind::malformed, "part shorter than its header");
+  std::memcpy(&header, message.data(), sizeof header);
+  if (header.magic != part_magic) return fail(ErrorKind::malformed, "not a part: wrong magic");
+  if (header.reserved != 0) return fail(ErrorKind::malformed, "part with reserved bits set");
+
+  const std::uint64_t table_bytes = std::uint64_t{header.entries} * sizeof(FragmentEntry);
+  if (header.entries == 0 ||
+      sizeof header + table_bytes + header.payload_size != message.size()) {
+    return fail(ErrorKind::malformed, "part whose lengths do not add up");
+  }
+  if (header.batch_events == 0 || header.batch_first + header.batch_events < header.batch_first ||
+      header.first_event < header.batch_first ||
+      header.first_event - header.batch_first > header.batch_events ||
+      header.entries > header.batch_events - (header.first_event - header.batch_first)) {
+    return fail(ErrorKind::malformed, "part with events outside its batch");
+  }
+  const auto* table = message.data() + sizeof header;
+  if (reinterpret_cast<std::uintptr_t>(table) % alignof(FragmentEntry) != 0) {
+    return fail(ErrorKind::malformed, "part that is not aligned");
+  }
+  part.table = {reinterpret_cast<const FragmentEntry*>(table), header.entries};
+  part.payload = message.subspan(sizeof header + table_bytes);
+  if (header.checksum != 0 &&
+      header.checksum != part_checksum(message.first(sizeof header + table_bytes))) {
+    return fail(ErrorKind::malformed, "part whose header or table is damaged");
+  }
+
+  std::uint64_t total = 0;
+  for (const FragmentEntry& entry : part.table) {
+    if (entry.absent() && entry.size() != 0) {
+      return fail(ErrorKind::malformed, "part with an absent fragment that has a size");
+    }
+    total += entry.size();
+  }
+  part.partial_ = total != header.payload_size || header.payload_offset != 0;
+  if (part.partial() && (header.entries != 1 || header.payload_size == 0 ||
+                         std::uint64_t{header.payload_offset} + header.payload_size > total)) {
+    return fail(ErrorKind::malformed, "part whose sizes do not add up");
+  }
+  return part;
+}
+
+} // namespace fanin::wire
