@@ -1,0 +1,150 @@
+# The functions a room's CMakeLists.txt is written with:
+#
+#   fanin_room(wire
+#     SOURCES header.cpp checksum.cpp      # relative to the room
+#     LIBS isal                            # short names of cmake/FaninDependencies.cmake, or any CMake target
+#     PUBLIC_LIBS fmt)                     # those that the room's own headers include
+#   fanin_room_tests(wire
+#     header_test.cpp checksum_test.cpp    # one GoogleTest executable, every test case registered with ctest
+#     LIBS isal)
+#   fanin_fuzz(wire_header SOURCES header_fuzz.cpp)    # defines LLVMFuzzerTestOneInput; corpus: fuzz/corpus/wire_header/
+#   fanin_microbench(wire SOURCES header_bench.cpp)    # Google Benchmark, built with the target fanin_microbenches
+#
+# Includes are written from src/: #include "fanin/wire/header.hpp".
+
+set_property(GLOBAL PROPERTY FANIN_ROOM_TARGETS "")
+add_custom_target(fanin_tests)
+add_custom_target(fanin_fuzzers)
+add_custom_target(fanin_microbenches)
+
+# A slower build gets more time; a test that hangs still ends.
+set(FANIN_TEST_TIMEOUT_S 60)
+if(FANIN_SANITIZE)
+  set(FANIN_TEST_TIMEOUT_S 240)
+endif()
+
+set(FANIN_TEST_ENVIRONMENT
+  "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1"
+  "UBSAN_OPTIONS=print_stacktrace=1"
+  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp:halt_on_error=1:second_deadlock_stack=1"
+  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan.supp:print_suppressions=0")
+
+function(fanin_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 ROOM "" "" "SOURCES;LIBS;PUBLIC_LIBS")
+  fanin_resolve_libs(libs ${ROOM_LIBS})
+  fanin_resolve_libs(public_libs ${ROOM_PUBLIC_LIBS} fmt)
+  set(target fanin_${name})
+  if(ROOM_SOURCES)
+    add_library(${target} OBJECT ${ROOM_SOURCES})
+    target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
+    target_link_libraries(${target} PRIVATE ${libs} ${public_libs} Threads::Threads)
+    target_sources(fanin PRIVATE $<TARGET_OBJECTS:${target}>)
+    set_property(GLOBAL APPEND PROPERTY FANIN_ROOM_TARGETS ${target})
+  endif()
+  target_link_libraries(fanin PRIVATE ${libs} PUBLIC ${public_libs})
+  set_property(GLOBAL APPEND PROPERTY FANIN_PUBLIC_TARGETS ${public_libs})
+endfunction()
+
+function(fanin_room_tests name)
+  cmake_parse_arguments(PARSE_ARGV 1 TEST "SERIAL" "TIMEOUT_S" "SOURCES;LIBS")
+  if(NOT FANIN_HAVE_GTEST)
+    return()
+  endif()
+  if(NOT TEST_TIMEOUT_S)
+    set(TEST_TIMEOUT_S ${FANIN_TEST_TIMEOUT_S})
+  endif()
+  fanin_resolve_libs(libs ${TEST_LIBS})
+  set(target fanin_${name}_test)
+  add_executable(${target} ${TEST_UNPARSED_ARGUMENTS} ${TEST_SOURCES})
+  target_link_libraries(${target} PRIVATE fanin ${libs} GTest::gmock GTest::gtest_main)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  # Where the tests find what they need, without a path compiled into a test's own source.
+  target_compile_definitions(${target} PRIVATE
+    "FANIN_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\""
+    "FANIN_COMMAND=\"${PROJECT_BINARY_DIR}/bin/fanin\"")
+  add_dependencies(fanin_tests ${target})
+  include(GoogleTest)
+  set(properties TIMEOUT ${TEST_TIMEOUT_S} ENVIRONMENT "${FANIN_TEST_ENVIRONMENT}" LABELS ${name})
+  if(TEST_SERIAL)
+    list(APPEND properties RUN_SERIAL ON)
+  endif()
+  gtest_discover_tests(${target}
+    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    TEST_PREFIX "${name}." PROPERTIES ${properties})
+endfunction()
+
+# With FANIN_FUZZ a libFuzzer executable; otherwise the same target with a main that replays the corpus, cuts each
+# entry short and flips bytes in it, so that every build tests every decoder.
+function(fanin_fuzz name)
+  cmake_parse_arguments(PARSE_ARGV 1 FUZZ "" "" "SOURCES;LIBS")
+  if(NOT FANIN_TESTS)
+    return()
+  endif()
+  fanin_resolve_libs(libs ${FUZZ_LIBS})
+  set(target fanin_fuzz_${name})
+  add_executable(${target} ${FUZZ_SOURCES} ${FUZZ_UNPARSED_ARGUMENTS})
+  target_link_libraries(${target} PRIVATE fanin ${libs})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -Wno-missing-declarations)  # LLVMFuzzerTestOneInput
+  endif()
+  add_dependencies(fanin_fuzzers ${target})
+  add_dependencies(fanin_tests ${target})
+  set(corpus "${PROJECT_SOURCE_DIR}/fuzz/corpus/${name}")
+  if(FANIN_FUZZ)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    # libFuzzer wants a folder of its own to write to; -runs=0 only replays what is committed.
+    set(command ${target} -runs=0 -timeout=10 -rss_limit_mb=4096 "${corpus}")
+  else()
+    target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/fuzz/replay_main.cpp")
+    set(command ${target} "${corpus}")
+  endif()
+  if(IS_DIRECTORY "${corpus}")
+    add_test(NAME fuzz.${name} COMMAND ${command} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(fuzz.${name} PROPERTIES
+      TIMEOUT ${FANIN_TEST_TIMEOUT_S} ENVIRONMENT "${FANIN_TEST_ENVIRONMENT}" LABELS fuzz)
+  else()
+    message(SEND_ERROR "fanin_fuzz(${name}): its corpus is missing: fuzz/corpus/${name}/")
+  endif()
+endfunction()
+
+function(fanin_microbench name)
+  cmake_parse_arguments(PARSE_ARGV 1 BENCH "" "" "SOURCES;LIBS")
+  if(NOT TARGET benchmark::benchmark)
+    return()
+  endif()
+  fanin_resolve_libs(libs ${BENCH_LIBS})
+  set(target fanin_${name}_microbench)
+  add_executable(${target} EXCLUDE_FROM_ALL ${BENCH_SOURCES} ${BENCH_UNPARSED_ARGUMENTS})
+  target_link_libraries(${target} PRIVATE fanin ${libs} benchmark::benchmark_main)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+  add_dependencies(fanin_microbenches ${target})
+endfunction()
+
+# Called once, after the rooms.
+function(fanin_finish_library)
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  set(description "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
+  if(FANIN_SANITIZE)
+    string(APPEND description " -fsanitize=${FANIN_SANITIZE}")
+  endif()
+  string(REGEX REPLACE " +" " " description "${description}")
+  add_library(fanin_version OBJECT "${FANIN_GENERATED_DIR}/version.cpp")
+  add_dependencies(fanin_version fanin_commit)
+  target_include_directories(fanin_version PRIVATE "${FANIN_GENERATED_DIR}")
+  target_compile_definitions(fanin_version PRIVATE "FANIN_BUILD_DESCRIPTION=\"${description}\"")
+  target_sources(fanin PRIVATE $<TARGET_OBJECTS:fanin_version>)
+
+  target_compile_features(fanin PUBLIC cxx_std_23)
+  target_include_directories(fanin PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${FANIN_GENERATED_DIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(fanin PUBLIC Threads::Threads PRIVATE ${CMAKE_DL_LIBS})
+  # Until 1.0 every minor version may change the binary interface.
+  set_target_properties(fanin PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  if(NOT FANIN_SANITIZE)
+    target_link_options(fanin PRIVATE -Wl,-z,defs)
+  endif()
+endfunction()

@@ -1,0 +1,13 @@
+# Toolchain: clang 19 where it is found, otherwise the newest other clang. FANIN_CLANG names another one.
+set(candidates clang++-19 clang++-20 clang++-21 clang++-22 clang++-18 clang++)
+if(FANIN_CLANG)
+  set(candidates "${FANIN_CLANG}")
+endif()
+find_program(FANIN_CLANGXX NAMES ${candidates})
+if(NOT FANIN_CLANGXX)
+  message(FATAL_ERROR "this preset needs clang (reference: clang++-19); ./dev install-packages --full installs it")
+endif()
+string(REGEX REPLACE "clang\\+\\+" "clang" clangc "${FANIN_CLANGXX}")
+set(CMAKE_CXX_COMPILER "${FANIN_CLANGXX}")
+set(CMAKE_C_COMPILER "${clangc}")
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES FANIN_CLANG)

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs a build into a folder of its own and uses it from there, as a user would: the command runs, a program and
+# every example with a CMakeLists.txt build against find_package(fanin) with warnings as errors.
+#   usage: tests/install/run.sh BUILD_DIR
+set -euo pipefail
+source_dir=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+say() { printf '== %s\n' "$*"; }
+
+say "installing $build"
+cmake --install "$build" --prefix "$prefix" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+# moved after the installation: nothing may depend on where it was
+mv "$prefix" "$work/moved"; prefix=$work/moved
+
+if [[ -x $prefix/bin/fanin ]]; then
+  say "the installed command: $("$prefix/bin/fanin" --version | head -1)"
+fi
+
+build_project() {  # name, folder
+  cmake -G Ninja -S "$2" -B "$work/$1" -D CMAKE_PREFIX_PATH="$prefix" -D CMAKE_BUILD_TYPE=Release \
+    -D CMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >"$work/$1.log" 2>&1 &&
+    cmake --build "$work/$1" >>"$work/$1.log" 2>&1 || { cat "$work/$1.log"; return 1; }
+}
+
+say "a program of one's own"
+build_project consumer "$source_dir/tests/install/consumer"
+"$work/consumer/consumer"
+
+failed=0
+for list in "$source_dir"/examples/*/CMakeLists.txt; do
+  [[ -e $list ]] || continue
+  folder=$(dirname "$list"); name=$(basename "$folder")
+  say "example $name"
+  # copied out of the tree, so that it finds nothing there by accident
+  cp -r "$folder" "$work/source-$name"
+  build_project "$name" "$work/source-$name" || { failed=1; continue; }
+  # an example may say how it is tried: check.sh PREFIX BUILD_DIR
+  if [[ -e $work/source-$name/check.sh ]]; then
+    bash "$work/source-$name/check.sh" "$prefix" "$work/$name" || failed=1
+  fi
+done
+[[ $failed == 0 ]] && say "passed"
+exit $failed
