@@ -1,0 +1,77 @@
+#include "fanin/base/units.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fanin {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Units, SizesAreReadInPowersOf1000And1024) {
+  EXPECT_EQ(parse_size("0B").value(), 0U);
+  EXPECT_EQ(parse_size("200B").value(), 200U);
+  EXPECT_EQ(parse_size("64KiB").value(), 65536U);
+  EXPECT_EQ(parse_size("64 KiB").value(), 65536U);
+  EXPECT_EQ(parse_size("1.5MiB").value(), 1572864U);
+  EXPECT_EQ(parse_size("2kB").value(), 2000U);
+  EXPECT_EQ(parse_size("1TB").value(), 1'000'000'000'000U);
+  EXPECT_EQ(parse_size("16777215TiB").value(), 16777215ULL << 40);
+}
+
+TEST(Units, ABareNumberIsAnErrorThatNamesTheUnits) {
+  const auto size = parse_size("64");
+  ASSERT_FALSE(size);
+  EXPECT_EQ(size.error().kind, ErrorKind::usage);
+  EXPECT_NE(size.error().text.find("KiB"), std::string::npos) << size.error().text;
+  EXPECT_NE(parse_duration("5").error().text.find("ms"), std::string::npos);
+  EXPECT_NE(parse_rate_hz("5").error().text.find("kHz"), std::string::npos);
+  EXPECT_NE(parse_bandwidth("5").error().text.find("Gb/s"), std::string::npos);
+}
+
+TEST(Units, WhatIsNotANumberWithAUnitIsAnError) {
+  for (const char* text : {"", " ", "KiB", "64kib", "64K", "-1B", "1e3B", ".5B", "5.B", "1.2.3B", "0x10B",
+                           "64KiB ", " 64KiB", "64KiBs", "1,5MB", "nanB", "infB"}) {
+    EXPECT_FALSE(parse_size(text)) << text;
+  }
+}
+
+TEST(Units, OverflowIsAnErrorAndSoIsLessThanTheSmallestUnit) {
+  EXPECT_FALSE(parse_size("16777216TiB"));
+  EXPECT_FALSE(parse_size("99999999999999999999999999999999999999999999B"));
+  EXPECT_FALSE(parse_size("0.1B"));
+  EXPECT_FALSE(parse_duration("9999999999h"));
+  EXPECT_FALSE(parse_rate_hz("0Hz"));
+  EXPECT_FALSE(parse_bandwidth("0Gb/s"));
+}
+
+TEST(Units, TimesRatesAndBandwidthsAreRead) {
+  EXPECT_EQ(parse_duration("50ms").value(), 50ms);
+  EXPECT_EQ(parse_duration("0s").value(), 0ns);
+  EXPECT_EQ(parse_duration("1.5us").value(), 1500ns);
+  EXPECT_EQ(parse_duration("2min").value(), 120s);
+  EXPECT_EQ(parse_duration("1h").value(), 3600s);
+  EXPECT_DOUBLE_EQ(parse_rate_hz("20kHz").value(), 20e3);
+  EXPECT_DOUBLE_EQ(parse_rate_hz("0.5Hz").value(), 0.5);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("10Gb/s").value(), 1.25e9);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("3MB/s").value(), 3e6);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("1GiB/s").value(), 1073741824.0);
+}
+
+TEST(Units, ValuesAreWrittenWithThreeDigits) {
+  EXPECT_EQ(format_size(0), "0 B");
+  EXPECT_EQ(format_size(1023), "1023 B");
+  EXPECT_EQ(format_size(65536), "64 KiB");
+  EXPECT_EQ(format_size(3ULL << 29), "1.5 GiB");
+  EXPECT_EQ(format_bandwidth(3.2e9), "3.2 GB/s");
+  EXPECT_EQ(format_bandwidth(999.7e6), "1 GB/s");
+  EXPECT_EQ(format_rate(12345), "12.3 kHz");
+  EXPECT_EQ(format_rate(123456), "123 kHz");
+  EXPECT_EQ(format_duration(250us), "250 us");
+  EXPECT_EQ(format_duration(1500ms), "1.5 s");
+  EXPECT_EQ(format_duration(90s), "90 s");
+  EXPECT_EQ(format_duration(5min), "5 min");
+  EXPECT_EQ(format_duration(-5ms), "-5 ms");
+}
+
+} // namespace
+} // namespace fanin

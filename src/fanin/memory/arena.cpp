@@ -1,0 +1,183 @@
+#include "fanin/memory/arena.hpp"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+
+#if FANIN_HAVE_NUMA
+#include <numa.h>
+#include <numaif.h>
+#endif
+
+namespace fanin::memory {
+namespace {
+
+constexpr std::size_t huge_page = 2U << 20;
+
+struct Unmap {
+  std::size_t size = 0;
+  void operator()(std::byte* data) const { munmap(data, size); }
+};
+using Mapping = std::unique_ptr<std::byte, Unmap>;
+
+std::size_t round_up(std::size_t size, std::size_t step) { return (size + step - 1) / step * step; }
+
+// A number out of a file such as /proc/meminfo ("MemAvailable:  123 kB"), after `key`.
+std::optional<std::uint64_t> read_number(const char* path, const char* key) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
+  if (!file) return std::nullopt;
+  char line[256];
+  while (std::fgets(line, sizeof line, file.get()) != nullptr) {
+    unsigned long long value = 0;
+    const std::size_t length = std::strlen(key);
+    if (std::strncmp(line, key, length) != 0) continue;
+    if (std::sscanf(line + length, " %llu", &value) == 1) return value;
+  }
+  return std::nullopt;
+}
+
+// What the host and the control group still give; beyond it the kernel would kill the process on
+// first touch instead of reporting an error.
+struct Limit {
+  std::uint64_t bytes = std::numeric_limits<std::uint64_t>::max();
+  const char* name = "";
+};
+
+Limit memory_left() {
+  Limit limit;
+  if (const auto available = read_number("/proc/meminfo", "MemAvailable:")) {
+    limit = {*available * 1024, "available memory of this host (MemAvailable)"};
+  }
+  const auto cgroup_max = read_number("/sys/fs/cgroup/memory.max", "");
+  const auto cgroup_now = read_number("/sys/fs/cgroup/memory.current", "");
+  const auto cgroup_cache = read_number("/sys/fs/cgroup/memory.stat", "file ");
+  if (cgroup_max && cgroup_now) {
+    const std::uint64_t used = *cgroup_now - std::min(*cgroup_now, cgroup_cache.value_or(0));
+    const std::uint64_t left = *cgroup_max - std::min(*cgroup_max, used);
+    if (left < limit.bytes) limit = {left, "what is left of the control group (memory.max)"};
+  }
+  return limit;
+}
+
+std::string address_space_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format(", address space limit (ulimit -v) {}", format_size(limit.rlim_cur));
+}
+
+Result<Mapping> map(std::size_t size, const ArenaOptions& options) {
+  const bool reserved_huge = options.huge_pages == HugePages::required && !options.reserve_only;
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  if (options.reserve_only) flags |= MAP_NORESERVE;
+  if (reserved_huge) flags |= MAP_HUGETLB;
+  void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (address != MAP_FAILED) return Mapping(static_cast<std::byte*>(address), Unmap{size});
+  const int error = errno;
+  if (reserved_huge) {
+    const auto pages_free = read_number("/proc/meminfo", "HugePages_Free:").value_or(0);
+    return fail_errno(ErrorKind::exhausted,
+                      fmt::format("arena of {} on huge pages: {} of them are free, {} needed "
+                                  "(raise vm.nr_hugepages, or set huge pages to \"transparent\")",
+                                  format_size(size), pages_free, size / huge_page),
+                      error);
+  }
+  return fail_errno(ErrorKind::exhausted,
+                    fmt::format("arena of {}{}", format_size(size), address_space_limit()), error);
+}
+
+Result<> bind_to_node([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t size, int node) {
+#if FANIN_HAVE_NUMA
+  if (numa_available() >= 0) {
+    if (node > numa_max_node()) {
+      return fail(ErrorKind::unsupported, fmt::format("NUMA node {}: this host has nodes 0 to {}",
+                                                      node, numa_max_node()));
+    }
+    bitmask* const nodes = numa_allocate_nodemask();
+    numa_bitmask_setbit(nodes, static_cast<unsigned>(node));
+    const long outcome = mbind(data, size, MPOL_BIND, nodes->maskp, nodes->size + 1, 0);
+    const int error = errno;
+    numa_bitmask_free(nodes);
+    if (outcome == 0) return {};
+    return fail_errno(ErrorKind::unsupported,
+                      fmt::format("bind {} to NUMA node {}", format_size(size), node), error);
+  }
+  return fail(ErrorKind::unsupported,
+              fmt::format("NUMA node {}: the kernel of this host has no NUMA support", node));
+#else
+  return fail(ErrorKind::unsupported, fmt::format("NUMA node {}: built without libnuma", node));
+#endif
+}
+
+Result<> populate(std::byte* data, std::size_t size) {
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(data, size, MADV_POPULATE_WRITE) == 0) return {};
+  if (errno != EINVAL) {
+    return fail_errno(ErrorKind::exhausted, fmt::format("arena of {}: populate", format_size(size)),
+                      errno);
+  }
+#endif
+  for (std::size_t at = 0; at < size; at += 4096) data[at] = std::byte{0}; // kernels before 5.14
+  return {};
+}
+
+} // namespace
+
+Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
+  if (size == 0) return fail(ErrorKind::usage, "arena of 0 B");
+  const bool wants_huge = options.huge_pages != HugePages::off && size >= huge_page;
+  const std::size_t rounded = round_up(size, wants_huge ? huge_page : 4096);
+  if (rounded < size) return fail(ErrorKind::usage, "arena larger than the address space");
+  if (!options.reserve_only && options.huge_pages != HugePages::required) {
+    const Limit limit = memory_left();
+    if (rounded > limit.bytes) {
+      return fail(ErrorKind::exhausted, fmt::format("arena of {} is more than the {}, {}", format_size(rounded),
+                                                    limit.name, format_size(limit.bytes)));
+    }
+  }
+  auto mapping = map(rounded, options);
+  if (!mapping) return std::unexpected(mapping.error());
+  std::byte* const data = mapping->get();
+  if (wants_huge && options.huge_pages == HugePages::transparent) {
+    (void)madvise(data, rounded, MADV_HUGEPAGE);
+  }
+  if (options.numa_node >= 0 && !options.reserve_only) {
+    if (auto bound = bind_to_node(data, rounded, options.numa_node); !bound) {
+      return std::unexpected(bound.error());
+    }
+  }
+  if (!options.reserve_only) {
+    if (auto populated = populate(data, rounded); !populated) return std::unexpected(populated.error());
+  }
+  Arena arena;
+  arena.data_ = mapping->release();
+  arena.size_ = rounded;
+  return arena;
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Arena::~Arena() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+} // namespace fanin::memory

@@ -1,0 +1,39 @@
+#include "fanin/memory/page_pool.hpp"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+
+namespace fanin::memory {
+
+Result<std::unique_ptr<PagePool>> PagePool::make(const PoolOptions& options) {
+  if (options.page_size == 0 || options.page_size % 4096 != 0) {
+    return fail(ErrorKind::usage, fmt::format("page size {} is not a multiple of 4 KiB",
+                                              format_size(options.page_size)));
+  }
+  if (options.pages == 0) return fail(ErrorKind::usage, "a pool of no pages");
+  auto arena = Arena::make(std::size_t{options.page_size} * options.pages, options.arena);
+  if (!arena) return std::unexpected(arena.error());
+  return std::unique_ptr<PagePool>(
+      new PagePool(std::move(*arena), options.page_size, options.pages));
+}
+
+PagePool::PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages)
+    : arena_(std::move(arena)), page_size_(page_size), available_min_(pages), pages_(pages) {
+  free_.reserve(pages);
+  for (std::uint32_t i = 0; i < pages; ++i) {
+    pages_[i].data = arena_.data() + std::size_t{i} * page_size;
+    pages_[i].pool = this;
+    pages_[i].index = i;
+  }
+  for (std::uint32_t i = pages; i > 0; --i) free_.push_back(&pages_[i - 1]); // page 0 goes first
+}
+
+PagePool::~PagePool() {
+  const bool every_page_is_home = free_.size() == pages_.size();
+  FANIN_ASSERT(every_page_is_home);
+}
+
+} // namespace fanin::memory

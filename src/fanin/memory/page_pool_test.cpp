@@ -1,0 +1,106 @@
+#include "fanin/memory/page_pool.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace fanin::memory {
+namespace {
+
+std::unique_ptr<PagePool> make_pool(std::uint32_t page_size, std::uint32_t pages) {
+  auto pool = PagePool::make({.page_size = page_size, .pages = pages});
+  EXPECT_TRUE(pool) << pool.error().text;
+  return std::move(*pool);
+}
+
+TEST(PagePool, LendsEveryPageOnceAndThenNone) {
+  const auto pool = make_pool(4096, 3);
+  std::vector<Loan> loans;
+  for (int i = 0; i < 3; ++i) {
+    loans.push_back(pool->take());
+    ASSERT_TRUE(loans.back());
+    std::memset(loans.back().data(), 0x5a + i, loans.back().size());
+  }
+  EXPECT_FALSE(pool->take());
+  EXPECT_EQ(pool->available(), 0U);
+  EXPECT_EQ(pool->available_min(), 0U);
+  loans.clear();
+  EXPECT_EQ(pool->available(), 3U);
+}
+
+TEST(PagePool, LendsThePageUsedLastFirst) {
+  const auto pool = make_pool(4096, 3);
+  Loan a = pool->take();
+  Loan b = pool->take();
+  const Page* last = a.page();
+  b.reset();
+  a.reset();
+  EXPECT_EQ(pool->take().page(), last);
+}
+
+TEST(PagePool, APageComesHomeWithItsLastView) {
+  const auto pool = make_pool(4096, 1);
+  Loan loan = pool->take();
+  View view = loan.freeze(8, 100);
+  const View part = view.part(10, 20);
+  EXPECT_EQ(part.offset, 18U);
+  EXPECT_EQ(part.data(), loan.data() + 18);
+  loan.reset();
+  EXPECT_EQ(pool->available(), 0U);
+  view = View{};
+  EXPECT_EQ(pool->available(), 0U);
+  View moved = part; // a copy, since part is const
+  EXPECT_EQ(moved.bytes().size(), 20U);
+  moved = View{};
+  EXPECT_EQ(pool->available(), 0U);
+}
+
+TEST(PagePool, AnEmptyViewHasNoBytes) {
+  EXPECT_TRUE(View{}.bytes().empty());
+}
+
+TEST(PagePool, RefusesImpossibleSizes) {
+  EXPECT_EQ(PagePool::make({.page_size = 0, .pages = 1}).error().kind, ErrorKind::usage);
+  EXPECT_EQ(PagePool::make({.page_size = 1000, .pages = 1}).error().kind, ErrorKind::usage);
+  EXPECT_EQ(PagePool::make({.page_size = 4096, .pages = 0}).error().kind, ErrorKind::usage);
+}
+
+TEST(PagePool, MoreThanTheHostHasIsAnErrorThatNamesSizeAndLimit) {
+  const auto pool = PagePool::make({.page_size = 1U << 30, .pages = 1U << 20}); // 1 PiB
+  ASSERT_FALSE(pool);
+  EXPECT_EQ(pool.error().kind, ErrorKind::exhausted);
+  EXPECT_NE(pool.error().text.find("TiB"), std::string::npos) << pool.error().text;
+}
+
+TEST(Arena, ReservedAddressSpaceCostsNoMemory) {
+  const auto arena = Arena::make(std::size_t{64} << 30, {.reserve_only = true});
+  ASSERT_TRUE(arena) << arena.error().text;
+  arena->data()[arena->size() - 1] = std::byte{1};
+}
+
+TEST(Arena, ANumaNodeThatIsNotThereIsAnError) {
+  const auto arena = Arena::make(4096, {.numa_node = 4095});
+  ASSERT_FALSE(arena);
+  EXPECT_EQ(arena.error().kind, ErrorKind::unsupported);
+}
+
+TEST(Arena, HugePagesThatAreRequiredAndMissingAreAnError) {
+  const auto arena = Arena::make(std::size_t{1} << 46, {.huge_pages = HugePages::required});
+  ASSERT_FALSE(arena);
+  EXPECT_EQ(arena.error().kind, ErrorKind::exhausted);
+  EXPECT_NE(arena.error().text.find("huge"), std::string::npos) << arena.error().text;
+}
+
+TEST(Arena, MovesLeaveNothingBehind) {
+  auto arena = Arena::make(3 << 20, {});
+  ASSERT_TRUE(arena) << arena.error().text;
+  Arena other = std::move(*arena);
+  EXPECT_GE(other.size(), std::size_t{3} << 20);
+  Arena third;
+  third = std::move(other);
+  third.data()[0] = std::byte{7};
+}
+
+} // namespace
+} // namespace fanin::memory
