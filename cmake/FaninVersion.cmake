@@ -8,4 +8,4 @@ add_custom_target(fanin_commit
     -D "TEMPLATE=${PROJECT_SOURCE_DIR}/cmake/version.cpp.in"
     -D "OUTPUT=${FANIN_GENERATED_DIR}/version.cpp" -P "${PROJECT_SOURCE_DIR}/cmake/FaninCommit.cmake"
   BYPRODUCTS "${FANIN_GENERATED_DIR}/version.cpp"
-  COMMENT "" VERBATIM)
+  COMMENT "Looking up the git commit" VERBATIM)
