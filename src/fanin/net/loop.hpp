@@ -4,6 +4,7 @@
 // clock (net/virtual_world.hpp).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,14 +25,15 @@ public:
   virtual bool poll() = 0;
   // Before waiting: false if work has arrived meanwhile.
   virtual bool arm() { return true; }
-  // Becomes readable when there is work, after arm() gave true; -1: none.
+  // Becomes readable when there is work, after arm() gave true; -1: none. The same for as long as the
+  // service is added (an epoll descriptor of its own if what it watches changes).
   [[nodiscard]] virtual int descriptor() const { return -1; }
 };
 
 class Loop;
 
-// A deadline that calls back on the loop's thread. Owned by whoever waits; destroying it cancels.
-// Rearming does not allocate.
+// A deadline that calls back on the loop's thread. Owned by whoever waits; destroying it cancels (not
+// within its own callback). Rearming does not allocate.
 class Timer {
 public:
   explicit Timer(std::function<void()> callback) : callback_(std::move(callback)) {}
@@ -71,25 +73,34 @@ public:
 
   // Of the current turn: the same for all handlers that run in it.
   [[nodiscard]] Time now() const { return now_; }
+  // Outside a turn: reads the clock again, as after a long start-up.
+  void update_now() { now_ = clock_.now(); }
 
   // One round: poll everything with a budget, fire timers that are due, flush. True if anything was
-  // done.
+  // done. Not from within a handler.
   bool turn();
   // Earliest timer, or never.
   [[nodiscard]] Time next_deadline() const;
 
   // Turns until stop(); waits in between according to the policy. stop() may be called from a
-  // handler, or with wake() from another thread or a signal handler.
+  // handler, or with wake() from another thread or a signal handler; one that comes before run()
+  // counts. Throws std::system_error if the operating system gives no epoll or eventfd.
   void run(WaitPolicy policy);
-  void stop() { stopping_ = true; }
+  void stop() { stopping_.store(true, std::memory_order_relaxed); }
   void wake(); // async-signal-safe
 
 private:
   friend class Timer;
   struct Waiter; // epoll; made on the first run()
 
+  bool poll_transports();
+  bool poll_services();
+  bool fire_timers();
+  void make_waiter();
+  void watch_descriptors();
   void wait();
   bool arm_all();
+  void heap_remove(Timer* timer);
   void heap_up(std::size_t index);
   void heap_down(std::size_t index);
   void heap_place(Timer* timer, std::size_t index);
@@ -101,8 +112,10 @@ private:
   std::vector<Timer*> heap_;
   std::vector<Event> events_;
   std::unique_ptr<Waiter> waiter_;
-  int wake_descriptor_ = -1;
-  volatile bool stopping_ = false;
+  bool services_removed_ = false; // during a turn: entries of services_ that are null now
+  bool in_turn_ = false;
+  std::atomic<int> wake_descriptor_ = -1;
+  std::atomic<bool> stopping_ = false;
 };
 
 } // namespace fanin::net

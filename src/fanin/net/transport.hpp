@@ -88,11 +88,15 @@ struct Capabilities {
 
 class Transport {
 public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
   // The real address, with the port that was chosen, is in listening_url().
   [[nodiscard]] virtual Result<ListenerId> listen(const Url& url, const ConnectionOptions& options) = 0;
   [[nodiscard]] virtual Url listening_url(ListenerId listener) const = 0;
+  // Connections that were handed out by an `accepted` event stay; no further one follows.
   virtual void close_listener(ListenerId listener) = 0;
 
   // Returns at once; `connected` or `closed` follows in poll().
@@ -105,7 +109,8 @@ public:
   // call, poll() does it.
   virtual void flush() = 0;
 
-  // Fills `events`, in order per connection; returns how many. Zero: nothing to do now.
+  // Fills `events`, in order per connection; returns how many. Zero: nothing to do now. A bounded
+  // amount of work: there may be more at once.
   [[nodiscard]] virtual std::size_t poll(std::span<Event> events) = 0;
 
   // Before waiting: false if work has arrived meanwhile. After true, descriptor() becomes readable
@@ -119,6 +124,17 @@ public:
 
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0; // for people
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
+
+  // The loop says which events of its last poll() it has yet to hand out (those with a handler), so
+  // that close() can withdraw the ones of its connection: "no event follows" holds within a batch.
+  void dispatching(std::span<Event> events) { dispatching_ = events; }
+
+protected:
+  [[nodiscard]] std::span<Event> undispatched() const { return dispatching_; }
+  void withdraw(ConnectionId connection);
+
+private:
+  std::span<Event> dispatching_;
 };
 
 } // namespace fanin::net

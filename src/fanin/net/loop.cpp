@@ -1,0 +1,298 @@
+#include "fanin/net/loop.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <system_error>
+
+#include "fanin/base/assert.hpp"
+
+namespace fanin::net {
+namespace {
+
+// Events taken from one transport per turn: bounds how long control traffic waits behind data.
+constexpr std::size_t events_per_poll = 64;
+
+// Sleeps until the epoll descriptor is readable or `timeout` (null: for ever) is over. Milliseconds,
+// as epoll_wait has them, would break deadlines of 50 to 200 us.
+void sleep_on(int epoll, const timespec* timeout) {
+  epoll_event ignored[1];
+  if (epoll_pwait2(epoll, ignored, 1, timeout, nullptr) >= 0 || errno != ENOSYS) return;
+  pollfd descriptor{epoll, POLLIN, 0}; // kernels before 5.11
+  (void)ppoll(&descriptor, 1, timeout, nullptr);
+}
+
+timespec to_timespec(Duration duration) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
+  return {static_cast<time_t>(seconds.count()), static_cast<long>((duration - seconds).count())};
+}
+
+// The kernel may delay a wake-up of an ordinary thread by its timer slack, 50 us by default: as long
+// as the deadlines here. Restored afterwards, since the thread is the caller's.
+class ShortTimerSlack {
+public:
+  ShortTimerSlack() : before_(prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0)) {
+    if (before_ > 0) (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  }
+  ~ShortTimerSlack() {
+    if (before_ > 0) (void)prctl(PR_SET_TIMERSLACK, before_, 0, 0, 0);
+  }
+  ShortTimerSlack(const ShortTimerSlack&) = delete;
+  ShortTimerSlack& operator=(const ShortTimerSlack&) = delete;
+
+private:
+  int before_;
+};
+
+} // namespace
+
+void Timer::start(Loop& loop, Time deadline) {
+  cancel();
+  loop_ = &loop;
+  deadline_ = deadline;
+  heap_index_ = loop.heap_.size();
+  loop.heap_.push_back(this);
+  loop.heap_up(heap_index_);
+}
+
+void Timer::cancel() {
+  if (loop_ == nullptr) return;
+  loop_->heap_remove(this);
+}
+
+struct Loop::Waiter {
+  int epoll = -1;
+  int wake = -1;
+  // The descriptors in the epoll set, parallel to transports_ and services_; -1: none.
+  std::vector<int> transports;
+  std::vector<int> services;
+
+  Waiter() {
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (epoll < 0 || wake < 0) throw std::system_error(errno, std::generic_category(), "event loop");
+    // Edge triggered: each wake() ends one wait, and nobody has to read the counter.
+    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = wake}};
+    (void)epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event);
+  }
+  ~Waiter() {
+    if (wake >= 0) ::close(wake);
+    if (epoll >= 0) ::close(epoll);
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+  void watch(int& watched, int descriptor) {
+    if (watched == descriptor) return;
+    if (watched >= 0) (void)epoll_ctl(epoll, EPOLL_CTL_DEL, watched, nullptr); // or closed already
+    watched = descriptor;
+    if (descriptor < 0) return;
+    epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
+    (void)epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
+  }
+};
+
+Loop::Loop(const Clock& clock) : clock_(clock), now_(clock.now()), events_(events_per_poll) {}
+
+Loop::~Loop() {
+  for (Timer* timer : heap_) timer->loop_ = nullptr;
+}
+
+void Loop::add(Transport& transport) { transports_.push_back(&transport); }
+
+void Loop::add(Service& service) { services_.push_back(&service); }
+
+void Loop::remove(Service& service) {
+  const auto found = std::find(services_.begin(), services_.end(), &service);
+  if (found == services_.end()) return;
+  const auto index = found - services_.begin();
+  if (waiter_ && static_cast<std::size_t>(index) < waiter_->services.size()) {
+    waiter_->watch(waiter_->services[static_cast<std::size_t>(index)], -1);
+    if (!in_turn_) waiter_->services.erase(waiter_->services.begin() + index);
+  }
+  if (in_turn_) {
+    *found = nullptr; // poll_services() may be walking the list
+    services_removed_ = true;
+  } else {
+    services_.erase(found);
+  }
+}
+
+bool Loop::turn() {
+  FANIN_ASSERT(!in_turn_);
+  in_turn_ = true;
+  now_ = clock_.now();
+  bool worked = poll_transports();
+  worked |= poll_services();
+  worked |= fire_timers();
+  for (std::size_t i = 0; i < transports_.size(); ++i) transports_[i]->flush();
+  in_turn_ = false;
+  if (services_removed_) {
+    services_removed_ = false;
+    for (std::size_t i = services_.size(); i-- > 0;) {
+      if (services_[i] != nullptr) continue;
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      services_.erase(services_.begin() + at);
+      if (waiter_ && i < waiter_->services.size()) {
+        waiter_->services.erase(waiter_->services.begin() + at);
+      }
+    }
+  }
+  return worked;
+}
+
+bool Loop::poll_transports() {
+  bool worked = false;
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    Transport& transport = *transports_[i];
+    const std::size_t count = transport.poll(events_);
+    if (count == 0) continue;
+    worked = true;
+    transport.dispatching(std::span(events_).first(count));
+    for (std::size_t k = 0; k < count; ++k) {
+      Handler* const handler = std::exchange(events_[k].handler, nullptr);
+      if (handler == nullptr) continue; // withdrawn by a handler before it
+      handler->on_event(transport, events_[k]);
+      events_[k].message = {};
+    }
+    transport.dispatching({});
+  }
+  return worked;
+}
+
+bool Loop::poll_services() {
+  bool worked = false;
+  for (std::size_t i = 0; i < services_.size(); ++i) { // grows and gets holes meanwhile
+    if (services_[i] != nullptr && services_[i]->poll()) worked = true;
+  }
+  return worked;
+}
+
+bool Loop::fire_timers() {
+  bool worked = false;
+  // A timer that restarts itself in the past fires again next turn, not for ever in this one.
+  std::size_t budget = heap_.size();
+  while (budget-- > 0 && !heap_.empty() && heap_.front()->deadline_ <= now_) {
+    Timer* const timer = heap_.front();
+    heap_remove(timer);
+    timer->callback_();
+    worked = true;
+  }
+  return worked;
+}
+
+Time Loop::next_deadline() const { return heap_.empty() ? never : heap_.front()->deadline_; }
+
+void Loop::run(WaitPolicy policy) {
+  const ShortTimerSlack slack;
+  make_waiter();
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (turn() || stopping_.load(std::memory_order_relaxed)) continue;
+    if (policy == WaitPolicy::block) {
+      wait();
+    } else {
+      sched_yield(); // processes that poll share the cores of a small machine
+    }
+  }
+  stopping_.store(false, std::memory_order_relaxed);
+}
+
+void Loop::wake() {
+  const int descriptor = wake_descriptor_.load(std::memory_order_relaxed);
+  if (descriptor < 0) return; // not running yet: run() looks at stopping_ first
+  const int saved_errno = errno;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, &one, sizeof one);
+  errno = saved_errno;
+}
+
+void Loop::make_waiter() {
+  if (waiter_) return;
+  waiter_ = std::make_unique<Waiter>();
+  wake_descriptor_.store(waiter_->wake, std::memory_order_relaxed);
+}
+
+void Loop::watch_descriptors() {
+  waiter_->transports.resize(transports_.size(), -1);
+  waiter_->services.resize(services_.size(), -1);
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    waiter_->watch(waiter_->transports[i], transports_[i]->descriptor());
+  }
+  for (std::size_t i = 0; i < services_.size(); ++i) {
+    waiter_->watch(waiter_->services[i], services_[i]->descriptor());
+  }
+}
+
+void Loop::wait() {
+  watch_descriptors();
+  if (!arm_all() || stopping_.load(std::memory_order_relaxed)) return;
+  const Time deadline = next_deadline();
+  if (deadline == never) {
+    sleep_on(waiter_->epoll, nullptr);
+    return;
+  }
+  const Duration left = deadline - clock_.now();
+  if (left <= Duration::zero()) return;
+  const timespec timeout = to_timespec(left);
+  sleep_on(waiter_->epoll, &timeout);
+}
+
+bool Loop::arm_all() {
+  for (Transport* transport : transports_) {
+    if (!transport->arm()) return false;
+  }
+  for (Service* service : services_) {
+    if (!service->arm()) return false;
+  }
+  return true;
+}
+
+void Loop::heap_remove(Timer* timer) {
+  const std::size_t index = timer->heap_index_;
+  FANIN_ASSERT(timer->loop_ == this && heap_[index] == timer);
+  timer->loop_ = nullptr;
+  Timer* const last = heap_.back();
+  heap_.pop_back();
+  if (last == timer) return;
+  heap_place(last, index);
+  heap_up(index);
+  heap_down(last->heap_index_);
+}
+
+void Loop::heap_place(Timer* timer, std::size_t index) {
+  heap_[index] = timer;
+  timer->heap_index_ = index;
+}
+
+void Loop::heap_up(std::size_t index) {
+  Timer* const timer = heap_[index];
+  while (index > 0) {
+    const std::size_t parent = (index - 1) / 2;
+    if (heap_[parent]->deadline_ <= timer->deadline_) break;
+    heap_place(heap_[parent], index);
+    index = parent;
+  }
+  heap_place(timer, index);
+}
+
+void Loop::heap_down(std::size_t index) {
+  Timer* const timer = heap_[index];
+  while (true) {
+    std::size_t child = 2 * index + 1;
+    if (child >= heap_.size()) break;
+    if (child + 1 < heap_.size() && heap_[child + 1]->deadline_ < heap_[child]->deadline_) ++child;
+    if (timer->deadline_ <= heap_[child]->deadline_) break;
+    heap_place(heap_[child], index);
+    index = child;
+  }
+  heap_place(timer, index);
+}
+
+} // namespace fanin::net

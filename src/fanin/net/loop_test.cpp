@@ -1,0 +1,164 @@
+#include "fanin/net/loop.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "fanin/base/random.hpp"
+
+namespace fanin::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Loop, TimersFireInOrderOfTheirDeadlines) {
+  VirtualClock clock;
+  Loop loop(clock);
+  Random random(5);
+  std::vector<std::int64_t> fired;
+  std::vector<std::unique_ptr<Timer>> timers;
+  for (int i = 0; i < 500; ++i) {
+    const auto at = static_cast<std::int64_t>(random.below(100'000));
+    timers.push_back(std::make_unique<Timer>([&fired, at] { fired.push_back(at); }));
+    timers.back()->start(loop, Time{Duration{at}});
+  }
+  for (std::size_t i = 0; i < timers.size(); i += 3) timers[i]->cancel();
+  for (std::size_t i = 1; i < timers.size(); i += 3) timers[i]->start(loop, timers[i]->deadline());
+  while (loop.next_deadline() != never) {
+    clock.advance_to(loop.next_deadline());
+    EXPECT_TRUE(loop.turn());
+  }
+  EXPECT_EQ(fired.size(), 333U);
+  EXPECT_TRUE(std::is_sorted(fired.begin(), fired.end()));
+}
+
+TEST(Loop, ATimerFiresOnceAndNotBeforeItsDeadline) {
+  VirtualClock clock;
+  Loop loop(clock);
+  int fired = 0;
+  Timer timer([&] { ++fired; });
+  timer.start(loop, Time{10us});
+  EXPECT_FALSE(loop.turn());
+  clock.advance(10us);
+  EXPECT_TRUE(loop.turn());
+  EXPECT_FALSE(timer.active());
+  EXPECT_FALSE(loop.turn());
+  EXPECT_EQ(fired, 1);
+}
+
+TEST(Loop, ATimerThatRestartsItselfInThePastDoesNotHoldTheTurn) {
+  VirtualClock clock;
+  Loop loop(clock);
+  int fired = 0;
+  Timer timer([&] {
+    ++fired;
+    timer.start(loop, loop.now());
+  });
+  timer.start(loop, loop.now());
+  EXPECT_TRUE(loop.turn());
+  EXPECT_EQ(fired, 1);
+}
+
+TEST(Loop, ATimerOutlivesItsLoop) {
+  VirtualClock clock;
+  Timer timer([] {});
+  {
+    Loop loop(clock);
+    timer.start(loop, never);
+  }
+  EXPECT_FALSE(timer.active());
+}
+
+class Counting final : public Service {
+public:
+  explicit Counting(std::function<bool()> work) : work_(std::move(work)) {}
+  bool poll() override {
+    ++polls;
+    return work_();
+  }
+  int polls = 0;
+
+private:
+  std::function<bool()> work_;
+};
+
+TEST(Loop, AServiceMayLeaveWhileServicesArePolled) {
+  VirtualClock clock;
+  Loop loop(clock);
+  Counting second([] { return false; });
+  Counting first([&] {
+    loop.remove(second);
+    return true;
+  });
+  loop.add(first);
+  loop.add(second);
+  EXPECT_TRUE(loop.turn());
+  EXPECT_EQ(second.polls, 0);
+  loop.remove(first);
+  EXPECT_FALSE(loop.turn());
+  EXPECT_EQ(first.polls, 1);
+}
+
+class OnDescriptor final : public Service {
+public:
+  OnDescriptor() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  ~OnDescriptor() override { ::close(descriptor_); }
+  OnDescriptor(const OnDescriptor&) = delete;
+  OnDescriptor& operator=(const OnDescriptor&) = delete;
+  bool poll() override {
+    std::uint64_t count = 0;
+    if (::read(descriptor_, &count, sizeof count) != sizeof count) return false;
+    loop->stop();
+    return true;
+  }
+  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  void signal() const {
+    const std::uint64_t one = 1;
+    ASSERT_EQ(::write(descriptor_, &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  }
+  Loop* loop = nullptr;
+
+private:
+  int descriptor_;
+};
+
+TEST(Loop, RunWaitsForTimersServicesAndOtherThreads) {
+  const MonotonicClock clock;
+  Loop loop(clock);
+  Timer timer([&] { loop.stop(); });
+  timer.start(loop, loop.now() + 300us);
+  loop.run(WaitPolicy::block);
+  EXPECT_GE(clock.now(), timer.deadline());
+
+  OnDescriptor service;
+  service.loop = &loop;
+  loop.add(service);
+  std::thread worker([&] { service.signal(); });
+  loop.run(WaitPolicy::block);
+  worker.join();
+  loop.remove(service);
+
+  std::thread stopper([&] {
+    loop.stop();
+    loop.wake();
+  });
+  loop.run(WaitPolicy::block);
+  stopper.join();
+}
+
+TEST(Loop, AStopBeforeTheRunCounts) {
+  const MonotonicClock clock;
+  Loop loop(clock);
+  loop.wake();
+  loop.stop();
+  loop.run(WaitPolicy::block);
+  loop.stop();
+  loop.run(WaitPolicy::poll);
+}
+
+} // namespace
+} // namespace fanin::net
