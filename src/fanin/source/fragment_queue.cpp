@@ -16,8 +16,12 @@ const char* name(DropReason reason) {
 }
 
 FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePool& pool)
-    : options_(options), pool_(pool), page_size_(pool.page_size()), mask_(options.window - 1),
-      slots_(options.window), held_(pool.pages() + 1) {
+    : options_(options),
+      pool_(pool),
+      page_size_(pool.page_size()),
+      mask_(options.window - 1),
+      slots_(options.window),
+      held_(pool.pages() + 1) {
   FANIN_ASSERT(options.window != 0 && (options.window & mask_) == 0);
   FANIN_ASSERT(options.fragment_max <= wire::fragment_size_mask);
   start_unnumbered();
@@ -26,18 +30,19 @@ FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePo
 void FragmentQueue::start(EventNumber first) {
   start_unnumbered();
   numbered_ = true;
-  next_ = base_ = first;
-  last_written_ = first - 1; // nothing written yet: an older number is late, not a repeat
+  next_ = base_ = first; // nothing written yet: a lower number is late
 }
 
 void FragmentQueue::start_unnumbered() {
   for (auto& page : held_) page.reset();
   page_.reset();
-  position_ = page_end_ = base_position_ = 0;
+  position_ = page_end_ = base_position_ = end_position_ = 0;
   held_first_ = 0;
   next_ = ~EventNumber{0}; // no number is the next one: begin() takes the slow path
   base_ = 0;
+  written_end_ = absent_end_ = 0;
   open_ = 0;
+  writing_ = Writing::none;
   numbered_ = throttled_ = false;
 }
 
@@ -54,8 +59,8 @@ WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
     start(event);
   }
   if (event < next_) {
-    if (event == last_written_) return reject(DropReason::number_repeat);
-    return reject(event > last_written_ ? DropReason::late : DropReason::number_back);
+    if (event + 1 == written_end_) return reject(DropReason::number_repeat);
+    return reject(event >= written_end_ ? DropReason::late : DropReason::number_back);
   }
   if (event - next_ > mask_) return reject(DropReason::number_jump);
   if (size > options_.fragment_max) return reject(DropReason::oversize);
@@ -64,8 +69,10 @@ WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
     throttled_ = true;
     return WriteOutcome::full;
   }
-  if (size > page_room()) {
-    const std::uint32_t pages = (size + page_size_ - 1) / page_size_;
+  if (size > page_room() || !page_) {
+    const std::uint32_t pages = std::max(1U, (size + page_size_ - 1) / page_size_);
+    if (pages > pool_.pages()) return reject(DropReason::oversize);
+    if (pool_.available() < pages && base_ == next_) drop_pages();
     if (pool_.available() < pages) {
       throttled_ = true;
       return WriteOutcome::full;
@@ -74,6 +81,13 @@ WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
   }
   fill_absent(event);
   return WriteOutcome::ok;
+}
+
+// Nothing is held any more, so the page being filled may go as well: it could be the one missing.
+void FragmentQueue::drop_pages() {
+  for (; held_first_ * page_size_ < page_end_; ++held_first_) held_page(held_first_).reset();
+  page_.reset();
+  position_ = end_position_ = base_position_ = page_end_;
 }
 
 void FragmentQueue::next_page() {
@@ -85,8 +99,9 @@ void FragmentQueue::next_page() {
 }
 
 void FragmentQueue::fill_absent(EventNumber end) {
+  if (next_ < end) absent_end_ = end;
   for (; next_ < end; ++next_) {
-    slots_[next_ & mask_] = {position_, {wire::fragment_absent, 0}};
+    slots_[next_ & mask_] = {end_position_, {wire::fragment_absent, 0}};
   }
 }
 
@@ -106,7 +121,16 @@ WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> 
   return WriteOutcome::ok;
 }
 
+void FragmentQueue::cancel() {
+  // Nobody has seen the bytes: of the page at hand they are taken back.
+  position_ = std::max(end_position_, page_end_ - page_size_);
+  end_position_ = position_;
+  open_ = 0;
+  writing_ = Writing::none;
+}
+
 bool FragmentQueue::skip_to(EventNumber event) {
+  FANIN_ASSERT(writing_ == Writing::none);
   throttled_ = false;
   if (!numbered_) start(std::min(event, limit_));
   const EventNumber wanted = std::min(event, limit_);
@@ -118,6 +142,7 @@ bool FragmentQueue::skip_to(EventNumber event) {
 
 bool FragmentQueue::give_up_until(EventNumber event) {
   if (!numbered_) start(event);
+  if (event > next_ && writing_ == Writing::open) writing_ = Writing::given_up;
   if (event > next_) fill_absent(std::min(event, base_ + mask_ + 1));
   return next_ >= event;
 }
@@ -177,7 +202,8 @@ void FragmentQueue::release_until(EventNumber event) {
   base_position_ = position(event);
   base_ = event;
   // The page being filled stays, and so does one that holds a byte of a later event.
-  const std::uint64_t keep = std::min(base_position_, position_ == 0 ? 0 : position_ - 1) / page_size_;
+  const std::uint64_t newest = position_ == 0 ? 0 : position_ - 1;
+  const std::uint64_t keep = std::min(base_position_, newest) / page_size_;
   for (; held_first_ < keep; ++held_first_) held_page(held_first_).reset();
 }
 

@@ -2,9 +2,9 @@
 // pages lent to it, in the order of event numbers; the queue numbers, checks, sums and limits. The
 // readout unit cuts runs of events out of it, without a copy.
 //
-// Bounded twice: by a pool of pages of its own and by a window of event numbers. When either is used
-// up, begin() says `full` and the source waits: backpressure up to the detector. Nothing allocates
-// after construction. Thread: the loop of the readout unit.
+// Bounded twice: by a pool of pages of its own and by a window of event numbers. When either is
+// used up, begin() says `full` and the source waits: backpressure up to the detector. Nothing
+// allocates after construction. Thread: the loop of the readout unit.
 #pragma once
 
 #include <array>
@@ -33,14 +33,14 @@ enum class DropReason : std::uint8_t {
   number_repeat, // the same number again
   number_jump,   // further ahead than the window
   oversize,      // over fragment_max
-  late           // its event had been given up (deadline); the ledger shows it apart from the others
+  late // its event had been given up (deadline); the ledger shows it apart from the others
 };
 inline constexpr std::size_t drop_reasons = 5;
 [[nodiscard]] const char* name(DropReason reason);
 
 struct FragmentQueueOptions {
   SourceId source = 0;
-  std::uint32_t window = 65536;          // event numbers held at most, a power of two
+  std::uint32_t window = 65536; // event numbers held at most, a power of two
   std::uint32_t fragment_max = 1U << 20; // bytes
   bool checksum = true;
 };
@@ -55,7 +55,7 @@ struct Cursor {
 struct Piece {
   EventRange range;
   std::uint32_t payload_offset = 0; // within the fragment, for a part; else 0
-  bool partial = false;             // a part of one fragment: range is its event
+  bool partial = false; // a part of one fragment: range is its event
   memory::View payload;
 };
 
@@ -71,17 +71,22 @@ public:
   // Opens the fragment of `event`, of exactly `size` bytes. Numbers in between that were skipped
   // become absent. After `ok`, fill room() and advance() until `size` bytes are in, then end().
   [[nodiscard]] WriteOutcome begin(EventNumber event, std::uint32_t size) {
-    if (event != next_ || event >= limit_ || event - base_ > mask_ || size > page_room() ||
+    FANIN_ASSERT(writing_ == Writing::none);
+    // An exact fit takes the slow path too: it is the one that finds out that there is no page yet.
+    if (event != next_ || event >= limit_ || event - base_ > mask_ || size >= page_room() ||
         size > options_.fragment_max) [[unlikely]] {
       const WriteOutcome outcome = begin_slow(event, size);
       if (outcome != WriteOutcome::ok) return outcome;
     }
+    throttled_ = false;
+    writing_ = Writing::open;
     open_ = size;
     crc_ = 0;
     slots_[event & mask_].position = position_;
     return WriteOutcome::ok;
   }
-  // Contiguous room for the fragment that is open: all of it, if it fits into a page.
+  // Contiguous room for the fragment that is open: all of it, if it fits into a page. A fragment
+  // may stay open from one read() to the next.
   [[nodiscard]] std::span<std::byte> room() {
     const std::uint32_t rest = page_room();
     return {page_.data() + (page_size_ - rest), open_ < rest ? open_ : rest};
@@ -95,14 +100,30 @@ public:
     position_ += bytes;
     if (open_ != 0 && position_ == page_end_) next_page();
   }
-  // Closes it; `flags` of wire::FragmentFlag.
+  // Closes it; `flags` of wire::FragmentFlag. If its event was given up meanwhile, it is dropped as
+  // late.
   void end(std::uint32_t flags = 0) {
-    FANIN_ASSERT(open_ == 0);
+    FANIN_ASSERT(open_ == 0 && writing_ != Writing::none);
+    if (writing_ == Writing::given_up) [[unlikely]] {
+      reject(DropReason::late);
+      cancel();
+      return;
+    }
     Slot& slot = slots_[next_ & mask_];
     slot.entry = {static_cast<std::uint32_t>(position_ - slot.position) | flags, crc_};
-    last_written_ = next_++;
+    end_position_ = position_;
+    written_end_ = ++next_;
     ++written_;
+    writing_ = Writing::none;
   }
+  // Forgets the fragment that is open, as if it had never begun. Its number may come again.
+  void cancel();
+  [[nodiscard]] bool open() const { return writing_ != Writing::none; } // between begin() and end()
+  [[nodiscard]] std::uint32_t missing() const {
+    return open_;
+  } // bytes of the open fragment to come
+  // Of the bytes of the open fragment so far; 0 with options().checksum off.
+  [[nodiscard]] std::uint32_t crc32c() const { return crc_; }
   // begin, copy, end.
   [[nodiscard]] WriteOutcome write(EventNumber event, std::span<const std::byte> payload,
                                    std::uint32_t flags = 0);
@@ -116,6 +137,7 @@ public:
   // All numbers below this one have been answered.
   [[nodiscard]] EventNumber next_event() const { return next_; }
   [[nodiscard]] bool numbered() const { return numbered_; } // next_event() means something
+  [[nodiscard]] EventNumber first_event() const { return base_; } // of those held
   [[nodiscard]] const FragmentQueueOptions& options() const { return options_; }
 
   // --- the readout unit's side -------------------------------------------------------------------
@@ -129,8 +151,9 @@ public:
   // back, which is not silence.
   [[nodiscard]] bool throttled() const { return throttled_; }
 
-  // Stops waiting for the source: what was not answered below `event` becomes absent, and what comes
-  // later for those numbers is dropped as late. False: the window has no room for all of it yet.
+  // Stops waiting for the source: what was not answered below `event` becomes absent, and what
+  // comes later for those numbers is dropped as late. False: the window has no room for all of it
+  // yet.
   [[nodiscard]] bool give_up_until(EventNumber event);
 
   // Of an event below next_event(); absent where it lies before the first.
@@ -139,15 +162,18 @@ public:
     if (event < base_) return {wire::fragment_absent, 0};
     return slots_[event & mask_].entry;
   }
+  // False: every event from `event` on that was answered has a fragment.
+  [[nodiscard]] bool may_be_absent_from(EventNumber event) const { return absent_end_ > event; }
   // Bytes written for events below `event`, page ends that were left empty included: a difference
-  // bounds the payload of a range from above.
+  // bounds the payload of a range from above. Not counted: a fragment that is still open.
   [[nodiscard]] std::uint64_t position(EventNumber event) const {
-    if (event >= next_) return position_;
+    if (event >= next_) return end_position_;
     return event < base_ ? base_position_ : slots_[event & mask_].position;
   }
 
-  // Takes the next piece of events below `end`: at most `payload_max` bytes and `entries_max` events,
-  // whose entries it writes to `table`. Moves the cursor. The cursor's event is below `end`.
+  // Takes the next piece of events below `end`: at most `payload_max` bytes and `entries_max`
+  // events, whose entries it writes to `table`. Moves the cursor. The cursor's event is below
+  // `end`.
   [[nodiscard]] Piece cut(Cursor& cursor, EventNumber end, std::uint32_t payload_max,
                           std::uint32_t entries_max, wire::FragmentEntry* table) const;
   // Forgets events below `event`; their pages live on in the views that were cut.
@@ -172,6 +198,7 @@ private:
   WriteOutcome reject(DropReason reason);
   void fill_absent(EventNumber end);
   void next_page();
+  void drop_pages();
   [[nodiscard]] memory::PageRef& held_page(std::uint64_t sequence) {
     return held_[sequence % held_.size()];
   }
@@ -184,17 +211,21 @@ private:
   std::vector<Slot> slots_;
   std::vector<memory::PageRef> held_; // pages with events not yet released, by sequence
 
-  memory::Loan page_;           // being filled
-  std::uint64_t position_ = 0;  // of the next byte
-  std::uint64_t page_end_ = 0;  // of the page being filled
+  memory::Loan page_; // being filled
+  std::uint64_t position_ = 0; // of the next byte
+  std::uint64_t page_end_ = 0; // of the page being filled
   std::uint64_t held_first_ = 0; // sequence of the oldest page held
   EventNumber next_ = ~EventNumber{0};
-  EventNumber base_ = 0;        // first event not released
+  EventNumber base_ = 0; // first event not released
   std::uint64_t base_position_ = 0;
   EventNumber limit_ = ~EventNumber{0};
-  EventNumber last_written_ = 0;
+  EventNumber written_end_ = 0; // the number after the last one written; 0: none written yet
+  EventNumber absent_end_ = 0; // the number after the last one that was filled as absent
+  std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete
   std::uint32_t open_ = 0; // bytes missing in the open fragment
   std::uint32_t crc_ = 0;
+  enum class Writing : std::uint8_t { none, open, given_up };
+  Writing writing_ = Writing::none;
   bool numbered_ = false;
   bool throttled_ = false;
   std::uint64_t written_ = 0;

@@ -1,5 +1,5 @@
-// A source of fragments: an emulator, a recorded file, a socket, or one's own hardware. The smallest
-// interface that a plug-in has to implement.
+// A source of fragments: an emulator, a recorded file, a socket, or one's own hardware. The
+// smallest interface that a plug-in has to implement.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ namespace fanin::source {
 // What a call of read() leaves behind.
 enum class ReadState : std::uint8_t {
   more,     // there is more to read at once: call again in this or the next turn
-  waiting,  // nothing now: call again at `wake`, or when descriptor() becomes readable, or when the
-            // queue has room again
+  waiting, // nothing now: call again at `wake`, or when descriptor() becomes readable, or when the
+           // queue has room again
   finished, // the data have come to their end; all numbers have been answered
-  failed    // cannot go on; `error` says why; treated as finished and reported
+  failed // cannot go on; `error` says why; treated as finished and reported
 };
 
 struct ReadResult {

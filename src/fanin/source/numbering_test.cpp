@@ -1,0 +1,82 @@
+#include "fanin/source/numbering.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fanin::source {
+namespace {
+
+TEST(Numbering, A24BitCounterGoesOnOverItsWraps) {
+  Numbering numbering(24);
+  constexpr EventNumber range = EventNumber{1} << 24;
+  EXPECT_EQ(numbering.extend(0xfffffe), 0xfffffeU);
+  EXPECT_EQ(numbering.extend(0xffffff), 0xffffffU);
+  EXPECT_EQ(numbering.extend(0), range);
+  EXPECT_EQ(numbering.extend(1), range + 1);
+  for (EventNumber event = range + 2; event < 3 * range; event += 4099) {
+    ASSERT_EQ(numbering.extend(event & 0xffffff), event);
+  }
+}
+
+TEST(Numbering, AStepBackAcrossTheWrapIsNoWrap) {
+  Numbering numbering(24);
+  constexpr EventNumber range = EventNumber{1} << 24;
+  (void)numbering.extend(0xfffff0);
+  EXPECT_EQ(numbering.extend(5), range + 5);
+  EXPECT_EQ(numbering.extend(0xfffffe), range - 2);
+  EXPECT_EQ(numbering.extend(6), range + 6);
+}
+
+TEST(Numbering, HalfTheRangeDecidesBetweenForthAndBack) {
+  Numbering forth(8);
+  EXPECT_EQ(forth.extend(200), 200U);
+  EXPECT_EQ(forth.extend((200 + 127) & 0xff), 327U);
+  Numbering back(8);
+  EXPECT_EQ(back.extend(200), 200U);
+  EXPECT_EQ(back.extend((200 + 128) & 0xff), 72U);
+}
+
+TEST(Numbering, A32BitCounterWraps) {
+  Numbering numbering(32);
+  EXPECT_EQ(numbering.extend(0xffffffff), 0xffffffffU);
+  EXPECT_EQ(numbering.extend(0), 0x100000000U);
+  EXPECT_EQ(numbering.extend(0xffffffff), 0xffffffffU);
+}
+
+TEST(Numbering, A64BitCounterIsTakenAsItIs) {
+  Numbering numbering;
+  EXPECT_EQ(numbering.extend(7), 7U);
+  EXPECT_EQ(numbering.extend(0x123456789abcdef0), 0x123456789abcdef0U);
+  EXPECT_EQ(numbering.extend(8), 8U);
+}
+
+TEST(Numbering, AOneBitCounterCounts) {
+  Numbering numbering(1);
+  EXPECT_EQ(numbering.extend(0), 0U);
+  // With one bit every change is half the range: a step back by the rule.
+  EXPECT_EQ(numbering.extend(0), 0U);
+}
+
+TEST(Numbering, BitsAboveTheCounterAreIgnored) {
+  Numbering numbering(16);
+  EXPECT_EQ(numbering.extend(0xabcd0001), 1U);
+  EXPECT_EQ(numbering.extend(0x12340002), 2U);
+}
+
+TEST(Numbering, TheOffsetIsAddedAndMayBeNegative) {
+  Numbering later(32, 1000);
+  EXPECT_EQ(later.extend(1), 1001U);
+  Numbering earlier(32, -50001);
+  EXPECT_EQ(earlier.extend(50002), 1U);
+  EXPECT_EQ(earlier.extend(50003), 2U);
+}
+
+TEST(Numbering, ARestartNearAnEventFindsItsTurnOfTheCounter) {
+  Numbering numbering(24, 10);
+  numbering.restart_near((EventNumber{5} << 24) + 10);
+  EXPECT_EQ(numbering.extend(3), (EventNumber{5} << 24) + 13);
+  numbering.restart();
+  EXPECT_EQ(numbering.extend(3), 13U);
+}
+
+} // namespace
+} // namespace fanin::source
