@@ -29,6 +29,7 @@ struct Page {
   PagePool* pool = nullptr;
   std::uint32_t references = 0;
   std::uint32_t index = 0; // within the pool
+  std::uint32_t lends = 0; // how often it was taken: tells two loans of one page apart
 };
 
 // A counted share of a page.
@@ -83,6 +84,7 @@ public:
   explicit operator bool() const { return static_cast<bool>(page_); }
   void reset() { page_.reset(); }
   [[nodiscard]] const Page* page() const { return page_.get(); }
+  [[nodiscard]] Page* page() { return page_.get(); }
 
   Loan(Loan&&) = default;
   Loan& operator=(Loan&&) = default;
@@ -112,6 +114,7 @@ public:
     if (free_.empty()) return {};
     Page* page = free_.back();
     free_.pop_back();
+    ++page->lends;
     if (free_.size() < available_min_) available_min_ = static_cast<std::uint32_t>(free_.size());
     return Loan{page};
   }

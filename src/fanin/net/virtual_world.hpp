@@ -21,7 +21,8 @@ namespace fanin::net {
 // How the in-memory network behaves. `strict` behaviour exposes interfaces shaped by TCP: each
 // message needs a receive buffer posted beforehand and is refused without one, sends complete late
 // and their memory must not be reused before (checked by a checksum kept in flight), and messages of
-// different connections overtake each other.
+// different connections overtake each other. A receive pool then needs posted_receives pages for each
+// connection besides those that the application holds, and one page for small messages.
 struct VirtualNetworkOptions {
   Duration latency_min = std::chrono::microseconds{5};
   Duration latency_max = std::chrono::microseconds{50}; // uniform per message, order kept per connection
@@ -40,9 +41,12 @@ public:
   // The URL scheme of its nodes is "sim": listen on sim://name.
   VirtualNode& add_node(std::string name);
 
-  // Runs until no node has anything left to do, or until `end`. Returns the number of turns.
+  // Runs until no node has anything left to do, or until `end`. Returns the number of turns. A node
+  // runs when a message or a timer is due, when its last turn did something, or when receive pages
+  // have come back; and once at the beginning, so that what was changed from outside is seen.
+  // Afterwards now() is `end`, unless that is `never`.
   std::uint64_t run_until(Time end);
-  // One scheduling step; false when nothing is left.
+  // One turn of one node; false when nothing is left.
   bool step();
 
   [[nodiscard]] Time now() const;
@@ -65,14 +69,18 @@ public:
   void freeze();
   void thaw();
   // A dead node (kill -9): all its connections close at the peers with peer_died, its listeners
-  // refuse. What it had sent still arrives. The caller destroys the applications on it first.
-  // A restarted node has a new loop and a new transport.
+  // refuse. What it had sent still arrives. The caller destroys the applications on it first, and its
+  // pools afterwards. A restarted node has a new loop and a new transport. Not from a handler on the
+  // node itself.
   void kill();
   void restart();
-  // Cuts all connections between two nodes, as a lost network would, both ends get peer_died.
+  // Cuts all connections between two nodes, as a lost network would: both ends get peer_died, and
+  // what was under way is lost.
   void disconnect(VirtualNode& other);
   // Between the two directions of the node and all others: extra delay, for slow nodes.
   void slow_down(Duration extra_latency);
+  [[nodiscard]] bool alive() const;
+  [[nodiscard]] bool frozen() const;
 
 private:
   friend class VirtualWorld;

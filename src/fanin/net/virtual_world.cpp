@@ -1,0 +1,264 @@
+#include "fanin/net/virtual_world.hpp"
+
+#include <algorithm>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/net/in_memory/network.hpp"
+
+namespace fanin::net {
+
+using in_memory::MemoryTransport;
+using in_memory::Network;
+using in_memory::NetworkOptions;
+
+struct VirtualNode::State {
+  VirtualWorld::State* world = nullptr;
+  std::string name;
+  std::uint32_t index = 0;
+  std::unique_ptr<Loop> loop;                 // both null while the node is dead
+  std::unique_ptr<MemoryTransport> transport;
+  bool frozen = false;
+  bool runnable = true;                       // has to run even if nothing is due
+  Duration extra_latency{};
+  Time busy_until{};
+  // In the scheduler's heap, unless wake is never.
+  Time wake = never;
+  std::uint64_t order = 0;                    // breaks ties: who was scheduled first runs first
+  std::size_t heap_index = 0;
+};
+
+struct VirtualWorld::State {
+  using NodeState = VirtualNode::State;
+
+  VirtualNetworkOptions options;
+  VirtualClock clock;
+  Random random;
+  Network network;
+  std::vector<std::unique_ptr<VirtualNode>> nodes;
+  std::vector<NodeState*> heap; // by (wake, order)
+  std::uint64_t orders = 0;
+  std::uint64_t turns = 0;
+  NodeState* running = nullptr;
+
+  State(std::uint64_t seed, const VirtualNetworkOptions& given)
+      : options(given), random(seed), network(network_options()) {
+    network.on_departure = [this](MemoryTransport& to, Time due) { something_due(to, due); };
+  }
+
+  NetworkOptions network_options() {
+    return {.scheme = "sim",
+            .clock = &clock,
+            .random = &random,
+            .latency_min = options.latency_min,
+            .latency_max = std::max(options.latency_min, options.latency_max),
+            .departure_delay = options.turn_cost,
+            .strict = options.strict,
+            .posted_receives = std::max(options.posted_receives, 1U)};
+  }
+
+  void start(NodeState& node);
+  void stop(NodeState& node);
+  void something_due(MemoryTransport& to, Time due);
+  void reschedule(NodeState& node);
+  void reschedule_all(bool run_each);
+  void set_wake(NodeState& node, Time wake);
+  void run(NodeState& node);
+
+  static bool before(const NodeState& a, const NodeState& b) {
+    return a.wake != b.wake ? a.wake < b.wake : a.order < b.order;
+  }
+  void place(NodeState* node, std::size_t index) {
+    heap[index] = node;
+    node->heap_index = index;
+  }
+  void sift(std::size_t index);
+};
+
+void VirtualWorld::State::start(NodeState& node) {
+  node.loop = std::make_unique<Loop>(clock);
+  node.transport = std::make_unique<MemoryTransport>(network, node.name, node.index);
+  node.transport->set_extra_latency(node.extra_latency);
+  node.loop->add(*node.transport);
+  node.frozen = false;
+  node.runnable = true;
+  node.busy_until = clock.now();
+  reschedule(node);
+}
+
+void VirtualWorld::State::stop(NodeState& node) {
+  FANIN_ASSERT(running != &node);
+  set_wake(node, never);
+  node.transport.reset();
+  node.loop.reset();
+}
+
+void VirtualWorld::State::something_due(MemoryTransport& to, Time due) {
+  NodeState& node = *nodes[to.node()]->state_;
+  if (node.frozen || node.transport.get() != &to || &node == running) return;
+  const Time wake = std::max(due, node.busy_until);
+  if (wake < node.wake) set_wake(node, wake);
+}
+
+void VirtualWorld::State::reschedule(NodeState& node) {
+  if (node.frozen || node.transport == nullptr) {
+    set_wake(node, never);
+    return;
+  }
+  const Time now = clock.now();
+  Time wake = std::min(node.transport->next_arrival(), node.loop->next_deadline());
+  if (node.runnable || node.transport->has_ready()) wake = now;
+  if (wake != never) wake = std::max({wake, now, node.busy_until});
+  set_wake(node, wake);
+}
+
+void VirtualWorld::State::reschedule_all(bool run_each) {
+  for (const auto& node : nodes) {
+    if (run_each) node->state_->runnable = true;
+    reschedule(*node->state_);
+  }
+}
+
+void VirtualWorld::State::set_wake(NodeState& node, Time wake) {
+  if (wake == node.wake) return;
+  const bool listed = node.wake != never;
+  node.wake = wake;
+  node.order = orders++;
+  if (wake != never) {
+    if (!listed) {
+      node.heap_index = heap.size();
+      heap.push_back(&node);
+    }
+    sift(node.heap_index);
+  } else {
+    NodeState* const last = heap.back();
+    heap.pop_back();
+    if (last == &node) return;
+    place(last, node.heap_index);
+    sift(last->heap_index);
+  }
+}
+
+void VirtualWorld::State::sift(std::size_t index) {
+  NodeState* const node = heap[index];
+  while (index > 0 && before(*node, *heap[(index - 1) / 2])) {
+    place(heap[(index - 1) / 2], index);
+    index = (index - 1) / 2;
+  }
+  while (true) {
+    std::size_t child = 2 * index + 1;
+    if (child >= heap.size()) break;
+    if (child + 1 < heap.size() && before(*heap[child + 1], *heap[child])) ++child;
+    if (!before(*heap[child], *node)) break;
+    place(heap[child], index);
+    index = child;
+  }
+  place(node, index);
+}
+
+void VirtualWorld::State::run(NodeState& node) {
+  clock.advance_to(node.wake);
+  node.runnable = false;
+  running = &node;
+  const bool worked = node.loop->turn();
+  running = nullptr;
+  if (worked) {
+    node.busy_until = clock.now() + options.turn_cost;
+    node.runnable = true;
+  }
+  reschedule(node);
+  ++turns;
+}
+
+VirtualWorld::VirtualWorld(std::uint64_t seed, VirtualNetworkOptions options)
+    : state_(std::make_unique<State>(seed, options)) {}
+
+VirtualWorld::~VirtualWorld() {
+  state_->network.end_world();
+  for (const auto& node : state_->nodes) state_->stop(*node->state_);
+}
+
+VirtualNode& VirtualWorld::add_node(std::string name) {
+  for (const auto& node : state_->nodes) {
+    const bool name_is_new = node->name() != name;
+    FANIN_ASSERT(name_is_new);
+  }
+  auto node = std::make_unique<VirtualNode::State>();
+  node->world = state_.get();
+  node->name = std::move(name);
+  node->index = static_cast<std::uint32_t>(state_->nodes.size());
+  state_->nodes.push_back(std::unique_ptr<VirtualNode>(new VirtualNode(std::move(node))));
+  VirtualNode& added = *state_->nodes.back();
+  state_->start(*added.state_);
+  return added;
+}
+
+std::uint64_t VirtualWorld::run_until(Time end) {
+  const std::uint64_t turns_before = state_->turns;
+  state_->reschedule_all(true);
+  while (!state_->heap.empty() && state_->heap.front()->wake <= end) state_->run(*state_->heap.front());
+  if (end != never) state_->clock.advance_to(end);
+  for (const auto& node : state_->nodes) {
+    if (node->state_->loop) node->state_->loop->update_now();
+  }
+  return state_->turns - turns_before;
+}
+
+bool VirtualWorld::step() {
+  state_->reschedule_all(false);
+  if (state_->heap.empty()) return false;
+  state_->run(*state_->heap.front());
+  return true;
+}
+
+Time VirtualWorld::now() const { return state_->clock.now(); }
+Random& VirtualWorld::random() { return state_->random; }
+std::uint64_t VirtualWorld::trace_hash() const { return state_->network.trace_hash(); }
+
+VirtualNode::VirtualNode(std::unique_ptr<State> state) : state_(std::move(state)) {}
+VirtualNode::~VirtualNode() = default;
+
+Loop& VirtualNode::loop() {
+  FANIN_ASSERT(alive());
+  return *state_->loop;
+}
+
+Transport& VirtualNode::transport() {
+  FANIN_ASSERT(alive());
+  return *state_->transport;
+}
+
+const std::string& VirtualNode::name() const { return state_->name; }
+bool VirtualNode::alive() const { return state_->transport != nullptr; }
+bool VirtualNode::frozen() const { return state_->frozen; }
+
+void VirtualNode::freeze() {
+  state_->frozen = true;
+  state_->world->reschedule(*state_);
+}
+
+void VirtualNode::thaw() {
+  state_->frozen = false;
+  state_->runnable = true;
+  if (state_->world->running != state_.get()) state_->world->reschedule(*state_);
+}
+
+void VirtualNode::kill() {
+  if (alive()) state_->world->stop(*state_);
+}
+
+void VirtualNode::restart() {
+  kill();
+  state_->world->start(*state_);
+}
+
+void VirtualNode::disconnect(VirtualNode& other) {
+  FANIN_ASSERT(&other != this);
+  if (alive() && other.alive()) state_->transport->disconnect(*other.state_->transport);
+}
+
+void VirtualNode::slow_down(Duration extra_latency) {
+  state_->extra_latency = extra_latency;
+  if (alive()) state_->transport->set_extra_latency(extra_latency);
+}
+
+} // namespace fanin::net
