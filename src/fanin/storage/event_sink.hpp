@@ -39,6 +39,13 @@ struct MissingFragment {
   MissingReason reason = MissingReason::absent;
 };
 
+// A fragment that is there but not as it should be; flags of wire::FragmentFlag.
+struct BadFragment {
+  EventNumber event = 0;
+  SourceId source = 0;
+  std::uint32_t flags = 0;
+};
+
 // A batch whose every event has been decided. Exactly one of them per (range, attempt).
 struct BuiltBatch {
   std::uint64_t ticket = 0;               // given back at commit
@@ -46,6 +53,7 @@ struct BuiltBatch {
   Attempt attempt = 0;
   std::vector<SourcePiece> pieces;        // per source in order of events; sources in any order
   std::vector<MissingFragment> missing;   // of required and optional sources alike
+  std::vector<BadFragment> bad;           // what the builder unit found; adds to the entries' flags
   std::vector<EventRange> gaps;           // numbers that no source has: no event, no row
 };
 

@@ -1,0 +1,111 @@
+// The rows of a run file, as they lie on disk: little-endian, fixed offsets, format version 1.
+// docs/modules/storage.md has the same as a table for readers in other languages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/wire/fragment.hpp"
+
+namespace fanin::storage {
+
+inline constexpr const char* run_file_format = "fanin run file";
+inline constexpr std::uint32_t run_file_format_version = 1;
+
+// Conditions of an event; 0: complete and without a fault.
+enum EventFlag : std::uint32_t {
+  event_incomplete = 1U << 0,   // a required source is missing
+  event_bad_checksum = 1U << 1, // a fragment's CRC32C differs
+  event_bad_number = 1U << 2,   // a source's own event number disagrees
+  event_truncated = 1U << 3     // a fragment was longer than the maximum; cut
+};
+
+// Conditions of a fragment; the same bits as those of the event it belongs to.
+using FragmentRowFlags = std::uint16_t;
+
+// /events: one row an event. The row is the commit: what it points to was written before it.
+struct EventRow {
+  std::uint64_t event = 0;
+  std::uint64_t first_fragment = 0; // row in /fragments; an event's rows are contiguous there
+  std::uint64_t first_missing = 0;  // row in /missing
+  std::uint64_t size = 0;           // bytes of payload of all fragments
+  std::uint32_t fragment_count = 0;
+  std::uint32_t missing_count = 0;
+  std::uint32_t flags = 0;          // EventFlag
+  std::uint32_t incarnation = 0;    // of the builder unit that wrote it
+  std::uint16_t attempt = 0;
+  std::uint16_t node = 0;           // of the builder unit that wrote it
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(EventRow) == 56 && std::is_trivially_copyable_v<EventRow>);
+static_assert(offsetof(EventRow, event) == 0);
+static_assert(offsetof(EventRow, first_fragment) == 8);
+static_assert(offsetof(EventRow, first_missing) == 16);
+static_assert(offsetof(EventRow, size) == 24);
+static_assert(offsetof(EventRow, fragment_count) == 32);
+static_assert(offsetof(EventRow, missing_count) == 36);
+static_assert(offsetof(EventRow, flags) == 40);
+static_assert(offsetof(EventRow, incarnation) == 44);
+static_assert(offsetof(EventRow, attempt) == 48);
+static_assert(offsetof(EventRow, node) == 50);
+static_assert(offsetof(EventRow, reserved) == 52);
+
+// /fragments: one row a fragment, ascending by source within an event.
+struct FragmentRow {
+  std::uint64_t event = 0;
+  std::uint64_t offset = 0; // into /bytes
+  std::uint32_t source = 0;
+  std::uint32_t size = 0;   // bytes
+  std::uint32_t crc32c = 0; // as the source computed it; 0 where integrity is "none"
+  FragmentRowFlags flags = 0;
+  std::uint16_t attempt = 0;
+};
+static_assert(sizeof(FragmentRow) == 32 && std::is_trivially_copyable_v<FragmentRow>);
+static_assert(offsetof(FragmentRow, event) == 0);
+static_assert(offsetof(FragmentRow, offset) == 8);
+static_assert(offsetof(FragmentRow, source) == 16);
+static_assert(offsetof(FragmentRow, size) == 20);
+static_assert(offsetof(FragmentRow, crc32c) == 24);
+static_assert(offsetof(FragmentRow, flags) == 28);
+static_assert(offsetof(FragmentRow, attempt) == 30);
+
+// /missing: one row a source that an event lacks, required or optional, ascending by source.
+struct MissingRow {
+  std::uint64_t event = 0;
+  std::uint32_t source = 0;
+  std::uint32_t reason = 0; // MissingReason
+};
+static_assert(sizeof(MissingRow) == 16 && std::is_trivially_copyable_v<MissingRow>);
+static_assert(offsetof(MissingRow, event) == 0);
+static_assert(offsetof(MissingRow, source) == 8);
+static_assert(offsetof(MissingRow, reason) == 12);
+
+// /gaps: event numbers [first, end) that no source has. They are not events.
+struct GapRow {
+  std::uint64_t first = 0;
+  std::uint64_t end = 0;
+};
+static_assert(sizeof(GapRow) == 16 && std::is_trivially_copyable_v<GapRow>);
+static_assert(offsetof(GapRow, first) == 0);
+static_assert(offsetof(GapRow, end) == 8);
+
+// One source of the run: /sources, ascending by id, and what completeness is judged by.
+struct SourceInfo {
+  SourceId id = 0;
+  std::string name;         // at most 255 bytes are kept
+  std::string readout_unit; // at most 255 bytes are kept
+  bool required = true;
+};
+
+[[nodiscard]] constexpr FragmentRowFlags fragment_row_flags(std::uint32_t wire_flags) {
+  unsigned flags = 0;
+  if ((wire_flags & wire::fragment_bad_checksum) != 0) flags |= event_bad_checksum;
+  if ((wire_flags & wire::fragment_bad_number) != 0) flags |= event_bad_number;
+  if ((wire_flags & wire::fragment_truncated) != 0) flags |= event_truncated;
+  return static_cast<FragmentRowFlags>(flags);
+}
+
+} // namespace fanin::storage
