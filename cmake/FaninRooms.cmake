@@ -23,12 +23,6 @@ if(FANIN_SANITIZE)
   set(FANIN_TEST_TIMEOUT_S 240)
 endif()
 
-set(FANIN_TEST_ENVIRONMENT
-  "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1"
-  "UBSAN_OPTIONS=print_stacktrace=1"
-  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp:halt_on_error=1:second_deadlock_stack=1"
-  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan.supp:print_suppressions=0")
-
 # TEMPORARY while rooms are being written in parallel: a listed file that does not exist yet is only a warning.
 function(fanin_existing out)
   set(result)
@@ -82,7 +76,7 @@ function(fanin_room_tests name)
     "FANIN_COMMAND=\"${PROJECT_BINARY_DIR}/bin/fanin\"")
   add_dependencies(fanin_tests ${target})
   include(GoogleTest)
-  set(properties TIMEOUT ${TEST_TIMEOUT_S} ENVIRONMENT "${FANIN_TEST_ENVIRONMENT}" LABELS ${name})
+  set(properties TIMEOUT ${TEST_TIMEOUT_S} LABELS ${name})
   if(TEST_SERIAL)
     list(APPEND properties RUN_SERIAL ON)
   endif()
@@ -120,8 +114,7 @@ function(fanin_fuzz name)
   endif()
   if(IS_DIRECTORY "${corpus}")
     add_test(NAME fuzz.${name} COMMAND ${command} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-    set_tests_properties(fuzz.${name} PROPERTIES
-      TIMEOUT ${FANIN_TEST_TIMEOUT_S} ENVIRONMENT "${FANIN_TEST_ENVIRONMENT}" LABELS fuzz)
+    set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT ${FANIN_TEST_TIMEOUT_S} LABELS fuzz)
   else()
     message(SEND_ERROR "fanin_fuzz(${name}): its corpus is missing: fuzz/corpus/${name}/")
   endif()
