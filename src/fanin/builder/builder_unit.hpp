@@ -1,0 +1,166 @@
+// The builder unit (BU): collects the parts of the batches that it was assigned, checks them, and
+// gives the built events to storage. What is committed it reports to the event manager, whose word
+// decides whether it counts.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fanin/builder/control_client.hpp"
+#include "fanin/builder/system.hpp"
+#include "fanin/storage/event_sink.hpp"
+#include "fanin/wire/part.hpp"
+
+namespace fanin::builder {
+
+struct BuilderOptions {
+  NodeId node = 0;
+  net::Url event_manager;
+  net::Url data;                           // where to listen for readout units; port 0 works
+  memory::PagePool* receive_pool = nullptr; // pages of System::data_page
+  Duration give_up_after = std::chrono::seconds{10};
+  // A new sink, with new files, for each incarnation.
+  std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
+  // The run is over for this node; an error unless it ended in good order. Called once, on the loop;
+  // must not destroy the node.
+  std::function<void(const Result<>&)> on_end;
+};
+
+// Pages that a builder unit needs to have `capacity` bytes under construction: pages are at least
+// half full (net/transport.hpp), and each readout unit's connection may have two begun.
+[[nodiscard]] std::uint64_t receive_pages(std::uint64_t capacity, std::uint32_t page_size,
+                                          std::size_t readout_units);
+// The converse; 0 if there are too few pages to work at all.
+[[nodiscard]] std::uint64_t build_capacity(std::uint64_t pages, std::uint32_t page_size,
+                                           std::size_t readout_units);
+
+// Thread: its loop. Registered there as a service for its lifetime.
+class BuilderUnit final : public net::Handler, public net::Service {
+public:
+  BuilderUnit(const System& system, BuilderOptions options, NodeEnvironment environment);
+  ~BuilderUnit() override;
+
+  // Errors: the data address cannot be listened on.
+  [[nodiscard]] Result<> start();
+
+  [[nodiscard]] const wire::NodeCounters& counters() const { return counters_; }
+  [[nodiscard]] std::vector<std::string> files() const;
+
+  void on_event(net::Transport& transport, net::Event& event) override;
+  bool poll() override;
+
+private:
+  // How far one source of a batch has got.
+  struct Progress {
+    EventNumber next = 0;            // events below are answered
+    std::uint32_t payload_offset = 0; // of a fragment that comes in several parts
+    std::uint32_t crc32c = 0;
+  };
+  struct Assembly { // a batch under construction, or waiting for its commit
+    EventRange range;
+    Attempt attempt = 0;
+    std::uint64_t epoch = 0;
+    bool assigned = false;           // the event manager's word has come too
+    bool decided = false;            // handed to storage, or waiting to be
+    std::uint64_t bytes = 0;
+    std::uint32_t open_sources = 0;  // not complete yet
+    std::vector<Progress> progress;  // by index of source
+    storage::BuiltBatch batch;
+    std::vector<wire::MissingRun> missing;
+    std::vector<wire::BadFragment> bad;
+    std::vector<wire::Gap> gaps;
+    std::uint32_t incomplete = 0;
+  };
+  struct Readout { // a readout unit
+    Incarnation member = 0;          // as the event manager says; 0: takes no part
+    std::uint64_t member_since = 0;  // epoch
+    Incarnation connected = 0;       // of its data connection
+    net::Link data;
+    message::Gather requests;        // pull
+    Incarnation requests_to = 0;
+  };
+  using Assemblies = std::pmr::map<EventNumber, Assembly*>;
+
+  // control
+  bool on_control(wire::MessageType type, std::span<const std::byte> body);
+  bool on_welcome(const wire::Welcome& welcome);
+  bool on_members(const wire::Members& members, std::span<const Incarnation> incarnations);
+  bool on_assign(const wire::Assign& assign);
+  void on_lost();
+  void on_finish();
+  void send_status(bool last);
+  void end(Result<> result);
+  void reset();
+
+  // data
+  void on_hello(net::Link link, const memory::View& page);
+  void on_part(Readout& readout, NodeId node, const memory::View& message);
+  void hang_up(net::Link link, std::string_view why);
+  void accept_partial(Assembly& assembly, Progress& progress, const wire::PartView& part);
+  void check_fragments(Assembly& assembly, const wire::PartView& part);
+  void request(Assembly& assembly, NodeId node);
+
+  // deciding
+  Assembly& open(EventRange range, Attempt attempt);
+  void release(Assembly& assembly);
+  static void add_missing(Assembly& assembly, SourceId source, EventRange events,
+                          storage::MissingReason reason);
+  void give_up_source(Assembly& assembly, std::size_t source, storage::MissingReason reason);
+  void give_up_lost(Assembly& assembly);
+  void give_up_lost();
+  void decide(Assembly& assembly);
+  void find_gaps(Assembly& assembly);
+  void submit_decided();
+  void on_commit(std::uint64_t ticket);
+  void report(const Assembly& assembly);
+  void check_deadlines();
+  void note_decided(EventNumber first, Attempt attempt);
+  [[nodiscard]] bool was_decided(EventNumber first, Attempt attempt) const;
+  [[nodiscard]] Duration fair_clock();
+
+  const System& system_;
+  BuilderOptions options_;
+  NodeEnvironment environment_;
+  std::unique_ptr<ControlClient> control_;
+  std::unique_ptr<storage::EventSink> sink_;
+  std::vector<std::unique_ptr<storage::EventSink>> old_sinks_; // of earlier incarnations, finishing
+  net::Transport* transport_ = nullptr; // of the data
+  net::ListenerId listener_ = net::ListenerId::none;
+  net::Timer status_tick_;
+  net::Timer deadline_tick_;
+
+  Incarnation incarnation_ = 0; // 0: not welcomed
+  RunNumber run_ = 0;
+  std::uint64_t epoch_ = 0;
+  std::vector<Readout> readouts_;
+  std::map<net::ConnectionId, NodeId> links_; // data connections that have said hello
+  std::vector<std::pair<SourceId, std::size_t>> source_index_; // sorted by id
+
+  std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
+  Assemblies assemblies_{&memory_};               // by first event
+  std::vector<std::unique_ptr<Assembly>> all_;    // every one ever made
+  std::vector<Assembly*> spare_;
+  std::deque<Assembly*> decided_;                 // waiting for room in storage
+  std::vector<std::pair<EventNumber, Attempt>> recent_; // decided lately, by hash
+
+  struct Due {
+    Duration due{}; // on the fair clock
+    EventNumber first = 0;
+    Attempt attempt = 0;
+  };
+  std::deque<Due> due_;          // in order
+  std::optional<Error> failure_; // of storage, fatal
+  Duration stalled_{};           // total time in which deadlines stood still
+  Time stalled_since_ = never;
+  bool finishing_ = false;
+  bool ended_ = false;
+  wire::NodeCounters counters_;
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,72 @@
+// A node's connection to the event manager: connects in any order of starting, says hello, and
+// comes back after a loss. Shared by readout and builder units.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "fanin/base/log.hpp"
+#include "fanin/builder/system.hpp"
+#include "fanin/message/gather.hpp"
+#include "fanin/net/link.hpp"
+#include "fanin/net/loop.hpp"
+
+namespace fanin::builder {
+
+// What a node is told from outside: everything that touches the world.
+struct NodeEnvironment {
+  net::Loop* loop = nullptr;
+  net::TransportSet* transports = nullptr;
+  memory::PagePool* control_pool = nullptr; // for messages in and out
+  LogFunction log;
+};
+
+class ControlClient final : public net::Handler {
+public:
+  // Called for each message from the event manager; false: it makes no sense, hang up.
+  using OnMessage = std::function<bool(wire::MessageType, std::span<const std::byte>)>;
+
+  struct Options {
+    net::Url event_manager;
+    wire::Hello hello;                           // role, node, digest, capacity
+    std::string text;                            // name, '\n', data URL
+    Duration give_up_after = std::chrono::seconds{10}; // without an event manager that once was there
+    OnMessage on_message;
+    std::function<void()> on_lost;               // the connection ended; a new one is tried
+    std::function<void(const Error&)> on_given_up; // refused, or the event manager stays away
+  };
+
+  ControlClient(NodeEnvironment environment, Options options);
+  ~ControlClient() override;
+
+  void start();
+  void stop(); // closes; what was gathered is still sent
+  void flush(); // end of turn
+
+  template <class Body, class... Parts>
+  void send(const Body& body, const Parts&... parts) {
+    gather_.append(body, parts...);
+  }
+  [[nodiscard]] std::size_t room_max() const { return gather_.room_max(); }
+  [[nodiscard]] bool connected() const { return connected_; }
+
+  void on_event(net::Transport& transport, net::Event& event) override;
+
+private:
+  void connect();
+  void lost(std::string_view why);
+  void receive(const memory::View& page);
+
+  NodeEnvironment environment_;
+  Options options_;
+  message::Gather gather_;
+  net::Link link_;
+  net::Timer retry_;
+  Duration retry_after_ = std::chrono::milliseconds{10};
+  bool connected_ = false;
+  bool stopped_ = false;
+  bool was_connected_ = false;
+  Time lost_at_ = never;
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,219 @@
+// The event manager (EVM): knows which events exist, cuts them into batches, assigns each to a
+// builder unit that has room for all of it, and keeps the ledger. It touches no fragment.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fanin/builder/control_client.hpp"
+#include "fanin/builder/ledger.hpp"
+#include "fanin/builder/system.hpp"
+
+namespace fanin::builder {
+
+// Is told what a run's record has to say. Called on the loop; must not block for long.
+class RunRecorder {
+public:
+  virtual ~RunRecorder() = default;
+  virtual void file(NodeId builder, Incarnation incarnation, const std::string& name) = 0;
+  // A batch that was assigned more than once: this attempt counts.
+  virtual void winner(EventRange batch, Attempt attempt, NodeId builder, Incarnation incarnation) = 0;
+  virtual void summary(const RunSummary& summary) = 0;
+};
+
+struct EventManagerOptions {
+  net::Url url;                     // where to listen; port 0 works
+  RunRecorder* recorder = nullptr;  // may be null
+  // Called once, on the loop; must not destroy the event manager.
+  std::function<void(const RunSummary&)> on_end;
+};
+
+// Thread: its loop. Registered there as a service for its lifetime.
+class EventManager final : public net::Handler, public net::Service {
+public:
+  EventManager(const System& system, EventManagerOptions options, NodeEnvironment environment);
+  ~EventManager() override;
+
+  // Errors: the address cannot be listened on.
+  [[nodiscard]] Result<> start();
+  [[nodiscard]] net::Url url() const;
+
+  // Ends the run in good order: what was triggered or announced is still built.
+  void stop();
+  // Ends it now; what is not built is lost, and the ledger says so.
+  void stop_now(std::string why);
+
+  [[nodiscard]] bool running() const { return state_ == State::running; }
+  [[nodiscard]] bool ended() const { return state_ == State::ended; }
+  // As of now.
+  [[nodiscard]] const RunSummary& summary();
+
+  void on_event(net::Transport& transport, net::Event& event) override;
+  bool poll() override;
+
+private:
+  enum class State : std::uint8_t { waiting, running, pausing, draining, finishing, ended };
+
+  struct AnnouncePoint {
+    EventNumber end = 0;
+    std::uint64_t bytes = 0; // announced for events below `end`, since the incarnation began
+  };
+  struct Peer { // a connection that is or may become a node
+    net::Link link;
+    message::Gather gather;
+    wire::Role role{};
+    NodeId node = 0;
+    bool known = false; // has said hello
+    Time heard{};
+  };
+  struct Readout {
+    std::unique_ptr<Peer> peer; // null: down
+    Incarnation incarnation = 0;
+    Incarnation starts = 0;
+    bool announced_any = false;
+    bool final = false;
+    bool paused = false;
+    bool finished = false;
+    EventNumber paused_at = 0;
+    EventNumber first = 0;
+    EventNumber end = 0;                // announced below
+    std::uint64_t bytes = 0;            // announced in all
+    std::uint64_t floor_bytes = 0;      // announced below the frontier
+    std::deque<AnnouncePoint> points;   // beyond the frontier
+    std::deque<wire::AbsentRun> absent; // of events not decided yet
+    std::vector<std::vector<SourceLedger>> ledgers; // by incarnation - 1, then source
+    std::vector<std::vector<std::vector<std::uint64_t>>> dropped; // likewise, then reason
+    wire::NodeCounters counters;
+  };
+  struct Builder {
+    std::unique_ptr<Peer> peer;
+    Incarnation incarnation = 0;
+    Incarnation starts = 0;
+    std::string url;
+    bool finished = false;
+    std::uint64_t capacity = 0;
+    std::uint64_t reserved = 0;   // of the capacity; returned in the order of assignment
+    std::uint64_t under_way = 0;  // of the transfer window
+    struct Reservation {
+      EventNumber first = 0;
+      std::uint64_t bytes = 0;
+      bool done = false;
+    };
+    std::deque<Reservation> reservations;
+    std::uint64_t events = 0;
+    wire::NodeCounters counters;
+    std::vector<std::string> files; // of the current incarnation
+  };
+  struct Batch { // assigned, not built yet
+    EventRange range;
+    Attempt attempt = 0;
+    NodeId builder = 0;
+    Incarnation builder_incarnation = 0; // 0: waits to be assigned again
+    std::uint64_t epoch = 0;
+    std::uint64_t bytes = 0;
+    bool received = false;
+    std::vector<wire::MissingRun> missing; // said so far
+    std::vector<wire::BadFragment> bad;
+    std::vector<wire::Gap> gaps;
+  };
+  using Batches = std::pmr::map<EventNumber, Batch>;
+
+  // connections
+  void on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello, std::string_view text);
+  void refuse(Peer& peer, const std::string& reason);
+  void readout_up(std::unique_ptr<Peer> peer);
+  void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url);
+  void readout_down(NodeId node, std::string_view why);
+  void builder_down(NodeId node, std::string_view why);
+  void peer_lost(net::Link link, std::string_view why);
+  void change_members();
+  Peer* find_peer(net::Link link);
+  void receive(Peer& peer, const memory::View& page);
+  bool on_message(Peer& peer, wire::MessageType type, std::span<const std::byte> body);
+  void check_alive();
+
+  // events
+  void start_if_ready();
+  void trigger();
+  [[nodiscard]] Time trigger_time(EventNumber event) const;
+  bool on_announce(Readout& readout, const wire::Announce& announce,
+                   std::span<const wire::AbsentRun> absent);
+  bool on_counters(Peer& peer, const wire::NodeCounters& counters, wire::MessageReader& reader);
+  void on_received(Builder& builder, const wire::Received& received);
+  bool on_built(Builder& builder, NodeId node, wire::MessageReader& reader);
+  void account(const Batch& batch, const wire::Built& built);
+  void account_source(const Batch& batch, std::size_t source, std::uint64_t gap_events);
+  [[nodiscard]] std::uint64_t present(const Readout& readout, SourceId source, EventRange events) const;
+  void release(Builder& builder, const Batch& batch);
+  void forget_decided();
+  void summarise_nodes();
+
+  // assignment
+  void assign_batches();
+  bool assign_again();
+  struct Cut {
+    EventRange range;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] EventNumber assignable_end() const;
+  [[nodiscard]] Cut next_cut(EventNumber end) const;
+  [[nodiscard]] std::uint64_t announced_bytes(const Readout& readout, EventNumber event) const;
+  [[nodiscard]] std::optional<NodeId> choose(std::uint64_t bytes, bool again) const;
+  void send_assignment(Batch& batch, NodeId node);
+  void watch_laggards();
+
+  // end
+  void pause_or_drain();
+  void drain_until(EventNumber end);
+  void finish_if_drained();
+  void end();
+  void flush_peers();
+  template <class Body>
+  void tell_readouts(const Body& body) {
+    for (auto& readout : readouts_) {
+      if (readout.peer) readout.peer->gather.append(body);
+    }
+  }
+
+  const System& system_;
+  EventManagerOptions options_;
+  NodeEnvironment environment_;
+  net::Transport* transport_ = nullptr;
+  net::ListenerId listener_ = net::ListenerId::none;
+  State state_ = State::waiting;
+  bool stop_wanted_ = false;
+
+  std::vector<std::unique_ptr<Peer>> strangers_; // have not said hello yet
+  std::vector<Readout> readouts_;
+  std::vector<Builder> builders_;
+  std::uint64_t epoch_ = 0;
+  std::map<std::uint64_t, std::vector<Incarnation>> members_; // by epoch, as long as a batch needs it
+
+  EventNumber frontier_ = 0;  // events below are assigned
+  bool frontier_known_ = false;
+  EventNumber horizon_ = 0;   // events below exist
+  EventNumber first_event_ = 0;
+  std::pmr::unsynchronized_pool_resource memory_;
+  Batches batches_{&memory_};
+  std::deque<EventNumber> again_; // to be assigned anew
+  std::size_t next_builder_ = 0;  // round robin
+
+  EventNumber limit_ = ~EventNumber{0}; // read up to here, without a trigger
+  EventNumber triggered_ = 0;
+  Time trigger_start_{};
+  net::Timer trigger_tick_;
+  net::Timer alive_tick_;
+  net::Timer laggard_tick_;
+  EventNumber laggard_horizon_ = 0; // the horizon when laggard_tick_ last fired
+  Time started_at_ = never;
+  Time last_commit_{};
+  RunSummary summary_;
+};
+
+} // namespace fanin::builder

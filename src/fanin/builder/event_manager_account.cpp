@@ -1,0 +1,261 @@
+// What became of every fragment (foundation 6 and 7).
+#include "fanin/builder/event_manager.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fanin/source/fragment_queue.hpp"
+#include "fanin/storage/event_sink.hpp"
+
+namespace fanin::builder {
+
+namespace {
+constexpr std::size_t gaps_listed = 1000;
+constexpr std::uint64_t latency_samples = 64; // per batch at most
+} // namespace
+
+SourceLedger& SourceLedger::operator+=(const SourceLedger& other) {
+  read += other.read;
+  built += other.built;
+  late += other.late;
+  dropped += other.dropped;
+  lost += other.lost;
+  return *this;
+}
+
+bool EventManager::on_counters(Peer& peer, const wire::NodeCounters& counters,
+                               wire::MessageReader& reader) {
+  const auto sources = reader.records<wire::SourceCounters>(counters.sources);
+  const auto text = reader.text(counters.text_size);
+  if (!reader.ok()) return false;
+  if (peer.role == wire::Role::readout_unit) {
+    Readout& readout = readouts_[peer.node];
+    readout.counters = counters;
+    auto& dropped = readout.dropped.back();
+    if (sources.size() > dropped.size()) return false;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      std::ranges::copy(sources[i].dropped, dropped[i].begin());
+    }
+    return true;
+  }
+  Builder& builder = builders_[peer.node];
+  builder.counters = counters;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    if (end == std::string_view::npos) break;
+    const std::string file{text.substr(at, end - at)};
+    at = end + 1;
+    if (std::ranges::find(builder.files, file) != builder.files.end()) continue;
+    builder.files.push_back(file);
+    summary_.files.push_back(file);
+    if (options_.recorder != nullptr) {
+      options_.recorder->file(peer.node, builder.incarnation, file);
+    }
+  }
+  return true;
+}
+
+bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& reader) {
+  wire::Built built;
+  if (!reader.read(built)) return false;
+  const auto missing = reader.records<wire::MissingRun>(built.missing_runs);
+  const auto bad = reader.records<wire::BadFragment>(built.bad);
+  const auto gaps = reader.records<wire::Gap>(built.gaps);
+  if (!reader.ok()) return false;
+  const auto found = batches_.find(built.first);
+  if (found == batches_.end()) return true; // of an attempt that was given up
+  Batch& batch = found->second;
+  if (batch.range != built.range() || batch.attempt != built.attempt || batch.builder != node ||
+      batch.builder_incarnation != builder.incarnation) {
+    return true;
+  }
+  const auto inside = [&](EventNumber first, std::uint64_t count) {
+    return first >= batch.range.first && first <= batch.range.end &&
+           count <= batch.range.end - first;
+  };
+  for (const auto& run : missing) {
+    if (!inside(run.first, run.count) || system_.find_source(run.source) == System::npos) return false;
+  }
+  for (const auto& gap : gaps) {
+    if (gap.end < gap.first || !inside(gap.first, gap.end - gap.first)) return false;
+  }
+  batch.missing.insert(batch.missing.end(), missing.begin(), missing.end());
+  batch.bad.insert(batch.bad.end(), bad.begin(), bad.end());
+  batch.gaps.insert(batch.gaps.end(), gaps.begin(), gaps.end());
+  if (built.more != 0) return true;
+
+  account(batch, built);
+  if (batch.attempt > 0 && options_.recorder != nullptr) {
+    options_.recorder->winner(batch.range, batch.attempt, node, builder.incarnation);
+  }
+  builder.events += batch.range.count();
+  release(builder, batch);
+  tell_readouts(wire::Clear{batch.range.first, static_cast<std::uint32_t>(batch.range.count()), 0});
+  batches_.erase(found);
+  forget_decided();
+  return true;
+}
+
+void EventManager::account(const Batch& batch, const wire::Built& built) {
+  const Time now = environment_.loop->now();
+  last_commit_ = now;
+  std::uint64_t gap_events = 0;
+  for (const auto& gap : batch.gaps) {
+    gap_events += gap.end - gap.first;
+    if (summary_.gap_list.size() < gaps_listed) summary_.gap_list.push_back({gap.first, gap.end});
+  }
+  for (std::size_t source = 0; source < system_.sources.size(); ++source) {
+    account_source(batch, source, gap_events);
+  }
+  std::vector<EventNumber> bad;
+  for (const auto& fragment : batch.bad) bad.push_back(fragment.event);
+  std::ranges::sort(bad);
+  const auto repeated = std::ranges::unique(bad);
+  summary_.events_bad += bad.size() - repeated.size();
+  summary_.events_built += batch.range.count() - gap_events;
+  summary_.events_incomplete += built.incomplete;
+  summary_.bytes_built += built.bytes;
+  summary_.gaps += gap_events;
+  if (system_.trigger_rate_hz > 0) {
+    const std::uint64_t step = (batch.range.count() + latency_samples - 1) / latency_samples;
+    for (EventNumber event = batch.range.first; event < batch.range.end; event += step) {
+      summary_.latency.add(now - trigger_time(event), std::min(step, batch.range.end - event));
+    }
+  }
+}
+
+// A fragment that was announced and is missing came too late, if its readout unit lives; if that
+// died, it stays unaccounted here and is lost at the end.
+void EventManager::account_source(const Batch& batch, std::size_t source, std::uint64_t gap_events) {
+  const NodeId node = system_.sources[source].readout_unit;
+  Readout& readout = readouts_[node];
+  const Incarnation incarnation = members_.at(batch.epoch)[node];
+  if (incarnation == 0) return;
+  SourceLedger& ledger = readout.ledgers[incarnation - 1][source - system_.sources_of(node).first];
+  std::uint64_t missing = 0;
+  for (const auto& run : batch.missing) {
+    if (run.source != system_.sources[source].id) continue;
+    missing += run.count;
+    if (run.reason == static_cast<std::uint32_t>(storage::MissingReason::deadline) &&
+        incarnation == readout.incarnation) {
+      ledger.late += present(readout, run.source, {run.first, run.first + run.count});
+    }
+  }
+  ledger.built += batch.range.count() - gap_events - missing;
+}
+
+// How many of these events the readout unit has announced with a fragment of this source.
+std::uint64_t EventManager::present(const Readout& readout, SourceId source, EventRange events) const {
+  const auto overlap = [&](EventNumber first, EventNumber end) -> std::uint64_t {
+    first = std::max(first, events.first);
+    end = std::min(end, events.end);
+    return first < end ? end - first : 0;
+  };
+  std::uint64_t count = overlap(readout.first, readout.end);
+  for (const auto& run : readout.absent) {
+    if (run.source == source) count -= overlap(run.first, run.first + run.count);
+  }
+  return count;
+}
+
+void EventManager::forget_decided() {
+  const EventNumber decided = batches_.empty() ? frontier_ : batches_.begin()->first;
+  std::uint64_t epoch = epoch_;
+  for (auto& readout : readouts_) {
+    while (!readout.absent.empty() &&
+           readout.absent.front().first + readout.absent.front().count <= decided) {
+      readout.absent.pop_front();
+    }
+  }
+  if (members_.size() == 1) return;
+  for (const auto& [first, batch] : batches_) epoch = std::min(epoch, batch.epoch);
+  members_.erase(members_.begin(), members_.lower_bound(epoch));
+}
+
+const RunSummary& EventManager::summary() {
+  summary_.duration = started_at_ == never ? Duration{0} : last_commit_ - started_at_;
+  summary_.fragments = {};
+  summary_.sources.clear();
+  summary_.balanced = true;
+  summary_.open_events = horizon_ - std::min(horizon_, first_event_);
+  summary_.open_events -= std::min(summary_.open_events, summary_.events_built + summary_.gaps);
+  for (std::size_t source = 0; source < system_.sources.size(); ++source) {
+    const SourceInfo& info = system_.sources[source];
+    const Readout& readout = readouts_[info.readout_unit];
+    const std::size_t local = source - system_.sources_of(info.readout_unit).first;
+    SourceResult result{info, {}, std::vector<std::uint64_t>(5)};
+    for (std::size_t i = 0; i < readout.ledgers.size(); ++i) {
+      SourceLedger ledger = readout.ledgers[i][local];
+      const bool may_lose = summary_.forced || i + 1 < readout.ledgers.size() || !readout.finished;
+      const std::uint64_t accounted = ledger.built + ledger.late;
+      if (accounted > ledger.read) {
+        summary_.balanced = false;
+      } else if (may_lose && ended()) {
+        ledger.lost = ledger.read - accounted;
+      } else if (accounted != ledger.read) {
+        summary_.balanced = false;
+      }
+      for (std::size_t reason = 0; reason < result.dropped.size(); ++reason) {
+        const std::uint64_t count = readout.dropped[i][local][reason];
+        result.dropped[reason] += count;
+        ledger.read += count;
+        const bool late = reason == static_cast<std::size_t>(source::DropReason::late);
+        (late ? ledger.late : ledger.dropped) += count;
+      }
+      result.ledger += ledger;
+    }
+    summary_.fragments += result.ledger;
+    summary_.sources.push_back(std::move(result));
+  }
+  summarise_nodes();
+  return summary_;
+}
+
+void EventManager::summarise_nodes() {
+  summary_.nodes.clear();
+  const auto add = [this](const auto& node, const std::string& name, const char* role,
+                          std::uint64_t events) {
+    const wire::NodeCounters& counters = node.counters;
+    summary_.nodes.push_back({.name = name,
+                              .role = role,
+                              .incarnations = node.starts,
+                              .events = events,
+                              .bytes = counters.bytes,
+                              .stored_bytes = counters.stored_bytes,
+                              .messages = counters.messages,
+                              .stale = counters.stale,
+                              .late = counters.late,
+                              .throttled_us = counters.throttled_us,
+                              .pages_in_use = counters.pages_in_use,
+                              .pages = counters.pages,
+                              .alive = node.peer != nullptr});
+  };
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    add(readouts_[i], system_.readout_units[i], "readout", 0);
+  }
+  for (std::size_t i = 0; i < builders_.size(); ++i) {
+    add(builders_[i], system_.builder_units[i], "builder", builders_[i].events);
+  }
+}
+
+void EventManager::end() {
+  state_ = State::ended;
+  trigger_tick_.cancel();
+  alive_tick_.cancel();
+  laggard_tick_.cancel();
+  for (const auto& [first, batch] : batches_) summary_.events_lost += batch.range.count();
+  if (horizon_ > frontier_ && frontier_known_) summary_.events_lost += horizon_ - frontier_;
+  const RunSummary& result = summary();
+  if (options_.recorder != nullptr) options_.recorder->summary(result);
+  if (summary_.forced) {
+    for (auto& readout : readouts_) {
+      if (readout.peer) readout.peer->link.close(true);
+    }
+    for (auto& builder : builders_) {
+      if (builder.peer) builder.peer->link.close(true);
+    }
+  }
+  options_.on_end(result);
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,225 @@
+// Which events become a batch, and which builder unit gets it (foundation 1, 3 and 5).
+#include "fanin/builder/event_manager.hpp"
+
+#include <algorithm>
+
+#include "fanin/wire/fragment.hpp"
+
+namespace fanin::builder {
+
+namespace {
+// What a source's parts add to its payload: per event a table entry, per part a header, a frame and
+// padding; parts beyond the first come with every message's worth of payload.
+constexpr std::uint64_t part_overhead = 256;
+std::uint64_t metadata_bytes(std::uint64_t events, std::uint64_t sources, std::uint64_t payload) {
+  return sources * (events * sizeof(wire::FragmentEntry) + part_overhead) + payload / 512;
+}
+} // namespace
+
+bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
+                               std::span<const wire::AbsentRun> absent) {
+  const EventRange range{announce.first, announce.end};
+  if (announce.end < announce.first || range.count() > system_.batch_events || readout.final ||
+      (readout.announced_any && announce.first != readout.end)) {
+    return false;
+  }
+  if (!readout.announced_any) {
+    readout.announced_any = true;
+    readout.first = announce.first;
+  }
+  const auto node = static_cast<NodeId>(&readout - readouts_.data());
+  const auto [first, last] = system_.sources_of(node);
+  auto& ledger = readout.ledgers.back();
+  for (auto& source : ledger) source.read += range.count();
+  for (const auto& run : absent) {
+    const std::size_t source = system_.find_source(run.source);
+    if (source < first || source >= last || run.first < range.first ||
+        run.count > range.end - run.first) {
+      return false;
+    }
+    ledger[source - first].read -= run.count;
+    readout.absent.push_back(run);
+  }
+  readout.end = announce.end;
+  readout.bytes += announce.bytes;
+  if (!range.empty()) readout.points.push_back({announce.end, readout.bytes});
+  readout.final = announce.final != 0;
+  horizon_ = std::max(horizon_, announce.end);
+
+  if (!frontier_known_ && std::ranges::all_of(readouts_, [](const Readout& other) {
+        return !other.peer || other.announced_any;
+      })) {
+    frontier_ = ~EventNumber{0};
+    for (const auto& other : readouts_) {
+      if (other.peer) frontier_ = std::min(frontier_, other.first);
+    }
+    frontier_known_ = true;
+    first_event_ = frontier_;
+    if (system_.events_max != 0 && state_ == State::running) {
+      drain_until(first_event_ + system_.events_max);
+    }
+  }
+  return true;
+}
+
+// All live readout units have announced the events below.
+EventNumber EventManager::assignable_end() const {
+  if (!frontier_known_) return frontier_;
+  EventNumber end = ~EventNumber{0};
+  bool any = false;
+  bool all_final = true;
+  for (const auto& readout : readouts_) {
+    if (!readout.peer) continue;
+    any = true;
+    if (readout.final) continue; // absent from its end on
+    all_final = false;
+    end = std::min(end, readout.announced_any ? readout.end : frontier_);
+  }
+  if (!any) return frontier_;
+  return all_final ? std::max(horizon_, frontier_) : end;
+}
+
+std::uint64_t EventManager::announced_bytes(const Readout& readout, EventNumber event) const {
+  const auto point = std::ranges::lower_bound(readout.points, event, {}, &AnnouncePoint::end);
+  return point == readout.points.end() ? readout.bytes : point->bytes;
+}
+
+// The next batch: up to a multiple of batch_events, or until it has enough bytes. It ends where
+// readout units have announced, since there the sizes are known; between, the next larger one bounds.
+EventManager::Cut EventManager::next_cut(EventNumber end) const {
+  const EventNumber boundary = (frontier_ | (system_.batch_events - 1)) + 1;
+  const EventNumber stop = std::min(end, boundary);
+  Cut cut{{frontier_, frontier_}, 0};
+  while (cut.range.end < stop) {
+    EventNumber candidate = stop;
+    for (const auto& readout : readouts_) {
+      if (!readout.peer) continue;
+      const auto point =
+          std::ranges::upper_bound(readout.points, cut.range.end, {}, &AnnouncePoint::end);
+      if (point != readout.points.end()) candidate = std::min(candidate, point->end);
+    }
+    std::uint64_t payload = 0;
+    for (const auto& readout : readouts_) {
+      if (readout.peer) payload += announced_bytes(readout, candidate) - readout.floor_bytes;
+    }
+    const std::uint64_t bytes =
+        payload + metadata_bytes(candidate - frontier_, system_.sources.size(), payload);
+    if (bytes > system_.batch_bytes && !cut.range.empty()) break;
+    cut = {{frontier_, candidate}, bytes};
+  }
+  return cut;
+}
+
+// Round robin over the builder units that have room for all of it. A part of each one's capacity is
+// kept for batches of builder units that died, so that those cannot be crowded out by new ones.
+std::optional<NodeId> EventManager::choose(std::uint64_t bytes, bool again) const {
+  for (std::size_t i = 0; i < builders_.size(); ++i) {
+    const std::size_t node = (next_builder_ + i) % builders_.size();
+    const Builder& builder = builders_[node];
+    if (!builder.peer || builder.finished) continue;
+    const std::uint64_t reserve = again ? 0 : std::min(builder.capacity / 4, 2 * system_.batch_bytes);
+    const bool room = builder.reserved == 0 || builder.reserved + bytes <= builder.capacity - reserve;
+    const bool window =
+        builder.under_way == 0 || builder.under_way + bytes <= system_.transfer_window;
+    if (room && window) return static_cast<NodeId>(node);
+  }
+  return std::nullopt;
+}
+
+void EventManager::assign_batches() {
+  if (!assign_again()) return; // the old ones first
+  const EventNumber end = assignable_end();
+  while (frontier_ < end) {
+    const Cut cut = next_cut(end);
+    const auto node = choose(cut.bytes, false);
+    if (!node) return;
+    Batch& batch = batches_[cut.range.first];
+    batch.range = cut.range;
+    batch.bytes = cut.bytes;
+    send_assignment(batch, *node);
+    frontier_ = cut.range.end;
+    for (auto& readout : readouts_) {
+      while (!readout.points.empty() && readout.points.front().end <= frontier_) {
+        readout.floor_bytes = readout.points.front().bytes;
+        readout.points.pop_front();
+      }
+    }
+  }
+}
+
+// False: some are still waiting for room.
+bool EventManager::assign_again() {
+  while (!again_.empty()) {
+    Batch& batch = batches_.at(again_.front());
+    const auto node = choose(batch.bytes, true);
+    if (!node) return false;
+    ++batch.attempt;
+    batch.received = false;
+    send_assignment(batch, *node);
+    again_.pop_front();
+  }
+  return true;
+}
+
+void EventManager::send_assignment(Batch& batch, NodeId node) {
+  Builder& builder = builders_[node];
+  next_builder_ = node + 1U;
+  batch.builder = node;
+  batch.builder_incarnation = builder.incarnation;
+  batch.epoch = epoch_;
+  builder.reserved += batch.bytes;
+  builder.under_way += batch.bytes;
+  builder.reservations.push_back({batch.range.first, batch.bytes, false});
+
+  wire::Assign assign;
+  assign.first = batch.range.first;
+  assign.events = static_cast<std::uint32_t>(batch.range.count());
+  assign.attempt = batch.attempt;
+  assign.builder = node;
+  assign.builder_incarnation = builder.incarnation;
+  assign.epoch = epoch_;
+  assign.bytes = batch.bytes;
+  builder.peer->gather.append(assign);
+  if (system_.protocol == Protocol::push) tell_readouts(assign);
+}
+
+void EventManager::on_received(Builder& builder, const wire::Received& received) {
+  const auto found = batches_.find(received.first);
+  if (found == batches_.end()) return;
+  Batch& batch = found->second;
+  if (batch.attempt != received.attempt || batch.builder_incarnation != builder.incarnation ||
+      &builders_[batch.builder] != &builder || batch.received) {
+    return;
+  }
+  batch.received = true;
+  builder.under_way -= batch.bytes;
+}
+
+// Returns what the batch had reserved. Pages are shared by neighbouring batches, so capacity comes
+// back in the order in which it was given: then the pages in use are those between two points of
+// each stream, and the pool's size bounds them (foundation 4).
+void EventManager::release(Builder& builder, const Batch& batch) {
+  if (!batch.received) builder.under_way -= batch.bytes;
+  const auto mine = std::ranges::find_if(builder.reservations, [&](const auto& reservation) {
+    return reservation.first == batch.range.first && !reservation.done;
+  });
+  FANIN_ASSERT(mine != builder.reservations.end());
+  mine->done = true;
+  while (!builder.reservations.empty() && builder.reservations.front().done) {
+    builder.reserved -= builder.reservations.front().bytes;
+    builder.reservations.pop_front();
+  }
+}
+
+// Tells readout units that others are ahead, so that they stop waiting for sources that are silent.
+void EventManager::watch_laggards() {
+  for (auto& readout : readouts_) {
+    if (readout.peer && !readout.final && readout.end < laggard_horizon_) {
+      readout.peer->gather.append(wire::Horizon{laggard_horizon_});
+    }
+  }
+  laggard_horizon_ = horizon_;
+  laggard_tick_.start(*environment_.loop, environment_.loop->now() + system_.event_deadline / 4);
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,147 @@
+// The readout unit (RU): reads its sources, announces to the event manager what it holds, and sends
+// each batch to the builder unit that it was assigned to. It keeps what it has sent until the event
+// manager clears it, so that the death of a builder unit loses nothing.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "fanin/builder/control_client.hpp"
+#include "fanin/builder/system.hpp"
+#include "fanin/source/source.hpp"
+#include "fanin/wire/part.hpp"
+
+namespace fanin::builder {
+
+struct ReadoutInput {
+  std::unique_ptr<source::Source> source;
+  memory::PagePool* pool = nullptr; // of this source alone
+  source::FragmentQueueOptions queue;
+};
+
+struct ReadoutOptions {
+  NodeId node = 0;
+  net::Url event_manager;
+  std::vector<ReadoutInput> inputs;        // in the order of System::sources_of(node)
+  memory::PagePool* metadata_pool = nullptr; // headers and tables of what was sent and not cleared
+  Duration give_up_after = std::chrono::seconds{10};
+  // The run is over for this node; an error unless it ended in good order. Called once, on the loop;
+  // must not destroy the node.
+  std::function<void(const Result<>&)> on_end;
+};
+
+// Thread: its loop. Registered there as a service for its lifetime.
+class ReadoutUnit final : public net::Handler, public net::Service {
+public:
+  ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvironment environment);
+  ~ReadoutUnit() override;
+
+  void start();
+
+  [[nodiscard]] const wire::NodeCounters& counters();
+  [[nodiscard]] std::uint64_t fragments_read() const; // written into the queues
+
+  void on_event(net::Transport& transport, net::Event& event) override;
+  bool poll() override;
+
+private:
+  struct Input;
+  struct Piece { // ready to be sent, as often as needed
+    memory::View head; // PartHeader and table
+    memory::View payload;
+  };
+  struct Batch { // cut, and not cleared yet
+    EventRange range;
+    Attempt attempt = 0;
+    NodeId builder = 0;
+    Incarnation builder_incarnation = 0;
+    std::vector<Piece> pieces;
+    std::size_t next_piece = 0; // to be sent
+  };
+  struct Builder {
+    Incarnation incarnation = 0; // 0: down
+    net::Url url;
+    net::Link data;
+    net::Link request;           // pull only
+    bool data_ready = false;
+    std::deque<EventNumber> queue; // batches to send, oldest assignment first
+    std::unique_ptr<net::Timer> reconnect;
+  };
+  class Readable; // puts a source's descriptor into the loop
+
+  // control
+  bool on_control(wire::MessageType type, std::span<const std::byte> body);
+  bool on_welcome(const wire::Welcome& welcome);
+  bool on_builder_up(const wire::BuilderUp& up, std::string_view url);
+  bool on_assign(const wire::Assign& assign);
+  bool try_assign(const wire::Assign& assign);
+  void retry_waiting();
+  void on_clear(const wire::Clear& clear);
+  void on_lost();
+  void end(Result<> result);
+  void reset();
+
+  // reading
+  bool read_inputs();
+  void watch_silence();
+  void announce(bool idle);
+  void announce_range(EventRange range, bool final);
+  void send_status(bool last);
+
+  // sending
+  bool prepare(Batch& batch);
+  bool prepare_input(Batch& batch, Input& input);
+  bool readdress(Batch& batch, const wire::Assign& assign);
+  void enqueue(Batch& batch);
+  void mark_cut(EventRange range);
+  void connect(Builder& builder);
+  void disconnect(Builder& builder);
+  void on_data_event(Builder& builder, net::Event& event);
+  void pump(Builder& builder);
+  std::byte* reserve_metadata(std::uint32_t size);
+  void arm_tick(Time now);
+
+  const System& system_;
+  ReadoutOptions options_;
+  NodeEnvironment environment_;
+  std::vector<std::unique_ptr<Input>> inputs_;
+  std::vector<std::unique_ptr<Readable>> readables_;
+  std::vector<Builder> builders_;
+  std::unique_ptr<ControlClient> control_;
+  net::Timer tick_;        // deadlines of announcing and of silent sources, wake times of sources
+  net::Timer status_tick_;
+
+  Incarnation incarnation_ = 0; // 0: not welcomed
+  RunNumber run_ = 0;
+  EventNumber limit_ = 0;
+  EventNumber horizon_ = 0;     // events below exist somewhere
+  EventNumber announced_ = 0;   // events below are announced
+  EventNumber joined_ = 0;      // the first number announced; all below are absent
+  bool numbered_ = false;       // announced_ means something
+  bool last_ = false;           // no event from limit_ on will be wanted
+  bool final_ = false;          // said so
+  bool paused_ = false;
+  bool retry_full_ = false;     // room or numbers were given back: inputs that were full may go on
+  bool ended_ = false;
+  Time announce_due_ = never;
+  Time throttled_since_ = never;
+
+  std::pmr::unsynchronized_pool_resource memory_; // nodes of the two maps, reused
+  std::pmr::map<EventNumber, Batch> batches_{&memory_};
+  std::pmr::map<EventNumber, EventNumber> cut_{&memory_}; // ranges cut beyond cut_until_
+  EventNumber cut_until_ = 0;   // all events below were cut
+  std::vector<std::vector<Piece>> spare_pieces_; // capacity, reused
+  std::deque<wire::Assign> waiting_; // for metadata pages
+
+  memory::Loan metadata_;
+  std::uint32_t metadata_filled_ = 0;
+  wire::NodeCounters counters_;
+  std::vector<wire::SourceCounters> source_counters_;
+};
+
+} // namespace fanin::builder

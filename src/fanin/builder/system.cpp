@@ -1,0 +1,101 @@
+#include "fanin/builder/system.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace fanin::builder {
+
+namespace {
+
+// FNV-1a, 64 bit.
+class Digest {
+public:
+  void add(std::uint64_t value) {
+    for (int i = 0; i < 8; ++i) add_byte(static_cast<unsigned char>(value >> (8 * i)));
+  }
+  void add(const std::string& text) {
+    add(text.size());
+    for (const char c : text) add_byte(static_cast<unsigned char>(c));
+  }
+  [[nodiscard]] std::uint64_t value() const { return value_; }
+
+private:
+  void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3U; }
+  std::uint64_t value_ = 0xcbf29ce484222325U;
+};
+
+constexpr std::size_t sources_per_readout_unit_max = 512;
+
+} // namespace
+
+std::uint64_t System::digest() const {
+  Digest digest;
+  digest.add(readout_units.size());
+  for (const auto& name : readout_units) digest.add(name);
+  digest.add(builder_units.size());
+  for (const auto& name : builder_units) digest.add(name);
+  for (const auto& source : sources) {
+    digest.add(source.id);
+    digest.add(source.readout_unit);
+    digest.add(source.required ? 1 : 0);
+  }
+  digest.add(static_cast<std::uint64_t>(protocol));
+  digest.add(checksum ? 1 : 0);
+  digest.add(batch_events);
+  digest.add(data_page);
+  return digest.value();
+}
+
+std::pair<std::size_t, std::size_t> System::sources_of(NodeId readout_unit) const {
+  const auto first = std::ranges::lower_bound(sources, readout_unit, {}, &SourceInfo::readout_unit);
+  const auto last = std::ranges::upper_bound(sources, readout_unit, {}, &SourceInfo::readout_unit);
+  return {static_cast<std::size_t>(first - sources.begin()),
+          static_cast<std::size_t>(last - sources.begin())};
+}
+
+std::size_t System::find_source(SourceId id) const {
+  const auto found = std::ranges::find(sources, id, &SourceInfo::id);
+  return found == sources.end() ? npos : static_cast<std::size_t>(found - sources.begin());
+}
+
+Result<> System::validate() const {
+  if (readout_units.empty()) return fail(ErrorKind::usage, "no readout unit: name at least one");
+  if (builder_units.empty()) return fail(ErrorKind::usage, "no builder unit: name at least one");
+  if (sources.empty()) return fail(ErrorKind::usage, "no source: give a readout unit at least one");
+  std::set<std::string> names;
+  for (const auto* group : {&readout_units, &builder_units}) {
+    for (const auto& name : *group) {
+      if (!names.insert(name).second) {
+        return fail(ErrorKind::usage, fmt::format("two nodes are named '{}'", name));
+      }
+    }
+  }
+  std::set<SourceId> ids;
+  for (const auto& source : sources) {
+    if (!ids.insert(source.id).second) {
+      return fail(ErrorKind::usage, fmt::format("two sources have the id {}", source.id));
+    }
+  }
+  for (std::size_t unit = 0; unit < readout_units.size(); ++unit) {
+    const auto [first, last] = sources_of(static_cast<NodeId>(unit));
+    if (first == last) {
+      return fail(ErrorKind::usage,
+                  fmt::format("readout unit '{}' has no source", readout_units[unit]));
+    }
+    if (last - first > sources_per_readout_unit_max) {
+      return fail(ErrorKind::usage,
+                  fmt::format("readout unit '{}' has {} sources, at most {} are possible",
+                              readout_units[unit], last - first, sources_per_readout_unit_max));
+    }
+  }
+  if (!std::has_single_bit(batch_events) || batch_events > 4096) {
+    return fail(ErrorKind::usage, fmt::format("batch_events = {}: a power of two up to 4096",
+                                              batch_events));
+  }
+  return {};
+}
+
+} // namespace fanin::builder
