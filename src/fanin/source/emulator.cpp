@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::uint32_t bytes_per_read = 256U << 10;
 constexpr std::uint32_t cost_per_fragment = 64; // in bytes; bounds a call on tiny fragments
-constexpr Duration wake_interval_min = std::chrono::microseconds{100};
 
 // The pseudo-random bytes repeat after `period`, which stays in the first-level cache. They are
 // kept twice, so that a period from any offset is contiguous.
@@ -142,33 +141,18 @@ Emulator::Emulator(const EmulatorOptions& options)
     : options_(options),
       sizes_(options.size, options.source, options.seed),
       next_(options.first_event),
-      end_(options.event_count == 0 ? ~EventNumber{0} : options.first_event + options.event_count) {
-}
+      end_(options.event_count == 0 ? ~EventNumber{0} : options.first_event + options.event_count),
+      pacer_(options.rate_hz) {}
 
 Result<> Emulator::start(EventNumber first_event, Time now) {
   next_ = std::max(options_.first_event, first_event);
-  paced_first_ = next_;
-  paced_from_ = now;
+  pacer_.start(now);
+  pacer_.first(next_);
   return {};
 }
 
-// Numbers below this one are due. What was missed while the queue was full is made up for at once,
-// so that sources that were held back for different times stay together.
-EventNumber Emulator::due_until(Time now) const {
-  if (options_.rate_hz <= 0) return end_;
-  const Duration elapsed = std::max(now - paced_from_, Duration{0});
-  const auto elapsed_ns = static_cast<double>(elapsed.count());
-  const auto due = static_cast<std::uint64_t>(elapsed_ns * options_.rate_hz * 1e-9);
-  return std::min(end_, paced_first_ + due + 1);
-}
-
-Time Emulator::due_at(EventNumber event) const {
-  const double after_ns = static_cast<double>(event - paced_first_) * 1e9 / options_.rate_hz;
-  return after_ns < 9e18 ? paced_from_ + Duration{static_cast<Duration::rep>(after_ns) + 1} : never;
-}
-
 ReadResult Emulator::read(FragmentQueue& queue, Time now) {
-  const EventNumber due = due_until(now);
+  const EventNumber due = std::min(end_, pacer_.due_until(now));
   const std::uint32_t size_max = queue.options().fragment_max;
   const bool fill = options_.content == EmulatedContent::pattern;
   std::uint32_t budget = bytes_per_read;
@@ -190,8 +174,8 @@ ReadResult Emulator::read(FragmentQueue& queue, Time now) {
     if (budget < size + cost_per_fragment) return {.state = ReadState::more};
     budget -= size + cost_per_fragment;
   }
-  if (next_ == end_) return {.state = ReadState::finished};
-  return {.state = ReadState::waiting, .wake = std::max(due_at(next_), now + wake_interval_min)};
+  if (next_ >= end_) return {.state = ReadState::finished};
+  return {.state = ReadState::waiting, .wake = pacer_.wake(next_, now)};
 }
 
 } // namespace fanin::source

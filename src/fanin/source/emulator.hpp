@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "fanin/source/pacer.hpp"
 #include "fanin/source/source.hpp"
 
 namespace fanin::source {
@@ -85,15 +86,11 @@ public:
   [[nodiscard]] std::uint32_t size_of(EventNumber event) const { return sizes_(event); }
 
 private:
-  [[nodiscard]] EventNumber due_until(Time now) const;
-  [[nodiscard]] Time due_at(EventNumber event) const;
-
   EmulatorOptions options_;
   SizeTable sizes_;
   EventNumber next_ = 0;
-  EventNumber end_ = 0;        // of options.event_count
-  EventNumber paced_first_ = 0; // was due at paced_from_
-  Time paced_from_{};
+  EventNumber end_ = 0; // of options.event_count
+  Pacer pacer_;
 };
 
 // The contents of a fragment: event number (u64), source (u32) and size (u32), little-endian, then

@@ -30,7 +30,7 @@ FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePo
 void FragmentQueue::start(EventNumber first) {
   start_unnumbered();
   numbered_ = true;
-  next_ = base_ = first; // nothing written yet: a lower number is late
+  next_ = base_ = absent_end_ = first; // nothing written yet: a lower number is late
 }
 
 void FragmentQueue::start_unnumbered() {

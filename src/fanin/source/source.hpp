@@ -2,8 +2,11 @@
 // smallest interface that a plug-in has to implement.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/result.hpp"
@@ -26,6 +29,12 @@ struct ReadResult {
   Error error{};
 };
 
+// Something that a source counts, besides what its queue counts.
+struct SourceCounter {
+  std::string_view name; // of static storage
+  std::uint64_t value = 0;
+};
+
 class Source {
 public:
   virtual ~Source() = default;
@@ -41,6 +50,11 @@ public:
 
   // Readable when there may be more; -1: none.
   [[nodiscard]] virtual int descriptor() const { return -1; }
+
+  // Where it listens, with the real port, after start(); empty: nowhere.
+  [[nodiscard]] virtual std::string listening_url() const { return {}; }
+  // For the progress line and the ledger's remarks; called now and then.
+  [[nodiscard]] virtual std::vector<SourceCounter> counters() const { return {}; }
 };
 
 } // namespace fanin::source

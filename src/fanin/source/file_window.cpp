@@ -1,0 +1,113 @@
+#include "fanin/source/file_window.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace fanin::source {
+namespace {
+
+constexpr std::size_t window = 256U << 10; // bytes read at once
+
+ErrorKind kind_of(int error_number) {
+  if (error_number == ENOENT || error_number == ENOTDIR) return ErrorKind::not_found;
+  if (error_number == EACCES || error_number == EPERM) return ErrorKind::refused;
+  return ErrorKind::internal;
+}
+
+} // namespace
+
+Result<FileWindow> FileWindow::open(const std::string& path) {
+  FileWindow file;
+  file.path_ = path;
+  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file.descriptor_ < 0) return fail_errno(kind_of(errno), path, errno);
+  struct stat status{};
+  if (fstat(file.descriptor_, &status) != 0) return fail_errno(ErrorKind::internal, path, errno);
+  if (!S_ISREG(status.st_mode)) return fail(ErrorKind::usage, path + ": is not a regular file");
+  file.size_ = static_cast<std::uint64_t>(status.st_size);
+  (void)posix_fadvise(file.descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  return file;
+}
+
+FileWindow::FileWindow(std::string name, std::span<const std::byte> memory)
+    : path_(std::move(name)), size_(memory.size()), memory_(memory) {}
+
+FileWindow::FileWindow(FileWindow&& other) noexcept { *this = std::move(other); }
+
+FileWindow& FileWindow::operator=(FileWindow&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  std::swap(memory_, other.memory_);
+  std::swap(buffer_, other.buffer_);
+  std::swap(buffer_offset_, other.buffer_offset_);
+  std::swap(buffer_size_, other.buffer_size_);
+  return *this;
+}
+
+FileWindow::~FileWindow() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::unexpected<Error> FileWindow::wrong(std::uint64_t offset, std::string_view what) const {
+  return fail(ErrorKind::malformed, fmt::format("{}: offset {}: {}", path_, offset, what));
+}
+
+Result<std::size_t> FileWindow::read_some(std::uint64_t offset, std::span<std::byte> out) const {
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done,
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return fail_errno(ErrorKind::internal, fmt::format("{}: offset {}", path_, offset), errno);
+    }
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+Result<> FileWindow::read(std::uint64_t offset, std::span<std::byte> out) const {
+  if (offset > size_ || out.size() > size_ - offset) {
+    return wrong(offset, fmt::format("{} bytes are missing: the file ends at {}",
+                                     out.size() - (size_ - std::min(offset, size_)), size_));
+  }
+  if (descriptor_ < 0) {
+    if (!out.empty()) std::memcpy(out.data(), memory_.data() + offset, out.size());
+    return {};
+  }
+  const auto got = read_some(offset, out);
+  if (!got) return std::unexpected(got.error());
+  if (*got < out.size()) return wrong(offset + *got, "the file was cut short while it was read");
+  return {};
+}
+
+Result<std::span<const std::byte>> FileWindow::at(std::uint64_t offset, std::size_t size) {
+  if (offset > size_ || size > size_ - offset) {
+    return wrong(offset, fmt::format("{} bytes are missing: the file ends at {}",
+                                     size - (size_ - std::min(offset, size_)), size_));
+  }
+  if (descriptor_ < 0) return memory_.subspan(offset, size);
+  const bool held = offset >= buffer_offset_ && offset - buffer_offset_ <= buffer_size_ &&
+                    size <= buffer_size_ - (offset - buffer_offset_);
+  if (!held) {
+    if (buffer_.size() < std::max(size, window)) buffer_.resize(std::max(size, window));
+    buffer_size_ = 0;
+    const auto got = read_some(offset, buffer_);
+    if (!got) return std::unexpected(got.error());
+    buffer_offset_ = offset;
+    buffer_size_ = *got;
+    if (*got < size) return wrong(offset + *got, "the file was cut short while it was read");
+  }
+  return std::span<const std::byte>(buffer_).subspan(offset - buffer_offset_, size);
+}
+
+} // namespace fanin::source

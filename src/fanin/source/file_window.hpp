@@ -1,0 +1,50 @@
+// Reads a recorded file piece by piece. Read and not mapped: a file that another program cuts short
+// meanwhile gives an error here and would kill the process (SIGBUS) there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fanin/base/result.hpp"
+
+namespace fanin::source {
+
+class FileWindow {
+public:
+  // Errors: not_found, refused, internal, with the path.
+  [[nodiscard]] static Result<FileWindow> open(const std::string& path);
+  // Over bytes in memory, for tests and fuzzing; they must outlive it.
+  FileWindow(std::string name, std::span<const std::byte> memory);
+  FileWindow(FileWindow&& other) noexcept;
+  FileWindow& operator=(FileWindow&& other) noexcept;
+  ~FileWindow();
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::uint64_t size() const { return size_; } // bytes, when it was opened
+
+  // The bytes at `offset`, valid until the next call. Memory grows to the largest piece asked for,
+  // never beyond the size of the file. Errors: malformed where the file ends before, internal.
+  [[nodiscard]] Result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size);
+  // The same into memory of the caller.
+  [[nodiscard]] Result<> read(std::uint64_t offset, std::span<std::byte> out) const;
+  // "path: offset N: what", kind malformed.
+  [[nodiscard]] std::unexpected<Error> wrong(std::uint64_t offset, std::string_view what) const;
+
+private:
+  FileWindow() = default;
+  // As much as there is, at most out.size().
+  [[nodiscard]] Result<std::size_t> read_some(std::uint64_t offset, std::span<std::byte> out) const;
+
+  std::string path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+  std::span<const std::byte> memory_; // in place of a descriptor
+  std::vector<std::byte> buffer_;
+  std::uint64_t buffer_offset_ = 0;
+  std::size_t buffer_size_ = 0; // bytes of it that are read
+};
+
+} // namespace fanin::source

@@ -1,0 +1,60 @@
+// When an event is due at a given rate, by its number: sources that are paced alike stay together,
+// whatever each of them leaves out.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/identity.hpp"
+
+namespace fanin::source {
+
+class Pacer {
+public:
+  explicit Pacer(double rate_hz) : rate_hz_(rate_hz) {} // 0: everything is due at once
+
+  // The first number that is asked for afterwards is due at `now`.
+  void start(Time now) {
+    from_ = now;
+    numbered_ = false;
+  }
+  // What was missed while the source was held back is due at once: numbers are made up for and not
+  // skipped, so that sources which were held back for different times come together again.
+  [[nodiscard]] bool due(EventNumber event, Time now) {
+    if (rate_hz_ <= 0) return true;
+    if (!numbered_) {
+      numbered_ = true;
+      first_ = event;
+    }
+    return event < due_until(now);
+  }
+  // Numbers below this one are due. After due() or first().
+  [[nodiscard]] EventNumber due_until(Time now) const {
+    if (rate_hz_ <= 0) return ~EventNumber{0};
+    const auto elapsed_ns = static_cast<double>(std::max(now - from_, Duration{0}).count());
+    return first_ + static_cast<std::uint64_t>(elapsed_ns * rate_hz_ * 1e-9) + 1;
+  }
+  void first(EventNumber event) {
+    numbered_ = true;
+    first_ = event;
+  }
+  // When to look again for `event`, which is not due; not before some time has passed, so that a
+  // high rate does not wake the loop for every event.
+  [[nodiscard]] Time wake(EventNumber event, Time now) const {
+    const double after_ns = static_cast<double>(event - first_) * 1e9 / rate_hz_;
+    if (after_ns > 9e18) return never;
+    const Time due = from_ + Duration{static_cast<Duration::rep>(after_ns) + 1};
+    return std::max(due, now + wake_interval_min);
+  }
+
+private:
+  static constexpr Duration wake_interval_min = std::chrono::microseconds{100};
+
+  double rate_hz_;
+  Time from_{};
+  EventNumber first_ = 0;
+  bool numbered_ = false;
+};
+
+} // namespace fanin::source

@@ -1,0 +1,167 @@
+#include "fanin/source/receive_decoder.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fanin::source {
+namespace {
+constexpr std::uint8_t flags_known = receive_has_crc | receive_truncated | receive_bad_number;
+}
+
+std::string_view name(ReceiveFault fault) {
+  switch (fault) {
+  case ReceiveFault::none: return "none";
+  case ReceiveFault::bad_preface: return "bad_preface";
+  case ReceiveFault::other_version: return "other_version";
+  case ReceiveFault::other_source: return "other_source";
+  case ReceiveFault::bad_mark: return "bad_mark";
+  case ReceiveFault::bad_kind: return "bad_kind";
+  case ReceiveFault::bad_size: return "bad_size";
+  case ReceiveFault::bad_event: return "bad_event";
+  case ReceiveFault::cut_short: return "cut_short";
+  }
+  return "unknown";
+}
+
+bool ReceiveDecoder::gather(std::span<const std::byte>& bytes, std::size_t size) {
+  const std::size_t taken = std::min(bytes.size(), size - gathered_size_);
+  if (taken != 0) std::memcpy(gathered_.data() + gathered_size_, bytes.data(), taken);
+  bytes = bytes.subspan(taken);
+  gathered_size_ += taken;
+  if (gathered_size_ < size) return false;
+  gathered_size_ = 0;
+  return true;
+}
+
+void ReceiveDecoder::check_preface() {
+  ReceivePreface preface;
+  std::memcpy(&preface, gathered_.data(), sizeof preface);
+  const ReceivePreface expected;
+  step_ = Step::header;
+  if (preface.magic != expected.magic) {
+    fault_ = ReceiveFault::bad_preface;
+  } else if (preface.version != expected.version || preface.reserved != 0) {
+    fault_ = ReceiveFault::other_version;
+  } else if (preface.source != source_) {
+    fault_ = ReceiveFault::other_source;
+  }
+  if (fault_ != ReceiveFault::none) step_ = Step::preface;
+}
+
+void ReceiveDecoder::check_header() {
+  std::memcpy(&header_, gathered_.data(), sizeof header_);
+  if (header_.mark != receive_mark) {
+    fault_ = ReceiveFault::bad_mark;
+  } else if (header_.kind > ReceiveKind::end || (header_.flags & ~flags_known) != 0) {
+    fault_ = ReceiveFault::bad_kind;
+  } else if (header_.source != source_) {
+    fault_ = ReceiveFault::other_source;
+  } else if (header_.size > wire::fragment_size_mask ||
+             (header_.kind != ReceiveKind::fragment && header_.size != 0)) {
+    fault_ = ReceiveFault::bad_size;
+  } else if (header_.kind == ReceiveKind::fragment && header_.event == ~EventNumber{0}) {
+    fault_ = ReceiveFault::bad_event;
+  } else {
+    step_ = header_.kind == ReceiveKind::end ? Step::ended : Step::begin;
+  }
+}
+
+ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
+  if (header_.kind == ReceiveKind::skip_to) {
+    const bool too_far = queue.numbered() && header_.event > queue.next_event() &&
+                         header_.event - queue.next_event() > queue.options().window;
+    if (too_far) ++skips_ignored_;
+    if (!too_far && !queue.skip_to(header_.event)) return State::full;
+    step_ = Step::header;
+    return State::hungry;
+  }
+  const WriteOutcome outcome = queue.begin(header_.event, header_.size);
+  if (outcome == WriteOutcome::full) return State::full;
+  payload_left_ = header_.size;
+  crc_ = 0;
+  step_ = outcome == WriteOutcome::ok ? Step::payload : Step::discard;
+  if (payload_left_ == 0) {
+    if (step_ == Step::payload) finish_fragment(queue);
+    step_ = Step::header;
+  }
+  return State::hungry;
+}
+
+void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
+  std::uint32_t flags = 0;
+  if ((header_.flags & receive_truncated) != 0) flags |= wire::fragment_truncated;
+  if ((header_.flags & receive_bad_number) != 0) flags |= wire::fragment_bad_number;
+  if (check_ && (header_.flags & receive_has_crc) != 0) {
+    const std::uint32_t crc = queue.options().checksum ? queue.crc32c() : crc_;
+    if (crc != header_.crc32c) {
+      flags |= wire::fragment_bad_checksum;
+      ++bad_checksums_;
+    }
+  }
+  queue.end(flags);
+  step_ = Step::header;
+}
+
+void ReceiveDecoder::received(std::size_t bytes, FragmentQueue& queue) {
+  const auto count = static_cast<std::uint32_t>(bytes);
+  if (check_ && !queue.options().checksum) crc_ = wire::crc32c(queue.room().first(count), crc_);
+  queue.advance(count);
+  payload_left_ -= count;
+  if (payload_left_ == 0) finish_fragment(queue);
+}
+
+std::span<std::byte> ReceiveDecoder::direct(FragmentQueue& queue) {
+  if (step_ != Step::payload) return {};
+  return queue.room();
+}
+
+void ReceiveDecoder::take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue) {
+  const auto room = queue.room();
+  const std::size_t taken = std::min(bytes.size(), room.size());
+  std::memcpy(room.data(), bytes.data(), taken);
+  bytes = bytes.subspan(taken);
+  received(taken, queue);
+}
+
+ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, FragmentQueue& queue) {
+  const std::size_t offered = bytes.size();
+  if (step_ == Step::payload && !queue.open()) step_ = Step::discard;
+  State state = State::hungry;
+  while (state == State::hungry) {
+    if (fault_ != ReceiveFault::none) {
+      state = State::fault;
+    } else if (step_ == Step::ended) {
+      state = State::end;
+    } else if (step_ == Step::begin) {
+      state = begin(queue);
+    } else if (bytes.empty()) {
+      break;
+    } else if (step_ == Step::preface) {
+      if (gather(bytes, sizeof(ReceivePreface))) check_preface();
+    } else if (step_ == Step::header) {
+      if (gather(bytes, sizeof(ReceiveHeader))) check_header();
+    } else if (step_ == Step::payload) {
+      take_payload(bytes, queue);
+    } else {
+      const std::size_t taken = std::min<std::size_t>(bytes.size(), payload_left_);
+      bytes = bytes.subspan(taken);
+      payload_left_ -= static_cast<std::uint32_t>(taken);
+      if (payload_left_ == 0) step_ = Step::header;
+    }
+  }
+  return {offered - bytes.size(), state};
+}
+
+ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
+  const bool within = gathered_size_ != 0 || step_ == Step::payload || step_ == Step::discard;
+  if (step_ == Step::payload && queue.open()) queue.cancel();
+  const ReceiveFault result =
+      fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
+  step_ = Step::preface;
+  fault_ = ReceiveFault::none;
+  gathered_size_ = 0;
+  payload_left_ = 0;
+  return result;
+}
+
+} // namespace fanin::source

@@ -1,0 +1,87 @@
+// Takes the bytes of one connection apart and puts the fragments into the queue; knows no socket.
+// The bytes come from outside: whatever they are, the answer is a fragment, a counted drop, or a
+// fault that ends the connection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "fanin/source/fragment_queue.hpp"
+#include "fanin/source/receive_format.hpp"
+
+namespace fanin::source {
+
+// Why a connection was ended from this side, or was of no use.
+enum class ReceiveFault : std::uint8_t {
+  none,
+  bad_preface,   // not the magic bytes: no sender of fragments
+  other_version, // a sender of another version of the format
+  other_source,  // meant for another source
+  bad_mark,      // no header where one must be: bytes were lost or sizes are wrong
+  bad_kind,      // unknown kind or flags
+  bad_size,      // over 256 MiB - 1, or a size where there is no payload
+  bad_event,     // the highest 64-bit number, which is no event
+  cut_short      // the sender went away within a message
+};
+inline constexpr std::size_t receive_faults = 9;
+[[nodiscard]] std::string_view name(ReceiveFault fault);
+
+class ReceiveDecoder {
+public:
+  // With `check`, a fragment whose CRC32C differs from the sender's is flagged and counted.
+  ReceiveDecoder(SourceId source, bool check) : source_(source), check_(check) {}
+
+  enum class State : std::uint8_t {
+    hungry, // all bytes were taken
+    full,   // the queue has no room, or does not want the number yet
+    fault,  // see fault(); nothing more can be taken
+    end     // the sender said that the data have ended
+  };
+  struct Taken {
+    std::size_t bytes = 0;
+    State state = State::hungry;
+  };
+  // Takes bytes until one of the states; what is not taken has to be offered again. If the queue
+  // has been emptied meanwhile, the rest of the fragment that was open is thrown away.
+  [[nodiscard]] Taken take(std::span<const std::byte> bytes, FragmentQueue& queue);
+
+  // Where the next bytes of the connection may be put without a copy: inside the page of the
+  // fragment that is open, or nowhere. received() says how many were put there.
+  [[nodiscard]] std::span<std::byte> direct(FragmentQueue& queue);
+  void received(std::size_t bytes, FragmentQueue& queue);
+
+  // The connection has ended. Gives the fault if that was within a message. Ready for another.
+  ReceiveFault disconnect(FragmentQueue& queue);
+  [[nodiscard]] ReceiveFault fault() const { return fault_; }
+  [[nodiscard]] bool introduced() const { return step_ != Step::preface; } // a good preface came
+  [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
+  [[nodiscard]] std::uint64_t skips_ignored() const { return skips_ignored_; } // beyond the window
+
+private:
+  enum class Step : std::uint8_t { preface, header, begin, payload, discard, ended };
+
+  // Gathers `size` bytes in gathered_; true when they are there.
+  bool gather(std::span<const std::byte>& bytes, std::size_t size);
+  [[nodiscard]] State begin(FragmentQueue& queue);
+  void check_preface();
+  void check_header();
+  void finish_fragment(FragmentQueue& queue);
+  void take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue);
+
+  SourceId source_;
+  bool check_;
+  Step step_ = Step::preface;
+  ReceiveFault fault_ = ReceiveFault::none;
+  ReceiveHeader header_;
+  std::array<std::byte, sizeof(ReceiveHeader)> gathered_{};
+  std::size_t gathered_size_ = 0;
+  std::uint32_t payload_left_ = 0;
+  std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none
+  std::uint64_t bad_checksums_ = 0;
+  std::uint64_t skips_ignored_ = 0;
+};
+
+} // namespace fanin::source

@@ -1,0 +1,56 @@
+// The bytes of a connection that brings fragments to a `receive` source: a preface once, then per
+// message a header and, after a fragment's header, its payload. Little-endian. For people:
+// docs/receive-format.md.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace fanin::source {
+
+static_assert(std::endian::native == std::endian::little, "these structures are the bytes");
+
+struct ReceivePreface {
+  std::array<char, 8> magic{'F', 'A', 'N', 'I', 'N', 'R', 'C', 'V'};
+  std::uint16_t version = 1;
+  std::uint16_t reserved = 0;
+  std::uint32_t source = 0;
+};
+static_assert(sizeof(ReceivePreface) == 16);
+static_assert(offsetof(ReceivePreface, version) == 8);
+static_assert(offsetof(ReceivePreface, source) == 12);
+
+inline constexpr std::uint16_t receive_mark = 0xf4a6; // first bytes of each header: a6 f4
+
+enum class ReceiveKind : std::uint8_t {
+  fragment = 0,
+  skip_to = 1, // nothing below `event` will come
+  end = 2      // the data have come to their end
+};
+
+enum ReceiveFlag : std::uint8_t {
+  receive_has_crc = 1,   // crc32c is set
+  receive_truncated = 2, // the front end had to cut it
+  receive_bad_number = 4 // the front end's own counters disagree
+};
+
+struct ReceiveHeader {
+  std::uint16_t mark = receive_mark;
+  ReceiveKind kind = ReceiveKind::fragment;
+  std::uint8_t flags = 0; // of ReceiveFlag
+  std::uint32_t source = 0;
+  std::uint64_t event = 0;
+  std::uint32_t size = 0;   // of the payload that follows, below 256 MiB; 0 unless a fragment
+  std::uint32_t crc32c = 0; // of the payload
+};
+static_assert(sizeof(ReceiveHeader) == 24);
+static_assert(offsetof(ReceiveHeader, source) == 4);
+static_assert(offsetof(ReceiveHeader, event) == 8);
+static_assert(offsetof(ReceiveHeader, size) == 16);
+static_assert(offsetof(ReceiveHeader, crc32c) == 20);
+static_assert(std::is_trivially_copyable_v<ReceiveHeader>);
+
+} // namespace fanin::source

@@ -1,0 +1,69 @@
+// Takes fragments from a TCP connection: any program that speaks the format of
+// docs/receive-format.md can be a source. Listens on an address of its own; one sender at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fanin/base/log.hpp"
+#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/url.hpp"
+#include "fanin/source/receive_decoder.hpp"
+#include "fanin/source/source.hpp"
+
+namespace fanin::source {
+
+struct ReceiveOptions {
+  SourceId source = 0;
+  net::Url listen;         // tcp://host:port; port 0: any free one
+  bool check = true;       // compare the sender's checksums
+  LogFunction log;         // says who comes and goes, and why; may be empty
+};
+
+class ReceiveSource final : public Source {
+public:
+  // Errors: usage (not a tcp address), internal. Does not listen yet.
+  [[nodiscard]] static Result<std::unique_ptr<ReceiveSource>> make(ReceiveOptions options);
+
+  // Listens from the first call on; later ones keep the sender. Errors: refused (port in use),
+  // not_found (no such host). Blocks for as long as the name takes to resolve.
+  [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
+  [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
+  [[nodiscard]] int descriptor() const override { return epoll_.get(); }
+  [[nodiscard]] std::string listening_url() const override;
+  // connections, refused (while another sender was there), bad_checksum, skip_ignored, and one per
+  // ReceiveFault.
+  [[nodiscard]] std::vector<SourceCounter> counters() const override;
+
+private:
+  enum class Received : std::uint8_t { some, nothing, closed };
+
+  ReceiveSource(ReceiveOptions options, net::tcp::Descriptor epoll);
+  [[nodiscard]] Result<> listen();
+  void accept_all(FragmentQueue& queue);
+  [[nodiscard]] Received receive(FragmentQueue& queue);
+  void close_connection(FragmentQueue& queue, std::string_view why);
+  void log(LogLevel level, std::string_view text) const;
+
+  ReceiveOptions options_;
+  net::tcp::Descriptor epoll_; // with the listener and the connection, both edge-triggered
+  net::tcp::Descriptor listener_;
+  net::tcp::Descriptor connection_;
+  std::string peer_;
+  ReceiveDecoder decoder_;
+  std::vector<std::byte> staging_; // what was received and does not belong to the open fragment
+  std::size_t staged_from_ = 0;
+  std::size_t staged_to_ = 0;
+  bool readable_ = false; // the socket may have more
+  bool restarted_ = false; // since the last read()
+  bool accept_again_ = false;
+  bool ended_ = false; // the sender said so
+  std::uint64_t connections_ = 0;
+  std::uint64_t refused_ = 0;
+  std::array<std::uint64_t, receive_faults> faults_{};
+};
+
+} // namespace fanin::source

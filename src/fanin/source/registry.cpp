@@ -1,0 +1,49 @@
+#include "fanin/source/registry.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <exception>
+#include <utility>
+
+namespace fanin::source {
+
+Result<> Registry::add(std::string type, SourceFactory factory) {
+  const auto [where, added] = factories_.try_emplace(std::move(type), std::move(factory));
+  if (!added) {
+    return fail(ErrorKind::usage,
+                fmt::format("there is a source of type \"{}\" already", where->first));
+  }
+  return {};
+}
+
+std::vector<std::string> Registry::types() const {
+  std::vector<std::string> names;
+  for (const auto& [name, factory] : factories_) names.push_back(name);
+  return names;
+}
+
+Result<std::unique_ptr<Source>> Registry::make(const SourceSettings& settings) const {
+  const auto found = factories_.find(settings.type);
+  if (found == factories_.end()) {
+    const std::string where = settings.file.empty()
+                                  ? std::string{}
+                                  : fmt::format("{}:{}: ", settings.file, settings.line);
+    return fail(ErrorKind::usage,
+                fmt::format("{}type: there is no source of type \"{}\"; known: {} (source {})",
+                            where, settings.type, fmt::join(types(), ", "), settings.id));
+  }
+  try {
+    auto made = found->second(settings);
+    if (made && *made == nullptr) {
+      return fail(ErrorKind::internal,
+                  fmt::format("the plug-in of type \"{}\" made no source", settings.type));
+    }
+    return made;
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::internal,
+                fmt::format("source {} of type \"{}\": {}", settings.id, settings.type, e.what()));
+  }
+}
+
+} // namespace fanin::source

@@ -1,0 +1,91 @@
+// What the replays of recorded files have in common: which numbers a pass over the file gives, and
+// when they are due.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/source/fragment_queue.hpp"
+#include "fanin/source/numbering.hpp"
+#include "fanin/source/pacer.hpp"
+
+namespace fanin::source {
+
+struct ReplayOptions {
+  std::uint64_t loops = 1;  // passes over the file; 0: for ever
+  std::int64_t offset = 0;  // added to the recorded numbers
+  std::uint64_t span = 0;   // numbers from one pass to the next; 0: last - first + 1 of the file
+  double rate_hz = 0;       // 0: as fast as the queue takes them
+};
+
+// The first pass gives the numbers as recorded; each further one goes on after the last number of
+// the pass before and keeps the gaps inside. All sources of one file see all its numbers, so they
+// agree on the shift.
+class ReplayNumbers {
+public:
+  ReplayNumbers(const ReplayOptions& options, int bits)
+      : options_(options), numbering_(bits, options.offset) {}
+
+  // Numbers below `first_wanted` are left out.
+  void start(EventNumber first_wanted) {
+    wanted_ = first_wanted;
+    begin_pass(0);
+    if (seen_all_) skip_passes();
+  }
+  // The number of what was recorded as `key`. To be asked for everything in the file, in order.
+  [[nodiscard]] EventNumber number(std::uint64_t key) {
+    const EventNumber plain = numbering_.extend(key);
+    if (!seen_all_) {
+      first_ = seen_any_ ? std::min(first_, plain) : plain;
+      last_ = seen_any_ ? std::max(last_, plain) : plain;
+      seen_any_ = true;
+    }
+    return plain + pass_ * span();
+  }
+  [[nodiscard]] bool wanted(EventNumber event) const { return event >= wanted_; }
+
+  // At the end of the file. False: that was the last pass, or there is nothing in it.
+  [[nodiscard]] bool next_pass() {
+    seen_all_ = true;
+    if (!seen_any_ || (options_.loops != 0 && pass_ + 1 >= options_.loops)) return false;
+    begin_pass(pass_ + 1);
+    skip_passes();
+    return !exhausted();
+  }
+  // Further ahead than the queue's window: damage, or another run. Neither paced nor skipped to,
+  // but offered to the queue, which counts it.
+  [[nodiscard]] static bool jumps(const FragmentQueue& queue, EventNumber event) {
+    return queue.numbered() && event >= queue.next_event() &&
+           event - queue.next_event() >= queue.options().window;
+  }
+  // What is wanted lies after the last pass.
+  [[nodiscard]] bool exhausted() const { return options_.loops != 0 && pass_ >= options_.loops; }
+  [[nodiscard]] bool seen_any() const { return seen_any_; }
+  [[nodiscard]] std::uint64_t pass() const { return pass_; }
+
+private:
+  [[nodiscard]] std::uint64_t span() const {
+    return options_.span != 0 ? options_.span : std::max<std::uint64_t>(1, last_ - first_ + 1);
+  }
+  void begin_pass(std::uint64_t pass) {
+    pass_ = pass;
+    numbering_.restart();
+  }
+  // Passes that lie below what is wanted need not be read.
+  void skip_passes() {
+    const EventNumber end = last_ + 1 + pass_ * span(); // of this pass
+    if (wanted_ >= end) pass_ += (wanted_ - end) / span() + 1;
+  }
+
+  ReplayOptions options_;
+  Numbering numbering_;
+  EventNumber wanted_ = 0;
+  std::uint64_t pass_ = 0;
+  EventNumber first_ = 0; // of the whole file
+  EventNumber last_ = 0;
+  bool seen_any_ = false;
+  bool seen_all_ = false;
+};
+
+} // namespace fanin::source

@@ -1,0 +1,151 @@
+#include "fanin/source/sls_file.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "fanin/wire/fragment.hpp"
+
+namespace fanin::source {
+namespace {
+
+template <class Integer>
+Integer load(std::span<const std::byte, sls_header_size> bytes, std::size_t at) {
+  static_assert(std::endian::native == std::endian::little);
+  Integer value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+void replace(std::string& text, std::string_view what, std::uint32_t number) {
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what)) {
+    text.replace(at, what.size(), std::to_string(number));
+  }
+}
+
+} // namespace
+
+SlsHeader SlsHeader::decode(std::span<const std::byte, sls_header_size> bytes) {
+  SlsHeader header;
+  header.frame = load<std::uint64_t>(bytes, 0);
+  header.exposure = load<std::uint32_t>(bytes, 8);
+  header.packets_caught = load<std::uint32_t>(bytes, 12);
+  header.bunch = load<std::uint64_t>(bytes, 16);
+  header.timestamp = load<std::uint64_t>(bytes, 24);
+  header.module = load<std::uint16_t>(bytes, 32);
+  header.row = load<std::uint16_t>(bytes, 34);
+  header.column = load<std::uint16_t>(bytes, 36);
+  header.detector = load<std::uint8_t>(bytes, 46);
+  header.version = load<std::uint8_t>(bytes, 47);
+  for (std::size_t at = 48; at < sls_header_size; at += 8) {
+    header.packets_in_mask +=
+        static_cast<std::uint32_t>(std::popcount(load<std::uint64_t>(bytes, at)));
+  }
+  return header;
+}
+
+std::string SlsPattern::path(std::uint32_t file) const {
+  std::string result = text;
+  replace(result, "{part}", part);
+  replace(result, "{file}", file);
+  return result;
+}
+
+bool SlsPattern::several_files() const { return text.find("{file}") != std::string::npos; }
+
+std::optional<std::uint64_t> find_sls_image_size(std::string_view master) {
+  const auto key = master.find("Image Size");
+  if (key == std::string_view::npos) return std::nullopt;
+  const auto colon = master.find(':', key);
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto digit = master.find_first_not_of(" \t", colon + 1);
+  if (digit == std::string_view::npos) return std::nullopt;
+  std::uint64_t value = 0;
+  const auto [stop, code] =
+      std::from_chars(master.data() + digit, master.data() + master.size(), value);
+  if (code != std::errc{}) return std::nullopt;
+  return value;
+}
+
+Result<std::uint64_t> read_sls_image_size(const std::string& master_path) {
+  constexpr std::uint64_t size_max = 1U << 20;
+  auto file = FileWindow::open(master_path);
+  if (!file) return std::unexpected(file.error());
+  const auto bytes = file->at(0, std::min(file->size(), size_max));
+  if (!bytes) return std::unexpected(bytes.error());
+  const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  const auto size = find_sls_image_size(text);
+  if (!size) return fail(ErrorKind::malformed, master_path + ": no \"Image Size\" in it");
+  return *size;
+}
+
+Result<SlsReader> SlsReader::over(FileWindow file, std::uint64_t image_size) {
+  if (image_size > wire::fragment_size_mask - sls_header_size) {
+    return fail(ErrorKind::usage, fmt::format("image size {} is over the maximum of a fragment, {}",
+                                              image_size, wire::fragment_size_mask));
+  }
+  SlsReader reader(std::move(file), image_size);
+  if (auto good = reader.check_size(); !good) return std::unexpected(good.error());
+  return reader;
+}
+
+Result<SlsReader> SlsReader::open(const SlsPattern& pattern, std::uint64_t image_size) {
+  auto file = FileWindow::open(pattern.path(0));
+  if (!file) return std::unexpected(file.error());
+  auto reader = over(std::move(*file), image_size);
+  if (reader) reader->pattern_ = pattern;
+  return reader;
+}
+
+Result<> SlsReader::check_size() const {
+  const std::uint64_t rest = file_.size() % record_size_;
+  if (rest == 0) return {};
+  return file_.wrong(
+      file_.size() - rest,
+      fmt::format("{} bytes are left over: the file is not a whole number of records "
+                  "of {} bytes (is the image size right?)",
+                  rest, record_size_));
+}
+
+Result<bool> SlsReader::next() {
+  while (next_ == file_.size()) {
+    if (!pattern_ || !pattern_->several_files()) return false;
+    auto file = FileWindow::open(pattern_->path(file_index_ + 1));
+    if (!file && file.error().kind == ErrorKind::not_found) return false;
+    if (!file) return std::unexpected(file.error());
+    std::swap(file_, *file);
+    if (auto good = check_size(); !good) {
+      std::swap(file_, *file);
+      return std::unexpected(good.error());
+    }
+    ++file_index_;
+    next_ = 0;
+  }
+  std::array<std::byte, sls_header_size> bytes;
+  if (auto good = file_.read(next_, bytes); !good) return std::unexpected(good.error());
+  header_ = SlsHeader::decode(bytes);
+  offset_ = next_;
+  next_ += record_size_;
+  return true;
+}
+
+Result<> SlsReader::read(std::uint64_t from, std::span<std::byte> out) const {
+  return file_.read(offset_ + from, out);
+}
+
+Result<> SlsReader::rewind() {
+  if (pattern_ && file_index_ != 0) {
+    auto file = FileWindow::open(pattern_->path(0));
+    if (!file) return std::unexpected(file.error());
+    std::swap(file_, *file);
+    file_index_ = 0;
+    if (auto good = check_size(); !good) return good;
+  }
+  next_ = 0;
+  return {};
+}
+
+} // namespace fanin::source

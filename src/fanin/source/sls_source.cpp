@@ -1,0 +1,95 @@
+#include "fanin/source/sls_source.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace fanin::source {
+namespace {
+constexpr std::uint64_t bytes_per_read = 256U << 10;
+}
+
+Result<std::unique_ptr<SlsSource>> SlsSource::make(const SlsOptions& options) {
+  auto reader = SlsReader::open(options.files, options.image_size);
+  if (!reader) return std::unexpected(reader.error());
+  return std::make_unique<SlsSource>(options, std::move(*reader));
+}
+
+SlsSource::SlsSource(const SlsOptions& options, SlsReader reader)
+    : reader_(std::move(reader)), numbers_(options.replay, 64), pacer_(options.replay.rate_hz) {}
+
+Result<> SlsSource::start(EventNumber first_event, Time now) {
+  numbers_.start(first_event);
+  pacer_.start(now);
+  pending_ = false;
+  failure_ = {};
+  return reader_.rewind();
+}
+
+Result<SlsSource::Step> SlsSource::next_step() {
+  const auto moved = reader_.next();
+  if (!moved) return std::unexpected(moved.error());
+  if (*moved) {
+    number_ = numbers_.number(reader_.header().frame);
+    return Step::record;
+  }
+  if (!numbers_.seen_any()) {
+    return std::unexpected(reader_.file().wrong(0, "there is no record in it").error());
+  }
+  if (!numbers_.next_pass()) return Step::end;
+  if (auto good = reader_.rewind(); !good) return std::unexpected(good.error());
+  return Step::pass_end;
+}
+
+Result<WriteOutcome> SlsSource::write_record(FragmentQueue& queue) {
+  const auto size = static_cast<std::uint32_t>(reader_.record_size());
+  const WriteOutcome outcome = queue.begin(number_, size);
+  if (outcome != WriteOutcome::ok) return outcome;
+  for (std::uint64_t done = 0; done < size;) {
+    const auto part = queue.room();
+    if (auto good = reader_.read(done, part); !good) {
+      queue.cancel();
+      return std::unexpected(good.error());
+    }
+    queue.advance(static_cast<std::uint32_t>(part.size()));
+    done += part.size();
+  }
+  queue.end();
+  return WriteOutcome::ok;
+}
+
+ReadResult SlsSource::read(FragmentQueue& queue, Time now) {
+  const auto failed = [this](Error error) -> ReadResult {
+    failure_ = std::unexpected(error);
+    return {.state = ReadState::failed, .error = std::move(error)};
+  };
+  if (!failure_) return {.state = ReadState::failed, .error = failure_.error()};
+  if (numbers_.exhausted()) return {.state = ReadState::finished};
+  for (std::uint64_t bytes = 0; bytes < bytes_per_read;) {
+    if (!pending_) {
+      const auto step = next_step();
+      if (!step) return failed(step.error());
+      if (*step == Step::end) return {.state = ReadState::finished};
+      if (*step == Step::pass_end) break;
+      bytes += sls_header_size;
+      if (!numbers_.wanted(number_)) continue;
+      packets_full_ = std::max(packets_full_, reader_.header().packets_caught);
+      if (reader_.header().packets_caught < packets_full_) ++packets_lost_;
+      pending_ = true;
+    }
+    if (!ReplayNumbers::jumps(queue, number_) && !pacer_.due(number_, now)) {
+      return {.state = ReadState::waiting, .wake = pacer_.wake(number_, now)};
+    }
+    const auto outcome = write_record(queue);
+    if (!outcome) return failed(outcome.error());
+    if (*outcome == WriteOutcome::full) return {};
+    pending_ = false;
+    bytes += reader_.record_size();
+  }
+  return {.state = ReadState::more};
+}
+
+std::vector<SourceCounter> SlsSource::counters() const {
+  return {{"passes", numbers_.pass()}, {"records_with_lost_packets", packets_lost_}};
+}
+
+} // namespace fanin::source
