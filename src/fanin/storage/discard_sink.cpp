@@ -9,6 +9,7 @@ SubmitOutcome DiscardSink::submit(BuiltBatch& batch) {
   for (const auto& piece : batch.pieces) bytes_ += piece.payload.size;
   batch.pieces.clear(); // the caller keeps the vectors and their capacity
   batch.missing.clear();
+  batch.bad.clear();
   batch.gaps.clear();
   committed_.push_back(batch.ticket);
   return SubmitOutcome::accepted;

@@ -49,6 +49,7 @@ void RowBuilder::add(const BuiltBatch& batch) {
   count_fragments(batch);
   add_missing(batch);
   place_fragments(batch);
+  mark_bad(batch);
   judge_events();
 }
 
@@ -184,6 +185,21 @@ void RowBuilder::place_fragments(const BuiltBatch& batch) {
     }
     // Only a fragment that spans pieces may be larger than what its first piece holds.
     FANIN_ASSERT(offset == bytes_end_ || (piece.range.count() == 1 && offset > bytes_end_));
+  }
+}
+
+void RowBuilder::mark_bad(const BuiltBatch& batch) {
+  for (const auto& bad : batch.bad) {
+    FANIN_ASSERT(batch.range.contains(bad.event));
+    auto& event_row = row(batch, bad.event);
+    const auto flags = fragment_row_flags(bad.flags);
+    event_row.flags |= flags;
+    const auto own = std::span(fragments_)
+                         .subspan(event_row.first_fragment - positions_.fragments,
+                                  event_row.fragment_count);
+    const auto at = std::ranges::lower_bound(own, bad.source, {}, &FragmentRow::source);
+    if (at == own.end() || at->source != bad.source) continue;
+    at->flags = static_cast<FragmentRowFlags>(at->flags | flags);
   }
 }
 

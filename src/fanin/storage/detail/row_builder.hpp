@@ -44,6 +44,7 @@ private:
   void count_fragments(const BuiltBatch& batch);
   void add_missing(const BuiltBatch& batch);
   void place_fragments(const BuiltBatch& batch);
+  void mark_bad(const BuiltBatch& batch);
   void judge_events();
   [[nodiscard]] EventRow& row(const BuiltBatch& batch, EventNumber event);
   [[nodiscard]] bool required(SourceId source) const;

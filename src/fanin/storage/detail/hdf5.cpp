@@ -1,0 +1,126 @@
+#include "fanin/storage/detail/hdf5.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <fmt/core.h>
+
+#include "fanin/storage/layout.hpp"
+
+namespace fanin::storage::detail {
+namespace {
+
+std::recursive_mutex& library_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+bool library_is_threadsafe() {
+  static const bool safe = [] {
+    hbool_t answer = false;
+    return H5is_library_threadsafe(&answer) >= 0 && answer;
+  }();
+  return safe;
+}
+
+struct Gist {
+  std::string outermost; // what HDF5 was asked to do
+  std::string innermost; // why it could not
+};
+
+herr_t collect(unsigned number, const H5E_error2_t* error, void* data) {
+  auto& gist = *static_cast<Gist*>(data);
+  const std::string text = error->desc == nullptr ? "" : error->desc;
+  if (number == 0) gist.outermost = text;
+  gist.innermost = text;
+  return 0;
+}
+
+Handle compound(std::size_t size) {
+  return Handle{H5Tcreate(H5T_COMPOUND, size), H5Tclose};
+}
+
+} // namespace
+
+Hdf5Guard::Hdf5Guard() {
+  if (!library_is_threadsafe()) lock_ = std::unique_lock(library_mutex());
+  thread_local bool quiet = false; // the error stack belongs to the thread
+  if (!quiet) quiet = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
+}
+
+bool Handle::close() {
+  if (id_ < 0) return true;
+  const Hdf5Guard guard;
+  return close_(std::exchange(id_, H5I_INVALID_HID)) >= 0;
+}
+
+std::string hdf5_error() {
+  Gist gist;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, collect, &gist);
+  H5Eclear2(H5E_DEFAULT);
+  if (gist.outermost.empty()) return "HDF5 gives no reason";
+  auto text = gist.outermost == gist.innermost
+                  ? gist.outermost
+                  : fmt::format("{}: {}", gist.outermost, gist.innermost);
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+std::unexpected<Error> fail_hdf5(std::string_view what) {
+  const auto reason = hdf5_error();
+  const bool full = reason.find("errno = 28") != std::string::npos || // ENOSPC
+                    reason.find("errno = 122") != std::string::npos;  // EDQUOT
+  return fail(full ? ErrorKind::exhausted : ErrorKind::internal, fmt::format("{}: {}", what, reason));
+}
+
+Handle event_row_type() {
+  auto type = compound(sizeof(EventRow));
+  H5Tinsert(type.get(), "event", offsetof(EventRow, event), H5T_STD_U64LE);
+  H5Tinsert(type.get(), "first_fragment", offsetof(EventRow, first_fragment), H5T_STD_U64LE);
+  H5Tinsert(type.get(), "first_missing", offsetof(EventRow, first_missing), H5T_STD_U64LE);
+  H5Tinsert(type.get(), "size", offsetof(EventRow, size), H5T_STD_U64LE);
+  H5Tinsert(type.get(), "fragment_count", offsetof(EventRow, fragment_count), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "missing_count", offsetof(EventRow, missing_count), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "flags", offsetof(EventRow, flags), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "incarnation", offsetof(EventRow, incarnation), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "attempt", offsetof(EventRow, attempt), H5T_STD_U16LE);
+  H5Tinsert(type.get(), "node", offsetof(EventRow, node), H5T_STD_U16LE);
+  H5Tinsert(type.get(), "reserved", offsetof(EventRow, reserved), H5T_STD_U32LE);
+  return type;
+}
+
+Handle fragment_row_type() {
+  auto type = compound(sizeof(FragmentRow));
+  H5Tinsert(type.get(), "event", offsetof(FragmentRow, event), H5T_STD_U64LE);
+  H5Tinsert(type.get(), "offset", offsetof(FragmentRow, offset), H5T_STD_U64LE);
+  H5Tinsert(type.get(), "source", offsetof(FragmentRow, source), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "size", offsetof(FragmentRow, size), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "crc32c", offsetof(FragmentRow, crc32c), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "flags", offsetof(FragmentRow, flags), H5T_STD_U16LE);
+  H5Tinsert(type.get(), "attempt", offsetof(FragmentRow, attempt), H5T_STD_U16LE);
+  return type;
+}
+
+Handle missing_row_type() {
+  auto type = compound(sizeof(MissingRow));
+  H5Tinsert(type.get(), "event", offsetof(MissingRow, event), H5T_STD_U64LE);
+  H5Tinsert(type.get(), "source", offsetof(MissingRow, source), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "reason", offsetof(MissingRow, reason), H5T_STD_U32LE);
+  return type;
+}
+
+Handle gap_row_type() {
+  auto type = compound(sizeof(GapRow));
+  H5Tinsert(type.get(), "first", offsetof(GapRow, first), H5T_STD_U64LE);
+  H5Tinsert(type.get(), "end", offsetof(GapRow, end), H5T_STD_U64LE);
+  return type;
+}
+
+Handle fixed_string_type(std::size_t size) {
+  Handle type{H5Tcopy(H5T_C_S1), H5Tclose};
+  H5Tset_size(type.get(), std::max<std::size_t>(size, 1));
+  H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
+  return type;
+}
+
+} // namespace fanin::storage::detail

@@ -1,0 +1,66 @@
+// The little of HDF5's C interface that storage uses, with handles that close themselves and errors
+// as text. Private: no other room and no public header includes it.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <hdf5.h>
+
+#include "fanin/base/result.hpp"
+
+namespace fanin::storage::detail {
+
+// Held around every group of HDF5 calls: keeps HDF5 from printing errors, and other threads out
+// where the library was built without thread safety.
+class Hdf5Guard {
+public:
+  Hdf5Guard();
+
+private:
+  std::unique_lock<std::recursive_mutex> lock_;
+};
+
+// An HDF5 identifier, closed by the function it was made with.
+class Handle {
+public:
+  using Close = herr_t (*)(hid_t);
+  Handle() = default;
+  Handle(hid_t id, Close closer) : id_(id), close_(closer) {}
+  Handle(Handle&& other) noexcept
+      : id_(std::exchange(other.id_, H5I_INVALID_HID)), close_(other.close_) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+    return *this;
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { static_cast<void>(close()); }
+
+  // False if HDF5 could not; the identifier is given up all the same.
+  bool close();
+  [[nodiscard]] hid_t get() const { return id_; }
+  explicit operator bool() const { return id_ >= 0; }
+
+private:
+  hid_t id_ = H5I_INVALID_HID;
+  Close close_ = nullptr;
+};
+
+// What HDF5 says went wrong in this thread's last call, on one line; never empty.
+[[nodiscard]] std::string hdf5_error();
+// internal, or exhausted where the operating system said that the disk is full.
+[[nodiscard]] std::unexpected<Error> fail_hdf5(std::string_view what);
+
+// The compound types of the rows in layout.hpp, as they lie on disk.
+[[nodiscard]] Handle event_row_type();
+[[nodiscard]] Handle fragment_row_type();
+[[nodiscard]] Handle missing_row_type();
+[[nodiscard]] Handle gap_row_type();
+[[nodiscard]] Handle fixed_string_type(std::size_t size);
+
+} // namespace fanin::storage::detail

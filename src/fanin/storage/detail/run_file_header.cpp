@@ -1,0 +1,100 @@
+#include "fanin/storage/detail/run_file_header.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "fanin/version.hpp"
+
+namespace fanin::storage::detail {
+namespace {
+
+constexpr std::size_t name_max = 255;
+
+bool write_attribute(hid_t file, const char* name, hid_t type, const void* value) {
+  const Handle space{H5Screate(H5S_SCALAR), H5Sclose};
+  const Handle attribute{H5Acreate2(file, name, type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose};
+  return attribute && H5Awrite(attribute.get(), type, value) >= 0;
+}
+
+bool write_text(hid_t file, const char* name, std::string_view text) {
+  const std::string value(text.empty() ? " " : text);
+  return write_attribute(file, name, fixed_string_type(value.size()).get(), value.data());
+}
+
+bool write_number(hid_t file, const char* name, std::uint32_t value) {
+  return write_attribute(file, name, H5T_STD_U32LE, &value);
+}
+
+Result<> write_sources(hid_t file, const std::vector<SourceInfo>& sources) {
+  std::size_t name_size = 1;
+  std::size_t unit_size = 1;
+  for (const auto& source : sources) {
+    name_size = std::max(name_size, std::min(source.name.size(), name_max));
+    unit_size = std::max(unit_size, std::min(source.readout_unit.size(), name_max));
+  }
+  const std::size_t name_at = 5; // id u32, required u8
+  const std::size_t unit_at = name_at + name_size;
+  const std::size_t row_size = unit_at + unit_size;
+  const Handle type{H5Tcreate(H5T_COMPOUND, row_size), H5Tclose};
+  H5Tinsert(type.get(), "id", 0, H5T_STD_U32LE);
+  H5Tinsert(type.get(), "required", 4, H5T_STD_U8LE);
+  H5Tinsert(type.get(), "name", name_at, fixed_string_type(name_size).get());
+  H5Tinsert(type.get(), "readout_unit", unit_at, fixed_string_type(unit_size).get());
+
+  std::vector<char> rows(row_size * sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto& source = sources[i];
+    char* const row = rows.data() + i * row_size;
+    std::memcpy(row, &source.id, sizeof source.id);
+    row[4] = source.required ? 1 : 0;
+    std::memcpy(row + name_at, source.name.data(), std::min(source.name.size(), name_size));
+    std::memcpy(row + unit_at, source.readout_unit.data(),
+                std::min(source.readout_unit.size(), unit_size));
+  }
+  const hsize_t count = sources.size();
+  const Handle space{H5Screate_simple(1, &count, nullptr), H5Sclose};
+  const Handle dataset{H5Dcreate2(file, "/sources", type.get(), space.get(), H5P_DEFAULT,
+                                  H5P_DEFAULT, H5P_DEFAULT),
+                       H5Dclose};
+  if (!dataset) return fail_hdf5("/sources");
+  if (count > 0 && H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                            rows.data()) < 0) {
+    return fail_hdf5("/sources");
+  }
+  return {};
+}
+
+} // namespace
+
+std::string format_utc(std::int64_t unix_ns) {
+  const std::time_t seconds = unix_ns / 1'000'000'000;
+  std::tm parts{};
+  if (::gmtime_r(&seconds, &parts) == nullptr) return "unknown";
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+Result<> write_header(hid_t file, const RunFileOptions& options, std::uint32_t part) {
+  const bool written =
+      write_text(file, "format", run_file_format) &&
+      write_number(file, "format_version", run_file_format_version) &&
+      write_number(file, "run", options.run) && write_text(file, "node", options.node) &&
+      write_number(file, "node_index", options.node_index) &&
+      write_number(file, "incarnation", options.incarnation) && write_number(file, "part", part) &&
+      write_text(file, "integrity", options.integrity ? "crc32c" : "none") &&
+      write_text(file, "started_utc", format_utc(options.started_unix_ns)) &&
+      write_attribute(file, "started_unix_ns", H5T_STD_I64LE, &options.started_unix_ns) &&
+      write_text(file, "fanin_version", version) &&
+      write_text(file, "fanin_commit", version_commit());
+  if (!written) return fail_hdf5("attributes");
+  return write_sources(file, options.sources);
+}
+
+} // namespace fanin::storage::detail

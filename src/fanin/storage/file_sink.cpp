@@ -1,0 +1,296 @@
+#include "fanin/storage/file_sink.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+
+#include "fanin/base/assert.hpp"
+
+namespace fanin::storage {
+namespace {
+
+std::uint64_t size_in_file(const BuiltBatch& batch) {
+  auto size = batch.range.count() * sizeof(EventRow);
+  for (const auto& piece : batch.pieces) {
+    size += piece.payload.size + piece.range.count() * sizeof(FragmentRow);
+  }
+  for (const auto& missing : batch.missing) size += missing.events.count() * sizeof(MissingRow);
+  return size;
+}
+
+// Signals are for the loop's thread.
+class SignalsBlocked {
+public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+private:
+  sigset_t before_{};
+};
+
+} // namespace
+
+FileSink::FileSink(FileSinkOptions options)
+    : options_(std::move(options)), slots_(options_.depth), queued_(options_.depth),
+      committed_(options_.depth) {
+  for (auto i = static_cast<std::uint32_t>(slots_.size()); i > 0; --i) free_.push_back(i - 1);
+  group_.reserve(slots_.size());
+  group_batches_.reserve(slots_.size());
+}
+
+Result<std::unique_ptr<FileSink>> FileSink::make(FileSinkOptions options) {
+  if (options.depth == 0) return fail(ErrorKind::usage, "storage depth must be at least 1 batch");
+  std::unique_ptr<FileSink> sink(new FileSink(std::move(options)));
+  sink->event_descriptor_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (sink->event_descriptor_ < 0) return fail_errno(ErrorKind::exhausted, "eventfd", errno);
+  if (auto opened = sink->open_part(); !opened) return std::unexpected(std::move(opened.error()));
+  return sink;
+}
+
+Result<> FileSink::start() {
+  FANIN_ASSERT(!thread_.joinable());
+  const SignalsBlocked blocked;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return fail(ErrorKind::exhausted, fmt::format("storage thread: {}", error.what()));
+  }
+  ::pthread_setname_np(thread_.native_handle(), "fanin-storage");
+  if (options_.cpu < 0) return {};
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (options_.cpu < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(options_.cpu), &cpus);
+  const int outcome = ::pthread_setaffinity_np(thread_.native_handle(), sizeof cpus, &cpus);
+  if (outcome == 0) return {};
+  return fail_errno(ErrorKind::usage, fmt::format("storage thread on CPU {}", options_.cpu), outcome);
+}
+
+FileSink::~FileSink() {
+  abandoned_ = true;
+  if (thread_.joinable()) {
+    wake_writer();
+    thread_.join();
+  }
+  if (writer_) static_cast<void>(writer_->close()); // never started
+  if (event_descriptor_ >= 0) ::close(event_descriptor_);
+}
+
+// --- the loop's side ---
+
+SubmitOutcome FileSink::submit(BuiltBatch& batch) {
+  FANIN_ASSERT(!finishing_);
+  if (free_.empty()) return SubmitOutcome::busy;
+  const auto slot = free_.back();
+  free_.pop_back();
+  slots_[slot].size = size_in_file(batch);
+  std::swap(slots_[slot].batch, batch);
+  const bool pushed = queued_.push(slot);
+  FANIN_ASSERT(pushed); // as many places as slots
+  if (sleeping_) wake_writer();
+  return SubmitOutcome::accepted;
+}
+
+void FileSink::wake_writer() {
+  const std::lock_guard lock(mutex_);
+  wake_.notify_one();
+}
+
+void FileSink::finish() {
+  finishing_ = true;
+  wake_writer();
+}
+
+bool FileSink::finished() const { return ended_ && committed_.empty() && !has_reports_; }
+
+std::vector<std::string> FileSink::files() const {
+  const std::lock_guard lock(report_mutex_);
+  return files_;
+}
+
+std::uint64_t FileSink::bytes_written() const { return bytes_written_; }
+
+void FileSink::release(std::uint32_t slot) {
+  auto& batch = slots_[slot].batch;
+  batch.pieces.clear(); // the views let go of their pages, on the thread that counts them
+  batch.missing.clear();
+  batch.bad.clear();
+  batch.gaps.clear();
+  free_.push_back(slot);
+}
+
+bool FileSink::poll() {
+  if (std::exchange(waiting_, false)) {
+    armed_ = false;
+    std::uint64_t count = 0;
+    static_cast<void>(::read(event_descriptor_, &count, sizeof count)); // empty is fine
+  }
+  bool worked = false;
+  for (std::size_t i = 0; i < slots_.size() && !committed_.empty(); ++i) {
+    const auto slot = committed_.front();
+    committed_.pop();
+    const auto ticket = slots_[slot].batch.ticket;
+    release(slot);
+    worked = true;
+    if (commit_) commit_(ticket);
+  }
+  if (has_reports_.exchange(false)) {
+    std::vector<Report> reports;
+    {
+      const std::lock_guard lock(report_mutex_);
+      reports.swap(reports_);
+    }
+    worked = true;
+    for (const auto& said : reports) {
+      if (failure_) failure_(said.error, said.fatal);
+    }
+  }
+  if (ended_ && !std::exchange(end_seen_, true)) worked = true;
+  return worked;
+}
+
+bool FileSink::arm() {
+  armed_ = true;
+  if (!committed_.empty() || has_reports_ || (ended_ && !end_seen_)) {
+    armed_ = false;
+    return false;
+  }
+  waiting_ = true;
+  return true;
+}
+
+// --- the writer's thread ---
+
+void FileSink::run() {
+  while (wait_for_work()) {
+    collect();
+    if (!commit_group()) break;
+  }
+  close_part();
+  ended_ = true;
+  wake_loop();
+}
+
+// False: there is no more.
+bool FileSink::wait_for_work() {
+  if (abandoned_) return false;
+  if (!queued_.empty()) return true;
+  std::unique_lock lock(mutex_);
+  sleeping_ = true;
+  wake_.wait(lock, [this] { return !queued_.empty() || finishing_ || abandoned_; });
+  sleeping_ = false;
+  return !abandoned_ && !queued_.empty();
+}
+
+// Takes what is queued, as far as it fits into one commit and one file.
+void FileSink::collect() {
+  std::uint64_t size = 0;
+  group_.clear();
+  group_batches_.clear();
+  while (!queued_.empty()) {
+    const auto slot = queued_.front();
+    const auto more = slots_[slot].size;
+    if (writer_ && writer_->size() + size + more > options_.max_file_size) {
+      if (!group_.empty()) break;
+      if (writer_->events() > 0) close_part();
+    }
+    if (!group_.empty() && size + more > options_.group_bytes) break;
+    queued_.pop();
+    size += more;
+    group_.push_back(slot);
+    group_batches_.push_back(&slots_[slot].batch);
+  }
+}
+
+// False: no more will be written.
+bool FileSink::commit_group() {
+  while (true) {
+    const auto done = write_group();
+    if (done) break;
+    if (!survive(done.error())) return false;
+  }
+  troubled_ = false;
+  commits_.fetch_add(1, std::memory_order_relaxed);
+  for (const auto slot : group_) {
+    const bool pushed = committed_.push(slot);
+    FANIN_ASSERT(pushed);
+  }
+  wake_loop();
+  return true;
+}
+
+Result<> FileSink::write_group() {
+  if (!writer_) {
+    if (auto opened = open_part(); !opened) return opened;
+  }
+  const auto before = writer_->size();
+  auto done = writer_->append(group_batches_);
+  if (done) bytes_written_ += writer_->size() - before;
+  return done;
+}
+
+// After a failure: true once it is worth another try.
+bool FileSink::survive(const Error& error) {
+  if (writer_ && writer_->broken()) close_part();
+  if (options_.on_full == OnFull::stop) {
+    report(error, true);
+    return false;
+  }
+  if (!std::exchange(troubled_, true)) report(error, false);
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, options_.retry_interval, [this] { return abandoned_.load(); });
+  return !abandoned_;
+}
+
+Result<> FileSink::open_part() {
+  auto writer = RunFileWriter::create(options_.file, next_part_);
+  if (!writer) return std::unexpected(std::move(writer.error()));
+  writer_ = std::move(*writer);
+  ++next_part_;
+  const std::lock_guard lock(report_mutex_);
+  files_.push_back(writer_->path());
+  return {};
+}
+
+void FileSink::close_part() {
+  if (!writer_) return;
+  const bool empty = writer_->broken() && writer_->events() == 0; // then it is removed
+  const auto closed = writer_->close();
+  if (!closed) report(closed.error(), false); // what was committed stays committed
+  if (empty) {
+    const std::lock_guard lock(report_mutex_);
+    std::erase(files_, writer_->path());
+  }
+  writer_.reset();
+}
+
+void FileSink::report(const Error& error, bool fatal) {
+  {
+    const std::lock_guard lock(report_mutex_);
+    reports_.push_back({.error = error, .fatal = fatal});
+  }
+  has_reports_ = true;
+  wake_loop();
+}
+
+void FileSink::wake_loop() {
+  if (!armed_.exchange(false)) return;
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(event_descriptor_, &one, sizeof one)); // cannot fail below 2^64 - 1
+}
+
+} // namespace fanin::storage

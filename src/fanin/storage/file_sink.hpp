@@ -1,0 +1,123 @@
+// Writes run files on a thread of its own. Batches go there and come back through bounded rings; the
+// thread groups what is queued into one write and one commit: at a low rate each batch is committed
+// at once, at a high rate many together.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fanin/storage/detail/spsc_ring.hpp"
+#include "fanin/storage/event_sink.hpp"
+#include "fanin/storage/run_file_writer.hpp"
+
+namespace fanin::storage {
+
+// What happens when the disk is full or cannot be written.
+enum class OnFull : std::uint8_t {
+  wait, // say so once, try again from time to time, be busy meanwhile
+  stop  // say so, end the file in good order, take nothing more
+};
+
+struct FileSinkOptions {
+  RunFileOptions file;
+  std::uint64_t max_file_size = 8ULL << 30; // bytes; a new part is begun at a batch boundary
+  OnFull on_full = OnFull::wait;
+  std::size_t depth = 64;                   // batches taken and not yet committed; beyond: busy
+  std::uint64_t group_bytes = 64U << 20;    // at most so much in one commit, or one batch
+  Duration retry_interval = std::chrono::seconds{1};
+  int cpu = -1;                             // the thread is pinned to this one; -1: anywhere
+};
+
+// Thread: all members belong to the loop's thread. Pages are given back there, in poll(). Memory:
+// rows of one group, about 32 bytes a fragment.
+class FileSink final : public EventSink {
+public:
+  // Makes the first file, so that a directory that cannot be written shows at start. Errors as of
+  // RunFileWriter::create.
+  [[nodiscard]] static Result<std::unique_ptr<FileSink>> make(FileSinkOptions options);
+  // Starts the thread; what was submitted before is written then. Errors: exhausted, usage (cpu).
+  [[nodiscard]] Result<> start();
+  // Ends the thread; waits for a write under way. What is queued and not committed is dropped, and the
+  // file ends in good order: call finish() first and wait for finished() to keep it.
+  ~FileSink() override;
+
+  [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override; // leaves an empty batch, with capacity
+  void finish() override;
+  [[nodiscard]] bool finished() const override;
+  [[nodiscard]] std::vector<std::string> files() const override; // complete paths, in order
+  [[nodiscard]] std::uint64_t bytes_written() const override;    // committed, payload and rows
+
+  bool poll() override;
+  bool arm() override;
+  [[nodiscard]] int descriptor() const override { return event_descriptor_; }
+
+  [[nodiscard]] std::uint64_t commits() const { return commits_; } // groups, any thread
+
+private:
+  struct Slot {
+    BuiltBatch batch;
+    std::uint64_t size = 0; // bytes in the file, about
+  };
+  struct Report {
+    Error error;
+    bool fatal = false;
+  };
+
+  explicit FileSink(FileSinkOptions options);
+
+  // On the writer's thread.
+  void run();
+  [[nodiscard]] bool wait_for_work();
+  void collect();
+  [[nodiscard]] bool commit_group();
+  [[nodiscard]] Result<> write_group();
+  [[nodiscard]] bool survive(const Error& error);
+  [[nodiscard]] Result<> open_part();
+  void close_part();
+  void report(const Error& error, bool fatal);
+  void wake_loop();
+
+  void release(std::uint32_t slot);
+  void wake_writer();
+
+  FileSinkOptions options_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_;          // loop's thread
+  detail::SpscRing<std::uint32_t> queued_;   // slots, to the writer
+  detail::SpscRing<std::uint32_t> committed_; // slots, back
+
+  // Writer's thread once it runs.
+  std::unique_ptr<RunFileWriter> writer_;
+  std::uint32_t next_part_ = 1;
+  std::vector<std::uint32_t> group_;
+  std::vector<const BuiltBatch*> group_batches_;
+  bool troubled_ = false; // a failure was reported and is not over
+
+  std::mutex mutex_; // guards going to sleep only
+  std::condition_variable wake_;
+  mutable std::mutex report_mutex_; // of the two that follow
+  std::vector<Report> reports_;
+  std::vector<std::string> files_;
+
+  std::atomic<bool> sleeping_{false};
+  std::atomic<bool> finishing_{false};
+  std::atomic<bool> abandoned_{false};
+  std::atomic<bool> has_reports_{false};
+  std::atomic<bool> ended_{false}; // the writer's thread has closed its file
+  std::atomic<bool> armed_{false};
+  std::atomic<std::uint64_t> bytes_written_{0};
+  std::atomic<std::uint64_t> commits_{0};
+
+  int event_descriptor_ = -1;
+  bool waiting_ = false;    // the loop may have slept on the descriptor
+  bool end_seen_ = false;   // poll() has told the loop that the writer ended
+  std::thread thread_;
+};
+
+} // namespace fanin::storage

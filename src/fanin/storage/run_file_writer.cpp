@@ -1,0 +1,369 @@
+#include "fanin/storage/run_file_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/storage/detail/append_table.hpp"
+#include "fanin/storage/detail/row_builder.hpp"
+#include "fanin/storage/detail/run_file_header.hpp"
+
+namespace fanin::storage {
+namespace {
+
+// Metadata never crosses a page of this size, and the kernel copies a page whole: a kill cannot tear
+// an index block in two.
+constexpr hsize_t file_page_size = 4096;
+// Room for HDF5's own growth (index blocks) on top of the chunks, so that it never meets a full disk.
+constexpr std::uint64_t metadata_reserve = 1U << 20;
+// Taken from the disk ahead of need, where there is plenty.
+constexpr std::uint64_t reserve_step = 32U << 20;
+
+RunFileOptions sorted(RunFileOptions options) {
+  std::ranges::sort(options.sources, {}, &SourceInfo::id);
+  return options;
+}
+
+bool good_node_name(std::string_view name) {
+  const auto good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+  };
+  return !name.empty() && name.size() <= 128 && name.front() != '.' && std::ranges::all_of(name, good);
+}
+
+Result<> synchronize_directory(const std::string& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return fail_errno(ErrorKind::internal, directory, errno);
+  const int outcome = ::fsync(descriptor);
+  const int error_number = errno;
+  ::close(descriptor);
+  // Some file systems do not synchronize directories; they say so and keep them safe in other ways.
+  if (outcome < 0 && error_number != EINVAL) {
+    return fail_errno(ErrorKind::internal, fmt::format("fsync {}", directory), error_number);
+  }
+  return {};
+}
+
+ErrorKind kind_of(int error_number) {
+  switch (error_number) {
+  case ENOSPC:
+  case EDQUOT: return ErrorKind::exhausted;
+  case ENOENT:
+  case ENOTDIR: return ErrorKind::not_found;
+  case EACCES:
+  case EPERM:
+  case EROFS:
+  case EEXIST: return ErrorKind::refused;
+  default: return ErrorKind::internal;
+  }
+}
+
+} // namespace
+
+std::string run_file_name(RunNumber run, std::string_view node, Incarnation incarnation,
+                          std::uint32_t part) {
+  return fmt::format("run{:06}_{}_i{}_{:04}.h5", run, node, incarnation, part);
+}
+
+struct RunFileWriter::Impl {
+  explicit Impl(const RunFileOptions& given)
+      : options(sorted(given)), rows(options.sources, options.node_index, options.incarnation) {}
+  ~Impl() { abandon(); }
+
+  Result<> open(std::uint32_t part);
+  Result<> open_hidden(const std::string& hidden);
+  Result<> make_tables(std::uint32_t part);
+  Result<> publish(const std::string& hidden);
+  Result<> reserve(std::uint64_t growth);
+  Result<> write_group();
+  Result<> synchronize();
+  [[nodiscard]] bool tables_failed() const;
+  bool close_hdf5();
+  void release_reserved();
+  void abandon();
+
+  RunFileOptions options;
+  std::string path;
+  detail::Handle file;
+  int hdf5_descriptor = -1; // the one that HDF5 writes metadata through
+  int descriptor = -1;      // our own, for the data
+  detail::AppendTable bytes;
+  detail::AppendTable fragments;
+  detail::AppendTable missing;
+  detail::AppendTable gaps;
+  detail::AppendTable events;
+  detail::RowBuilder rows;
+  std::uint64_t reserved = 0; // file offset up to which the disk has promised space
+  bool broken = false;
+  bool torn = false; // a group has been begun and is not committed
+  bool published = false;
+};
+
+Result<> RunFileWriter::Impl::open(std::uint32_t part) {
+  if (!good_node_name(options.node)) {
+    return fail(ErrorKind::usage, fmt::format("node name \"{}\" cannot be part of a file name: use "
+                                              "letters, digits, '.', '-' and '_'",
+                                              options.node));
+  }
+  const auto name = run_file_name(options.run, options.node, options.incarnation, part);
+  path = fmt::format("{}/{}", options.directory, name);
+  if (::access(path.c_str(), F_OK) == 0) {
+    return fail(ErrorKind::refused,
+                fmt::format("{} exists, and run files are never overwritten: take another run "
+                            "number or directory, or move it away",
+                            path));
+  }
+  // Under a hidden name until it can be read: no reader ever meets half a header.
+  const auto hidden = fmt::format("{}/.{}.{}", options.directory, name, ::getpid());
+  auto done = open_hidden(hidden);
+  if (done) done = make_tables(part);
+  if (done) done = publish(hidden);
+  if (!done && descriptor >= 0) ::unlink(hidden.c_str());
+  return done;
+}
+
+Result<> RunFileWriter::Impl::open_hidden(const std::string& hidden) {
+  // HDF5's messages about files that cannot be opened are hard to read, so the system is asked first.
+  descriptor = ::open(hidden.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
+  if (auto room = reserve(0); !room) return room;
+
+  const detail::Hdf5Guard guard;
+  const detail::Handle access{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
+  const detail::Handle creation{H5Pcreate(H5P_FILE_CREATE), H5Pclose};
+  // No lock: the name is ours alone, and many shared file systems cannot lock.
+  const bool set =
+      H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST) >= 0 &&
+      H5Pset_file_locking(access.get(), false, true) >= 0 &&
+      H5Pset_file_space_strategy(creation.get(), H5F_FSPACE_STRATEGY_PAGE, false, 1) >= 0 &&
+      H5Pset_file_space_page_size(creation.get(), file_page_size) >= 0;
+  if (!set) return detail::fail_hdf5(fmt::format("create {}", path));
+  file = detail::Handle{H5Fcreate(hidden.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
+                        H5Fclose};
+  void* handle = nullptr;
+  if (!file || H5Fget_vfd_handle(file.get(), H5P_DEFAULT, &handle) < 0) {
+    return detail::fail_hdf5(fmt::format("create {}", path));
+  }
+  hdf5_descriptor = *static_cast<int*>(handle);
+  return {};
+}
+
+Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
+  const detail::Hdf5Guard guard;
+  if (auto header = detail::write_header(file.get(), options, part); !header) {
+    return fail(header.error().kind, fmt::format("create {}: {}", path, header.error().text));
+  }
+  const auto make = [&](detail::AppendTable& table, const char* name, hid_t type,
+                        std::uint64_t chunk_rows) -> Result<> {
+    auto made = detail::AppendTable::create(file.get(), type,
+                                            {.name = name,
+                                             .label = fmt::format("{}:{}", path, name),
+                                             .chunk_rows = chunk_rows,
+                                             .direct = options.direct});
+    if (!made) return std::unexpected(std::move(made.error()));
+    table = std::move(*made);
+    return {};
+  };
+  const auto event_type = detail::event_row_type();
+  const auto fragment_type = detail::fragment_row_type();
+  const auto missing_type = detail::missing_row_type();
+  const auto gap_type = detail::gap_row_type();
+  const auto rows_chunk = options.rows_chunk;
+  Result<> made = make(bytes, "/bytes", H5T_STD_U8LE, options.bytes_chunk);
+  if (made) made = make(fragments, "/fragments", fragment_type.get(), 2 * rows_chunk);
+  if (made) made = make(missing, "/missing", missing_type.get(), rows_chunk);
+  if (made) made = make(gaps, "/gaps", gap_type.get(), rows_chunk / 8 + 1);
+  if (made) made = make(events, "/events", event_type.get(), rows_chunk);
+  if (!made) return made;
+  if (H5Fstart_swmr_write(file.get()) < 0) {
+    return detail::fail_hdf5(fmt::format("create {}", path));
+  }
+  return {};
+}
+
+// Gives the file its name, which must be free.
+Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
+  if (auto done = synchronize(); !done) return done;
+  if (::link(hidden.c_str(), path.c_str()) == 0) {
+    ::unlink(hidden.c_str());
+  } else if (errno == EEXIST ||
+             ::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
+    return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
+  }
+  published = true;
+  return options.commit == CommitMode::synced ? synchronize_directory(options.directory) : Result<>{};
+}
+
+// So that neither HDF5 nor a later write meets a full disk: the space is taken before anything is
+// changed, and where there is none nothing has happened yet.
+Result<> RunFileWriter::Impl::reserve(std::uint64_t growth) {
+  if (!options.reserve) return {};
+  haddr_t end = 0;
+  if (file) {
+    const detail::Hdf5Guard guard;
+    if (H5Fget_eoa(file.get(), &end) < 0) return detail::fail_hdf5(path);
+  }
+  const auto needed = end + growth + metadata_reserve;
+  if (needed <= reserved) return {};
+  int error_number = 0;
+  for (const auto target : {growth == 0 ? needed : needed + reserve_step, needed}) {
+    int outcome = 0;
+    do {
+      outcome = ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(reserved),
+                            static_cast<off_t>(target - reserved));
+    } while (outcome < 0 && errno == EINTR);
+    if (outcome == 0) {
+      reserved = target;
+      return {};
+    }
+    error_number = errno;
+    if (error_number == EOPNOTSUPP || error_number == ENOSYS) {
+      options.reserve = false; // then a full disk may cost this part its end, and a new one is begun
+      return {};
+    }
+  }
+  return fail_errno(kind_of(error_number), fmt::format("write {}", path), error_number);
+}
+
+Result<> RunFileWriter::Impl::synchronize() {
+  if (options.commit != CommitMode::synced) return {};
+  if (::fdatasync(descriptor) == 0) return {};
+  const int error_number = errno;
+  broken = true; // the kernel has forgotten which pages failed
+  return fail_errno(kind_of(error_number), fmt::format("fdatasync {}", path), error_number);
+}
+
+// Bytes, then what describes them, then the events: readers and crashes see them in this order.
+Result<> RunFileWriter::Impl::write_group() {
+  const auto put = [&](detail::AppendTable& table, const auto& rows_of_table) {
+    const iovec extent{.iov_base = const_cast<void*>(static_cast<const void*>(rows_of_table.data())),
+                       .iov_len = rows_of_table.size_bytes()};
+    return table.write(descriptor, {&extent, 1}, rows_of_table.size(), false);
+  };
+  const bool write_behind = options.commit == CommitMode::synced;
+  Result<> done = bytes.write(descriptor, rows.extents(), rows.payload_bytes(), write_behind);
+  if (done) done = put(fragments, rows.fragments());
+  if (done) done = put(missing, rows.missing());
+  if (done) done = put(gaps, rows.gaps());
+  for (auto* table : {&bytes, &fragments, &missing, &gaps}) {
+    if (done) done = table->flush();
+  }
+  if (done) done = synchronize();
+  if (done) done = put(events, rows.events());
+  if (done) done = events.flush();
+  if (done) done = synchronize();
+  return done;
+}
+
+bool RunFileWriter::Impl::tables_failed() const {
+  return bytes.failed() || fragments.failed() || missing.failed() || gaps.failed() ||
+         events.failed();
+}
+
+bool RunFileWriter::Impl::close_hdf5() {
+  bool good = true;
+  for (auto* table : {&bytes, &fragments, &missing, &gaps, &events}) good = table->close() && good;
+  return file.close() && good;
+}
+
+// Gives back what was taken from the disk beyond the end of the file.
+void RunFileWriter::Impl::release_reserved() {
+  struct stat status{};
+  if (options.reserve && ::fstat(descriptor, &status) == 0) {
+    static_cast<void>(::ftruncate(descriptor, status.st_size));
+  }
+}
+
+// Leaves the file as a kill would. HDF5 still wants to write what it has in memory, which may be
+// half of a group: its descriptor is turned away from the file first.
+void RunFileWriter::Impl::abandon() {
+  if (descriptor < 0) return;
+  if (file) {
+    const int nowhere = ::memfd_create("fanin-abandoned", MFD_CLOEXEC);
+    if (nowhere >= 0) {
+      static_cast<void>(::dup2(nowhere, hdf5_descriptor));
+      ::close(nowhere);
+    }
+    static_cast<void>(close_hdf5());
+  }
+  release_reserved();
+  if (published && events.rows() == 0) ::unlink(path.c_str()); // nothing in it that anyone could miss
+  ::close(std::exchange(descriptor, -1));
+}
+
+RunFileWriter::RunFileWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunFileWriter::~RunFileWriter() = default;
+
+Result<std::unique_ptr<RunFileWriter>> RunFileWriter::create(const RunFileOptions& options,
+                                                             std::uint32_t part) {
+  auto impl = std::make_unique<Impl>(options);
+  if (auto opened = impl->open(part); !opened) return std::unexpected(std::move(opened.error()));
+  return std::unique_ptr<RunFileWriter>(new RunFileWriter(std::move(impl)));
+}
+
+Result<> RunFileWriter::append(std::span<const BuiltBatch* const> group) {
+  auto& impl = *impl_;
+  FANIN_ASSERT(!impl.broken && impl.descriptor >= 0);
+  impl.rows.start({.fragments = impl.fragments.rows(),
+                   .missing = impl.missing.rows(),
+                   .bytes = impl.bytes.rows()});
+  for (const auto* batch : group) impl.rows.add(*batch);
+  const auto growth = impl.bytes.growth(impl.rows.payload_bytes()) +
+                      impl.fragments.growth(impl.rows.fragments().size()) +
+                      impl.missing.growth(impl.rows.missing().size()) +
+                      impl.gaps.growth(impl.rows.gaps().size()) +
+                      impl.events.growth(impl.rows.events().size());
+  auto done = growth == 0 ? Result<>{} : impl.reserve(growth);
+  if (done) {
+    impl.torn = true;
+    done = impl.write_group();
+  }
+  if (!done) {
+    impl.broken = impl.broken || impl.tables_failed() || done.error().kind != ErrorKind::exhausted;
+    return done;
+  }
+  impl.torn = false;
+  impl.bytes.commit(impl.rows.payload_bytes());
+  impl.fragments.commit(impl.rows.fragments().size());
+  impl.missing.commit(impl.rows.missing().size());
+  impl.gaps.commit(impl.rows.gaps().size());
+  impl.events.commit(impl.rows.events().size());
+  return {};
+}
+
+Result<> RunFileWriter::close() {
+  auto& impl = *impl_;
+  if (impl.descriptor < 0) return {};
+  if (impl.broken || impl.torn) {
+    impl.abandon();
+    return {};
+  }
+  const bool good = impl.close_hdf5();
+  Result<> done = good ? impl.synchronize() : detail::fail_hdf5(fmt::format("close {}", impl.path));
+  impl.release_reserved();
+  ::close(std::exchange(impl.descriptor, -1));
+  return done;
+}
+
+bool RunFileWriter::broken() const { return impl_->broken; }
+const std::string& RunFileWriter::path() const { return impl_->path; }
+std::uint64_t RunFileWriter::events() const { return impl_->events.rows(); }
+std::uint64_t RunFileWriter::payload_bytes() const { return impl_->bytes.rows(); }
+std::uint64_t RunFileWriter::size() const {
+  return impl_->bytes.rows() + impl_->events.rows() * sizeof(EventRow) +
+         impl_->fragments.rows() * sizeof(FragmentRow) +
+         impl_->missing.rows() * sizeof(MissingRow) + impl_->gaps.rows() * sizeof(GapRow);
+}
+
+} // namespace fanin::storage
