@@ -28,7 +28,7 @@ inline constexpr std::size_t max_extents = 4;
 enum class SendOutcome : std::uint8_t {
   accepted,
   backpressure, // queue full: not taken; `writable` follows
-  too_large,    // over max_message of either side, or too many extents
+  too_large,    // over what the peer takes (its max_message), or too many extents
   closed        // no such connection, or not yet connected
 };
 
@@ -41,6 +41,7 @@ enum class CloseReason : std::uint8_t {
   version_mismatch,  // a peer of another protocol version
   message_too_large
 };
+inline constexpr std::size_t close_reasons = 7;
 [[nodiscard]] std::string_view name(CloseReason reason);
 
 enum class EventKind : std::uint8_t {
@@ -75,7 +76,7 @@ struct ConnectionOptions {
   // connection stops reading until pages return: backpressure.
   memory::PagePool* receive_pool = nullptr;
   Handler* handler = nullptr;
-  std::uint32_t max_message = 0;       // bytes; at most half a page of receive_pool (so that pages
+  std::uint32_t max_message = 0;       // received; bytes; at most half a page of receive_pool (so that pages
                                        // are at least half full) ; 0: half a page
   std::uint64_t send_queue_bytes = 4u << 20; // refused (backpressure) beyond this
   bool low_latency = false;            // control: small messages leave at once. Otherwise bulk data
@@ -124,6 +125,9 @@ public:
 
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0; // for people
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
+  // Connections closed here for which something is still to be sent: a process that ends before this
+  // is 0 cuts it off.
+  [[nodiscard]] virtual std::size_t closing() const { return 0; }
 
   // The loop says which events of its last poll() it has yet to hand out (those with a handler), so
   // that close() can withdraw the ones of its connection: "no event follows" holds within a batch.

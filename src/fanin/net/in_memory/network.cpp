@@ -105,7 +105,7 @@ MemoryTransport::~MemoryTransport() {
       found != network_.transports_.end() && found->second == this) {
     network_.transports_.erase(found);
   }
-  connections_.for_each([&](ConnectionId, Connection& connection) {
+  const auto let_go = [&](const Connection& connection) {
     End& end = connection.end();
     // What was sent still arrives, while the pages it lies in end with this process.
     for (Item* item = end.outstanding; item != nullptr; item = item->outstanding_next) {
@@ -122,8 +122,15 @@ MemoryTransport::~MemoryTransport() {
       }
       unlink(end, *end.outstanding);
     }
+  };
+  connections_.for_each([&](ConnectionId, Connection& connection) {
+    let_go(connection);
     send_end(connection, CloseReason::peer_died);
   });
+  for (const Connection& connection : lingering_) {
+    let_go(connection);
+    connection.end().transport = nullptr;
+  }
   connections_.for_each([&](ConnectionId, Connection& connection) {
     connection.end().transport = nullptr;
     release(connection);
@@ -287,7 +294,7 @@ SendOutcome MemoryTransport::send(ConnectionId connection, std::span<const memor
   std::uint64_t size = 0;
   for (const auto& extent : extents) size += extent.size;
   // The peer may be gone without our knowing yet; its limit stays known.
-  if (extents.size() > max_extents || size > end.options.max_message || size > peer.options.max_message) {
+  if (extents.size() > max_extents || size > peer.options.max_message) {
     return SendOutcome::too_large;
   }
   if (end.queued_bytes > 0 && end.queued_bytes + size > end.options.send_queue_bytes) {
@@ -342,7 +349,18 @@ void MemoryTransport::close(ConnectionId connection, bool abort) {
   if (abort) drop_outstanding(found->end());
   send_end(*found, abort ? CloseReason::peer_died : CloseReason::peer_closed);
   release(*found);
+  linger(*found);
   connections_.erase(connection);
+}
+
+// A closed end still waits for the completions of what it sent; then nothing leads back to it.
+void MemoryTransport::linger(const Connection& connection) {
+  lingering_.push_back(connection);
+  std::erase_if(lingering_, [](const Connection& closed) {
+    if (closed.end().outstanding != nullptr) return false;
+    closed.end().transport = nullptr;
+    return true;
+  });
 }
 
 void MemoryTransport::disconnect(MemoryTransport& other) {
@@ -553,6 +571,7 @@ bool MemoryTransport::deliver_one(const Connection& connection, Event& event) {
   drop_outstanding(end); // nobody is there to take it
   const ConnectionId id = end.id;
   release(connection);
+  linger(connection);
   connections_.erase(id);
   return true;
 }

@@ -193,6 +193,7 @@ private:
   static void unlink(End& sender, Item& item);
   static void drop_outstanding(End& sender);
   void release(const Connection& connection); // forgets an end: views, posted pages, arrived items
+  void linger(const Connection& connection);
 
   [[nodiscard]] bool deliverable(const End& end) const;
   bool deliver_one(const Connection& connection, Event& event);
@@ -206,6 +207,7 @@ private:
   std::uint32_t node_;
   Duration extra_latency_{};
   SlotMap<ConnectionId, Connection> connections_;
+  std::vector<Connection> lingering_; // closed here, with messages still on their way
   SlotMap<ListenerId, Listener> listeners_;
   std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
   std::vector<Arrival> heap_;
