@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,6 +13,17 @@
 namespace fanin::source::testing {
 
 using Bytes = std::vector<std::byte>;
+
+// Bytes that depend on `seed`.
+inline Bytes bytes_of(std::size_t size, std::uint64_t seed) {
+  Bytes bytes(size);
+  std::uint64_t state = seed + 1;
+  for (auto& byte : bytes) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    byte = static_cast<std::byte>(state >> 56);
+  }
+  return bytes;
+}
 
 struct QueueFixture {
   explicit QueueFixture(const FragmentQueueOptions& options,

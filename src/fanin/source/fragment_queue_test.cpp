@@ -1,0 +1,221 @@
+#include "fanin/source/fragment_queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fanin/base/random.hpp"
+#include "fanin/source/testing/queue_fixture.hpp"
+
+namespace fanin::source {
+namespace {
+
+using testing::Bytes;
+using testing::bytes_of;
+using testing::payload_of;
+using testing::QueueFixture;
+
+constexpr memory::PoolOptions small_pages{.page_size = 4096, .pages = 4};
+
+TEST(FragmentQueue, NumberingBeginsWithTheFirstFragment) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  EXPECT_FALSE(queue.numbered());
+  EXPECT_EQ(queue.write(50002, bytes_of(10, 1)), WriteOutcome::ok);
+  EXPECT_TRUE(queue.numbered());
+  EXPECT_EQ(queue.next_event(), 50003U);
+  EXPECT_TRUE(queue.entry(50001).absent()); // before the first
+  EXPECT_EQ(payload_of(queue, 50002), bytes_of(10, 1));
+}
+
+TEST(FragmentQueue, EntriesHoldSizeAndChecksum) {
+  QueueFixture fixture({.window = 64});
+  const Bytes payload = bytes_of(333, 7);
+  ASSERT_EQ(fixture.queue.write(0, payload, wire::fragment_truncated), WriteOutcome::ok);
+  const wire::FragmentEntry entry = fixture.queue.entry(0);
+  EXPECT_EQ(entry.size(), 333U);
+  EXPECT_EQ(entry.flags(), wire::fragment_truncated);
+  EXPECT_EQ(entry.crc32c, wire::crc32c(payload));
+}
+
+TEST(FragmentQueue, WithoutIntegrityChecksumsAreZero) {
+  QueueFixture fixture({.window = 64, .checksum = false});
+  ASSERT_EQ(fixture.queue.write(0, bytes_of(333, 7)), WriteOutcome::ok);
+  EXPECT_EQ(fixture.queue.entry(0).crc32c, 0U);
+}
+
+TEST(FragmentQueue, SkippedNumbersAreAbsentAndAZeroLengthFragmentIsNot) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  ASSERT_EQ(queue.write(10, {}), WriteOutcome::ok);
+  ASSERT_EQ(queue.write(13, bytes_of(4, 1)), WriteOutcome::ok);
+  EXPECT_FALSE(queue.entry(10).absent());
+  EXPECT_EQ(queue.entry(10).size(), 0U);
+  EXPECT_TRUE(queue.entry(11).absent());
+  EXPECT_TRUE(queue.entry(12).absent());
+  EXPECT_FALSE(queue.entry(13).absent());
+  EXPECT_EQ(queue.written(), 2U);
+}
+
+TEST(FragmentQueue, NumbersThatGoBackRepeatOrJumpAreCountedDrops) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  ASSERT_EQ(queue.write(100, bytes_of(8, 1)), WriteOutcome::ok);
+  EXPECT_EQ(queue.write(100, bytes_of(8, 2)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(99, bytes_of(8, 2)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(0, bytes_of(8, 2)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(101 + 64, bytes_of(8, 2)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(~EventNumber{0} - 1, bytes_of(8, 2)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.dropped(DropReason::number_repeat), 1U);
+  EXPECT_EQ(queue.dropped(DropReason::number_back), 2U);
+  EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U);
+  EXPECT_EQ(queue.next_event(), 101U);
+  EXPECT_EQ(queue.write(101, bytes_of(8, 3)), WriteOutcome::ok);
+  EXPECT_EQ(payload_of(queue, 100), bytes_of(8, 1));
+}
+
+TEST(FragmentQueue, AFragmentOverTheMaximumIsACountedDrop) {
+  QueueFixture fixture({.window = 64, .fragment_max = 1000});
+  FragmentQueue& queue = fixture.queue;
+  EXPECT_EQ(queue.write(1, bytes_of(1001, 1)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.dropped(DropReason::oversize), 1U);
+  EXPECT_EQ(queue.write(1, bytes_of(1000, 1)), WriteOutcome::ok);
+}
+
+TEST(FragmentQueue, BelowAGivenStartAFragmentIsLate) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  queue.start(10);
+  EXPECT_EQ(queue.write(9, bytes_of(8, 1)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(2, bytes_of(8, 1)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.dropped(DropReason::late), 2U);
+  EXPECT_EQ(queue.dropped(DropReason::number_repeat), 0U);
+  EXPECT_EQ(queue.write(10, bytes_of(8, 1)), WriteOutcome::ok);
+}
+
+TEST(FragmentQueue, WhatComesAfterItsEventWasGivenUpIsLate) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  ASSERT_EQ(queue.write(0, bytes_of(8, 1)), WriteOutcome::ok);
+  EXPECT_TRUE(queue.give_up_until(5));
+  EXPECT_EQ(queue.write(3, bytes_of(8, 1)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.dropped(DropReason::late), 1U);
+  EXPECT_TRUE(queue.entry(3).absent());
+  EXPECT_EQ(queue.write(5, bytes_of(8, 1)), WriteOutcome::ok);
+}
+
+TEST(FragmentQueue, AFullWindowHoldsTheSourceBack) {
+  QueueFixture fixture({.window = 8});
+  FragmentQueue& queue = fixture.queue;
+  for (EventNumber event = 0; event < 8; ++event) {
+    ASSERT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
+  }
+  EXPECT_EQ(queue.write(8, bytes_of(8, 8)), WriteOutcome::full);
+  EXPECT_TRUE(queue.throttled());
+  queue.release_until(1);
+  EXPECT_EQ(queue.write(8, bytes_of(8, 8)), WriteOutcome::ok);
+  EXPECT_FALSE(queue.throttled());
+  EXPECT_EQ(queue.write(9, bytes_of(8, 9)), WriteOutcome::full);
+  for (EventNumber event = 1; event < 9; ++event) {
+    EXPECT_EQ(payload_of(queue, event), bytes_of(8, event));
+  }
+}
+
+TEST(FragmentQueue, NoPageLeftHoldsTheSourceBack) {
+  QueueFixture fixture({.window = 64}, small_pages);
+  FragmentQueue& queue = fixture.queue;
+  EventNumber event = 0;
+  while (queue.write(event, bytes_of(3000, event)) == WriteOutcome::ok) ++event;
+  EXPECT_EQ(event, 4U); // one a page
+  EXPECT_TRUE(queue.throttled());
+  queue.release_until(1);
+  EXPECT_EQ(queue.write(4, bytes_of(3000, 4)), WriteOutcome::ok);
+  for (EventNumber held = 1; held <= 4; ++held) {
+    EXPECT_EQ(payload_of(queue, held), bytes_of(3000, held));
+  }
+}
+
+TEST(FragmentQueue, NumbersThatAreNotWantedYetWaitWithoutThrottle) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_limit(2);
+  EXPECT_EQ(queue.write(0, bytes_of(8, 0)), WriteOutcome::ok);
+  EXPECT_EQ(queue.write(1, bytes_of(8, 1)), WriteOutcome::ok);
+  EXPECT_EQ(queue.write(2, bytes_of(8, 2)), WriteOutcome::full);
+  EXPECT_FALSE(queue.throttled());
+  queue.set_limit(3);
+  EXPECT_EQ(queue.write(2, bytes_of(8, 2)), WriteOutcome::ok);
+}
+
+TEST(FragmentQueue, SkipToAnswersNumbersWithinTheWindow) {
+  QueueFixture fixture({.window = 16});
+  FragmentQueue& queue = fixture.queue;
+  EXPECT_TRUE(queue.skip_to(5));
+  EXPECT_TRUE(queue.skip_to(8));
+  EXPECT_TRUE(queue.entry(6).absent());
+  EXPECT_FALSE(queue.skip_to(100));
+  EXPECT_TRUE(queue.throttled());
+  EXPECT_EQ(queue.next_event(), 5U + 16U);
+  while (!queue.skip_to(100)) queue.release_until(queue.next_event());
+  EXPECT_EQ(queue.next_event(), 100U);
+  EXPECT_EQ(queue.write(100, bytes_of(8, 1)), WriteOutcome::ok);
+}
+
+TEST(FragmentQueue, AFragmentLongerThanAPageIsChained) {
+  QueueFixture fixture({.window = 64}, {.page_size = 4096, .pages = 8});
+  FragmentQueue& queue = fixture.queue;
+  const Bytes small = bytes_of(100, 1);
+  const Bytes large = bytes_of(10000, 2);
+  ASSERT_EQ(queue.write(0, small), WriteOutcome::ok);
+  ASSERT_EQ(queue.write(1, large), WriteOutcome::ok);
+  ASSERT_EQ(queue.write(2, small), WriteOutcome::ok);
+  EXPECT_EQ(queue.entry(1).size(), 10000U);
+  EXPECT_EQ(queue.entry(1).crc32c, wire::crc32c(large));
+  EXPECT_EQ(payload_of(queue, 0), small);
+  EXPECT_EQ(payload_of(queue, 1), large);
+  EXPECT_EQ(payload_of(queue, 2), small);
+  queue.release_until(3);
+  EXPECT_EQ(fixture.pool->available(), 7U); // all but the page being filled
+}
+
+TEST(FragmentQueue, AFragmentMayNeedEveryPageOfThePool) {
+  QueueFixture fixture({.window = 64}, small_pages);
+  FragmentQueue& queue = fixture.queue;
+  ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
+  const Bytes whole = bytes_of(4 * 4096, 1);
+  EXPECT_EQ(queue.write(1, whole), WriteOutcome::full);
+  queue.release_until(1);
+  ASSERT_EQ(queue.write(1, whole), WriteOutcome::ok);
+  EXPECT_EQ(payload_of(queue, 1), whole);
+  EXPECT_EQ(queue.write(2, bytes_of(4 * 4096 + 1, 2)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.dropped(DropReason::oversize), 1U);
+}
+
+TEST(FragmentQueue, PagesLiveOnInTheViewsThatWereCut) {
+  QueueFixture fixture({.window = 64}, small_pages);
+  FragmentQueue& queue = fixture.queue;
+  ASSERT_EQ(queue.write(0, bytes_of(4000, 1)), WriteOutcome::ok);
+  Cursor cursor{0, 0};
+  wire::FragmentEntry entry;
+  Piece piece = queue.cut(cursor, 1, 1U << 20, 1, &entry);
+  ASSERT_EQ(queue.write(1, bytes_of(4000, 2)), WriteOutcome::ok);
+  queue.release_until(2);
+  EXPECT_EQ(fixture.pool->available(), 2U);
+  EXPECT_EQ(Bytes(piece.payload.bytes().begin(), piece.payload.bytes().end()), bytes_of(4000, 1));
+  piece = {};
+  EXPECT_EQ(fixture.pool->available(), 3U);
+}
+
+TEST(FragmentQueue, StartForgetsEverything) {
+  QueueFixture fixture({.window = 64}, small_pages);
+  FragmentQueue& queue = fixture.queue;
+  for (EventNumber event = 0; event < 4; ++event) {
+    ASSERT_EQ(queue.write(event, bytes_of(3000, event)), WriteOutcome::ok);
+  }
+  queue.start(1000);
+  EXPECT_EQ(fixture.pool->available(), 4U);
+  EXPECT_EQ(queue.next_event(), 1000U);
+  EXPECT_EQ(queue.write(1000, bytes_of(3000, 5)), WriteOutcome::ok);
+  EXPECT_EQ(payload_of(queue, 1000), bytes_of(3000, 5));
+}
+
+} // namespace
+} // namespace fanin::source
