@@ -71,10 +71,8 @@ public:
   void add(Service& service);
   void remove(Service& service);
 
-  // Of the current turn: the same for all handlers that run in it.
-  [[nodiscard]] Time now() const { return now_; }
-  // Outside a turn: reads the clock again, as after a long start-up.
-  void update_now() { now_ = clock_.now(); }
+  // Of the current turn: the same for all handlers that run in it. Outside a turn the clock's.
+  [[nodiscard]] Time now() const { return in_turn_ ? now_ : clock_.now(); }
 
   // One round: poll everything with a budget, fire timers that are due, flush. True if anything was
   // done. Not from within a handler.

@@ -197,9 +197,6 @@ std::uint64_t VirtualWorld::run_until(Time end) {
   state_->reschedule_all(true);
   while (!state_->heap.empty() && state_->heap.front()->wake <= end) state_->run(*state_->heap.front());
   if (end != never) state_->clock.advance_to(end);
-  for (const auto& node : state_->nodes) {
-    if (node->state_->loop) node->state_->loop->update_now();
-  }
   return state_->turns - turns_before;
 }
 

@@ -1,0 +1,118 @@
+#include "fanin/net/tcp/socket.hpp"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace fanin::net::tcp {
+namespace {
+
+// Between views of a socket address there is no way around the cast: the API is of 1983.
+template <class To>
+const To& as(const sockaddr_storage& storage) {
+  return *reinterpret_cast<const To*>(&storage);
+}
+
+void set(int socket, int level, int option, int value) {
+  (void)setsockopt(socket, level, option, &value, sizeof value);
+}
+
+} // namespace
+
+void Descriptor::reset() {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+const sockaddr* Address::get() const { return &as<sockaddr>(storage); }
+
+std::uint16_t Address::port() const {
+  if (storage.ss_family == AF_INET) return ntohs(as<sockaddr_in>(storage).sin_port);
+  if (storage.ss_family == AF_INET6) return ntohs(as<sockaddr_in6>(storage).sin6_port);
+  return 0;
+}
+
+std::string Address::host() const {
+  char text[NI_MAXHOST] = "";
+  if (length == 0) return text;
+  (void)getnameinfo(get(), length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+Result<std::vector<Address>> resolve(const Url& url, bool to_listen) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
+  const std::string host = url.host.empty() ? "127.0.0.1" : url.host;
+  const std::string port = fmt::format("{}", url.port);
+  addrinfo* found = nullptr;
+  int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  if (error == EAI_NONAME) {
+    hints.ai_flags = (hints.ai_flags & ~AI_NUMERICHOST) | AI_ADDRCONFIG;
+    error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  }
+  if (error != 0) {
+    return fail(error == EAI_AGAIN ? ErrorKind::disconnected : ErrorKind::not_found,
+                fmt::format("{}: host \"{}\": {}", url.text(), host, gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &freeaddrinfo);
+  std::vector<Address> addresses;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    Address& address = addresses.emplace_back();
+    std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
+    address.length = entry->ai_addrlen;
+  }
+  return addresses;
+}
+
+Address local_address(int socket) {
+  Address address;
+  address.length = sizeof address.storage;
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
+    address.length = 0;
+  }
+  return address;
+}
+
+Address peer_address(int socket) {
+  Address address;
+  address.length = sizeof address.storage;
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
+    address.length = 0;
+  }
+  return address;
+}
+
+std::string address_text(const Address& address) {
+  return Url{.scheme = "tcp", .host = address.host(), .port = address.port(), .options = {}}.text();
+}
+
+void set_stream_options(int socket, const std::string& congestion) {
+  // Seed 001 wants Nagle's algorithm on for data, so that small writes gather, and off for control,
+  // which it delays by up to 10 ms. Here each flush gathers itself and writes all it has at once, with
+  // MSG_MORE where it has to write in parts: what Nagle would hold back for data is not there, and
+  // the end of a batch must not wait for an acknowledgement. So it is off for both.
+  set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  // BBR, a common default, is a third slower on a busy host; where the wanted one is not available,
+  // the default stays.
+  if (!congestion.empty()) {
+    (void)setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, congestion.data(),
+                     static_cast<socklen_t>(congestion.size()));
+  }
+  // A peer whose host lost its power says nothing: noticed after about half a minute. A frozen
+  // process still answers these, by its kernel.
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
+}
+
+} // namespace fanin::net::tcp

@@ -1,0 +1,179 @@
+#include "fanin/net/tcp/stream_receiver.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fanin/base/assert.hpp"
+
+namespace fanin::net::tcp {
+namespace {
+
+// How far a read goes beyond the message that is under way. Bounds what is moved at the end of a page.
+constexpr std::uint32_t read_ahead = 8192;
+// The free end of a page is read into down to this size; what remains is less than 1 % of a page.
+constexpr std::uint32_t room_min = 256;
+
+} // namespace
+
+StreamReceiver::Step StreamReceiver::next(memory::View& message) {
+  while (true) {
+    switch (phase_) {
+      case Phase::preface: return step_preface();
+      case Phase::lead:
+        if (const Step step = step_lead(); step != Step::message) return step;
+        break; // the header is complete
+      case Phase::payload: return step_payload(message);
+      case Phase::over: return reason_ == CloseReason::local ? Step::ended : Step::failed;
+    }
+  }
+}
+
+StreamReceiver::Step StreamReceiver::step_preface() {
+  if (!may_be_preface(std::span(lead_).first(lead_have_))) {
+    return fail(CloseReason::protocol_violation);
+  }
+  if (lead_have_ < preface_size) return Step::need_bytes;
+  peer_ = decode_preface(lead_);
+  if (peer_.version != protocol_version || !peer_.same_byte_order) {
+    return fail(CloseReason::version_mismatch);
+  }
+  expect_lead(0);
+  phase_ = Phase::lead;
+  return Step::opened;
+}
+
+// Step::message stands for: the header is complete and valid.
+StreamReceiver::Step StreamReceiver::step_lead() {
+  const std::uint32_t take = std::min(lead_need_ - lead_have_, ahead_end_ - ahead_at_);
+  if (take > 0) {
+    std::memcpy(lead_.data() + lead_have_, ahead_.data() + ahead_at_, take);
+    lead_have_ += take;
+    ahead_at_ += take;
+  }
+  if (ahead_ && ahead_at_ == ahead_end_) give_back_ahead();
+  if (lead_have_ < lead_need_) return Step::need_bytes;
+  std::uint32_t length = 0;
+  const std::span<const std::byte, header_size> header(lead_.data() + lead_need_ - header_size,
+                                                       header_size);
+  if (!decode_header(header, length)) return fail(CloseReason::protocol_violation);
+  if (length == end_of_stream) {
+    phase_ = Phase::over;
+    return Step::ended;
+  }
+  if (length > max_message_) return fail(CloseReason::message_too_large);
+  phase_ = Phase::payload;
+  expect_lead(length);
+  length_ = length;
+  have_ = 0;
+  return Step::message;
+}
+
+StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {
+  if (length_ == 0) {
+    message = {};
+    phase_ = Phase::lead;
+    return Step::message;
+  }
+  if (!region_ && ahead_) {
+    if (ahead_end_ - ahead_at_ >= length_) { // complete where it lies
+      message = ahead_.freeze(ahead_at_, length_);
+      ahead_at_ += length_;
+      phase_ = Phase::lead;
+      return Step::message;
+    }
+    if (!place_beginning()) return Step::starved;
+  }
+  if (have_ < length_) return Step::need_bytes;
+  message = region_.freeze(region_at_, length_);
+  region_.reset();
+  phase_ = Phase::lead;
+  return Step::message;
+}
+
+// Reserves the region of the current message around its beginning, which was read ahead, or
+// elsewhere if the page ends too early. False: the pool has no page.
+bool StreamReceiver::place_beginning() {
+  const std::uint32_t available = ahead_end_ - ahead_at_;
+  if (ahead_.size() - ahead_at_ >= length_) {
+    region_at_ = ahead_at_;
+    region_ = memory::Loan{ahead_.page()};
+    filler_->give_back(std::move(ahead_), region_at_ + length_);
+  } else {
+    if (!claim_region()) return false;
+    std::memcpy(region_.data() + region_at_, ahead_.data() + ahead_at_, available);
+    moved_bytes_ += available;
+    filler_->give_back(std::move(ahead_), ahead_at_);
+  }
+  have_ = available;
+  ahead_at_ = ahead_end_ = 0;
+  return true;
+}
+
+bool StreamReceiver::claim_region() {
+  PageFiller::Room room = filler_->reserve(length_);
+  if (!room.page) return false;
+  region_at_ = room.offset;
+  region_ = memory::Loan{room.page.page()};
+  filler_->give_back(std::move(room.page), region_at_ + length_);
+  return true;
+}
+
+// From here on lead_ is for what comes after a message of `length`, which may be read with its end.
+void StreamReceiver::expect_lead(std::uint32_t length) {
+  lead_have_ = 0;
+  lead_need_ = padding_after(length) + header_size;
+}
+
+void StreamReceiver::give_back_ahead() {
+  filler_->give_back(std::move(ahead_), ahead_at_);
+  ahead_at_ = ahead_end_ = 0;
+}
+
+StreamReceiver::Step StreamReceiver::fail(CloseReason reason) {
+  reset();
+  reason_ = reason;
+  return Step::failed;
+}
+
+void StreamReceiver::reset() {
+  if (ahead_) give_back_ahead();
+  region_.reset();
+  phase_ = Phase::over;
+}
+
+std::size_t StreamReceiver::prepare(std::span<iovec, pieces_max> pieces) {
+  FANIN_ASSERT(!ahead_ && phase_ != Phase::over);
+  std::size_t count = 0;
+  const auto add = [&](std::byte* to, std::uint32_t size) { pieces[count++] = {to, size}; };
+  std::uint32_t rest = 0;
+  if (phase_ == Phase::payload) {
+    if (!region_ && !claim_region()) return 0;
+    rest = length_ - have_;
+    add(region_.data() + region_at_ + have_, rest);
+  }
+  add(lead_.data() + lead_have_, lead_need_ - lead_have_);
+  if (phase_ == Phase::preface || rest >= read_ahead) return count;
+  PageFiller::Room room = filler_->reserve(room_min);
+  if (!room.page) return count; // the header alone, then
+  add(room.page.data() + room.offset, std::min(read_ahead, room.page.size() - room.offset));
+  ahead_ = std::move(room.page);
+  ahead_at_ = ahead_end_ = room.offset;
+  return count;
+}
+
+void StreamReceiver::received(std::size_t bytes) {
+  auto left = static_cast<std::uint32_t>(bytes);
+  if (phase_ == Phase::payload) {
+    const std::uint32_t take = std::min(left, length_ - have_);
+    have_ += take;
+    left -= take;
+  }
+  const std::uint32_t take = std::min(left, lead_need_ - lead_have_);
+  lead_have_ += take;
+  left -= take;
+  if (!ahead_) return;
+  ahead_end_ += left;
+  if (left == 0) give_back_ahead();
+}
+
+} // namespace fanin::net::tcp

@@ -1,0 +1,98 @@
+// The receiving half of a TCP connection without its socket: says where the next bytes of the stream
+// are to be read to, and hands out the messages that are complete. Fed from a socket by TcpTransport
+// and with arbitrary bytes in arbitrary pieces by its tests and the fuzz target.
+//
+// One copy, from the kernel to where the message stays:
+//   - A message whose header is known has its region in a page reserved, and the rest of it is read
+//     straight into that region. The header after it goes to a small buffer in the same read.
+//   - For small messages the same read goes on for read_ahead bytes into the free end of the pool's
+//     current page. What is complete there is handed out in place; the region of a message that is
+//     not is reserved around its beginning. Only a beginning at the end of a page is moved.
+// Between messages it owns no page, and within a message no more than the message's region.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/net/page_filler.hpp"
+#include "fanin/net/tcp/frame.hpp"
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net::tcp {
+
+class StreamReceiver {
+public:
+  static constexpr std::size_t pieces_max = 3;
+
+  enum class Step : std::uint8_t {
+    opened,     // the peer's preface has come
+    message,
+    need_bytes, // prepare(), read, received()
+    starved,    // the pool has no page for the next message: come back when it has
+    ended,      // the peer said that nothing more follows
+    failed      // see reason(); the stream cannot go on
+  };
+
+  // `max_message`: what this side takes, at most half a page of the pool.
+  StreamReceiver(PageFiller& filler, std::uint32_t max_message)
+      : filler_(&filler), max_message_(max_message) {}
+
+  // Takes the next step in what was received; a message is a view of the pool's pages.
+  [[nodiscard]] Step next(memory::View& message);
+
+  // After need_bytes: where to read, as pieces in order; returns how many. 0: starved.
+  [[nodiscard]] std::size_t prepare(std::span<iovec, pieces_max> pieces);
+  // After prepare(): how many bytes were read; 0 is allowed.
+  void received(std::size_t bytes);
+
+  // Whether next() and prepare() could go on after `starved`.
+  [[nodiscard]] bool can_go_on() const { return filler_->can_reserve(length_); }
+  // Nothing of a message or a header has come that is not handed out.
+  [[nodiscard]] bool between_messages() const {
+    return phase_ == Phase::lead && lead_have_ == 0 && !ahead_;
+  }
+  [[nodiscard]] const Preface& peer() const { return peer_; }
+  [[nodiscard]] CloseReason reason() const { return reason_; }
+  [[nodiscard]] std::uint64_t moved_bytes() const { return moved_bytes_; }
+  // Lets go of everything received.
+  void reset();
+
+private:
+  enum class Phase : std::uint8_t { preface, lead, payload, over };
+
+  [[nodiscard]] Step step_preface();
+  [[nodiscard]] Step step_lead();
+  [[nodiscard]] Step step_payload(memory::View& message);
+  [[nodiscard]] bool place_beginning();
+  void expect_lead(std::uint32_t length);
+  Step fail(CloseReason reason);
+  void give_back_ahead();
+  [[nodiscard]] bool claim_region();
+
+  PageFiller* filler_;
+  std::uint32_t max_message_;
+  Phase phase_ = Phase::preface;
+  CloseReason reason_ = CloseReason::local;
+  Preface peer_;
+  // Padding and header of the next message, or the preface.
+  std::array<std::byte, preface_size> lead_{};
+  std::uint32_t lead_have_ = 0;
+  std::uint32_t lead_need_ = preface_size;
+  // The current message: its region begins at region_at_.
+  std::uint32_t length_ = 0;
+  std::uint32_t have_ = 0;
+  std::uint32_t region_at_ = 0;
+  memory::Loan region_; // empty until the region is reserved
+  // Read ahead of the current message: [ahead_at_, ahead_end_) has not been looked at.
+  memory::Loan ahead_;
+  std::uint32_t ahead_at_ = 0;
+  std::uint32_t ahead_end_ = 0;
+  std::uint64_t moved_bytes_ = 0;
+};
+
+} // namespace fanin::net::tcp

@@ -1,0 +1,734 @@
+#include "fanin/net/tcp/tcp.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/base/units.hpp"
+
+namespace fanin::net {
+namespace {
+
+using tcp::Address;
+using tcp::Descriptor;
+
+constexpr std::size_t bytes_per_poll = 1U << 20;
+constexpr std::size_t bytes_per_visit = 256U << 10;
+constexpr int accepts_per_poll = 64;
+constexpr int discards_per_visit = 16;
+// Data queued in one turn is written before it leaves the cache.
+constexpr std::uint64_t write_early_bytes = 256U << 10;
+constexpr std::size_t pieces_per_write = 64;
+// Tells listeners from connections in what epoll reports.
+constexpr std::uint64_t listener_bit = 1ULL << 63;
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+bool out_of_resources(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+// Makes ::close() send a reset and forget what was not delivered.
+void set_reset_on_close(const Descriptor& socket) {
+  if (!socket) return;
+  const linger now{1, 0};
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
+} // namespace
+
+// --- life ------------------------------------------------------------------------------------------
+
+TcpTransport::Connection::Connection(TcpTransport& owner, const ConnectionOptions& given,
+                                     PageFiller& filler, std::uint32_t largest)
+    : options(given), receiver(filler, largest), queue(owner.store_),
+      deadline([this, &owner] { owner.expired_.push_back(id); }) {}
+
+TcpTransport::Listener::Listener(TcpTransport& owner, const ConnectionOptions& given, Url real,
+                                 Descriptor bound)
+    : options(given), url(std::move(real)), socket(std::move(bound)),
+      retry([this, &owner] { owner.accepting_.push_back(id); }) {}
+
+TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
+    : loop_(loop), options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw std::system_error(errno, std::generic_category(), "tcp transport: epoll");
+}
+
+TcpTransport::~TcpTransport() = default;
+
+Result<> TcpTransport::check(const Url& url, const ConnectionOptions& options) const {
+  if (url.scheme != "tcp") {
+    return fail(ErrorKind::usage, fmt::format("{} is not an address of tcp://", url.text()));
+  }
+  for (const auto& [name, value] : url.options) {
+    if (name != "congestion") {
+      return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; tcp:// has congestion",
+                                                url.text(), name));
+    }
+  }
+  if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
+  const std::uint32_t page = options.receive_pool->page_size();
+  if (options.max_message > page / 2) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: messages of up to {} need pages of twice that, and those of the "
+                            "receive pool have {}",
+                            url.text(), format_size(options.max_message), format_size(page)));
+  }
+  return {};
+}
+
+const std::string& TcpTransport::congestion_of(const Url& url) const {
+  const auto option = url.options.find("congestion");
+  return option == url.options.end() ? options_.congestion : option->second;
+}
+
+PageFiller& TcpTransport::filler_of(memory::PagePool& pool) {
+  for (const auto& filler : fillers_) {
+    if (&filler->pool() == &pool) return *filler;
+  }
+  return *fillers_.emplace_back(std::make_unique<PageFiller>(pool));
+}
+
+TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions& options) {
+  memory::PagePool& pool = *options.receive_pool;
+  const std::uint32_t largest = options.max_message == 0 ? pool.page_size() / 2 : options.max_message;
+  const auto [id, connection] = connections_.emplace(*this, options, filler_of(pool), largest);
+  connection.id = id;
+  connection.max_message = largest;
+  connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
+  return connection;
+}
+
+TcpTransport::Connection* TcpTransport::find_open(ConnectionId id) const {
+  Connection* const connection = connections_.find(id);
+  return connection != nullptr && connection->stage == Stage::open ? connection : nullptr;
+}
+
+void TcpTransport::list(Connection& connection) {
+  if (connection.listed) return;
+  connection.listed = true;
+  ready_.push_back(connection.id);
+}
+
+void TcpTransport::report(CloseReason reason, const Connection& connection,
+                          std::string_view text) const {
+  if (!options_.report) return;
+  const Address peer = connection.socket ? tcp::peer_address(connection.socket.get()) : Address{};
+  options_.report(reason, fmt::format("{}: {}", peer.length > 0 ? tcp::address_text(peer)
+                                                                : connection.target,
+                                      text));
+}
+
+bool TcpTransport::watch(Connection& connection) {
+  epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                    .data = {.u64 = static_cast<std::uint64_t>(connection.id)}};
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.socket.get(), &event) == 0;
+}
+
+// --- listening -------------------------------------------------------------------------------------
+
+namespace {
+
+Result<Descriptor> bind_and_listen(const Url& url, const Address& address) {
+  Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return fail_errno(ErrorKind::internal, fmt::format("{}: socket", url.text()), errno);
+  const int on = 1;
+  const int off = 0;
+  // A restart need not wait until old connections have timed out.
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.storage.ss_family == AF_INET6) { // [::] takes IPv4 too, whatever the host's default
+    (void)setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  }
+  if (::bind(socket.get(), address.get(), address.length) == 0 && ::listen(socket.get(), SOMAXCONN) == 0) {
+    return socket;
+  }
+  const int error = errno;
+  if (error == EADDRINUSE) {
+    return fail(ErrorKind::refused,
+                fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one, or "
+                            "none for any that is free",
+                            url.text()));
+  }
+  if (error == EADDRNOTAVAIL) {
+    return fail(ErrorKind::refused,
+                fmt::format("{}: not an address of this host; `ip address` lists them", url.text()));
+  }
+  return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
+}
+
+} // namespace
+
+Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
+  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  const auto addresses = tcp::resolve(url, true);
+  if (!addresses) return std::unexpected(addresses.error());
+  Result<Descriptor> socket = fail(ErrorKind::not_found, fmt::format("{}: no address", url.text()));
+  for (const Address& address : *addresses) {
+    socket = bind_and_listen(url, address);
+    if (socket) break;
+  }
+  if (!socket) return std::unexpected(socket.error());
+  tcp::set_stream_options(socket->get(), congestion_of(url)); // accepted sockets inherit them
+  Url real = url;
+  if (real.host.empty()) real.host = "127.0.0.1";
+  real.port = tcp::local_address(socket->get()).port();
+  const int descriptor = socket->get();
+  const auto [id, listener] = listeners_.emplace(*this, options, std::move(real), std::move(*socket));
+  listener.id = id;
+  epoll_event event{.events = EPOLLIN | EPOLLET,
+                    .data = {.u64 = static_cast<std::uint64_t>(id) | listener_bit}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+    const int error = errno;
+    listeners_.erase(id);
+    return fail_errno(ErrorKind::exhausted, fmt::format("{}: epoll", url.text()), error);
+  }
+  return id;
+}
+
+Url TcpTransport::listening_url(ListenerId listener) const {
+  const Listener* const found = listeners_.find(listener);
+  return found == nullptr ? Url{} : found->url;
+}
+
+void TcpTransport::close_listener(ListenerId listener) {
+  if (listeners_.find(listener) == nullptr) return;
+  listeners_.erase(listener);
+  std::vector<ConnectionId> unseen; // nobody has been told of them
+  connections_.for_each([&](ConnectionId id, const Connection& connection) {
+    if (connection.listener == listener && connection.stage == Stage::handshake) unseen.push_back(id);
+  });
+  for (const Event& event : undispatched()) {
+    if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
+    const Connection* const connection = connections_.find(event.connection);
+    if (connection != nullptr && connection->listener == listener) unseen.push_back(event.connection);
+  }
+  for (const ConnectionId id : unseen) close(id, true);
+}
+
+void TcpTransport::accept_all() {
+  std::vector<ListenerId> listeners;
+  listeners.swap(accepting_);
+  for (const ListenerId id : listeners) {
+    Listener* const listener = listeners_.find(id);
+    if (listener == nullptr) continue;
+    int left = accepts_per_poll;
+    while (left > 0 && accept_one(*listener)) --left;
+    if (left == 0) accepting_.push_back(id);
+  }
+}
+
+bool TcpTransport::accept_one(Listener& listener) {
+  Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket) {
+    const int error = errno;
+    if (error == EAGAIN) return false;
+    if (!out_of_resources(error)) return true; // of that one connection, which is gone
+    // It stays in the kernel's queue, and asking again at once would spin.
+    ++counters_.accept_failures;
+    listener.retry.start(loop_, loop_.now() + options_.accept_pause);
+    if (options_.report) {
+      options_.report(CloseReason::local, fmt::format("{}: accept: {}; raise the limit of open files "
+                                                      "(ulimit -n)",
+                                                      listener.url.text(), error_text(error)));
+    }
+    return false;
+  }
+  if (handshakes_ >= options_.handshakes_max) {
+    ++counters_.accept_failures;
+    set_reset_on_close(socket);
+    return true;
+  }
+  Connection& connection = make_connection(listener.options);
+  connection.listener = listener.id;
+  connection.socket = std::move(socket);
+  ++handshakes_;
+  if (watch(connection)) {
+    start_handshake(connection);
+  } else {
+    ++counters_.accept_failures;
+    end(connection, CloseReason::local, true);
+  }
+  return true;
+}
+
+// --- connecting ------------------------------------------------------------------------------------
+
+Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptions& options) {
+  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  if (url.port == 0) {
+    return fail(ErrorKind::usage, fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
+  }
+  auto addresses = tcp::resolve(url, false);
+  // Where the resolver may know later, this is like a host that does not answer yet.
+  if (!addresses && addresses.error().kind != ErrorKind::disconnected) {
+    return std::unexpected(addresses.error());
+  }
+  Connection& connection = make_connection(options);
+  connection.stage = Stage::connecting;
+  connection.target = url.text();
+  connection.congestion = congestion_of(url);
+  if (addresses) {
+    connection.addresses = std::move(*addresses);
+    std::ranges::reverse(connection.addresses); // taken from the back
+  }
+  connect_next(connection, EHOSTUNREACH);
+  return connection.id;
+}
+
+// Tries the addresses of the host one after the other.
+void TcpTransport::connect_next(Connection& connection, int last_error) {
+  while (!connection.addresses.empty()) {
+    const Address address = connection.addresses.back();
+    connection.addresses.pop_back();
+    connection.socket = Descriptor(
+        ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!connection.socket) {
+      last_error = errno;
+      continue;
+    }
+    tcp::set_stream_options(connection.socket.get(), connection.congestion);
+    const int result = ::connect(connection.socket.get(), address.get(), address.length);
+    if (result != 0 && errno != EINPROGRESS) {
+      last_error = errno;
+      continue;
+    }
+    // Registered after connect(): before, epoll would report a socket that hung up.
+    if (!watch(connection)) {
+      last_error = errno;
+      continue;
+    }
+    if (result == 0) start_handshake(connection);
+    return;
+  }
+  report(CloseReason::connect_failed, connection, error_text(last_error));
+  end(connection, CloseReason::connect_failed, false);
+}
+
+void TcpTransport::connect_progress(Connection& connection) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  (void)getsockopt(connection.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) {
+    connect_next(connection, error);
+  } else if (tcp::peer_address(connection.socket.get()).length > 0) {
+    start_handshake(connection);
+  }
+}
+
+void TcpTransport::start_handshake(Connection& connection) {
+  connection.stage = Stage::handshake;
+  connection.addresses = {};
+  connection.congestion = {};
+  const int socket = connection.socket.get();
+  if (connection.listener == ListenerId::none) {
+    // Two ends of one socket: connecting to a port of this host on which nobody listens may, by bad
+    // luck in the choice of the own port, reach itself.
+    const Address local = tcp::local_address(socket);
+    const Address peer = tcp::peer_address(socket);
+    if (local.port() == peer.port() && local.host() == peer.host()) {
+      report(CloseReason::connect_failed, connection, error_text(ECONNREFUSED));
+      end(connection, CloseReason::connect_failed, true);
+      return;
+    }
+  }
+  std::array<std::byte, tcp::preface_size> preface;
+  tcp::encode_preface(preface, {.max_message = connection.max_message});
+  // The buffer of a new socket has room for it.
+  if (::send(socket, preface.data(), preface.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(preface.size())) {
+    read_failed(connection, errno);
+    return;
+  }
+  list(connection);
+}
+
+// --- sending ---------------------------------------------------------------------------------------
+
+SendOutcome TcpTransport::send(ConnectionId id, std::span<const memory::View> extents) {
+  Connection* const connection = find_open(id);
+  if (connection == nullptr || connection->send_failed) return SendOutcome::closed;
+  std::uint64_t size = 0;
+  for (const memory::View& extent : extents) size += extent.size;
+  if (extents.size() > max_extents || size > connection->max_message) return SendOutcome::too_large;
+  tcp::SendQueue& queue = connection->queue;
+  const bool was_empty = queue.empty();
+  if (!was_empty &&
+      queue.charged_bytes() + tcp::SendQueue::charge(size) > connection->options.send_queue_bytes) {
+    connection->wants_writable = true;
+    return SendOutcome::backpressure;
+  }
+  queue.push(extents, static_cast<std::uint32_t>(size));
+  if (!connection->can_write) return SendOutcome::accepted; // goes on when the socket says so
+  if (connection->options.low_latency || queue.charged_bytes() >= write_early_bytes) {
+    write(*connection);
+  } else if (!connection->to_flush) {
+    connection->to_flush = true;
+    flush_list_.push_back(id);
+  }
+  return SendOutcome::accepted;
+}
+
+void TcpTransport::flush() {
+  flushing_.swap(flush_list_);
+  for (const ConnectionId id : flushing_) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr) continue;
+    connection->to_flush = false;
+    write(*connection);
+  }
+  flushing_.clear();
+}
+
+void TcpTransport::write(Connection& connection) {
+  tcp::SendQueue& queue = connection.queue;
+  while (connection.can_write && !queue.empty()) {
+    std::array<iovec, pieces_per_write> pieces;
+    bool all = false;
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = queue.gather(pieces, all);
+    const ssize_t written =
+        ::sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL | (all ? 0 : MSG_MORE));
+    ++counters_.writes;
+    if (written >= 0) {
+      counters_.bytes_sent += static_cast<std::uint64_t>(written);
+      const std::size_t completed = queue.consume(static_cast<std::size_t>(written));
+      counters_.messages_sent += completed;
+      if (completed > 0) released_ = true;
+    } else if (errno == EAGAIN) {
+      connection.can_write = false;
+    } else if (errno != EINTR) {
+      // What the peer sent before it went is still to be read; reading then finds the end.
+      connection.send_failed = true;
+      connection.can_write = false;
+      connection.readable = true;
+      connection.peer_shut_down = true;
+      queue.clear();
+      released_ = true;
+      if (!connection.starving) list(connection);
+    }
+  }
+  if (connection.wants_writable && connection.stage == Stage::open && !connection.send_failed &&
+      queue.charged_bytes() <= connection.options.send_queue_bytes / 2) {
+    connection.wants_writable = false;
+    connection.writable_pending = true;
+    list(connection);
+  }
+  if (connection.stage == Stage::closing) list(connection);
+}
+
+// --- closing ---------------------------------------------------------------------------------------
+
+void TcpTransport::close(ConnectionId id, bool abort) {
+  Connection* const connection = connections_.find(id);
+  if (connection == nullptr || connection->stage == Stage::closing) return;
+  withdraw(id);
+  if (connection->stage != Stage::ended) ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
+  if (abort || connection->stage != Stage::open || connection->send_failed) {
+    if (abort) set_reset_on_close(connection->socket);
+    erase(*connection);
+    return;
+  }
+  connection->stage = Stage::closing;
+  ++closing_;
+  connection->receiver.reset();
+  connection->queue.push_end_of_stream();
+  connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
+  write(*connection);
+}
+
+// Closing at once would make the kernel answer what the peer still sends with a reset, which destroys
+// what is on its way to the peer. So everything is written, and what comes is read and thrown away,
+// until the peer closes too.
+void TcpTransport::continue_closing(Connection& connection) {
+  if (connection.queue.empty() && !connection.shut_down) {
+    connection.shut_down = true;
+    (void)::shutdown(connection.socket.get(), SHUT_WR);
+  }
+  for (int i = 0; connection.readable && i < discards_per_visit; ++i) {
+    const ssize_t discarded = ::recv(connection.socket.get(), nullptr, 1U << 20, MSG_TRUNC);
+    if (discarded > 0 || (discarded < 0 && errno == EINTR)) continue;
+    if (discarded < 0 && errno == EAGAIN) {
+      connection.readable = false;
+    } else {
+      erase(connection);
+      return;
+    }
+  }
+  if (connection.readable) list(connection);
+}
+
+// Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
+void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
+  ++counters_.closed[static_cast<std::size_t>(reason)];
+  connection.silent = connection.listener != ListenerId::none && connection.stage == Stage::handshake;
+  if (connection.silent) --handshakes_;
+  connection.stage = Stage::ended;
+  connection.reason = reason;
+  if (reset) set_reset_on_close(connection.socket);
+  connection.socket.reset();
+  connection.receiver.reset();
+  if (!connection.queue.empty()) released_ = true;
+  connection.queue.clear();
+  connection.deadline.cancel();
+  list(connection);
+}
+
+void TcpTransport::erase(Connection& connection) {
+  if (connection.stage == Stage::closing) --closing_;
+  if (connection.stage == Stage::handshake && connection.listener != ListenerId::none) --handshakes_;
+  if (!connection.queue.empty()) released_ = true;
+  connections_.erase(connection.id);
+}
+
+void TcpTransport::expire(Connection& connection) {
+  if (connection.stage == Stage::closing) {
+    set_reset_on_close(connection.socket);
+    erase(connection);
+    return;
+  }
+  if (connection.stage != Stage::connecting && connection.stage != Stage::handshake) return;
+  const bool stranger = connection.listener != ListenerId::none;
+  const CloseReason reason = stranger ? CloseReason::protocol_violation : CloseReason::connect_failed;
+  ++counters_.handshake_timeouts;
+  report(reason, connection, fmt::format("no answer within {}", format_duration(options_.handshake_timeout)));
+  end(connection, reason, true);
+}
+
+// --- polling ---------------------------------------------------------------------------------------
+
+std::size_t TcpTransport::poll(std::span<Event> events) {
+  released_ = false;
+  flush();
+  for (std::size_t i = 0; i < expired_.size(); ++i) {
+    if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
+  }
+  expired_.clear();
+  collect_ready();
+  accept_all();
+  wake_starving();
+  Budget budget{.events = events, .bytes = bytes_per_poll};
+  for (std::size_t visits = ready_.size(); visits > 0 && !budget.full(); --visits) {
+    Connection* const connection = connections_.find(ready_.front());
+    ready_.pop_front();
+    if (connection == nullptr) continue;
+    connection->listed = false;
+    budget.visit_bytes = std::min(budget.bytes, bytes_per_visit);
+    visit(*connection, budget);
+  }
+  return budget.count;
+}
+
+void TcpTransport::collect_ready() {
+  std::array<epoll_event, 64> ready;
+  const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+  for (const epoll_event& event : std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
+    if ((event.data.u64 & listener_bit) != 0) {
+      accepting_.push_back(static_cast<ListenerId>(event.data.u64 & ~listener_bit));
+      continue;
+    }
+    Connection* const connection = connections_.find(static_cast<ConnectionId>(event.data.u64));
+    if (connection == nullptr || connection->stage == Stage::ended) continue;
+    if ((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) connection->peer_shut_down = true;
+    if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) connection->readable = true;
+    if (connection->stage == Stage::connecting) {
+      connect_progress(*connection);
+      continue;
+    }
+    if ((event.events & EPOLLOUT) != 0 && !connection->send_failed) {
+      connection->can_write = true;
+      if (!connection->queue.empty()) write(*connection);
+    }
+    if (connection->readable && !connection->starving) list(*connection);
+  }
+}
+
+void TcpTransport::wake_starving() {
+  std::erase_if(starving_, [this](ConnectionId id) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr) return true;
+    if (connection->stage == Stage::open && !connection->receiver.can_go_on()) return false;
+    connection->starving = false;
+    list(*connection);
+    return true;
+  });
+}
+
+void TcpTransport::visit(Connection& connection, Budget& budget) {
+  switch (connection.stage) {
+    case Stage::connecting: break;
+    case Stage::handshake:
+    case Stage::open: receive(connection, budget); break;
+    case Stage::ended: emit_closed(connection, budget); break;
+    case Stage::closing: continue_closing(connection); break;
+  }
+}
+
+void TcpTransport::receive(Connection& connection, Budget& budget) {
+  if (connection.writable_pending) { // not behind messages that may lack pages
+    connection.writable_pending = false;
+    emit(connection, budget, EventKind::writable);
+  }
+  if (connection.starving) return;
+  take_messages(connection, budget);
+  if (connection.stage == Stage::ended) emit_closed(connection, budget);
+}
+
+void TcpTransport::take_messages(Connection& connection, Budget& budget) {
+  using Step = tcp::StreamReceiver::Step;
+  memory::View view;
+  while (connection.stage != Stage::ended) {
+    if (budget.full()) {
+      list(connection);
+      return;
+    }
+    switch (connection.receiver.next(view)) {
+      case Step::message:
+        emit(connection, budget, EventKind::message).message = std::move(view);
+        ++counters_.messages_received;
+        break;
+      case Step::opened: opened(connection, budget); break;
+      case Step::ended: end(connection, CloseReason::peer_closed, false); break;
+      case Step::failed: stream_failed(connection); break;
+      case Step::starved: starve(connection); return;
+      case Step::need_bytes:
+        if (!connection.readable) return;
+        if (budget.visit_bytes == 0) {
+          list(connection);
+          return;
+        }
+        read(connection, budget);
+        if (connection.starving) return;
+        break;
+    }
+  }
+}
+
+void TcpTransport::opened(Connection& connection, Budget& budget) {
+  if (connection.listener != ListenerId::none) --handshakes_;
+  connection.stage = Stage::open;
+  connection.deadline.cancel();
+  connection.max_message = std::min(connection.max_message, connection.receiver.peer().max_message);
+  emit(connection, budget,
+       connection.listener == ListenerId::none ? EventKind::connected : EventKind::accepted);
+}
+
+void TcpTransport::starve(Connection& connection) {
+  ++counters_.starved;
+  connection.starving = true;
+  starving_.push_back(connection.id);
+}
+
+void TcpTransport::read(Connection& connection, Budget& budget) {
+  std::array<iovec, tcp::StreamReceiver::pieces_max> pieces;
+  const std::size_t count = connection.receiver.prepare(pieces);
+  if (count == 0) {
+    starve(connection);
+    return;
+  }
+  std::size_t room = 0;
+  for (std::size_t i = 0; i < count; ++i) room += pieces[i].iov_len;
+  const ssize_t got = ::readv(connection.socket.get(), pieces.data(), static_cast<int>(count));
+  const int error = got < 0 ? errno : 0;
+  ++counters_.reads;
+  connection.receiver.received(got > 0 ? static_cast<std::size_t>(got) : 0);
+  if (got > 0) {
+    const auto bytes = static_cast<std::size_t>(got);
+    counters_.bytes_received += bytes;
+    budget.bytes -= std::min(budget.bytes, bytes);
+    budget.visit_bytes -= std::min(budget.visit_bytes, bytes);
+    // Less than there was room for: the socket is empty, and what comes next is a new edge. Except
+    // for the end of the stream, whose edge has been seen.
+    if (bytes < room && !connection.peer_shut_down) connection.readable = false;
+  } else if (got < 0 && error == EAGAIN) {
+    connection.readable = false;
+  } else if (got == 0 || error != EINTR) {
+    read_failed(connection, error);
+  }
+}
+
+void TcpTransport::read_failed(Connection& connection, int error) {
+  if (connection.stage == Stage::open) {
+    end(connection, CloseReason::peer_died, false); // it did not say that it would
+    return;
+  }
+  const CloseReason reason = connection.listener == ListenerId::none ? CloseReason::connect_failed
+                                                                     : CloseReason::peer_closed;
+  report(reason, connection,
+         fmt::format("closed the connection without an answer ({})",
+                     error == 0 ? "end of stream" : error_text(error)));
+  end(connection, reason, false);
+}
+
+void TcpTransport::stream_failed(Connection& connection) {
+  const CloseReason reason = connection.receiver.reason();
+  const tcp::Preface& peer = connection.receiver.peer();
+  switch (reason) {
+    case CloseReason::version_mismatch:
+      report(reason, connection,
+             peer.version == tcp::protocol_version
+                 ? "has another byte order than this host"
+                 : fmt::format("speaks version {} of the protocol, this process version {}: install the "
+                               "same release on all nodes",
+                               peer.version, tcp::protocol_version));
+      break;
+    case CloseReason::message_too_large:
+      report(reason, connection, "sent a message larger than what was agreed");
+      break;
+    default:
+      report(reason, connection,
+             connection.stage == Stage::open ? "sent bytes that are no message" : "is not a fanin process");
+  }
+  // Without a reset in the case of versions, so that the peer gets to read ours.
+  end(connection, reason, reason != CloseReason::version_mismatch);
+}
+
+Event& TcpTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
+  Event& event = budget.events[budget.count++];
+  event.kind = kind;
+  event.reason = CloseReason::local;
+  event.connection = connection.id;
+  event.handler = connection.options.handler;
+  event.message = {};
+  return event;
+}
+
+void TcpTransport::emit_closed(Connection& connection, Budget& budget) {
+  if (!connection.silent) {
+    if (budget.full()) {
+      list(connection);
+      return;
+    }
+    emit(connection, budget, EventKind::closed).reason = connection.reason;
+  }
+  connections_.erase(connection.id);
+}
+
+bool TcpTransport::arm() {
+  if (released_ || !ready_.empty() || !expired_.empty() || !accepting_.empty() || !flush_list_.empty()) {
+    released_ = false;
+    return false;
+  }
+  return std::none_of(starving_.begin(), starving_.end(), [this](ConnectionId id) {
+    const Connection* const connection = connections_.find(id);
+    return connection == nullptr || connection->stage != Stage::open || connection->receiver.can_go_on();
+  });
+}
+
+std::string TcpTransport::peer_name(ConnectionId id) const {
+  const Connection* const connection = connections_.find(id);
+  if (connection == nullptr || !connection->socket) return "";
+  const Address peer = tcp::peer_address(connection->socket.get());
+  return peer.length > 0 ? tcp::address_text(peer) : connection->target;
+}
+
+} // namespace fanin::net
