@@ -1,0 +1,156 @@
+// The configuration of one event builder, read from TOML and validated: every value is possible and
+// every reference leads somewhere. docs/configuration.md describes the keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/identity.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/config/tree.hpp"
+#include "fanin/memory/arena.hpp"
+#include "fanin/net/url.hpp"
+
+namespace fanin::config {
+
+struct Run {
+  std::optional<RunNumber> number; // none: the next free one in `output`
+  Duration duration{}; // 0: until stopped
+  std::uint64_t events = 0; // 0: no limit
+  std::string output = "fanin-data"; // folder; empty: built events are discarded
+  bool restart = false; // a readout or builder unit that died is started again
+  Duration drain = std::chrono::minutes{1}; // longest time without progress at the end of a run
+  std::uint64_t seed = 1; // of emulated sources
+};
+
+enum class Protocol : std::uint8_t { push, pull };
+
+struct Network {
+  net::Url control; // where the event manager listens
+  net::Url data; // where builder units listen, unless they say so themselves
+  Protocol protocol = Protocol::push;
+  Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
+  Duration give_up_after = std::chrono::seconds{10}; // without the event manager, once it was there
+  std::uint64_t transfer_window = 32U << 20; // bytes under way to one builder unit
+};
+
+struct Trigger {
+  double rate_hz = 0; // 0: none, events exist as they are announced
+  std::uint64_t window = 100'000; // triggered and not built yet
+};
+
+struct EventRules {
+  Duration deadline = std::chrono::seconds{1}; // longest silence before a source is missing
+  bool checksum = true;
+  std::uint32_t batch_events = 1024; // a power of two
+  std::uint64_t batch_bytes = 2U << 20;
+  Duration batch_delay = std::chrono::microseconds{200};
+};
+
+struct Buffers {
+  std::uint64_t readout = 64U << 20; // payload of one readout unit
+  std::uint64_t builder = 256U << 20; // of one builder unit
+  std::uint32_t page = 1U << 20;
+  int numa_node = -1;
+  memory::HugePages huge_pages = memory::HugePages::transparent;
+  // How long a readout unit keeps what it has read while all is well: filling a batch, transfer,
+  // building, storage queue, flush, acknowledgement.
+  Duration hold = std::chrono::milliseconds{250};
+};
+
+enum class Commit : std::uint8_t { written, synced };
+enum class OnFull : std::uint8_t { wait, stop };
+
+struct Storage {
+  std::uint64_t max_file = 0; // bytes; 0: no limit
+  Commit commit = Commit::written;
+  OnFull on_full = OnFull::wait;
+};
+
+// One value of a source's own, for its type to understand.
+struct Setting {
+  std::string value;
+  Place place;
+};
+
+struct Source {
+  SourceId id = 0;
+  std::string name;
+  std::string type;
+  std::size_t readout = 0; // index into Configuration::readouts
+  bool required = true;
+  std::uint32_t fragment_max = 1U << 20; // bytes
+  std::optional<double> expected_bytes_per_s; // for the check of memory
+  std::map<std::string, Setting> settings;
+  std::string key;
+  Place place;
+};
+
+enum class Role : std::uint8_t { event_manager, readout, builder };
+
+struct Node {
+  Role role{};
+  std::string name;
+  std::string host; // empty: this one
+  net::Url url; // where it listens; of readout units: nothing
+  std::vector<int> cpus; // empty: anywhere
+  int numa_node = -1;
+  std::uint64_t buffer = 0; // bytes
+  std::string key; // of its table, as "builder.0"
+  Place place;
+  std::string url_key; // where its address comes from
+  Place url_place;
+};
+
+// What one process runs; all of it on one loop.
+struct Process {
+  std::string name;
+  std::vector<std::size_t> nodes; // into Configuration::nodes
+};
+
+struct Plugin {
+  std::string path;
+  Place place;
+};
+
+struct Configuration {
+  std::string file;
+  Run run;
+  Network network;
+  Trigger trigger;
+  EventRules event;
+  Buffers buffers;
+  Storage storage;
+  std::vector<Plugin> plugins;
+  std::vector<Node> nodes; // the event manager, the readout units, the builder units
+  std::size_t readouts = 0; // how many of them are
+  std::size_t builders = 0;
+  std::vector<Source> sources; // in the order of their readout units, then by id
+  std::vector<Process> processes; // every node in exactly one
+
+  [[nodiscard]] std::size_t readout_node(std::size_t readout) const { return 1 + readout; }
+  [[nodiscard]] std::size_t builder_node(std::size_t builder) const {
+    return 1 + readouts + builder;
+  }
+  [[nodiscard]] const Node& event_manager() const { return nodes.front(); }
+  // Half-open range of indices into `sources`.
+  [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(std::size_t readout) const;
+  [[nodiscard]] std::optional<std::size_t> find_node(std::string_view name) const;
+  [[nodiscard]] std::string node_names() const; // "evm, ru0, ru1, bu0"
+};
+
+// `overrides` are of the form "run.duration=5s", applied in order. Errors: usage, one line with
+// file, line, key and reason; not_found and refused for a file that cannot be read.
+[[nodiscard]] Result<Configuration> load(const std::string& path,
+                                         const std::vector<std::string>& overrides);
+// The same of a text; `file` is for messages, and paths are relative to its folder.
+[[nodiscard]] Result<Configuration> parse(std::string_view text, const std::string& file,
+                                          const std::vector<std::string>& overrides = {});
+
+} // namespace fanin::config

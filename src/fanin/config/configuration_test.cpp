@@ -1,0 +1,308 @@
+#include "fanin/config/configuration.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "fanin/config/reader.hpp"
+
+namespace fanin::config {
+namespace {
+
+using ::testing::ElementsAre;
+
+// The shortest configuration that works; what a test says comes after it.
+constexpr const char* minimal = R"([[readout]]
+source = [{ id = 7, type = "emulator" }]
+[[builder]]
+)";
+
+Configuration good(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const auto result = parse(text, "folder/run.toml", overrides);
+  if (!result) ADD_FAILURE() << result.error().text;
+  return result.value_or(Configuration{});
+}
+
+std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const auto result = parse(text, "run.toml", overrides);
+  if (result) return "no error";
+  EXPECT_EQ(result.error().kind, ErrorKind::usage);
+  EXPECT_EQ(result.error().text.find('\n'), std::string::npos) << result.error().text;
+  return result.error().text;
+}
+
+TEST(Configuration, the_shortest_one_has_an_event_manager_a_readout_and_a_builder_unit) {
+  const Configuration c = good(minimal);
+  EXPECT_EQ(c.node_names(), "evm, ru0, bu0");
+  EXPECT_EQ(c.event_manager().url.text(), "tcp://127.0.0.1");
+  ASSERT_EQ(c.sources.size(), 1U);
+  EXPECT_EQ(c.sources[0].id, 7U);
+  EXPECT_EQ(c.sources[0].name, "0x7");
+  ASSERT_EQ(c.processes.size(), 3U);
+  EXPECT_EQ(c.processes[0].name, "evm");
+  EXPECT_EQ(c.run.output, "fanin-data");
+  EXPECT_FALSE(c.run.number.has_value());
+}
+
+TEST(Configuration, the_quickstart_example_is_five_processes) {
+  const auto c = load(std::string(FANIN_SOURCE_DIR) + "/examples/quickstart.toml", {});
+  ASSERT_TRUE(c) << c.error().text;
+  EXPECT_EQ(c->processes.size(), 5U);
+  EXPECT_EQ(c->run.duration, std::chrono::seconds{10});
+  EXPECT_DOUBLE_EQ(c->trigger.rate_hz, 20'000);
+  ASSERT_EQ(c->sources.size(), 4U);
+  EXPECT_EQ(c->sources[2].id, 0x102U);
+  EXPECT_EQ(c->sources[2].readout, 1U);
+  EXPECT_EQ(c->sources[2].settings.at("size").value, "lognormal(1200B, 600B)");
+}
+
+TEST(Configuration, ids_run_on_over_several_sources_and_readout_units) {
+  const Configuration c = good(R"(
+[[readout]]
+count = 2
+[[readout.source]]
+id = 16
+count = 2
+type = "emulator"
+[[readout]]
+name = "muon"
+[[readout.source]]
+type = "emulator"
+name = "chamber"
+count = 3
+[[builder]]
+)");
+  std::vector<std::string> found;
+  for (const auto& s : c.sources) found.push_back(fmt::format("{}/{}/{}", s.readout, s.id, s.name));
+  EXPECT_THAT(found, ElementsAre("0/16/0x10", "0/17/0x11", "1/18/0x12", "1/19/0x13",
+                                 "2/20/chamber0", "2/21/chamber1", "2/22/chamber2"));
+  EXPECT_EQ(c.node_names(), "evm, ru0, ru1, muon, bu0");
+}
+
+TEST(Configuration, the_source_section_gives_defaults_for_all_sources) {
+  const Configuration c = good(R"(
+[source]
+type = "hld"
+path = "data/file.hld"
+required = false
+[[readout]]
+source = [{ id = 1 }, { id = 2, required = true, path = "/absolute" }]
+[[builder]]
+)");
+  ASSERT_EQ(c.sources.size(), 2U);
+  EXPECT_EQ(c.sources[0].settings.at("path").value, "folder/data/file.hld");
+  EXPECT_FALSE(c.sources[0].required);
+  EXPECT_EQ(c.sources[1].settings.at("path").value, "/absolute");
+  EXPECT_TRUE(c.sources[1].required);
+}
+
+TEST(Configuration, inproc_puts_all_nodes_into_one_process) {
+  const Configuration c = good(minimal, {"network.url=inproc://", "builder.0.count=2"});
+  ASSERT_EQ(c.processes.size(), 1U);
+  EXPECT_EQ(c.processes[0].nodes.size(), 4U);
+  EXPECT_EQ(c.nodes[0].url.text(), "inproc://evm");
+  EXPECT_EQ(c.nodes[2].url.text(), "inproc://bu0");
+  EXPECT_EQ(c.nodes[3].url.text(), "inproc://bu1");
+}
+
+TEST(Configuration, nodes_listen_on_their_own_hosts) {
+  const Configuration c = good(R"(
+[network]
+control = "tcp://:7000"
+data = "tcp"
+[event_manager]
+host = "daq-evm"
+[[readout]]
+host = "daq-ru"
+source = [{ type = "emulator" }]
+[[builder]]
+host = "daq-bu"
+[[builder]]
+host = "fe80::1"
+url = "tcp://[fd00::2]:7100"
+)");
+  EXPECT_EQ(c.nodes[0].url.text(), "tcp://daq-evm:7000");
+  EXPECT_EQ(c.nodes[2].url.text(), "tcp://daq-bu");
+  EXPECT_EQ(c.nodes[3].url.text(), "tcp://[fd00::2]:7100");
+}
+
+TEST(Configuration, processes_hold_the_nodes_that_they_name) {
+  const Configuration c = good(std::string(minimal) + "[[process]]\nname = \"core\"\n"
+                                                      "nodes = [\"bu0\", \"evm\"]\n");
+  ASSERT_EQ(c.processes.size(), 2U);
+  EXPECT_EQ(c.processes[0].name, "core");
+  EXPECT_THAT(c.processes[0].nodes, ElementsAre(0U, 2U));
+  EXPECT_EQ(c.processes[1].name, "ru0");
+}
+
+TEST(Configuration, cpus_are_shared_evenly_by_nodes_that_are_alike) {
+  const Configuration c = good("[[readout]]\ncount = 2\ncpu = \"4-7\"\n"
+                               "source = [{ type = \"emulator\" }]\n[[builder]]\ncpu = [1, 0]\n");
+  EXPECT_THAT(c.nodes[1].cpus, ElementsAre(4, 5));
+  EXPECT_THAT(c.nodes[2].cpus, ElementsAre(6, 7));
+  EXPECT_THAT(c.nodes[3].cpus, ElementsAre(0, 1));
+}
+
+TEST(Configuration, overrides_reach_into_lists_and_all_of_a_list) {
+  const Configuration c =
+      good("[[readout]]\ncount = 2\nsource = [{ type = \"emulator\" }]\n[[builder]]\n",
+           {"readout.0.name=left", "readout.*.source.*.size=64KiB", "run.duration=5s",
+            "run.number=12", "storage.commit=synced"});
+  EXPECT_EQ(c.node_names(), "evm, left0, left1, bu0");
+  EXPECT_EQ(c.sources[1].settings.at("size").value, "64KiB");
+  EXPECT_EQ(c.sources[1].settings.at("size").place.text(), "--set:2");
+  EXPECT_EQ(c.run.duration, std::chrono::seconds{5});
+  EXPECT_EQ(c.run.number, 12U);
+  EXPECT_EQ(c.storage.commit, Commit::synced);
+}
+
+struct Wrong {
+  std::string text;
+  std::string error;
+};
+
+TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_reason) {
+  const std::string m = minimal; // three lines
+  const std::vector<Wrong> wrong{
+      {m + "[trigger]\nrate = 20\n",
+       "run.toml:5: trigger.rate: \"20\" has no unit; the units are Hz, kHz, MHz, GHz, as in "
+       "\"20kHz\""},
+      {m + "[trigger]\nrte = \"20kHz\"\n",
+       "run.toml:4: trigger.rate: is missing; without a trigger leave the section out"},
+      {m + "[run]\nduratoin = \"1s\"\n",
+       "run.toml:5: run.duratoin: unknown key; did you mean duration?"},
+      {m + "[run]\nzzzzzzzz = 1\n", "run.toml:5: run.zzzzzzzz: unknown key; known here: drain, "
+                                    "duration, events, number, output, "
+                                    "restart, seed"},
+      {m + "[storge]\nmax_file = \"1GiB\"\n",
+       "run.toml:4: storge: unknown key; did you mean storage?"},
+      {m + "[run]\nduration = 10\n",
+       "run.toml:5: run.duration: \"10\" has no unit; the units are ns, us, ms, s, min, h, as in "
+       "\"50ms\""},
+      {m + "[run]\nevents = 0\n",
+       "run.toml:5: run.events: 0 is not a whole number from 1 to 9223372036854775807"},
+      {m + "[run]\nrestart = \"yes\"\n",
+       "run.toml:5: run.restart: \"yes\" is neither true nor false"},
+      {m + "[run]\noutput = [1]\n", "run.toml:5: run.output: is a list; a text is wanted"},
+      {m + "[network]\nprotocol = \"shove\"\n",
+       "run.toml:5: network.protocol: \"shove\" is none of \"push\", \"pull\""},
+      {m + "[network]\nurl = \"tcp://::1:7000\"\n",
+       "run.toml:5: network.url: address \"tcp://::1:7000\": an IPv6 host stands in brackets, as "
+       "in "
+       "tcp://[::1]:7000"},
+      {m + "[network]\nurl = \"tcp://0.0.0.0\"\n",
+       "run.toml:5: network.url: \"evm\" would tell others to connect to tcp://0.0.0.0: write an "
+       "address or a "
+       "name of its host"},
+      {m + "[event]\nbatch_events = 1000\n",
+       "run.toml:5: event.batch_events: 1000 is not a power of two, as 1024 is"},
+      {m + "[event]\nintegrity = \"crc64\"\n",
+       "run.toml:5: event.integrity: \"crc64\" is none of \"crc32c\", \"none\""},
+      {m + "[buffers]\npage = \"100KiB\"\n",
+       "run.toml:5: buffers.page: 100 KiB is not a power of two from 64KiB to 64MiB"},
+      {m + "[buffers]\npage = \"64KiB\"\n[event]\nbatch_events = 4096\n",
+       "run.toml:1: buffers.page: 64 KiB is too small for batches of 4096 events: take 128 KiB or "
+       "event.batch_events = 2048"},
+      {m + "[storage]\nmax_file = \"-1GiB\"\n",
+       "run.toml:5: storage.max_file: \"-1GiB\" is negative; a size is at least 0"},
+      {m + "[[builder]]\nname = \"ru0\"\n",
+       "run.toml:4: builder.1.name: two nodes are named \"ru0\""},
+      {m + "[[builder]]\nname = \"a/b\"\n",
+       "run.toml:4: builder.1.name: \"a/b\" cannot be a node's name: it becomes a part of file "
+       "names, so letters, "
+       "digits, '_', '-' and '.', at most 64"},
+      {m + "cpu = \"a\"\n",
+       "run.toml:4: builder.0.cpu: \"a\" names no CPUs; write 3, \"0-3,8\" or [0, 1]"},
+      {m + "count = 2\ncpu = 1\n",
+       "run.toml:5: builder.0.cpu: 1 CPUs cannot be shared evenly by 2 nodes"},
+      {m + "[[process]]\nnodes = [\"evm\", \"bu1\"]\n",
+       "run.toml:5: process.0.nodes: there is no node \"bu1\"; there are: evm, ru0, bu0"},
+      {m + "[[process]]\nnodes = [\"evm\"]\n[network]\nurl = \"inproc://\"\n",
+       "run.toml:7: network.url: inproc://evm reaches only within one process, but there are 3: "
+       "put all nodes "
+       "into one [[process]], or leave [[process]] out"},
+      {m + "host = \"b\"\n", "run.toml:1: event_manager.host: is missing for \"evm\": where some "
+                             "nodes have a host, all need one"},
+      {m + "[[plugin]]\n", "run.toml:4: plugin.0.path: is missing: the shared object to load"},
+      {"[[readout]]\n[[builder]]\n",
+       "run.toml:1: readout.0.source: readout unit \"ru0\" has none: add [[readout.source]]"},
+      {"[[readout]]\nsource = [{ id = 1 }]\n[[builder]]\n",
+       "run.toml:2: readout.0.source.0.type: is missing, as in type = \"emulator\""},
+      {"[[readout]]\nsource = [{ id = 1, type = \"e\" }, { id = 1, type = \"e\" }]\n[[builder]]\n",
+       "run.toml:2: readout.0.source.1.id: two sources have the id 1 (0x1); the other one is at "
+       "run.toml:2"},
+      {"[[readout]]\nsource = [{ id = -1, type = \"e\" }]\n[[builder]]\n",
+       "run.toml:2: readout.0.source.0.id: -1 is not a whole number from 0 to 4294967295"},
+      {"[[builder]]\n",
+       "run.toml:1: readout: is missing: add a [[readout]] with a [[readout.source]]"},
+      {"[readout\n", ""},
+      {"a = 1\na = 2\n", ""},
+  };
+  for (const auto& [text, error] : wrong) {
+    const std::string found = error_of(text);
+    if (error.empty()) { // of toml++; its wording is not ours
+      EXPECT_THAT(found, ::testing::MatchesRegex("run.toml:[0-9]+: not valid TOML: .+")) << text;
+    } else {
+      EXPECT_EQ(found, error) << text;
+    }
+  }
+}
+
+TEST(Configuration, wrong_overrides_are_said_in_one_line) {
+  const std::vector<Wrong> wrong{
+      {"run.duration",
+       "--set:1: \"run.duration\" is not of the form key=value, as in run.duration=5s"},
+      {"run.durations=5s", "--set:1: run.durations: unknown key; did you mean duration?"},
+      {"run.duration=5",
+       "--set:1: run.duration: \"5\" has no unit; the units are ns, us, ms, s, min, "
+       "h, as in \"50ms\""},
+      {"readout.3.name=x",
+       "--set:1: readout.3.name: the list has 1 entries: \"3\" should be an index "
+       "from 0, or * for all of them"},
+      {"run..number=1", "--set:1: run..number: a part of the key is empty; write it as in "
+                        "readout.0.name=left"},
+      {"readout.0.source.0.type.x=1",
+       "--set:1: readout.0.source.0.type.x: there is nothing within a "
+       "text, so \"x\" leads nowhere"},
+  };
+  for (const auto& [assignment, error] : wrong) EXPECT_EQ(error_of(minimal, {assignment}), error);
+}
+
+TEST(Configuration, several_hosts_need_addresses_that_others_can_reach) {
+  const std::string hosts = R"([event_manager]
+host = "a"
+[[readout]]
+host = "a"
+source = [{ type = "emulator" }]
+[[builder]]
+host = "b"
+)";
+  EXPECT_EQ(error_of(hosts),
+            "run.toml:1: network.control: needs a port when the nodes are on several "
+            "hosts, as in \"tcp://daq-evm:7000\"");
+  EXPECT_EQ(
+      error_of(hosts + "url = \"tcp://127.0.0.1:1\"\n[network]\ncontrol = \"tcp://a:7000\"\n"),
+      "run.toml:8: builder.0.url: \"bu0\" would listen on tcp://127.0.0.1:1, where other hosts "
+      "cannot "
+      "reach it");
+  EXPECT_EQ(error_of(hosts + "[network]\ncontrol = \"tcp://a:7000\"\n"), "no error");
+}
+
+TEST(Configuration, a_file_that_is_not_there_says_so) {
+  const auto result = load("/nowhere/at/all.toml", {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().kind, ErrorKind::not_found);
+  EXPECT_EQ(result.error().text,
+            "/nowhere/at/all.toml: cannot be opened: No such file or directory");
+}
+
+TEST(Nearest, finds_slips_of_the_finger_and_nothing_far_away) {
+  const std::vector<std::string> known{"duration", "events", "number"};
+  EXPECT_EQ(nearest("durtion", known), "duration");
+  EXPECT_EQ(nearest("event", known), "events");
+  EXPECT_EQ(nearest("zzz", known), "");
+}
+
+} // namespace
+} // namespace fanin::config

@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/config/detail/sections.hpp"
+
+namespace fanin::config::detail {
+namespace {
+
+constexpr std::size_t sources_per_readout_max = 512;
+constexpr std::uint64_t part_head = 512; // header of a data message, with some room
+
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  });
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
+
+void check_names(const Configuration& configuration, Problems& problems) {
+  std::map<std::string, Place> seen;
+  for (const Node& node : configuration.nodes) {
+    if (!is_name(node.name)) {
+      problems.add(
+          node.place, node.key + ".name",
+          fmt::format("\"{}\" cannot be a node's name: it becomes a part of file names, so "
+                      "letters, digits, '_', '-' and '.', at most 64",
+                      node.name));
+    }
+    const auto [other, is_new] = seen.try_emplace(node.name, node.place);
+    if (!is_new) {
+      problems.add(node.place, node.key + ".name",
+                   fmt::format("two nodes are named \"{}\"", node.name));
+    }
+  }
+}
+
+void check_sources(const Configuration& configuration, Problems& problems) {
+  std::map<SourceId, const Source*> seen;
+  for (const Source& source : configuration.sources) {
+    const auto [other, is_new] = seen.try_emplace(source.id, &source);
+    if (is_new) continue;
+    const Place& first = other->second->place;
+    problems.add(source.place, source.key + ".id",
+                 fmt::format("two sources have the id {0} ({0:#x}); the other one is at {1}",
+                             source.id, first.text()));
+  }
+  for (std::size_t readout = 0; readout < configuration.readouts; ++readout) {
+    const auto [first, last] = configuration.sources_of(readout);
+    const Node& node = configuration.nodes[configuration.readout_node(readout)];
+    if (first == last) {
+      problems.add(node.place, node.key + ".source",
+                   fmt::format("readout unit \"{}\" has none: add [[readout.source]]", node.name));
+    } else if (last - first > sources_per_readout_max) {
+      problems.add(node.place, node.key + ".source",
+                   fmt::format("readout unit \"{}\" has {}, at most {} are possible", node.name,
+                               last - first, sources_per_readout_max));
+    }
+  }
+}
+
+void check_hosts(const Configuration& configuration, Problems& problems) {
+  std::set<std::string> hosts;
+  const Node* without = nullptr;
+  for (const Node& node : configuration.nodes) {
+    if (node.host.empty()) {
+      without = without == nullptr ? &node : without;
+    } else {
+      hosts.insert(node.host);
+    }
+  }
+  if (hosts.empty()) return;
+  if (without != nullptr) {
+    problems.add(without->place, without->key + ".host",
+                 fmt::format("is missing for \"{}\": where some nodes have a host, all need one",
+                             without->name));
+    return;
+  }
+  if (hosts.size() == 1) return;
+  for (const Node& node : configuration.nodes) {
+    if (node.role != Role::readout && is_loopback(node.url.host)) {
+      problems.add(node.url_place, node.url_key,
+                   fmt::format("\"{}\" would listen on {}, where other hosts cannot reach it",
+                               node.name, node.url.text()));
+    }
+  }
+  if (configuration.event_manager().url.port == 0) {
+    problems.add(configuration.event_manager().url_place, "network.control",
+                 "needs a port when the nodes are on several hosts, as in \"tcp://daq-evm:7000\"");
+  }
+}
+
+void check_addresses(const Configuration& configuration, Problems& problems) {
+  std::map<std::string, const Node*> seen;
+  for (const Node& node : configuration.nodes) {
+    if (node.role == Role::readout) continue;
+    if (is_wildcard(node.url.host)) {
+      problems.add(
+          node.url_place, node.url_key,
+          fmt::format("\"{}\" would tell others to connect to {}: write an address or a name "
+                      "of its host",
+                      node.name, node.url.text()));
+    }
+    if (node.url.port == 0 && node.url.scheme != "inproc") continue;
+    const auto [other, is_new] = seen.try_emplace(node.url.text(), &node);
+    if (!is_new) {
+      problems.add(
+          node.url_place, node.url_key,
+          fmt::format("\"{}\" and \"{}\" would both listen on {}; leave the port out and each "
+                      "finds a free one",
+                      other->second->name, node.name, node.url.text()));
+    }
+  }
+}
+
+void check_processes(const Configuration& configuration, Problems& problems) {
+  std::set<std::string> names;
+  for (const Process& process : configuration.processes) {
+    const Node& first = configuration.nodes[process.nodes.front()];
+    if (!is_name(process.name) || !names.insert(process.name).second) {
+      problems.add(first.place, first.key + ".process",
+                   fmt::format("\"{}\" is no name, or that of another process", process.name));
+    }
+    for (const std::size_t node : process.nodes) {
+      if (configuration.nodes[node].host != first.host) {
+        problems.add(configuration.nodes[node].place, configuration.nodes[node].key + ".host",
+                     fmt::format("\"{}\" and \"{}\" are one process, but on different hosts",
+                                 first.name, configuration.nodes[node].name));
+      }
+    }
+  }
+  if (configuration.processes.size() == 1) return;
+  for (const Node& node : configuration.nodes) {
+    if (node.url.scheme == "inproc") {
+      problems.add(
+          node.url_place, node.url_key,
+          fmt::format("{} reaches only within one process, but there are {}: put all nodes "
+                      "into one [[process]], or leave [[process]] out",
+                      node.url.text(), configuration.processes.size()));
+    }
+  }
+}
+
+} // namespace
+
+void check_consistency(const Configuration& configuration, Problems& problems) {
+  const Place file{configuration.file, 1};
+  if (configuration.readouts == 0) {
+    problems.add(file, "readout", "is missing: add a [[readout]] with a [[readout.source]]");
+  }
+  if (configuration.builders == 0) problems.add(file, "builder", "is missing: add a [[builder]]");
+  check_names(configuration, problems);
+  check_sources(configuration, problems);
+  check_hosts(configuration, problems);
+  check_addresses(configuration, problems);
+  check_processes(configuration, problems);
+  const std::uint64_t table = configuration.event.batch_events * 8ULL + part_head;
+  if (table * 2 > configuration.buffers.page / 2) {
+    problems.add(
+        file, "buffers.page",
+        fmt::format("{} is too small for batches of {} events: take {} or event.batch_events = {}",
+                    format_size(configuration.buffers.page), configuration.event.batch_events,
+                    format_size(configuration.buffers.page * 2ULL),
+                    configuration.event.batch_events / 2));
+  }
+}
+
+} // namespace fanin::config::detail

@@ -1,0 +1,305 @@
+// The nodes, their sources and their processes.
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "fanin/config/detail/sections.hpp"
+
+namespace fanin::config::detail {
+namespace {
+
+constexpr std::uint64_t nodes_max = 4096; // of one role
+constexpr std::size_t sources_max = 65'536;
+
+// "left" or, of several alike, "left0", "left1", ...; without a name the prefix and the index.
+std::string node_name(const std::string& given, std::string_view prefix, std::size_t index,
+                      std::uint64_t copy, std::uint64_t count) {
+  if (given.empty()) return fmt::format("{}{}", prefix, index);
+  return count == 1 ? given : fmt::format("{}{}", given, copy);
+}
+
+// Several alike share the CPUs of their entry evenly, in order.
+std::vector<int> share_of_cpus(const std::vector<int>& cpus, std::uint64_t copy,
+                               std::uint64_t count) {
+  if (cpus.size() % count != 0) return {};
+  const auto share = static_cast<std::ptrdiff_t>(cpus.size() / count);
+  const auto first = cpus.begin() + share * static_cast<std::ptrdiff_t>(copy);
+  return {first, first + share};
+}
+
+std::vector<int> read_cpus(TableReader& reader, std::uint64_t count) {
+  std::vector<int> cpus = reader.cpus("cpu");
+  if (cpus.size() % count != 0) {
+    reader.reject("cpu",
+                  fmt::format("{} CPUs cannot be shared evenly by {} nodes", cpus.size(), count));
+  }
+  return cpus;
+}
+
+// The keys that every node has.
+Node read_node(TableReader& reader, Role role, const Buffers& buffers, std::uint64_t buffer) {
+  Node node;
+  node.role = role;
+  node.host = reader.text("host", "");
+  node.numa_node = read_numa_node(reader, buffers.numa_node);
+  if (role != Role::event_manager) node.buffer = reader.size("buffer", buffer);
+  node.key = reader.key();
+  node.place = reader.place();
+  return node;
+}
+
+class SourceReader {
+public:
+  SourceReader(const Value* defaults, Configuration& configuration, Problems& problems)
+      : defaults_(defaults), configuration_(configuration), problems_(problems) {}
+
+  // All copies of one [[readout]] together, since ids run on from one to the next.
+  void read(TableReader& readout, std::size_t first_readout, std::uint64_t readouts) {
+    for (auto& table : readout.tables("source")) {
+      if (table.value() == nullptr) continue;
+      Value merged = *table.value();
+      if (defaults_ != nullptr && defaults_->kind == Value::Kind::table) {
+        for (const Entry& entry : defaults_->entries) {
+          if (merged.find(entry.key) == nullptr) merged.entries.push_back(entry);
+        }
+      }
+      TableReader reader(&merged, table.key(), problems_);
+      read_alike(reader, first_readout, readouts);
+    }
+  }
+
+private:
+  void read_alike(TableReader& reader, std::size_t first_readout, std::uint64_t readouts) {
+    const std::uint64_t count = reader.integer("count", 1, 1, sources_max);
+    const std::uint64_t first_id =
+        reader.integer("id", next_id_, 0, std::numeric_limits<SourceId>::max());
+    if (configuration_.sources.size() + count * readouts > sources_max) {
+      reader.reject("count", fmt::format("more than {} sources in all", sources_max));
+      return;
+    }
+    if (first_id + count * readouts - 1 > std::numeric_limits<SourceId>::max()) {
+      reader.reject("id", "ids go up to 4294967295 (32 bits)");
+      return;
+    }
+    Source source;
+    const std::string name = reader.text("name", "");
+    source.type = reader.text("type", "");
+    if (source.type.empty()) reader.reject("type", "is missing, as in type = \"emulator\"");
+    source.required = reader.boolean("required", source.required);
+    const std::uint64_t fragment_max = reader.size("fragment_max", source.fragment_max);
+    if (fragment_max == 0 || fragment_max > (256U << 20) - 1) {
+      reader.reject("fragment_max", "a fragment has up to 268435455 B (256 MiB - 1)");
+    }
+    source.fragment_max = static_cast<std::uint32_t>(fragment_max);
+    if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
+    source.key = reader.key();
+    source.place = reader.place();
+    read_settings(reader, source);
+    for (std::uint64_t copy = 0; copy < count * readouts; ++copy) {
+      Source one = source;
+      one.id = static_cast<SourceId>(first_id + copy);
+      one.readout = first_readout + copy / count;
+      one.name = name.empty()           ? fmt::format("{:#x}", one.id)
+                 : count * readouts > 1 ? fmt::format("{}{}", name, copy)
+                                        : name;
+      configuration_.sources.push_back(std::move(one));
+    }
+    next_id_ = first_id + count * readouts;
+  }
+
+  // What is not common to all sources is left to the type of source to understand.
+  void read_settings(TableReader& reader, Source& source) {
+    static constexpr std::string_view common[] = {"count",    "id",           "name",    "type",
+                                                  "required", "fragment_max", "expected"};
+    for (const Entry& entry : reader.value()->entries) {
+      if (std::ranges::find(common, entry.key) != std::end(common)) continue;
+      std::string text = reader.text(entry.key, "");
+      const Place& place = entry.value.place;
+      if (entry.key == "path") text = resolve_path(text, place);
+      source.settings[entry.key] = {std::move(text), place};
+    }
+  }
+
+  const Value* defaults_;
+  Configuration& configuration_;
+  Problems& problems_;
+  std::uint64_t next_id_ = 0;
+};
+
+void read_event_manager(TableReader reader, Configuration& configuration) {
+  Node node = read_node(reader, Role::event_manager, configuration.buffers, 0);
+  if (node.place.file.empty()) node.place = {configuration.file, 1};
+  node.name = reader.text("name", "evm");
+  node.cpus = reader.cpus("cpu");
+  reader.finish();
+  configuration.nodes.push_back(std::move(node));
+}
+
+void read_readouts(TableReader& root, Configuration& configuration, Problems& problems) {
+  SourceReader sources(root.find("source"), configuration, problems);
+  (void)root.table("source"); // says so if it is something else
+  for (auto& reader : root.tables("readout")) {
+    const std::uint64_t count = reader.integer("count", 1, 1, nodes_max);
+    const std::string name = reader.text("name", "");
+    const Node alike =
+        read_node(reader, Role::readout, configuration.buffers, configuration.buffers.readout);
+    const std::vector<int> cpus = read_cpus(reader, count);
+    if (configuration.readouts + count > nodes_max) {
+      reader.reject("count", fmt::format("more than {} readout units", nodes_max));
+      return;
+    }
+    sources.read(reader, configuration.readouts, count);
+    for (std::uint64_t copy = 0; copy < count; ++copy) {
+      Node node = alike;
+      node.name = node_name(name, "ru", configuration.readouts, copy, count);
+      node.cpus = share_of_cpus(cpus, copy, count);
+      configuration.nodes.push_back(std::move(node));
+      ++configuration.readouts;
+    }
+    reader.finish();
+  }
+  std::ranges::sort(configuration.sources, [](const Source& a, const Source& b) {
+    return std::pair{a.readout, a.id} < std::pair{b.readout, b.id};
+  });
+}
+
+void read_builders(TableReader& root, Configuration& configuration) {
+  for (auto& reader : root.tables("builder")) {
+    const std::uint64_t count = reader.integer("count", 1, 1, nodes_max);
+    const std::string name = reader.text("name", "");
+    Node alike =
+        read_node(reader, Role::builder, configuration.buffers, configuration.buffers.builder);
+    const std::vector<int> cpus = read_cpus(reader, count);
+    alike.url = reader.url("url").value_or(net::Url{});
+    alike.url_key = reader.path("url");
+    alike.url_place = reader.place_of("url");
+    if (configuration.builders + count > nodes_max) {
+      reader.reject("count", fmt::format("more than {} builder units", nodes_max));
+      return;
+    }
+    for (std::uint64_t copy = 0; copy < count; ++copy) {
+      Node node = alike;
+      node.name = node_name(name, "bu", configuration.builders, copy, count);
+      node.cpus = share_of_cpus(cpus, copy, count);
+      configuration.nodes.push_back(std::move(node));
+      ++configuration.builders;
+    }
+    reader.finish();
+  }
+}
+
+// Where each node listens: what it says itself, else its host on the common network. In one process
+// the name of the node is the host.
+class Addresses {
+public:
+  explicit Addresses(TableReader& root) : network_(root.find("network")), file_(root.place()) {
+    file_.line = 1;
+  }
+
+  void set_event_manager(Node& node, const net::Url& control) const {
+    set(node, control, "control");
+    const bool said = network_ != nullptr && network_->find("control") != nullptr;
+    complete(node, said && !control.host.empty());
+  }
+  void set_builder(Node& node, const net::Url& data) const {
+    if (node.url.scheme.empty()) {
+      set(node, data, "data");
+      if (node.url.scheme == "inproc") node.url.host.clear();
+      complete(node, false);
+    } else {
+      complete(node, !node.url.host.empty());
+    }
+  }
+
+private:
+  void set(Node& node, const net::Url& url, std::string_view key) const {
+    node.url = url;
+    const Value* said = network_ == nullptr ? nullptr : network_->find(key);
+    if (said == nullptr && network_ != nullptr) said = network_->find(key = "url");
+    node.url_key = fmt::format("network.{}", said == nullptr ? "url" : key);
+    node.url_place = said == nullptr ? file_ : said->place;
+  }
+  static void complete(Node& node, bool says_host) {
+    net::Url& url = node.url;
+    if (url.scheme == "inproc") {
+      if (url.host.empty()) url.host = node.name;
+    } else if (!says_host && !node.host.empty()) {
+      url.host = node.host;
+    } else if (url.host.empty()) {
+      url.host = "127.0.0.1";
+    }
+  }
+
+  const Value* network_;
+  Place file_;
+};
+
+void set_urls(TableReader& root, Configuration& configuration) {
+  const Addresses addresses(root);
+  for (Node& node : configuration.nodes) {
+    if (node.role == Role::event_manager) {
+      addresses.set_event_manager(node, configuration.network.control);
+    } else if (node.role == Role::builder) {
+      addresses.set_builder(node, configuration.network.data);
+    }
+  }
+}
+
+bool all_in_one(const Configuration& configuration) {
+  return std::ranges::any_of(configuration.nodes,
+                             [](const Node& node) { return node.url.scheme == "inproc"; });
+}
+
+void read_processes(TableReader& root, Configuration& configuration) {
+  auto readers = root.tables("process");
+  std::vector<bool> taken(configuration.nodes.size());
+  for (auto& reader : readers) {
+    Process process;
+    for (const auto& name : reader.texts("nodes")) {
+      const auto node = configuration.find_node(name);
+      if (!node) {
+        reader.reject("nodes", fmt::format("there is no node \"{}\"; there are: {}", name,
+                                           configuration.node_names()));
+        return;
+      }
+      if (taken[*node]) {
+        reader.reject("nodes", fmt::format("node \"{}\" is named twice", name));
+        return;
+      }
+      taken[*node] = true;
+      process.nodes.push_back(*node);
+    }
+    if (process.nodes.empty()) {
+      reader.reject("nodes", "is missing or empty, as in nodes = [\"evm\", \"ru0\"]");
+      return;
+    }
+    process.name = reader.text("name", configuration.nodes[process.nodes.front()].name);
+    reader.finish();
+    configuration.processes.push_back(std::move(process));
+  }
+  if (readers.empty() && all_in_one(configuration)) {
+    Process process{"all", {}};
+    for (std::size_t i = 0; i < configuration.nodes.size(); ++i) process.nodes.push_back(i);
+    configuration.processes.push_back(std::move(process));
+    return;
+  }
+  for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
+    if (!taken[i]) configuration.processes.push_back({configuration.nodes[i].name, {i}});
+  }
+  // The event manager's first, the others in the order of their first nodes.
+  for (Process& process : configuration.processes) std::ranges::sort(process.nodes);
+  std::ranges::sort(configuration.processes, {}, [](const Process& p) { return p.nodes.front(); });
+}
+
+} // namespace
+
+void read_nodes(TableReader& root, Configuration& configuration, Problems& problems) {
+  read_event_manager(root.table("event_manager"), configuration);
+  read_readouts(root, configuration, problems);
+  read_builders(root, configuration);
+  set_urls(root, configuration);
+  read_processes(root, configuration);
+}
+
+} // namespace fanin::config::detail

@@ -1,0 +1,267 @@
+#include "fanin/config/reader.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fanin/base/units.hpp"
+
+namespace fanin::config {
+namespace {
+
+template <class Number>
+std::optional<Number> whole_number(std::string_view text) {
+  Number value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Levenshtein's distance.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, change}));
+    }
+  }
+  return row[b.size()];
+}
+
+constexpr int cpu_max = 4095;
+
+} // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t best_distance =
+      std::max<std::size_t>(1, std::min<std::size_t>(word.size(), 64) / 3) + 1;
+  for (const auto& candidate : candidates) {
+    const std::size_t d = distance(word.substr(0, 64), candidate);
+    if (d < best_distance) {
+      best_distance = d;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+void Problems::add(const Place& place, std::string_view key, std::string_view reason) {
+  if (first) return;
+  const std::string at = place.file.empty() ? "" : place.text() + ": ";
+  first = Error{ErrorKind::usage, key.empty() ? fmt::format("{}{}", at, reason)
+                                              : fmt::format("{}{}: {}", at, key, reason)};
+}
+
+const Value* TableReader::find(std::string_view key) {
+  if (std::ranges::find(known_, key) == known_.end()) known_.emplace_back(key);
+  return table_ == nullptr ? nullptr : table_->find(key);
+}
+
+Place TableReader::place_of(std::string_view key) const {
+  if (table_ == nullptr) return {};
+  const Value* value = table_->find(key);
+  return value == nullptr ? table_->place : value->place;
+}
+
+std::string TableReader::path(std::string_view key) const {
+  return key_.empty() ? std::string(key) : fmt::format("{}.{}", key_, key);
+}
+
+void TableReader::reject(std::string_view key, std::string_view reason) {
+  problems_.add(place_of(key), path(key), reason);
+}
+
+const std::string* TableReader::plain(std::string_view key, std::string_view wanted) {
+  const Value* value = find(key);
+  if (value == nullptr) return nullptr;
+  using Kind = Value::Kind;
+  if (value->kind == Kind::list || value->kind == Kind::table || value->kind == Kind::date) {
+    reject(key, fmt::format("is {}; {} is wanted", name(value->kind), wanted));
+    return nullptr;
+  }
+  return &value->text;
+}
+
+template <class T, class Parse>
+T TableReader::parsed(std::string_view key, T fallback, std::string_view wanted, Parse parse) {
+  const std::string* text = plain(key, wanted);
+  if (text == nullptr) return fallback;
+  const auto value = parse(*text);
+  if (value) return *value;
+  reject(key, value.error().text);
+  return fallback;
+}
+
+std::string TableReader::text(std::string_view key, std::string fallback) {
+  const std::string* text = plain(key, "a text");
+  return text == nullptr ? fallback : *text;
+}
+
+std::uint64_t TableReader::size(std::string_view key, std::uint64_t fallback) {
+  return parsed(key, fallback, "a size as in \"64KiB\"", parse_size);
+}
+
+double TableReader::rate_hz(std::string_view key, double fallback) {
+  return parsed(key, fallback, "a rate as in \"20kHz\"", parse_rate_hz);
+}
+
+double TableReader::bandwidth(std::string_view key, double fallback) {
+  return parsed(key, fallback, "a bandwidth as in \"10Gb/s\"", parse_bandwidth);
+}
+
+Duration TableReader::duration(std::string_view key, Duration fallback) {
+  return parsed(key, fallback, "a time as in \"50ms\"", parse_duration);
+}
+
+std::uint64_t TableReader::integer(std::string_view key, std::uint64_t fallback, std::uint64_t min,
+                                   std::uint64_t max) {
+  const std::string* text = plain(key, "a whole number");
+  if (text == nullptr) return fallback;
+  const auto value = whole_number<std::uint64_t>(*text);
+  if (!value || *value < min || *value > max) {
+    reject(key, fmt::format("{} is not a whole number from {} to {}", *text, min, max));
+    return fallback;
+  }
+  return *value;
+}
+
+bool TableReader::boolean(std::string_view key, bool fallback) {
+  const std::string* text = plain(key, "true or false");
+  if (text == nullptr) return fallback;
+  if (*text != "true" && *text != "false") {
+    reject(key, fmt::format("\"{}\" is neither true nor false", *text));
+    return fallback;
+  }
+  return *text == "true";
+}
+
+std::size_t TableReader::choice(std::string_view key, std::initializer_list<std::string_view> names,
+                                std::size_t fallback) {
+  const std::string* text = plain(key, "a text");
+  if (text == nullptr) return fallback;
+  const auto found = std::ranges::find(names, *text);
+  if (found == names.end()) {
+    reject(key, fmt::format("\"{}\" is none of \"{}\"", *text, fmt::join(names, "\", \"")));
+    return fallback;
+  }
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+std::optional<net::Url> TableReader::url(std::string_view key) {
+  const std::string* text = plain(key, "an address as in \"tcp://127.0.0.1:7000\"");
+  if (text == nullptr) return std::nullopt;
+  auto url = net::Url::parse(*text);
+  if (url) return *url;
+  reject(key, url.error().text);
+  return std::nullopt;
+}
+
+bool TableReader::add_cpus(std::string_view key, std::string_view text, std::vector<int>& cpus) {
+  while (true) {
+    const auto comma = text.find(',');
+    const std::string_view range = text.substr(0, comma);
+    const auto dash = range.find('-');
+    const auto first = whole_number<int>(range.substr(0, dash));
+    const auto last =
+        dash == std::string_view::npos ? first : whole_number<int>(range.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last < *first || *last > cpu_max) {
+      reject(key, fmt::format("\"{}\" names no CPUs; write 3, \"0-3,8\" or [0, 1]", text));
+      return false;
+    }
+    for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
+    if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<int> TableReader::cpus(std::string_view key) {
+  std::vector<int> cpus;
+  const Value* value = find(key);
+  if (value == nullptr) return cpus;
+  if (value->kind == Value::Kind::list) {
+    for (const Value& item : value->items) {
+      if (!add_cpus(key, item.text, cpus)) return {};
+    }
+  } else if (const std::string* text = plain(key, "a CPU number")) {
+    if (!add_cpus(key, *text, cpus)) return {};
+  }
+  std::ranges::sort(cpus);
+  const auto repeated = std::ranges::unique(cpus);
+  cpus.erase(repeated.begin(), repeated.end());
+  return cpus;
+}
+
+std::vector<std::string> TableReader::texts(std::string_view key) {
+  const Value* value = find(key);
+  if (value == nullptr) return {};
+  if (value->kind != Value::Kind::list) {
+    const std::string* text = plain(key, "a list of texts");
+    return text == nullptr ? std::vector<std::string>{} : std::vector{*text};
+  }
+  std::vector<std::string> texts;
+  for (const Value& item : value->items) {
+    if (item.kind != Value::Kind::text) {
+      reject(key, fmt::format("holds {}; a list of texts is wanted", name(item.kind)));
+      return {};
+    }
+    texts.push_back(item.text);
+  }
+  return texts;
+}
+
+TableReader TableReader::table(std::string_view key) {
+  const Value* value = find(key);
+  if (value != nullptr && value->kind != Value::Kind::table) {
+    const bool tables = value->kind == Value::Kind::list && !value->items.empty() &&
+                        value->items.front().kind == Value::Kind::table;
+    reject(key,
+           tables ? fmt::format("there can be only one: write [{0}], not [[{0}]]", path(key))
+                  : fmt::format("is {}; a table is wanted, as [{}]", name(value->kind), path(key)));
+    value = nullptr;
+  }
+  return {value, path(key), problems_};
+}
+
+std::vector<TableReader> TableReader::tables(std::string_view key) {
+  std::vector<TableReader> readers;
+  const Value* value = find(key);
+  if (value == nullptr) return readers;
+  if (value->kind == Value::Kind::table) {
+    readers.emplace_back(value, path(key), problems_);
+    return readers;
+  }
+  if (value->kind != Value::Kind::list) {
+    reject(key, fmt::format("is {}; write it as [[{}]]", name(value->kind), path(key)));
+    return readers;
+  }
+  for (std::size_t i = 0; i < value->items.size(); ++i) {
+    const Value& item = value->items[i];
+    if (item.kind != Value::Kind::table) {
+      reject(key, fmt::format("holds {}; write it as [[{}]]", name(item.kind), path(key)));
+      return {};
+    }
+    readers.emplace_back(&item, fmt::format("{}.{}", path(key), i), problems_);
+  }
+  return readers;
+}
+
+void TableReader::finish() {
+  if (table_ == nullptr) return;
+  for (const Entry& entry : table_->entries) {
+    if (std::ranges::find(known_, entry.key) != known_.end()) continue;
+    const std::string meant = nearest(entry.key, known_);
+    auto known = known_;
+    std::ranges::sort(known);
+    reject(entry.key, meant.empty()
+                          ? fmt::format("unknown key; known here: {}", fmt::join(known, ", "))
+                          : fmt::format("unknown key; did you mean {}?", meant));
+  }
+}
+
+} // namespace fanin::config

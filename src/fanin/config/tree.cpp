@@ -1,0 +1,121 @@
+#include "fanin/config/tree.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace fanin::config {
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const bool space = c == '\n' || c == '\r' || c == '\t' || c == ' ';
+    if (!space) {
+      line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  return line;
+}
+
+std::string Place::text() const { return fmt::format("{}:{}", file, line); }
+
+const Value* Value::find(std::string_view key) const {
+  const auto found = std::ranges::find(entries, key, &Entry::key);
+  return found == entries.end() ? nullptr : &found->value;
+}
+
+Value* Value::find(std::string_view key) {
+  return const_cast<Value*>(std::as_const(*this).find(key)); // this object is not const
+}
+
+std::string_view name(Value::Kind kind) {
+  switch (kind) {
+  case Value::Kind::text: return "a text";
+  case Value::Kind::integer: return "a whole number";
+  case Value::Kind::real: return "a number";
+  case Value::Kind::boolean: return "true or false";
+  case Value::Kind::date: return "a date";
+  case Value::Kind::list: return "a list";
+  case Value::Kind::table: return "a table";
+  }
+  return "something else";
+}
+
+namespace {
+
+struct Override {
+  std::string_view key; // the whole dotted one, for messages
+  const Value& value;
+  const Place& place;
+};
+
+Result<> assign(Value& at, std::string_view rest, const Override& override);
+
+Result<> assign_in_list(Value& list, std::string_view step, std::string_view rest,
+                        const Override& override) {
+  if (step == "*") {
+    for (Value& item : list.items) {
+      if (auto done = assign(item, rest, override); !done) return done;
+    }
+    return {};
+  }
+  std::size_t index = 0;
+  const auto [stop, error] = std::from_chars(step.data(), step.data() + step.size(), index);
+  if (error != std::errc{} || stop != step.data() + step.size() || index >= list.items.size()) {
+    return fail(
+        ErrorKind::usage,
+        fmt::format("{}: {}: the list has {} entries: \"{}\" should be an index from 0, or * "
+                    "for all of them",
+                    override.place.text(), override.key, list.items.size(), step));
+  }
+  return assign(list.items[index], rest, override);
+}
+
+Result<> assign(Value& at, std::string_view rest, const Override& override) {
+  if (rest.empty()) {
+    at = override.value;
+    return {};
+  }
+  const auto dot = rest.find('.');
+  const std::string_view step = rest.substr(0, dot);
+  const std::string_view after = dot == std::string_view::npos ? "" : rest.substr(dot + 1);
+  if (step.empty() || (dot != std::string_view::npos && after.empty())) {
+    return fail(ErrorKind::usage, fmt::format("{}: {}: a part of the key is empty; write it as in "
+                                              "readout.0.name=left",
+                                              override.place.text(), override.key));
+  }
+  if (at.kind == Value::Kind::list) return assign_in_list(at, step, after, override);
+  if (at.kind != Value::Kind::table) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: {}: there is nothing within {}, so \"{}\" leads nowhere",
+                            override.place.text(), override.key, name(at.kind), step));
+  }
+  Value* next = at.find(step);
+  if (next == nullptr) {
+    at.entries.push_back({std::string(step), {}});
+    next = &at.entries.back().value;
+    next->place = override.place;
+  }
+  return assign(*next, after, override);
+}
+
+} // namespace
+
+Result<> override_value(Value& root, std::string_view assignment, std::uint32_t ordinal) {
+  const Place place{"--set", ordinal};
+  const auto equals = assignment.find('=');
+  const std::string_view key = assignment.substr(0, equals);
+  if (equals == std::string_view::npos || key.empty()) {
+    return fail(ErrorKind::usage, fmt::format("{}: \"{}\" is not of the form key=value, as in "
+                                              "run.duration=5s",
+                                              place.text(), assignment));
+  }
+  const Value value = parse_toml_value(assignment.substr(equals + 1), place);
+  return assign(root, key, {key, value, place});
+}
+
+} // namespace fanin::config
