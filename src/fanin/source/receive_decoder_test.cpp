@@ -1,0 +1,220 @@
+#include "fanin/source/receive_decoder.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fanin/base/random.hpp"
+#include "fanin/source/testing/sender.hpp"
+
+namespace fanin::source {
+namespace {
+
+using State = ReceiveDecoder::State;
+using testing::Bytes;
+using testing::bytes_of;
+using testing::payload_of;
+using testing::QueueFixture;
+using testing::SenderBytes;
+
+TEST(ReceiveDecoder, TheFormatIsTheseBytes) {
+  SenderBytes sender(0x01020304);
+  sender.preface().fragment(0x1122334455667788, Bytes{std::byte{0xab}}, false);
+  constexpr std::array<unsigned char, 41> golden{
+      'F',  'A',  'N',  'I',  'N',  'R',  'C',  'V',  1, 0, 0, 0, 4, 3, // preface
+      2,    1,    0xa6, 0xf4, 0,    0,    4,    3,    2, 1,                // mark, kind, source
+      0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 1, 0, 0, 0, 0, 0, // event, size, crc
+      0,    0,    0xab};
+  ASSERT_EQ(sender.bytes().size(), golden.size());
+  EXPECT_EQ(std::memcmp(sender.bytes().data(), golden.data(), golden.size()), 0);
+}
+
+TEST(ReceiveDecoder, BytesMayComeInAnyPieces) {
+  SenderBytes sender(5);
+  sender.preface();
+  for (EventNumber event = 0; event < 20; ++event) {
+    sender.fragment(event, bytes_of(event * 331, event), event % 2 == 0);
+  }
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Random random(seed);
+    QueueFixture fixture({.source = 5, .window = 64}, {.page_size = 4096, .pages = 32});
+    ReceiveDecoder decoder(5, true);
+    for (auto rest = std::span<const std::byte>(sender.bytes()); !rest.empty();) {
+      const std::size_t limit = seed == 0 ? 1 : 1 + random.below(3000);
+      std::size_t size = std::min(rest.size(), limit);
+      if (const auto direct = decoder.direct(fixture.queue);
+          !direct.empty() && random.chance(1, 2)) {
+        size = std::min(size, direct.size());
+        std::memcpy(direct.data(), rest.data(), size);
+        decoder.received(size, fixture.queue);
+      } else {
+        const auto taken = decoder.take(rest.first(size), fixture.queue);
+        ASSERT_EQ(taken.state, State::hungry);
+        ASSERT_EQ(taken.bytes, size);
+      }
+      rest = rest.subspan(size);
+    }
+    ASSERT_EQ(fixture.queue.written(), 20U);
+    for (EventNumber event = 0; event < 20; ++event) {
+      ASSERT_EQ(payload_of(fixture.queue, event), bytes_of(event * 331, event));
+    }
+    EXPECT_EQ(decoder.bad_checksums(), 0U);
+    EXPECT_EQ(decoder.disconnect(fixture.queue), ReceiveFault::none);
+  }
+}
+
+// The fault that `bytes` end with.
+ReceiveFault fault_of(const Bytes& bytes) {
+  QueueFixture fixture({.source = 5, .window = 64});
+  ReceiveDecoder decoder(5, true);
+  const auto taken = decoder.take(bytes, fixture.queue);
+  EXPECT_EQ(taken.state == State::fault, decoder.fault() != ReceiveFault::none);
+  return decoder.disconnect(fixture.queue);
+}
+
+TEST(ReceiveDecoder, HostileBytesAreANamedFault) {
+  const auto preface_with = [](std::size_t at, std::uint8_t value) {
+    SenderBytes sender(5);
+    sender.preface();
+    sender.bytes()[at] = std::byte{value};
+    return fault_of(sender.bytes());
+  };
+  EXPECT_EQ(preface_with(0, 'X'), ReceiveFault::bad_preface);
+  EXPECT_EQ(preface_with(8, 2), ReceiveFault::other_version);
+  EXPECT_EQ(preface_with(12, 6), ReceiveFault::other_source);
+
+  const auto header_with = [](auto change) {
+    SenderBytes sender(5);
+    ReceiveHeader header = sender.plain(1);
+    change(header);
+    return fault_of(sender.preface().header(header).bytes());
+  };
+  EXPECT_EQ(header_with([](ReceiveHeader& h) { h.mark = 0; }), ReceiveFault::bad_mark);
+  EXPECT_EQ(header_with([](ReceiveHeader& h) { h.kind = ReceiveKind{3}; }), ReceiveFault::bad_kind);
+  EXPECT_EQ(header_with([](ReceiveHeader& h) { h.flags = 0x80; }), ReceiveFault::bad_kind);
+  EXPECT_EQ(header_with([](ReceiveHeader& h) { h.source = 6; }), ReceiveFault::other_source);
+  EXPECT_EQ(header_with([](ReceiveHeader& h) { h.size = 1U << 28; }), ReceiveFault::bad_size);
+  EXPECT_EQ(header_with([](ReceiveHeader& h) { h.size = ~0U; }), ReceiveFault::bad_size);
+  EXPECT_EQ(header_with([](ReceiveHeader& h) { h.event = ~EventNumber{0}; }),
+            ReceiveFault::bad_event);
+  EXPECT_EQ(header_with([](ReceiveHeader& h) {
+              h.kind = ReceiveKind::end;
+              h.size = 1;
+            }),
+            ReceiveFault::bad_size);
+}
+
+TEST(ReceiveDecoder, AnEndWithinAMessageIsAFaultAndLeavesNoHalfFragment) {
+  SenderBytes sender(5);
+  sender.preface().fragment(0, bytes_of(100, 0)).fragment(1, bytes_of(100, 1));
+  const std::size_t first_end = 16 + 24 + 100;
+  for (std::size_t size = 0; size < sender.bytes().size(); ++size) {
+    QueueFixture fixture({.source = 5, .window = 64});
+    ReceiveDecoder decoder(5, true);
+    const auto taken =
+        decoder.take(std::span<const std::byte>(sender.bytes()).first(size), fixture.queue);
+    ASSERT_EQ(taken.state, State::hungry);
+    const bool between = size == 0 || size == 16 || size == first_end;
+    ASSERT_EQ(decoder.disconnect(fixture.queue),
+              between ? ReceiveFault::none : ReceiveFault::cut_short);
+    ASSERT_FALSE(fixture.queue.open());
+    ASSERT_EQ(fixture.queue.written(), size >= first_end ? 1U : 0U);
+    // Another sender may send it again.
+    SenderBytes again(5);
+    again.preface().fragment(1, bytes_of(100, 1));
+    ASSERT_EQ(decoder.take(again.bytes(), fixture.queue).state, State::hungry);
+    ASSERT_EQ(payload_of(fixture.queue, 1), bytes_of(100, 1));
+  }
+}
+
+TEST(ReceiveDecoder, AWrongChecksumFlagsTheFragment) {
+  for (const bool queue_sums : {true, false}) {
+    for (const bool check : {true, false}) {
+      SenderBytes sender(5);
+      sender.preface().fragment(0, bytes_of(100, 0)).fragment(1, bytes_of(100, 1));
+      sender.bytes()[16 + 24 + 50] ^= std::byte{1};
+      QueueFixture fixture({.source = 5, .window = 64, .checksum = queue_sums});
+      ReceiveDecoder decoder(5, check);
+      ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+      EXPECT_EQ(fixture.queue.entry(0).flags(), check ? wire::fragment_bad_checksum : 0U);
+      EXPECT_EQ(fixture.queue.entry(1).flags(), 0U);
+      EXPECT_EQ(decoder.bad_checksums(), check ? 1U : 0U);
+    }
+  }
+}
+
+TEST(ReceiveDecoder, FlagsOfTheFrontEndAreKept) {
+  SenderBytes sender(5);
+  ReceiveHeader header = sender.plain(3);
+  header.flags = receive_truncated | receive_bad_number;
+  sender.preface().header(header);
+  QueueFixture fixture({.source = 5, .window = 64});
+  ReceiveDecoder decoder(5, true);
+  ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+  EXPECT_EQ(fixture.queue.entry(3).flags(), wire::fragment_truncated | wire::fragment_bad_number);
+  EXPECT_FALSE(fixture.queue.entry(3).absent());
+}
+
+TEST(ReceiveDecoder, RejectedFragmentsAreCountedAndTheRestGoesOn) {
+  SenderBytes sender(5);
+  sender.preface()
+      .fragment(10, bytes_of(50, 0))
+      .fragment(10, bytes_of(50, 1))
+      .fragment(9, bytes_of(50, 2))
+      .fragment(1000, bytes_of(50, 3))
+      .fragment(11, bytes_of(5000, 4)) // over the maximum
+      .fragment(11, bytes_of(60, 5));
+  QueueFixture fixture({.source = 5, .window = 64, .fragment_max = 4096});
+  ReceiveDecoder decoder(5, true);
+  ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+  EXPECT_EQ(fixture.queue.written(), 2U);
+  EXPECT_EQ(payload_of(fixture.queue, 11), bytes_of(60, 5));
+  EXPECT_EQ(fixture.queue.dropped(DropReason::number_repeat), 1U);
+  EXPECT_EQ(fixture.queue.dropped(DropReason::number_back), 1U);
+  EXPECT_EQ(fixture.queue.dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(fixture.queue.dropped(DropReason::oversize), 1U);
+}
+
+TEST(ReceiveDecoder, AFullQueueStopsTheBytesAndLosesNone) {
+  SenderBytes sender(5);
+  sender.preface();
+  for (EventNumber event = 0; event < 40; ++event) sender.fragment(event, bytes_of(20, event));
+  sender.end();
+  QueueFixture fixture({.source = 5, .window = 8});
+  ReceiveDecoder decoder(5, true);
+  auto rest = std::span<const std::byte>(sender.bytes());
+  State state = State::full;
+  for (int turns = 0; turns < 10 && state == State::full; ++turns) {
+    const auto taken = decoder.take(rest, fixture.queue);
+    rest = rest.subspan(taken.bytes);
+    state = taken.state;
+    fixture.queue.release_until(fixture.queue.next_event());
+  }
+  EXPECT_EQ(state, State::end);
+  EXPECT_EQ(fixture.queue.written(), 40U);
+}
+
+TEST(ReceiveDecoder, SkippingAnswersNumbersButNotBeyondTheWindow) {
+  SenderBytes sender(5);
+  sender.preface().fragment(0, {}).skip_to(10).skip_to(1ULL << 60).fragment(10, {});
+  QueueFixture fixture({.source = 5, .window = 64});
+  ReceiveDecoder decoder(5, true);
+  ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
+  EXPECT_EQ(fixture.queue.next_event(), 11U);
+  EXPECT_TRUE(fixture.queue.entry(9).absent());
+  EXPECT_EQ(decoder.skips_ignored(), 1U);
+}
+
+TEST(ReceiveDecoder, AQueueThatWasEmptiedMeanwhileDropsTheRestOfTheFragment) {
+  SenderBytes sender(5);
+  sender.preface().fragment(0, bytes_of(100, 0)).fragment(70, bytes_of(100, 1));
+  QueueFixture fixture({.source = 5, .window = 64});
+  ReceiveDecoder decoder(5, true);
+  const auto bytes = std::span<const std::byte>(sender.bytes());
+  ASSERT_EQ(decoder.take(bytes.first(100), fixture.queue).state, State::hungry);
+  fixture.queue.start(70);
+  ASSERT_EQ(decoder.take(bytes.subspan(100), fixture.queue).state, State::hungry);
+  EXPECT_EQ(payload_of(fixture.queue, 70), bytes_of(100, 1));
+}
+
+} // namespace
+} // namespace fanin::source

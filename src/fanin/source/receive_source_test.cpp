@@ -1,0 +1,225 @@
+#include "fanin/source/receive_source.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <map>
+#include <string>
+
+#include "fanin/source/testing/sender.hpp"
+
+namespace fanin::source {
+namespace {
+
+using testing::Bytes;
+using testing::bytes_of;
+using testing::payload_of;
+using testing::QueueFixture;
+using testing::SenderBytes;
+
+// A blocking socket to the source.
+class Peer {
+public:
+  explicit Peer(const ReceiveSource& source) {
+    const auto url = net::Url::parse(source.listening_url()).value();
+    const auto address = net::tcp::resolve(url, false).value().front();
+    socket_ =
+        net::tcp::Descriptor(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(socket_.get(), address.get(), address.length), 0);
+  }
+  // What fits without waiting.
+  std::size_t send_some(std::span<const std::byte> bytes) const {
+    const ssize_t sent =
+        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent > 0 ? static_cast<std::size_t>(sent) : 0;
+  }
+  void send(const Bytes& bytes) const { ASSERT_EQ(send_some(bytes), bytes.size()); }
+  // True once the source has closed its end.
+  [[nodiscard]] bool closed() const {
+    char byte = 0;
+    return ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
+  }
+  void close() { socket_ = net::tcp::Descriptor{}; }
+
+private:
+  net::tcp::Descriptor socket_;
+};
+
+struct Bench {
+  explicit Bench(std::uint32_t window = 1024, std::uint32_t pages = 64)
+      : fixture({.source = 5, .window = window}, {.page_size = 65536, .pages = pages}),
+        source(ReceiveSource::make(
+                   {.source = 5, .listen = net::Url::parse("tcp://127.0.0.1:0").value()})
+                   .value()) {
+    EXPECT_TRUE(source->start(0, Time{}));
+  }
+  // Reads, waiting on the descriptor as the loop does, until `done` is true.
+  template <class Done>
+  void read_until(Done done) {
+    while (!done()) {
+      last = source->read(fixture.queue, Time{});
+      if (done() || last.state == ReadState::more) continue;
+      pollfd waiting{source->descriptor(), POLLIN, 0};
+      ASSERT_EQ(::poll(&waiting, 1, 10000), 1) << "the descriptor did not become readable";
+    }
+  }
+  [[nodiscard]] std::uint64_t counter(std::string_view name) const {
+    for (const auto& counter : source->counters()) {
+      if (counter.name == name) return counter.value;
+    }
+    ADD_FAILURE() << "no counter " << name;
+    return 0;
+  }
+
+  QueueFixture fixture;
+  std::unique_ptr<ReceiveSource> source;
+  ReadResult last;
+};
+
+TEST(ReceiveSource, ReportsThePortThatWasChosen) {
+  const Bench bench;
+  EXPECT_THAT(bench.source->listening_url(),
+              ::testing::MatchesRegex("tcp://127.0.0.1:[1-9][0-9]*"));
+}
+
+TEST(ReceiveSource, FragmentsOfAConnectionGoIntoTheQueue) {
+  Bench bench;
+  Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface();
+  for (EventNumber event = 0; event < 300; ++event) {
+    sender.fragment(event, bytes_of(event * 3, event));
+  }
+  peer.send(sender.end().bytes());
+  bench.read_until([&] { return bench.last.state == ReadState::finished; });
+  ASSERT_EQ(bench.fixture.queue.written(), 300U);
+  for (EventNumber event = 0; event < 300; ++event) {
+    ASSERT_EQ(payload_of(bench.fixture.queue, event), bytes_of(event * 3, event));
+  }
+  EXPECT_EQ(bench.counter("connections"), 1U);
+}
+
+TEST(ReceiveSource, LargeFragmentsArriveWholeOverManyReads) {
+  Bench bench;
+  Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface();
+  for (EventNumber event = 0; event < 4; ++event) sender.fragment(event, bytes_of(900000, event));
+  std::size_t sent = 0;
+  const auto bytes = std::span<const std::byte>(sender.bytes());
+  bench.read_until([&] {
+    sent += peer.send_some(bytes.subspan(sent));
+    return bench.fixture.queue.written() == 4;
+  });
+  for (EventNumber event = 0; event < 4; ++event) {
+    ASSERT_EQ(payload_of(bench.fixture.queue, event), bytes_of(900000, event));
+  }
+}
+
+TEST(ReceiveSource, AFullQueuePushesBackToTheSenderAndNothingIsLost) {
+  Bench bench(16);
+  FragmentQueue& queue = bench.fixture.queue;
+  Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface();
+  constexpr EventNumber count = 3000; // 24 MB: more than the kernel holds for a connection
+  for (EventNumber event = 0; event < count; ++event) sender.fragment(event, bytes_of(8000, event));
+  auto rest = std::span<const std::byte>(sender.bytes());
+  for (bool pushed_back = false; !pushed_back;) {
+    const std::size_t sent = peer.send_some(rest);
+    rest = rest.subspan(sent);
+    ASSERT_FALSE(rest.empty());
+    ASSERT_NE(bench.source->read(queue, Time{}).state, ReadState::failed);
+    pushed_back = sent == 0 && queue.throttled();
+  }
+  EXPECT_EQ(queue.written(), 16U);
+  while (queue.written() < count) {
+    queue.release_until(queue.next_event());
+    rest = rest.subspan(peer.send_some(rest));
+    ASSERT_NE(bench.source->read(queue, Time{}).state, ReadState::failed);
+  }
+  EXPECT_EQ(queue.next_event(), count);
+  EXPECT_EQ(bench.counter("bad_checksum"), 0U);
+}
+
+TEST(ReceiveSource, BadBytesCloseTheConnectionWithANameAndAnotherMayCome) {
+  Bench bench;
+  Peer stray(*bench.source);
+  stray.send(Bytes(100, std::byte{'G'}));
+  bench.read_until([&] { return bench.counter("bad_preface") == 1; });
+  EXPECT_TRUE(stray.closed());
+
+  Peer broken(*bench.source);
+  SenderBytes sender(5);
+  sender.preface().fragment(0, bytes_of(10, 0));
+  broken.send(sender.bytes());
+  broken.send(Bytes(24, std::byte{0xff}));
+  bench.read_until([&] { return bench.counter("bad_mark") == 1; });
+
+  Peer cut(*bench.source);
+  sender.bytes().clear();
+  sender.preface().fragment(1, bytes_of(10, 1)).fragment(2, bytes_of(1000, 2));
+  sender.bytes().resize(sender.bytes().size() - 1);
+  cut.send(sender.bytes());
+  cut.close();
+  bench.read_until([&] { return bench.counter("cut_short") == 1; });
+
+  Peer good(*bench.source);
+  sender.bytes().clear();
+  good.send(sender.preface().fragment(2, bytes_of(10, 2)).end().bytes());
+  bench.read_until([&] { return bench.last.state == ReadState::finished; });
+  EXPECT_EQ(bench.fixture.queue.written(), 3U);
+  EXPECT_EQ(payload_of(bench.fixture.queue, 2), bytes_of(10, 2));
+  EXPECT_EQ(bench.counter("connections"), 4U);
+}
+
+TEST(ReceiveSource, ASecondSenderIsRefusedButASilentStrayGivesWay) {
+  Bench bench;
+  Peer stray(*bench.source);
+  bench.read_until([&] { return bench.counter("connections") == 1; });
+  Peer first(*bench.source);
+  SenderBytes sender(5);
+  first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  EXPECT_TRUE(stray.closed());
+  Peer second(*bench.source);
+  bench.read_until([&] { return bench.counter("refused") == 1; });
+  EXPECT_TRUE(second.closed());
+  sender.bytes().clear();
+  first.send(sender.fragment(1, bytes_of(10, 1)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 2; });
+}
+
+TEST(ReceiveSource, ARejoinKeepsTheSenderAndDropsTheOpenFragment) {
+  Bench bench;
+  Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface().fragment(0, bytes_of(10, 0)).fragment(1, bytes_of(1000, 1));
+  const Bytes head(sender.bytes().begin(), sender.bytes().end() - 500);
+  const Bytes tail(sender.bytes().end() - 500, sender.bytes().end());
+  peer.send(head);
+  bench.read_until(
+      [&] { return bench.fixture.queue.open() && bench.fixture.queue.missing() == 500; });
+  bench.fixture.queue.start(50);
+  ASSERT_TRUE(bench.source->start(50, Time{}));
+  peer.send(tail);
+  sender.bytes().clear();
+  peer.send(sender.fragment(49, bytes_of(10, 49)).fragment(50, bytes_of(10, 50)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 51; });
+  EXPECT_EQ(payload_of(bench.fixture.queue, 50), bytes_of(10, 50));
+  EXPECT_EQ(bench.fixture.queue.dropped(DropReason::late), 1U);
+}
+
+TEST(ReceiveSource, APortInUseIsAClearError) {
+  const Bench bench;
+  const auto url = net::Url::parse(bench.source->listening_url()).value();
+  const auto second = ReceiveSource::make({.source = 6, .listen = url}).value();
+  const auto started = second->start(0, Time{});
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().kind, ErrorKind::refused);
+  EXPECT_THAT(started.error().text, ::testing::HasSubstr(url.text()));
+}
+
+} // namespace
+} // namespace fanin::source
