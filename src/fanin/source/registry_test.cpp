@@ -1,0 +1,164 @@
+#include "fanin/source/registry.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "fanin/source/emulator.hpp"
+#include "fanin/source/plugin.hpp"
+#include "fanin/source/testing/recorded.hpp"
+
+namespace fanin::source {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::QueueFixture;
+using ::testing::StartsWith;
+
+SourceSettings settings_of(std::string type,
+                           const std::map<std::string, std::string>& values = {}) {
+  SourceSettings settings;
+  settings.id = 7;
+  settings.type = std::move(type);
+  settings.file = "run.toml";
+  settings.line = 10;
+  std::uint32_t line = 10;
+  for (const auto& [key, value] : values) settings.values[key] = {value, "run.toml", ++line};
+  return settings;
+}
+
+Registry built_in() {
+  Registry registry;
+  add_built_in_sources(registry);
+  return registry;
+}
+
+// The error of making such a source.
+std::string error_of(const std::string& type, const std::map<std::string, std::string>& values,
+                     ErrorKind kind = ErrorKind::usage) {
+  const auto made = built_in().make(settings_of(type, values));
+  if (made) return "no error";
+  EXPECT_EQ(made.error().kind, kind) << made.error().text;
+  return made.error().text;
+}
+
+TEST(Registry, TheBuiltInTypesAreThere) {
+  EXPECT_EQ(built_in().types(), (std::vector<std::string>{"emulator", "hld", "receive", "sls"}));
+}
+
+TEST(Registry, AnUnknownTypeNamesTheKnownOnes) {
+  EXPECT_EQ(error_of("emu", {}), "run.toml:10: type: there is no source of type \"emu\"; known: "
+                                 "emulator, hld, receive, sls (source 7)");
+}
+
+TEST(Registry, AnUnknownKeySaysFileLineKeyAndTheKnownOnes) {
+  const std::string error = error_of("emulator", {{"rat", "1kHz"}});
+  EXPECT_THAT(error, StartsWith("run.toml:11: rat: unknown key; known here: "));
+  EXPECT_THAT(error, HasSubstr("rate"));
+}
+
+TEST(Registry, AMissingUnitNamesTheUnits) {
+  EXPECT_THAT(error_of("emulator", {{"size", "200"}}), StartsWith("run.toml:11: size: "));
+  EXPECT_THAT(error_of("emulator", {{"size", "200"}}), HasSubstr("KiB"));
+  EXPECT_THAT(error_of("emulator", {{"rate", "100"}}), HasSubstr("kHz"));
+}
+
+TEST(Registry, ImpossibleValuesAreErrors) {
+  EXPECT_THAT(error_of("emulator", {{"size", "1GiB"}}),
+              HasSubstr("size: 1GiB is over the maximum"));
+  EXPECT_THAT(error_of("emulator", {{"size", "gauss(1kB, 1kB)"}}),
+              HasSubstr("none of 2KiB, uniform"));
+  EXPECT_THAT(error_of("emulator", {{"size", "uniform(1kB)"}}), HasSubstr("none of 2KiB, uniform"));
+  EXPECT_THAT(error_of("emulator", {{"size", "uniform(2kB, 1kB)"}}), HasSubstr("more than 1kB"));
+  EXPECT_THAT(error_of("emulator", {{"size", "uniform(1, 2kB)"}}), HasSubstr("KiB"));
+  EXPECT_THAT(error_of("emulator", {{"size", "lognormal(0B, 1kB)"}}), HasSubstr("above 0B"));
+  EXPECT_THAT(error_of("emulator", {{"size", "lognormal(1B, 1kB)"}}), HasSubstr("100 times"));
+  EXPECT_THAT(error_of("emulator", {{"content", "noise"}}),
+              HasSubstr("none of pattern, untouched"));
+  EXPECT_THAT(error_of("emulator", {{"events", "-1"}}), HasSubstr("events: -1 is not between 0"));
+  EXPECT_THAT(error_of("emulator", {{"events", "ten"}}), HasSubstr("not a whole number"));
+  EXPECT_THAT(error_of("hld", {{"address", "0xe000"}}), HasSubstr("run.toml:10: path: is missing"));
+  EXPECT_THAT(error_of("hld", {{"path", "x.hld"}}), HasSubstr("address: is missing"));
+  EXPECT_THAT(error_of("hld", {{"path", "x.hld"}, {"address", "0x5555"}}), HasSubstr("trailer"));
+  EXPECT_THAT(error_of("hld", {{"path", "x.hld"}, {"address", "65536"}}),
+              HasSubstr("address: 65536"));
+  EXPECT_THAT(error_of("sls", {{"path", "x.raw"}}), HasSubstr("image_size"));
+  EXPECT_THAT(error_of("sls", {{"path", "x.raw"}, {"image_size", "1kB"}, {"master", "m"}}),
+              HasSubstr("either image_size or master"));
+  EXPECT_THAT(error_of("receive", {}), HasSubstr("listen: is missing"));
+  EXPECT_THAT(error_of("receive", {{"listen", "shm://x"}}), HasSubstr("tcp://host:port"));
+  EXPECT_THAT(error_of("receive", {{"listen", "tcp://h:1"}, {"check", "maybe"}}),
+              HasSubstr("check: \"maybe\" is neither true nor false"));
+}
+
+TEST(Registry, AMissingFileIsNotFound) {
+  EXPECT_THAT(error_of("hld", {{"path", "/no/such.hld"}, {"address", "1"}}, ErrorKind::not_found),
+              HasSubstr("/no/such.hld"));
+}
+
+TEST(Registry, SettingsReachTheSource) {
+  const auto made = built_in().make(
+      settings_of("emulator", {{"size", "lognormal(2KiB, 1KiB)"}, {"events", "5"}}));
+  ASSERT_TRUE(made) << made.error().text;
+  QueueFixture fixture({.source = 7, .window = 64});
+  ASSERT_TRUE((*made)->start(0, Time{}));
+  EXPECT_EQ((*made)->read(fixture.queue, Time{}).state, ReadState::finished);
+  const SizeTable sizes(LogNormalSize{2048, 1024}, 7, 1);
+  for (EventNumber event = 0; event < 5; ++event) {
+    EXPECT_EQ(fixture.queue.entry(event).size(), sizes(event));
+    EXPECT_TRUE(check_emulated_payload(testing::payload_of(fixture.queue, event), event, 7));
+  }
+}
+
+TEST(Registry, ATypeIsRegisteredOnce) {
+  Registry registry = built_in();
+  const auto again = registry.add("hld", nullptr);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().kind, ErrorKind::usage);
+}
+
+TEST(Registry, AnExceptionOfAFactoryIsAnError) {
+  Registry registry;
+  ASSERT_TRUE(registry.add("bad", [](const SourceSettings&) -> Result<std::unique_ptr<Source>> {
+    throw std::runtime_error("no such board");
+  }));
+  const auto made = registry.make(settings_of("bad"));
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().text, HasSubstr("no such board"));
+  Registry empty;
+  ASSERT_TRUE(empty.add(
+      "none", [](const SourceSettings&) -> Result<std::unique_ptr<Source>> { return nullptr; }));
+  EXPECT_FALSE(empty.make(settings_of("none")));
+}
+
+TEST(Plugin, ASharedObjectAddsASource) {
+  Registry registry = built_in();
+  const auto loaded = load_plugin(FANIN_TEST_PLUGIN, registry);
+  ASSERT_TRUE(loaded) << loaded.error().text;
+  const auto made = registry.make(settings_of("test_constant", {{"value", "42"}}));
+  ASSERT_TRUE(made) << made.error().text;
+  QueueFixture fixture({.source = 7, .window = 64});
+  ASSERT_TRUE((*made)->start(0, Time{}));
+  EXPECT_EQ((*made)->read(fixture.queue, Time{}).state, ReadState::finished);
+  EXPECT_EQ(testing::payload_of(fixture.queue, 0), testing::Bytes(8, std::byte{42}));
+}
+
+TEST(Plugin, WhatIsWrongWithItIsSaid) {
+  Registry registry = built_in();
+  const auto error = [&registry](const std::string& path) {
+    const auto loaded = load_plugin(path, registry);
+    return loaded ? Error{} : loaded.error();
+  };
+  EXPECT_EQ(error("/no/such/plugin.so").kind, ErrorKind::not_found);
+  EXPECT_THAT(error("/no/such/plugin.so").text, HasSubstr("/no/such/plugin.so"));
+  EXPECT_EQ(error(FANIN_TEST_PLUGIN_OF_ANOTHER_ABI).kind, ErrorKind::unsupported);
+  EXPECT_THAT(error(FANIN_TEST_PLUGIN_OF_ANOTHER_ABI).text,
+              HasSubstr("built for plug-in ABI 1000"));
+  EXPECT_THAT(error(FANIN_TEST_NO_PLUGIN).text, HasSubstr("no plug-in of fanin"));
+  ASSERT_TRUE(load_plugin(FANIN_TEST_PLUGIN, registry));
+  EXPECT_EQ(error(FANIN_TEST_PLUGIN).kind, ErrorKind::usage); // its name is taken
+}
+
+} // namespace
+} // namespace fanin::source

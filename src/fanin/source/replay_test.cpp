@@ -1,0 +1,76 @@
+#include "fanin/source/replay.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fanin::source {
+namespace {
+
+std::vector<EventNumber> pass_over(ReplayNumbers& numbers, const std::vector<std::uint64_t>& keys) {
+  std::vector<EventNumber> result;
+  for (const std::uint64_t key : keys) result.push_back(numbers.number(key));
+  return result;
+}
+
+TEST(ReplayNumbers, PassesFollowEachOtherAndKeepTheirGaps) {
+  ReplayNumbers numbers({.loops = 3, .offset = -100}, 24);
+  numbers.start(0);
+  EXPECT_EQ(pass_over(numbers, {101, 103}), (std::vector<EventNumber>{1, 3}));
+  EXPECT_TRUE(numbers.next_pass());
+  EXPECT_EQ(pass_over(numbers, {101, 103}), (std::vector<EventNumber>{4, 6}));
+  EXPECT_TRUE(numbers.next_pass());
+  EXPECT_EQ(pass_over(numbers, {101, 103}), (std::vector<EventNumber>{7, 9}));
+  EXPECT_FALSE(numbers.next_pass());
+}
+
+TEST(ReplayNumbers, ASpanCanBeGiven) {
+  ReplayNumbers numbers({.loops = 0, .span = 1000}, 64);
+  numbers.start(0);
+  EXPECT_EQ(numbers.number(5), 5U);
+  EXPECT_TRUE(numbers.next_pass());
+  EXPECT_EQ(numbers.number(5), 1005U);
+}
+
+TEST(ReplayNumbers, PassesBelowWhatIsWantedAreLeftOut) {
+  ReplayNumbers numbers({.loops = 0}, 64);
+  numbers.start(1000); // passes of 10 numbers: 10..19, 20..29, ...
+  EXPECT_FALSE(numbers.wanted(numbers.number(10)));
+  EXPECT_FALSE(numbers.wanted(numbers.number(19)));
+  EXPECT_TRUE(numbers.next_pass());
+  EXPECT_EQ(numbers.number(10), 1000U);
+  for (const EventNumber wanted : {1005U, 1009U, 1010U}) {
+    numbers.start(wanted);
+    EXPECT_EQ(numbers.number(10), wanted / 10 * 10);
+  }
+}
+
+TEST(ReplayNumbers, WhatIsWantedMayLieAfterTheLastPass) {
+  ReplayNumbers numbers({.loops = 2}, 64);
+  numbers.start(0);
+  (void)pass_over(numbers, {1, 2, 3});
+  EXPECT_TRUE(numbers.next_pass());
+  EXPECT_FALSE(numbers.exhausted());
+  numbers.start(6);
+  EXPECT_FALSE(numbers.exhausted());
+  numbers.start(7);
+  EXPECT_TRUE(numbers.exhausted());
+}
+
+TEST(Pacer, HighRatesDoNotWakeTheLoopForEveryEvent) {
+  using namespace std::chrono_literals;
+  Pacer pacer(1e6);
+  pacer.start(Time{});
+  EXPECT_TRUE(pacer.due(0, Time{}));
+  EXPECT_FALSE(pacer.due(1, Time{}));
+  EXPECT_GE(pacer.wake(1, Time{}), Time{50us});
+  EXPECT_TRUE(pacer.due(99, Time{100us}));
+}
+
+TEST(Pacer, AnEventInTheFarFutureIsNeverDue) {
+  Pacer pacer(1e-3);
+  pacer.start(Time{});
+  ASSERT_TRUE(pacer.due(0, Time{}));
+  EXPECT_EQ(pacer.wake(~EventNumber{0}, Time{}), never);
+}
+
+} // namespace
+} // namespace fanin::source
