@@ -109,41 +109,54 @@ void Loop::add(Transport& transport) { transports_.push_back(&transport); }
 
 void Loop::add(Service& service) { services_.push_back(&service); }
 
-void Loop::remove(Service& service) {
-  const auto found = std::find(services_.begin(), services_.end(), &service);
-  if (found == services_.end()) return;
-  const auto index = found - services_.begin();
-  if (waiter_ && static_cast<std::size_t>(index) < waiter_->services.size()) {
-    waiter_->watch(waiter_->services[static_cast<std::size_t>(index)], -1);
-    if (!in_turn_) waiter_->services.erase(waiter_->services.begin() + index);
-  }
+// `descriptors`: those in the epoll set, parallel to the list; shorter for what was added lately.
+template <class Watched>
+void Loop::remove_from(std::vector<Watched*>& list, std::vector<int>* descriptors, Watched* gone) {
+  const auto found = std::find(list.begin(), list.end(), gone);
+  if (found == list.end()) return;
+  const auto index = static_cast<std::size_t>(found - list.begin());
+  if (descriptors != nullptr && index < descriptors->size()) waiter_->watch((*descriptors)[index], -1);
+  *found = nullptr; // a turn may be walking the list
   if (in_turn_) {
-    *found = nullptr; // poll_services() may be walking the list
-    services_removed_ = true;
+    removed_in_turn_ = true;
   } else {
-    services_.erase(found);
+    compact(list, descriptors);
   }
+}
+
+template <class Watched>
+void Loop::compact(std::vector<Watched*>& list, std::vector<int>* descriptors) {
+  for (std::size_t i = list.size(); i-- > 0;) {
+    if (list[i] != nullptr) continue;
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    list.erase(list.begin() + at);
+    if (descriptors != nullptr && i < descriptors->size()) descriptors->erase(descriptors->begin() + at);
+  }
+}
+
+void Loop::remove(Transport& transport) {
+  remove_from(transports_, waiter_ ? &waiter_->transports : nullptr, &transport);
+}
+
+void Loop::remove(Service& service) {
+  remove_from(services_, waiter_ ? &waiter_->services : nullptr, &service);
 }
 
 bool Loop::turn() {
   FANIN_ASSERT(!in_turn_);
-  in_turn_ = true;
   now_ = clock_.now();
+  in_turn_ = true;
   bool worked = poll_transports();
   worked |= poll_services();
   worked |= fire_timers();
-  for (std::size_t i = 0; i < transports_.size(); ++i) transports_[i]->flush();
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    if (transports_[i] != nullptr) transports_[i]->flush();
+  }
   in_turn_ = false;
-  if (services_removed_) {
-    services_removed_ = false;
-    for (std::size_t i = services_.size(); i-- > 0;) {
-      if (services_[i] != nullptr) continue;
-      const auto at = static_cast<std::ptrdiff_t>(i);
-      services_.erase(services_.begin() + at);
-      if (waiter_ && i < waiter_->services.size()) {
-        waiter_->services.erase(waiter_->services.begin() + at);
-      }
-    }
+  if (removed_in_turn_) {
+    removed_in_turn_ = false;
+    compact(transports_, waiter_ ? &waiter_->transports : nullptr);
+    compact(services_, waiter_ ? &waiter_->services : nullptr);
   }
   return worked;
 }
@@ -151,6 +164,7 @@ bool Loop::turn() {
 bool Loop::poll_transports() {
   bool worked = false;
   for (std::size_t i = 0; i < transports_.size(); ++i) {
+    if (transports_[i] == nullptr) continue;
     Transport& transport = *transports_[i];
     const std::size_t count = transport.poll(events_);
     if (count == 0) continue;
@@ -161,10 +175,19 @@ bool Loop::poll_transports() {
       if (handler == nullptr) continue; // withdrawn by a handler before it
       handler->on_event(transport, events_[k]);
       events_[k].message = {};
+      if (transports_[i] == nullptr) break; // removed by the handler, and perhaps gone
     }
-    transport.dispatching({});
+    if (transports_[i] == nullptr) {
+      drop_events();
+    } else {
+      transport.dispatching({});
+    }
   }
   return worked;
+}
+
+void Loop::drop_events() {
+  for (Event& event : events_) event = Event{};
 }
 
 bool Loop::poll_services() {

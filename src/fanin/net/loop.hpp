@@ -69,6 +69,8 @@ public:
   // Polled in the order of adding: control before data.
   void add(Transport& transport);
   void add(Service& service);
+  // Also from a handler. What ends before the loop is removed before.
+  void remove(Transport& transport);
   void remove(Service& service);
 
   // Of the current turn: the same for all handlers that run in it. Outside a turn the clock's.
@@ -92,12 +94,17 @@ private:
   struct Waiter; // epoll; made on the first run()
 
   bool poll_transports();
+  void drop_events();
   bool poll_services();
   bool fire_timers();
   void make_waiter();
   void watch_descriptors();
   void wait();
   bool arm_all();
+  template <class Watched>
+  void remove_from(std::vector<Watched*>& list, std::vector<int>* descriptors, Watched* gone);
+  template <class Watched>
+  void compact(std::vector<Watched*>& list, std::vector<int>* descriptors);
   void heap_remove(Timer* timer);
   void heap_up(std::size_t index);
   void heap_down(std::size_t index);
@@ -110,7 +117,7 @@ private:
   std::vector<Timer*> heap_;
   std::vector<Event> events_;
   std::unique_ptr<Waiter> waiter_;
-  bool services_removed_ = false; // during a turn: entries of services_ that are null now
+  bool removed_in_turn_ = false; // entries of the lists are null now
   bool in_turn_ = false;
   std::atomic<int> wake_descriptor_ = -1;
   std::atomic<bool> stopping_ = false;

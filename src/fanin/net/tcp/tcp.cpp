@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -31,7 +32,10 @@ constexpr std::size_t pieces_per_write = 64;
 // Tells listeners from connections in what epoll reports.
 constexpr std::uint64_t listener_bit = 1ULL << 63;
 
-std::string error_text(int error) { return std::generic_category().message(error); }
+std::string error_text(int error) {
+  char text[128];
+  return ::strerror_r(error, text, sizeof text);
+}
 
 bool out_of_resources(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -617,7 +621,7 @@ void TcpTransport::opened(Connection& connection, Budget& budget) {
   if (connection.listener != ListenerId::none) --handshakes_;
   connection.stage = Stage::open;
   connection.deadline.cancel();
-  connection.max_message = std::min(connection.max_message, connection.receiver.peer().max_message);
+  connection.max_message = std::min(connection.receiver.peer().max_message, tcp::end_of_stream - 1);
   emit(connection, budget,
        connection.listener == ListenerId::none ? EventKind::connected : EventKind::accepted);
 }

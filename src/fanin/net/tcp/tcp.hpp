@@ -102,7 +102,7 @@ private:
     bool silent = false;           // ended before anybody was told of it
     CloseReason reason = CloseReason::local; // of `ended`
     ListenerId listener = ListenerId::none;  // that accepted it
-    std::uint32_t max_message = 0;           // of both sides, once open
+    std::uint32_t max_message = 0;           // that this side takes, and once open that the peer does
     ConnectionOptions options;
     tcp::Descriptor socket;
     tcp::StreamReceiver receiver;

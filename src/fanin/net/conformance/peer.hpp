@@ -1,0 +1,115 @@
+// One side of a conformance test: sends messages of known content and checks what it gets.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fanin/base/random.hpp"
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net::conformance {
+
+inline constexpr std::uint32_t page_size = 16384;
+
+// The content of a message follows from its number and its size.
+inline std::byte content(std::uint64_t number, std::size_t at) {
+  return static_cast<std::byte>((number * 0x9e3779b97f4a7c15U + at * 0x2545f491U) >> 24);
+}
+
+inline std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages) {
+  auto pool = memory::PagePool::make({.page_size = page_size, .pages = pages});
+  EXPECT_TRUE(pool) << pool.error().text;
+  return std::move(*pool);
+}
+
+class Peer final : public Handler {
+public:
+  explicit Peer(std::uint32_t receive_pages = 128, std::uint32_t send_pages = 16)
+      : receive_pool(make_pool(receive_pages)), send_pool(make_pool(send_pages)) {}
+
+  [[nodiscard]] ConnectionOptions options() {
+    ConnectionOptions result;
+    result.receive_pool = receive_pool.get();
+    result.handler = this;
+    result.send_queue_bytes = 64U << 10;
+    return result;
+  }
+
+  // One message in `extents` pieces (1 to 4, some empty); backpressure also if there is no page.
+  SendOutcome send(Transport& transport, ConnectionId connection, std::uint64_t number,
+                   std::uint32_t size, std::size_t extents = 1) {
+    const memory::Loan loan = send_pool->take();
+    if (!loan) return SendOutcome::backpressure;
+    for (std::uint32_t i = 0; i < size; ++i) loan.data()[i] = content(number, i);
+    std::vector<memory::View> views;
+    std::uint32_t at = 0;
+    for (std::size_t i = 0; i < extents; ++i) {
+      const std::uint32_t part = i + 1 == extents ? size - at : (size - at) / static_cast<std::uint32_t>(2 + i);
+      views.push_back(loan.freeze(at, part));
+      at += part;
+    }
+    return transport.send(connection, views);
+  }
+
+  void on_event(Transport& transport, Event& event) override {
+    EXPECT_EQ(event.kind == EventKind::closed, event.reason != CloseReason::local);
+    switch (event.kind) {
+      case EventKind::accepted:
+      case EventKind::connected: opened.push_back(event.connection); break;
+      case EventKind::writable: writable.push_back(event.connection); break;
+      case EventKind::closed: closed.emplace_back(event.connection, event.reason); break;
+      case EventKind::message: check(event); break;
+    }
+    if (react) react(transport, event);
+  }
+
+  void check(const Event& event) {
+    EXPECT_TRUE(std::ranges::count(opened, event.connection) > 0) << "a message before the connection";
+    ++messages;
+    bytes += event.message.size;
+    std::uint64_t& number = next[event.connection];
+    const auto got = event.message.bytes();
+    if (!got.empty()) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(got.data()) % 8, 0U);
+      EXPECT_EQ(event.message.page.get()->pool, receive_pool.get());
+    }
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (got[i] == content(number, i)) continue;
+      ADD_FAILURE() << "message " << number << " of " << got.size() << " B is wrong at byte " << i;
+      break;
+    }
+    if (sizes) {
+      EXPECT_EQ(got.size(), sizes(number));
+    }
+    ++number;
+    if (keep) kept.push_back(event.message);
+  }
+
+  [[nodiscard]] std::size_t died() const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        closed, [](const auto& end) { return end.second == CloseReason::peer_died; }));
+  }
+
+  std::unique_ptr<memory::PagePool> receive_pool;
+  std::unique_ptr<memory::PagePool> send_pool;
+  std::vector<ConnectionId> opened;
+  std::vector<ConnectionId> writable;
+  std::vector<std::pair<ConnectionId, CloseReason>> closed;
+  std::map<ConnectionId, std::uint64_t> next; // number of the message expected next
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  bool keep = false;
+  std::deque<memory::View> kept;
+  std::function<std::size_t(std::uint64_t)> sizes; // expected
+  std::function<void(Transport&, Event&)> react;
+};
+
+} // namespace fanin::net::conformance

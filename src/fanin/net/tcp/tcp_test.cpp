@@ -1,0 +1,376 @@
+// What the conformance suite cannot know: strangers, wrong bytes, addresses, descriptors, deadlines.
+#include "fanin/net/tcp/tcp.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "fanin/base/random.hpp"
+#include "fanin/net/conformance/peer.hpp"
+
+namespace fanin::net {
+namespace {
+
+using conformance::Peer;
+using namespace std::chrono_literals;
+
+// A socket without manners.
+class Raw {
+public:
+  Raw() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  explicit Raw(int accepted) : socket_(accepted) {}
+
+  static sockaddr_in loopback(std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  }
+  void connect(std::uint16_t port) const {
+    const sockaddr_in address = loopback(port);
+    ASSERT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  [[nodiscard]] std::uint16_t listen() const {
+    const sockaddr_in address = loopback(0);
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(socket_.get(), 8), 0);
+    return tcp::local_address(socket_.get()).port();
+  }
+  [[nodiscard]] Raw accept() const { return Raw(::accept(socket_.get(), nullptr, nullptr)); }
+  void send(std::span<const std::byte> bytes) const {
+    (void)!::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // The other side has closed or reset it; what it sent before is thrown away.
+  [[nodiscard]] bool at_end() const {
+    char ignored[4096];
+    const ssize_t got = ::recv(socket_.get(), ignored, sizeof ignored, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  }
+  void shut_down() const { (void)::shutdown(socket_.get(), SHUT_WR); }
+  void close() { socket_.reset(); }
+
+private:
+  tcp::Descriptor socket_;
+};
+
+using Bytes = std::vector<std::byte>;
+
+Bytes preface(std::uint16_t version = tcp::protocol_version) {
+  Bytes bytes(tcp::preface_size);
+  tcp::encode_preface(std::span<std::byte, tcp::preface_size>(bytes.data(), tcp::preface_size),
+                      {.version = version, .max_message = 1000});
+  return bytes;
+}
+
+Bytes header(std::uint32_t length) {
+  Bytes bytes(tcp::header_size);
+  tcp::encode_header(std::span<std::byte, tcp::header_size>(bytes.data(), tcp::header_size), length);
+  return bytes;
+}
+
+Bytes operator+(Bytes a, const Bytes& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Tcp : public testing::Test {
+protected:
+  Tcp() {
+    TcpOptions options;
+    options.report = [this](CloseReason reason, std::string_view text) {
+      reports.emplace_back(reason, text);
+    };
+    transport = std::make_unique<TcpTransport>(loop, options);
+    loop.add(*transport);
+  }
+  ~Tcp() override {
+    server.kept.clear();
+    client.kept.clear();
+    transport.reset();
+    EXPECT_EQ(server.receive_pool->available(), server.receive_pool->pages());
+    EXPECT_EQ(client.send_pool->available(), client.send_pool->pages());
+  }
+  Tcp(const Tcp&) = delete;
+  Tcp& operator=(const Tcp&) = delete;
+
+  template <class Condition>
+  bool run_until(Condition condition) {
+    for (int i = 0; i < 3'000'000; ++i) {
+      if (condition()) return true;
+      if (!loop.turn()) sched_yield();
+    }
+    return false;
+  }
+  void settle() {
+    for (int idle = 0; idle < 200; ++idle) {
+      if (loop.turn()) idle = 0;
+      sched_yield();
+    }
+  }
+  std::uint16_t listen() {
+    const auto made = transport->listen(*Url::parse("tcp"), server.options());
+    EXPECT_TRUE(made) << made.error().text;
+    url = transport->listening_url(*made);
+    return url.port;
+  }
+  [[nodiscard]] std::uint64_t closed(CloseReason reason) const {
+    return transport->counters().closed[static_cast<std::size_t>(reason)];
+  }
+  // A raw client after its introduction.
+  Raw introduced() {
+    Raw raw;
+    raw.connect(listen());
+    raw.send(preface());
+    EXPECT_TRUE(run_until([&] { return server.opened.size() == 1; }));
+    return raw;
+  }
+  CloseReason end_of(const Bytes& bytes) {
+    Raw raw = introduced();
+    raw.send(bytes);
+    raw.shut_down();
+    EXPECT_TRUE(run_until([&] { return server.closed.size() == 1; }));
+    EXPECT_TRUE(run_until([&] { return raw.at_end(); }));
+    return server.closed.empty() ? CloseReason::local : server.closed.front().second;
+  }
+  Result<ConnectionId> connect(const std::string& address) {
+    return transport->connect(*Url::parse(address), client.options());
+  }
+
+  Peer server;
+  Peer client;
+  VirtualClock clock; // deadlines come when the test says so
+  Loop loop{clock};
+  std::unique_ptr<TcpTransport> transport;
+  std::vector<std::pair<CloseReason, std::string>> reports;
+  Url url;
+};
+
+TEST_F(Tcp, RandomBytesOnThePortAreCountedAndTheOthersGoOn) {
+  const std::uint16_t port = listen();
+  const auto good = connect(url.text());
+  ASSERT_TRUE(good);
+  ASSERT_TRUE(run_until([&] { return !client.opened.empty(); }));
+  Random random(1);
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    Raw raw;
+    raw.connect(port);
+    Bytes bytes(1 + random.below(5000));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+    bytes[0] = std::byte{0};
+    raw.send(bytes);
+    ASSERT_TRUE(run_until([&] { return raw.at_end(); }));
+    EXPECT_EQ(client.send(*transport, *good, i, 100), SendOutcome::accepted);
+  }
+  EXPECT_TRUE(run_until([&] { return server.messages == 100; }));
+  EXPECT_EQ(closed(CloseReason::protocol_violation), 100U);
+  EXPECT_EQ(server.opened.size(), 1U); // nobody was told of the strangers
+  EXPECT_TRUE(server.closed.empty());
+}
+
+TEST_F(Tcp, AnHttpRequestIsClosedAtItsFirstLetter) {
+  Raw raw;
+  raw.connect(listen());
+  raw.send(Bytes(1, std::byte{'G'}));
+  EXPECT_TRUE(run_until([&] { return raw.at_end(); }));
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_NE(reports.front().second.find("not a fanin process"), std::string::npos);
+}
+
+TEST_F(Tcp, ASilentStrangerIsDroppedAtItsDeadline) {
+  Raw raw;
+  raw.connect(listen());
+  raw.send(Bytes(3, std::byte{'F'}));
+  Raw second;
+  second.connect(url.port);
+  second.send(Bytes(1, std::byte{'F'}));
+  settle();
+  EXPECT_FALSE(second.at_end());
+  clock.advance(5s);
+  EXPECT_TRUE(run_until([&] { return second.at_end(); }));
+  EXPECT_EQ(transport->counters().handshake_timeouts, 1U);
+}
+
+TEST_F(Tcp, APeerOfAnotherVersionIsNamed) {
+  Raw raw;
+  raw.connect(listen());
+  raw.send(preface(77));
+  EXPECT_TRUE(run_until([&] { return raw.at_end(); }));
+  EXPECT_EQ(closed(CloseReason::version_mismatch), 1U);
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_NE(reports.front().second.find("version 77"), std::string::npos) << reports.front().second;
+}
+
+TEST_F(Tcp, AServerOfAnotherVersionIsNamed) {
+  const Raw listener;
+  const std::uint16_t port = listener.listen();
+  ASSERT_TRUE(connect("tcp://127.0.0.1:" + std::to_string(port)));
+  const Raw accepted = listener.accept();
+  accepted.send(preface(77));
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  EXPECT_EQ(client.closed.front().second, CloseReason::version_mismatch);
+}
+
+TEST_F(Tcp, AServerThatStaysSilentIsAFailedConnect) {
+  const Raw listener;
+  const std::uint16_t port = listener.listen();
+  ASSERT_TRUE(connect("tcp://127.0.0.1:" + std::to_string(port)));
+  settle();
+  EXPECT_TRUE(client.closed.empty());
+  clock.advance(5s);
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
+}
+
+TEST_F(Tcp, ALyingLengthEndsTheConnection) {
+  EXPECT_EQ(end_of(header(0xfffffff0U)), CloseReason::message_too_large);
+}
+
+TEST_F(Tcp, AHeaderThatIsNoneEndsTheConnection) {
+  EXPECT_EQ(end_of(Bytes(8, std::byte{7})), CloseReason::protocol_violation);
+}
+
+TEST_F(Tcp, TheEndOfTheStreamWithinAMessageIsADeath) {
+  EXPECT_EQ(end_of(header(500) + Bytes(499)), CloseReason::peer_died);
+  EXPECT_EQ(server.messages, 0U);
+}
+
+TEST_F(Tcp, TheEndOfTheStreamWithoutAGoodbyeIsADeath) {
+  EXPECT_EQ(end_of(header(0) + header(0)), CloseReason::peer_died);
+}
+
+TEST_F(Tcp, AGoodbyeIsAnOrderlyEnd) {
+  EXPECT_EQ(end_of(header(tcp::end_of_stream)), CloseReason::peer_closed);
+}
+
+TEST_F(Tcp, RandomBytesAfterTheIntroductionEndTheConnection) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    server.opened.clear();
+    server.closed.clear();
+    Random random(seed);
+    Bytes bytes(1 + random.below(20'000));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+    const CloseReason reason = end_of(bytes);
+    EXPECT_TRUE(reason == CloseReason::protocol_violation || bytes.size() < tcp::header_size) << seed;
+  }
+}
+
+TEST_F(Tcp, BytesMayComeOneByOne) {
+  Raw raw = introduced();
+  Bytes message(30);
+  for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+  for (const std::byte byte : header(30) + message) {
+    raw.send(std::span(&byte, 1));
+    (void)loop.turn();
+  }
+  EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
+}
+
+TEST_F(Tcp, APortInUseIsRefusedWithTheMend) {
+  const std::uint16_t port = listen();
+  const auto again = transport->listen(url, server.options());
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().kind, ErrorKind::refused);
+  EXPECT_NE(again.error().text.find("in use"), std::string::npos);
+  EXPECT_NE(again.error().text.find(std::to_string(port)), std::string::npos);
+}
+
+TEST_F(Tcp, WrongAddressesAreErrorsThatSayWhy) {
+  EXPECT_EQ(connect("tcp://127.0.0.1").error().kind, ErrorKind::usage);
+  EXPECT_EQ(connect("tcp://127.0.0.1:7000?colour=red").error().kind, ErrorKind::usage);
+  const auto foreign = transport->listen(*Url::parse("tcp://192.0.2.1:0"), server.options());
+  ASSERT_FALSE(foreign);
+  EXPECT_NE(foreign.error().text.find("not an address of this host"), std::string::npos) << foreign.error().text;
+}
+
+TEST_F(Tcp, HostNamesAndBothFamiliesWork) {
+  for (const char* text : {"tcp://localhost", "tcp://[::1]", "tcp://0.0.0.0", "tcp://[::]"}) {
+    server.opened.clear();
+    const auto made = transport->listen(*Url::parse(text), server.options());
+    ASSERT_TRUE(made) << made.error().text;
+    Url to = transport->listening_url(*made);
+    if (to.host == "0.0.0.0" || to.host == "::") to.host = "127.0.0.1"; // [::] takes IPv4 as well
+    const auto id = transport->connect(to, client.options());
+    ASSERT_TRUE(id) << id.error().text;
+    EXPECT_TRUE(run_until([&] { return !server.opened.empty(); })) << text;
+  }
+}
+
+TEST_F(Tcp, AnUnknownCongestionControlIsNoError) {
+  (void)listen();
+  ASSERT_TRUE(connect(url.text() + "?congestion=carrier-pigeon"));
+  EXPECT_TRUE(run_until([&] { return !client.opened.empty(); }));
+}
+
+TEST_F(Tcp, WithoutDescriptorsAcceptingPausesInsteadOfSpinning) {
+  Raw raw;
+  Raw second;
+  raw.connect(listen());
+  raw.send(preface());
+  std::vector<tcp::Descriptor> all;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{std::min<rlim_t>(before.rlim_cur, 256), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  while (true) {
+    tcp::Descriptor more(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!more) break;
+    all.push_back(std::move(more));
+  }
+  for (int i = 0; i < 1000; ++i) (void)loop.turn();
+  EXPECT_EQ(transport->counters().accept_failures, 1U);
+  EXPECT_TRUE(transport->arm()); // it would sleep
+  all.clear();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  clock.advance(100ms);
+  EXPECT_TRUE(run_until([&] { return server.opened.size() == 1; }));
+}
+
+TEST_F(Tcp, ACloseGivesUpOnAPeerThatDoesNotReadAtItsDeadline) {
+  const Raw listener;
+  const std::uint16_t port = listener.listen();
+  const auto id = connect("tcp://127.0.0.1:" + std::to_string(port));
+  ASSERT_TRUE(id);
+  const Raw accepted = listener.accept();
+  Bytes hello = preface();
+  hello[10] = std::byte{1}; // takes messages of 64 KiB
+  accepted.send(hello);
+  ASSERT_TRUE(run_until([&] { return !client.opened.empty(); }));
+  // More than the kernel's buffers of both sides hold: sent over and over until it no longer goes.
+  memory::Loan loan = client.send_pool->take();
+  const memory::View view = loan.freeze(0, loan.size());
+  loan.reset();
+  SendOutcome outcome = SendOutcome::accepted;
+  ASSERT_TRUE(run_until([&] {
+    outcome = transport->send(*id, std::span(&view, 1));
+    return outcome == SendOutcome::backpressure;
+  }));
+  transport->close(*id, false);
+  settle();
+  EXPECT_EQ(transport->closing(), 1U);
+  clock.advance(5s);
+  EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
+  EXPECT_EQ(view.page.get()->references, 1U); // only ours is left
+}
+
+TEST_F(Tcp, ClosingAListenerDropsThoseWhoHaveNotIntroducedThemselves) {
+  const auto made = transport->listen(*Url::parse("tcp"), server.options());
+  ASSERT_TRUE(made);
+  Raw raw;
+  raw.connect(transport->listening_url(*made).port);
+  settle();
+  transport->close_listener(*made);
+  raw.send(preface());
+  EXPECT_TRUE(run_until([&] { return raw.at_end(); }));
+  EXPECT_TRUE(server.opened.empty());
+}
+
+} // namespace
+} // namespace fanin::net
