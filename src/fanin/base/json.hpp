@@ -1,0 +1,63 @@
+// JSON as far as fanin speaks it: results for people's scripts, reports between its processes, the
+// record of a run. Whole numbers stay exact over the range of 64 bits, objects keep their order.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fanin/base/result.hpp"
+
+namespace fanin::json {
+
+class Value;
+using List = std::vector<Value>;
+using Object = std::vector<std::pair<std::string, Value>>;
+
+class Value {
+public:
+  Value() = default; // null
+  Value(bool value) : data_(value) {}
+  Value(std::integral auto value) : data_(number(value)) {}
+  Value(double value) : data_(value) {}
+  Value(std::string value) : data_(std::move(value)) {}
+  Value(std::string_view value) : data_(std::string(value)) {}
+  Value(const char* value) : data_(std::string(value)) {}
+  Value(List value) : data_(std::move(value)) {}
+  Value(Object value) : data_(std::move(value)) {}
+
+  // A member, made if it is not there; null becomes an object first.
+  Value& operator[](std::string_view key);
+  void append(Value value); // to a list; null becomes one
+
+  // Reading is forgiving: what is not there or of another kind is the fallback.
+  [[nodiscard]] const Value* find(std::string_view key) const; // null: not there
+  [[nodiscard]] const Value& at(std::string_view key) const;   // the null value: not there
+  [[nodiscard]] bool is_null() const { return data_.index() == 0; }
+  [[nodiscard]] bool boolean(bool fallback = false) const;
+  [[nodiscard]] std::uint64_t natural(std::uint64_t fallback = 0) const; // negative: the fallback
+  [[nodiscard]] double real(double fallback = 0) const;
+  [[nodiscard]] std::string text(std::string_view fallback = {}) const;
+  [[nodiscard]] const List& list() const;     // empty if it is none
+  [[nodiscard]] const Object& object() const; // likewise
+
+  // On one line, or with `indent` blanks a level. Numbers that JSON does not have become null.
+  [[nodiscard]] std::string dump(int indent = -1) const;
+  // Errors: malformed, with the offset. Nesting is limited.
+  [[nodiscard]] static Result<Value> parse(std::string_view text);
+
+private:
+  using Data = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string,
+                            List, Object>;
+  static Data number(std::signed_integral auto value) { return std::int64_t{value}; }
+  static Data number(std::unsigned_integral auto value) { return std::uint64_t{value}; }
+  void write(std::string& out, int indent, int level) const;
+
+  Data data_;
+};
+
+} // namespace fanin::json

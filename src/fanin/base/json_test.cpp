@@ -1,0 +1,64 @@
+#include "fanin/base/json.hpp"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace fanin::json {
+namespace {
+
+TEST(Json, what_was_written_is_read_back) {
+  Value value;
+  value["name"] = "run \"7\"\n\t\x01 \xc3\xa9";
+  value["events"] = std::numeric_limits<std::uint64_t>::max();
+  value["step"] = -5;
+  value["rate_hz"] = 0.1;
+  value["balanced"] = true;
+  value["none"] = Value{};
+  value["files"].append("a.h5");
+  value["files"].append(List{});
+  value["nodes"]["bu0"]["events"] = 3U;
+  for (const int indent : {-1, 0, 2}) {
+    const auto read = Value::parse(value.dump(indent));
+    ASSERT_TRUE(read) << read.error().text;
+    EXPECT_EQ(read->dump(), value.dump());
+    EXPECT_EQ(read->at("events").natural(), std::numeric_limits<std::uint64_t>::max());
+    EXPECT_EQ(read->at("rate_hz").real(), 0.1);
+    EXPECT_EQ(read->at("name").text(), "run \"7\"\n\t\x01 \xc3\xa9");
+    EXPECT_EQ(read->at("nodes").at("bu0").at("events").natural(), 3U);
+  }
+}
+
+TEST(Json, what_is_absent_or_of_another_kind_is_the_fallback) {
+  const auto value = Value::parse(R"({"a": "text", "b": -1})");
+  ASSERT_TRUE(value);
+  EXPECT_EQ(value->at("missing").at("deeper").natural(7), 7U);
+  EXPECT_EQ(value->at("a").natural(7), 7U);
+  EXPECT_EQ(value->at("b").natural(7), 7U);
+  EXPECT_EQ(value->at("b").real(), -1.0);
+  EXPECT_TRUE(value->at("a").list().empty());
+}
+
+TEST(Json, escapes_are_decoded) {
+  const auto value = Value::parse(R"("\u00e9\ud83d\ude00\/\b")");
+  ASSERT_TRUE(value) << value.error().text;
+  EXPECT_EQ(value->text(), "\xc3\xa9\xf0\x9f\x98\x80/\b");
+}
+
+TEST(Json, what_is_not_json_is_an_error_with_its_offset) {
+  for (const char* text : {"", "{", "[1,", "[1 2]", "{\"a\"}", "{\"a\":}", "nul", "1 2", "\"open",
+                           "\"\\x\"", "\"\\ud800\"", "-", "+", "1e999", "{a:1}"}) {
+    const auto value = Value::parse(text);
+    ASSERT_FALSE(value) << text;
+    EXPECT_NE(value.error().text.find("at offset "), std::string::npos) << value.error().text;
+  }
+  EXPECT_FALSE(Value::parse(std::string(1000, '[')));
+}
+
+TEST(Json, numbers_that_json_does_not_have_become_null) {
+  EXPECT_EQ(Value(std::numeric_limits<double>::quiet_NaN()).dump(), "null");
+  EXPECT_EQ(Value(std::numeric_limits<double>::infinity()).dump(), "null");
+}
+
+} // namespace
+} // namespace fanin::json
