@@ -54,7 +54,7 @@ TEST(Configuration, the_quickstart_example_is_five_processes) {
   ASSERT_EQ(c->sources.size(), 4U);
   EXPECT_EQ(c->sources[2].id, 0x102U);
   EXPECT_EQ(c->sources[2].readout, 1U);
-  EXPECT_EQ(c->sources[2].settings.at("size").value, "lognormal(1200B, 600B)");
+  EXPECT_EQ(c->sources[2].settings.at("size_mean").value, "1200B");
 }
 
 TEST(Configuration, ids_run_on_over_several_sources_and_readout_units) {

@@ -116,9 +116,14 @@ private:
       if (std::ranges::find(common, entry.key) != std::end(common)) continue;
       std::string text = reader.text(entry.key, "");
       const Place& place = entry.value.place;
-      if (entry.key == "path") text = resolve_path(text, place);
+      if (is_path(entry.key)) text = resolve_path(text, place);
       source.settings[entry.key] = {std::move(text), place};
     }
+  }
+
+  // By convention, of plug-ins too.
+  static bool is_path(std::string_view key) {
+    return key == "path" || key == "master" || key.ends_with("_path");
   }
 
   const Value* defaults_;
