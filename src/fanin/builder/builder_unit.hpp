@@ -49,6 +49,8 @@ public:
   // Errors: the data address cannot be listened on.
   [[nodiscard]] Result<> start();
 
+  // To the event manager, now.
+  [[nodiscard]] bool connected() const { return control_ && control_->connected(); }
   [[nodiscard]] const wire::NodeCounters& counters() const { return counters_; }
   [[nodiscard]] std::vector<std::string> files() const;
 

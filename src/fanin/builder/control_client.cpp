@@ -34,7 +34,8 @@ void ControlClient::connect() {
   }
   const auto id = (*transport)->connect(options_.event_manager, {.receive_pool = environment_.control_pool,
                                                                 .handler = this,
-                                                                .max_message = 0,
+                                                                .send_queue_bytes = control_queue_bytes(
+                                                                    *environment_.control_pool),
                                                                 .low_latency = true});
   if (!id) {
     options_.on_given_up(id.error());

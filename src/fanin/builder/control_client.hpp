@@ -21,6 +21,16 @@ struct NodeEnvironment {
   LogFunction log;
 };
 
+// What may wait to be sent on one control connection: a peer that stops reading is given up beyond,
+// and cannot take the pages of the others.
+[[nodiscard]] inline std::uint64_t control_queue_bytes(const memory::PagePool& pool) {
+  return 3U * pool.page_size();
+}
+// Pages of control messages for a node with so many connections.
+[[nodiscard]] inline std::uint32_t control_pages(std::size_t connections) {
+  return static_cast<std::uint32_t>(16 + 8 * connections);
+}
+
 class ControlClient final : public net::Handler {
 public:
   // Called for each message from the event manager; false: it makes no sense, hang up.

@@ -40,6 +40,7 @@ Result<> EventManager::start() {
   const auto listener =
       transport_->listen(options_.url, {.receive_pool = environment_.control_pool,
                                         .handler = this,
+                                        .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
                                         .low_latency = true});
   if (!listener) return std::unexpected(listener.error());
   listener_ = *listener;
@@ -156,15 +157,16 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
   peer->role = hello.role;
   peer->node = hello.node;
   if (is_readout) {
-    readout_up(std::move(peer));
+    readout_up(std::move(peer), hello.capacity);
   } else {
     builder_up(std::move(peer), hello.capacity, url);
   }
 }
 
-void EventManager::readout_up(std::unique_ptr<Peer> peer) {
+void EventManager::readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory) {
   const NodeId node = peer->node;
   Readout& readout = readouts_[node];
+  readout.memory = memory;
   const auto [first, last] = system_.sources_of(node);
   readout.peer = std::move(peer);
   readout.incarnation = ++readout.starts;
@@ -196,7 +198,7 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer) {
   }
   environment_.log(LogLevel::info, fmt::format("readout unit '{}' is here{}", system_.readout_units[node],
                                                readout.starts > 1 ? " again" : ""));
-  change_members();
+  members_changed_ = true;
   start_if_ready();
 }
 
@@ -220,7 +222,7 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
                                                 static_cast<std::uint32_t>(builder.url.size()), 0},
                                 std::string_view{builder.url});
   }
-  change_members();
+  members_changed_ = true;
   start_if_ready();
 }
 
@@ -241,7 +243,7 @@ void EventManager::readout_down(NodeId node, std::string_view why) {
   environment_.log(LogLevel::error,
                    fmt::format("readout unit '{}' is gone ({}): the run goes on, its sources are "
                                "missing until it comes back", system_.readout_units[node], why));
-  change_members();
+  members_changed_ = true;
 }
 
 void EventManager::builder_down(NodeId node, std::string_view why) {
@@ -264,8 +266,11 @@ void EventManager::builder_down(NodeId node, std::string_view why) {
   tell_readouts(wire::BuilderDown{node, 0, builder.incarnation});
 }
 
-// From here on assignments name this set of readout units.
-void EventManager::change_members() {
+// From here on assignments name this set of readout units. Said once per turn, and only once the run
+// is on: a thousand nodes that come up one by one are one change.
+void EventManager::publish_members() {
+  if (!members_changed_) return;
+  members_changed_ = false;
   std::vector<Incarnation> incarnations;
   for (const auto& readout : readouts_) {
     incarnations.push_back(readout.peer ? readout.incarnation : 0);
@@ -448,9 +453,38 @@ void EventManager::finish_if_drained() {
   }
 }
 
+std::string EventManager::waiting_for() const {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  if (state_ == State::waiting) {
+    for (std::size_t i = 0; i < readouts_.size(); ++i) {
+      if (!readouts_[i].peer) add(fmt::format("readout unit '{}' to start", system_.readout_units[i]));
+    }
+  }
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    const Readout& readout = readouts_[i];
+    if (state_ == State::waiting || !readout.peer || readout.final || readout.end > frontier_) continue;
+    add(fmt::format("readout unit '{}' to have event {}", system_.readout_units[i], readout.end));
+  }
+  for (std::size_t i = 0; i < builders_.size(); ++i) {
+    const Builder& builder = builders_[i];
+    if (!builder.peer) {
+      add(fmt::format("builder unit '{}' to start", system_.builder_units[i]));
+    } else if (builder.reserved > 0) {
+      const auto batch = batches_.find(builder.reservations.front().first);
+      add(fmt::format("builder unit '{}' to build event {} ({} of {} bytes in use)",
+                      system_.builder_units[i], builder.reservations.front().first, builder.reserved,
+                      builder.capacity));
+      if (batch != batches_.end() && batch->second.received) text += ", storage to write it";
+    }
+  }
+  return text.empty() ? "nothing" : text;
+}
+
 bool EventManager::poll() {
   if (state_ == State::ended) return false;
   if (state_ != State::waiting) {
+    publish_members();
     assign_batches();
     finish_if_drained();
   }

@@ -51,6 +51,8 @@ public:
 
   [[nodiscard]] bool running() const { return state_ == State::running; }
   [[nodiscard]] bool ended() const { return state_ == State::ended; }
+  // For people, when a run does not go on or does not end: what is missing for that.
+  [[nodiscard]] std::string waiting_for() const;
   // As of now.
   [[nodiscard]] const RunSummary& summary();
 
@@ -76,6 +78,7 @@ private:
     std::unique_ptr<Peer> peer; // null: down
     Incarnation incarnation = 0;
     Incarnation starts = 0;
+    std::uint64_t memory = 0;           // bytes in which it keeps what is not cleared
     bool announced_any = false;
     bool final = false;
     bool paused = false;
@@ -127,12 +130,12 @@ private:
   // connections
   void on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello, std::string_view text);
   void refuse(Peer& peer, const std::string& reason);
-  void readout_up(std::unique_ptr<Peer> peer);
+  void readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory);
   void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url);
   void readout_down(NodeId node, std::string_view why);
   void builder_down(NodeId node, std::string_view why);
   void peer_lost(net::Link link, std::string_view why);
-  void change_members();
+  void publish_members();
   Peer* find_peer(net::Link link);
   void receive(Peer& peer, const memory::View& page);
   bool on_message(Peer& peer, wire::MessageType type, std::span<const std::byte> body);
@@ -164,6 +167,7 @@ private:
   [[nodiscard]] EventNumber assignable_end() const;
   [[nodiscard]] Cut next_cut(EventNumber end) const;
   [[nodiscard]] std::uint64_t announced_bytes(const Readout& readout, EventNumber event) const;
+  [[nodiscard]] std::uint64_t fair_share() const;
   [[nodiscard]] std::optional<NodeId> choose(std::uint64_t bytes, bool again) const;
   void send_assignment(Batch& batch, NodeId node);
   void watch_laggards();
@@ -192,6 +196,7 @@ private:
   std::vector<std::unique_ptr<Peer>> strangers_; // have not said hello yet
   std::vector<Readout> readouts_;
   std::vector<Builder> builders_;
+  bool members_changed_ = false;
   std::uint64_t epoch_ = 0;
   std::map<std::uint64_t, std::vector<Incarnation>> members_; // by epoch, as long as a batch needs it
 
@@ -203,6 +208,7 @@ private:
   Batches batches_{&memory_};
   std::deque<EventNumber> again_; // to be assigned anew
   std::size_t next_builder_ = 0;  // round robin
+  std::uint64_t together_bytes_ = 0; // assigned to one builder unit in a row
 
   EventNumber limit_ = ~EventNumber{0}; // read up to here, without a trigger
   EventNumber triggered_ = 0;

@@ -110,15 +110,32 @@ EventManager::Cut EventManager::next_cut(EventNumber end) const {
   return cut;
 }
 
+// What readout units keep until it is built, divided by the builder units and one more for what lies
+// between: so much of it one that is slow or frozen may pin, and the others go on.
+std::uint64_t EventManager::fair_share() const {
+  std::uint64_t memory = 0;
+  for (const auto& readout : readouts_) memory += readout.peer ? readout.memory : 0;
+  const auto builders = std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; });
+  return memory / static_cast<std::uint64_t>(builders + 1);
+}
+
 // Round robin over the builder units that have room for all of it. A part of each one's capacity is
-// kept for batches of builder units that died, so that those cannot be crowded out by new ones.
+// kept for batches of builder units that died, so that those cannot be crowded out by new ones. The
+// parts of what would be one batch at a higher rate stay together: then a page of a readout unit is
+// held by few builder units, and a frozen one cannot pin them all.
 std::optional<NodeId> EventManager::choose(std::uint64_t bytes, bool again) const {
+  const std::uint64_t share = fair_share();
+  const bool stay = !again && (frontier_ & (system_.batch_events - 1)) != 0 &&
+                    together_bytes_ < system_.batch_bytes;
+  const std::size_t first = next_builder_ + builders_.size() - (stay ? 1 : 0);
   for (std::size_t i = 0; i < builders_.size(); ++i) {
-    const std::size_t node = (next_builder_ + i) % builders_.size();
+    const std::size_t node = (first + i) % builders_.size();
     const Builder& builder = builders_[node];
     if (!builder.peer || builder.finished) continue;
-    const std::uint64_t reserve = again ? 0 : std::min(builder.capacity / 4, 2 * system_.batch_bytes);
-    const bool room = builder.reserved == 0 || builder.reserved + bytes <= builder.capacity - reserve;
+    const std::uint64_t reserve = std::min(builder.capacity / 4, 2 * system_.batch_bytes);
+    const std::uint64_t capacity =
+        again ? builder.capacity : std::min(builder.capacity - reserve, share);
+    const bool room = builder.reserved == 0 || builder.reserved + bytes <= capacity;
     const bool window =
         builder.under_way == 0 || builder.under_way + bytes <= system_.transfer_window;
     if (room && window) return static_cast<NodeId>(node);
@@ -163,6 +180,7 @@ bool EventManager::assign_again() {
 
 void EventManager::send_assignment(Batch& batch, NodeId node) {
   Builder& builder = builders_[node];
+  together_bytes_ = next_builder_ == node + 1U ? together_bytes_ + batch.bytes : batch.bytes;
   next_builder_ = node + 1U;
   batch.builder = node;
   batch.builder_incarnation = builder.incarnation;

@@ -57,6 +57,9 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
   hello.role = wire::Role::readout_unit;
   hello.node = options_.node;
   hello.system_digest = system_.digest();
+  for (const auto& input : inputs_) {
+    hello.capacity += std::uint64_t{input->pool->pages()} * input->pool->page_size();
+  }
   control_ = std::make_unique<ControlClient>(
       environment_,
       ControlClient::Options{
@@ -200,7 +203,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   }
   if (welcome.joining != 0) {
     numbered_ = true;
-    announced_ = cut_until_ = horizon_ = welcome.first_event;
+    announced_ = joined_ = cut_until_ = horizon_ = welcome.first_event;
     announce_range({announced_, announced_}, false);
   }
   status_tick_.start(*environment_.loop, now + status_period);
@@ -599,7 +602,6 @@ void ReadoutUnit::connect(Builder& builder) {
   const auto open = [&](bool control) -> net::Link {
     const auto id = (*transport)->connect(builder.url, {.receive_pool = environment_.control_pool,
                                                         .handler = this,
-                                                        .max_message = 0,
                                                         .low_latency = control});
     if (id) return {*transport, *id};
     environment_.log(LogLevel::error, id.error().text);

@@ -43,6 +43,8 @@ public:
 
   void start();
 
+  // To the event manager, now.
+  [[nodiscard]] bool connected() const { return control_->connected(); }
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::uint64_t fragments_read() const; // written into the queues
 

@@ -15,6 +15,9 @@
 
 namespace fanin::message {
 
+// A connection fills one page after the other, whatever the number of its messages, so that a peer
+// that stops reading holds no more pages than its bytes need; an idle one holds none.
+//
 // Thread: the loop of its link. A peer that does not read makes it fail, not grow: `failed()` is
 // then true, and the owner gives the connection up.
 class Gather {
@@ -67,7 +70,8 @@ private:
   memory::PagePool* pool_ = nullptr;
   std::uint32_t capacity_ = 0;
   memory::Loan page_;
-  std::uint32_t filled_ = 0;
+  std::uint32_t start_ = 0; // of what is not sent yet
+  std::uint32_t end_ = 0;
   bool failed_ = false;
 };
 

@@ -59,7 +59,7 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
   std::uint64_t system_digest = 0; // of the configuration: all nodes must have the same
   RunNumber run = 0;               // data, request: which run's
   Incarnation incarnation = 0;     // data, request: of the readout unit
-  std::uint64_t capacity = 0;      // builder unit: bytes under construction at most
+  std::uint64_t capacity = 0;      // bytes: under construction (builder unit), kept (readout unit)
   std::uint32_t text_size = 0;
   Incarnation peer_incarnation = 0; // data, request: of the builder unit that is meant
 };

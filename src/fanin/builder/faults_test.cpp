@@ -1,0 +1,311 @@
+// Starvation, deadlock, deaths, lost connections, silence: in virtual time, seeded. A failing seed is
+// printed and replays with FANIN_SEED=<seed>.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "fanin/builder/testing/virtual_system.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::make_system;
+using testing::VirtualSystem;
+using testing::VirtualSystemOptions;
+
+std::string tail_of_log(const VirtualSystem& system) {
+  std::string all;
+  const auto& log = system.log();
+  for (std::size_t i = log.size() > 40 ? log.size() - 40 : 0; i < log.size(); ++i) all += log[i] + "\n";
+  return all;
+}
+
+VirtualSystemOptions triggered(std::size_t readouts, std::size_t builders, double rate_hz) {
+  VirtualSystemOptions options;
+  options.system = make_system(readouts, builders);
+  options.system.trigger_rate_hz = rate_hz;
+  return options;
+}
+
+void expect_balanced(VirtualSystem& system) {
+  EXPECT_TRUE(system.summary().balanced) << tail_of_log(system);
+  EXPECT_EQ(system.check_stored(), "") << tail_of_log(system);
+  system.run_for(3s);
+  system.destroy_applications();
+  EXPECT_EQ(system.check_pools(), "");
+}
+
+TEST(backpressure, smallest_pools_make_progress) {
+  auto options = triggered(3, 2, 50'000);
+  options.source_pages = 2;
+  options.source_window = 128;
+  options.metadata_pages = 2;
+  options.receive_pages = 16;
+  options.sink_depth = 1;
+  options.system.events_max = 3000;
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 3000U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_balanced(system);
+}
+
+TEST(backpressure, a_disk_that_stands_still_makes_no_event_incomplete) {
+  VirtualSystem system{triggered(2, 2, 20'000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.sink(0)->stall(true);
+  system.sink(1)->stall(true);
+  system.run_for(5s); // many times the event deadline
+  const auto built = system.summary().events_built;
+  system.run_for(100ms);
+  EXPECT_EQ(system.summary().events_built, built);
+  system.sink(0)->stall(false);
+  system.sink(1)->stall(false);
+  system.run_for(500ms);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_GT(system.summary().events_built, built);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_balanced(system);
+}
+
+TEST(backpressure, a_slow_builder_unit_does_not_stop_the_others) {
+  auto options = triggered(2, 3, 20'000);
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(20ms);
+  system.sink(1)->set_commit_delay(500ms);
+  system.run_for(1s);
+  EXPECT_GT(system.summary().events_built, 15'000U) << tail_of_log(system);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_balanced(system);
+}
+
+TEST(backpressure, a_frozen_builder_unit_does_not_stop_the_others_and_loses_nothing) {
+  VirtualSystem system{triggered(2, 3, 20'000)};
+  system.start_all();
+  system.run_for(20ms);
+  system.builder_node(1).freeze();
+  system.run_for(1s);
+  const auto before = system.summary().events_built;
+  EXPECT_GT(before, 10'000U);
+  system.run_for(3s); // long enough to be given up
+  system.builder_node(1).thaw();
+  system.run_for(1s);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  EXPECT_EQ(system.summary().fragments.lost, 0U);
+  expect_balanced(system);
+}
+
+TEST(silence, a_frozen_readout_unit_is_given_up_and_joins_again) {
+  VirtualSystem system{triggered(3, 2, 5000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.readout_node(2).freeze();
+  system.run_for(4s);
+  EXPECT_GT(system.summary().events_incomplete, 1000U) << tail_of_log(system);
+  system.readout_node(2).thaw();
+  system.run_for(1s);
+  const auto incomplete = system.summary().events_incomplete;
+  system.run_for(500ms);
+  EXPECT_EQ(system.summary().events_incomplete, incomplete) << tail_of_log(system);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  expect_balanced(system);
+}
+
+// Gives every event below `silent_from`, then nothing until `again_from`, then the rest.
+class HoleSource final : public source::Source {
+public:
+  HoleSource(SourceId id, EventNumber silent_from, EventNumber again_from)
+      : emulator_({.source = id, .size = source::FixedSize{100}, .rate_hz = 10'000}),
+        silent_from_(silent_from), again_from_(again_from) {}
+  Result<> start(EventNumber first, Time now) override { return emulator_.start(first, now); }
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    const bool silent = queue.numbered() && queue.next_event() >= silent_from_ &&
+                        queue.next_event() < again_from_;
+    if (silent) return {source::ReadState::waiting, now + 10ms};
+    return emulator_.read(queue, now);
+  }
+
+private:
+  source::Emulator emulator_;
+  EventNumber silent_from_;
+  EventNumber again_from_;
+};
+
+TEST(silence, a_source_that_is_silent_is_missing_after_the_deadline) {
+  for (const std::size_t per_unit : {1U, 2U}) { // silent within a unit, and the unit as a whole
+    VirtualSystemOptions options;
+    options.system = make_system(3, 2, per_unit);
+    options.source_events = 0;
+    options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      if (info.id == 2) return std::make_unique<HoleSource>(info.id, 500, ~EventNumber{0});
+      return std::make_unique<source::Emulator>(source::EmulatorOptions{
+          .source = info.id, .size = source::FixedSize{100}, .rate_hz = 10'000});
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(2s);
+    EXPECT_GT(system.summary().events_incomplete, 1000U) << tail_of_log(system);
+    EXPECT_GT(system.summary().events_built, 5000U);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    EXPECT_EQ(system.summary().sources[1].ledger.built + system.summary().sources[1].ledger.late, 500U);
+    expect_balanced(system);
+  }
+}
+
+TEST(silence, an_optional_source_that_is_absent_leaves_events_complete) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.system.sources[1].required = false;
+  options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+    return std::make_unique<source::Emulator>(source::EmulatorOptions{
+        .source = info.id,
+        .size = source::FixedSize{100},
+        .rate_hz = 10'000,
+        .event_count = info.id == 2 ? 100U : 1000U});
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 1000U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  EXPECT_EQ(system.summary().fragments.built, 1100U);
+}
+
+TEST(end, when_the_event_manager_dies_all_nodes_stop) {
+  VirtualSystem system{triggered(2, 2, 5000)};
+  system.start_all();
+  system.run_for(100ms);
+  system.kill_event_manager();
+  system.run_for(30s);
+  EXPECT_EQ(system.ended_nodes(), 4U) << tail_of_log(system);
+}
+
+TEST(end, a_forced_stop_says_what_is_lost) {
+  VirtualSystem system{triggered(2, 2, 20'000)};
+  system.start_all();
+  system.run_for(100ms);
+  system.sink(0)->stall(true);
+  system.run_for(100ms);
+  system.manager().stop_now("twice");
+  const RunSummary& summary = system.summary();
+  EXPECT_TRUE(summary.balanced);
+  EXPECT_GT(summary.events_lost, 0U);
+  EXPECT_GT(summary.fragments.lost, 0U);
+  EXPECT_EQ(summary.fragments.read, summary.fragments.built + summary.fragments.lost);
+}
+
+TEST(scale, a_thousand_nodes_in_one_thread) {
+  auto options = triggered(512, 511, 2000);
+  options.system.events_max = 20;
+  options.source_pages = 2;
+  options.source_window = 256;
+  options.receive_pages = 1200;
+  options.size = source::FixedSize{64};
+  options.system.event_deadline = 2s;
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 20U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+}
+
+std::uint64_t run_faults(std::uint64_t seed) {
+  SCOPED_TRACE(fmt::format("replay with FANIN_SEED={}", seed));
+  Random random{seed};
+  VirtualSystemOptions options;
+  const std::size_t readouts = 1 + random.below(4);
+  const std::size_t builders = 1 + random.below(4);
+  options.seed = seed;
+  options.system = make_system(readouts, builders, 1 + random.below(3));
+  options.system.protocol = random.chance(1, 2) ? Protocol::push : Protocol::pull;
+  options.system.trigger_rate_hz = random.chance(1, 2) ? 10'000 : 0;
+  options.source_rate_hz = 10'000;
+  options.network.strict = random.chance(1, 2);
+  options.network.latency_max = Duration{50'000 + random.below(2'000'000)};
+  options.source_pages = static_cast<std::uint32_t>(2 + random.below(16));
+  options.receive_pages = static_cast<std::uint32_t>(24 + random.below(64));
+  options.sink_depth = 1 + random.below(16);
+  options.commit_delay = Duration{random.below(5'000'000)};
+  VirtualSystem system{options};
+  system.start_all();
+  std::vector<bool> readout_up(readouts, true);
+  std::vector<bool> builder_up(builders, true);
+  for (int step = 0; step < 30; ++step) {
+    system.run_for(Duration{1'000'000 + random.below(200'000'000)});
+    if (system.manager().ended()) break;
+    const std::size_t r = random.below(readouts);
+    const std::size_t b = random.below(builders);
+    switch (random.below(9)) {
+    case 0:
+      if (readout_up[r]) system.kill_readout(r); else system.start_readout(r);
+      readout_up[r] = !readout_up[r];
+      break;
+    case 1:
+    case 2:
+      if (builder_up[b]) system.kill_builder(b); else system.start_builder(b);
+      builder_up[b] = !builder_up[b];
+      break;
+    case 3:
+      if (readout_up[r] && builder_up[b]) system.readout_node(r).disconnect(system.builder_node(b));
+      break;
+    case 4:
+      if (builder_up[b]) system.builder_node(b).disconnect(system.manager_node());
+      break;
+    case 5:
+      if (readout_up[r]) system.readout_node(r).disconnect(system.manager_node());
+      break;
+    case 6:
+      if (builder_up[b]) {
+        system.builder_node(b).freeze();
+        system.run_for(Duration{random.below(4'000'000'000)});
+        system.builder_node(b).thaw();
+      }
+      break;
+    case 7:
+      if (readout_up[r]) {
+        system.readout_node(r).freeze();
+        system.run_for(Duration{random.below(4'000'000'000)});
+        system.readout_node(r).thaw();
+      }
+      break;
+    default: break;
+    }
+  }
+  for (std::size_t i = 0; i < readouts; ++i) {
+    if (!readout_up[i]) system.start_readout(i);
+  }
+  for (std::size_t i = 0; i < builders; ++i) {
+    if (!builder_up[i]) system.start_builder(i);
+  }
+  system.run_for(1s);
+  system.stop();
+  EXPECT_TRUE(system.run_until_ended(600s)) << tail_of_log(system) << system.manager().waiting_for();
+  expect_balanced(system);
+  return system.world().trace_hash();
+}
+
+TEST(faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced) {
+  const char* seed = std::getenv("FANIN_SEED");
+  const char* seeds = std::getenv("FANIN_SEEDS");
+  const std::uint64_t first = seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1;
+  const std::uint64_t count = seed != nullptr ? 1 : seeds != nullptr ? std::strtoull(seeds, nullptr, 0) : 30;
+  for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) (void)run_faults(first + i);
+}
+
+TEST(faults, the_same_seed_gives_the_same_trace) {
+  EXPECT_EQ(run_faults(4711), run_faults(4711));
+}
+
+} // namespace
+} // namespace fanin::builder

@@ -1,0 +1,38 @@
+#include "fanin/wire/control.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace fanin::wire {
+namespace {
+
+TEST(message_reader, reads_bodies_records_and_text_in_order) {
+  struct Message {
+    Clear clear{.first = 5, .events = 2};
+    std::array<Gap, 2> gaps{{{1, 2}, {3, 4}}};
+    std::array<char, 8> text{'a', 'b', 'c'};
+  } message;
+  MessageReader reader{std::as_bytes(std::span{&message, 1})};
+  Clear clear;
+  ASSERT_TRUE(reader.read(clear));
+  EXPECT_EQ(clear.range(), (EventRange{5, 7}));
+  const auto gaps = reader.records<Gap>(2);
+  ASSERT_EQ(gaps.size(), 2U);
+  EXPECT_EQ(gaps[1].end, 4U);
+  EXPECT_EQ(reader.text(3), "abc");
+  EXPECT_TRUE(reader.ok());
+}
+
+TEST(message_reader, fails_for_good_once_a_read_goes_past_the_end) {
+  alignas(8) std::array<std::byte, 16> bytes{};
+  MessageReader reader{bytes};
+  EXPECT_TRUE(reader.records<Gap>(~std::uint64_t{0}).empty());
+  EXPECT_FALSE(reader.ok());
+  Horizon horizon;
+  EXPECT_FALSE(reader.read(horizon));
+  EXPECT_TRUE(reader.text(1).empty());
+}
+
+} // namespace
+} // namespace fanin::wire

@@ -1,0 +1,87 @@
+#include "fanin/wire/part.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::wire {
+namespace {
+
+// Two fragments of 3 and 0 bytes and an absent one, for events 101 to 103 of a batch of 8 from 100.
+std::vector<std::byte> make_part(const std::function<void(PartHeader&)>& change = {}, bool seal = true) {
+  PartHeader header;
+  header.run = 9;
+  header.batch_first = 100;
+  header.batch_events = 8;
+  header.source = 5;
+  header.first_event = 101;
+  header.entries = 3;
+  header.payload_size = 3;
+  if (change) change(header);
+  const std::array<FragmentEntry, 3> table{{{3, 0x11}, {0, 0}, {fragment_absent, 0}}};
+  std::vector<std::byte> message(sizeof header + sizeof table + 3, std::byte{'x'});
+  std::memcpy(message.data(), &header, sizeof header);
+  std::memcpy(message.data() + sizeof header, table.data(), sizeof table);
+  if (seal) seal_part(std::span{message}.first(sizeof header + sizeof table), true);
+  return message;
+}
+
+TEST(part, what_was_encoded_is_decoded) {
+  const auto message = make_part();
+  const auto part = decode_part(message);
+  ASSERT_TRUE(part.has_value()) << part.error().text;
+  EXPECT_EQ(part->header.events(), (EventRange{101, 104}));
+  EXPECT_EQ(part->header.batch(), (EventRange{100, 108}));
+  ASSERT_EQ(part->table.size(), 3U);
+  EXPECT_EQ(part->table[0].size(), 3U);
+  EXPECT_TRUE(part->table[2].absent());
+  EXPECT_EQ(part->payload.size(), 3U);
+  EXPECT_FALSE(part->partial());
+}
+
+TEST(part, every_truncation_and_extension_is_refused) {
+  auto message = make_part();
+  for (std::size_t size = 0; size < message.size(); ++size) {
+    EXPECT_FALSE(decode_part(std::span{message}.first(size)).has_value()) << size;
+  }
+  message.push_back(std::byte{0});
+  EXPECT_FALSE(decode_part(message).has_value());
+}
+
+TEST(part, every_flipped_bit_of_header_and_table_is_noticed) {
+  const auto good = make_part();
+  for (std::size_t bit = 0; bit < (sizeof(PartHeader) + 24) * 8; ++bit) {
+    auto message = good;
+    message[bit / 8] ^= std::byte{1} << (bit % 8);
+    EXPECT_FALSE(decode_part(message).has_value()) << "bit " << bit;
+  }
+}
+
+TEST(part, events_outside_the_batch_are_refused) {
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 99; })).has_value());
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 106; })).has_value());
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.batch_events = 0; })).has_value());
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.batch_first = ~0ULL; })).has_value());
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.payload_offset = 1; })).has_value());
+}
+
+TEST(part, the_header_has_the_documented_layout) {
+  const auto message = make_part([](PartHeader& h) {
+    h.readout_unit = 0x0201;
+    h.attempt = 0x0403;
+  });
+  EXPECT_EQ(message[0], std::byte{'F'});
+  EXPECT_EQ(message[3], std::byte{'T'});
+  EXPECT_EQ(message[4], std::byte{9});
+  EXPECT_EQ(message[8], std::byte{100});
+  EXPECT_EQ(message[24], std::byte{101});
+  EXPECT_EQ(message[44], std::byte{1});
+  EXPECT_EQ(message[47], std::byte{4});
+}
+
+} // namespace
+} // namespace fanin::wire
