@@ -1,11 +1,7 @@
 // The table of the sources that come with fanin, and how each reads its settings.
 #include <fmt/format.h>
 
-#include <optional>
-#include <string_view>
-
 #include "fanin/base/assert.hpp"
-#include "fanin/base/units.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/source/hld_source.hpp"
 #include "fanin/source/receive_source.hpp"
@@ -25,67 +21,37 @@ std::uint64_t natural(SettingsReader& reader, std::string_view key, std::int64_t
       reader.integer(key, fallback, 0, std::numeric_limits<std::int64_t>::max()));
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
+std::uint32_t fragment_size(SettingsReader& reader, std::string_view key, std::uint32_t fallback) {
+  const std::uint64_t size = reader.size(key, fallback);
+  if (size > size_max) reader.reject(key, "is over 256MiB - 1B, the most that a fragment can be");
+  return static_cast<std::uint32_t>(std::min(size, size_max));
 }
 
-struct Call { // name(first, second)
-  std::string_view name;
-  std::string_view first;
-  std::string_view second;
-};
-
-std::optional<Call> parse_call(std::string_view text) {
-  const auto open = text.find('(');
-  const auto comma = text.find(',');
-  if (open == std::string_view::npos || comma == std::string_view::npos || comma < open ||
-      !text.ends_with(')')) {
-    return std::nullopt;
+// size = "2KiB", or size_min and size_max (uniform), or size_mean and size_sigma (log-normal).
+SizeDistribution size_distribution(SettingsReader& reader) {
+  const bool fixed = reader.has("size");
+  const bool uniform = reader.has("size_min") || reader.has("size_max");
+  const bool lognormal = reader.has("size_mean") || reader.has("size_sigma");
+  const std::uint32_t size = fragment_size(reader, "size", 1024);
+  const UniformSize range{fragment_size(reader, "size_min", 0),
+                          fragment_size(reader, "size_max", 0)};
+  const std::uint32_t mean = fragment_size(reader, "size_mean", 1);
+  const std::uint32_t sigma = fragment_size(reader, "size_sigma", 0);
+  if (fixed + uniform + lognormal > 1) {
+    reader.reject(uniform ? "size_max" : "size_mean",
+                  "give one of: size; size_min and size_max; size_mean and size_sigma");
+  } else if (uniform && (!reader.has("size_max") || range.min_bytes > range.max_bytes)) {
+    reader.reject("size_max", "must be there and not below size_min");
+  } else if (lognormal && (!reader.has("size_mean") || mean == 0)) {
+    reader.reject("size_mean", "must be there and above 0B");
+  } else if (lognormal && sigma / 100 > mean) {
+    reader.reject("size_sigma", "is more than 100 times size_mean");
+  } else if (uniform) {
+    return range;
+  } else if (lognormal) {
+    return LogNormalSize{static_cast<double>(mean), static_cast<double>(sigma)};
   }
-  return Call{trimmed(text.substr(0, open)), trimmed(text.substr(open + 1, comma - open - 1)),
-              trimmed(text.substr(comma + 1, text.size() - comma - 2))};
-}
-
-// "2KiB", "uniform(100B, 3KiB)" or "lognormal(2KiB, 1KiB)": mean and standard deviation.
-Result<SizeDistribution> parse_size_distribution(std::string_view text) {
-  const auto bounded = [](std::string_view part) -> Result<std::uint32_t> {
-    const auto size = parse_size(part);
-    if (!size) return std::unexpected(size.error());
-    if (*size > size_max) {
-      return fail(ErrorKind::usage,
-                  fmt::format("{} is over the maximum of a fragment, {}B", part, size_max));
-    }
-    return static_cast<std::uint32_t>(*size);
-  };
-  if (text.find('(') == std::string_view::npos) {
-    const auto size = bounded(text);
-    if (!size) return std::unexpected(size.error());
-    return FixedSize{*size};
-  }
-  const auto call = parse_call(text);
-  if (!call || (call->name != "uniform" && call->name != "lognormal")) {
-    return fail(
-        ErrorKind::usage,
-        fmt::format("\"{}\" is none of 2KiB, uniform(100B, 3KiB), lognormal(2KiB, 1KiB)", text));
-  }
-  const auto first = bounded(call->first);
-  if (!first) return std::unexpected(first.error());
-  const auto second = bounded(call->second);
-  if (!second) return std::unexpected(second.error());
-  if (call->name == "uniform") {
-    if (*first <= *second) return UniformSize{*first, *second};
-    return fail(ErrorKind::usage, fmt::format("{} is more than {}", call->first, call->second));
-  }
-  if (*first == 0) return fail(ErrorKind::usage, "a log-normal mean must be above 0B");
-  if (*second / 100 > *first) {
-    return fail(ErrorKind::usage,
-                fmt::format("the standard deviation {} is more than 100 times the "
-                            "mean {}",
-                            call->second, call->first));
-  }
-  return LogNormalSize{static_cast<double>(*first), static_cast<double>(*second)};
+  return FixedSize{size};
 }
 
 Made make_emulator(const SourceSettings& settings) {
@@ -93,11 +59,7 @@ Made make_emulator(const SourceSettings& settings) {
   EmulatorOptions options;
   options.source = settings.id;
   options.seed = settings.seed;
-  if (auto size = parse_size_distribution(reader.text("size", "1KiB"))) {
-    options.size = *size;
-  } else {
-    reader.reject("size", size.error().text);
-  }
+  options.size = size_distribution(reader);
   options.rate_hz = reader.rate_hz("rate", 0);
   options.first_event = natural(reader, "first_event", 0);
   options.event_count = natural(reader, "events", 0);

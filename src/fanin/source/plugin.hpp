@@ -1,4 +1,4 @@
-// How a shared object adds types of source. It defines two functions:
+// How a shared object adds types of source, transports and applications. It defines two functions:
 //
 //   #include <fanin/source/plugin.hpp>
 //   FANIN_PLUGIN_ABI
@@ -14,7 +14,12 @@
 #include <utility>
 
 #include "fanin/base/result.hpp"
+#include "fanin/net/registry.hpp"
 #include "fanin/source/registry.hpp"
+
+namespace fanin::executive {
+class ApplicationRegistry; // fanin/executive/application.hpp, with add_application()
+}
 
 namespace fanin::source {
 
@@ -22,16 +27,23 @@ namespace fanin::source {
 // Registry, PluginRegistry. A plug-in built for another number is refused.
 inline constexpr int plugin_abi = 1;
 
-// What a plug-in can register with; more pointers may follow at the end (transports, applications).
+// What a plug-in can register with. A null pointer: not in this program.
 struct PluginRegistry {
   std::uint32_t size = sizeof(PluginRegistry); // of the structure that the program knows
   Registry* sources = nullptr;
+  net::TransportRegistry* transports = nullptr;
+  executive::ApplicationRegistry* applications = nullptr;
   Result<> result; // the first registration that failed; load_plugin reports it
 
   void add_source(std::string type, SourceFactory factory) {
-    if (auto added = sources->add(std::move(type), std::move(factory)); !added && result) {
-      result = added;
-    }
+    keep(sources->add(std::move(type), std::move(factory)));
+  }
+  void add_transport(std::string scheme, net::TransportFactory factory) {
+    if (transports == nullptr) return;
+    keep(transports->add(std::move(scheme), std::move(factory)));
+  }
+  void keep(Result<> added) {
+    if (!added && result) result = std::move(added);
   }
 };
 

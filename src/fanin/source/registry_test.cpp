@@ -65,15 +65,14 @@ TEST(Registry, AMissingUnitNamesTheUnits) {
 }
 
 TEST(Registry, ImpossibleValuesAreErrors) {
-  EXPECT_THAT(error_of("emulator", {{"size", "1GiB"}}),
-              HasSubstr("size: 1GiB is over the maximum"));
-  EXPECT_THAT(error_of("emulator", {{"size", "gauss(1kB, 1kB)"}}),
-              HasSubstr("none of 2KiB, uniform"));
-  EXPECT_THAT(error_of("emulator", {{"size", "uniform(1kB)"}}), HasSubstr("none of 2KiB, uniform"));
-  EXPECT_THAT(error_of("emulator", {{"size", "uniform(2kB, 1kB)"}}), HasSubstr("more than 1kB"));
-  EXPECT_THAT(error_of("emulator", {{"size", "uniform(1, 2kB)"}}), HasSubstr("KiB"));
-  EXPECT_THAT(error_of("emulator", {{"size", "lognormal(0B, 1kB)"}}), HasSubstr("above 0B"));
-  EXPECT_THAT(error_of("emulator", {{"size", "lognormal(1B, 1kB)"}}), HasSubstr("100 times"));
+  EXPECT_THAT(error_of("emulator", {{"size", "1GiB"}}), HasSubstr("size: is over 256MiB"));
+  EXPECT_THAT(error_of("emulator", {{"size", "1kB"}, {"size_mean", "1kB"}}),
+              HasSubstr("give one of"));
+  EXPECT_THAT(error_of("emulator", {{"size_min", "2kB"}, {"size_max", "1kB"}}),
+              HasSubstr("size_max: must be there and not below size_min"));
+  EXPECT_THAT(error_of("emulator", {{"size_sigma", "2kB"}}), HasSubstr("size_mean: "));
+  EXPECT_THAT(error_of("emulator", {{"size_mean", "1B"}, {"size_sigma", "1kB"}}),
+              HasSubstr("more than 100 times size_mean"));
   EXPECT_THAT(error_of("emulator", {{"content", "noise"}}),
               HasSubstr("none of pattern, untouched"));
   EXPECT_THAT(error_of("emulator", {{"events", "-1"}}), HasSubstr("events: -1 is not between 0"));
@@ -99,7 +98,7 @@ TEST(Registry, AMissingFileIsNotFound) {
 
 TEST(Registry, SettingsReachTheSource) {
   const auto made = built_in().make(
-      settings_of("emulator", {{"size", "lognormal(2KiB, 1KiB)"}, {"events", "5"}}));
+      settings_of("emulator", {{"size_mean", "2KiB"}, {"size_sigma", "1KiB"}, {"events", "5"}}));
   ASSERT_TRUE(made) << made.error().text;
   QueueFixture fixture({.source = 7, .window = 64});
   ASSERT_TRUE((*made)->start(0, Time{}));
