@@ -34,12 +34,8 @@ constexpr std::array<Unit, 9> sizes{{{"B", 1},
                                      {"MiB", mebi},
                                      {"GiB", gibi},
                                      {"TiB", tebi}}};
-constexpr std::array<Unit, 6> durations{{{"ns", 1},
-                                         {"us", kilo},
-                                         {"ms", mega},
-                                         {"s", giga},
-                                         {"min", 60 * giga},
-                                         {"h", 3600 * giga}}};
+constexpr std::array<Unit, 6> durations{
+    {{"ns", 1}, {"us", kilo}, {"ms", mega}, {"s", giga}, {"min", 60 * giga}, {"h", 3600 * giga}}};
 constexpr std::array<Unit, 4> rates{{{"Hz", 1}, {"kHz", kilo}, {"MHz", mega}, {"GHz", giga}}};
 // In bits per second, so that both families are whole numbers.
 constexpr std::array<Unit, 11> bandwidths{{{"b/s", 1},
@@ -82,7 +78,8 @@ Result<Split> split(std::string_view text, const What& what) {
   while (end < text.size() && (is_digit(text[end]) || text[end] == '.')) ++end;
   const std::string_view number = text.substr(0, end);
   if (text.starts_with('-')) {
-    return fail(ErrorKind::usage, fmt::format("\"{}\" is negative; {} is at least 0", text, what.name));
+    return fail(ErrorKind::usage,
+                fmt::format("\"{}\" is negative; {} is at least 0", text, what.name));
   }
   const auto dot = number.find('.');
   const bool one_dot = dot == std::string_view::npos || number.find('.', dot + 1) == number.npos;
@@ -126,8 +123,8 @@ Result<std::uint64_t> parse_whole(std::string_view text, const What& what, std::
   const Wide value = (mantissa * parts->factor + divisor / 2) / divisor;
   if (value > limit) return too_large();
   if (value == 0 && mantissa != 0) {
-    return fail(ErrorKind::usage, fmt::format("\"{}\" is smaller than one {}", text,
-                                              what.units.front().name));
+    return fail(ErrorKind::usage,
+                fmt::format("\"{}\" is smaller than one {}", text, what.units.front().name));
   }
   return static_cast<std::uint64_t>(value);
 }
@@ -205,7 +202,8 @@ std::string format_rate(double hertz) {
 std::string format_duration(Duration duration) {
   static constexpr std::array<Step, 4> steps{{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
   const double value = static_cast<double>(duration.count());
-  if (value < 0) return "-" + format_duration(duration == Duration::min() ? Duration::max() : -duration);
+  if (value < 0)
+    return "-" + format_duration(duration == Duration::min() ? Duration::max() : -duration);
   constexpr double second = 1e9;
   if (value >= 7200 * second) return fmt::format("{:.3g} h", value / (3600 * second));
   if (value >= 120 * second) return fmt::format("{:.3g} min", value / (60 * second));

@@ -2,7 +2,8 @@
 // Sizes: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024).
 // Rates: Hz, kHz, MHz, GHz. Bandwidth: b/s, kb/s, Mb/s, Gb/s (bits), B/s, kB/s, MB/s, GB/s, and the
 // binary KiB/s, MiB/s, GiB/s. Times: ns, us, ms, s, min, h.
-// A bare number is an error that names the units to choose from; so is a negative or overflowing one.
+// A bare number is an error that names the units to choose from; so is a negative or overflowing
+// one.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,10 @@
 
 namespace fanin {
 
-[[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);       // bytes
-[[nodiscard]] Result<Duration> parse_duration(std::string_view text);        // >= 0
-[[nodiscard]] Result<double> parse_rate_hz(std::string_view text);           // events per second, > 0
-[[nodiscard]] Result<double> parse_bandwidth(std::string_view text);         // bytes per second, > 0
+[[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text); // bytes
+[[nodiscard]] Result<Duration> parse_duration(std::string_view text); // >= 0
+[[nodiscard]] Result<double> parse_rate_hz(std::string_view text); // events per second, > 0
+[[nodiscard]] Result<double> parse_bandwidth(std::string_view text); // bytes per second, > 0
 
 // For people: "1.5 GiB", "3.2 GB/s", "12.3 kHz", "250 us". Three significant digits.
 [[nodiscard]] std::string format_size(std::uint64_t bytes);

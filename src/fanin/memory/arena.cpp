@@ -98,12 +98,13 @@ Result<Mapping> map(std::size_t size, const ArenaOptions& options) {
                     fmt::format("arena of {}{}", format_size(size), address_space_limit()), error);
 }
 
-Result<> bind_to_node([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t size, int node) {
+Result<> bind_to_node([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t size,
+                      int node) {
 #if FANIN_HAVE_NUMA
   if (numa_available() >= 0) {
     if (node > numa_max_node()) {
-      return fail(ErrorKind::unsupported, fmt::format("NUMA node {}: this host has nodes 0 to {}",
-                                                      node, numa_max_node()));
+      return fail(ErrorKind::unsupported,
+                  fmt::format("NUMA node {}: this host has nodes 0 to {}", node, numa_max_node()));
     }
     bitmask* const nodes = numa_allocate_nodemask();
     numa_bitmask_setbit(nodes, static_cast<unsigned>(node));
@@ -143,8 +144,9 @@ Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
   if (!options.reserve_only && options.huge_pages != HugePages::required) {
     const Limit limit = memory_left();
     if (rounded > limit.bytes) {
-      return fail(ErrorKind::exhausted, fmt::format("arena of {} is more than the {}, {}", format_size(rounded),
-                                                    limit.name, format_size(limit.bytes)));
+      return fail(ErrorKind::exhausted,
+                  fmt::format("arena of {} is more than the {}, {}", format_size(rounded),
+                              limit.name, format_size(limit.bytes)));
     }
   }
   auto mapping = map(rounded, options);
@@ -159,7 +161,8 @@ Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
     }
   }
   if (!options.reserve_only) {
-    if (auto populated = populate(data, rounded); !populated) return std::unexpected(populated.error());
+    if (auto populated = populate(data, rounded); !populated)
+      return std::unexpected(populated.error());
   }
   Arena arena;
   arena.data_ = mapping->release();

@@ -96,7 +96,7 @@ private:
 };
 
 struct PoolOptions {
-  std::uint32_t page_size = 0;       // bytes, a multiple of 4096
+  std::uint32_t page_size = 0; // bytes, a multiple of 4096
   std::uint32_t pages = 0;
   ArenaOptions arena;
 };

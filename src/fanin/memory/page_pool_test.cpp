@@ -56,9 +56,7 @@ TEST(PagePool, APageComesHomeWithItsLastView) {
   EXPECT_EQ(pool->available(), 0U);
 }
 
-TEST(PagePool, AnEmptyViewHasNoBytes) {
-  EXPECT_TRUE(View{}.bytes().empty());
-}
+TEST(PagePool, AnEmptyViewHasNoBytes) { EXPECT_TRUE(View{}.bytes().empty()); }
 
 TEST(PagePool, RefusesImpossibleSizes) {
   EXPECT_EQ(PagePool::make({.page_size = 0, .pages = 1}).error().kind, ErrorKind::usage);

@@ -40,7 +40,8 @@ public:
     Loop loop(clock);
     TcpTransport transport(loop);
     const auto pool = make_pool(1);
-    return transport.listening_url(transport.listen(address(), {.receive_pool = pool.get()}).value());
+    return transport.listening_url(
+        transport.listen(address(), {.receive_pool = pool.get()}).value());
   }
   bool turn() override { return loop_.turn(); }
   bool kill_client() override {
@@ -61,7 +62,8 @@ private:
 class SimBackend final : public Backend {
 public:
   explicit SimBackend(bool strict)
-      : world_(1, {.strict = strict, .posted_receives = 2}), server_(world_.add_node("server")),
+      : world_(1, {.strict = strict, .posted_receives = 2}),
+        server_(world_.add_node("server")),
         client_(world_.add_node("client")) {}
   Transport& server() override { return server_.transport(); }
   Transport& client() override { return client_.transport(); }

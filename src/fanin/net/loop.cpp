@@ -20,8 +20,8 @@ namespace {
 // Events taken from one transport per turn: bounds how long control traffic waits behind data.
 constexpr std::size_t events_per_poll = 64;
 
-// Sleeps until the epoll descriptor is readable or `timeout` (null: for ever) is over. Milliseconds,
-// as epoll_wait has them, would break deadlines of 50 to 200 us.
+// Sleeps until the epoll descriptor is readable or `timeout` (null: for ever) is over.
+// Milliseconds, as epoll_wait has them, would break deadlines of 50 to 200 us.
 void sleep_on(int epoll, const timespec* timeout) {
   epoll_event ignored[1];
   if (epoll_pwait2(epoll, ignored, 1, timeout, nullptr) >= 0 || errno != ENOSYS) return;
@@ -34,8 +34,8 @@ timespec to_timespec(Duration duration) {
   return {static_cast<time_t>(seconds.count()), static_cast<long>((duration - seconds).count())};
 }
 
-// The kernel may delay a wake-up of an ordinary thread by its timer slack, 50 us by default: as long
-// as the deadlines here. Restored afterwards, since the thread is the caller's.
+// The kernel may delay a wake-up of an ordinary thread by its timer slack, 50 us by default: as
+// long as the deadlines here. Restored afterwards, since the thread is the caller's.
 class ShortTimerSlack {
 public:
   ShortTimerSlack() : before_(prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0)) {
@@ -77,7 +77,8 @@ struct Loop::Waiter {
   Waiter() {
     epoll = epoll_create1(EPOLL_CLOEXEC);
     wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (epoll < 0 || wake < 0) throw std::system_error(errno, std::generic_category(), "event loop");
+    if (epoll < 0 || wake < 0)
+      throw std::system_error(errno, std::generic_category(), "event loop");
     // Edge triggered: each wake() ends one wait, and nobody has to read the counter.
     epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = wake}};
     (void)epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event);
@@ -115,7 +116,8 @@ void Loop::remove_from(std::vector<Watched*>& list, std::vector<int>* descriptor
   const auto found = std::find(list.begin(), list.end(), gone);
   if (found == list.end()) return;
   const auto index = static_cast<std::size_t>(found - list.begin());
-  if (descriptors != nullptr && index < descriptors->size()) waiter_->watch((*descriptors)[index], -1);
+  if (descriptors != nullptr && index < descriptors->size())
+    waiter_->watch((*descriptors)[index], -1);
   *found = nullptr; // a turn may be walking the list
   if (in_turn_) {
     removed_in_turn_ = true;
@@ -130,7 +132,8 @@ void Loop::compact(std::vector<Watched*>& list, std::vector<int>* descriptors) {
     if (list[i] != nullptr) continue;
     const auto at = static_cast<std::ptrdiff_t>(i);
     list.erase(list.begin() + at);
-    if (descriptors != nullptr && i < descriptors->size()) descriptors->erase(descriptors->begin() + at);
+    if (descriptors != nullptr && i < descriptors->size())
+      descriptors->erase(descriptors->begin() + at);
   }
 }
 

@@ -25,15 +25,15 @@ public:
   virtual bool poll() = 0;
   // Before waiting: false if work has arrived meanwhile.
   virtual bool arm() { return true; }
-  // Becomes readable when there is work, after arm() gave true; -1: none. The same for as long as the
-  // service is added (an epoll descriptor of its own if what it watches changes).
+  // Becomes readable when there is work, after arm() gave true; -1: none. The same for as long as
+  // the service is added (an epoll descriptor of its own if what it watches changes).
   [[nodiscard]] virtual int descriptor() const { return -1; }
 };
 
 class Loop;
 
-// A deadline that calls back on the loop's thread. Owned by whoever waits; destroying it cancels (not
-// within its own callback). Rearming does not allocate.
+// A deadline that calls back on the loop's thread. Owned by whoever waits; destroying it cancels
+// (not within its own callback). Rearming does not allocate.
 class Timer {
 public:
   explicit Timer(std::function<void()> callback) : callback_(std::move(callback)) {}
@@ -56,7 +56,7 @@ private:
 
 enum class WaitPolicy : std::uint8_t {
   block, // sleep as soon as there is nothing to do
-  poll   // never sleep; gives the core away (sched_yield) when there is nothing to do
+  poll // never sleep; gives the core away (sched_yield) when there is nothing to do
 };
 
 class Loop {

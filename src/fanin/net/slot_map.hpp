@@ -1,5 +1,5 @@
-// Values under ids that are never used twice: the low half of an id is the slot, the high half counts
-// the slot's uses. Finding is an index and a comparison; values stay where they are.
+// Values under ids that are never used twice: the low half of an id is the slot, the high half
+// counts the slot's uses. Finding is an index and a comparison; values stay where they are.
 #pragma once
 
 #include <cstddef>

@@ -4,13 +4,13 @@ namespace fanin::net {
 
 std::string_view name(CloseReason reason) {
   switch (reason) {
-    case CloseReason::local: return "closed here";
-    case CloseReason::peer_closed: return "closed by the peer";
-    case CloseReason::peer_died: return "peer died";
-    case CloseReason::connect_failed: return "connect failed";
-    case CloseReason::protocol_violation: return "protocol violation";
-    case CloseReason::version_mismatch: return "another protocol version";
-    case CloseReason::message_too_large: return "message too large";
+  case CloseReason::local: return "closed here";
+  case CloseReason::peer_closed: return "closed by the peer";
+  case CloseReason::peer_died: return "peer died";
+  case CloseReason::connect_failed: return "connect failed";
+  case CloseReason::protocol_violation: return "protocol violation";
+  case CloseReason::version_mismatch: return "another protocol version";
+  case CloseReason::message_too_large: return "message too large";
   }
   return "unknown";
 }

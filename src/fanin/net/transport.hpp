@@ -1,9 +1,9 @@
 // The one interface that every network implements: messages over reliable, ordered connections.
 //
-// A message is up to max_extents pieces of memory, sent without a copy and delivered in one piece in
-// a page of the receiver's pool. Nothing is ordered across connections. A transport belongs to one
-// loop and one thread; no call blocks. Backpressure is an outcome, not an error: a refused message
-// was not taken, and a `writable` event says when to try again.
+// A message is up to max_extents pieces of memory, sent without a copy and delivered in one piece
+// in a page of the receiver's pool. Nothing is ordered across connections. A transport belongs to
+// one loop and one thread; no call blocks. Backpressure is an outcome, not an error: a refused
+// message was not taken, and a `writable` event says when to try again.
 #pragma once
 
 #include <cstddef>
@@ -76,15 +76,15 @@ struct ConnectionOptions {
   // connection stops reading until pages return: backpressure.
   memory::PagePool* receive_pool = nullptr;
   Handler* handler = nullptr;
-  std::uint32_t max_message = 0;       // received; bytes; at most half a page of receive_pool (so that pages
-                                       // are at least half full) ; 0: half a page
+  std::uint32_t max_message = 0; // received; bytes; at most half a page of receive_pool (so that
+                                 // pages are at least half full) ; 0: half a page
   std::uint64_t send_queue_bytes = 4u << 20; // refused (backpressure) beyond this
-  bool low_latency = false;            // control: small messages leave at once. Otherwise bulk data
+  bool low_latency = false; // control: small messages leave at once. Otherwise bulk data
 };
 
 struct Capabilities {
-  std::uint32_t max_message = 0;       // bytes; 0: bounded by the pools only
-  bool in_process = false;             // both ends live in this process
+  std::uint32_t max_message = 0; // bytes; 0: bounded by the pools only
+  bool in_process = false; // both ends live in this process
 };
 
 class Transport {
@@ -95,16 +95,19 @@ public:
   virtual ~Transport() = default;
 
   // The real address, with the port that was chosen, is in listening_url().
-  [[nodiscard]] virtual Result<ListenerId> listen(const Url& url, const ConnectionOptions& options) = 0;
+  [[nodiscard]] virtual Result<ListenerId> listen(const Url& url,
+                                                  const ConnectionOptions& options) = 0;
   [[nodiscard]] virtual Url listening_url(ListenerId listener) const = 0;
   // Connections that were handed out by an `accepted` event stay; no further one follows.
   virtual void close_listener(ListenerId listener) = 0;
 
   // Returns at once; `connected` or `closed` follows in poll().
-  [[nodiscard]] virtual Result<ConnectionId> connect(const Url& url, const ConnectionOptions& options) = 0;
+  [[nodiscard]] virtual Result<ConnectionId> connect(const Url& url,
+                                                     const ConnectionOptions& options) = 0;
 
   // One message. The views are held until the bytes are no longer needed.
-  [[nodiscard]] virtual SendOutcome send(ConnectionId connection, std::span<const memory::View> extents) = 0;
+  [[nodiscard]] virtual SendOutcome send(ConnectionId connection,
+                                         std::span<const memory::View> extents) = 0;
 
   // Puts what has been accepted by send() on its way. The loop calls it once per turn; without a
   // call, poll() does it.
@@ -125,8 +128,8 @@ public:
 
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0; // for people
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
-  // Connections closed here for which something is still to be sent: a process that ends before this
-  // is 0 cuts it off.
+  // Connections closed here for which something is still to be sent: a process that ends before
+  // this is 0 cuts it off.
   [[nodiscard]] virtual std::size_t closing() const { return 0; }
 
   // The loop says which events of its last poll() it has yet to hand out (those with a handler), so

@@ -10,7 +10,9 @@ namespace {
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-bool is_host_character(char c) { return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_'; }
+bool is_host_character(char c) {
+  return is_letter(c) || is_digit(c) || c == '-' || c == '.' || c == '_';
+}
 
 // Within brackets: IPv6 with an optional zone, as in fe80::1%eth0.
 bool is_ipv6_character(char c) { return is_host_character(c) || c == ':' || c == '%'; }
@@ -51,7 +53,8 @@ Result<> parse_authority(std::string_view authority, std::string_view text, Url&
   std::string_view rest;
   if (authority.starts_with('[')) {
     const auto end = authority.find(']');
-    if (end == std::string_view::npos) return wrong(text, "the bracket of its IPv6 host is not closed");
+    if (end == std::string_view::npos)
+      return wrong(text, "the bracket of its IPv6 host is not closed");
     host = authority.substr(1, end - 1);
     rest = authority.substr(end + 1);
     if (host.empty()) return wrong(text, "nothing within the brackets; write [::1]");

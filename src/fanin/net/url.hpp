@@ -12,10 +12,10 @@
 namespace fanin::net {
 
 struct Url {
-  std::string scheme;                          // "tcp", "inproc", "ofi+tcp"; what chooses the transport
-  std::string host;                            // without brackets; empty: loopback
-  std::uint16_t port = 0;                      // 0: any free one
-  std::map<std::string, std::string> options;  // after '?'
+  std::string scheme; // "tcp", "inproc", "ofi+tcp"; what chooses the transport
+  std::string host; // without brackets; empty: loopback
+  std::uint16_t port = 0; // 0: any free one
+  std::map<std::string, std::string> options; // after '?'
 
   // Errors name the part that is wrong and show a right example.
   [[nodiscard]] static Result<Url> parse(std::string_view text);

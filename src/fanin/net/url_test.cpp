@@ -36,14 +36,26 @@ TEST(Url, TextReadsBackAsTheSameAddress) {
 }
 
 TEST(Url, WhatIsWrongIsNamed) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"", "scheme"},           {"127.0.0.1:7000", "scheme"},     {"://x", "scheme"},
-      {"t_p://x", "'_'"},       {"tcp://::1:7000", "brackets"},   {"tcp://[::1", "closed"},
-      {"tcp://[]:1", "nothing"}, {"tcp://[::1]7000", ":port"},    {"tcp://x:", "port"},
-      {"tcp://x:70000", "70000"}, {"tcp://x:-1", "-1"},           {"tcp://x:7 ", "7 "},
-      {"tcp://a b", "' '"},     {"tcp://x/path", "'/'"},          {"tcp://x?", "name=value"},
-      {"tcp://x?a", "name=value"}, {"tcp://x?=1", "name=value"},  {"tcp://x?a=1&a=2", "twice"},
-      {"tcp://x?a=1&", "name=value"}, {"tcp:/x", "':'"}};
+  const std::pair<const char*, const char*> cases[] = {{"", "scheme"},
+                                                       {"127.0.0.1:7000", "scheme"},
+                                                       {"://x", "scheme"},
+                                                       {"t_p://x", "'_'"},
+                                                       {"tcp://::1:7000", "brackets"},
+                                                       {"tcp://[::1", "closed"},
+                                                       {"tcp://[]:1", "nothing"},
+                                                       {"tcp://[::1]7000", ":port"},
+                                                       {"tcp://x:", "port"},
+                                                       {"tcp://x:70000", "70000"},
+                                                       {"tcp://x:-1", "-1"},
+                                                       {"tcp://x:7 ", "7 "},
+                                                       {"tcp://a b", "' '"},
+                                                       {"tcp://x/path", "'/'"},
+                                                       {"tcp://x?", "name=value"},
+                                                       {"tcp://x?a", "name=value"},
+                                                       {"tcp://x?=1", "name=value"},
+                                                       {"tcp://x?a=1&a=2", "twice"},
+                                                       {"tcp://x?a=1&", "name=value"},
+                                                       {"tcp:/x", "':'"}};
   for (const auto& [text, part] : cases) {
     const auto url = Url::parse(text);
     ASSERT_FALSE(url) << text;

@@ -195,7 +195,8 @@ VirtualNode& VirtualWorld::add_node(std::string name) {
 std::uint64_t VirtualWorld::run_until(Time end) {
   const std::uint64_t turns_before = state_->turns;
   state_->reschedule_all(true);
-  while (!state_->heap.empty() && state_->heap.front()->wake <= end) state_->run(*state_->heap.front());
+  while (!state_->heap.empty() && state_->heap.front()->wake <= end)
+    state_->run(*state_->heap.front());
   if (end != never) state_->clock.advance_to(end);
   return state_->turns - turns_before;
 }

@@ -20,12 +20,13 @@ namespace fanin::net {
 
 // How the in-memory network behaves. `strict` behaviour exposes interfaces shaped by TCP: each
 // message needs a receive buffer posted beforehand and is refused without one, sends complete late
-// and their memory must not be reused before (checked by a checksum kept in flight), and messages of
-// different connections overtake each other. A receive pool then needs posted_receives pages for each
-// connection besides those that the application holds, and one page for small messages.
+// and their memory must not be reused before (checked by a checksum kept in flight), and messages
+// of different connections overtake each other. A receive pool then needs posted_receives pages for
+// each connection besides those that the application holds, and one page for small messages.
 struct VirtualNetworkOptions {
   Duration latency_min = std::chrono::microseconds{5};
-  Duration latency_max = std::chrono::microseconds{50}; // uniform per message, order kept per connection
+  Duration latency_max =
+      std::chrono::microseconds{50}; // uniform per message, order kept per connection
   bool strict = false;
   std::uint32_t posted_receives = 4;     // strict: per connection
   Duration turn_cost{500};               // charged to a node for each turn that did something
@@ -69,9 +70,9 @@ public:
   void freeze();
   void thaw();
   // A dead node (kill -9): all its connections close at the peers with peer_died, its listeners
-  // refuse. What it had sent still arrives. The caller destroys the applications on it first, and its
-  // pools afterwards. A restarted node has a new loop and a new transport. Not from a handler on the
-  // node itself.
+  // refuse. What it had sent still arrives. The caller destroys the applications on it first, and
+  // its pools afterwards. A restarted node has a new loop and a new transport. Not from a handler
+  // on the node itself.
   void kill();
   void restart();
   // Cuts all connections between two nodes, as a lost network would: both ends get peer_died, and

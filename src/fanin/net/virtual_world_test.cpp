@@ -42,18 +42,21 @@ public:
   }
   void on_event(Transport&, Event& event) override {
     switch (event.kind) {
-      case EventKind::accepted: connection = event.connection; ++accepted; break;
-      case EventKind::connected: ++connected; break;
-      case EventKind::writable: ++writable; break;
-      case EventKind::closed: closed.push_back(event.reason); break;
-      case EventKind::message: {
-        std::uint64_t value = 0;
-        std::memcpy(&value, event.message.data(), 8);
-        values.push_back(value);
-        if (keep) kept.push_back(event.message);
-        if (on_message) on_message(event);
-        break;
-      }
+    case EventKind::accepted:
+      connection = event.connection;
+      ++accepted;
+      break;
+    case EventKind::connected: ++connected; break;
+    case EventKind::writable: ++writable; break;
+    case EventKind::closed: closed.push_back(event.reason); break;
+    case EventKind::message: {
+      std::uint64_t value = 0;
+      std::memcpy(&value, event.message.data(), 8);
+      values.push_back(value);
+      if (keep) kept.push_back(event.message);
+      if (on_message) on_message(event);
+      break;
+    }
     }
   }
 
@@ -76,7 +79,8 @@ public:
 
 // The world ends before the pools: declared last.
 struct Two {
-  explicit Two(bool strict = false) : world(1, {.strict = strict}), a(world.add_node("a")), b(world.add_node("b")) {}
+  explicit Two(bool strict = false)
+      : world(1, {.strict = strict}), a(world.add_node("a")), b(world.add_node("b")) {}
   VirtualWorld world;
   VirtualNode& a;
   VirtualNode& b;
@@ -235,7 +239,8 @@ TEST(VirtualWorldDeathTest, StrictSendsMustKeepTheirMemoryUntilTheyComplete) {
     memory::Loan loan = client->send_pool->take();
     std::memset(loan.data(), 1, 64);
     const memory::View view = loan.freeze(0, 64);
-    ASSERT_EQ(two.a.transport().send(client->connection, std::span(&view, 1)), SendOutcome::accepted);
+    ASSERT_EQ(two.a.transport().send(client->connection, std::span(&view, 1)),
+              SendOutcome::accepted);
     if (!early) two.world.run_until(Time{2ms});
     loan.data()[3] = std::byte{9};
     two.world.run_until(Time{3ms});
@@ -287,7 +292,8 @@ struct Storm {
     std::vector<VirtualNode*> all;
     for (std::size_t i = 0; i < nodes; ++i) {
       all.push_back(&world.add_node("n" + std::to_string(i)));
-      peers.push_back(std::make_unique<Peer>(*all[i], 4 + 8 * static_cast<std::uint32_t>(fan_out), 8));
+      peers.push_back(
+          std::make_unique<Peer>(*all[i], 4 + 8 * static_cast<std::uint32_t>(fan_out), 8));
       peers[i]->listen();
     }
     for (std::size_t i = 0; i < nodes; ++i) {

@@ -27,8 +27,8 @@ public:
   [[nodiscard]] virtual Url nobody() const = 0;
   // Lets both sides run a little. False if nothing was done.
   virtual bool turn() = 0;
-  // The client's process dies without a word; client() is not used any more. False: there is only one
-  // process.
+  // The client's process dies without a word; client() is not used any more. False: there is only
+  // one process.
   virtual bool kill_client() = 0;
   // The loop of both sides, where one runs in real time and can sleep.
   [[nodiscard]] virtual Loop* sleeping_loop() { return nullptr; }

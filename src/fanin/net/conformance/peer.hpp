@@ -52,7 +52,8 @@ public:
     std::vector<memory::View> views;
     std::uint32_t at = 0;
     for (std::size_t i = 0; i < extents; ++i) {
-      const std::uint32_t part = i + 1 == extents ? size - at : (size - at) / static_cast<std::uint32_t>(2 + i);
+      const std::uint32_t part =
+          i + 1 == extents ? size - at : (size - at) / static_cast<std::uint32_t>(2 + i);
       views.push_back(loan.freeze(at, part));
       at += part;
     }
@@ -62,17 +63,18 @@ public:
   void on_event(Transport& transport, Event& event) override {
     EXPECT_EQ(event.kind == EventKind::closed, event.reason != CloseReason::local);
     switch (event.kind) {
-      case EventKind::accepted:
-      case EventKind::connected: opened.push_back(event.connection); break;
-      case EventKind::writable: writable.push_back(event.connection); break;
-      case EventKind::closed: closed.emplace_back(event.connection, event.reason); break;
-      case EventKind::message: check(event); break;
+    case EventKind::accepted:
+    case EventKind::connected: opened.push_back(event.connection); break;
+    case EventKind::writable: writable.push_back(event.connection); break;
+    case EventKind::closed: closed.emplace_back(event.connection, event.reason); break;
+    case EventKind::message: check(event); break;
     }
     if (react) react(transport, event);
   }
 
   void check(const Event& event) {
-    EXPECT_TRUE(std::ranges::count(opened, event.connection) > 0) << "a message before the connection";
+    EXPECT_TRUE(std::ranges::count(opened, event.connection) > 0)
+        << "a message before the connection";
     ++messages;
     bytes += event.message.size;
     std::uint64_t& number = next[event.connection];

@@ -1,8 +1,9 @@
-// What every transport has to do, as GoogleTest tests. A backend's test is a few lines, in one source
-// file of its test program:
+// What every transport has to do, as GoogleTest tests. A backend's test is a few lines, in one
+// source file of its test program:
 //
 //   #include "fanin/net/conformance/suite.hpp"
-//   INSTANTIATE_TEST_SUITE_P(Mine, TransportConformance, testing::Values(Parameter{"mine", &make_mine}),
+//   INSTANTIATE_TEST_SUITE_P(Mine, TransportConformance, testing::Values(Parameter{"mine",
+//   &make_mine}),
 //                            parameter_name);
 //
 // Both sides run on one thread; nothing sleeps, and no test depends on how long anything takes.
@@ -191,7 +192,9 @@ TEST_P(TransportConformance, RandomSizesInRandomPiecesArriveInOrder) {
   for (std::size_t extents = 1; extents <= max_extents; ++extents) {
     const auto size = [seed](std::uint64_t number) {
       Random random(seed + number);
-      const std::uint64_t bound = random.chance(1, 3) ? page_size / 2 + 1 : random.chance(1, 2) ? 600 : 20;
+      const std::uint64_t bound = random.chance(1, 3)   ? page_size / 2 + 1
+                                  : random.chance(1, 2) ? 600
+                                                        : 20;
       return static_cast<std::uint32_t>(random.below(bound));
     };
     server.sizes = size;
@@ -208,8 +211,12 @@ TEST_P(TransportConformance, BothDirectionsWorkAtOnce) {
   std::uint64_t back = 0;
   constexpr std::uint64_t count = 2000;
   ASSERT_TRUE(run_until([&] {
-    if (forth < count && client.send(backend->client(), at_client, forth, 700) == SendOutcome::accepted) ++forth;
-    if (back < count && server.send(backend->server(), at_server, back, 1900) == SendOutcome::accepted) ++back;
+    if (forth < count &&
+        client.send(backend->client(), at_client, forth, 700) == SendOutcome::accepted)
+      ++forth;
+    if (back < count &&
+        server.send(backend->server(), at_server, back, 1900) == SendOutcome::accepted)
+      ++back;
     return server.messages == count && client.messages == count;
   }));
 }
@@ -227,7 +234,8 @@ TEST_P(TransportConformance, AMessageOverThePeersLimitIsRefused) {
   const ConnectionId back = server.opened.front(); // the other direction has its own limit
   EXPECT_EQ(server.send(backend->server(), back, 0, page_size / 2 + 1), SendOutcome::too_large);
   EXPECT_EQ(server.send(backend->server(), back, 0, page_size / 2), SendOutcome::accepted);
-  EXPECT_EQ(client.send(backend->client(), at_client, 0, 10, max_extents + 1), SendOutcome::too_large);
+  EXPECT_EQ(client.send(backend->client(), at_client, 0, 10, max_extents + 1),
+            SendOutcome::too_large);
   EXPECT_EQ(client.send(backend->client(), at_client, 0, 1000), SendOutcome::accepted);
   EXPECT_TRUE(run_until([&] { return server.messages == 1 && client.messages == 1; }));
 }
@@ -269,12 +277,16 @@ TEST_P(TransportConformance, AnEmptyReceivePoolLosesNothing) {
   listen(poor);
   at_client = connect(client.options());
   ASSERT_TRUE(run_until([&] { return !client.opened.empty() && !poor.opened.empty(); }));
-  const auto size = [](std::uint64_t number) { return static_cast<std::uint32_t>(number * 769 % (page_size / 2 + 1)); };
+  const auto size = [](std::uint64_t number) {
+    return static_cast<std::uint32_t>(number * 769 % (page_size / 2 + 1));
+  };
   poor.sizes = size;
   std::uint64_t sent = 0;
   Random random(1);
   ASSERT_TRUE(run_until([&] {
-    if (sent < 500 && client.send(backend->client(), at_client, sent, size(sent)) == SendOutcome::accepted) ++sent;
+    if (sent < 500 &&
+        client.send(backend->client(), at_client, sent, size(sent)) == SendOutcome::accepted)
+      ++sent;
     // Pages come home in any order, and only when everything stands still.
     if (random.chance(1, 20) && !poor.kept.empty()) {
       const auto at = static_cast<std::ptrdiff_t>(random.below(poor.kept.size()));
@@ -362,7 +374,9 @@ TEST_P(TransportConformance, ACloseReachesAPeerThatIsSending) {
   open();
   std::uint64_t sent = 0;
   while (client.send(backend->client(), at_client, sent, 3000) == SendOutcome::accepted) ++sent;
-  while (server.send(backend->server(), at_server, client.messages, 3000) == SendOutcome::accepted) {}
+  while (server.send(backend->server(), at_server, client.messages, 3000) ==
+         SendOutcome::accepted) {
+  }
   backend->client().close(at_client);
   ASSERT_TRUE(run_until([&] {
     (void)server.send(backend->server(), at_server, 0, 3000);
@@ -445,14 +459,16 @@ TEST_P(TransportConformance, ManyConnectionsKeepTheirOrderEach) {
   constexpr std::size_t count = 40;
   std::vector<ConnectionId> ids;
   for (std::size_t i = 0; i < count; ++i) ids.push_back(connect(client.options()));
-  ASSERT_TRUE(run_until([&] { return server.opened.size() == count && client.opened.size() == count; }));
+  ASSERT_TRUE(
+      run_until([&] { return server.opened.size() == count && client.opened.size() == count; }));
   std::map<ConnectionId, std::uint64_t> sent;
   Random random(3);
   ASSERT_TRUE(run_until([&] {
     const ConnectionId id = ids[random.below(count)];
     std::uint64_t& number = sent[id];
     const auto size = static_cast<std::uint32_t>(random.below(random.chance(1, 8) ? 8192 : 300));
-    if (number < 60 && client.send(backend->client(), id, number, size) == SendOutcome::accepted) ++number;
+    if (number < 60 && client.send(backend->client(), id, number, size) == SendOutcome::accepted)
+      ++number;
     return server.messages == 60 * count;
   }));
   for (const auto& [id, number] : server.next) EXPECT_EQ(number, 60U);
@@ -462,7 +478,8 @@ TEST_P(TransportConformance, ConnectionsComeAndGoWithoutLeavingAnything) {
   listen(server);
   for (std::size_t i = 0; i < 64; ++i) {
     at_client = connect(client.options());
-    ASSERT_TRUE(run_until([&] { return client.opened.size() == i + 1 && server.opened.size() == i + 1; }));
+    ASSERT_TRUE(
+        run_until([&] { return client.opened.size() == i + 1 && server.opened.size() == i + 1; }));
     EXPECT_EQ(client.send(backend->client(), at_client, 0, 100), SendOutcome::accepted);
     backend->client().close(at_client, i % 3 == 2);
     ASSERT_TRUE(run_until([&] { return server.closed.size() == i + 1; }));
@@ -480,7 +497,9 @@ TEST_P(TransportConformance, ASleepingLoopIsWokenForEverything) {
   std::uint64_t sent = 0;
   // Pages come back from timers, messages go when there is room: a wake-up that is lost hangs here.
   const auto pump = [&] {
-    while (sent < 300 && client.send(backend->client(), at_client, sent, 6000) == SendOutcome::accepted) ++sent;
+    while (sent < 300 &&
+           client.send(backend->client(), at_client, sent, 6000) == SendOutcome::accepted)
+      ++sent;
   };
   Timer returns([&] { poor.kept.clear(); });
   client.react = [&](Transport&, Event&) { pump(); };

@@ -45,7 +45,8 @@ void release_extents(Item& item) {
 // The sender wrote into memory that was still on its way: with RDMA the peer would have got a mix.
 void check_untouched(const Item& item) {
   if (item.extent_count == 0) return;
-  const bool memory_of_a_message_unchanged_until_its_send_completed = checksum_of(item) == item.checksum;
+  const bool memory_of_a_message_unchanged_until_its_send_completed =
+      checksum_of(item) == item.checksum;
   FANIN_ASSERT(memory_of_a_message_unchanged_until_its_send_completed);
 }
 
@@ -59,7 +60,8 @@ Network::~Network() = default;
 
 Time Network::arrival(const MemoryTransport& from, const MemoryTransport& to) {
   if (immediate()) return Time{};
-  const auto spread = static_cast<std::uint64_t>((options_.latency_max - options_.latency_min).count());
+  const auto spread =
+      static_cast<std::uint64_t>((options_.latency_max - options_.latency_min).count());
   const Duration drawn{static_cast<Duration::rep>(options_.random->below(spread + 1))};
   return now() + options_.departure_delay + options_.latency_min + drawn + from.extra_latency_ +
          to.extra_latency_;
@@ -82,10 +84,11 @@ void Network::free_item(Item& item) {
 }
 
 void Network::trace(std::uint32_t node, const Event& event) {
-  const auto mix = [this](std::uint64_t value) { // FNV-1a over words, then a shift for the high bits
-    trace_hash_ = (trace_hash_ ^ value) * 0x100000001b3U;
-    trace_hash_ ^= trace_hash_ >> 29;
-  };
+  const auto mix =
+      [this](std::uint64_t value) { // FNV-1a over words, then a shift for the high bits
+        trace_hash_ = (trace_hash_ ^ value) * 0x100000001b3U;
+        trace_hash_ ^= trace_hash_ >> 29;
+      };
   mix(static_cast<std::uint64_t>(now().time_since_epoch().count()));
   mix(node);
   mix(static_cast<std::uint64_t>(event.kind) << 8 | static_cast<std::uint64_t>(event.reason));
@@ -151,14 +154,15 @@ MemoryTransport::~MemoryTransport() {
 
 Result<> MemoryTransport::check(const Url& url, const ConnectionOptions& options) const {
   if (url.scheme != network_.options_.scheme) {
-    return fail(ErrorKind::usage, fmt::format("{} is not an address of {}://", url.text(),
-                                              network_.options_.scheme));
+    return fail(ErrorKind::usage,
+                fmt::format("{} is not an address of {}://", url.text(), network_.options_.scheme));
   }
   if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
   if (options.max_message > options.receive_pool->page_size() / 2) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: messages of {} B need pages of twice that; the receive pool has {} B",
-                            url.text(), options.max_message, options.receive_pool->page_size()));
+    return fail(
+        ErrorKind::usage,
+        fmt::format("{}: messages of {} B need pages of twice that; the receive pool has {} B",
+                    url.text(), options.max_message, options.receive_pool->page_size()));
   }
   return {};
 }
@@ -194,7 +198,8 @@ Result<ListenerId> MemoryTransport::listen(const Url& url, const ConnectionOptio
   }
   if (real.port == 0) real.port = free_port(real.host);
   if (real.port == 0 || find_listener(real).second != nullptr) {
-    return fail(ErrorKind::refused, fmt::format("{} is in use; choose another name or port", real.text()));
+    return fail(ErrorKind::refused,
+                fmt::format("{} is in use; choose another name or port", real.text()));
   }
   return listeners_.emplace(Listener{std::move(real), options}).first;
 }
@@ -301,7 +306,8 @@ SendOutcome MemoryTransport::send(ConnectionId connection, std::span<const memor
     end.wants_writable = true;
     return SendOutcome::backpressure;
   }
-  if (peer.transport == nullptr) return SendOutcome::accepted; // lost with the peer; `closed` is coming
+  if (peer.transport == nullptr)
+    return SendOutcome::accepted; // lost with the peer; `closed` is coming
 
   Item& item = network_.make_item(ItemKind::message, found->pipe, 1 - found->side);
   item.size = static_cast<std::uint32_t>(size);
@@ -542,28 +548,29 @@ bool MemoryTransport::deliver_one(const Connection& connection, Event& event) {
     return true;
   }
   Item& item = *end.first;
-  if (item.kind == ItemKind::message && !item.dropped && !deliver_message(end, item, event)) return false;
+  if (item.kind == ItemKind::message && !item.dropped && !deliver_message(end, item, event))
+    return false;
   end.first = item.next;
   if (end.first == nullptr) end.last = nullptr;
   item.next = nullptr;
   switch (item.kind) {
-    case ItemKind::message:
-      if (item.dropped) {
-        network_.free_item(item);
-        return false;
-      }
-      event.kind = EventKind::message;
-      return_to_sender(item);
-      return true;
-    case ItemKind::connected:
-      event.kind = EventKind::connected;
-      end.connected = true;
-      post_receives(end);
+  case ItemKind::message:
+    if (item.dropped) {
       network_.free_item(item);
-      return true;
-    case ItemKind::end:
-    case ItemKind::connect_request:
-    case ItemKind::completion: break;
+      return false;
+    }
+    event.kind = EventKind::message;
+    return_to_sender(item);
+    return true;
+  case ItemKind::connected:
+    event.kind = EventKind::connected;
+    end.connected = true;
+    post_receives(end);
+    network_.free_item(item);
+    return true;
+  case ItemKind::end:
+  case ItemKind::connect_request:
+  case ItemKind::completion: break;
   }
   event.kind = EventKind::closed;
   event.reason = item.reason;
@@ -591,8 +598,8 @@ bool MemoryTransport::receive(End& end, Item& item, memory::View& message) {
   return true;
 }
 
-// The message goes where a receive was posted; if it fills less than half of the page, it is moved to
-// a page that small messages share, and the posted one stays.
+// The message goes where a receive was posted; if it fills less than half of the page, it is moved
+// to a page that small messages share, and the posted one stays.
 bool MemoryTransport::receive_strictly(End& end, Item& item, memory::View& message) {
   post_receives(end);
   if (end.posted.empty()) return false;
@@ -638,6 +645,8 @@ std::string MemoryTransport::peer_name(ConnectionId connection) const {
   return fmt::format("{}://{}", network_.options_.scheme, peer == nullptr ? "" : peer->host_);
 }
 
-Capabilities MemoryTransport::capabilities() const { return {.max_message = 0, .in_process = true}; }
+Capabilities MemoryTransport::capabilities() const {
+  return {.max_message = 0, .in_process = true};
+}
 
 } // namespace fanin::net::in_memory

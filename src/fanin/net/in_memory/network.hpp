@@ -32,40 +32,40 @@ enum class ItemKind : std::uint8_t { connect_request, connected, message, end, c
 struct Item {
   ItemKind kind = ItemKind::message;
   CloseReason reason = CloseReason::local; // of `end`
-  std::uint8_t side = 0;                   // of the pipe, where it goes
-  bool dropped = false;                    // lost under way, its views are released already
+  std::uint8_t side = 0; // of the pipe, where it goes
+  bool dropped = false; // lost under way, its views are released already
   std::uint8_t extent_count = 0;
   std::uint32_t size = 0;
-  std::uint32_t checksum = 0;              // strict: of the bytes when they were sent
+  std::uint32_t checksum = 0; // strict: of the bytes when they were sent
   std::shared_ptr<Pipe> pipe;
   memory::View extents[max_extents];
-  std::vector<std::byte> owned;            // instead of extents, after the sender's death
-  Item* next = nullptr;                    // in the queue of arrived items
-  Item* outstanding_next = nullptr;        // of the sender
+  std::vector<std::byte> owned; // instead of extents, after the sender's death
+  Item* next = nullptr; // in the queue of arrived items
+  Item* outstanding_next = nullptr; // of the sender
   Item* outstanding_previous = nullptr;
 };
 
 // One end of a connection.
 struct End {
   MemoryTransport* transport = nullptr; // null: not accepted yet, or died
-  bool alive = false;                   // neither closed here nor reported closed
+  bool alive = false; // neither closed here nor reported closed
   bool connected = false;
-  bool handed_out = true;               // false: its `accepted` event is still to come
+  bool handed_out = true; // false: its `accepted` event is still to come
   ConnectionId id = ConnectionId::none;
   ListenerId listener = ListenerId::none;
   ConnectionOptions options;
   PageFiller* filler = nullptr;
   // sending
-  std::uint64_t queued_bytes = 0;       // sent and not completed
+  std::uint64_t queued_bytes = 0; // sent and not completed
   bool wants_writable = false;
   bool writable_pending = false;
-  Time last_due{};                      // keeps the order of what goes to the other end
+  Time last_due{}; // keeps the order of what goes to the other end
   Item* outstanding = nullptr;
   // receiving: items that have arrived
   Item* first = nullptr;
   Item* last = nullptr;
-  bool listed = false;                  // in the transport's ready list
-  std::vector<memory::Loan> posted;     // strict
+  bool listed = false; // in the transport's ready list
+  std::vector<memory::Loan> posted; // strict
 };
 
 struct Pipe {
@@ -75,11 +75,11 @@ struct Pipe {
 
 struct NetworkOptions {
   std::string scheme = "inproc";
-  const Clock* clock = nullptr;          // null: no latency, everything arrives at once
+  const Clock* clock = nullptr; // null: no latency, everything arrives at once
   Random* random = nullptr;
   Duration latency_min{};
   Duration latency_max{};
-  Duration departure_delay{};            // what is sent in a handler leaves when its turn is over
+  Duration departure_delay{}; // what is sent in a handler leaves when its turn is over
   bool strict = false;
   std::uint32_t posted_receives = 4;
 };
@@ -124,7 +124,8 @@ public:
   // A crash: peers see peer_died; what was sent still arrives.
   ~MemoryTransport() override;
 
-  [[nodiscard]] Result<ListenerId> listen(const Url& url, const ConnectionOptions& options) override;
+  [[nodiscard]] Result<ListenerId> listen(const Url& url,
+                                          const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;
   void close_listener(ListenerId listener) override;
   [[nodiscard]] Result<ConnectionId> connect(const Url& url,
@@ -211,9 +212,9 @@ private:
   SlotMap<ListenerId, Listener> listeners_;
   std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
   std::vector<Arrival> heap_;
-  std::deque<Connection> ready_;                     // ends with arrived items
+  std::deque<Connection> ready_; // ends with arrived items
   std::uint64_t compacted_ = 0;
-  bool released_ = false;                            // views have come back since the last poll
+  bool released_ = false; // views have come back since the last poll
 };
 
 } // namespace fanin::net::in_memory

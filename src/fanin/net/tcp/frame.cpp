@@ -45,8 +45,9 @@ bool may_be_preface(std::span<const std::byte> beginning) {
 
 Preface decode_preface(std::span<const std::byte, preface_size> from) {
   Preface preface;
-  preface.version = static_cast<std::uint16_t>(std::to_integer<unsigned>(from[version_at]) |
-                                               std::to_integer<unsigned>(from[version_at + 1]) << 8);
+  preface.version =
+      static_cast<std::uint16_t>(std::to_integer<unsigned>(from[version_at]) |
+                                 std::to_integer<unsigned>(from[version_at + 1]) << 8);
   preface.max_message = get32(from.data() + max_message_at);
   preface.same_byte_order = from[byte_order_at] == native_byte_order();
   return preface;

@@ -1,7 +1,7 @@
 // The bytes on a TCP connection. Both sides begin with a preface; then messages follow, each as
 // [0 to 7 bytes of padding][header][payload]. The padding stands before the header and fills the
-// payload before it up to a multiple of 8, so that payloads stay aligned in the receiver's page, and
-// a message is complete with its last byte. All numbers are little-endian.
+// payload before it up to a multiple of 8, so that payloads stay aligned in the receiver's page,
+// and a message is complete with its last byte. All numbers are little-endian.
 //
 // preface, 32 bytes          header, 8 bytes
 //   0  "FANIN", 0              0  u32 payload length, or end_of_stream
@@ -43,6 +43,7 @@ void encode_preface(std::span<std::byte, preface_size> to, const Preface& prefac
 
 void encode_header(std::span<std::byte, header_size> to, std::uint32_t length);
 // False: these bytes are no header.
-[[nodiscard]] bool decode_header(std::span<const std::byte, header_size> from, std::uint32_t& length);
+[[nodiscard]] bool decode_header(std::span<const std::byte, header_size> from,
+                                 std::uint32_t& length);
 
 } // namespace fanin::net::tcp

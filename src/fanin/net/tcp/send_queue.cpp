@@ -38,7 +38,8 @@ SendQueue::Entry& SendQueue::push_entry(std::uint32_t length) {
   }
   Entry& entry = last_->entries[tail_++];
   ++entries_;
-  encode_header(std::span<std::byte, header_size>(entry.lead.data() + alignment, header_size), length);
+  encode_header(std::span<std::byte, header_size>(entry.lead.data() + alignment, header_size),
+                length);
   entry.lead_size = padding_ + header_size;
   return entry;
 }

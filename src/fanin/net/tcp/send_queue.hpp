@@ -1,6 +1,6 @@
-// The messages of one connection that the kernel has not taken yet, with their headers. Entries live
-// in chunks that a transport's connections share, so that an idle connection owns none and a busy one
-// does not allocate.
+// The messages of one connection that the kernel has not taken yet, with their headers. Entries
+// live in chunks that a transport's connections share, so that an idle connection owns none and a
+// busy one does not allocate.
 #pragma once
 
 #include <sys/uio.h>
@@ -57,7 +57,9 @@ public:
   [[nodiscard]] bool empty() const { return entries_ == 0; }
   // Payload, and 64 bytes for each message, so that messages of no size are bounded too.
   [[nodiscard]] std::uint64_t charged_bytes() const { return charged_bytes_; }
-  [[nodiscard]] static std::uint64_t charge(std::uint64_t payload_size) { return payload_size + 64; }
+  [[nodiscard]] static std::uint64_t charge(std::uint64_t payload_size) {
+    return payload_size + 64;
+  }
 
   // What to write next; returns how many pieces, and in `all` whether that is everything.
   [[nodiscard]] std::size_t gather(std::span<iovec> pieces, bool& all) const;
@@ -73,12 +75,12 @@ private:
   Store* store_;
   std::unique_ptr<Chunk> first_;
   Chunk* last_ = nullptr;
-  std::size_t head_ = 0;           // index in first_
-  std::size_t tail_ = 0;           // index after the last in last_
+  std::size_t head_ = 0; // index in first_
+  std::size_t tail_ = 0; // index after the last in last_
   std::size_t entries_ = 0;
-  std::size_t sent_of_head_ = 0;   // bytes of the first entry that are gone
+  std::size_t sent_of_head_ = 0; // bytes of the first entry that are gone
   std::uint64_t charged_bytes_ = 0;
-  std::uint32_t padding_ = 0;      // before the next header
+  std::uint32_t padding_ = 0; // before the next header
 };
 
 } // namespace fanin::net::tcp

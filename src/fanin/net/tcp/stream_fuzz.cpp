@@ -1,5 +1,5 @@
-// The bytes of a TCP peer, in pieces that the first byte of the input chooses. Whatever comes, messages
-// are within the limit and aligned, and in the end every page is home.
+// The bytes of a TCP peer, in pieces that the first byte of the input chooses. Whatever comes,
+// messages are within the limit and aligned, and in the end every page is home.
 #include "fanin/net/tcp/stream_receiver.hpp"
 
 #include <algorithm>
@@ -61,19 +61,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     while (more) {
       View view;
       switch (receiver.next(view)) {
-        case StreamReceiver::Step::opened: break;
-        case StreamReceiver::Step::message:
-          require(view.size <= max_message && view.offset % PageFiller::alignment == 0);
-          held.push_back(std::move(view));
-          if (held.size() > hold_max) held.pop_front();
-          break;
-        case StreamReceiver::Step::need_bytes: more = feed(receiver, data, size, cut, held); break;
-        case StreamReceiver::Step::starved:
-          require(!held.empty());
-          held.clear();
-          break;
-        case StreamReceiver::Step::ended:
-        case StreamReceiver::Step::failed: more = false; break;
+      case StreamReceiver::Step::opened: break;
+      case StreamReceiver::Step::message:
+        require(view.size <= max_message && view.offset % PageFiller::alignment == 0);
+        held.push_back(std::move(view));
+        if (held.size() > hold_max) held.pop_front();
+        break;
+      case StreamReceiver::Step::need_bytes: more = feed(receiver, data, size, cut, held); break;
+      case StreamReceiver::Step::starved:
+        require(!held.empty());
+        held.clear();
+        break;
+      case StreamReceiver::Step::ended:
+      case StreamReceiver::Step::failed: more = false; break;
       }
     }
   }

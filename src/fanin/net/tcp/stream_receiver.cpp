@@ -8,7 +8,8 @@
 namespace fanin::net::tcp {
 namespace {
 
-// How far a read goes beyond the message that is under way. Bounds what is moved at the end of a page.
+// How far a read goes beyond the message that is under way. Bounds what is moved at the end of a
+// page.
 constexpr std::uint32_t read_ahead = 8192;
 // The free end of a page is read into down to this size; what remains is less than 1 % of a page.
 constexpr std::uint32_t room_min = 256;
@@ -18,12 +19,12 @@ constexpr std::uint32_t room_min = 256;
 StreamReceiver::Step StreamReceiver::next(memory::View& message) {
   while (true) {
     switch (phase_) {
-      case Phase::preface: return step_preface();
-      case Phase::lead:
-        if (const Step step = step_lead(); step != Step::message) return step;
-        break; // the header is complete
-      case Phase::payload: return step_payload(message);
-      case Phase::over: return reason_ == CloseReason::local ? Step::ended : Step::failed;
+    case Phase::preface: return step_preface();
+    case Phase::lead:
+      if (const Step step = step_lead(); step != Step::message) return step;
+      break; // the header is complete
+    case Phase::payload: return step_payload(message);
+    case Phase::over: return reason_ == CloseReason::local ? Step::ended : Step::failed;
     }
   }
 }

@@ -1,6 +1,6 @@
-// The receiving half of a TCP connection without its socket: says where the next bytes of the stream
-// are to be read to, and hands out the messages that are complete. Fed from a socket by TcpTransport
-// and with arbitrary bytes in arbitrary pieces by its tests and the fuzz target.
+// The receiving half of a TCP connection without its socket: says where the next bytes of the
+// stream are to be read to, and hands out the messages that are complete. Fed from a socket by
+// TcpTransport and with arbitrary bytes in arbitrary pieces by its tests and the fuzz target.
 //
 // One copy, from the kernel to where the message stays:
 //   - A message whose header is known has its region in a page reserved, and the rest of it is read
@@ -30,12 +30,12 @@ public:
   static constexpr std::size_t pieces_max = 3;
 
   enum class Step : std::uint8_t {
-    opened,     // the peer's preface has come
+    opened, // the peer's preface has come
     message,
     need_bytes, // prepare(), read, received()
-    starved,    // the pool has no page for the next message: come back when it has
-    ended,      // the peer said that nothing more follows
-    failed      // see reason(); the stream cannot go on
+    starved, // the pool has no page for the next message: come back when it has
+    ended, // the peer said that nothing more follows
+    failed // see reason(); the stream cannot go on
   };
 
   // `max_message`: what this side takes, at most half a page of the pool.

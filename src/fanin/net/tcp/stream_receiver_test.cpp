@@ -31,7 +31,8 @@ Bytes preface(std::uint16_t version = protocol_version) {
 void append_header(Bytes& to, std::uint32_t length) {
   while (to.size() % alignment != 0) to.push_back(std::byte{0});
   to.resize(to.size() + header_size);
-  encode_header(std::span<std::byte, header_size>(to.data() + to.size() - header_size, header_size), length);
+  encode_header(std::span<std::byte, header_size>(to.data() + to.size() - header_size, header_size),
+                length);
 }
 
 void append_message(Bytes& to, const Bytes& message) {
@@ -88,26 +89,28 @@ TEST(TcpStreamReceiver, GivesTheSameMessagesHoweverTheStreamIsCut) {
     while (!ended) {
       memory::View view;
       switch (receiver.next(view)) {
-        case Step::opened: EXPECT_EQ(receiver.peer().max_message, 1234U); break;
-        case Step::message: {
-          ASSERT_LT(received, messages.size());
-          const Bytes& expected = messages[received++];
-          ASSERT_EQ(view.size, expected.size());
-          if (view.size > 0) {
-            EXPECT_EQ(view.offset % alignment, 0U);
-            ASSERT_EQ(std::memcmp(view.data(), expected.data(), view.size), 0) << "message " << received;
-          }
-          held.push_back(std::move(view));
-          if (held.size() > 5) held.erase(held.begin() + static_cast<std::ptrdiff_t>(random.below(6)));
-          break;
+      case Step::opened: EXPECT_EQ(receiver.peer().max_message, 1234U); break;
+      case Step::message: {
+        ASSERT_LT(received, messages.size());
+        const Bytes& expected = messages[received++];
+        ASSERT_EQ(view.size, expected.size());
+        if (view.size > 0) {
+          EXPECT_EQ(view.offset % alignment, 0U);
+          ASSERT_EQ(std::memcmp(view.data(), expected.data(), view.size), 0)
+              << "message " << received;
         }
-        case Step::need_bytes:
-          if (feed.read(receiver, 1 + random.below(cut_max)) == 0) held.clear();
-          ASSERT_LT(feed.at, stream.size() + 1);
-          break;
-        case Step::starved: held.clear(); break;
-        case Step::ended: ended = true; break;
-        case Step::failed: FAIL() << static_cast<int>(receiver.reason());
+        held.push_back(std::move(view));
+        if (held.size() > 5)
+          held.erase(held.begin() + static_cast<std::ptrdiff_t>(random.below(6)));
+        break;
+      }
+      case Step::need_bytes:
+        if (feed.read(receiver, 1 + random.below(cut_max)) == 0) held.clear();
+        ASSERT_LT(feed.at, stream.size() + 1);
+        break;
+      case Step::starved: held.clear(); break;
+      case Step::ended: ended = true; break;
+      case Step::failed: FAIL() << static_cast<int>(receiver.reason());
       }
     }
     EXPECT_EQ(received, messages.size());
@@ -176,7 +179,8 @@ CloseReason reason_of(const Bytes& stream, std::uint32_t max_message = page_size
     const Step step = receiver.next(view);
     if (step == Step::failed) return receiver.reason();
     if (step == Step::ended) return CloseReason::peer_closed;
-    if (step == Step::need_bytes && feed.read(receiver, 1 << 20) == 0) return CloseReason::peer_died;
+    if (step == Step::need_bytes && feed.read(receiver, 1 << 20) == 0)
+      return CloseReason::peer_died;
   }
 }
 
@@ -233,7 +237,8 @@ TEST(TcpSendQueue, WritesTheStreamInAnyPieces) {
     if (size > 0) std::memcpy(loan.data(), message.data(), size);
     append_message(expected, message);
     const std::uint32_t half = size / 2;
-    const memory::View views[] = {loan.freeze(0, half), loan.freeze(half, 0), loan.freeze(half, size - half)};
+    const memory::View views[] = {loan.freeze(0, half), loan.freeze(half, 0),
+                                  loan.freeze(half, size - half)};
     queue.push(views, size);
   }
   queue.push_end_of_stream();

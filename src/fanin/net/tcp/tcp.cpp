@@ -50,16 +50,21 @@ void set_reset_on_close(const Descriptor& socket) {
 
 } // namespace
 
-// --- life ------------------------------------------------------------------------------------------
+// --- life
+// ------------------------------------------------------------------------------------------
 
 TcpTransport::Connection::Connection(TcpTransport& owner, const ConnectionOptions& given,
                                      PageFiller& filler, std::uint32_t largest)
-    : options(given), receiver(filler, largest), queue(owner.store_),
+    : options(given),
+      receiver(filler, largest),
+      queue(owner.store_),
       deadline([this, &owner] { owner.expired_.push_back(id); }) {}
 
 TcpTransport::Listener::Listener(TcpTransport& owner, const ConnectionOptions& given, Url real,
                                  Descriptor bound)
-    : options(given), url(std::move(real)), socket(std::move(bound)),
+    : options(given),
+      url(std::move(real)),
+      socket(std::move(bound)),
       retry([this, &owner] { owner.accepting_.push_back(id); }) {}
 
 TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
@@ -75,8 +80,9 @@ Result<> TcpTransport::check(const Url& url, const ConnectionOptions& options) c
   }
   for (const auto& [name, value] : url.options) {
     if (name != "congestion") {
-      return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; tcp:// has congestion",
-                                                url.text(), name));
+      return fail(
+          ErrorKind::usage,
+          fmt::format("{}: option \"{}\" is not known; tcp:// has congestion", url.text(), name));
     }
   }
   if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
@@ -104,7 +110,8 @@ PageFiller& TcpTransport::filler_of(memory::PagePool& pool) {
 
 TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions& options) {
   memory::PagePool& pool = *options.receive_pool;
-  const std::uint32_t largest = options.max_message == 0 ? pool.page_size() / 2 : options.max_message;
+  const std::uint32_t largest =
+      options.max_message == 0 ? pool.page_size() / 2 : options.max_message;
   const auto [id, connection] = connections_.emplace(*this, options, filler_of(pool), largest);
   connection.id = id;
   connection.max_message = largest;
@@ -127,9 +134,9 @@ void TcpTransport::report(CloseReason reason, const Connection& connection,
                           std::string_view text) const {
   if (!options_.report) return;
   const Address peer = connection.socket ? tcp::peer_address(connection.socket.get()) : Address{};
-  options_.report(reason, fmt::format("{}: {}", peer.length > 0 ? tcp::address_text(peer)
-                                                                : connection.target,
-                                      text));
+  options_.report(
+      reason,
+      fmt::format("{}: {}", peer.length > 0 ? tcp::address_text(peer) : connection.target, text));
 }
 
 bool TcpTransport::watch(Connection& connection) {
@@ -138,12 +145,14 @@ bool TcpTransport::watch(Connection& connection) {
   return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.socket.get(), &event) == 0;
 }
 
-// --- listening -------------------------------------------------------------------------------------
+// --- listening
+// -------------------------------------------------------------------------------------
 
 namespace {
 
 Result<Descriptor> bind_and_listen(const Url& url, const Address& address) {
-  Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Descriptor socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return fail_errno(ErrorKind::internal, fmt::format("{}: socket", url.text()), errno);
   const int on = 1;
   const int off = 0;
@@ -152,19 +161,22 @@ Result<Descriptor> bind_and_listen(const Url& url, const Address& address) {
   if (address.storage.ss_family == AF_INET6) { // [::] takes IPv4 too, whatever the host's default
     (void)setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
-  if (::bind(socket.get(), address.get(), address.length) == 0 && ::listen(socket.get(), SOMAXCONN) == 0) {
+  if (::bind(socket.get(), address.get(), address.length) == 0 &&
+      ::listen(socket.get(), SOMAXCONN) == 0) {
     return socket;
   }
   const int error = errno;
   if (error == EADDRINUSE) {
-    return fail(ErrorKind::refused,
-                fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one, or "
-                            "none for any that is free",
-                            url.text()));
+    return fail(
+        ErrorKind::refused,
+        fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one, or "
+                    "none for any that is free",
+                    url.text()));
   }
   if (error == EADDRNOTAVAIL) {
-    return fail(ErrorKind::refused,
-                fmt::format("{}: not an address of this host; `ip address` lists them", url.text()));
+    return fail(
+        ErrorKind::refused,
+        fmt::format("{}: not an address of this host; `ip address` lists them", url.text()));
   }
   return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
 }
@@ -186,7 +198,8 @@ Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions&
   if (real.host.empty()) real.host = "127.0.0.1";
   real.port = tcp::local_address(socket->get()).port();
   const int descriptor = socket->get();
-  const auto [id, listener] = listeners_.emplace(*this, options, std::move(real), std::move(*socket));
+  const auto [id, listener] =
+      listeners_.emplace(*this, options, std::move(real), std::move(*socket));
   listener.id = id;
   epoll_event event{.events = EPOLLIN | EPOLLET,
                     .data = {.u64 = static_cast<std::uint64_t>(id) | listener_bit}};
@@ -208,12 +221,14 @@ void TcpTransport::close_listener(ListenerId listener) {
   listeners_.erase(listener);
   std::vector<ConnectionId> unseen; // nobody has been told of them
   connections_.for_each([&](ConnectionId id, const Connection& connection) {
-    if (connection.listener == listener && connection.stage == Stage::handshake) unseen.push_back(id);
+    if (connection.listener == listener && connection.stage == Stage::handshake)
+      unseen.push_back(id);
   });
   for (const Event& event : undispatched()) {
     if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
     const Connection* const connection = connections_.find(event.connection);
-    if (connection != nullptr && connection->listener == listener) unseen.push_back(event.connection);
+    if (connection != nullptr && connection->listener == listener)
+      unseen.push_back(event.connection);
   }
   for (const ConnectionId id : unseen) close(id, true);
 }
@@ -240,9 +255,10 @@ bool TcpTransport::accept_one(Listener& listener) {
     ++counters_.accept_failures;
     listener.retry.start(loop_, loop_.now() + options_.accept_pause);
     if (options_.report) {
-      options_.report(CloseReason::local, fmt::format("{}: accept: {}; raise the limit of open files "
-                                                      "(ulimit -n)",
-                                                      listener.url.text(), error_text(error)));
+      options_.report(CloseReason::local,
+                      fmt::format("{}: accept: {}; raise the limit of open files "
+                                  "(ulimit -n)",
+                                  listener.url.text(), error_text(error)));
     }
     return false;
   }
@@ -264,12 +280,14 @@ bool TcpTransport::accept_one(Listener& listener) {
   return true;
 }
 
-// --- connecting ------------------------------------------------------------------------------------
+// --- connecting
+// ------------------------------------------------------------------------------------
 
 Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptions& options) {
   if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
   if (url.port == 0) {
-    return fail(ErrorKind::usage, fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
+    return fail(ErrorKind::usage,
+                fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
   }
   auto addresses = tcp::resolve(url, false);
   // Where the resolver may know later, this is like a host that does not answer yet.
@@ -355,7 +373,8 @@ void TcpTransport::start_handshake(Connection& connection) {
   list(connection);
 }
 
-// --- sending ---------------------------------------------------------------------------------------
+// --- sending
+// ---------------------------------------------------------------------------------------
 
 SendOutcome TcpTransport::send(ConnectionId id, std::span<const memory::View> extents) {
   Connection* const connection = find_open(id);
@@ -430,13 +449,15 @@ void TcpTransport::write(Connection& connection) {
   if (connection.stage == Stage::closing) list(connection);
 }
 
-// --- closing ---------------------------------------------------------------------------------------
+// --- closing
+// ---------------------------------------------------------------------------------------
 
 void TcpTransport::close(ConnectionId id, bool abort) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr || connection->stage == Stage::closing) return;
   withdraw(id);
-  if (connection->stage != Stage::ended) ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
+  if (connection->stage != Stage::ended)
+    ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
   if (abort || connection->stage != Stage::open || connection->send_failed) {
     if (abort) set_reset_on_close(connection->socket);
     erase(*connection);
@@ -450,9 +471,9 @@ void TcpTransport::close(ConnectionId id, bool abort) {
   write(*connection);
 }
 
-// Closing at once would make the kernel answer what the peer still sends with a reset, which destroys
-// what is on its way to the peer. So everything is written, and what comes is read and thrown away,
-// until the peer closes too.
+// Closing at once would make the kernel answer what the peer still sends with a reset, which
+// destroys what is on its way to the peer. So everything is written, and what comes is read and
+// thrown away, until the peer closes too.
 void TcpTransport::continue_closing(Connection& connection) {
   if (connection.queue.empty() && !connection.shut_down) {
     connection.shut_down = true;
@@ -474,7 +495,8 @@ void TcpTransport::continue_closing(Connection& connection) {
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
 void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
-  connection.silent = connection.listener != ListenerId::none && connection.stage == Stage::handshake;
+  connection.silent =
+      connection.listener != ListenerId::none && connection.stage == Stage::handshake;
   if (connection.silent) --handshakes_;
   connection.stage = Stage::ended;
   connection.reason = reason;
@@ -489,7 +511,8 @@ void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
 
 void TcpTransport::erase(Connection& connection) {
   if (connection.stage == Stage::closing) --closing_;
-  if (connection.stage == Stage::handshake && connection.listener != ListenerId::none) --handshakes_;
+  if (connection.stage == Stage::handshake && connection.listener != ListenerId::none)
+    --handshakes_;
   if (!connection.queue.empty()) released_ = true;
   connections_.erase(connection.id);
 }
@@ -502,13 +525,16 @@ void TcpTransport::expire(Connection& connection) {
   }
   if (connection.stage != Stage::connecting && connection.stage != Stage::handshake) return;
   const bool stranger = connection.listener != ListenerId::none;
-  const CloseReason reason = stranger ? CloseReason::protocol_violation : CloseReason::connect_failed;
+  const CloseReason reason =
+      stranger ? CloseReason::protocol_violation : CloseReason::connect_failed;
   ++counters_.handshake_timeouts;
-  report(reason, connection, fmt::format("no answer within {}", format_duration(options_.handshake_timeout)));
+  report(reason, connection,
+         fmt::format("no answer within {}", format_duration(options_.handshake_timeout)));
   end(connection, reason, true);
 }
 
-// --- polling ---------------------------------------------------------------------------------------
+// --- polling
+// ---------------------------------------------------------------------------------------
 
 std::size_t TcpTransport::poll(std::span<Event> events) {
   released_ = false;
@@ -535,7 +561,8 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
 void TcpTransport::collect_ready() {
   std::array<epoll_event, 64> ready;
   const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
-  for (const epoll_event& event : std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
+  for (const epoll_event& event :
+       std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
     if ((event.data.u64 & listener_bit) != 0) {
       accepting_.push_back(static_cast<ListenerId>(event.data.u64 & ~listener_bit));
       continue;
@@ -543,7 +570,8 @@ void TcpTransport::collect_ready() {
     Connection* const connection = connections_.find(static_cast<ConnectionId>(event.data.u64));
     if (connection == nullptr || connection->stage == Stage::ended) continue;
     if ((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) connection->peer_shut_down = true;
-    if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) connection->readable = true;
+    if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
+      connection->readable = true;
     if (connection->stage == Stage::connecting) {
       connect_progress(*connection);
       continue;
@@ -569,11 +597,11 @@ void TcpTransport::wake_starving() {
 
 void TcpTransport::visit(Connection& connection, Budget& budget) {
   switch (connection.stage) {
-    case Stage::connecting: break;
-    case Stage::handshake:
-    case Stage::open: receive(connection, budget); break;
-    case Stage::ended: emit_closed(connection, budget); break;
-    case Stage::closing: continue_closing(connection); break;
+  case Stage::connecting: break;
+  case Stage::handshake:
+  case Stage::open: receive(connection, budget); break;
+  case Stage::ended: emit_closed(connection, budget); break;
+  case Stage::closing: continue_closing(connection); break;
   }
 }
 
@@ -596,23 +624,23 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
       return;
     }
     switch (connection.receiver.next(view)) {
-      case Step::message:
-        emit(connection, budget, EventKind::message).message = std::move(view);
-        ++counters_.messages_received;
-        break;
-      case Step::opened: opened(connection, budget); break;
-      case Step::ended: end(connection, CloseReason::peer_closed, false); break;
-      case Step::failed: stream_failed(connection); break;
-      case Step::starved: starve(connection); return;
-      case Step::need_bytes:
-        if (!connection.readable) return;
-        if (budget.visit_bytes == 0) {
-          list(connection);
-          return;
-        }
-        read(connection, budget);
-        if (connection.starving) return;
-        break;
+    case Step::message:
+      emit(connection, budget, EventKind::message).message = std::move(view);
+      ++counters_.messages_received;
+      break;
+    case Step::opened: opened(connection, budget); break;
+    case Step::ended: end(connection, CloseReason::peer_closed, false); break;
+    case Step::failed: stream_failed(connection); break;
+    case Step::starved: starve(connection); return;
+    case Step::need_bytes:
+      if (!connection.readable) return;
+      if (budget.visit_bytes == 0) {
+        list(connection);
+        return;
+      }
+      read(connection, budget);
+      if (connection.starving) return;
+      break;
     }
   }
 }
@@ -677,20 +705,22 @@ void TcpTransport::stream_failed(Connection& connection) {
   const CloseReason reason = connection.receiver.reason();
   const tcp::Preface& peer = connection.receiver.peer();
   switch (reason) {
-    case CloseReason::version_mismatch:
-      report(reason, connection,
-             peer.version == tcp::protocol_version
-                 ? "has another byte order than this host"
-                 : fmt::format("speaks version {} of the protocol, this process version {}: install the "
-                               "same release on all nodes",
-                               peer.version, tcp::protocol_version));
-      break;
-    case CloseReason::message_too_large:
-      report(reason, connection, "sent a message larger than what was agreed");
-      break;
-    default:
-      report(reason, connection,
-             connection.stage == Stage::open ? "sent bytes that are no message" : "is not a fanin process");
+  case CloseReason::version_mismatch:
+    report(
+        reason, connection,
+        peer.version == tcp::protocol_version
+            ? "has another byte order than this host"
+            : fmt::format("speaks version {} of the protocol, this process version {}: install the "
+                          "same release on all nodes",
+                          peer.version, tcp::protocol_version));
+    break;
+  case CloseReason::message_too_large:
+    report(reason, connection, "sent a message larger than what was agreed");
+    break;
+  default:
+    report(reason, connection,
+           connection.stage == Stage::open ? "sent bytes that are no message"
+                                           : "is not a fanin process");
   }
   // Without a reset in the case of versions, so that the peer gets to read ours.
   end(connection, reason, reason != CloseReason::version_mismatch);
@@ -718,13 +748,15 @@ void TcpTransport::emit_closed(Connection& connection, Budget& budget) {
 }
 
 bool TcpTransport::arm() {
-  if (released_ || !ready_.empty() || !expired_.empty() || !accepting_.empty() || !flush_list_.empty()) {
+  if (released_ || !ready_.empty() || !expired_.empty() || !accepting_.empty() ||
+      !flush_list_.empty()) {
     released_ = false;
     return false;
   }
   return std::none_of(starving_.begin(), starving_.end(), [this](ConnectionId id) {
     const Connection* const connection = connections_.find(id);
-    return connection == nullptr || connection->stage != Stage::open || connection->receiver.can_go_on();
+    return connection == nullptr || connection->stage != Stage::open ||
+           connection->receiver.can_go_on();
   });
 }
 

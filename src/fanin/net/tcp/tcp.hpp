@@ -1,8 +1,9 @@
 // tcp://host:port: messages over TCP sockets. Options in the address: ?congestion=cubic|reno|bbr.
 //
-// Sockets do not block; an epoll descriptor of its own, edge triggered, collects what is ready, so that
-// idle connections cost nothing, and is what the loop waits for. See tcp/frame.hpp for the bytes,
-// tcp/stream_receiver.hpp for how they are received with one copy, docs/modules/net.md for why.
+// Sockets do not block; an epoll descriptor of its own, edge triggered, collects what is ready, so
+// that idle connections cost nothing, and is what the loop waits for. See tcp/frame.hpp for the
+// bytes, tcp/stream_receiver.hpp for how they are received with one copy, docs/modules/net.md for
+// why.
 #pragma once
 
 #include <array>
@@ -23,8 +24,8 @@
 namespace fanin::net {
 
 struct TcpOptions {
-  // From the start of a connection until the peer has introduced itself. A stranger that stays silent
-  // is dropped then; a connect() that gets no answer ends with connect_failed.
+  // From the start of a connection until the peer has introduced itself. A stranger that stays
+  // silent is dropped then; a connect() that gets no answer ends with connect_failed.
   Duration handshake_timeout = std::chrono::seconds{5};
   // How long close() goes on to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
@@ -56,7 +57,8 @@ public:
   // Open connections are cut as by a crash.
   ~TcpTransport() override;
 
-  [[nodiscard]] Result<ListenerId> listen(const Url& url, const ConnectionOptions& options) override;
+  [[nodiscard]] Result<ListenerId> listen(const Url& url,
+                                          const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;
   void close_listener(ListenerId listener) override;
   [[nodiscard]] Result<ConnectionId> connect(const Url& url,
@@ -97,18 +99,18 @@ private:
     bool to_flush = false;         // in flush_list_
     bool wants_writable = false;
     bool writable_pending = false;
-    bool send_failed = false;      // the peer takes nothing more; what it sent is still to be read
-    bool shut_down = false;        // closing: everything was written
-    bool silent = false;           // ended before anybody was told of it
+    bool send_failed = false; // the peer takes nothing more; what it sent is still to be read
+    bool shut_down = false; // closing: everything was written
+    bool silent = false; // ended before anybody was told of it
     CloseReason reason = CloseReason::local; // of `ended`
-    ListenerId listener = ListenerId::none;  // that accepted it
-    std::uint32_t max_message = 0;           // that this side takes, and once open that the peer does
+    ListenerId listener = ListenerId::none; // that accepted it
+    std::uint32_t max_message = 0; // that this side takes, and once open that the peer does
     ConnectionOptions options;
     tcp::Descriptor socket;
     tcp::StreamReceiver receiver;
     tcp::SendQueue queue;
     std::vector<tcp::Address> addresses; // still to be tried
-    std::string target;                  // for people, until it is connected
+    std::string target; // for people, until it is connected
     std::string congestion;
     Timer deadline; // of the handshake, then of closing
   };
@@ -126,7 +128,7 @@ private:
   struct Budget {
     std::span<Event> events;
     std::size_t count = 0;
-    std::size_t bytes = 0;       // still to be read in this poll
+    std::size_t bytes = 0; // still to be read in this poll
     std::size_t visit_bytes = 0; // from this connection
     [[nodiscard]] bool full() const { return count == events.size(); }
   };
@@ -166,7 +168,7 @@ private:
   Loop& loop_;
   TcpOptions options_;
   tcp::Descriptor epoll_;
-  tcp::SendQueue::Store store_;                      // before the connections that use it
+  tcp::SendQueue::Store store_; // before the connections that use it
   std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
   SlotMap<ConnectionId, Connection> connections_;
   SlotMap<ListenerId, Listener> listeners_;

@@ -1,4 +1,5 @@
-// What the conformance suite cannot know: strangers, wrong bytes, addresses, descriptors, deadlines.
+// What the conformance suite cannot know: strangers, wrong bytes, addresses, descriptors,
+// deadlines.
 #include "fanin/net/tcp/tcp.hpp"
 
 #include <arpa/inet.h>
@@ -36,11 +37,13 @@ public:
   }
   void connect(std::uint16_t port) const {
     const sockaddr_in address = loopback(port);
-    ASSERT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
   }
   [[nodiscard]] std::uint16_t listen() const {
     const sockaddr_in address = loopback(0);
-    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
     EXPECT_EQ(::listen(socket_.get(), 8), 0);
     return tcp::local_address(socket_.get()).port();
   }
@@ -72,7 +75,8 @@ Bytes preface(std::uint16_t version = tcp::protocol_version) {
 
 Bytes header(std::uint32_t length) {
   Bytes bytes(tcp::header_size);
-  tcp::encode_header(std::span<std::byte, tcp::header_size>(bytes.data(), tcp::header_size), length);
+  tcp::encode_header(std::span<std::byte, tcp::header_size>(bytes.data(), tcp::header_size),
+                     length);
   return bytes;
 }
 
@@ -258,7 +262,8 @@ TEST_F(Tcp, RandomBytesAfterTheIntroductionEndTheConnection) {
     Bytes bytes(1 + random.below(20'000));
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
     const CloseReason reason = end_of(bytes);
-    EXPECT_TRUE(reason == CloseReason::protocol_violation || bytes.size() < tcp::header_size) << seed;
+    EXPECT_TRUE(reason == CloseReason::protocol_violation || bytes.size() < tcp::header_size)
+        << seed;
   }
 }
 
@@ -287,7 +292,8 @@ TEST_F(Tcp, WrongAddressesAreErrorsThatSayWhy) {
   EXPECT_EQ(connect("tcp://127.0.0.1:7000?colour=red").error().kind, ErrorKind::usage);
   const auto foreign = transport->listen(*Url::parse("tcp://192.0.2.1:0"), server.options());
   ASSERT_FALSE(foreign);
-  EXPECT_NE(foreign.error().text.find("not an address of this host"), std::string::npos) << foreign.error().text;
+  EXPECT_NE(foreign.error().text.find("not an address of this host"), std::string::npos)
+      << foreign.error().text;
 }
 
 TEST_F(Tcp, HostNamesAndBothFamiliesWork) {
