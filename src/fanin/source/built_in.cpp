@@ -1,6 +1,10 @@
 // The table of the sources that come with fanin, and how each reads its settings.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 #include "fanin/base/assert.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/source/hld_source.hpp"

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <map>
 #include <string>
@@ -210,6 +213,33 @@ TEST(ReceiveSource, ARejoinKeepsTheSenderAndDropsTheOpenFragment) {
   EXPECT_EQ(payload_of(bench.fixture.queue, 50), bytes_of(10, 50));
   EXPECT_EQ(bench.fixture.queue.dropped(DropReason::late), 1U);
 }
+
+#ifdef FANIN_PYTHON
+TEST(ReceiveSource, ThePythonExampleSpeaksTheFormat) {
+  for (const char* option : {"--first=0", "--no-crc"}) {
+    Bench bench;
+    const std::string url = bench.source->listening_url();
+    const char* arguments[] = {
+        FANIN_PYTHON,  FANIN_SOURCE_DIR "/examples/receive/send_fragments.py",
+        url.c_str(),   "--source=0x5",
+        "--events=20", "--size=3001",
+        option,        nullptr};
+    pid_t child = 0;
+    ASSERT_EQ(posix_spawn(&child, FANIN_PYTHON, nullptr, nullptr,
+                          const_cast<char* const*>(arguments), environ),
+              0);
+    bench.read_until([&] { return bench.last.state == ReadState::finished; });
+    int status = 1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(bench.fixture.queue.written(), 20U);
+    EXPECT_EQ(bench.counter("bad_checksum"), 0U);
+    Bytes expected(3001);
+    for (std::size_t i = 0; i < expected.size(); i += 8) expected[i] = std::byte{19};
+    EXPECT_EQ(payload_of(bench.fixture.queue, 19), expected);
+  }
+}
+#endif
 
 TEST(ReceiveSource, APortInUseIsAClearError) {
   const Bench bench;

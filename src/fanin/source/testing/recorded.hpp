@@ -82,10 +82,12 @@ private:
   std::filesystem::path path_;
 };
 
+#ifdef FANIN_SOURCE_DIR // of tests
 // The folder with the recorded data: FANIN_DATA, or ../shared/data beside the source tree.
 inline std::filesystem::path recorded_data() {
   if (const char* given = std::getenv("FANIN_DATA"); given != nullptr) return given;
   return std::filesystem::path(FANIN_SOURCE_DIR) / ".." / "shared" / "data";
 }
+#endif
 
 } // namespace fanin::source::testing
