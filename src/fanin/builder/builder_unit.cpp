@@ -28,7 +28,7 @@ std::uint64_t build_capacity(std::uint64_t pages, std::uint32_t page_size,
 }
 
 BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvironment environment)
-    : system_(system), options_(std::move(options)), environment_(std::move(environment)),
+    : system_(system), digest_(system.digest()), options_(std::move(options)), environment_(std::move(environment)),
       status_tick_([this] {
         send_status(false);
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
@@ -60,7 +60,7 @@ Result<> BuilderUnit::start() {
   wire::Hello hello;
   hello.role = wire::Role::builder_unit;
   hello.node = options_.node;
-  hello.system_digest = system_.digest();
+  hello.system_digest = digest_;
   hello.capacity = build_capacity(options_.receive_pool->pages(), options_.receive_pool->page_size(),
                                   system_.readout_units.size());
   control_ = std::make_unique<ControlClient>(
@@ -294,7 +294,7 @@ void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
     return hang_up(link, "not a readout unit of this version");
   }
   if (incarnation_ == 0 || hello.run != run_ || hello.peer_incarnation != incarnation_ ||
-      hello.system_digest != system_.digest()) {
+      hello.system_digest != digest_) {
     ++counters_.stale;
     link.close(true);
     return;

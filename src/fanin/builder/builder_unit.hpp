@@ -127,6 +127,7 @@ private:
   [[nodiscard]] Duration fair_clock();
 
   const System& system_;
+  const std::uint64_t digest_; // of system_
   BuilderOptions options_;
   NodeEnvironment environment_;
   std::unique_ptr<ControlClient> control_;

@@ -13,7 +13,7 @@ constexpr Duration trigger_step = std::chrono::microseconds{50};
 
 EventManager::EventManager(const System& system, EventManagerOptions options,
                            NodeEnvironment environment)
-    : system_(system), options_(std::move(options)), environment_(std::move(environment)),
+    : system_(system), digest_(system.digest()), options_(std::move(options)), environment_(std::move(environment)),
       readouts_(system.readout_units.size()), builders_(system.builder_units.size()),
       trigger_tick_([this] { trigger(); }), alive_tick_([this] { check_alive(); }),
       laggard_tick_([this] { watch_laggards(); }) {
@@ -140,7 +140,7 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
     return refuse(*peer, fmt::format("the event manager knows no node '{}': all nodes need the same "
                                      "configuration", name));
   }
-  if (hello.system_digest != system_.digest()) {
+  if (hello.system_digest != digest_) {
     return refuse(*peer, fmt::format("node '{}' has another configuration than the event manager: "
                                      "give all nodes the same file", name));
   }

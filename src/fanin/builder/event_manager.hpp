@@ -186,6 +186,7 @@ private:
   }
 
   const System& system_;
+  const std::uint64_t digest_; // of system_
   EventManagerOptions options_;
   NodeEnvironment environment_;
   net::Transport* transport_ = nullptr;

@@ -39,7 +39,7 @@ private:
 };
 
 ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvironment environment)
-    : system_(system), options_(std::move(options)), environment_(std::move(environment)),
+    : system_(system), digest_(system.digest()), options_(std::move(options)), environment_(std::move(environment)),
       builders_(system.builder_units.size()), tick_([] {}), status_tick_([this] {
         send_status(false);
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
@@ -56,7 +56,7 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
   wire::Hello hello;
   hello.role = wire::Role::readout_unit;
   hello.node = options_.node;
-  hello.system_digest = system_.digest();
+  hello.system_digest = digest_;
   for (const auto& input : inputs_) {
     hello.capacity += std::uint64_t{input->pool->pages()} * input->pool->page_size();
   }
@@ -635,7 +635,7 @@ void ReadoutUnit::on_data_event(Builder& builder, net::Event& event) {
     wire::Hello hello;
     hello.role = is_data ? wire::Role::data : wire::Role::request;
     hello.node = options_.node;
-    hello.system_digest = system_.digest();
+    hello.system_digest = digest_;
     hello.run = run_;
     hello.incarnation = incarnation_;
     hello.peer_incarnation = builder.incarnation;

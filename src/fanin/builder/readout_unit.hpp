@@ -109,6 +109,7 @@ private:
   void arm_tick(Time now);
 
   const System& system_;
+  const std::uint64_t digest_; // of system_
   ReadoutOptions options_;
   NodeEnvironment environment_;
   std::vector<std::unique_ptr<Input>> inputs_;

@@ -5,14 +5,15 @@ namespace fanin::message {
 std::byte* Gather::reserve(std::size_t size) {
   FANIN_ASSERT(size <= capacity_);
   if (!link_ || failed_) return nullptr;
-  if (page_ && end_ - start_ + size > capacity_) flush();
-  if (page_ && end_ + size > page_.size() && start_ == end_) page_.reset();
+  const auto fits = [&] { return end_ - start_ + size <= capacity_ && end_ + size <= page_.size(); };
+  if (page_ && !fits()) flush();
+  if (page_ && !fits() && start_ == end_) page_.reset();
   if (!page_) {
     page_ = pool_->take();
     start_ = end_ = 0;
   }
   // No page, or the peer has not taken what was gathered before.
-  if (!page_ || end_ - start_ + size > capacity_ || end_ + size > page_.size()) {
+  if (!page_ || !fits()) {
     failed_ = true;
     return nullptr;
   }
