@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
+#include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/wire/part.hpp"
@@ -27,8 +28,8 @@ struct BuilderOptions {
   Duration give_up_after = std::chrono::seconds{10};
   // A new sink, with new files, for each incarnation.
   std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
-  // The run is over for this node; an error unless it ended in good order. Called once, on the loop;
-  // must not destroy the node.
+  // The run is over for this node; an error unless it ended in good order. Called once, on the
+  // loop; must not destroy the node.
   std::function<void(const Result<>&)> on_end;
 };
 
@@ -122,8 +123,6 @@ private:
   void on_commit(std::uint64_t ticket);
   void report(const Assembly& assembly);
   void check_deadlines();
-  void note_decided(EventNumber first, Attempt attempt);
-  [[nodiscard]] bool was_decided(EventNumber first, Attempt attempt) const;
   [[nodiscard]] Duration fair_clock();
 
   const System& system_;
@@ -146,20 +145,20 @@ private:
   std::vector<std::pair<SourceId, std::size_t>> source_index_; // sorted by id
 
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
-  Assemblies assemblies_{&memory_};               // by first event
-  std::vector<std::unique_ptr<Assembly>> all_;    // every one ever made
+  Assemblies assemblies_{&memory_}; // by first event
+  std::vector<std::unique_ptr<Assembly>> all_; // every one ever made
   std::vector<Assembly*> spare_;
-  std::deque<Assembly*> decided_;                 // waiting for room in storage
-  std::vector<std::pair<EventNumber, Attempt>> recent_; // decided lately, by hash
+  std::deque<Assembly*> decided_; // waiting for room in storage
+  RecentlyDecided recently_decided_;
 
   struct Due {
     Duration due{}; // on the fair clock
     EventNumber first = 0;
     Attempt attempt = 0;
   };
-  std::deque<Due> due_;          // in order
+  std::deque<Due> due_; // in order
   std::optional<Error> failure_; // of storage, fatal
-  Duration stalled_{};           // total time in which deadlines stood still
+  Duration stalled_{}; // total time in which deadlines stood still
   Time stalled_since_ = never;
   bool finishing_ = false;
   bool ended_ = false;

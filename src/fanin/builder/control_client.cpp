@@ -10,7 +10,8 @@ constexpr Duration retry_longest = std::chrono::milliseconds{500};
 } // namespace
 
 ControlClient::ControlClient(NodeEnvironment environment, Options options)
-    : environment_(std::move(environment)), options_(std::move(options)),
+    : environment_(std::move(environment)),
+      options_(std::move(options)),
       retry_([this] { connect(); }) {}
 
 ControlClient::~ControlClient() { link_.close(true); }
@@ -32,11 +33,13 @@ void ControlClient::connect() {
     options_.on_given_up(transport.error());
     return;
   }
-  const auto id = (*transport)->connect(options_.event_manager, {.receive_pool = environment_.control_pool,
-                                                                .handler = this,
-                                                                .send_queue_bytes = control_queue_bytes(
-                                                                    *environment_.control_pool),
-                                                                .low_latency = true});
+  const auto id =
+      (*transport)
+          ->connect(options_.event_manager,
+                    {.receive_pool = environment_.control_pool,
+                     .handler = this,
+                     .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
+                     .low_latency = true});
   if (!id) {
     options_.on_given_up(id.error());
     return;
@@ -60,9 +63,9 @@ void ControlClient::lost(std::string_view why) {
     if (stopped_) return;
   } else if (was_connected_ && now - lost_at_ >= options_.give_up_after) {
     stopped_ = true;
-    options_.on_given_up(Error{ErrorKind::disconnected,
-                               fmt::format("the event manager at {} does not come back: {}",
-                                           options_.event_manager.text(), why)});
+    options_.on_given_up(
+        Error{ErrorKind::disconnected, fmt::format("the event manager at {} does not come back: {}",
+                                                   options_.event_manager.text(), why)});
     return;
   }
   retry_.start(*environment_.loop, now + retry_after_);

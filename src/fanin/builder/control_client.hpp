@@ -38,11 +38,12 @@ public:
 
   struct Options {
     net::Url event_manager;
-    wire::Hello hello;                           // role, node, digest, capacity
-    std::string text;                            // name, '\n', data URL
-    Duration give_up_after = std::chrono::seconds{10}; // without an event manager that once was there
+    wire::Hello hello; // role, node, digest, capacity
+    std::string text; // name, '\n', data URL
+    Duration give_up_after =
+        std::chrono::seconds{10}; // without an event manager that once was there
     OnMessage on_message;
-    std::function<void()> on_lost;               // the connection ended; a new one is tried
+    std::function<void()> on_lost; // the connection ended; a new one is tried
     std::function<void(const Error&)> on_given_up; // refused, or the event manager stays away
   };
 

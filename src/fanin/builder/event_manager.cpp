@@ -1,5 +1,5 @@
-// Connections, the life of a run, and its end. What is assigned to whom: event_manager_assign.cpp;
-// what became of it: event_manager_account.cpp.
+// The life of a run, and its end. Nodes: event_manager_peers.cpp; what is assigned to whom:
+// event_manager_assign.cpp; what became of it: event_manager_account.cpp.
 #include "fanin/builder/event_manager.hpp"
 
 #include <algorithm>
@@ -13,9 +13,14 @@ constexpr Duration trigger_step = std::chrono::microseconds{50};
 
 EventManager::EventManager(const System& system, EventManagerOptions options,
                            NodeEnvironment environment)
-    : system_(system), digest_(system.digest()), options_(std::move(options)), environment_(std::move(environment)),
-      readouts_(system.readout_units.size()), builders_(system.builder_units.size()),
-      trigger_tick_([this] { trigger(); }), alive_tick_([this] { check_alive(); }),
+    : system_(system),
+      digest_(system.digest()),
+      options_(std::move(options)),
+      environment_(std::move(environment)),
+      readouts_(system.readout_units.size()),
+      builders_(system.builder_units.size()),
+      trigger_tick_([this] { trigger(); }),
+      alive_tick_([this] { check_alive(); }),
       laggard_tick_([this] { watch_laggards(); }) {
   environment_.loop->add(*this);
   summary_.run = system_.run;
@@ -37,11 +42,11 @@ Result<> EventManager::start() {
   const auto transport = environment_.transports->find(options_.url);
   if (!transport) return std::unexpected(transport.error());
   transport_ = *transport;
-  const auto listener =
-      transport_->listen(options_.url, {.receive_pool = environment_.control_pool,
-                                        .handler = this,
-                                        .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
-                                        .low_latency = true});
+  const auto listener = transport_->listen(
+      options_.url, {.receive_pool = environment_.control_pool,
+                     .handler = this,
+                     .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
+                     .low_latency = true});
   if (!listener) return std::unexpected(listener.error());
   listener_ = *listener;
   alive_tick_.start(*environment_.loop, environment_.loop->now() + alive_period);
@@ -50,303 +55,12 @@ Result<> EventManager::start() {
 
 net::Url EventManager::url() const { return transport_->listening_url(listener_); }
 
-// --- connections ---------------------------------------------------------------------------------
-
-EventManager::Peer* EventManager::find_peer(net::Link link) {
-  for (auto& readout : readouts_) {
-    if (readout.peer && readout.peer->link == link) return readout.peer.get();
-  }
-  for (auto& builder : builders_) {
-    if (builder.peer && builder.peer->link == link) return builder.peer.get();
-  }
-  for (auto& stranger : strangers_) {
-    if (stranger->link == link) return stranger.get();
-  }
-  return nullptr;
-}
-
-void EventManager::on_event(net::Transport& transport, net::Event& event) {
-  const net::Link link{&transport, event.connection};
-  switch (event.kind) {
-  case net::EventKind::accepted: {
-    auto peer = std::make_unique<Peer>();
-    peer->link = link;
-    peer->gather = message::Gather{link, *environment_.control_pool};
-    peer->heard = environment_.loop->now();
-    strangers_.push_back(std::move(peer));
-    break;
-  }
-  case net::EventKind::message:
-    if (Peer* peer = find_peer(link)) receive(*peer, event.message);
-    break;
-  case net::EventKind::writable:
-    if (Peer* peer = find_peer(link)) peer->gather.flush();
-    break;
-  case net::EventKind::closed: peer_lost(link, net::name(event.reason)); break;
-  case net::EventKind::connected: break;
-  }
-}
-
-void EventManager::receive(Peer& peer, const memory::View& page) {
-  peer.heard = environment_.loop->now();
-  const net::Link link = peer.link;
-  const bool good = message::for_each_message(
-      page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
-        // A hello moves the peer, and a message may end it: look it up each time.
-        Peer* current = find_peer(link);
-        if (current == nullptr) return true;
-        if (current->known) return on_message(*current, type, body);
-        wire::MessageReader reader{body};
-        wire::Hello hello;
-        if (type != wire::MessageType::hello || !reader.read(hello)) return false;
-        const auto text = reader.text(hello.text_size);
-        if (!reader.ok()) return false;
-        const auto found = std::ranges::find(strangers_, current, &std::unique_ptr<Peer>::get);
-        auto owned = std::move(*found);
-        strangers_.erase(found);
-        on_hello(std::move(owned), hello, text);
-        return true;
-      });
-  if (good) return;
-  environment_.log(LogLevel::error, fmt::format("{}: a message that makes no sense; connection closed",
-                                                link.peer()));
-  net::Link closing = link;
-  peer_lost(link, "it sent a message that makes no sense");
-  closing.close(true);
-}
-
-void EventManager::refuse(Peer& peer, const std::string& reason) {
-  environment_.log(LogLevel::warning, fmt::format("{} refused: {}", peer.link.peer(), reason));
-  peer.gather.append(wire::Refuse{static_cast<std::uint32_t>(reason.size()), 0},
-                     std::string_view{reason});
-  peer.gather.flush();
-  peer.link.close();
-}
-
-void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello,
-                            std::string_view text) {
-  const auto split = text.find('\n');
-  const std::string name{text.substr(0, split)};
-  const std::string url{split == std::string_view::npos ? "" : text.substr(split + 1)};
-  const bool is_readout = hello.role == wire::Role::readout_unit;
-  const auto& names = is_readout ? system_.readout_units : system_.builder_units;
-  if (hello.version != wire::protocol_version) {
-    return refuse(*peer, fmt::format("node '{}' speaks version {} of the protocol, the event manager {}: "
-                                     "run the same release of fanin on all nodes",
-                                     name, hello.version, wire::protocol_version));
-  }
-  if ((!is_readout && hello.role != wire::Role::builder_unit) || hello.node >= names.size() ||
-      names[hello.node] != name) {
-    return refuse(*peer, fmt::format("the event manager knows no node '{}': all nodes need the same "
-                                     "configuration", name));
-  }
-  if (hello.system_digest != digest_) {
-    return refuse(*peer, fmt::format("node '{}' has another configuration than the event manager: "
-                                     "give all nodes the same file", name));
-  }
-  const bool taken = is_readout ? readouts_[hello.node].peer != nullptr
-                                : builders_[hello.node].peer != nullptr;
-  if (taken) {
-    return refuse(*peer, fmt::format("there is a node '{}' already: two nodes with one name, or an "
-                                     "earlier one that is not dead yet", name));
-  }
-  if (state_ != State::waiting && state_ != State::running) {
-    return refuse(*peer, "the run is ending");
-  }
-  peer->known = true;
-  peer->role = hello.role;
-  peer->node = hello.node;
-  if (is_readout) {
-    readout_up(std::move(peer), hello.capacity);
-  } else {
-    builder_up(std::move(peer), hello.capacity, url);
-  }
-}
-
-void EventManager::readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory) {
-  const NodeId node = peer->node;
-  Readout& readout = readouts_[node];
-  readout.memory = memory;
-  const auto [first, last] = system_.sources_of(node);
-  readout.peer = std::move(peer);
-  readout.incarnation = ++readout.starts;
-  readout.final = readout.paused = readout.finished = false;
-  readout.points.clear();
-  readout.absent.clear();
-  readout.floor_bytes = readout.bytes = 0;
-  readout.ledgers.emplace_back(last - first);
-  readout.dropped.emplace_back(last - first, std::vector<std::uint64_t>(5));
-  readout.counters = {};
-
-  const bool triggered = system_.trigger_rate_hz > 0;
-  wire::Welcome welcome;
-  welcome.run = system_.run;
-  welcome.incarnation = readout.incarnation;
-  welcome.joining = triggered || frontier_known_ ? 1 : 0;
-  welcome.first_event = triggered ? triggered_ : std::max(horizon_, frontier_);
-  if (welcome.joining == 0) welcome.first_event = 0;
-  if (state_ == State::running) welcome.limit = triggered ? triggered_ : limit_;
-  readout.announced_any = welcome.joining != 0;
-  readout.first = readout.end = welcome.first_event;
-  readout.peer->gather.append(welcome);
-  for (std::size_t i = 0; i < builders_.size(); ++i) {
-    const Builder& builder = builders_[i];
-    if (!builder.peer) continue;
-    readout.peer->gather.append(wire::BuilderUp{static_cast<NodeId>(i), 0, builder.incarnation,
-                                                static_cast<std::uint32_t>(builder.url.size()), 0},
-                                std::string_view{builder.url});
-  }
-  environment_.log(LogLevel::info, fmt::format("readout unit '{}' is here{}", system_.readout_units[node],
-                                               readout.starts > 1 ? " again" : ""));
-  members_changed_ = true;
-  start_if_ready();
-}
-
-void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url) {
-  const NodeId node = peer->node;
-  Builder& builder = builders_[node];
-  builder.peer = std::move(peer);
-  builder.incarnation = ++builder.starts;
-  builder.capacity = capacity;
-  builder.reserved = builder.under_way = 0;
-  builder.reservations.clear();
-  builder.url = std::move(url);
-  builder.finished = false;
-  builder.files.clear();
-  builder.peer->gather.append(wire::Welcome{.run = system_.run, .incarnation = builder.incarnation});
-  environment_.log(LogLevel::info, fmt::format("builder unit '{}' is here{}", system_.builder_units[node],
-                                               builder.starts > 1 ? " again" : ""));
-  for (auto& readout : readouts_) {
-    if (!readout.peer) continue;
-    readout.peer->gather.append(wire::BuilderUp{node, 0, builder.incarnation,
-                                                static_cast<std::uint32_t>(builder.url.size()), 0},
-                                std::string_view{builder.url});
-  }
-  members_changed_ = true;
-  start_if_ready();
-}
-
-void EventManager::peer_lost(net::Link link, std::string_view why) {
-  std::erase_if(strangers_, [&](const auto& stranger) { return stranger->link == link; });
-  for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    if (readouts_[i].peer && readouts_[i].peer->link == link) readout_down(static_cast<NodeId>(i), why);
-  }
-  for (std::size_t i = 0; i < builders_.size(); ++i) {
-    if (builders_[i].peer && builders_[i].peer->link == link) builder_down(static_cast<NodeId>(i), why);
-  }
-}
-
-void EventManager::readout_down(NodeId node, std::string_view why) {
-  Readout& readout = readouts_[node];
-  readout.peer.reset();
-  if (readout.finished || state_ == State::ended) return;
-  environment_.log(LogLevel::error,
-                   fmt::format("readout unit '{}' is gone ({}): the run goes on, its sources are "
-                               "missing until it comes back", system_.readout_units[node], why));
-  members_changed_ = true;
-}
-
-void EventManager::builder_down(NodeId node, std::string_view why) {
-  Builder& builder = builders_[node];
-  builder.peer.reset();
-  if (builder.finished || state_ == State::ended) return;
-  std::uint64_t events = 0;
-  for (auto& [first, batch] : batches_) {
-    if (batch.builder != node || batch.builder_incarnation != builder.incarnation) continue;
-    batch.builder_incarnation = 0;
-    batch.missing.clear();
-    batch.bad.clear();
-    batch.gaps.clear();
-    again_.push_back(first);
-    events += batch.range.count();
-  }
-  environment_.log(LogLevel::error,
-                   fmt::format("builder unit '{}' is gone ({}): others build its {} events",
-                               system_.builder_units[node], why, events));
-  tell_readouts(wire::BuilderDown{node, 0, builder.incarnation});
-}
-
-// From here on assignments name this set of readout units. Said once per turn, and only once the run
-// is on: a thousand nodes that come up one by one are one change.
-void EventManager::publish_members() {
-  if (!members_changed_) return;
-  members_changed_ = false;
-  std::vector<Incarnation> incarnations;
-  for (const auto& readout : readouts_) {
-    incarnations.push_back(readout.peer ? readout.incarnation : 0);
-  }
-  const wire::Members message{++epoch_, static_cast<std::uint32_t>(incarnations.size()), 0};
-  for (auto& builder : builders_) {
-    if (builder.peer) builder.peer->gather.append(message, incarnations);
-  }
-  members_[epoch_] = std::move(incarnations);
-}
-
-// A node that says nothing for long is given up: it may be frozen, or its host dead without a word.
-// What it still sends is recognised as stale by its incarnation.
-void EventManager::check_alive() {
-  const Time now = environment_.loop->now();
-  const bool was_frozen_myself = now - alive_tick_.deadline() > system_.dead_after / 2;
-  std::vector<net::Link> silent;
-  const auto look_at = [&](const std::unique_ptr<Peer>& peer) {
-    if (!peer) return;
-    if (was_frozen_myself) peer->heard = now;
-    if (now - peer->heard > system_.dead_after) silent.push_back(peer->link);
-  };
-  for (const auto& stranger : strangers_) look_at(stranger);
-  for (const auto& readout : readouts_) look_at(readout.peer);
-  for (const auto& builder : builders_) look_at(builder.peer);
-  for (net::Link link : silent) {
-    peer_lost(link, "no sign of life");
-    link.close(true);
-  }
-  alive_tick_.start(*environment_.loop, now + alive_period);
-}
-
-bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<const std::byte> body) {
-  wire::MessageReader reader{body};
-  const bool from_readout = peer.role == wire::Role::readout_unit;
-  switch (type) {
-  case wire::MessageType::announce: {
-    wire::Announce announce;
-    if (!from_readout || !reader.read(announce)) return false;
-    const auto absent = reader.records<wire::AbsentRun>(announce.absent_runs);
-    return reader.ok() && on_announce(readouts_[peer.node], announce, absent);
-  }
-  case wire::MessageType::paused: {
-    wire::Paused paused;
-    if (!from_readout || !reader.read(paused)) return false;
-    readouts_[peer.node].paused = true;
-    readouts_[peer.node].paused_at = paused.next_event;
-    return true;
-  }
-  case wire::MessageType::received: {
-    wire::Received received;
-    if (from_readout || !reader.read(received)) return false;
-    on_received(builders_[peer.node], received);
-    return true;
-  }
-  case wire::MessageType::built:
-    return !from_readout && on_built(builders_[peer.node], peer.node, reader);
-  case wire::MessageType::status:
-  case wire::MessageType::finished: {
-    wire::NodeCounters counters;
-    if (!reader.read(counters) || !on_counters(peer, counters, reader)) return false;
-    if (type == wire::MessageType::finished) {
-      (from_readout ? readouts_[peer.node].finished : builders_[peer.node].finished) = true;
-    }
-    return true;
-  }
-  default: return false;
-  }
-}
-
-// --- the life of a run ---------------------------------------------------------------------------
-
 void EventManager::start_if_ready() {
   if (state_ != State::waiting) return;
-  const bool all_readouts = std::ranges::all_of(readouts_, [](const auto& r) { return r.peer != nullptr; });
-  const bool a_builder = std::ranges::any_of(builders_, [](const auto& b) { return b.peer != nullptr; });
+  const bool all_readouts =
+      std::ranges::all_of(readouts_, [](const auto& r) { return r.peer != nullptr; });
+  const bool a_builder =
+      std::ranges::any_of(builders_, [](const auto& b) { return b.peer != nullptr; });
   if (!all_readouts || !a_builder) return;
   state_ = State::running;
   started_at_ = last_commit_ = environment_.loop->now();
@@ -436,7 +150,8 @@ void EventManager::finish_if_drained() {
     }
     drain_until(furthest);
   }
-  const bool all_final = std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.final; });
+  const bool all_final =
+      std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.final; });
   if (state_ == State::running && all_final && std::ranges::any_of(readouts_, up)) {
     state_ = State::draining; // the sources have come to their end
   }
@@ -458,12 +173,14 @@ std::string EventManager::waiting_for() const {
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
   if (state_ == State::waiting) {
     for (std::size_t i = 0; i < readouts_.size(); ++i) {
-      if (!readouts_[i].peer) add(fmt::format("readout unit '{}' to start", system_.readout_units[i]));
+      if (!readouts_[i].peer)
+        add(fmt::format("readout unit '{}' to start", system_.readout_units[i]));
     }
   }
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     const Readout& readout = readouts_[i];
-    if (state_ == State::waiting || !readout.peer || readout.final || readout.end > frontier_) continue;
+    if (state_ == State::waiting || !readout.peer || readout.final || readout.end > frontier_)
+      continue;
     add(fmt::format("readout unit '{}' to have event {}", system_.readout_units[i], readout.end));
   }
   for (std::size_t i = 0; i < builders_.size(); ++i) {
@@ -473,8 +190,8 @@ std::string EventManager::waiting_for() const {
     } else if (builder.reserved > 0) {
       const auto batch = batches_.find(builder.reservations.front().first);
       add(fmt::format("builder unit '{}' to build event {} ({} of {} bytes in use)",
-                      system_.builder_units[i], builder.reservations.front().first, builder.reserved,
-                      builder.capacity));
+                      system_.builder_units[i], builder.reservations.front().first,
+                      builder.reserved, builder.capacity));
       if (batch != batches_.end() && batch->second.received) text += ", storage to write it";
     }
   }

@@ -23,7 +23,8 @@ public:
   virtual ~RunRecorder() = default;
   virtual void file(NodeId builder, Incarnation incarnation, const std::string& name) = 0;
   // A batch that was assigned more than once: this attempt counts.
-  virtual void winner(EventRange batch, Attempt attempt, NodeId builder, Incarnation incarnation) = 0;
+  virtual void winner(EventRange batch, Attempt attempt, NodeId builder,
+                      Incarnation incarnation) = 0;
   virtual void summary(const RunSummary& summary) = 0;
 };
 
@@ -152,7 +153,8 @@ private:
   bool on_built(Builder& builder, NodeId node, wire::MessageReader& reader);
   void account(const Batch& batch, const wire::Built& built);
   void account_source(const Batch& batch, std::size_t source, std::uint64_t gap_events);
-  [[nodiscard]] std::uint64_t present(const Readout& readout, SourceId source, EventRange events) const;
+  [[nodiscard]] std::uint64_t present(const Readout& readout, SourceId source,
+                                      EventRange events) const;
   void release(Builder& builder, const Batch& batch);
   void forget_decided();
   void summarise_nodes();
@@ -199,7 +201,8 @@ private:
   std::vector<Builder> builders_;
   bool members_changed_ = false;
   std::uint64_t epoch_ = 0;
-  std::map<std::uint64_t, std::vector<Incarnation>> members_; // by epoch, as long as a batch needs it
+  std::map<std::uint64_t, std::vector<Incarnation>>
+      members_; // by epoch, as long as a batch needs it
 
   EventNumber frontier_ = 0;  // events below are assigned
   bool frontier_known_ = false;

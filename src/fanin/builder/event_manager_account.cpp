@@ -74,7 +74,8 @@ bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& 
            count <= batch.range.end - first;
   };
   for (const auto& run : missing) {
-    if (!inside(run.first, run.count) || system_.find_source(run.source) == System::npos) return false;
+    if (!inside(run.first, run.count) || system_.find_source(run.source) == System::npos)
+      return false;
   }
   for (const auto& gap : gaps) {
     if (gap.end < gap.first || !inside(gap.first, gap.end - gap.first)) return false;
@@ -126,7 +127,8 @@ void EventManager::account(const Batch& batch, const wire::Built& built) {
 
 // A fragment that was announced and is missing came too late, if its readout unit lives; if that
 // died, it stays unaccounted here and is lost at the end.
-void EventManager::account_source(const Batch& batch, std::size_t source, std::uint64_t gap_events) {
+void EventManager::account_source(const Batch& batch, std::size_t source,
+                                  std::uint64_t gap_events) {
   const NodeId node = system_.sources[source].readout_unit;
   Readout& readout = readouts_[node];
   const Incarnation incarnation = members_.at(batch.epoch)[node];
@@ -145,7 +147,8 @@ void EventManager::account_source(const Batch& batch, std::size_t source, std::u
 }
 
 // How many of these events the readout unit has announced with a fragment of this source.
-std::uint64_t EventManager::present(const Readout& readout, SourceId source, EventRange events) const {
+std::uint64_t EventManager::present(const Readout& readout, SourceId source,
+                                    EventRange events) const {
   const auto overlap = [&](EventNumber first, EventNumber end) -> std::uint64_t {
     first = std::max(first, events.first);
     end = std::min(end, events.end);

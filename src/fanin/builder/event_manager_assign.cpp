@@ -85,7 +85,8 @@ std::uint64_t EventManager::announced_bytes(const Readout& readout, EventNumber 
 }
 
 // The next batch: up to a multiple of batch_events, or until it has enough bytes. It ends where
-// readout units have announced, since there the sizes are known; between, the next larger one bounds.
+// readout units have announced, since there the sizes are known; between, the next larger one
+// bounds.
 EventManager::Cut EventManager::next_cut(EventNumber end) const {
   const EventNumber boundary = (frontier_ | (system_.batch_events - 1)) + 1;
   const EventNumber stop = std::min(end, boundary);
@@ -110,12 +111,13 @@ EventManager::Cut EventManager::next_cut(EventNumber end) const {
   return cut;
 }
 
-// What readout units keep until it is built, divided by the builder units and one more for what lies
-// between: so much of it one that is slow or frozen may pin, and the others go on.
+// What readout units keep until it is built, divided by the builder units and one more for what
+// lies between: so much of it one that is slow or frozen may pin, and the others go on.
 std::uint64_t EventManager::fair_share() const {
   std::uint64_t memory = 0;
   for (const auto& readout : readouts_) memory += readout.peer ? readout.memory : 0;
-  const auto builders = std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; });
+  const auto builders =
+      std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; });
   return memory / static_cast<std::uint64_t>(builders + 1);
 }
 

@@ -1,5 +1,5 @@
-// Starvation, deadlock, deaths, lost connections, silence: in virtual time, seeded. A failing seed is
-// printed and replays with FANIN_SEED=<seed>.
+// Starvation, deadlock, deaths, lost connections, silence: in virtual time, seeded. A failing seed
+// is printed and replays with FANIN_SEED=<seed>.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,8 @@ using testing::VirtualSystemOptions;
 std::string tail_of_log(const VirtualSystem& system) {
   std::string all;
   const auto& log = system.log();
-  for (std::size_t i = log.size() > 40 ? log.size() - 40 : 0; i < log.size(); ++i) all += log[i] + "\n";
+  for (std::size_t i = log.size() > 40 ? log.size() - 40 : 0; i < log.size(); ++i)
+    all += log[i] + "\n";
   return all;
 }
 
@@ -126,11 +127,12 @@ class HoleSource final : public source::Source {
 public:
   HoleSource(SourceId id, EventNumber silent_from, EventNumber again_from)
       : emulator_({.source = id, .size = source::FixedSize{100}, .rate_hz = 10'000}),
-        silent_from_(silent_from), again_from_(again_from) {}
+        silent_from_(silent_from),
+        again_from_(again_from) {}
   Result<> start(EventNumber first, Time now) override { return emulator_.start(first, now); }
   source::ReadResult read(source::FragmentQueue& queue, Time now) override {
-    const bool silent = queue.numbered() && queue.next_event() >= silent_from_ &&
-                        queue.next_event() < again_from_;
+    const bool silent =
+        queue.numbered() && queue.next_event() >= silent_from_ && queue.next_event() < again_from_;
     if (silent) return {source::ReadState::waiting, now + 10ms};
     return emulator_.read(queue, now);
   }
@@ -158,7 +160,8 @@ TEST(silence, a_source_that_is_silent_is_missing_after_the_deadline) {
     EXPECT_GT(system.summary().events_built, 5000U);
     system.stop();
     ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
-    EXPECT_EQ(system.summary().sources[1].ledger.built + system.summary().sources[1].ledger.late, 500U);
+    EXPECT_EQ(system.summary().sources[1].ledger.built + system.summary().sources[1].ledger.late,
+              500U);
     expect_balanced(system);
   }
 }
@@ -168,11 +171,11 @@ TEST(silence, an_optional_source_that_is_absent_leaves_events_complete) {
   options.system = make_system(2, 1);
   options.system.sources[1].required = false;
   options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
-    return std::make_unique<source::Emulator>(source::EmulatorOptions{
-        .source = info.id,
-        .size = source::FixedSize{100},
-        .rate_hz = 10'000,
-        .event_count = info.id == 2 ? 100U : 1000U});
+    return std::make_unique<source::Emulator>(
+        source::EmulatorOptions{.source = info.id,
+                                .size = source::FixedSize{100},
+                                .rate_hz = 10'000,
+                                .event_count = info.id == 2 ? 100U : 1000U});
   };
   VirtualSystem system{options};
   system.start_all();
@@ -248,12 +251,18 @@ std::uint64_t run_faults(std::uint64_t seed) {
     const std::size_t b = random.below(builders);
     switch (random.below(9)) {
     case 0:
-      if (readout_up[r]) system.kill_readout(r); else system.start_readout(r);
+      if (readout_up[r])
+        system.kill_readout(r);
+      else
+        system.start_readout(r);
       readout_up[r] = !readout_up[r];
       break;
     case 1:
     case 2:
-      if (builder_up[b]) system.kill_builder(b); else system.start_builder(b);
+      if (builder_up[b])
+        system.kill_builder(b);
+      else
+        system.start_builder(b);
       builder_up[b] = !builder_up[b];
       break;
     case 3:
@@ -290,7 +299,8 @@ std::uint64_t run_faults(std::uint64_t seed) {
   }
   system.run_for(1s);
   system.stop();
-  EXPECT_TRUE(system.run_until_ended(600s)) << tail_of_log(system) << system.manager().waiting_for();
+  EXPECT_TRUE(system.run_until_ended(600s))
+      << tail_of_log(system) << system.manager().waiting_for();
   expect_balanced(system);
   return system.world().trace_hash();
 }
@@ -299,13 +309,13 @@ TEST(faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced
   const char* seed = std::getenv("FANIN_SEED");
   const char* seeds = std::getenv("FANIN_SEEDS");
   const std::uint64_t first = seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1;
-  const std::uint64_t count = seed != nullptr ? 1 : seeds != nullptr ? std::strtoull(seeds, nullptr, 0) : 30;
+  const std::uint64_t count = seed != nullptr    ? 1
+                              : seeds != nullptr ? std::strtoull(seeds, nullptr, 0)
+                                                 : 30;
   for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) (void)run_faults(first + i);
 }
 
-TEST(faults, the_same_seed_gives_the_same_trace) {
-  EXPECT_EQ(run_faults(4711), run_faults(4711));
-}
+TEST(faults, the_same_seed_gives_the_same_trace) { EXPECT_EQ(run_faults(4711), run_faults(4711)); }
 
 } // namespace
 } // namespace fanin::builder

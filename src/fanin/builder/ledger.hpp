@@ -6,18 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "fanin/base/identity.hpp"
 #include "fanin/base/histogram.hpp"
+#include "fanin/base/identity.hpp"
 #include "fanin/builder/system.hpp"
 
 namespace fanin::builder {
 
 struct SourceLedger {
-  std::uint64_t read = 0;    // announced, or dropped before
-  std::uint64_t built = 0;   // in a committed event, complete or not
-  std::uint64_t late = 0;    // came after its event was decided
+  std::uint64_t read = 0; // announced, or dropped before
+  std::uint64_t built = 0; // in a committed event, complete or not
+  std::uint64_t late = 0; // came after its event was decided
   std::uint64_t dropped = 0; // with a reason, before it was announced
-  std::uint64_t lost = 0;    // announced by a readout unit that died, or cut off by a forced stop
+  std::uint64_t lost = 0; // announced by a readout unit that died, or cut off by a forced stop
 
   SourceLedger& operator+=(const SourceLedger& other);
   [[nodiscard]] bool balanced() const { return read == built + late + dropped + lost; }
@@ -31,10 +31,10 @@ struct SourceResult {
 
 struct NodeResult {
   std::string name;
-  std::string role;                // "readout" or "builder"
-  Incarnation incarnations = 0;    // how often it started
-  std::uint64_t events = 0;        // builder unit: built
-  std::uint64_t bytes = 0;         // sent, or received
+  std::string role; // "readout" or "builder"
+  Incarnation incarnations = 0; // how often it started
+  std::uint64_t events = 0; // builder unit: built
+  std::uint64_t bytes = 0; // sent, or received
   std::uint64_t stored_bytes = 0;
   std::uint64_t messages = 0;
   std::uint64_t stale = 0;
@@ -48,23 +48,23 @@ struct NodeResult {
 // What a run came to; also its state while it goes on.
 struct RunSummary {
   RunNumber run = 0;
-  Duration duration{};             // from the start of reading to the last commit
-  std::uint64_t events_built = 0;  // incomplete ones included
+  Duration duration{}; // from the start of reading to the last commit
+  std::uint64_t events_built = 0; // incomplete ones included
   std::uint64_t events_incomplete = 0;
-  std::uint64_t events_lost = 0;   // announced or triggered, and not built when the run was cut off
-  std::uint64_t events_bad = 0;    // with a damaged fragment
-  std::uint64_t bytes_built = 0;   // payload
-  std::uint64_t gaps = 0;          // numbers that no source had
+  std::uint64_t events_lost = 0; // announced or triggered, and not built when the run was cut off
+  std::uint64_t events_bad = 0; // with a damaged fragment
+  std::uint64_t bytes_built = 0; // payload
+  std::uint64_t gaps = 0; // numbers that no source had
   std::vector<EventRange> gap_list; // the first ones
-  SourceLedger fragments;          // sums over all sources
+  SourceLedger fragments; // sums over all sources
   std::vector<SourceResult> sources;
   std::vector<NodeResult> nodes;
   std::vector<std::string> files;
-  Histogram latency;               // from trigger to commit; empty without a trigger source
-  std::uint64_t open_events = 0;   // being built now
+  Histogram latency; // from trigger to commit; empty without a trigger source
+  std::uint64_t open_events = 0; // being built now
   bool balanced = false;
-  bool forced = false;             // stopped at once
-  std::string error;               // empty: ended in good order
+  bool forced = false; // stopped at once
+  std::string error; // empty: ended in good order
 };
 
 } // namespace fanin::builder

@@ -29,7 +29,8 @@ void expect_good_end(VirtualSystem& system) {
 
 class Flows : public ::testing::TestWithParam<std::tuple<Protocol, bool>> {
 protected:
-  static VirtualSystemOptions options(std::size_t readouts, std::size_t builders, std::size_t sources) {
+  static VirtualSystemOptions options(std::size_t readouts, std::size_t builders,
+                                      std::size_t sources) {
     VirtualSystemOptions options;
     options.system = make_system(readouts, builders, sources);
     options.system.protocol = std::get<0>(GetParam());
@@ -43,7 +44,8 @@ INSTANTIATE_TEST_SUITE_P(All, Flows,
                          ::testing::Combine(::testing::Values(Protocol::push, Protocol::pull),
                                             ::testing::Bool()),
                          [](const auto& flow) {
-                           return std::string(std::get<0>(flow.param) == Protocol::push ? "push" : "pull") +
+                           return std::string(std::get<0>(flow.param) == Protocol::push ? "push"
+                                                                                        : "pull") +
                                   (std::get<1>(flow.param) ? "_strict" : "");
                          });
 

@@ -27,11 +27,11 @@ struct ReadoutInput {
 struct ReadoutOptions {
   NodeId node = 0;
   net::Url event_manager;
-  std::vector<ReadoutInput> inputs;        // in the order of System::sources_of(node)
+  std::vector<ReadoutInput> inputs; // in the order of System::sources_of(node)
   memory::PagePool* metadata_pool = nullptr; // headers and tables of what was sent and not cleared
   Duration give_up_after = std::chrono::seconds{10};
-  // The run is over for this node; an error unless it ended in good order. Called once, on the loop;
-  // must not destroy the node.
+  // The run is over for this node; an error unless it ended in good order. Called once, on the
+  // loop; must not destroy the node.
   std::function<void(const Result<>&)> on_end;
 };
 
@@ -52,7 +52,19 @@ public:
   bool poll() override;
 
 private:
-  struct Input;
+  struct Input {
+    Input(ReadoutInput&& input)
+        : source(std::move(input.source)), pool(input.pool), queue(input.queue, *input.pool) {}
+    std::unique_ptr<source::Source> source;
+    memory::PagePool* pool;
+    source::FragmentQueue queue;
+    source::ReadResult last;
+    Time behind_since = never; // silent while others went on
+    EventNumber behind_until = 0;
+    [[nodiscard]] bool done() const {
+      return last.state == source::ReadState::finished || last.state == source::ReadState::failed;
+    }
+  };
   struct Piece { // ready to be sent, as often as needed
     memory::View head; // PartHeader and table
     memory::View payload;
@@ -69,7 +81,7 @@ private:
     Incarnation incarnation = 0; // 0: down
     net::Url url;
     net::Link data;
-    net::Link request;           // pull only
+    net::Link request; // pull only
     bool data_ready = false;
     std::deque<EventNumber> queue; // batches to send, oldest assignment first
     std::unique_ptr<net::Timer> reconnect;
@@ -116,20 +128,20 @@ private:
   std::vector<std::unique_ptr<Readable>> readables_;
   std::vector<Builder> builders_;
   std::unique_ptr<ControlClient> control_;
-  net::Timer tick_;        // deadlines of announcing and of silent sources, wake times of sources
+  net::Timer tick_; // deadlines of announcing and of silent sources, wake times of sources
   net::Timer status_tick_;
 
   Incarnation incarnation_ = 0; // 0: not welcomed
   RunNumber run_ = 0;
   EventNumber limit_ = 0;
-  EventNumber horizon_ = 0;     // events below exist somewhere
-  EventNumber announced_ = 0;   // events below are announced
-  EventNumber joined_ = 0;      // the first number announced; all below are absent
-  bool numbered_ = false;       // announced_ means something
-  bool last_ = false;           // no event from limit_ on will be wanted
-  bool final_ = false;          // said so
+  EventNumber horizon_ = 0; // events below exist somewhere
+  EventNumber announced_ = 0; // events below are announced
+  EventNumber joined_ = 0; // the first number announced; all below are absent
+  bool numbered_ = false; // announced_ means something
+  bool last_ = false; // no event from limit_ on will be wanted
+  bool final_ = false; // said so
   bool paused_ = false;
-  bool retry_full_ = false;     // room or numbers were given back: inputs that were full may go on
+  bool retry_full_ = false; // room or numbers were given back: inputs that were full may go on
   bool ended_ = false;
   Time announce_due_ = never;
   Time throttled_since_ = never;
@@ -137,7 +149,7 @@ private:
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the two maps, reused
   std::pmr::map<EventNumber, Batch> batches_{&memory_};
   std::pmr::map<EventNumber, EventNumber> cut_{&memory_}; // ranges cut beyond cut_until_
-  EventNumber cut_until_ = 0;   // all events below were cut
+  EventNumber cut_until_ = 0; // all events below were cut
   std::vector<std::vector<Piece>> spare_pieces_; // capacity, reused
   std::deque<wire::Assign> waiting_; // for metadata pages
 

@@ -92,8 +92,8 @@ Result<> System::validate() const {
     }
   }
   if (!std::has_single_bit(batch_events) || batch_events > 4096) {
-    return fail(ErrorKind::usage, fmt::format("batch_events = {}: a power of two up to 4096",
-                                              batch_events));
+    return fail(ErrorKind::usage,
+                fmt::format("batch_events = {}: a power of two up to 4096", batch_events));
   }
   return {};
 }

@@ -14,7 +14,8 @@ namespace fanin::builder {
 
 enum class Protocol : std::uint8_t {
   push, // the event manager instructs the readout units, which send (seed 000, section 4)
-  pull  // the event manager tells the builder unit, which asks each readout unit (seed 003, figure 6)
+  pull // the event manager tells the builder unit, which asks each readout unit (seed 003, figure
+       // 6)
 };
 
 struct SourceInfo {
@@ -28,23 +29,23 @@ struct System {
   RunNumber run = 1;
   std::vector<std::string> readout_units; // names; the index is the NodeId
   std::vector<std::string> builder_units;
-  std::vector<SourceInfo> sources;        // sorted by readout unit, then id; ids are unique
+  std::vector<SourceInfo> sources; // sorted by readout unit, then id; ids are unique
   Protocol protocol = Protocol::push;
-  bool checksum = true;                   // CRC32C per fragment, set at the source, checked by the BU
+  bool checksum = true; // CRC32C per fragment, set at the source, checked by the BU
 
   // A batch is a run of event numbers that never crosses a multiple of batch_events; at low rate it
   // travels in parts, so that no event waits for it.
-  std::uint32_t batch_events = 1024;            // a power of two
-  std::uint64_t batch_bytes = 2U << 20;         // of all sources together; cut earlier beyond this
-  std::uint32_t data_page = 1U << 20;           // bytes; a data message is at most half of it
-  std::uint64_t transfer_window = 32U << 20;    // bytes under way per builder unit
+  std::uint32_t batch_events = 1024; // a power of two
+  std::uint64_t batch_bytes = 2U << 20; // of all sources together; cut earlier beyond this
+  std::uint32_t data_page = 1U << 20; // bytes; a data message is at most half of it
+  std::uint64_t transfer_window = 32U << 20; // bytes under way per builder unit
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
   Duration event_deadline = std::chrono::seconds{1}; // longest silence before a source is missing
-  Duration dead_after = std::chrono::seconds{5};     // a silent node is given up
+  Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
 
-  double trigger_rate_hz = 0;       // 0: no trigger source, events exist as they are announced
+  double trigger_rate_hz = 0; // 0: no trigger source, events exist as they are announced
   std::uint64_t trigger_window = 100'000; // triggered and not yet built, at most
-  std::uint64_t events_max = 0;     // stop after so many; 0: no limit
+  std::uint64_t events_max = 0; // stop after so many; 0: no limit
 
   // Equal for nodes that can work together.
   [[nodiscard]] std::uint64_t digest() const;

@@ -5,7 +5,9 @@ namespace fanin::message {
 std::byte* Gather::reserve(std::size_t size) {
   FANIN_ASSERT(size <= capacity_);
   if (!link_ || failed_) return nullptr;
-  const auto fits = [&] { return end_ - start_ + size <= capacity_ && end_ + size <= page_.size(); };
+  const auto fits = [&] {
+    return end_ - start_ + size <= capacity_ && end_ + size <= page_.size();
+  };
   if (page_ && !fits()) flush();
   if (page_ && !fits() && start_ == end_) page_.reset();
   if (!page_) {

@@ -31,10 +31,12 @@ public:
   // Appends a message: its body, then the bytes of `parts` (arrays of records, or text).
   template <class Body, class... Parts>
   void append(const Body& body, const Parts&... parts) {
-    const std::size_t size = sizeof(wire::MessageHeader) + sizeof(Body) + (bytes_of(parts).size() + ... + 0);
+    const std::size_t size =
+        sizeof(wire::MessageHeader) + sizeof(Body) + (bytes_of(parts).size() + ... + 0);
     std::byte* at = reserve((size + 7) & ~std::size_t{7});
     if (at == nullptr) return;
-    const wire::MessageHeader header{Body::type, 0, static_cast<std::uint32_t>((size + 7) & ~std::size_t{7})};
+    const wire::MessageHeader header{Body::type, 0,
+                                     static_cast<std::uint32_t>((size + 7) & ~std::size_t{7})};
     put(at, std::as_bytes(std::span{&header, 1}));
     put(at, std::as_bytes(std::span{&body, 1}));
     (put(at, bytes_of(parts)), ...);
@@ -83,7 +85,8 @@ template <class Visit>
     wire::MessageHeader header;
     if (page.size() < sizeof header) return false;
     std::memcpy(&header, page.data(), sizeof header);
-    if (header.size < sizeof header || header.size > page.size() || header.size % 8 != 0) return false;
+    if (header.size < sizeof header || header.size > page.size() || header.size % 8 != 0)
+      return false;
     if (!visit(header.type, page.subspan(sizeof header, header.size - sizeof header))) return false;
     page = page.subspan(header.size);
   }

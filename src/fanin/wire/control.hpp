@@ -59,7 +59,7 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
   std::uint64_t system_digest = 0; // of the configuration: all nodes must have the same
   RunNumber run = 0;               // data, request: which run's
   Incarnation incarnation = 0;     // data, request: of the readout unit
-  std::uint64_t capacity = 0;      // bytes: under construction (builder unit), kept (readout unit)
+  std::uint64_t capacity = 0; // bytes: under construction (builder unit), kept (readout unit)
   std::uint32_t text_size = 0;
   Incarnation peer_incarnation = 0; // data, request: of the builder unit that is meant
 };
@@ -70,8 +70,8 @@ struct Welcome {
   RunNumber run = 0;
   Incarnation incarnation = 0;
   EventNumber first_event = 0; // readout unit: begin here
-  EventNumber limit = 0;       // readout unit: and read up to here for now
-  std::uint32_t joining = 0;   // 1: the run is under way, first_event is binding
+  EventNumber limit = 0; // readout unit: and read up to here for now
+  std::uint32_t joining = 0; // 1: the run is under way, first_event is binding
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(Welcome) == 32);
@@ -199,7 +199,7 @@ struct Built { // followed by MissingRun[missing_runs], BadFragment[bad], Gap[ga
   EventNumber first = 0;
   std::uint32_t events = 0;
   Attempt attempt = 0;
-  std::uint16_t more = 0;  // 1: further exceptions follow in another such message
+  std::uint16_t more = 0; // 1: further exceptions follow in another such message
   std::uint64_t bytes = 0; // payload
   std::uint32_t missing_runs = 0;
   std::uint32_t bad = 0;
@@ -228,12 +228,12 @@ static_assert(sizeof(SourceCounters) == 48);
 // Shared by status (periodic) and finished (last); followed by SourceCounters[sources], then text:
 // names of files, each with '\n'.
 struct NodeCounters {
-  std::uint64_t bytes = 0;           // sent by a readout unit, received by a builder unit
-  std::uint64_t stored_bytes = 0;    // builder unit
+  std::uint64_t bytes = 0; // sent by a readout unit, received by a builder unit
+  std::uint64_t stored_bytes = 0; // builder unit
   std::uint64_t messages = 0;
-  std::uint64_t stale = 0;           // rejected: of another run, attempt or incarnation
-  std::uint64_t late = 0;            // parts that came after their batch was decided
-  std::uint64_t throttled_us = 0;    // readout unit: time with a source held back
+  std::uint64_t stale = 0; // rejected: of another run, attempt or incarnation
+  std::uint64_t late = 0; // parts that came after their batch was decided
+  std::uint64_t throttled_us = 0; // readout unit: time with a source held back
   std::uint32_t pages_in_use = 0;
   std::uint32_t pages = 0;
   std::uint32_t sources = 0;

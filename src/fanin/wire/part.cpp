@@ -27,14 +27,14 @@ void seal_part(std::span<std::byte> header_and_table, bool checksum) {
 Result<PartView> decode_part(std::span<const std::byte> message) {
   PartView part;
   PartHeader& header = part.header;
-  if (message.size() < sizeof header) return fail(ErrorKind::malformed, "part shorter than its header");
+  if (message.size() < sizeof header)
+    return fail(ErrorKind::malformed, "part shorter than its header");
   std::memcpy(&header, message.data(), sizeof header);
   if (header.magic != part_magic) return fail(ErrorKind::malformed, "not a part: wrong magic");
   if (header.reserved != 0) return fail(ErrorKind::malformed, "part with reserved bits set");
 
   const std::uint64_t table_bytes = std::uint64_t{header.entries} * sizeof(FragmentEntry);
-  if (header.entries == 0 ||
-      sizeof header + table_bytes + header.payload_size != message.size()) {
+  if (header.entries == 0 || sizeof header + table_bytes + header.payload_size != message.size()) {
     return fail(ErrorKind::malformed, "part whose lengths do not add up");
   }
   if (header.batch_events == 0 || header.batch_first + header.batch_events < header.batch_first ||

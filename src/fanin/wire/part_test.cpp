@@ -12,7 +12,8 @@ namespace fanin::wire {
 namespace {
 
 // Two fragments of 3 and 0 bytes and an absent one, for events 101 to 103 of a batch of 8 from 100.
-std::vector<std::byte> make_part(const std::function<void(PartHeader&)>& change = {}, bool seal = true) {
+std::vector<std::byte> make_part(const std::function<void(PartHeader&)>& change = {},
+                                 bool seal = true) {
   PartHeader header;
   header.run = 9;
   header.batch_first = 100;

@@ -48,16 +48,18 @@ public:
 };
 
 VirtualSystem::VirtualSystem(VirtualSystemOptions options)
-    : options_(std::move(options)), recorder_(std::make_unique<Recorder>()),
+    : options_(std::move(options)),
+      recorder_(std::make_unique<Recorder>()),
       world_(options_.seed, options_.network) {
   const System& system = options_.system;
-  const auto nodes = static_cast<std::uint32_t>(system.readout_units.size() + system.builder_units.size());
+  const auto nodes =
+      static_cast<std::uint32_t>(system.readout_units.size() + system.builder_units.size());
   manager_.control_pool = make_pool(control_page, 64 + 8 * nodes);
   make_node(manager_, "evm");
   for (const auto& name : system.readout_units) {
     auto node = std::make_unique<ReadoutNode>();
-    node->control_pool = make_pool(
-        control_page, 64 + 8 * static_cast<std::uint32_t>(system.builder_units.size()));
+    node->control_pool =
+        make_pool(control_page, 64 + 8 * static_cast<std::uint32_t>(system.builder_units.size()));
     const auto [first, last] = system.sources_of(static_cast<NodeId>(readouts_.size()));
     for (std::size_t i = first; i < last; ++i) {
       node->source_pools.push_back(make_pool(options_.source_page, options_.source_pages));
@@ -68,8 +70,8 @@ VirtualSystem::VirtualSystem(VirtualSystemOptions options)
   }
   for (const auto& name : system.builder_units) {
     auto node = std::make_unique<BuilderNode>();
-    node->control_pool = make_pool(
-        control_page, 64 + 8 * static_cast<std::uint32_t>(system.readout_units.size()));
+    node->control_pool =
+        make_pool(control_page, 64 + 8 * static_cast<std::uint32_t>(system.readout_units.size()));
     node->receive_pool = make_pool(system.data_page, options_.receive_pages);
     make_node(*node, name);
     builders_.push_back(std::move(node));
@@ -96,19 +98,20 @@ NodeEnvironment VirtualSystem::environment(Node& node) {
           .transports = &node.transports,
           .control_pool = node.control_pool.get(),
           .log = [this, &node](LogLevel, std::string_view text) {
-            log_.push_back(fmt::format("{:.6f} {}: {}",
-                                       static_cast<double>(world_.now().time_since_epoch().count()) * 1e-9,
-                                       node.node->name(), text));
+            log_.push_back(
+                fmt::format("{:.6f} {}: {}",
+                            static_cast<double>(world_.now().time_since_epoch().count()) * 1e-9,
+                            node.node->name(), text));
           }};
 }
 
 void VirtualSystem::start_event_manager() {
-  event_manager_ = std::make_unique<EventManager>(
-      options_.system,
-      EventManagerOptions{.url = *net::Url::parse("sim://evm"),
-                          .recorder = recorder_.get(),
-                          .on_end = [](const RunSummary&) {}},
-      environment(manager_));
+  event_manager_ =
+      std::make_unique<EventManager>(options_.system,
+                                     EventManagerOptions{.url = *net::Url::parse("sim://evm"),
+                                                         .recorder = recorder_.get(),
+                                                         .on_end = [](const RunSummary&) {}},
+                                     environment(manager_));
   FANIN_ASSERT(event_manager_->start().has_value());
 }
 
@@ -154,14 +157,16 @@ void VirtualSystem::start_builder(std::size_t index) {
   options.data = *net::Url::parse("sim://" + node.node->name());
   options.receive_pool = node.receive_pool.get();
   options.on_end = [this](const Result<>&) { ++ended_; };
-  options.make_sink = [this, &node, index](RunNumber, Incarnation incarnation)
-      -> Result<std::unique_ptr<storage::EventSink>> {
+  options.make_sink =
+      [this, &node, index](RunNumber,
+                           Incarnation incarnation) -> Result<std::unique_ptr<storage::EventSink>> {
     storage::MemorySinkOptions sink_options;
     for (const auto& info : options_.system.sources) {
-      sink_options.sources.push_back({.id = info.id,
-                                      .name = info.name,
-                                      .readout_unit = options_.system.readout_units[info.readout_unit],
-                                      .required = info.required});
+      sink_options.sources.push_back(
+          {.id = info.id,
+           .name = info.name,
+           .readout_unit = options_.system.readout_units[info.readout_unit],
+           .required = info.required});
     }
     sink_options.node = static_cast<NodeId>(index);
     sink_options.incarnation = incarnation;
@@ -216,16 +221,19 @@ std::string VirtualSystem::check_stored() {
   for (const auto& node : builders_) {
     for (const auto& event : node->store.events) {
       const auto winner = recorder_->winners.find(event.row.event);
-      const Attempt authoritative = winner == recorder_->winners.end() ? Attempt{0} : winner->second;
+      const Attempt authoritative =
+          winner == recorder_->winners.end() ? Attempt{0} : winner->second;
       if (event.row.attempt != authoritative) continue; // superseded
-      if (++counted[event.row.event] > 1) return fmt::format("event {} is there twice", event.row.event);
+      if (++counted[event.row.event] > 1)
+        return fmt::format("event {} is there twice", event.row.event);
       ++events;
       fragments += event.fragments.size();
       incomplete += event.missing.empty() ? 0U : 1U;
       for (const auto& fragment : event.fragments) {
         if (options_.keep_bytes && !options_.make_source &&
             !source::check_emulated_payload(fragment.bytes, event.row.event, fragment.source)) {
-          return fmt::format("event {}: the bytes of source {} are wrong", event.row.event, fragment.source);
+          return fmt::format("event {}: the bytes of source {} are wrong", event.row.event,
+                             fragment.source);
         }
       }
     }
@@ -235,7 +243,8 @@ std::string VirtualSystem::check_stored() {
     return fmt::format("{} events stored, {} built", events, known.events_built);
   }
   if (incomplete != known.events_incomplete) {
-    return fmt::format("{} incomplete events stored, {} known", incomplete, known.events_incomplete);
+    return fmt::format("{} incomplete events stored, {} known", incomplete,
+                       known.events_incomplete);
   }
   if (fragments != known.fragments.built) {
     return fmt::format("{} fragments stored, {} built", fragments, known.fragments.built);

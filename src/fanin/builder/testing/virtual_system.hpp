@@ -1,5 +1,5 @@
-// A whole event builder in virtual time, for tests: the production event manager, readout and builder
-// units, each on a node of a VirtualWorld, with emulated sources and memory for disks.
+// A whole event builder in virtual time, for tests: the production event manager, readout and
+// builder units, each on a node of a VirtualWorld, with emulated sources and memory for disks.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,8 @@ struct VirtualSystemOptions {
 };
 
 // `readouts` x `builders` with `sources` on each readout unit, ids from 1 on.
-[[nodiscard]] System make_system(std::size_t readouts, std::size_t builders, std::size_t sources = 1);
+[[nodiscard]] System make_system(std::size_t readouts, std::size_t builders,
+                                 std::size_t sources = 1);
 
 class VirtualSystem {
 public:
@@ -59,8 +60,12 @@ public:
   void stop() { event_manager_->stop(); }
 
   [[nodiscard]] net::VirtualWorld& world() { return world_; }
-  [[nodiscard]] net::VirtualNode& readout_node(std::size_t index) { return *readouts_[index]->node; }
-  [[nodiscard]] net::VirtualNode& builder_node(std::size_t index) { return *builders_[index]->node; }
+  [[nodiscard]] net::VirtualNode& readout_node(std::size_t index) {
+    return *readouts_[index]->node;
+  }
+  [[nodiscard]] net::VirtualNode& builder_node(std::size_t index) {
+    return *builders_[index]->node;
+  }
   [[nodiscard]] net::VirtualNode& manager_node() { return *manager_.node; }
   [[nodiscard]] EventManager& manager() { return *event_manager_; }
   [[nodiscard]] storage::MemorySink* sink(std::size_t builder) { return builders_[builder]->sink; }
@@ -72,8 +77,8 @@ public:
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
 
   // Each event once among the authoritative rows (the winner of the event manager's record), every
-  // fragment of it there with the emulator's bytes, and nothing the ledger does not know of. Returns
-  // what is wrong, empty if nothing.
+  // fragment of it there with the emulator's bytes, and nothing the ledger does not know of.
+  // Returns what is wrong, empty if nothing.
   [[nodiscard]] std::string check_stored();
   // Empty if every page of every node is home (call after the applications have ended).
   [[nodiscard]] std::string check_pools();

@@ -1,0 +1,193 @@
+// Connections of readout units and the parts that come over them.
+#include "fanin/builder/builder_unit.hpp"
+
+#include <algorithm>
+
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::builder {
+
+void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
+  const net::Link link{&transport, event.connection};
+  switch (event.kind) {
+  case net::EventKind::message: {
+    const auto known = links_.find(event.connection);
+    if (known == links_.end()) return on_hello(link, event.message);
+    return on_part(readouts_[known->second], known->second, event.message);
+  }
+  case net::EventKind::writable:
+    for (auto& readout : readouts_) {
+      if (readout.requests.link() == link) readout.requests.flush();
+    }
+    break;
+  case net::EventKind::closed:
+    for (auto& readout : readouts_) {
+      if (readout.requests.link() == link) readout.requests = {};
+    }
+    if (const auto known = links_.find(event.connection); known != links_.end()) {
+      readouts_[known->second].data = {};
+      readouts_[known->second].connected = 0;
+      links_.erase(known);
+      give_up_lost();
+    }
+    break;
+  case net::EventKind::accepted:
+  case net::EventKind::connected: break;
+  }
+}
+
+void BuilderUnit::hang_up(net::Link link, std::string_view why) {
+  environment_.log(LogLevel::error, fmt::format("{}: {}; connection closed", link.peer(), why));
+  if (const auto known = links_.find(link.id); known != links_.end()) {
+    readouts_[known->second].data = {};
+    readouts_[known->second].connected = 0;
+    links_.erase(known);
+  }
+  link.close(true);
+  give_up_lost();
+}
+
+void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
+  wire::Hello hello;
+  const bool good = message::for_each_message(
+      page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
+        wire::MessageReader reader{body};
+        return type == wire::MessageType::hello && reader.read(hello);
+      });
+  if (!good || hello.version != wire::protocol_version || hello.node >= readouts_.size() ||
+      (hello.role != wire::Role::data && hello.role != wire::Role::request)) {
+    return hang_up(link, "not a readout unit of this version");
+  }
+  if (incarnation_ == 0 || hello.run != run_ || hello.peer_incarnation != incarnation_ ||
+      hello.system_digest != digest_) {
+    ++counters_.stale;
+    link.close(true);
+    return;
+  }
+  Readout& readout = readouts_[hello.node];
+  if (hello.role == wire::Role::request) {
+    readout.requests.link().close(true);
+    readout.requests = message::Gather{link, *environment_.control_pool};
+    readout.requests_to = hello.incarnation;
+    for (auto& [first, assembly] : assemblies_) {
+      if (assembly->assigned && !assembly->decided) request(*assembly, hello.node);
+    }
+    return;
+  }
+  if (readout.data) {
+    links_.erase(readout.data.id);
+    readout.data.close(true);
+  }
+  readout.data = link;
+  readout.connected = hello.incarnation;
+  links_[link.id] = hello.node;
+  give_up_lost();
+}
+
+void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& message) {
+  const net::Link link = readout.data;
+  const auto part = wire::decode_part(message.bytes());
+  if (!part) return hang_up(link, part.error().text);
+  const wire::PartHeader& header = part->header;
+  counters_.bytes += header.payload_size;
+  ++counters_.messages;
+  if (header.run != run_ || header.builder_incarnation != incarnation_ ||
+      header.readout_incarnation != readout.connected) {
+    ++counters_.stale;
+    return;
+  }
+  const auto index = std::ranges::lower_bound(source_index_, header.source, {},
+                                              &std::pair<SourceId, std::size_t>::first);
+  if (index == source_index_.end() || index->first != header.source ||
+      system_.sources[index->second].readout_unit != node || header.readout_unit != node ||
+      header.batch_events > system_.batch_events) {
+    return hang_up(link, fmt::format("part of source {}, which is not its own", header.source));
+  }
+  auto found = assemblies_.find(header.batch_first);
+  if (found == assemblies_.end()) {
+    if (recently_decided_.contains(header.batch_first, header.attempt)) {
+      ++counters_.late;
+      return;
+    }
+    // Nothing is ordered across connections: the data may be here before the assignment.
+    Assembly& early = open(header.batch(), header.attempt);
+    due_.push_back({fair_clock() + system_.event_deadline, early.range.first, early.attempt});
+    found = assemblies_.find(header.batch_first);
+  }
+  Assembly& assembly = *found->second;
+  if (assembly.range != header.batch() || assembly.attempt != header.attempt) {
+    ++counters_.stale;
+    return;
+  }
+  if (assembly.decided) {
+    ++counters_.late;
+    return;
+  }
+  Progress& progress = assembly.progress[index->second];
+  if (header.first_event < progress.next ||
+      (header.first_event == progress.next && header.payload_offset < progress.payload_offset)) {
+    ++counters_.stale; // sent again after a lost connection
+    return;
+  }
+  if (header.first_event != progress.next || header.payload_offset != progress.payload_offset) {
+    return hang_up(
+        link, fmt::format("source {} left out a part of event {}", header.source, progress.next));
+  }
+  const auto table_size = static_cast<std::uint32_t>(part->table.size_bytes());
+  assembly.batch.pieces.push_back(
+      {.source = header.source,
+       .range = header.events(),
+       .table = message.part(sizeof header, table_size),
+       .payload = message.part(sizeof header + table_size, header.payload_size),
+       .payload_offset = header.payload_offset});
+  assembly.bytes += header.payload_size;
+  if (part->partial()) {
+    accept_partial(assembly, progress, *part);
+  } else {
+    check_fragments(assembly, *part);
+    progress.next = header.events().end;
+  }
+  if (progress.next == assembly.range.end) {
+    --assembly.open_sources;
+    if (assembly.open_sources == 0 && assembly.assigned) decide(assembly);
+  }
+}
+
+// A piece of a fragment that spans messages: its checksum is known with the last one.
+void BuilderUnit::accept_partial(Assembly& assembly, Progress& progress,
+                                 const wire::PartView& part) {
+  const wire::FragmentEntry& entry = part.table.front();
+  if (system_.checksum) progress.crc32c = wire::crc32c(part.payload, progress.crc32c);
+  progress.payload_offset += part.header.payload_size;
+  if (progress.payload_offset < entry.size()) return;
+  std::uint32_t flags = entry.flags();
+  if (system_.checksum && progress.crc32c != entry.crc32c) flags |= wire::fragment_bad_checksum;
+  if (flags != 0) assembly.bad.push_back({part.header.first_event, part.header.source, flags});
+  progress = {part.header.first_event + 1, 0, 0};
+}
+
+// The hot path: once per fragment.
+void BuilderUnit::check_fragments(Assembly& assembly, const wire::PartView& part) {
+  const std::byte* payload = part.payload.data();
+  const bool checksum = system_.checksum;
+  EventNumber event = part.header.first_event;
+  for (const wire::FragmentEntry& entry : part.table) {
+    const std::uint32_t size = entry.size();
+    std::uint32_t flags = entry.flags();
+    if (checksum && size != 0 && wire::crc32c({payload, size}) != entry.crc32c) {
+      flags |= wire::fragment_bad_checksum;
+    }
+    if (flags != 0) [[unlikely]] {
+      if ((flags & wire::fragment_absent) != 0) {
+        add_missing(assembly, part.header.source, {event, event + 1},
+                    storage::MissingReason::absent);
+      } else {
+        assembly.bad.push_back({event, part.header.source, flags});
+      }
+    }
+    payload += size;
+    ++event;
+  }
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,186 @@
+// Reads the sources, watches for silent ones, and announces what is there (foundation 6).
+#include "fanin/builder/readout_unit.hpp"
+
+#include <algorithm>
+
+namespace fanin::builder {
+
+namespace {
+constexpr std::uint64_t announce_bytes = 128U << 10; // worth a message of its own
+} // namespace
+
+bool ReadoutUnit::poll() {
+  if (incarnation_ != 0) {
+    const bool more = read_inputs();
+    watch_silence();
+    announce(!more);
+    arm_tick(environment_.loop->now());
+    control_->flush();
+    return more;
+  }
+  control_->flush();
+  return false;
+}
+
+// True if a source has more to give at once.
+bool ReadoutUnit::read_inputs() {
+  const Time now = environment_.loop->now();
+  const bool retry = std::exchange(retry_full_, false);
+  bool more = false;
+  bool throttled = false;
+  for (auto& input : inputs_) {
+    if (input->done()) continue;
+    const bool due = retry || input->last.state == source::ReadState::more ||
+                     now >= input->last.wake || input->source->descriptor() >= 0;
+    if (due) {
+      input->last = input->source->read(input->queue, now);
+      if (input->last.state == source::ReadState::failed) {
+        environment_.log(LogLevel::error,
+                         fmt::format("source {} cannot go on: {}", input->queue.options().source,
+                                     input->last.error.text));
+      }
+    }
+    more = more || input->last.state == source::ReadState::more;
+    throttled = throttled || input->queue.throttled();
+  }
+  if (throttled && throttled_since_ == never) throttled_since_ = now;
+  if (!throttled && throttled_since_ != never) {
+    counters_.throttled_us += static_cast<std::uint64_t>((now - throttled_since_).count()) / 1000;
+    throttled_since_ = never;
+  }
+  return more;
+}
+
+// A source that stays silent while others have gone on is given up after the deadline. The time in
+// which it is held back by us does not count.
+void ReadoutUnit::watch_silence() {
+  const Time now = environment_.loop->now();
+  for (const auto& input : inputs_) {
+    if (input->queue.numbered()) horizon_ = std::max(horizon_, input->queue.next_event());
+  }
+  if (horizon_ > limit_) horizon_ = limit_;
+  for (auto& input : inputs_) {
+    source::FragmentQueue& queue = input->queue;
+    const bool behind = horizon_ > 0 && (!queue.numbered() || queue.next_event() < horizon_);
+    if (input->done()) {
+      if (behind) retry_full_ = !queue.give_up_until(horizon_) || retry_full_;
+    } else if (!behind || queue.throttled()) {
+      input->behind_since = never;
+    } else if (input->behind_since == never ||
+               (queue.numbered() && queue.next_event() >= input->behind_until)) {
+      input->behind_since = now;
+      input->behind_until = horizon_;
+    } else if (now - input->behind_since >= system_.event_deadline) {
+      environment_.log(LogLevel::warning,
+                       fmt::format("source {} is silent: given up until event {}",
+                                   queue.options().source, input->behind_until));
+      (void)queue.give_up_until(input->behind_until);
+      input->behind_since = never;
+    }
+  }
+}
+
+void ReadoutUnit::announce(bool idle) {
+  EventNumber low = ~EventNumber{0};
+  bool all_done = true;
+  for (const auto& input : inputs_) {
+    if (!input->queue.numbered()) {
+      // A run without any event at all still has to end.
+      if (!last_ && !input->done()) return;
+      if (limit_ == 0 || horizon_ == 0) continue;
+      return;
+    }
+    low = std::min(low, input->queue.next_event());
+    all_done = all_done && input->done();
+  }
+  if (low == ~EventNumber{0}) low = announced_;
+  low =
+      std::min(low, std::max(limit_, announced_)); // what was read beyond the end is not announced
+  if (!numbered_) {
+    EventNumber first = ~EventNumber{0};
+    for (const auto& input : inputs_) {
+      if (input->queue.numbered()) first = std::min(first, input->queue.first_event());
+    }
+    if (first == ~EventNumber{0}) first = low = 0;
+    numbered_ = true;
+    announced_ = cut_until_ = joined_ = first;
+    announce_range({first, first}, false);
+  }
+  const Time now = environment_.loop->now();
+  const bool final =
+      !final_ && !paused_ && ((last_ && low >= limit_) || (all_done && low >= horizon_));
+  if (low <= announced_ && !final) {
+    announce_due_ = never;
+    return;
+  }
+  std::uint64_t bytes = 0;
+  for (const auto& input : inputs_) {
+    bytes += input->queue.position(low) - input->queue.position(announced_);
+  }
+  if (announce_due_ == never) announce_due_ = now + system_.announce_deadline;
+  EventNumber end = low;
+  if (!idle && !final && bytes < announce_bytes && now < announce_due_) {
+    end = low & ~static_cast<EventNumber>(system_.batch_events - 1); // whole batches only
+  }
+  if (end <= announced_ && !final) return;
+  announce_due_ = never;
+  while (announced_ < end) {
+    const EventNumber boundary = (announced_ | (system_.batch_events - 1)) + 1;
+    announce_range({announced_, std::min(end, boundary)}, false);
+  }
+  if (final) {
+    announce_range({announced_, announced_}, true);
+    final_ = true;
+  }
+}
+
+// Announces a range within one batch, in pieces if too many fragments are absent for one message.
+void ReadoutUnit::announce_range(EventRange range, bool final) {
+  bool complete = true;
+  for (const auto& input : inputs_) {
+    complete = complete && !input->queue.may_be_absent_from(range.first);
+  }
+  const std::size_t records = control_->room_max() / sizeof(wire::AbsentRun);
+  const EventNumber step =
+      complete ? range.count() : std::max<std::size_t>(1, records / inputs_.size());
+  std::vector<wire::AbsentRun> absent;
+  do {
+    const EventRange part{range.first, std::min(range.end, range.first + step)};
+    wire::Announce message{.first = part.first, .end = part.end, .final = final ? 1U : 0U};
+    absent.clear();
+    for (const auto& input : inputs_) {
+      const source::FragmentQueue& queue = input->queue;
+      if (part.empty()) break;
+      message.bytes += queue.position(part.end) - queue.position(part.first);
+      if (!queue.may_be_absent_from(part.first)) continue;
+      for (EventNumber event = part.first; event < part.end; ++event) {
+        if (!queue.entry(event).absent()) continue;
+        const EventNumber first = event;
+        while (event + 1 < part.end && queue.entry(event + 1).absent()) ++event;
+        absent.push_back(
+            {queue.options().source, static_cast<std::uint32_t>(event + 1 - first), first});
+      }
+    }
+    message.absent_runs = static_cast<std::uint32_t>(absent.size());
+    control_->send(message, absent);
+    range.first = part.end;
+  } while (!range.empty());
+  announced_ = range.end;
+}
+
+void ReadoutUnit::arm_tick(Time now) {
+  Time due = announce_due_;
+  for (const auto& input : inputs_) {
+    if (input->done()) continue;
+    if (input->last.state == source::ReadState::waiting) due = std::min(due, input->last.wake);
+    if (input->behind_since != never)
+      due = std::min(due, input->behind_since + system_.event_deadline);
+  }
+  if (due == never) {
+    tick_.cancel();
+  } else if (!tick_.active() || tick_.deadline() != due) {
+    tick_.start(*environment_.loop, std::max(due, now));
+  }
+}
+
+} // namespace fanin::builder

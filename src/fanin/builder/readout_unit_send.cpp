@@ -1,0 +1,234 @@
+// Cuts what is assigned into messages, sends it, and keeps it until it is cleared (foundation 1,
+// 2).
+#include "fanin/builder/readout_unit.hpp"
+
+#include <algorithm>
+
+namespace fanin::builder {
+
+namespace {
+constexpr Duration reconnect_after = std::chrono::milliseconds{20};
+} // namespace
+
+std::byte* ReadoutUnit::reserve_metadata(std::uint32_t size) {
+  const std::uint32_t page_size = options_.metadata_pool->page_size();
+  FANIN_ASSERT(size <= page_size);
+  if (!metadata_ || page_size - metadata_filled_ < size) {
+    metadata_ = options_.metadata_pool->take();
+    metadata_filled_ = 0;
+    if (!metadata_) return nullptr;
+  }
+  return metadata_.data() + metadata_filled_;
+}
+
+bool ReadoutUnit::prepare(Batch& batch) {
+  for (auto& input : inputs_) {
+    if (!prepare_input(batch, *input)) return false;
+  }
+  return true;
+}
+
+// Cuts the batch's events of one source into messages.
+bool ReadoutUnit::prepare_input(Batch& batch, Input& input) {
+  source::FragmentQueue& queue = input.queue;
+  if (!queue.numbered() || queue.next_event() < batch.range.end) {
+    (void)queue.give_up_until(batch.range.end); // at its end: it has nothing more
+    if (queue.next_event() < batch.range.end) return false;
+  }
+  wire::PartHeader header;
+  header.run = run_;
+  header.batch_first = batch.range.first;
+  header.batch_events = static_cast<std::uint32_t>(batch.range.count());
+  header.source = queue.options().source;
+  header.readout_unit = options_.node;
+  header.attempt = batch.attempt;
+  header.readout_incarnation = incarnation_;
+  header.builder_incarnation = batch.builder_incarnation;
+  const std::uint32_t message_max = system_.data_page / 2;
+
+  for (source::Cursor cursor{batch.range.first, 0}; cursor.event < batch.range.end;) {
+    const auto entries_max = static_cast<std::uint32_t>(batch.range.end - cursor.event);
+    const std::uint32_t head_max =
+        static_cast<std::uint32_t>(sizeof header + entries_max * sizeof(wire::FragmentEntry));
+    std::byte* head = reserve_metadata(head_max);
+    if (head == nullptr) return false;
+    auto* table = reinterpret_cast<wire::FragmentEntry*>(head + sizeof header);
+    const source::Piece piece =
+        queue.cut(cursor, batch.range.end, message_max - head_max, entries_max, table);
+    header.first_event = piece.range.first;
+    header.entries = static_cast<std::uint32_t>(piece.range.count());
+    header.payload_size = piece.payload.size;
+    header.payload_offset = piece.payload_offset;
+    std::memcpy(head, &header, sizeof header);
+    const auto head_size =
+        static_cast<std::uint32_t>(sizeof header + header.entries * sizeof(wire::FragmentEntry));
+    wire::seal_part({head, head_size}, system_.checksum);
+    batch.pieces.push_back({metadata_.freeze(metadata_filled_, head_size), piece.payload});
+    metadata_filled_ += head_size;
+  }
+  return true;
+}
+
+// The same pieces for another builder unit: new headers, since the old ones may still be on their
+// way.
+bool ReadoutUnit::readdress(Batch& batch, const wire::Assign& assign) {
+  std::vector<memory::View> heads;
+  for (const Piece& piece : batch.pieces) {
+    std::byte* head = reserve_metadata(piece.head.size);
+    if (head == nullptr) return false;
+    std::memcpy(head, piece.head.data(), piece.head.size);
+    wire::PartHeader header;
+    std::memcpy(&header, head, sizeof header);
+    header.attempt = assign.attempt;
+    header.builder_incarnation = assign.builder_incarnation;
+    std::memcpy(head, &header, sizeof header);
+    wire::seal_part({head, piece.head.size}, system_.checksum);
+    heads.push_back(metadata_.freeze(metadata_filled_, piece.head.size));
+    metadata_filled_ += piece.head.size;
+  }
+  for (std::size_t i = 0; i < heads.size(); ++i) batch.pieces[i].head = std::move(heads[i]);
+  batch.attempt = assign.attempt;
+  batch.builder = assign.builder;
+  batch.builder_incarnation = assign.builder_incarnation;
+  return true;
+}
+
+void ReadoutUnit::mark_cut(EventRange range) {
+  if (range.end <= cut_until_) return;
+  auto [entry, inserted] = cut_.try_emplace(range.first, range.end);
+  if (!inserted) entry->second = std::max(entry->second, range.end);
+  while (!cut_.empty() && cut_.begin()->first <= cut_until_) {
+    cut_until_ = std::max(cut_until_, cut_.begin()->second);
+    cut_.erase(cut_.begin());
+  }
+  for (auto& input : inputs_) input->queue.release_until(cut_until_);
+  retry_full_ = true;
+}
+
+void ReadoutUnit::enqueue(Batch& batch) {
+  batch.next_piece = 0;
+  Builder& builder = builders_[batch.builder];
+  if (builder.incarnation != batch.builder_incarnation) return; // died meanwhile: reassigned soon
+  builder.queue.push_back(batch.range.first);
+  pump(builder);
+}
+
+void ReadoutUnit::connect(Builder& builder) {
+  const auto transport = environment_.transports->find(builder.url);
+  if (!transport) {
+    environment_.log(LogLevel::error, transport.error().text);
+    return;
+  }
+  const auto open = [&](bool control) -> net::Link {
+    const auto id = (*transport)
+                        ->connect(builder.url, {.receive_pool = environment_.control_pool,
+                                                .handler = this,
+                                                .low_latency = control});
+    if (id) return {*transport, *id};
+    environment_.log(LogLevel::error, id.error().text);
+    return {};
+  };
+  builder.data = open(false);
+  if (system_.protocol == Protocol::pull) builder.request = open(true);
+}
+
+void ReadoutUnit::disconnect(Builder& builder) {
+  builder.data.close(true);
+  builder.request.close(true);
+  builder.incarnation = 0;
+  builder.data_ready = false;
+  builder.queue.clear();
+  builder.reconnect->cancel();
+}
+
+void ReadoutUnit::on_event(net::Transport& transport, net::Event& event) {
+  const net::Link link{&transport, event.connection};
+  for (auto& builder : builders_) {
+    if (builder.data == link || builder.request == link) return on_data_event(builder, event);
+  }
+}
+
+void ReadoutUnit::on_data_event(Builder& builder, net::Event& event) {
+  const bool is_data = builder.data.id == event.connection;
+  net::Link& link = is_data ? builder.data : builder.request;
+  switch (event.kind) {
+  case net::EventKind::connected: {
+    wire::Hello hello;
+    hello.role = is_data ? wire::Role::data : wire::Role::request;
+    hello.node = options_.node;
+    hello.system_digest = digest_;
+    hello.run = run_;
+    hello.incarnation = incarnation_;
+    hello.peer_incarnation = builder.incarnation;
+    message::Gather first{link, *environment_.control_pool};
+    first.append(hello);
+    first.flush();
+    if (is_data) {
+      builder.data_ready = true;
+      builder.queue.clear(); // again from the start: what was on its way may be lost
+      for (auto& [number, batch] : batches_) {
+        if (&builders_[batch.builder] != &builder ||
+            batch.builder_incarnation != builder.incarnation) {
+          continue;
+        }
+        batch.next_piece = 0;
+        builder.queue.push_back(number);
+      }
+      pump(builder);
+    }
+    break;
+  }
+  case net::EventKind::message: {
+    const bool good =
+        !is_data &&
+        message::for_each_message(
+            event.message.bytes(), [this](wire::MessageType type, std::span<const std::byte> body) {
+              wire::MessageReader reader{body};
+              wire::Assign assign;
+              return type == wire::MessageType::assign && reader.read(assign) && on_assign(assign);
+            });
+    if (!good) {
+      environment_.log(LogLevel::error,
+                       fmt::format("{}: a request that makes no sense", link.peer()));
+      link.close(true);
+    }
+    break;
+  }
+  case net::EventKind::writable: pump(builder); break;
+  case net::EventKind::closed:
+    link = {};
+    if (is_data) builder.data_ready = false;
+    if (builder.incarnation != 0 && !builder.reconnect->active()) {
+      builder.reconnect->start(*environment_.loop, environment_.loop->now() + reconnect_after);
+    }
+    break;
+  case net::EventKind::accepted: break;
+  }
+}
+
+// Sends what is assigned to a builder unit, oldest first, until its link takes no more.
+void ReadoutUnit::pump(Builder& builder) {
+  while (builder.data_ready && !builder.queue.empty()) {
+    const auto found = batches_.find(builder.queue.front());
+    if (found == batches_.end() || &builders_[found->second.builder] != &builder) {
+      builder.queue.pop_front(); // cleared, or assigned to another meanwhile
+      continue;
+    }
+    Batch& batch = found->second;
+    while (batch.next_piece < batch.pieces.size()) {
+      const Piece& piece = batch.pieces[batch.next_piece];
+      const std::array<memory::View, 2> extents{piece.head, piece.payload};
+      const auto outcome =
+          builder.data.send(std::span{extents}.first(piece.payload.size == 0 ? 1 : 2));
+      if (outcome == net::SendOutcome::backpressure) return; // `writable` follows
+      if (outcome == net::SendOutcome::closed) return; // `closed` follows
+      FANIN_ASSERT(outcome == net::SendOutcome::accepted);
+      counters_.bytes += piece.payload.size;
+      ++counters_.messages;
+      ++batch.next_piece;
+    }
+    builder.queue.pop_front();
+  }
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,32 @@
+// Remembers which batches were decided lately, so that what still arrives for one of them is known
+// to be late and not taken for the beginning of a new one. Fixed size; the older of two batches
+// that share a slot is forgotten, and what comes for it then waits in vain and is dropped after the
+// deadline.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "fanin/base/identity.hpp"
+
+namespace fanin::builder {
+
+class RecentlyDecided {
+public:
+  RecentlyDecided() : slots_(size) {}
+
+  void note(EventNumber first, Attempt attempt) { slots_[slot(first)] = {first + 1, attempt}; }
+  [[nodiscard]] bool contains(EventNumber first, Attempt attempt) const {
+    return slots_[slot(first)] == std::pair{first + 1, attempt};
+  }
+
+private:
+  static constexpr std::size_t size = 8192;
+  static std::size_t slot(EventNumber first) {
+    return static_cast<std::size_t>((first * 0x9e3779b97f4a7c15U) >> 51) % size;
+  }
+  std::vector<std::pair<EventNumber, Attempt>> slots_; // first + 1; 0: an empty slot
+};
+
+} // namespace fanin::builder
