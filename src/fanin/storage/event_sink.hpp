@@ -19,18 +19,18 @@ namespace fanin::storage {
 struct SourcePiece {
   SourceId source = 0;
   EventRange range;
-  memory::View table;               // range.count() wire::FragmentEntry, 4-byte aligned
-  memory::View payload;             // what the entries' sizes add up to, except for a fragment that
-                                    // spans pieces: then range is one event, the entry holds the
-                                    // whole size, and the pieces follow each other in order
+  memory::View table; // range.count() wire::FragmentEntry, 4-byte aligned
+  memory::View payload; // what the entries' sizes add up to, except for a fragment that
+                        // spans pieces: then range is one event, the entry holds the
+                        // whole size, and the pieces follow each other in order
   std::uint32_t payload_offset = 0; // of this piece within its fragment; 0 unless it spans pieces
 };
 
 // Why an event is not complete, one source at a time.
 enum class MissingReason : std::uint8_t {
-  absent = 1,   // its readout unit said that there is none
+  absent = 1, // its readout unit said that there is none
   deadline = 2, // did not arrive in time
-  lost = 3      // its readout unit died
+  lost = 3 // its readout unit died
 };
 
 struct MissingFragment {
@@ -48,13 +48,13 @@ struct BadFragment {
 
 // A batch whose every event has been decided. Exactly one of them per (range, attempt).
 struct BuiltBatch {
-  std::uint64_t ticket = 0;               // given back at commit
+  std::uint64_t ticket = 0; // given back at commit
   EventRange range;
   Attempt attempt = 0;
-  std::vector<SourcePiece> pieces;        // per source in order of events; sources in any order
-  std::vector<MissingFragment> missing;   // of required and optional sources alike
-  std::vector<BadFragment> bad;           // what the builder unit found; adds to the entries' flags
-  std::vector<EventRange> gaps;           // numbers that no source has: no event, no row
+  std::vector<SourcePiece> pieces; // per source in order of events; sources in any order
+  std::vector<MissingFragment> missing; // of required and optional sources alike
+  std::vector<BadFragment> bad; // what the builder unit found; adds to the entries' flags
+  std::vector<EventRange> gaps; // numbers that no source has: no event, no row
 };
 
 enum class SubmitOutcome : std::uint8_t { accepted, busy };
@@ -69,7 +69,8 @@ public:
   void on_commit(OnCommit callback) { commit_ = std::move(callback); }
   void on_failure(OnFailure callback) { failure_ = std::move(callback); }
 
-  // Takes `batch` (moved from only if accepted). `busy`: the queue is full; try again after a commit.
+  // Takes `batch` (moved from only if accepted). `busy`: the queue is full; try again after a
+  // commit.
   [[nodiscard]] virtual SubmitOutcome submit(BuiltBatch& batch) = 0;
   // Nothing more will come: writes out and closes. finished() once that is done.
   virtual void finish() = 0;

@@ -46,7 +46,9 @@ private:
 } // namespace
 
 FileSink::FileSink(FileSinkOptions options)
-    : options_(std::move(options)), slots_(options_.depth), queued_(options_.depth),
+    : options_(std::move(options)),
+      slots_(options_.depth),
+      queued_(options_.depth),
       committed_(options_.depth) {
   for (auto i = static_cast<std::uint32_t>(slots_.size()); i > 0; --i) free_.push_back(i - 1);
   group_.reserve(slots_.size());
@@ -77,7 +79,8 @@ Result<> FileSink::start() {
   if (options_.cpu < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(options_.cpu), &cpus);
   const int outcome = ::pthread_setaffinity_np(thread_.native_handle(), sizeof cpus, &cpus);
   if (outcome == 0) return {};
-  return fail_errno(ErrorKind::usage, fmt::format("storage thread on CPU {}", options_.cpu), outcome);
+  return fail_errno(ErrorKind::usage, fmt::format("storage thread on CPU {}", options_.cpu),
+                    outcome);
 }
 
 FileSink::~FileSink() {
@@ -204,9 +207,10 @@ void FileSink::collect() {
   while (!queued_.empty()) {
     const auto slot = queued_.front();
     const auto more = slots_[slot].size;
-    if (writer_ && writer_->size() + size + more > options_.max_file_size) {
+    const auto present = writer_ ? writer_->size() : 0;
+    if (present + size + more > options_.max_file_size) {
       if (!group_.empty()) break;
-      if (writer_->events() > 0) close_part();
+      if (present > 0) close_part();
     }
     if (!group_.empty() && size + more > options_.group_bytes) break;
     queued_.pop();

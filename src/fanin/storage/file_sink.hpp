@@ -1,6 +1,6 @@
-// Writes run files on a thread of its own. Batches go there and come back through bounded rings; the
-// thread groups what is queued into one write and one commit: at a low rate each batch is committed
-// at once, at a high rate many together.
+// Writes run files on a thread of its own. Batches go there and come back through bounded rings;
+// the thread groups what is queued into one write and one commit: at a low rate each batch is
+// committed at once, at a high rate many together.
 #pragma once
 
 #include <atomic>
@@ -43,15 +43,16 @@ public:
   [[nodiscard]] static Result<std::unique_ptr<FileSink>> make(FileSinkOptions options);
   // Starts the thread; what was submitted before is written then. Errors: exhausted, usage (cpu).
   [[nodiscard]] Result<> start();
-  // Ends the thread; waits for a write under way. What is queued and not committed is dropped, and the
-  // file ends in good order: call finish() first and wait for finished() to keep it.
+  // Ends the thread; waits for a write under way. What is queued and not committed is dropped, and
+  // the file ends in good order: call finish() first and wait for finished() to keep it.
   ~FileSink() override;
 
-  [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override; // leaves an empty batch, with capacity
+  [[nodiscard]] SubmitOutcome
+  submit(BuiltBatch& batch) override; // leaves an empty batch, with capacity
   void finish() override;
   [[nodiscard]] bool finished() const override;
   [[nodiscard]] std::vector<std::string> files() const override; // complete paths, in order
-  [[nodiscard]] std::uint64_t bytes_written() const override;    // committed, payload and rows
+  [[nodiscard]] std::uint64_t bytes_written() const override; // committed, payload and rows
 
   bool poll() override;
   bool arm() override;
@@ -88,8 +89,8 @@ private:
 
   FileSinkOptions options_;
   std::vector<Slot> slots_;
-  std::vector<std::uint32_t> free_;          // loop's thread
-  detail::SpscRing<std::uint32_t> queued_;   // slots, to the writer
+  std::vector<std::uint32_t> free_; // loop's thread
+  detail::SpscRing<std::uint32_t> queued_; // slots, to the writer
   detail::SpscRing<std::uint32_t> committed_; // slots, back
 
   // Writer's thread once it runs.
@@ -115,8 +116,8 @@ private:
   std::atomic<std::uint64_t> commits_{0};
 
   int event_descriptor_ = -1;
-  bool waiting_ = false;    // the loop may have slept on the descriptor
-  bool end_seen_ = false;   // poll() has told the loop that the writer ended
+  bool waiting_ = false; // the loop may have slept on the descriptor
+  bool end_seen_ = false; // poll() has told the loop that the writer ended
   std::thread thread_;
 };
 

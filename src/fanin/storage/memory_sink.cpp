@@ -26,8 +26,11 @@ std::vector<std::byte> gather(const detail::RowBuilder& rows) {
 } // namespace
 
 MemorySink::MemorySink(net::Loop& loop, MemoryStore& store, MemorySinkOptions options)
-    : loop_(loop), store_(store), options_(sorted(std::move(options))),
-      rows_(options_.sources, options_.node, options_.incarnation), timer_([] {}) {}
+    : loop_(loop),
+      store_(store),
+      options_(sorted(std::move(options))),
+      rows_(options_.sources, options_.node, options_.incarnation),
+      timer_([] {}) {}
 
 SubmitOutcome MemorySink::submit(BuiltBatch& batch) {
   FANIN_ASSERT(!finishing_);

@@ -27,8 +27,8 @@ struct StoredEvent {
   std::vector<MissingRow> missing;       // ascending by source
 };
 
-// The disk, so to speak: outlives the sinks, so that what a builder unit committed before it died is
-// still there. May be shared by the sinks of all nodes of one thread.
+// The disk, so to speak: outlives the sinks, so that what a builder unit committed before it died
+// is still there. May be shared by the sinks of all nodes of one thread.
 struct MemoryStore {
   std::vector<StoredEvent> events; // in order of commit; an event may be there more than once
   std::vector<GapRow> gaps;

@@ -15,16 +15,18 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/storage/detail/append_table.hpp"
+#include "fanin/storage/detail/metadata_channel.hpp"
 #include "fanin/storage/detail/row_builder.hpp"
 #include "fanin/storage/detail/run_file_header.hpp"
 
 namespace fanin::storage {
 namespace {
 
-// Metadata never crosses a page of this size, and the kernel copies a page whole: a kill cannot tear
-// an index block in two.
+// Metadata never crosses a page of this size, and the kernel copies a page whole: a kill cannot
+// tear an index block in two.
 constexpr hsize_t file_page_size = 4096;
-// Room for HDF5's own growth (index blocks) on top of the chunks, so that it never meets a full disk.
+// Room for HDF5's own growth (index blocks) on top of the chunks, so that it never meets a full
+// disk.
 constexpr std::uint64_t metadata_reserve = 1U << 20;
 // Taken from the disk ahead of need, where there is plenty.
 constexpr std::uint64_t reserve_step = 32U << 20;
@@ -39,7 +41,8 @@ bool good_node_name(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
            c == '-' || c == '_';
   };
-  return !name.empty() && name.size() <= 128 && name.front() != '.' && std::ranges::all_of(name, good);
+  return !name.empty() && name.size() <= 128 && name.front() != '.' &&
+         std::ranges::all_of(name, good);
 }
 
 Result<> synchronize_directory(const std::string& directory) {
@@ -87,7 +90,7 @@ struct RunFileWriter::Impl {
   Result<> publish(const std::string& hidden);
   Result<> reserve(std::uint64_t growth);
   Result<> write_group();
-  Result<> synchronize();
+  Result<> settle();
   [[nodiscard]] bool tables_failed() const;
   bool close_hdf5();
   void release_reserved();
@@ -95,9 +98,9 @@ struct RunFileWriter::Impl {
 
   RunFileOptions options;
   std::string path;
+  int descriptor = -1;
+  std::unique_ptr<detail::MetadataChannel> channel; // outlives what HDF5 has open
   detail::Handle file;
-  int hdf5_descriptor = -1; // the one that HDF5 writes metadata through
-  int descriptor = -1;      // our own, for the data
   detail::AppendTable bytes;
   detail::AppendTable fragments;
   detail::AppendTable missing;
@@ -134,29 +137,24 @@ Result<> RunFileWriter::Impl::open(std::uint32_t part) {
 }
 
 Result<> RunFileWriter::Impl::open_hidden(const std::string& hidden) {
-  // HDF5's messages about files that cannot be opened are hard to read, so the system is asked first.
   descriptor = ::open(hidden.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
   if (auto room = reserve(0); !room) return room;
 
+  channel = std::make_unique<detail::MetadataChannel>(descriptor);
   const detail::Hdf5Guard guard;
   const detail::Handle access{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
   const detail::Handle creation{H5Pcreate(H5P_FILE_CREATE), H5Pclose};
-  // No lock: the name is ours alone, and many shared file systems cannot lock.
   const bool set =
+      channel->attach(access.get()) &&
       H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST) >= 0 &&
-      H5Pset_file_locking(access.get(), false, true) >= 0 &&
+      H5Pset_file_locking(access.get(), false, true) >= 0 && // the name is ours alone
       H5Pset_file_space_strategy(creation.get(), H5F_FSPACE_STRATEGY_PAGE, false, 1) >= 0 &&
       H5Pset_file_space_page_size(creation.get(), file_page_size) >= 0;
   if (!set) return detail::fail_hdf5(fmt::format("create {}", path));
   file = detail::Handle{H5Fcreate(hidden.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
                         H5Fclose};
-  void* handle = nullptr;
-  if (!file || H5Fget_vfd_handle(file.get(), H5P_DEFAULT, &handle) < 0) {
-    return detail::fail_hdf5(fmt::format("create {}", path));
-  }
-  hdf5_descriptor = *static_cast<int*>(handle);
-  return {};
+  return file ? Result<>{} : detail::fail_hdf5(fmt::format("create {}", path));
 }
 
 Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
@@ -194,7 +192,7 @@ Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
 
 // Gives the file its name, which must be free.
 Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
-  if (auto done = synchronize(); !done) return done;
+  if (auto done = settle(); !done) return done;
   if (::link(hidden.c_str(), path.c_str()) == 0) {
     ::unlink(hidden.c_str());
   } else if (errno == EEXIST ||
@@ -202,11 +200,11 @@ Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
     return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
   }
   published = true;
-  return options.commit == CommitMode::synced ? synchronize_directory(options.directory) : Result<>{};
+  return options.commit == CommitMode::synced ? synchronize_directory(options.directory)
+                                              : Result<>{};
 }
 
-// So that neither HDF5 nor a later write meets a full disk: the space is taken before anything is
-// changed, and where there is none nothing has happened yet.
+// So that a full disk is met before anything is changed, and the file can still end in good order.
 Result<> RunFileWriter::Impl::reserve(std::uint64_t growth) {
   if (!options.reserve) return {};
   haddr_t end = 0;
@@ -229,14 +227,18 @@ Result<> RunFileWriter::Impl::reserve(std::uint64_t growth) {
     }
     error_number = errno;
     if (error_number == EOPNOTSUPP || error_number == ENOSYS) {
-      options.reserve = false; // then a full disk may cost this part its end, and a new one is begun
+      options.reserve = false; // then it is the writes that meet a full disk
       return {};
     }
   }
   return fail_errno(kind_of(error_number), fmt::format("write {}", path), error_number);
 }
 
-Result<> RunFileWriter::Impl::synchronize() {
+// What HDF5 has flushed is in the file, and on the disk where that is asked for.
+Result<> RunFileWriter::Impl::settle() {
+  if (const int error_number = channel->drain(); error_number != 0) {
+    return fail_errno(kind_of(error_number), fmt::format("write {}", path), error_number);
+  }
   if (options.commit != CommitMode::synced) return {};
   if (::fdatasync(descriptor) == 0) return {};
   const int error_number = errno;
@@ -247,7 +249,8 @@ Result<> RunFileWriter::Impl::synchronize() {
 // Bytes, then what describes them, then the events: readers and crashes see them in this order.
 Result<> RunFileWriter::Impl::write_group() {
   const auto put = [&](detail::AppendTable& table, const auto& rows_of_table) {
-    const iovec extent{.iov_base = const_cast<void*>(static_cast<const void*>(rows_of_table.data())),
+    const iovec extent{.iov_base =
+                           const_cast<void*>(static_cast<const void*>(rows_of_table.data())),
                        .iov_len = rows_of_table.size_bytes()};
     return table.write(descriptor, {&extent, 1}, rows_of_table.size(), false);
   };
@@ -259,10 +262,10 @@ Result<> RunFileWriter::Impl::write_group() {
   for (auto* table : {&bytes, &fragments, &missing, &gaps}) {
     if (done) done = table->flush();
   }
-  if (done) done = synchronize();
+  if (done) done = settle();
   if (done) done = put(events, rows.events());
   if (done) done = events.flush();
-  if (done) done = synchronize();
+  if (done) done = settle();
   return done;
 }
 
@@ -286,19 +289,14 @@ void RunFileWriter::Impl::release_reserved() {
 }
 
 // Leaves the file as a kill would. HDF5 still wants to write what it has in memory, which may be
-// half of a group: its descriptor is turned away from the file first.
+// half of a group: that goes nowhere.
 void RunFileWriter::Impl::abandon() {
   if (descriptor < 0) return;
-  if (file) {
-    const int nowhere = ::memfd_create("fanin-abandoned", MFD_CLOEXEC);
-    if (nowhere >= 0) {
-      static_cast<void>(::dup2(nowhere, hdf5_descriptor));
-      ::close(nowhere);
-    }
-    static_cast<void>(close_hdf5());
-  }
+  if (channel) channel->cut();
+  static_cast<void>(close_hdf5());
   release_reserved();
-  if (published && events.rows() == 0) ::unlink(path.c_str()); // nothing in it that anyone could miss
+  if (published && events.rows() == 0)
+    ::unlink(path.c_str()); // nothing in it that anyone could miss
   ::close(std::exchange(descriptor, -1));
 }
 
@@ -350,7 +348,7 @@ Result<> RunFileWriter::close() {
     return {};
   }
   const bool good = impl.close_hdf5();
-  Result<> done = good ? impl.synchronize() : detail::fail_hdf5(fmt::format("close {}", impl.path));
+  Result<> done = good ? impl.settle() : detail::fail_hdf5(fmt::format("close {}", impl.path));
   impl.release_reserved();
   ::close(std::exchange(impl.descriptor, -1));
   return done;

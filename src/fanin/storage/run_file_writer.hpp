@@ -19,25 +19,25 @@ namespace fanin::storage {
 // When a batch counts as committed.
 enum class CommitMode : std::uint8_t {
   written, // the kernel has it: survives the death of the process (kill -9)
-  synced   // the disk has it: survives loss of power
+  synced // the disk has it: survives loss of power
 };
 
 struct RunFileOptions {
   std::string directory = ".";
   RunNumber run = 0;
-  std::string node;                    // name of the builder unit; letters, digits, ".", "-", "_"
+  std::string node; // name of the builder unit; letters, digits, ".", "-", "_"
   NodeId node_index = 0;
   Incarnation incarnation = 1;
-  std::vector<SourceInfo> sources;     // of the whole run, in any order
-  bool integrity = true;               // false: no checksums in this run (integrity = "none")
-  std::int64_t started_unix_ns = 0;    // start of the run, UTC
+  std::vector<SourceInfo> sources; // of the whole run, in any order
+  bool integrity = true; // false: no checksums in this run (integrity = "none")
+  std::int64_t started_unix_ns = 0; // start of the run, UTC
   CommitMode commit = CommitMode::written;
 
   // For measurements and tests; the defaults are what measured best.
-  std::uint64_t bytes_chunk = 8U << 20;   // bytes, a multiple of 4096
-  std::uint64_t rows_chunk = 32768;       // rows of /events; twice as many of /fragments
-  bool direct = true;                     // false: through H5Dwrite, with one copy
-  bool reserve = true;                    // false: no fallocate ahead of writing
+  std::uint64_t bytes_chunk = 8U << 20; // bytes, a multiple of 4096
+  std::uint64_t rows_chunk = 32768; // rows of /events; twice as many of /fragments
+  bool direct = true; // false: through H5Dwrite, with one copy
+  bool reserve = true; // false: no fallocate ahead of writing
 };
 
 // run000042_bu0_i1_0001.h5: run, builder unit, incarnation, part (from 1).
@@ -45,18 +45,18 @@ struct RunFileOptions {
                                         Incarnation incarnation, std::uint32_t part);
 
 // Thread: one at a time. All calls block on the disk. An error of kind `exhausted` that leaves
-// broken() false means that the disk is full and the same call may be repeated later; after any other
-// error the writer is broken(): what was committed stays readable, nothing more can be added.
+// broken() false means that the disk is full and the same call may be repeated later; after any
+// other error the writer is broken(): what was committed stays readable, nothing more can be added.
 class RunFileWriter {
 public:
-  // Makes a new file, never over an existing one. Errors: refused (exists, no permission), not_found
-  // (directory), usage (node name), exhausted, internal.
+  // Makes a new file, never over an existing one. Errors: refused (exists, no permission),
+  // not_found (directory), usage (node name), exhausted, internal.
   [[nodiscard]] static Result<std::unique_ptr<RunFileWriter>> create(const RunFileOptions& options,
                                                                      std::uint32_t part);
   ~RunFileWriter(); // as if killed, unless close() was called
 
-  // Writes a group of batches and commits them together. The pages must stay until it returns; their
-  // counts are not touched. After `exhausted` only the same group may be given again.
+  // Writes a group of batches and commits them together. The pages must stay until it returns;
+  // their counts are not touched. After `exhausted` only the same group may be given again.
   [[nodiscard]] Result<> append(std::span<const BuiltBatch* const> group);
   // Ends the file in good order; readers need no SWMR mode from then on.
   [[nodiscard]] Result<> close();

@@ -51,9 +51,7 @@ private:
   std::size_t used_ = 0;
 };
 
-bool disk_full(int error_number) {
-  return error_number == ENOSPC || error_number == EDQUOT;
-}
+bool disk_full(int error_number) { return error_number == ENOSPC || error_number == EDQUOT; }
 
 } // namespace
 
@@ -132,14 +130,13 @@ Result<> AppendTable::write(int descriptor, std::span<const iovec> extents, std:
 
 Result<> AppendTable::write_direct(int descriptor, std::span<const iovec> extents,
                                    std::uint64_t rows, bool write_behind) {
-  const auto chunk_bytes = options_.chunk_rows * row_size_;
   auto at = rows_ * row_size_;
   const auto end = at + rows * row_size_;
   ExtentCursor cursor(extents);
   while (at < end) {
-    const auto in_chunk = at % chunk_bytes;
-    const auto address = addresses_[at / chunk_bytes] + in_chunk;
-    cursor.next(std::min(end - at, chunk_bytes - in_chunk), pending_);
+    const auto in_chunk = at % chunk_bytes();
+    const auto address = addresses_[at / chunk_bytes()] + in_chunk;
+    cursor.next(std::min(end - at, chunk_bytes() - in_chunk), pending_);
     const auto written = ::pwritev(descriptor, pending_.data(), static_cast<int>(pending_.size()),
                                    static_cast<off_t>(address));
     if (written < 0 && errno == EINTR) continue;

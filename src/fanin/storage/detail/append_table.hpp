@@ -1,6 +1,6 @@
 // A one-dimensional HDF5 dataset that only grows, written past HDF5: the library keeps the index of
-// chunks, the data goes from the caller's memory to the chunk's place in the file by pwritev, without
-// a copy in between (foundation 8).
+// chunks, the data goes from the caller's memory to the chunk's place in the file by pwritev,
+// without a copy in between (foundation 8).
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@
 namespace fanin::storage::detail {
 
 struct TableOptions {
-  std::string name;              // in the file, as "/events"
-  std::string label;             // for errors: file and name
+  std::string name; // in the file, as "/events"
+  std::string label; // for errors: file and name
   std::uint64_t chunk_rows = 0;
-  bool direct = true;            // false: through H5Dwrite, with one copy
+  bool direct = true; // false: through H5Dwrite, with one copy
 };
 
 class AppendTable {
@@ -33,8 +33,8 @@ public:
   // What write() of so many rows would make the file grow by, besides the index.
   [[nodiscard]] std::uint64_t growth(std::uint64_t rows) const;
 
-  // Writes `rows` rows behind the committed ones; may be repeated after an error. The extents add up
-  // to rows * row_size(). `write_behind`: the kernel starts to put them on the disk at once.
+  // Writes `rows` rows behind the committed ones; may be repeated after an error. The extents add
+  // up to rows * row_size(). `write_behind`: the kernel starts to put them on the disk at once.
   [[nodiscard]] Result<> write(int descriptor, std::span<const iovec> extents, std::uint64_t rows,
                                bool write_behind);
   // Makes what was written visible to readers.
@@ -45,6 +45,7 @@ public:
   [[nodiscard]] bool close() { return dataset_.close(); }
 
 private:
+  [[nodiscard]] std::uint64_t chunk_bytes() const { return options_.chunk_rows * row_size_; }
   [[nodiscard]] std::unexpected<Error> fail_for_good();
   [[nodiscard]] Result<> extend(std::uint64_t rows);
   [[nodiscard]] Result<> write_direct(int descriptor, std::span<const iovec> extents,
@@ -55,9 +56,9 @@ private:
   Handle dataset_;
   Handle type_;
   std::uint64_t row_size_ = 0;
-  std::uint64_t rows_ = 0;              // committed
-  std::uint64_t extent_ = 0;            // rows that the dataset has room for, as HDF5 knows
-  bool dirty_ = false;                  // extended and not flushed
+  std::uint64_t rows_ = 0; // committed
+  std::uint64_t extent_ = 0; // rows that the dataset has room for, as HDF5 knows
+  bool dirty_ = false; // extended and not flushed
   bool failed_ = false;
   std::vector<std::uint64_t> addresses_; // of the chunks, in the file
   std::vector<iovec> pending_;

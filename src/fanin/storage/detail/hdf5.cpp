@@ -36,9 +36,7 @@ herr_t collect(unsigned number, const H5E_error2_t* error, void* data) {
   return 0;
 }
 
-Handle compound(std::size_t size) {
-  return Handle{H5Tcreate(H5T_COMPOUND, size), H5Tclose};
-}
+Handle compound(std::size_t size) { return Handle{H5Tcreate(H5T_COMPOUND, size), H5Tclose}; }
 
 } // namespace
 
@@ -70,7 +68,8 @@ std::unexpected<Error> fail_hdf5(std::string_view what) {
   const auto reason = hdf5_error();
   const bool full = reason.find("errno = 28") != std::string::npos || // ENOSPC
                     reason.find("errno = 122") != std::string::npos;  // EDQUOT
-  return fail(full ? ErrorKind::exhausted : ErrorKind::internal, fmt::format("{}: {}", what, reason));
+  return fail(full ? ErrorKind::exhausted : ErrorKind::internal,
+              fmt::format("{}: {}", what, reason));
 }
 
 Handle event_row_type() {

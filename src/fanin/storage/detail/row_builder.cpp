@@ -20,8 +20,13 @@ wire::FragmentEntry entry_at(const SourcePiece& piece, std::uint64_t index) {
 
 bool continues_fragment(const SourcePiece& piece) { return piece.payload_offset != 0; }
 
+// Of two rows for the same event and source, the one that knows more comes first.
 bool before(const MissingRow& a, const MissingRow& b) {
-  return std::tie(a.event, a.source) < std::tie(b.event, b.source);
+  const auto key = [](const MissingRow& row) {
+    const bool just_absent = row.reason == static_cast<std::uint32_t>(MissingReason::absent);
+    return std::tuple(row.event, row.source, just_absent);
+  };
+  return key(a) < key(b);
 }
 
 } // namespace
@@ -157,9 +162,11 @@ void RowBuilder::place_fragments(const BuiltBatch& batch) {
   missing_.insert(missing_.end(), batch_missing_.begin(), batch_missing_.end());
   fragments_.resize(fragments_end - positions_.fragments);
 
+  auto expected_end = bytes_end_; // only within a fragment that spans pieces ahead of bytes_end_
   for (const auto index : order_) {
     const auto& piece = batch.pieces[index];
     auto offset = bytes_end_;
+    FANIN_ASSERT(continues_fragment(piece) || offset == expected_end);
     if (piece.payload.size != 0) {
       extents_.push_back({.iov_base = const_cast<std::byte*>(piece.payload.data()),
                           .iov_len = piece.payload.size});
@@ -172,20 +179,21 @@ void RowBuilder::place_fragments(const BuiltBatch& batch) {
       auto& event_row = row(batch, piece.range.first + i);
       const auto flags = fragment_row_flags(entry.flags());
       const auto nth = placed_[row_of_[piece.range.first + i - batch.range.first]]++;
-      fragments_[event_row.first_fragment + nth - positions_.fragments] = {
-          .event = event_row.event,
-          .offset = offset,
-          .source = piece.source,
-          .size = entry.size(),
-          .crc32c = entry.crc32c,
-          .flags = flags,
-          .attempt = batch.attempt};
+      fragments_[event_row.first_fragment + nth - positions_.fragments] = {.event = event_row.event,
+                                                                           .offset = offset,
+                                                                           .source = piece.source,
+                                                                           .size = entry.size(),
+                                                                           .crc32c = entry.crc32c,
+                                                                           .flags = flags,
+                                                                           .attempt =
+                                                                               batch.attempt};
       event_row.flags |= flags;
       offset += entry.size();
     }
-    // Only a fragment that spans pieces may be larger than what its first piece holds.
     FANIN_ASSERT(offset == bytes_end_ || (piece.range.count() == 1 && offset > bytes_end_));
+    expected_end = offset;
   }
+  FANIN_ASSERT(bytes_end_ == expected_end);
 }
 
 void RowBuilder::mark_bad(const BuiltBatch& batch) {
@@ -194,9 +202,9 @@ void RowBuilder::mark_bad(const BuiltBatch& batch) {
     auto& event_row = row(batch, bad.event);
     const auto flags = fragment_row_flags(bad.flags);
     event_row.flags |= flags;
-    const auto own = std::span(fragments_)
-                         .subspan(event_row.first_fragment - positions_.fragments,
-                                  event_row.fragment_count);
+    const auto own =
+        std::span(fragments_)
+            .subspan(event_row.first_fragment - positions_.fragments, event_row.fragment_count);
     const auto at = std::ranges::lower_bound(own, bad.source, {}, &FragmentRow::source);
     if (at == own.end() || at->source != bad.source) continue;
     at->flags = static_cast<FragmentRowFlags>(at->flags | flags);

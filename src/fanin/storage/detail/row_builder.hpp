@@ -63,11 +63,11 @@ private:
   std::vector<iovec> extents_;
 
   // Of the batch at hand.
-  std::size_t batch_events_ = 0;                  // its first row in events_
-  std::vector<std::uint32_t> row_of_;             // per event number of the range; gap_row: none
-  std::vector<std::uint32_t> placed_;             // per event: fragments placed so far
-  std::vector<std::uint32_t> required_present_;   // per event
-  std::vector<std::uint32_t> order_;              // pieces, ascending by source, event, offset
+  std::size_t batch_events_ = 0; // its first row in events_
+  std::vector<std::uint32_t> row_of_; // per event number of the range; gap_row: none
+  std::vector<std::uint32_t> placed_; // per event: fragments placed so far
+  std::vector<std::uint32_t> required_present_; // per event
+  std::vector<std::uint32_t> order_; // pieces, ascending by source, event, offset
   std::vector<MissingRow> batch_missing_;
 };
 

@@ -60,12 +60,12 @@ Result<> write_sources(hid_t file, const std::vector<SourceInfo>& sources) {
   }
   const hsize_t count = sources.size();
   const Handle space{H5Screate_simple(1, &count, nullptr), H5Sclose};
-  const Handle dataset{H5Dcreate2(file, "/sources", type.get(), space.get(), H5P_DEFAULT,
-                                  H5P_DEFAULT, H5P_DEFAULT),
-                       H5Dclose};
+  const Handle dataset{
+      H5Dcreate2(file, "/sources", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+      H5Dclose};
   if (!dataset) return fail_hdf5("/sources");
-  if (count > 0 && H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
-                            rows.data()) < 0) {
+  if (count > 0 &&
+      H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()) < 0) {
     return fail_hdf5("/sources");
   }
   return {};

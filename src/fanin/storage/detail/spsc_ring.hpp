@@ -14,7 +14,8 @@ public:
   explicit SpscRing(std::size_t capacity_min) : slots_(std::bit_ceil(capacity_min)) {}
 
   // Producer. False: full. Sequentially consistent with the other side's empty(), so that "push,
-  // then look whether the consumer sleeps" and "go to sleep, then look again" never miss each other.
+  // then look whether the consumer sleeps" and "go to sleep, then look again" never miss each
+  // other.
   [[nodiscard]] bool push(T value) {
     const auto tail = tail_.load(std::memory_order_relaxed);
     if (tail - head_.load(std::memory_order_acquire) == slots_.size()) return false;

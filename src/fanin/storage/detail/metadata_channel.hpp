@@ -1,0 +1,50 @@
+// The way of HDF5's metadata into a run file: a file driver that never tells HDF5 of a failure. The
+// library does not survive a write that fails (1.10 crashes at exit), so what the system refuses is
+// held back here, in order, read back from here, and tried again by drain(). A commit counts when
+// nothing is held back. Being another driver than the readers' has a second use: within one process
+// HDF5 takes a file that is open twice for one, and closing the reader would flush the writer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fanin/storage/detail/hdf5.hpp"
+
+namespace fanin::storage::detail {
+
+// Thread: one at a time. Must outlive the HDF5 file that goes through it.
+class MetadataChannel {
+public:
+  // `descriptor` of an open, empty file; stays the caller's.
+  explicit MetadataChannel(int descriptor) : descriptor_(descriptor) {}
+  MetadataChannel(const MetadataChannel&) = delete;
+  MetadataChannel& operator=(const MetadataChannel&) = delete;
+
+  // The file created with this access list goes through this channel, whatever its name.
+  [[nodiscard]] bool attach(hid_t access_list);
+
+  // Writes what is held back. 0: nothing is any more; else the system's error number.
+  [[nodiscard]] int drain();
+  // From here on nothing reaches the file; HDF5 may close it and never know.
+  void cut() { cut_ = true; }
+
+  // For the driver.
+  void write(std::uint64_t address, std::span<const std::byte> bytes);
+  [[nodiscard]] bool read(std::uint64_t address, std::span<std::byte> bytes) const;
+  void truncate(std::uint64_t size);
+  [[nodiscard]] std::uint64_t end() const { return end_; }
+
+private:
+  struct Held {
+    std::uint64_t address = 0;
+    std::vector<std::byte> bytes;
+  };
+  int descriptor_;
+  bool cut_ = false;
+  std::uint64_t end_ = 0; // of the file, as HDF5 knows it
+  std::vector<Held> held_;
+};
+
+} // namespace fanin::storage::detail

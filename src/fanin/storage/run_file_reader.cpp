@@ -1,0 +1,354 @@
+#include "fanin/storage/run_file_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+
+#include "fanin/storage/detail/hdf5.hpp"
+#include "fanin/storage/detail/read_table.hpp"
+#include "fanin/storage/run_file_writer.hpp"
+
+namespace fanin::storage {
+namespace {
+
+constexpr std::size_t event_block = 16384; // rows read at once
+constexpr std::uint32_t sources_max = 1U << 20;
+
+// Of the superblock: open for writing, and in SWMR mode.
+constexpr std::size_t consistency_flags_at = 11;
+constexpr unsigned consistency_flags = 0x5;
+
+Result<std::string> read_text(hid_t file, const char* name) {
+  const detail::Handle attribute{H5Aopen(file, name, H5P_DEFAULT), H5Aclose};
+  const detail::Handle type{attribute ? H5Aget_type(attribute.get()) : H5I_INVALID_HID, H5Tclose};
+  if (!type || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0) {
+    return fail(ErrorKind::malformed, fmt::format("attribute \"{}\" is missing or no text", name));
+  }
+  std::string value(std::min<std::size_t>(H5Tget_size(type.get()), 65536), '\0');
+  const auto memory_type = detail::fixed_string_type(value.size());
+  if (H5Aread(attribute.get(), memory_type.get(), value.data()) < 0) {
+    return fail(ErrorKind::malformed,
+                fmt::format("attribute \"{}\": {}", name, detail::hdf5_error()));
+  }
+  value.resize(std::strlen(value.c_str()));
+  return value;
+}
+
+Result<std::int64_t> read_number(hid_t file, const char* name) {
+  const detail::Handle attribute{H5Aopen(file, name, H5P_DEFAULT), H5Aclose};
+  std::int64_t value = 0;
+  if (!attribute || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) {
+    return fail(ErrorKind::malformed,
+                fmt::format("attribute \"{}\" is missing or no number", name));
+  }
+  return value;
+}
+
+Result<std::vector<SourceInfo>> read_sources(hid_t file) {
+  constexpr std::size_t text_size = 256;
+  struct Row {
+    std::uint32_t id;
+    std::uint8_t required;
+    std::array<char, text_size> name;
+    std::array<char, text_size> readout_unit;
+  };
+  const detail::Handle dataset{H5Dopen2(file, "/sources", H5P_DEFAULT), H5Dclose};
+  const detail::Handle space{dataset ? H5Dget_space(dataset.get()) : H5I_INVALID_HID, H5Sclose};
+  hsize_t count = 0;
+  if (!space || H5Sget_simple_extent_dims(space.get(), &count, nullptr) != 1 ||
+      count > sources_max) {
+    return fail(ErrorKind::malformed, fmt::format("/sources: {}", detail::hdf5_error()));
+  }
+  const auto text = detail::fixed_string_type(text_size);
+  const detail::Handle type{H5Tcreate(H5T_COMPOUND, sizeof(Row)), H5Tclose};
+  H5Tinsert(type.get(), "id", offsetof(Row, id), H5T_NATIVE_UINT32);
+  H5Tinsert(type.get(), "required", offsetof(Row, required), H5T_NATIVE_UINT8);
+  H5Tinsert(type.get(), "name", offsetof(Row, name), text.get());
+  H5Tinsert(type.get(), "readout_unit", offsetof(Row, readout_unit), text.get());
+  std::vector<Row> rows(count);
+  if (count > 0 &&
+      H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()) < 0) {
+    return fail(ErrorKind::malformed, fmt::format("/sources: {}", detail::hdf5_error()));
+  }
+  const auto text_of = [](const std::array<char, text_size>& field) {
+    return std::string(field.data(), ::strnlen(field.data(), field.size()));
+  };
+  std::vector<SourceInfo> sources;
+  for (const auto& row : rows) {
+    sources.push_back({.id = row.id,
+                       .name = text_of(row.name),
+                       .readout_unit = text_of(row.readout_unit),
+                       .required = row.required != 0});
+  }
+  std::ranges::sort(sources, {}, &SourceInfo::id);
+  return sources;
+}
+
+template <class Row>
+std::span<std::byte> bytes_of_rows(std::span<Row> rows) {
+  return std::as_writable_bytes(rows);
+}
+
+} // namespace
+
+struct RunFileReader::Impl {
+  ~Impl() {
+    // Datasets before the file, the descriptor last.
+    events = {};
+    fragments = {};
+    missing = {};
+    gaps = {};
+    bytes = {};
+    static_cast<void>(file.close());
+    if (descriptor >= 0) ::close(descriptor);
+  }
+  Result<> open(const std::string& path);
+  Result<> open_hdf5();
+  Result<> read_header();
+  Result<> open_tables();
+  std::unexpected<Error> malformed(const std::string& what) const {
+    return fail(ErrorKind::malformed, fmt::format("{}: {}", info.path, what));
+  }
+
+  RunFileInfo info;
+  int descriptor = -1;
+  detail::Handle file;
+  detail::ReadTable events;
+  detail::ReadTable fragments;
+  detail::ReadTable missing;
+  detail::ReadTable gaps;
+  detail::ReadTable bytes;
+};
+
+Result<> RunFileReader::Impl::open(const std::string& path) {
+  info.path = path;
+  descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return fail_errno(errno == ENOENT ? ErrorKind::not_found : ErrorKind::refused, path, errno);
+  }
+  struct stat status{};
+  if (::fstat(descriptor, &status) != 0) return fail_errno(ErrorKind::internal, path, errno);
+  if (S_ISDIR(status.st_mode))
+    return fail(ErrorKind::refused, fmt::format("{} is a directory", path));
+  info.file_size = static_cast<std::uint64_t>(status.st_size);
+  if (info.file_size == 0) return malformed("the file is empty");
+
+  const detail::Hdf5Guard guard;
+  auto done = open_hdf5();
+  if (done) done = read_header();
+  if (done) done = open_tables();
+  return done;
+}
+
+Result<> RunFileReader::Impl::open_hdf5() {
+  std::array<unsigned char, 12> head{};
+  const auto got = ::pread(descriptor, head.data(), head.size(), 0);
+  constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+  if (got != static_cast<ssize_t>(head.size()) ||
+      !std::equal(signature.begin(), signature.end(), head.begin())) {
+    return malformed("not an HDF5 file");
+  }
+  info.finished = (head[consistency_flags_at] & consistency_flags) == 0;
+  const detail::Handle access{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
+  // Few attempts at metadata that does not match its checksum: a writer replaces it at once, and
+  // what is corrupt stays so.
+  if (H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST) < 0 ||
+      H5Pset_file_locking(access.get(), false, true) < 0 ||
+      H5Pset_metadata_read_attempts(access.get(), 16) < 0) {
+    return malformed(detail::hdf5_error());
+  }
+  const auto attempt = [&](unsigned flags) {
+    file = detail::Handle{H5Fopen(info.path.c_str(), flags, access.get()), H5Fclose};
+    return static_cast<bool>(file);
+  };
+  if (info.finished) {
+    if (attempt(H5F_ACC_RDONLY)) return {};
+    info.damage = detail::hdf5_error(); // truncated, mostly: SWMR mode does not look at the size
+  }
+  if (attempt(H5F_ACC_RDONLY | H5F_ACC_SWMR_READ)) return {};
+  return malformed(fmt::format("cannot be opened as HDF5: {}", detail::hdf5_error()));
+}
+
+Result<> RunFileReader::Impl::read_header() {
+  const auto id = file.get();
+  const auto format = read_text(id, "format");
+  if (!format || *format != run_file_format) return malformed("not a run file of fanin");
+  Result<> done;
+  const auto number = [&](const char* name, auto& value) {
+    if (!done) return;
+    const auto read = read_number(id, name);
+    if (!read) {
+      done = malformed(read.error().text);
+    } else if (!std::in_range<std::remove_reference_t<decltype(value)>>(*read)) {
+      done = malformed(fmt::format("attribute \"{}\" is out of range: {}", name, *read));
+    } else {
+      value = static_cast<std::remove_reference_t<decltype(value)>>(*read);
+    }
+  };
+  const auto text = [&](const char* name, std::string& value) {
+    if (!done) return;
+    auto read = read_text(id, name);
+    if (read)
+      value = std::move(*read);
+    else
+      done = malformed(read.error().text);
+  };
+  std::uint32_t version = 0;
+  std::string integrity;
+  number("format_version", version);
+  if (done && version != run_file_format_version) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("{}: format version {}, and this fanin reads version {}", info.path,
+                            version, run_file_format_version));
+  }
+  number("run", info.run);
+  number("node_index", info.node_index);
+  number("incarnation", info.incarnation);
+  number("part", info.part);
+  number("started_unix_ns", info.started_unix_ns);
+  text("node", info.node);
+  text("integrity", integrity);
+  text("started_utc", info.started_utc);
+  text("fanin_version", info.fanin_version);
+  if (!done) return done;
+  info.integrity = integrity == "crc32c";
+  auto sources = read_sources(id);
+  if (!sources) return malformed(sources.error().text);
+  info.sources = std::move(*sources);
+  return {};
+}
+
+// In the order in which a live file may be read: what a row points to was there before it.
+Result<> RunFileReader::Impl::open_tables() {
+  Result<> done;
+  const auto open_table = [&](detail::ReadTable& table, const char* name, detail::Handle type) {
+    if (!done) return;
+    auto opened = detail::ReadTable::open(file.get(), name, std::move(type),
+                                          fmt::format("{}:{}", info.path, name), descriptor);
+    if (opened)
+      table = std::move(*opened);
+    else
+      done = std::unexpected(std::move(opened.error()));
+  };
+  open_table(events, "/events", detail::event_row_type());
+  open_table(gaps, "/gaps", detail::gap_row_type());
+  open_table(missing, "/missing", detail::missing_row_type());
+  open_table(fragments, "/fragments", detail::fragment_row_type());
+  open_table(bytes, "/bytes", detail::Handle{H5Tcopy(H5T_STD_U8LE), H5Tclose});
+  return done;
+}
+
+RunFileReader::RunFileReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunFileReader::~RunFileReader() = default;
+
+Result<std::unique_ptr<RunFileReader>> RunFileReader::open(const std::string& path) {
+  auto impl = std::make_unique<Impl>();
+  if (auto opened = impl->open(path); !opened) return std::unexpected(std::move(opened.error()));
+  return std::unique_ptr<RunFileReader>(new RunFileReader(std::move(impl)));
+}
+
+const RunFileInfo& RunFileReader::info() const { return impl_->info; }
+std::uint64_t RunFileReader::events() const { return impl_->events.rows(); }
+std::uint64_t RunFileReader::fragments() const { return impl_->fragments.rows(); }
+std::uint64_t RunFileReader::missing() const { return impl_->missing.rows(); }
+std::uint64_t RunFileReader::gaps() const { return impl_->gaps.rows(); }
+std::uint64_t RunFileReader::bytes() const { return impl_->bytes.rows(); }
+
+Result<> RunFileReader::refresh() {
+  Result<> done;
+  for (auto* table :
+       {&impl_->events, &impl_->gaps, &impl_->missing, &impl_->fragments, &impl_->bytes}) {
+    if (done) done = table->refresh();
+  }
+  return done;
+}
+
+Result<> RunFileReader::read_events(std::uint64_t first, std::span<EventRow> out) {
+  return impl_->events.read(first, bytes_of_rows(out));
+}
+Result<> RunFileReader::read_fragments(std::uint64_t first, std::span<FragmentRow> out) {
+  return impl_->fragments.read(first, bytes_of_rows(out));
+}
+Result<> RunFileReader::read_missing(std::uint64_t first, std::span<MissingRow> out) {
+  return impl_->missing.read(first, bytes_of_rows(out));
+}
+Result<> RunFileReader::read_gaps(std::uint64_t first, std::span<GapRow> out) {
+  return impl_->gaps.read(first, bytes_of_rows(out));
+}
+Result<> RunFileReader::read_bytes(std::uint64_t offset, std::span<std::byte> out) {
+  return impl_->bytes.read(offset, out);
+}
+
+Result<> RunFileReader::for_each_event(
+    const std::function<bool(std::uint64_t index, const EventRow& row)>& visit) {
+  std::vector<EventRow> block(std::min<std::uint64_t>(event_block, events()));
+  for (std::uint64_t first = 0; first < events(); first += block.size()) {
+    block.resize(std::min<std::uint64_t>(block.size(), events() - first));
+    if (auto read = read_events(first, block); !read) return read;
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      if (!visit(first + i, block[i])) return {};
+    }
+  }
+  return {};
+}
+
+Result<std::optional<EventRow>> RunFileReader::find_event(EventNumber event) {
+  std::optional<EventRow> found;
+  const auto read = for_each_event([&](std::uint64_t, const EventRow& row) {
+    if (row.event == event) found = row;
+    return true;
+  });
+  if (!read) return std::unexpected(read.error());
+  return found;
+}
+
+Result<std::vector<FragmentRow>> RunFileReader::fragments_of(const EventRow& row) {
+  if (row.first_fragment > fragments() || row.fragment_count > fragments() - row.first_fragment) {
+    return impl_->malformed(fmt::format("event {}: fragments {} to {} are not in the file",
+                                        row.event, row.first_fragment,
+                                        row.first_fragment + row.fragment_count));
+  }
+  std::vector<FragmentRow> rows(row.fragment_count);
+  if (auto read = read_fragments(row.first_fragment, rows); !read) {
+    return std::unexpected(std::move(read.error()));
+  }
+  for (const auto& fragment : rows) {
+    if (fragment.event == row.event) continue;
+    return impl_->malformed(fmt::format("event {}: a fragment of event {} stands among its own",
+                                        row.event, fragment.event));
+  }
+  return rows;
+}
+
+Result<std::vector<MissingRow>> RunFileReader::missing_of(const EventRow& row) {
+  if (row.first_missing > missing() || row.missing_count > missing() - row.first_missing) {
+    return impl_->malformed(
+        fmt::format("event {}: its rows in /missing are not in the file", row.event));
+  }
+  std::vector<MissingRow> rows(row.missing_count);
+  if (auto read = read_missing(row.first_missing, rows); !read) {
+    return std::unexpected(std::move(read.error()));
+  }
+  return rows;
+}
+
+Result<std::vector<std::byte>> RunFileReader::bytes_of(const FragmentRow& row) {
+  if (row.offset > bytes() || row.size > bytes() - row.offset) {
+    return impl_->malformed(fmt::format("event {}, source {}: bytes {} to {} are not in the file",
+                                        row.event, row.source, row.offset, row.offset + row.size));
+  }
+  std::vector<std::byte> out(row.size);
+  if (auto read = read_bytes(row.offset, out); !read)
+    return std::unexpected(std::move(read.error()));
+  return out;
+}
+
+} // namespace fanin::storage

@@ -1,0 +1,341 @@
+// What a run file holds, byte for byte, as written by RunFileWriter and read by RunFileReader.
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fanin/storage/run_file_reader.hpp"
+#include "fanin/storage/run_file_writer.hpp"
+#include "fanin/storage/testing/batch_maker.hpp"
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::storage {
+namespace {
+
+using testing::BatchMaker;
+using testing::FragmentPlan;
+using ::testing::HasSubstr;
+using testing::make_sources;
+using testing::payload_of;
+using testing::TemporaryDirectory;
+using testing::varied_plan;
+
+class RunFile : public ::testing::Test {
+protected:
+  RunFileOptions options() const {
+    return {.directory = directory.path(),
+            .run = 42,
+            .node = "bu0",
+            .node_index = 7,
+            .incarnation = 3,
+            .sources = maker.sources(),
+            .started_unix_ns = 1'763'712'098'000'000'000,
+            .bytes_chunk = 65536, // many chunks
+            .rows_chunk = 64};
+  }
+  std::unique_ptr<RunFileWriter> create(const RunFileOptions& chosen) {
+    auto writer = RunFileWriter::create(chosen, 1);
+    if (!writer) {
+      ADD_FAILURE() << writer.error().text;
+      return nullptr;
+    }
+    return std::move(*writer);
+  }
+  static void append(RunFileWriter& writer, const BuiltBatch& batch) {
+    const std::array group = {&batch};
+    const auto done = writer.append(group);
+    ASSERT_TRUE(done) << done.error().text;
+  }
+  static std::unique_ptr<RunFileReader> open(const std::string& path) {
+    auto reader = RunFileReader::open(path);
+    if (!reader) {
+      ADD_FAILURE() << reader.error().text;
+      return nullptr;
+    }
+    return std::move(*reader);
+  }
+  // Every fragment of every event as planned.
+  void expect_all(RunFileReader& reader, EventNumber first, EventNumber end,
+                  const testing::Plan& plan = varied_plan) {
+    ASSERT_EQ(reader.events(), end - first);
+    std::uint64_t fragment = 0;
+    const auto read = reader.for_each_event([&](std::uint64_t index, const EventRow& row) {
+      EXPECT_EQ(row.event, first + index);
+      EXPECT_EQ(row.first_fragment, fragment);
+      EXPECT_EQ(row.fragment_count, maker.sources().size());
+      EXPECT_EQ(row.flags, 0U);
+      EXPECT_EQ(row.node, 7);
+      EXPECT_EQ(row.incarnation, 3U);
+      fragment += row.fragment_count;
+      const auto fragments = reader.fragments_of(row);
+      if (!fragments) ADD_FAILURE() << fragments.error().text;
+      if (!fragments) return false;
+      std::uint64_t size = 0;
+      for (std::size_t i = 0; i < fragments->size(); ++i) {
+        const auto& own = (*fragments)[i];
+        EXPECT_EQ(own.source, maker.sources()[i].id);
+        const auto expected = payload_of(row.event, own.source, plan(row.event, own.source).size);
+        EXPECT_EQ(own.size, expected.size());
+        EXPECT_EQ(own.crc32c, wire::crc32c(expected));
+        const auto bytes = reader.bytes_of(own);
+        EXPECT_TRUE(bytes && *bytes == expected) << row.event << " " << own.source;
+        size += own.size;
+      }
+      EXPECT_EQ(row.size, size);
+      return !HasFailure();
+    });
+    EXPECT_TRUE(read) << read.error().text;
+  }
+
+  TemporaryDirectory directory;
+  BatchMaker maker{make_sources(3)};
+};
+
+TEST_F(RunFile, keeps_every_fragment_byte_for_byte) {
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  for (EventNumber first = 0; first < 1000; first += 100) {
+    append(*writer, maker.make(first, {first, first + 100}));
+  }
+  ASSERT_TRUE(writer->close());
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader);
+  EXPECT_TRUE(reader->info().finished);
+  expect_all(*reader, 0, 1000);
+}
+
+TEST_F(RunFile, through_hdf5_holds_the_same_as_directly) {
+  auto chosen = options();
+  chosen.direct = false;
+  const auto writer = create(chosen);
+  ASSERT_TRUE(writer);
+  for (EventNumber first = 0; first < 300; first += 100) {
+    append(*writer, maker.make(first, {first, first + 100}));
+  }
+  ASSERT_TRUE(writer->close());
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader);
+  expect_all(*reader, 0, 300);
+}
+
+TEST_F(RunFile, commits_several_batches_together) {
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  const auto a = maker.make(1, {0, 50});
+  const auto b = maker.make(2, {50, 51});
+  const auto c = maker.make(3, {51, 120});
+  const std::array group = {&a, &b, &c};
+  ASSERT_TRUE(writer->append(group));
+  ASSERT_TRUE(writer->close());
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader);
+  expect_all(*reader, 0, 120);
+}
+
+TEST_F(RunFile, keeps_fragments_that_span_many_pages) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    return FragmentPlan{.absent = false,
+                        .size = source == 20 ? 150'000U : 17U + static_cast<std::uint32_t>(event)};
+  };
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  append(*writer, maker.make(0, {0, 4}, plan));
+  ASSERT_TRUE(writer->close());
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader);
+  expect_all(*reader, 0, 4, plan);
+}
+
+TEST_F(RunFile, says_what_it_is) {
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(std::filesystem::path(writer->path()).filename(), "run000042_bu0_i3_0001.h5");
+  ASSERT_TRUE(writer->close());
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader);
+  const auto& info = reader->info();
+  EXPECT_EQ(info.run, 42U);
+  EXPECT_EQ(info.node, "bu0");
+  EXPECT_EQ(info.node_index, 7);
+  EXPECT_EQ(info.incarnation, 3U);
+  EXPECT_EQ(info.part, 1U);
+  EXPECT_TRUE(info.integrity);
+  EXPECT_EQ(info.started_utc, "2025-11-21T08:01:38Z");
+  ASSERT_EQ(info.sources.size(), 3U);
+  EXPECT_EQ(info.sources[1].id, 20U);
+  EXPECT_EQ(info.sources[1].name, "source-20");
+  EXPECT_EQ(info.sources[1].readout_unit, "ru1");
+  EXPECT_TRUE(info.sources[1].required);
+}
+
+TEST_F(RunFile, is_read_while_it_is_written) {
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  append(*writer, maker.make(0, {0, 10}));
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader);
+  EXPECT_FALSE(reader->info().finished);
+  expect_all(*reader, 0, 10);
+  for (EventNumber first = 10; first < 900; first += 89) {
+    append(*writer, maker.make(first, {first, first + 89}));
+    ASSERT_TRUE(reader->refresh());
+    expect_all(*reader, 0, first + 89);
+  }
+}
+
+TEST_F(RunFile, names_the_missing_and_skips_the_gaps) {
+  auto sources = make_sources(3);
+  sources[2].required = false;
+  auto chosen = options();
+  chosen.sources = sources;
+  const auto plan = [](EventNumber event, SourceId source) {
+    const bool absent =
+        event == 4 || event == 5 || (event == 2 && source == 20) || (event == 3 && source == 30);
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 10U};
+  };
+  auto batch = maker.make(0, {0, 8}, plan);
+  batch.gaps.push_back({4, 6});
+  batch.missing.push_back({.events = {2, 3}, .source = 20, .reason = MissingReason::lost});
+  const auto writer = create(chosen);
+  ASSERT_TRUE(writer);
+  append(*writer, batch);
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader);
+  ASSERT_EQ(reader->events(), 6U);
+  std::vector<EventRow> rows(6);
+  ASSERT_TRUE(reader->read_events(0, rows));
+  EXPECT_EQ(rows[2].event, 2U);
+  EXPECT_EQ(rows[2].flags, event_incomplete);
+  EXPECT_EQ(rows[2].fragment_count, 2U);
+  EXPECT_EQ(rows[3].flags, 0U); // only an optional source lacks
+  EXPECT_EQ(rows[3].missing_count, 1U);
+  EXPECT_EQ(rows[4].event, 6U);
+  const auto lost = reader->missing_of(rows[2]);
+  ASSERT_TRUE(lost && lost->size() == 1);
+  EXPECT_EQ((*lost)[0].source, 20U);
+  EXPECT_EQ((*lost)[0].reason, static_cast<std::uint32_t>(MissingReason::lost));
+  const auto optional = reader->missing_of(rows[3]);
+  ASSERT_TRUE(optional && optional->size() == 1);
+  EXPECT_EQ((*optional)[0].source, 30U);
+  EXPECT_EQ((*optional)[0].reason, static_cast<std::uint32_t>(MissingReason::absent));
+  ASSERT_EQ(reader->gaps(), 1U);
+  GapRow gap;
+  ASSERT_TRUE(reader->read_gaps(0, {&gap, 1}));
+  EXPECT_EQ(gap.first, 4U);
+  EXPECT_EQ(gap.end, 6U);
+}
+
+TEST_F(RunFile, flags_what_the_builder_unit_found_bad) {
+  auto batch = maker.make(0, {0, 4});
+  batch.bad.push_back({.event = 1, .source = 20, .flags = wire::fragment_bad_checksum});
+  batch.bad.push_back({.event = 3, .source = 30, .flags = wire::fragment_bad_number});
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  append(*writer, batch);
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader);
+  std::vector<EventRow> rows(4);
+  ASSERT_TRUE(reader->read_events(0, rows));
+  EXPECT_EQ(rows[0].flags, 0U);
+  EXPECT_EQ(rows[1].flags, event_bad_checksum);
+  EXPECT_EQ(rows[3].flags, event_bad_number);
+  const auto fragments = reader->fragments_of(rows[1]);
+  ASSERT_TRUE(fragments);
+  EXPECT_EQ((*fragments)[0].flags, 0);
+  EXPECT_EQ((*fragments)[1].flags, event_bad_checksum);
+}
+
+TEST_F(RunFile, never_writes_over_another) {
+  const auto path = directory.path() + "/run000042_bu0_i3_0001.h5";
+  std::ofstream(path) << "precious";
+  const auto writer = RunFileWriter::create(options(), 1);
+  ASSERT_FALSE(writer);
+  EXPECT_EQ(writer.error().kind, ErrorKind::refused);
+  EXPECT_THAT(writer.error().text, HasSubstr(path));
+  EXPECT_THAT(writer.error().text, HasSubstr("never overwritten"));
+  std::string content;
+  std::ifstream(path) >> content;
+  EXPECT_EQ(content, "precious");
+}
+
+TEST_F(RunFile, leaves_nothing_behind_where_it_cannot_be_made) {
+  auto chosen = options();
+  chosen.directory += "/nowhere";
+  auto writer = RunFileWriter::create(chosen, 1);
+  ASSERT_FALSE(writer);
+  EXPECT_EQ(writer.error().kind, ErrorKind::not_found);
+  EXPECT_THAT(writer.error().text, HasSubstr(chosen.directory));
+  chosen = options();
+  chosen.node = "../bu0";
+  writer = RunFileWriter::create(chosen, 1);
+  ASSERT_FALSE(writer);
+  EXPECT_EQ(writer.error().kind, ErrorKind::usage);
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
+TEST_F(RunFile, is_whole_when_its_writer_goes_away_without_closing) {
+  std::string path;
+  {
+    const auto writer = create(options());
+    ASSERT_TRUE(writer);
+    path = writer->path();
+    append(*writer, maker.make(0, {0, 100}));
+  }
+  const auto reader = open(path);
+  ASSERT_TRUE(reader);
+  EXPECT_FALSE(reader->info().finished);
+  expect_all(*reader, 0, 100);
+}
+
+// h5py is how most people will read a run: live, in SWMR mode.
+TEST_F(RunFile, is_read_live_by_h5py) {
+  const auto python = testing::python_with_h5py();
+  if (python.empty()) GTEST_SKIP() << "python3-h5py is not installed";
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  append(*writer, maker.make(0, {0, 100}));
+  std::array<int, 2> to_script{};
+  std::array<int, 2> from_script{};
+  ASSERT_EQ(::pipe2(to_script.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(from_script.data(), O_CLOEXEC), 0);
+  const auto script = fmt::format("{}/src/fanin/storage/testing/read_live.py", FANIN_SOURCE_DIR);
+  const auto child = ::fork();
+  if (child == 0) {
+    ::dup2(to_script[0], 0);
+    ::dup2(from_script[1], 1);
+    ::execlp(python.c_str(), python.c_str(), script.c_str(), writer->path().c_str(), nullptr);
+    ::_exit(127);
+  }
+  ::close(to_script[0]);
+  ::close(from_script[1]);
+  FILE* const answers = ::fdopen(from_script[0], "r");
+  // After each commit the script is asked how many good events it sees.
+  EventNumber end = 100;
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_EQ(::write(to_script[1], "?\n", 2), 2);
+    std::array<char, 256> answer{};
+    ASSERT_NE(std::fgets(answer.data(), answer.size(), answers), nullptr) << "the script ended";
+    EXPECT_EQ(std::string(answer.data()), fmt::format("{} good of {}\n", end, end));
+    append(*writer, maker.make(0, {end, end + 77}));
+    end += 77;
+  }
+  ::close(to_script[1]);
+  std::fclose(answers);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+} // namespace
+} // namespace fanin::storage
