@@ -7,6 +7,10 @@
 
 namespace fanin::builder {
 
+namespace {
+constexpr std::size_t assemblies_max = 65536; // far more than any capacity holds
+} // namespace
+
 void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
   const net::Link link{&transport, event.connection};
   switch (event.kind) {
@@ -108,6 +112,9 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
     if (recently_decided_.contains(header.batch_first, header.attempt)) {
       ++counters_.late;
       return;
+    }
+    if (assemblies_.size() >= assemblies_max) {
+      return hang_up(link, "parts of more batches than were ever assigned");
     }
     // Nothing is ordered across connections: the data may be here before the assignment.
     Assembly& early = open(header.batch(), header.attempt);

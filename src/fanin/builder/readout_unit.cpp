@@ -8,6 +8,7 @@ namespace fanin::builder {
 
 namespace {
 constexpr Duration status_period = std::chrono::milliseconds{250};
+constexpr std::size_t waiting_max = 65536; // assignments, far more than a sane event manager makes
 } // namespace
 
 class ReadoutUnit::Readable final : public net::Service {
@@ -218,7 +219,7 @@ bool ReadoutUnit::on_assign(const wire::Assign& assign) {
     return false;
   }
   if (!waiting_.empty() || !try_assign(assign)) waiting_.push_back(assign);
-  return true;
+  return waiting_.size() <= waiting_max;
 }
 
 void ReadoutUnit::retry_waiting() {
