@@ -8,9 +8,9 @@
 namespace fanin::net::tcp {
 namespace {
 
-// How far a read goes beyond the message that is under way. Bounds what is moved at the end of a
-// page.
-constexpr std::uint32_t read_ahead = 8192;
+// How far a read goes beyond the message that is under way, if that is not small: enough for the header
+// and a small message behind it. Also the least for small ones.
+constexpr std::uint32_t read_ahead_min = 8192;
 // The free end of a page is read into down to this size; what remains is less than 1 % of a page.
 constexpr std::uint32_t room_min = 256;
 
@@ -142,6 +142,13 @@ void StreamReceiver::reset() {
   phase_ = Phase::over;
 }
 
+// A read costs as much as copying some KiB, so small messages are read many at a time. The price is that
+// the beginning of a message at the end of a page is moved: at most 1/16 of a page for each page.
+std::uint32_t StreamReceiver::read_ahead() const {
+  const std::uint32_t page = filler_->pool().page_size();
+  return length_ <= page / 16 ? std::max(page / 4, read_ahead_min) : read_ahead_min;
+}
+
 std::size_t StreamReceiver::prepare(std::span<iovec, pieces_max> pieces) {
   FANIN_ASSERT(!ahead_ && phase_ != Phase::over);
   std::size_t count = 0;
@@ -153,10 +160,11 @@ std::size_t StreamReceiver::prepare(std::span<iovec, pieces_max> pieces) {
     add(region_.data() + region_at_ + have_, rest);
   }
   add(lead_.data() + lead_have_, lead_need_ - lead_have_);
-  if (phase_ == Phase::preface || rest >= read_ahead) return count;
+  const std::uint32_t ahead = read_ahead();
+  if (phase_ == Phase::preface || rest >= ahead) return count;
   PageFiller::Room room = filler_->reserve(room_min);
   if (!room.page) return count; // the header alone, then
-  add(room.page.data() + room.offset, std::min(read_ahead, room.page.size() - room.offset));
+  add(room.page.data() + room.offset, std::min(ahead, room.page.size() - room.offset));
   ahead_ = std::move(room.page);
   ahead_at_ = ahead_end_ = room.offset;
   return count;

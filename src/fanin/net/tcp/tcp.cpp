@@ -28,7 +28,7 @@ constexpr int accepts_per_poll = 64;
 constexpr int discards_per_visit = 16;
 // Data queued in one turn is written before it leaves the cache.
 constexpr std::uint64_t write_early_bytes = 256U << 10;
-constexpr std::size_t pieces_per_write = 64;
+constexpr std::size_t pieces_per_write = 256;
 // Tells listeners from connections in what epoll reports.
 constexpr std::uint64_t listener_bit = 1ULL << 63;
 
