@@ -1,0 +1,246 @@
+#include "fanin/storage/manifest.hpp"
+
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "fanin/version.hpp"
+
+namespace fanin::storage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr unsigned manifest_version = 1;
+
+// Names that are not UTF-8 are mended rather than refused.
+std::string text_of(const Json& line) {
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Reads the members of one line; remembers the first that is not as it should be.
+class Members {
+public:
+  explicit Members(const Json& object) : object_(object) {}
+
+  template <class T>
+  T number(const char* key) {
+    const auto* value = find(key);
+    if (value == nullptr) return 0;
+    if constexpr (std::is_signed_v<T>) {
+      if (value->is_number_integer()) return value->template get<T>();
+    } else if (value->is_number_unsigned() &&
+               value->template get<std::uint64_t>() <= std::numeric_limits<T>::max()) {
+      return value->template get<T>();
+    }
+    return complain(key), 0;
+  }
+  std::string text(const char* key) {
+    const auto* value = find(key);
+    if (value != nullptr && value->is_string()) return value->get<std::string>();
+    return complain(key), std::string{};
+  }
+  bool boolean(const char* key) {
+    const auto* value = find(key);
+    if (value != nullptr && value->is_boolean()) return value->get<bool>();
+    return complain(key), false;
+  }
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+private:
+  const Json* find(const char* key) {
+    const auto at = object_.find(key);
+    if (at != object_.end()) return &*at;
+    return complain(key), nullptr;
+  }
+  void complain(const char* key) {
+    if (problem_.empty()) problem_ = fmt::format("\"{}\" is missing or not as it should be", key);
+  }
+
+  const Json& object_;
+  std::string problem_;
+};
+
+std::string parse_header(const Json& line, Manifest& manifest) {
+  if (!line.is_object() || !line.contains("manifest")) return "not the manifest of a run";
+  if (line["manifest"] != manifest_version) {
+    return fmt::format("version {} of the manifest, and this fanin reads version {}",
+                       line["manifest"].dump(), manifest_version);
+  }
+  Members members(line);
+  manifest.header.run = members.number<RunNumber>("run");
+  manifest.header.protocol = members.text("protocol");
+  manifest.header.integrity = members.text("integrity") == "crc32c";
+  manifest.header.started_unix_ns = members.number<std::int64_t>("started_unix_ns");
+  return members.problem();
+}
+
+std::string parse_summary(const Json& line, Manifest& manifest) {
+  if (!line.is_object()) return "\"summary\" is no object";
+  Members members(line);
+  ManifestSummary summary;
+  summary.built = members.number<std::uint64_t>("built");
+  summary.incomplete = members.number<std::uint64_t>("incomplete");
+  summary.lost = members.number<std::uint64_t>("lost");
+  summary.balanced = members.boolean("balanced");
+  summary.ended_unix_ns = members.number<std::int64_t>("ended_unix_ns");
+  if (members.problem().empty()) manifest.summary = summary;
+  return members.problem();
+}
+
+// Empty, or what is wrong.
+std::string parse_line(const Json& line, Manifest& manifest) {
+  if (!line.is_object()) return "not an object";
+  if (line.contains("summary")) return parse_summary(line["summary"], manifest);
+  Members members(line);
+  if (line.contains("file")) {
+    ManifestFile file;
+    file.file = members.text("file");
+    file.node = members.text("node");
+    file.incarnation = members.number<Incarnation>("incarnation");
+    if (members.problem().empty()) manifest.files.push_back(std::move(file));
+    return members.problem();
+  }
+  ManifestWinner winner;
+  winner.events.first = members.number<std::uint64_t>("first");
+  winner.events.end = members.number<std::uint64_t>("end");
+  winner.attempt = members.number<Attempt>("attempt");
+  winner.node = members.text("node");
+  winner.incarnation = members.number<Incarnation>("incarnation");
+  if (!members.problem().empty()) return members.problem();
+  if (winner.events.empty()) return "\"end\" is not after \"first\"";
+  manifest.winners.push_back(std::move(winner));
+  return {};
+}
+
+} // namespace
+
+std::string manifest_name(RunNumber run) { return fmt::format("run{:06}.manifest.json", run); }
+
+ManifestWriter::ManifestWriter(std::string path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor) {}
+
+ManifestWriter::ManifestWriter(ManifestWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_) {}
+
+ManifestWriter& ManifestWriter::operator=(ManifestWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+ManifestWriter::~ManifestWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
+                                              const ManifestHeader& header) {
+  auto path = fmt::format("{}/{}", directory, manifest_name(header.run));
+  const int descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor < 0) {
+    const auto kind = errno == ENOENT   ? ErrorKind::not_found
+                      : errno == ENOSPC ? ErrorKind::exhausted
+                                        : ErrorKind::refused;
+    if (errno == EEXIST) {
+      return fail(kind, fmt::format("{} exists, and runs are never overwritten: take another run "
+                                    "number or directory, or move it away",
+                                    path));
+    }
+    return fail_errno(kind, fmt::format("create {}", path), errno);
+  }
+  ManifestWriter writer(std::move(path), descriptor);
+  const Json line = {{"manifest", manifest_version},
+                     {"run", header.run},
+                     {"protocol", header.protocol},
+                     {"integrity", header.integrity ? "crc32c" : "none"},
+                     {"started_unix_ns", header.started_unix_ns},
+                     {"fanin", version}};
+  if (auto written = writer.write_line(text_of(line)); !written) {
+    return std::unexpected(std::move(written.error()));
+  }
+  return writer;
+}
+
+Result<> ManifestWriter::write_line(std::string line) {
+  line += '\n';
+  ssize_t written = 0;
+  do {
+    written = ::write(descriptor_, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  if (written == static_cast<ssize_t>(line.size())) {
+    size_ += written;
+    return {};
+  }
+  const int error_number = written < 0 ? errno : ENOSPC;
+  if (written > 0) static_cast<void>(::ftruncate(descriptor_, size_)); // no torn line in the middle
+  return fail_errno(error_number == ENOSPC ? ErrorKind::exhausted : ErrorKind::internal,
+                    fmt::format("write {}", path_), error_number);
+}
+
+Result<> ManifestWriter::add(const ManifestFile& file) {
+  const Json line = {{"file", file.file}, {"node", file.node}, {"incarnation", file.incarnation}};
+  return write_line(text_of(line));
+}
+
+Result<> ManifestWriter::add(const ManifestWinner& winner) {
+  const Json line = {{"first", winner.events.first},
+                     {"end", winner.events.end},
+                     {"attempt", winner.attempt},
+                     {"node", winner.node},
+                     {"incarnation", winner.incarnation}};
+  return write_line(text_of(line));
+}
+
+Result<> ManifestWriter::finish(const ManifestSummary& summary) {
+  const Json members = {{"built", summary.built},
+                        {"incomplete", summary.incomplete},
+                        {"lost", summary.lost},
+                        {"balanced", summary.balanced},
+                        {"ended_unix_ns", summary.ended_unix_ns}};
+  const Json line = {{"summary", members}};
+  if (auto written = write_line(text_of(line)); !written) return written;
+  if (::fdatasync(descriptor_) == 0) return {};
+  return fail_errno(ErrorKind::internal, fmt::format("fdatasync {}", path_), errno);
+}
+
+Result<Manifest> read_manifest(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return fail(ErrorKind::not_found, fmt::format("{} cannot be opened", path));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  Manifest manifest;
+  manifest.path = path;
+  std::size_t number = 0;
+  std::size_t begin = 0;
+  // What follows the last end of line is torn: its writer was killed.
+  for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
+    const auto line = Json::parse(text.substr(begin, end - begin), nullptr, false);
+    begin = end + 1;
+    ++number;
+    std::string problem;
+    if (line.is_discarded()) {
+      problem = "not JSON";
+    } else if (number == 1) {
+      problem = parse_header(line, manifest);
+    } else {
+      problem = parse_line(line, manifest);
+    }
+    if (problem.empty()) continue;
+    return fail(ErrorKind::malformed, fmt::format("{}:{}: {}", path, number, problem));
+  }
+  if (number > 0) return manifest;
+  return fail(ErrorKind::malformed, fmt::format("{}: the file is empty", path));
+}
+
+} // namespace fanin::storage

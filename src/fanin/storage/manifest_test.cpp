@@ -1,0 +1,120 @@
+// The run's manifest: what is written comes back, and whatever else stands there is an error.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fanin/storage/manifest.hpp"
+#include "fanin/storage/testing/batch_maker.hpp"
+
+namespace fanin::storage {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ManifestTest : public ::testing::Test {
+protected:
+  ManifestWriter create() const {
+    auto writer = ManifestWriter::create(directory.path(), header);
+    EXPECT_TRUE(writer) << writer.error().text;
+    return std::move(*writer);
+  }
+  // Writes the lines and reads them as a manifest; the error's text.
+  std::string error_of(const std::string& lines) const {
+    const auto path = directory.path() + "/odd.json";
+    std::ofstream(path) << lines;
+    const auto manifest = read_manifest(path);
+    EXPECT_FALSE(manifest);
+    return manifest ? "" : manifest.error().text;
+  }
+  static std::string content(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  testing::TemporaryDirectory directory;
+  ManifestHeader header{.run = 42,
+                        .protocol = "pull",
+                        .integrity = true,
+                        .started_unix_ns = 1'763'712'098'000'000'001};
+};
+
+TEST_F(ManifestTest, gives_back_what_was_written) {
+  auto writer = create();
+  EXPECT_EQ(std::filesystem::path(writer.path()).filename(), "run000042.manifest.json");
+  ASSERT_TRUE(writer.add(ManifestFile{"bu0", 3, "run000042_bu0_i3_0001.h5"}));
+  ASSERT_TRUE(writer.add(ManifestWinner{{~0ULL - 10, ~0ULL}, 65535, "b\"u\\1", 4'000'000'000}));
+  ASSERT_TRUE(writer.finish(
+      {.built = ~0ULL, .incomplete = 2, .lost = 3, .balanced = true, .ended_unix_ns = 5}));
+  const auto manifest = read_manifest(writer.path());
+  ASSERT_TRUE(manifest) << manifest.error().text;
+  EXPECT_EQ(manifest->header.run, 42U);
+  EXPECT_EQ(manifest->header.protocol, "pull");
+  EXPECT_TRUE(manifest->header.integrity);
+  EXPECT_EQ(manifest->header.started_unix_ns, header.started_unix_ns);
+  ASSERT_EQ(manifest->files.size(), 1U);
+  EXPECT_EQ(manifest->files[0].node, "bu0");
+  EXPECT_EQ(manifest->files[0].incarnation, 3U);
+  EXPECT_EQ(manifest->files[0].file, "run000042_bu0_i3_0001.h5");
+  ASSERT_EQ(manifest->winners.size(), 1U);
+  EXPECT_EQ(manifest->winners[0].events, (EventRange{~0ULL - 10, ~0ULL}));
+  EXPECT_EQ(manifest->winners[0].attempt, 65535);
+  EXPECT_EQ(manifest->winners[0].node, "b\"u\\1");
+  EXPECT_EQ(manifest->winners[0].incarnation, 4'000'000'000U);
+  ASSERT_TRUE(manifest->summary);
+  EXPECT_EQ(manifest->summary->built, ~0ULL);
+  EXPECT_TRUE(manifest->summary->balanced);
+}
+
+TEST_F(ManifestTest, is_read_up_to_any_byte_it_was_cut_at) {
+  auto writer = create();
+  ASSERT_TRUE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
+  ASSERT_TRUE(writer.add(ManifestWinner{{0, 8}, 1, "bu0", 1}));
+  const auto whole = content(writer.path());
+  const auto first_line = whole.find('\n') + 1;
+  const auto cut_path = directory.path() + "/cut.json";
+  for (auto size = first_line; size <= whole.size(); ++size) {
+    std::ofstream(cut_path) << whole.substr(0, size);
+    const auto manifest = read_manifest(cut_path);
+    ASSERT_TRUE(manifest) << size << ": " << manifest.error().text;
+    EXPECT_EQ(manifest->winners.size(), size == whole.size() ? 1U : 0U);
+  }
+  std::ofstream(cut_path) << whole.substr(0, first_line - 1);
+  EXPECT_FALSE(read_manifest(cut_path));
+}
+
+TEST_F(ManifestTest, is_never_overwritten) {
+  const auto writer = create();
+  const auto again = ManifestWriter::create(directory.path(), header);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().kind, ErrorKind::refused);
+  EXPECT_THAT(again.error().text, HasSubstr("never overwritten"));
+}
+
+TEST_F(ManifestTest, names_file_and_line_of_what_it_does_not_know) {
+  const std::string first = R"({"manifest":1,"run":1,"protocol":"push","integrity":"crc32c",)"
+                            R"("started_unix_ns":0,"fanin":"0.1.0"})"
+                            "\n";
+  const auto path = directory.path() + "/odd.json";
+  EXPECT_EQ(error_of(first + "{]\n"), path + ":2: not JSON");
+  EXPECT_EQ(error_of(first + "17\n"), path + ":2: not an object");
+  EXPECT_THAT(error_of(first + "{\"first\":-1,\"end\":2}\n"),
+              HasSubstr(":2: \"first\" is missing"));
+  EXPECT_THAT(error_of(first + R"({"first":1,"end":2,"attempt":65536,"node":"a","incarnation":1})"
+                               "\n"),
+              HasSubstr("\"attempt\""));
+  EXPECT_THAT(error_of(first + R"({"first":2,"end":2,"attempt":1,"node":"a","incarnation":1})"
+                               "\n"),
+              HasSubstr("\"end\" is not after"));
+  EXPECT_THAT(error_of(first + "{\"summary\":7}\n"), HasSubstr("no object"));
+  EXPECT_THAT(error_of("{\"manifest\":2}\n"), HasSubstr("version 2"));
+  EXPECT_THAT(error_of("[]\n"), HasSubstr(":1: not the manifest"));
+  EXPECT_THAT(error_of(""), HasSubstr("empty"));
+  EXPECT_EQ(read_manifest(directory.path() + "/none").error().kind, ErrorKind::not_found);
+}
+
+} // namespace
+} // namespace fanin::storage
