@@ -1,0 +1,20 @@
+// The subcommands, each in a file of its own: adds its options to the application and, when it was
+// chosen, runs and sets the exit status. Names and options are kept stable (docs/command.md).
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace fanin::command {
+
+enum Status : int {
+  status_done = 0,
+  status_failed = 1, // the run failed or a check found something
+  status_usage = 2   // bad usage or configuration
+};
+
+void add_run(CLI::App& app, int& status);
+void add_check(CLI::App& app, int& status);
+
+} // namespace fanin::command

@@ -1,0 +1,32 @@
+#include <cstdio>
+#include <exception>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/version.hpp"
+
+int main(int argc, char** argv) {
+  using namespace fanin::command;
+  CLI::App app{"fanin builds events from the fragments of many sources."};
+  app.name("fanin");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", fmt::format("fanin {} (commit {})\n{}", fanin::version,
+                                                fanin::version_commit(), fanin::version_build()));
+  int status = status_done;
+  add_run(app, status);
+  add_check(app, status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) { // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "fanin: {}; fanin --help lists what there is\n", error.what());
+    return status_usage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "fanin: {}\n", error.what());
+    return status_failed;
+  }
+  return status;
+}

@@ -1,0 +1,206 @@
+// fanin run CONFIG: a whole event builder on this host, or one node of it.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/executive/launcher.hpp"
+#include "fanin/executive/placement.hpp"
+#include "fanin/executive/process.hpp"
+#include "fanin/executive/report.hpp"
+#include "fanin/executive/report_pipe.hpp"
+#include "fanin/executive/run_view.hpp"
+#include "fanin/executive/this_host.hpp"
+#include "terminal.hpp"
+
+namespace fanin::command {
+namespace {
+
+struct RunOptions {
+  std::string configuration;
+  std::string node;
+  std::string duration;
+  std::string events;
+  std::vector<std::string> overrides;
+  std::string json;
+  std::string log = "info";
+  bool quiet = false;
+  int report_descriptor = -1;
+};
+
+// With --duration and --events, which are the same.
+std::vector<std::string> all_overrides(const RunOptions& options) {
+  std::vector<std::string> overrides = options.overrides;
+  if (!options.duration.empty()) overrides.push_back("run.duration=" + options.duration);
+  if (!options.events.empty()) overrides.push_back("run.events=" + options.events);
+  return overrides;
+}
+
+// Shows the run to the user: the log, the live line, and at the end the result.
+class Show {
+public:
+  Show(const config::Configuration& configuration, const RunOptions& options)
+      : options_(options),
+        view_(configuration),
+        terminal_(options.quiet ? LogLevel::warning : executive::log_level(options.log)) {}
+
+  [[nodiscard]] executive::RunView& view() { return view_; }
+  void log(LogLevel level, std::string_view text) { terminal_.log(level, text); }
+
+  // Of a report that the view has seen.
+  void on_report(const json::Value& report) {
+    const std::string kind = report.at("report").text();
+    const std::string node = report.at("node").text();
+    if (kind == "log") {
+      terminal_.log(executive::log_level(report.at("level").text()),
+                    fmt::format("{:<8} {}", node, report.at("text").text()));
+    } else if (kind == "listening") {
+      terminal_.log(LogLevel::info,
+                    fmt::format("{:<8} listens at {}", node, report.at("url").text()));
+    } else if (kind == "end" && !report.at("ok").boolean()) {
+      terminal_.log(LogLevel::error, fmt::format("{:<8} {}", node, report.at("error").text()));
+    }
+    if (kind == "progress" && !options_.quiet) terminal_.progress(view_.progress_line());
+  }
+
+  // The table and the JSON object; the exit status.
+  int finish() {
+    terminal_.end_progress();
+    const json::Value result = view_.result();
+    fmt::print(stderr, "\n{}", executive::summary_text(result));
+    if (!options_.json.empty()) {
+      if (auto written = write_json(options_.json, result); !written)
+        return complain(written.error());
+    }
+    return executive::succeeded(result) ? status_done : status_failed;
+  }
+
+private:
+  const RunOptions& options_;
+  executive::RunView view_;
+  Terminal terminal_;
+};
+
+std::vector<std::size_t> nodes_of(const config::Configuration& configuration,
+                                  const std::vector<std::size_t>& processes) {
+  std::vector<std::size_t> nodes;
+  for (const std::size_t process : processes) {
+    const auto& more = configuration.processes[process].nodes;
+    nodes.insert(nodes.end(), more.begin(), more.end());
+  }
+  return nodes;
+}
+
+// Runs nodes in this process; an error if they did not come so far as to say so themselves.
+Result<bool> run_here(const config::Configuration& configuration, std::vector<std::size_t> nodes,
+                      std::function<void(const json::Value&)> report) {
+  auto plugins = executive::Plugins::load(configuration);
+  if (!plugins) return std::unexpected(plugins.error());
+  auto process = executive::Process::make(configuration, *plugins,
+                                          {.nodes = std::move(nodes), .report = std::move(report)});
+  if (!process) return std::unexpected(process.error());
+  if (auto ran = (*process)->run(); !ran) return std::unexpected(ran.error());
+  return (*process)->succeeded();
+}
+
+// A child of the launcher: everything goes through the pipe.
+int run_as_child(const config::Configuration& configuration, const std::vector<std::size_t>& nodes,
+                 int descriptor) {
+  executive::ReportPipe pipe(descriptor);
+  const auto done =
+      run_here(configuration, nodes, [&pipe](const json::Value& report) { pipe.write(report); });
+  if (done) return *done ? status_done : status_failed;
+  for (const std::size_t node : nodes) {
+    json::Value report;
+    report["report"] = "end";
+    report["node"] = configuration.nodes[node].name;
+    report["ok"] = false;
+    report["error"] = done.error().text;
+    pipe.write(report);
+  }
+  return done.error().kind == ErrorKind::usage ? status_usage : status_failed;
+}
+
+// Nodes that a user has started in this process, all of them or one.
+int run_alone(const config::Configuration& configuration, const std::vector<std::size_t>& nodes,
+              const RunOptions& options) {
+  Show show(configuration, options);
+  const auto done = run_here(configuration, nodes, [&show](const json::Value& report) {
+    show.view().on_report(report);
+    show.on_report(report);
+  });
+  if (!done) return complain(done.error());
+  const bool decides = nodes.front() == 0;
+  if (decides || !*done) {
+    const int status = show.finish();
+    return decides ? status : status_failed;
+  }
+  return status_done;
+}
+
+int launch(const config::Configuration& configuration, const std::vector<std::size_t>& processes,
+           const RunOptions& options) {
+  Show show(configuration, options);
+  executive::LauncherOptions launcher;
+  launcher.command = {"fanin", "run", options.configuration};
+  for (const auto& assignment : all_overrides(options)) {
+    launcher.command.emplace_back("--set");
+    launcher.command.push_back(assignment);
+  }
+  launcher.processes = processes;
+  launcher.on_report = [&show](const json::Value& report) { show.on_report(report); };
+  launcher.log = [&show](LogLevel level, std::string_view text) { show.log(level, text); };
+  const auto done = executive::Launcher(configuration, show.view(), std::move(launcher)).run();
+  if (!done) return complain(done.error());
+  return show.finish();
+}
+
+int run(const RunOptions& options) {
+  const auto configuration = config::load(options.configuration, all_overrides(options));
+  if (!configuration) return complain(configuration.error());
+  const auto processes = executive::processes_here(*configuration, options.node);
+  if (!processes) return complain(processes.error());
+  const auto nodes = nodes_of(*configuration, *processes);
+  if (options.report_descriptor >= 0) {
+    return run_as_child(*configuration, nodes, options.report_descriptor);
+  }
+  if (auto good = executive::check_here(*configuration, nodes); !good)
+    return complain(good.error());
+  if (!options.node.empty() || processes->size() == 1) {
+    return run_alone(*configuration, nodes, options);
+  }
+  return launch(*configuration, *processes, options);
+}
+
+} // namespace
+
+void add_run(CLI::App& app, int& status) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command =
+      app.add_subcommand("run", "Run an event builder on this host, or one node of it");
+  command->add_option("CONFIG", options->configuration, "Configuration (TOML)")->required();
+  command->add_option("--node", options->node, "Only this node, or this [[process]]");
+  auto* duration =
+      command->add_option("--duration", options->duration, "Stop after this time: 10s");
+  command->add_option("--events", options->events, "Stop after so many events")->excludes(duration);
+  command
+      ->add_option("--set", options->overrides,
+                   "KEY=VALUE: override one key, dotted: run.output=/data")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--json", options->json,
+                      "Write the result to this file; - is standard output");
+  command->add_option("--log", options->log, "debug, info, warning or error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+  command->add_flag("--quiet", options->quiet, "Only warnings and the result");
+  command->add_option("--report-fd", options->report_descriptor)->group(""); // of the launcher's
+  command->callback([options, &status] { status = run(*options); });
+}
+
+} // namespace fanin::command

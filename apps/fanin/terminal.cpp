@@ -1,0 +1,98 @@
+#include "terminal.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include "commands.hpp"
+#include "fanin/config/tree.hpp"
+
+namespace fanin::command {
+namespace {
+
+constexpr int lines_between = 10; // progress lines left out where there is no terminal
+
+spdlog::level::level_enum level_of(LogLevel level) {
+  switch (level) {
+  case LogLevel::debug: return spdlog::level::debug;
+  case LogLevel::info: return spdlog::level::info;
+  case LogLevel::warning: return spdlog::level::warn;
+  case LogLevel::error: return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+} // namespace
+
+struct Terminal::Logger {
+  spdlog::logger log{"fanin", std::make_shared<spdlog::sinks::stderr_color_sink_st>()};
+};
+
+Terminal::Terminal(LogLevel level)
+    : logger_(std::make_unique<Logger>()), is_terminal_(isatty(STDERR_FILENO) == 1) {
+  logger_->log.set_level(level_of(level));
+  logger_->log.set_pattern("%H:%M:%S.%e %^%-7l%$ %v");
+}
+
+Terminal::~Terminal() { end_progress(); }
+
+void Terminal::clear_line() {
+  if (is_terminal_ && !line_.empty()) fmt::print(stderr, "\r\033[K");
+}
+
+void Terminal::log(LogLevel level, std::string_view text) {
+  if (!logger_->log.should_log(level_of(level))) return;
+  clear_line();
+  logger_->log.log(level_of(level), text);
+  logger_->log.flush();
+  if (is_terminal_ && !line_.empty()) fmt::print(stderr, "{}", line_);
+}
+
+void Terminal::progress(const std::string& line) {
+  if (line.empty()) return;
+  if (is_terminal_) {
+    clear_line();
+    line_ = line;
+    fmt::print(stderr, "{}", line_);
+    std::fflush(stderr);
+  } else if (skipped_++ % lines_between == 0) {
+    fmt::print(stderr, "{}\n", line);
+  }
+}
+
+void Terminal::end_progress() {
+  if (is_terminal_ && !line_.empty()) fmt::print(stderr, "\n");
+  line_.clear();
+}
+
+Result<> write_json(const std::string& path, const json::Value& value) {
+  const std::string text = value.dump(2) + "\n";
+  if (path == "-") {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+        std::fflush(stdout) == 0) {
+      return {};
+    }
+    return fail_errno(ErrorKind::refused, "standard output", errno);
+  }
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"),
+                                                             &std::fclose);
+  if (file == nullptr) return fail_errno(ErrorKind::refused, fmt::format("--json {}", path), errno);
+  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||
+      std::fflush(file.get()) != 0) {
+    return fail_errno(ErrorKind::refused, fmt::format("--json {}", path), errno);
+  }
+  return {};
+}
+
+int complain(const Error& error) {
+  fmt::print(stderr, "{}\n", config::one_line(error.text));
+  return error.kind == ErrorKind::usage || error.kind == ErrorKind::not_found ? status_usage
+                                                                              : status_failed;
+}
+
+} // namespace fanin::command

@@ -1,0 +1,43 @@
+// Standard error as a place for a log and, below it, one line that changes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/log.hpp"
+#include "fanin/base/result.hpp"
+
+namespace fanin::command {
+
+class Terminal {
+public:
+  // Messages below `level` are left out.
+  explicit Terminal(LogLevel level);
+  ~Terminal();
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  void log(LogLevel level, std::string_view text);
+  // On a terminal the line is replaced in place; elsewhere it is written now and then.
+  void progress(const std::string& line);
+  void end_progress();
+
+private:
+  void clear_line();
+
+  struct Logger;
+  std::unique_ptr<Logger> logger_;
+  bool is_terminal_;
+  std::string line_; // that is shown
+  int skipped_ = 0;
+};
+
+// Writes a result object to a file, or to standard output for "-". Errors name the file.
+[[nodiscard]] Result<> write_json(const std::string& path, const json::Value& value);
+
+// "fanin: TEXT" on standard error, in one line; gives the exit status for that kind of error.
+int complain(const Error& error);
+
+} // namespace fanin::command

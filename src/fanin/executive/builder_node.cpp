@@ -1,0 +1,144 @@
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/builder/builder_unit.hpp"
+#include "fanin/executive/counting_sink.hpp"
+#include "fanin/executive/node.hpp"
+#include "fanin/storage/discard_sink.hpp"
+#include "fanin/storage/file_sink.hpp"
+
+namespace fanin::executive::detail {
+namespace {
+
+using MadeSink = Result<std::unique_ptr<storage::EventSink>>;
+
+class BuilderNode final : public Node {
+public:
+  explicit BuilderNode(NodeContext context) : Node(std::move(context)) {
+    builder_ = context_.index - context_.configuration->builder_node(0);
+  }
+
+  Result<> make() {
+    if (auto made = make_control_pool(); !made) return made;
+    auto pool = make_pool(context_.plan->receive);
+    if (!pool) return std::unexpected(pool.error());
+    receive_pool_ = std::move(*pool);
+    return {};
+  }
+
+  Result<> start() override {
+    builder::BuilderOptions options;
+    options.node = static_cast<NodeId>(builder_);
+    options.event_manager = context_.event_manager;
+    options.data = configured().url;
+    options.receive_pool = receive_pool_.get();
+    options.give_up_after = context_.configuration->network.give_up_after;
+    options.make_sink = [this](RunNumber run, Incarnation incarnation) {
+      return make_sink(run, incarnation);
+    };
+    options.on_end = [this](const Result<>& result) {
+      unit_ended_ = true;
+      outcome_ = result;
+    };
+    unit_.emplace(*context_.system, std::move(options), environment());
+    return unit_->start();
+  }
+
+  void stop() override { stopping_ = true; }
+  void stop_now(const std::string& why) override {
+    if (unit_ended_) return;
+    unit_.reset(); // its files end in good order, without what was not written yet
+    leave(why);
+  }
+  // Files are closed after the run has ended for the unit.
+  bool ended() const override { return unit_ended_ && sink_log_.open == 0; }
+  void destroy_application() override { unit_.reset(); }
+  void turn() override {
+    if (!stopping_ || unit_ended_ || unit_->connected()) return;
+    if (sink_log_.open > 0) return; // of before the loss: still being written
+    unit_.reset();
+    leave("stopped without an event manager");
+  }
+  void describe(json::Value& report) override {
+    report["events_stored"] = sink_log_.events;
+    report["fragments_stored"] = sink_log_.fragments;
+    report["bytes_stored"] = sink_log_.bytes;
+    json::Value files{json::List{}};
+    for (const auto& file : sink_log_.files) files.append(file);
+    report["files"] = files;
+  }
+
+private:
+  void leave(const std::string& why) {
+    unit_ended_ = true;
+    outcome_ = fail(ErrorKind::disconnected, why);
+  }
+
+  MadeSink make_sink(RunNumber run, Incarnation incarnation) {
+    auto inner = context_.configuration->run.output.empty()
+                     ? MadeSink(std::make_unique<storage::DiscardSink>())
+                     : make_file_sink(run, incarnation);
+    if (!inner) return inner;
+    return std::make_unique<CountingSink>(std::move(*inner), context_.system->sources.size(),
+                                          sink_log_);
+  }
+
+  MadeSink make_file_sink(RunNumber run, Incarnation incarnation) {
+    const config::Storage& storage = context_.configuration->storage;
+    storage::FileSinkOptions options;
+    options.file.directory = context_.configuration->run.output;
+    options.file.run = run;
+    options.file.node = configured().name;
+    options.file.node_index = static_cast<NodeId>(builder_);
+    options.file.incarnation = incarnation;
+    for (const auto& source : context_.system->sources) {
+      options.file.sources.push_back(
+          {.id = source.id,
+           .name = source.name,
+           .readout_unit = context_.system->readout_units[source.readout_unit],
+           .required = source.required});
+    }
+    options.file.integrity = context_.system->checksum;
+    options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::system_clock::now().time_since_epoch())
+                                       .count();
+    options.file.commit = storage.commit == config::Commit::written ? storage::CommitMode::written
+                                                                    : storage::CommitMode::synced;
+    if (storage.max_file != 0) options.max_file_size = storage.max_file;
+    options.on_full =
+        storage.on_full == config::OnFull::wait ? storage::OnFull::wait : storage::OnFull::stop;
+    if (configured().cpus.size() > 1) options.cpu = configured().cpus[1];
+    std::error_code error;
+    std::filesystem::create_directories(options.file.directory, error);
+    if (error) {
+      return fail(ErrorKind::refused, fmt::format("run.output: folder {} cannot be made: {}",
+                                                  options.file.directory, error.message()));
+    }
+    auto sink = storage::FileSink::make(std::move(options));
+    if (!sink) return std::unexpected(sink.error());
+    if (auto started = (*sink)->start(); !started) return std::unexpected(started.error());
+    return std::move(*sink);
+  }
+
+  std::size_t builder_ = 0;
+  std::unique_ptr<memory::PagePool> receive_pool_;
+  SinkLog sink_log_;
+  std::optional<builder::BuilderUnit> unit_; // after what its sinks refer to
+  bool stopping_ = false;
+  bool unit_ended_ = false;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Node>> make_builder(NodeContext context) {
+  auto node = std::make_unique<BuilderNode>(std::move(context));
+  if (auto made = node->make(); !made) return std::unexpected(made.error());
+  return node;
+}
+
+} // namespace fanin::executive::detail

@@ -1,0 +1,189 @@
+#include "fanin/executive/child.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "fanin/executive/signals.hpp"
+
+namespace fanin::executive {
+namespace {
+
+constexpr int pipe_bytes = 1 << 20;
+
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+// In the child: only calls that are safe after fork.
+[[noreturn]] void become(const std::vector<char*>& arguments, int report_descriptor, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1); // it died in between
+  setpgid(0, 0);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  fcntl(report_descriptor, F_SETFD, 0);
+  restore_signals();
+  execv("/proc/self/exe", arguments.data());
+  _exit(127);
+}
+
+} // namespace
+
+std::string ChildExit::text() const {
+  if (signal == 0) return fmt::format("exit status {}", status);
+  return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
+}
+
+// The lines that it writes.
+class Child::Reports final : public net::Service {
+public:
+  Reports(net::Loop& loop, int descriptor, Child& child)
+      : loop_(loop), descriptor_(descriptor), child_(child) {
+    loop_.add(*this);
+  }
+  ~Reports() override {
+    end();
+    close(descriptor_);
+  }
+  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  bool poll() override {
+    if (ended_) return false;
+    std::array<char, 65536> buffer; // NOLINT: read() fills it
+    const ssize_t got = read(descriptor_, buffer.data(), buffer.size());
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (got <= 0) {
+      end();
+      return false;
+    }
+    text_.append(buffer.data(), static_cast<std::size_t>(got));
+    std::size_t at = 0;
+    for (auto end = text_.find('\n'); end != std::string::npos; end = text_.find('\n', at)) {
+      const auto report = json::Value::parse(std::string_view{text_}.substr(at, end - at));
+      at = end + 1;
+      if (report) child_.handlers_.on_report(*report);
+    }
+    text_.erase(0, at);
+    return true;
+  }
+
+private:
+  void end() { // at its end a pipe stays readable
+    if (!ended_) loop_.remove(*this);
+    ended_ = true;
+  }
+
+  net::Loop& loop_;
+  int descriptor_;
+  Child& child_;
+  std::string text_;
+  bool ended_ = false;
+};
+
+// A descriptor that becomes readable when it has ended.
+class Child::Death final : public net::Service {
+public:
+  Death(net::Loop& loop, int descriptor, Child& child)
+      : loop_(loop), descriptor_(descriptor), child_(child) {
+    loop_.add(*this);
+  }
+  ~Death() override {
+    end();
+    close(descriptor_);
+  }
+  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  bool poll() override {
+    siginfo_t info{};
+    const bool ended =
+        waitid(P_PID, static_cast<id_t>(child_.pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == child_.pid_;
+    if (ended_ || !ended) return false;
+    end();
+    child_.finish();
+    return false;
+  }
+
+private:
+  void end() { // it stays readable
+    if (!ended_) loop_.remove(*this);
+    ended_ = true;
+  }
+
+  net::Loop& loop_;
+  int descriptor_;
+  Child& child_;
+  bool ended_ = false;
+};
+
+Result<std::unique_ptr<Child>> Child::start(net::Loop& loop, std::vector<std::string> arguments,
+                                            Handlers handlers) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(ErrorKind::exhausted, "pipe", errno);
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  fcntl(ends[1], F_SETPIPE_SZ, pipe_bytes); // a wish
+  arguments.emplace_back("--report-fd");
+  arguments.push_back(fmt::format("{}", ends[1]));
+  std::vector<char*> pointers;
+  for (auto& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) become(pointers, ends[1], parent);
+  const int error = errno;
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    return fail_errno(ErrorKind::exhausted, "fork", error);
+  }
+  std::unique_ptr<Child> child(new Child(pid, std::move(handlers)));
+  child->reports_ = std::make_unique<Reports>(loop, ends[0], *child);
+  const auto descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (descriptor < 0) {
+    const int reason = errno;
+    return fail_errno(ErrorKind::unsupported, "pidfd_open", reason);
+  }
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  child->death_ = std::make_unique<Death>(loop, descriptor, *child);
+  return child;
+}
+
+Child::Child(pid_t pid, Handlers handlers) : pid_(pid), handlers_(std::move(handlers)) {}
+
+Child::~Child() {
+  reports_.reset();
+  death_.reset();
+  if (!alive()) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Child::signal(int number) const {
+  if (alive()) kill(pid_, number); // not collected yet, so the number is still its own
+}
+
+void Child::finish() {
+  while (reports_->poll()) { // what it wrote before its end
+  }
+  ChildExit exit;
+  int status = 0;
+  rusage usage{};
+  wait4(pid_, &status, 0, &usage);
+  pid_ = 0;
+  exit.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  exit.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  exit.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  exit.cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  handlers_.on_exit(exit);
+}
+
+} // namespace fanin::executive

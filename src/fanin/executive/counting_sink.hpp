@@ -1,0 +1,68 @@
+// A sink in front of another that counts what goes through: a builder unit's own ledger, for the
+// day on which the event manager dies.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fanin/storage/event_sink.hpp"
+
+namespace fanin::executive {
+
+struct SinkLog {
+  std::uint64_t events = 0; // handed to storage
+  std::uint64_t fragments = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t open = 0;         // sinks that are not destroyed yet
+  std::vector<std::string> files; // of those that are
+};
+
+class CountingSink final : public storage::EventSink {
+public:
+  // `log` outlives the sink; several sinks may share it. `sources`: how many the run has.
+  CountingSink(std::unique_ptr<storage::EventSink> inner, std::size_t sources, SinkLog& log)
+      : inner_(std::move(inner)), sources_(sources), log_(log) {
+    ++log_.open;
+    inner_->on_commit([this](std::uint64_t ticket) { commit_(ticket); });
+    inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
+  }
+  ~CountingSink() override {
+    --log_.open;
+    for (auto& file : inner_->files()) log_.files.push_back(std::move(file));
+  }
+
+  [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override {
+    // Counted first: an accepted batch is gone.
+    std::uint64_t events = batch.range.count();
+    for (const EventRange& gap : batch.gaps) events -= gap.count();
+    std::uint64_t fragments = events * sources_;
+    for (const auto& missing : batch.missing) fragments -= missing.events.count();
+    std::uint64_t bytes = 0;
+    for (const auto& piece : batch.pieces) bytes += piece.payload.size;
+    const auto outcome = inner_->submit(batch);
+    if (outcome == storage::SubmitOutcome::accepted) {
+      log_.events += events;
+      log_.fragments += fragments;
+      log_.bytes += bytes;
+    }
+    return outcome;
+  }
+  void finish() override { inner_->finish(); }
+  [[nodiscard]] bool finished() const override { return inner_->finished(); }
+  [[nodiscard]] std::vector<std::string> files() const override { return inner_->files(); }
+  [[nodiscard]] std::uint64_t bytes_written() const override { return inner_->bytes_written(); }
+
+  bool poll() override { return inner_->poll(); }
+  bool arm() override { return inner_->arm(); }
+  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
+
+private:
+  std::unique_ptr<storage::EventSink> inner_;
+  std::size_t sources_;
+  SinkLog& log_;
+};
+
+} // namespace fanin::executive

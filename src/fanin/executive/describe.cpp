@@ -1,0 +1,110 @@
+#include "fanin/executive/describe.hpp"
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/executive/memory_plan.hpp"
+
+namespace fanin::executive {
+namespace {
+
+using config::Configuration;
+
+std::string pool_text(std::string_view what, const PoolPlan& pool) {
+  return fmt::format("    {:<10} {:>5} x {:>7} = {}\n", what, pool.pages,
+                     format_size(pool.page_size), format_size(pool.bytes()));
+}
+
+std::string source_text(const Configuration& configuration, const config::Source& source,
+                        const PoolPlan& pool) {
+  const double rate = expected_rate(configuration, source);
+  return fmt::format("    source     {} ({}, id {:#x}{}): {} x {} = {}, fragments up to {}{}\n",
+                     source.name, source.type, source.id, source.required ? "" : ", optional",
+                     pool.pages, format_size(pool.page_size), format_size(pool.bytes()),
+                     format_size(source.fragment_max),
+                     rate > 0 ? ", about " + format_bandwidth(rate) : "");
+}
+
+std::string place_text(const Configuration& configuration, std::size_t index) {
+  const config::Node& node = configuration.nodes[index];
+  std::string text;
+  if (!node.host.empty()) text += fmt::format(" on {}", node.host);
+  if (node.role != config::Role::readout) text += fmt::format(", listens at {}", node.url.text());
+  if (!node.cpus.empty()) text += fmt::format(", CPU {}", fmt::join(node.cpus, ","));
+  if (node.numa_node >= 0) text += fmt::format(", NUMA node {}", node.numa_node);
+  return text;
+}
+
+std::string node_text(const Configuration& configuration, std::size_t index, const NodePlan& plan) {
+  static constexpr std::string_view roles[] = {"event manager", "readout unit", "builder unit"};
+  const config::Node& node = configuration.nodes[index];
+  std::string text =
+      fmt::format("  {} ({}){}\n", node.name, roles[static_cast<std::size_t>(node.role)],
+                  place_text(configuration, index));
+  if (node.role == config::Role::readout) {
+    const std::size_t first = configuration.sources_of(index - 1).first;
+    for (std::size_t i = 0; i < plan.sources.size(); ++i) {
+      text += source_text(configuration, configuration.sources[first + i], plan.sources[i]);
+    }
+    text += pool_text("metadata", plan.metadata);
+  }
+  if (node.role == config::Role::builder) text += pool_text("building", plan.receive);
+  text += pool_text("control", plan.control);
+  text += fmt::format("    memory     {}", format_size(plan.total()));
+  if (plan.bytes_per_s > 0) {
+    text += fmt::format("; {} for {} need {} of its {}", format_bandwidth(plan.bytes_per_s),
+                        format_duration(node.role == config::Role::readout
+                                            ? hold_time(configuration)
+                                            : configuration.buffers.hold),
+                        format_size(plan.needed), format_size(plan.payload()));
+  }
+  return text + "\n";
+}
+
+std::string head_text(const Configuration& configuration) {
+  std::string text = fmt::format(
+      "{}: 1 event manager, {} readout units, {} builder units, {} sources\n", configuration.file,
+      configuration.readouts, configuration.builders, configuration.sources.size());
+  text += fmt::format("protocol {}, {}, integrity {}, deadline {}\n",
+                      configuration.network.protocol == config::Protocol::push ? "push" : "pull",
+                      configuration.trigger.rate_hz > 0
+                          ? fmt::format("trigger at {}", format_rate(configuration.trigger.rate_hz))
+                          : "events as they are announced",
+                      configuration.event.checksum ? "crc32c" : "none",
+                      format_duration(configuration.event.deadline));
+  const config::Run& run = configuration.run;
+  text += run.output.empty() ? "built events are discarded"
+                             : fmt::format("run files go to {}", run.output);
+  if (run.duration > Duration{0}) text += fmt::format(", for {}", format_duration(run.duration));
+  if (run.events > 0) text += fmt::format(", up to {} events", run.events);
+  return text + "\n\n";
+}
+
+} // namespace
+
+Result<std::string> describe(const Configuration& configuration) {
+  const auto plans = plan_memory(configuration);
+  if (!plans) return std::unexpected(plans.error());
+  std::string text = head_text(configuration);
+  std::map<std::string, std::uint64_t> memory; // by host
+  for (const config::Process& process : configuration.processes) {
+    text += fmt::format("process {}\n", process.name);
+    for (const std::size_t node : process.nodes) {
+      text += node_text(configuration, node, (*plans)[node]);
+      memory[configuration.nodes[node].host] += (*plans)[node].total();
+    }
+  }
+  text += "\n";
+  for (const auto& [host, bytes] : memory) {
+    text +=
+        fmt::format("memory in all{}: {}\n", host.empty() ? "" : " on " + host, format_size(bytes));
+  }
+  return text;
+}
+
+} // namespace fanin::executive

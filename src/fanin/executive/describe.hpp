@@ -1,0 +1,14 @@
+// What a configuration would start, for people.
+#pragma once
+
+#include <string>
+
+#include "fanin/base/result.hpp"
+#include "fanin/config/configuration.hpp"
+
+namespace fanin::executive {
+
+// Nodes with their addresses, sources and pools, and the sum of memory. Errors as of plan_memory.
+[[nodiscard]] Result<std::string> describe(const config::Configuration& configuration);
+
+} // namespace fanin::executive

@@ -1,0 +1,102 @@
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/builder/event_manager.hpp"
+#include "fanin/executive/node.hpp"
+#include "fanin/executive/report.hpp"
+
+namespace fanin::executive::detail {
+namespace {
+
+constexpr Duration progress_period = std::chrono::milliseconds{500};
+
+class EventManagerNode final : public Node {
+public:
+  explicit EventManagerNode(NodeContext context)
+      : Node(std::move(context)),
+        progress_tick_([this] { report_progress(); }),
+        duration_tick_([this] {
+          stopping_ = true;
+          manager_->stop();
+        }) {}
+
+  Result<> make() { return make_control_pool(); }
+
+  Result<> start() override {
+    builder::EventManagerOptions options;
+    options.url = configured().url;
+    options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
+    manager_.emplace(*context_.system, std::move(options), environment());
+    if (auto started = manager_->start(); !started) return started;
+    json::Value report;
+    report["report"] = "listening";
+    report["url"] = manager_->url().text();
+    context_.report(std::move(report));
+    progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
+    return {};
+  }
+
+  void stop() override {
+    if (!manager_ || manager_->ended()) return;
+    stopping_ = true;
+    manager_->stop();
+  }
+  void stop_now(const std::string& why) override {
+    if (manager_ && !manager_->ended()) manager_->stop_now(why);
+  }
+  bool ended() const override { return ended_; }
+  std::optional<net::Url> listening() const override { return manager_->url(); }
+  void destroy_application() override { manager_.reset(); }
+
+  void turn() override {
+    if (began_at_ != never || !manager_ || !manager_->running()) return;
+    began_at_ = context_.loop->now();
+    const Duration duration = context_.configuration->run.duration;
+    if (duration > Duration{0}) duration_tick_.start(*context_.loop, began_at_ + duration);
+  }
+
+private:
+  void on_end(const builder::RunSummary& summary) {
+    progress_tick_.cancel();
+    duration_tick_.cancel();
+    json::Value report = to_json(summary, *context_.system);
+    report["report"] = "result";
+    if (!summary.error.empty()) {
+      outcome_ = fail(ErrorKind::internal, summary.error);
+    } else if (!summary.balanced) {
+      outcome_ = fail(ErrorKind::internal, "the sums of the ledger disagree");
+    }
+    ended_ = true;
+    context_.report(std::move(report));
+  }
+
+  void report_progress() {
+    const builder::RunSummary& summary = manager_->summary();
+    json::Value report = progress_of(summary);
+    report["report"] = "progress";
+    report["state"] = stopping_ ? "stopping" : began_at_ == never ? "waiting" : "running";
+    const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
+    report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
+    context_.report(std::move(report));
+    progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
+  }
+
+  std::optional<builder::EventManager> manager_;
+  net::Timer progress_tick_;
+  net::Timer duration_tick_;
+  Time began_at_ = never; // all nodes were there
+  bool stopping_ = false;
+  bool ended_ = false;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Node>> make_event_manager(NodeContext context) {
+  auto node = std::make_unique<EventManagerNode>(std::move(context));
+  if (auto made = node->make(); !made) return std::unexpected(made.error());
+  return node;
+}
+
+} // namespace fanin::executive::detail

@@ -1,0 +1,188 @@
+#include "fanin/executive/launcher.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace fanin::executive {
+namespace {
+
+constexpr Duration patience_usual = std::chrono::seconds{10};
+constexpr Duration patience_hurried = std::chrono::seconds{3};
+constexpr Duration restart_first = std::chrono::milliseconds{200};
+constexpr Duration restart_longest = std::chrono::seconds{5};
+
+} // namespace
+
+Launcher::Launcher(const config::Configuration& configuration, RunView& view,
+                   LauncherOptions options)
+    : configuration_(configuration),
+      view_(view),
+      options_(std::move(options)),
+      loop_(clock_),
+      patience_([this] {
+        for (auto& part : parts_) {
+          if (part->child == nullptr || !part->child->alive()) continue;
+          options_.log(LogLevel::warning,
+                       fmt::format("{} does not end: killed", process(*part).name));
+          part->child->signal(SIGKILL);
+        }
+      }) {
+  for (const std::size_t index : options_.processes) {
+    auto part = std::make_unique<Part>();
+    part->process = index;
+    parts_.push_back(std::move(part));
+  }
+}
+
+Launcher::~Launcher() = default;
+
+const config::Process& Launcher::process(const Part& part) const {
+  return configuration_.processes[part.process];
+}
+
+Launcher::Part* Launcher::event_manager() {
+  for (auto& part : parts_) {
+    if (process(*part).nodes.front() == 0) return part.get();
+  }
+  return nullptr;
+}
+
+std::string Launcher::command_line(const Part& part) const {
+  std::string line =
+      fmt::format("{} --node {}", fmt::join(options_.command, " "), process(part).name);
+  if (!event_manager_url_.empty()) line += " --set network.control=" + event_manager_url_;
+  return line;
+}
+
+Result<> Launcher::run() {
+  auto signals = Signals::make(loop_, [this](int) { on_signal(); });
+  if (!signals) return std::unexpected(signals.error());
+  signals_ = std::move(*signals);
+  // Where the event manager is here, the others are told where it really listens.
+  if (Part* first = event_manager()) {
+    if (auto started = start(*first); !started) return started;
+  } else {
+    start_others();
+  }
+  loop_.run(net::WaitPolicy::block);
+  return outcome_;
+}
+
+Result<> Launcher::start(Part& part) {
+  std::vector<std::string> arguments = options_.command;
+  arguments.emplace_back("--node");
+  arguments.push_back(process(part).name);
+  if (!event_manager_url_.empty()) {
+    arguments.emplace_back("--set");
+    arguments.push_back("network.control=" + event_manager_url_);
+  }
+  part.ended_nodes = 0;
+  auto child =
+      Child::start(loop_, std::move(arguments),
+                   {.on_report = [this, &part](const json::Value& r) { on_report(part, r); },
+                    .on_exit = [this, &part](const ChildExit& e) { on_exit(part, e); }});
+  if (!child) return std::unexpected(child.error());
+  part.child = std::move(*child);
+  return {};
+}
+
+void Launcher::start_others() {
+  others_started_ = true;
+  for (auto& part : parts_) {
+    if (part->child != nullptr) continue;
+    if (auto started = start(*part); !started) {
+      options_.log(LogLevel::error, started.error().text);
+      outcome_ = started;
+      end_all(true);
+      return;
+    }
+  }
+}
+
+void Launcher::on_report(Part& part, const json::Value& report) {
+  view_.on_report(report);
+  const std::string kind = report.at("report").text();
+  if (kind == "listening") {
+    event_manager_url_ = report.at("url").text();
+    if (!others_started_ && !over_) start_others();
+  } else if (kind == "end") {
+    ++part.ended_nodes;
+  } else if (kind == "result") {
+    end_all(!report.at("ok").boolean());
+  }
+  options_.on_report(report);
+}
+
+void Launcher::on_exit(Part& part, const ChildExit& exit) {
+  view_.on_exit(process(part).name, exit);
+  if (part.ended_nodes < process(part).nodes.size()) on_death(part, exit);
+  if (&part == event_manager()) end_all(true);
+  finish_if_all_ended();
+}
+
+// A process that ended without a last word.
+void Launcher::on_death(Part& part, const ChildExit& exit) {
+  const std::string& name = process(part).name;
+  const std::string how = fmt::format("{} died: {}", name, exit.text());
+  if (&part == event_manager()) {
+    options_.log(LogLevel::error, fmt::format("{}; everything stops, what was built is safe", how));
+    return;
+  }
+  if (over_ || signals_seen_ > 0) {
+    options_.log(LogLevel::error, how);
+    return;
+  }
+  if (!configuration_.run.restart) {
+    options_.log(LogLevel::error,
+                 fmt::format("{}; start it again with: {}", how, command_line(part)));
+    return;
+  }
+  part.restart_after = std::min(std::max(part.restart_after * 2, restart_first), restart_longest);
+  options_.log(LogLevel::error, fmt::format("{}; it is started again", how));
+  if (part.restart == nullptr) {
+    part.restart = std::make_unique<net::Timer>([this, &part] {
+      if (over_) return;
+      if (auto started = start(part); !started) options_.log(LogLevel::error, started.error().text);
+    });
+  }
+  part.restart->start(loop_, loop_.now() + part.restart_after);
+}
+
+void Launcher::on_signal() {
+  ++signals_seen_;
+  Part* decides = event_manager();
+  if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
+    decides->child->signal(SIGTERM); // the second one makes it stop at once
+    if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_hurried);
+    return;
+  }
+  for (auto& part : parts_) {
+    if (part->child != nullptr) part->child->signal(SIGTERM);
+  }
+  if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_hurried);
+}
+
+void Launcher::end_all(bool tell) {
+  if (over_) return;
+  over_ = true;
+  for (auto& part : parts_) {
+    if (part->restart) part->restart->cancel();
+    if (tell && part.get() != event_manager() && part->child != nullptr) part->child->signal(SIGTERM);
+  }
+  if (!patience_.active()) patience_.start(loop_, loop_.now() + patience_usual);
+  finish_if_all_ended();
+}
+
+void Launcher::finish_if_all_ended() {
+  const bool any = std::ranges::any_of(parts_, [](const auto& part) {
+    return (part->child != nullptr && part->child->alive()) ||
+           (part->restart && part->restart->active());
+  });
+  if (!any) loop_.stop();
+}
+
+} // namespace fanin::executive

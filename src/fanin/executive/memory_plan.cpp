@@ -1,0 +1,224 @@
+#include "fanin/executive/memory_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/builder/builder_unit.hpp"
+#include "fanin/wire/fragment.hpp"
+
+namespace fanin::executive {
+namespace {
+
+using config::Configuration;
+
+constexpr std::uint32_t smallest_source_page = 64U << 10;
+constexpr std::uint32_t metadata_page = 256U << 10;
+constexpr std::uint64_t metadata_least = 4U << 20;
+constexpr std::uint64_t queue_slot = 16; // bytes that a queue keeps for each number
+constexpr std::uint64_t queues_all = 16U << 20;
+constexpr std::uint32_t window_usual = 65536;
+constexpr std::uint32_t window_most = 1U << 20;
+
+std::unexpected<Error> too_small(const Configuration& configuration, const config::Node& node,
+                                 std::string_view reason) {
+  const config::Place place =
+      node.place.file.empty() ? config::Place{configuration.file, 1} : node.place;
+  return fail(ErrorKind::usage, fmt::format("{}: {}.buffer: {}", place.text(), node.key, reason));
+}
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
+
+// The mean of the emulator's sizes, from its settings; 0: not known, the source will say why.
+double emulated_size(const config::Source& source) {
+  const auto size = [&source](const char* key) -> double {
+    const auto found = source.settings.find(key);
+    if (found == source.settings.end()) return -1;
+    return static_cast<double>(parse_size(found->second.value).value_or(0));
+  };
+  if (const double mean = size("size_mean"); mean >= 0) return mean;
+  if (const double most = size("size_max"); most >= 0)
+    return (most + std::max(size("size_min"), 0.0)) / 2;
+  if (const double fixed = size("size"); fixed >= 0) return fixed;
+  return 1024;
+}
+
+double event_rate(const Configuration& configuration, const config::Source& source) {
+  if (configuration.trigger.rate_hz > 0) return configuration.trigger.rate_hz;
+  const auto rate = source.settings.find("rate");
+  return rate == source.settings.end() ? 0 : parse_rate_hz(rate->second.value).value_or(0);
+}
+
+// Small enough that each source has some pages, large enough that batches lie in few pieces.
+std::uint32_t source_page(std::uint64_t share, std::uint32_t largest) {
+  std::uint32_t page = largest;
+  while (page > smallest_source_page && share / page < 8) page /= 2;
+  return page;
+}
+
+std::uint32_t window_of(const Configuration& configuration, std::size_t sources, double rate_hz) {
+  const double wanted = rate_hz * seconds(hold_time(configuration));
+  std::uint32_t window = window_usual;
+  while (window < wanted && window < window_most) window *= 2;
+  while (window > 2 * configuration.event.batch_events &&
+         sources * window * queue_slot > queues_all) {
+    window /= 2;
+  }
+  return std::max(window, 2 * configuration.event.batch_events);
+}
+
+PoolPlan control_pool(std::size_t peers) {
+  // Messages of one turn to each peer and from it, with some room; many peers have short messages.
+  const std::uint32_t page = peers > 64 && peers <= 1024 ? 16U << 10 : 64U << 10;
+  return {page, static_cast<std::uint32_t>(64 + 8 * peers)};
+}
+
+// The node's buffer is shared out by expected rate where that is known for all, else evenly.
+Result<> plan_sources(const Configuration& configuration, const config::Node& node,
+                      std::size_t readout, NodePlan& plan) {
+  const auto [first, last] = configuration.sources_of(readout);
+  const std::size_t count = last - first;
+  bool all_known = true;
+  double events_hz = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    const double rate = expected_rate(configuration, configuration.sources[i]);
+    all_known = all_known && rate > 0;
+    plan.bytes_per_s += rate;
+    events_hz = std::max(events_hz, event_rate(configuration, configuration.sources[i]));
+  }
+  std::uint64_t least_in_all = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    const config::Source& source = configuration.sources[i];
+    const double part = all_known ? expected_rate(configuration, source) / plan.bytes_per_s
+                                  : 1.0 / static_cast<double>(count);
+    const auto share = static_cast<std::uint64_t>(static_cast<double>(node.buffer) * part);
+    const std::uint32_t page = source_page(share, configuration.buffers.page);
+    // A fragment of the largest size that begins within a page, and one page being cut and sent.
+    const std::uint64_t least =
+        std::max<std::uint64_t>(2, (source.fragment_max + page - 1) / page + 1);
+    const std::uint64_t pages = std::max(least, share / page);
+    least_in_all += least * page;
+    plan.sources.push_back({page, static_cast<std::uint32_t>(pages)});
+  }
+  plan.window = window_of(configuration, count, events_hz);
+  plan.queues = count * plan.window * queue_slot;
+  if (least_in_all > node.buffer) {
+    return too_small(configuration, node,
+                     fmt::format("{} is too small: {} sources whose fragments may have {} need {}; "
+                                 "raise buffers.readout or lower fragment_max",
+                                 format_size(node.buffer), count,
+                                 format_size(configuration.sources[first].fragment_max),
+                                 format_size(least_in_all)));
+  }
+  return {};
+}
+
+Result<> plan_readout(const Configuration& configuration, const config::Node& node,
+                      std::size_t readout, NodePlan& plan) {
+  if (auto done = plan_sources(configuration, node, readout, plan); !done) return done;
+  plan.control = control_pool(1 + configuration.builders);
+  const std::uint64_t metadata = std::max(metadata_least, round_up(node.buffer / 8, metadata_page));
+  plan.metadata = {metadata_page, static_cast<std::uint32_t>(metadata / metadata_page)};
+  plan.needed = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold_time(configuration)));
+  if (plan.needed > node.buffer) {
+    return too_small(
+        configuration, node,
+        fmt::format("{} is too small: {} for {} (buffers.hold{}) take {}; raise buffers.readout or "
+                    "lower the rate",
+                    format_size(node.buffer), format_bandwidth(plan.bytes_per_s),
+                    format_duration(hold_time(configuration)),
+                    hold_time(configuration) > configuration.buffers.hold ? " + network.dead_after"
+                                                                          : "",
+                    format_size(plan.needed)));
+  }
+  return {};
+}
+
+Result<> plan_builder(const Configuration& configuration, const config::Node& node,
+                      NodePlan& plan) {
+  const std::uint32_t page = configuration.buffers.page;
+  plan.control = control_pool(1 + configuration.readouts);
+  plan.receive = {page, static_cast<std::uint32_t>(
+                            std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 2))};
+  double total = 0;
+  std::uint64_t largest = 4096;
+  for (const config::Source& source : configuration.sources) {
+    total += expected_rate(configuration, source);
+    largest += source.fragment_max + sizeof(wire::FragmentEntry) + 256;
+  }
+  plan.bytes_per_s = total / static_cast<double>(configuration.builders);
+  const std::uint64_t capacity =
+      builder::build_capacity(plan.receive.pages, page, configuration.readouts);
+  const auto at_rate =
+      static_cast<std::uint64_t>(plan.bytes_per_s * seconds(configuration.buffers.hold));
+  const std::uint64_t least = std::max({largest, 2 * configuration.event.batch_bytes, at_rate});
+  plan.needed = builder::receive_pages(least, page, configuration.readouts) * page;
+  if (capacity >= least) return {};
+  if (least == at_rate) {
+    return too_small(configuration, node,
+                     fmt::format("{} is too small: {} for {} (buffers.hold) take {}; raise "
+                                 "buffers.builder or add builder units",
+                                 format_size(node.buffer), format_bandwidth(plan.bytes_per_s),
+                                 format_duration(configuration.buffers.hold),
+                                 format_size(plan.needed)));
+  }
+  return too_small(
+      configuration, node,
+      fmt::format(
+          "{} is too small: {} of {} in pages of {}, from {} readout units, take "
+          "{}; raise buffers.builder or lower {}",
+          format_size(node.buffer), least == largest ? "the largest possible event" : "two batches",
+          format_size(least), format_size(page), configuration.readouts, format_size(plan.needed),
+          least == largest ? "fragment_max" : "event.batch_size"));
+}
+
+} // namespace
+
+std::uint64_t NodePlan::payload() const {
+  std::uint64_t sum = receive.bytes();
+  for (const PoolPlan& pool : sources) sum += pool.bytes();
+  return sum;
+}
+
+std::uint64_t NodePlan::total() const {
+  return payload() + control.bytes() + metadata.bytes() + queues;
+}
+
+Duration hold_time(const Configuration& configuration) {
+  const std::string& first = configuration.nodes.front().host;
+  const bool several = std::ranges::any_of(
+      configuration.nodes, [&first](const config::Node& node) { return node.host != first; });
+  return configuration.buffers.hold + (several ? configuration.network.dead_after : Duration{0});
+}
+
+double expected_rate(const Configuration& configuration, const config::Source& source) {
+  if (source.expected_bytes_per_s) return *source.expected_bytes_per_s;
+  if (source.type != "emulator") return 0;
+  return emulated_size(source) * event_rate(configuration, source);
+}
+
+Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration) {
+  std::vector<NodePlan> plans(configuration.nodes.size());
+  plans.front().control = control_pool(configuration.nodes.size() - 1);
+  for (std::size_t i = 0; i < configuration.readouts; ++i) {
+    const std::size_t node = configuration.readout_node(i);
+    if (auto done = plan_readout(configuration, configuration.nodes[node], i, plans[node]); !done) {
+      return std::unexpected(done.error());
+    }
+  }
+  for (std::size_t i = 0; i < configuration.builders; ++i) {
+    const std::size_t node = configuration.builder_node(i);
+    if (auto done = plan_builder(configuration, configuration.nodes[node], plans[node]); !done) {
+      return std::unexpected(done.error());
+    }
+  }
+  return plans;
+}
+
+} // namespace fanin::executive

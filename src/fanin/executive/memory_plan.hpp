@@ -1,0 +1,48 @@
+// How large each pool of each node is, and whether that is enough for the configured rate
+// (foundation 9). Every size is a sum of what may hold pages at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fanin/base/result.hpp"
+#include "fanin/config/configuration.hpp"
+
+namespace fanin::executive {
+
+struct PoolPlan {
+  std::uint32_t page_size = 0;
+  std::uint32_t pages = 0;
+  [[nodiscard]] std::uint64_t bytes() const { return std::uint64_t{page_size} * pages; }
+};
+
+struct NodePlan {
+  PoolPlan control;               // messages to and from other nodes
+  std::vector<PoolPlan> sources;  // readout unit: payload, each source its own
+  PoolPlan metadata; // readout unit: headers and tables of what was sent and not cleared
+  PoolPlan receive; // builder unit: what is under construction or in storage
+  std::uint32_t window = 0; // readout unit: event numbers that a source may hold
+  double bytes_per_s = 0; // expected payload; 0: not known
+  std::uint64_t needed = 0; // bytes of payload for that rate
+  std::uint64_t queues = 0; // bytes outside of pools, for the numbers in the window
+
+  [[nodiscard]] std::uint64_t payload() const; // of its pools
+  [[nodiscard]] std::uint64_t total() const;
+};
+
+// One for each of the configuration's nodes. Errors: usage, with file, line, key and mend, where
+// pools are too small to work at all or for the configured rate.
+[[nodiscard]] Result<std::vector<NodePlan>> plan_memory(const config::Configuration& configuration);
+
+// Of one source, in bytes per second; 0: not known. From `expected`, or of the emulator from its
+// sizes and the rate of the trigger or its own.
+[[nodiscard]] double expected_rate(const config::Configuration& configuration,
+                                   const config::Source& source);
+
+// How long a readout unit must be able to keep everything: the configured `hold`, and, where nodes
+// are on several hosts, the time after which a dead one is noticed. On one host the kernel says so
+// at once.
+[[nodiscard]] Duration hold_time(const config::Configuration& configuration);
+
+} // namespace fanin::executive

@@ -1,0 +1,86 @@
+// One application of the event builder in a process: with its pools, made from the configuration.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/log.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/builder/control_client.hpp"
+#include "fanin/builder/system.hpp"
+#include "fanin/config/configuration.hpp"
+#include "fanin/executive/memory_plan.hpp"
+#include "fanin/executive/plugins.hpp"
+#include "fanin/memory/page_pool.hpp"
+
+namespace fanin::executive {
+
+// What a node is made from; all of it outlives the node.
+struct NodeContext {
+  const config::Configuration* configuration = nullptr;
+  const builder::System* system = nullptr;
+  const Plugins* plugins = nullptr;
+  const NodePlan* plan = nullptr;
+  std::size_t index = 0; // into the configuration's nodes
+  net::Url event_manager; // where it really listens
+  net::Loop* loop = nullptr;
+  net::TransportSet* transports = nullptr;
+  LogFunction log;
+  // What others may want to know, an object with a member "report": see report.hpp.
+  std::function<void(json::Value)> report;
+};
+
+// Thread: its loop. Destroy it in two steps: the application, then (after the transports, which may
+// hold pages) the node with its pools.
+class Node {
+public:
+  virtual ~Node() = default;
+  // Makes the pools; nothing listens or connects yet. Errors: exhausted, and those of sources.
+  [[nodiscard]] static Result<std::unique_ptr<Node>> make(NodeContext context);
+
+  [[nodiscard]] virtual Result<> start() = 0;
+  // The user wants an end. An event manager ends the run in good order; other nodes wait for it,
+  // and leave if they have lost it.
+  virtual void stop() = 0;
+  // Ends without waiting for anybody.
+  virtual void stop_now(const std::string& why) = 0;
+  // Nothing is left to do; the outcome is known.
+  [[nodiscard]] virtual bool ended() const = 0;
+  [[nodiscard]] virtual const Result<>& outcome() const { return outcome_; }
+  virtual void destroy_application() = 0;
+  // Adds what only the node itself knows to its last report.
+  virtual void describe(json::Value&) {}
+  // Where an event manager can be reached, after start().
+  [[nodiscard]] virtual std::optional<net::Url> listening() const { return std::nullopt; }
+  // Before start(), if that is not where the configuration says.
+  void set_event_manager(const net::Url& url) { context_.event_manager = url; }
+  // Called in each turn of the loop.
+  virtual void turn() {}
+
+  [[nodiscard]] const config::Node& configured() const {
+    return context_.configuration->nodes[context_.index];
+  }
+
+protected:
+  explicit Node(NodeContext context) : context_(std::move(context)) {}
+  [[nodiscard]] builder::NodeEnvironment environment();
+  [[nodiscard]] Result<> make_control_pool();
+  [[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(const PoolPlan& plan);
+
+  NodeContext context_;
+  std::unique_ptr<memory::PagePool> control_pool_;
+  Result<> outcome_;
+};
+
+namespace detail {
+[[nodiscard]] Result<std::unique_ptr<Node>> make_event_manager(NodeContext context);
+[[nodiscard]] Result<std::unique_ptr<Node>> make_readout(NodeContext context);
+[[nodiscard]] Result<std::unique_ptr<Node>> make_builder(NodeContext context);
+} // namespace detail
+
+} // namespace fanin::executive

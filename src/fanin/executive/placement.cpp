@@ -1,0 +1,28 @@
+#include "fanin/executive/placement.hpp"
+
+#include <sched.h>
+
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace fanin::executive {
+
+Result<> pin_thread(const std::vector<int>& cpus) {
+  if (cpus.empty()) return {};
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) {
+    if (cpu < 0 || cpu >= CPU_SETSIZE)
+      return fail(ErrorKind::usage, fmt::format("there is no CPU {}", cpu));
+    CPU_SET(static_cast<unsigned>(cpu), &set);
+  }
+  if (sched_setaffinity(0, sizeof set, &set) == 0) return {};
+  return fail_errno(
+      ErrorKind::usage,
+      fmt::format("cpu = {}: not a processor that this process may use", fmt::join(cpus, ", ")),
+      errno);
+}
+
+} // namespace fanin::executive

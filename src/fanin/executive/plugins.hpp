@@ -1,0 +1,22 @@
+// What there is to build a process from: the transports, sources and applications that come with
+// fanin, and those of the configuration's plug-ins.
+#pragma once
+
+#include "fanin/base/result.hpp"
+#include "fanin/config/configuration.hpp"
+#include "fanin/executive/application.hpp"
+#include "fanin/net/registry.hpp"
+#include "fanin/source/registry.hpp"
+
+namespace fanin::executive {
+
+struct Plugins {
+  net::TransportRegistry transports;
+  source::Registry sources;
+  ApplicationRegistry applications;
+
+  // The built-in ones and those of the plug-ins. Errors name the configuration's line.
+  [[nodiscard]] static Result<Plugins> load(const config::Configuration& configuration);
+};
+
+} // namespace fanin::executive

@@ -1,0 +1,220 @@
+#include "fanin/executive/process.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fanin/executive/placement.hpp"
+#include "fanin/executive/report.hpp"
+#include "fanin/executive/signals.hpp"
+#include "fanin/executive/system.hpp"
+
+namespace fanin::executive {
+
+// Looks after the nodes once in every turn.
+class Process::Turns final : public net::Service {
+public:
+  explicit Turns(Process& process) : process_(process) { process_.loop_.add(*this); }
+  ~Turns() override { process_.loop_.remove(*this); }
+  bool poll() override {
+    process_.turn();
+    return false;
+  }
+
+private:
+  Process& process_;
+};
+
+Process::Process(const config::Configuration& configuration, const Plugins& plugins,
+                 ProcessOptions options)
+    : configuration_(configuration),
+      plugins_(plugins),
+      options_(std::move(options)),
+      loop_(clock_) {}
+
+Process::~Process() {
+  turns_.reset();
+  signals_.reset();
+  for (auto& node : nodes_) node->destroy_application();
+  for (auto& transport : transports_) loop_.remove(*transport);
+  transports_.clear(); // they may hold pages of the nodes' pools
+}
+
+Result<std::unique_ptr<Process>> Process::make(const config::Configuration& configuration,
+                                               const Plugins& plugins, ProcessOptions options) {
+  std::unique_ptr<Process> process(new Process(configuration, plugins, std::move(options)));
+  auto plans = plan_memory(configuration);
+  if (!plans) return std::unexpected(plans.error());
+  process->plans_ = std::move(*plans);
+  for (const auto made : {&Process::make_transports, &Process::make_nodes}) {
+    if (auto done = ((*process).*made)(); !done) return std::unexpected(done.error());
+  }
+  return process;
+}
+
+Result<> Process::make_transports() {
+  std::set<std::string> schemes{configuration_.event_manager().url.scheme};
+  for (const config::Node& node : configuration_.nodes) {
+    if (node.role == config::Role::builder) schemes.insert(node.url.scheme);
+  }
+  const LogFunction log = [this](LogLevel level, std::string_view text) {
+    json::Value message;
+    message["report"] = "log";
+    message["level"] = name(level);
+    message["text"] = text;
+    report(options_.nodes.front(), std::move(message));
+  };
+  for (const std::string& scheme : schemes) {
+    const net::TransportFactory* factory = plugins_.transports.find(scheme);
+    if (factory == nullptr) {
+      return fail(ErrorKind::usage,
+                  fmt::format("{}: there is no transport for {}://; there are: {}",
+                              configuration_.file, scheme,
+                              fmt::join(plugins_.transports.schemes(), ", ")));
+    }
+    auto transport = (*factory)(loop_, log);
+    if (!transport) return std::unexpected(transport.error());
+    transport_set_.add(scheme, **transport);
+    loop_.add(**transport);
+    transports_.push_back(std::move(*transport));
+  }
+  return {};
+}
+
+Result<> Process::make_nodes() {
+  const auto has_event_manager = std::ranges::find(options_.nodes, 0U) != options_.nodes.end();
+  RunNumber run = configuration_.run.number.value_or(1);
+  if (has_event_manager && !configuration_.run.number && !configuration_.run.output.empty()) {
+    run = next_run_number(configuration_.run.output);
+  }
+  system_ = make_system(configuration_, run);
+  if (auto valid = system_.validate(); !valid) return valid;
+  for (const std::size_t index : options_.nodes) {
+    if (!configuration_.nodes[index].cpus.empty()) {
+      if (auto pinned = pin_thread(configuration_.nodes[index].cpus); !pinned) return pinned;
+      break; // one loop, one thread: the first node that says so
+    }
+  }
+  for (const std::size_t index : options_.nodes) {
+    NodeContext context;
+    context.configuration = &configuration_;
+    context.system = &system_;
+    context.plugins = &plugins_;
+    context.plan = &plans_[index];
+    context.index = index;
+    context.event_manager = configuration_.event_manager().url;
+    context.loop = &loop_;
+    context.transports = &transport_set_;
+    context.report = [this, index](json::Value message) { report(index, std::move(message)); };
+    context.log = [this, index](LogLevel level, std::string_view text) {
+      json::Value message;
+      message["report"] = "log";
+      message["level"] = name(level);
+      message["text"] = text;
+      report(index, std::move(message));
+    };
+    auto node = Node::make(std::move(context));
+    if (!node) return std::unexpected(node.error());
+    nodes_.push_back(std::move(*node));
+  }
+  end_reported_.resize(nodes_.size());
+  return {};
+}
+
+Result<> Process::start_nodes() {
+  std::optional<net::Url> event_manager;
+  for (auto& node : nodes_) { // the event manager's is the first, if it is here
+    if (event_manager) node->set_event_manager(*event_manager);
+    if (auto started = node->start(); !started) return started;
+    if (node->listening()) event_manager = node->listening();
+  }
+  return {};
+}
+
+Result<> Process::run() {
+  auto signals = Signals::make(loop_, [this](int) {
+    if (++signals_seen_ == 1) {
+      stop();
+    } else {
+      stop_now("stopped at once by a second signal");
+    }
+  });
+  if (!signals) return std::unexpected(signals.error());
+  signals_ = std::move(*signals);
+  if (auto started = start_nodes(); !started) return started;
+  turns_ = std::make_unique<Turns>(*this);
+  loop_.run(options_.wait);
+  return {};
+}
+
+void Process::stop() {
+  const bool decides = nodes_.front()->configured().role == config::Role::event_manager;
+  json::Value message;
+  message["report"] = "log";
+  message["level"] = name(LogLevel::info);
+  message["text"] = decides
+                        ? "stopping: what was read is still built; a second signal stops at once"
+                        : "the event manager decides when the run is over; a second signal "
+                          "leaves at once";
+  report(options_.nodes.front(), std::move(message));
+  for (auto& node : nodes_) node->stop();
+}
+
+void Process::stop_now(const std::string& why) {
+  for (auto& node : nodes_) node->stop_now(why);
+}
+
+void Process::turn() {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i]->turn();
+    if (!nodes_[i]->ended() || end_reported_[i]) continue;
+    end_reported_[i] = true;
+    json::Value message;
+    message["report"] = "end";
+    message["ok"] = nodes_[i]->outcome().has_value();
+    if (!nodes_[i]->outcome()) message["error"] = nodes_[i]->outcome().error().text;
+    nodes_[i]->describe(message);
+    add_resources(message);
+    report(options_.nodes[i], std::move(message));
+    // Without it the others have nothing to wait for, unless it has told them to finish.
+    if (nodes_[i]->configured().role == config::Role::event_manager) {
+      for (auto& node : nodes_) node->stop();
+    }
+  }
+  const auto ended = [](const auto& node) { return node->ended(); };
+  const auto quiet = [](const auto& transport) { return transport->closing() == 0; };
+  if (std::ranges::all_of(nodes_, ended) && std::ranges::all_of(transports_, quiet)) loop_.stop();
+}
+
+bool Process::succeeded() const {
+  return std::ranges::all_of(nodes_, [](const auto& node) { return node->outcome().has_value(); });
+}
+
+RunNumber next_run_number(const std::string& folder) {
+  RunNumber highest = 0;
+  std::error_code ignored; // a folder that is not there has no runs
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("run")) continue;
+    RunNumber number = 0;
+    const auto [stop, error] = std::from_chars(name.data() + 3, name.data() + name.size(), number);
+    const bool ours =
+        error == std::errc{} && stop != name.data() + name.size() && (*stop == '_' || *stop == '.');
+    if (ours) highest = std::max(highest, number);
+  }
+  return highest + 1;
+}
+
+void Process::report(std::size_t node, json::Value message) {
+  message["node"] = configuration_.nodes[node].name;
+  options_.report(message);
+}
+
+} // namespace fanin::executive

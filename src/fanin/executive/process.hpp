@@ -1,0 +1,77 @@
+// The applications of one process, on one loop: makes their transports, pools and threads as
+// configured, runs them until they have ended, and takes everything down in the right order.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/json.hpp"
+#include "fanin/base/log.hpp"
+#include "fanin/config/configuration.hpp"
+#include "fanin/executive/node.hpp"
+#include "fanin/executive/plugins.hpp"
+#include "fanin/executive/signals.hpp"
+#include "fanin/net/loop.hpp"
+
+namespace fanin::executive {
+
+struct ProcessOptions {
+  std::vector<std::size_t> nodes; // into the configuration's nodes
+  // Each report of a node (report.hpp); on the loop's thread, must not block.
+  std::function<void(const json::Value&)> report;
+  net::WaitPolicy wait = net::WaitPolicy::block;
+};
+
+// Thread: the one that makes it.
+class Process {
+public:
+  // `configuration` and `plugins` outlive it. Pins the calling thread. Errors: usage, exhausted and
+  // those of sources and applications.
+  [[nodiscard]] static Result<std::unique_ptr<Process>>
+  make(const config::Configuration& configuration, const Plugins& plugins, ProcessOptions options);
+  ~Process();
+
+  // Until all its nodes have ended; SIGINT and SIGTERM are handled meanwhile: the first ends in
+  // good order, the second at once. Errors: an address that cannot be listened on.
+  [[nodiscard]] Result<> run();
+
+  // From handlers on the loop, or before run().
+  void stop();
+  void stop_now(const std::string& why);
+  [[nodiscard]] net::Loop& loop() { return loop_; }
+  // True if every node ended in good order.
+  [[nodiscard]] bool succeeded() const;
+
+private:
+  class Turns;
+  Process(const config::Configuration& configuration, const Plugins& plugins,
+          ProcessOptions options);
+  [[nodiscard]] Result<> make_transports();
+  [[nodiscard]] Result<> make_nodes();
+  [[nodiscard]] Result<> start_nodes();
+  void report(std::size_t node, json::Value report);
+  void turn();
+
+  const config::Configuration& configuration_;
+  const Plugins& plugins_;
+  ProcessOptions options_;
+  builder::System system_;
+  std::vector<NodePlan> plans_;
+  MonotonicClock clock_;
+  net::Loop loop_;
+  std::vector<std::unique_ptr<Node>> nodes_; // with their pools: after the transports are gone
+  std::vector<bool> end_reported_;
+  std::vector<std::unique_ptr<net::Transport>> transports_;
+  net::TransportSet transport_set_;
+  std::unique_ptr<Turns> turns_;
+  std::unique_ptr<Signals> signals_;
+  int signals_seen_ = 0;
+};
+
+// One more than the highest run number of the files in `folder`; 1 where there are none.
+[[nodiscard]] RunNumber next_run_number(const std::string& folder);
+
+} // namespace fanin::executive

@@ -1,0 +1,102 @@
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/builder/readout_unit.hpp"
+#include "fanin/executive/node.hpp"
+#include "fanin/executive/system.hpp"
+
+namespace fanin::executive::detail {
+namespace {
+
+class ReadoutNode final : public Node {
+public:
+  explicit ReadoutNode(NodeContext context) : Node(std::move(context)) {
+    readout_ = context_.index - context_.configuration->readout_node(0);
+  }
+
+  Result<> make() {
+    if (auto made = make_control_pool(); !made) return made;
+    auto metadata = make_pool(context_.plan->metadata);
+    if (!metadata) return std::unexpected(metadata.error());
+    metadata_pool_ = std::move(*metadata);
+    for (const PoolPlan& plan : context_.plan->sources) {
+      auto pool = make_pool(plan);
+      if (!pool) return std::unexpected(pool.error());
+      source_pools_.push_back(std::move(*pool));
+    }
+    return {};
+  }
+
+  Result<> start() override {
+    builder::ReadoutOptions options;
+    options.node = static_cast<NodeId>(readout_);
+    options.event_manager = context_.event_manager;
+    options.metadata_pool = metadata_pool_.get();
+    options.give_up_after = context_.configuration->network.give_up_after;
+    options.on_end = [this](const Result<>& result) {
+      ended_ = true;
+      outcome_ = result;
+    };
+    const auto [first, last] = context_.configuration->sources_of(readout_);
+    for (std::size_t i = first; i < last; ++i) {
+      auto input = make_input(context_.configuration->sources[i], *source_pools_[i - first]);
+      if (!input) return std::unexpected(input.error());
+      options.inputs.push_back(std::move(*input));
+    }
+    unit_.emplace(*context_.system, std::move(options), environment());
+    unit_->start();
+    return {};
+  }
+
+  void stop() override { stopping_ = true; }
+  void stop_now(const std::string& why) override { leave(why); }
+  bool ended() const override { return ended_; }
+  void destroy_application() override { unit_.reset(); }
+  void turn() override {
+    if (stopping_ && !ended_ && !unit_->connected()) leave("stopped without an event manager");
+  }
+  void describe(json::Value& report) override {
+    if (!unit_) return;
+    report["fragments_read"] = unit_->fragments_read();
+    report["bytes_sent"] = unit_->counters().bytes;
+  }
+
+private:
+  Result<builder::ReadoutInput> make_input(const config::Source& source, memory::PagePool& pool) {
+    source::SourceSettings settings = make_source_settings(*context_.configuration, source);
+    settings.log = context_.log;
+    auto made = context_.plugins->sources.make(settings);
+    if (!made) return std::unexpected(made.error());
+    return builder::ReadoutInput{.source = std::move(*made),
+                                 .pool = &pool,
+                                 .queue = {.source = source.id,
+                                           .window = context_.plan->window,
+                                           .fragment_max = source.fragment_max,
+                                           .checksum = context_.system->checksum}};
+  }
+
+  void leave(const std::string& why) {
+    if (ended_) return;
+    ended_ = true;
+    outcome_ = fail(ErrorKind::disconnected, why);
+  }
+
+  std::size_t readout_ = 0;
+  std::unique_ptr<memory::PagePool> metadata_pool_;
+  std::vector<std::unique_ptr<memory::PagePool>> source_pools_;
+  std::optional<builder::ReadoutUnit> unit_;
+  bool stopping_ = false;
+  bool ended_ = false;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Node>> make_readout(NodeContext context) {
+  auto node = std::make_unique<ReadoutNode>(std::move(context));
+  if (auto made = node->make(); !made) return std::unexpected(made.error());
+  return node;
+}
+
+} // namespace fanin::executive::detail

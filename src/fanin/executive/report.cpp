@@ -1,0 +1,150 @@
+#include "fanin/executive/report.hpp"
+
+#include <sys/resource.h>
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "fanin/source/fragment_queue.hpp"
+
+namespace fanin::executive {
+namespace {
+
+constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warning", "error"};
+
+double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
+double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+json::Value dropped_by_reason(const std::vector<std::uint64_t>& counts) {
+  json::Value reasons{json::Object{}};
+  for (std::size_t i = 0; i < counts.size() && i < source::drop_reasons; ++i) {
+    const auto reason = static_cast<source::DropReason>(i);
+    if (counts[i] != 0 && reason != source::DropReason::late)
+      reasons[source::name(reason)] = counts[i];
+  }
+  return reasons;
+}
+
+json::Value sources_of(const builder::RunSummary& summary, const builder::System& system) {
+  json::Value sources{json::Object{}};
+  for (const auto& result : summary.sources) {
+    json::Value& source = sources[result.source.name];
+    source = to_json(result.ledger);
+    source["id"] = result.source.id;
+    source["readout"] = system.readout_units[result.source.readout_unit];
+    source["required"] = result.source.required;
+    source["missing"] = summary.events_built - std::min(summary.events_built, result.ledger.built);
+    source["dropped_by_reason"] = dropped_by_reason(result.dropped);
+  }
+  return sources;
+}
+
+json::Value nodes_of(const builder::RunSummary& summary) {
+  json::Value nodes{json::Object{}};
+  for (const auto& result : summary.nodes) {
+    json::Value& node = nodes[result.name];
+    node["role"] = result.role;
+    node["starts"] = result.incarnations;
+    node["alive"] = result.alive;
+    if (result.role == "builder") node["events"] = result.events;
+    node["bytes"] = result.bytes;
+    if (result.role == "builder") node["stored_bytes"] = result.stored_bytes;
+    node["messages"] = result.messages;
+    node["stale"] = result.stale;
+    node["late"] = result.late;
+    if (result.role == "readout")
+      node["throttled_s"] = static_cast<double>(result.throttled_us) * 1e-6;
+    node["pages"] = result.pages;
+    node["pages_in_use"] = result.pages_in_use;
+  }
+  return nodes;
+}
+
+} // namespace
+
+std::string_view name(LogLevel level) { return level_names[static_cast<std::size_t>(level)]; }
+
+LogLevel log_level(std::string_view name) {
+  for (std::size_t i = 0; i < level_names.size(); ++i) {
+    if (level_names[i] == name) return static_cast<LogLevel>(i);
+  }
+  return LogLevel::info;
+}
+
+json::Value to_json(const builder::SourceLedger& ledger) {
+  return json::Object{{"read", ledger.read},
+                      {"built", ledger.built},
+                      {"late", ledger.late},
+                      {"dropped", ledger.dropped},
+                      {"lost", ledger.lost}};
+}
+
+json::Value to_json(const builder::RunSummary& summary, const builder::System& system) {
+  json::Value result;
+  const double duration_s = seconds(summary.duration);
+  const double rate = duration_s > 0 ? 1 / duration_s : 0;
+  result["run"] = summary.run;
+  result["duration_s"] = duration_s;
+  result["events"] = json::Object{{"built", summary.events_built},
+                                  {"incomplete", summary.events_incomplete},
+                                  {"lost", summary.events_lost},
+                                  {"bad", summary.events_bad}};
+  result["fragments"] = to_json(summary.fragments);
+  result["bytes_built"] = summary.bytes_built;
+  result["event_rate_hz"] = static_cast<double>(summary.events_built) * rate;
+  result["throughput_bytes_per_s"] = static_cast<double>(summary.bytes_built) * rate;
+  result["balanced"] = summary.balanced;
+  result["ok"] = summary.error.empty() && !summary.forced && summary.balanced;
+  result["error"] = summary.error;
+  json::Value ranges{json::List{}};
+  for (const EventRange& gap : summary.gap_list) ranges.append(json::List{gap.first, gap.end});
+  result["gaps"] = json::Object{{"count", summary.gaps}, {"ranges", ranges}};
+  if (summary.latency.count() > 0) {
+    result["latency_us"] = json::Object{{"p50", microseconds(summary.latency.quantile(0.5))},
+                                        {"p99", microseconds(summary.latency.quantile(0.99))},
+                                        {"p999", microseconds(summary.latency.quantile(0.999))}};
+  }
+  json::Value files{json::List{}};
+  for (const auto& file : summary.files) files.append(file);
+  result["files"] = files;
+  result["protocol"] = system.protocol == builder::Protocol::push ? "push" : "pull";
+  result["sources"] = sources_of(summary, system);
+  result["nodes"] = nodes_of(summary);
+  return result;
+}
+
+json::Value progress_of(const builder::RunSummary& summary) {
+  std::uint64_t pages = 0;
+  std::uint64_t in_use = 0;
+  std::uint64_t readouts = 0;
+  std::uint64_t builders = 0;
+  for (const auto& node : summary.nodes) {
+    if (!node.alive) continue;
+    (node.role == "readout" ? readouts : builders) += 1;
+    pages += node.pages;
+    in_use += node.pages_in_use;
+  }
+  json::Value progress;
+  progress["run"] = summary.run;
+  progress["events"] = summary.events_built;
+  progress["incomplete"] = summary.events_incomplete;
+  progress["open"] = summary.open_events;
+  progress["bytes_built"] = summary.bytes_built;
+  progress["buffers"] = json::Object{{"pages", pages}, {"in_use", in_use}};
+  progress["readouts"] = readouts;
+  progress["builders"] = builders;
+  return progress;
+}
+
+void add_resources(json::Value& report) {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return;
+  report["peak_rss_bytes"] = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  report["cpu_s"] = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+} // namespace fanin::executive

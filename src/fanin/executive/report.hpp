@@ -1,0 +1,35 @@
+// What nodes tell the launcher, as JSON objects, one a line. The member "report" says which:
+//   listening  node, url                      the event manager can be reached
+//   log        node, level, text
+//   progress   node, time_s, state, events{}, bytes_built, buffers{}, ...   the event manager, live
+//   result     node, and the keys of `fanin run --json`                     the event manager, at
+//   the end end        node, role, ok, error, and the node's own counters           every node,
+//   last
+#pragma once
+
+#include <string_view>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/log.hpp"
+#include "fanin/builder/ledger.hpp"
+#include "fanin/builder/system.hpp"
+
+namespace fanin::executive {
+
+[[nodiscard]] std::string_view name(LogLevel level);
+[[nodiscard]] LogLevel log_level(std::string_view name); // info, if it is none
+
+// The ledger's five numbers.
+[[nodiscard]] json::Value to_json(const builder::SourceLedger& ledger);
+
+// The result object of a run: docs/configuration.md lists its keys.
+[[nodiscard]] json::Value to_json(const builder::RunSummary& summary,
+                                  const builder::System& system);
+
+// The few numbers of the live line.
+[[nodiscard]] json::Value progress_of(const builder::RunSummary& summary);
+
+// Of this process so far: peak_rss_bytes, cpu_s.
+void add_resources(json::Value& report);
+
+} // namespace fanin::executive

@@ -1,0 +1,147 @@
+#include "fanin/executive/run_view.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+
+namespace fanin::executive {
+
+void RunView::on_report(const json::Value& report) {
+  const std::string kind = report.at("report").text();
+  if (kind == "progress") {
+    earlier_ = std::move(progress_);
+    progress_ = report;
+    ++progress_reports_;
+  } else if (kind == "result") {
+    result_ = report;
+  } else if (kind == "end") {
+    ends_[report.at("node").text()] = report;
+  }
+}
+
+void RunView::on_exit(const std::string& process, const ChildExit& exit) {
+  const auto [known, is_new] = exits_.try_emplace(process, exit);
+  if (is_new) return; // else it was started again
+  known->second.peak_rss_bytes = std::max(known->second.peak_rss_bytes, exit.peak_rss_bytes);
+  known->second.cpu_s += exit.cpu_s;
+}
+
+std::string RunView::progress_line() const {
+  if (progress_.is_null()) return {};
+  const std::string state = progress_.at("state").text();
+  const std::string waiting_for = progress_.at("waiting_for").text();
+  if (state == "waiting") {
+    return fmt::format("waiting{}{}", waiting_for.empty() ? "" : " for ", waiting_for);
+  }
+  const auto rate = [this](std::string_view key) {
+    const double time = progress_.at("time_s").real() - earlier_.at("time_s").real();
+    const double step = progress_.at(key).real() - earlier_.at(key).real();
+    return time > 0 && step > 0 ? step / time : 0.0;
+  };
+  const json::Value& buffers = progress_.at("buffers");
+  const double pages = std::max(buffers.at("pages").real(), 1.0);
+  std::string line =
+      fmt::format("{:6.1f} s  {:>9}  {:>9}  {} events  {} incomplete  {} open  buffers {:.0f} %",
+                  progress_.at("time_s").real(), format_rate(rate("events")),
+                  format_bandwidth(rate("bytes_built")), progress_.at("events").natural(),
+                  progress_.at("incomplete").natural(), progress_.at("open").natural(),
+                  100 * buffers.at("in_use").real() / pages);
+  const std::uint64_t readouts = progress_.at("readouts").natural();
+  const std::uint64_t builders = progress_.at("builders").natural();
+  if (readouts < configuration_.readouts) {
+    line += fmt::format("  {}/{} RUs", readouts, configuration_.readouts);
+  }
+  if (builders < configuration_.builders) {
+    line += fmt::format("  {}/{} BUs", builders, configuration_.builders);
+  }
+  if (state == "stopping") line += "  stopping";
+  if (state == "stopping" && !waiting_for.empty()) line += ": " + waiting_for;
+  return line;
+}
+
+json::Value RunView::result() const {
+  json::Value result = has_result() ? result_ : sum_of_nodes();
+  json::Value clean{json::Object{}};
+  for (const auto& [key, value] : result.object()) {
+    if (key != "report" && key != "node") clean[key] = value;
+  }
+  add_resources(clean);
+  return clean;
+}
+
+// Memory and processor time of each process, at each of its nodes.
+void RunView::add_resources(json::Value& result) const {
+  json::Value& nodes = result["nodes"];
+  for (const config::Process& process : configuration_.processes) {
+    for (const std::size_t index : process.nodes) {
+      const std::string& name = configuration_.nodes[index].name;
+      const auto exit = exits_.find(process.name);
+      const auto end = ends_.find(name);
+      if (exit == exits_.end() && end == ends_.end()) continue; // on another host
+      json::Value& node = nodes[name];
+      if (configuration_.nodes[index].role == config::Role::event_manager) {
+        node["role"] = "event_manager";
+      }
+      node["process"] = process.name;
+      if (exit != exits_.end()) {
+        node["peak_rss_bytes"] = exit->second.peak_rss_bytes;
+        node["cpu_s"] = exit->second.cpu_s;
+        if (exit->second.signal != 0) node["exit"] = exit->second.text();
+      } else {
+        node["peak_rss_bytes"] = end->second.at("peak_rss_bytes");
+        node["cpu_s"] = end->second.at("cpu_s");
+      }
+    }
+  }
+}
+
+// The event manager is dead: what was announced and not cleared, nobody knows. What the readout
+// units read and the builder units stored is known, though an event may be stored twice.
+json::Value RunView::sum_of_nodes() const {
+  std::uint64_t read = 0;
+  std::uint64_t built = 0;
+  std::uint64_t events = 0;
+  std::uint64_t bytes = 0;
+  json::Value nodes{json::Object{}};
+  json::Value files{json::List{}};
+  for (const auto& [name, end] : ends_) {
+    read += end.at("fragments_read").natural();
+    built += end.at("fragments_stored").natural();
+    events += end.at("events_stored").natural();
+    bytes += end.at("bytes_stored").natural();
+    for (const auto& file : end.at("files").list()) files.append(file);
+    json::Value& node = nodes[name];
+    for (const auto& [key, value] : end.object()) {
+      if (key != "report" && key != "node" && key != "ok") node[key] = value;
+    }
+  }
+  json::Value result;
+  result["run"] = progress_.at("run").natural();
+  result["duration_s"] = progress_.at("time_s").real();
+  result["events"] = json::Object{
+      {"built", events}, {"incomplete", progress_.at("incomplete").natural()}, {"lost", 0}};
+  result["fragments"] = json::Object{{"read", read},
+                                     {"built", built},
+                                     {"late", 0},
+                                     {"dropped", 0},
+                                     {"lost", read - std::min(read, built)}};
+  result["bytes_built"] = bytes;
+  const double time = std::max(progress_.at("time_s").real(), 1e-9);
+  result["event_rate_hz"] = static_cast<double>(events) / time;
+  result["throughput_bytes_per_s"] = static_cast<double>(bytes) / time;
+  result["balanced"] = false;
+  result["ok"] = false;
+  result["error"] =
+      "the event manager died: these are the sums of what the nodes themselves counted";
+  result["files"] = files;
+  result["nodes"] = nodes;
+  return result;
+}
+
+bool succeeded(const json::Value& result) {
+  return result.at("balanced").boolean() && result.at("ok").boolean();
+}
+
+} // namespace fanin::executive

@@ -1,0 +1,50 @@
+// What is known of a run from its nodes' reports (report.hpp): the live line, the result and its
+// table for people. The same whether the nodes are this process or others.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "fanin/base/json.hpp"
+#include "fanin/config/configuration.hpp"
+#include "fanin/executive/child.hpp"
+
+namespace fanin::executive {
+
+class RunView {
+public:
+  explicit RunView(const config::Configuration& configuration) : configuration_(configuration) {}
+
+  void on_report(const json::Value& report);
+  void on_exit(const std::string& process, const ChildExit& exit);
+
+  [[nodiscard]] bool has_result() const { return !result_.is_null(); }
+  // Changes with each progress report.
+  [[nodiscard]] std::uint64_t progress_reports() const { return progress_reports_; }
+  // "  12.0 s  20.0 kHz  96 MB/s  ..."; empty before the first report.
+  [[nodiscard]] std::string progress_line() const;
+  // The result object; where the event manager did not live to give one, the sums of what the nodes
+  // themselves say.
+  [[nodiscard]] json::Value result() const;
+
+private:
+  void add_resources(json::Value& result) const;
+  [[nodiscard]] json::Value sum_of_nodes() const;
+
+  const config::Configuration& configuration_;
+  json::Value progress_;
+  json::Value earlier_; // the progress report before
+  json::Value result_;
+  std::map<std::string, json::Value> ends_; // by node
+  std::map<std::string, ChildExit> exits_; // by process
+  std::uint64_t progress_reports_ = 0;
+};
+
+// The result as a table of some lines.
+[[nodiscard]] std::string summary_text(const json::Value& result);
+
+// True if the run ended in good order and its ledger is balanced: exit status 0.
+[[nodiscard]] bool succeeded(const json::Value& result);
+
+} // namespace fanin::executive

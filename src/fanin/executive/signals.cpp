@@ -1,0 +1,59 @@
+#include "fanin/executive/signals.hpp"
+
+#include <pthread.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+namespace fanin::executive {
+namespace {
+
+sigset_t ours() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGHUP);
+  return set;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Signals>> Signals::make(net::Loop& loop,
+                                               std::function<void(int)> on_signal) {
+  const sigset_t set = ours();
+  const int descriptor = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (descriptor < 0) return fail_errno(ErrorKind::exhausted, "signalfd", errno);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  return std::unique_ptr<Signals>(new Signals(loop, std::move(on_signal), descriptor));
+}
+
+Signals::Signals(net::Loop& loop, std::function<void(int)> on_signal, int descriptor)
+    : loop_(loop), on_signal_(std::move(on_signal)), descriptor_(descriptor) {
+  loop_.add(*this);
+}
+
+Signals::~Signals() {
+  loop_.remove(*this);
+  while (poll()) {
+  }
+  close(descriptor_);
+  restore_signals();
+}
+
+bool Signals::poll() {
+  signalfd_siginfo info{};
+  if (read(descriptor_, &info, sizeof info) != ssize_t{sizeof info}) return false;
+  on_signal_(static_cast<int>(info.ssi_signo));
+  return true;
+}
+
+void restore_signals() {
+  const sigset_t set = ours();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+} // namespace fanin::executive

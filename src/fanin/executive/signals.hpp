@@ -1,0 +1,36 @@
+// SIGINT, SIGTERM and SIGHUP as something the loop looks after, and not as interruptions.
+#pragma once
+
+#include <functional>
+
+#include "fanin/base/result.hpp"
+#include "fanin/net/loop.hpp"
+
+namespace fanin::executive {
+
+// Blocks these signals for the calling thread and those that it starts afterwards, and lets them
+// through again at its end. Thread: its loop.
+class Signals final : public net::Service {
+public:
+  // Errors: exhausted (no descriptor).
+  [[nodiscard]] static Result<std::unique_ptr<Signals>>
+  make(net::Loop& loop, std::function<void(int signal)> on_signal);
+  ~Signals() override;
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  bool poll() override;
+  [[nodiscard]] int descriptor() const override { return descriptor_; }
+
+private:
+  Signals(net::Loop& loop, std::function<void(int)> on_signal, int descriptor);
+
+  net::Loop& loop_;
+  std::function<void(int)> on_signal_;
+  int descriptor_;
+};
+
+// For a process that was just forked: these signals as a new program expects them.
+void restore_signals();
+
+} // namespace fanin::executive

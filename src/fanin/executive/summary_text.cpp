@@ -1,0 +1,131 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/executive/run_view.hpp"
+
+namespace fanin::executive {
+namespace {
+
+constexpr std::size_t gaps_shown = 8;
+constexpr std::size_t missing_shown = 12;
+
+std::uint64_t natural(const json::Value& value, std::string_view key) {
+  return value.at(key).natural();
+}
+
+std::string of_microseconds(double value) {
+  return format_duration(Duration{static_cast<Duration::rep>(value * 1e3)});
+}
+
+std::string events_text(const json::Value& result) {
+  const json::Value& events = result.at("events");
+  std::string text = fmt::format("events     {} built", natural(events, "built"));
+  for (const char* kind : {"incomplete", "bad", "lost"}) {
+    if (natural(events, kind) != 0) text += fmt::format(", {} {}", natural(events, kind), kind);
+  }
+  text += fmt::format("; {}, {}, {} in {:.3g} s\n", format_rate(result.at("event_rate_hz").real()),
+                      format_bandwidth(result.at("throughput_bytes_per_s").real()),
+                      format_size(natural(result, "bytes_built")), result.at("duration_s").real());
+  return text;
+}
+
+std::string fragments_text(const json::Value& result) {
+  const json::Value& fragments = result.at("fragments");
+  std::string text = fmt::format(
+      "fragments  {} read = {} built + {} late + {} dropped + {} lost{}\n",
+      natural(fragments, "read"), natural(fragments, "built"), natural(fragments, "late"),
+      natural(fragments, "dropped"), natural(fragments, "lost"),
+      result.at("balanced").boolean() ? "" : "   NOT BALANCED");
+  for (const auto& [name, source] : result.at("sources").object()) {
+    for (const auto& [reason, count] : source.at("dropped_by_reason").object()) {
+      text += fmt::format("           source {}: {} dropped ({})\n", name, count.natural(), reason);
+    }
+    if (natural(source, "missing") != 0) {
+      text += fmt::format("           source {}: missing in {} events{}\n", name,
+                          natural(source, "missing"),
+                          source.at("required").boolean(true) ? "" : " (optional)");
+    }
+    if (natural(source, "lost") != 0) {
+      text += fmt::format("           source {}: {} lost\n", name, natural(source, "lost"));
+    }
+  }
+  return text;
+}
+
+std::string incomplete_text(const json::Value& result) {
+  std::string text;
+  const json::List& list = result.at("incomplete_events").list();
+  for (std::size_t i = 0; i < std::min(list.size(), missing_shown); ++i) {
+    const json::Value& run = list[i];
+    const std::uint64_t first = natural(run, "first");
+    const std::uint64_t count = natural(run, "count");
+    text += fmt::format("           event{} {}: no fragment of source {} ({})\n",
+                        count > 1 ? fmt::format("s {} to", first) : "",
+                        count > 1 ? first + count - 1 : first, run.at("source").text(),
+                        run.at("reason").text());
+  }
+  if (list.size() > missing_shown) text += "           ... and more: --json lists them\n";
+  return text;
+}
+
+std::string gaps_text(const json::Value& result) {
+  const json::Value& gaps = result.at("gaps");
+  if (natural(gaps, "count") == 0) return {};
+  std::string text =
+      fmt::format("gaps       {} numbers that no source has:", natural(gaps, "count"));
+  const json::List& ranges = gaps.at("ranges").list();
+  for (std::size_t i = 0; i < std::min(ranges.size(), gaps_shown); ++i) {
+    const json::List& range = ranges[i].list();
+    if (range.size() != 2) continue;
+    const std::uint64_t first = range[0].natural();
+    const std::uint64_t last = range[1].natural() - 1;
+    text += first == last ? fmt::format(" {}", first) : fmt::format(" {}-{}", first, last);
+  }
+  return text + (ranges.size() > gaps_shown ? " ...\n" : "\n");
+}
+
+std::string nodes_text(const json::Value& result) {
+  std::string text = fmt::format("{:<10} {:<13} {:>6} {:>12} {:>10} {:>9} {:>9} {:>9}\n", "node",
+                                 "role", "starts", "events", "bytes", "throttled", "memory", "cpu");
+  for (const auto& [name, node] : result.at("nodes").object()) {
+    const std::string role = node.at("role").text();
+    const bool counts = role == "builder" || role == "readout";
+    text += fmt::format(
+        "{:<10} {:<13} {:>6} {:>12} {:>10} {:>9} {:>9} {:>9}{}\n", name,
+        role == "event_manager" ? "event manager" : role,
+        node.find("starts") == nullptr ? "" : fmt::format("{}", natural(node, "starts")),
+        node.find("events") == nullptr ? "" : fmt::format("{}", natural(node, "events")),
+        counts ? format_size(natural(node, "bytes")) : "",
+        role == "readout" ? fmt::format("{:.2f} s", node.at("throttled_s").real()) : "",
+        node.find("peak_rss_bytes") == nullptr ? "" : format_size(natural(node, "peak_rss_bytes")),
+        node.find("cpu_s") == nullptr ? "" : fmt::format("{:.2f} s", node.at("cpu_s").real()),
+        node.find("exit") == nullptr ? "" : "  " + node.at("exit").text());
+  }
+  return text;
+}
+
+} // namespace
+
+std::string summary_text(const json::Value& result) {
+  std::string text =
+      fmt::format("run {}      {}\n", natural(result, "run"),
+                  succeeded(result) ? "ended in good order, every fragment accounted for"
+                                    : "FAILED: " + result.at("error").text());
+  text +=
+      events_text(result) + incomplete_text(result) + fragments_text(result) + gaps_text(result);
+  if (const json::Value& latency = result.at("latency_us"); !latency.is_null()) {
+    text += fmt::format("latency    trigger to commit: p50 {}, p99 {}, p99.9 {}\n",
+                        of_microseconds(latency.at("p50").real()),
+                        of_microseconds(latency.at("p99").real()),
+                        of_microseconds(latency.at("p999").real()));
+  }
+  text += "\n" + nodes_text(result);
+  if (!result.at("files").list().empty()) text += "\n";
+  for (const auto& file : result.at("files").list())
+    text += fmt::format("file       {}\n", file.text());
+  return text;
+}
+
+} // namespace fanin::executive

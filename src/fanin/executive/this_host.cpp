@@ -1,0 +1,151 @@
+#include "fanin/executive/this_host.hpp"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fanin/executive/memory_plan.hpp"
+#include "fanin/executive/plugins.hpp"
+#include "fanin/executive/system.hpp"
+
+namespace fanin::executive {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return {};
+  return name.data();
+}
+
+std::string_view short_name(std::string_view name) { return name.substr(0, name.find('.')); }
+
+bool is_own_address(const std::string& host) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return false;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owned(list, &freeifaddrs);
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr) continue;
+    const int family = at->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::array<char, NI_MAXHOST> text{};
+    if (getnameinfo(at->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) ==
+            0 &&
+        host == text.data()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<std::size_t> number_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  const std::string_view view{text};
+  std::size_t number = 0;
+  const auto [stop, error] = std::from_chars(view.data(), view.data() + view.size(), number);
+  if (error != std::errc{} || stop != view.data() + view.size()) return std::nullopt;
+  return number;
+}
+
+std::string process_names(const config::Configuration& configuration) {
+  std::vector<std::string> names;
+  for (const auto& process : configuration.processes) names.push_back(process.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Result<std::vector<std::size_t>> process_named(const config::Configuration& configuration,
+                                               const std::string& name) {
+  for (std::size_t i = 0; i < configuration.processes.size(); ++i) {
+    if (configuration.processes[i].name == name) return std::vector{i};
+  }
+  if (const auto node = configuration.find_node(name)) {
+    for (std::size_t i = 0; i < configuration.processes.size(); ++i) {
+      if (std::ranges::count(configuration.processes[i].nodes, *node) > 0) return std::vector{i};
+    }
+  }
+  return fail(ErrorKind::usage, fmt::format("{}: --node: there is no node \"{}\"; there are: {}",
+                                            configuration.file, name, configuration.node_names()));
+}
+
+} // namespace
+
+bool is_here(const std::string& host) {
+  if (host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.")) return true;
+  const std::string own = host_name();
+  if (host == own || (host.find('.') == std::string::npos && host == short_name(own)) ||
+      (own.find('.') == std::string::npos && short_name(host) == own)) {
+    return true;
+  }
+  return is_own_address(host);
+}
+
+Result<std::vector<std::size_t>> processes_here(const config::Configuration& configuration,
+                                                const std::string& name) {
+  if (!name.empty()) return process_named(configuration, name);
+  const auto task = number_of("SLURM_PROCID");
+  const auto tasks = number_of("SLURM_STEP_NUM_TASKS");
+  if (task && tasks && *tasks > 1) {
+    if (*task >= configuration.processes.size() || *tasks != configuration.processes.size()) {
+      return fail(ErrorKind::usage,
+                  fmt::format("{}: Slurm started {} tasks for {} processes ({}): srun -n {}",
+                              configuration.file, *tasks, configuration.processes.size(),
+                              process_names(configuration), configuration.processes.size()));
+    }
+    return std::vector{*task};
+  }
+  std::vector<std::size_t> here;
+  std::set<std::string> hosts;
+  for (std::size_t i = 0; i < configuration.processes.size(); ++i) {
+    const config::Node& node = configuration.nodes[configuration.processes[i].nodes.front()];
+    hosts.insert(node.host);
+    if (is_here(node.host)) here.push_back(i);
+  }
+  if (!here.empty()) return here;
+  return fail(ErrorKind::usage,
+              fmt::format("{}: no node of it runs on this host, {}: its hosts are {}; --node NAME "
+                          "runs one anyway",
+                          configuration.file, host_name(), fmt::join(hosts, ", ")));
+}
+
+Result<> check_here(const config::Configuration& configuration,
+                    const std::vector<std::size_t>& nodes) {
+  const auto plugins = Plugins::load(configuration);
+  if (!plugins) return std::unexpected(plugins.error());
+  for (const config::Node& node : configuration.nodes) {
+    if (node.role == config::Role::readout) continue;
+    if (plugins->transports.find(node.url.scheme) != nullptr) continue;
+    return fail(ErrorKind::usage,
+                fmt::format("{}: {}: there is no transport for {}://; there are: {}",
+                            node.url_place.text(), node.url_key, node.url.scheme,
+                            fmt::join(plugins->transports.schemes(), ", ")));
+  }
+  const auto plans = plan_memory(configuration);
+  if (!plans) return std::unexpected(plans.error());
+  for (const config::Source& source : configuration.sources) {
+    if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())
+      continue;
+    const auto made = plugins->sources.make(make_source_settings(configuration, source));
+    if (made) continue;
+    // The file that a source reads is a part of the configuration.
+    const bool placed = made.error().text.starts_with(source.place.file);
+    return fail(ErrorKind::usage, placed ? made.error().text
+                                         : fmt::format("{}: {}: {}", source.place.text(),
+                                                       source.key, made.error().text));
+  }
+  return {};
+}
+
+} // namespace fanin::executive
