@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "fanin/source/plain_math.hpp"
@@ -28,9 +29,9 @@ std::uint64_t sizes_hash(const SizeDistribution& distribution, SourceId source,
 // If this fails, runs emulated by another version, compiler or machine no longer compare.
 TEST(Emulator, SizesAreTheSameOnEveryCompilerAndPlatform) {
   const SizeTable lognormal(LogNormalSize{2048, 1024}, 3, 1);
-  std::vector<std::uint32_t> first;
-  for (EventNumber event = 0; event < 6; ++event) first.push_back(lognormal(event));
-  EXPECT_EQ(first, (std::vector<std::uint32_t>{2536, 1723, 1845, 2184, 730, 464}));
+  std::array<std::uint32_t, 6> first{};
+  for (EventNumber event = 0; event < 6; ++event) first.at(event) = lognormal(event);
+  EXPECT_EQ(first, (std::array<std::uint32_t, 6>{2536, 1723, 1845, 2184, 730, 464}));
   EXPECT_EQ(sizes_hash(LogNormalSize{2048, 1024}, 3, 1), 4138183488393941675U);
   EXPECT_EQ(sizes_hash(LogNormalSize{500, 5000}, 0, 42), 16825380374711678856U);
   EXPECT_EQ(sizes_hash(UniformSize{100, 3000}, 7, 1), 17448708818950268650U);

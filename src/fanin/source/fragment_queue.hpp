@@ -171,6 +171,9 @@ public:
     return event < base_ ? base_position_ : slots_[event & mask_].position;
   }
 
+  // Of events that were answered and not released yet.
+  [[nodiscard]] std::uint64_t held_bytes() const { return end_position_ - base_position_; }
+
   // Takes the next piece of events below `end`: at most `payload_max` bytes and `entries_max`
   // events, whose entries it writes to `table`. Moves the cursor. The cursor's event is below
   // `end`.

@@ -180,7 +180,7 @@ void run_script(std::uint64_t seed) {
         next = event + 1;
       }
     } else if (action == 6) {
-      if (queue.give_up_until(next + random.below(3))) next = queue.next_event();
+      (void)queue.give_up_until(next + random.below(3));
       next = queue.next_event();
     } else if (action < 9 && released < next) {
       const EventNumber event = released + random.below(next - released);

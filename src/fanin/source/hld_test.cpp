@@ -9,7 +9,6 @@ namespace {
 
 using testing::Bytes;
 using testing::HldBuilder;
-using testing::payload_of;
 using testing::QueueFixture;
 using testing::TemporaryFolder;
 

@@ -9,16 +9,16 @@
 namespace fanin::source {
 
 Result<> Registry::add(std::string type, SourceFactory factory) {
-  const auto [where, added] = factories_.try_emplace(std::move(type), std::move(factory));
-  if (!added) {
-    return fail(ErrorKind::usage,
-                fmt::format("there is a source of type \"{}\" already", where->first));
+  if (factories_.contains(type)) {
+    return fail(ErrorKind::usage, fmt::format("there is a source of type \"{}\" already", type));
   }
+  factories_[std::move(type)] = std::move(factory);
   return {};
 }
 
 std::vector<std::string> Registry::types() const {
   std::vector<std::string> names;
+  names.reserve(factories_.size());
   for (const auto& [name, factory] : factories_) names.push_back(name);
   return names;
 }

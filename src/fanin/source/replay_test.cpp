@@ -7,6 +7,7 @@ namespace {
 
 std::vector<EventNumber> pass_over(ReplayNumbers& numbers, const std::vector<std::uint64_t>& keys) {
   std::vector<EventNumber> result;
+  result.reserve(keys.size());
   for (const std::uint64_t key : keys) result.push_back(numbers.number(key));
   return result;
 }

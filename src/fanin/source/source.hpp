@@ -48,6 +48,11 @@ public:
   // KiB) is done. Never blocks. Thread: the loop of the readout unit.
   [[nodiscard]] virtual ReadResult read(FragmentQueue& queue, Time now) = 0;
 
+  // True if its data wait for us (a file, an emulator without a rate) rather than pile up in a
+  // detector: then it is read no further ahead than the builder units take, which keeps what is
+  // under way in cache.
+  [[nodiscard]] virtual bool on_demand() const { return false; }
+
   // Readable when there may be more; -1: none.
   [[nodiscard]] virtual int descriptor() const { return -1; }
 
