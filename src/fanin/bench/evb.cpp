@@ -1,0 +1,285 @@
+#include "fanin/bench/evb.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/bench/bare_tcp.hpp"
+#include "fanin/bench/machine.hpp"
+#include "fanin/bench/net_stream.hpp"
+#include "fanin/wire/part.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::array<std::uint64_t, 3> page_sizes{64U << 10, 256U << 10, 1U << 20};
+constexpr Duration probe_warmup = std::chrono::milliseconds{100};
+constexpr Duration probe_duration = std::chrono::milliseconds{400};
+
+std::string_view name(net::WaitPolicy policy) {
+  return policy == net::WaitPolicy::poll ? "poll" : "block";
+}
+
+double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
+double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
+
+// What the baselines need to know.
+struct Plan {
+  std::uint64_t raw_page = 0;
+  std::uint64_t fair_page = 0;
+  std::uint64_t send_set = 0; // what a readout unit really cycles through
+  std::uint64_t receive_set = 0;
+};
+
+class Bench {
+public:
+  Bench(const EvbOptions& options, const Progress& progress) : options_(options), progress_(progress) {}
+
+  Result<json::Value> run() {
+    if (with_baselines()) {
+      if (auto planned = plan(); !planned) return std::unexpected(planned.error());
+    }
+    auto all = run_rounds(contenders(), options_.runs, progress_);
+    if (!all) return std::unexpected(all.error());
+    return report(*all);
+  }
+
+private:
+  [[nodiscard]] bool with_baselines() const {
+    return options_.baselines && options_.setup.url.scheme == "tcp" && !options_.idle &&
+           options_.setup.system.trigger_rate_hz == 0;
+  }
+  void say(std::string_view text) const {
+    if (progress_) progress_(text);
+  }
+
+  [[nodiscard]] BareOptions bare(bool checksum, std::uint64_t page, std::uint64_t send_set,
+                                 std::uint64_t receive_set) const {
+    return {.senders = options_.setup.system.readout_units.size(),
+            .receivers = options_.setup.system.builder_units.size(),
+            .size = options_.setup.fragment_size,
+            .page = page,
+            .send_set = send_set,
+            .receive_set = receive_set,
+            .checksum = checksum,
+            .congestion = options_.congestion,
+            .warmup = options_.warmup,
+            .duration = options_.duration};
+  }
+
+  Result<std::uint64_t> best_page(std::string_view what, bool checksum, std::uint64_t send_set,
+                                  std::uint64_t receive_set) {
+    std::uint64_t best = 0;
+    double best_rate = 0;
+    for (const std::uint64_t page : page_sizes) {
+      BareOptions probe = bare(checksum, page, send_set, receive_set);
+      probe.warmup = probe_warmup;
+      probe.duration = probe_duration;
+      const auto sample = run_bare_tcp(probe);
+      if (!sample) return std::unexpected(sample.error());
+      const double found = messages_per_s(*sample);
+      say(fmt::format("probe {} with pages of {}: {}", what, format_size(page),
+                      format_bandwidth(bytes_per_s(*sample))));
+      if (found <= best_rate) continue;
+      best = page;
+      best_rate = found;
+    }
+    return best;
+  }
+
+  Result<> plan() {
+    const auto probe = run_evb(options_.setup, probe_warmup, probe_duration);
+    if (!probe) return std::unexpected(probe.error());
+    const auto held = [&](std::string_view prefix) {
+      std::vector<double> values;
+      for (const auto& process : probe->processes) {
+        if (process.name.starts_with(prefix)) values.push_back(process.held_bytes);
+      }
+      return static_cast<std::uint64_t>(statistic(std::move(values)).median);
+    };
+    plan_.send_set = held("ru");
+    plan_.receive_set = held("bu");
+    say(fmt::format("fanin holds {} in a readout unit and {} in a builder unit, on average",
+                    format_size(plan_.send_set), format_size(plan_.receive_set)));
+    auto page = best_page("raw", false, 0, 0);
+    if (!page) return std::unexpected(page.error());
+    plan_.raw_page = *page;
+    page = best_page("fair", options_.setup.system.checksum, plan_.send_set, plan_.receive_set);
+    if (!page) return std::unexpected(page.error());
+    plan_.fair_page = *page;
+    return {};
+  }
+
+  [[nodiscard]] Contender bare_contender(std::string what, BareOptions bare) const {
+    return {std::move(what), [bare = std::move(bare)] { return run_bare_tcp(bare); }};
+  }
+
+  [[nodiscard]] StreamOptions stream() const {
+    const EvbSetup& setup = options_.setup;
+    return {.senders = setup.system.readout_units.size(),
+            .receivers = setup.system.builder_units.size(),
+            .url = setup.url,
+            .size = setup.fragment_size,
+            .message = plan_.fair_page,
+            .send_set = plan_.send_set,
+            .receive_set = plan_.receive_set,
+            .source_page = setup.source_page,
+            .batch_events = setup.system.batch_events,
+            .checksum = setup.system.checksum,
+            .wait = setup.wait,
+            .warmup = options_.warmup,
+            .duration = options_.duration};
+  }
+
+  // What a readout unit puts into one message of one source.
+  [[nodiscard]] std::uint64_t part_bytes() const {
+    const builder::System& system = options_.setup.system;
+    const std::uint64_t head = sizeof(wire::PartHeader) + system.batch_events * sizeof(wire::FragmentEntry);
+    return std::max<std::uint64_t>(
+        options_.setup.fragment_size,
+        std::min<std::uint64_t>(system.batch_bytes / system.sources.size(), system.data_page / 2 - head));
+  }
+
+  void add_ladder(std::vector<Contender>& list) const {
+    const bool checksum = options_.setup.system.checksum;
+    list.push_back(bare_contender("crc", bare(checksum, plan_.raw_page, 0, 0)));
+    list.push_back(bare_contender("fair-4", bare(checksum, plan_.fair_page, 4 * plan_.fair_page, 4 * plan_.fair_page)));
+    list.push_back(bare_contender("fair-256", bare(checksum, plan_.fair_page, 256 * plan_.fair_page,
+                                                   256 * plan_.fair_page)));
+  }
+
+  [[nodiscard]] std::vector<Contender> contenders() const {
+    std::vector<Contender> list;
+    const bool checksum = options_.setup.system.checksum;
+    if (with_baselines()) {
+      list.push_back(bare_contender("raw", bare(false, plan_.raw_page, 0, 0)));
+      if (options_.ladder) add_ladder(list);
+      list.push_back(bare_contender("fair", bare(checksum, plan_.fair_page, plan_.send_set, plan_.receive_set)));
+      if (options_.ladder) {
+        list.push_back({"net", [stream = stream()] { return run_page_stream(stream); }});
+        StreamOptions parts = stream();
+        parts.message = part_bytes();
+        list.push_back({"message", [parts] { return run_part_stream(parts); }});
+      }
+    }
+    list.push_back({"evb", [this] {
+                      return run_evb(options_.setup, options_.warmup, options_.duration, options_.idle);
+                    }});
+    return list;
+  }
+
+  [[nodiscard]] json::Value settings() const {
+    const EvbSetup& setup = options_.setup;
+    json::Value object;
+    object["rus"] = setup.system.readout_units.size();
+    object["bus"] = setup.system.builder_units.size();
+    object["sources"] = setup.system.sources.size();
+    object["url"] = setup.url.text();
+    object["protocol"] = setup.system.protocol == builder::Protocol::push ? "push" : "pull";
+    object["fragment_size_bytes"] = setup.fragment_size;
+    object["integrity"] = setup.system.checksum ? "crc32c" : "none";
+    object["wait"] = name(setup.wait);
+    object["wait_evm"] = name(setup.manager_wait);
+    object["congestion"] = options_.congestion;
+    object["rate_hz"] = setup.system.trigger_rate_hz;
+    object["storage"] = setup.storage.empty() ? "discard" : "file";
+    object["page_bytes"] = setup.system.data_page;
+    object["source_page_bytes"] = setup.source_page;
+    object["readout_buffer_bytes"] = setup.readout_buffer;
+    object["builder_buffer_bytes"] = setup.builder_buffer;
+    object["batch_events"] = setup.system.batch_events;
+    object["batch_bytes"] = setup.system.batch_bytes;
+    object["transfer_window_bytes"] = setup.system.transfer_window;
+    object["duration_s"] = seconds(options_.duration);
+    object["runs"] = options_.runs;
+    if (with_baselines()) {
+      object["raw_page_bytes"] = plan_.raw_page;
+      object["fair_page_bytes"] = plan_.fair_page;
+      object["fair_send_set_bytes"] = plan_.send_set;
+      object["fair_receive_set_bytes"] = plan_.receive_set;
+    }
+    return object;
+  }
+
+  [[nodiscard]] json::Value describe(const Series& series, const std::vector<Series>& all) const {
+    json::Value object = to_json(series);
+    const EvbSetup& setup = options_.setup;
+    object["url"] = setup.url.text();
+    object["size_bytes"] = setup.fragment_size;
+    object["per_node_bytes_per_s"] = rate(series, bytes_per_s).median /
+                                     static_cast<double>(setup.system.readout_units.size());
+    for (const char* baseline : {"raw", "fair"}) {
+      const auto found = std::ranges::find(all, baseline, &Series::what);
+      const std::string key = std::string("ratio_to_") + baseline;
+      if (found == all.end()) {
+        object[key] = json::Value{};
+      } else {
+        put(object, key, ratio(series, *found, messages_per_s));
+      }
+    }
+    if (series.what == "evb") add_evb(object, series);
+    return object;
+  }
+
+  void add_evb(json::Value& object, const Series& series) const {
+    object["ratio_to_nxn"] = json::Value{};
+    put(object, "events_per_s", rate(series, events_per_s));
+    put(object, "fragments_per_s", rate(series, messages_per_s));
+    if (options_.setup.system.trigger_rate_hz == 0) return;
+    for (const auto& [key, fraction] : {std::pair{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}}) {
+      put(object, key, rate(series, [fraction](const Sample& sample) {
+            return microseconds(sample.latency.quantile(fraction));
+          }));
+    }
+  }
+
+  [[nodiscard]] json::Value report(const std::vector<Series>& all) const {
+    json::Value result;
+    result["bench"] = "evb";
+    result["machine"] = describe_machine();
+    result["settings"] = settings();
+    for (const auto& series : all) result["results"].append(describe(series, all));
+    return result;
+  }
+
+  const EvbOptions& options_;
+  const Progress& progress_;
+  Plan plan_;
+};
+
+} // namespace
+
+Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progress) {
+  if (auto valid = options.setup.system.validate(); !valid) return std::unexpected(valid.error());
+  return Bench{options, progress}.run();
+}
+
+std::string evb_table(const json::Value& result) {
+  std::string text = fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7}   {}\n", "what", "median", "min",
+                                 "max", "messages/s", "/raw", "/fair", "cores used");
+  for (const auto& row : result.at("results").list()) {
+    std::string use;
+    for (const auto& process : row.at("processes").list()) {
+      use += fmt::format("{} {:.2f}  ", process.at("name").text(), process.at("cpu").real());
+    }
+    text += fmt::format("{:<10} {:>11} {:>11} {:>11} {:>10.3f} M {:>7.3f} {:>7.3f}   {}\n",
+                        row.at("what").text(), format_bandwidth(row.at("bytes_per_s").real()),
+                        format_bandwidth(row.at("bytes_per_s_min").real()),
+                        format_bandwidth(row.at("bytes_per_s_max").real()),
+                        row.at("messages_per_s").real() * 1e-6, row.at("ratio_to_raw").real(),
+                        row.at("ratio_to_fair").real(), use);
+    if (!row.at("p50_us").is_null()) {
+      text += fmt::format("           from trigger to commit: p50 {:.0f} us, p99 {:.0f} us, p99.9 {:.0f} us\n",
+                          row.at("p50_us").real(), row.at("p99_us").real(), row.at("p999_us").real());
+    }
+    if (!row.at("remark").is_null()) text += "           " + row.at("remark").text() + "\n";
+  }
+  return text;
+}
+
+} // namespace fanin::bench

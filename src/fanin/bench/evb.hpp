@@ -1,0 +1,32 @@
+// fanin bench evb: event building beside the bare loops that bound it, and the ladder between them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/bench/evb_processes.hpp"
+#include "fanin/bench/measure.hpp"
+
+namespace fanin::bench {
+
+struct EvbOptions {
+  EvbSetup setup;
+  std::string congestion = "cubic"; // of every TCP connection, the baselines' too
+  Duration duration = std::chrono::seconds{2}; // of one measurement
+  Duration warmup = std::chrono::milliseconds{300};
+  std::size_t runs = 5;
+  bool baselines = true;
+  bool ladder = false;
+  bool idle = false; // connected, without events
+};
+
+// The result object: settings, machine and results[]. Errors: usage, and what goes wrong.
+[[nodiscard]] Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progress);
+
+// The same for people, a table.
+[[nodiscard]] std::string evb_table(const json::Value& result);
+
+} // namespace fanin::bench

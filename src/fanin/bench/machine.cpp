@@ -1,0 +1,64 @@
+#include "fanin/bench/machine.hpp"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "fanin/version.hpp"
+
+namespace fanin::bench {
+namespace {
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const auto colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+std::string cache_size(int index) {
+  std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
+  std::string size;
+  std::getline(file, size);
+  return size;
+}
+
+} // namespace
+
+unsigned usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return static_cast<unsigned>(CPU_COUNT(&set));
+}
+
+json::Value describe_machine() {
+  json::Value machine;
+  utsname system{};
+  (void)uname(&system);
+  machine["processor"] = processor();
+  machine["cores"] = usable_cores();
+  machine["cache_l2"] = cache_size(2);
+  machine["cache_l3"] = cache_size(3);
+  machine["kernel"] = std::string(system.release);
+  machine["memory_bytes"] = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                            static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  double load = 0;
+  if (getloadavg(&load, 1) == 1) machine["load_before"] = load;
+  machine["fanin"] = version;
+  machine["commit"] = version_commit();
+  machine["build"] = version_build();
+  return machine;
+}
+
+} // namespace fanin::bench

@@ -1,0 +1,55 @@
+// Contenders measured in turns: every round runs each of them once, so that what changes on the
+// machine meanwhile changes all of them, and ratios are of runs next to each other.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/bench/processes.hpp"
+
+namespace fanin::bench {
+
+struct Contender {
+  std::string what; // as in results[].what
+  std::function<Result<Sample>()> run;
+};
+
+struct Series {
+  std::string what;
+  std::vector<Sample> samples; // by round
+};
+
+struct Statistic {
+  double median = 0;
+  double min = 0;
+  double max = 0;
+};
+// Of no values: zeros.
+[[nodiscard]] Statistic statistic(std::vector<double> values);
+
+using Rate = std::function<double(const Sample&)>;
+[[nodiscard]] double events_per_s(const Sample& sample);
+[[nodiscard]] double messages_per_s(const Sample& sample);
+[[nodiscard]] double bytes_per_s(const Sample& sample);
+[[nodiscard]] Statistic rate(const Series& series, const Rate& of);
+// Round by round.
+[[nodiscard]] Statistic ratio(const Series& series, const Series& baseline, const Rate& of);
+
+// One line at a time, for people.
+using Progress = std::function<void(std::string_view)>;
+
+// Errors: the first of any contender, with its name.
+[[nodiscard]] Result<std::vector<Series>> run_rounds(const std::vector<Contender>& contenders,
+                                                     std::size_t rounds, const Progress& progress);
+
+// Adds `name`, `name`_min and `name`_max.
+void put(json::Value& object, std::string_view name, const Statistic& statistic);
+// Rates and what each process used, medians over the rounds.
+[[nodiscard]] json::Value to_json(const Series& series);
+
+} // namespace fanin::bench

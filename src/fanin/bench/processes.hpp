@@ -1,0 +1,125 @@
+// The processes of a benchmark: forked from the one that measures, each counting what it does in
+// memory that both see. Processor time is read from outside, so that measuring costs them nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/histogram.hpp"
+#include "fanin/base/result.hpp"
+
+namespace fanin::bench {
+
+// A number that one process writes and another reads now and then.
+class Counter {
+public:
+  void add(std::uint64_t step) { set(get() + step); } // by its one writer
+  void set(std::uint64_t value) { value_.store(value, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+// What one process says, written by it alone. Lies in memory shared with the measuring process.
+struct Cell {
+  enum class State : std::uint32_t { starting, ready, ended, failed };
+
+  std::atomic<State> state{State::starting};
+  Counter events;
+  Counter messages; // fragments, where there are fragments
+  Counter bytes;    // of payload
+  Counter held_bytes; // of pages in use, summed over...
+  Counter held_looks; // ...so many looks
+  Histogram latency;  // valid once the state is `ended`
+  std::array<char, 512> text{}; // where it listens, before `ready`; why it failed, after `failed`
+  std::array<char, 512> remark{}; // valid once `ended`: something that people should know
+
+  void say(std::string_view words) { copy(words, text); }
+  void note(std::string_view words) { copy(words, remark); }
+
+private:
+  static void copy(std::string_view words, std::array<char, 512>& to) {
+    to[words.copy(to.data(), to.size() - 1)] = '\0';
+  }
+};
+
+struct ProcessUse {
+  std::string name;
+  double cpu = 0;                   // of one core: 1.0 is all of it
+  double voluntary_switches_per_s = 0; // waits
+  double forced_switches_per_s = 0; // preempted
+  std::uint64_t peak_rss_bytes = 0; // since its start
+  double held_bytes = 0;            // of its pools' pages in use, on average
+};
+
+// One measurement, over a window in which everything ran.
+struct Sample {
+  double seconds = 0;
+  std::uint64_t events = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::vector<ProcessUse> processes;
+  Histogram latency; // of the whole run
+  std::string remark; // empty: all is well
+};
+
+// True from SIGTERM on; in processes of a group.
+[[nodiscard]] bool termination_asked();
+// Called from the handler of SIGTERM, hence async-signal-safe.
+void on_termination(std::function<void()> wake);
+
+// Thread: one. The processes end with the group, and with the process that owns it.
+class ProcessGroup {
+public:
+  using Body = std::function<Result<>(Cell&)>;
+
+  ProcessGroup() = default;
+  ~ProcessGroup(); // kills those that are left
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  // Runs `body` in a process of its own; `ended` or `failed` comes from what it returns. It never
+  // returns to the caller's code. Errors: exhausted.
+  [[nodiscard]] Result<std::size_t> start(std::string name, const Body& body);
+  [[nodiscard]] const Cell& cell(std::size_t index) const { return *members_[index].cell; }
+  [[nodiscard]] std::size_t size() const { return members_.size(); }
+
+  // Errors: a process failed or ended, or it takes too long.
+  [[nodiscard]] Result<> wait_until_ready(std::size_t index);
+  // Waits for the first message in any process, then for `warmup`, then measures for `duration`.
+  [[nodiscard]] Result<Sample> measure(Duration warmup, Duration duration, bool wait_for_messages = true);
+  // SIGTERM to one; then wait_until_ended() for all. Errors: a process failed; after `patience` the
+  // rest is killed.
+  void terminate(std::size_t index) const;
+  [[nodiscard]] Result<> wait_until_ended(Duration patience);
+
+private:
+  struct Unmap {
+    void operator()(Cell* cell) const;
+  };
+  struct Member {
+    std::string name;
+    pid_t pid = -1; // -1: reaped
+    std::unique_ptr<Cell, Unmap> cell;
+  };
+  struct Snapshot;
+
+  [[nodiscard]] Result<> check_alive();
+  [[nodiscard]] Snapshot look() const;
+  [[noreturn]] static void live(const Body& body, Cell& cell);
+  void kill_all();
+
+  std::vector<Member> members_;
+};
+
+} // namespace fanin::bench
