@@ -30,6 +30,10 @@ bool ReadoutUnit::read_inputs() {
   bool throttled = false;
   for (auto& input : inputs_) {
     if (input->done()) continue;
+    if (input->source->on_demand() &&
+        input->queue.held_bytes() >= system_.read_ahead / inputs_.size()) {
+      continue; // goes on when a batch has been cut
+    }
     const bool due = retry || input->last.state == source::ReadState::more ||
                      now >= input->last.wake || input->source->descriptor() >= 0;
     if (due) {

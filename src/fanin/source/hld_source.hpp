@@ -32,6 +32,7 @@ public:
 
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
+  [[nodiscard]] bool on_demand() const override { return !pacer_.paced(); }
   [[nodiscard]] std::vector<SourceCounter> counters() const override;
 
 private:

@@ -13,6 +13,7 @@ namespace fanin::source {
 class Pacer {
 public:
   explicit Pacer(double rate_hz) : rate_hz_(rate_hz) {} // 0: everything is due at once
+  [[nodiscard]] bool paced() const { return rate_hz_ > 0; }
 
   // The first number that is asked for afterwards is due at `now`.
   void start(Time now) {
