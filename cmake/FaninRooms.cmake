@@ -82,7 +82,7 @@ function(fanin_room_tests name)
     list(APPEND properties RUN_SERIAL ON)
   endif()
   gtest_discover_tests(${target}
-    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES NO_PRETTY_TYPES
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     TEST_PREFIX "${name}." PROPERTIES ${properties})
 endfunction()
