@@ -1,0 +1,240 @@
+#include "fanin/storage/detail/file_scan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "fanin/storage/event_sink.hpp"
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::storage::detail {
+namespace {
+
+constexpr std::uint64_t rows_at_once = 16384;
+constexpr std::uint64_t fragments_at_once = 65536; // or one event
+constexpr std::uint64_t window_size = 4U << 20;
+
+const char* text_of(std::uint32_t reason) {
+  switch (static_cast<MissingReason>(reason)) {
+  case MissingReason::absent: return "absent";
+  case MissingReason::deadline: return "not there in time";
+  case MissingReason::lost: return "lost with its readout unit";
+  }
+  return "for an unknown reason";
+}
+
+} // namespace
+
+FileScan::FileScan(RunFileReader& reader, std::uint32_t file, VerifyResult& result, Lines& problems,
+                   Lines& notes)
+    : reader_(reader), file_(file), result_(result), problems_(problems), missing_(missing) {
+  required_count_ = static_cast<std::uint32_t>(
+      std::ranges::count(reader.info().sources, true, &SourceInfo::required));
+}
+
+void FileScan::problem(const std::string& text) {
+  problems_.add(fmt::format("{}: {}", reader_.info().path, text));
+}
+
+std::string FileScan::name_of(SourceId source) const {
+  const auto& sources = reader_.info().sources;
+  const auto at = std::ranges::lower_bound(sources, source, {}, &SourceInfo::id);
+  if (at == sources.end() || at->id != source || at->name.empty()) return fmt::format("{}", source);
+  return fmt::format("{} ({})", source, at->name);
+}
+
+void FileScan::run(const std::function<void(std::uint64_t)>& checked) {
+  checked_ = checked;
+  Result<> done = read_gaps();
+  std::vector<EventRow> rows;
+  for (std::uint64_t first = 0; done && first < reader_.events(); first += rows.size()) {
+    rows.resize(std::min(rows_at_once, reader_.events() - first));
+    done = reader_.read_events(first, rows);
+    // As many events as have a handy number of fragments between them.
+    for (std::size_t begin = 0; done && begin < rows.size();) {
+      auto end = begin;
+      std::uint64_t fragments = 0;
+      while (end < rows.size() &&
+             (end == begin || fragments + rows[end].fragment_count <= fragments_at_once)) {
+        fragments += rows[end++].fragment_count;
+      }
+      done = check_block(std::span(rows).subspan(begin, end - begin));
+      begin = end;
+    }
+  }
+  write_missing();
+  if (!done) problems_.add(done.error().text);
+}
+
+Result<> FileScan::read_gaps() {
+  gaps_.resize(std::min<std::uint64_t>(reader_.gaps(), reader_.info().file_size));
+  return reader_.read_gaps(0, gaps_);
+}
+
+// Rows of consecutive events; their fragments are contiguous, because a writer only appends.
+Result<> FileScan::check_block(std::span<const EventRow> rows) {
+  std::uint64_t count = 0;
+  for (const auto& row : rows) {
+    if (row.first_fragment != next_fragment_ + count || row.first_missing != next_missing_) {
+      return fail(ErrorKind::malformed,
+                  fmt::format("{}: event {} points to rows that are not its own; what follows was "
+                              "not checked",
+                              reader_.info().path, row.event));
+    }
+    count += row.fragment_count;
+    next_missing_ += row.missing_count;
+  }
+  if (count > reader_.fragments() - next_fragment_ || next_missing_ > reader_.missing()) {
+    return fail(ErrorKind::malformed,
+                fmt::format("{}: event {} has fragments beyond the end of /fragments or /missing",
+                            reader_.info().path, rows.back().event));
+  }
+  fragments_.resize(count);
+  if (auto read = reader_.read_fragments(next_fragment_, fragments_); !read) return read;
+  next_fragment_ += count;
+  auto rest = std::span<const FragmentRow>(fragments_);
+  for (const auto& row : rows) {
+    check_event(row, rest.first(row.fragment_count));
+    rest = rest.subspan(row.fragment_count);
+  }
+  return check_bytes();
+}
+
+void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fragments) {
+  std::uint64_t size = 0;
+  std::uint32_t required = 0;
+  const auto& sources = reader_.info().sources;
+  auto known = sources.begin();
+  const FragmentRow* previous = nullptr;
+  for (const auto& fragment : fragments) {
+    size += fragment.size;
+    if (fragment.flags != 0) ++result_.flagged;
+    if (fragment.event != row.event) {
+      problem(fmt::format("event {}: a fragment of event {} stands among its own", row.event,
+                          fragment.event));
+    }
+    if (previous != nullptr && fragment.source <= previous->source) {
+      problem(fmt::format("event {}: source {} is there twice, or out of order", row.event,
+                          name_of(fragment.source)));
+    }
+    previous = &fragment;
+    while (known != sources.end() && known->id < fragment.source) ++known;
+    if (known != sources.end() && known->id == fragment.source && known->required) ++required;
+  }
+  if (size != row.size) {
+    problem(fmt::format("event {}: its fragments have {} bytes, and it says {}", row.event, size,
+                        row.size));
+  }
+  const bool incomplete = required != required_count_;
+  if (incomplete != ((row.flags & event_incomplete) != 0)) {
+    problem(fmt::format("event {} is marked as {}, and has {} of {} required sources", row.event,
+                        incomplete ? "complete" : "incomplete", required, required_count_));
+  }
+  if (incomplete) note_missing(row, fragments);
+  add_to_spans(row, incomplete);
+}
+
+void FileScan::add_to_spans(const EventRow& row, bool incomplete) {
+  if (row.event == ~EventNumber{0}) return problem("an event has a number that none can have");
+  if (!spans_.empty()) {
+    auto& last = spans_.back();
+    if (last.events.end == row.event && last.attempt == row.attempt &&
+        last.incomplete == incomplete) {
+      ++last.events.end;
+      return;
+    }
+  }
+  spans_.push_back({.events = {row.event, row.event + 1},
+                    .file = file_,
+                    .attempt = row.attempt,
+                    .incomplete = incomplete});
+}
+
+// The required sources that an event lacks, by name.
+void FileScan::note_missing(const EventRow& row, std::span<const FragmentRow> fragments) {
+  if (missing_.full()) return missing_.add({});
+  const auto missing = reader_.missing_of(row);
+  std::string names;
+  for (const auto& source : reader_.info().sources) {
+    const auto present = std::ranges::find(fragments, source.id, &FragmentRow::source);
+    if (!source.required || present != fragments.end()) continue;
+    const char* reason = "and nothing says why";
+    if (missing) {
+      const auto at = std::ranges::find(*missing, source.id, &MissingRow::source);
+      if (at != missing->end()) reason = text_of(at->reason);
+    }
+    names += fmt::format("{}source {}, {}", names.empty() ? "" : "; ", name_of(source.id), reason);
+  }
+  if (missing_events_.end == row.event && missing_names_ == names) {
+    ++missing_events_.end;
+    return;
+  }
+  write_missing();
+  missing_events_ = {row.event, row.event + 1};
+  missing_names_ = std::move(names);
+}
+
+void FileScan::write_missing() {
+  if (missing_events_.empty()) return;
+  const auto events =
+      missing_events_.count() == 1
+          ? fmt::format("event {} lacks", missing_events_.first)
+          : fmt::format("events {} to {} lack", missing_events_.first, missing_events_.end - 1);
+  missing_.add(fmt::format("{}: {} {}", reader_.info().path, events, missing_names_));
+  missing_events_ = {};
+}
+
+// In the order in which they lie in the file, so that it is read from front to back.
+Result<> FileScan::check_bytes() {
+  const bool checksums = reader_.info().integrity;
+  std::ranges::sort(fragments_, {}, &FragmentRow::offset);
+  std::uint64_t checked = 0;
+  for (const auto& fragment : fragments_) {
+    ++result_.fragments;
+    result_.bytes += fragment.size;
+    if (fragment.offset > reader_.bytes() || fragment.size > reader_.bytes() - fragment.offset) {
+      problem(fmt::format("event {}, source {}: bytes {} to {} are beyond the end of /bytes",
+                          fragment.event, name_of(fragment.source), fragment.offset,
+                          fragment.offset + fragment.size));
+      continue;
+    }
+    const auto checksum = checksum_of(fragment);
+    if (!checksum) return std::unexpected(checksum.error());
+    if (checksums && *checksum != fragment.crc32c) {
+      ++result_.crc_errors;
+      const bool known = (fragment.flags & event_bad_checksum) != 0;
+      problem(fmt::format("event {}, source {}: checksum of its {} bytes is {:08x}, and should be "
+                          "{:08x}{}",
+                          fragment.event, name_of(fragment.source), fragment.size, *checksum,
+                          fragment.crc32c, known ? " (seen and marked when it was built)" : ""));
+    }
+    checked += fragment.size;
+    if (checked >= window_size) checked_(std::exchange(checked, 0));
+  }
+  checked_(checked);
+  return {};
+}
+
+Result<std::uint32_t> FileScan::checksum_of(const FragmentRow& fragment) {
+  std::uint32_t checksum = 0;
+  auto at = fragment.offset;
+  const auto end = fragment.offset + fragment.size;
+  while (at < end) {
+    if (at < window_begin_ || at >= window_begin_ + window_.size()) {
+      window_.resize(std::min(window_size, reader_.bytes() - at));
+      window_begin_ = at;
+      if (auto read = reader_.read_bytes(at, window_); !read) {
+        window_.clear();
+        return std::unexpected(std::move(read.error()));
+      }
+    }
+    const auto in_window = at - window_begin_;
+    const auto length = std::min(end - at, window_.size() - in_window);
+    checksum = wire::crc32c(std::span(window_).subspan(in_window, length), checksum);
+    at += length;
+  }
+  return checksum;
+}
+
+} // namespace fanin::storage::detail

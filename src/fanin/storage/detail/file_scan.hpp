@@ -1,0 +1,86 @@
+// Checks one run file in itself, and tells which events it holds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/storage/run_file_reader.hpp"
+#include "fanin/storage/verify.hpp"
+
+namespace fanin::storage::detail {
+
+// Consecutive events in consecutive rows, alike in what follows.
+struct EventSpan {
+  EventRange events;
+  std::uint32_t file = 0; // index of the caller's
+  Attempt attempt = 0;
+  bool incomplete = false;
+};
+
+// Collects lines up to a limit and counts the rest.
+class Lines {
+public:
+  Lines(std::vector<std::string>& lines, std::uint64_t& left_out, std::size_t max)
+      : lines_(lines), left_out_(left_out), max_(max) {}
+  [[nodiscard]] bool full() const { return lines_.size() >= max_; }
+  void add(std::string line) {
+    if (full())
+      ++left_out_;
+    else
+      lines_.push_back(std::move(line));
+  }
+
+private:
+  std::vector<std::string>& lines_;
+  std::uint64_t& left_out_;
+  std::size_t max_;
+};
+
+// Thread: one.
+class FileScan {
+public:
+  // All references must outlive the scan. `file` is put into the spans.
+  FileScan(RunFileReader& reader, std::uint32_t file, VerifyResult& result, Lines& problems,
+           Lines& missing);
+
+  // `checked` is called with the bytes of payload just checked. A file that turns out to be corrupt
+  // halfway is a problem; what was found before counts.
+  void run(const std::function<void(std::uint64_t)>& checked);
+  [[nodiscard]] const std::vector<EventSpan>& spans() const { return spans_; }
+  [[nodiscard]] const std::vector<GapRow>& gaps() const { return gaps_; }
+
+private:
+  [[nodiscard]] Result<> read_gaps();
+  [[nodiscard]] Result<> check_block(std::span<const EventRow> rows);
+  void check_event(const EventRow& row, std::span<const FragmentRow> fragments);
+  void add_to_spans(const EventRow& row, bool incomplete);
+  void note_missing(const EventRow& row, std::span<const FragmentRow> fragments);
+  void write_missing();
+  [[nodiscard]] Result<> check_bytes();
+  [[nodiscard]] Result<std::uint32_t> checksum_of(const FragmentRow& fragment);
+  void problem(const std::string& text);
+  [[nodiscard]] std::string name_of(SourceId source) const;
+
+  RunFileReader& reader_;
+  std::uint32_t file_;
+  VerifyResult& result_;
+  Lines& problems_;
+  Lines& missing_;
+  std::function<void(std::uint64_t)> checked_;
+
+  std::uint32_t required_count_ = 0;
+  std::uint64_t next_fragment_ = 0; // rows of /fragments that event rows have accounted for
+  std::uint64_t next_missing_ = 0;
+  std::vector<FragmentRow> fragments_;
+  std::vector<std::byte> window_; // of /bytes, from window_begin_
+  std::uint64_t window_begin_ = 0;
+  EventRange missing_events_; // of the line to come, and what they lack
+  std::string missing_names_;
+  std::vector<EventSpan> spans_;
+  std::vector<GapRow> gaps_;
+};
+
+} // namespace fanin::storage::detail

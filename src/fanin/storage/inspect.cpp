@@ -1,0 +1,253 @@
+#include "fanin/storage/inspect.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <span>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/storage/event_sink.hpp"
+#include "fanin/storage/run_file_reader.hpp"
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::storage {
+namespace {
+
+constexpr std::uint64_t rows_at_once = 65536;
+
+struct Tally {
+  std::uint64_t fragments = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t flagged = 0;
+  std::uint64_t missing = 0;
+  std::uint32_t smallest = std::numeric_limits<std::uint32_t>::max();
+  std::uint32_t largest = 0;
+};
+
+struct Summary {
+  std::uint64_t incomplete = 0;
+  std::uint64_t flagged = 0;
+  EventNumber first = std::numeric_limits<EventNumber>::max();
+  EventNumber last = 0;
+  std::uint64_t gap_numbers = 0;
+  std::map<SourceId, Tally> sources;
+};
+
+const char* text_of(std::uint32_t reason) {
+  switch (static_cast<MissingReason>(reason)) {
+  case MissingReason::absent: return "absent: its readout unit has none";
+  case MissingReason::deadline: return "not there in time";
+  case MissingReason::lost: return "lost with its readout unit";
+  }
+  return "for an unknown reason";
+}
+
+std::string text_of_flags(std::uint32_t flags) {
+  std::string text;
+  const auto add = [&](std::uint32_t flag, const char* name) {
+    if ((flags & flag) != 0) text += fmt::format("{}{}", text.empty() ? "" : ", ", name);
+  };
+  add(event_incomplete, "incomplete");
+  add(event_bad_checksum, "bad checksum");
+  add(event_bad_number, "bad event number");
+  add(event_truncated, "truncated");
+  return text;
+}
+
+// Calls `visit` with all rows of one table, block by block.
+template <class Row, class Read, class Visit>
+Result<> for_each_row(std::uint64_t count, const Read& read, const Visit& visit) {
+  std::vector<Row> rows;
+  for (std::uint64_t first = 0; first < count; first += rows.size()) {
+    rows.resize(std::min(rows_at_once, count - first));
+    if (auto done = read(first, std::span(rows)); !done) return done;
+    for (const auto& row : rows) visit(row);
+  }
+  return {};
+}
+
+Result<Summary> summarize(RunFileReader& file) {
+  Summary summary;
+  for (const auto& source : file.info().sources) summary.sources[source.id];
+  auto done = file.for_each_event([&](std::uint64_t, const EventRow& row) {
+    summary.first = std::min(summary.first, row.event);
+    summary.last = std::max(summary.last, row.event);
+    if ((row.flags & event_incomplete) != 0) ++summary.incomplete;
+    if ((row.flags & ~std::uint32_t{event_incomplete}) != 0) ++summary.flagged;
+    return true;
+  });
+  if (done) {
+    done = for_each_row<FragmentRow>(
+        file.fragments(), [&](auto first, auto rows) { return file.read_fragments(first, rows); },
+        [&](const FragmentRow& row) {
+          auto& tally = summary.sources[row.source];
+          ++tally.fragments;
+          tally.bytes += row.size;
+          if (row.flags != 0) ++tally.flagged;
+          tally.smallest = std::min(tally.smallest, row.size);
+          tally.largest = std::max(tally.largest, row.size);
+        });
+  }
+  if (done) {
+    done = for_each_row<MissingRow>(
+        file.missing(), [&](auto first, auto rows) { return file.read_missing(first, rows); },
+        [&](const MissingRow& row) { ++summary.sources[row.source].missing; });
+  }
+  if (done) {
+    done = for_each_row<GapRow>(
+        file.gaps(), [&](auto first, auto rows) { return file.read_gaps(first, rows); },
+        [&](const GapRow& row) { summary.gap_numbers += row.end - row.first; });
+  }
+  if (!done) return std::unexpected(std::move(done.error()));
+  return summary;
+}
+
+std::string name_of(const RunFileInfo& info, SourceId id) {
+  const auto at = std::ranges::lower_bound(info.sources, id, {}, &SourceInfo::id);
+  return at == info.sources.end() || at->id != id ? "(not in /sources)" : at->name;
+}
+
+std::string unit_of(const RunFileInfo& info, SourceId id) {
+  const auto at = std::ranges::lower_bound(info.sources, id, {}, &SourceInfo::id);
+  return at == info.sources.end() || at->id != id ? "" : at->readout_unit;
+}
+
+const char* state_of(const RunFileInfo& info) {
+  if (!info.damage.empty()) return "damaged";
+  return info.finished ? "closed" : "not closed: being written, or its writer was killed";
+}
+
+// From the start of the run until the file was last written; 0: not to be told.
+double seconds_of_run(const RunFileInfo& info) {
+  struct stat status{};
+  if (info.started_unix_ns == 0 || ::stat(info.path.c_str(), &status) != 0) return 0;
+  return static_cast<double>(status.st_mtim.tv_sec) +
+         1e-9 * static_cast<double>(status.st_mtim.tv_nsec) -
+         1e-9 * static_cast<double>(info.started_unix_ns);
+}
+
+void append_dump(std::string& text, std::span<const std::byte> bytes) {
+  constexpr std::size_t width = 16;
+  for (std::size_t at = 0; at < bytes.size(); at += width) {
+    const auto row = bytes.subspan(at, std::min(width, bytes.size() - at));
+    std::string hex;
+    std::string plain;
+    for (const auto byte : row) {
+      const auto value = std::to_integer<unsigned>(byte);
+      hex += fmt::format("{:02x} ", value);
+      plain += value >= 0x20 && value < 0x7f ? static_cast<char>(value) : '.';
+    }
+    fmt::format_to(std::back_inserter(text), "      {:08x}  {:<48} {}\n", at, hex, plain);
+  }
+}
+
+Result<> append_fragment(std::string& text, RunFileReader& file, const FragmentRow& fragment,
+                         std::size_t dump_bytes) {
+  const auto bytes = file.bytes_of(fragment);
+  if (!bytes) return std::unexpected(bytes.error());
+  std::string verdict = "no checksum";
+  if (file.info().integrity) {
+    const auto checksum = wire::crc32c(*bytes);
+    verdict = checksum == fragment.crc32c
+                  ? fmt::format("crc32c {:08x} good", checksum)
+                  : fmt::format("crc32c {:08x} BAD, should be {:08x}", checksum, fragment.crc32c);
+  }
+  const auto flags = text_of_flags(fragment.flags);
+  fmt::format_to(std::back_inserter(text), "  source {:<10} {:<20} {:>10} B  {}{}{}\n",
+                 fragment.source, name_of(file.info(), fragment.source), fragment.size, verdict,
+                 flags.empty() ? "" : "; ", flags);
+  append_dump(text, std::span(*bytes).first(std::min(dump_bytes, bytes->size())));
+  if (bytes->size() > dump_bytes && dump_bytes > 0) {
+    fmt::format_to(std::back_inserter(text), "      and {} bytes more\n",
+                   bytes->size() - dump_bytes);
+  }
+  return {};
+}
+
+} // namespace
+
+Result<std::string> inspect_file(const std::string& path) {
+  const auto opened = RunFileReader::open(path);
+  if (!opened) return std::unexpected(opened.error());
+  auto& file = **opened;
+  const auto& info = file.info();
+  const auto summary = summarize(file);
+  if (!summary) return std::unexpected(summary.error());
+
+  std::string text;
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "{}\n", path);
+  fmt::format_to(out, "  run {}, started {}, {}, incarnation {}, part {}\n", info.run,
+                 info.started_utc, info.node, info.incarnation, info.part);
+  fmt::format_to(out, "  {}; {}; written by fanin {}\n", state_of(info),
+                 info.integrity ? "CRC32C checksums" : "no checksums", info.fanin_version);
+  if (!info.damage.empty()) fmt::format_to(out, "  damage: {}\n", info.damage);
+  fmt::format_to(out, "  {} events", file.events());
+  if (file.events() > 0) fmt::format_to(out, " from {} to {}", summary->first, summary->last);
+  fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} numbers in gaps\n",
+                 file.events() - summary->incomplete, summary->incomplete, summary->flagged,
+                 summary->gap_numbers);
+  fmt::format_to(out, "  {} fragments, {} of payload", file.fragments(), format_size(file.bytes()));
+  if (file.events() > 0) {
+    fmt::format_to(out, ", {} an event", format_size(file.bytes() / file.events()));
+  }
+  fmt::format_to(out, "; {} in the file\n", format_size(info.file_size));
+  if (const auto seconds = seconds_of_run(info); seconds > 0 && file.events() > 0) {
+    fmt::format_to(out, "  {} over the {:.1f} s from the start of the run to the last write\n",
+                   format_rate(static_cast<double>(file.events()) / seconds), seconds);
+  }
+  text += '\n';
+  fmt::format_to(out, "  {:>10}  {:<20} {:<12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>7}\n", "source",
+                 "name", "readout unit", "fragments", "bytes", "smallest", "largest", "missing",
+                 "faults");
+  for (const auto& [source, tally] : summary->sources) {
+    fmt::format_to(out, "  {:>10}  {:<20} {:<12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>7}\n", source,
+                   name_of(info, source), unit_of(info, source), tally.fragments,
+                   format_size(tally.bytes), tally.fragments == 0 ? 0 : tally.smallest,
+                   tally.largest, tally.missing, tally.flagged);
+  }
+  return text;
+}
+
+Result<std::string> inspect_event(const std::string& path, EventNumber event,
+                                  const InspectEventOptions& options) {
+  const auto opened = RunFileReader::open(path);
+  if (!opened) return std::unexpected(opened.error());
+  auto& file = **opened;
+  const auto found = file.find_event(event);
+  if (!found) return std::unexpected(found.error());
+  if (!*found) {
+    return fail(ErrorKind::not_found, fmt::format("{} has no event {}", path, event));
+  }
+  const auto& row = **found;
+  const auto fragments = file.fragments_of(row);
+  if (!fragments) return std::unexpected(fragments.error());
+  const auto missing = file.missing_of(row);
+  if (!missing) return std::unexpected(missing.error());
+
+  std::string text;
+  const auto flags = text_of_flags(row.flags);
+  fmt::format_to(std::back_inserter(text),
+                 "event {} of run {}: {} fragments, {} B, {}; attempt {}, incarnation {} of {}\n",
+                 row.event, file.info().run, row.fragment_count, row.size,
+                 flags.empty() ? "complete" : flags, row.attempt, row.incarnation,
+                 file.info().node);
+  for (const auto& fragment : *fragments) {
+    if (auto done = append_fragment(text, file, fragment, options.dump_bytes); !done) {
+      return std::unexpected(std::move(done.error()));
+    }
+  }
+  for (const auto& lacking : *missing) {
+    fmt::format_to(std::back_inserter(text), "  source {:<10} {:<20}    missing  {}\n",
+                   lacking.source, name_of(file.info(), lacking.source), text_of(lacking.reason));
+  }
+  return text;
+}
+
+} // namespace fanin::storage

@@ -1,0 +1,25 @@
+// A run file as text for people: `fanin inspect`.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/base/result.hpp"
+
+namespace fanin::storage {
+
+// What the file is, what it holds, and every source with its fragments and bytes. Reads all rows
+// and no payload. Errors: as of RunFileReader.
+[[nodiscard]] Result<std::string> inspect_file(const std::string& path);
+
+struct InspectEventOptions {
+  std::size_t dump_bytes = 64; // of each fragment, in hexadecimal; 0: none
+};
+
+// One event: its fragments with size, checksum and first bytes, and the sources that are missing.
+// Errors: not_found (no such event in the file), else as of RunFileReader.
+[[nodiscard]] Result<std::string> inspect_event(const std::string& path, EventNumber event,
+                                                const InspectEventOptions& options = {});
+
+} // namespace fanin::storage

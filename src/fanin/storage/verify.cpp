@@ -1,0 +1,279 @@
+#include "fanin/storage/verify.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "fanin/storage/detail/file_scan.hpp"
+#include "fanin/storage/manifest.hpp"
+#include "fanin/storage/run_file_reader.hpp"
+
+namespace fanin::storage {
+namespace {
+
+using detail::EventSpan;
+using detail::Lines;
+
+struct ScannedFile {
+  RunFileInfo info;
+  std::vector<EventSpan> spans;
+  std::vector<GapRow> gaps;
+};
+
+// All files of one run, against each other.
+class RunCheck {
+public:
+  RunCheck(std::vector<ScannedFile> files, VerifyResult& result, Lines& problems, Lines& notes)
+      : files_(std::move(files)), result_(result), problems_(problems), notes_(notes) {}
+
+  void run() {
+    find_manifest();
+    count_events();
+    count_gaps();
+    compare_with_manifest();
+  }
+
+private:
+  void find_manifest();
+  void count_events();
+  void count_segment(EventRange range, std::span<const EventSpan* const> copies);
+  [[nodiscard]] const EventSpan& choose(EventRange range, std::span<const EventSpan* const> copies);
+  [[nodiscard]] const ManifestWinner* winner_of(EventNumber event) const;
+  [[nodiscard]] EventNumber next_winner_boundary(EventNumber event) const;
+  [[nodiscard]] bool is_of(const EventSpan& span, const ManifestWinner& winner) const;
+  void count_gaps();
+  void compare_with_manifest();
+  void problem(const std::string& text) {
+    problems_.add(fmt::format("run {}: {}", files_.front().info.run, text));
+  }
+
+  std::vector<ScannedFile> files_;
+  VerifyResult& result_;
+  Lines& problems_;
+  Lines& notes_;
+  std::optional<Manifest> manifest_;
+  std::map<EventNumber, ManifestWinner> winners_; // by first event; not overlapping
+  std::set<std::string> not_given_;               // files of the manifest
+  std::uint64_t events_ = 0;
+  std::uint64_t incomplete_ = 0;
+};
+
+void RunCheck::find_manifest() {
+  for (const auto& file : files_) {
+    const auto path =
+        std::filesystem::path(file.info.path).parent_path() / manifest_name(file.info.run);
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) continue;
+    auto manifest = read_manifest(path.string());
+    if (!manifest) return problems_.add(manifest.error().text);
+    manifest_ = std::move(*manifest);
+    break;
+  }
+  if (!manifest_) return;
+  for (const auto& winner : manifest_->winners) {
+    // A later line overrules what it covers. Lines name whole batches, so a cut is the exception.
+    auto at = winners_.lower_bound(winner.events.first);
+    if (at != winners_.begin() && std::prev(at)->second.events.end > winner.events.first) --at;
+    while (at != winners_.end() && at->second.events.first < winner.events.end) {
+      const auto old = at->second;
+      at = winners_.erase(at);
+      if (old.events.first < winner.events.first) {
+        auto& kept = winners_[old.events.first] = old;
+        kept.events.end = winner.events.first;
+      }
+      if (old.events.end > winner.events.end) {
+        auto& kept = winners_[winner.events.end] = old;
+        kept.events.first = winner.events.end;
+      }
+    }
+    winners_[winner.events.first] = winner;
+  }
+  for (const auto& file : manifest_->files) not_given_.insert(file.file);
+  for (const auto& file : files_) {
+    not_given_.erase(std::filesystem::path(file.info.path).filename().string());
+  }
+  for (const auto& name : not_given_) {
+    notes_.add(fmt::format("{}: {} belongs to the run and was not checked", manifest_->path, name));
+  }
+}
+
+const ManifestWinner* RunCheck::winner_of(EventNumber event) const {
+  auto at = winners_.upper_bound(event);
+  if (at == winners_.begin()) return nullptr;
+  --at;
+  return at->second.events.contains(event) ? &at->second : nullptr;
+}
+
+EventNumber RunCheck::next_winner_boundary(EventNumber event) const {
+  if (const auto* winner = winner_of(event); winner != nullptr) return winner->events.end;
+  const auto at = winners_.upper_bound(event);
+  return at == winners_.end() ? ~EventNumber{0} : at->first;
+}
+
+bool RunCheck::is_of(const EventSpan& span, const ManifestWinner& winner) const {
+  const auto& info = files_[span.file].info;
+  return span.attempt == winner.attempt && info.node == winner.node &&
+         info.incarnation == winner.incarnation;
+}
+
+// Walks along the event numbers; between two boundaries the same copies are there.
+void RunCheck::count_events() {
+  std::vector<const EventSpan*> spans;
+  for (const auto& file : files_) {
+    for (const auto& span : file.spans) spans.push_back(&span);
+  }
+  std::ranges::sort(spans, {},
+                    [](const auto* span) { return std::pair(span->events.first, span->file); });
+  std::vector<const EventSpan*> active;
+  auto next = spans.begin();
+  EventNumber at = 0;
+  while (next != spans.end() || !active.empty()) {
+    if (active.empty()) at = (*next)->events.first;
+    while (next != spans.end() && (*next)->events.first == at) active.push_back(*next++);
+    auto end = next_winner_boundary(at);
+    if (next != spans.end()) end = std::min(end, (*next)->events.first);
+    for (const auto* span : active) end = std::min(end, span->events.end);
+    count_segment({at, end}, active);
+    at = end;
+    std::erase_if(active, [&](const auto* span) { return span->events.end == at; });
+  }
+  result_.events += events_;
+  result_.incomplete += incomplete_;
+  result_.complete += events_ - incomplete_;
+}
+
+void RunCheck::count_segment(EventRange range, std::span<const EventSpan* const> copies) {
+  const auto& chosen = choose(range, copies);
+  events_ += range.count();
+  if (chosen.incomplete) incomplete_ += range.count();
+  const auto& info = files_[chosen.file].info;
+  for (const auto* copy : copies) {
+    if (copy == &chosen) continue;
+    const auto& other = files_[copy->file].info;
+    // The same attempt again in a later part: its writer had to give up a file and wrote on.
+    const bool rewritten = copy->attempt == chosen.attempt && other.node == info.node &&
+                           other.incarnation == info.incarnation && other.part != info.part;
+    const auto* winner = winner_of(range.first);
+    const bool overruled = winner != nullptr && is_of(chosen, *winner) && !is_of(*copy, *winner);
+    if (rewritten || overruled || copy->attempt < chosen.attempt) {
+      result_.superseded += range.count();
+    } else {
+      result_.duplicates += range.count();
+      problem(fmt::format("events {} to {} are in {} and in {}, both of attempt {}", range.first,
+                          range.end - 1, info.path, other.path, copy->attempt));
+    }
+  }
+}
+
+// The copy that counts: what the manifest says, else the highest attempt; of copies by the same
+// writer, the one in the last part.
+const EventSpan& RunCheck::choose(EventRange range, std::span<const EventSpan* const> copies) {
+  const auto* winner = winner_of(range.first);
+  const auto rank = [&](const EventSpan* span) {
+    const bool wins = winner != nullptr && is_of(*span, *winner);
+    return std::tuple(wins, span->attempt, files_[span->file].info.part);
+  };
+  const auto& chosen = **std::ranges::max_element(copies, {}, rank);
+  if (winner != nullptr && !is_of(chosen, *winner)) {
+    const auto text =
+        fmt::format("events {} to {}: the copy that was acknowledged, attempt {} of "
+                    "{}, incarnation {}, is in none of the files",
+                    range.first, range.end - 1, winner->attempt, winner->node, winner->incarnation);
+    if (not_given_.empty())
+      problem(text);
+    else
+      notes_.add(text);
+  }
+  return chosen;
+}
+
+void RunCheck::count_gaps() {
+  std::vector<GapRow> gaps;
+  for (const auto& file : files_) gaps.insert(gaps.end(), file.gaps.begin(), file.gaps.end());
+  std::ranges::sort(gaps, {}, &GapRow::first);
+  std::uint64_t end = 0;
+  for (const auto& gap : gaps) {
+    if (gap.end <= end) continue;
+    result_.gaps += gap.end - std::max(gap.first, end);
+    end = gap.end;
+  }
+}
+
+void RunCheck::compare_with_manifest() {
+  if (!manifest_ || !not_given_.empty()) return;
+  if (!manifest_->summary) {
+    return notes_.add(fmt::format("{}: the run did not end in good order", manifest_->path));
+  }
+  const auto& summary = *manifest_->summary;
+  if (summary.built != events_) {
+    problem(fmt::format("the manifest counts {} events built, and the files hold {}", summary.built,
+                        events_));
+  }
+  if (summary.incomplete != incomplete_) {
+    problem(fmt::format("the manifest counts {} incomplete events, and the files hold {}",
+                        summary.incomplete, incomplete_));
+  }
+  if (!summary.balanced) notes_.add("the run's ledger was not balanced");
+}
+
+std::uint64_t file_size(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  return error ? 0 : size;
+}
+
+void scan_file(const std::string& path, std::map<RunNumber, std::vector<ScannedFile>>& runs,
+               VerifyResult& result, Lines& problems, Lines& notes, Lines& missing,
+               const std::function<void(std::uint64_t)>& progress) {
+  const auto reader = RunFileReader::open(path);
+  if (!reader) return problems.add(reader.error().text);
+  const auto& info = (*reader)->info();
+  if (!info.damage.empty()) {
+    problems.add(fmt::format("{}: {}", path, info.damage));
+  } else if (!info.finished) {
+    notes.add(fmt::format("{}: not closed: it is being written, or its writer was killed", path));
+  }
+  auto& run = runs[info.run];
+  detail::FileScan scan(**reader, static_cast<std::uint32_t>(run.size()), result, problems,
+                        missing);
+  scan.run(progress);
+  run.push_back({.info = info, .spans = scan.spans(), .gaps = scan.gaps()});
+  ++result.files;
+}
+
+} // namespace
+
+Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOptions& options) {
+  if (files.empty()) return fail(ErrorKind::usage, "no files to verify");
+  VerifyResult result;
+  Lines problems(result.problems, result.problems_left_out, options.lines_max);
+  Lines notes(result.notes, result.notes_left_out, options.lines_max);
+  Lines missing(result.missing, result.missing_left_out, options.lines_max);
+
+  const std::set<std::string> paths(files.begin(), files.end());
+  std::uint64_t total = 0;
+  for (const auto& path : paths) total += file_size(path);
+  std::map<RunNumber, std::vector<ScannedFile>> runs;
+  std::uint64_t before = 0;
+  for (const auto& path : paths) {
+    std::uint64_t done = before;
+    const auto progress = [&](std::uint64_t checked) {
+      done += checked;
+      if (options.progress) options.progress(std::min(done, total), total);
+    };
+    scan_file(path, runs, result, problems, notes, missing, progress);
+    before += file_size(path);
+  }
+  for (auto& [number, scanned] : runs) {
+    RunCheck(std::move(scanned), result, problems, notes).run();
+  }
+  return result;
+}
+
+} // namespace fanin::storage

@@ -1,0 +1,54 @@
+// Reads run files back and checks everything in them: `fanin verify`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fanin/base/result.hpp"
+
+namespace fanin::storage {
+
+struct VerifyOptions {
+  // After every few megabytes; bytes of the files checked so far, and in all.
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+  std::size_t lines_max = 100; // of problems, of notes and of what is missing each
+};
+
+struct VerifyResult {
+  // An event counts once, however many copies of it were written.
+  std::uint64_t events = 0;
+  std::uint64_t complete = 0;
+  std::uint64_t incomplete = 0; // a required source is missing
+  std::uint64_t superseded = 0; // copies that lost: of an earlier attempt, or not acknowledged
+  std::uint64_t duplicates = 0; // surplus copies that nothing explains
+  std::uint64_t crc_errors = 0; // fragments whose bytes do not match their checksum
+  std::uint64_t flagged = 0;    // fragments with a fault that was seen, and marked, when built
+  std::uint64_t gaps = 0;       // event numbers that no source has
+  std::uint64_t fragments = 0;  // of all copies
+  std::uint64_t bytes = 0;      // of payload, of all copies
+  std::size_t files = 0;        // that could be read
+  std::vector<std::string> problems; // what is wrong; one line each
+  std::vector<std::string> notes;    // what is worth knowing: files not closed, or not given
+  std::vector<std::string>
+      missing;  // what incomplete events lack, by name; one line a run of events
+  std::uint64_t problems_left_out = 0; // over lines_max
+  std::uint64_t notes_left_out = 0;
+  std::uint64_t missing_left_out = 0;
+
+  // Nothing is wrong. Incomplete events and superseded copies are part of normal life.
+  [[nodiscard]] bool good() const { return duplicates == 0 && crc_errors == 0 && problems.empty(); }
+};
+
+// Checks all given files together, a run at a time: CRC32C of every fragment, completeness against
+// /sources, copies of one event against each other. The manifest beside the files decides which
+// copy counts; where there is none, or it does not say, the highest attempt does. A file that
+// cannot be read is a problem in the result, and the others are checked all the same. Blocks on the
+// disk; memory: a few megabytes, and 32 bytes for every batch. Errors: usage (no files).
+[[nodiscard]] Result<VerifyResult> verify(std::span<const std::string> files,
+                                          const VerifyOptions& options);
+
+} // namespace fanin::storage

@@ -1,0 +1,316 @@
+// verify and inspect: what is wrong is found and named, what is normal is not, and no file is too
+// broken to be looked at.
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fanin/base/random.hpp"
+#include "fanin/storage/inspect.hpp"
+#include "fanin/storage/manifest.hpp"
+#include "fanin/storage/run_file_writer.hpp"
+#include "fanin/storage/testing/batch_maker.hpp"
+#include "fanin/storage/verify.hpp"
+
+namespace fanin::storage {
+namespace {
+
+using testing::BatchMaker;
+using ::testing::ElementsAre;
+using testing::FragmentPlan;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::make_sources;
+using testing::payload_of;
+using testing::TemporaryDirectory;
+using testing::varied_plan;
+
+struct Part {
+  EventRange events;
+  Attempt attempt = 0;
+};
+
+class Verify : public ::testing::Test {
+protected:
+  // A finished file of one node; its path.
+  std::string write(const std::string& node, const std::vector<Part>& parts,
+                    std::uint32_t part_number = 1, const testing::Plan& plan = varied_plan) {
+    auto writer = RunFileWriter::create({.directory = directory.path(),
+                                         .run = 7,
+                                         .node = node,
+                                         .sources = maker.sources(),
+                                         .started_unix_ns = 1'700'000'000'000'000'000,
+                                         .bytes_chunk = 16384,
+                                         .rows_chunk = 64},
+                                        part_number);
+    if (!writer) throw std::runtime_error(writer.error().text);
+    for (const auto& part : parts) {
+      const auto batch = maker.make(0, part.events, plan, part.attempt);
+      const std::array group = {&batch};
+      if (!(*writer)->append(group)) throw std::runtime_error("append");
+    }
+    if (!(*writer)->close()) throw std::runtime_error("close");
+    return (*writer)->path();
+  }
+  static VerifyResult check(const std::vector<std::string>& files,
+                            const VerifyOptions& options = {}) {
+    const auto result = verify(files, options);
+    if (!result) throw std::runtime_error(result.error().text);
+    return *result;
+  }
+  static std::string content(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static void put(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  TemporaryDirectory directory;
+  BatchMaker maker{make_sources(3)};
+};
+
+TEST_F(Verify, finds_nothing_wrong_where_nothing_is) {
+  const auto a = write("bu0", {{{0, 100}}, {{200, 300}}});
+  const auto b = write("bu1", {{{100, 200}}});
+  std::uint64_t last = 0;
+  std::uint64_t all = 1;
+  const auto result = check({a, b}, {.progress = [&](std::uint64_t done, std::uint64_t total) {
+                              EXPECT_GE(done, last);
+                              EXPECT_LE(done, total);
+                              last = done;
+                              all = total;
+                            }});
+  EXPECT_TRUE(result.good());
+  EXPECT_EQ(result.events, 300U);
+  EXPECT_EQ(result.complete, 300U);
+  EXPECT_EQ(result.incomplete, 0U);
+  EXPECT_EQ(result.superseded, 0U);
+  EXPECT_EQ(result.fragments, 900U);
+  EXPECT_EQ(result.files, 2U);
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_THAT(result.notes, IsEmpty());
+  EXPECT_GT(last, 0U);
+}
+
+TEST_F(Verify, names_the_sources_that_incomplete_events_lack) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    return FragmentPlan{.absent = event == 3 && source == 20,
+                        .size = event == 3 && source == 20 ? 0U : 9U};
+  };
+  const auto result = check({write("bu0", {{{0, 10}}}, 1, plan)});
+  EXPECT_TRUE(result.good());
+  EXPECT_EQ(result.complete, 9U);
+  EXPECT_EQ(result.incomplete, 1U);
+  EXPECT_THAT(result.missing,
+              ElementsAre(HasSubstr("event 3 lacks source 20 (source-20), absent")));
+}
+
+TEST_F(Verify, finds_a_byte_that_has_changed) {
+  const auto path = write("bu0", {{{0, 50}}});
+  auto bytes = content(path);
+  const auto payload = payload_of(17, 20, varied_plan(17, 20).size);
+  ASSERT_GT(payload.size(), 16U);
+  const std::string needle(reinterpret_cast<const char*>(payload.data()), payload.size());
+  const auto at = bytes.find(needle);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 5] = static_cast<char>(bytes[at + 5] ^ 1);
+  put(path, bytes);
+  const auto result = check({path});
+  EXPECT_FALSE(result.good());
+  EXPECT_EQ(result.crc_errors, 1U);
+  EXPECT_EQ(result.events, 50U);
+  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("event 17, source 20 (source-20): checksum")));
+  const auto text = inspect_event(path, 17);
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text, HasSubstr("BAD"));
+}
+
+TEST_F(Verify, lets_the_highest_attempt_win_where_no_manifest_says) {
+  const auto a = write("bu0", {{{0, 100}, 0}, {{100, 200}, 0}});
+  const auto b = write("bu1", {{{100, 200}, 1}});
+  const auto result = check({a, b});
+  EXPECT_TRUE(result.good());
+  EXPECT_EQ(result.events, 200U);
+  EXPECT_EQ(result.superseded, 100U);
+  EXPECT_EQ(result.duplicates, 0U);
+}
+
+TEST_F(Verify, lets_the_manifest_say_who_wins) {
+  const auto plan = [](EventNumber, SourceId source) {
+    return FragmentPlan{.absent = source == 10, .size = source == 10 ? 0U : 5U};
+  };
+  const auto a = write("bu0", {{{0, 100}, 0}, {{100, 200}, 0}});
+  const auto b = write("bu1", {{{100, 200}, 1}}, 1, plan); // incomplete, and not acknowledged
+  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  ASSERT_TRUE(manifest);
+  ASSERT_TRUE(manifest->add(ManifestFile{"bu0", 1, std::filesystem::path(a).filename()}));
+  ASSERT_TRUE(manifest->add(ManifestFile{"bu1", 1, std::filesystem::path(b).filename()}));
+  ASSERT_TRUE(manifest->add(ManifestWinner{{100, 200}, 1, "bu1", 1}));
+  ASSERT_TRUE(manifest->add(ManifestWinner{{100, 150}, 0, "bu0", 1})); // a later line overrules
+  ASSERT_TRUE(manifest->add(ManifestWinner{{150, 200}, 0, "bu0", 1}));
+  ASSERT_TRUE(manifest->finish({.built = 200, .balanced = true}));
+  auto result = check({a, b});
+  EXPECT_TRUE(result.good()) << result.problems.front();
+  EXPECT_EQ(result.events, 200U);
+  EXPECT_EQ(result.complete, 200U);
+  EXPECT_EQ(result.superseded, 100U);
+  EXPECT_EQ(result.duplicates, 0U);
+  // With a file left out, that is said, and the copy at hand counts.
+  result = check({b});
+  EXPECT_TRUE(result.good());
+  EXPECT_EQ(result.events, 100U);
+  EXPECT_EQ(result.incomplete, 100U);
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("bu0_i1_0001.h5 belongs to the run")));
+  EXPECT_THAT(result.missing, ElementsAre(HasSubstr("events 100 to 199 lack source 10")));
+}
+
+TEST_F(Verify, misses_what_was_acknowledged_and_is_not_there) {
+  const auto a = write("bu0", {{{0, 100}, 0}});
+  auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+  ASSERT_TRUE(manifest);
+  ASSERT_TRUE(manifest->add(ManifestFile{"bu0", 1, std::filesystem::path(a).filename()}));
+  ASSERT_TRUE(manifest->add(ManifestWinner{{40, 60}, 1, "bu1", 1}));
+  ASSERT_TRUE(manifest->finish({.built = 101, .balanced = true}));
+  const auto result = check({a});
+  EXPECT_FALSE(result.good());
+  EXPECT_THAT(
+      result.problems,
+      ElementsAre(HasSubstr("events 40 to 59: the copy that was acknowledged, attempt 1 of bu1"),
+                  HasSubstr("counts 101 events built, and the files hold 100")));
+}
+
+TEST_F(Verify, tells_duplicates_from_superseded_copies) {
+  const auto a = write("bu0", {{{0, 100}}});
+  const auto b = write("bu1", {{{90, 120}}});
+  const auto result = check({a, b});
+  EXPECT_FALSE(result.good());
+  EXPECT_EQ(result.events, 120U);
+  EXPECT_EQ(result.duplicates, 10U);
+  EXPECT_EQ(result.superseded, 0U);
+  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("events 90 to 99 are in " + a)));
+}
+
+TEST_F(Verify, counts_an_event_once_that_its_writer_wrote_again_in_the_next_part) {
+  const auto a = write("bu0", {{{0, 100}}}, 1);
+  const auto b = write("bu0", {{{80, 120}}}, 2);
+  const auto result = check({a, b});
+  EXPECT_TRUE(result.good());
+  EXPECT_EQ(result.events, 120U);
+  EXPECT_EQ(result.superseded, 20U);
+}
+
+TEST_F(Verify, finds_an_event_twice_in_one_file) {
+  const auto result = check({write("bu0", {{{0, 10}}, {{5, 6}}})});
+  EXPECT_FALSE(result.good());
+  EXPECT_EQ(result.events, 10U);
+  EXPECT_EQ(result.duplicates, 1U);
+}
+
+TEST_F(Verify, goes_on_with_the_others_when_a_file_cannot_be_read) {
+  const auto good = write("bu0", {{{0, 100}}});
+  const auto empty = directory.path() + "/empty.h5";
+  const auto text = directory.path() + "/text.h5";
+  const auto none = directory.path() + "/none.h5";
+  put(empty, "");
+  put(text, "these are not the bytes you are looking for");
+  const auto result = check({empty, good, none, text, directory.path()});
+  EXPECT_FALSE(result.good());
+  EXPECT_EQ(result.events, 100U);
+  EXPECT_EQ(result.files, 1U);
+  EXPECT_THAT(result.problems, ::testing::UnorderedElementsAre(empty + ": the file is empty",
+                                                               text + ": not an HDF5 file",
+                                                               HasSubstr(none + ": No such file"),
+                                                               HasSubstr("is a directory")));
+  EXPECT_FALSE(verify({}, {}));
+}
+
+TEST_F(Verify, finds_a_file_truncated_anywhere) {
+  const auto path = write("bu0", {{{0, 300}}});
+  const auto whole = content(path);
+  const auto cut = directory.path() + "/cut.h5";
+  Random random(4711);
+  for (int round = 0; round < 60; ++round) {
+    const auto size = random.below(whole.size());
+    put(cut, whole.substr(0, size));
+    const auto result = check({cut});
+    EXPECT_FALSE(result.good()) << "cut to " << size << " of " << whole.size();
+    for (const auto& problem : result.problems) EXPECT_THAT(problem, HasSubstr(cut));
+    static_cast<void>(inspect_file(cut));
+  }
+}
+
+// Nothing is asserted of the result: a byte that nobody uses may change. But nothing crashes or
+// hangs, which the sanitizers watch.
+TEST_F(Verify, survives_bytes_changed_anywhere) {
+  const auto path = write("bu0", {{{0, 200}}});
+  const auto whole = content(path);
+  const auto odd = directory.path() + "/odd.h5";
+  const char* const given = std::getenv("FANIN_SEED");
+  Random random(given != nullptr ? std::strtoull(given, nullptr, 10) : 42);
+  for (int round = 0; round < 150; ++round) {
+    auto bytes = whole;
+    const auto range = round % 2 == 0 ? std::min<std::size_t>(16384, bytes.size()) : bytes.size();
+    for (auto changes = 1 + random.below(4); changes > 0; --changes) {
+      bytes[random.below(range)] = static_cast<char>(random.next());
+    }
+    put(odd, bytes);
+    static_cast<void>(check({odd}));
+    static_cast<void>(inspect_file(odd));
+    static_cast<void>(inspect_event(odd, 17));
+  }
+}
+
+TEST_F(Verify, reads_a_file_that_was_copied_with_compression) {
+  const auto python = testing::python_with_h5py();
+  if (python.empty()) GTEST_SKIP() << "python3-h5py is not installed";
+  const auto path = write("bu0", {{{0, 300}}});
+  const auto packed = directory.path() + "/packed.h5";
+  const auto script = fmt::format("import h5py\n"
+                                  "a = h5py.File('{}', 'r')\n"
+                                  "b = h5py.File('{}', 'w')\n"
+                                  "for k, v in a.attrs.items(): b.attrs[k] = v\n"
+                                  "for k in a: b.create_dataset(k, data=a[k][:], maxshape=(None,), "
+                                  "chunks=(1000,), compression='gzip')\n",
+                                  path, packed);
+  put(directory.path() + "/pack.py", script);
+  ASSERT_EQ(std::system(fmt::format("{} {}/pack.py", python, directory.path()).c_str()), 0);
+  const auto result = check({packed});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.complete, 300U);
+}
+
+TEST_F(Verify, inspect_shows_a_file_and_an_event) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    return FragmentPlan{.absent = event == 3 && source == 20,
+                        .size = event == 3 && source == 20 ? 0U : 100U};
+  };
+  const auto path = write("bu0", {{{0, 10}}}, 1, plan);
+  const auto file = inspect_file(path);
+  ASSERT_TRUE(file) << file.error().text;
+  for (const auto* expected : {"run 7", "bu0", "10 events from 0 to 9", "9 complete, 1 incomplete",
+                               "source-30", "ru1", "29 fragments", "closed"}) {
+    EXPECT_THAT(*file, HasSubstr(expected));
+  }
+  const auto event = inspect_event(path, 3, {.dump_bytes = 32});
+  ASSERT_TRUE(event) << event.error().text;
+  for (const auto* expected : {"event 3 of run 7: 2 fragments, 200 B, incomplete", "source 10",
+                               "good", "and 68 bytes more", "missing  absent"}) {
+    EXPECT_THAT(*event, HasSubstr(expected));
+  }
+  const auto none = inspect_event(path, 10);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().kind, ErrorKind::not_found);
+  EXPECT_THAT(none.error().text, HasSubstr("no event 10"));
+}
+
+} // namespace
+} // namespace fanin::storage
