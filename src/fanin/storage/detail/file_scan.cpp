@@ -27,7 +27,7 @@ const char* text_of(std::uint32_t reason) {
 } // namespace
 
 FileScan::FileScan(RunFileReader& reader, std::uint32_t file, VerifyResult& result, Lines& problems,
-                   Lines& notes)
+                   Lines& missing)
     : reader_(reader), file_(file), result_(result), problems_(problems), missing_(missing) {
   required_count_ = static_cast<std::uint32_t>(
       std::ranges::count(reader.info().sources, true, &SourceInfo::required));
