@@ -25,11 +25,11 @@ namespace fanin::net {
 // each connection besides those that the application holds, and one page for small messages.
 struct VirtualNetworkOptions {
   Duration latency_min = std::chrono::microseconds{5};
-  Duration latency_max =
-      std::chrono::microseconds{50}; // uniform per message, order kept per connection
+  // Uniform per message; the order within a connection is kept.
+  Duration latency_max = std::chrono::microseconds{50};
   bool strict = false;
-  std::uint32_t posted_receives = 4;     // strict: per connection
-  Duration turn_cost{500};               // charged to a node for each turn that did something
+  std::uint32_t posted_receives = 4; // strict: per connection
+  Duration turn_cost{500}; // charged to a node for each turn that did something
 };
 
 class VirtualNode;

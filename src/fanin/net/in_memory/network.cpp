@@ -52,7 +52,7 @@ void check_untouched(const Item& item) {
 
 } // namespace
 
-// --- Network -----------------------------------------------------------------------------------
+// --- Network ---
 
 Network::Network(NetworkOptions options) : options_(std::move(options)) {}
 
@@ -96,7 +96,7 @@ void Network::trace(std::uint32_t node, const Event& event) {
   mix(event.message.size);
 }
 
-// --- MemoryTransport: life -----------------------------------------------------------------------
+// --- MemoryTransport: life ---
 
 MemoryTransport::MemoryTransport(Network& network, std::string host, std::uint32_t node)
     : network_(network), host_(std::move(host)), node_(node) {
@@ -167,7 +167,7 @@ Result<> MemoryTransport::check(const Url& url, const ConnectionOptions& options
   return {};
 }
 
-// --- listening and connecting --------------------------------------------------------------------
+// --- listening and connecting ---
 
 std::uint16_t MemoryTransport::free_port(const std::string& host) const {
   std::uint16_t port = 0;
@@ -289,7 +289,7 @@ void MemoryTransport::accept(Item& item) {
   send_in_order(end, *pipe->ends[0].transport, network_.make_item(ItemKind::connected, pipe, 0));
 }
 
-// --- sending -------------------------------------------------------------------------------------
+// --- sending ---
 
 SendOutcome MemoryTransport::send(ConnectionId connection, std::span<const memory::View> extents) {
   const Connection* const found = connections_.find(connection);
@@ -382,7 +382,7 @@ void MemoryTransport::disconnect(MemoryTransport& other) {
   });
 }
 
-// --- items: their ways and ends ------------------------------------------------------------------
+// --- items: their ways and ends ---
 
 void MemoryTransport::unlink(End& sender, Item& item) {
   if (item.outstanding_previous != nullptr) {
@@ -493,7 +493,7 @@ void MemoryTransport::list(End& end, const std::shared_ptr<Pipe>& pipe, int side
   ready_.push_back(Connection{pipe, static_cast<std::uint8_t>(side)});
 }
 
-// --- receiving -----------------------------------------------------------------------------------
+// --- receiving ---
 
 bool MemoryTransport::deliverable(const End& end) const {
   if (!end.handed_out || end.writable_pending) return true;

@@ -95,6 +95,19 @@ std::string address_text(const Address& address) {
   return Url{.scheme = "tcp", .host = address.host(), .port = address.port(), .options = {}}.text();
 }
 
+// Without std::error_category, whose virtual call the sanitizers check through a pipe: this is
+// needed where no descriptor is left.
+std::string error_text(int error) {
+  char text[128];
+  return ::strerror_r(error, text, sizeof text);
+}
+
+void set_reset_on_close(const Descriptor& socket) {
+  if (!socket) return;
+  const linger now{1, 0};
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
 void set_stream_options(int socket, const std::string& congestion) {
   // Seed 001 wants Nagle's algorithm on for data, so that small writes gather, and off for control,
   // which it delays by up to 10 ms. Here each flush gathers itself and writes all it has at once,

@@ -51,6 +51,11 @@ struct Address {
 // "tcp://10.0.0.1:7000"
 [[nodiscard]] std::string address_text(const Address& address);
 
+[[nodiscard]] std::string error_text(int error);
+
+// Makes closing send a reset and forget what was not delivered.
+void set_reset_on_close(const Descriptor& socket);
+
 // Wanted by every connection; none of them is an error where it is missing.
 void set_stream_options(int socket, const std::string& congestion);
 

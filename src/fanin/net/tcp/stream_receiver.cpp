@@ -8,8 +8,8 @@
 namespace fanin::net::tcp {
 namespace {
 
-// How far a read goes beyond the message that is under way, if that is not small: enough for the header
-// and a small message behind it. Also the least for small ones.
+// How far a read goes beyond the message that is under way, if that is not small: enough for the
+// header and a small message behind it. Also the least for small ones.
 constexpr std::uint32_t read_ahead_min = 8192;
 // The free end of a page is read into down to this size; what remains is less than 1 % of a page.
 constexpr std::uint32_t room_min = 256;
@@ -142,8 +142,9 @@ void StreamReceiver::reset() {
   phase_ = Phase::over;
 }
 
-// A read costs as much as copying some KiB, so small messages are read many at a time. The price is that
-// the beginning of a message at the end of a page is moved: at most 1/16 of a page for each page.
+// A read costs as much as copying some KiB, so small messages are read many at a time. The price is
+// that the beginning of a message at the end of a page is moved: at most 1/16 of a page for each
+// page.
 std::uint32_t StreamReceiver::read_ahead() const {
   const std::uint32_t page = filler_->pool().page_size();
   return length_ <= page / 16 ? std::max(page / 4, read_ahead_min) : read_ahead_min;

@@ -1,57 +1,34 @@
 #include "fanin/net/tcp/tcp.hpp"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
 #include <fmt/format.h>
 
-#include "fanin/base/assert.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::net {
 namespace {
 
 using tcp::Address;
-using tcp::Descriptor;
+using tcp::error_text;
+using tcp::set_reset_on_close;
 
 constexpr std::size_t bytes_per_poll = 1U << 20;
 constexpr std::size_t bytes_per_visit = 256U << 10;
-constexpr int accepts_per_poll = 64;
 constexpr int discards_per_visit = 16;
 // Data queued in one turn is written before it leaves the cache.
 constexpr std::uint64_t write_early_bytes = 256U << 10;
 constexpr std::size_t pieces_per_write = 256;
-// Tells listeners from connections in what epoll reports.
-constexpr std::uint64_t listener_bit = 1ULL << 63;
-
-std::string error_text(int error) {
-  char text[128];
-  return ::strerror_r(error, text, sizeof text);
-}
-
-bool out_of_resources(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
-// Makes ::close() send a reset and forget what was not delivered.
-void set_reset_on_close(const Descriptor& socket) {
-  if (!socket) return;
-  const linger now{1, 0};
-  (void)setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
-}
 
 } // namespace
 
-// --- life
-// ------------------------------------------------------------------------------------------
+// --- life ---
 
 TcpTransport::Connection::Connection(TcpTransport& owner, const ConnectionOptions& given,
                                      PageFiller& filler, std::uint32_t largest)
@@ -60,46 +37,12 @@ TcpTransport::Connection::Connection(TcpTransport& owner, const ConnectionOption
       queue(owner.store_),
       deadline([this, &owner] { owner.expired_.push_back(id); }) {}
 
-TcpTransport::Listener::Listener(TcpTransport& owner, const ConnectionOptions& given, Url real,
-                                 Descriptor bound)
-    : options(given),
-      url(std::move(real)),
-      socket(std::move(bound)),
-      retry([this, &owner] { owner.accepting_.push_back(id); }) {}
-
 TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
     : loop_(loop), options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "tcp transport: epoll");
 }
 
 TcpTransport::~TcpTransport() = default;
-
-Result<> TcpTransport::check(const Url& url, const ConnectionOptions& options) const {
-  if (url.scheme != "tcp") {
-    return fail(ErrorKind::usage, fmt::format("{} is not an address of tcp://", url.text()));
-  }
-  for (const auto& [name, value] : url.options) {
-    if (name != "congestion") {
-      return fail(
-          ErrorKind::usage,
-          fmt::format("{}: option \"{}\" is not known; tcp:// has congestion", url.text(), name));
-    }
-  }
-  if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
-  const std::uint32_t page = options.receive_pool->page_size();
-  if (options.max_message > page / 2) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: messages of up to {} need pages of twice that, and those of the "
-                            "receive pool have {}",
-                            url.text(), format_size(options.max_message), format_size(page)));
-  }
-  return {};
-}
-
-const std::string& TcpTransport::congestion_of(const Url& url) const {
-  const auto option = url.options.find("congestion");
-  return option == url.options.end() ? options_.congestion : option->second;
-}
 
 PageFiller& TcpTransport::filler_of(memory::PagePool& pool) {
   for (const auto& filler : fillers_) {
@@ -145,236 +88,7 @@ bool TcpTransport::watch(Connection& connection) {
   return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.socket.get(), &event) == 0;
 }
 
-// --- listening
-// -------------------------------------------------------------------------------------
-
-namespace {
-
-Result<Descriptor> bind_and_listen(const Url& url, const Address& address) {
-  Descriptor socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return fail_errno(ErrorKind::internal, fmt::format("{}: socket", url.text()), errno);
-  const int on = 1;
-  const int off = 0;
-  // A restart need not wait until old connections have timed out.
-  (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.storage.ss_family == AF_INET6) { // [::] takes IPv4 too, whatever the host's default
-    (void)setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  }
-  if (::bind(socket.get(), address.get(), address.length) == 0 &&
-      ::listen(socket.get(), SOMAXCONN) == 0) {
-    return socket;
-  }
-  const int error = errno;
-  if (error == EADDRINUSE) {
-    return fail(
-        ErrorKind::refused,
-        fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one, or "
-                    "none for any that is free",
-                    url.text()));
-  }
-  if (error == EADDRNOTAVAIL) {
-    return fail(
-        ErrorKind::refused,
-        fmt::format("{}: not an address of this host; `ip address` lists them", url.text()));
-  }
-  return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
-}
-
-} // namespace
-
-Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
-  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
-  const auto addresses = tcp::resolve(url, true);
-  if (!addresses) return std::unexpected(addresses.error());
-  Result<Descriptor> socket = fail(ErrorKind::not_found, fmt::format("{}: no address", url.text()));
-  for (const Address& address : *addresses) {
-    socket = bind_and_listen(url, address);
-    if (socket) break;
-  }
-  if (!socket) return std::unexpected(socket.error());
-  tcp::set_stream_options(socket->get(), congestion_of(url)); // accepted sockets inherit them
-  Url real = url;
-  if (real.host.empty()) real.host = "127.0.0.1";
-  real.port = tcp::local_address(socket->get()).port();
-  const int descriptor = socket->get();
-  const auto [id, listener] =
-      listeners_.emplace(*this, options, std::move(real), std::move(*socket));
-  listener.id = id;
-  epoll_event event{.events = EPOLLIN | EPOLLET,
-                    .data = {.u64 = static_cast<std::uint64_t>(id) | listener_bit}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
-    const int error = errno;
-    listeners_.erase(id);
-    return fail_errno(ErrorKind::exhausted, fmt::format("{}: epoll", url.text()), error);
-  }
-  return id;
-}
-
-Url TcpTransport::listening_url(ListenerId listener) const {
-  const Listener* const found = listeners_.find(listener);
-  return found == nullptr ? Url{} : found->url;
-}
-
-void TcpTransport::close_listener(ListenerId listener) {
-  if (listeners_.find(listener) == nullptr) return;
-  listeners_.erase(listener);
-  std::vector<ConnectionId> unseen; // nobody has been told of them
-  connections_.for_each([&](ConnectionId id, const Connection& connection) {
-    if (connection.listener == listener && connection.stage == Stage::handshake)
-      unseen.push_back(id);
-  });
-  for (const Event& event : undispatched()) {
-    if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
-    const Connection* const connection = connections_.find(event.connection);
-    if (connection != nullptr && connection->listener == listener)
-      unseen.push_back(event.connection);
-  }
-  for (const ConnectionId id : unseen) close(id, true);
-}
-
-void TcpTransport::accept_all() {
-  std::vector<ListenerId> listeners;
-  listeners.swap(accepting_);
-  for (const ListenerId id : listeners) {
-    Listener* const listener = listeners_.find(id);
-    if (listener == nullptr) continue;
-    int left = accepts_per_poll;
-    while (left > 0 && accept_one(*listener)) --left;
-    if (left == 0) accepting_.push_back(id);
-  }
-}
-
-bool TcpTransport::accept_one(Listener& listener) {
-  Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket) {
-    const int error = errno;
-    if (error == EAGAIN) return false;
-    if (!out_of_resources(error)) return true; // of that one connection, which is gone
-    // It stays in the kernel's queue, and asking again at once would spin.
-    ++counters_.accept_failures;
-    listener.retry.start(loop_, loop_.now() + options_.accept_pause);
-    if (options_.report) {
-      options_.report(CloseReason::local,
-                      fmt::format("{}: accept: {}; raise the limit of open files "
-                                  "(ulimit -n)",
-                                  listener.url.text(), error_text(error)));
-    }
-    return false;
-  }
-  if (handshakes_ >= options_.handshakes_max) {
-    ++counters_.accept_failures;
-    set_reset_on_close(socket);
-    return true;
-  }
-  Connection& connection = make_connection(listener.options);
-  connection.listener = listener.id;
-  connection.socket = std::move(socket);
-  ++handshakes_;
-  if (watch(connection)) {
-    start_handshake(connection);
-  } else {
-    ++counters_.accept_failures;
-    end(connection, CloseReason::local, true);
-  }
-  return true;
-}
-
-// --- connecting
-// ------------------------------------------------------------------------------------
-
-Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptions& options) {
-  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
-  if (url.port == 0) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
-  }
-  auto addresses = tcp::resolve(url, false);
-  // Where the resolver may know later, this is like a host that does not answer yet.
-  if (!addresses && addresses.error().kind != ErrorKind::disconnected) {
-    return std::unexpected(addresses.error());
-  }
-  Connection& connection = make_connection(options);
-  connection.stage = Stage::connecting;
-  connection.target = url.text();
-  connection.congestion = congestion_of(url);
-  if (addresses) {
-    connection.addresses = std::move(*addresses);
-    std::ranges::reverse(connection.addresses); // taken from the back
-  }
-  connect_next(connection, EHOSTUNREACH);
-  return connection.id;
-}
-
-// Tries the addresses of the host one after the other.
-void TcpTransport::connect_next(Connection& connection, int last_error) {
-  while (!connection.addresses.empty()) {
-    const Address address = connection.addresses.back();
-    connection.addresses.pop_back();
-    connection.socket = Descriptor(
-        ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!connection.socket) {
-      last_error = errno;
-      continue;
-    }
-    tcp::set_stream_options(connection.socket.get(), connection.congestion);
-    const int result = ::connect(connection.socket.get(), address.get(), address.length);
-    if (result != 0 && errno != EINPROGRESS) {
-      last_error = errno;
-      continue;
-    }
-    // Registered after connect(): before, epoll would report a socket that hung up.
-    if (!watch(connection)) {
-      last_error = errno;
-      continue;
-    }
-    if (result == 0) start_handshake(connection);
-    return;
-  }
-  report(CloseReason::connect_failed, connection, error_text(last_error));
-  end(connection, CloseReason::connect_failed, false);
-}
-
-void TcpTransport::connect_progress(Connection& connection) {
-  int error = 0;
-  socklen_t size = sizeof error;
-  (void)getsockopt(connection.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) {
-    connect_next(connection, error);
-  } else if (tcp::peer_address(connection.socket.get()).length > 0) {
-    start_handshake(connection);
-  }
-}
-
-void TcpTransport::start_handshake(Connection& connection) {
-  connection.stage = Stage::handshake;
-  connection.addresses = {};
-  connection.congestion = {};
-  const int socket = connection.socket.get();
-  if (connection.listener == ListenerId::none) {
-    // Two ends of one socket: connecting to a port of this host on which nobody listens may, by bad
-    // luck in the choice of the own port, reach itself.
-    const Address local = tcp::local_address(socket);
-    const Address peer = tcp::peer_address(socket);
-    if (local.port() == peer.port() && local.host() == peer.host()) {
-      report(CloseReason::connect_failed, connection, error_text(ECONNREFUSED));
-      end(connection, CloseReason::connect_failed, true);
-      return;
-    }
-  }
-  std::array<std::byte, tcp::preface_size> preface;
-  tcp::encode_preface(preface, {.max_message = connection.max_message});
-  // The buffer of a new socket has room for it.
-  if (::send(socket, preface.data(), preface.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(preface.size())) {
-    read_failed(connection, errno);
-    return;
-  }
-  list(connection);
-}
-
-// --- sending
-// ---------------------------------------------------------------------------------------
+// --- sending ---
 
 SendOutcome TcpTransport::send(ConnectionId id, std::span<const memory::View> extents) {
   Connection* const connection = find_open(id);
@@ -449,8 +163,7 @@ void TcpTransport::write(Connection& connection) {
   if (connection.stage == Stage::closing) list(connection);
 }
 
-// --- closing
-// ---------------------------------------------------------------------------------------
+// --- closing ---
 
 void TcpTransport::close(ConnectionId id, bool abort) {
   Connection* const connection = connections_.find(id);
@@ -533,8 +246,7 @@ void TcpTransport::expire(Connection& connection) {
   end(connection, reason, true);
 }
 
-// --- polling
-// ---------------------------------------------------------------------------------------
+// --- polling ---
 
 std::size_t TcpTransport::poll(std::span<Event> events) {
   released_ = false;

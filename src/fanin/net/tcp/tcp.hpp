@@ -77,6 +77,9 @@ public:
   [[nodiscard]] const TcpCounters& counters() const { return counters_; }
 
 private:
+  // Tells listeners from connections in what epoll reports.
+  static constexpr std::uint64_t listener_bit = 1ULL << 63;
+
   enum class Stage : std::uint8_t {
     connecting, // until the socket is connected
     handshake,  // until the peer's preface is here
