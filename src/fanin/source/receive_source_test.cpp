@@ -219,14 +219,13 @@ TEST(ReceiveSource, ThePythonExampleSpeaksTheFormat) {
   for (const char* option : {"--first=0", "--no-crc"}) {
     Bench bench;
     const std::string url = bench.source->listening_url();
-    const char* arguments[] = {
-        FANIN_PYTHON,  FANIN_SOURCE_DIR "/examples/receive/send_fragments.py",
-        url.c_str(),   "--source=0x5",
-        "--events=20", "--size=3001",
-        option,        nullptr};
+    const std::string script =
+        std::string(FANIN_SOURCE_DIR) + "/examples/receive/send_fragments.py";
+    std::vector<const char*> arguments{FANIN_PYTHON, script.c_str(), url.c_str(), "--source=0x5"};
+    arguments.insert(arguments.end(), {"--events=20", "--size=3001", option, nullptr});
     pid_t child = 0;
     ASSERT_EQ(posix_spawn(&child, FANIN_PYTHON, nullptr, nullptr,
-                          const_cast<char* const*>(arguments), environ),
+                          const_cast<char* const*>(arguments.data()), environ),
               0);
     bench.read_until([&] { return bench.last.state == ReadState::finished; });
     int status = 1;
