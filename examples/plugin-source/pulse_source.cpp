@@ -63,6 +63,9 @@ public:
     return {.state = ReadState::more};
   }
 
+  // Without a rate, samples are made when they are wanted.
+  bool on_demand() const override { return options_.rate_hz <= 0; }
+
 private:
   static constexpr int events_per_read = 32; // bounds a call
 
