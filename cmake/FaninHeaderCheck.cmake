@@ -9,7 +9,7 @@ foreach(header IN LISTS headers)
 endforeach()
 if(sources)
   add_library(fanin_headers_check OBJECT EXCLUDE_FROM_ALL ${sources})
-  fanin_resolve_libs(libs fmt spdlog cli11 tomlplusplus hdf5 isal numa)
+  fanin_resolve_libs(libs fmt spdlog cli11 tomlplusplus hdf5 isal json numa)
   if(FANIN_HAVE_GTEST)
     list(APPEND libs GTest::gtest)  # the conformance suite is a header too
   endif()

@@ -23,7 +23,8 @@ if(FANIN_SANITIZE)
   set(FANIN_TEST_TIMEOUT_S 240)
 endif()
 
-# TEMPORARY while rooms are being written in parallel: a listed file that does not exist yet is only a warning.
+# A listed file that is not written yet is a warning while working, so that several people can work on one tree, and an
+# error where CI is set.
 file(GLOB_RECURSE unused CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/fanin/*.cpp")  # and notice when it is written
 function(fanin_existing out)
   set(result)
@@ -31,7 +32,11 @@ function(fanin_existing out)
     if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
       list(APPEND result ${file})
     else()
-      message(WARNING "not written yet: ${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+      if(DEFINED ENV{CI})
+        message(SEND_ERROR "missing: ${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+      else()
+        message(WARNING "not written yet: ${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+      endif()
     endif()
   endforeach()
   set(${out} ${result} PARENT_SCOPE)
