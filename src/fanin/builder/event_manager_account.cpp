@@ -11,6 +11,7 @@ namespace fanin::builder {
 
 namespace {
 constexpr std::size_t gaps_listed = 1000;
+constexpr std::size_t incomplete_listed = 1000;
 constexpr std::uint64_t latency_samples = 64; // per batch at most
 } // namespace
 
@@ -90,6 +91,7 @@ bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& 
     options_.recorder->winner(batch.range, batch.attempt, node, builder.incarnation);
   }
   builder.events += batch.range.count();
+  for (const auto& gap : batch.gaps) builder.events -= gap.end - gap.first;
   release(builder, batch);
   tell_readouts(wire::Clear{batch.range.first, static_cast<std::uint32_t>(batch.range.count()), 0});
   batches_.erase(found);
@@ -107,6 +109,13 @@ void EventManager::account(const Batch& batch, const wire::Built& built) {
   }
   for (std::size_t source = 0; source < system_.sources.size(); ++source) {
     account_source(batch, source, gap_events);
+  }
+  for (const auto& run : batch.missing) {
+    const SourceInfo& source = system_.sources[system_.find_source(run.source)];
+    if (!source.required || summary_.incomplete_list.size() >= incomplete_listed) continue;
+    summary_.incomplete_list.push_back({{run.first, run.first + run.count},
+                                        run.source,
+                                        static_cast<storage::MissingReason>(run.reason)});
   }
   std::vector<EventNumber> bad;
   for (const auto& fragment : batch.bad) bad.push_back(fragment.event);

@@ -9,6 +9,7 @@
 #include "fanin/base/histogram.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/builder/system.hpp"
+#include "fanin/storage/event_sink.hpp"
 
 namespace fanin::builder {
 
@@ -56,6 +57,7 @@ struct RunSummary {
   std::uint64_t bytes_built = 0; // payload
   std::uint64_t gaps = 0; // numbers that no source had
   std::vector<EventRange> gap_list; // the first ones
+  std::vector<storage::MissingFragment> incomplete_list; // the first ones: required sources only
   SourceLedger fragments; // sums over all sources
   std::vector<SourceResult> sources;
   std::vector<NodeResult> nodes;
