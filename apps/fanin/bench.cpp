@@ -83,9 +83,11 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   options.congestion = words.congestion;
   if (setup.url.scheme == "tcp") setup.url.options.try_emplace("congestion", words.congestion);
   reading.size("--fragment-size", words.fragment_size, setup.fragment_size);
-  setup.system.protocol = words.protocol == "pull" ? builder::Protocol::pull : builder::Protocol::push;
+  setup.system.protocol =
+      words.protocol == "pull" ? builder::Protocol::pull : builder::Protocol::push;
   setup.system.checksum = words.integrity != "none";
-  if (const auto time = parse_duration(words.duration); reading.keep("--duration", time)) options.duration = *time;
+  if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
+    options.duration = *time;
   options.runs = words.runs;
   if (!words.rate.empty()) {
     if (const auto rate = parse_rate_hz(words.rate); reading.keep("--rate", rate)) {
@@ -98,7 +100,8 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   reading.size("--source-page", words.source_page, setup.source_page);
   reading.size("--readout-buffer", words.readout_buffer, setup.readout_buffer);
   reading.size("--builder-buffer", words.builder_buffer, setup.builder_buffer);
-  if (words.batch_events != 0) setup.system.batch_events = static_cast<std::uint32_t>(words.batch_events);
+  if (words.batch_events != 0)
+    setup.system.batch_events = static_cast<std::uint32_t>(words.batch_events);
   reading.size("--batch-size", words.batch_size, setup.system.batch_bytes);
   reading.size("--transfer-window", words.transfer_window, setup.system.transfer_window);
   const bool poll = words.wait == "poll";
@@ -130,21 +133,29 @@ int run_evb(const EvbWords& words) {
 
 void add_evb(CLI::App& bench, int& status) {
   auto words = std::make_shared<EvbWords>();
-  CLI::App* command = bench.add_subcommand("evb", "Event building: emulated data, events discarded");
+  CLI::App* command =
+      bench.add_subcommand("evb", "Event building: emulated data, events discarded");
   command->add_option("--rus", words->rus, "Readout units")->check(CLI::Range(1, 64));
   command->add_option("--bus", words->bus, "Builder units")->check(CLI::Range(1, 64));
-  command->add_option("--sources", words->sources, "Sources of each readout unit")->check(CLI::Range(1, 256));
+  command->add_option("--sources", words->sources, "Sources of each readout unit")
+      ->check(CLI::Range(1, 256));
   command->add_option("--url", words->url, "Transport: tcp, inproc, or a whole address");
   command->add_option("--fragment-size", words->fragment_size, "As 200B or 16KiB");
-  command->add_option("--protocol", words->protocol, "push or pull")->check(CLI::IsMember({"push", "pull"}));
-  command->add_option("--integrity", words->integrity, "crc32c or none")->check(CLI::IsMember({"crc32c", "none"}));
+  command->add_option("--protocol", words->protocol, "push or pull")
+      ->check(CLI::IsMember({"push", "pull"}));
+  command->add_option("--integrity", words->integrity, "crc32c or none")
+      ->check(CLI::IsMember({"crc32c", "none"}));
   command->add_option("--duration", words->duration, "Of one measurement, as 2s");
-  command->add_option("--runs", words->runs, "Measurements of each contender, in turns")->check(CLI::Range(1, 1000));
-  command->add_option("--wait", words->wait, "poll or block")->check(CLI::IsMember({"poll", "block"}));
+  command->add_option("--runs", words->runs, "Measurements of each contender, in turns")
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--wait", words->wait, "poll or block")
+      ->check(CLI::IsMember({"poll", "block"}));
   command->add_option("--wait-evm", words->wait_evm, "Of the event manager alone")
       ->check(CLI::IsMember({"poll", "block"}));
-  command->add_option("--congestion", words->congestion, "TCP congestion control of all connections");
-  command->add_option("--rate", words->rate, "Trigger at a fixed rate, as 10kHz; reports the latency");
+  command->add_option("--congestion", words->congestion,
+                      "TCP congestion control of all connections");
+  command->add_option("--rate", words->rate,
+                      "Trigger at a fixed rate, as 10kHz; reports the latency");
   command->add_option("--storage", words->storage, "Folder: events are written there");
   command->add_option("--page", words->page, "Of the builder units' pools");
   command->add_option("--source-page", words->source_page, "Of the sources' pools");
@@ -152,9 +163,11 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--builder-buffer", words->builder_buffer, "Of each builder unit");
   command->add_option("--batch-events", words->batch_events, "Events in a batch, at most");
   command->add_option("--batch-size", words->batch_size, "Bytes in a batch, of all sources");
-  command->add_option("--transfer-window", words->transfer_window, "Bytes under way to a builder unit");
+  command->add_option("--transfer-window", words->transfer_window,
+                      "Bytes under way to a builder unit");
   command->add_option("--json", words->json, "File for the result; - is standard output");
-  command->add_flag("--ladder", words->ladder, "Also what lies between the bare loop and event building");
+  command->add_flag("--ladder", words->ladder,
+                    "Also what lies between the bare loop and event building");
   command->add_flag("--idle", words->idle, "Connected and without events: what waiting costs");
   command->add_flag("--no-baselines", words->no_baselines, "Event building alone");
   command->add_flag("-q,--quiet", words->quiet, "No progress");

@@ -64,7 +64,9 @@ public:
       terminal_.log(LogLevel::info,
                     fmt::format("{:<8} listens at {}", node, report.at("url").text()));
     } else if (kind == "end" && !report.at("ok").boolean()) {
-      terminal_.log(LogLevel::error, fmt::format("{:<8} {}", node, report.at("error").text()));
+      // Who came too late for the run has nothing to complain about.
+      terminal_.log(view_.has_result() ? LogLevel::debug : LogLevel::error,
+                    fmt::format("{:<8} {}", node, report.at("error").text()));
     }
     if (kind == "progress" && !options_.quiet) terminal_.progress(view_.progress_line());
   }
@@ -98,12 +100,11 @@ std::vector<std::size_t> nodes_of(const config::Configuration& configuration,
 }
 
 // Runs nodes in this process; an error if they did not come so far as to say so themselves.
-Result<bool> run_here(const config::Configuration& configuration, std::vector<std::size_t> nodes,
-                      std::function<void(const json::Value&)> report) {
+Result<bool> run_here(const config::Configuration& configuration,
+                      executive::ProcessOptions options) {
   auto plugins = executive::Plugins::load(configuration);
   if (!plugins) return std::unexpected(plugins.error());
-  auto process = executive::Process::make(configuration, *plugins,
-                                          {.nodes = std::move(nodes), .report = std::move(report)});
+  auto process = executive::Process::make(configuration, *plugins, std::move(options));
   if (!process) return std::unexpected(process.error());
   if (auto ran = (*process)->run(); !ran) return std::unexpected(ran.error());
   return (*process)->succeeded();
@@ -114,7 +115,9 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
                  int descriptor) {
   executive::ReportPipe pipe(descriptor);
   const auto done =
-      run_here(configuration, nodes, [&pipe](const json::Value& report) { pipe.write(report); });
+      run_here(configuration, {.nodes = nodes,
+                               .report = [&pipe](const json::Value& report) { pipe.write(report); },
+                               .attended = false});
   if (done) return *done ? status_done : status_failed;
   for (const std::size_t node : nodes) {
     json::Value report;
@@ -131,10 +134,11 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
 int run_alone(const config::Configuration& configuration, const std::vector<std::size_t>& nodes,
               const RunOptions& options) {
   Show show(configuration, options);
-  const auto done = run_here(configuration, nodes, [&show](const json::Value& report) {
-    show.view().on_report(report);
-    show.on_report(report);
-  });
+  const auto report = [&show](const json::Value& message) {
+    show.view().on_report(message);
+    show.on_report(message);
+  };
+  const auto done = run_here(configuration, {.nodes = nodes, .report = report});
   if (!done) return complain(done.error());
   const bool decides = nodes.front() == 0;
   if (decides || !*done) {

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/units.hpp"
 #include "fanin/builder/event_manager.hpp"
+#include "fanin/executive/manifest_recorder.hpp"
 #include "fanin/executive/node.hpp"
 #include "fanin/executive/report.hpp"
 
@@ -27,9 +29,15 @@ public:
   Result<> start() override {
     builder::EventManagerOptions options;
     options.url = configured().url;
+    options.recorder = &recorder_;
     options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
     manager_.emplace(*context_.system, std::move(options), environment());
     if (auto started = manager_->start(); !started) return started;
+    if (const std::string& folder = context_.configuration->run.output; !folder.empty()) {
+      auto manifest = ManifestRecorder::make(folder, *context_.system, context_.log);
+      if (!manifest) return std::unexpected(manifest.error());
+      recorder_.manifest = std::move(*manifest);
+    }
     json::Value report;
     report["report"] = "listening";
     report["url"] = manager_->url().text();
@@ -58,10 +66,26 @@ public:
   }
 
 private:
+  // The manifest is made only when the event manager can listen.
+  struct Recorder final : builder::RunRecorder {
+    std::unique_ptr<ManifestRecorder> manifest; // null: nothing is written
+    void file(NodeId builder, Incarnation incarnation, const std::string& name) override {
+      if (manifest) manifest->file(builder, incarnation, name);
+    }
+    void winner(EventRange batch, Attempt attempt, NodeId builder,
+                Incarnation incarnation) override {
+      if (manifest) manifest->winner(batch, attempt, builder, incarnation);
+    }
+    void summary(const builder::RunSummary& summary) override {
+      if (manifest) manifest->summary(summary);
+    }
+  };
+
   void on_end(const builder::RunSummary& summary) {
     progress_tick_.cancel();
     duration_tick_.cancel();
     json::Value report = to_json(summary, *context_.system);
+    if (recorder_.manifest) report["manifest"] = recorder_.manifest->path();
     report["report"] = "result";
     if (!summary.error.empty()) {
       outcome_ = fail(ErrorKind::internal, summary.error);
@@ -79,16 +103,34 @@ private:
     report["state"] = stopping_ ? "stopping" : began_at_ == never ? "waiting" : "running";
     const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
     report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
+    report["waiting_for"] = manager_->waiting_for();
     context_.report(std::move(report));
+    watch_drain(summary);
+    if (ended_) return;
     progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
   }
 
+  // At its end a run that does not get on would wait for ever.
+  void watch_drain(const builder::RunSummary& summary) {
+    const Time now = context_.loop->now();
+    if (!stopping_ || summary.events_built != built_before_) {
+      built_before_ = summary.events_built;
+      stuck_since_ = now;
+    } else if (now - stuck_since_ >= context_.configuration->run.drain) {
+      manager_->stop_now(fmt::format("no event was built for {} (run.drain) while stopping: {}",
+                                     format_duration(now - stuck_since_), manager_->waiting_for()));
+    }
+  }
+
+  Recorder recorder_;
   std::optional<builder::EventManager> manager_;
   net::Timer progress_tick_;
   net::Timer duration_tick_;
   Time began_at_ = never; // all nodes were there
   bool stopping_ = false;
   bool ended_ = false;
+  std::uint64_t built_before_ = 0;
+  Time stuck_since_{};
 };
 
 } // namespace

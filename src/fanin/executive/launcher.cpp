@@ -97,7 +97,7 @@ void Launcher::start_others() {
     if (auto started = start(*part); !started) {
       options_.log(LogLevel::error, started.error().text);
       outcome_ = started;
-      end_all(true);
+      end_all();
       return;
     }
   }
@@ -112,7 +112,7 @@ void Launcher::on_report(Part& part, const json::Value& report) {
   } else if (kind == "end") {
     ++part.ended_nodes;
   } else if (kind == "result") {
-    end_all(!report.at("ok").boolean());
+    end_all();
   }
   options_.on_report(report);
 }
@@ -120,7 +120,7 @@ void Launcher::on_report(Part& part, const json::Value& report) {
 void Launcher::on_exit(Part& part, const ChildExit& exit) {
   view_.on_exit(process(part).name, exit);
   if (part.ended_nodes < process(part).nodes.size()) on_death(part, exit);
-  if (&part == event_manager()) end_all(true);
+  if (&part == event_manager()) end_all();
   finish_if_all_ended();
 }
 
@@ -132,8 +132,8 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
     options_.log(LogLevel::error, fmt::format("{}; everything stops, what was built is safe", how));
     return;
   }
-  if (over_ || signals_seen_ > 0) {
-    options_.log(LogLevel::error, how);
+  if (over_ || signals_seen_ > 0) { // it may have been told to stop before it could say so
+    options_.log(over_ && exit.signal == SIGTERM ? LogLevel::debug : LogLevel::error, how);
     return;
   }
   if (!configuration_.run.restart) {
@@ -153,7 +153,10 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
 }
 
 void Launcher::on_signal() {
-  ++signals_seen_;
+  if (++signals_seen_ == 1 && !over_) {
+    options_.log(LogLevel::info,
+                 "stopping: what was read is still built; a second signal stops at once");
+  }
   Part* decides = event_manager();
   if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
     decides->child->signal(SIGTERM); // the second one makes it stop at once
@@ -166,12 +169,12 @@ void Launcher::on_signal() {
   if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_hurried);
 }
 
-void Launcher::end_all(bool tell) {
+void Launcher::end_all() {
   if (over_) return;
   over_ = true;
   for (auto& part : parts_) {
     if (part->restart) part->restart->cancel();
-    if (tell && part.get() != event_manager() && part->child != nullptr) part->child->signal(SIGTERM);
+    if (part.get() != event_manager() && part->child != nullptr) part->child->signal(SIGTERM);
   }
   if (!patience_.active()) patience_.start(loop_, loop_.now() + patience_usual);
   finish_if_all_ended();

@@ -52,8 +52,8 @@ private:
   void on_death(Part& part, const ChildExit& exit);
   void on_signal();
   // The run is over: the rest has some time to end. Nodes that the event manager has told to finish
-  // do so by themselves; those that have lost it leave when they are told.
-  void end_all(bool tell);
+  // do so first; those that have lost it, or never had it, leave.
+  void end_all();
   void finish_if_all_ended();
   [[nodiscard]] const config::Process& process(const Part& part) const;
   [[nodiscard]] Part* event_manager();

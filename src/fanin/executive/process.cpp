@@ -64,12 +64,8 @@ Result<> Process::make_transports() {
   for (const config::Node& node : configuration_.nodes) {
     if (node.role == config::Role::builder) schemes.insert(node.url.scheme);
   }
-  const LogFunction log = [this](LogLevel level, std::string_view text) {
-    json::Value message;
-    message["report"] = "log";
-    message["level"] = name(level);
-    message["text"] = text;
-    report(options_.nodes.front(), std::move(message));
+  const LogFunction log_function = [this](LogLevel level, std::string_view text) {
+    log(options_.nodes.front(), level, text);
   };
   for (const std::string& scheme : schemes) {
     const net::TransportFactory* factory = plugins_.transports.find(scheme);
@@ -79,7 +75,7 @@ Result<> Process::make_transports() {
                               configuration_.file, scheme,
                               fmt::join(plugins_.transports.schemes(), ", ")));
     }
-    auto transport = (*factory)(loop_, log);
+    auto transport = (*factory)(loop_, log_function);
     if (!transport) return std::unexpected(transport.error());
     transport_set_.add(scheme, **transport);
     loop_.add(**transport);
@@ -113,13 +109,7 @@ Result<> Process::make_nodes() {
     context.loop = &loop_;
     context.transports = &transport_set_;
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };
-    context.log = [this, index](LogLevel level, std::string_view text) {
-      json::Value message;
-      message["report"] = "log";
-      message["level"] = name(level);
-      message["text"] = text;
-      report(index, std::move(message));
-    };
+    context.log = [this, index](LogLevel level, std::string_view text) { log(index, level, text); };
     auto node = Node::make(std::move(context));
     if (!node) return std::unexpected(node.error());
     nodes_.push_back(std::move(*node));
@@ -156,14 +146,11 @@ Result<> Process::run() {
 
 void Process::stop() {
   const bool decides = nodes_.front()->configured().role == config::Role::event_manager;
-  json::Value message;
-  message["report"] = "log";
-  message["level"] = name(LogLevel::info);
-  message["text"] = decides
-                        ? "stopping: what was read is still built; a second signal stops at once"
-                        : "the event manager decides when the run is over; a second signal "
-                          "leaves at once";
-  report(options_.nodes.front(), std::move(message));
+  if (options_.attended) {
+    log(options_.nodes.front(), LogLevel::info,
+        decides ? "stopping: what was read is still built; a second signal stops at once"
+                : "the event manager decides when the run is over; a second signal leaves at once");
+  }
   for (auto& node : nodes_) node->stop();
 }
 
@@ -210,6 +197,14 @@ RunNumber next_run_number(const std::string& folder) {
     if (ours) highest = std::max(highest, number);
   }
   return highest + 1;
+}
+
+void Process::log(std::size_t node, LogLevel level, std::string_view text) {
+  json::Value message;
+  message["report"] = "log";
+  message["level"] = name(level);
+  message["text"] = text;
+  report(node, std::move(message));
 }
 
 void Process::report(std::size_t node, json::Value message) {

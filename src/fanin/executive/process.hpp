@@ -22,6 +22,7 @@ struct ProcessOptions {
   std::vector<std::size_t> nodes; // into the configuration's nodes
   // Each report of a node (report.hpp); on the loop's thread, must not block.
   std::function<void(const json::Value&)> report;
+  bool attended = true; // a user, not a launcher, sends the signals: say what they do
   net::WaitPolicy wait = net::WaitPolicy::block;
 };
 
@@ -52,7 +53,8 @@ private:
   [[nodiscard]] Result<> make_transports();
   [[nodiscard]] Result<> make_nodes();
   [[nodiscard]] Result<> start_nodes();
-  void report(std::size_t node, json::Value report);
+  void report(std::size_t node, json::Value message);
+  void log(std::size_t node, LogLevel level, std::string_view text);
   void turn();
 
   const config::Configuration& configuration_;

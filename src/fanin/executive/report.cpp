@@ -2,7 +2,9 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -41,6 +43,36 @@ json::Value sources_of(const builder::RunSummary& summary, const builder::System
     source["dropped_by_reason"] = dropped_by_reason(result.dropped);
   }
   return sources;
+}
+
+// Batches are built out of order, and a gap may cross them.
+json::Value gaps_of(const builder::RunSummary& summary) {
+  std::vector<EventRange> gaps = summary.gap_list;
+  std::ranges::sort(gaps, {}, &EventRange::first);
+  json::Value ranges{json::List{}};
+  for (std::size_t i = 0; i < gaps.size();) {
+    EventRange whole = gaps[i++];
+    while (i < gaps.size() && gaps[i].first == whole.end) whole.end = gaps[i++].end;
+    ranges.append(json::List{whole.first, whole.end});
+  }
+  return json::Object{{"count", summary.gaps}, {"ranges", std::move(ranges)}};
+}
+
+json::Value incomplete_of(const builder::RunSummary& summary, const builder::System& system) {
+  static constexpr std::array<std::string_view, 4> reasons{"?", "absent", "deadline", "lost"};
+  auto runs = summary.incomplete_list;
+  std::ranges::sort(runs, {},
+                    [](const auto& run) { return std::pair{run.events.first, run.source}; });
+  json::Value list{json::List{}};
+  for (const auto& run : runs) {
+    const std::size_t source = system.find_source(run.source);
+    const auto reason = std::min<std::size_t>(static_cast<std::size_t>(run.reason), 3);
+    list.append(json::Object{{"first", run.events.first},
+                             {"count", run.events.count()},
+                             {"source", system.sources[source].name},
+                             {"reason", reasons[reason]}});
+  }
+  return list;
 }
 
 json::Value nodes_of(const builder::RunSummary& summary) {
@@ -100,9 +132,8 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   result["balanced"] = summary.balanced;
   result["ok"] = summary.error.empty() && !summary.forced && summary.balanced;
   result["error"] = summary.error;
-  json::Value ranges{json::List{}};
-  for (const EventRange& gap : summary.gap_list) ranges.append(json::List{gap.first, gap.end});
-  result["gaps"] = json::Object{{"count", summary.gaps}, {"ranges", ranges}};
+  result["gaps"] = gaps_of(summary);
+  result["incomplete_events"] = incomplete_of(summary, system);
   if (summary.latency.count() > 0) {
     result["latency_us"] = json::Object{{"p50", microseconds(summary.latency.quantile(0.5))},
                                         {"p99", microseconds(summary.latency.quantile(0.99))},

@@ -1,0 +1,75 @@
+#include "fanin/executive/manifest_recorder.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace fanin::executive {
+namespace {
+
+std::int64_t unix_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+} // namespace
+
+Result<std::unique_ptr<ManifestRecorder>>
+ManifestRecorder::make(const std::string& folder, const builder::System& system, LogFunction log) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return fail(ErrorKind::refused,
+                fmt::format("run.output: folder {} cannot be made: {}", folder, error.message()));
+  }
+  const bool push = system.protocol == builder::Protocol::push;
+  auto writer = storage::ManifestWriter::create(folder, {.run = system.run,
+                                                         .protocol = push ? "push" : "pull",
+                                                         .integrity = system.checksum,
+                                                         .started_unix_ns = unix_ns()});
+  if (!writer) return std::unexpected(writer.error());
+  return std::unique_ptr<ManifestRecorder>(
+      new ManifestRecorder(std::move(*writer), system, std::move(log)));
+}
+
+ManifestRecorder::ManifestRecorder(storage::ManifestWriter writer, const builder::System& system,
+                                   LogFunction log)
+    : writer_(std::move(writer)), system_(system), log_(std::move(log)) {}
+
+// A manifest that cannot be written does not end the run: without it, verify takes the highest
+// attempt of each batch.
+void ManifestRecorder::check(const Result<>& written) {
+  if (written || complained_) return;
+  complained_ = true;
+  log_(LogLevel::error,
+       fmt::format("the run's manifest is not complete: {}", written.error().text));
+}
+
+void ManifestRecorder::file(NodeId builder, Incarnation incarnation, const std::string& name) {
+  check(
+      writer_.add(storage::ManifestFile{.node = system_.builder_units[builder],
+                                        .incarnation = incarnation,
+                                        .file = std::filesystem::path(name).filename().string()}));
+}
+
+void ManifestRecorder::winner(EventRange batch, Attempt attempt, NodeId builder,
+                              Incarnation incarnation) {
+  check(writer_.add(storage::ManifestWinner{.events = batch,
+                                            .attempt = attempt,
+                                            .node = system_.builder_units[builder],
+                                            .incarnation = incarnation}));
+}
+
+void ManifestRecorder::summary(const builder::RunSummary& summary) {
+  check(writer_.finish({.built = summary.events_built,
+                        .incomplete = summary.events_incomplete,
+                        .lost = summary.events_lost,
+                        .balanced = summary.balanced,
+                        .ended_unix_ns = unix_ns()}));
+}
+
+} // namespace fanin::executive
