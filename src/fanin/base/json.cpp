@@ -1,11 +1,10 @@
 #include "fanin/base/json.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <optional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace fanin::json {
 namespace {
@@ -38,181 +37,34 @@ void new_line(std::string& out, int indent, int level) {
   out.append(static_cast<std::size_t>(indent * level), ' ');
 }
 
-class Parser {
-public:
-  explicit Parser(std::string_view text) : text_(text) {}
-
-  Result<Value> whole() {
-    auto value = parse(0);
-    skip_space();
-    if (value && at_ != text_.size()) return wrong("something follows the value");
-    return value;
-  }
-
-private:
-  std::unexpected<Error> wrong(std::string_view what) const {
-    return fail(ErrorKind::malformed, fmt::format("not valid JSON at offset {}: {}", at_, what));
-  }
-  void skip_space() {
-    while (at_ < text_.size() && std::string_view{" \t\r\n"}.contains(text_[at_])) ++at_;
-  }
-  bool take(char c) {
-    skip_space();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  bool take_word(std::string_view word) {
-    if (!text_.substr(at_).starts_with(word)) return false;
-    at_ += word.size();
-    return true;
-  }
-
-  Result<Value> parse(int depth) {
-    if (depth > depth_max) return wrong("nested too deeply");
-    skip_space();
-    if (at_ >= text_.size()) return wrong("ends too early");
-    switch (text_[at_]) {
-    case '{': return parse_object(depth);
-    case '[': return parse_list(depth);
-    case '"': {
-      auto text = parse_text();
-      if (!text) return std::unexpected(text.error());
-      return Value(std::move(*text));
-    }
-    default: break;
-    }
-    if (take_word("true")) return Value(true);
-    if (take_word("false")) return Value(false);
-    if (take_word("null")) return Value();
-    return parse_number();
-  }
-
-  Result<Value> parse_object(int depth) {
-    ++at_;
+Result<Value> convert(const nlohmann::ordered_json& parsed, int depth) {
+  if (depth > depth_max)
+    return fail(ErrorKind::malformed, "not valid JSON here: nested too deeply");
+  if (parsed.is_object()) {
     Object object;
-    if (take('}')) return Value(std::move(object));
-    do {
-      skip_space();
-      if (at_ >= text_.size() || text_[at_] != '"') return wrong("a member's name is missing");
-      auto key = parse_text();
-      if (!key) return std::unexpected(key.error());
-      if (!take(':')) return wrong("a colon is missing");
-      auto value = parse(depth + 1);
+    for (const auto& [key, member] : parsed.items()) {
+      auto value = convert(member, depth + 1);
       if (!value) return value;
-      object.emplace_back(std::move(*key), std::move(*value));
-    } while (take(','));
-    if (!take('}')) return wrong("an object is not closed");
+      object.emplace_back(key, std::move(*value));
+    }
     return Value(std::move(object));
   }
-
-  Result<Value> parse_list(int depth) {
-    ++at_;
+  if (parsed.is_array()) {
     List list;
-    if (take(']')) return Value(std::move(list));
-    do {
-      auto value = parse(depth + 1);
+    for (const auto& item : parsed) {
+      auto value = convert(item, depth + 1);
       if (!value) return value;
       list.push_back(std::move(*value));
-    } while (take(','));
-    if (!take(']')) return wrong("a list is not closed");
+    }
     return Value(std::move(list));
   }
-
-  Result<Value> parse_number() {
-    const char* const first = text_.data() + at_;
-    const char* const end = text_.data() + text_.size();
-    const std::string_view rest = text_.substr(at_);
-    const bool whole =
-        rest.find_first_not_of("+-0123456789") == rest.find_first_not_of("+-0123456789.eE");
-    if (whole) {
-      std::int64_t integer = 0;
-      if (const auto [stop, error] = std::from_chars(first, end, integer); error == std::errc{}) {
-        at_ += static_cast<std::size_t>(stop - first);
-        return Value(integer);
-      }
-      std::uint64_t natural = 0;
-      if (const auto [stop, error] = std::from_chars(first, end, natural); error == std::errc{}) {
-        at_ += static_cast<std::size_t>(stop - first);
-        return Value(natural);
-      }
-    }
-    double real = 0;
-    const auto [stop, error] = std::from_chars(first, end, real);
-    if (error != std::errc{} || !std::isfinite(real)) return wrong("not a value");
-    at_ += static_cast<std::size_t>(stop - first);
-    return Value(real);
-  }
-
-  std::optional<unsigned> hex4() {
-    unsigned code = 0;
-    if (text_.size() - at_ < 4) return std::nullopt;
-    const char* const first = text_.data() + at_;
-    const auto [stop, error] = std::from_chars(first, first + 4, code, 16);
-    if (error != std::errc{} || stop != first + 4) return std::nullopt;
-    at_ += 4;
-    return code;
-  }
-
-  static void append_utf8(std::string& out, unsigned code) {
-    const auto byte = [&out](unsigned value) { out += static_cast<char>(value); };
-    if (code < 0x80) {
-      byte(code);
-    } else if (code < 0x800) {
-      byte(0xc0 | (code >> 6));
-      byte(0x80 | (code & 0x3f));
-    } else if (code < 0x10000) {
-      byte(0xe0 | (code >> 12));
-      byte(0x80 | ((code >> 6) & 0x3f));
-      byte(0x80 | (code & 0x3f));
-    } else {
-      byte(0xf0 | (code >> 18));
-      byte(0x80 | ((code >> 12) & 0x3f));
-      byte(0x80 | ((code >> 6) & 0x3f));
-      byte(0x80 | (code & 0x3f));
-    }
-  }
-
-  bool parse_unicode(std::string& out) {
-    auto code = hex4();
-    if (!code) return false;
-    if (*code >= 0xd800 && *code < 0xdc00) { // the first of a surrogate pair
-      if (!take_word("\\u")) return false;
-      const auto low = hex4();
-      if (!low || *low < 0xdc00 || *low > 0xdfff) return false;
-      code = 0x10000 + ((*code - 0xd800) << 10) + (*low - 0xdc00);
-    }
-    append_utf8(out, *code);
-    return true;
-  }
-
-  Result<std::string> parse_text() {
-    ++at_;
-    std::string out;
-    while (at_ < text_.size() && text_[at_] != '"') {
-      const char c = text_[at_++];
-      if (c != '\\') {
-        out += c;
-        continue;
-      }
-      const char escape = at_ < text_.size() ? text_[at_++] : '\0';
-      static constexpr std::string_view names = "\"\\/bfnrt";
-      static constexpr std::string_view meanings = "\"\\/\b\f\n\r\t";
-      const auto known = names.find(escape);
-      if (known != std::string_view::npos) {
-        out += meanings[known];
-      } else if (escape != 'u' || !parse_unicode(out)) {
-        return wrong("an unknown escape");
-      }
-    }
-    if (at_ >= text_.size()) return wrong("a text is not closed");
-    ++at_;
-    return out;
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
+  if (parsed.is_string()) return Value(parsed.get<std::string>());
+  if (parsed.is_boolean()) return Value(parsed.get<bool>());
+  if (parsed.is_number_unsigned()) return Value(parsed.get<std::uint64_t>());
+  if (parsed.is_number_integer()) return Value(parsed.get<std::int64_t>());
+  if (parsed.is_number_float()) return Value(parsed.get<double>());
+  return Value();
+}
 
 } // namespace
 
@@ -319,6 +171,14 @@ std::string Value::dump(int indent) const {
   return out;
 }
 
-Result<Value> Value::parse(std::string_view text) { return Parser(text).whole(); }
+Result<Value> Value::parse(std::string_view text) {
+  try {
+    return convert(nlohmann::ordered_json::parse(text), 0);
+  } catch (const nlohmann::json::parse_error& error) {
+    return fail(ErrorKind::malformed, fmt::format("not valid JSON at offset {}", error.byte));
+  } catch (const nlohmann::json::exception& error) { // a number out of range
+    return fail(ErrorKind::malformed, fmt::format("not valid JSON: {}", error.what()));
+  }
+}
 
 } // namespace fanin::json

@@ -47,7 +47,7 @@ public:
 
   // On one line, or with `indent` blanks a level. Numbers that JSON does not have become null.
   [[nodiscard]] std::string dump(int indent = -1) const;
-  // Errors: malformed, with the offset. Nesting is limited.
+  // Errors: malformed. Nesting is limited.
   [[nodiscard]] static Result<Value> parse(std::string_view text);
 
 private:

@@ -45,12 +45,12 @@ TEST(Json, escapes_are_decoded) {
   EXPECT_EQ(value->text(), "\xc3\xa9\xf0\x9f\x98\x80/\b");
 }
 
-TEST(Json, what_is_not_json_is_an_error_with_its_offset) {
+TEST(Json, what_is_not_json_is_an_error) {
   for (const char* text : {"", "{", "[1,", "[1 2]", "{\"a\"}", "{\"a\":}", "nul", "1 2", "\"open",
                            "\"\\x\"", "\"\\ud800\"", "-", "+", "1e999", "{a:1}"}) {
     const auto value = Value::parse(text);
     ASSERT_FALSE(value) << text;
-    EXPECT_NE(value.error().text.find("at offset "), std::string::npos) << value.error().text;
+    EXPECT_EQ(value.error().kind, ErrorKind::malformed);
   }
   EXPECT_FALSE(Value::parse(std::string(1000, '[')));
 }
