@@ -17,6 +17,8 @@ int main(int argc, char** argv) {
   int status = status_done;
   add_run(app, status);
   add_check(app, status);
+  add_verify(app, status);
+  add_inspect(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) { // --help, --version

@@ -1,0 +1,45 @@
+// fanin inspect FILE [--event N]: shows a run file, or one event of it.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/storage/inspect.hpp"
+#include "terminal.hpp"
+
+namespace fanin::command {
+namespace {
+
+struct Options {
+  std::string file;
+  std::optional<EventNumber> event;
+  std::size_t dump_bytes = 64;
+};
+
+int inspect(const Options& options) {
+  const auto text = options.event ? storage::inspect_event(options.file, *options.event,
+                                                           {.dump_bytes = options.dump_bytes})
+                                  : storage::inspect_file(options.file);
+  if (!text) {
+    (void)complain(text.error());
+    return status_failed; // a file that is not there is not a wrong command
+  }
+  fmt::print("{}", *text);
+  return status_done;
+}
+
+} // namespace
+
+void add_inspect(CLI::App& app, int& status) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("inspect", "Show a run file, or one event of it");
+  command->add_option("FILE", options->file, "Run file")->required();
+  command->add_option("--event", options->event, "The event with this number");
+  command->add_option("--bytes", options->dump_bytes, "So many bytes of each fragment (64)");
+  command->callback([options, &status] { status = inspect(*options); });
+}
+
+} // namespace fanin::command

@@ -1,0 +1,103 @@
+// fanin verify FILE...: reads run files back and checks everything in them.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/base/units.hpp"
+#include "fanin/storage/verify.hpp"
+#include "terminal.hpp"
+
+namespace fanin::command {
+namespace {
+
+constexpr auto silent_at_first = std::chrono::seconds{2};
+
+json::Value to_json(const storage::VerifyResult& result) {
+  json::Value value;
+  value["events"] = result.events;
+  value["complete"] = result.complete;
+  value["incomplete"] = result.incomplete;
+  value["superseded"] = result.superseded;
+  value["duplicates"] = result.duplicates;
+  value["crc_errors"] = result.crc_errors;
+  value["flagged"] = result.flagged;
+  value["gaps"] = result.gaps;
+  value["fragments"] = result.fragments;
+  value["bytes"] = result.bytes;
+  value["files"] = result.files;
+  value["good"] = result.good();
+  const auto list = [&value](const char* key, const std::vector<std::string>& lines) {
+    value[key] = json::List{};
+    for (const auto& line : lines) value[key].append(line);
+  };
+  list("problems", result.problems);
+  list("notes", result.notes);
+  list("missing", result.missing);
+  return value;
+}
+
+void print_lines(std::string_view what, const std::vector<std::string>& lines,
+                 std::uint64_t left_out) {
+  for (const auto& line : lines) fmt::print("{:<10} {}\n", what, line);
+  if (left_out != 0) fmt::print("{:<10} ... and {} more\n", what, left_out);
+}
+
+void print(const storage::VerifyResult& result) {
+  print_lines("problem", result.problems, result.problems_left_out);
+  print_lines("note", result.notes, result.notes_left_out);
+  print_lines("missing", result.missing, result.missing_left_out);
+  fmt::print("events     {}: {} complete, {} incomplete; {} superseded copies, {} duplicates\n",
+             result.events, result.complete, result.incomplete, result.superseded,
+             result.duplicates);
+  fmt::print("fragments  {}, {}; {} checksum errors, {} flagged when built\n", result.fragments,
+             format_size(result.bytes), result.crc_errors, result.flagged);
+  if (result.gaps != 0) fmt::print("gaps       {} numbers that no source has\n", result.gaps);
+  fmt::print("{}\n", result.good() ? "good" : "NOT GOOD");
+}
+
+int verify(const std::vector<std::string>& files, const std::string& json) {
+  Terminal terminal(LogLevel::info);
+  storage::VerifyOptions options;
+  const auto start = std::chrono::steady_clock::now();
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    const auto elapsed = std::chrono::steady_clock::now() - start;
+    if (elapsed < silent_at_first || total == 0) return;
+    const double part = static_cast<double>(done) / static_cast<double>(total);
+    const double rate = static_cast<double>(done) / std::chrono::duration<double>(elapsed).count();
+    terminal.progress(fmt::format("verified {} of {} ({:.0f} %), {}", format_size(done),
+                                  format_size(total), 100 * part, format_bandwidth(rate)));
+  };
+  const auto result = storage::verify(files, options);
+  terminal.end_progress();
+  if (!result) return complain(result.error());
+  if (json != "-") print(*result);
+  if (!json.empty()) {
+    if (auto written = write_json(json, to_json(*result)); !written) {
+      return complain(written.error());
+    }
+  }
+  return result->good() ? status_done : status_failed;
+}
+
+} // namespace
+
+void add_verify(CLI::App& app, int& status) {
+  struct Options {
+    std::vector<std::string> files;
+    std::string json;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("verify", "Read run files back and check everything in them");
+  command->add_option("FILE", options->files, "Run files; those of one run together")->required();
+  command->add_option("--json", options->json,
+                      "Write the result to this file; - is standard output");
+  command->callback([options, &status] { status = verify(options->files, options->json); });
+}
+
+} // namespace fanin::command
