@@ -180,15 +180,12 @@ const EventSpan& RunCheck::choose(EventRange range, std::span<const EventSpan* c
     return std::tuple(wins, span->attempt, files_[span->file].info.part);
   };
   const auto& chosen = **std::ranges::max_element(copies, {}, rank);
-  if (winner != nullptr && !is_of(chosen, *winner)) {
-    const auto text =
-        fmt::format("events {} to {}: the copy that was acknowledged, attempt {} of "
-                    "{}, incarnation {}, is in none of the files",
-                    range.first, range.end - 1, winner->attempt, winner->node, winner->incarnation);
-    if (not_given_.empty())
-      problem(text);
-    else
-      notes_.add(text);
+  // Where files are left out, that has been said, and this is what follows from it.
+  if (winner != nullptr && !is_of(chosen, *winner) && not_given_.empty()) {
+    problem(fmt::format("events {} to {}: the copy that was acknowledged, attempt {} of {}, "
+                        "incarnation {}, is in none of the files",
+                        range.first, range.end - 1, winner->attempt, winner->node,
+                        winner->incarnation));
   }
   return chosen;
 }
