@@ -1,7 +1,9 @@
 #include "terminal.hpp"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 
@@ -25,6 +27,11 @@ spdlog::level::level_enum level_of(LogLevel level) {
   case LogLevel::error: return spdlog::level::err;
   }
   return spdlog::level::info;
+}
+
+std::size_t width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
 } // namespace
@@ -57,10 +64,10 @@ void Terminal::progress(const std::string& line) {
   if (line.empty()) return;
   if (is_terminal_) {
     clear_line();
-    line_ = line;
+    line_ = line.substr(0, width() - 1); // a line that wraps could not be replaced
     fmt::print(stderr, "{}", line_);
     std::fflush(stderr);
-  } else if (skipped_++ % lines_between == 0) {
+  } else if (logger_->log.should_log(spdlog::level::debug) || skipped_++ % lines_between == 0) {
     fmt::print(stderr, "{}\n", line);
   }
 }

@@ -20,7 +20,8 @@ public:
   Terminal& operator=(const Terminal&) = delete;
 
   void log(LogLevel level, std::string_view text);
-  // On a terminal the line is replaced in place; elsewhere it is written now and then.
+  // On a terminal the line is replaced in place; elsewhere it is written now and then, or each time
+  // with the level debug.
   void progress(const std::string& line);
   void end_progress();
 

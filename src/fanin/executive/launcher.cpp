@@ -87,6 +87,8 @@ Result<> Launcher::start(Part& part) {
                     .on_exit = [this, &part](const ChildExit& e) { on_exit(part, e); }});
   if (!child) return std::unexpected(child.error());
   part.child = std::move(*child);
+  options_.log(LogLevel::debug,
+               fmt::format("{} is process {}", process(part).name, part.child->pid()));
   return {};
 }
 

@@ -1,0 +1,117 @@
+"""Whole runs of real processes that end as they should."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+from fanin_run import Folder, Run, SOURCE, check, check_balanced, check_equal, fanin, main, verify  # noqa: E402
+
+
+def short_run(*settings, seconds="2s", example="quickstart.toml"):
+    with Folder() as folder:
+        arguments = [argument for setting in settings for argument in ("--set", setting)]
+        with Run(SOURCE / "examples" / example, "--duration", seconds, *arguments, cwd=folder.path) as run:
+            result = run.finish()
+        check_balanced(result)
+        check(result["events"]["built"] > 0, "no event was built")
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(result["fragments"]["lost"], 0, "lost fragments")
+        verified = verify(result, folder.path)
+        check_equal(verified["events"], result["events"]["built"], "events in the files")
+        check_equal(verified["incomplete"], result["events"]["incomplete"], "incomplete events in the files")
+        return result
+
+
+SMALLER = ["trigger.rate=2kHz", "buffers.builder=64MiB", "buffers.readout=16MiB", "buffers.huge_pages=off"]
+
+
+def test_the_quickstart_builds_events_and_its_files_verify():
+    result = short_run(*SMALLER)
+    for key in ("run", "duration_s", "events", "fragments", "bytes_built", "event_rate_hz", "throughput_bytes_per_s",
+                "balanced", "files", "nodes", "latency_us", "gaps", "sources"):
+        check(key in result, f"no key {key!r} in the result")
+    check_equal(sorted(result["nodes"]), ["bu0", "bu1", "evm", "ru0", "ru1"], "nodes")
+    for name, node in result["nodes"].items():
+        check(node["peak_rss_bytes"] > 0 and node["cpu_s"] > 0, f"{name}: no memory or time in {node}")
+    check_equal(sorted(result["sources"]), ["0x100", "0x101", "0x102", "0x103"], "sources")
+
+
+def test_pull_builds_the_same():
+    short_run("network.protocol=pull", *SMALLER)
+
+
+def test_inproc_builds_the_same_in_one_process():
+    result = short_run("network.url=inproc://", *SMALLER)
+    check_equal({node["process"] for node in result["nodes"].values()}, {"all"}, "processes")
+
+
+def test_data_over_inproc_and_control_over_tcp_work_together():
+    short_run("network.control=tcp://127.0.0.1", "network.data=inproc://", *SMALLER)
+
+
+def test_several_nodes_share_a_process():
+    with Folder() as folder:
+        config = folder.small(more='[[process]]\nname = "left"\nnodes = ["evm", "ru0", "bu0"]\n'
+                                   '[[process]]\nname = "right"\nnodes = ["ru1", "bu1"]\n')
+        with Run(config, "--duration", "1s") as run:
+            result = run.finish()
+        check_balanced(result)
+        check_equal({name: node["process"] for name, node in result["nodes"].items()},
+                    {"evm": "left", "ru0": "left", "bu0": "left", "ru1": "right", "bu1": "right"}, "processes")
+        verify(result)
+
+
+def test_ipv6_works():
+    short_run("network.url=tcp://[::1]", *SMALLER, seconds="1s")
+
+
+def test_a_number_of_events_ends_the_run():
+    with Folder() as folder:
+        with Run(folder.small(), "--events", "3000") as run:
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["built"], 3000, "events")
+        check_equal(verify(result)["complete"], 3000, "complete events")
+
+
+def test_discarding_writes_nothing():
+    with Folder() as folder:
+        with Run(folder.small(), "--duration", "1s", "--set", "run.output=discard", cwd=folder.path) as run:
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["files"], [], "files")
+        check_equal(sorted(p.name for p in folder.path.iterdir()), ["run.toml"], "what is in the folder")
+
+
+def test_run_numbers_go_up_and_nothing_is_overwritten():
+    with Folder() as folder:
+        config = folder.small()
+        for number in (1, 2):
+            with Run(config, "--events", "100") as run:
+                check_equal(run.finish()["run"], number, "run number")
+        with Run(config, "--events", "100", "--set", "run.number=1") as run:
+            run.finish(status=1)
+            check("run000001.manifest.json" in run.text(), f"does not say what is there already:\n{run.text()}")
+
+
+def test_memory_stays_within_the_pools_and_64_mib():
+    with Folder() as folder:
+        config = folder.small(rate="5kHz")
+        with Run(config, "--duration", "3s") as run:
+            result = run.finish()
+        for name, pools in {"evm": 8, "ru0": 16 + 4 + 6, "bu0": 48 + 6}.items():
+            peak = result["nodes"][name]["peak_rss_bytes"] / (1 << 20)
+            check(peak < pools + 64, f"{name}: {peak:.0f} MiB, pools have {pools} MiB")
+
+
+def test_check_prints_what_every_example_would_start():
+    for example in sorted((SOURCE / "examples").glob("*.toml")):
+        done = fanin("check", example)
+        if "No such file" in done.stderr:  # recorded data that is not here
+            continue
+        check_equal(done.returncode, 0, f"fanin check {example.name}: {done.stderr}")
+        check("memory in all" in done.stdout, f"{example.name}: {done.stdout}")
+
+
+if __name__ == "__main__":
+    main()

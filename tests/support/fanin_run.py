@@ -1,0 +1,221 @@
+"""What the tests of the real processes share: a run to watch, to kill parts of, and to look at afterwards.
+
+A script defines functions test_...() and calls main(); each becomes a ctest of its own. Nothing sleeps: a test waits for
+a line, a process or a file, and a line that does not come fails it with all that was written.
+"""
+
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+FANIN = os.environ.get("FANIN", "build/release/bin/fanin")
+SOURCE = Path(os.environ.get("FANIN_SOURCE_DIR", Path(__file__).resolve().parent.parent.parent))
+LONGEST_S = 120  # for anything that is waited for: a loaded machine, a sanitizer
+
+# Small pools, so that a test starts quickly; a rate that two cores carry with a sanitizer too.
+SMALL = """
+[run]
+output = "{output}"
+[network]
+url = "tcp://127.0.0.1"
+protocol = "{protocol}"
+[trigger]
+rate = "{rate}"
+[buffers]
+readout = "16MiB"
+builder = "48MiB"
+huge_pages = "off"
+[source]
+type = "emulator"
+size_mean = "1000B"
+size_sigma = "500B"
+fragment_max = "32KiB"
+[[readout]]
+count = {readouts}
+source = [{{ id = 0x100, count = 2 }}]
+[[builder]]
+count = {builders}
+"""
+
+
+class Skip(Exception):
+    pass
+
+
+def data_file(path):
+    """A recorded file, or the test is skipped."""
+    for place in (os.environ.get("FANIN_DATA"), SOURCE / ".." / "shared" / "data", SOURCE / "data"):
+        if place and (Path(place) / path).exists():
+            return (Path(place) / path).resolve()
+    raise Skip(f"{path} is not here: ./dev data says where to get it")
+
+
+def h5py():
+    try:
+        import h5py as module
+    except ImportError:
+        raise Skip("h5py is not installed") from None
+    return module
+
+
+class Folder:
+    """A temporary folder to run in."""
+
+    def __enter__(self):
+        self.path = Path(tempfile.mkdtemp(prefix="fanin-test-"))
+        return self
+
+    def __exit__(self, *exception):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def write(self, name, text):
+        (self.path / name).write_text(text)
+        return self.path / name
+
+    def small(self, protocol="push", rate="2kHz", readouts=2, builders=2, more=""):
+        text = SMALL.format(output=self.path / "out", protocol=protocol, rate=rate, readouts=readouts, builders=builders)
+        return self.write("run.toml", text + more)
+
+
+def fanin(*arguments, cwd=None, env=None):
+    """A command that ends by itself: its completed process."""
+    return subprocess.run([FANIN, *map(str, arguments)], cwd=cwd, env=env, capture_output=True, text=True,
+                          timeout=LONGEST_S)
+
+
+class Run:
+    """A `fanin run` under way; its standard error is read line by line."""
+
+    def __init__(self, *arguments, cwd=None, env=None):
+        self.result_path = Path(tempfile.mkstemp(prefix="fanin-result-")[1])
+        command = [FANIN, "run", *map(str, arguments), "--log", "debug", "--json", str(self.result_path)]
+        self.process = subprocess.Popen(command, cwd=cwd, env=env, stderr=subprocess.PIPE, text=True)
+        self.lines = []
+        self.arriving = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.arriving.put(line.rstrip("\n"))
+        self.arriving.put(None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.result_path.unlink(missing_ok=True)
+
+    def text(self):
+        return "\n".join(self.lines)
+
+    def _next(self, what):
+        try:
+            line = self.arriving.get(timeout=LONGEST_S)
+        except queue.Empty:
+            raise AssertionError(f"no {what} within {LONGEST_S} s in:\n{self.text()}") from None
+        if line is not None:
+            self.lines.append(line)
+        return line
+
+    def wait_for(self, pattern):
+        """The match of the first line from here on that has it."""
+        while (line := self._next(repr(pattern))) is not None:
+            found = re.search(pattern, line)
+            if found:
+                return found
+        raise AssertionError(f"ended with {self.process.wait()} without {pattern!r}:\n{self.text()}")
+
+    def wait_for_events(self, count):
+        """Until so many events more than now have been built."""
+        first = None
+        while True:
+            events = int(self.wait_for(r" (\d+) events ")[1])
+            first = events if first is None else first
+            if events >= first + count:
+                return events
+
+    def url(self):
+        return self.wait_for(r"evm +listens at (\S+)")[1]
+
+    def pid(self, node):
+        for line in self.lines:
+            found = re.search(rf"{node} is process (\d+)$", line)
+            if found:
+                return int(found[1])
+        return int(self.wait_for(rf"{node} is process (\d+)$")[1])
+
+    def kill(self, node, number=signal.SIGKILL):
+        os.kill(self.pid(node), number)
+
+    def signal(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+
+    def finish(self, status=0):
+        """Waits for the end, checks the exit status and gives the result object."""
+        while self._next("end") is not None:
+            pass
+        check(self.process.wait(timeout=LONGEST_S) == status,
+              f"exit status {self.process.returncode}, not {status}:\n{self.text()}")
+        text = self.result_path.read_text()
+        return json.loads(text) if text else None
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def check_equal(found, expected, what):
+    check(found == expected, f"{what}: {found!r}, expected {expected!r}")
+
+
+def check_balanced(result):
+    fragments = result["fragments"]
+    check(result["balanced"], f"not balanced: {fragments}")
+    check_equal(fragments["read"],
+                fragments["built"] + fragments["late"] + fragments["dropped"] + fragments["lost"], "the ledger's sum")
+
+
+def verify(result, cwd=None):
+    """Verifies the files of a result; the verification's own result object."""
+    files = [str(Path(cwd or ".") / file) for file in result["files"]]
+    check(files, "the run has no files")
+    done = fanin("verify", "--json", "-", *files)
+    check_equal(done.returncode, 0, f"fanin verify: {done.stdout}{done.stderr}")
+    found = json.loads(done.stdout)
+    for key in ("duplicates", "crc_errors"):
+        check_equal(found[key], 0, key)
+    return found
+
+
+def wait_until(condition, what):
+    """For what has no descriptor to wait on: asks again until it is so."""
+    end = time.monotonic() + LONGEST_S
+    while not condition():
+        check(time.monotonic() < end, f"not within {LONGEST_S} s: {what}")
+        os.sched_yield()
+
+
+def main():
+    tests = {name: value for name, value in vars(sys.modules["__main__"]).items() if name.startswith("test_")}
+    for name in sys.argv[1:] or tests:
+        try:
+            tests[name]()
+        except Skip as reason:
+            print(f"{name}: skipped: {reason}")
+            if len(sys.argv) == 2:
+                sys.exit(77)
+            continue
+        print(f"{name}: passed")
