@@ -5,8 +5,8 @@
 #     LIBS isal                            # short names of cmake/FaninDependencies.cmake, or any CMake target
 #     PUBLIC_LIBS fmt)                     # those that the room's own headers include
 #   fanin_room_tests(wire
-#     header_test.cpp checksum_test.cpp    # one GoogleTest executable, every test case registered with ctest
-#     LIBS isal)
+#     header_test.cpp checksum_test.cpp)   # one GoogleTest executable, every test case registered with ctest;
+#                                          # has the room's own LIBS, and more with LIBS
 #   fanin_fuzz(wire_header SOURCES header_fuzz.cpp)    # defines LLVMFuzzerTestOneInput; corpus: fuzz/corpus/wire_header/
 #   fanin_microbench(wire SOURCES header_bench.cpp)    # Google Benchmark, built with the target fanin_microbenches
 #
@@ -47,6 +47,7 @@ function(fanin_room name)
   fanin_existing(ROOM_SOURCES ${ROOM_SOURCES})
   fanin_resolve_libs(libs ${ROOM_LIBS})
   fanin_resolve_libs(public_libs ${ROOM_PUBLIC_LIBS} fmt)
+  set_property(GLOBAL PROPERTY FANIN_LIBS_OF_${name} ${libs})
   set(target fanin_${name})
   if(ROOM_SOURCES)
     add_library(${target} OBJECT ${ROOM_SOURCES})
@@ -72,9 +73,10 @@ function(fanin_room_tests name)
     return()
   endif()
   fanin_resolve_libs(libs ${TEST_LIBS})
+  get_property(room_libs GLOBAL PROPERTY FANIN_LIBS_OF_${name})  # a test may look where its room looks
   set(target fanin_${name}_test)
   add_executable(${target} ${TEST_SOURCES})
-  target_link_libraries(${target} PRIVATE fanin ${libs} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE fanin ${libs} ${room_libs} GTest::gmock GTest::gtest_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   # Where the tests find what they need, without a path compiled into a test's own source.
   target_compile_definitions(${target} PRIVATE
