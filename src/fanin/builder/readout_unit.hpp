@@ -59,6 +59,7 @@ private:
     memory::PagePool* pool;
     source::FragmentQueue queue;
     source::ReadResult last;
+    bool far_ahead = false; // read further than builder units take
     Time behind_since = never; // silent while others went on
     EventNumber behind_until = 0;
     [[nodiscard]] bool done() const {
@@ -101,6 +102,7 @@ private:
   void reset();
 
   // reading
+  [[nodiscard]] bool far_ahead(Input& input) const;
   bool read_inputs();
   void watch_silence();
   void announce(bool idle);

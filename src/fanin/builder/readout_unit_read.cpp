@@ -6,20 +6,30 @@
 namespace fanin::builder {
 
 namespace {
-constexpr std::uint64_t announce_bytes = 128U << 10; // worth a message of its own
+constexpr std::uint64_t announce_bytes = 1U << 20; // worth a message of its own
 } // namespace
 
 bool ReadoutUnit::poll() {
   if (incarnation_ != 0) {
     const bool more = read_inputs();
     watch_silence();
-    announce(!more);
+    const bool ahead = std::ranges::any_of(inputs_, [](const auto& i) { return i->far_ahead; });
+    announce(!more && !ahead);
     arm_tick(environment_.loop->now());
     control_->flush();
     return more;
   }
   control_->flush();
   return false;
+}
+
+// A source on demand is read in strides: up to read_ahead, then not before half of it has been cut.
+bool ReadoutUnit::far_ahead(Input& input) const {
+  if (!input.source->on_demand()) return false;
+  const std::uint64_t limit = system_.read_ahead / inputs_.size();
+  const std::uint64_t held = input.queue.held_bytes();
+  input.far_ahead = input.far_ahead ? held > limit / 2 : held >= limit;
+  return input.far_ahead;
 }
 
 // True if a source has more to give at once.
@@ -30,10 +40,7 @@ bool ReadoutUnit::read_inputs() {
   bool throttled = false;
   for (auto& input : inputs_) {
     if (input->done()) continue;
-    if (input->source->on_demand() &&
-        input->queue.held_bytes() >= system_.read_ahead / inputs_.size()) {
-      continue; // goes on when a batch has been cut
-    }
+    if (far_ahead(*input)) continue; // goes on when batches have been cut
     const bool due = retry || input->last.state == source::ReadState::more ||
                      now >= input->last.wake || input->source->descriptor() >= 0;
     if (due) {
@@ -123,15 +130,15 @@ void ReadoutUnit::announce(bool idle) {
     bytes += input->queue.position(low) - input->queue.position(announced_);
   }
   if (announce_due_ == never) announce_due_ = now + system_.announce_deadline;
-  EventNumber end = low;
-  if (!idle && !final && bytes < announce_bytes && now < announce_due_) {
-    end = low & ~static_cast<EventNumber>(system_.batch_events - 1); // whole batches only
+  if (!idle && !final && now < announce_due_) { // a message for something, and in whole batches
+    if (bytes < announce_bytes) return;
+    const EventNumber whole = low & ~static_cast<EventNumber>(system_.batch_events - 1);
+    if (whole > announced_) low = whole;
   }
-  if (end <= announced_ && !final) return;
   announce_due_ = never;
-  while (announced_ < end) {
+  while (announced_ < low) {
     const EventNumber boundary = (announced_ | (system_.batch_events - 1)) + 1;
-    announce_range({announced_, std::min(end, boundary)}, false);
+    announce_range({announced_, std::min(low, boundary)}, false);
   }
   if (final) {
     announce_range({announced_, announced_}, true);
