@@ -20,6 +20,9 @@ namespace {
 // Events taken from one transport per turn: bounds how long control traffic waits behind data.
 constexpr std::size_t events_per_poll = 64;
 
+constexpr int patience_min = 1;
+constexpr int patience_max = 32;
+
 // Sleeps until the epoll descriptor is readable or `timeout` (null: for ever) is over.
 // Milliseconds, as epoll_wait has them, would break deadlines of 50 to 200 us.
 void sleep_on(int epoll, const timespec* timeout) {
@@ -219,12 +222,24 @@ Time Loop::next_deadline() const { return heap_.empty() ? never : heap_.front()-
 void Loop::run(WaitPolicy policy) {
   const ShortTimerSlack slack;
   make_waiter();
+  // How many idle turns come before sleeping. To fall asleep and be woken costs more than a few
+  // turns, so in a stream it pays to look again; whether it did last time decides how long to look
+  // next time, and an idle process ends up at one turn. The core is not given away in between: where
+  // others compute, that would cost a whole slice of theirs, milliseconds, and being woken does not.
+  int patience = patience_min;
+  int idle = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
-    if (turn() || stopping_.load(std::memory_order_relaxed)) continue;
-    if (policy == WaitPolicy::block) {
-      wait();
-    } else {
+    if (turn()) {
+      if (idle > 0) patience = std::min(2 * patience, patience_max);
+      idle = 0;
+    } else if (policy == WaitPolicy::poll) {
       sched_yield(); // processes that poll share the cores of a small machine
+    } else if (idle < patience) {
+      ++idle;
+    } else {
+      patience = std::max(patience / 2, patience_min);
+      idle = 0;
+      wait();
     }
   }
   stopping_.store(false, std::memory_order_relaxed);

@@ -23,7 +23,7 @@ constexpr std::size_t bytes_per_poll = 1U << 20;
 constexpr std::size_t bytes_per_visit = 256U << 10;
 constexpr int discards_per_visit = 16;
 // Data queued in one turn is written before it leaves the cache.
-constexpr std::uint64_t write_early_bytes = 256U << 10;
+constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
 
 } // namespace
