@@ -303,6 +303,15 @@ void ReadoutUnit::send_status(bool last) {
 
 const wire::NodeCounters& ReadoutUnit::counters() { return counters_; }
 
+std::vector<std::pair<SourceId, std::string>> ReadoutUnit::failed_sources() const {
+  std::vector<std::pair<SourceId, std::string>> failed;
+  for (const auto& input : inputs_) {
+    if (input->last.state != source::ReadState::failed) continue;
+    failed.emplace_back(input->queue.options().source, input->last.error.text);
+  }
+  return failed;
+}
+
 std::uint64_t ReadoutUnit::fragments_read() const {
   std::uint64_t sum = 0;
   for (const auto& input : inputs_) sum += input->queue.written();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <memory_resource>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
@@ -47,6 +48,8 @@ public:
   [[nodiscard]] bool connected() const { return control_->connected(); }
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::uint64_t fragments_read() const; // written into the queues
+  // Sources that could not go on, with the reason.
+  [[nodiscard]] std::vector<std::pair<SourceId, std::string>> failed_sources() const;
 
   void on_event(net::Transport& transport, net::Event& event) override;
   bool poll() override;
