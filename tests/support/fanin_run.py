@@ -120,6 +120,10 @@ class Run:
     def text(self):
         return "\n".join(self.lines)
 
+    def summary(self):
+        """What stands after the last empty line but one: the table."""
+        return self.text()[self.text().rfind("\nrun "):]
+
     def _next(self, what):
         try:
             line = self.arriving.get(timeout=LONGEST_S)

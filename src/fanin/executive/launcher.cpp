@@ -119,8 +119,13 @@ void Launcher::on_report(Part& part, const json::Value& report) {
   options_.on_report(report);
 }
 
-void Launcher::on_exit(Part& part, const ChildExit& exit) {
+void Launcher::on_exit(Part& part, const ChildExit& child_exit) {
+  ChildExit exit = child_exit;
+  // It was told to leave before it could do so in good order: while it started.
+  const bool told = over_ && exit.signal == SIGTERM;
+  if (told) exit.signal = 0;
   view_.on_exit(process(part).name, exit);
+  if (told) return finish_if_all_ended();
   if (part.ended_nodes < process(part).nodes.size()) on_death(part, exit);
   if (&part == event_manager()) end_all();
   finish_if_all_ended();
@@ -134,8 +139,8 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
     options_.log(LogLevel::error, fmt::format("{}; everything stops, what was built is safe", how));
     return;
   }
-  if (over_ || signals_seen_ > 0) { // it may have been told to stop before it could say so
-    options_.log(over_ && exit.signal == SIGTERM ? LogLevel::debug : LogLevel::error, how);
+  if (over_ || signals_seen_ > 0) {
+    options_.log(LogLevel::error, how);
     return;
   }
   if (!configuration_.run.restart) {

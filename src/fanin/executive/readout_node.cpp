@@ -61,6 +61,10 @@ public:
     if (!unit_) return;
     report["fragments_read"] = unit_->fragments_read();
     report["bytes_sent"] = unit_->counters().bytes;
+    for (const auto& [source, why] : unit_->failed_sources()) {
+      report["failed_sources"]
+            [context_.system->sources[context_.system->find_source(source)].name] = why;
+    }
   }
 
 private:

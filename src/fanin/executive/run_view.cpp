@@ -68,7 +68,22 @@ json::Value RunView::result() const {
     if (key != "report" && key != "node") clean[key] = value;
   }
   add_resources(clean);
+  add_failures(clean);
   return clean;
+}
+
+// Sources that could not go on: what was read before is built, but the run is not what was wanted.
+void RunView::add_failures(json::Value& result) const {
+  for (const auto& [node, end] : ends_) {
+    for (const auto& [source, why] : end.at("failed_sources").object()) {
+      result["failed_sources"][source] = why;
+      result["ok"] = false;
+      if (result.at("error").text().empty()) {
+        result["error"] =
+            fmt::format("source {} of {} could not go on: {}", source, node, why.text());
+      }
+    }
+  }
 }
 
 // Memory and processor time of each process, at each of its nodes.
@@ -88,7 +103,7 @@ void RunView::add_resources(json::Value& result) const {
       if (exit != exits_.end()) {
         node["peak_rss_bytes"] = exit->second.peak_rss_bytes;
         node["cpu_s"] = exit->second.cpu_s;
-        if (exit->second.signal != 0) node["exit"] = exit->second.text();
+        if (exit->second.signal != 0 && end == ends_.end()) node["exit"] = exit->second.text();
       } else {
         node["peak_rss_bytes"] = end->second.at("peak_rss_bytes");
         node["cpu_s"] = end->second.at("cpu_s");
@@ -133,8 +148,11 @@ json::Value RunView::sum_of_nodes() const {
   result["throughput_bytes_per_s"] = static_cast<double>(bytes) / time;
   result["balanced"] = false;
   result["ok"] = false;
-  result["error"] =
-      "the event manager died: these are the sums of what the nodes themselves counted";
+  const auto manager = ends_.find(configuration_.event_manager().name);
+  const std::string why = manager == ends_.end() ? "" : manager->second.at("error").text();
+  result["error"] = why.empty() ? "the event manager died: these are the sums of what the nodes "
+                                  "themselves counted"
+                                : why;
   result["files"] = files;
   result["nodes"] = nodes;
   return result;

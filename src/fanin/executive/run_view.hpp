@@ -30,6 +30,7 @@ public:
 
 private:
   void add_resources(json::Value& result) const;
+  void add_failures(json::Value& result) const;
   [[nodiscard]] json::Value sum_of_nodes() const;
 
   const config::Configuration& configuration_;

@@ -38,10 +38,7 @@ Signals::Signals(net::Loop& loop, std::function<void(int)> on_signal, int descri
 
 Signals::~Signals() {
   loop_.remove(*this);
-  while (poll()) {
-  }
   close(descriptor_);
-  restore_signals();
 }
 
 bool Signals::poll() {

@@ -8,8 +8,8 @@
 
 namespace fanin::executive {
 
-// Blocks these signals for the calling thread and those that it starts afterwards, and lets them
-// through again at its end. Thread: its loop.
+// Blocks these signals for the calling thread and those that it starts afterwards. They stay so
+// after its end: who takes down what has ended is not to be interrupted. Thread: its loop.
 class Signals final : public net::Service {
 public:
   // Errors: exhausted (no descriptor).

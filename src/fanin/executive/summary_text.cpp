@@ -109,6 +109,9 @@ std::string nodes_text(const json::Value& result) {
 } // namespace
 
 std::string summary_text(const json::Value& result) {
+  if (natural(result, "run") == 0) { // it never began
+    return fmt::format("run FAILED: {}\n", result.at("error").text());
+  }
   std::string text =
       fmt::format("run {}      {}\n", natural(result, "run"),
                   succeeded(result) ? "ended in good order, every fragment accounted for"

@@ -1,0 +1,156 @@
+"""Processes that die in mid-run, by kill -9: nothing acknowledged is lost, and the ledger says what became of the rest."""
+
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+from fanin_run import (Folder, Run, check, check_balanced, check_equal, fanin, main, verify)  # noqa: E402
+
+
+def builder_dies(protocol):
+    with Folder() as folder:
+        with Run(folder.small(protocol), "--duration", "60s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(1000)
+            run.kill("bu1")
+            run.wait_for("bu1 died: killed by signal 9")
+            run.wait_for_events(1000)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+        check_equal(result["fragments"]["lost"], 0, "lost fragments")
+        check(result["nodes"]["bu1"]["exit"].startswith("killed by signal 9"), result["nodes"]["bu1"])
+        verified = verify(result)
+        check_equal(verified["events"], result["events"]["built"], "events in the files")
+
+
+def test_the_events_of_a_dead_builder_are_built_by_others():
+    builder_dies("push")
+
+
+def test_the_events_of_a_dead_builder_are_built_by_others_with_pull():
+    builder_dies("pull")
+
+
+def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
+    with Folder() as folder:
+        config = folder.small()
+        with Run(config, "--duration", "60s") as run:
+            url = run.url()
+            run.wait_for("run 1 begins")
+            run.wait_for_events(500)
+            run.kill("bu1")
+            hint = run.wait_for("bu1 died: .*start it again with: (.*)")[1]
+            check("--node bu1" in hint and url in hint, f"the hint does not help: {hint}")
+            with Run(config, "--node", "bu1", "--set", f"network.control={url}") as again:
+                run.wait_for("builder unit 'bu1' is here again")
+                run.wait_for_events(1000)
+                run.signal(signal.SIGINT)
+                result = run.finish()
+                again.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(result["nodes"]["bu1"]["starts"], 2, "starts of bu1")
+        check(any("bu1_i2" in name for name in result["files"]), f"no new file of bu1: {result['files']}")
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+
+
+def readout_dies(protocol):
+    with Folder() as folder:
+        config = folder.small(protocol, more='[event]\ndeadline = "300ms"\n')
+        with Run(config, "--set", "run.restart=true", "--duration", "60s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(500)
+            run.kill("ru1")
+            run.wait_for("ru1 died: killed by signal 9")
+            run.wait_for("readout unit 'ru1' is here again")
+            run.wait_for_events(1000)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["nodes"]["ru1"]["starts"], 2, "starts of ru1")
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check(result["events"]["incomplete"] > 0, "no event was incomplete")
+        for name in ("0x100", "0x101"):
+            check_equal(result["sources"][name]["missing"], 0, f"missing fragments of {name}")
+        for name in ("0x102", "0x103"):
+            source = result["sources"][name]
+            check(0 < source["missing"] < result["events"]["built"], f"{name}: {source}")
+        verified = verify(result)
+        check_equal(verified["events"], result["events"]["built"], "events in the files")
+        check_equal(verified["incomplete"], result["events"]["incomplete"], "incomplete events in the files")
+
+
+def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
+    readout_dies("push")
+
+
+def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back_with_pull():
+    readout_dies("pull")
+
+
+def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe():
+    with Folder() as folder:
+        with Run(folder.small(), "--duration", "60s") as run:
+            run.wait_for("run 1 begins")
+            built = run.wait_for_events(1000)
+            run.kill("evm")
+            run.wait_for("evm died: killed by signal 9.*what was built is safe")
+            result = run.finish(status=1)
+        check("the event manager died" in result["error"], result["error"])
+        check(result["events"]["built"] >= built, f"{result['events']} after {built} were built")
+        check(result["fragments"]["read"] >= result["fragments"]["built"], result["fragments"])
+        verified = verify(result)
+        check_equal(verified["events"], result["events"]["built"], "events in the files")
+
+
+def test_all_builders_die_and_the_run_waits_for_one():
+    with Folder() as folder:
+        config = folder.small(builders=1)
+        with Run(config, "--duration", "60s") as run:
+            url = run.url()
+            run.wait_for("run 1 begins")
+            run.wait_for_events(500)
+            run.kill("bu0")
+            run.wait_for("bu0 died")
+            with Run(config, "--node", "bu0", "--set", f"network.control={url}") as again:
+                run.wait_for("builder unit 'bu0' is here again")
+                run.wait_for_events(500)
+                run.signal(signal.SIGINT)
+                result = run.finish()
+                again.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+
+
+def test_a_killed_launcher_takes_its_nodes_along():
+    with Folder() as folder:
+        with Run(folder.small(), "--duration", "60s") as run:
+            pids = [run.pid(node) for node in ("evm", "ru0", "ru1", "bu0", "bu1")]
+            run.wait_for_events(200)
+            run.process.kill()
+            run.process.wait()
+            for pid in pids:
+                wait_gone(pid)
+            files = sorted((folder.path / "out").glob("*.h5"))
+            done = fanin("verify", *files)
+            check_equal(done.returncode, 0, done.stdout)
+
+
+def wait_gone(pid):
+    from fanin_run import wait_until
+
+    def gone():
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+        except OSError:
+            return True
+    wait_until(gone, f"process {pid} ends")
+
+
+if __name__ == "__main__":
+    main()

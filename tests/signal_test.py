@@ -1,0 +1,126 @@
+"""Ending a run: the first signal drains, the second stops at once, and neither leaves a process behind."""
+
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+from fanin_run import Folder, Run, check, check_balanced, check_equal, main, verify, wait_until  # noqa: E402
+
+
+def alive(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+def drains(number):
+    with Folder() as folder:
+        with Run(folder.small()) as run:
+            pids = [run.pid(node) for node in ("evm", "ru0", "ru1", "bu0", "bu1")]
+            run.wait_for_events(500)
+            run.signal(number)
+            run.wait_for("stopping: what was read is still built")
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        check(not any(map(alive, pids)), "a process was left behind")
+
+
+def test_sigint_drains_and_closes():
+    drains(signal.SIGINT)
+
+
+def test_sigterm_drains_and_closes():
+    drains(signal.SIGTERM)
+
+
+def test_a_second_signal_stops_at_once():
+    with Folder() as folder:
+        with Run(folder.small(), "--set", "run.drain=1h") as run:
+            run.wait_for_events(200)
+            # Frozen builder units: the first signal alone would wait for them.
+            for node in ("bu0", "bu1"):
+                run.kill(node, signal.SIGSTOP)
+            run.signal()
+            run.wait_for("stopping: what was read is still built")
+            run.wait_for("  stopping")
+            run.signal()
+            result = run.finish(status=1)
+        check("second signal" in result["error"], result["error"])
+        check_balanced(result)
+        check(result["events"]["lost"] > 0, result["events"])
+
+
+def test_a_run_that_does_not_drain_is_ended():
+    with Folder() as folder:
+        with Run(folder.small(builders=1), "--set", "run.drain=1s") as run:
+            run.wait_for_events(200)
+            run.kill("bu0")
+            run.wait_for("bu0 died")
+            run.signal()
+            result = run.finish(status=1)
+        check("no event was built for" in result["error"] and "bu0" in result["error"], result["error"])
+        check_balanced(result)
+
+
+def test_a_run_that_waits_for_its_nodes_can_be_stopped():
+    with Folder() as folder:
+        with Run(folder.small(), "--node", "evm") as run:
+            run.wait_for("waiting for readout unit 'ru0' to start")
+            run.signal()
+            result = run.finish()
+        check_equal(result["events"]["built"], 0, "events")
+
+
+def test_inproc_is_stopped_by_the_same_signals():
+    with Folder() as folder:
+        with Run(folder.small(), "--set", "network.url=inproc://") as run:
+            run.wait_for_events(500)
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        verify(result)
+
+
+def test_a_node_started_by_hand_waits_for_the_event_manager_to_end_the_run():
+    with Folder() as folder:
+        config = folder.small(readouts=1, builders=1)
+        with Run(config, "--node", "evm") as evm:
+            control = f"network.control={evm.url()}"
+            with Run(config, "--node", "ru0", "--set", control) as ru, \
+                    Run(config, "--node", "bu0", "--set", control) as bu:
+                evm.wait_for_events(200)
+                ru.signal()
+                ru.wait_for("the event manager decides when the run is over")
+                evm.wait_for_events(200)
+                evm.signal()
+                result = evm.finish()
+                ru.finish()
+                bu.finish()
+        check_balanced(result)
+        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+
+
+def test_a_node_that_leaves_at_once_is_missed_and_the_run_goes_on():
+    with Folder() as folder:
+        config = folder.small(readouts=2, builders=1, more='[event]\ndeadline = "300ms"\n')
+        with Run(config) as run:
+            run.wait_for_events(200)
+            pid = run.pid("ru1")
+            run.kill("ru1", signal.SIGTERM)
+            run.wait_for_events(200)
+            check(alive(pid), "ru1 left after one signal, with the run going on")
+            run.kill("ru1", signal.SIGTERM)
+            run.wait_for("readout unit 'ru1' is gone")
+            wait_until(lambda: not alive(pid), "ru1 ends")
+            run.wait_for_events(200)
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        check(result["sources"]["0x102"]["missing"] > 0, result["sources"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""What a user gets wrong is said in one line, with file, line, key and reason; the exit status is 2, or 1 where only the
+run shows it."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+from fanin_run import Folder, Run, SOURCE, check, check_balanced, check_equal, fanin, main  # noqa: E402
+
+
+def says(status, pattern, *arguments, env=None):
+    done = fanin(*arguments, env=env)
+    lines = done.stderr.strip().splitlines()
+    check_equal(done.returncode, status, f"exit status of {arguments}: {done.stderr}")
+    check(len(lines) == 1, f"not one line for {arguments}: {done.stderr}")
+    check(pattern in lines[0], f"{arguments}: {lines[0]!r} does not say {pattern!r}")
+
+
+def test_wrong_command_lines():
+    says(2, "subcommand is required", "nonsense")
+    says(2, "CONFIG is required", "run")
+    says(2, "--nope", "run", "x.toml", "--nope")
+    says(2, "/nowhere.toml: cannot be opened: No such file or directory", "run", "/nowhere.toml")
+    says(2, "FILE is required", "verify")
+    with Folder() as folder:
+        config = folder.small()
+        says(2, "--set:1: \"nonsense\" is not of the form key=value", "run", config, "--set", "nonsense")
+        says(2, "run.duration: \"5\" has no unit", "run", config, "--duration", "5")
+        says(2, "run.events: many is not a whole number", "run", config, "--events", "many")
+        says(2, "--node: there is no node \"bu7\"; there are: evm, ru0, ru1, bu0, bu1", "run", config, "--node", "bu7")
+
+
+def test_help_and_version_succeed():
+    for arguments in (["--help"], ["run", "--help"], ["verify", "--help"], ["--version"]):
+        done = fanin(*arguments)
+        check_equal(done.returncode, 0, f"exit status of {arguments}")
+        check(done.stdout and not done.stderr, f"{arguments}: {done.stdout!r} {done.stderr!r}")
+
+
+def test_wrong_configurations():
+    with Folder() as folder:
+        config = folder.small(more='[[plugin]]\npath = "nowhere.so"\n')
+        says(2, "run.toml:24: plug-in", "run", config)
+        for command in ("run", "check"):
+            config = folder.small(more="[storage]\nmaxfile = \"1GiB\"\n")
+            says(2, "run.toml:24: storage.maxfile: unknown key; did you mean max_file?", command, config)
+            config = folder.small(rate="20")
+            says(2, "trigger.rate: \"20\" has no unit", command, config)
+        config = folder.small()
+        says(2, "there is no source of type \"camera\"; known: emulator, hld, receive, sls", "run", config,
+             "--set", "source.type=camera")
+        says(2, "size_meen: unknown key", "run", config, "--set", "source.size_meen=1KiB")
+        says(2, "--set:1: size_mean: \"1000\" has no unit", "run", config, "--set", "source.size_mean=1000")
+        says(2, "there is no transport for carrier-pigeon://; there are: tcp, inproc", "run", config,
+             "--set", "network.url=carrier-pigeon://x")
+
+
+def test_pools_too_small_for_the_rate():
+    with Folder() as folder:
+        config = folder.small(rate="100kHz")
+        says(2, "readout.0.buffer: 16 MiB is too small: 200 MB/s for 250 ms (buffers.hold) take 47.7 MiB; raise "
+                "buffers.readout or lower the rate", "check", config)
+        config = folder.small()
+        says(2, "builder.0.buffer: 4 MiB is too small: two batches of 4 MiB", "check", config,
+             "--set", "buffers.builder=4MiB")
+        says(2, "fragments may have 64 MiB need", "check", config, "--set", "source.fragment_max=64MiB")
+
+
+def test_recorded_files_that_are_not_there_or_no_recordings():
+    with Folder() as folder:
+        example = SOURCE / "examples" / "replay-hld.toml"
+        says(2, "/nowhere.hld: ", "run", example, "--set", "source.path=/nowhere.hld")
+        wrong = folder.write("wrong.hld", "this is no recording" * 100)
+        with Run(example, "--set", f"source.path={wrong}", "--set", f"run.output={folder.path}/out", "--set",
+                 "buffers.huge_pages=off") as run:
+            run.wait_for(r"wrong.hld: offset 4: ")
+            result = run.finish(status=1)
+        check_balanced(result)
+        check_equal(sorted(result["failed_sources"]), ["0x8000", "0xe000", "0xe001", "0xe002", "0xe003"],
+                    "failed sources")
+
+
+def test_a_port_in_use():
+    with Folder() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = folder.small()
+        with Run(config, "--set", f"network.control=tcp://127.0.0.1:{port}") as run:
+            run.finish(status=1)
+            check(f"tcp://127.0.0.1:{port}" in run.text() and "the port is in use" in run.text(), run.text())
+            check("the port is in use" in run.summary(), f"not in the summary: {run.summary()}")
+        with Run(config, "--set", f"builder.0.url=tcp://127.0.0.1:{port}", "--set", "builder.0.count=1") as run:
+            run.wait_for("the port is in use")
+            run.signal()
+            run.finish()
+
+
+def test_an_output_folder_that_cannot_be_made():
+    with Folder() as folder:
+        blocker = folder.write("file", "not a folder")
+        with Run(folder.small(), "--set", f"run.output={blocker}/out") as run:
+            run.finish(status=1)
+            check("cannot be made" in run.text(), run.text())
+
+
+def test_two_nodes_with_one_name():
+    with Folder() as folder:
+        config = folder.small()
+        with Run(config) as run:
+            url = run.url()
+            run.wait_for_events(100)
+            with Run(config, "--node", "ru1", "--set", f"network.control={url}") as second:
+                second.wait_for("there is a node 'ru1' already")
+                second.finish(status=1)
+            run.wait_for_events(100)
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+
+
+def test_a_node_with_another_configuration_is_refused():
+    with Folder() as folder:
+        config = folder.small()
+        with Run(config) as run:
+            url = run.url()
+            run.wait_for_events(100)
+            with Run(config, "--node", "ru1", "--set", f"network.control={url}", "--set",
+                     "event.integrity=none") as other:
+                other.wait_for("another configuration than the event manager")
+                other.finish(status=1)
+            run.signal()
+            check_balanced(run.finish())
+
+
+def test_strange_bytes_on_the_control_port_do_not_disturb_the_run():
+    with Folder() as folder:
+        with Run(folder.small()) as run:
+            port = int(run.url().rsplit(":", 1)[1])
+            run.wait_for_events(100)
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(b"GET / HTTP/1.1\r\nHost: fanin\r\n\r\n" * 10)
+                try:
+                    while stranger.recv(4096):
+                        pass
+                except ConnectionResetError:
+                    pass
+            run.wait_for_events(100)
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+
+
+CLUSTER = """
+[network]
+control = "tcp://:7999"
+[event_manager]
+host = "{0}"
+[[readout]]
+host = "{0}"
+source = [{{ type = "emulator", fragment_max = "32KiB" }}]
+[[builder]]
+host = "{1}"
+"""
+
+
+def test_a_host_finds_its_part():
+    with Folder() as folder:
+        config = folder.write("cluster.toml", CLUSTER.format("no-such-host-a", "no-such-host-b"))
+        says(2, "no node of it runs on this host", "run", config)
+        done = fanin("check", config)
+        check_equal(done.returncode, 0, done.stderr)
+        check("tcp://no-such-host-a:7999" in done.stdout, done.stdout)
+        check("memory in all on no-such-host-b" in done.stdout, done.stdout)
+
+
+def test_a_slurm_task_finds_its_part():
+    with Folder() as folder:
+        config = folder.small(readouts=1, builders=1)
+        control = ("--set", f"network.control=tcp://127.0.0.1:{free_port()}")
+        slurm = [dict(os.environ, SLURM_PROCID=str(task), SLURM_STEP_NUM_TASKS="3") for task in range(3)]
+        says(2, "Slurm started 2 tasks for 3 processes", "run", config,
+             env=dict(os.environ, SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="2"))
+        # In any order of starting: the event manager last.
+        with Run(config, *control, env=slurm[2]) as bu, Run(config, *control, env=slurm[1]) as ru:
+            with Run(config, *control, "--events", "500", env=slurm[0]) as evm:
+                result = evm.finish()
+                ru.finish()
+                bu.finish()
+        check_balanced(result)
+        check_equal(result["events"]["built"], 500, "events")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+if __name__ == "__main__":
+    main()
