@@ -92,7 +92,7 @@ struct Source {
   Place place;
 };
 
-enum class Role : std::uint8_t { event_manager, readout, builder };
+enum class Role : std::uint8_t { event_manager, readout, builder, application };
 
 struct Node {
   Role role{};
@@ -106,6 +106,8 @@ struct Node {
   Place place;
   std::string url_key; // where its address comes from
   Place url_place;
+  std::string type; // of an application
+  std::map<std::string, Setting> settings; // likewise, for its type to understand
 };
 
 // What one process runs; all of it on one loop.
@@ -128,7 +130,8 @@ struct Configuration {
   Buffers buffers;
   Storage storage;
   std::vector<Plugin> plugins;
-  std::vector<Node> nodes; // the event manager, the readout units, the builder units
+  // The event manager, the readout units, the builder units, the applications.
+  std::vector<Node> nodes;
   std::size_t readouts = 0; // how many of them are
   std::size_t builders = 0;
   std::vector<Source> sources; // in the order of their readout units, then by id

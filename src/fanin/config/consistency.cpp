@@ -86,7 +86,7 @@ void check_hosts(const Configuration& configuration, Problems& problems) {
   }
   if (hosts.size() == 1) return;
   for (const Node& node : configuration.nodes) {
-    if (node.role != Role::readout && is_loopback(node.url.host)) {
+    if (!node.url.scheme.empty() && is_loopback(node.url.host)) {
       problems.add(node.url_place, node.url_key,
                    fmt::format("\"{}\" would listen on {}, where other hosts cannot reach it",
                                node.name, node.url.text()));
@@ -101,7 +101,7 @@ void check_hosts(const Configuration& configuration, Problems& problems) {
 void check_addresses(const Configuration& configuration, Problems& problems) {
   std::map<std::string, const Node*> seen;
   for (const Node& node : configuration.nodes) {
-    if (node.role == Role::readout) continue;
+    if (node.url.scheme.empty()) continue; // listens nowhere
     if (is_wildcard(node.url.host)) {
       problems.add(
           node.url_place, node.url_key,

@@ -1,6 +1,8 @@
 // The nodes, their sources and their processes.
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -43,10 +45,27 @@ Node read_node(TableReader& reader, Role role, const Buffers& buffers, std::uint
   node.role = role;
   node.host = reader.text("host", "");
   node.numa_node = read_numa_node(reader, buffers.numa_node);
-  if (role != Role::event_manager) node.buffer = reader.size("buffer", buffer);
+  if (role == Role::readout || role == Role::builder) node.buffer = reader.size("buffer", buffer);
   node.key = reader.key();
   node.place = reader.place();
   return node;
+}
+
+// By convention, of plug-ins too.
+bool is_path(std::string_view key) {
+  return key == "path" || key == "master" || key.ends_with("_path");
+}
+
+// All keys but the common ones, for a type of source or application to understand.
+void read_own_settings(TableReader& reader, std::initializer_list<std::string_view> common,
+                       std::map<std::string, Setting>& settings) {
+  for (const Entry& entry : reader.value()->entries) {
+    if (std::ranges::find(common, entry.key) != common.end()) continue;
+    std::string text = reader.text(entry.key, "");
+    const Place& place = entry.value.place;
+    if (is_path(entry.key)) text = resolve_path(text, place);
+    settings[entry.key] = {std::move(text), place};
+  }
 }
 
 class SourceReader {
@@ -95,7 +114,9 @@ private:
     if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
     source.key = reader.key();
     source.place = reader.place();
-    read_settings(reader, source);
+    read_own_settings(reader,
+                      {"count", "id", "name", "type", "required", "fragment_max", "expected"},
+                      source.settings);
     for (std::uint64_t copy = 0; copy < count * readouts; ++copy) {
       Source one = source;
       one.id = static_cast<SourceId>(first_id + copy);
@@ -106,24 +127,6 @@ private:
       configuration_.sources.push_back(std::move(one));
     }
     next_id_ = first_id + count * readouts;
-  }
-
-  // What is not common to all sources is left to the type of source to understand.
-  void read_settings(TableReader& reader, Source& source) {
-    static constexpr std::string_view common[] = {"count",    "id",           "name",    "type",
-                                                  "required", "fragment_max", "expected"};
-    for (const Entry& entry : reader.value()->entries) {
-      if (std::ranges::find(common, entry.key) != std::end(common)) continue;
-      std::string text = reader.text(entry.key, "");
-      const Place& place = entry.value.place;
-      if (is_path(entry.key)) text = resolve_path(text, place);
-      source.settings[entry.key] = {std::move(text), place};
-    }
-  }
-
-  // By convention, of plug-ins too.
-  static bool is_path(std::string_view key) {
-    return key == "path" || key == "master" || key.ends_with("_path");
   }
 
   const Value* defaults_;
@@ -191,6 +194,20 @@ void read_builders(TableReader& root, Configuration& configuration) {
       ++configuration.builders;
     }
     reader.finish();
+  }
+}
+
+// Something of a plug-in's; what is not common to all nodes is left to its type.
+void read_applications(TableReader& root, Configuration& configuration) {
+  std::size_t index = 0;
+  for (auto& reader : root.tables("application")) {
+    Node node = read_node(reader, Role::application, configuration.buffers, 0);
+    node.name = node_name(reader.text("name", ""), "app", index++, 0, 1);
+    node.cpus = reader.cpus("cpu");
+    node.type = reader.text("type", "");
+    if (node.type.empty()) reader.reject("type", "is missing: what a plug-in has registered");
+    read_own_settings(reader, {"name", "host", "cpu", "numa_node", "type"}, node.settings);
+    configuration.nodes.push_back(std::move(node));
   }
 }
 
@@ -303,6 +320,7 @@ void read_nodes(TableReader& root, Configuration& configuration, Problems& probl
   read_event_manager(root.table("event_manager"), configuration);
   read_readouts(root, configuration, problems);
   read_builders(root, configuration);
+  read_applications(root, configuration);
   set_urls(root, configuration);
   read_processes(root, configuration);
 }

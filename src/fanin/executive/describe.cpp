@@ -34,14 +34,15 @@ std::string place_text(const Configuration& configuration, std::size_t index) {
   const config::Node& node = configuration.nodes[index];
   std::string text;
   if (!node.host.empty()) text += fmt::format(" on {}", node.host);
-  if (node.role != config::Role::readout) text += fmt::format(", listens at {}", node.url.text());
+  if (!node.url.scheme.empty()) text += fmt::format(", listens at {}", node.url.text());
   if (!node.cpus.empty()) text += fmt::format(", CPU {}", fmt::join(node.cpus, ","));
   if (node.numa_node >= 0) text += fmt::format(", NUMA node {}", node.numa_node);
   return text;
 }
 
 std::string node_text(const Configuration& configuration, std::size_t index, const NodePlan& plan) {
-  static constexpr std::string_view roles[] = {"event manager", "readout unit", "builder unit"};
+  static constexpr std::string_view roles[] = {"event manager", "readout unit", "builder unit",
+                                               "application"};
   const config::Node& node = configuration.nodes[index];
   std::string text =
       fmt::format("  {} ({}){}\n", node.name, roles[static_cast<std::size_t>(node.role)],
@@ -54,6 +55,7 @@ std::string node_text(const Configuration& configuration, std::size_t index, con
     text += pool_text("metadata", plan.metadata);
   }
   if (node.role == config::Role::builder) text += pool_text("building", plan.receive);
+  if (node.role == config::Role::application) return text;
   text += pool_text("control", plan.control);
   text += fmt::format("    memory     {}", format_size(plan.total()));
   if (plan.bytes_per_s > 0) {

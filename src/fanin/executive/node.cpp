@@ -9,6 +9,7 @@ Result<std::unique_ptr<Node>> Node::make(NodeContext context) {
   case config::Role::event_manager: return detail::make_event_manager(std::move(context));
   case config::Role::readout: return detail::make_readout(std::move(context));
   case config::Role::builder: return detail::make_builder(std::move(context));
+  case config::Role::application: return detail::make_application(std::move(context));
   }
   return fail(ErrorKind::internal, "a node without a role");
 }

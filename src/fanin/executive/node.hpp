@@ -81,6 +81,7 @@ namespace detail {
 [[nodiscard]] Result<std::unique_ptr<Node>> make_event_manager(NodeContext context);
 [[nodiscard]] Result<std::unique_ptr<Node>> make_readout(NodeContext context);
 [[nodiscard]] Result<std::unique_ptr<Node>> make_builder(NodeContext context);
+[[nodiscard]] Result<std::unique_ptr<Node>> make_application(NodeContext context);
 } // namespace detail
 
 } // namespace fanin::executive

@@ -151,7 +151,18 @@ void Process::stop() {
         decides ? "stopping: what was read is still built; a second signal stops at once"
                 : "the event manager decides when the run is over; a second signal leaves at once");
   }
-  for (auto& node : nodes_) node->stop();
+  for (auto& node : nodes_) {
+    if (!is_companion(*node)) node->stop();
+  }
+}
+
+// An application beside nodes of the run ends after them.
+bool Process::is_companion(const Node& node) const {
+  const auto is_application = [](const Node& other) {
+    return other.configured().role == config::Role::application;
+  };
+  return is_application(node) &&
+         !std::ranges::all_of(nodes_, [&](const auto& other) { return is_application(*other); });
 }
 
 void Process::stop_now(const std::string& why) {
@@ -159,25 +170,36 @@ void Process::stop_now(const std::string& why) {
 }
 
 void Process::turn() {
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i]->turn();
-    if (!nodes_[i]->ended() || end_reported_[i]) continue;
-    end_reported_[i] = true;
-    json::Value message;
-    message["report"] = "end";
-    message["ok"] = nodes_[i]->outcome().has_value();
-    if (!nodes_[i]->outcome()) message["error"] = nodes_[i]->outcome().error().text;
-    nodes_[i]->describe(message);
-    add_resources(message);
-    report(options_.nodes[i], std::move(message));
-    // Without it the others have nothing to wait for, unless it has told them to finish.
-    if (nodes_[i]->configured().role == config::Role::event_manager) {
-      for (auto& node : nodes_) node->stop();
-    }
+  for (auto& node : nodes_) node->turn();
+  if (!companions_stopped_ && std::ranges::all_of(nodes_, [this](const auto& node) {
+        return node->ended() || is_companion(*node);
+      })) {
+    companions_stopped_ = true;
+    for (auto& node : nodes_) node->stop();
   }
-  const auto ended = [](const auto& node) { return node->ended(); };
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i]->ended() && !end_reported_[i]) report_end(i);
+  }
   const auto quiet = [](const auto& transport) { return transport->closing() == 0; };
-  if (std::ranges::all_of(nodes_, ended) && std::ranges::all_of(transports_, quiet)) loop_.stop();
+  const bool all_ended = std::ranges::find(end_reported_, false) == end_reported_.end();
+  if (all_ended && std::ranges::all_of(transports_, quiet)) loop_.stop();
+}
+
+void Process::report_end(std::size_t index) {
+  end_reported_[index] = true;
+  Node& node = *nodes_[index];
+  json::Value message;
+  message["report"] = "end";
+  message["ok"] = node.outcome().has_value();
+  if (!node.outcome()) message["error"] = node.outcome().error().text;
+  node.describe(message);
+  add_resources(message);
+  report(options_.nodes[index], std::move(message));
+  if (node.configured().role != config::Role::event_manager) return;
+  // Without it the others have nothing to wait for, unless it has told them to finish.
+  for (auto& other : nodes_) {
+    if (!is_companion(*other)) other->stop();
+  }
 }
 
 bool Process::succeeded() const {

@@ -56,6 +56,8 @@ private:
   void report(std::size_t node, json::Value message);
   void log(std::size_t node, LogLevel level, std::string_view text);
   void turn();
+  void report_end(std::size_t index);
+  [[nodiscard]] bool is_companion(const Node& node) const;
 
   const config::Configuration& configuration_;
   const Plugins& plugins_;
@@ -71,6 +73,7 @@ private:
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<Signals> signals_;
   int signals_seen_ = 0;
+  bool companions_stopped_ = false;
 };
 
 // One more than the highest run number of the files in `folder`; 1 where there are none.

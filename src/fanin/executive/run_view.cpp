@@ -1,12 +1,20 @@
 #include "fanin/executive/run_view.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
 
 namespace fanin::executive {
+namespace {
+
+constexpr std::array<std::string_view, 4> roles{"event_manager", "readout", "builder",
+                                                "application"};
+
+} // namespace
 
 void RunView::on_report(const json::Value& report) {
   const std::string kind = report.at("report").text();
@@ -96,9 +104,7 @@ void RunView::add_resources(json::Value& result) const {
       const auto end = ends_.find(name);
       if (exit == exits_.end() && end == ends_.end()) continue; // on another host
       json::Value& node = nodes[name];
-      if (configuration_.nodes[index].role == config::Role::event_manager) {
-        node["role"] = "event_manager";
-      }
+      node["role"] = roles[static_cast<std::size_t>(configuration_.nodes[index].role)];
       node["process"] = process.name;
       if (exit != exits_.end()) {
         node["peak_rss_bytes"] = exit->second.peak_rss_bytes;

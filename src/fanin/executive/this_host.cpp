@@ -125,7 +125,12 @@ Result<> check_here(const config::Configuration& configuration,
   const auto plugins = Plugins::load(configuration);
   if (!plugins) return std::unexpected(plugins.error());
   for (const config::Node& node : configuration.nodes) {
-    if (node.role == config::Role::readout) continue;
+    if (node.role == config::Role::application &&
+        plugins->applications.find(node.type) == nullptr) {
+      return fail(ErrorKind::usage, fmt::format("{}: {}.type: no plug-in has an application \"{}\"",
+                                                node.place.text(), node.key, node.type));
+    }
+    if (node.url.scheme.empty()) continue; // listens nowhere
     if (plugins->transports.find(node.url.scheme) != nullptr) continue;
     return fail(ErrorKind::usage,
                 fmt::format("{}: {}: there is no transport for {}://; there are: {}",

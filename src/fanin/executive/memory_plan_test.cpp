@@ -1,0 +1,126 @@
+#include "fanin/executive/memory_plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fanin/builder/builder_unit.hpp"
+
+namespace fanin::executive {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* two_by_one = R"(
+[trigger]
+rate = "10kHz"
+[source]
+type = "emulator"
+fragment_max = "64KiB"
+[[readout]]
+source = [{ id = 1, size = "3KiB" }, { id = 2, size = "1KiB" }]
+[[readout]]
+source = [{ id = 3, type = "hld", address = 1 }, { id = 4, size = "1KiB" }]
+[[builder]]
+)";
+
+config::Configuration configuration(const std::vector<std::string>& overrides = {}) {
+  const auto result = config::parse(two_by_one, "test.toml", overrides);
+  if (!result) ADD_FAILURE() << result.error().text;
+  return result.value_or(config::Configuration{});
+}
+
+std::string error_of(const std::vector<std::string>& overrides) {
+  const auto plans = plan_memory(configuration(overrides));
+  return plans ? "no error" : plans.error().text;
+}
+
+TEST(MemoryPlan, a_buffer_is_shared_by_expected_rate_where_that_is_known) {
+  const auto plans = plan_memory(configuration());
+  ASSERT_TRUE(plans) << plans.error().text;
+  ASSERT_EQ(plans->size(), 4U);
+  const NodePlan& known = (*plans)[1];
+  EXPECT_EQ(known.sources[0].bytes(), 48U << 20);
+  EXPECT_EQ(known.sources[1].bytes(), 16U << 20);
+  EXPECT_DOUBLE_EQ(known.bytes_per_s, 4096 * 10'000.0);
+  const NodePlan& unknown = (*plans)[2]; // nobody knows the sizes in a file
+  EXPECT_EQ(unknown.sources[0].bytes(), 32U << 20);
+  EXPECT_EQ(unknown.sources[1].bytes(), 32U << 20);
+}
+
+TEST(MemoryPlan, the_sum_is_that_of_the_pools) {
+  const auto plans = plan_memory(configuration());
+  ASSERT_TRUE(plans);
+  const NodePlan& readout = (*plans)[1];
+  EXPECT_EQ(readout.total(), readout.payload() + readout.metadata.bytes() +
+                                 readout.control.bytes() + readout.queues);
+  EXPECT_EQ(readout.payload(), 64U << 20);
+  EXPECT_EQ((*plans)[3].payload(), 256U << 20);
+}
+
+TEST(MemoryPlan, every_source_can_take_its_largest_fragment) {
+  const auto plans =
+      plan_memory(configuration({"source.fragment_max=10MiB", "buffers.builder=1GiB"}));
+  ASSERT_TRUE(plans) << plans.error().text;
+  for (const std::size_t node : {1U, 2U}) {
+    for (const PoolPlan& pool : (*plans)[node].sources) {
+      EXPECT_GE(pool.bytes() - pool.page_size, 10U << 20);
+    }
+  }
+}
+
+TEST(MemoryPlan, a_builder_unit_can_take_the_largest_event_and_two_batches) {
+  const auto c = configuration({"buffers.builder=20MiB", "trigger.rate=10Hz"});
+  const auto plans = plan_memory(c);
+  ASSERT_TRUE(plans) << plans.error().text;
+  const std::uint64_t capacity =
+      builder::build_capacity((*plans)[3].receive.pages, c.buffers.page, c.readouts);
+  EXPECT_GE(capacity, 2 * c.event.batch_bytes);
+  EXPECT_GE(capacity, 4 * (64U << 10));
+}
+
+TEST(MemoryPlan, buffers_that_are_too_small_are_refused_with_the_mend) {
+  EXPECT_EQ(
+      error_of({"buffers.readout=4MiB"}),
+      "test.toml:7: readout.0.buffer: 4 MiB is too small: 41 MB/s for 250 ms (buffers.hold) take "
+      "9.77 MiB; raise buffers.readout or lower the rate");
+  EXPECT_THAT(error_of({"buffers.readout=128KiB", "buffers.hold=1ms"}),
+              HasSubstr("2 sources whose fragments may have 64 KiB need 256 KiB; raise "
+                        "buffers.readout or lower fragment_max"));
+  EXPECT_THAT(error_of({"buffers.builder=8MiB", "trigger.rate=10Hz"}),
+              HasSubstr("builder.0.buffer: 8 MiB is too small: two batches of 4 MiB"));
+  EXPECT_THAT(error_of({"source.fragment_max=16MiB", "buffers.builder=64MiB"}),
+              HasSubstr("the largest possible event of 64 MiB"));
+  EXPECT_THAT(
+      error_of({"trigger.rate=1MHz", "buffers.readout=8GiB"}),
+      HasSubstr("builder.0.buffer: 256 MiB is too small: 5.12 GB/s for 250 ms (buffers.hold)"));
+}
+
+TEST(MemoryPlan, on_several_hosts_the_time_to_notice_a_death_counts) {
+  const std::string text = std::string(two_by_one) + "host = \"b\"\n[event_manager]\nhost = \"a\"\n"
+                                                     "[network]\ncontrol = \"tcp://a:1\"\n";
+  const auto one = config::parse(two_by_one, "test.toml");
+  const auto several = config::parse(text, "test.toml", {"readout.*.host=a"});
+  ASSERT_TRUE(one && several) << several.error().text;
+  EXPECT_EQ(hold_time(*one), std::chrono::milliseconds{250});
+  EXPECT_EQ(hold_time(*several), std::chrono::milliseconds{5250});
+  const auto plans = plan_memory(*several);
+  ASSERT_FALSE(plans);
+  EXPECT_THAT(plans.error().text, HasSubstr("for 5.25 s (buffers.hold + network.dead_after)"));
+}
+
+TEST(MemoryPlan, a_high_rate_gets_a_wide_window_and_many_sources_narrow_ones) {
+  EXPECT_EQ((*plan_memory(configuration()))[1].window, 65536U);
+  const auto fast = plan_memory(
+      configuration({"trigger.rate=1MHz", "source.size=1B", "readout.0.source.0.size=1B",
+                     "readout.0.source.1.size=1B", "readout.1.source.1.size=1B"}));
+  ASSERT_TRUE(fast) << fast.error().text;
+  EXPECT_EQ((*fast)[1].window, 262'144U);
+  const auto many = plan_memory(configuration(
+      {"readout.0.source.0.count=511", "readout.0.source.1.id=9999", "readout.0.source.0.id=1000",
+       "source.fragment_max=4KiB", "buffers.readout=1GiB", "trigger.rate=10Hz"}));
+  ASSERT_TRUE(many) << many.error().text;
+  EXPECT_LE((*many)[1].queues, 32U << 20);
+}
+
+} // namespace
+} // namespace fanin::executive

@@ -1,0 +1,151 @@
+#include "fanin/executive/process.hpp"
+
+#include <csignal>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fanin/executive/plugins.hpp"
+#include "fanin/executive/run_view.hpp"
+#include "fanin/executive/this_host.hpp"
+
+namespace fanin::executive {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr const char* small = R"(
+[run]
+output = "discard"
+events = 2000
+[network]
+url = "inproc://"
+[trigger]
+rate = "20kHz"
+[buffers]
+readout = "8MiB"
+builder = "32MiB"
+huge_pages = "off"
+[source]
+type = "emulator"
+size = "500B"
+fragment_max = "16KiB"
+[[readout]]
+count = 2
+source = [{ id = 1, count = 2 }]
+[[builder]]
+count = 2
+)";
+
+// A whole run in this process; what its nodes reported.
+struct Ran {
+  Result<> outcome;
+  json::Value result;
+  std::vector<std::string> log;
+  bool succeeded = false;
+};
+
+Ran run_all(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  Ran ran;
+  const auto configuration = config::parse(text, "test.toml", overrides);
+  if (!configuration) {
+    ran.outcome = std::unexpected(configuration.error());
+    return ran;
+  }
+  const auto plugins = Plugins::load(*configuration);
+  if (!plugins) {
+    ran.outcome = std::unexpected(plugins.error());
+    return ran;
+  }
+  RunView view(*configuration);
+  ProcessOptions options;
+  for (std::size_t i = 0; i < configuration->nodes.size(); ++i) options.nodes.push_back(i);
+  options.report = [&](const json::Value& report) {
+    view.on_report(report);
+    if (report.at("report").text() == "log") {
+      ran.log.push_back(report.at("node").text() + ": " + report.at("text").text());
+    }
+  };
+  auto process = Process::make(*configuration, *plugins, std::move(options));
+  if (!process) {
+    ran.outcome = std::unexpected(process.error());
+    return ran;
+  }
+  ran.outcome = (*process)->run();
+  ran.succeeded = (*process)->succeeded();
+  ran.result = view.result();
+  return ran;
+}
+
+TEST(Process, runs_a_whole_event_builder_on_one_loop) {
+  for (const char* setting : {"network.url=inproc://", "network.url=tcp://127.0.0.1",
+                              "network.url=tcp://[::1]", "network.protocol=pull"}) {
+    SCOPED_TRACE(setting);
+    const Ran ran = run_all(small, {setting});
+    ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+    EXPECT_TRUE(ran.succeeded);
+    EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
+    EXPECT_EQ(ran.result.at("events").at("built").natural(), 2000U);
+    EXPECT_EQ(ran.result.at("events").at("incomplete").natural(), 0U);
+    EXPECT_EQ(ran.result.at("fragments").at("built").natural(), 8000U);
+    EXPECT_EQ(ran.result.at("nodes").object().size(), 5U);
+  }
+}
+
+TEST(Process, control_and_data_may_go_over_networks_of_their_own) {
+  const Ran ran = run_all(
+      small, {"network.control=tcp://127.0.0.1", "network.data=inproc://", "builder.0.count=1"});
+  ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+  EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
+}
+
+TEST(Process, an_address_in_use_is_an_error) {
+  const Ran ran = run_all(small, {"network.control=tcp://203.0.113.1"}); // not of any host
+  ASSERT_FALSE(ran.outcome);
+  EXPECT_THAT(ran.outcome.error().text, HasSubstr("203.0.113.1"));
+}
+
+TEST(Process, a_plug_in_brings_a_transport_and_an_application) {
+  const std::string text = std::string(small) +
+                           "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN
+                           "\"\n[[application]]\nname = \"tally\"\ntype = \"counter\"\n"
+                           "greeting = \"hello\"\n";
+  const Ran ran = run_all(text, {"network.url=same://here"});
+  ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+  EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
+  EXPECT_THAT(ran.log, Contains("tally: hello"));
+  EXPECT_THAT(ran.log, Contains("tally: some turns"));
+  EXPECT_EQ(ran.result.at("nodes").at("tally").at("role").text(), "application");
+}
+
+TEST(Process, what_is_wrong_with_a_plug_in_names_the_line) {
+  const std::string plugin = std::string(small) + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN "\"\n";
+  const std::map<std::string, std::string> wrong{
+      {plugin + "[[application]]\ntype = \"nothing\"\n",
+       "test.toml:24: application.0.type: no plug-in has an application \"nothing\""},
+      {plugin + "[[application]]\ntype = \"counter\"\n",
+       "test.toml:24: greeting: is missing (source 0, type \"counter\")"},
+      {plugin + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN "\"\n",
+       "test.toml:25: plug-in " FANIN_TEST_PLUGIN ": there is a transport for \"same\" already"},
+  };
+  for (const auto& [text, error] : wrong) {
+    const Ran ran = run_all(text);
+    ASSERT_FALSE(ran.outcome) << error;
+    EXPECT_EQ(ran.outcome.error().text, error);
+  }
+}
+
+TEST(ThisHost, knows_its_own_names) {
+  EXPECT_TRUE(is_here(""));
+  EXPECT_TRUE(is_here("localhost"));
+  EXPECT_TRUE(is_here("127.0.0.1"));
+  EXPECT_TRUE(is_here("::1"));
+  EXPECT_FALSE(is_here("no-such-host.invalid"));
+}
+
+} // namespace
+} // namespace fanin::executive
