@@ -164,6 +164,50 @@ void sink(benchmark::State& state, CommitMode commit, bool direct, bool reserve)
   }
 }
 
+// From submit() to the commit callback, one event of 8 fragments of 2 KiB at a time: what storage
+// adds to the latency at a low rate.
+void latency(benchmark::State& state, CommitMode commit) {
+  const auto place = directory() + "/fanin-bench";
+  std::filesystem::create_directories(place);
+  {
+    constexpr std::uint32_t fragment_size = 2048;
+    Batches batches(fragment_size);
+    FileSinkOptions options;
+    options.file.directory = place;
+    options.file.node = "bu0";
+    options.file.sources = Batches::source_table();
+    options.file.commit = commit;
+    auto made = FileSink::make(std::move(options));
+    if (!made || !(*made)->start()) throw std::runtime_error("no sink");
+    std::uint64_t committed = 0;
+    (*made)->on_commit([&](std::uint64_t) { ++committed; });
+    BuiltBatch batch;
+    std::uint64_t submitted = 0;
+    for (auto _ : state) {
+      batches.next(batch);
+      batch.range.end = batch.range.first + 1;
+      for (auto& piece : batch.pieces) {
+        piece.range = batch.range;
+        piece.table = piece.table.part(0, sizeof(wire::FragmentEntry));
+        piece.payload = piece.payload.part(0, fragment_size);
+      }
+      if ((*made)->submit(batch) == SubmitOutcome::accepted) ++submitted;
+      while (committed < submitted) drive(**made);
+    }
+    (*made)->finish();
+    while (!(*made)->finished()) drive(**made);
+  }
+  std::filesystem::remove_all(place);
+}
+BENCHMARK_CAPTURE(latency, written, CommitMode::written)
+    ->UseRealTime()
+    ->Iterations(200)
+    ->Repetitions(7);
+BENCHMARK_CAPTURE(latency, synced, CommitMode::synced)
+    ->UseRealTime()
+    ->Iterations(50)
+    ->Repetitions(7);
+
 #define FANIN_STORAGE_BENCH(benchmark_call)                                                        \
   benchmark_call->Iterations(1)->Repetitions(7)->UseManualTime()->Unit(benchmark::kMillisecond)
 
