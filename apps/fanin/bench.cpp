@@ -1,6 +1,5 @@
 // fanin bench: measures fanin beside bare loops and other libraries, in the same run.
-#include <chrono>
-#include <map>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -28,7 +27,6 @@ struct EvbWords {
   std::string duration = "2s";
   std::size_t runs = 5;
   std::string wait = "poll";
-  std::string wait_evm;
   std::string congestion = "cubic";
   std::string rate;
   std::string storage;
@@ -104,10 +102,10 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
     setup.system.batch_events = static_cast<std::uint32_t>(words.batch_events);
   reading.size("--batch-size", words.batch_size, setup.system.batch_bytes);
   reading.size("--transfer-window", words.transfer_window, setup.system.transfer_window);
-  const bool poll = words.wait == "poll";
+  // Processes that poll where others need the core take it away: there, polling becomes blocking.
+  const bool poll = words.wait == "poll" && words.rus + words.bus <= bench::usable_cores();
   setup.wait = poll ? net::WaitPolicy::poll : net::WaitPolicy::block;
-  const bool cores_left = words.rus + words.bus + 1 <= bench::usable_cores();
-  const bool poll_evm = words.wait_evm.empty() ? poll && cores_left : words.wait_evm == "poll";
+  const bool poll_evm = poll && words.rus + words.bus < bench::usable_cores();
   setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
   options.baselines = !words.no_baselines;
   options.ladder = words.ladder;
@@ -148,9 +146,7 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--duration", words->duration, "Of one measurement, as 2s");
   command->add_option("--runs", words->runs, "Measurements of each contender, in turns")
       ->check(CLI::Range(1, 1000));
-  command->add_option("--wait", words->wait, "poll or block")
-      ->check(CLI::IsMember({"poll", "block"}));
-  command->add_option("--wait-evm", words->wait_evm, "Of the event manager alone")
+  command->add_option("--wait", words->wait, "poll (where there are cores enough) or block")
       ->check(CLI::IsMember({"poll", "block"}));
   command->add_option("--congestion", words->congestion,
                       "TCP congestion control of all connections");

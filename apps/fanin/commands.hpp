@@ -18,5 +18,6 @@ void add_run(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
 void add_verify(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);
+void add_bench(CLI::App& app, int& status);
 
 } // namespace fanin::command

@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   add_check(app, status);
   add_verify(app, status);
   add_inspect(app, status);
+  add_bench(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) { // --help, --version

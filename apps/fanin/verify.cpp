@@ -1,5 +1,6 @@
 // fanin verify FILE...: reads run files back and checks everything in them.
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/storage/manifest.hpp"
 #include "fanin/storage/verify.hpp"
 #include "terminal.hpp"
 
@@ -60,7 +62,32 @@ void print(const storage::VerifyResult& result) {
   fmt::print("{}\n", result.good() ? "good" : "NOT GOOD");
 }
 
-int verify(const std::vector<std::string>& files, const std::string& json) {
+// A run's manifest stands for its files.
+Result<std::vector<std::string>> files_of(const std::vector<std::string>& arguments) {
+  std::vector<std::string> files;
+  for (const auto& argument : arguments) {
+    if (!argument.ends_with(".manifest.json")) {
+      files.push_back(argument);
+      continue;
+    }
+    const auto manifest = storage::read_manifest(argument);
+    if (!manifest) return std::unexpected(manifest.error());
+    const auto folder = std::filesystem::path(argument).parent_path();
+    for (const auto& file : manifest->files) files.push_back((folder / file.file).string());
+  }
+  return files;
+}
+
+int verify(const std::vector<std::string>& arguments, const std::string& json) {
+  const auto files = files_of(arguments);
+  if (!files) {
+    (void)complain(files.error());
+    return status_failed;
+  }
+  if (files->empty()) {
+    fmt::print(stderr, "{}: the run has no files\n", arguments.front());
+    return status_failed;
+  }
   Terminal terminal(LogLevel::info);
   storage::VerifyOptions options;
   const auto start = std::chrono::steady_clock::now();
@@ -72,7 +99,7 @@ int verify(const std::vector<std::string>& files, const std::string& json) {
     terminal.progress(fmt::format("verified {} of {} ({:.0f} %), {}", format_size(done),
                                   format_size(total), 100 * part, format_bandwidth(rate)));
   };
-  const auto result = storage::verify(files, options);
+  const auto result = storage::verify(*files, options);
   terminal.end_progress();
   if (!result) return complain(result.error());
   if (json != "-") print(*result);
@@ -94,7 +121,10 @@ void add_verify(CLI::App& app, int& status) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("verify", "Read run files back and check everything in them");
-  command->add_option("FILE", options->files, "Run files; those of one run together")->required();
+  command
+      ->add_option("FILE", options->files,
+                   "Run files, those of one run together; or a run's manifest")
+      ->required();
   command->add_option("--json", options->json,
                       "Write the result to this file; - is standard output");
   command->callback([options, &status] { status = verify(options->files, options->json); });

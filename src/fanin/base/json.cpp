@@ -34,7 +34,7 @@ void write_text(std::string& out, std::string_view text) {
 void new_line(std::string& out, int indent, int level) {
   if (indent < 0) return;
   out += '\n';
-  out.append(static_cast<std::size_t>(indent * level), ' ');
+  out.append(static_cast<std::size_t>(indent) * static_cast<std::size_t>(level), ' ');
 }
 
 Result<Value> convert(const nlohmann::ordered_json& parsed, int depth) {

@@ -1,5 +1,5 @@
-// Result<T>: a value or an Error. Used wherever a failure is part of normal life: bytes from a peer,
-// files, the operating system. Outcomes on the hot path are small enums of their own instead.
+// Result<T>: a value or an Error. Used wherever a failure is part of normal life: bytes from a
+// peer, files, the operating system. Outcomes on the hot path are small enums of their own instead.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ using Result = std::expected<T, Error>;
   return std::unexpected(Error{kind, std::move(text)});
 }
 
-// Text for an errno value, with what was attempted: "bind tcp://[::1]:7000: Address already in use".
+// Text for an errno value, with what was attempted: "bind tcp://[::1]:7000: Address already in
+// use".
 [[nodiscard]] std::unexpected<Error> fail_errno(ErrorKind kind, std::string what, int error_number);
 
 } // namespace fanin

@@ -37,7 +37,8 @@ Result<std::pair<Descriptor, sockaddr_in>> listen_on_loopback(const BareOptions&
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  if (auto set = set_congestion(listener.get(), options.congestion); !set) return std::unexpected(set.error());
+  if (auto set = set_congestion(listener.get(), options.congestion); !set)
+    return std::unexpected(set.error());
   if (bind(listener.get(), generic(address), size) != 0 || listen(listener.get(), 512) != 0 ||
       getsockname(listener.get(), generic(address), &size) != 0) {
     return fail_errno(ErrorKind::internal, "listening on loopback", errno);
@@ -66,7 +67,8 @@ public:
 
 private:
   Ring(memory::Arena arena, std::uint64_t page) : arena_(std::move(arena)), page_(page) {
-    for (std::uint64_t at = 0; at + page_ <= arena_.size(); at += page_) free_.push_back(arena_.data() + at);
+    for (std::uint64_t at = 0; at + page_ <= arena_.size(); at += page_)
+      free_.push_back(arena_.data() + at);
   }
   memory::Arena arena_;
   std::uint64_t page_;
@@ -84,8 +86,8 @@ Result<> write_all(int socket, std::span<const std::byte> bytes) {
   return {};
 }
 
-Result<> send_pages(const BareOptions& options, std::size_t index, const std::vector<sockaddr_in>& addresses,
-                    Cell& cell) {
+Result<> send_pages(const BareOptions& options, std::size_t index,
+                    const std::vector<sockaddr_in>& addresses, Cell& cell) {
   std::vector<Descriptor> sockets;
   for (sockaddr_in address : addresses) {
     sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -115,7 +117,8 @@ struct Incoming {
 };
 
 // Reads what is there. False: nothing was.
-Result<bool> read_some(Incoming& incoming, const BareOptions& options, Ring& ring, Cell& cell, int flags) {
+Result<bool> read_some(Incoming& incoming, const BareOptions& options, Ring& ring, Cell& cell,
+                       int flags) {
   if (incoming.page.empty()) incoming.page = ring.take();
   const ssize_t count = recv(incoming.socket.get(), incoming.page.data() + incoming.have,
                              incoming.page.size() - incoming.have, flags);
@@ -141,7 +144,8 @@ Result<> receive_pages(const BareOptions& options, const Descriptor& listener, C
     watched.push_back({one.socket.get(), POLLIN, 0});
   }
   const PageLayout layout{options.size, options.page};
-  auto ring = Ring::make(layout.page(), std::max(options.receive_set, options.senders * layout.page()));
+  auto ring =
+      Ring::make(layout.page(), std::max(options.receive_set, options.senders * layout.page()));
   if (!ring) return std::unexpected(ring.error());
   cell.state = Cell::State::ready;
   const int flags = incoming.size() > 1 ? MSG_DONTWAIT : 0;
@@ -175,9 +179,8 @@ Result<Sample> run_bare_tcp(const BareOptions& options) {
     if (!started) return std::unexpected(started.error());
   }
   for (std::size_t i = 0; i < options.senders; ++i) {
-    auto started = group.start("sender" + std::to_string(i), [&](Cell& cell) {
-      return send_pages(options, i, addresses, cell);
-    });
+    auto started = group.start("sender" + std::to_string(i),
+                               [&](Cell& cell) { return send_pages(options, i, addresses, cell); });
     if (!started) return std::unexpected(started.error());
   }
   return group.measure(options.warmup, options.duration); // and ends them

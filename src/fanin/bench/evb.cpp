@@ -38,7 +38,8 @@ struct Plan {
 
 class Bench {
 public:
-  Bench(const EvbOptions& options, const Progress& progress) : options_(options), progress_(progress) {}
+  Bench(const EvbOptions& options, const Progress& progress)
+      : options_(options), progress_(progress) {}
 
   Result<json::Value> run() {
     if (with_baselines()) {
@@ -139,18 +140,21 @@ private:
   // What a readout unit puts into one message of one source.
   [[nodiscard]] std::uint64_t part_bytes() const {
     const builder::System& system = options_.setup.system;
-    const std::uint64_t head = sizeof(wire::PartHeader) + system.batch_events * sizeof(wire::FragmentEntry);
+    const std::uint64_t head =
+        sizeof(wire::PartHeader) + system.batch_events * sizeof(wire::FragmentEntry);
     return std::max<std::uint64_t>(
         options_.setup.fragment_size,
-        std::min<std::uint64_t>(system.batch_bytes / system.sources.size(), system.data_page / 2 - head));
+        std::min<std::uint64_t>(system.batch_bytes / system.sources.size(),
+                                system.data_page / 2 - head));
   }
 
   void add_ladder(std::vector<Contender>& list) const {
     const bool checksum = options_.setup.system.checksum;
     list.push_back(bare_contender("crc", bare(checksum, plan_.raw_page, 0, 0)));
-    list.push_back(bare_contender("fair-4", bare(checksum, plan_.fair_page, 4 * plan_.fair_page, 4 * plan_.fair_page)));
-    list.push_back(bare_contender("fair-256", bare(checksum, plan_.fair_page, 256 * plan_.fair_page,
-                                                   256 * plan_.fair_page)));
+    list.push_back(bare_contender(
+        "fair-4", bare(checksum, plan_.fair_page, 4 * plan_.fair_page, 4 * plan_.fair_page)));
+    list.push_back(bare_contender(
+        "fair-256", bare(checksum, plan_.fair_page, 256 * plan_.fair_page, 256 * plan_.fair_page)));
   }
 
   [[nodiscard]] std::vector<Contender> contenders() const {
@@ -159,7 +163,8 @@ private:
     if (with_baselines()) {
       list.push_back(bare_contender("raw", bare(false, plan_.raw_page, 0, 0)));
       if (options_.ladder) add_ladder(list);
-      list.push_back(bare_contender("fair", bare(checksum, plan_.fair_page, plan_.send_set, plan_.receive_set)));
+      list.push_back(bare_contender(
+          "fair", bare(checksum, plan_.fair_page, plan_.send_set, plan_.receive_set)));
       if (options_.ladder) {
         list.push_back({"net", [stream = stream()] { return run_page_stream(stream); }});
         StreamOptions parts = stream();
@@ -168,7 +173,8 @@ private:
       }
     }
     list.push_back({"evb", [this] {
-                      return run_evb(options_.setup, options_.warmup, options_.duration, options_.idle);
+                      return run_evb(options_.setup, options_.warmup, options_.duration,
+                                     options_.idle);
                     }});
     return list;
   }
@@ -211,8 +217,8 @@ private:
     const EvbSetup& setup = options_.setup;
     object["url"] = setup.url.text();
     object["size_bytes"] = setup.fragment_size;
-    object["per_node_bytes_per_s"] = rate(series, bytes_per_s).median /
-                                     static_cast<double>(setup.system.readout_units.size());
+    object["per_node_bytes_per_s"] =
+        rate(series, bytes_per_s).median / static_cast<double>(setup.system.readout_units.size());
     for (const char* baseline : {"raw", "fair"}) {
       const auto found = std::ranges::find(all, baseline, &Series::what);
       const std::string key = std::string("ratio_to_") + baseline;
@@ -230,8 +236,12 @@ private:
     object["ratio_to_nxn"] = json::Value{};
     put(object, "events_per_s", rate(series, events_per_s));
     put(object, "fragments_per_s", rate(series, messages_per_s));
+    put(object, "batches_per_s", rate(series, [](const Sample& sample) {
+          return static_cast<double>(sample.batches) / sample.seconds;
+        }));
     if (options_.setup.system.trigger_rate_hz == 0) return;
-    for (const auto& [key, fraction] : {std::pair{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}}) {
+    for (const auto& [key, fraction] :
+         {std::pair{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}}) {
       put(object, key, rate(series, [fraction](const Sample& sample) {
             return microseconds(sample.latency.quantile(fraction));
           }));
@@ -260,8 +270,9 @@ Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progres
 }
 
 std::string evb_table(const json::Value& result) {
-  std::string text = fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7}   {}\n", "what", "median", "min",
-                                 "max", "messages/s", "/raw", "/fair", "cores used");
+  std::string text =
+      fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7}   {}\n", "what", "median", "min",
+                  "max", "messages/s", "/raw", "/fair", "cores used");
   for (const auto& row : result.at("results").list()) {
     std::string use;
     for (const auto& process : row.at("processes").list()) {
@@ -273,9 +284,14 @@ std::string evb_table(const json::Value& result) {
                         format_bandwidth(row.at("bytes_per_s_max").real()),
                         row.at("messages_per_s").real() * 1e-6, row.at("ratio_to_raw").real(),
                         row.at("ratio_to_fair").real(), use);
+    if (row.at("what").text() == "evb") {
+      text += fmt::format("           {:.0f} events/s in {:.0f} batches/s\n",
+                          row.at("events_per_s").real(), row.at("batches_per_s").real());
+    }
     if (!row.at("p50_us").is_null()) {
-      text += fmt::format("           from trigger to commit: p50 {:.0f} us, p99 {:.0f} us, p99.9 {:.0f} us\n",
-                          row.at("p50_us").real(), row.at("p99_us").real(), row.at("p999_us").real());
+      text += fmt::format(
+          "           from trigger to commit: p50 {:.0f} us, p99 {:.0f} us, p99.9 {:.0f} us\n",
+          row.at("p50_us").real(), row.at("p99_us").real(), row.at("p999_us").real());
     }
     if (!row.at("remark").is_null()) text += "           " + row.at("remark").text() + "\n";
   }

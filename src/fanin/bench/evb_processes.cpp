@@ -31,6 +31,7 @@ public:
   [[nodiscard]] virtual Result<> start() = 0;
   // SIGTERM has come.
   virtual void stop() {}
+  [[nodiscard]] virtual bool connected() const { return true; } // to the event manager
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] const Result<>& outcome() const { return outcome_; }
   virtual void look() {} // once per turn
@@ -38,7 +39,8 @@ public:
 protected:
   Node(LoopProcess& process, Cell& cell) : process_(process), cell_(cell) {}
   Result<builder::NodeEnvironment> environment(std::size_t connections) {
-    auto pool = make_pool(control_page, builder::control_pages(connections) * std::uint64_t{control_page} * 2);
+    auto pool = make_pool(control_page,
+                          builder::control_pages(connections) * std::uint64_t{control_page} * 2);
     if (!pool) return std::unexpected(pool.error());
     control_pool_ = std::move(*pool);
     return builder::NodeEnvironment{.loop = &process_.loop(),
@@ -68,12 +70,13 @@ public:
       : Node(process, cell), setup_(setup), url_(std::move(url)) {}
 
   Result<> start() override {
-    auto made = environment(setup_.system.readout_units.size() + setup_.system.builder_units.size());
+    auto made =
+        environment(setup_.system.readout_units.size() + setup_.system.builder_units.size());
     if (!made) return std::unexpected(made.error());
     manager_ = std::make_unique<builder::EventManager>(
         setup_.system,
-        builder::EventManagerOptions{.url = url_,
-                                     .on_end = [this](const builder::RunSummary& run) { finish(run); }},
+        builder::EventManagerOptions{
+            .url = url_, .on_end = [this](const builder::RunSummary& run) { finish(run); }},
         std::move(*made));
     if (auto started = manager_->start(); !started) return started;
     cell_.say(manager_->url().text());
@@ -101,8 +104,12 @@ private:
 
 class ReadoutNode final : public Node {
 public:
-  ReadoutNode(const EvbSetup& setup, std::size_t index, net::Url manager, LoopProcess& process, Cell& cell)
-      : Node(process, cell), setup_(setup), index_(static_cast<NodeId>(index)), manager_(std::move(manager)) {}
+  ReadoutNode(const EvbSetup& setup, std::size_t index, net::Url manager, LoopProcess& process,
+              Cell& cell)
+      : Node(process, cell),
+        setup_(setup),
+        index_(static_cast<NodeId>(index)),
+        manager_(std::move(manager)) {}
 
   Result<> start() override {
     auto made = environment(setup_.system.builder_units.size() + 1);
@@ -111,7 +118,8 @@ public:
     options.node = index_;
     options.event_manager = manager_;
     options.on_end = [this](const Result<>& result) { end(result); };
-    auto metadata = make_pool(metadata_page, std::max<std::uint64_t>(4U << 20, setup_.readout_buffer / 8));
+    auto metadata =
+        make_pool(metadata_page, std::max<std::uint64_t>(4U << 20, setup_.readout_buffer / 8));
     if (!metadata) return std::unexpected(metadata.error());
     metadata_pool_ = std::move(*metadata);
     options.metadata_pool = metadata_pool_.get();
@@ -122,10 +130,12 @@ public:
       pools_.push_back(std::move(*pool));
       options.inputs.push_back(make_input(setup_.system.sources[i].id, *pools_.back()));
     }
-    unit_ = std::make_unique<builder::ReadoutUnit>(setup_.system, std::move(options), std::move(*made));
+    unit_ =
+        std::make_unique<builder::ReadoutUnit>(setup_.system, std::move(options), std::move(*made));
     unit_->start();
     return {};
   }
+  [[nodiscard]] bool connected() const override { return unit_->connected(); }
   void look() override {
     std::uint64_t held = 0;
     for (const auto& pool : pools_) {
@@ -173,6 +183,7 @@ public:
     }
     const std::uint64_t events = batch.range.count();
     if (sink_->submit(batch) == storage::SubmitOutcome::busy) return storage::SubmitOutcome::busy;
+    cell_.batches.add(1);
     cell_.events.add(events);
     cell_.messages.add(fragments);
     cell_.bytes.add(bytes);
@@ -193,8 +204,12 @@ private:
 
 class BuilderNode final : public Node {
 public:
-  BuilderNode(const EvbSetup& setup, std::size_t index, net::Url manager, LoopProcess& process, Cell& cell)
-      : Node(process, cell), setup_(setup), index_(static_cast<NodeId>(index)), manager_(std::move(manager)) {}
+  BuilderNode(const EvbSetup& setup, std::size_t index, net::Url manager, LoopProcess& process,
+              Cell& cell)
+      : Node(process, cell),
+        setup_(setup),
+        index_(static_cast<NodeId>(index)),
+        manager_(std::move(manager)) {}
 
   Result<> start() override {
     auto made = environment(setup_.system.readout_units.size() + 1);
@@ -204,17 +219,18 @@ public:
     pool_ = std::move(*pool);
     unit_ = std::make_unique<builder::BuilderUnit>(
         setup_.system,
-        builder::BuilderOptions{.node = index_,
-                                .event_manager = manager_,
-                                .data = data_url(),
-                                .receive_pool = pool_.get(),
-                                .make_sink = [this](RunNumber run, Incarnation incarnation) {
-                                  return make_sink(run, incarnation);
-                                },
-                                .on_end = [this](const Result<>& result) { end(result); }},
+        builder::BuilderOptions{
+            .node = index_,
+            .event_manager = manager_,
+            .data = data_url(),
+            .receive_pool = pool_.get(),
+            .make_sink = [this](RunNumber run,
+                                Incarnation incarnation) { return make_sink(run, incarnation); },
+            .on_end = [this](const Result<>& result) { end(result); }},
         std::move(*made));
     return unit_->start();
   }
+  [[nodiscard]] bool connected() const override { return unit_->connected(); }
   void look() override {
     cell_.held_bytes.add(std::uint64_t{pool_->pages() - pool_->available()} * pool_->page_size());
     cell_.held_looks.add(1);
@@ -231,7 +247,8 @@ private:
 
   MadeSink make_sink(RunNumber run, Incarnation incarnation) {
     if (setup_.storage.empty()) {
-      return std::make_unique<Counting<storage::DiscardSink>>(std::make_unique<storage::DiscardSink>(), cell_);
+      return std::make_unique<Counting<storage::DiscardSink>>(
+          std::make_unique<storage::DiscardSink>(), cell_);
     }
     storage::FileSinkOptions options;
     options.file.directory = setup_.storage;
@@ -241,10 +258,11 @@ private:
     options.file.incarnation = incarnation;
     options.file.integrity = setup_.system.checksum;
     for (const auto& source : setup_.system.sources) {
-      options.file.sources.push_back({.id = source.id,
-                                      .name = source.name,
-                                      .readout_unit = setup_.system.readout_units[source.readout_unit],
-                                      .required = source.required});
+      options.file.sources.push_back(
+          {.id = source.id,
+           .name = source.name,
+           .readout_unit = setup_.system.readout_units[source.readout_unit],
+           .required = source.required});
     }
     auto sink = storage::FileSink::make(std::move(options));
     if (!sink) return std::unexpected(sink.error());
@@ -262,14 +280,13 @@ private:
 // Ends the loop when its nodes have ended and what they had to say is on its way.
 class Watch final : public net::Service {
 public:
-  Watch(LoopProcess& process, std::vector<std::unique_ptr<Node>> nodes)
-      : process_(process), nodes_(std::move(nodes)) {}
+  Watch(LoopProcess& process, std::vector<std::unique_ptr<Node>> nodes, Cell& cell)
+      : process_(process), nodes_(std::move(nodes)), cell_(cell) {}
 
-  Result<> run(net::WaitPolicy wait, Cell& cell) {
+  Result<> run(net::WaitPolicy wait) {
     for (auto& node : nodes_) {
       if (auto started = node->start(); !started) return started;
     }
-    cell.state = Cell::State::ready;
     process_.loop().add(*this);
     process_.loop().run(wait);
     for (auto& node : nodes_) {
@@ -278,6 +295,11 @@ public:
     return {};
   }
   bool poll() override {
+    if (!ready_ &&
+        std::ranges::all_of(nodes_, [](const auto& node) { return node->connected(); })) {
+      ready_ = true;
+      cell_.state = Cell::State::ready;
+    }
     if (!stopping_ && termination_asked()) {
       stopping_ = true;
       for (auto& node : nodes_) node->stop();
@@ -291,6 +313,8 @@ public:
 private:
   LoopProcess& process_;
   std::vector<std::unique_ptr<Node>> nodes_;
+  Cell& cell_;
+  bool ready_ = false;
   bool stopping_ = false;
 };
 
@@ -300,9 +324,9 @@ Result<> live(const EvbSetup& setup, net::WaitPolicy wait, const MakeNodes& make
   auto process = LoopProcess::make(setup.url);
   if (!process) return std::unexpected(process.error());
   // Neither is destroyed: the process ends with them.
-  auto* watch = new Watch(**process, make(**process, cell));
+  auto* watch = new Watch(**process, make(**process, cell), cell);
   on_termination([loop = &(*process)->loop()] { loop->wake(); });
-  return watch->run(wait, cell);
+  return watch->run(wait);
 }
 
 net::Url with_host(net::Url url, const std::string& host) {
@@ -312,46 +336,59 @@ net::Url with_host(net::Url url, const std::string& host) {
 
 Result<> start_in_one_process(ProcessGroup& group, const EvbSetup& setup) {
   auto started = group.start("all", [&](Cell& cell) {
-    return live(setup, setup.wait, [&](LoopProcess& process, Cell& own) {
-      const net::Url manager = with_host(setup.url, "evm");
-      std::vector<std::unique_ptr<Node>> nodes;
-      nodes.push_back(std::make_unique<ManagerNode>(setup, manager, process, own));
-      for (std::size_t i = 0; i < setup.system.readout_units.size(); ++i) {
-        nodes.push_back(std::make_unique<ReadoutNode>(setup, i, manager, process, own));
-      }
-      for (std::size_t i = 0; i < setup.system.builder_units.size(); ++i) {
-        nodes.push_back(std::make_unique<BuilderNode>(setup, i, manager, process, own));
-      }
-      return nodes;
-    }, cell);
+    return live(
+        setup, setup.wait,
+        [&](LoopProcess& process, Cell& own) {
+          const net::Url manager = with_host(setup.url, "evm");
+          std::vector<std::unique_ptr<Node>> nodes;
+          nodes.push_back(std::make_unique<ManagerNode>(setup, manager, process, own));
+          for (std::size_t i = 0; i < setup.system.readout_units.size(); ++i) {
+            nodes.push_back(std::make_unique<ReadoutNode>(setup, i, manager, process, own));
+          }
+          for (std::size_t i = 0; i < setup.system.builder_units.size(); ++i) {
+            nodes.push_back(std::make_unique<BuilderNode>(setup, i, manager, process, own));
+          }
+          return nodes;
+        },
+        cell);
   });
   if (!started) return std::unexpected(started.error());
   return group.wait_until_ready(*started);
 }
 
 template <class NodeType>
-Result<> start_nodes(ProcessGroup& group, const EvbSetup& setup, const std::vector<std::string>& names,
-                     const net::Url& manager) {
+Result<> start_nodes(ProcessGroup& group, const EvbSetup& setup,
+                     const std::vector<std::string>& names, const net::Url& manager) {
+  const std::size_t first = group.size();
   for (std::size_t i = 0; i < names.size(); ++i) {
     auto started = group.start(names[i], [&](Cell& cell) {
-      return live(setup, setup.wait, [&](LoopProcess& process, Cell& own) {
-        std::vector<std::unique_ptr<Node>> nodes;
-        nodes.push_back(std::make_unique<NodeType>(setup, i, manager, process, own));
-        return nodes;
-      }, cell);
+      return live(
+          setup, setup.wait,
+          [&](LoopProcess& process, Cell& own) {
+            std::vector<std::unique_ptr<Node>> nodes;
+            nodes.push_back(std::make_unique<NodeType>(setup, i, manager, process, own));
+            return nodes;
+          },
+          cell);
     });
     if (!started) return std::unexpected(started.error());
+  }
+  for (std::size_t i = first; i < group.size(); ++i) {
+    if (auto ready = group.wait_until_ready(i); !ready) return ready;
   }
   return {};
 }
 
 Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
   auto manager = group.start("evm", [&](Cell& cell) {
-    return live(setup, setup.manager_wait, [&](LoopProcess& process, Cell& own) {
-      std::vector<std::unique_ptr<Node>> nodes;
-      nodes.push_back(std::make_unique<ManagerNode>(setup, setup.url, process, own));
-      return nodes;
-    }, cell);
+    return live(
+        setup, setup.manager_wait,
+        [&](LoopProcess& process, Cell& own) {
+          std::vector<std::unique_ptr<Node>> nodes;
+          nodes.push_back(std::make_unique<ManagerNode>(setup, setup.url, process, own));
+          return nodes;
+        },
+        cell);
   });
   if (!manager) return std::unexpected(manager.error());
   if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
@@ -364,7 +401,8 @@ Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
 
 } // namespace
 
-builder::System make_system(std::size_t readout_units, std::size_t builder_units, std::size_t sources) {
+builder::System make_system(std::size_t readout_units, std::size_t builder_units,
+                            std::size_t sources) {
   builder::System system;
   for (std::size_t i = 0; i < readout_units; ++i) {
     system.readout_units.push_back(fmt::format("ru{}", i));
@@ -373,7 +411,8 @@ builder::System make_system(std::size_t readout_units, std::size_t builder_units
       system.sources.push_back({id, fmt::format("source{}", id), static_cast<NodeId>(i), true});
     }
   }
-  for (std::size_t i = 0; i < builder_units; ++i) system.builder_units.push_back(fmt::format("bu{}", i));
+  for (std::size_t i = 0; i < builder_units; ++i)
+    system.builder_units.push_back(fmt::format("bu{}", i));
   return system;
 }
 

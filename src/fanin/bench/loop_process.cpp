@@ -25,7 +25,9 @@ Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url) {
 
 Result<std::unique_ptr<memory::PagePool>> make_pool(std::uint32_t page, std::uint64_t bytes) {
   return memory::PagePool::make(
-      {.page_size = page, .pages = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, bytes / page)), .arena = {}});
+      {.page_size = page,
+       .pages = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, bytes / page)),
+       .arena = {}});
 }
 
 } // namespace fanin::bench

@@ -30,6 +30,7 @@ private:
 };
 
 // At least one page.
-[[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(std::uint32_t page, std::uint64_t bytes);
+[[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(std::uint32_t page,
+                                                                  std::uint64_t bytes);
 
 } // namespace fanin::bench

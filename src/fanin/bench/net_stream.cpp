@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -64,7 +65,8 @@ public:
     if (!pool) return std::unexpected(pool.error());
     control_pool_ = std::move(*pool);
     for (const auto& url : urls) {
-      auto id = process_.transport().connect(url, {.receive_pool = control_pool_.get(), .handler = this});
+      auto id =
+          process_.transport().connect(url, {.receive_pool = control_pool_.get(), .handler = this});
       if (!id) return std::unexpected(id.error());
       peers_.push_back({.link = {&process_.transport(), *id}});
     }
@@ -73,14 +75,16 @@ public:
   }
 
   void on_event(net::Transport&, net::Event& event) override {
-    const auto peer = std::ranges::find(peers_, event.connection, [](const Peer& p) { return p.link.id; });
-    if (event.kind == net::EventKind::connected || event.kind == net::EventKind::writable) peer->open = true;
+    const auto peer =
+        std::ranges::find(peers_, event.connection, [](const Peer& p) { return p.link.id; });
+    if (event.kind == net::EventKind::connected || event.kind == net::EventKind::writable)
+      peer->open = true;
     if (event.kind == net::EventKind::connected) cell_.state = Cell::State::ready;
     if (event.kind == net::EventKind::closed) process_.loop().stop();
   }
 
   bool poll() override {
-    produce();
+    const bool produced = produce();
     std::uint64_t sent = 0;
     for (bool any = true; any && sent < bytes_per_turn;) {
       any = false;
@@ -93,11 +97,12 @@ public:
         any = any || bytes > 0;
       }
     }
-    return sent > 0;
+    return sent > 0 || produced;
   }
 
 protected:
-  virtual void produce() {}
+  // True: there may be more.
+  virtual bool produce() { return false; }
   // False: there is none now.
   virtual bool next(Message& message) = 0;
 
@@ -135,7 +140,9 @@ class PageSender final : public Sender {
 public:
   PageSender(LoopProcess& process, const StreamOptions& options, Cell& cell,
              std::unique_ptr<memory::PagePool> pool, SourceId source)
-      : Sender(process, options, cell, options.send_set), pool_(std::move(pool)), layout_(options.size, options.message),
+      : Sender(process, options, cell, options.send_set),
+        pool_(std::move(pool)),
+        layout_(options.size, options.message),
         source_(source) {}
 
 private:
@@ -161,10 +168,13 @@ public:
   PartSender(LoopProcess& process, const StreamOptions& options, Cell& cell,
              std::unique_ptr<memory::PagePool> pool, std::unique_ptr<memory::PagePool> metadata,
              SourceId source)
-      // As in a readout unit, the source runs ahead into what is left of the pool.
-      : Sender(process, options, cell, options.send_set / 4), pool_(std::move(pool)), metadata_pool_(std::move(metadata)),
+      : Sender(process, options, cell, options.send_set),
+        pool_(std::move(pool)),
+        metadata_pool_(std::move(metadata)),
         emulator_({.source = source, .size = source::FixedSize{options.size}}),
-        queue_({.source = source, .window = 1U << 16, .fragment_max = options.size + 1,
+        queue_({.source = source,
+                .window = 1U << 16,
+                .fragment_max = options.size + 1,
                 .checksum = options.checksum},
                *pool_) {
     queue_.start(0);
@@ -172,17 +182,25 @@ public:
   }
 
 private:
-  void produce() override { (void)emulator_.read(queue_, process_.loop().now()); }
+  // Reads on demand, as a readout unit does.
+  bool produce() override {
+    if (has_message()) return false;
+    return emulator_.read(queue_, process_.loop().now()).state == source::ReadState::more;
+  }
+  [[nodiscard]] EventNumber end() const {
+    return std::min(queue_.next_event(), cursor_.event + options_.batch_events);
+  }
+  [[nodiscard]] bool has_message() const {
+    return end() > cursor_.event &&
+           (end() - cursor_.event == options_.batch_events ||
+            queue_.position(end()) - queue_.position(cursor_.event) >= options_.message);
+  }
 
   bool next(Message& message) override {
-    const EventNumber end = std::min(queue_.next_event(), cursor_.event + options_.batch_events);
-    if (end <= cursor_.event) return false;
-    const bool full = end - cursor_.event == options_.batch_events ||
-                      queue_.position(end) - queue_.position(cursor_.event) >= options_.message;
-    if (!full) return false;
+    if (!has_message()) return false;
     wire::PartHeader header;
-    const auto head_max =
-        static_cast<std::uint32_t>(sizeof header + options_.batch_events * sizeof(wire::FragmentEntry));
+    const auto head_max = static_cast<std::uint32_t>(
+        sizeof header + options_.batch_events * sizeof(wire::FragmentEntry));
     if (!metadata_ || metadata_.size() - metadata_filled_ < head_max) {
       metadata_ = metadata_pool_->take();
       metadata_filled_ = 0;
@@ -190,8 +208,8 @@ private:
     }
     std::byte* head = metadata_.data() + metadata_filled_;
     auto* table = reinterpret_cast<wire::FragmentEntry*>(head + sizeof header);
-    const auto piece = queue_.cut(cursor_, end, static_cast<std::uint32_t>(options_.message),
-                                  static_cast<std::uint32_t>(end - cursor_.event), table);
+    const auto piece = queue_.cut(cursor_, end(), static_cast<std::uint32_t>(options_.message),
+                                  static_cast<std::uint32_t>(end() - cursor_.event), table);
     queue_.release_until(cursor_.event);
     header.batch_first = header.first_event = piece.range.first;
     header.batch_events = header.entries = static_cast<std::uint32_t>(piece.range.count());
@@ -233,12 +251,16 @@ std::uint32_t walk_part(std::span<const std::byte> message, bool checksum) {
 class Receiver final : public net::Handler {
 public:
   Receiver(LoopProcess& process, const StreamOptions& options, Cell& cell, Walk walk)
-      : process_(process), options_(options), cell_(cell), walk_(std::move(walk)),
+      : process_(process),
+        options_(options),
+        cell_(cell),
+        walk_(std::move(walk)),
         held_(options.receive_set) {}
 
   Result<> listen(std::unique_ptr<memory::PagePool> pool) {
     pool_ = std::move(pool);
-    auto listener = process_.transport().listen(options_.url, {.receive_pool = pool_.get(), .handler = this});
+    auto listener =
+        process_.transport().listen(options_.url, {.receive_pool = pool_.get(), .handler = this});
     if (!listener) return std::unexpected(listener.error());
     cell_.say(process_.transport().listening_url(*listener).text());
     cell_.state = Cell::State::ready;
@@ -267,12 +289,14 @@ private:
   bool damaged_ = false;
 };
 
-Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t largest, Cell& cell) {
+Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t largest,
+                 Cell& cell) {
   auto process = LoopProcess::make(options.url);
   if (!process) return std::unexpected(process.error());
   // Each message fills at least half a page; two pages of each connection may be begun.
   const std::uint32_t page = 2 * round_up(largest);
-  auto pool = make_pool(page, 2 * options.receive_set + (4 + 4 * options.senders) * std::uint64_t{page});
+  auto pool =
+      make_pool(page, 2 * options.receive_set + (4 + 4 * options.senders) * std::uint64_t{page});
   if (!pool) return std::unexpected(pool.error());
   Receiver receiver{**process, options, cell, walk};
   if (auto listening = receiver.listen(std::move(*pool)); !listening) return listening;
@@ -280,10 +304,11 @@ Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t l
   return fail(ErrorKind::disconnected, receiver.damaged() ? "damaged message" : "a sender is gone");
 }
 
-using MakeSender = std::function<Result<std::unique_ptr<Sender>>(LoopProcess&, Cell&, std::size_t index)>;
+using MakeSender =
+    std::function<Result<std::unique_ptr<Sender>>(LoopProcess&, Cell&, std::size_t index)>;
 
-Result<> send(const StreamOptions& options, const std::vector<net::Url>& urls, const MakeSender& make,
-              std::size_t index, Cell& cell) {
+Result<> send(const StreamOptions& options, const std::vector<net::Url>& urls,
+              const MakeSender& make, std::size_t index, Cell& cell) {
   auto process = LoopProcess::make(options.url);
   if (!process) return std::unexpected(process.error());
   auto sender = make(**process, cell, index);
@@ -301,7 +326,8 @@ Result<Sample> run_stream(const StreamOptions& options, const MakeSender& make, 
     auto started = group.start("receiver" + std::to_string(i),
                                [&](Cell& cell) { return receive(options, walk, largest, cell); });
     if (!started) return std::unexpected(started.error());
-    if (auto ready = group.wait_until_ready(*started); !ready) return std::unexpected(ready.error());
+    if (auto ready = group.wait_until_ready(*started); !ready)
+      return std::unexpected(ready.error());
     auto url = net::Url::parse(group.cell(*started).text.data());
     if (!url) return std::unexpected(url.error());
     urls.push_back(*url);
@@ -320,7 +346,8 @@ Result<Sample> run_page_stream(const StreamOptions& options) {
   const std::uint64_t size = PageLayout{options.size, options.message}.page();
   const MakeSender make = [&](LoopProcess& process, Cell& cell,
                               std::size_t index) -> Result<std::unique_ptr<Sender>> {
-    auto pool = make_pool(round_up(size), options.send_set + (8U << 20) + 4 * size);
+    auto pool =
+        make_pool(round_up(size), options.send_set + (8U << 20) * options.receivers + 4 * size);
     if (!pool) return std::unexpected(pool.error());
     return std::make_unique<PageSender>(process, options, cell, std::move(*pool),
                                         static_cast<SourceId>(index));
@@ -329,16 +356,17 @@ Result<Sample> run_page_stream(const StreamOptions& options) {
 }
 
 Result<Sample> run_part_stream(const StreamOptions& options) {
-  const std::uint64_t head = sizeof(wire::PartHeader) + options.batch_events * sizeof(wire::FragmentEntry);
+  const std::uint64_t head =
+      sizeof(wire::PartHeader) + options.batch_events * sizeof(wire::FragmentEntry);
   const MakeSender make = [&](LoopProcess& process, Cell& cell,
                               std::size_t index) -> Result<std::unique_ptr<Sender>> {
-    auto pool = make_pool(options.source_page,
-                          std::max<std::uint64_t>(options.send_set, 4 * std::uint64_t{options.source_page}));
+    auto pool = make_pool(options.source_page, options.send_set + (8U << 20) * options.receivers +
+                                                   8 * std::uint64_t{options.source_page});
     if (!pool) return std::unexpected(pool.error());
     auto metadata = make_pool(256U << 10, 16U << 20);
     if (!metadata) return std::unexpected(metadata.error());
-    return std::make_unique<PartSender>(process, options, cell, std::move(*pool), std::move(*metadata),
-                                        static_cast<SourceId>(index + 1));
+    return std::make_unique<PartSender>(process, options, cell, std::move(*pool),
+                                        std::move(*metadata), static_cast<SourceId>(index + 1));
   };
   return run_stream(options, make, walk_part, options.message + head);
 }

@@ -61,9 +61,12 @@ Status read_status(pid_t pid) {
     const auto value = [&line](std::string_view key) -> const char* {
       return line.starts_with(key) ? line.c_str() + key.size() : nullptr;
     };
-    if (const char* text = value("VmHWM:")) status.peak_rss_bytes = std::strtoull(text, nullptr, 10) * 1024;
-    if (const char* text = value("voluntary_ctxt_switches:")) status.voluntary = std::strtoull(text, nullptr, 10);
-    if (const char* text = value("nonvoluntary_ctxt_switches:")) status.forced = std::strtoull(text, nullptr, 10);
+    if (const char* text = value("VmHWM:"))
+      status.peak_rss_bytes = std::strtoull(text, nullptr, 10) * 1024;
+    if (const char* text = value("voluntary_ctxt_switches:"))
+      status.voluntary = std::strtoull(text, nullptr, 10);
+    if (const char* text = value("nonvoluntary_ctxt_switches:"))
+      status.forced = std::strtoull(text, nullptr, 10);
   }
   return status;
 }
@@ -101,7 +104,8 @@ void ProcessGroup::live(const Body& body, Cell& cell) {
 }
 
 Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
-  void* memory = mmap(nullptr, sizeof(Cell), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Cell), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "memory for a process", errno);
   std::unique_ptr<Cell, Unmap> cell{new (memory) Cell};
   const pid_t pid = fork();
@@ -115,7 +119,8 @@ Result<> ProcessGroup::check_alive() {
   for (auto& member : members_) {
     const auto state = member.cell->state.load();
     if (state == Cell::State::failed) {
-      return fail(ErrorKind::internal, fmt::format("{}: {}", member.name, member.cell->text.data()));
+      return fail(ErrorKind::internal,
+                  fmt::format("{}: {}", member.name, member.cell->text.data()));
     }
     if (member.pid <= 0) continue;
     int status = 0;
@@ -149,6 +154,7 @@ struct ProcessGroup::Snapshot {
     std::uint64_t held_looks = 0;
   };
   Time at;
+  std::uint64_t batches = 0;
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
@@ -164,6 +170,7 @@ ProcessGroup::Snapshot ProcessGroup::look() const {
   }
   snapshot.at = now();
   for (const auto& member : members_) {
+    snapshot.batches += member.cell->batches.get();
     snapshot.events += member.cell->events.get();
     snapshot.messages += member.cell->messages.get();
     snapshot.bytes += member.cell->bytes.get();
@@ -185,13 +192,14 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
   if (auto alive = check_alive(); !alive) return std::unexpected(alive.error());
   Sample sample;
   sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;
+  sample.batches = after.batches - before.batches;
   sample.events = after.events - before.events;
   sample.messages = after.messages - before.messages;
   sample.bytes = after.bytes - before.bytes;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const auto& [cpu, status, held, looks] = after.processes[i];
     const Snapshot::Of& first = before.processes[i];
-    const auto switches = [&](std::uint64_t Status::*which) {
+    const auto switches = [&](std::uint64_t Status::* which) {
       return static_cast<double>(status.*which - first.status.*which) / sample.seconds;
     };
     ProcessUse use{.name = members_[i].name,
@@ -200,7 +208,8 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
                    .forced_switches_per_s = switches(&Status::forced),
                    .peak_rss_bytes = status.peak_rss_bytes};
     if (looks > first.held_looks) {
-      use.held_bytes = static_cast<double>(held - first.held_bytes) / static_cast<double>(looks - first.held_looks);
+      use.held_bytes = static_cast<double>(held - first.held_bytes) /
+                       static_cast<double>(looks - first.held_looks);
     }
     sample.processes.push_back(std::move(use));
   }

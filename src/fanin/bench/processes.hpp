@@ -35,6 +35,7 @@ struct Cell {
   enum class State : std::uint32_t { starting, ready, ended, failed };
 
   std::atomic<State> state{State::starting};
+  Counter batches;
   Counter events;
   Counter messages; // fragments, where there are fragments
   Counter bytes;    // of payload
@@ -65,6 +66,7 @@ struct ProcessUse {
 // One measurement, over a window in which everything ran.
 struct Sample {
   double seconds = 0;
+  std::uint64_t batches = 0;
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
@@ -97,7 +99,8 @@ public:
   // Errors: a process failed or ended, or it takes too long.
   [[nodiscard]] Result<> wait_until_ready(std::size_t index);
   // Waits for the first message in any process, then for `warmup`, then measures for `duration`.
-  [[nodiscard]] Result<Sample> measure(Duration warmup, Duration duration, bool wait_for_messages = true);
+  [[nodiscard]] Result<Sample> measure(Duration warmup, Duration duration,
+                                       bool wait_for_messages = true);
   // SIGTERM to one; then wait_until_ended() for all. Errors: a process failed; after `patience` the
   // rest is killed.
   void terminate(std::size_t index) const;

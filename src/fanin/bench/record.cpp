@@ -7,8 +7,8 @@
 
 namespace fanin::bench {
 
-void fill_records(std::span<std::byte> page, const PageLayout& layout, EventNumber first, SourceId source,
-                  bool checksum) {
+void fill_records(std::span<std::byte> page, const PageLayout& layout, EventNumber first,
+                  SourceId source, bool checksum) {
   std::byte* at = page.data();
   for (std::uint32_t i = 0; i < layout.records; ++i) {
     const std::span payload{at + sizeof(RecordHeader), layout.size};

@@ -30,8 +30,8 @@ struct PageLayout {
 };
 
 // `page` is layout.page() bytes; the records are of consecutive events from `first` on.
-void fill_records(std::span<std::byte> page, const PageLayout& layout, EventNumber first, SourceId source,
-                  bool checksum);
+void fill_records(std::span<std::byte> page, const PageLayout& layout, EventNumber first,
+                  SourceId source, bool checksum);
 // How many records there are; touches their headers, and with `checksum` every byte. 0: damaged.
 [[nodiscard]] std::uint32_t walk_records(std::span<const std::byte> page, bool checksum);
 

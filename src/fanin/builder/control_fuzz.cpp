@@ -1,6 +1,6 @@
-// Hostile nodes in virtual time: a stranger connects to an event manager, a builder unit or, in place
-// of the event manager, to all nodes, says a right hello or none, and sends whatever the input has.
-// Nobody may crash, and without the stranger's part in it the run goes on.
+// Hostile nodes in virtual time: a stranger connects to an event manager, a builder unit or, in
+// place of the event manager, to all nodes, says a right hello or none, and sends whatever the
+// input has. Nobody may crash, and without the stranger's part in it the run goes on.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -73,11 +73,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto play = static_cast<Play>(data[0] % 6);
   std::span rest{reinterpret_cast<const std::byte*>(data + 1), size - 1};
 
-  const auto pool =
-      memory::PagePool::make({.page_size = 16384,
-                              .pages = 64,
-                              .arena = {.huge_pages = memory::HugePages::off, .reserve_only = true}})
-          .value();
+  const auto pool = memory::PagePool::make(
+                        {.page_size = 16384,
+                         .pages = 64,
+                         .arena = {.huge_pages = memory::HugePages::off, .reserve_only = true}})
+                        .value();
   Stranger stranger;
   testing::VirtualSystemOptions options;
   options.system = testing::make_system(2, 2);

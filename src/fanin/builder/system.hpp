@@ -38,7 +38,7 @@ struct System {
   std::uint32_t batch_events = 1024; // a power of two
   std::uint64_t batch_bytes = 2U << 20; // of all sources together; cut earlier beyond this
   std::uint32_t data_page = 1U << 20; // bytes; a data message is at most half of it
-  std::uint64_t read_ahead = 4U << 20;          // bytes not assigned yet, of sources on demand
+  std::uint64_t read_ahead = 4U << 20; // bytes not assigned yet, of sources on demand
   std::uint64_t transfer_window = 32U << 20; // bytes under way per builder unit
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
   Duration event_deadline = std::chrono::seconds{1}; // longest silence before a source is missing

@@ -224,8 +224,9 @@ void Loop::run(WaitPolicy policy) {
   make_waiter();
   // How many idle turns come before sleeping. To fall asleep and be woken costs more than a few
   // turns, so in a stream it pays to look again; whether it did last time decides how long to look
-  // next time, and an idle process ends up at one turn. The core is not given away in between: where
-  // others compute, that would cost a whole slice of theirs, milliseconds, and being woken does not.
+  // next time, and an idle process ends up at one turn. The core is not given away in between:
+  // where others compute, that would cost a whole slice of theirs, milliseconds, and being woken
+  // does not.
   int patience = patience_min;
   int idle = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
