@@ -11,14 +11,14 @@ namespace fanin {
 
 // What kind of thing went wrong; decides the exit status and the counter, never the wording.
 enum class ErrorKind : std::uint8_t {
-  usage,        // configuration or command line: exit status 2
-  not_found,    // a file, node or key that is not there
-  refused,      // permission, port in use, peer said no
-  malformed,    // bytes that do not follow their format
-  exhausted,    // memory, disk or another limit
+  usage, // configuration or command line: exit status 2
+  not_found, // a file, node or key that is not there
+  refused, // permission, port in use, peer said no
+  malformed, // bytes that do not follow their format
+  exhausted, // memory, disk or another limit
   disconnected, // the peer is gone
-  unsupported,  // not built in, or not on this host
-  internal      // the operating system failed in a way not expected
+  unsupported, // not built in, or not on this host
+  internal // the operating system failed in a way not expected
 };
 
 struct Error {

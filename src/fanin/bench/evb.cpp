@@ -117,7 +117,7 @@ private:
   }
 
   [[nodiscard]] Contender bare_contender(std::string what, BareOptions bare) const {
-    return {std::move(what), [bare = std::move(bare)] { return run_bare_tcp(bare); }};
+    return {std::move(what), [options = std::move(bare)] { return run_bare_tcp(options); }};
   }
 
   [[nodiscard]] StreamOptions stream() const {

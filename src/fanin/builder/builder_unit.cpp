@@ -32,6 +32,7 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }),
       deadline_tick_([] {}),
+      stranger_tick_([this] { close_silent_strangers(); }),
       readouts_(system.readout_units.size()) {
   for (std::size_t i = 0; i < system_.sources.size(); ++i) {
     source_index_.emplace_back(system_.sources[i].id, i);
@@ -43,6 +44,7 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
 BuilderUnit::~BuilderUnit() {
   environment_.loop->remove(*this);
   reset();
+  for (auto& stranger : strangers_) stranger.link.close(true);
   for (auto& sink : old_sinks_) environment_.loop->remove(*sink);
   if (transport_ != nullptr) transport_->close_listener(listener_);
 }

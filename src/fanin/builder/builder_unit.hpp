@@ -80,6 +80,10 @@ private:
     std::vector<wire::Gap> gaps;
     std::uint32_t incomplete = 0;
   };
+  struct Stranger { // a connection that has not said hello
+    net::Link link;
+    Time since;
+  };
   struct Readout { // a readout unit
     Incarnation member = 0;          // as the event manager says; 0: takes no part
     std::uint64_t member_since = 0;  // epoch
@@ -103,6 +107,8 @@ private:
 
   // data
   void on_hello(net::Link link, const memory::View& page);
+  void forget_stranger(net::Link link);
+  void close_silent_strangers();
   void on_part(Readout& readout, NodeId node, const memory::View& message);
   void hang_up(net::Link link, std::string_view why);
   void accept_partial(Assembly& assembly, Progress& progress, const wire::PartView& part);
@@ -136,11 +142,13 @@ private:
   net::ListenerId listener_ = net::ListenerId::none;
   net::Timer status_tick_;
   net::Timer deadline_tick_;
+  net::Timer stranger_tick_; // runs while there are strangers
 
   Incarnation incarnation_ = 0; // 0: not welcomed
   RunNumber run_ = 0;
   std::uint64_t epoch_ = 0;
   std::vector<Readout> readouts_;
+  std::vector<Stranger> strangers_; // oldest first
   std::map<net::ConnectionId, NodeId> links_; // data connections that have said hello
   std::vector<std::pair<SourceId, std::size_t>> source_index_; // sorted by id
 

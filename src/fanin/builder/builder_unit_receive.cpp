@@ -24,7 +24,14 @@ void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
       if (readout.requests.link() == link) readout.requests.flush();
     }
     break;
+  case net::EventKind::accepted: {
+    const Time now = environment_.loop->now();
+    if (strangers_.empty()) stranger_tick_.start(*environment_.loop, now + system_.dead_after);
+    strangers_.push_back({link, now});
+    break;
+  }
   case net::EventKind::closed:
+    forget_stranger(link);
     for (auto& readout : readouts_) {
       if (readout.requests.link() == link) readout.requests = {};
     }
@@ -35,8 +42,23 @@ void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
       give_up_lost();
     }
     break;
-  case net::EventKind::accepted:
   case net::EventKind::connected: break;
+  }
+}
+
+void BuilderUnit::forget_stranger(net::Link link) {
+  std::erase_if(strangers_, [&](const Stranger& stranger) { return stranger.link == link; });
+}
+
+void BuilderUnit::close_silent_strangers() {
+  const Time now = environment_.loop->now();
+  while (!strangers_.empty() && now - strangers_.front().since >= system_.dead_after) {
+    const net::Link link = strangers_.front().link;
+    strangers_.erase(strangers_.begin());
+    hang_up(link, "connected, and never said hello");
+  }
+  if (!strangers_.empty()) {
+    stranger_tick_.start(*environment_.loop, strangers_.front().since + system_.dead_after);
   }
 }
 
@@ -52,6 +74,7 @@ void BuilderUnit::hang_up(net::Link link, std::string_view why) {
 }
 
 void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
+  forget_stranger(link);
   wire::Hello hello;
   const bool good = message::for_each_message(
       page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {

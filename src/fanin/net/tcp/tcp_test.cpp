@@ -95,15 +95,13 @@ protected:
     transport = std::make_unique<TcpTransport>(loop, options);
     loop.add(*transport);
   }
-  ~Tcp() override {
+  void TearDown() override {
     server.kept.clear();
     client.kept.clear();
     transport.reset();
     EXPECT_EQ(server.receive_pool->available(), server.receive_pool->pages());
     EXPECT_EQ(client.send_pool->available(), client.send_pool->pages());
   }
-  Tcp(const Tcp&) = delete;
-  Tcp& operator=(const Tcp&) = delete;
 
   template <class Condition>
   bool run_until(Condition condition) {

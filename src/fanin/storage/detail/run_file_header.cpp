@@ -54,9 +54,8 @@ Result<> write_sources(hid_t file, const std::vector<SourceInfo>& sources) {
     char* const row = rows.data() + i * row_size;
     std::memcpy(row, &source.id, sizeof source.id);
     row[4] = source.required ? 1 : 0;
-    std::memcpy(row + name_at, source.name.data(), std::min(source.name.size(), name_size));
-    std::memcpy(row + unit_at, source.readout_unit.data(),
-                std::min(source.readout_unit.size(), unit_size));
+    source.name.copy(row + name_at, name_size);
+    source.readout_unit.copy(row + unit_at, unit_size);
   }
   const hsize_t count = sources.size();
   const Handle space{H5Screate_simple(1, &count, nullptr), H5Sclose};
