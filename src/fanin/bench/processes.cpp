@@ -16,6 +16,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/executive/placement.hpp"
+
 namespace fanin::bench {
 namespace {
 
@@ -94,6 +96,7 @@ void ProcessGroup::kill_all() {
 
 void ProcessGroup::live(const Body& body, Cell& cell) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  executive::do_not_interrupt();
   std::signal(SIGINT, SIG_IGN); // the measuring process decides
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGTERM, handle_termination);
@@ -110,7 +113,10 @@ Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
   std::unique_ptr<Cell, Unmap> cell{new (memory) Cell};
   const pid_t pid = fork();
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
-  if (pid == 0) live(body, *cell);
+  if (pid == 0) {
+    (void)prctl(PR_SET_NAME, name.c_str()); // as top and perf show it
+    live(body, *cell);
+  }
   members_.push_back({std::move(name), pid, std::move(cell)});
   return members_.size() - 1;
 }

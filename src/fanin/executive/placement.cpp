@@ -25,4 +25,9 @@ Result<> pin_thread(const std::vector<int>& cpus) {
       errno);
 }
 
+void do_not_interrupt() {
+  const sched_param parameters{};
+  (void)sched_setscheduler(0, SCHED_BATCH, &parameters);
+}
+
 } // namespace fanin::executive

@@ -1,4 +1,4 @@
-// Threads on the processors that the configuration names.
+// Threads on the processors that the configuration names, and how they share them.
 #pragma once
 
 #include <vector>
@@ -10,5 +10,10 @@ namespace fanin::executive {
 // Keeps the calling thread, and those that it starts afterwards, on these processors. Errors: usage
 // (there is no such processor, or this process may not use it).
 [[nodiscard]] Result<> pin_thread(const std::vector<int>& cpus);
+
+// The calling thread, and those that it starts afterwards, no longer take the processor from a
+// thread that runs when they wake (SCHED_BATCH). Where processes of an event builder share cores,
+// one would otherwise interrupt another for each message. No effect where a core is free.
+void do_not_interrupt();
 
 } // namespace fanin::executive
