@@ -1,0 +1,102 @@
+// What the hot path may not do: allocate per fragment or event. The operators that allocate are
+// replaced by ones that count; runs of different length must then differ by next to nothing.
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "fanin/executive/plugins.hpp"
+#include "fanin/executive/process.hpp"
+
+namespace {
+
+std::atomic<std::uint64_t> allocations{0};
+
+void* counted(std::size_t size, std::size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const std::size_t whole = (size + alignment - 1) / alignment * alignment;
+  void* const memory = std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+} // namespace
+
+void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return counted(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace fanin::executive {
+namespace {
+
+constexpr const char* setup = R"(
+[run]
+output = "discard"
+events = {}
+[network]
+url = "{}"
+protocol = "{}"
+[buffers]
+readout = "8MiB"
+builder = "32MiB"
+huge_pages = "off"
+[source]
+type = "emulator"
+size_mean = "200B"
+size_sigma = "100B"
+fragment_max = "16KiB"
+[[readout]]
+count = 2
+source = [{{ id = 1, count = 2 }}]
+[[builder]]
+count = 2
+)";
+
+// Made while a whole run on one loop builds so many events of four fragments.
+std::uint64_t allocations_of_a_run(std::uint64_t events, std::string_view url,
+                                   std::string_view protocol) {
+  const auto configuration =
+      config::parse(fmt::format(setup, events, url, protocol), "test.toml", {});
+  EXPECT_TRUE(configuration) << configuration.error().text;
+  const auto plugins = Plugins::load(*configuration);
+  ProcessOptions options;
+  for (std::size_t i = 0; i < configuration->nodes.size(); ++i) options.nodes.push_back(i);
+  options.report = [](const json::Value&) {};
+  auto process = Process::make(*configuration, *plugins, std::move(options));
+  EXPECT_TRUE(process) << process.error().text;
+  const std::uint64_t before = allocations;
+  const auto outcome = (*process)->run();
+  const std::uint64_t made = allocations - before;
+  EXPECT_TRUE(outcome) << outcome.error().text;
+  EXPECT_TRUE((*process)->succeeded());
+  return made;
+}
+
+TEST(HotPath, allocates_nothing_per_fragment_or_event) {
+  constexpr std::uint64_t few = 100'000;
+  constexpr std::uint64_t many = 500'000;
+  for (const char* url : {"inproc://", "tcp://127.0.0.1"}) {
+    for (const char* protocol : {"push", "pull"}) {
+      SCOPED_TRACE(fmt::format("{} {}", url, protocol));
+      const std::uint64_t start = allocations_of_a_run(few, url, protocol);
+      const std::uint64_t longer = allocations_of_a_run(many, url, protocol);
+      const double per_event = (static_cast<double>(longer) - static_cast<double>(start)) /
+                               static_cast<double>(many - few);
+      RecordProperty("allocations_per_thousand_events", std::to_string(per_event * 1000));
+      EXPECT_LT(per_event, 0.002) << start << " allocations for " << few << " events, " << longer
+                                  << " for " << many;
+    }
+  }
+}
+
+} // namespace
+} // namespace fanin::executive

@@ -1,0 +1,60 @@
+"""Instructions per fragment, counted by valgrind: what a noisy machine does not change (docs/benchmarks.md).
+
+Two runs of different length in one process; their difference is the hot path of readout unit, transport, builder unit
+and, once per batch, the event manager. A limit is a fifth above what was measured when it was set: a layer that grows
+by more has to be looked at.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from fanin_run import FANIN, Folder, Skip, main  # noqa: E402
+
+CONFIGURATION = """
+[run]
+output = "discard"
+[network]
+url = "{url}"
+[buffers]
+readout = "8MiB"
+builder = "16MiB"
+huge_pages = "off"
+[[readout]]
+source = [{{ id = 1, count = 4, type = "emulator", size = "200B", fragment_max = "4KiB" }}]
+[[builder]]
+"""
+SOURCES = 4
+FEW, MANY = 20_000, 60_000
+
+
+def instructions(folder, events):
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", FANIN, "run", str(folder / "c.toml"),
+               "--events", str(events), "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    collected = re.search(r"Collected : (\d+)", done.stderr)
+    assert done.returncode == 0 and collected, done.stderr[-2000:]
+    return int(collected[1])
+
+
+def per_fragment(url):
+    if shutil.which("valgrind") is None:
+        raise Skip("valgrind is not installed")
+    with Folder() as folder:
+        folder.write("c.toml", CONFIGURATION.format(url=url))
+        return (instructions(folder.path, MANY) - instructions(folder.path, FEW)) / ((MANY - FEW) * SOURCES)
+
+
+def test_per_fragment_in_process():
+    count = per_fragment("inproc://")
+    print(f"{count:.0f} instructions per fragment of 200 B")
+    assert count < LIMIT_INPROC, f"{count:.0f} instructions per fragment of 200 B; the limit is {LIMIT_INPROC}"
+
+
+LIMIT_INPROC = 490  # measured: 406 (GCC 12, -O2)
+
+if __name__ == "__main__":
+    main()
