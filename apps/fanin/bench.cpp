@@ -9,11 +9,14 @@
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/evb.hpp"
-#include "fanin/bench/machine.hpp"
+#include "fanin/executive/placement.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
 namespace {
+
+constexpr std::uint32_t fragment_size_max = 16U << 20;
+constexpr Duration shortest = std::chrono::milliseconds{50}; // of a measurement
 
 // As the user wrote them; empty: the default.
 struct EvbWords {
@@ -78,14 +81,20 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   bench::EvbSetup& setup = options.setup;
   setup.system = bench::make_system(words.rus, words.bus, words.sources);
   if (const auto url = net::Url::parse(words.url); reading.keep("--url", url)) setup.url = *url;
+  if (setup.url.scheme != "tcp" && setup.url.scheme != "inproc")
+    reading.fail_with("--url", fmt::format("there is no transport '{}': tcp or inproc", words.url));
   options.congestion = words.congestion;
   if (setup.url.scheme == "tcp") setup.url.options.try_emplace("congestion", words.congestion);
   reading.size("--fragment-size", words.fragment_size, setup.fragment_size);
+  if (setup.fragment_size > fragment_size_max)
+    reading.fail_with("--fragment-size", fmt::format("{} at most", format_size(fragment_size_max)));
   setup.system.protocol =
       words.protocol == "pull" ? builder::Protocol::pull : builder::Protocol::push;
   setup.system.checksum = words.integrity != "none";
   if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
     options.duration = *time;
+  if (options.duration < shortest)
+    reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest)));
   options.runs = words.runs;
   if (!words.rate.empty()) {
     if (const auto rate = parse_rate_hz(words.rate); reading.keep("--rate", rate)) {
@@ -103,9 +112,10 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   reading.size("--batch-size", words.batch_size, setup.system.batch_bytes);
   reading.size("--transfer-window", words.transfer_window, setup.system.transfer_window);
   // Processes that poll where others need the core take it away: there, polling becomes blocking.
-  const bool poll = words.wait == "poll" && words.rus + words.bus <= bench::usable_cores();
+  const bool poll =
+      words.wait == "poll" && !words.idle && words.rus + words.bus <= executive::usable_cores();
   setup.wait = poll ? net::WaitPolicy::poll : net::WaitPolicy::block;
-  const bool poll_evm = poll && words.rus + words.bus < bench::usable_cores();
+  const bool poll_evm = poll && words.rus + words.bus < executive::usable_cores();
   setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
   options.baselines = !words.no_baselines;
   options.ladder = words.ladder;
@@ -146,7 +156,9 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--duration", words->duration, "Of one measurement, as 2s");
   command->add_option("--runs", words->runs, "Measurements of each contender, in turns")
       ->check(CLI::Range(1, 1000));
-  command->add_option("--wait", words->wait, "poll (where there are cores enough) or block")
+  command
+      ->add_option("--wait", words->wait,
+                   "poll (where there are cores enough, and not --idle) or block")
       ->check(CLI::IsMember({"poll", "block"}));
   command->add_option("--congestion", words->congestion,
                       "TCP congestion control of all connections");

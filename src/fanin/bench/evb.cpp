@@ -12,6 +12,7 @@
 #include "fanin/bench/bare_tcp.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/net_stream.hpp"
+#include "fanin/executive/placement.hpp"
 #include "fanin/wire/part.hpp"
 
 namespace fanin::bench {
@@ -42,6 +43,8 @@ public:
       : options_(options), progress_(progress) {}
 
   Result<json::Value> run() {
+    const builder::System& system = options_.setup.system;
+    executive::share_cores(system.readout_units.size() + system.builder_units.size() + 1);
     if (with_baselines()) {
       if (auto planned = plan(); !planned) return std::unexpected(planned.error());
     }
@@ -269,21 +272,29 @@ Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progres
   return Bench{options, progress}.run();
 }
 
+namespace {
+
+std::string ratio_text(const json::Value& ratio) {
+  return ratio.is_null() ? "-" : fmt::format("{:.3f}", ratio.real());
+}
+
+} // namespace
+
 std::string evb_table(const json::Value& result) {
-  std::string text =
-      fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7}   {}\n", "what", "median", "min",
-                  "max", "messages/s", "/raw", "/fair", "cores used");
+  std::string text = fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7}   {}\n", "what",
+                                 "median", "min", "max", "rate", "/raw", "/fair", "cores used");
   for (const auto& row : result.at("results").list()) {
     std::string use;
     for (const auto& process : row.at("processes").list()) {
       use += fmt::format("{} {:.2f}  ", process.at("name").text(), process.at("cpu").real());
     }
-    text += fmt::format("{:<10} {:>11} {:>11} {:>11} {:>10.3f} M {:>7.3f} {:>7.3f}   {}\n",
-                        row.at("what").text(), format_bandwidth(row.at("bytes_per_s").real()),
-                        format_bandwidth(row.at("bytes_per_s_min").real()),
-                        format_bandwidth(row.at("bytes_per_s_max").real()),
-                        row.at("messages_per_s").real() * 1e-6, row.at("ratio_to_raw").real(),
-                        row.at("ratio_to_fair").real(), use);
+    text +=
+        fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7}   {}\n", row.at("what").text(),
+                    format_bandwidth(row.at("bytes_per_s").real()),
+                    format_bandwidth(row.at("bytes_per_s_min").real()),
+                    format_bandwidth(row.at("bytes_per_s_max").real()),
+                    format_rate(row.at("messages_per_s").real()),
+                    ratio_text(row.at("ratio_to_raw")), ratio_text(row.at("ratio_to_fair")), use);
     if (row.at("what").text() == "evb") {
       text += fmt::format("           {:.0f} events/s in {:.0f} batches/s\n",
                           row.at("events_per_s").real(), row.at("batches_per_s").real());

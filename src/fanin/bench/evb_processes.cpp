@@ -1,6 +1,7 @@
 #include "fanin/bench/evb_processes.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -250,6 +251,9 @@ private:
       return std::make_unique<Counting<storage::DiscardSink>>(
           std::make_unique<storage::DiscardSink>(), cell_);
     }
+    std::error_code error;
+    std::filesystem::create_directories(setup_.storage, error);
+    if (error) return fail(ErrorKind::usage, setup_.storage + ": " + error.message());
     storage::FileSinkOptions options;
     options.file.directory = setup_.storage;
     options.file.run = run;

@@ -1,6 +1,5 @@
 #include "fanin/bench/machine.hpp"
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/executive/placement.hpp"
 #include "fanin/version.hpp"
 
 namespace fanin::bench {
@@ -35,19 +35,12 @@ std::string cache_size(int index) {
 
 } // namespace
 
-unsigned usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return static_cast<unsigned>(CPU_COUNT(&set));
-}
-
 json::Value describe_machine() {
   json::Value machine;
   utsname system{};
   (void)uname(&system);
   machine["processor"] = processor();
-  machine["cores"] = usable_cores();
+  machine["cores"] = executive::usable_cores();
   machine["cache_l2"] = cache_size(2);
   machine["cache_l3"] = cache_size(3);
   machine["kernel"] = std::string(system.release);

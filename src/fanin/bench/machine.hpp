@@ -10,7 +10,4 @@ namespace fanin::bench {
 // Processor, cores, kernel, memory, fanin's version, commit and flags, load before the start.
 [[nodiscard]] json::Value describe_machine();
 
-// Cores that this process may use.
-[[nodiscard]] unsigned usable_cores();
-
 } // namespace fanin::bench

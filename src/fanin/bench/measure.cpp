@@ -77,10 +77,9 @@ Result<std::vector<Series>> run_rounds(const std::vector<Contender>& contenders,
         return fail(sample.error().kind, contenders[i].what + ": " + sample.error().text);
       }
       if (progress) {
-        progress(fmt::format("{}/{} {:<16} {:>10} {:>12}/s {}", round + 1, rounds,
-                             contenders[i].what, format_bandwidth(bytes_per_s(*sample)),
-                             fmt::format("{:.3f} M", messages_per_s(*sample) * 1e-6),
-                             sample->remark));
+        progress(fmt::format("{}/{} {:<16} {:>10} {:>12} {}", round + 1, rounds, contenders[i].what,
+                             format_bandwidth(bytes_per_s(*sample)),
+                             format_rate(messages_per_s(*sample)), sample->remark));
       }
       all[i].samples.push_back(std::move(*sample));
     }

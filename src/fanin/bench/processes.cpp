@@ -16,8 +16,6 @@
 
 #include <fmt/format.h>
 
-#include "fanin/executive/placement.hpp"
-
 namespace fanin::bench {
 namespace {
 
@@ -96,7 +94,6 @@ void ProcessGroup::kill_all() {
 
 void ProcessGroup::live(const Body& body, Cell& cell) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  executive::do_not_interrupt();
   std::signal(SIGINT, SIG_IGN); // the measuring process decides
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGTERM, handle_termination);

@@ -2,7 +2,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,7 +27,10 @@ Result<> pin_thread(const std::vector<int>& cpus) {
       errno);
 }
 
-void do_not_interrupt() {
+std::size_t usable_cores() { return std::max(1U, std::thread::hardware_concurrency()); }
+
+void share_cores(std::size_t processes) {
+  if (processes <= usable_cores()) return;
   const sched_param parameters{};
   (void)sched_setscheduler(0, SCHED_BATCH, &parameters);
 }

@@ -1,6 +1,7 @@
 // Threads on the processors that the configuration names, and how they share them.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "fanin/base/result.hpp"
@@ -11,9 +12,12 @@ namespace fanin::executive {
 // (there is no such processor, or this process may not use it).
 [[nodiscard]] Result<> pin_thread(const std::vector<int>& cpus);
 
-// The calling thread, and those that it starts afterwards, no longer take the processor from a
-// thread that runs when they wake (SCHED_BATCH). Where processes of an event builder share cores,
-// one would otherwise interrupt another for each message. No effect where a core is free.
-void do_not_interrupt();
+// Processors that this process may use.
+[[nodiscard]] std::size_t usable_cores();
+
+// To be called before so many processes are started, which inherit it: where they are more than
+// the cores, none takes the core from one that runs when a message wakes it (SCHED_BATCH). Without
+// that, processes that share cores interrupt each other for each message.
+void share_cores(std::size_t processes);
 
 } // namespace fanin::executive

@@ -92,7 +92,6 @@ Result<> Process::make_nodes() {
   }
   system_ = make_system(configuration_, run);
   if (auto valid = system_.validate(); !valid) return valid;
-  do_not_interrupt();
   for (const std::size_t index : options_.nodes) {
     if (!configuration_.nodes[index].cpus.empty()) {
       if (auto pinned = pin_thread(configuration_.nodes[index].cpus); !pinned) return pinned;
