@@ -10,9 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Ground floor first. A room may include itself and those before it.
-ROOMS = ["base", "memory", "wire", "sim", "net", "message", "config", "source", "storage", "builder", "executive",
-         "monitor", "bench"]
+def rooms_of(root):
+    """The rooms of CMakeLists.txt, ground floor first. A room may include itself and those before it."""
+    listed = re.search(r"set\(FANIN_ROOMS ([^)]*)\)", (root / "CMakeLists.txt").read_text())
+    return listed[1].split()
+
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]fanin/([A-Za-z0-9_]+)/([^">]+)[">]')
 ANY_FANIN_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
@@ -64,15 +66,15 @@ def sources(folder):
     return sorted(p for p in folder.rglob("*") if p.suffix in (".hpp", ".cpp", ".h", ".cc"))
 
 
-def check_includes(path, text, room, room_dir, problems, say):
-    rank = ROOMS.index(room)
+def check_includes(text, room, rooms, problems, say):
+    rank = rooms.index(room)
     for number, line in enumerate(text.splitlines(), 1):
         found = INCLUDE.match(line)
         if found:
             other = found.group(1)
-            if other not in ROOMS:
+            if other not in rooms:
                 problems.append(f"{say}:{number}: includes fanin/{other}/, which is no room")
-            elif ROOMS.index(other) > rank:
+            elif rooms.index(other) > rank:
                 problems.append(f"{say}:{number}: {room}/ includes {other}/, which is above it")
             continue
         found = ANY_FANIN_INCLUDE.match(line)
@@ -94,18 +96,19 @@ def check_determinism(text, problems, say):
 
 def check(root):
     problems = []
+    rooms = rooms_of(root)
     base = root / "src" / "fanin"
     for folder in sorted(p for p in base.iterdir() if p.is_dir()) if base.is_dir() else []:
         room = folder.name
         files = sources(folder)
-        if room not in ROOMS:
+        if room not in rooms:
             if files:
-                problems.append(f"src/fanin/{room}: no such room; tools/check_rooms.py has their order")
+                problems.append(f"src/fanin/{room}: no such room; CMakeLists.txt has their order")
             continue
         for path in files:
             say = path.relative_to(root)
             text = path.read_text(encoding="utf-8", errors="replace")
-            check_includes(path, text, room, folder, problems, say)
+            check_includes(text, room, rooms, problems, say)
             if room == "builder" and not is_test(path.relative_to(folder)):
                 check_determinism(text, problems, say)
     return problems
@@ -135,8 +138,9 @@ def selftest():
         "src/fanin/builder/j.cpp": 'clock_gettime(CLOCK_MONOTONIC, &t);\n',
     }
     failures = []
+    rooms = "set(FANIN_ROOMS base net builder)\n"
     with tempfile.TemporaryDirectory() as name:
-        for path, text in good.items():
+        for path, text in {"CMakeLists.txt": rooms, **good}.items():
             target = Path(name) / "good" / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
@@ -145,6 +149,7 @@ def selftest():
             root = Path(name) / str(number)
             (root / path).parent.mkdir(parents=True)
             (root / path).write_text(text)
+            (root / "CMakeLists.txt").write_text(rooms)
             if not check(root):
                 failures.append(f"not noticed in {path}: {text!r}")
     return failures
