@@ -19,7 +19,9 @@ def says(status, pattern, *arguments, env=None):
 
 
 def test_wrong_command_lines():
-    says(2, "subcommand is required", "nonsense")
+    says(2, "subcommand is required")
+    says(2, "there is no command 'nonsense'", "nonsense")
+    says(2, "is a folder, not a configuration", "check", "/")
     says(2, "CONFIG is required", "run")
     says(2, "--nope", "run", "x.toml", "--nope")
     says(2, "/nowhere.toml: cannot be opened: No such file or directory", "run", "/nowhere.toml")
@@ -55,6 +57,18 @@ def test_wrong_configurations():
         says(2, "--set:1: size_mean: \"1000\" has no unit", "run", config, "--set", "source.size_mean=1000")
         says(2, "there is no transport for carrier-pigeon://; there are: tcp, inproc", "run", config,
              "--set", "network.url=carrier-pigeon://x")
+
+
+def test_what_this_host_does_not_have():
+    with Folder() as folder:
+        config = folder.small()
+        for command in ("run", "check"):
+            says(2, "builder.0: ", command, config, "--set", "buffers.builder=60TiB")
+            says(2, "buffers.builder: 100 TiB is more than any host has", command, config, "--set",
+                 "buffers.builder=100TiB")
+            says(2, "event_manager: NUMA node 1000", command, config, "--set", "buffers.numa_node=1000")
+        config = folder.write("cpu.toml", config.read_text().replace("[[builder]]", '[[builder]]\ncpu = "900-901"'))
+        says(2, "builder.0.cpu: this process may not use CPU 900", "check", config)
 
 
 def test_pools_too_small_for_the_rate():

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -20,6 +21,13 @@ int main(int argc, char** argv) {
   add_verify(app, status);
   add_inspect(app, status);
   add_bench(app, status);
+  const auto commands = app.get_subcommands([](CLI::App*) { return true; });
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::ranges::none_of(commands, [&](const auto* c) { return c->check_name(argv[1]); })) {
+    fmt::print(stderr, "fanin: there is no command '{}'; fanin --help lists what there is\n",
+               argv[1]);
+    return status_usage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) { // --help, --version

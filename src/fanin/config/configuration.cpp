@@ -91,9 +91,17 @@ int read_numa_node(TableReader& reader, int fallback) {
   return static_cast<int>(reader.integer("numa_node", 0, 0, 1023));
 }
 
+std::uint64_t read_buffer(TableReader& reader, std::string_view key, std::uint64_t fallback) {
+  const std::uint64_t bytes = reader.size(key, fallback);
+  if (bytes > buffer_max) {
+    reader.reject(key, fmt::format("{} is more than any host has", format_size(bytes)));
+  }
+  return bytes;
+}
+
 void read_buffers(TableReader reader, Buffers& buffers) {
-  buffers.readout = reader.size("readout", buffers.readout);
-  buffers.builder = reader.size("builder", buffers.builder);
+  buffers.readout = read_buffer(reader, "readout", buffers.readout);
+  buffers.builder = read_buffer(reader, "builder", buffers.builder);
   const std::uint64_t page = reader.size("page", buffers.page);
   if (!std::has_single_bit(page) || page < (64U << 10) || page > (64U << 20)) {
     reader.reject("page",

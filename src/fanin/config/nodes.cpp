@@ -45,7 +45,8 @@ Node read_node(TableReader& reader, Role role, const Buffers& buffers, std::uint
   node.role = role;
   node.host = reader.text("host", "");
   node.numa_node = read_numa_node(reader, buffers.numa_node);
-  if (role == Role::readout || role == Role::builder) node.buffer = reader.size("buffer", buffer);
+  if (role == Role::readout || role == Role::builder)
+    node.buffer = read_buffer(reader, "buffer", buffer);
   node.key = reader.key();
   node.place = reader.place();
   return node;

@@ -1,5 +1,6 @@
 // The only file that knows toml++.
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -80,6 +81,9 @@ Result<Value> parse_toml(std::string_view text, const std::string& file) {
 }
 
 Result<Value> read_toml(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    return fail(ErrorKind::usage, fmt::format("{}: is a folder, not a configuration", path));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return fail_errno(ErrorKind::not_found, fmt::format("{}: cannot be opened", path), errno);

@@ -11,20 +11,28 @@
 
 namespace fanin::executive {
 
+Result<> check_cpus(const std::vector<int>& cpus) {
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  (void)sched_getaffinity(0, sizeof usable, &usable);
+  for (const int cpu : cpus) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(static_cast<unsigned>(cpu), &usable)) continue;
+    return fail(ErrorKind::usage, fmt::format("this process may not use CPU {}, or there is none "
+                                              "(it may use {} of them)",
+                                              cpu, CPU_COUNT(&usable)));
+  }
+  return {};
+}
+
 Result<> pin_thread(const std::vector<int>& cpus) {
   if (cpus.empty()) return {};
+  if (auto may = check_cpus(cpus); !may) return may;
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (const int cpu : cpus) {
-    if (cpu < 0 || cpu >= CPU_SETSIZE)
-      return fail(ErrorKind::usage, fmt::format("there is no CPU {}", cpu));
-    CPU_SET(static_cast<unsigned>(cpu), &set);
-  }
+  for (const int cpu : cpus) CPU_SET(static_cast<unsigned>(cpu), &set);
   if (sched_setaffinity(0, sizeof set, &set) == 0) return {};
-  return fail_errno(
-      ErrorKind::usage,
-      fmt::format("cpu = {}: not a processor that this process may use", fmt::join(cpus, ", ")),
-      errno);
+  return fail_errno(ErrorKind::usage, fmt::format("pinning to CPUs {}", fmt::join(cpus, ", ")),
+                    errno);
 }
 
 std::size_t usable_cores() { return std::max(1U, std::thread::hardware_concurrency()); }

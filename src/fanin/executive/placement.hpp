@@ -8,6 +8,9 @@
 
 namespace fanin::executive {
 
+// Whether this process may use them. Errors: usage.
+[[nodiscard]] Result<> check_cpus(const std::vector<int>& cpus);
+
 // Keeps the calling thread, and those that it starts afterwards, on these processors. Errors: usage
 // (there is no such processor, or this process may not use it).
 [[nodiscard]] Result<> pin_thread(const std::vector<int>& cpus);

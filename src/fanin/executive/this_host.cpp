@@ -17,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/executive/memory_plan.hpp"
+#include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugins.hpp"
 #include "fanin/executive/system.hpp"
 
@@ -80,6 +81,31 @@ Result<std::vector<std::size_t>> process_named(const config::Configuration& conf
                                             configuration.file, name, configuration.node_names()));
 }
 
+// Processors and memory, of each node and of all that run here.
+Result<> check_resources(const config::Configuration& configuration,
+                         const std::vector<std::size_t>& nodes,
+                         const std::vector<NodePlan>& plans) {
+  std::uint64_t all = 0;
+  for (const std::size_t index : nodes) {
+    const config::Node& node = configuration.nodes[index];
+    const auto refuse = [&node](std::string_view key, const Error& error) {
+      return fail(ErrorKind::usage,
+                  fmt::format("{}: {}{}: {}", node.place.text(), node.key, key, error.text));
+    };
+    if (auto may = check_cpus(node.cpus); !may) return refuse(".cpu", may.error());
+    const memory::ArenaOptions options{.numa_node = node.numa_node,
+                                       .huge_pages = configuration.buffers.huge_pages};
+    if (auto there = memory::check_arena(plans[index].total(), options); !there)
+      return refuse("", there.error());
+    all += plans[index].total();
+  }
+  const auto there = memory::check_arena(all, {.huge_pages = configuration.buffers.huge_pages});
+  if (there) return {};
+  return fail(ErrorKind::usage, fmt::format("{}: the buffers of all {} nodes of this host: {}; "
+                                            "lower buffers.readout or buffers.builder",
+                                            configuration.file, nodes.size(), there.error().text));
+}
+
 } // namespace
 
 bool is_here(const std::string& host) {
@@ -139,6 +165,7 @@ Result<> check_here(const config::Configuration& configuration,
   }
   const auto plans = plan_memory(configuration);
   if (!plans) return std::unexpected(plans.error());
+  if (auto good = check_resources(configuration, nodes, *plans); !good) return good;
   for (const config::Source& source : configuration.sources) {
     if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())
       continue;

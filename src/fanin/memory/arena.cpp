@@ -86,40 +86,38 @@ Result<Mapping> map(std::size_t size, const ArenaOptions& options) {
   void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (address != MAP_FAILED) return Mapping(static_cast<std::byte*>(address), Unmap{size});
   const int error = errno;
-  if (reserved_huge) {
-    const auto pages_free = read_number("/proc/meminfo", "HugePages_Free:").value_or(0);
-    return fail_errno(ErrorKind::exhausted,
-                      fmt::format("arena of {} on huge pages: {} of them are free, {} needed "
-                                  "(raise vm.nr_hugepages, or set huge pages to \"transparent\")",
-                                  format_size(size), pages_free, size / huge_page),
-                      error);
-  }
   return fail_errno(ErrorKind::exhausted,
                     fmt::format("arena of {}{}", format_size(size), address_space_limit()), error);
 }
 
-Result<> bind_to_node([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t size,
-                      int node) {
+Result<> check_numa_node(int node) {
 #if FANIN_HAVE_NUMA
-  if (numa_available() >= 0) {
-    if (node > numa_max_node()) {
-      return fail(ErrorKind::unsupported,
-                  fmt::format("NUMA node {}: this host has nodes 0 to {}", node, numa_max_node()));
-    }
-    bitmask* const nodes = numa_allocate_nodemask();
-    numa_bitmask_setbit(nodes, static_cast<unsigned>(node));
-    const long outcome = mbind(data, size, MPOL_BIND, nodes->maskp, nodes->size + 1, 0);
-    const int error = errno;
-    numa_bitmask_free(nodes);
-    if (outcome == 0) return {};
-    return fail_errno(ErrorKind::unsupported,
-                      fmt::format("bind {} to NUMA node {}", format_size(size), node), error);
+  if (numa_available() < 0) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("NUMA node {}: the kernel of this host has no NUMA support", node));
   }
+  if (node <= numa_max_node()) return {};
   return fail(ErrorKind::unsupported,
-              fmt::format("NUMA node {}: the kernel of this host has no NUMA support", node));
+              fmt::format("NUMA node {}: this host has nodes 0 to {}", node, numa_max_node()));
 #else
   return fail(ErrorKind::unsupported, fmt::format("NUMA node {}: built without libnuma", node));
 #endif
+}
+
+Result<> bind_to_node([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t size,
+                      [[maybe_unused]] int node) {
+#if FANIN_HAVE_NUMA
+  bitmask* const nodes = numa_allocate_nodemask();
+  numa_bitmask_setbit(nodes, static_cast<unsigned>(node));
+  const long outcome = mbind(data, size, MPOL_BIND, nodes->maskp, nodes->size + 1, 0);
+  const int error = errno;
+  numa_bitmask_free(nodes);
+  if (outcome != 0) {
+    return fail_errno(ErrorKind::unsupported,
+                      fmt::format("bind {} to NUMA node {}", format_size(size), node), error);
+  }
+#endif
+  return {};
 }
 
 Result<> populate(std::byte* data, std::size_t size) {
@@ -136,18 +134,31 @@ Result<> populate(std::byte* data, std::size_t size) {
 
 } // namespace
 
+Result<> check_arena(std::size_t size, const ArenaOptions& options) {
+  if (options.numa_node >= 0) {
+    if (auto there = check_numa_node(options.numa_node); !there) return there;
+  }
+  if (options.huge_pages == HugePages::required) {
+    const auto pages_free = read_number("/proc/meminfo", "HugePages_Free:").value_or(0);
+    if (size / huge_page <= pages_free) return {};
+    return fail(ErrorKind::exhausted,
+                fmt::format("{} on huge pages: {} of them are free, {} needed (raise "
+                            "vm.nr_hugepages, or set huge_pages to \"transparent\")",
+                            format_size(size), pages_free, size / huge_page));
+  }
+  const Limit limit = memory_left();
+  if (size <= limit.bytes) return {};
+  return fail(ErrorKind::exhausted, fmt::format("{} is more than the {}, {}", format_size(size),
+                                                limit.name, format_size(limit.bytes)));
+}
+
 Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
   if (size == 0) return fail(ErrorKind::usage, "arena of 0 B");
   const bool wants_huge = options.huge_pages != HugePages::off && size >= huge_page;
   const std::size_t rounded = round_up(size, wants_huge ? huge_page : 4096);
   if (rounded < size) return fail(ErrorKind::usage, "arena larger than the address space");
-  if (!options.reserve_only && options.huge_pages != HugePages::required) {
-    const Limit limit = memory_left();
-    if (rounded > limit.bytes) {
-      return fail(ErrorKind::exhausted,
-                  fmt::format("arena of {} is more than the {}, {}", format_size(rounded),
-                              limit.name, format_size(limit.bytes)));
-    }
+  if (!options.reserve_only) {
+    if (auto there = check_arena(rounded, options); !there) return std::unexpected(there.error());
   }
   auto mapping = map(rounded, options);
   if (!mapping) return std::unexpected(mapping.error());

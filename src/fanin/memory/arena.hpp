@@ -20,6 +20,9 @@ struct ArenaOptions {
   bool reserve_only = false;                     // address space without memory, for simulation
 };
 
+// Whether this host could give so much now. Errors: as of Arena::make().
+[[nodiscard]] Result<> check_arena(std::size_t size, const ArenaOptions& options);
+
 class Arena {
 public:
   Arena() = default;

@@ -18,6 +18,9 @@ void read_trigger(TableReader reader, Trigger& trigger);
 void read_event(TableReader reader, EventRules& event);
 void read_buffers(TableReader reader, Buffers& buffers);
 void read_storage(TableReader reader, Storage& storage);
+inline constexpr std::uint64_t buffer_max = 64ULL << 40; // bytes
+[[nodiscard]] std::uint64_t read_buffer(TableReader& reader, std::string_view key,
+                                        std::uint64_t fallback);
 [[nodiscard]] int read_numa_node(TableReader& reader, int fallback);
 [[nodiscard]] memory::HugePages read_huge_pages(TableReader& reader, memory::HugePages fallback);
 
