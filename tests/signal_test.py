@@ -1,11 +1,16 @@
 """Ending a run: the first signal drains, the second stops at once, and neither leaves a process behind."""
 
+import json
+import os
+import pty
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import Folder, Run, check, check_balanced, check_equal, main, verify, wait_until  # noqa: E402
+from fanin_run import (FANIN, LONGEST_S, Folder, Run, check, check_balanced, check_equal, main, verify,  # noqa: E402
+                       wait_until)
 
 
 def alive(pid):
@@ -50,6 +55,59 @@ def test_a_second_signal_stops_at_once():
         check("second signal" in result["error"], result["error"])
         check_balanced(result)
         check(result["events"]["lost"] > 0, result["events"])
+
+
+def test_a_signal_to_all_processes_at_once_drains():
+    with Folder() as folder:
+        with Run(folder.small()) as run:
+            nodes = ("evm", "ru0", "ru1", "bu0", "bu1")
+            pids = [run.pid(node) for node in nodes]
+            run.wait_for_events(500)
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            run.signal(signal.SIGTERM)
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+
+
+def drains_without_a_reader(reader, writer, number):
+    """The reader of the log goes away in the middle of the run, which is then ended by a signal."""
+    with Folder() as folder:
+        path = folder.path / "result.json"
+        process = subprocess.Popen([FANIN, "run", folder.small(), "--log", "debug", "--json", path], stderr=writer)
+        os.close(writer)
+        text = b""
+        while text.count(b" events ") < 3:
+            text += os.read(reader, 65536)
+        os.close(reader)
+        process.send_signal(number)
+        check_equal(process.wait(timeout=LONGEST_S), 0, "exit status")
+        result = json.loads(path.read_text())
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        verify(result)
+
+
+def test_a_closed_terminal_drains():
+    drains_without_a_reader(*pty.openpty(), signal.SIGHUP)
+
+
+def test_a_log_that_nobody_reads_any_more_ends_no_run():
+    drains_without_a_reader(*os.pipe(), signal.SIGINT)
+
+
+def test_a_disk_that_stays_full_does_not_keep_the_process():
+    with Folder() as folder:
+        with Run(folder.small(), "--set", "network.url=inproc://", "--set", "run.drain=1s",
+                 "--set", "storage.max_file=1MiB") as run:
+            run.wait_for_events(500)
+            (folder.path / "out").rename(folder.path / "away")  # no next file can be made: as a full disk
+            run.wait_for("waits: create")
+            run.signal()
+            run.wait_for("nothing could be written for")
+            result = run.finish(status=1)
+        check("no event was built for" in result["error"], result["error"])
 
 
 def test_a_run_that_does_not_drain_is_ended():
@@ -105,16 +163,17 @@ def test_a_node_started_by_hand_waits_for_the_event_manager_to_end_the_run():
 
 def test_a_node_that_leaves_at_once_is_missed_and_the_run_goes_on():
     with Folder() as folder:
-        config = folder.small(readouts=2, builders=1, more='[event]\ndeadline = "300ms"\n')
-        with Run(config) as run:
+        config = folder.small(readouts=2, builders=1, more='[event]\ndeadline = "300ms"\n[[process]]\n'
+                              'name = "most"\nnodes = ["evm", "ru0", "bu0"]\n')
+        with Run(config, "--node", "most") as run, \
+                Run(config, "--node", "ru1", "--set", f"network.control={run.url()}") as ru:
             run.wait_for_events(200)
-            pid = run.pid("ru1")
-            run.kill("ru1", signal.SIGTERM)
+            ru.signal()
+            ru.wait_for("the event manager decides when the run is over")
             run.wait_for_events(200)
-            check(alive(pid), "ru1 left after one signal, with the run going on")
-            run.kill("ru1", signal.SIGTERM)
+            ru.signal()
+            ru.finish(status=1)
             run.wait_for("readout unit 'ru1' is gone")
-            wait_until(lambda: not alive(pid), "ru1 ends")
             run.wait_for_events(200)
             run.signal()
             result = run.finish()

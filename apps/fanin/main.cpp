@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "fanin/version.hpp"
+#include "terminal.hpp"
 
 int main(int argc, char** argv) {
   using namespace fanin::command;
@@ -33,10 +34,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& success) { // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "fanin: {}; fanin --help lists what there is\n", error.what());
+    say(fmt::format("fanin: {}; fanin --help lists what there is\n", error.what()));
     return status_usage;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "fanin: {}\n", error.what());
+    say(fmt::format("fanin: {}\n", error.what()));
     return status_failed;
   }
   return status;

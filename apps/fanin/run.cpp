@@ -1,6 +1,7 @@
 // fanin run CONFIG: a whole event builder on this host, or one node of it.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -75,7 +76,7 @@ public:
   int finish() {
     terminal_.end_progress();
     const json::Value result = view_.result();
-    fmt::print(stderr, "\n{}", executive::summary_text(result));
+    say("\n" + executive::summary_text(result));
     if (!options_.json.empty()) {
       if (auto written = write_json(options_.json, result); !written)
         return complain(written.error());
@@ -167,6 +168,7 @@ int launch(const config::Configuration& configuration, const std::vector<std::si
 }
 
 int run(const RunOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
   const auto configuration = config::load(options.configuration, all_overrides(options));
   if (!configuration) return complain(configuration.error());
   const auto processes = executive::processes_here(*configuration, options.node);

@@ -49,7 +49,7 @@ Terminal::Terminal(LogLevel level)
 Terminal::~Terminal() { end_progress(); }
 
 void Terminal::clear_line() {
-  if (is_terminal_ && !line_.empty()) fmt::print(stderr, "\r\033[K");
+  if (is_terminal_ && !line_.empty()) say("\r\033[K");
 }
 
 void Terminal::log(LogLevel level, std::string_view text) {
@@ -57,7 +57,7 @@ void Terminal::log(LogLevel level, std::string_view text) {
   clear_line();
   logger_->log.log(level_of(level), text);
   logger_->log.flush();
-  if (is_terminal_ && !line_.empty()) fmt::print(stderr, "{}", line_);
+  if (is_terminal_) say(line_);
 }
 
 void Terminal::progress(const std::string& line) {
@@ -65,16 +65,19 @@ void Terminal::progress(const std::string& line) {
   if (is_terminal_) {
     clear_line();
     line_ = line.substr(0, width() - 1); // a line that wraps could not be replaced
-    fmt::print(stderr, "{}", line_);
-    std::fflush(stderr);
+    say(line_);
   } else if (logger_->log.should_log(spdlog::level::debug) || skipped_++ % lines_between == 0) {
-    fmt::print(stderr, "{}\n", line);
+    say(line + "\n");
   }
 }
 
 void Terminal::end_progress() {
-  if (is_terminal_ && !line_.empty()) fmt::print(stderr, "\n");
+  if (is_terminal_ && !line_.empty()) say("\n");
   line_.clear();
+}
+
+void say(std::string_view text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
 }
 
 Result<> write_json(const std::string& path, const json::Value& value) {
@@ -97,7 +100,7 @@ Result<> write_json(const std::string& path, const json::Value& value) {
 }
 
 int complain(const Error& error) {
-  fmt::print(stderr, "{}\n", config::one_line(error.text));
+  say(config::one_line(error.text) + "\n");
   return error.kind == ErrorKind::usage || error.kind == ErrorKind::not_found ? status_usage
                                                                               : status_failed;
 }

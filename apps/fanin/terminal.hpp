@@ -35,6 +35,9 @@ private:
   int skipped_ = 0;
 };
 
+// On standard error. Nothing is said where nobody listens any more: a closed terminal ends no run.
+void say(std::string_view text);
+
 // Writes a result object to a file, or to standard output for "-". Errors name the file.
 [[nodiscard]] Result<> write_json(const std::string& path, const json::Value& value);
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/units.hpp"
 #include "fanin/builder/builder_unit.hpp"
 #include "fanin/executive/counting_sink.hpp"
 #include "fanin/executive/node.hpp"
@@ -19,7 +20,8 @@ using MadeSink = Result<std::unique_ptr<storage::EventSink>>;
 
 class BuilderNode final : public Node {
 public:
-  explicit BuilderNode(NodeContext context) : Node(std::move(context)) {
+  explicit BuilderNode(NodeContext context)
+      : Node(std::move(context)), full_tick_([this] { abandon_if_stuck(); }) {
     builder_ = context_.index - context_.configuration->builder_node(0);
   }
 
@@ -44,6 +46,7 @@ public:
     options.on_end = [this](const Result<>& result) {
       unit_ended_ = true;
       outcome_ = result;
+      watch_sinks();
     };
     unit_.emplace(*context_.system, std::move(options), environment());
     return unit_->start();
@@ -51,9 +54,9 @@ public:
 
   void stop() override { stopping_ = true; }
   void stop_now(const std::string& why) override {
-    if (unit_ended_) return;
+    const bool had_ended = unit_ended_;
     unit_.reset(); // its files end in good order, without what was not written yet
-    leave(why);
+    if (!had_ended) leave(why);
   }
   // Files are closed after the run has ended for the unit.
   bool ended() const override { return unit_ended_ && sink_log_.open == 0; }
@@ -77,6 +80,21 @@ private:
   void leave(const std::string& why) {
     unit_ended_ = true;
     outcome_ = fail(ErrorKind::disconnected, why);
+  }
+
+  // A disk that stays full would keep the process after the end of the run for ever.
+  void watch_sinks() {
+    commits_before_ = sink_log_.commits;
+    full_tick_.start(*context_.loop, context_.loop->now() + context_.configuration->run.drain);
+  }
+  void abandon_if_stuck() {
+    if (sink_log_.open == 0) return;
+    if (sink_log_.commits != commits_before_) return watch_sinks();
+    unit_.reset();
+    outcome_ = fail(ErrorKind::exhausted,
+                    fmt::format("nothing could be written for {} (run.drain) after the end",
+                                format_duration(context_.configuration->run.drain)));
+    context_.log(LogLevel::error, outcome_.error().text);
   }
 
   MadeSink make_sink(RunNumber run, Incarnation incarnation) {
@@ -109,7 +127,7 @@ private:
                                        .count();
     options.file.commit = storage.commit == config::Commit::written ? storage::CommitMode::written
                                                                     : storage::CommitMode::synced;
-    if (storage.max_file != 0) options.max_file_size = storage.max_file;
+    options.max_file_size = storage.max_file;
     options.on_full =
         storage.on_full == config::OnFull::wait ? storage::OnFull::wait : storage::OnFull::stop;
     if (configured().cpus.size() > 1) options.cpu = configured().cpus[1];
@@ -129,6 +147,8 @@ private:
   std::unique_ptr<memory::PagePool> receive_pool_;
   SinkLog sink_log_;
   std::optional<builder::BuilderUnit> unit_; // after what its sinks refer to
+  net::Timer full_tick_;
+  std::uint64_t commits_before_ = 0;
   bool stopping_ = false;
   bool unit_ended_ = false;
 };

@@ -16,6 +16,7 @@ struct SinkLog {
   std::uint64_t events = 0; // handed to storage
   std::uint64_t fragments = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t commits = 0;
   std::uint64_t open = 0;         // sinks that are not destroyed yet
   std::vector<std::string> files; // of those that are
 };
@@ -26,10 +27,14 @@ public:
   CountingSink(std::unique_ptr<storage::EventSink> inner, std::size_t sources, SinkLog& log)
       : inner_(std::move(inner)), sources_(sources), log_(log) {
     ++log_.open;
-    inner_->on_commit([this](std::uint64_t ticket) { commit_(ticket); });
+    inner_->on_commit([this](std::uint64_t ticket) {
+      ++log_.commits;
+      commit_(ticket);
+    });
     inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
   }
   ~CountingSink() override {
+    inner_->abandon();
     --log_.open;
     for (auto& file : inner_->files()) log_.files.push_back(std::move(file));
   }
@@ -51,6 +56,7 @@ public:
     return outcome;
   }
   void finish() override { inner_->finish(); }
+  void abandon() override { inner_->abandon(); }
   [[nodiscard]] bool finished() const override { return inner_->finished(); }
   [[nodiscard]] std::vector<std::string> files() const override { return inner_->files(); }
   [[nodiscard]] std::uint64_t bytes_written() const override { return inner_->bytes_written(); }

@@ -59,7 +59,7 @@ std::string Launcher::command_line(const Part& part) const {
 }
 
 Result<> Launcher::run() {
-  auto signals = Signals::make(loop_, [this](int) { on_signal(); });
+  auto signals = Signals::make(loop_, [this](pid_t) { on_signal(); });
   if (!signals) return std::unexpected(signals.error());
   signals_ = std::move(*signals);
   // Where the event manager is here, the others are told where it really listens.
@@ -113,6 +113,8 @@ void Launcher::on_report(Part& part, const json::Value& report) {
     if (!others_started_ && !over_) start_others();
   } else if (kind == "end") {
     ++part.ended_nodes;
+  } else if (kind == "progress") {
+    begun_ |= report.at("state").text() != "waiting";
   } else if (kind == "result") {
     end_all();
   }
@@ -126,21 +128,29 @@ void Launcher::on_exit(Part& part, const ChildExit& child_exit) {
   if (told) exit.signal = 0;
   view_.on_exit(process(part).name, exit);
   if (told) return finish_if_all_ended();
-  if (part.ended_nodes < process(part).nodes.size()) on_death(part, exit);
+  const bool failed = &part != event_manager() && exit.status != 0 && !over_;
+  if (failed || part.ended_nodes < process(part).nodes.size()) on_death(part, exit);
   if (&part == event_manager()) end_all();
   finish_if_all_ended();
 }
 
-// A process that ended without a last word.
+// A process that ended without a last word, or with a bad one.
 void Launcher::on_death(Part& part, const ChildExit& exit) {
   const std::string& name = process(part).name;
-  const std::string how = fmt::format("{} died: {}", name, exit.text());
+  const bool died = part.ended_nodes < process(part).nodes.size();
+  const std::string how = fmt::format("{} {}: {}", name, died ? "died" : "failed", exit.text());
   if (&part == event_manager()) {
     options_.log(LogLevel::error, fmt::format("{}; everything stops, what was built is safe", how));
     return;
   }
   if (over_ || signals_seen_ > 0) {
     options_.log(LogLevel::error, how);
+    return;
+  }
+  Part* const decides = event_manager();
+  if (!died && !begun_ && !configuration_.run.restart && decides != nullptr) {
+    options_.log(LogLevel::error, fmt::format("{}; the run cannot begin without it", how));
+    decides->child->signal(SIGTERM);
     return;
   }
   if (!configuration_.run.restart) {

@@ -70,6 +70,7 @@ private:
   std::string event_manager_url_; // where it really listens; empty: not known
   int signals_seen_ = 0;
   bool others_started_ = false;
+  bool begun_ = false; // all nodes were there
   bool over_ = false;
   Result<> outcome_;
 };

@@ -1,5 +1,7 @@
 #include "fanin/executive/process.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -129,19 +131,24 @@ Result<> Process::start_nodes() {
 }
 
 Result<> Process::run() {
-  auto signals = Signals::make(loop_, [this](int) {
-    if (++signals_seen_ == 1) {
-      stop();
-    } else {
-      stop_now("stopped at once by a second signal");
-    }
-  });
+  auto signals = Signals::make(loop_, [this](pid_t sender) { on_signal(sender); });
   if (!signals) return std::unexpected(signals.error());
   signals_ = std::move(*signals);
   if (auto started = start_nodes(); !started) return started;
   turns_ = std::make_unique<Turns>(*this);
   loop_.run(options_.wait);
   return {};
+}
+
+// Who stops a whole group of processes reaches a child twice: directly and through its launcher. So
+// it is the launcher alone that says "second".
+void Process::on_signal(pid_t sender) {
+  const bool counts = options_.attended || sender == getppid();
+  if (counts && ++signals_seen_ > 1) {
+    stop_now("stopped at once by a second signal");
+  } else {
+    stop();
+  }
 }
 
 void Process::stop() {

@@ -2,6 +2,8 @@
 // configured, runs them until they have ended, and takes everything down in the right order.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,8 +37,9 @@ public:
   make(const config::Configuration& configuration, const Plugins& plugins, ProcessOptions options);
   ~Process();
 
-  // Until all its nodes have ended; SIGINT and SIGTERM are handled meanwhile: the first ends in
-  // good order, the second at once. Errors: an address that cannot be listened on.
+  // Until all its nodes have ended; signals are handled meanwhile: the first ends in good order,
+  // the second at once (only the parent's count, where it is not attended). Errors: an address that
+  // cannot be listened on.
   [[nodiscard]] Result<> run();
 
   // From handlers on the loop, or before run().
@@ -55,6 +58,7 @@ private:
   [[nodiscard]] Result<> start_nodes();
   void report(std::size_t node, json::Value message);
   void log(std::size_t node, LogLevel level, std::string_view text);
+  void on_signal(pid_t sender);
   void turn();
   void report_end(std::size_t index);
   [[nodiscard]] bool is_companion(const Node& node) const;

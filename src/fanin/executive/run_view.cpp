@@ -25,7 +25,9 @@ void RunView::on_report(const json::Value& report) {
   } else if (kind == "result") {
     result_ = report;
   } else if (kind == "end") {
-    ends_[report.at("node").text()] = report;
+    const std::string node = report.at("node").text();
+    ends_[node] = report;
+    if (!has_result() && !report.at("ok").boolean()) failed_early_.insert(node);
   }
 }
 
@@ -80,8 +82,17 @@ json::Value RunView::result() const {
   return clean;
 }
 
-// Sources that could not go on: what was read before is built, but the run is not what was wanted.
+// Nodes that never came to the run, and sources that could not go on: what was read before is
+// built, but the run is not what was wanted.
 void RunView::add_failures(json::Value& result) const {
+  for (const std::string& node : failed_early_) {
+    const json::Value& end = ends_.at(node);
+    if (end.at("ok").boolean() || result.at("nodes").at(node).at("starts").natural() != 0) continue;
+    result["ok"] = false;
+    if (result.at("error").text().empty()) {
+      result["error"] = fmt::format("{}: {}", node, end.at("error").text());
+    }
+  }
   for (const auto& [node, end] : ends_) {
     for (const auto& [source, why] : end.at("failed_sources").object()) {
       result["failed_sources"][source] = why;

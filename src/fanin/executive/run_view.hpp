@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "fanin/base/json.hpp"
@@ -38,6 +39,7 @@ private:
   json::Value earlier_; // the progress report before
   json::Value result_;
   std::map<std::string, json::Value> ends_; // by node
+  std::set<std::string> failed_early_; // nodes that failed while the run was not over
   std::map<std::string, ChildExit> exits_; // by process
   std::uint64_t progress_reports_ = 0;
 };

@@ -23,7 +23,7 @@ sigset_t ours() {
 } // namespace
 
 Result<std::unique_ptr<Signals>> Signals::make(net::Loop& loop,
-                                               std::function<void(int)> on_signal) {
+                                               std::function<void(pid_t)> on_signal) {
   const sigset_t set = ours();
   const int descriptor = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (descriptor < 0) return fail_errno(ErrorKind::exhausted, "signalfd", errno);
@@ -31,7 +31,7 @@ Result<std::unique_ptr<Signals>> Signals::make(net::Loop& loop,
   return std::unique_ptr<Signals>(new Signals(loop, std::move(on_signal), descriptor));
 }
 
-Signals::Signals(net::Loop& loop, std::function<void(int)> on_signal, int descriptor)
+Signals::Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, int descriptor)
     : loop_(loop), on_signal_(std::move(on_signal)), descriptor_(descriptor) {
   loop_.add(*this);
 }
@@ -44,7 +44,7 @@ Signals::~Signals() {
 bool Signals::poll() {
   signalfd_siginfo info{};
   if (read(descriptor_, &info, sizeof info) != ssize_t{sizeof info}) return false;
-  on_signal_(static_cast<int>(info.ssi_signo));
+  on_signal_(static_cast<pid_t>(info.ssi_pid));
   return true;
 }
 

@@ -1,6 +1,8 @@
 // SIGINT, SIGTERM and SIGHUP as something the loop looks after, and not as interruptions.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 
 #include "fanin/base/result.hpp"
@@ -14,7 +16,7 @@ class Signals final : public net::Service {
 public:
   // Errors: exhausted (no descriptor).
   [[nodiscard]] static Result<std::unique_ptr<Signals>>
-  make(net::Loop& loop, std::function<void(int signal)> on_signal);
+  make(net::Loop& loop, std::function<void(pid_t sender)> on_signal);
   ~Signals() override;
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
@@ -23,10 +25,10 @@ public:
   [[nodiscard]] int descriptor() const override { return descriptor_; }
 
 private:
-  Signals(net::Loop& loop, std::function<void(int)> on_signal, int descriptor);
+  Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, int descriptor);
 
   net::Loop& loop_;
-  std::function<void(int)> on_signal_;
+  std::function<void(pid_t)> on_signal_;
   int descriptor_;
 };
 

@@ -75,6 +75,9 @@ public:
   // Nothing more will come: writes out and closes. finished() once that is done.
   virtual void finish() = 0;
   [[nodiscard]] virtual bool finished() const = 0;
+  // Ends at once, without what is queued, as the destructor would; files() is final afterwards. May
+  // wait for a write under way.
+  virtual void abandon() {}
   [[nodiscard]] virtual std::vector<std::string> files() const = 0;
   [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
 

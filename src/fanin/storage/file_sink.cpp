@@ -84,12 +84,7 @@ Result<> FileSink::start() {
 }
 
 FileSink::~FileSink() {
-  abandoned_ = true;
-  if (thread_.joinable()) {
-    wake_writer();
-    thread_.join();
-  }
-  if (writer_) static_cast<void>(writer_->close()); // never started
+  abandon();
   if (event_descriptor_ >= 0) ::close(event_descriptor_);
 }
 
@@ -116,6 +111,15 @@ void FileSink::wake_writer() {
 void FileSink::finish() {
   finishing_ = true;
   wake_writer();
+}
+
+void FileSink::abandon() {
+  abandoned_ = true;
+  if (thread_.joinable()) {
+    wake_writer();
+    thread_.join();
+  }
+  close_part(); // where the thread never started
 }
 
 bool FileSink::finished() const { return ended_ && committed_.empty() && !has_reports_; }
@@ -272,10 +276,9 @@ Result<> FileSink::open_part() {
 
 void FileSink::close_part() {
   if (!writer_) return;
-  const bool empty = writer_->broken() && writer_->events() == 0; // then it is removed
   const auto closed = writer_->close();
   if (!closed) report(closed.error(), false); // what was committed stays committed
-  if (empty) {
+  if (writer_->removed()) {
     const std::lock_guard lock(report_mutex_);
     std::erase(files_, writer_->path());
   }

@@ -50,6 +50,7 @@ public:
   [[nodiscard]] SubmitOutcome
   submit(BuiltBatch& batch) override; // leaves an empty batch, with capacity
   void finish() override;
+  void abandon() override;
   [[nodiscard]] bool finished() const override;
   [[nodiscard]] std::vector<std::string> files() const override; // complete paths, in order
   [[nodiscard]] std::uint64_t bytes_written() const override; // committed, payload and rows

@@ -111,6 +111,7 @@ struct RunFileWriter::Impl {
   bool broken = false;
   bool torn = false; // a group has been begun and is not committed
   bool published = false;
+  bool removed = false;
 };
 
 Result<> RunFileWriter::Impl::open(std::uint32_t part) {
@@ -295,8 +296,10 @@ void RunFileWriter::Impl::abandon() {
   if (channel) channel->cut();
   static_cast<void>(close_hdf5());
   release_reserved();
-  if (published && events.rows() == 0)
-    ::unlink(path.c_str()); // nothing in it that anyone could miss
+  if (published && events.rows() == 0) { // nothing in it that anyone could miss
+    ::unlink(path.c_str());
+    removed = true;
+  }
   ::close(std::exchange(descriptor, -1));
 }
 
@@ -354,6 +357,7 @@ Result<> RunFileWriter::close() {
   return done;
 }
 
+bool RunFileWriter::removed() const { return impl_->removed; }
 bool RunFileWriter::broken() const { return impl_->broken; }
 const std::string& RunFileWriter::path() const { return impl_->path; }
 std::uint64_t RunFileWriter::events() const { return impl_->events.rows(); }

@@ -62,6 +62,8 @@ public:
   [[nodiscard]] Result<> close();
 
   [[nodiscard]] bool broken() const;
+  // After close(): nothing was committed to a file that could not go on, so there is none.
+  [[nodiscard]] bool removed() const;
   [[nodiscard]] const std::string& path() const;
   // Committed.
   [[nodiscard]] std::uint64_t events() const;
