@@ -38,10 +38,10 @@ Result<> HldSource::start(EventNumber first_event, Time now) {
   return {};
 }
 
-// Moves on to the next block of our address, to the end of an event that has a number, or to the
-// end of the file.
-Result<HldSource::Step> HldSource::next_step() {
-  while (true) {
+// Moves on to the next block of our address, to the end of an event that has a number, to the end
+// of the file, or as far as `scan_end`.
+Result<HldSource::Step> HldSource::next_step(std::uint64_t scan_end) {
+  while (reader_.position() < scan_end) {
     if (!in_event_) {
       const auto moved = reader_.next_event();
       if (!moved) return std::unexpected(moved.error());
@@ -60,6 +60,7 @@ Result<HldSource::Step> HldSource::next_step() {
     numbered_ = true;
     if (reader_.block().address == options_.address) return Step::block;
   }
+  return Step::enough;
 }
 
 // Also of other addresses' blocks: all sources of the file must see the same numbers.
@@ -71,15 +72,15 @@ EventNumber HldSource::number_of_block() {
 ReadResult HldSource::read(FragmentQueue& queue, Time now) {
   if (!failure_) return {.state = ReadState::failed, .error = failure_.error()};
   if (numbers_.exhausted()) return {.state = ReadState::finished};
-  std::uint64_t scanned_to = reader_.position() + bytes_per_read;
+  const std::uint64_t scan_end = reader_.position() + bytes_per_read;
   while (true) {
     if (!pending_ && !pending_skip_) {
-      if (reader_.position() >= scanned_to) return {.state = ReadState::more};
-      const auto step = next_step();
+      const auto step = next_step(scan_end);
       if (!step) {
         failure_ = std::unexpected(step.error());
         return {.state = ReadState::failed, .error = step.error()};
       }
+      if (*step == Step::enough) return {.state = ReadState::more};
       if (*step == Step::file_end) {
         if (!numbers_.seen_any()) {
           failure_ = reader_.file().wrong(reader_.position(), "the file ends without any data");

@@ -36,8 +36,8 @@ public:
   [[nodiscard]] std::vector<SourceCounter> counters() const override;
 
 private:
-  enum class Step : std::uint8_t { block, event_end, file_end };
-  [[nodiscard]] Result<Step> next_step();
+  enum class Step : std::uint8_t { block, event_end, file_end, enough };
+  [[nodiscard]] Result<Step> next_step(std::uint64_t scan_end);
   [[nodiscard]] EventNumber number_of_block();
 
   HldOptions options_;

@@ -287,6 +287,19 @@ TEST(HldSource, AFileWithoutDataIsAnErrorAndNotAnEndlessLoop) {
   }
 }
 
+TEST(HldSource, EmptyEventsAreReadSomeAtATime) {
+  HldBuilder file;
+  for (std::uint32_t i = 0; i < 20'000; ++i) file.header(32, i);
+  file.event(20'000, 50, {0xe000});
+  HldSource source = open_source(file.bytes(), {.address = 0xe000});
+  QueueFixture fixture({.window = 64});
+  ASSERT_TRUE(source.start(0, Time{}));
+  int reads = 0;
+  while (source.read(fixture.queue, Time{}).state == ReadState::more) ++reads;
+  EXPECT_EQ(reads, 2); // of 256 KiB each
+  EXPECT_EQ(fixture.queue.written(), 1U);
+}
+
 TEST(HldSource, OpeningSaysWhatIsWrong) {
   const auto missing = HldSource::make({.path = "/no/such/file.hld", .address = 0xe000});
   ASSERT_FALSE(missing);

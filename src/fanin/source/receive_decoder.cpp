@@ -59,7 +59,7 @@ void ReceiveDecoder::check_header() {
   } else if (header_.size > wire::fragment_size_mask ||
              (header_.kind != ReceiveKind::fragment && header_.size != 0)) {
     fault_ = ReceiveFault::bad_size;
-  } else if (header_.kind == ReceiveKind::fragment && header_.event == ~EventNumber{0}) {
+  } else if (header_.kind != ReceiveKind::end && header_.event >= receive_event_end) {
     fault_ = ReceiveFault::bad_event;
   } else {
     step_ = header_.kind == ReceiveKind::end ? Step::ended : Step::begin;

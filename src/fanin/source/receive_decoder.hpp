@@ -23,7 +23,7 @@ enum class ReceiveFault : std::uint8_t {
   bad_mark,      // no header where one must be: bytes were lost or sizes are wrong
   bad_kind,      // unknown kind or flags
   bad_size,      // over 256 MiB - 1, or a size where there is no payload
-  bad_event,     // the highest 64-bit number, which is no event
+  bad_event,     // 2^63 or above
   cut_short      // the sender went away within a message
 };
 inline constexpr std::size_t receive_faults = 9;

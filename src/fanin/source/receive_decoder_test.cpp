@@ -94,8 +94,15 @@ TEST(ReceiveDecoder, HostileBytesAreANamedFault) {
   EXPECT_EQ(header_with([](ReceiveHeader& h) { h.source = 6; }), ReceiveFault::other_source);
   EXPECT_EQ(header_with([](ReceiveHeader& h) { h.size = 1U << 28; }), ReceiveFault::bad_size);
   EXPECT_EQ(header_with([](ReceiveHeader& h) { h.size = ~0U; }), ReceiveFault::bad_size);
-  EXPECT_EQ(header_with([](ReceiveHeader& h) { h.event = ~EventNumber{0}; }),
-            ReceiveFault::bad_event);
+  for (const ReceiveKind kind : {ReceiveKind::fragment, ReceiveKind::skip_to}) {
+    for (const EventNumber event : {~EventNumber{0}, receive_event_end}) {
+      EXPECT_EQ(header_with([&](ReceiveHeader& h) {
+                  h.kind = kind;
+                  h.event = event;
+                }),
+                ReceiveFault::bad_event);
+    }
+  }
   EXPECT_EQ(header_with([](ReceiveHeader& h) {
               h.kind = ReceiveKind::end;
               h.size = 1;

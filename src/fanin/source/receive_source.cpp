@@ -180,6 +180,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     case ReceiveDecoder::State::end:
       close_connection(queue, "end of the data");
       ended_ = true;
+      listener_ = Descriptor{}; // whoever comes now is refused, and does not wait for ever
       continue;
     case ReceiveDecoder::State::hungry: break;
     }

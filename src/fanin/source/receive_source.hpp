@@ -28,7 +28,8 @@ public:
   // Errors: usage (not a tcp address), internal. Does not listen yet.
   [[nodiscard]] static Result<std::unique_ptr<ReceiveSource>> make(ReceiveOptions options);
 
-  // Listens from the first call on; later ones keep the sender. Errors: refused (port in use),
+  // Listens from the first call on, until a sender says that the data have ended; later calls keep
+  // the sender. Errors: refused (port in use),
   // not_found (no such host). Blocks for as long as the name takes to resolve.
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;

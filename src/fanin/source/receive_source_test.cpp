@@ -177,6 +177,20 @@ TEST(ReceiveSource, BadBytesCloseTheConnectionWithANameAndAnotherMayCome) {
   EXPECT_EQ(bench.counter("connections"), 4U);
 }
 
+TEST(ReceiveSource, AfterTheEndOfTheDataItListensOnlyWhenItIsStartedAgain) {
+  Bench bench;
+  SenderBytes sender(5);
+  Peer first(*bench.source);
+  first.send(sender.preface().fragment(0, bytes_of(10, 0)).end().bytes());
+  bench.read_until([&] { return bench.last.state == ReadState::finished; });
+  EXPECT_EQ(bench.source->listening_url(), "");
+  ASSERT_TRUE(bench.source->start(1, Time{}));
+  sender.bytes().clear();
+  Peer second(*bench.source);
+  second.send(sender.preface().fragment(1, bytes_of(10, 1)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 2; });
+}
+
 TEST(ReceiveSource, ASecondSenderIsRefusedButASilentStrayGivesWay) {
   Bench bench;
   Peer stray(*bench.source);
