@@ -97,6 +97,11 @@ bool Value::boolean(bool fallback) const {
   return value == nullptr ? fallback : *value;
 }
 
+bool Value::is_natural() const {
+  const auto* value = std::get_if<std::int64_t>(&data_);
+  return std::holds_alternative<std::uint64_t>(data_) || (value != nullptr && *value >= 0);
+}
+
 std::uint64_t Value::natural(std::uint64_t fallback) const {
   if (const auto* value = std::get_if<std::uint64_t>(&data_)) return *value;
   if (const auto* value = std::get_if<std::int64_t>(&data_); value != nullptr && *value >= 0) {

@@ -38,6 +38,10 @@ public:
   [[nodiscard]] const Value* find(std::string_view key) const; // null: not there
   [[nodiscard]] const Value& at(std::string_view key) const;   // the null value: not there
   [[nodiscard]] bool is_null() const { return data_.index() == 0; }
+  [[nodiscard]] bool is_boolean() const { return std::holds_alternative<bool>(data_); }
+  [[nodiscard]] bool is_natural() const; // a whole number that is not negative
+  [[nodiscard]] bool is_text() const { return std::holds_alternative<std::string>(data_); }
+  [[nodiscard]] bool is_object() const { return std::holds_alternative<Object>(data_); }
   [[nodiscard]] bool boolean(bool fallback = false) const;
   [[nodiscard]] std::uint64_t natural(std::uint64_t fallback = 0) const; // negative: the fallback
   [[nodiscard]] double real(double fallback = 0) const;

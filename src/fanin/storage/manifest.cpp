@@ -3,77 +3,59 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
+#include "fanin/base/json.hpp"
 #include "fanin/version.hpp"
 
 namespace fanin::storage {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr unsigned manifest_version = 1;
-
-// Names that are not UTF-8 are mended rather than refused.
-std::string text_of(const Json& line) {
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+constexpr std::uint64_t manifest_version = 1;
 
 // Reads the members of one line; remembers the first that is not as it should be.
 class Members {
 public:
-  explicit Members(const Json& object) : object_(object) {}
+  explicit Members(const json::Value& object) : object_(object) {}
 
   template <class T>
   T number(const char* key) {
-    const auto* value = find(key);
-    if (value == nullptr) return 0;
-    if constexpr (std::is_signed_v<T>) {
-      if (value->is_number_integer()) return value->template get<T>();
-    } else if (value->is_number_unsigned() &&
-               value->template get<std::uint64_t>() <= std::numeric_limits<T>::max()) {
-      return value->template get<T>();
-    }
-    return complain(key), 0;
+    const json::Value& value = object_.at(key);
+    if (!value.is_natural() || !std::in_range<T>(value.natural())) return complain(key), 0;
+    return static_cast<T>(value.natural());
   }
   std::string text(const char* key) {
-    const auto* value = find(key);
-    if (value != nullptr && value->is_string()) return value->get<std::string>();
-    return complain(key), std::string{};
+    const json::Value& value = object_.at(key);
+    if (!value.is_text()) complain(key);
+    return value.text();
   }
   bool boolean(const char* key) {
-    const auto* value = find(key);
-    if (value != nullptr && value->is_boolean()) return value->get<bool>();
-    return complain(key), false;
+    const json::Value& value = object_.at(key);
+    if (!value.is_boolean()) complain(key);
+    return value.boolean();
   }
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
 private:
-  const Json* find(const char* key) {
-    const auto at = object_.find(key);
-    if (at != object_.end()) return &*at;
-    return complain(key), nullptr;
-  }
   void complain(const char* key) {
     if (problem_.empty()) problem_ = fmt::format("\"{}\" is missing or not as it should be", key);
   }
 
-  const Json& object_;
+  const json::Value& object_;
   std::string problem_;
 };
 
-std::string parse_header(const Json& line, Manifest& manifest) {
-  if (!line.is_object() || !line.contains("manifest")) return "not the manifest of a run";
-  if (line["manifest"] != manifest_version) {
+std::string parse_header(const json::Value& line, Manifest& manifest) {
+  const json::Value& written = line.at("manifest");
+  if (written.is_null()) return "not the manifest of a run";
+  if (written.natural() != manifest_version) {
     return fmt::format("version {} of the manifest, and this fanin reads version {}",
-                       line["manifest"].dump(), manifest_version);
+                       written.dump(), manifest_version);
   }
   Members members(line);
   manifest.header.run = members.number<RunNumber>("run");
@@ -83,7 +65,7 @@ std::string parse_header(const Json& line, Manifest& manifest) {
   return members.problem();
 }
 
-std::string parse_summary(const Json& line, Manifest& manifest) {
+std::string parse_summary(const json::Value& line, Manifest& manifest) {
   if (!line.is_object()) return "\"summary\" is no object";
   Members members(line);
   ManifestSummary summary;
@@ -97,11 +79,11 @@ std::string parse_summary(const Json& line, Manifest& manifest) {
 }
 
 // Empty, or what is wrong.
-std::string parse_line(const Json& line, Manifest& manifest) {
+std::string parse_line(const json::Value& line, Manifest& manifest) {
   if (!line.is_object()) return "not an object";
-  if (line.contains("summary")) return parse_summary(line["summary"], manifest);
+  if (const json::Value* summary = line.find("summary")) return parse_summary(*summary, manifest);
   Members members(line);
-  if (line.contains("file")) {
+  if (line.find("file") != nullptr) {
     ManifestFile file;
     file.file = members.text("file");
     file.node = members.text("node");
@@ -131,12 +113,14 @@ ManifestWriter::ManifestWriter(std::string path, int descriptor)
 ManifestWriter::ManifestWriter(ManifestWriter&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_) {}
+      size_(other.size_),
+      torn_(other.torn_) {}
 
 ManifestWriter& ManifestWriter::operator=(ManifestWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
   std::swap(size_, other.size_);
+  std::swap(torn_, other.torn_);
   return *this;
 }
 
@@ -161,13 +145,13 @@ Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
     return fail_errno(kind, fmt::format("create {}", path), errno);
   }
   ManifestWriter writer(std::move(path), descriptor);
-  const Json line = {{"manifest", manifest_version},
-                     {"run", header.run},
-                     {"protocol", header.protocol},
-                     {"integrity", header.integrity ? "crc32c" : "none"},
-                     {"started_unix_ns", header.started_unix_ns},
-                     {"fanin", version}};
-  if (auto written = writer.write_line(text_of(line)); !written) {
+  const json::Value line = json::Object{{"manifest", manifest_version},
+                                        {"run", header.run},
+                                        {"protocol", header.protocol},
+                                        {"integrity", header.integrity ? "crc32c" : "none"},
+                                        {"started_unix_ns", header.started_unix_ns},
+                                        {"fanin", version}};
+  if (auto written = writer.write_line(line.dump()); !written) {
     return std::unexpected(std::move(written.error()));
   }
   return writer;
@@ -175,42 +159,48 @@ Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
 
 Result<> ManifestWriter::write_line(std::string line) {
   line += '\n';
+  if (torn_) line.insert(0, 1, '\n');
   ssize_t written = 0;
   do {
     written = ::write(descriptor_, line.data(), line.size());
   } while (written < 0 && errno == EINTR);
   if (written == static_cast<ssize_t>(line.size())) {
     size_ += written;
+    torn_ = false;
     return {};
   }
   const int error_number = written < 0 ? errno : ENOSPC;
-  if (written > 0) static_cast<void>(::ftruncate(descriptor_, size_)); // no torn line in the middle
+  if (written > 0 && ::ftruncate(descriptor_, size_) != 0) { // a torn line stays in the middle
+    size_ += written;
+    torn_ = true;
+  }
   return fail_errno(error_number == ENOSPC ? ErrorKind::exhausted : ErrorKind::internal,
                     fmt::format("write {}", path_), error_number);
 }
 
 Result<> ManifestWriter::add(const ManifestFile& file) {
-  const Json line = {{"file", file.file}, {"node", file.node}, {"incarnation", file.incarnation}};
-  return write_line(text_of(line));
+  const json::Value line =
+      json::Object{{"file", file.file}, {"node", file.node}, {"incarnation", file.incarnation}};
+  return write_line(line.dump());
 }
 
 Result<> ManifestWriter::add(const ManifestWinner& winner) {
-  const Json line = {{"first", winner.events.first},
-                     {"end", winner.events.end},
-                     {"attempt", winner.attempt},
-                     {"node", winner.node},
-                     {"incarnation", winner.incarnation}};
-  return write_line(text_of(line));
+  const json::Value line = json::Object{{"first", winner.events.first},
+                                        {"end", winner.events.end},
+                                        {"attempt", winner.attempt},
+                                        {"node", winner.node},
+                                        {"incarnation", winner.incarnation}};
+  return write_line(line.dump());
 }
 
 Result<> ManifestWriter::finish(const ManifestSummary& summary) {
-  const Json members = {{"built", summary.built},
-                        {"incomplete", summary.incomplete},
-                        {"lost", summary.lost},
-                        {"balanced", summary.balanced},
-                        {"ended_unix_ns", summary.ended_unix_ns}};
-  const Json line = {{"summary", members}};
-  if (auto written = write_line(text_of(line)); !written) return written;
+  json::Value line;
+  line["summary"] = json::Object{{"built", summary.built},
+                                 {"incomplete", summary.incomplete},
+                                 {"lost", summary.lost},
+                                 {"balanced", summary.balanced},
+                                 {"ended_unix_ns", summary.ended_unix_ns}};
+  if (auto written = write_line(line.dump()); !written) return written;
   if (::fdatasync(descriptor_) == 0) return {};
   return fail_errno(ErrorKind::internal, fmt::format("fdatasync {}", path_), errno);
 }
@@ -225,17 +215,16 @@ Result<Manifest> read_manifest(const std::string& path) {
   std::size_t begin = 0;
   // What follows the last end of line is torn: its writer was killed.
   for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
-    const auto line = Json::parse(text.substr(begin, end - begin), nullptr, false);
+    const auto line = json::Value::parse(std::string_view{text}.substr(begin, end - begin));
     begin = end + 1;
     ++number;
-    std::string problem;
-    if (line.is_discarded()) {
-      problem = "not JSON";
-    } else if (number == 1) {
-      problem = parse_header(line, manifest);
-    } else {
-      problem = parse_line(line, manifest);
+    if (!line && number > 1) { // torn by a full disk
+      manifest.notes.push_back(fmt::format("{}:{}: not JSON, left out", path, number));
+      continue;
     }
+    const std::string problem = !line         ? "not JSON"
+                                : number == 1 ? parse_header(*line, manifest)
+                                              : parse_line(*line, manifest);
     if (problem.empty()) continue;
     return fail(ErrorKind::malformed, fmt::format("{}:{}: {}", path, number, problem));
   }

@@ -53,6 +53,7 @@ struct Manifest {
   std::vector<ManifestFile> files;
   std::vector<ManifestWinner> winners; // in order of writing; a later line overrules
   std::optional<ManifestSummary> summary; // none: the run did not end in good order
+  std::vector<std::string> notes; // of lines that were left out
 };
 
 // run000042.manifest.json
@@ -83,9 +84,11 @@ private:
   std::string path_;
   int descriptor_ = -1;
   std::int64_t size_ = 0;
+  bool torn_ = false; // the last line was cut off and could not be taken back
 };
 
-// Strict: a line that this version does not write is an error that names file and line. Errors:
+// Strict: a line that this version does not write is an error that names file and line; one that is
+// no JSON was torn by a full disk and is left out. Errors:
 // not_found, malformed.
 [[nodiscard]] Result<Manifest> read_manifest(const std::string& path);
 

@@ -86,6 +86,20 @@ TEST_F(ManifestTest, is_read_up_to_any_byte_it_was_cut_at) {
   EXPECT_FALSE(read_manifest(cut_path));
 }
 
+TEST_F(ManifestTest, leaves_out_a_torn_line_and_says_so) {
+  const auto path = directory.path() + "/torn.json";
+  auto writer = create();
+  ASSERT_TRUE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
+  std::ofstream(path) << content(writer.path()) << "{\"file\":\"b.h5\",\"no\n"
+                      << R"({"file":"c.h5","node":"bu0","incarnation":1})"
+                      << "\n";
+  const auto manifest = read_manifest(path);
+  ASSERT_TRUE(manifest) << manifest.error().text;
+  EXPECT_EQ(manifest->files.size(), 2U);
+  EXPECT_EQ(manifest->files.back().file, "c.h5");
+  EXPECT_EQ(manifest->notes, std::vector{path + ":3: not JSON, left out"});
+}
+
 TEST_F(ManifestTest, is_never_overwritten) {
   const auto writer = create();
   const auto again = ManifestWriter::create(directory.path(), header);
@@ -99,7 +113,7 @@ TEST_F(ManifestTest, names_file_and_line_of_what_it_does_not_know) {
                             R"("started_unix_ns":0,"fanin":"0.1.0"})"
                             "\n";
   const auto path = directory.path() + "/odd.json";
-  EXPECT_EQ(error_of(first + "{]\n"), path + ":2: not JSON");
+  EXPECT_EQ(error_of("{]\n"), path + ":1: not JSON");
   EXPECT_EQ(error_of(first + "17\n"), path + ":2: not an object");
   EXPECT_THAT(error_of(first + "{\"first\":-1,\"end\":2}\n"),
               HasSubstr(":2: \"first\" is missing"));

@@ -76,6 +76,7 @@ void RunCheck::find_manifest() {
     break;
   }
   if (!manifest_) return;
+  for (const auto& note : manifest_->notes) notes_.add(note);
   for (const auto& winner : manifest_->winners) {
     // A later line overrules what it covers. Lines name whole batches, so a cut is the exception.
     auto at = winners_.lower_bound(winner.events.first);
