@@ -68,7 +68,7 @@ enum class Commit : std::uint8_t { written, synced };
 enum class OnFull : std::uint8_t { wait, stop };
 
 struct Storage {
-  std::uint64_t max_file = 0; // bytes; 0: no limit
+  std::uint64_t max_file = 8ULL << 30; // bytes
   Commit commit = Commit::written;
   OnFull on_full = OnFull::wait;
 };

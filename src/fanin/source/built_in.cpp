@@ -36,7 +36,7 @@ SizeDistribution size_distribution(SettingsReader& reader) {
   const bool fixed = reader.has("size");
   const bool uniform = reader.has("size_min") || reader.has("size_max");
   const bool lognormal = reader.has("size_mean") || reader.has("size_sigma");
-  const std::uint32_t size = fragment_size(reader, "size", 1024);
+  const std::uint32_t size = fragment_size(reader, "size", emulated_size_default);
   const UniformSize range{fragment_size(reader, "size_min", 0),
                           fragment_size(reader, "size_max", 0)};
   const std::uint32_t mean = fragment_size(reader, "size_mean", 1);

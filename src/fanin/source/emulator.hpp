@@ -14,8 +14,10 @@
 
 namespace fanin::source {
 
+inline constexpr std::uint32_t emulated_size_default = 1024; // bytes
+
 struct FixedSize {
-  std::uint32_t bytes = 200;
+  std::uint32_t bytes = emulated_size_default;
 };
 struct UniformSize { // both ends included
   std::uint32_t min_bytes = 0;
