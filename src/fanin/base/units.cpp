@@ -166,14 +166,19 @@ Result<std::uint64_t> parse_size(std::string_view text) {
 }
 
 Result<Duration> parse_duration(std::string_view text) {
-  constexpr auto limit = static_cast<std::uint64_t>(std::numeric_limits<Duration::rep>::max());
+  // So that sums with the time of day never overflow.
+  constexpr std::uint64_t limit = 100ULL * 8766 * 3600 * giga; // 100 years
   const auto value = parse_whole(text, {"a time", "50ms", durations}, limit);
   if (!value) return std::unexpected(value.error());
   return Duration{static_cast<Duration::rep>(*value)};
 }
 
 Result<double> parse_rate_hz(std::string_view text) {
-  return parse_positive(text, {"a rate", "20kHz", rates});
+  const auto rate = parse_positive(text, {"a rate", "20kHz", rates});
+  if (rate && *rate > static_cast<double>(giga)) {
+    return fail(ErrorKind::usage, fmt::format("\"{}\" is too large for a rate", text));
+  }
+  return rate;
 }
 
 Result<double> parse_bandwidth(std::string_view text) {

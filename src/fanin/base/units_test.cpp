@@ -40,6 +40,11 @@ TEST(Units, OverflowIsAnErrorAndSoIsLessThanTheSmallestUnit) {
   EXPECT_FALSE(parse_size("99999999999999999999999999999999999999999999B"));
   EXPECT_FALSE(parse_size("0.1B"));
   EXPECT_FALSE(parse_duration("9999999999h"));
+  EXPECT_EQ(parse_duration("9223372036s").error().text, "\"9223372036s\" is too large for a time");
+  EXPECT_TRUE(parse_duration("876600h"));
+  EXPECT_FALSE(parse_duration("876601h"));
+  EXPECT_TRUE(parse_rate_hz("1GHz"));
+  EXPECT_EQ(parse_rate_hz("1.1GHz").error().text, "\"1.1GHz\" is too large for a rate");
   EXPECT_FALSE(parse_rate_hz("0Hz"));
   EXPECT_FALSE(parse_bandwidth("0Gb/s"));
 }
