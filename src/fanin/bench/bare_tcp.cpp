@@ -19,8 +19,6 @@
 namespace fanin::bench {
 namespace {
 
-using net::tcp::Descriptor;
-
 sockaddr* generic(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
 
 Result<> set_congestion(int socket, const std::string& name) {

@@ -53,8 +53,8 @@ Result<> BuilderUnit::start() {
   const auto transport = environment_.transports->find(options_.data);
   if (!transport) return std::unexpected(transport.error());
   transport_ = *transport;
-  const auto listener =
-      transport_->listen(options_.data, {.receive_pool = options_.receive_pool, .handler = this});
+  const auto listener = transport_->listen(
+      options_.data, {.receive_pool = options_.receive_pool, .handler = this, .strangers = true});
   if (!listener) return std::unexpected(listener.error());
   listener_ = *listener;
 

@@ -91,6 +91,7 @@ void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
     link.close(true);
     return;
   }
+  link.trust();
   Readout& readout = readouts_[hello.node];
   if (hello.role == wire::Role::request) {
     readout.requests.link().close(true);

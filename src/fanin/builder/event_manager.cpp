@@ -46,7 +46,8 @@ Result<> EventManager::start() {
       options_.url, {.receive_pool = environment_.control_pool,
                      .handler = this,
                      .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
-                     .low_latency = true});
+                     .low_latency = true,
+                     .strangers = true});
   if (!listener) return std::unexpected(listener.error());
   listener_ = *listener;
   alive_tick_.start(*environment_.loop, environment_.loop->now() + alive_period);

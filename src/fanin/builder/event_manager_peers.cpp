@@ -117,6 +117,7 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
     return refuse(*peer, "the run is ending");
   }
   peer->known = true;
+  peer->link.trust();
   peer->role = hello.role;
   peer->node = hello.node;
   if (is_readout) {

@@ -47,6 +47,9 @@ struct Link {
     if (transport != nullptr) transport->close(id, abort);
     *this = {};
   }
+  void trust() const {
+    if (transport != nullptr) transport->trust(id);
+  }
   [[nodiscard]] std::string peer() const {
     return transport == nullptr ? "nobody" : transport->peer_name(id);
   }

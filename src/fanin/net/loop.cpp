@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/descriptor.hpp"
 
 namespace fanin::net {
 namespace {
@@ -27,8 +28,10 @@ constexpr int patience_max = 32;
 // Milliseconds, as epoll_wait has them, would break deadlines of 50 to 200 us.
 void sleep_on(int epoll, const timespec* timeout) {
   epoll_event ignored[1];
-  if (epoll_pwait2(epoll, ignored, 1, timeout, nullptr) >= 0 || errno != ENOSYS) return;
-  pollfd descriptor{epoll, POLLIN, 0}; // kernels before 5.11
+  if (epoll_pwait2(epoll, ignored, 1, timeout, nullptr) >= 0 || (errno != ENOSYS && errno != EPERM))
+    return;
+  pollfd descriptor{epoll, POLLIN,
+                    0}; // kernels before 5.11, and containers that do not know the call
   (void)ppoll(&descriptor, 1, timeout, nullptr);
 }
 
@@ -71,35 +74,27 @@ void Timer::cancel() {
 }
 
 struct Loop::Waiter {
-  int epoll = -1;
-  int wake = -1;
+  Descriptor epoll{epoll_create1(EPOLL_CLOEXEC)};
+  Descriptor wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   // The descriptors in the epoll set, parallel to transports_ and services_; -1: none.
   std::vector<int> transports;
   std::vector<int> services;
 
   Waiter() {
-    epoll = epoll_create1(EPOLL_CLOEXEC);
-    wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (epoll < 0 || wake < 0)
-      throw std::system_error(errno, std::generic_category(), "event loop");
+    if (!epoll || !wake) throw std::system_error(errno, std::generic_category(), "event loop");
     // Edge triggered: each wake() ends one wait, and nobody has to read the counter.
-    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = wake}};
-    (void)epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event);
+    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = wake.get()}};
+    (void)epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event);
   }
-  ~Waiter() {
-    if (wake >= 0) ::close(wake);
-    if (epoll >= 0) ::close(epoll);
-  }
-  Waiter(const Waiter&) = delete;
-  Waiter& operator=(const Waiter&) = delete;
 
   void watch(int& watched, int descriptor) {
     if (watched == descriptor) return;
-    if (watched >= 0) (void)epoll_ctl(epoll, EPOLL_CTL_DEL, watched, nullptr); // or closed already
+    if (watched >= 0)
+      (void)epoll_ctl(epoll.get(), EPOLL_CTL_DEL, watched, nullptr); // or closed already
     watched = descriptor;
     if (descriptor < 0) return;
     epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
-    (void)epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
+    (void)epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event);
   }
 };
 
@@ -258,7 +253,7 @@ void Loop::wake() {
 void Loop::make_waiter() {
   if (waiter_) return;
   waiter_ = std::make_unique<Waiter>();
-  wake_descriptor_.store(waiter_->wake, std::memory_order_relaxed);
+  wake_descriptor_.store(waiter_->wake.get(), std::memory_order_relaxed);
 }
 
 void Loop::watch_descriptors() {
@@ -277,13 +272,13 @@ void Loop::wait() {
   if (!arm_all() || stopping_.load(std::memory_order_relaxed)) return;
   const Time deadline = next_deadline();
   if (deadline == never) {
-    sleep_on(waiter_->epoll, nullptr);
+    sleep_on(waiter_->epoll.get(), nullptr);
     return;
   }
   const Duration left = deadline - clock_.now();
   if (left <= Duration::zero()) return;
   const timespec timeout = to_timespec(left);
-  sleep_on(waiter_->epoll, &timeout);
+  sleep_on(waiter_->epoll.get(), &timeout);
 }
 
 bool Loop::arm_all() {

@@ -80,6 +80,10 @@ struct ConnectionOptions {
                                  // pages are at least half full) ; 0: half a page
   std::uint64_t send_queue_bytes = 4u << 20; // refused (backpressure) beyond this
   bool low_latency = false; // control: small messages leave at once. Otherwise bulk data
+  // Of a listener that strangers may reach: a connection takes only small messages (4 KiB), and
+  // larger ones wait, until trust(). So what it can pin of the pool is little. Transports within
+  // one program ignore it.
+  bool strangers = false;
 };
 
 struct Capabilities {
@@ -125,6 +129,9 @@ public:
   // What was accepted by send() is still delivered (orderly end) unless `abort`. Idempotent. No
   // event follows.
   virtual void close(ConnectionId connection, bool abort = false) = 0;
+
+  // The peer has shown who it is: ConnectionOptions::strangers no longer holds for it.
+  virtual void trust(ConnectionId) {}
 
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0; // for people
   [[nodiscard]] virtual Capabilities capabilities() const = 0;

@@ -11,8 +11,6 @@
 namespace fanin::source {
 namespace {
 
-using net::tcp::Descriptor;
-
 constexpr std::size_t staging_size = 64U << 10;
 constexpr std::size_t bytes_per_read = 512U << 10;
 constexpr std::size_t cost_per_call = 512; // in bytes; bounds a read() of a sender that drips

@@ -42,7 +42,7 @@ public:
 private:
   enum class Received : std::uint8_t { some, nothing, closed };
 
-  ReceiveSource(ReceiveOptions options, net::tcp::Descriptor epoll);
+  ReceiveSource(ReceiveOptions options, Descriptor epoll);
   [[nodiscard]] Result<> listen();
   void accept_all(FragmentQueue& queue);
   [[nodiscard]] Received receive(FragmentQueue& queue);
@@ -50,9 +50,9 @@ private:
   void log(LogLevel level, std::string_view text) const;
 
   ReceiveOptions options_;
-  net::tcp::Descriptor epoll_; // with the listener and the connection, both edge-triggered
-  net::tcp::Descriptor listener_;
-  net::tcp::Descriptor connection_;
+  Descriptor epoll_; // with the listener and the connection, both edge-triggered
+  Descriptor listener_;
+  Descriptor connection_;
   std::string peer_;
   ReceiveDecoder decoder_;
   std::vector<std::byte> staging_; // what was received and does not belong to the open fragment

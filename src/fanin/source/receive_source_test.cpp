@@ -27,8 +27,7 @@ public:
   explicit Peer(const ReceiveSource& source) {
     const auto url = net::Url::parse(source.listening_url()).value();
     const auto address = net::tcp::resolve(url, false).value().front();
-    socket_ =
-        net::tcp::Descriptor(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    socket_ = Descriptor(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(socket_.get(), address.get(), address.length), 0);
   }
   // What fits without waiting.
@@ -43,10 +42,10 @@ public:
     char byte = 0;
     return ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
   }
-  void close() { socket_ = net::tcp::Descriptor{}; }
+  void close() { socket_ = Descriptor{}; }
 
 private:
-  net::tcp::Descriptor socket_;
+  Descriptor socket_;
 };
 
 struct Bench {

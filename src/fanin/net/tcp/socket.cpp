@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <memory>
@@ -26,10 +25,6 @@ void set(int socket, int level, int option, int value) {
 }
 
 } // namespace
-
-void Descriptor::reset() {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-}
 
 const sockaddr* Address::get() const { return &as<sockaddr>(storage); }
 

@@ -1,35 +1,17 @@
-// Small things about sockets: owning one, addresses, options.
+// Small things about sockets: addresses, options.
 #pragma once
 
 #include <sys/socket.h>
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/url.hpp"
 
 namespace fanin::net::tcp {
-
-class Descriptor {
-public:
-  Descriptor() = default;
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
-  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-  void reset();
-  [[nodiscard]] int get() const { return descriptor_; }
-  explicit operator bool() const { return descriptor_ >= 0; }
-
-private:
-  int descriptor_ = -1;
-};
 
 struct Address {
   sockaddr_storage storage{};

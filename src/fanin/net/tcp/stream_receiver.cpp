@@ -75,6 +75,7 @@ StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {
     phase_ = Phase::lead;
     return Step::message;
   }
+  if (!may_take()) return Step::starved;
   if (!region_ && ahead_) {
     if (ahead_end_ - ahead_at_ >= length_) { // complete where it lies
       message = ahead_.freeze(ahead_at_, length_);
@@ -162,7 +163,7 @@ std::size_t StreamReceiver::prepare(std::span<iovec, pieces_max> pieces) {
   }
   add(lead_.data() + lead_have_, lead_need_ - lead_have_);
   const std::uint32_t ahead = read_ahead();
-  if (phase_ == Phase::preface || rest >= ahead) return count;
+  if (phase_ == Phase::preface || rest >= ahead || !trusted_) return count;
   PageFiller::Room room = filler_->reserve(room_min);
   if (!room.page) return count; // the header alone, then
   add(room.page.data() + room.offset, std::min(ahead, room.page.size() - room.offset));

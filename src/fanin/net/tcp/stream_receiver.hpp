@@ -29,12 +29,13 @@ namespace fanin::net::tcp {
 class StreamReceiver {
 public:
   static constexpr std::size_t pieces_max = 3;
+  static constexpr std::uint32_t stranger_message_max = 4096;
 
   enum class Step : std::uint8_t {
     opened, // the peer's preface has come
     message,
     need_bytes, // prepare(), read, received()
-    starved, // the pool has no page for the next message: come back when it has
+    starved, // the next message cannot be taken yet: come back when can_go_on()
     ended, // the peer said that nothing more follows
     failed // see reason(); the stream cannot go on
   };
@@ -52,7 +53,12 @@ public:
   void received(std::size_t bytes);
 
   // Whether next() and prepare() could go on after `starved`.
-  [[nodiscard]] bool can_go_on() const { return filler_->can_reserve(length_); }
+  [[nodiscard]] bool can_go_on() const { return may_take() && filler_->can_reserve(length_); }
+  // Without trust (it begins with it), a message over stranger_message_max is `starved` before
+  // anything is reserved for it, and nothing is read ahead.
+  void set_trusted(bool trusted) { trusted_ = trusted; }
+  // There is more to look at in a page that nobody else can fill meanwhile.
+  [[nodiscard]] bool holds_page() const { return static_cast<bool>(ahead_); }
   // Nothing of a message or a header has come that is not handed out.
   [[nodiscard]] bool between_messages() const {
     return phase_ == Phase::lead && lead_have_ == 0 && !ahead_;
@@ -75,9 +81,11 @@ private:
   void give_back_ahead();
   [[nodiscard]] std::uint32_t read_ahead() const;
   [[nodiscard]] bool claim_region();
+  [[nodiscard]] bool may_take() const { return trusted_ || length_ <= stranger_message_max; }
 
   PageFiller* filler_;
   std::uint32_t max_message_;
+  bool trusted_ = true;
   Phase phase_ = Phase::preface;
   CloseReason reason_ = CloseReason::local;
   Preface peer_;

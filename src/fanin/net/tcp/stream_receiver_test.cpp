@@ -169,6 +169,36 @@ TEST(TcpStreamReceiver, WaitsForAPageAndGoesOn) {
   EXPECT_EQ(view.size, 5000U);
 }
 
+TEST(TcpStreamReceiver, AStrangerPinsNoMoreThanASmallMessage) {
+  const auto pool = make_pool(2);
+  PageFiller filler(*pool);
+  StreamReceiver receiver(filler, page_size / 2);
+  receiver.set_trusted(false);
+  Bytes stream = preface();
+  append_message(stream, Bytes(StreamReceiver::stranger_message_max));
+  append_message(stream, Bytes(page_size / 2));
+  Feed feed{stream};
+  memory::View view;
+  Step step = Step::need_bytes;
+  while (step != Step::message) {
+    if (step == Step::need_bytes) {
+      ASSERT_GT(feed.read(receiver, 1 << 20), 0U);
+    }
+    step = receiver.next(view);
+  }
+  EXPECT_EQ(view.size, StreamReceiver::stranger_message_max);
+  view = {};
+  EXPECT_EQ(receiver.next(view), Step::starved);
+  EXPECT_FALSE(receiver.can_go_on());
+  EXPECT_EQ(pool->available(), 2U);
+  receiver.set_trusted(true);
+  EXPECT_TRUE(receiver.can_go_on());
+  EXPECT_EQ(receiver.next(view), Step::need_bytes);
+  EXPECT_GT(feed.read(receiver, 1 << 20), 0U);
+  EXPECT_EQ(receiver.next(view), Step::message);
+  EXPECT_EQ(view.size, page_size / 2);
+}
+
 CloseReason reason_of(const Bytes& stream, std::uint32_t max_message = page_size / 2) {
   const auto pool = make_pool(2);
   PageFiller filler(*pool);

@@ -67,10 +67,14 @@ TcpTransport::Connection* TcpTransport::find_open(ConnectionId id) const {
   return connection != nullptr && connection->stage == Stage::open ? connection : nullptr;
 }
 
-void TcpTransport::list(Connection& connection) {
+void TcpTransport::list(Connection& connection, bool first) {
   if (connection.listed) return;
   connection.listed = true;
-  ready_.push_back(connection.id);
+  if (first) {
+    ready_.push_front(connection.id);
+  } else {
+    ready_.push_back(connection.id);
+  }
 }
 
 void TcpTransport::report(CloseReason reason, const Connection& connection,
@@ -135,12 +139,8 @@ void TcpTransport::write(Connection& connection) {
     message.msg_iovlen = queue.gather(pieces, all);
     const ssize_t written =
         ::sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL | (all ? 0 : MSG_MORE));
-    ++counters_.writes;
     if (written >= 0) {
-      counters_.bytes_sent += static_cast<std::uint64_t>(written);
-      const std::size_t completed = queue.consume(static_cast<std::size_t>(written));
-      counters_.messages_sent += completed;
-      if (completed > 0) released_ = true;
+      if (queue.consume(static_cast<std::size_t>(written)) > 0) released_ = true;
     } else if (errno == EAGAIN) {
       connection.can_write = false;
     } else if (errno != EINTR) {
@@ -184,6 +184,17 @@ void TcpTransport::close(ConnectionId id, bool abort) {
   write(*connection);
 }
 
+void TcpTransport::trust(ConnectionId id) {
+  Connection* const connection = connections_.find(id);
+  if (connection == nullptr) return;
+  no_stranger(*connection);
+  connection->receiver.set_trusted(true);
+}
+
+void TcpTransport::no_stranger(Connection& connection) {
+  if (std::exchange(connection.stranger, false)) --strangers_;
+}
+
 // Closing at once would make the kernel answer what the peer still sends with a reset, which
 // destroys what is on its way to the peer. So everything is written, and what comes is read and
 // thrown away, until the peer closes too.
@@ -210,7 +221,7 @@ void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
   connection.silent =
       connection.listener != ListenerId::none && connection.stage == Stage::handshake;
-  if (connection.silent) --handshakes_;
+  no_stranger(connection);
   connection.stage = Stage::ended;
   connection.reason = reason;
   if (reset) set_reset_on_close(connection.socket);
@@ -224,8 +235,7 @@ void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
 
 void TcpTransport::erase(Connection& connection) {
   if (connection.stage == Stage::closing) --closing_;
-  if (connection.stage == Stage::handshake && connection.listener != ListenerId::none)
-    --handshakes_;
+  no_stranger(connection);
   if (!connection.queue.empty()) released_ = true;
   connections_.erase(connection.id);
 }
@@ -332,13 +342,14 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
   memory::View view;
   while (connection.stage != Stage::ended) {
     if (budget.full()) {
-      list(connection);
+      // It comes first next time if it holds the page that is being filled: others would begin a
+      // page of their own, and one of the two would be left behind half empty.
+      list(connection, connection.receiver.holds_page());
       return;
     }
     switch (connection.receiver.next(view)) {
     case Step::message:
       emit(connection, budget, EventKind::message).message = std::move(view);
-      ++counters_.messages_received;
       break;
     case Step::opened: opened(connection, budget); break;
     case Step::ended: end(connection, CloseReason::peer_closed, false); break;
@@ -358,7 +369,7 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
 }
 
 void TcpTransport::opened(Connection& connection, Budget& budget) {
-  if (connection.listener != ListenerId::none) --handshakes_;
+  if (!connection.options.strangers) no_stranger(connection);
   connection.stage = Stage::open;
   connection.deadline.cancel();
   connection.max_message = std::min(connection.receiver.peer().max_message, tcp::end_of_stream - 1);
@@ -367,7 +378,6 @@ void TcpTransport::opened(Connection& connection, Budget& budget) {
 }
 
 void TcpTransport::starve(Connection& connection) {
-  ++counters_.starved;
   connection.starving = true;
   starving_.push_back(connection.id);
 }
@@ -383,11 +393,9 @@ void TcpTransport::read(Connection& connection, Budget& budget) {
   for (std::size_t i = 0; i < count; ++i) room += pieces[i].iov_len;
   const ssize_t got = ::readv(connection.socket.get(), pieces.data(), static_cast<int>(count));
   const int error = got < 0 ? errno : 0;
-  ++counters_.reads;
   connection.receiver.received(got > 0 ? static_cast<std::size_t>(got) : 0);
   if (got > 0) {
     const auto bytes = static_cast<std::size_t>(got);
-    counters_.bytes_received += bytes;
     budget.bytes -= std::min(budget.bytes, bytes);
     budget.visit_bytes -= std::min(budget.visit_bytes, bytes);
     // Less than there was room for: the socket is empty, and what comes next is a new edge. Except

@@ -29,9 +29,11 @@ struct TcpOptions {
   Duration handshake_timeout = std::chrono::seconds{5};
   // How long close() goes on to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
-  // Connections that have not introduced themselves yet, at most.
-  std::uint32_t handshakes_max = 1024;
-  // Before accepting goes on, after the process has run out of descriptors.
+  // Accepted connections whose peers have not shown yet who they are, at most: accepting pauses
+  // then, and the oldest one goes once it is older than stranger_patience.
+  std::uint32_t strangers_max = 128;
+  Duration stranger_patience = std::chrono::seconds{1};
+  // Before accepting goes on: the process has run out of descriptors, or strangers_max is reached.
   Duration accept_pause = std::chrono::milliseconds{100};
   std::string congestion = "cubic"; // the default of ?congestion=; empty: the host's
   // Told why a connection could not be made or was broken off, in words, for the log.
@@ -40,15 +42,8 @@ struct TcpOptions {
 
 struct TcpCounters {
   std::array<std::uint64_t, close_reasons> closed{}; // connections by CloseReason
-  std::uint64_t handshake_timeouts = 0;              // silent strangers, also in closed
-  std::uint64_t accept_failures = 0;                 // out of descriptors or memory
-  std::uint64_t messages_received = 0;
-  std::uint64_t messages_sent = 0;
-  std::uint64_t bytes_received = 0;
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t reads = 0;
-  std::uint64_t writes = 0;
-  std::uint64_t starved = 0; // times that a connection had to wait for a receive page
+  std::uint64_t handshake_timeouts = 0; // silent strangers, also in closed
+  std::uint64_t accept_failures = 0; // out of descriptors or memory
 };
 
 class TcpTransport final : public Transport {
@@ -70,6 +65,7 @@ public:
   [[nodiscard]] bool arm() override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
   void close(ConnectionId connection, bool abort) override;
+  void trust(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
   [[nodiscard]] Capabilities capabilities() const override { return {}; }
   [[nodiscard]] std::size_t closing() const override { return closing_; }
@@ -82,10 +78,10 @@ private:
 
   enum class Stage : std::uint8_t {
     connecting, // until the socket is connected
-    handshake,  // until the peer's preface is here
+    handshake, // until the peer's preface is here
     open,
-    ended,      // nothing more comes or goes; `closed` is to be reported
-    closing     // closed here: delivers the rest, then ends without an event
+    ended, // nothing more comes or goes; `closed` is to be reported
+    closing // closed here: delivers the rest, then ends without an event
   };
 
   struct Connection {
@@ -94,22 +90,24 @@ private:
 
     ConnectionId id = ConnectionId::none;
     Stage stage = Stage::handshake;
-    bool readable = true;          // until the socket said that it is not
-    bool can_write = true;         // likewise
-    bool peer_shut_down = false;   // the end of the stream is in the socket's buffer
-    bool listed = false;           // in ready_
-    bool starving = false;         // in starving_
-    bool to_flush = false;         // in flush_list_
+    bool readable = true; // until the socket said that it is not
+    bool can_write = true; // likewise
+    bool peer_shut_down = false; // the end of the stream is in the socket's buffer
+    bool listed = false; // in ready_
+    bool starving = false; // in starving_
+    bool to_flush = false; // in flush_list_
     bool wants_writable = false;
     bool writable_pending = false;
     bool send_failed = false; // the peer takes nothing more; what it sent is still to be read
     bool shut_down = false; // closing: everything was written
+    bool stranger = false; // accepted; counted in strangers_
     bool silent = false; // ended before anybody was told of it
     CloseReason reason = CloseReason::local; // of `ended`
     ListenerId listener = ListenerId::none; // that accepted it
+    Time accepted_at{};
     std::uint32_t max_message = 0; // that this side takes, and once open that the peer does
     ConnectionOptions options;
-    tcp::Descriptor socket;
+    Descriptor socket;
     tcp::StreamReceiver receiver;
     tcp::SendQueue queue;
     std::vector<tcp::Address> addresses; // still to be tried
@@ -121,10 +119,10 @@ private:
   struct Listener {
     ConnectionOptions options;
     Url url;
-    tcp::Descriptor socket;
+    Descriptor socket;
     Timer retry; // after accept_pause
     ListenerId id = ListenerId::none;
-    Listener(TcpTransport& owner, const ConnectionOptions& given, Url real, tcp::Descriptor bound);
+    Listener(TcpTransport& owner, const ConnectionOptions& given, Url real, Descriptor bound);
   };
 
   // Work done per poll, so that nothing else waits long.
@@ -141,13 +139,15 @@ private:
   PageFiller& filler_of(memory::PagePool& pool);
   Connection& make_connection(const ConnectionOptions& options);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
-  void list(Connection& connection);
+  void list(Connection& connection, bool first = false);
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
   [[nodiscard]] bool watch(Connection& connection);
 
   void collect_ready();
   void accept_all();
   [[nodiscard]] bool accept_one(Listener& listener); // false: nothing more for now
+  [[nodiscard]] Connection* stranger_in_the_way() const;
+  void no_stranger(Connection& connection);
   void connect_next(Connection& connection, int last_error);
   void connect_progress(Connection& connection);
   void start_handshake(Connection& connection);
@@ -170,7 +170,7 @@ private:
 
   Loop& loop_;
   TcpOptions options_;
-  tcp::Descriptor epoll_;
+  Descriptor epoll_;
   tcp::SendQueue::Store store_; // before the connections that use it
   std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
   SlotMap<ConnectionId, Connection> connections_;
@@ -182,7 +182,7 @@ private:
   std::vector<ConnectionId> expired_;
   std::vector<ListenerId> accepting_; // may have connections to accept
   std::size_t closing_ = 0;
-  std::size_t handshakes_ = 0;
+  std::size_t strangers_ = 0;
   bool released_ = false; // pages have come back since the last poll
   TcpCounters counters_;
 };

@@ -15,14 +15,26 @@ namespace fanin::net {
 namespace {
 
 using tcp::Address;
-using tcp::Descriptor;
 using tcp::error_text;
 using tcp::set_reset_on_close;
 
 constexpr int accepts_per_poll = 64;
 
-bool out_of_resources(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+// Why accept() failed for one connection, which is gone: the next may be good.
+bool of_one_connection(int error) {
+  switch (error) {
+  case EINTR:
+  case ECONNABORTED:
+  case EPROTO: // and these are passed on from the network (accept(2))
+  case ENETDOWN:
+  case ENOPROTOOPT:
+  case EHOSTDOWN:
+  case ENONET:
+  case EHOSTUNREACH:
+  case EOPNOTSUPP:
+  case ENETUNREACH: return true;
+  default: return false;
+  }
 }
 
 } // namespace
@@ -160,12 +172,29 @@ void TcpTransport::accept_all() {
   }
 }
 
+// The one that has to go if another is let in; null: none has to.
+TcpTransport::Connection* TcpTransport::stranger_in_the_way() const {
+  if (strangers_ < options_.strangers_max) return nullptr;
+  Connection* oldest = nullptr;
+  connections_.for_each([&](ConnectionId, Connection& connection) {
+    if (!connection.stranger) return;
+    if (oldest == nullptr || connection.accepted_at < oldest->accepted_at) oldest = &connection;
+  });
+  return oldest;
+}
+
 bool TcpTransport::accept_one(Listener& listener) {
+  // Not at once: those of a whole system that starts together would push each other out.
+  Connection* const oldest = stranger_in_the_way();
+  if (oldest != nullptr && loop_.now() - oldest->accepted_at < options_.stranger_patience) {
+    listener.retry.start(loop_, loop_.now() + options_.accept_pause);
+    return false;
+  }
   Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {
     const int error = errno;
     if (error == EAGAIN) return false;
-    if (!out_of_resources(error)) return true; // of that one connection, which is gone
+    if (of_one_connection(error)) return true;
     // It stays in the kernel's queue, and asking again at once would spin.
     ++counters_.accept_failures;
     listener.retry.start(loop_, loop_.now() + options_.accept_pause);
@@ -177,15 +206,17 @@ bool TcpTransport::accept_one(Listener& listener) {
     }
     return false;
   }
-  if (handshakes_ >= options_.handshakes_max) {
-    ++counters_.accept_failures;
-    set_reset_on_close(socket);
-    return true;
+  if (oldest != nullptr) {
+    report(CloseReason::protocol_violation, *oldest, "never said who it is, and others wait");
+    end(*oldest, CloseReason::protocol_violation, true);
   }
   Connection& connection = make_connection(listener.options);
   connection.listener = listener.id;
   connection.socket = std::move(socket);
-  ++handshakes_;
+  connection.accepted_at = loop_.now();
+  connection.stranger = true;
+  connection.receiver.set_trusted(!listener.options.strangers);
+  ++strangers_;
   if (watch(connection)) {
     start_handshake(connection);
   } else {

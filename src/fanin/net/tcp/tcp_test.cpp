@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -61,7 +62,7 @@ public:
   void close() { socket_.reset(); }
 
 private:
-  tcp::Descriptor socket_;
+  Descriptor socket_;
 };
 
 using Bytes = std::vector<std::byte>;
@@ -313,18 +314,81 @@ TEST_F(Tcp, AnUnknownCongestionControlIsNoError) {
   EXPECT_TRUE(run_until([&] { return !client.opened.empty(); }));
 }
 
+TEST_F(Tcp, PagesAreAtLeastHalfFullHoweverManyConnectionsShareThem) {
+  (void)listen();
+  server.keep = true;
+  std::vector<ConnectionId> ids;
+  for (int i = 0; i < 8; ++i) ids.push_back(*connect(url.text()));
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == ids.size(); }));
+  std::vector<std::uint64_t> sent(ids.size());
+  for (int round = 0; round < 100; ++round) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      while (sent[i] < 10U * static_cast<unsigned>(round + 1) &&
+             client.send(*transport, ids[i], sent[i], 100) == SendOutcome::accepted) {
+        ++sent[i];
+      }
+    }
+    (void)loop.turn();
+  }
+  ASSERT_TRUE(run_until([&] {
+    return server.messages == std::accumulate(sent.begin(), sent.end(), std::uint64_t{0});
+  }));
+  const std::uint32_t used = server.receive_pool->pages() - server.receive_pool->available();
+  EXPECT_LE(used, 2 * (server.bytes / conformance::page_size + 1));
+}
+
+TEST_F(Tcp, StrangersThatAnnounceLargeMessagesPinNothingUntilTheyAreTrusted) {
+  ConnectionOptions options = server.options();
+  options.strangers = true;
+  const auto made = transport->listen(*Url::parse("tcp"), options);
+  ASSERT_TRUE(made);
+  const std::uint32_t half_a_page = conformance::page_size / 2;
+  std::vector<Raw> strangers(100);
+  for (const Raw& raw : strangers) {
+    raw.connect(transport->listening_url(*made).port);
+    raw.send(preface() + header(half_a_page));
+  }
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == strangers.size(); }));
+  settle();
+  EXPECT_EQ(server.receive_pool->available(), server.receive_pool->pages());
+  Bytes message(half_a_page);
+  for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+  for (const Raw& raw : strangers) raw.send(message);
+  transport->trust(server.opened[7]);
+  ASSERT_TRUE(run_until([&] { return server.messages == 1; }));
+  EXPECT_EQ(server.next.begin()->first, server.opened[7]);
+}
+
+TEST_F(Tcp, WhereStrangersCrowdTheOldestGoesAfterAWhile) {
+  const std::uint16_t port = listen();
+  const std::uint32_t most = TcpOptions{}.strangers_max;
+  std::vector<Raw> strangers(most);
+  for (const Raw& raw : strangers) raw.connect(port);
+  settle();
+  clock.advance(500ms);
+  Raw late;
+  late.connect(port);
+  late.send(preface());
+  settle();
+  EXPECT_TRUE(server.opened.empty());
+  EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
+  clock.advance(500ms);
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == 1; }));
+  EXPECT_EQ(closed(CloseReason::protocol_violation), 1U);
+}
+
 TEST_F(Tcp, WithoutDescriptorsAcceptingPausesInsteadOfSpinning) {
   Raw raw;
   Raw second;
   raw.connect(listen());
   raw.send(preface());
-  std::vector<tcp::Descriptor> all;
+  std::vector<Descriptor> all;
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit low{std::min<rlim_t>(before.rlim_cur, 256), before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
   while (true) {
-    tcp::Descriptor more(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    Descriptor more(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!more) break;
     all.push_back(std::move(more));
   }
