@@ -54,7 +54,7 @@ def test_wrong_configurations():
         says(2, "there is no source of type \"camera\"; known: emulator, hld, receive, sls", "run", config,
              "--set", "source.type=camera")
         says(2, "size_meen: unknown key", "run", config, "--set", "source.size_meen=1KiB")
-        says(2, "--set:1: size_mean: \"1000\" has no unit", "run", config, "--set", "source.size_mean=1000")
+        says(2, "--set:1: readout.0.source.0.size_mean: \"1000\" has no unit", "run", config, "--set", "source.size_mean=1000")
         says(2, "there is no transport for carrier-pigeon://; there are: tcp, inproc", "run", config,
              "--set", "network.url=carrier-pigeon://x")
 
@@ -105,9 +105,9 @@ def test_a_port_in_use():
             check(f"tcp://127.0.0.1:{port}" in run.text() and "the port is in use" in run.text(), run.text())
             check("the port is in use" in run.summary(), f"not in the summary: {run.summary()}")
         with Run(config, "--set", f"builder.0.url=tcp://127.0.0.1:{port}", "--set", "builder.0.count=1") as run:
-            run.wait_for("the port is in use")
-            run.signal()
-            run.finish()
+            run.wait_for("bu0 failed: exit status 1; the run cannot begin without it")
+            result = run.finish(status=1)
+            check("bu0: " in result["error"] and "the port is in use" in result["error"], result["error"])
 
 
 def test_an_output_folder_that_cannot_be_made():

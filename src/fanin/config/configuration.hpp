@@ -73,12 +73,6 @@ struct Storage {
   OnFull on_full = OnFull::wait;
 };
 
-// One value of a source's own, for its type to understand.
-struct Setting {
-  std::string value;
-  Place place;
-};
-
 struct Source {
   SourceId id = 0;
   std::string name;

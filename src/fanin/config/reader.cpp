@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,12 +12,27 @@
 namespace fanin::config {
 namespace {
 
-template <class Number>
-std::optional<Number> whole_number(std::string_view text) {
-  Number value = 0;
+std::optional<int> cpu_number(std::string_view text) {
+  int value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// Decimal, or hexadecimal as in 0xe000.
+std::optional<std::int64_t> signed_number(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  std::string_view digits = negative ? text.substr(1) : text;
+  const bool hexadecimal = digits.starts_with("0x");
+  if (hexadecimal) digits.remove_prefix(2);
+  std::uint64_t magnitude = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, code] = std::from_chars(digits.data(), end, magnitude, hexadecimal ? 16 : 10);
+  if (code != std::errc{} || stop != end || !std::in_range<std::int64_t>(magnitude)) {
+    return std::nullopt;
+  }
+  const auto value = static_cast<std::int64_t>(magnitude);
+  return negative ? -value : value;
 }
 
 // Levenshtein's distance.
@@ -121,9 +137,16 @@ Duration TableReader::duration(std::string_view key, Duration fallback) {
 
 std::uint64_t TableReader::integer(std::string_view key, std::uint64_t fallback, std::uint64_t min,
                                    std::uint64_t max) {
+  return static_cast<std::uint64_t>(signed_integer(key, static_cast<std::int64_t>(fallback),
+                                                   static_cast<std::int64_t>(min),
+                                                   static_cast<std::int64_t>(max)));
+}
+
+std::int64_t TableReader::signed_integer(std::string_view key, std::int64_t fallback,
+                                         std::int64_t min, std::int64_t max) {
   const std::string* text = plain(key, "a whole number");
   if (text == nullptr) return fallback;
-  const auto value = whole_number<std::uint64_t>(*text);
+  const auto value = signed_number(*text);
   if (!value || *value < min || *value > max) {
     reject(key, fmt::format("{} is not a whole number from {} to {}", *text, min, max));
     return fallback;
@@ -167,9 +190,8 @@ bool TableReader::add_cpus(std::string_view key, std::string_view text, std::vec
     const auto comma = text.find(',');
     const std::string_view range = text.substr(0, comma);
     const auto dash = range.find('-');
-    const auto first = whole_number<int>(range.substr(0, dash));
-    const auto last =
-        dash == std::string_view::npos ? first : whole_number<int>(range.substr(dash + 1));
+    const auto first = cpu_number(range.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : cpu_number(range.substr(dash + 1));
     if (!first || !last || *first < 0 || *last < *first || *last > cpu_max) {
       reject(key, fmt::format("\"{}\" names no CPUs; write 3, \"0-3,8\" or [0, 1]", text));
       return false;

@@ -46,6 +46,9 @@ public:
   [[nodiscard]] Duration duration(std::string_view key, Duration fallback);
   [[nodiscard]] std::uint64_t integer(std::string_view key, std::uint64_t fallback,
                                       std::uint64_t min = 0, std::uint64_t max = (1ULL << 63) - 1);
+  // As text also hexadecimal: "0xe000".
+  [[nodiscard]] std::int64_t signed_integer(std::string_view key, std::int64_t fallback,
+                                            std::int64_t min, std::int64_t max);
   [[nodiscard]] bool boolean(std::string_view key, bool fallback);
   // Which of `names` was written, by index; `fallback` if the key is absent.
   [[nodiscard]] std::size_t choice(std::string_view key,

@@ -18,6 +18,12 @@ struct Place {
   [[nodiscard]] std::string text() const;
 };
 
+// One value of a source's or application's own, for its type to understand.
+struct Setting {
+  std::string value; // as it was written, without quotes
+  Place place;
+};
+
 struct Entry;
 
 struct Value {

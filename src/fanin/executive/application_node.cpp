@@ -25,12 +25,10 @@ public:
     context.log = context_.log;
     context.settings.name = node.name;
     context.settings.type = node.type;
-    context.settings.file = node.place.file;
-    context.settings.line = node.place.line;
+    context.settings.key = node.key;
+    context.settings.place = node.place;
     context.settings.log = context_.log;
-    for (const auto& [key, setting] : node.settings) {
-      context.settings.values[key] = {setting.value, setting.place.file, setting.place.line};
-    }
+    context.settings.values = node.settings;
     auto made = (*factory)(context);
     if (!made) return std::unexpected(made.error());
     application_ = std::move(*made);

@@ -128,7 +128,7 @@ TEST(Process, what_is_wrong_with_a_plug_in_names_the_line) {
       {plugin + "[[application]]\ntype = \"nothing\"\n",
        "test.toml:24: application.0.type: no plug-in has an application \"nothing\""},
       {plugin + "[[application]]\ntype = \"counter\"\n",
-       "test.toml:24: greeting: is missing (source 0, type \"counter\")"},
+       "test.toml:24: application.0.greeting: is missing"},
       {plugin + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN "\"\n",
        "test.toml:25: plug-in " FANIN_TEST_PLUGIN ": there is a transport for \"same\" already"},
   };

@@ -38,12 +38,10 @@ source::SourceSettings make_source_settings(const config::Configuration& configu
   settings.id = source.id;
   settings.name = source.name;
   settings.type = source.type;
-  settings.file = source.place.file;
-  settings.line = source.place.line;
+  settings.key = source.key;
+  settings.place = source.place;
   settings.seed = configuration.run.seed;
-  for (const auto& [key, setting] : source.settings) {
-    settings.values[key] = {setting.value, setting.place.file, setting.place.line};
-  }
+  settings.values = source.settings;
   return settings;
 }
 

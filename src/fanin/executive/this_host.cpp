@@ -171,11 +171,10 @@ Result<> check_here(const config::Configuration& configuration,
       continue;
     const auto made = plugins->sources.make(make_source_settings(configuration, source));
     if (made) continue;
+    if (made.error().kind == ErrorKind::usage) return std::unexpected(made.error());
     // The file that a source reads is a part of the configuration.
-    const bool placed = made.error().text.starts_with(source.place.file);
-    return fail(ErrorKind::usage, placed ? made.error().text
-                                         : fmt::format("{}: {}: {}", source.place.text(),
-                                                       source.key, made.error().text));
+    return fail(ErrorKind::usage,
+                fmt::format("{}: {}: {}", source.place.text(), source.key, made.error().text));
   }
   return {};
 }

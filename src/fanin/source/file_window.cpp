@@ -26,35 +26,19 @@ ErrorKind kind_of(int error_number) {
 Result<FileWindow> FileWindow::open(const std::string& path) {
   FileWindow file;
   file.path_ = path;
-  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file.descriptor_ < 0) return fail_errno(kind_of(errno), path, errno);
+  file.descriptor_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.descriptor_) return fail_errno(kind_of(errno), path, errno);
   struct stat status{};
-  if (fstat(file.descriptor_, &status) != 0) return fail_errno(ErrorKind::internal, path, errno);
+  if (fstat(file.descriptor_.get(), &status) != 0)
+    return fail_errno(ErrorKind::internal, path, errno);
   if (!S_ISREG(status.st_mode)) return fail(ErrorKind::usage, path + ": is not a regular file");
   file.size_ = static_cast<std::uint64_t>(status.st_size);
-  (void)posix_fadvise(file.descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  (void)posix_fadvise(file.descriptor_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   return file;
 }
 
 FileWindow::FileWindow(std::string name, std::span<const std::byte> memory)
     : path_(std::move(name)), size_(memory.size()), memory_(memory) {}
-
-FileWindow::FileWindow(FileWindow&& other) noexcept { *this = std::move(other); }
-
-FileWindow& FileWindow::operator=(FileWindow&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_, other.size_);
-  std::swap(memory_, other.memory_);
-  std::swap(buffer_, other.buffer_);
-  std::swap(buffer_offset_, other.buffer_offset_);
-  std::swap(buffer_size_, other.buffer_size_);
-  return *this;
-}
-
-FileWindow::~FileWindow() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
 
 std::unexpected<Error> FileWindow::wrong(std::uint64_t offset, std::string_view what) const {
   return fail(ErrorKind::malformed, fmt::format("{}: offset {}: {}", path_, offset, what));
@@ -63,7 +47,7 @@ std::unexpected<Error> FileWindow::wrong(std::uint64_t offset, std::string_view 
 Result<std::size_t> FileWindow::read_some(std::uint64_t offset, std::span<std::byte> out) const {
   std::size_t done = 0;
   while (done < out.size()) {
-    const ssize_t got = ::pread(descriptor_, out.data() + done, out.size() - done,
+    const ssize_t got = ::pread(descriptor_.get(), out.data() + done, out.size() - done,
                                 static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
@@ -80,7 +64,7 @@ Result<> FileWindow::read(std::uint64_t offset, std::span<std::byte> out) const 
     return wrong(offset, fmt::format("{} bytes are missing: the file ends at {}",
                                      out.size() - (size_ - std::min(offset, size_)), size_));
   }
-  if (descriptor_ < 0) {
+  if (!descriptor_) {
     if (!out.empty()) std::memcpy(out.data(), memory_.data() + offset, out.size());
     return {};
   }
@@ -95,7 +79,7 @@ Result<std::span<const std::byte>> FileWindow::at(std::uint64_t offset, std::siz
     return wrong(offset, fmt::format("{} bytes are missing: the file ends at {}",
                                      size - (size_ - std::min(offset, size_)), size_));
   }
-  if (descriptor_ < 0) return memory_.subspan(offset, size);
+  if (!descriptor_) return memory_.subspan(offset, size);
   const bool held = offset >= buffer_offset_ && offset - buffer_offset_ <= buffer_size_ &&
                     size <= buffer_size_ - (offset - buffer_offset_);
   if (!held) {

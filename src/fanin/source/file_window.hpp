@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::source {
@@ -18,9 +19,6 @@ public:
   [[nodiscard]] static Result<FileWindow> open(const std::string& path);
   // Over bytes in memory, for tests and fuzzing; they must outlive it.
   FileWindow(std::string name, std::span<const std::byte> memory);
-  FileWindow(FileWindow&& other) noexcept;
-  FileWindow& operator=(FileWindow&& other) noexcept;
-  ~FileWindow();
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::uint64_t size() const { return size_; } // bytes, when it was opened
@@ -39,7 +37,7 @@ private:
   [[nodiscard]] Result<std::size_t> read_some(std::uint64_t offset, std::span<std::byte> out) const;
 
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::uint64_t size_ = 0;
   std::span<const std::byte> memory_; // in place of a descriptor
   std::vector<std::byte> buffer_;

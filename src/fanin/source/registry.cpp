@@ -26,12 +26,10 @@ std::vector<std::string> Registry::types() const {
 Result<std::unique_ptr<Source>> Registry::make(const SourceSettings& settings) const {
   const auto found = factories_.find(settings.type);
   if (found == factories_.end()) {
-    const std::string where = settings.file.empty()
-                                  ? std::string{}
-                                  : fmt::format("{}:{}: ", settings.file, settings.line);
-    return fail(ErrorKind::usage,
-                fmt::format("{}type: there is no source of type \"{}\"; known: {} (source {})",
-                            where, settings.type, fmt::join(types(), ", "), settings.id));
+    SettingsReader reader(settings);
+    reader.reject("type", fmt::format("there is no source of type \"{}\"; known: {}", settings.type,
+                                      fmt::join(types(), ", ")));
+    return std::unexpected(reader.finish().error());
   }
   try {
     auto made = found->second(settings);

@@ -21,10 +21,10 @@ SourceSettings settings_of(std::string type,
   SourceSettings settings;
   settings.id = 7;
   settings.type = std::move(type);
-  settings.file = "run.toml";
-  settings.line = 10;
+  settings.key = "readout.0.source.0";
+  settings.place = {"run.toml", 10};
   std::uint32_t line = 10;
-  for (const auto& [key, value] : values) settings.values[key] = {value, "run.toml", ++line};
+  for (const auto& [key, value] : values) settings.values[key] = {value, {"run.toml", ++line}};
   return settings;
 }
 
@@ -48,18 +48,21 @@ TEST(Registry, TheBuiltInTypesAreThere) {
 }
 
 TEST(Registry, AnUnknownTypeNamesTheKnownOnes) {
-  EXPECT_EQ(error_of("emu", {}), "run.toml:10: type: there is no source of type \"emu\"; known: "
-                                 "emulator, hld, receive, sls (source 7)");
+  EXPECT_EQ(error_of("emu", {}), "run.toml:10: readout.0.source.0.type: there is no source of type "
+                                 "\"emu\"; known: emulator, hld, receive, sls");
 }
 
 TEST(Registry, AnUnknownKeySaysFileLineKeyAndTheKnownOnes) {
-  const std::string error = error_of("emulator", {{"rat", "1kHz"}});
-  EXPECT_THAT(error, StartsWith("run.toml:11: rat: unknown key; known here: "));
+  const std::string error = error_of("emulator", {{"colour", "red"}});
+  EXPECT_THAT(error,
+              StartsWith("run.toml:11: readout.0.source.0.colour: unknown key; known here: "));
   EXPECT_THAT(error, HasSubstr("rate"));
+  EXPECT_THAT(error_of("emulator", {{"rat", "1kHz"}}), HasSubstr("did you mean rate?"));
 }
 
 TEST(Registry, AMissingUnitNamesTheUnits) {
-  EXPECT_THAT(error_of("emulator", {{"size", "200"}}), StartsWith("run.toml:11: size: "));
+  EXPECT_THAT(error_of("emulator", {{"size", "200"}}),
+              StartsWith("run.toml:11: readout.0.source.0.size: "));
   EXPECT_THAT(error_of("emulator", {{"size", "200"}}), HasSubstr("KiB"));
   EXPECT_THAT(error_of("emulator", {{"rate", "100"}}), HasSubstr("kHz"));
 }
@@ -74,10 +77,12 @@ TEST(Registry, ImpossibleValuesAreErrors) {
   EXPECT_THAT(error_of("emulator", {{"size_mean", "1B"}, {"size_sigma", "1kB"}}),
               HasSubstr("more than 100 times size_mean"));
   EXPECT_THAT(error_of("emulator", {{"content", "noise"}}),
-              HasSubstr("none of pattern, untouched"));
-  EXPECT_THAT(error_of("emulator", {{"events", "-1"}}), HasSubstr("events: -1 is not between 0"));
+              HasSubstr("none of \"pattern\", \"untouched\""));
+  EXPECT_THAT(error_of("emulator", {{"events", "-1"}}),
+              HasSubstr("events: -1 is not a whole number from 0"));
   EXPECT_THAT(error_of("emulator", {{"events", "ten"}}), HasSubstr("not a whole number"));
-  EXPECT_THAT(error_of("hld", {{"address", "0xe000"}}), HasSubstr("run.toml:10: path: is missing"));
+  EXPECT_THAT(error_of("hld", {{"address", "0xe000"}}),
+              HasSubstr("run.toml:10: readout.0.source.0.path: is missing"));
   EXPECT_THAT(error_of("hld", {{"path", "x.hld"}}), HasSubstr("address: is missing"));
   EXPECT_THAT(error_of("hld", {{"path", "x.hld"}, {"address", "0x5555"}}), HasSubstr("trailer"));
   EXPECT_THAT(error_of("hld", {{"path", "x.hld"}, {"address", "65536"}}),
