@@ -1,7 +1,6 @@
 """Processes that die in mid-run, by kill -9: nothing acknowledged is lost, and the ledger says what became of the rest."""
 
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -126,17 +125,6 @@ def test_all_builders_die_and_the_run_waits_for_one():
         check_balanced(result)
         check_equal(result["events"]["lost"], 0, "lost events")
         check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
-
-
-def test_a_node_that_cannot_start_fails_a_run_that_has_not_begun():
-    with Folder() as folder, socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        url = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
-        with Run(folder.small(builders=1), "--set", f"builder.0.url={url}") as run:
-            run.wait_for("bu0 failed: exit status 1; the run cannot begin without it")
-            result = run.finish(status=1)
-        check(not result["ok"] and "bu0" in result["error"] and "in use" in result["error"], result["error"])
 
 
 def test_a_killed_launcher_takes_its_nodes_along():

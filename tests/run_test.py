@@ -1,5 +1,6 @@
 """Whole runs of real processes that end as they should."""
 
+import socket
 import sys
 from pathlib import Path
 
@@ -92,6 +93,35 @@ def test_run_numbers_go_up_and_nothing_is_overwritten():
         with Run(config, "--events", "100", "--set", "run.number=1") as run:
             run.finish(status=1)
             check("run000001.manifest.json" in run.text(), f"does not say what is there already:\n{run.text()}")
+
+
+RECEIVING = """
+[run]
+output = "discard"
+[network]
+url = "tcp://127.0.0.1"
+[buffers]
+readout = "16MiB"
+builder = "48MiB"
+huge_pages = "off"
+[[readout]]
+source = [{ id = 0x300, type = "receive", listen = "tcp://127.0.0.1", fragment_max = "32KiB" }]
+[[builder]]
+"""
+
+
+def test_what_a_source_counts_is_in_the_result():
+    with Folder() as folder:
+        config = folder.write("run.toml", RECEIVING)
+        with Run(config) as run:
+            port = run.wait_for(r"waits for fragments at tcp://127.0.0.1:(\d+)")[1]
+            with socket.create_connection(("127.0.0.1", int(port))) as stray:
+                stray.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                run.wait_for("disconnected: bad_preface")
+            run.signal()
+            result = run.finish()
+        check_equal(result["sources"]["0x300"]["counters"], {"connections": 1, "bad_preface": 1}, "counters")
+        check("1 bad_preface" in run.summary(), run.summary())
 
 
 def test_memory_stays_within_the_pools_and_64_mib():

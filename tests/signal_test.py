@@ -47,6 +47,7 @@ def test_a_second_signal_stops_at_once():
             # Frozen builder units: the first signal alone would wait for them.
             for node in ("bu0", "bu1"):
                 run.kill(node, signal.SIGSTOP)
+            run.wait_for(r" [1-9]\d{2,} open")
             run.signal()
             run.wait_for("stopping: what was read is still built")
             run.wait_for("  stopping")
@@ -103,7 +104,7 @@ def test_a_disk_that_stays_full_does_not_keep_the_process():
                  "--set", "storage.max_file=1MiB") as run:
             run.wait_for_events(500)
             (folder.path / "out").rename(folder.path / "away")  # no next file can be made: as a full disk
-            run.wait_for("waits: create")
+            run.wait_for("No such file or directory")
             run.signal()
             run.wait_for("nothing could be written for")
             result = run.finish(status=1)

@@ -125,6 +125,7 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
     report["report"] = "end";
     report["node"] = configuration.nodes[node].name;
     report["ok"] = false;
+    report["started"] = false;
     report["error"] = done.error().text;
     pipe.write(report);
   }

@@ -11,9 +11,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
@@ -48,19 +50,16 @@ std::string ChildExit::text() const {
 // The lines that it writes.
 class Child::Reports final : public net::Service {
 public:
-  Reports(net::Loop& loop, int descriptor, Child& child)
-      : loop_(loop), descriptor_(descriptor), child_(child) {
+  Reports(net::Loop& loop, Descriptor descriptor, Child& child)
+      : loop_(loop), descriptor_(std::move(descriptor)), child_(child) {
     loop_.add(*this);
   }
-  ~Reports() override {
-    end();
-    close(descriptor_);
-  }
-  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  ~Reports() override { end(); }
+  [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
   bool poll() override {
     if (ended_) return false;
     std::array<char, 65536> buffer; // NOLINT: read() fills it
-    const ssize_t got = read(descriptor_, buffer.data(), buffer.size());
+    const ssize_t got = read(descriptor_.get(), buffer.data(), buffer.size());
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (got <= 0) {
       end();
@@ -84,7 +83,7 @@ private:
   }
 
   net::Loop& loop_;
-  int descriptor_;
+  Descriptor descriptor_;
   Child& child_;
   std::string text_;
   bool ended_ = false;
@@ -93,15 +92,12 @@ private:
 // A descriptor that becomes readable when it has ended.
 class Child::Death final : public net::Service {
 public:
-  Death(net::Loop& loop, int descriptor, Child& child)
-      : loop_(loop), descriptor_(descriptor), child_(child) {
+  Death(net::Loop& loop, Descriptor descriptor, Child& child)
+      : loop_(loop), descriptor_(std::move(descriptor)), child_(child) {
     loop_.add(*this);
   }
-  ~Death() override {
-    end();
-    close(descriptor_);
-  }
-  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  ~Death() override { end(); }
+  [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
   bool poll() override {
     siginfo_t info{};
     const bool ended =
@@ -120,7 +116,7 @@ private:
   }
 
   net::Loop& loop_;
-  int descriptor_;
+  Descriptor descriptor_;
   Child& child_;
   bool ended_ = false;
 };
@@ -129,31 +125,26 @@ Result<std::unique_ptr<Child>> Child::start(net::Loop& loop, std::vector<std::st
                                             Handlers handlers) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(ErrorKind::exhausted, "pipe", errno);
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  fcntl(ends[1], F_SETPIPE_SZ, pipe_bytes); // a wish
+  Descriptor to_read(ends[0]);
+  Descriptor to_write(ends[1]);
+  fcntl(to_read.get(), F_SETFL, O_NONBLOCK);
+  fcntl(to_write.get(), F_SETPIPE_SZ, pipe_bytes); // a wish
   arguments.emplace_back("--report-fd");
-  arguments.push_back(fmt::format("{}", ends[1]));
+  arguments.push_back(fmt::format("{}", to_write.get()));
   std::vector<char*> pointers;
   for (auto& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) become(pointers, ends[1], parent);
-  const int error = errno;
-  close(ends[1]);
-  if (pid < 0) {
-    close(ends[0]);
-    return fail_errno(ErrorKind::exhausted, "fork", error);
-  }
+  if (pid == 0) become(pointers, to_write.get(), parent);
+  if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
+  to_write.reset(); // so that its end is seen
   std::unique_ptr<Child> child(new Child(pid, std::move(handlers)));
-  child->reports_ = std::make_unique<Reports>(loop, ends[0], *child);
-  const auto descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (descriptor < 0) {
-    const int reason = errno;
-    return fail_errno(ErrorKind::unsupported, "pidfd_open", reason);
-  }
-  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  child->death_ = std::make_unique<Death>(loop, descriptor, *child);
+  child->reports_ = std::make_unique<Reports>(loop, std::move(to_read), *child);
+  Descriptor death(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!death) return fail_errno(ErrorKind::unsupported, "pidfd_open", errno);
+  fcntl(death.get(), F_SETFD, FD_CLOEXEC);
+  child->death_ = std::make_unique<Death>(loop, std::move(death), *child);
   return child;
 }
 

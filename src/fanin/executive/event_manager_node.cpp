@@ -63,6 +63,7 @@ public:
     began_at_ = context_.loop->now();
     const Duration duration = context_.configuration->run.duration;
     if (duration > Duration{0}) duration_tick_.start(*context_.loop, began_at_ + duration);
+    report_progress(); // that it has begun
   }
 
 private:

@@ -14,6 +14,7 @@ constexpr Duration patience_usual = std::chrono::seconds{10};
 constexpr Duration patience_hurried = std::chrono::seconds{3};
 constexpr Duration restart_first = std::chrono::milliseconds{200};
 constexpr Duration restart_longest = std::chrono::seconds{5};
+constexpr Duration restart_forgotten = std::chrono::minutes{1}; // it lived: the next is a first one
 
 } // namespace
 
@@ -81,6 +82,7 @@ Result<> Launcher::start(Part& part) {
     arguments.push_back("network.control=" + event_manager_url_);
   }
   part.ended_nodes = 0;
+  part.started_at = loop_.now();
   auto child =
       Child::start(loop_, std::move(arguments),
                    {.on_report = [this, &part](const json::Value& r) { on_report(part, r); },
@@ -158,12 +160,21 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
                  fmt::format("{}; start it again with: {}", how, command_line(part)));
     return;
   }
-  part.restart_after = std::min(std::max(part.restart_after * 2, restart_first), restart_longest);
   options_.log(LogLevel::error, fmt::format("{}; it is started again", how));
+  if (loop_.now() - part.started_at >= restart_forgotten) part.restart_after = {};
+  restart_later(part);
+}
+
+void Launcher::restart_later(Part& part) {
+  part.restart_after = std::min(std::max(part.restart_after * 2, restart_first), restart_longest);
   if (part.restart == nullptr) {
     part.restart = std::make_unique<net::Timer>([this, &part] {
-      if (over_) return;
-      if (auto started = start(part); !started) options_.log(LogLevel::error, started.error().text);
+      const bool stopped = signals_seen_ > 0 && event_manager() == nullptr;
+      if (over_ || stopped) return finish_if_all_ended();
+      if (auto started = start(part); !started) {
+        options_.log(LogLevel::error, started.error().text);
+        restart_later(part);
+      }
     });
   }
   part.restart->start(loop_, loop_.now() + part.restart_after);

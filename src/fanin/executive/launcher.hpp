@@ -43,6 +43,7 @@ private:
     std::size_t ended_nodes = 0; // that have given their last report
     std::unique_ptr<net::Timer> restart;
     Duration restart_after{};
+    Time started_at{};
   };
 
   [[nodiscard]] Result<> start(Part& part);
@@ -50,6 +51,7 @@ private:
   void on_report(Part& part, const json::Value& report);
   void on_exit(Part& part, const ChildExit& exit);
   void on_death(Part& part, const ChildExit& exit);
+  void restart_later(Part& part);
   void on_signal();
   // The run is over: the rest has some time to end. Nodes that the event manager has told to finish
   // do so first; those that have lost it, or never had it, leave.

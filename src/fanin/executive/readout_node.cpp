@@ -1,5 +1,7 @@
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -43,6 +45,7 @@ public:
     for (std::size_t i = first; i < last; ++i) {
       auto input = make_input(context_.configuration->sources[i], *source_pools_[i - first]);
       if (!input) return std::unexpected(input.error());
+      sources_.emplace_back(context_.configuration->sources[i].name, input->source.get());
       options.inputs.push_back(std::move(*input));
     }
     unit_.emplace(*context_.system, std::move(options), environment());
@@ -61,6 +64,11 @@ public:
     if (!unit_) return;
     report["fragments_read"] = unit_->fragments_read();
     report["bytes_sent"] = unit_->counters().bytes;
+    for (const auto& [name, source] : sources_) {
+      for (const auto& counter : source->counters()) {
+        if (counter.value != 0) report["source_counters"][name][counter.name] = counter.value;
+      }
+    }
     for (const auto& [source, why] : unit_->failed_sources()) {
       report["failed_sources"]
             [context_.system->sources[context_.system->find_source(source)].name] = why;
@@ -91,6 +99,7 @@ private:
   std::unique_ptr<memory::PagePool> metadata_pool_;
   std::vector<std::unique_ptr<memory::PagePool>> source_pools_;
   std::optional<builder::ReadoutUnit> unit_;
+  std::vector<std::pair<std::string, const source::Source*>> sources_; // of the unit, with names
   bool stopping_ = false;
   bool ended_ = false;
 };

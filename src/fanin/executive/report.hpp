@@ -3,8 +3,9 @@
 //   log        node, level, text
 //   progress   node, time_s, state, events{}, bytes_built, buffers{}, ...   the event manager, live
 //   result     node, and the keys of `fanin run --json`                     the event manager, at
-//   the end end        node, role, ok, error, and the node's own counters           every node,
-//   last
+//   the end
+//   end        node, ok, error, started (false: it could not), and the node's own counters   every
+//   node, last
 #pragma once
 
 #include <string_view>

@@ -5,34 +5,32 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 
 namespace fanin::executive {
 namespace {
-constexpr int last_wait_ms = 5000;
+constexpr int look_again_ms = 1000; // whether the launcher still lives
 constexpr std::size_t pending_max = 4U << 20;
 } // namespace
 
-ReportPipe::ReportPipe(int descriptor) : descriptor_(descriptor) {
-  fcntl(descriptor_, F_SETFL, fcntl(descriptor_, F_GETFL) | O_NONBLOCK);
-  fcntl(descriptor_, F_SETFD, FD_CLOEXEC);
-  std::signal(SIGPIPE, SIG_IGN); // the launcher's death is noticed otherwise
+ReportPipe::ReportPipe(int descriptor) : descriptor_(descriptor), launcher_(getppid()) {
+  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
 ReportPipe::~ReportPipe() {
   flush();
-  pollfd watch{descriptor_, POLLOUT, 0};
-  while (!pending_.empty() && poll(&watch, 1, last_wait_ms) == 1 &&
-         (watch.revents & POLLERR) == 0) {
+  while (!pending_.empty() && getppid() == launcher_) {
+    pollfd watch{descriptor_.get(), POLLOUT, 0};
+    (void)poll(&watch, 1, look_again_ms);
     flush();
   }
-  close(descriptor_);
 }
 
 void ReportPipe::write(const json::Value& report) {
   flush();
-  const bool may_be_lost = report.at("report").text() == "progress";
-  if ((may_be_lost && !pending_.empty()) || pending_.size() > pending_max) return;
+  const std::string kind = report.at("report").text();
+  if (kind == "progress" && !pending_.empty()) return;
+  if (kind == "log" && pending_.size() > pending_max) return;
   pending_ += report.dump();
   pending_ += '\n';
   flush();
@@ -40,7 +38,7 @@ void ReportPipe::write(const json::Value& report) {
 
 void ReportPipe::flush() {
   while (!pending_.empty()) {
-    const ssize_t written = ::write(descriptor_, pending_.data(), pending_.size());
+    const ssize_t written = ::write(descriptor_.get(), pending_.data(), pending_.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno != EAGAIN) pending_.clear(); // nobody reads any more
     if (written <= 0) return;

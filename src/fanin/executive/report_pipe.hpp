@@ -1,18 +1,21 @@
 // A node process's end of the pipe on which it reports to its launcher, one JSON object a line.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/base/json.hpp"
 
 namespace fanin::executive {
 
-// Never blocks while the process runs: a launcher that does not read costs progress reports, no
-// more. Thread: one.
+// Never blocks while the process runs: a launcher that does not read costs progress reports and, in
+// the end, lines of the log, no more. SIGPIPE must be ignored. Thread: one.
 class ReportPipe {
 public:
   explicit ReportPipe(int descriptor); // takes it over
-  ~ReportPipe(); // waits some seconds for the launcher to read the rest
+  ~ReportPipe(); // waits for the launcher to read the rest, as long as it lives
   ReportPipe(const ReportPipe&) = delete;
   ReportPipe& operator=(const ReportPipe&) = delete;
 
@@ -21,7 +24,8 @@ public:
 private:
   void flush();
 
-  int descriptor_;
+  Descriptor descriptor_;
+  pid_t launcher_;
   std::string pending_;
 };
 

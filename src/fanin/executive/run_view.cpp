@@ -78,6 +78,7 @@ json::Value RunView::result() const {
     if (key != "report" && key != "node") clean[key] = value;
   }
   add_resources(clean);
+  add_source_counters(clean);
   add_failures(clean);
   return clean;
 }
@@ -85,9 +86,14 @@ json::Value RunView::result() const {
 // Nodes that never came to the run, and sources that could not go on: what was read before is
 // built, but the run is not what was wanted.
 void RunView::add_failures(json::Value& result) const {
+  const bool empty = result.at("events").at("built").natural() == 0;
   for (const std::string& node : failed_early_) {
     const json::Value& end = ends_.at(node);
-    if (end.at("ok").boolean() || result.at("nodes").at(node).at("starts").natural() != 0) continue;
+    const bool joined =
+        end.at("ok").boolean() || result.at("nodes").at(node).at("starts").natural() != 0;
+    // Who started and found the run at its end has come too late, and that is all.
+    const bool too_late = end.at("started").boolean(true) && !empty;
+    if (joined || too_late) continue;
     result["ok"] = false;
     if (result.at("error").text().empty()) {
       result["error"] = fmt::format("{}: {}", node, end.at("error").text());
@@ -101,6 +107,14 @@ void RunView::add_failures(json::Value& result) const {
         result["error"] =
             fmt::format("source {} of {} could not go on: {}", source, node, why.text());
       }
+    }
+  }
+}
+
+void RunView::add_source_counters(json::Value& result) const {
+  for (const auto& [node, end] : ends_) {
+    for (const auto& [source, counters] : end.at("source_counters").object()) {
+      result["sources"][source]["counters"] = counters;
     }
   }
 }

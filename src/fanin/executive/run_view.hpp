@@ -31,6 +31,7 @@ public:
 
 private:
   void add_resources(json::Value& result) const;
+  void add_source_counters(json::Value& result) const;
   void add_failures(json::Value& result) const;
   [[nodiscard]] json::Value sum_of_nodes() const;
 

@@ -25,25 +25,22 @@ sigset_t ours() {
 Result<std::unique_ptr<Signals>> Signals::make(net::Loop& loop,
                                                std::function<void(pid_t)> on_signal) {
   const sigset_t set = ours();
-  const int descriptor = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (descriptor < 0) return fail_errno(ErrorKind::exhausted, "signalfd", errno);
+  Descriptor descriptor(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  if (!descriptor) return fail_errno(ErrorKind::exhausted, "signalfd", errno);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return std::unique_ptr<Signals>(new Signals(loop, std::move(on_signal), descriptor));
+  return std::unique_ptr<Signals>(new Signals(loop, std::move(on_signal), std::move(descriptor)));
 }
 
-Signals::Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, int descriptor)
-    : loop_(loop), on_signal_(std::move(on_signal)), descriptor_(descriptor) {
+Signals::Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, Descriptor descriptor)
+    : loop_(loop), on_signal_(std::move(on_signal)), descriptor_(std::move(descriptor)) {
   loop_.add(*this);
 }
 
-Signals::~Signals() {
-  loop_.remove(*this);
-  close(descriptor_);
-}
+Signals::~Signals() { loop_.remove(*this); }
 
 bool Signals::poll() {
   signalfd_siginfo info{};
-  if (read(descriptor_, &info, sizeof info) != ssize_t{sizeof info}) return false;
+  if (read(descriptor_.get(), &info, sizeof info) != ssize_t{sizeof info}) return false;
   on_signal_(static_cast<pid_t>(info.ssi_pid));
   return true;
 }

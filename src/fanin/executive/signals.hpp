@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/loop.hpp"
 
@@ -22,14 +23,14 @@ public:
   Signals& operator=(const Signals&) = delete;
 
   bool poll() override;
-  [[nodiscard]] int descriptor() const override { return descriptor_; }
+  [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
 
 private:
-  Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, int descriptor);
+  Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, Descriptor descriptor);
 
   net::Loop& loop_;
   std::function<void(pid_t)> on_signal_;
-  int descriptor_;
+  Descriptor descriptor_;
 };
 
 // For a process that was just forked: these signals as a new program expects them.

@@ -42,6 +42,12 @@ std::string fragments_text(const json::Value& result) {
     for (const auto& [reason, count] : source.at("dropped_by_reason").object()) {
       text += fmt::format("           source {}: {} dropped ({})\n", name, count.natural(), reason);
     }
+    if (const auto& counters = source.at("counters").object(); !counters.empty()) {
+      text += fmt::format("           source {}:", name);
+      for (const auto& [what, count] : counters)
+        text += fmt::format(" {} {}", count.natural(), what);
+      text += '\n';
+    }
     if (natural(source, "missing") != 0) {
       text += fmt::format("           source {}: missing in {} events{}\n", name,
                           natural(source, "missing"),

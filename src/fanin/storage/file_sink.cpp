@@ -58,8 +58,8 @@ FileSink::FileSink(FileSinkOptions options)
 Result<std::unique_ptr<FileSink>> FileSink::make(FileSinkOptions options) {
   if (options.depth == 0) return fail(ErrorKind::usage, "storage depth must be at least 1 batch");
   std::unique_ptr<FileSink> sink(new FileSink(std::move(options)));
-  sink->event_descriptor_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (sink->event_descriptor_ < 0) return fail_errno(ErrorKind::exhausted, "eventfd", errno);
+  sink->event_descriptor_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!sink->event_descriptor_) return fail_errno(ErrorKind::exhausted, "eventfd", errno);
   if (auto opened = sink->open_part(); !opened) return std::unexpected(std::move(opened.error()));
   return sink;
 }
@@ -83,10 +83,7 @@ Result<> FileSink::start() {
                     outcome);
 }
 
-FileSink::~FileSink() {
-  abandon();
-  if (event_descriptor_ >= 0) ::close(event_descriptor_);
-}
+FileSink::~FileSink() { abandon(); }
 
 // --- the loop's side ---
 
@@ -144,7 +141,7 @@ bool FileSink::poll() {
   if (std::exchange(waiting_, false)) {
     armed_ = false;
     std::uint64_t count = 0;
-    static_cast<void>(::read(event_descriptor_, &count, sizeof count)); // empty is fine
+    static_cast<void>(::read(event_descriptor_.get(), &count, sizeof count)); // empty is fine
   }
   bool worked = false;
   for (std::size_t i = 0; i < slots_.size() && !committed_.empty(); ++i) {
@@ -297,7 +294,8 @@ void FileSink::report(const Error& error, bool fatal) {
 void FileSink::wake_loop() {
   if (!armed_.exchange(false)) return;
   const std::uint64_t one = 1;
-  static_cast<void>(::write(event_descriptor_, &one, sizeof one)); // cannot fail below 2^64 - 1
+  static_cast<void>(
+      ::write(event_descriptor_.get(), &one, sizeof one)); // cannot fail below 2^64 - 1
 }
 
 } // namespace fanin::storage

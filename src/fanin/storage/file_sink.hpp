@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/storage/detail/spsc_ring.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/run_file_writer.hpp"
@@ -57,7 +58,7 @@ public:
 
   bool poll() override;
   bool arm() override;
-  [[nodiscard]] int descriptor() const override { return event_descriptor_; }
+  [[nodiscard]] int descriptor() const override { return event_descriptor_.get(); }
 
   [[nodiscard]] std::uint64_t commits() const { return commits_; } // groups, any thread
 
@@ -116,7 +117,7 @@ private:
   std::atomic<std::uint64_t> bytes_written_{0};
   std::atomic<std::uint64_t> commits_{0};
 
-  int event_descriptor_ = -1;
+  Descriptor event_descriptor_;
   bool waiting_ = false; // the loop may have slept on the descriptor
   bool end_seen_ = false; // poll() has told the loop that the writer ended
   std::thread thread_;

@@ -367,6 +367,19 @@ TEST_P(FullDisk, can_be_given_up_while_waiting) {
   EXPECT_GE(good_events(files).size(), 20 * committed.size());
 }
 
+TEST_P(FullDisk, leaves_no_name_of_a_file_that_it_removed) {
+  const auto sink = start(full_options(OnFull::wait));
+  {
+    std::ofstream ballast(disk + "/ballast");
+    while (ballast << std::string(4096, 'x') << std::flush) {
+    }
+  }
+  static_cast<void>(submit_until_failure(*sink, 0));
+  EXPECT_TRUE(committed.empty());
+  sink->abandon();
+  for (const auto& file : sink->files()) EXPECT_TRUE(std::filesystem::exists(file)) << file;
+}
+
 // Page by page, so that each of the writer's steps, and HDF5's own, is once the one that finds no
 // room.
 TEST_P(FullDisk, may_strike_at_any_step) {

@@ -107,33 +107,15 @@ std::string parse_line(const json::Value& line, Manifest& manifest) {
 
 std::string manifest_name(RunNumber run) { return fmt::format("run{:06}.manifest.json", run); }
 
-ManifestWriter::ManifestWriter(std::string path, int descriptor)
-    : path_(std::move(path)), descriptor_(descriptor) {}
-
-ManifestWriter::ManifestWriter(ManifestWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_),
-      torn_(other.torn_) {}
-
-ManifestWriter& ManifestWriter::operator=(ManifestWriter&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_, other.size_);
-  std::swap(torn_, other.torn_);
-  return *this;
-}
-
-ManifestWriter::~ManifestWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
+ManifestWriter::ManifestWriter(std::string path, Descriptor descriptor)
+    : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
 
 Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
                                               const ManifestHeader& header) {
   auto path = fmt::format("{}/{}", directory, manifest_name(header.run));
-  const int descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor < 0) {
+  Descriptor descriptor(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+  if (!descriptor) {
     const auto kind = errno == ENOENT   ? ErrorKind::not_found
                       : errno == ENOSPC ? ErrorKind::exhausted
                                         : ErrorKind::refused;
@@ -144,7 +126,7 @@ Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
     }
     return fail_errno(kind, fmt::format("create {}", path), errno);
   }
-  ManifestWriter writer(std::move(path), descriptor);
+  ManifestWriter writer(std::move(path), std::move(descriptor));
   const json::Value line = json::Object{{"manifest", manifest_version},
                                         {"run", header.run},
                                         {"protocol", header.protocol},
@@ -162,7 +144,7 @@ Result<> ManifestWriter::write_line(std::string line) {
   if (torn_) line.insert(0, 1, '\n');
   ssize_t written = 0;
   do {
-    written = ::write(descriptor_, line.data(), line.size());
+    written = ::write(descriptor_.get(), line.data(), line.size());
   } while (written < 0 && errno == EINTR);
   if (written == static_cast<ssize_t>(line.size())) {
     size_ += written;
@@ -170,7 +152,8 @@ Result<> ManifestWriter::write_line(std::string line) {
     return {};
   }
   const int error_number = written < 0 ? errno : ENOSPC;
-  if (written > 0 && ::ftruncate(descriptor_, size_) != 0) { // a torn line stays in the middle
+  if (written > 0 &&
+      ::ftruncate(descriptor_.get(), size_) != 0) { // a torn line stays in the middle
     size_ += written;
     torn_ = true;
   }
@@ -201,7 +184,7 @@ Result<> ManifestWriter::finish(const ManifestSummary& summary) {
                                  {"balanced", summary.balanced},
                                  {"ended_unix_ns", summary.ended_unix_ns}};
   if (auto written = write_line(line.dump()); !written) return written;
-  if (::fdatasync(descriptor_) == 0) return {};
+  if (::fdatasync(descriptor_.get()) == 0) return {};
   return fail_errno(ErrorKind::internal, fmt::format("fdatasync {}", path_), errno);
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 
@@ -66,9 +67,6 @@ public:
   // internal.
   [[nodiscard]] static Result<ManifestWriter> create(const std::string& directory,
                                                      const ManifestHeader& header);
-  ManifestWriter(ManifestWriter&& other) noexcept;
-  ManifestWriter& operator=(ManifestWriter&& other) noexcept;
-  ~ManifestWriter();
 
   // Errors: exhausted, internal; the manifest is as before, and the call may be repeated.
   [[nodiscard]] Result<> add(const ManifestFile& file);
@@ -78,11 +76,11 @@ public:
   [[nodiscard]] const std::string& path() const { return path_; }
 
 private:
-  ManifestWriter(std::string path, int descriptor);
+  ManifestWriter(std::string path, Descriptor descriptor);
   [[nodiscard]] Result<> write_line(std::string line);
 
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::int64_t size_ = 0;
   bool torn_ = false; // the last line was cut off and could not be taken back
 };

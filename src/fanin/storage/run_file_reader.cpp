@@ -12,6 +12,7 @@
 
 #include <fmt/core.h>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/storage/detail/hdf5.hpp"
 #include "fanin/storage/detail/read_table.hpp"
 #include "fanin/storage/run_file_writer.hpp"
@@ -101,14 +102,13 @@ std::span<std::byte> bytes_of_rows(std::span<Row> rows) {
 
 struct RunFileReader::Impl {
   ~Impl() {
-    // Datasets before the file, the descriptor last.
+    // Datasets before the file.
     events = {};
     fragments = {};
     missing = {};
     gaps = {};
     bytes = {};
     static_cast<void>(file.close());
-    if (descriptor >= 0) ::close(descriptor);
   }
   Result<> open(const std::string& path);
   Result<> open_hdf5();
@@ -119,7 +119,7 @@ struct RunFileReader::Impl {
   }
 
   RunFileInfo info;
-  int descriptor = -1;
+  Descriptor descriptor;
   detail::Handle file;
   detail::ReadTable events;
   detail::ReadTable fragments;
@@ -130,12 +130,12 @@ struct RunFileReader::Impl {
 
 Result<> RunFileReader::Impl::open(const std::string& path) {
   info.path = path;
-  descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
+  descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor) {
     return fail_errno(errno == ENOENT ? ErrorKind::not_found : ErrorKind::refused, path, errno);
   }
   struct stat status{};
-  if (::fstat(descriptor, &status) != 0) return fail_errno(ErrorKind::internal, path, errno);
+  if (::fstat(descriptor.get(), &status) != 0) return fail_errno(ErrorKind::internal, path, errno);
   if (S_ISDIR(status.st_mode))
     return fail(ErrorKind::refused, fmt::format("{} is a directory", path));
   info.file_size = static_cast<std::uint64_t>(status.st_size);
@@ -150,7 +150,7 @@ Result<> RunFileReader::Impl::open(const std::string& path) {
 
 Result<> RunFileReader::Impl::open_hdf5() {
   std::array<unsigned char, 12> head{};
-  const auto got = ::pread(descriptor, head.data(), head.size(), 0);
+  const auto got = ::pread(descriptor.get(), head.data(), head.size(), 0);
   constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   if (got != static_cast<ssize_t>(head.size()) ||
       !std::equal(signature.begin(), signature.end(), head.begin())) {
@@ -232,7 +232,7 @@ Result<> RunFileReader::Impl::open_tables() {
   const auto open_table = [&](detail::ReadTable& table, const char* name, detail::Handle type) {
     if (!done) return;
     auto opened = detail::ReadTable::open(file.get(), name, std::move(type),
-                                          fmt::format("{}:{}", info.path, name), descriptor);
+                                          fmt::format("{}:{}", info.path, name), descriptor.get());
     if (opened)
       table = std::move(*opened);
     else

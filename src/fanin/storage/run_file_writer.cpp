@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/descriptor.hpp"
 #include "fanin/storage/detail/append_table.hpp"
 #include "fanin/storage/detail/metadata_channel.hpp"
 #include "fanin/storage/detail/row_builder.hpp"
@@ -46,14 +47,11 @@ bool good_node_name(std::string_view name) {
 }
 
 Result<> synchronize_directory(const std::string& directory) {
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return fail_errno(ErrorKind::internal, directory, errno);
-  const int outcome = ::fsync(descriptor);
-  const int error_number = errno;
-  ::close(descriptor);
+  const Descriptor descriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor) return fail_errno(ErrorKind::internal, directory, errno);
   // Some file systems do not synchronize directories; they say so and keep them safe in other ways.
-  if (outcome < 0 && error_number != EINVAL) {
-    return fail_errno(ErrorKind::internal, fmt::format("fsync {}", directory), error_number);
+  if (::fsync(descriptor.get()) != 0 && errno != EINVAL) {
+    return fail_errno(ErrorKind::internal, fmt::format("fsync {}", directory), errno);
   }
   return {};
 }
@@ -98,7 +96,7 @@ struct RunFileWriter::Impl {
 
   RunFileOptions options;
   std::string path;
-  int descriptor = -1;
+  Descriptor descriptor;
   std::unique_ptr<detail::MetadataChannel> channel; // outlives what HDF5 has open
   detail::Handle file;
   detail::AppendTable bytes;
@@ -133,16 +131,16 @@ Result<> RunFileWriter::Impl::open(std::uint32_t part) {
   auto done = open_hidden(hidden);
   if (done) done = make_tables(part);
   if (done) done = publish(hidden);
-  if (!done && descriptor >= 0) ::unlink(hidden.c_str());
+  if (!done && descriptor) ::unlink(hidden.c_str());
   return done;
 }
 
 Result<> RunFileWriter::Impl::open_hidden(const std::string& hidden) {
-  descriptor = ::open(hidden.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0) return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
+  descriptor = Descriptor(::open(hidden.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!descriptor) return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
   if (auto room = reserve(0); !room) return room;
 
-  channel = std::make_unique<detail::MetadataChannel>(descriptor);
+  channel = std::make_unique<detail::MetadataChannel>(descriptor.get());
   const detail::Hdf5Guard guard;
   const detail::Handle access{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
   const detail::Handle creation{H5Pcreate(H5P_FILE_CREATE), H5Pclose};
@@ -219,7 +217,7 @@ Result<> RunFileWriter::Impl::reserve(std::uint64_t growth) {
   for (const auto target : {growth == 0 ? needed : needed + reserve_step, needed}) {
     int outcome = 0;
     do {
-      outcome = ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(reserved),
+      outcome = ::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(reserved),
                             static_cast<off_t>(target - reserved));
     } while (outcome < 0 && errno == EINTR);
     if (outcome == 0) {
@@ -241,7 +239,7 @@ Result<> RunFileWriter::Impl::settle() {
     return fail_errno(kind_of(error_number), fmt::format("write {}", path), error_number);
   }
   if (options.commit != CommitMode::synced) return {};
-  if (::fdatasync(descriptor) == 0) return {};
+  if (::fdatasync(descriptor.get()) == 0) return {};
   const int error_number = errno;
   broken = true; // the kernel has forgotten which pages failed
   return fail_errno(kind_of(error_number), fmt::format("fdatasync {}", path), error_number);
@@ -253,10 +251,10 @@ Result<> RunFileWriter::Impl::write_group() {
     const iovec extent{.iov_base =
                            const_cast<void*>(static_cast<const void*>(rows_of_table.data())),
                        .iov_len = rows_of_table.size_bytes()};
-    return table.write(descriptor, {&extent, 1}, rows_of_table.size(), false);
+    return table.write(descriptor.get(), {&extent, 1}, rows_of_table.size(), false);
   };
   const bool write_behind = options.commit == CommitMode::synced;
-  Result<> done = bytes.write(descriptor, rows.extents(), rows.payload_bytes(), write_behind);
+  Result<> done = bytes.write(descriptor.get(), rows.extents(), rows.payload_bytes(), write_behind);
   if (done) done = put(fragments, rows.fragments());
   if (done) done = put(missing, rows.missing());
   if (done) done = put(gaps, rows.gaps());
@@ -284,15 +282,15 @@ bool RunFileWriter::Impl::close_hdf5() {
 // Gives back what was taken from the disk beyond the end of the file.
 void RunFileWriter::Impl::release_reserved() {
   struct stat status{};
-  if (options.reserve && ::fstat(descriptor, &status) == 0) {
-    static_cast<void>(::ftruncate(descriptor, status.st_size));
+  if (options.reserve && ::fstat(descriptor.get(), &status) == 0) {
+    static_cast<void>(::ftruncate(descriptor.get(), status.st_size));
   }
 }
 
 // Leaves the file as a kill would. HDF5 still wants to write what it has in memory, which may be
 // half of a group: that goes nowhere.
 void RunFileWriter::Impl::abandon() {
-  if (descriptor < 0) return;
+  if (!descriptor) return;
   if (channel) channel->cut();
   static_cast<void>(close_hdf5());
   release_reserved();
@@ -300,7 +298,7 @@ void RunFileWriter::Impl::abandon() {
     ::unlink(path.c_str());
     removed = true;
   }
-  ::close(std::exchange(descriptor, -1));
+  descriptor.reset();
 }
 
 RunFileWriter::RunFileWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -315,7 +313,7 @@ Result<std::unique_ptr<RunFileWriter>> RunFileWriter::create(const RunFileOption
 
 Result<> RunFileWriter::append(std::span<const BuiltBatch* const> group) {
   auto& impl = *impl_;
-  FANIN_ASSERT(!impl.broken && impl.descriptor >= 0);
+  FANIN_ASSERT(!impl.broken && impl.descriptor);
   impl.rows.start({.fragments = impl.fragments.rows(),
                    .missing = impl.missing.rows(),
                    .bytes = impl.bytes.rows()});
@@ -345,7 +343,7 @@ Result<> RunFileWriter::append(std::span<const BuiltBatch* const> group) {
 
 Result<> RunFileWriter::close() {
   auto& impl = *impl_;
-  if (impl.descriptor < 0) return {};
+  if (!impl.descriptor) return {};
   if (impl.broken || impl.torn) {
     impl.abandon();
     return {};
@@ -353,7 +351,7 @@ Result<> RunFileWriter::close() {
   const bool good = impl.close_hdf5();
   Result<> done = good ? impl.settle() : detail::fail_hdf5(fmt::format("close {}", impl.path));
   impl.release_reserved();
-  ::close(std::exchange(impl.descriptor, -1));
+  impl.descriptor.reset();
   return done;
 }
 
