@@ -25,6 +25,7 @@ std::uint64_t build_capacity(std::uint64_t pages, std::uint32_t page_size,
 BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvironment environment)
     : system_(system),
       digest_(system.digest()),
+      sources_(system),
       options_(std::move(options)),
       environment_(std::move(environment)),
       status_tick_([this] {
@@ -34,10 +35,6 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
       deadline_tick_([] {}),
       stranger_tick_([this] { close_silent_strangers(); }),
       readouts_(system.readout_units.size()) {
-  for (std::size_t i = 0; i < system_.sources.size(); ++i) {
-    source_index_.emplace_back(system_.sources[i].id, i);
-  }
-  std::ranges::sort(source_index_);
   environment_.loop->add(*this);
 }
 

@@ -133,6 +133,7 @@ private:
 
   const System& system_;
   const std::uint64_t digest_; // of system_
+  const SourceIndex sources_;
   BuilderOptions options_;
   NodeEnvironment environment_;
   std::unique_ptr<ControlClient> control_;
@@ -150,7 +151,6 @@ private:
   std::vector<Readout> readouts_;
   std::vector<Stranger> strangers_; // oldest first
   std::map<net::ConnectionId, NodeId> links_; // data connections that have said hello
-  std::vector<std::pair<SourceId, std::size_t>> source_index_; // sorted by id
 
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
   Assemblies assemblies_{&memory_}; // by first event

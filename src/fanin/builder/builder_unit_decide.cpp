@@ -127,7 +127,7 @@ void BuilderUnit::find_gaps(Assembly& assembly) {
   for (const auto& run : assembly.missing) {
     const bool absent = run.reason == static_cast<std::uint32_t>(storage::MissingReason::absent);
     const bool late = run.reason == static_cast<std::uint32_t>(storage::MissingReason::deadline);
-    const bool required = system_.sources[system_.find_source(run.source)].required;
+    const bool required = system_.sources[sources_.find(run.source)].required;
     for (std::size_t i = 0; i < run.count; ++i) {
       const auto at = static_cast<std::size_t>(run.first - assembly.range.first) + i;
       missing[at] += late ? 0 : 1;

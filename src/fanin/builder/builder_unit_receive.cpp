@@ -123,11 +123,9 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
     ++counters_.stale;
     return;
   }
-  const auto index = std::ranges::lower_bound(source_index_, header.source, {},
-                                              &std::pair<SourceId, std::size_t>::first);
-  if (index == source_index_.end() || index->first != header.source ||
-      system_.sources[index->second].readout_unit != node || header.readout_unit != node ||
-      header.batch_events > system_.batch_events) {
+  const std::size_t source = sources_.find(header.source);
+  if (source == System::npos || system_.sources[source].readout_unit != node ||
+      header.readout_unit != node || header.batch_events > system_.batch_events) {
     return hang_up(link, fmt::format("part of source {}, which is not its own", header.source));
   }
   auto found = assemblies_.find(header.batch_first);
@@ -153,7 +151,7 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
     ++counters_.late;
     return;
   }
-  Progress& progress = assembly.progress[index->second];
+  Progress& progress = assembly.progress[source];
   if (header.first_event < progress.next ||
       (header.first_event == progress.next && header.payload_offset < progress.payload_offset)) {
     ++counters_.stale; // sent again after a lost connection

@@ -15,6 +15,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
                            NodeEnvironment environment)
     : system_(system),
       digest_(system.digest()),
+      sources_(system),
       options_(std::move(options)),
       environment_(std::move(environment)),
       readouts_(system.readout_units.size()),
@@ -144,12 +145,13 @@ void EventManager::finish_if_drained() {
   const auto up = [](const auto& node) { return node.peer != nullptr; };
   if (state_ == State::pausing) {
     if (!std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.paused; })) return;
-    EventNumber furthest = horizon_;
+    EventNumber furthest = 0;
     for (const auto& readout : readouts_) {
       if (readout.peer) furthest = std::max(furthest, readout.paused_at);
     }
-    drain_until(furthest);
+    drain_until(std::max(horizon_, std::min(furthest, limit_)));
   }
+  if (state_ == State::running && horizon_ >= limit_) drain_until(limit_); // run.events
   const bool all_final =
       std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.final; });
   if (state_ == State::running && all_final && std::ranges::any_of(readouts_, up)) {
@@ -202,6 +204,7 @@ bool EventManager::poll() {
   if (state_ == State::ended) return false;
   if (state_ != State::waiting) {
     publish_members();
+    find_frontier();
     assign_batches();
     finish_if_drained();
   }

@@ -148,6 +148,9 @@ private:
   [[nodiscard]] Time trigger_time(EventNumber event) const;
   bool on_announce(Readout& readout, const wire::Announce& announce,
                    std::span<const wire::AbsentRun> absent);
+  [[nodiscard]] bool can_be_absent(const Readout& readout, EventRange range,
+                                   std::span<const wire::AbsentRun> absent) const;
+  void find_frontier();
   bool on_counters(Peer& peer, const wire::NodeCounters& counters, wire::MessageReader& reader);
   void on_received(Builder& builder, const wire::Received& received);
   bool on_built(Builder& builder, NodeId node, wire::MessageReader& reader);
@@ -189,6 +192,7 @@ private:
 
   const System& system_;
   const std::uint64_t digest_; // of system_
+  const SourceIndex sources_;
   EventManagerOptions options_;
   NodeEnvironment environment_;
   net::Transport* transport_ = nullptr;

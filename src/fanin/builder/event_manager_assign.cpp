@@ -19,8 +19,10 @@ std::uint64_t metadata_bytes(std::uint64_t events, std::uint64_t sources, std::u
 bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
                                std::span<const wire::AbsentRun> absent) {
   const EventRange range{announce.first, announce.end};
-  if (announce.end < announce.first || range.count() > system_.batch_events || readout.final ||
-      (readout.announced_any && announce.first != readout.end)) {
+  if (announce.end < announce.first || announce.end > event_number_end ||
+      range.count() > system_.batch_events || readout.final ||
+      (readout.announced_any && announce.first != readout.end) ||
+      !can_be_absent(readout, range, absent)) {
     return false;
   }
   if (!readout.announced_any) {
@@ -28,16 +30,11 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
     readout.first = announce.first;
   }
   const auto node = static_cast<NodeId>(&readout - readouts_.data());
-  const auto [first, last] = system_.sources_of(node);
+  const std::size_t first_source = system_.sources_of(node).first;
   auto& ledger = readout.ledgers.back();
   for (auto& source : ledger) source.read += range.count();
   for (const auto& run : absent) {
-    const std::size_t source = system_.find_source(run.source);
-    if (source < first || source >= last || run.first < range.first ||
-        run.count > range.end - run.first) {
-      return false;
-    }
-    ledger[source - first].read -= run.count;
+    ledger[sources_.find(run.source) - first_source].read -= run.count;
     readout.absent.push_back(run);
   }
   readout.end = announce.end;
@@ -45,21 +42,47 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
   if (!range.empty()) readout.points.push_back({announce.end, readout.bytes});
   readout.final = announce.final != 0;
   horizon_ = std::max(horizon_, announce.end);
+  return true;
+}
 
-  if (!frontier_known_ && std::ranges::all_of(readouts_, [](const Readout& other) {
-        return !other.peer || other.announced_any;
-      })) {
-    frontier_ = ~EventNumber{0};
-    for (const auto& other : readouts_) {
-      if (other.peer) frontier_ = std::min(frontier_, other.first);
+// Runs inside the range and of the readout unit's own sources, source by source, none overlapping.
+bool EventManager::can_be_absent(const Readout& readout, EventRange range,
+                                 std::span<const wire::AbsentRun> absent) const {
+  const auto node = static_cast<NodeId>(&readout - readouts_.data());
+  const auto [first, last] = system_.sources_of(node);
+  std::size_t source = first;
+  EventNumber free = range.first;
+  for (const auto& run : absent) {
+    const std::size_t of = sources_.find(run.source);
+    if (of < source || of >= last) return false;
+    if (of != source) free = range.first;
+    source = of;
+    if (run.first < free || run.first > range.end || run.count > range.end - run.first) {
+      return false;
     }
-    frontier_known_ = true;
-    first_event_ = frontier_;
-    if (system_.events_max != 0 && state_ == State::running) {
-      drain_until(first_event_ + system_.events_max);
-    }
+    free = run.first + run.count;
   }
   return true;
+}
+
+// Batches begin where the first of the readout units that are here begins. One that came to its end
+// without a single event has no say.
+void EventManager::find_frontier() {
+  if (frontier_known_) return;
+  bool any = false;
+  EventNumber first = event_number_end;
+  for (const auto& readout : readouts_) {
+    if (!readout.peer) continue;
+    if (!readout.announced_any) return;
+    any = true;
+    if (readout.end != readout.first || !readout.final) first = std::min(first, readout.first);
+  }
+  if (!any) return;
+  frontier_known_ = true;
+  frontier_ = first_event_ = first == event_number_end ? horizon_ : first;
+  if (system_.events_max == 0) return;
+  limit_ = first_event_ + std::min(system_.events_max, event_number_end);
+  tell_readouts(wire::Limit{limit_, 0});
 }
 
 // All live readout units have announced the events below.

@@ -116,6 +116,11 @@ void ReadoutUnit::announce(bool idle) {
     if (first == ~EventNumber{0}) first = low = 0;
     numbered_ = true;
     announced_ = cut_until_ = joined_ = first;
+    if (system_.events_max != 0) { // the event manager's limit may be lower, and is on its way
+      limit_ = std::min(limit_, first + std::min(system_.events_max, event_number_end));
+      for (auto& input : inputs_) input->queue.set_limit(limit_);
+      low = std::min(low, limit_);
+    }
     announce_range({first, first}, false);
   }
   const Time now = environment_.loop->now();

@@ -61,6 +61,19 @@ std::size_t System::find_source(SourceId id) const {
   return found == sources.end() ? npos : static_cast<std::size_t>(found - sources.begin());
 }
 
+SourceIndex::SourceIndex(const System& system) {
+  for (std::size_t i = 0; i < system.sources.size(); ++i) {
+    by_id_.emplace_back(system.sources[i].id, i);
+  }
+  std::ranges::sort(by_id_);
+}
+
+std::size_t SourceIndex::find(SourceId id) const {
+  const auto found =
+      std::ranges::lower_bound(by_id_, id, {}, &std::pair<SourceId, std::size_t>::first);
+  return found == by_id_.end() || found->first != id ? System::npos : found->second;
+}
+
 Result<> System::validate() const {
   if (readout_units.empty()) return fail(ErrorKind::usage, "no readout unit: name at least one");
   if (builder_units.empty()) return fail(ErrorKind::usage, "no builder unit: name at least one");
