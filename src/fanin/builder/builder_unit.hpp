@@ -64,6 +64,7 @@ private:
     EventNumber next = 0;            // events below are answered
     std::uint32_t payload_offset = 0; // of a fragment that comes in several parts
     std::uint32_t crc32c = 0;
+    wire::FragmentEntry entry; // of that fragment, as its first part says
   };
   struct Assembly { // a batch under construction, or waiting for its commit
     EventRange range;
@@ -79,6 +80,12 @@ private:
     std::vector<wire::BadFragment> bad;
     std::vector<wire::Gap> gaps;
     std::uint32_t incomplete = 0;
+    Duration due{};                  // on the fair clock
+    struct Said {                    // to the event manager, of the lists above
+      std::size_t missing = 0;
+      std::size_t bad = 0;
+      std::size_t gaps = 0;
+    } said;
   };
   struct Stranger { // a connection that has not said hello
     net::Link link;
@@ -100,8 +107,9 @@ private:
   bool on_members(const wire::Members& members, std::span<const Incarnation> incarnations);
   bool on_assign(const wire::Assign& assign);
   void on_lost();
-  void on_finish();
-  void send_status(bool last);
+  void finish_if_written();
+  template <class Message>
+  bool send_counters();
   void end(Result<> result);
   void reset();
 
@@ -127,7 +135,9 @@ private:
   void find_gaps(Assembly& assembly);
   void submit_decided();
   void on_commit(std::uint64_t ticket);
-  void report(const Assembly& assembly);
+  void report_progress();
+  bool report(Assembly& assembly);
+  void set_deadline(Assembly& assembly);
   void check_deadlines();
   [[nodiscard]] Duration fair_clock();
 
@@ -157,6 +167,10 @@ private:
   std::vector<std::unique_ptr<Assembly>> all_; // every one ever made
   std::vector<Assembly*> spare_;
   std::deque<Assembly*> decided_; // waiting for room in storage
+  // What the event manager has to be told, while there is room for it.
+  std::deque<wire::Received> received_;
+  std::deque<Assembly*> committed_;
+  std::size_t files_said_ = 0; // of the sink's
   RecentlyDecided recently_decided_;
 
   struct Due {
@@ -168,6 +182,7 @@ private:
   std::optional<Error> failure_; // of storage, fatal
   Duration stalled_{}; // total time in which deadlines stood still
   Time stalled_since_ = never;
+  Time looked_ = never; // when the fair clock was last looked at; never: nothing is due
   bool finishing_ = false;
   bool ended_ = false;
   wire::NodeCounters counters_;

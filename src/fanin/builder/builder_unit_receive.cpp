@@ -128,6 +128,9 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
       header.readout_unit != node || header.batch_events > system_.batch_events) {
     return hang_up(link, fmt::format("part of source {}, which is not its own", header.source));
   }
+  if (system_.checksum && header.checksum == 0) {
+    return hang_up(link, fmt::format("part of source {} without a checksum", header.source));
+  }
   auto found = assemblies_.find(header.batch_first);
   if (found == assemblies_.end()) {
     if (recently_decided_.contains(header.batch_first, header.attempt)) {
@@ -139,7 +142,7 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
     }
     // Nothing is ordered across connections: the data may be here before the assignment.
     Assembly& early = open(header.batch(), header.attempt);
-    due_.push_back({fair_clock() + system_.event_deadline, early.range.first, early.attempt});
+    set_deadline(early);
     found = assemblies_.find(header.batch_first);
   }
   Assembly& assembly = *found->second;
@@ -160,6 +163,10 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
   if (header.first_event != progress.next || header.payload_offset != progress.payload_offset) {
     return hang_up(
         link, fmt::format("source {} left out a part of event {}", header.source, progress.next));
+  }
+  if (header.payload_offset != 0 && part->table.front() != progress.entry) {
+    return hang_up(link, fmt::format("source {}: parts of event {} that disagree", header.source,
+                                     progress.next));
   }
   const auto table_size = static_cast<std::uint32_t>(part->table.size_bytes());
   assembly.batch.pieces.push_back(
@@ -185,13 +192,14 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
 void BuilderUnit::accept_partial(Assembly& assembly, Progress& progress,
                                  const wire::PartView& part) {
   const wire::FragmentEntry& entry = part.table.front();
+  progress.entry = entry;
   if (system_.checksum) progress.crc32c = wire::crc32c(part.payload, progress.crc32c);
   progress.payload_offset += part.header.payload_size;
   if (progress.payload_offset < entry.size()) return;
   std::uint32_t flags = entry.flags();
   if (system_.checksum && progress.crc32c != entry.crc32c) flags |= wire::fragment_bad_checksum;
   if (flags != 0) assembly.bad.push_back({part.header.first_event, part.header.source, flags});
-  progress = {part.header.first_event + 1, 0, 0};
+  progress = {.next = part.header.first_event + 1};
 }
 
 // The hot path: once per fragment.

@@ -44,7 +44,8 @@ public:
         std::chrono::seconds{10}; // without an event manager that once was there
     OnMessage on_message;
     std::function<void()> on_lost; // the connection ended; a new one is tried
-    std::function<void(const Error&)> on_given_up; // refused, or the event manager stays away
+    // Refused for good, or for longer than give_up_after; or the event manager stays away.
+    std::function<void(const Error&)> on_given_up;
   };
 
   ControlClient(NodeEnvironment environment, Options options);
@@ -58,6 +59,8 @@ public:
   void send(const Body& body, const Parts&... parts) {
     gather_.append(body, parts...);
   }
+  // As Gather's: what may grow long is only said while there is room.
+  [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return gather_.roomy(parts_bytes); }
   [[nodiscard]] std::size_t room_max() const { return gather_.room_max(); }
   [[nodiscard]] bool connected() const { return connected_; }
 
@@ -67,6 +70,7 @@ private:
   void connect();
   void lost(std::string_view why);
   void receive(const memory::View& page);
+  void refused(const std::string& reason, bool for_now);
 
   NodeEnvironment environment_;
   Options options_;
@@ -78,6 +82,7 @@ private:
   bool stopped_ = false;
   bool was_connected_ = false;
   Time lost_at_ = never;
+  Time refused_since_ = never;
 };
 
 } // namespace fanin::builder

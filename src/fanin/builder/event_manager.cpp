@@ -23,6 +23,11 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       trigger_tick_([this] { trigger(); }),
       alive_tick_([this] { check_alive(); }),
       laggard_tick_([this] { watch_laggards(); }) {
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    const auto [first, last] = system_.sources_of(static_cast<NodeId>(i));
+    readouts_[i].sources = last - first;
+    readouts_[i].absent.resize(last - first);
+  }
   environment_.loop->add(*this);
   summary_.run = system_.run;
 }
@@ -108,7 +113,7 @@ Time EventManager::trigger_time(EventNumber event) const {
 void EventManager::stop() {
   stop_wanted_ = true;
   if (state_ == State::waiting) {
-    end();
+    finish();
   } else if (state_ == State::running) {
     pause_or_drain();
   }
@@ -141,6 +146,14 @@ void EventManager::drain_until(EventNumber event) {
   tell_readouts(wire::Limit{event, 1});
 }
 
+void EventManager::finish() {
+  state_ = State::finishing;
+  tell_readouts(wire::Finish{});
+  for (auto& builder : builders_) {
+    if (builder.peer) builder.peer->gather.append(wire::Finish{});
+  }
+}
+
 void EventManager::finish_if_drained() {
   const auto up = [](const auto& node) { return node.peer != nullptr; };
   if (state_ == State::pausing) {
@@ -158,11 +171,7 @@ void EventManager::finish_if_drained() {
     state_ = State::draining; // the sources have come to their end
   }
   if (state_ == State::draining && all_final && frontier_ >= assignable_end() && batches_.empty()) {
-    state_ = State::finishing;
-    tell_readouts(wire::Finish{});
-    for (auto& builder : builders_) {
-      if (builder.peer) builder.peer->gather.append(wire::Finish{});
-    }
+    finish();
   }
   if (state_ == State::finishing) {
     const auto done = [](const auto& node) { return !node.peer || node.finished; };

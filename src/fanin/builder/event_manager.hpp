@@ -90,7 +90,8 @@ private:
     std::uint64_t bytes = 0;            // announced in all
     std::uint64_t floor_bytes = 0;      // announced below the frontier
     std::deque<AnnouncePoint> points;   // beyond the frontier
-    std::deque<wire::AbsentRun> absent; // of events not decided yet
+    std::size_t sources = 0;            // how many it has
+    std::vector<std::deque<EventRange>> absent; // by source, ascending; of events not decided yet
     std::vector<std::vector<SourceLedger>> ledgers; // by incarnation - 1, then source
     std::vector<std::vector<std::vector<std::uint64_t>>> dropped; // likewise, then reason
     wire::NodeCounters counters;
@@ -130,7 +131,7 @@ private:
 
   // connections
   void on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello, std::string_view text);
-  void refuse(Peer& peer, const std::string& reason);
+  void refuse(Peer& peer, std::string reason, bool for_now = false);
   void readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory);
   void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url);
   void readout_down(NodeId node, std::string_view why);
@@ -155,9 +156,9 @@ private:
   void on_received(Builder& builder, const wire::Received& received);
   bool on_built(Builder& builder, NodeId node, wire::MessageReader& reader);
   void account(const Batch& batch, const wire::Built& built);
-  void account_source(const Batch& batch, std::size_t source, std::uint64_t gap_events);
-  [[nodiscard]] std::uint64_t present(const Readout& readout, SourceId source,
-                                      EventRange events) const;
+  void account_sources(const Batch& batch, std::uint64_t events);
+  [[nodiscard]] static std::uint64_t present(const Readout& readout, std::size_t local,
+                                             EventRange events);
   void release(Builder& builder, const Batch& batch);
   void forget_decided();
   void summarise_nodes();
@@ -180,6 +181,7 @@ private:
   // end
   void pause_or_drain();
   void drain_until(EventNumber end);
+  void finish();
   void finish_if_drained();
   void end();
   void flush_peers();
@@ -228,6 +230,7 @@ private:
   Time started_at_ = never;
   Time last_commit_{};
   RunSummary summary_;
+  std::vector<std::uint64_t> missing_of_; // by source, of the batch that is accounted
 };
 
 } // namespace fanin::builder

@@ -34,8 +34,9 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
   auto& ledger = readout.ledgers.back();
   for (auto& source : ledger) source.read += range.count();
   for (const auto& run : absent) {
-    ledger[sources_.find(run.source) - first_source].read -= run.count;
-    readout.absent.push_back(run);
+    const std::size_t local = sources_.find(run.source) - first_source;
+    ledger[local].read -= run.count;
+    readout.absent[local].push_back({run.first, run.first + run.count});
   }
   readout.end = announce.end;
   readout.bytes += announce.bytes;
@@ -173,6 +174,7 @@ void EventManager::assign_batches() {
   const EventNumber end = assignable_end();
   while (frontier_ < end) {
     const Cut cut = next_cut(end);
+    if (cut.range.empty()) return;
     const auto node = choose(cut.bytes, false);
     if (!node) return;
     Batch& batch = batches_[cut.range.first];

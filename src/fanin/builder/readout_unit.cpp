@@ -33,7 +33,10 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
       builders_(system.builder_units.size()),
       tick_([] {}),
       status_tick_([this] {
-        send_status(false);
+        count();
+        if (control_->roomy(std::as_bytes(std::span{source_counters_}).size())) {
+          control_->send(wire::Status{counters_}, source_counters_);
+        }
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }) {
   const auto [first, last] = system_.sources_of(options_.node);
@@ -86,13 +89,13 @@ void ReadoutUnit::end(Result<> result) {
   ended_ = true;
   reset();
   control_->stop();
-  status_tick_.cancel();
   options_.on_end(result);
 }
 
 void ReadoutUnit::reset() {
   incarnation_ = 0;
-  numbered_ = last_ = final_ = paused_ = false;
+  numbered_ = last_ = final_ = paused_ = pause_wanted_ = finish_wanted_ = false;
+  status_tick_.cancel();
   horizon_ = announced_ = cut_until_ = limit_ = 0;
   announce_due_ = throttled_since_ = never;
   batches_.clear();
@@ -134,7 +137,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     if (!reader.read(limit)) return false;
     limit_ = limit.event;
     last_ = limit.last != 0;
-    paused_ = false;
+    paused_ = pause_wanted_ = false;
     if (last_) horizon_ = limit_; // all of them exist: somebody has announced the last
     for (auto& input : inputs_) input->queue.set_limit(limit_);
     retry_full_ = true;
@@ -146,16 +149,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     horizon_ = std::max(horizon_, horizon.event);
     return true;
   }
-  case wire::MessageType::pause: {
-    paused_ = true;
-    EventNumber furthest = 0;
-    for (auto& input : inputs_) {
-      if (input->queue.numbered()) furthest = std::max(furthest, input->queue.next_event());
-    }
-    for (auto& input : inputs_) input->queue.set_limit(furthest);
-    control_->send(wire::Paused{furthest});
-    return true;
-  }
+  case wire::MessageType::pause: paused_ = pause_wanted_ = true; return true;
   case wire::MessageType::assign: {
     wire::Assign assign;
     return reader.read(assign) && on_assign(assign);
@@ -166,11 +160,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     on_clear(clear);
     return true;
   }
-  case wire::MessageType::finish:
-    send_status(true);
-    control_->flush();
-    end({});
-    return true;
+  case wire::MessageType::finish: finish_wanted_ = true; return incarnation_ != 0;
   default: return false;
   }
 }
@@ -187,6 +177,10 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     input->behind_since = never;
     input->last = {};
     input->last.wake = now;
+    input->far_ahead = false;
+    for (std::size_t reason = 0; reason < source::drop_reasons; ++reason) {
+      input->dropped_before[reason] = input->queue.dropped(static_cast<source::DropReason>(reason));
+    }
     if (const auto started = input->source->start(welcome.first_event, now); !started) {
       environment_.log(LogLevel::error, fmt::format("source {}: {}", input->queue.options().source,
                                                     started.error().text));
@@ -196,7 +190,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   if (welcome.joining != 0) {
     numbered_ = true;
     announced_ = joined_ = cut_until_ = horizon_ = welcome.first_event;
-    announce_range({announced_, announced_}, false);
+    control_->send(wire::Announce{.first = announced_, .end = announced_});
   }
   status_tick_.start(*environment_.loop, now + status_period);
   return true;
@@ -281,8 +275,7 @@ void ReadoutUnit::on_clear(const wire::Clear& clear) {
   retry_waiting();
 }
 
-void ReadoutUnit::send_status(bool last) {
-  if (incarnation_ == 0) return;
+void ReadoutUnit::count() {
   counters_.pages = counters_.pages_in_use = 0;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = *inputs_[i];
@@ -290,14 +283,29 @@ void ReadoutUnit::send_status(bool last) {
     counters_.pages_in_use += input.pool->pages() - input.pool->available();
     for (std::size_t reason = 0; reason < source::drop_reasons; ++reason) {
       source_counters_[i].dropped[reason] =
-          input.queue.dropped(static_cast<source::DropReason>(reason));
+          input.queue.dropped(static_cast<source::DropReason>(reason)) -
+          input.dropped_before[reason];
     }
   }
   counters_.sources = static_cast<std::uint32_t>(source_counters_.size());
-  if (last) {
+}
+
+// What the event manager has asked for, as soon as there is room for the answer.
+void ReadoutUnit::answer() {
+  if (pause_wanted_ && control_->roomy()) {
+    pause_wanted_ = false;
+    EventNumber furthest = 0;
+    for (auto& input : inputs_) {
+      if (input->queue.numbered()) furthest = std::max(furthest, input->queue.next_event());
+    }
+    for (auto& input : inputs_) input->queue.set_limit(furthest);
+    control_->send(wire::Paused{furthest});
+  }
+  if (finish_wanted_ && control_->roomy(std::as_bytes(std::span{source_counters_}).size())) {
+    count();
     control_->send(wire::Finished{counters_}, source_counters_);
-  } else {
-    control_->send(wire::Status{counters_}, source_counters_);
+    control_->flush();
+    end({});
   }
 }
 

@@ -3,11 +3,13 @@
 // manager clears it, so that the death of a builder unit loses nothing.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +64,7 @@ private:
     memory::PagePool* pool;
     source::FragmentQueue queue;
     source::ReadResult last;
+    std::array<std::uint64_t, source::drop_reasons> dropped_before{}; // by earlier incarnations
     bool far_ahead = false; // read further than builder units take
     Time behind_since = never; // silent while others went on
     EventNumber behind_until = 0;
@@ -106,11 +109,13 @@ private:
 
   // reading
   [[nodiscard]] bool far_ahead(Input& input) const;
+  [[nodiscard]] std::optional<EventRange> begun() const;
   bool read_inputs();
   void watch_silence();
   void announce(bool idle);
-  void announce_range(EventRange range, bool final);
-  void send_status(bool last);
+  bool announce_range(EventRange range);
+  void answer();
+  void count();
 
   // sending
   bool prepare(Batch& batch);
@@ -146,6 +151,8 @@ private:
   bool last_ = false; // no event from limit_ on will be wanted
   bool final_ = false; // said so
   bool paused_ = false;
+  bool pause_wanted_ = false; // not answered yet
+  bool finish_wanted_ = false;
   bool retry_full_ = false; // room or numbers were given back: inputs that were full may go on
   bool ended_ = false;
   Time announce_due_ = never;

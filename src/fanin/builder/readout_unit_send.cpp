@@ -8,6 +8,7 @@ namespace fanin::builder {
 
 namespace {
 constexpr Duration reconnect_after = std::chrono::milliseconds{20};
+constexpr Duration retry_after = std::chrono::milliseconds{500}; // when there is no descriptor
 } // namespace
 
 std::byte* ReadoutUnit::reserve_metadata(std::uint32_t size) {
@@ -130,6 +131,9 @@ void ReadoutUnit::connect(Builder& builder) {
   };
   builder.data = open(false);
   if (system_.protocol == Protocol::pull) builder.request = open(true);
+  if (!builder.data || (system_.protocol == Protocol::pull && !builder.request)) {
+    builder.reconnect->start(*environment_.loop, environment_.loop->now() + retry_after);
+  }
 }
 
 void ReadoutUnit::disconnect(Builder& builder) {

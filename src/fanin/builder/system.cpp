@@ -46,6 +46,7 @@ std::uint64_t System::digest() const {
   digest.add(checksum ? 1 : 0);
   digest.add(batch_events);
   digest.add(data_page);
+  digest.add(trigger_rate_hz > 0 ? 1 : 0);
   return digest.value();
 }
 

@@ -79,7 +79,7 @@ static_assert(sizeof(Welcome) == 32);
 struct Refuse { // followed by text
   static constexpr MessageType type = MessageType::refuse;
   std::uint32_t text_size = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t for_now = 0; // 1: try again; an earlier process of this name may not be dead yet
 };
 static_assert(sizeof(Refuse) == 8);
 
@@ -218,7 +218,7 @@ struct Clear {
 };
 static_assert(sizeof(Clear) == 16);
 
-struct SourceCounters { // since the node's start in this run
+struct SourceCounters { // since the incarnation began
   SourceId source = 0;
   std::uint32_t reserved = 0;
   std::array<std::uint64_t, 5> dropped{}; // by source::DropReason
