@@ -26,6 +26,11 @@ struct NodeEnvironment {
 [[nodiscard]] inline std::uint64_t control_queue_bytes(const memory::PagePool& pool) {
   return 3U * pool.page_size();
 }
+// The least page for control messages, the same for all nodes: half of it carries the counters of
+// a readout unit with so many sources, or an event that all of them lack.
+[[nodiscard]] inline std::uint32_t control_page_least(std::size_t sources) {
+  return static_cast<std::uint32_t>(2 * (sizeof(wire::SourceCounters) * sources + 128));
+}
 // Pages of control messages for a node with so many connections.
 [[nodiscard]] inline std::uint32_t control_pages(std::size_t connections) {
   return static_cast<std::uint32_t>(16 + 8 * connections);

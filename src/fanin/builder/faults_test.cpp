@@ -53,6 +53,104 @@ TEST(backpressure, smallest_pools_make_progress) {
   expect_balanced(system);
 }
 
+TEST(backpressure, a_source_that_we_read_no_further_is_not_silent) {
+  for (const double trigger_hz : {0.0, 100'000.0}) {
+    VirtualSystemOptions options;
+    options.system = make_system(2, 1);
+    options.system.read_ahead = 128U << 10;
+    options.system.trigger_rate_hz = trigger_hz;
+    options.commit_delay = 300ms; // longer than the event deadline
+    options.sink_depth = 1;
+    options.fragment_max = 32U << 10;
+    options.make_source = [](const SourceInfo& info) {
+      return std::make_unique<source::Emulator>(source::EmulatorOptions{
+          .source = info.id, .size = source::FixedSize{info.id == 1 ? 16U : 10'000U}});
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(10s);
+    system.sink(0)->set_commit_delay(1ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(600s))
+        << tail_of_log(system) << system.manager().waiting_for();
+    EXPECT_GT(system.summary().events_built, 100U);
+    EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
+// Gives every second event, odd or even ones, as fast as it may.
+class EverySecond final : public source::Source {
+public:
+  EverySecond(SourceId id, EventNumber count) : next_(id % 2), count_(count) {}
+  Result<> start(EventNumber first, Time) override {
+    next_ = std::max(next_, first | (next_ & 1));
+    return {};
+  }
+  source::ReadResult read(source::FragmentQueue& queue, Time) override {
+    const std::array<std::byte, 8> payload{};
+    for (int i = 0; i < 2000; ++i, next_ += 2) {
+      if (next_ >= count_) return {source::ReadState::finished};
+      if (queue.write(next_, payload) == source::WriteOutcome::full) return {};
+    }
+    return {source::ReadState::more};
+  }
+
+private:
+  EventNumber next_;
+  EventNumber count_;
+};
+
+TEST(silence, a_triggered_event_that_no_source_has_is_an_event_and_no_gap) {
+  auto options = triggered(2, 2, 10'000);
+  options.system.events_max = 300;
+  options.make_source = [](const SourceInfo&) { return std::make_unique<EverySecond>(2, 1000); };
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 300U);
+  EXPECT_EQ(system.summary().events_incomplete, 150U);
+  EXPECT_EQ(system.summary().gaps, 0U);
+  expect_balanced(system);
+}
+
+TEST(backpressure, exceptions_without_end_cost_nobody_the_connection_to_the_event_manager) {
+  VirtualSystemOptions options;
+  options.system = make_system(1, 2, 8);
+  options.network.latency_max = 2ms; // the event manager takes its time
+  options.make_source = [](const SourceInfo& info) {
+    return std::make_unique<EverySecond>(info.id, 100'000);
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(600s)) << tail_of_log(system);
+  for (const auto& node : system.summary().nodes) EXPECT_EQ(node.incarnations, 1U) << node.name;
+  EXPECT_EQ(system.summary().events_built, 100'000U);
+  EXPECT_EQ(system.summary().fragments.built, 400'000U);
+  expect_balanced(system);
+}
+
+TEST(backpressure, a_builder_unit_that_was_frozen_for_a_while_makes_no_event_incomplete) {
+  for (const double trigger_hz : {0.0, 20'000.0}) {
+    auto options = triggered(2, 2, trigger_hz);
+    options.source_rate_hz = 20'000;
+    VirtualSystem system{options};
+    system.start_all();
+    for (int i = 0; i < 5; ++i) {
+      system.run_for(Duration{30ms} + i * 1ms);
+      system.builder_node(1).freeze();
+      system.run_for(options.system.event_deadline + 10ms + i * 200ms);
+      system.builder_node(1).thaw();
+    }
+    system.run_for(500ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+    EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().nodes[3].incarnations, 1U);
+    expect_balanced(system);
+  }
+}
+
 TEST(backpressure, a_disk_that_stands_still_makes_no_event_incomplete) {
   VirtualSystem system{triggered(2, 2, 20'000)};
   system.start_all();
@@ -125,14 +223,15 @@ TEST(silence, a_frozen_readout_unit_is_given_up_and_joins_again) {
 // Gives every event below `silent_from`, then nothing until `again_from`, then the rest.
 class HoleSource final : public source::Source {
 public:
-  HoleSource(SourceId id, EventNumber silent_from, EventNumber again_from)
+  HoleSource(SourceId id, EventNumber silent_from, EventNumber again_from, bool mute = false)
       : emulator_({.source = id, .size = source::FixedSize{100}, .rate_hz = 10'000}),
         silent_from_(silent_from),
-        again_from_(again_from) {}
+        again_from_(again_from),
+        mute_(mute) {}
   Result<> start(EventNumber first, Time now) override { return emulator_.start(first, now); }
   source::ReadResult read(source::FragmentQueue& queue, Time now) override {
-    const bool silent =
-        queue.numbered() && queue.next_event() >= silent_from_ && queue.next_event() < again_from_;
+    const bool silent = mute_ || (queue.numbered() && queue.next_event() >= silent_from_ &&
+                                  queue.next_event() < again_from_);
     if (silent) return {source::ReadState::waiting, now + 10ms};
     return emulator_.read(queue, now);
   }
@@ -141,6 +240,7 @@ private:
   source::Emulator emulator_;
   EventNumber silent_from_;
   EventNumber again_from_;
+  bool mute_; // from the beginning
 };
 
 TEST(silence, a_source_that_is_silent_is_missing_after_the_deadline) {
@@ -164,6 +264,67 @@ TEST(silence, a_source_that_is_silent_is_missing_after_the_deadline) {
               500U);
     expect_balanced(system);
   }
+}
+
+TEST(silence, what_others_have_is_built_when_one_dies_that_never_said_anything) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.system.event_deadline = 10s;
+  options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+    if (info.id == 2) return std::make_unique<HoleSource>(info.id, 0, ~EventNumber{0}, true);
+    return std::make_unique<source::Emulator>(source::EmulatorOptions{
+        .source = info.id, .size = source::FixedSize{100}, .event_count = 500});
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(1s);
+  EXPECT_EQ(system.summary().events_built, 0U);
+  system.kill_readout(1);
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 500U);
+  expect_balanced(system);
+}
+
+// Gives every number twice.
+class Stutterer final : public source::Source {
+public:
+  explicit Stutterer(std::uint64_t& repeated) : repeated_(repeated) {}
+  Result<> start(EventNumber first, Time) override {
+    next_ = first;
+    return {};
+  }
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    const std::array<std::byte, 8> payload{};
+    if (queue.write(next_, payload) == source::WriteOutcome::ok) {
+      if (queue.write(next_, payload) == source::WriteOutcome::rejected) ++repeated_;
+      ++next_;
+    }
+    return {source::ReadState::waiting, now + 1ms};
+  }
+
+private:
+  std::uint64_t& repeated_;
+  EventNumber next_ = 0;
+};
+
+TEST(silence, what_was_dropped_is_counted_once_over_all_incarnations) {
+  std::uint64_t repeated = 0;
+  VirtualSystemOptions options;
+  options.system = make_system(1, 1);
+  options.make_source = [&](const SourceInfo&) { return std::make_unique<Stutterer>(repeated); };
+  VirtualSystem system{options};
+  system.start_all();
+  for (int i = 0; i < 3; ++i) {
+    system.run_for(1s);
+    system.readout_node(0).disconnect(system.manager_node());
+  }
+  system.run_for(1s);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_GT(repeated, 3000U);
+  EXPECT_LE(system.summary().fragments.dropped, repeated);
+  EXPECT_GT(system.summary().fragments.dropped, repeated / 2); // all but since the last status
+  expect_balanced(system);
 }
 
 TEST(silence, an_optional_source_that_is_absent_leaves_events_complete) {

@@ -48,6 +48,7 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
       readables_.push_back(std::make_unique<Readable>(*environment_.loop, *inputs_.back()->source));
     }
   }
+  FANIN_ASSERT(environment_.control_pool->page_size() >= control_page_least(inputs_.size()));
   wire::Hello hello;
   hello.role = wire::Role::readout_unit;
   hello.node = options_.node;
