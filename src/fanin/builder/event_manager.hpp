@@ -80,6 +80,7 @@ private:
     Incarnation incarnation = 0;
     Incarnation starts = 0;
     std::uint64_t memory = 0;           // bytes in which it keeps what is not cleared
+    std::uint64_t metadata = 0;         // bytes for the metadata of that, for each source
     bool announced_any = false;
     bool final = false;
     bool paused = false;
@@ -104,10 +105,12 @@ private:
     bool finished = false;
     std::uint64_t capacity = 0;
     std::uint64_t reserved = 0;   // of the capacity; returned in the order of assignment
+    std::uint64_t metadata = 0;   // reserved at readout units, likewise
     std::uint64_t under_way = 0;  // of the transfer window
     struct Reservation {
       EventNumber first = 0;
       std::uint64_t bytes = 0;
+      std::uint64_t metadata = 0;
       bool done = false;
     };
     std::deque<Reservation> reservations;
@@ -132,7 +135,7 @@ private:
   // connections
   void on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello, std::string_view text);
   void refuse(Peer& peer, std::string reason, bool for_now = false);
-  void readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory);
+  void readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hello);
   void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url);
   void readout_down(NodeId node, std::string_view why);
   void builder_down(NodeId node, std::string_view why);
@@ -173,8 +176,12 @@ private:
   [[nodiscard]] EventNumber assignable_end() const;
   [[nodiscard]] Cut next_cut(EventNumber end) const;
   [[nodiscard]] std::uint64_t announced_bytes(const Readout& readout, EventNumber event) const;
-  [[nodiscard]] std::uint64_t fair_share() const;
-  [[nodiscard]] std::optional<NodeId> choose(std::uint64_t bytes, bool again) const;
+  struct Share {
+    std::uint64_t memory = 0;
+    std::uint64_t metadata = 0;
+  };
+  [[nodiscard]] Share fair_share() const;
+  [[nodiscard]] std::optional<NodeId> choose(const Cut& cut, bool again) const;
   void send_assignment(Batch& batch, NodeId node);
   void watch_laggards();
 

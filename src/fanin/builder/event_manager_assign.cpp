@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fanin/builder/metadata.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::builder {
@@ -137,20 +138,26 @@ EventManager::Cut EventManager::next_cut(EventNumber end) const {
 
 // What readout units keep until it is built, divided by the builder units and one more for what
 // lies between: so much of it one that is slow or frozen may pin, and the others go on.
-std::uint64_t EventManager::fair_share() const {
-  std::uint64_t memory = 0;
-  for (const auto& readout : readouts_) memory += readout.peer ? readout.memory : 0;
-  const auto builders =
-      std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; });
-  return memory / static_cast<std::uint64_t>(builders + 1);
+EventManager::Share EventManager::fair_share() const {
+  Share all{0, ~std::uint64_t{0}};
+  for (const auto& readout : readouts_) {
+    if (!readout.peer) continue;
+    all.memory += readout.memory;
+    all.metadata = std::min(all.metadata, readout.metadata);
+  }
+  const auto shares = static_cast<std::uint64_t>(
+      1 + std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; }));
+  return {all.memory / shares, all.metadata / shares};
 }
 
 // Round robin over the builder units that have room for all of it. A part of each one's capacity is
 // kept for batches of builder units that died, so that those cannot be crowded out by new ones. The
 // parts of what would be one batch at a higher rate stay together: then a page of a readout unit is
 // held by few builder units, and a frozen one cannot pin them all.
-std::optional<NodeId> EventManager::choose(std::uint64_t bytes, bool again) const {
-  const std::uint64_t share = fair_share();
+std::optional<NodeId> EventManager::choose(const Cut& cut, bool again) const {
+  const std::uint64_t bytes = cut.bytes;
+  const std::uint64_t metadata = metadata_per_source(cut.range.count());
+  const Share share = fair_share();
   const bool stay = !again && (frontier_ & (system_.batch_events - 1)) != 0 &&
                     together_bytes_ < system_.batch_bytes;
   const std::size_t first = next_builder_ + builders_.size() - (stay ? 1 : 0);
@@ -160,8 +167,10 @@ std::optional<NodeId> EventManager::choose(std::uint64_t bytes, bool again) cons
     if (!builder.peer || builder.finished) continue;
     const std::uint64_t reserve = std::min(builder.capacity / 4, 2 * system_.batch_bytes);
     const std::uint64_t capacity =
-        again ? builder.capacity : std::min(builder.capacity - reserve, share);
-    const bool room = builder.reserved == 0 || builder.reserved + bytes <= capacity;
+        again ? builder.capacity : std::min(builder.capacity - reserve, share.memory);
+    const bool room =
+        builder.reserved == 0 || (builder.reserved + bytes <= capacity &&
+                                  (again || builder.metadata + metadata <= share.metadata));
     const bool window =
         builder.under_way == 0 || builder.under_way + bytes <= system_.transfer_window;
     if (room && window) return static_cast<NodeId>(node);
@@ -175,7 +184,7 @@ void EventManager::assign_batches() {
   while (frontier_ < end) {
     const Cut cut = next_cut(end);
     if (cut.range.empty()) return;
-    const auto node = choose(cut.bytes, false);
+    const auto node = choose(cut, false);
     if (!node) return;
     Batch& batch = batches_[cut.range.first];
     batch.range = cut.range;
@@ -195,7 +204,7 @@ void EventManager::assign_batches() {
 bool EventManager::assign_again() {
   while (!again_.empty()) {
     Batch& batch = batches_.at(again_.front());
-    const auto node = choose(batch.bytes, true);
+    const auto node = choose({batch.range, batch.bytes}, true);
     if (!node) return false;
     ++batch.attempt;
     batch.received = false;
@@ -214,7 +223,9 @@ void EventManager::send_assignment(Batch& batch, NodeId node) {
   batch.epoch = epoch_;
   builder.reserved += batch.bytes;
   builder.under_way += batch.bytes;
-  builder.reservations.push_back({batch.range.first, batch.bytes, false});
+  const std::uint64_t metadata = metadata_per_source(batch.range.count());
+  builder.metadata += metadata;
+  builder.reservations.push_back({batch.range.first, batch.bytes, metadata, false});
 
   wire::Assign assign;
   assign.first = batch.range.first;
@@ -252,6 +263,7 @@ void EventManager::release(Builder& builder, const Batch& batch) {
   mine->done = true;
   while (!builder.reservations.empty() && builder.reservations.front().done) {
     builder.reserved -= builder.reservations.front().bytes;
+    builder.metadata -= builder.reservations.front().metadata;
     builder.reservations.pop_front();
   }
 }

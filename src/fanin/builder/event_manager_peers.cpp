@@ -135,16 +135,17 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
   peer->role = hello.role;
   peer->node = hello.node;
   if (is_readout) {
-    readout_up(std::move(peer), hello.capacity);
+    readout_up(std::move(peer), hello);
   } else {
     builder_up(std::move(peer), hello.capacity, std::move(url));
   }
 }
 
-void EventManager::readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory) {
+void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hello) {
   const NodeId node = peer->node;
   Readout& readout = readouts_[node];
-  readout.memory = memory;
+  readout.memory = hello.capacity;
+  readout.metadata = hello.metadata;
   const auto [first, last] = system_.sources_of(node);
   readout.peer = std::move(peer);
   readout.incarnation = ++readout.starts;
@@ -187,7 +188,7 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
   builder.peer = std::move(peer);
   builder.incarnation = ++builder.starts;
   builder.capacity = capacity;
-  builder.reserved = builder.under_way = 0;
+  builder.reserved = builder.metadata = builder.under_way = 0;
   builder.reservations.clear();
   builder.url = std::move(url);
   builder.finished = false;

@@ -20,7 +20,7 @@ wire::Hello hello_of(const System& system, wire::Role role, NodeId node) {
   hello.role = role;
   hello.node = node;
   hello.system_digest = system.digest();
-  hello.capacity = 1U << 20;
+  hello.capacity = hello.metadata = 1U << 20;
   return hello;
 }
 

@@ -49,13 +49,14 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
     }
   }
   FANIN_ASSERT(environment_.control_pool->page_size() >= control_page_least(inputs_.size()));
+  metadata_ = layout();
+  FANIN_ASSERT(options_.metadata_pool->pages() >= metadata_.pages_least());
   wire::Hello hello;
   hello.role = wire::Role::readout_unit;
   hello.node = options_.node;
   hello.system_digest = digest_;
-  for (const auto& input : inputs_) {
-    hello.capacity += std::uint64_t{input->pool->pages()} * input->pool->page_size();
-  }
+  hello.capacity = metadata_.payload;
+  hello.metadata = metadata_.capacity(options_.metadata_pool->pages());
   control_ = std::make_unique<ControlClient>(
       environment_,
       ControlClient::Options{
@@ -101,10 +102,10 @@ void ReadoutUnit::reset() {
   announce_due_ = throttled_since_ = never;
   batches_.clear();
   cut_.clear();
+  waiting_again_.clear();
   waiting_.clear();
   for (auto& builder : builders_) disconnect(builder);
   for (auto& input : inputs_) input->queue.start_unnumbered();
-  metadata_.reset();
 }
 
 void ReadoutUnit::on_lost() {
@@ -213,12 +214,17 @@ bool ReadoutUnit::on_assign(const wire::Assign& assign) {
       assign.events > system_.batch_events || assign.range().end < assign.first) {
     return false;
   }
-  if (!waiting_.empty() || !try_assign(assign)) waiting_.push_back(assign);
-  return waiting_.size() <= waiting_max;
+  auto& waiting = assign.attempt > 0 ? waiting_again_ : waiting_;
+  if (!waiting.empty() || !try_assign(assign)) waiting.push_back(assign);
+  return waiting.size() <= waiting_max;
 }
 
+// The old ones first: what they wait for is kept for them.
 void ReadoutUnit::retry_waiting() {
-  while (!waiting_.empty() && try_assign(waiting_.front())) waiting_.pop_front();
+  for (auto* waiting : {&waiting_again_, &waiting_}) {
+    while (!waiting->empty() && try_assign(waiting->front())) waiting->pop_front();
+    if (!waiting->empty()) return;
+  }
 }
 
 // False: there are no metadata pages for it now.
@@ -242,6 +248,9 @@ bool ReadoutUnit::try_assign(const wire::Assign& assign) {
     ++counters_.stale;
     return true;
   }
+  if (!answered(range)) return false;
+  const std::uint64_t kept = assign.attempt > 0 ? 0 : metadata_.pages_per_batch();
+  if (options_.metadata_pool->available() < metadata_.pages(heads_of(range)) + kept) return false;
   Batch& batch = batches_[range.first];
   batch.range = range;
   batch.attempt = assign.attempt;
@@ -251,12 +260,7 @@ bool ReadoutUnit::try_assign(const wire::Assign& assign) {
     batch.pieces = std::move(spare_pieces_.back());
     spare_pieces_.pop_back();
   }
-  if (!prepare(batch)) {
-    batch.pieces.clear();
-    spare_pieces_.push_back(std::move(batch.pieces));
-    batches_.erase(range.first);
-    return false;
-  }
+  prepare(batch);
   mark_cut(range);
   enqueue(batch);
   return true;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
+#include "fanin/builder/metadata.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/source/source.hpp"
 #include "fanin/wire/part.hpp"
@@ -90,6 +91,8 @@ private:
     net::Link data;
     net::Link request; // pull only
     bool data_ready = false;
+    memory::Loan metadata; // heads of its batches
+    std::uint32_t metadata_filled = 0;
     std::deque<EventNumber> queue; // batches to send, oldest assignment first
     std::unique_ptr<net::Timer> reconnect;
   };
@@ -118,8 +121,10 @@ private:
   void count();
 
   // sending
-  bool prepare(Batch& batch);
-  bool prepare_input(Batch& batch, Input& input);
+  bool answered(EventRange range);
+  [[nodiscard]] std::uint64_t heads_of(EventRange range) const;
+  void prepare(Batch& batch);
+  void prepare_input(Batch& batch, Input& input);
   bool readdress(Batch& batch, const wire::Assign& assign);
   void enqueue(Batch& batch);
   void mark_cut(EventRange range);
@@ -127,7 +132,8 @@ private:
   void disconnect(Builder& builder);
   void on_data_event(Builder& builder, net::Event& event);
   void pump(Builder& builder);
-  std::byte* reserve_metadata(std::uint32_t size);
+  std::byte* reserve_metadata(Builder& builder, std::uint32_t size);
+  [[nodiscard]] MetadataLayout layout() const;
   void arm_tick(Time now);
 
   const System& system_;
@@ -163,10 +169,10 @@ private:
   std::pmr::map<EventNumber, EventNumber> cut_{&memory_}; // ranges cut beyond cut_until_
   EventNumber cut_until_ = 0; // all events below were cut
   std::vector<std::vector<Piece>> spare_pieces_; // capacity, reused
-  std::deque<wire::Assign> waiting_; // for metadata pages
+  std::deque<wire::Assign> waiting_again_; // for metadata pages: batches that were assigned before
+  std::deque<wire::Assign> waiting_; // and new ones
 
-  memory::Loan metadata_;
-  std::uint32_t metadata_filled_ = 0;
+  MetadataLayout metadata_;
   wire::NodeCounters counters_;
   std::vector<wire::SourceCounters> source_counters_;
 };

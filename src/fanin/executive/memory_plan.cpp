@@ -7,6 +7,7 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/builder/builder_unit.hpp"
+#include "fanin/builder/metadata.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::executive {
@@ -15,7 +16,7 @@ namespace {
 using config::Configuration;
 
 constexpr std::uint32_t smallest_source_page = 64U << 10;
-constexpr std::uint32_t metadata_page = 256U << 10;
+constexpr std::uint32_t metadata_page = 64U << 10; // of one builder unit's batches
 constexpr std::uint64_t metadata_least = 4U << 20;
 constexpr std::uint64_t queue_slot = 16; // bytes that a queue keeps for each number
 constexpr std::uint64_t queues_all = 16U << 20;
@@ -135,8 +136,19 @@ Result<> plan_readout(const Configuration& configuration, const config::Node& no
                       std::size_t readout, NodePlan& plan) {
   if (auto done = plan_sources(configuration, node, readout, plan); !done) return done;
   plan.control = control_pool(configuration, 1 + configuration.builders);
+  builder::MetadataLayout layout{.page = metadata_page,
+                                 .batch_events = configuration.event.batch_events,
+                                 .data_page = configuration.buffers.page,
+                                 .builders = configuration.builders,
+                                 .sources = plan.sources.size(),
+                                 .source_page = configuration.buffers.page};
+  for (const PoolPlan& pool : plan.sources) {
+    layout.payload += pool.bytes();
+    layout.source_page = std::min(layout.source_page, pool.page_size);
+  }
   const std::uint64_t metadata = std::max(metadata_least, round_up(node.buffer / 8, metadata_page));
-  plan.metadata = {metadata_page, static_cast<std::uint32_t>(metadata / metadata_page)};
+  plan.metadata = {metadata_page, static_cast<std::uint32_t>(
+                                      std::max(metadata / metadata_page, layout.pages_least()))};
   plan.needed = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold_time(configuration)));
   if (plan.needed > node.buffer) {
     return too_small(

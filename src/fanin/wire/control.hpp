@@ -62,8 +62,9 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
   std::uint64_t capacity = 0; // bytes: under construction (builder unit), kept (readout unit)
   std::uint32_t text_size = 0;
   Incarnation peer_incarnation = 0; // data, request: of the builder unit that is meant
+  std::uint64_t metadata = 0; // readout unit: bytes for each source (builder/metadata.hpp)
 };
-static_assert(sizeof(Hello) == 40);
+static_assert(sizeof(Hello) == 48);
 
 struct Welcome {
   static constexpr MessageType type = MessageType::welcome;

@@ -64,7 +64,17 @@ VirtualSystem::VirtualSystem(VirtualSystemOptions options)
     for (std::size_t i = first; i < last; ++i) {
       node->source_pools.push_back(make_pool(options_.source_page, options_.source_pages));
     }
-    node->metadata_pool = make_pool(control_page, options_.metadata_pages);
+    const MetadataLayout metadata{.page = options_.metadata_page,
+                                  .batch_events = system.batch_events,
+                                  .data_page = system.data_page,
+                                  .builders = system.builder_units.size(),
+                                  .sources = last - first,
+                                  .payload = (last - first) * options_.source_pages *
+                                             std::uint64_t{options_.source_page},
+                                  .source_page = options_.source_page};
+    node->metadata_pool = make_pool(
+        options_.metadata_page,
+        std::max(options_.metadata_pages, static_cast<std::uint32_t>(metadata.pages_least())));
     make_node(*node, name);
     readouts_.push_back(std::move(node));
   }

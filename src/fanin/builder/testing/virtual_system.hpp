@@ -28,7 +28,8 @@ struct VirtualSystemOptions {
   std::uint32_t source_pages = 16;
   std::uint32_t source_window = 4096;
   std::uint32_t fragment_max = 8U << 10;
-  std::uint32_t metadata_pages = 16;
+  std::uint32_t metadata_page = 4U << 10;
+  std::uint32_t metadata_pages = 64; // at least what a readout unit needs
   std::uint32_t receive_pages = 64;
   Duration commit_delay = std::chrono::microseconds{100};
   std::size_t sink_depth = 16;
