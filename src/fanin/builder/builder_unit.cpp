@@ -59,7 +59,7 @@ Result<> BuilderUnit::start() {
   hello.role = wire::Role::builder_unit;
   hello.node = options_.node;
   hello.system_digest = digest_;
-  hello.capacity = build_capacity(options_.receive_pool->pages(),
+  hello.capacity = build_capacity(options_.receive_pool->pages() - options_.posted_pages,
                                   options_.receive_pool->page_size(), system_.readout_units.size());
   control_ = std::make_unique<ControlClient>(
       environment_,

@@ -25,6 +25,7 @@ struct BuilderOptions {
   net::Url event_manager;
   net::Url data;                           // where to listen for readout units; port 0 works
   memory::PagePool* receive_pool = nullptr; // pages of System::data_page
+  std::uint32_t posted_pages = 0; // of those, held by a transport that posts receives beforehand
   Duration give_up_after = std::chrono::seconds{10};
   // A new sink, with new files, for each incarnation.
   std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;

@@ -54,6 +54,8 @@ public:
   [[nodiscard]] bool ended() const { return state_ == State::ended; }
   // For people, when a run does not go on or does not end: what is missing for that.
   [[nodiscard]] std::string waiting_for() const;
+  // Of builder units' capacity and transfer windows; 0 when nothing is being built.
+  [[nodiscard]] std::uint64_t bytes_reserved() const;
   // As of now.
   [[nodiscard]] const RunSummary& summary();
 

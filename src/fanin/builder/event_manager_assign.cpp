@@ -268,6 +268,14 @@ void EventManager::release(Builder& builder, const Batch& batch) {
   }
 }
 
+std::uint64_t EventManager::bytes_reserved() const {
+  std::uint64_t bytes = 0;
+  for (const auto& builder : builders_) {
+    if (builder.peer) bytes += builder.reserved + builder.metadata + builder.under_way;
+  }
+  return bytes;
+}
+
 // Tells readout units that others are ahead, so that they stop waiting for sources that are silent.
 void EventManager::watch_laggards() {
   for (auto& readout : readouts_) {
