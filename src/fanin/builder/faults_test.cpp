@@ -22,6 +22,15 @@ std::string tail_of_log(const VirtualSystem& system) {
   return all;
 }
 
+std::string incomplete(const RunSummary& summary) {
+  std::string all;
+  for (const auto& missing : summary.incomplete_list) {
+    all += fmt::format("source {} has no {} to {}, reason {}\n", missing.source,
+                       missing.events.first, missing.events.end, static_cast<int>(missing.reason));
+  }
+  return all;
+}
+
 VirtualSystemOptions triggered(std::size_t readouts, std::size_t builders, double rate_hz) {
   VirtualSystemOptions options;
   options.system = make_system(readouts, builders);
@@ -535,7 +544,8 @@ std::uint64_t run_faults(std::uint64_t seed) {
       << tail_of_log(system) << system.manager().waiting_for();
   EXPECT_EQ(system.manager().bytes_reserved(), 0U);
   if (spare_readouts) {
-    EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().events_incomplete, 0U)
+        << tail_of_log(system) << incomplete(system.summary());
     EXPECT_EQ(system.summary().fragments.lost, 0U);
     EXPECT_EQ(system.summary().events_lost, 0U);
   }
