@@ -32,17 +32,19 @@ struct MetadataLayout {
     const std::uint64_t least = std::min(source_page, data_page / 2 - head_max());
     return 2 * metadata_per_source(1) * (bytes / least + 1);
   }
-  // That heads of so many bytes in all may touch. A head never crosses the end of a page.
+  // To be taken for heads of so many bytes in all. A head never crosses the end of a page.
   [[nodiscard]] std::uint64_t pages(std::uint64_t bytes) const {
     const std::uint64_t used = page - head_max();
-    return 1 + (bytes + used - 1) / used;
+    return (bytes + used - 1) / used;
   }
-  // Of the largest batch; so many are kept for batches that are assigned again.
+  // For the largest batch; so many are kept for batches that are assigned again.
   [[nodiscard]] std::uint64_t pages_per_batch() const {
     return pages(sources * (head_max() + further_pieces(0)) + further_pieces(payload));
   }
-  // One batch for each builder unit, and one that is assigned again.
-  [[nodiscard]] std::uint64_t pages_least() const { return (builders + 1) * pages_per_batch(); }
+  // For each builder unit one batch and a page begun, and one batch that is assigned again.
+  [[nodiscard]] std::uint64_t pages_least() const {
+    return builders * (pages_per_batch() + 1) + pages_per_batch();
+  }
   // What the event manager may assign of a pool: metadata_per_source() of all batches.
   [[nodiscard]] std::uint64_t capacity(std::uint64_t pool_pages) const {
     const std::uint64_t begun = pages_per_batch() + 2 * builders + pages(further_pieces(payload));
