@@ -66,6 +66,7 @@ private:
     source::FragmentQueue queue;
     source::ReadResult last;
     std::array<std::uint64_t, source::drop_reasons> dropped_before{}; // by earlier incarnations
+    std::uint32_t pages_left = 0; // in the pool, after it was last read
     bool far_ahead = false; // read further than builder units take
     Time behind_since = never; // silent while others went on
     EventNumber behind_until = 0;

@@ -65,13 +65,16 @@ bool ReadoutUnit::read_inputs() {
   for (auto& input : inputs_) {
     if (input->done()) continue;
     if (far_ahead(*input)) continue; // goes on when batches have been cut
+    const bool pages_back = input->pool->available() > input->pages_left; // sent, after a clear
     const bool due = retry || input->last.state == source::ReadState::more ||
-                     now >= input->last.wake || input->source->descriptor() >= 0;
+                     now >= input->last.wake || input->source->descriptor() >= 0 ||
+                     (input->queue.throttled() && pages_back);
     if (due) {
       if (!input->queue.numbered()) {
         if (const auto others = begun()) input->queue.set_reference(*others);
       }
       input->last = input->source->read(input->queue, now);
+      input->pages_left = input->pool->available();
       if (input->last.state == source::ReadState::failed) {
         environment_.log(LogLevel::error,
                          fmt::format("source {} cannot go on: {}", input->queue.options().source,
