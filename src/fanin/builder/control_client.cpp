@@ -101,6 +101,7 @@ void ControlClient::refused(const std::string& reason, bool for_now) {
     options_.on_given_up(Error{ErrorKind::refused, reason});
     return;
   }
+  if (refused_since_ == now) environment_.log(LogLevel::warning, reason + "; trying again");
   link_.close();
   gather_ = {};
   connected_ = false;

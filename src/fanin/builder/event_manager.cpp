@@ -99,10 +99,20 @@ void EventManager::trigger() {
       pause_or_drain();
       return;
     }
-    tell_readouts(wire::Limit{triggered_, 0});
   }
   const auto next = trigger_time(triggered_);
   trigger_tick_.start(*environment_.loop, std::max(next, now + trigger_step));
+}
+
+// What was triggered. One that does not read for a while is told later, and only the last.
+void EventManager::tell_triggered() {
+  for (auto& readout : readouts_) {
+    if (!readout.peer || readout.limit_said == triggered_) continue;
+    message::Gather& gather = readout.peer->gather;
+    if (!gather.roomy(gather.room_max())) continue; // what else it has to be told needs the room
+    gather.append(wire::Limit{triggered_, 0});
+    readout.limit_said = triggered_;
+  }
 }
 
 Time EventManager::trigger_time(EventNumber event) const {
@@ -213,6 +223,7 @@ bool EventManager::poll() {
   if (state_ == State::ended) return false;
   if (state_ != State::waiting) {
     publish_members();
+    if (state_ == State::running) tell_triggered();
     find_frontier();
     assign_batches();
     finish_if_drained();

@@ -88,6 +88,7 @@ private:
     bool paused = false;
     bool finished = false;
     EventNumber paused_at = 0;
+    EventNumber limit_said = 0; // with a trigger
     EventNumber first = 0;
     EventNumber end = 0;                // announced below
     std::uint64_t bytes = 0;            // announced in all
@@ -151,6 +152,7 @@ private:
   // events
   void start_if_ready();
   void trigger();
+  void tell_triggered();
   [[nodiscard]] Time trigger_time(EventNumber event) const;
   bool on_announce(Readout& readout, const wire::Announce& announce,
                    std::span<const wire::AbsentRun> absent);

@@ -165,6 +165,7 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   welcome.first_event = triggered ? triggered_ : std::max(horizon_, frontier_);
   if (welcome.joining == 0) welcome.first_event = 0;
   if (state_ == State::running) welcome.limit = triggered ? triggered_ : limit_;
+  readout.limit_said = triggered_;
   readout.announced_any = welcome.joining != 0;
   readout.first = readout.end = welcome.first_event;
   readout.peer->gather.append(welcome);

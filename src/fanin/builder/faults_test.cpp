@@ -252,6 +252,20 @@ TEST(backpressure, a_frozen_builder_unit_does_not_stop_the_others_and_loses_noth
   expect_balanced(system);
 }
 
+TEST(silence, a_readout_unit_that_was_frozen_for_a_while_is_not_cut_off) {
+  VirtualSystem system{triggered(2, 2, 100'000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.readout_node(1).freeze();
+  system.run_for(1500ms); // thousands of triggers, and less than dead_after
+  system.readout_node(1).thaw();
+  system.run_for(500ms);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().nodes[1].incarnations, 1U) << tail_of_log(system);
+  expect_balanced(system);
+}
+
 TEST(silence, a_frozen_readout_unit_is_given_up_and_joins_again) {
   VirtualSystem system{triggered(3, 2, 5000)};
   system.start_all();

@@ -117,6 +117,7 @@ private:
   bool read_inputs();
   void watch_silence();
   void announce(bool idle);
+  [[nodiscard]] std::uint64_t bytes_of(EventRange range) const;
   bool announce_range(EventRange range);
   void answer();
   void count();

@@ -14,7 +14,8 @@ void add_absent(std::vector<wire::AbsentRun>& absent, const source::FragmentQueu
     if (!queue.entry(event).absent()) continue;
     const EventNumber first = event;
     while (event + 1 < range.end && queue.entry(event + 1).absent()) ++event;
-    absent.push_back({queue.options().source, static_cast<std::uint32_t>(event + 1 - first), first});
+    absent.push_back(
+        {queue.options().source, static_cast<std::uint32_t>(event + 1 - first), first});
   }
 }
 } // namespace
@@ -161,10 +162,7 @@ void ReadoutUnit::announce(bool idle) {
     announce_due_ = never;
     return;
   }
-  std::uint64_t bytes = 0;
-  for (const auto& input : inputs_) {
-    bytes += input->queue.position(low) - input->queue.position(announced_);
-  }
+  const std::uint64_t bytes = bytes_of({announced_, low});
   if (announce_due_ == never) announce_due_ = now + system_.announce_deadline;
   if (!idle && !final && now < announce_due_) { // a message for something, and in whole batches
     if (bytes < announce_bytes) return;
@@ -181,7 +179,17 @@ void ReadoutUnit::announce(bool idle) {
   final_ = true;
 }
 
-// Announces a range within one batch, in pieces if too many fragments are absent for one message.
+// Written for these events, page ends included.
+std::uint64_t ReadoutUnit::bytes_of(EventRange range) const {
+  std::uint64_t bytes = 0;
+  for (const auto& input : inputs_) {
+    bytes += input->queue.position(range.end) - input->queue.position(range.first);
+  }
+  return bytes;
+}
+
+// Announces a range within one batch, in pieces if too many fragments are absent for one message,
+// or if there is more than its share of a batch: the event manager cuts only where pieces end.
 // False: the event manager has not read what it was told before; the rest is announced later.
 bool ReadoutUnit::announce_range(EventRange range) {
   bool complete = true;
@@ -191,14 +199,19 @@ bool ReadoutUnit::announce_range(EventRange range) {
   const std::size_t records = control_->room_max() / sizeof(wire::AbsentRun);
   const EventNumber step =
       complete ? range.count() : std::max<std::size_t>(1, records / inputs_.size());
+  const std::uint64_t share = system_.batch_bytes / system_.readout_units.size();
   std::vector<wire::AbsentRun> absent;
   while (announced_ < range.end) {
-    const EventRange part{announced_, std::min(range.end, announced_ + step)};
-    wire::Announce message{.first = part.first, .end = part.end};
+    EventRange part{announced_, std::min(range.end, announced_ + step)};
+    std::uint64_t bytes = bytes_of(part);
+    while (part.count() > 1 && bytes > share) {
+      part.end = part.first + part.count() / 2;
+      bytes = bytes_of(part);
+    }
+    wire::Announce message{.first = part.first, .end = part.end, .bytes = bytes};
     absent.clear();
     for (const auto& input : inputs_) {
       const source::FragmentQueue& queue = input->queue;
-      message.bytes += queue.position(part.end) - queue.position(part.first);
       if (queue.may_be_absent_from(part.first)) add_absent(absent, queue, part);
     }
     if (!control_->roomy(absent.size() * sizeof(wire::AbsentRun))) return false;
