@@ -73,9 +73,10 @@ void BuilderUnit::give_up_lost(Assembly& assembly) {
   if (!assembly.assigned || assembly.decided) return;
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
     const Readout& readout = readouts_[node];
-    const bool is_member = readout.member != 0 && readout.member_since <= assembly.epoch;
+    // Of a batch that was assigned without it nothing will come, even if its connection is open.
+    const bool as_assigned = readout.member_since <= assembly.epoch;
     const bool drained = readout.connected == 0 || readout.connected == readout.member;
-    if (is_member || !drained) continue;
+    if (as_assigned ? readout.member != 0 : !drained) continue;
     const auto [first, last] = system_.sources_of(static_cast<NodeId>(node));
     for (std::size_t source = first; source < last; ++source) {
       give_up_source(assembly, source, storage::MissingReason::lost);
