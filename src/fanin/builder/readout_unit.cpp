@@ -102,6 +102,7 @@ void ReadoutUnit::reset() {
   announce_due_ = throttled_since_ = never;
   batches_.clear();
   cut_.clear();
+  cleared_ = {};
   waiting_again_.clear();
   waiting_.clear();
   for (auto& builder : builders_) disconnect(builder);
@@ -244,7 +245,7 @@ bool ReadoutUnit::try_assign(const wire::Assign& assign) {
   const auto later = cut_.upper_bound(range.first);
   const bool was_cut =
       range.first < cut_until_ || (later != cut_.begin() && std::prev(later)->second > range.first);
-  if (was_cut && range.first >= joined_) {
+  if ((was_cut && range.first >= joined_) || cleared_.contains(range.first, 0)) {
     ++counters_.stale;
     return true;
   }
@@ -273,8 +274,9 @@ void ReadoutUnit::on_clear(const wire::Clear& clear) {
     pieces.clear();
     spare_pieces_.push_back(std::move(pieces));
     batches_.erase(found);
-  } else if (numbered_) {
-    mark_cut(clear.range()); // decided without this node's answer
+  } else if (numbered_) { // decided without this node's answer, which may still be asked for
+    cleared_.note(clear.first, 0);
+    mark_cut(clear.range());
   }
   retry_full_ = true;
   retry_waiting();

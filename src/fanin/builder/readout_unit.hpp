@@ -16,6 +16,7 @@
 
 #include "fanin/builder/control_client.hpp"
 #include "fanin/builder/metadata.hpp"
+#include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/source/source.hpp"
 #include "fanin/wire/part.hpp"
@@ -170,6 +171,8 @@ private:
   std::pmr::map<EventNumber, Batch> batches_{&memory_};
   std::pmr::map<EventNumber, EventNumber> cut_{&memory_}; // ranges cut beyond cut_until_
   EventNumber cut_until_ = 0; // all events below were cut
+  RecentlyDecided
+      cleared_; // before they were cut: batches of before it joined leave no other trace
   std::vector<std::vector<Piece>> spare_pieces_; // capacity, reused
   std::deque<wire::Assign> waiting_again_; // for metadata pages: batches that were assigned before
   std::deque<wire::Assign> waiting_; // and new ones
