@@ -75,8 +75,7 @@ bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& 
            count <= batch.range.end - first;
   };
   for (const auto& run : missing) {
-    if (!inside(run.first, run.count) || sources_.find(run.source) == System::npos)
-      return false;
+    if (!inside(run.first, run.count) || sources_.find(run.source) == System::npos) return false;
   }
   for (const auto& gap : gaps) {
     if (gap.end < gap.first || !inside(gap.first, gap.end - gap.first)) return false;

@@ -44,7 +44,8 @@ public:
   }
 
   // True if a message with so many bytes of parts can be appended now. Otherwise the peer has not
-  // taken what it was sent, or the pool is empty: try again when the link is writable, or next turn.
+  // taken what it was sent, or the pool is empty: try again when the link is writable, or next
+  // turn.
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) {
     return link_ && !failed_ && make_room(parts_bytes + body_max);
   }

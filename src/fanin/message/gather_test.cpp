@@ -82,10 +82,10 @@ public:
 };
 
 TEST(Gather, who_asks_for_room_first_never_fails) {
-  const auto pool = memory::PagePool::make({.page_size = 4096,
-                                            .pages = 3,
-                                            .arena = {.huge_pages = memory::HugePages::off}})
-                        .value();
+  const auto pool =
+      memory::PagePool::make(
+          {.page_size = 4096, .pages = 3, .arena = {.huge_pages = memory::HugePages::off}})
+          .value();
   StubTransport transport;
   Gather gather{{&transport, net::ConnectionId{1}}, *pool};
   const auto fill = [&] {

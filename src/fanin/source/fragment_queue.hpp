@@ -146,7 +146,9 @@ public:
   // Forgets everything held and starts numbering at `first`, or at the first fragment's number.
   void start(EventNumber first);
   void start_unnumbered();
-  void set_limit(EventNumber limit) { limit_ = limit < event_number_end ? limit : event_number_end; }
+  void set_limit(EventNumber limit) {
+    limit_ = limit < event_number_end ? limit : event_number_end;
+  }
   // Where other sources are: a first number further than the window from there is a jump.
   void set_reference(EventRange others) { others_ = others; }
 
