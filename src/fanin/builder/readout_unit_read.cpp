@@ -26,6 +26,7 @@ bool ReadoutUnit::poll() {
     watch_silence();
     const bool ahead = std::ranges::any_of(inputs_, [](const auto& i) { return i->far_ahead; });
     announce(!more && !ahead);
+    retry_waiting(); // pages come home when they are sent, maybe after their clear
     arm_tick(environment_.loop->now());
     answer();
     control_->flush();
@@ -224,6 +225,9 @@ bool ReadoutUnit::announce_range(EventRange range) {
 
 void ReadoutUnit::arm_tick(Time now) {
   Time due = announce_due_;
+  if (!waiting_again_.empty() || !waiting_.empty()) {
+    due = std::min(due, now + system_.event_deadline / 16);
+  }
   for (const auto& input : inputs_) {
     if (input->done()) continue;
     if (input->last.state == source::ReadState::waiting) due = std::min(due, input->last.wake);
