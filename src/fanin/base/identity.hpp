@@ -6,6 +6,7 @@
 namespace fanin {
 
 using EventNumber = std::uint64_t; // one collision or trigger, unique within a run
+inline constexpr EventNumber event_number_end = EventNumber{1} << 63; // all are below
 using SourceId = std::uint32_t;    // one detector link
 using RunNumber = std::uint32_t;
 using NodeId = std::uint16_t;      // index of a readout or builder unit in the configuration

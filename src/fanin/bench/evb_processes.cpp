@@ -21,7 +21,7 @@ namespace fanin::bench {
 namespace {
 
 constexpr std::uint32_t control_page = 64U << 10;
-constexpr std::uint32_t metadata_page = 256U << 10;
+constexpr std::uint32_t metadata_page = 64U << 10;
 constexpr std::uint32_t window_max = 65536;
 constexpr Duration patience = std::chrono::seconds{10};
 

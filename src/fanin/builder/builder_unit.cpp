@@ -25,19 +25,16 @@ std::uint64_t build_capacity(std::uint64_t pages, std::uint32_t page_size,
 BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvironment environment)
     : system_(system),
       digest_(system.digest()),
+      sources_(system),
       options_(std::move(options)),
       environment_(std::move(environment)),
       status_tick_([this] {
-        send_status(false);
+        (void)send_counters<wire::Status>();
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }),
       deadline_tick_([] {}),
       stranger_tick_([this] { close_silent_strangers(); }),
       readouts_(system.readout_units.size()) {
-  for (std::size_t i = 0; i < system_.sources.size(); ++i) {
-    source_index_.emplace_back(system_.sources[i].id, i);
-  }
-  std::ranges::sort(source_index_);
   environment_.loop->add(*this);
 }
 
@@ -62,7 +59,7 @@ Result<> BuilderUnit::start() {
   hello.role = wire::Role::builder_unit;
   hello.node = options_.node;
   hello.system_digest = digest_;
-  hello.capacity = build_capacity(options_.receive_pool->pages(),
+  hello.capacity = build_capacity(options_.receive_pool->pages() - options_.posted_pages,
                                   options_.receive_pool->page_size(), system_.readout_units.size());
   control_ = std::make_unique<ControlClient>(
       environment_,
@@ -101,7 +98,11 @@ void BuilderUnit::reset() {
   status_tick_.cancel();
   deadline_tick_.cancel();
   decided_.clear();
+  received_.clear();
+  committed_.clear();
+  files_said_ = 0;
   due_.clear();
+  looked_ = never;
   while (!assemblies_.empty()) release(*assemblies_.begin()->second);
   for (auto& readout : readouts_) {
     readout.data.close(true);
@@ -138,7 +139,11 @@ bool BuilderUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     wire::Assign assign;
     return reader.read(assign) && on_assign(assign);
   }
-  case wire::MessageType::finish: on_finish(); return true;
+  case wire::MessageType::finish:
+    if (incarnation_ == 0 || finishing_) return false;
+    finishing_ = true;
+    sink_->finish();
+    return true;
   default: return false;
   }
 }
@@ -196,7 +201,7 @@ bool BuilderUnit::on_assign(const wire::Assign& assign) {
   if (system_.protocol == Protocol::pull) {
     for (std::size_t i = 0; i < readouts_.size(); ++i) request(assembly, static_cast<NodeId>(i));
   }
-  due_.push_back({fair_clock() + system_.event_deadline, assembly.range.first, assembly.attempt});
+  set_deadline(assembly);
   if (assembly.open_sources == 0) {
     decide(assembly);
   } else {
@@ -218,25 +223,34 @@ void BuilderUnit::request(Assembly& assembly, NodeId node) {
   if (readout.requests && readout.requests_to == readout.member) readout.requests.append(assign);
 }
 
-void BuilderUnit::on_finish() {
-  finishing_ = true;
-  sink_->finish();
-}
-
-void BuilderUnit::send_status(bool last) {
-  if (incarnation_ == 0) return;
+// Counters, and the names of files that are new. False: there is no room for all of it now.
+template <class Message>
+bool BuilderUnit::send_counters() {
   counters_.pages = options_.receive_pool->pages();
   counters_.pages_in_use = counters_.pages - options_.receive_pool->available();
   counters_.stored_bytes = sink_->bytes_written();
+  const auto files = sink_->files();
   std::string names;
-  for (const auto& file : sink_->files()) names += file + "\n";
-  if (names.size() > control_->room_max()) names.resize(control_->room_max());
-  counters_.text_size = static_cast<std::uint32_t>(names.size());
-  if (last) {
-    control_->send(wire::Finished{counters_}, std::string_view{names});
-  } else {
-    control_->send(wire::Status{counters_}, std::string_view{names});
+  std::size_t said = files_said_;
+  for (; said < files.size(); ++said) {
+    if (names.size() + files[said].size() + 1 > control_->room_max()) break;
+    names += files[said] + "\n";
   }
+  if (!control_->roomy(names.size())) return false;
+  counters_.text_size = static_cast<std::uint32_t>(names.size());
+  control_->send(Message{counters_}, std::string_view{names});
+  files_said_ = said;
+  return files_said_ == files.size();
+}
+
+void BuilderUnit::finish_if_written() {
+  if (!finishing_ || !sink_->finished() || !received_.empty() || !committed_.empty()) return;
+  while (files_said_ < sink_->files().size()) {
+    if (!send_counters<wire::Status>() && !control_->roomy()) return;
+  }
+  if (!send_counters<wire::Finished>()) return;
+  control_->flush();
+  end({});
 }
 
 } // namespace fanin::builder

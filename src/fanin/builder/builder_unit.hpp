@@ -25,6 +25,7 @@ struct BuilderOptions {
   net::Url event_manager;
   net::Url data;                           // where to listen for readout units; port 0 works
   memory::PagePool* receive_pool = nullptr; // pages of System::data_page
+  std::uint32_t posted_pages = 0; // of those, held by a transport that posts receives beforehand
   Duration give_up_after = std::chrono::seconds{10};
   // A new sink, with new files, for each incarnation.
   std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
@@ -64,6 +65,7 @@ private:
     EventNumber next = 0;            // events below are answered
     std::uint32_t payload_offset = 0; // of a fragment that comes in several parts
     std::uint32_t crc32c = 0;
+    wire::FragmentEntry entry; // of that fragment, as its first part says
   };
   struct Assembly { // a batch under construction, or waiting for its commit
     EventRange range;
@@ -79,6 +81,12 @@ private:
     std::vector<wire::BadFragment> bad;
     std::vector<wire::Gap> gaps;
     std::uint32_t incomplete = 0;
+    Duration due{};                  // on the fair clock
+    struct Said {                    // to the event manager, of the lists above
+      std::size_t missing = 0;
+      std::size_t bad = 0;
+      std::size_t gaps = 0;
+    } said;
   };
   struct Stranger { // a connection that has not said hello
     net::Link link;
@@ -100,8 +108,9 @@ private:
   bool on_members(const wire::Members& members, std::span<const Incarnation> incarnations);
   bool on_assign(const wire::Assign& assign);
   void on_lost();
-  void on_finish();
-  void send_status(bool last);
+  void finish_if_written();
+  template <class Message>
+  bool send_counters();
   void end(Result<> result);
   void reset();
 
@@ -127,12 +136,15 @@ private:
   void find_gaps(Assembly& assembly);
   void submit_decided();
   void on_commit(std::uint64_t ticket);
-  void report(const Assembly& assembly);
+  void report_progress();
+  bool report(Assembly& assembly);
+  void set_deadline(Assembly& assembly);
   void check_deadlines();
   [[nodiscard]] Duration fair_clock();
 
   const System& system_;
   const std::uint64_t digest_; // of system_
+  const SourceIndex sources_;
   BuilderOptions options_;
   NodeEnvironment environment_;
   std::unique_ptr<ControlClient> control_;
@@ -150,13 +162,16 @@ private:
   std::vector<Readout> readouts_;
   std::vector<Stranger> strangers_; // oldest first
   std::map<net::ConnectionId, NodeId> links_; // data connections that have said hello
-  std::vector<std::pair<SourceId, std::size_t>> source_index_; // sorted by id
 
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
   Assemblies assemblies_{&memory_}; // by first event
   std::vector<std::unique_ptr<Assembly>> all_; // every one ever made
   std::vector<Assembly*> spare_;
   std::deque<Assembly*> decided_; // waiting for room in storage
+  // What the event manager has to be told, while there is room for it.
+  std::deque<wire::Received> received_;
+  std::deque<Assembly*> committed_;
+  std::size_t files_said_ = 0; // of the sink's
   RecentlyDecided recently_decided_;
 
   struct Due {
@@ -168,6 +183,7 @@ private:
   std::optional<Error> failure_; // of storage, fatal
   Duration stalled_{}; // total time in which deadlines stood still
   Time stalled_since_ = never;
+  Time looked_ = never; // when the fair clock was last looked at; never: nothing is due
   bool finishing_ = false;
   bool ended_ = false;
   wire::NodeCounters counters_;

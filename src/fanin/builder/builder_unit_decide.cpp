@@ -17,8 +17,9 @@ BuilderUnit::Assembly& BuilderUnit::open(EventRange range, Attempt attempt) {
   assembly.assigned = assembly.decided = false;
   assembly.bytes = 0;
   assembly.incomplete = 0;
+  assembly.said = {};
   assembly.open_sources = static_cast<std::uint32_t>(system_.sources.size());
-  assembly.progress.assign(system_.sources.size(), Progress{range.first, 0, 0});
+  assembly.progress.assign(system_.sources.size(), Progress{.next = range.first});
   assemblies_[range.first] = &assembly;
   return assembly;
 }
@@ -63,7 +64,7 @@ void BuilderUnit::give_up_source(Assembly& assembly, std::size_t source,
     });
   }
   add_missing(assembly, system_.sources[source].id, {progress.next, assembly.range.end}, reason);
-  progress = {assembly.range.end, 0, 0};
+  progress = {.next = assembly.range.end};
   --assembly.open_sources;
 }
 
@@ -72,9 +73,10 @@ void BuilderUnit::give_up_lost(Assembly& assembly) {
   if (!assembly.assigned || assembly.decided) return;
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
     const Readout& readout = readouts_[node];
-    const bool is_member = readout.member != 0 && readout.member_since <= assembly.epoch;
+    // Of a batch that was assigned without it nothing will come, even if its connection is open.
+    const bool as_assigned = readout.member_since <= assembly.epoch;
     const bool drained = readout.connected == 0 || readout.connected == readout.member;
-    if (is_member || !drained) continue;
+    if (as_assigned ? readout.member != 0 : !drained) continue;
     const auto [first, last] = system_.sources_of(static_cast<NodeId>(node));
     for (std::size_t source = first; source < last; ++source) {
       give_up_source(assembly, source, storage::MissingReason::lost);
@@ -112,13 +114,13 @@ void BuilderUnit::decide(Assembly& assembly) {
   }
   for (const auto& gap : assembly.gaps) batch.gaps.push_back({gap.first, gap.end});
   for (const auto& bad : assembly.bad) batch.bad.push_back({bad.event, bad.source, bad.flags});
-  control_->send(wire::Received{assembly.range.first, assembly.attempt});
+  received_.push_back({assembly.range.first, assembly.attempt});
   decided_.push_back(&assembly);
   submit_decided();
 }
 
-// Numbers that no source has are gaps, not events; what is missing for the others makes them
-// incomplete if the source is required.
+// Numbers that no source has are gaps, not events, unless a trigger gave them; what is missing for
+// the others makes them incomplete if the source is required.
 void BuilderUnit::find_gaps(Assembly& assembly) {
   const auto count = static_cast<std::size_t>(assembly.range.count());
   std::vector<std::uint32_t> missing(count);
@@ -127,7 +129,7 @@ void BuilderUnit::find_gaps(Assembly& assembly) {
   for (const auto& run : assembly.missing) {
     const bool absent = run.reason == static_cast<std::uint32_t>(storage::MissingReason::absent);
     const bool late = run.reason == static_cast<std::uint32_t>(storage::MissingReason::deadline);
-    const bool required = system_.sources[system_.find_source(run.source)].required;
+    const bool required = system_.sources[sources_.find(run.source)].required;
     for (std::size_t i = 0; i < run.count; ++i) {
       const auto at = static_cast<std::size_t>(run.first - assembly.range.first) + i;
       missing[at] += late ? 0 : 1;
@@ -137,7 +139,8 @@ void BuilderUnit::find_gaps(Assembly& assembly) {
   }
   const auto is_gap = [&](EventNumber event) {
     const auto at = static_cast<std::size_t>(event - assembly.range.first);
-    return missing[at] == system_.sources.size() && someone_says_absent[at];
+    return system_.trigger_rate_hz <= 0 && missing[at] == system_.sources.size() &&
+           someone_says_absent[at];
   };
   for (EventNumber event = assembly.range.first; event < assembly.range.end; ++event) {
     if (!is_gap(event)) {
@@ -171,15 +174,24 @@ void BuilderUnit::submit_decided() {
 void BuilderUnit::on_commit(std::uint64_t ticket) {
   const auto found = assemblies_.find(ticket);
   FANIN_ASSERT(found != assemblies_.end() && found->second->decided);
-  report(*found->second);
-  release(*found->second);
+  committed_.push_back(found->second);
 }
 
-// Says what was built; long lists of exceptions go ahead in messages of their own.
-void BuilderUnit::report(const Assembly& assembly) {
-  std::span missing{assembly.missing};
-  std::span bad{assembly.bad};
-  std::span gaps{assembly.gaps};
+// Storage may be faster than the event manager reads, and lists of exceptions are long: what there
+// is no room for is said later.
+void BuilderUnit::report_progress() {
+  while (!received_.empty() && control_->roomy()) {
+    control_->send(received_.front());
+    received_.pop_front();
+  }
+  while (!committed_.empty() && report(*committed_.front())) {
+    release(*committed_.front());
+    committed_.pop_front();
+  }
+}
+
+// Says what was built, in several messages where there are many exceptions. False: not all of it.
+bool BuilderUnit::report(Assembly& assembly) {
   wire::Built built;
   built.first = assembly.range.first;
   built.events = static_cast<std::uint32_t>(assembly.range.count());
@@ -187,25 +199,40 @@ void BuilderUnit::report(const Assembly& assembly) {
   built.bytes = assembly.bytes;
   built.incomplete = assembly.incomplete;
   const std::size_t records = control_->room_max() / sizeof(wire::MissingRun) / 3;
+  const auto some = [records](const auto& list, std::size_t said) {
+    return std::span{list}.subspan(said, std::min(list.size() - said, records));
+  };
   do {
-    const auto some_missing = missing.first(std::min(missing.size(), records));
-    const auto some_bad = bad.first(std::min(bad.size(), records));
-    const auto some_gaps = gaps.first(std::min(gaps.size(), records));
-    missing = missing.subspan(some_missing.size());
-    bad = bad.subspan(some_bad.size());
-    gaps = gaps.subspan(some_gaps.size());
-    built.missing_runs = static_cast<std::uint32_t>(some_missing.size());
-    built.bad = static_cast<std::uint32_t>(some_bad.size());
-    built.gaps = static_cast<std::uint32_t>(some_gaps.size());
-    built.more = missing.empty() && bad.empty() && gaps.empty() ? 0 : 1;
-    control_->send(built, some_missing, some_bad, some_gaps);
+    Assembly::Said& said = assembly.said;
+    const auto missing = some(assembly.missing, said.missing);
+    const auto bad = some(assembly.bad, said.bad);
+    const auto gaps = some(assembly.gaps, said.gaps);
+    if (!control_->roomy(missing.size_bytes() + bad.size_bytes() + gaps.size_bytes())) return false;
+    said.missing += missing.size();
+    said.bad += bad.size();
+    said.gaps += gaps.size();
+    built.missing_runs = static_cast<std::uint32_t>(missing.size());
+    built.bad = static_cast<std::uint32_t>(bad.size());
+    built.gaps = static_cast<std::uint32_t>(gaps.size());
+    built.more = said.missing < assembly.missing.size() || said.bad < assembly.bad.size() ||
+                         said.gaps < assembly.gaps.size()
+                     ? 1
+                     : 0;
+    control_->send(built, missing, bad, gaps);
   } while (built.more != 0);
+  return true;
 }
 
-// Time that stands still while this node or its storage has no buffer: a slow disk makes no event
-// incomplete.
+// Time that stands still while this node or its storage has no buffer, and while this node does not
+// run (SIGSTOP, a paused host): what has come meanwhile is in its sockets. So neither a slow disk
+// nor a pause makes an event incomplete.
 Duration BuilderUnit::fair_clock() {
   const Time now = environment_.loop->now();
+  if (looked_ != never) {
+    const bool slept = now - looked_ > system_.event_deadline / 2; // it wakes more often than that
+    if (slept && stalled_since_ == never) stalled_ += now - looked_;
+    looked_ = now;
+  }
   const bool stalled = !decided_.empty() || options_.receive_pool->available() == 0;
   if (stalled && stalled_since_ == never) stalled_since_ = now;
   if (!stalled && stalled_since_ != never) {
@@ -215,13 +242,18 @@ Duration BuilderUnit::fair_clock() {
   return (stalled_since_ == never ? now : stalled_since_).time_since_epoch() - stalled_;
 }
 
+void BuilderUnit::set_deadline(Assembly& assembly) {
+  assembly.due = fair_clock() + system_.event_deadline;
+  due_.push_back({assembly.due, assembly.range.first, assembly.attempt});
+}
+
 void BuilderUnit::check_deadlines() {
   const Duration now = fair_clock();
   while (!due_.empty()) {
     const auto [due, first, attempt] = due_.front();
     const auto found = assemblies_.find(first);
-    const bool open =
-        found != assemblies_.end() && found->second->attempt == attempt && !found->second->decided;
+    const bool open = found != assemblies_.end() && found->second->attempt == attempt &&
+                      found->second->due == due && !found->second->decided;
     if (open && due > now) break;
     due_.pop_front();
     if (!open) continue;
@@ -238,12 +270,14 @@ void BuilderUnit::check_deadlines() {
   }
   if (due_.empty()) {
     deadline_tick_.cancel();
-  } else if (!deadline_tick_.active()) {
-    const Duration wait = due_.front().due - now;
-    deadline_tick_.start(*environment_.loop,
-                         environment_.loop->now() +
-                             std::max<Duration>(wait, std::chrono::microseconds{50}));
+    looked_ = never;
+    return;
   }
+  looked_ = environment_.loop->now();
+  if (deadline_tick_.active()) return;
+  const Duration wait = std::clamp<Duration>(due_.front().due - now, std::chrono::microseconds{50},
+                                             system_.event_deadline / 4);
+  deadline_tick_.start(*environment_.loop, looked_ + wait);
 }
 
 bool BuilderUnit::poll() {
@@ -264,12 +298,8 @@ bool BuilderUnit::poll() {
       end(std::unexpected(*failure_));
       return false;
     }
-    if (finishing_ && sink_->finished()) {
-      send_status(true);
-      control_->flush();
-      end({});
-      return false;
-    }
+    report_progress();
+    finish_if_written();
   }
   if (control_) control_->flush();
   return false;

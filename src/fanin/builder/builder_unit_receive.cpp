@@ -124,12 +124,13 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
     ++counters_.stale;
     return;
   }
-  const auto index = std::ranges::lower_bound(source_index_, header.source, {},
-                                              &std::pair<SourceId, std::size_t>::first);
-  if (index == source_index_.end() || index->first != header.source ||
-      system_.sources[index->second].readout_unit != node || header.readout_unit != node ||
-      header.batch_events > system_.batch_events) {
+  const std::size_t source = sources_.find(header.source);
+  if (source == System::npos || system_.sources[source].readout_unit != node ||
+      header.readout_unit != node || header.batch_events > system_.batch_events) {
     return hang_up(link, fmt::format("part of source {}, which is not its own", header.source));
+  }
+  if (system_.checksum && header.checksum == 0) {
+    return hang_up(link, fmt::format("part of source {} without a checksum", header.source));
   }
   auto found = assemblies_.find(header.batch_first);
   if (found == assemblies_.end()) {
@@ -142,7 +143,7 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
     }
     // Nothing is ordered across connections: the data may be here before the assignment.
     Assembly& early = open(header.batch(), header.attempt);
-    due_.push_back({fair_clock() + system_.event_deadline, early.range.first, early.attempt});
+    set_deadline(early);
     found = assemblies_.find(header.batch_first);
   }
   Assembly& assembly = *found->second;
@@ -154,7 +155,7 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
     ++counters_.late;
     return;
   }
-  Progress& progress = assembly.progress[index->second];
+  Progress& progress = assembly.progress[source];
   if (header.first_event < progress.next ||
       (header.first_event == progress.next && header.payload_offset < progress.payload_offset)) {
     ++counters_.stale; // sent again after a lost connection
@@ -163,6 +164,10 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
   if (header.first_event != progress.next || header.payload_offset != progress.payload_offset) {
     return hang_up(
         link, fmt::format("source {} left out a part of event {}", header.source, progress.next));
+  }
+  if (header.payload_offset != 0 && part->table.front() != progress.entry) {
+    return hang_up(link, fmt::format("source {}: parts of event {} that disagree", header.source,
+                                     progress.next));
   }
   const auto table_size = static_cast<std::uint32_t>(part->table.size_bytes());
   assembly.batch.pieces.push_back(
@@ -188,13 +193,14 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
 void BuilderUnit::accept_partial(Assembly& assembly, Progress& progress,
                                  const wire::PartView& part) {
   const wire::FragmentEntry& entry = part.table.front();
+  progress.entry = entry;
   if (system_.checksum) progress.crc32c = wire::crc32c(part.payload, progress.crc32c);
   progress.payload_offset += part.header.payload_size;
   if (progress.payload_offset < entry.size()) return;
   std::uint32_t flags = entry.flags();
   if (system_.checksum && progress.crc32c != entry.crc32c) flags |= wire::fragment_bad_checksum;
   if (flags != 0) assembly.bad.push_back({part.header.first_event, part.header.source, flags});
-  progress = {part.header.first_event + 1, 0, 0};
+  progress = {.next = part.header.first_event + 1};
 }
 
 // The hot path: once per fragment.

@@ -75,19 +75,37 @@ void ControlClient::lost(std::string_view why) {
 void ControlClient::receive(const memory::View& page) {
   const bool good = message::for_each_message(
       page.bytes(), [this](wire::MessageType type, std::span<const std::byte> body) {
-        if (type != wire::MessageType::refuse) return options_.on_message(type, body);
+        if (type != wire::MessageType::refuse) {
+          refused_since_ = never;
+          return options_.on_message(type, body);
+        }
         wire::MessageReader reader{body};
         wire::Refuse refuse;
         if (!reader.read(refuse)) return false;
         const std::string reason{reader.text(refuse.text_size)};
-        stop();
-        options_.on_given_up(Error{ErrorKind::refused, reason});
+        if (!reader.ok()) return false;
+        refused(reason, refuse.for_now != 0);
         return true;
       });
   if (!good && link_) {
     link_.close(true);
     lost("it sent a message that makes no sense");
   }
+}
+
+void ControlClient::refused(const std::string& reason, bool for_now) {
+  const Time now = environment_.loop->now();
+  if (refused_since_ == never) refused_since_ = now;
+  if (!for_now || now - refused_since_ >= options_.give_up_after) {
+    stop();
+    options_.on_given_up(Error{ErrorKind::refused, reason});
+    return;
+  }
+  if (refused_since_ == now) environment_.log(LogLevel::warning, reason + "; trying again");
+  link_.close();
+  gather_ = {};
+  connected_ = false;
+  retry_.start(*environment_.loop, now + retry_longest);
 }
 
 void ControlClient::on_event(net::Transport& transport, net::Event& event) {

@@ -26,6 +26,11 @@ struct NodeEnvironment {
 [[nodiscard]] inline std::uint64_t control_queue_bytes(const memory::PagePool& pool) {
   return 3U * pool.page_size();
 }
+// The least page for control messages, the same for all nodes: half of it carries the counters of
+// a readout unit with so many sources, or an event that all of them lack.
+[[nodiscard]] inline std::uint32_t control_page_least(std::size_t sources) {
+  return static_cast<std::uint32_t>(2 * (sizeof(wire::SourceCounters) * sources + 128));
+}
 // Pages of control messages for a node with so many connections.
 [[nodiscard]] inline std::uint32_t control_pages(std::size_t connections) {
   return static_cast<std::uint32_t>(16 + 8 * connections);
@@ -44,7 +49,8 @@ public:
         std::chrono::seconds{10}; // without an event manager that once was there
     OnMessage on_message;
     std::function<void()> on_lost; // the connection ended; a new one is tried
-    std::function<void(const Error&)> on_given_up; // refused, or the event manager stays away
+    // Refused for good, or for longer than give_up_after; or the event manager stays away.
+    std::function<void(const Error&)> on_given_up;
   };
 
   ControlClient(NodeEnvironment environment, Options options);
@@ -58,6 +64,8 @@ public:
   void send(const Body& body, const Parts&... parts) {
     gather_.append(body, parts...);
   }
+  // As Gather's: what may grow long is only said while there is room.
+  [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return gather_.roomy(parts_bytes); }
   [[nodiscard]] std::size_t room_max() const { return gather_.room_max(); }
   [[nodiscard]] bool connected() const { return connected_; }
 
@@ -67,6 +75,7 @@ private:
   void connect();
   void lost(std::string_view why);
   void receive(const memory::View& page);
+  void refused(const std::string& reason, bool for_now);
 
   NodeEnvironment environment_;
   Options options_;
@@ -78,6 +87,7 @@ private:
   bool stopped_ = false;
   bool was_connected_ = false;
   Time lost_at_ = never;
+  Time refused_since_ = never;
 };
 
 } // namespace fanin::builder

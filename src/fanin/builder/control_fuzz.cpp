@@ -39,7 +39,7 @@ void send(net::Link link, memory::PagePool& pool, std::span<const std::byte> byt
 void say_hello(Play play, net::Link link, memory::PagePool& pool, const System& system) {
   wire::Hello hello;
   hello.system_digest = system.digest();
-  hello.capacity = 1U << 20;
+  hello.capacity = hello.metadata = 1U << 20;
   std::string text;
   switch (play) {
   case Play::readout:

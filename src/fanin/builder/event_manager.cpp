@@ -15,6 +15,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
                            NodeEnvironment environment)
     : system_(system),
       digest_(system.digest()),
+      sources_(system),
       options_(std::move(options)),
       environment_(std::move(environment)),
       readouts_(system.readout_units.size()),
@@ -22,6 +23,11 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       trigger_tick_([this] { trigger(); }),
       alive_tick_([this] { check_alive(); }),
       laggard_tick_([this] { watch_laggards(); }) {
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    const auto [first, last] = system_.sources_of(static_cast<NodeId>(i));
+    readouts_[i].sources = last - first;
+    readouts_[i].absent.resize(last - first);
+  }
   environment_.loop->add(*this);
   summary_.run = system_.run;
 }
@@ -94,10 +100,20 @@ void EventManager::trigger() {
       pause_or_drain();
       return;
     }
-    tell_readouts(wire::Limit{triggered_, 0});
   }
   const auto next = trigger_time(triggered_);
   trigger_tick_.start(*environment_.loop, std::max(next, now + trigger_step));
+}
+
+// What was triggered. One that does not read for a while is told later, and only the last.
+void EventManager::tell_triggered() {
+  for (auto& readout : readouts_) {
+    if (!readout.peer || readout.limit_said == triggered_) continue;
+    message::Gather& gather = readout.peer->gather;
+    if (!gather.roomy(gather.room_max())) continue; // what else it has to be told needs the room
+    gather.append(wire::Limit{triggered_, 0});
+    readout.limit_said = triggered_;
+  }
 }
 
 Time EventManager::trigger_time(EventNumber event) const {
@@ -108,7 +124,7 @@ Time EventManager::trigger_time(EventNumber event) const {
 void EventManager::stop() {
   stop_wanted_ = true;
   if (state_ == State::waiting) {
-    end();
+    finish();
   } else if (state_ == State::running) {
     pause_or_drain();
   }
@@ -141,27 +157,32 @@ void EventManager::drain_until(EventNumber event) {
   tell_readouts(wire::Limit{event, 1});
 }
 
+void EventManager::finish() {
+  state_ = State::finishing;
+  tell_readouts(wire::Finish{});
+  for (auto& builder : builders_) {
+    if (builder.peer) builder.peer->gather.append(wire::Finish{});
+  }
+}
+
 void EventManager::finish_if_drained() {
   const auto up = [](const auto& node) { return node.peer != nullptr; };
   if (state_ == State::pausing) {
     if (!std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.paused; })) return;
-    EventNumber furthest = horizon_;
+    EventNumber furthest = 0;
     for (const auto& readout : readouts_) {
       if (readout.peer) furthest = std::max(furthest, readout.paused_at);
     }
-    drain_until(furthest);
+    drain_until(std::max(horizon_, std::min(furthest, limit_)));
   }
+  if (state_ == State::running && horizon_ >= limit_) drain_until(limit_); // run.events
   const bool all_final =
       std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.final; });
   if (state_ == State::running && all_final && std::ranges::any_of(readouts_, up)) {
     state_ = State::draining; // the sources have come to their end
   }
   if (state_ == State::draining && all_final && frontier_ >= assignable_end() && batches_.empty()) {
-    state_ = State::finishing;
-    tell_readouts(wire::Finish{});
-    for (auto& builder : builders_) {
-      if (builder.peer) builder.peer->gather.append(wire::Finish{});
-    }
+    finish();
   }
   if (state_ == State::finishing) {
     const auto done = [](const auto& node) { return !node.peer || node.finished; };
@@ -203,6 +224,8 @@ bool EventManager::poll() {
   if (state_ == State::ended) return false;
   if (state_ != State::waiting) {
     publish_members();
+    if (state_ == State::running) tell_triggered();
+    find_frontier();
     assign_batches();
     finish_if_drained();
   }

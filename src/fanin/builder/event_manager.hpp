@@ -54,6 +54,8 @@ public:
   [[nodiscard]] bool ended() const { return state_ == State::ended; }
   // For people, when a run does not go on or does not end: what is missing for that.
   [[nodiscard]] std::string waiting_for() const;
+  // Of builder units' capacity and transfer windows; 0 when nothing is being built.
+  [[nodiscard]] std::uint64_t bytes_reserved() const;
   // As of now.
   [[nodiscard]] const RunSummary& summary();
 
@@ -80,17 +82,20 @@ private:
     Incarnation incarnation = 0;
     Incarnation starts = 0;
     std::uint64_t memory = 0;           // bytes in which it keeps what is not cleared
+    std::uint64_t metadata = 0;         // bytes for the metadata of that, for each source
     bool announced_any = false;
     bool final = false;
     bool paused = false;
     bool finished = false;
     EventNumber paused_at = 0;
+    EventNumber limit_said = 0; // with a trigger
     EventNumber first = 0;
     EventNumber end = 0;                // announced below
     std::uint64_t bytes = 0;            // announced in all
     std::uint64_t floor_bytes = 0;      // announced below the frontier
     std::deque<AnnouncePoint> points;   // beyond the frontier
-    std::deque<wire::AbsentRun> absent; // of events not decided yet
+    std::size_t sources = 0;            // how many it has
+    std::vector<std::deque<EventRange>> absent; // by source, ascending; of events not decided yet
     std::vector<std::vector<SourceLedger>> ledgers; // by incarnation - 1, then source
     std::vector<std::vector<std::vector<std::uint64_t>>> dropped; // likewise, then reason
     wire::NodeCounters counters;
@@ -103,10 +108,12 @@ private:
     bool finished = false;
     std::uint64_t capacity = 0;
     std::uint64_t reserved = 0;   // of the capacity; returned in the order of assignment
+    std::uint64_t metadata = 0;   // reserved at readout units, likewise
     std::uint64_t under_way = 0;  // of the transfer window
     struct Reservation {
       EventNumber first = 0;
       std::uint64_t bytes = 0;
+      std::uint64_t metadata = 0;
       bool done = false;
     };
     std::deque<Reservation> reservations;
@@ -130,8 +137,8 @@ private:
 
   // connections
   void on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello, std::string_view text);
-  void refuse(Peer& peer, const std::string& reason);
-  void readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory);
+  void refuse(Peer& peer, std::string reason, bool for_now = false);
+  void readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hello);
   void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url);
   void readout_down(NodeId node, std::string_view why);
   void builder_down(NodeId node, std::string_view why);
@@ -145,16 +152,20 @@ private:
   // events
   void start_if_ready();
   void trigger();
+  void tell_triggered();
   [[nodiscard]] Time trigger_time(EventNumber event) const;
   bool on_announce(Readout& readout, const wire::Announce& announce,
                    std::span<const wire::AbsentRun> absent);
+  [[nodiscard]] bool can_be_absent(const Readout& readout, EventRange range,
+                                   std::span<const wire::AbsentRun> absent) const;
+  void find_frontier();
   bool on_counters(Peer& peer, const wire::NodeCounters& counters, wire::MessageReader& reader);
   void on_received(Builder& builder, const wire::Received& received);
   bool on_built(Builder& builder, NodeId node, wire::MessageReader& reader);
   void account(const Batch& batch, const wire::Built& built);
-  void account_source(const Batch& batch, std::size_t source, std::uint64_t gap_events);
-  [[nodiscard]] std::uint64_t present(const Readout& readout, SourceId source,
-                                      EventRange events) const;
+  void account_sources(const Batch& batch, std::uint64_t events);
+  [[nodiscard]] static std::uint64_t present(const Readout& readout, std::size_t local,
+                                             EventRange events);
   void release(Builder& builder, const Batch& batch);
   void forget_decided();
   void summarise_nodes();
@@ -169,14 +180,19 @@ private:
   [[nodiscard]] EventNumber assignable_end() const;
   [[nodiscard]] Cut next_cut(EventNumber end) const;
   [[nodiscard]] std::uint64_t announced_bytes(const Readout& readout, EventNumber event) const;
-  [[nodiscard]] std::uint64_t fair_share() const;
-  [[nodiscard]] std::optional<NodeId> choose(std::uint64_t bytes, bool again) const;
+  struct Share {
+    std::uint64_t memory = 0;
+    std::uint64_t metadata = 0;
+  };
+  [[nodiscard]] Share fair_share() const;
+  [[nodiscard]] std::optional<NodeId> choose(const Cut& cut, bool again) const;
   void send_assignment(Batch& batch, NodeId node);
   void watch_laggards();
 
   // end
   void pause_or_drain();
   void drain_until(EventNumber end);
+  void finish();
   void finish_if_drained();
   void end();
   void flush_peers();
@@ -189,6 +205,7 @@ private:
 
   const System& system_;
   const std::uint64_t digest_; // of system_
+  const SourceIndex sources_;
   EventManagerOptions options_;
   NodeEnvironment environment_;
   net::Transport* transport_ = nullptr;
@@ -224,6 +241,7 @@ private:
   Time started_at_ = never;
   Time last_commit_{};
   RunSummary summary_;
+  std::vector<std::uint64_t> missing_of_; // by source, of the batch that is accounted
 };
 
 } // namespace fanin::builder

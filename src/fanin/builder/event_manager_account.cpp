@@ -75,8 +75,7 @@ bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& 
            count <= batch.range.end - first;
   };
   for (const auto& run : missing) {
-    if (!inside(run.first, run.count) || system_.find_source(run.source) == System::npos)
-      return false;
+    if (!inside(run.first, run.count) || sources_.find(run.source) == System::npos) return false;
   }
   for (const auto& gap : gaps) {
     if (gap.end < gap.first || !inside(gap.first, gap.end - gap.first)) return false;
@@ -107,11 +106,9 @@ void EventManager::account(const Batch& batch, const wire::Built& built) {
     gap_events += gap.end - gap.first;
     if (summary_.gap_list.size() < gaps_listed) summary_.gap_list.push_back({gap.first, gap.end});
   }
-  for (std::size_t source = 0; source < system_.sources.size(); ++source) {
-    account_source(batch, source, gap_events);
-  }
+  account_sources(batch, batch.range.count() - gap_events);
   for (const auto& run : batch.missing) {
-    const SourceInfo& source = system_.sources[system_.find_source(run.source)];
+    const SourceInfo& source = system_.sources[sources_.find(run.source)];
     if (!source.required || summary_.incomplete_list.size() >= incomplete_listed) continue;
     summary_.incomplete_list.push_back({{run.first, run.first + run.count},
                                         run.source,
@@ -136,36 +133,46 @@ void EventManager::account(const Batch& batch, const wire::Built& built) {
 
 // A fragment that was announced and is missing came too late, if its readout unit lives; if that
 // died, it stays unaccounted here and is lost at the end.
-void EventManager::account_source(const Batch& batch, std::size_t source,
-                                  std::uint64_t gap_events) {
-  const NodeId node = system_.sources[source].readout_unit;
-  Readout& readout = readouts_[node];
-  const Incarnation incarnation = members_.at(batch.epoch)[node];
-  if (incarnation == 0) return;
-  SourceLedger& ledger = readout.ledgers[incarnation - 1][source - system_.sources_of(node).first];
-  std::uint64_t missing = 0;
+void EventManager::account_sources(const Batch& batch, std::uint64_t events) {
+  missing_of_.assign(system_.sources.size(), 0);
+  const auto& members = members_.at(batch.epoch);
   for (const auto& run : batch.missing) {
-    if (run.source != system_.sources[source].id) continue;
-    missing += run.count;
-    if (run.reason == static_cast<std::uint32_t>(storage::MissingReason::deadline) &&
-        incarnation == readout.incarnation) {
-      ledger.late += present(readout, run.source, {run.first, run.first + run.count});
+    const std::size_t source = sources_.find(run.source);
+    missing_of_[source] += run.count;
+    const NodeId node = system_.sources[source].readout_unit;
+    Readout& readout = readouts_[node];
+    if (run.reason != static_cast<std::uint32_t>(storage::MissingReason::deadline) ||
+        members[node] == 0 || members[node] != readout.incarnation) {
+      continue;
     }
+    const std::size_t local = source - system_.sources_of(node).first;
+    readout.ledgers.back()[local].late +=
+        present(readout, local, {run.first, run.first + run.count});
   }
-  ledger.built += batch.range.count() - gap_events - missing;
+  std::size_t source = 0;
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    const std::size_t count = readouts_[node].sources;
+    if (members[node] != 0) {
+      auto& ledger = readouts_[node].ledgers[members[node] - 1];
+      for (std::size_t i = 0; i < count; ++i) ledger[i].built += events - missing_of_[source + i];
+    }
+    source += count;
+  }
 }
 
 // How many of these events the readout unit has announced with a fragment of this source.
-std::uint64_t EventManager::present(const Readout& readout, SourceId source,
-                                    EventRange events) const {
+std::uint64_t EventManager::present(const Readout& readout, std::size_t local, EventRange events) {
   const auto overlap = [&](EventNumber first, EventNumber end) -> std::uint64_t {
     first = std::max(first, events.first);
     end = std::min(end, events.end);
     return first < end ? end - first : 0;
   };
   std::uint64_t count = overlap(readout.first, readout.end);
-  for (const auto& run : readout.absent) {
-    if (run.source == source) count -= overlap(run.first, run.first + run.count);
+  const auto& absent = readout.absent[local];
+  const auto ends_after = [&](const EventRange& run) { return run.end <= events.first; };
+  for (auto run = std::ranges::partition_point(absent, ends_after);
+       run != absent.end() && run->first < events.end; ++run) {
+    count -= overlap(run->first, run->end);
   }
   return count;
 }
@@ -174,9 +181,8 @@ void EventManager::forget_decided() {
   const EventNumber decided = batches_.empty() ? frontier_ : batches_.begin()->first;
   std::uint64_t epoch = epoch_;
   for (auto& readout : readouts_) {
-    while (!readout.absent.empty() &&
-           readout.absent.front().first + readout.absent.front().count <= decided) {
-      readout.absent.pop_front();
+    for (auto& absent : readout.absent) {
+      while (!absent.empty() && absent.front().end <= decided) absent.pop_front();
     }
   }
   if (members_.size() == 1) return;

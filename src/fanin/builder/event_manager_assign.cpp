@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fanin/builder/metadata.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::builder {
@@ -19,8 +20,10 @@ std::uint64_t metadata_bytes(std::uint64_t events, std::uint64_t sources, std::u
 bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
                                std::span<const wire::AbsentRun> absent) {
   const EventRange range{announce.first, announce.end};
-  if (announce.end < announce.first || range.count() > system_.batch_events || readout.final ||
-      (readout.announced_any && announce.first != readout.end)) {
+  if (announce.end < announce.first || announce.end > event_number_end ||
+      range.count() > system_.batch_events || readout.final ||
+      (readout.announced_any && announce.first != readout.end) ||
+      !can_be_absent(readout, range, absent)) {
     return false;
   }
   if (!readout.announced_any) {
@@ -28,38 +31,60 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
     readout.first = announce.first;
   }
   const auto node = static_cast<NodeId>(&readout - readouts_.data());
-  const auto [first, last] = system_.sources_of(node);
+  const std::size_t first_source = system_.sources_of(node).first;
   auto& ledger = readout.ledgers.back();
   for (auto& source : ledger) source.read += range.count();
   for (const auto& run : absent) {
-    const std::size_t source = system_.find_source(run.source);
-    if (source < first || source >= last || run.first < range.first ||
-        run.count > range.end - run.first) {
-      return false;
-    }
-    ledger[source - first].read -= run.count;
-    readout.absent.push_back(run);
+    const std::size_t local = sources_.find(run.source) - first_source;
+    ledger[local].read -= run.count;
+    readout.absent[local].push_back({run.first, run.first + run.count});
   }
   readout.end = announce.end;
   readout.bytes += announce.bytes;
   if (!range.empty()) readout.points.push_back({announce.end, readout.bytes});
   readout.final = announce.final != 0;
   horizon_ = std::max(horizon_, announce.end);
+  return true;
+}
 
-  if (!frontier_known_ && std::ranges::all_of(readouts_, [](const Readout& other) {
-        return !other.peer || other.announced_any;
-      })) {
-    frontier_ = ~EventNumber{0};
-    for (const auto& other : readouts_) {
-      if (other.peer) frontier_ = std::min(frontier_, other.first);
+// Runs inside the range and of the readout unit's own sources, source by source, none overlapping.
+bool EventManager::can_be_absent(const Readout& readout, EventRange range,
+                                 std::span<const wire::AbsentRun> absent) const {
+  const auto node = static_cast<NodeId>(&readout - readouts_.data());
+  const auto [first, last] = system_.sources_of(node);
+  std::size_t source = first;
+  EventNumber free = range.first;
+  for (const auto& run : absent) {
+    const std::size_t of = sources_.find(run.source);
+    if (of < source || of >= last) return false;
+    if (of != source) free = range.first;
+    source = of;
+    if (run.first < free || run.first > range.end || run.count > range.end - run.first) {
+      return false;
     }
-    frontier_known_ = true;
-    first_event_ = frontier_;
-    if (system_.events_max != 0 && state_ == State::running) {
-      drain_until(first_event_ + system_.events_max);
-    }
+    free = run.first + run.count;
   }
   return true;
+}
+
+// Batches begin where the first of the readout units that are here begins. One that came to its end
+// without a single event has no say.
+void EventManager::find_frontier() {
+  if (frontier_known_) return;
+  bool any = false;
+  EventNumber first = event_number_end;
+  for (const auto& readout : readouts_) {
+    if (!readout.peer) continue;
+    if (!readout.announced_any) return;
+    any = true;
+    if (readout.end != readout.first || !readout.final) first = std::min(first, readout.first);
+  }
+  if (!any) return;
+  frontier_known_ = true;
+  frontier_ = first_event_ = first == event_number_end ? horizon_ : first;
+  if (system_.events_max == 0) return;
+  limit_ = first_event_ + std::min(system_.events_max, event_number_end);
+  tell_readouts(wire::Limit{limit_, 0});
 }
 
 // All live readout units have announced the events below.
@@ -113,20 +138,26 @@ EventManager::Cut EventManager::next_cut(EventNumber end) const {
 
 // What readout units keep until it is built, divided by the builder units and one more for what
 // lies between: so much of it one that is slow or frozen may pin, and the others go on.
-std::uint64_t EventManager::fair_share() const {
-  std::uint64_t memory = 0;
-  for (const auto& readout : readouts_) memory += readout.peer ? readout.memory : 0;
-  const auto builders =
-      std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; });
-  return memory / static_cast<std::uint64_t>(builders + 1);
+EventManager::Share EventManager::fair_share() const {
+  Share all{0, ~std::uint64_t{0}};
+  for (const auto& readout : readouts_) {
+    if (!readout.peer) continue;
+    all.memory += readout.memory;
+    all.metadata = std::min(all.metadata, readout.metadata);
+  }
+  const auto shares = static_cast<std::uint64_t>(
+      1 + std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; }));
+  return {all.memory / shares, all.metadata / shares};
 }
 
 // Round robin over the builder units that have room for all of it. A part of each one's capacity is
 // kept for batches of builder units that died, so that those cannot be crowded out by new ones. The
 // parts of what would be one batch at a higher rate stay together: then a page of a readout unit is
 // held by few builder units, and a frozen one cannot pin them all.
-std::optional<NodeId> EventManager::choose(std::uint64_t bytes, bool again) const {
-  const std::uint64_t share = fair_share();
+std::optional<NodeId> EventManager::choose(const Cut& cut, bool again) const {
+  const std::uint64_t bytes = cut.bytes;
+  const std::uint64_t metadata = metadata_per_source(cut.range.count());
+  const Share share = fair_share();
   const bool stay = !again && (frontier_ & (system_.batch_events - 1)) != 0 &&
                     together_bytes_ < system_.batch_bytes;
   const std::size_t first = next_builder_ + builders_.size() - (stay ? 1 : 0);
@@ -136,8 +167,10 @@ std::optional<NodeId> EventManager::choose(std::uint64_t bytes, bool again) cons
     if (!builder.peer || builder.finished) continue;
     const std::uint64_t reserve = std::min(builder.capacity / 4, 2 * system_.batch_bytes);
     const std::uint64_t capacity =
-        again ? builder.capacity : std::min(builder.capacity - reserve, share);
-    const bool room = builder.reserved == 0 || builder.reserved + bytes <= capacity;
+        again ? builder.capacity : std::min(builder.capacity - reserve, share.memory);
+    const bool room =
+        builder.reserved == 0 || (builder.reserved + bytes <= capacity &&
+                                  (again || builder.metadata + metadata <= share.metadata));
     const bool window =
         builder.under_way == 0 || builder.under_way + bytes <= system_.transfer_window;
     if (room && window) return static_cast<NodeId>(node);
@@ -150,7 +183,8 @@ void EventManager::assign_batches() {
   const EventNumber end = assignable_end();
   while (frontier_ < end) {
     const Cut cut = next_cut(end);
-    const auto node = choose(cut.bytes, false);
+    if (cut.range.empty()) return;
+    const auto node = choose(cut, false);
     if (!node) return;
     Batch& batch = batches_[cut.range.first];
     batch.range = cut.range;
@@ -170,7 +204,7 @@ void EventManager::assign_batches() {
 bool EventManager::assign_again() {
   while (!again_.empty()) {
     Batch& batch = batches_.at(again_.front());
-    const auto node = choose(batch.bytes, true);
+    const auto node = choose({batch.range, batch.bytes}, true);
     if (!node) return false;
     ++batch.attempt;
     batch.received = false;
@@ -189,7 +223,9 @@ void EventManager::send_assignment(Batch& batch, NodeId node) {
   batch.epoch = epoch_;
   builder.reserved += batch.bytes;
   builder.under_way += batch.bytes;
-  builder.reservations.push_back({batch.range.first, batch.bytes, false});
+  const std::uint64_t metadata = metadata_per_source(batch.range.count());
+  builder.metadata += metadata;
+  builder.reservations.push_back({batch.range.first, batch.bytes, metadata, false});
 
   wire::Assign assign;
   assign.first = batch.range.first;
@@ -227,8 +263,17 @@ void EventManager::release(Builder& builder, const Batch& batch) {
   mine->done = true;
   while (!builder.reservations.empty() && builder.reservations.front().done) {
     builder.reserved -= builder.reservations.front().bytes;
+    builder.metadata -= builder.reservations.front().metadata;
     builder.reservations.pop_front();
   }
+}
+
+std::uint64_t EventManager::bytes_reserved() const {
+  std::uint64_t bytes = 0;
+  for (const auto& builder : builders_) {
+    if (builder.peer) bytes += builder.reserved + builder.metadata + builder.under_way;
+  }
+  return bytes;
 }
 
 // Tells readout units that others are ahead, so that they stop waiting for sources that are silent.

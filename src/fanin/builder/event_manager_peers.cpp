@@ -7,6 +7,14 @@ namespace fanin::builder {
 
 namespace {
 constexpr Duration alive_period = std::chrono::milliseconds{250};
+constexpr std::size_t name_shown = 200;
+
+// What a stranger calls itself, fit for a log.
+std::string printable(std::string_view text) {
+  std::string shown{text.substr(0, name_shown)};
+  std::ranges::replace_if(shown, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return shown;
+}
 } // namespace
 
 EventManager::Peer* EventManager::find_peer(net::Link link) {
@@ -73,9 +81,10 @@ void EventManager::receive(Peer& peer, const memory::View& page) {
   closing.close(true);
 }
 
-void EventManager::refuse(Peer& peer, const std::string& reason) {
+void EventManager::refuse(Peer& peer, std::string reason, bool for_now) {
   environment_.log(LogLevel::warning, fmt::format("{} refused: {}", peer.link.peer(), reason));
-  peer.gather.append(wire::Refuse{static_cast<std::uint32_t>(reason.size()), 0},
+  reason.resize(std::min(reason.size(), peer.gather.room_max()));
+  peer.gather.append(wire::Refuse{static_cast<std::uint32_t>(reason.size()), for_now ? 1U : 0U},
                      std::string_view{reason});
   peer.gather.flush();
   peer.link.close();
@@ -84,59 +93,66 @@ void EventManager::refuse(Peer& peer, const std::string& reason) {
 void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello,
                             std::string_view text) {
   const auto split = text.find('\n');
-  const std::string name{text.substr(0, split)};
-  const std::string url{split == std::string_view::npos ? "" : text.substr(split + 1)};
+  const std::string_view name = text.substr(0, split);
+  const std::string shown = printable(name);
+  std::string url{split == std::string_view::npos ? "" : text.substr(split + 1)};
   const bool is_readout = hello.role == wire::Role::readout_unit;
   const auto& names = is_readout ? system_.readout_units : system_.builder_units;
   if (hello.version != wire::protocol_version) {
     return refuse(*peer,
                   fmt::format("node '{}' speaks version {} of the protocol, the event manager {}: "
                               "run the same release of fanin on all nodes",
-                              name, hello.version, wire::protocol_version));
+                              shown, hello.version, wire::protocol_version));
   }
   if ((!is_readout && hello.role != wire::Role::builder_unit) || hello.node >= names.size() ||
       names[hello.node] != name) {
     return refuse(*peer,
                   fmt::format("the event manager knows no node '{}': all nodes need the same "
                               "configuration",
-                              name));
+                              shown));
   }
   if (hello.system_digest != digest_) {
     return refuse(*peer, fmt::format("node '{}' has another configuration than the event manager: "
                                      "give all nodes the same file",
-                                     name));
+                                     shown));
+  }
+  if (!is_readout && !net::Url::parse(url)) {
+    return refuse(*peer, fmt::format("builder unit '{}' has no data address", shown));
   }
   const bool taken =
       is_readout ? readouts_[hello.node].peer != nullptr : builders_[hello.node].peer != nullptr;
   if (taken) {
-    return refuse(*peer, fmt::format("there is a node '{}' already: two nodes with one name, or an "
-                                     "earlier one that is not dead yet",
-                                     name));
+    return refuse(*peer,
+                  fmt::format("there is a node '{}' already: two nodes with one name, or an "
+                              "earlier one that is not dead yet",
+                              shown),
+                  true);
   }
-  if (state_ != State::waiting && state_ != State::running) {
-    return refuse(*peer, "the run is ending");
-  }
+  // A builder unit may be the only one left that can build what the run still holds.
+  const State last_welcome = is_readout ? State::running : State::draining;
+  if (state_ > last_welcome) return refuse(*peer, "the run is ending");
   peer->known = true;
   peer->link.trust();
   peer->role = hello.role;
   peer->node = hello.node;
   if (is_readout) {
-    readout_up(std::move(peer), hello.capacity);
+    readout_up(std::move(peer), hello);
   } else {
-    builder_up(std::move(peer), hello.capacity, url);
+    builder_up(std::move(peer), hello.capacity, std::move(url));
   }
 }
 
-void EventManager::readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory) {
+void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hello) {
   const NodeId node = peer->node;
   Readout& readout = readouts_[node];
-  readout.memory = memory;
+  readout.memory = hello.capacity;
+  readout.metadata = hello.metadata;
   const auto [first, last] = system_.sources_of(node);
   readout.peer = std::move(peer);
   readout.incarnation = ++readout.starts;
   readout.final = readout.paused = readout.finished = false;
   readout.points.clear();
-  readout.absent.clear();
+  for (auto& absent : readout.absent) absent.clear();
   readout.floor_bytes = readout.bytes = 0;
   readout.ledgers.emplace_back(last - first);
   readout.dropped.emplace_back(last - first, std::vector<std::uint64_t>(5));
@@ -150,6 +166,7 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, std::uint64_t memory) 
   welcome.first_event = triggered ? triggered_ : std::max(horizon_, frontier_);
   if (welcome.joining == 0) welcome.first_event = 0;
   if (state_ == State::running) welcome.limit = triggered ? triggered_ : limit_;
+  readout.limit_said = triggered_;
   readout.announced_any = welcome.joining != 0;
   readout.first = readout.end = welcome.first_event;
   readout.peer->gather.append(welcome);
@@ -173,7 +190,7 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
   builder.peer = std::move(peer);
   builder.incarnation = ++builder.starts;
   builder.capacity = capacity;
-  builder.reserved = builder.under_way = 0;
+  builder.reserved = builder.metadata = builder.under_way = 0;
   builder.reservations.clear();
   builder.url = std::move(url);
   builder.finished = false;
@@ -303,6 +320,7 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
     wire::NodeCounters counters;
     if (!reader.read(counters) || !on_counters(peer, counters, reader)) return false;
     if (type == wire::MessageType::finished) {
+      if (state_ != State::finishing) return false; // nobody has asked
       (from_readout ? readouts_[peer.node].finished : builders_[peer.node].finished) = true;
     }
     return true;

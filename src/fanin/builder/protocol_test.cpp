@@ -75,6 +75,39 @@ TEST_P(Flows, builds_every_announced_event_up_to_the_end_of_the_sources) {
   expect_good_end(system);
 }
 
+TEST_P(Flows, stops_after_so_many_events_without_a_trigger) {
+  auto setup = options(2, 2, 1);
+  setup.source_rate_hz = 1000;
+  setup.system.events_max = 3000; // many event deadlines long
+  VirtualSystem system{setup};
+  system.start_all();
+  system.run_for(1s);
+  system.kill_builder(1);
+  system.run_for(100ms);
+  system.start_builder(1);
+  ASSERT_TRUE(system.run_until_ended(20s)) << log_of(system);
+  EXPECT_EQ(system.summary().events_built, 3000U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  EXPECT_EQ(system.summary().gaps, 0U);
+  expect_good_end(system);
+}
+
+TEST_P(Flows, a_builder_unit_that_dies_at_the_end_of_the_run_may_come_back) {
+  auto setup = options(2, 1, 1);
+  setup.source_events = 2000;
+  setup.commit_delay = 50ms;
+  VirtualSystem system{setup};
+  system.start_all();
+  system.run_for(60ms); // the sources are done, storage is not
+  system.kill_builder(0);
+  system.run_for(100ms);
+  system.start_builder(0);
+  ASSERT_TRUE(system.run_until_ended(20s)) << log_of(system);
+  EXPECT_EQ(system.summary().events_built, 2000U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_good_end(system);
+}
+
 TEST_P(Flows, stops_in_good_order_while_sources_go_on) {
   VirtualSystem system{options(2, 3, 2)};
   system.start_all();

@@ -33,7 +33,10 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
       builders_(system.builder_units.size()),
       tick_([] {}),
       status_tick_([this] {
-        send_status(false);
+        count();
+        if (control_->roomy(std::as_bytes(std::span{source_counters_}).size())) {
+          control_->send(wire::Status{counters_}, source_counters_);
+        }
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }) {
   const auto [first, last] = system_.sources_of(options_.node);
@@ -45,13 +48,15 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
       readables_.push_back(std::make_unique<Readable>(*environment_.loop, *inputs_.back()->source));
     }
   }
+  FANIN_ASSERT(environment_.control_pool->page_size() >= control_page_least(inputs_.size()));
+  metadata_ = layout();
+  FANIN_ASSERT(options_.metadata_pool->pages() >= metadata_.pages_least());
   wire::Hello hello;
   hello.role = wire::Role::readout_unit;
   hello.node = options_.node;
   hello.system_digest = digest_;
-  for (const auto& input : inputs_) {
-    hello.capacity += std::uint64_t{input->pool->pages()} * input->pool->page_size();
-  }
+  hello.capacity = metadata_.payload;
+  hello.metadata = metadata_.capacity(options_.metadata_pool->pages());
   control_ = std::make_unique<ControlClient>(
       environment_,
       ControlClient::Options{
@@ -86,21 +91,22 @@ void ReadoutUnit::end(Result<> result) {
   ended_ = true;
   reset();
   control_->stop();
-  status_tick_.cancel();
   options_.on_end(result);
 }
 
 void ReadoutUnit::reset() {
   incarnation_ = 0;
-  numbered_ = last_ = final_ = paused_ = false;
+  numbered_ = last_ = final_ = paused_ = pause_wanted_ = finish_wanted_ = false;
+  status_tick_.cancel();
   horizon_ = announced_ = cut_until_ = limit_ = 0;
   announce_due_ = throttled_since_ = never;
   batches_.clear();
   cut_.clear();
+  cleared_ = {};
+  waiting_again_.clear();
   waiting_.clear();
   for (auto& builder : builders_) disconnect(builder);
   for (auto& input : inputs_) input->queue.start_unnumbered();
-  metadata_.reset();
 }
 
 void ReadoutUnit::on_lost() {
@@ -134,7 +140,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     if (!reader.read(limit)) return false;
     limit_ = limit.event;
     last_ = limit.last != 0;
-    paused_ = false;
+    paused_ = pause_wanted_ = false;
     if (last_) horizon_ = limit_; // all of them exist: somebody has announced the last
     for (auto& input : inputs_) input->queue.set_limit(limit_);
     retry_full_ = true;
@@ -146,16 +152,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     horizon_ = std::max(horizon_, horizon.event);
     return true;
   }
-  case wire::MessageType::pause: {
-    paused_ = true;
-    EventNumber furthest = 0;
-    for (auto& input : inputs_) {
-      if (input->queue.numbered()) furthest = std::max(furthest, input->queue.next_event());
-    }
-    for (auto& input : inputs_) input->queue.set_limit(furthest);
-    control_->send(wire::Paused{furthest});
-    return true;
-  }
+  case wire::MessageType::pause: paused_ = pause_wanted_ = true; return true;
   case wire::MessageType::assign: {
     wire::Assign assign;
     return reader.read(assign) && on_assign(assign);
@@ -166,11 +163,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     on_clear(clear);
     return true;
   }
-  case wire::MessageType::finish:
-    send_status(true);
-    control_->flush();
-    end({});
-    return true;
+  case wire::MessageType::finish: finish_wanted_ = true; return incarnation_ != 0;
   default: return false;
   }
 }
@@ -187,6 +180,10 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     input->behind_since = never;
     input->last = {};
     input->last.wake = now;
+    input->far_ahead = false;
+    for (std::size_t reason = 0; reason < source::drop_reasons; ++reason) {
+      input->dropped_before[reason] = input->queue.dropped(static_cast<source::DropReason>(reason));
+    }
     if (const auto started = input->source->start(welcome.first_event, now); !started) {
       environment_.log(LogLevel::error, fmt::format("source {}: {}", input->queue.options().source,
                                                     started.error().text));
@@ -196,7 +193,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   if (welcome.joining != 0) {
     numbered_ = true;
     announced_ = joined_ = cut_until_ = horizon_ = welcome.first_event;
-    announce_range({announced_, announced_}, false);
+    control_->send(wire::Announce{.first = announced_, .end = announced_});
   }
   status_tick_.start(*environment_.loop, now + status_period);
   return true;
@@ -218,12 +215,17 @@ bool ReadoutUnit::on_assign(const wire::Assign& assign) {
       assign.events > system_.batch_events || assign.range().end < assign.first) {
     return false;
   }
-  if (!waiting_.empty() || !try_assign(assign)) waiting_.push_back(assign);
-  return waiting_.size() <= waiting_max;
+  auto& waiting = assign.attempt > 0 ? waiting_again_ : waiting_;
+  if (!waiting.empty() || !try_assign(assign)) waiting.push_back(assign);
+  return waiting.size() <= waiting_max;
 }
 
+// The old ones first: what they wait for is kept for them.
 void ReadoutUnit::retry_waiting() {
-  while (!waiting_.empty() && try_assign(waiting_.front())) waiting_.pop_front();
+  for (auto* waiting : {&waiting_again_, &waiting_}) {
+    while (!waiting->empty() && try_assign(waiting->front())) waiting->pop_front();
+    if (!waiting->empty()) return;
+  }
 }
 
 // False: there are no metadata pages for it now.
@@ -243,10 +245,13 @@ bool ReadoutUnit::try_assign(const wire::Assign& assign) {
   const auto later = cut_.upper_bound(range.first);
   const bool was_cut =
       range.first < cut_until_ || (later != cut_.begin() && std::prev(later)->second > range.first);
-  if (was_cut && range.first >= joined_) {
+  if ((was_cut && range.first >= joined_) || cleared_.contains(range.first, 0)) {
     ++counters_.stale;
     return true;
   }
+  if (!answered(range)) return false;
+  const std::uint64_t kept = assign.attempt > 0 ? 0 : metadata_.pages_per_batch();
+  if (options_.metadata_pool->available() < metadata_.pages(heads_of(range)) + kept) return false;
   Batch& batch = batches_[range.first];
   batch.range = range;
   batch.attempt = assign.attempt;
@@ -256,12 +261,7 @@ bool ReadoutUnit::try_assign(const wire::Assign& assign) {
     batch.pieces = std::move(spare_pieces_.back());
     spare_pieces_.pop_back();
   }
-  if (!prepare(batch)) {
-    batch.pieces.clear();
-    spare_pieces_.push_back(std::move(batch.pieces));
-    batches_.erase(range.first);
-    return false;
-  }
+  prepare(batch);
   mark_cut(range);
   enqueue(batch);
   return true;
@@ -274,15 +274,15 @@ void ReadoutUnit::on_clear(const wire::Clear& clear) {
     pieces.clear();
     spare_pieces_.push_back(std::move(pieces));
     batches_.erase(found);
-  } else if (numbered_) {
-    mark_cut(clear.range()); // decided without this node's answer
+  } else if (numbered_) { // decided without this node's answer, which may still be asked for
+    cleared_.note(clear.first, 0);
+    mark_cut(clear.range());
   }
   retry_full_ = true;
   retry_waiting();
 }
 
-void ReadoutUnit::send_status(bool last) {
-  if (incarnation_ == 0) return;
+void ReadoutUnit::count() {
   counters_.pages = counters_.pages_in_use = 0;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = *inputs_[i];
@@ -290,14 +290,29 @@ void ReadoutUnit::send_status(bool last) {
     counters_.pages_in_use += input.pool->pages() - input.pool->available();
     for (std::size_t reason = 0; reason < source::drop_reasons; ++reason) {
       source_counters_[i].dropped[reason] =
-          input.queue.dropped(static_cast<source::DropReason>(reason));
+          input.queue.dropped(static_cast<source::DropReason>(reason)) -
+          input.dropped_before[reason];
     }
   }
   counters_.sources = static_cast<std::uint32_t>(source_counters_.size());
-  if (last) {
+}
+
+// What the event manager has asked for, as soon as there is room for the answer.
+void ReadoutUnit::answer() {
+  if (pause_wanted_ && control_->roomy()) {
+    pause_wanted_ = false;
+    EventNumber furthest = 0;
+    for (auto& input : inputs_) {
+      if (input->queue.numbered()) furthest = std::max(furthest, input->queue.next_event());
+    }
+    for (auto& input : inputs_) input->queue.set_limit(furthest);
+    control_->send(wire::Paused{furthest});
+  }
+  if (finish_wanted_ && control_->roomy(std::as_bytes(std::span{source_counters_}).size())) {
+    count();
     control_->send(wire::Finished{counters_}, source_counters_);
-  } else {
-    control_->send(wire::Status{counters_}, source_counters_);
+    control_->flush();
+    end({});
   }
 }
 

@@ -3,16 +3,20 @@
 // manager clears it, so that the death of a builder unit loses nothing.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
+#include "fanin/builder/metadata.hpp"
+#include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/source/source.hpp"
 #include "fanin/wire/part.hpp"
@@ -62,6 +66,8 @@ private:
     memory::PagePool* pool;
     source::FragmentQueue queue;
     source::ReadResult last;
+    std::array<std::uint64_t, source::drop_reasons> dropped_before{}; // by earlier incarnations
+    std::uint32_t pages_left = 0; // in the pool, after it was last read
     bool far_ahead = false; // read further than builder units take
     Time behind_since = never; // silent while others went on
     EventNumber behind_until = 0;
@@ -87,6 +93,8 @@ private:
     net::Link data;
     net::Link request; // pull only
     bool data_ready = false;
+    memory::Loan metadata; // heads of its batches
+    std::uint32_t metadata_filled = 0;
     std::deque<EventNumber> queue; // batches to send, oldest assignment first
     std::unique_ptr<net::Timer> reconnect;
   };
@@ -106,15 +114,20 @@ private:
 
   // reading
   [[nodiscard]] bool far_ahead(Input& input) const;
+  [[nodiscard]] std::optional<EventRange> begun() const;
   bool read_inputs();
   void watch_silence();
   void announce(bool idle);
-  void announce_range(EventRange range, bool final);
-  void send_status(bool last);
+  [[nodiscard]] std::uint64_t bytes_of(EventRange range) const;
+  bool announce_range(EventRange range);
+  void answer();
+  void count();
 
   // sending
-  bool prepare(Batch& batch);
-  bool prepare_input(Batch& batch, Input& input);
+  bool answered(EventRange range);
+  [[nodiscard]] std::uint64_t heads_of(EventRange range) const;
+  void prepare(Batch& batch);
+  void prepare_input(Batch& batch, Input& input);
   bool readdress(Batch& batch, const wire::Assign& assign);
   void enqueue(Batch& batch);
   void mark_cut(EventRange range);
@@ -122,7 +135,8 @@ private:
   void disconnect(Builder& builder);
   void on_data_event(Builder& builder, net::Event& event);
   void pump(Builder& builder);
-  std::byte* reserve_metadata(std::uint32_t size);
+  std::byte* reserve_metadata(Builder& builder, std::uint32_t size);
+  [[nodiscard]] MetadataLayout layout() const;
   void arm_tick(Time now);
 
   const System& system_;
@@ -146,6 +160,8 @@ private:
   bool last_ = false; // no event from limit_ on will be wanted
   bool final_ = false; // said so
   bool paused_ = false;
+  bool pause_wanted_ = false; // not answered yet
+  bool finish_wanted_ = false;
   bool retry_full_ = false; // room or numbers were given back: inputs that were full may go on
   bool ended_ = false;
   Time announce_due_ = never;
@@ -155,11 +171,13 @@ private:
   std::pmr::map<EventNumber, Batch> batches_{&memory_};
   std::pmr::map<EventNumber, EventNumber> cut_{&memory_}; // ranges cut beyond cut_until_
   EventNumber cut_until_ = 0; // all events below were cut
+  RecentlyDecided
+      cleared_; // before they were cut: batches of before it joined leave no other trace
   std::vector<std::vector<Piece>> spare_pieces_; // capacity, reused
-  std::deque<wire::Assign> waiting_; // for metadata pages
+  std::deque<wire::Assign> waiting_again_; // for metadata pages: batches that were assigned before
+  std::deque<wire::Assign> waiting_; // and new ones
 
-  memory::Loan metadata_;
-  std::uint32_t metadata_filled_ = 0;
+  MetadataLayout metadata_;
   wire::NodeCounters counters_;
   std::vector<wire::SourceCounters> source_counters_;
 };

@@ -7,6 +7,17 @@ namespace fanin::builder {
 
 namespace {
 constexpr std::uint64_t announce_bytes = 1U << 20; // worth a message of its own
+
+void add_absent(std::vector<wire::AbsentRun>& absent, const source::FragmentQueue& queue,
+                EventRange range) {
+  for (EventNumber event = range.first; event < range.end; ++event) {
+    if (!queue.entry(event).absent()) continue;
+    const EventNumber first = event;
+    while (event + 1 < range.end && queue.entry(event + 1).absent()) ++event;
+    absent.push_back(
+        {queue.options().source, static_cast<std::uint32_t>(event + 1 - first), first});
+  }
+}
 } // namespace
 
 bool ReadoutUnit::poll() {
@@ -15,7 +26,9 @@ bool ReadoutUnit::poll() {
     watch_silence();
     const bool ahead = std::ranges::any_of(inputs_, [](const auto& i) { return i->far_ahead; });
     announce(!more && !ahead);
+    retry_waiting(); // pages come home when they are sent, maybe after their clear
     arm_tick(environment_.loop->now());
+    answer();
     control_->flush();
     return more;
   }
@@ -32,6 +45,19 @@ bool ReadoutUnit::far_ahead(Input& input) const {
   return input.far_ahead;
 }
 
+// From the first event held to the last one answered, of all sources that have begun.
+std::optional<EventRange> ReadoutUnit::begun() const {
+  std::optional<EventRange> range;
+  for (const auto& input : inputs_) {
+    const source::FragmentQueue& queue = input->queue;
+    if (!queue.numbered()) continue;
+    if (!range) range.emplace(queue.first_event(), queue.next_event());
+    range->first = std::min(range->first, queue.first_event());
+    range->end = std::max(range->end, queue.next_event());
+  }
+  return range;
+}
+
 // True if a source has more to give at once.
 bool ReadoutUnit::read_inputs() {
   const Time now = environment_.loop->now();
@@ -41,10 +67,16 @@ bool ReadoutUnit::read_inputs() {
   for (auto& input : inputs_) {
     if (input->done()) continue;
     if (far_ahead(*input)) continue; // goes on when batches have been cut
+    const bool pages_back = input->pool->available() > input->pages_left; // sent, after a clear
     const bool due = retry || input->last.state == source::ReadState::more ||
-                     now >= input->last.wake || input->source->descriptor() >= 0;
+                     now >= input->last.wake || input->source->descriptor() >= 0 ||
+                     (input->queue.throttled() && pages_back);
     if (due) {
+      if (!input->queue.numbered()) {
+        if (const auto others = begun()) input->queue.set_reference(*others);
+      }
       input->last = input->source->read(input->queue, now);
+      input->pages_left = input->pool->available();
       if (input->last.state == source::ReadState::failed) {
         environment_.log(LogLevel::error,
                          fmt::format("source {} cannot go on: {}", input->queue.options().source,
@@ -63,7 +95,7 @@ bool ReadoutUnit::read_inputs() {
 }
 
 // A source that stays silent while others have gone on is given up after the deadline. The time in
-// which it is held back by us does not count.
+// which it is held back by us does not count, nor is it silent while it has more to read.
 void ReadoutUnit::watch_silence() {
   const Time now = environment_.loop->now();
   for (const auto& input : inputs_) {
@@ -75,7 +107,8 @@ void ReadoutUnit::watch_silence() {
     const bool behind = horizon_ > 0 && (!queue.numbered() || queue.next_event() < horizon_);
     if (input->done()) {
       if (behind) retry_full_ = !queue.give_up_until(horizon_) || retry_full_;
-    } else if (!behind || queue.throttled()) {
+    } else if (!behind || queue.throttled() || input->far_ahead ||
+               input->last.state == source::ReadState::more) {
       input->behind_since = never;
     } else if (input->behind_since == never ||
                (queue.numbered() && queue.next_event() >= input->behind_until)) {
@@ -116,7 +149,12 @@ void ReadoutUnit::announce(bool idle) {
     if (first == ~EventNumber{0}) first = low = 0;
     numbered_ = true;
     announced_ = cut_until_ = joined_ = first;
-    announce_range({first, first}, false);
+    if (system_.events_max != 0) { // the event manager's limit may be lower, and is on its way
+      limit_ = std::min(limit_, first + std::min(system_.events_max, event_number_end));
+      for (auto& input : inputs_) input->queue.set_limit(limit_);
+      low = std::min(low, limit_);
+    }
+    control_->send(wire::Announce{.first = first, .end = first});
   }
   const Time now = environment_.loop->now();
   const bool final =
@@ -125,10 +163,7 @@ void ReadoutUnit::announce(bool idle) {
     announce_due_ = never;
     return;
   }
-  std::uint64_t bytes = 0;
-  for (const auto& input : inputs_) {
-    bytes += input->queue.position(low) - input->queue.position(announced_);
-  }
+  const std::uint64_t bytes = bytes_of({announced_, low});
   if (announce_due_ == never) announce_due_ = now + system_.announce_deadline;
   if (!idle && !final && now < announce_due_) { // a message for something, and in whole batches
     if (bytes < announce_bytes) return;
@@ -138,16 +173,26 @@ void ReadoutUnit::announce(bool idle) {
   announce_due_ = never;
   while (announced_ < low) {
     const EventNumber boundary = (announced_ | (system_.batch_events - 1)) + 1;
-    announce_range({announced_, std::min(low, boundary)}, false);
+    if (!announce_range({announced_, std::min(low, boundary)})) return;
   }
-  if (final) {
-    announce_range({announced_, announced_}, true);
-    final_ = true;
-  }
+  if (!final || !control_->roomy()) return;
+  control_->send(wire::Announce{.first = announced_, .end = announced_, .final = 1});
+  final_ = true;
 }
 
-// Announces a range within one batch, in pieces if too many fragments are absent for one message.
-void ReadoutUnit::announce_range(EventRange range, bool final) {
+// Written for these events, page ends included.
+std::uint64_t ReadoutUnit::bytes_of(EventRange range) const {
+  std::uint64_t bytes = 0;
+  for (const auto& input : inputs_) {
+    bytes += input->queue.position(range.end) - input->queue.position(range.first);
+  }
+  return bytes;
+}
+
+// Announces a range within one batch, in pieces if too many fragments are absent for one message,
+// or if there is more than its share of a batch: the event manager cuts only where pieces end.
+// False: the event manager has not read what it was told before; the rest is announced later.
+bool ReadoutUnit::announce_range(EventRange range) {
   bool complete = true;
   for (const auto& input : inputs_) {
     complete = complete && !input->queue.may_be_absent_from(range.first);
@@ -155,33 +200,34 @@ void ReadoutUnit::announce_range(EventRange range, bool final) {
   const std::size_t records = control_->room_max() / sizeof(wire::AbsentRun);
   const EventNumber step =
       complete ? range.count() : std::max<std::size_t>(1, records / inputs_.size());
+  const std::uint64_t share = system_.batch_bytes / system_.readout_units.size();
   std::vector<wire::AbsentRun> absent;
-  do {
-    const EventRange part{range.first, std::min(range.end, range.first + step)};
-    wire::Announce message{.first = part.first, .end = part.end, .final = final ? 1U : 0U};
+  while (announced_ < range.end) {
+    EventRange part{announced_, std::min(range.end, announced_ + step)};
+    std::uint64_t bytes = bytes_of(part);
+    while (part.count() > 1 && bytes > share) {
+      part.end = part.first + part.count() / 2;
+      bytes = bytes_of(part);
+    }
+    wire::Announce message{.first = part.first, .end = part.end, .bytes = bytes};
     absent.clear();
     for (const auto& input : inputs_) {
       const source::FragmentQueue& queue = input->queue;
-      if (part.empty()) break;
-      message.bytes += queue.position(part.end) - queue.position(part.first);
-      if (!queue.may_be_absent_from(part.first)) continue;
-      for (EventNumber event = part.first; event < part.end; ++event) {
-        if (!queue.entry(event).absent()) continue;
-        const EventNumber first = event;
-        while (event + 1 < part.end && queue.entry(event + 1).absent()) ++event;
-        absent.push_back(
-            {queue.options().source, static_cast<std::uint32_t>(event + 1 - first), first});
-      }
+      if (queue.may_be_absent_from(part.first)) add_absent(absent, queue, part);
     }
+    if (!control_->roomy(absent.size() * sizeof(wire::AbsentRun))) return false;
     message.absent_runs = static_cast<std::uint32_t>(absent.size());
     control_->send(message, absent);
-    range.first = part.end;
-  } while (!range.empty());
-  announced_ = range.end;
+    announced_ = part.end;
+  }
+  return true;
 }
 
 void ReadoutUnit::arm_tick(Time now) {
   Time due = announce_due_;
+  if (!waiting_again_.empty() || !waiting_.empty()) {
+    due = std::min(due, now + system_.event_deadline / 16);
+  }
   for (const auto& input : inputs_) {
     if (input->done()) continue;
     if (input->last.state == source::ReadState::waiting) due = std::min(due, input->last.wake);

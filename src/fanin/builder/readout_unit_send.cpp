@@ -8,33 +8,60 @@ namespace fanin::builder {
 
 namespace {
 constexpr Duration reconnect_after = std::chrono::milliseconds{20};
+constexpr Duration retry_after = std::chrono::milliseconds{500}; // when there is no descriptor
 } // namespace
 
-std::byte* ReadoutUnit::reserve_metadata(std::uint32_t size) {
-  const std::uint32_t page_size = options_.metadata_pool->page_size();
-  FANIN_ASSERT(size <= page_size);
-  if (!metadata_ || page_size - metadata_filled_ < size) {
-    metadata_ = options_.metadata_pool->take();
-    metadata_filled_ = 0;
-    if (!metadata_) return nullptr;
+MetadataLayout ReadoutUnit::layout() const {
+  MetadataLayout layout{.page = options_.metadata_pool->page_size(),
+                        .batch_events = system_.batch_events,
+                        .data_page = system_.data_page,
+                        .builders = builders_.size(),
+                        .sources = inputs_.size(),
+                        .source_page = inputs_.front()->pool->page_size()};
+  for (const auto& input : inputs_) {
+    layout.payload += std::uint64_t{input->pool->pages()} * input->pool->page_size();
+    layout.source_page = std::min(layout.source_page, input->pool->page_size());
   }
-  return metadata_.data() + metadata_filled_;
+  return layout;
 }
 
-bool ReadoutUnit::prepare(Batch& batch) {
-  for (auto& input : inputs_) {
-    if (!prepare_input(batch, *input)) return false;
+// There are enough pages: whoever prepares a batch has looked.
+std::byte* ReadoutUnit::reserve_metadata(Builder& builder, std::uint32_t size) {
+  if (!builder.metadata || metadata_.page - builder.metadata_filled < size) {
+    builder.metadata = options_.metadata_pool->take();
+    builder.metadata_filled = 0;
+    FANIN_ASSERT(builder.metadata);
   }
-  return true;
+  return builder.metadata.data() + builder.metadata_filled;
+}
+
+// Whether all sources have said what they have of these events. Those at their end have no more.
+bool ReadoutUnit::answered(EventRange range) {
+  return std::ranges::all_of(inputs_, [range](const auto& input) {
+    const bool all = input->queue.numbered() && input->queue.next_event() >= range.end;
+    return all || input->queue.give_up_until(range.end);
+  });
+}
+
+// At most so many bytes of metadata.
+std::uint64_t ReadoutUnit::heads_of(EventRange range) const {
+  std::uint64_t bytes = 0;
+  for (const auto& input : inputs_) {
+    const std::uint64_t payload =
+        input->queue.position(range.end) - input->queue.position(range.first);
+    bytes += metadata_per_source(range.count()) + metadata_.further_pieces(payload);
+  }
+  return bytes;
+}
+
+void ReadoutUnit::prepare(Batch& batch) {
+  for (auto& input : inputs_) prepare_input(batch, *input);
 }
 
 // Cuts the batch's events of one source into messages.
-bool ReadoutUnit::prepare_input(Batch& batch, Input& input) {
-  source::FragmentQueue& queue = input.queue;
-  if (!queue.numbered() || queue.next_event() < batch.range.end) {
-    (void)queue.give_up_until(batch.range.end); // at its end: it has nothing more
-    if (queue.next_event() < batch.range.end) return false;
-  }
+void ReadoutUnit::prepare_input(Batch& batch, Input& input) {
+  const source::FragmentQueue& queue = input.queue;
+  Builder& builder = builders_[batch.builder];
   wire::PartHeader header;
   header.run = run_;
   header.batch_first = batch.range.first;
@@ -50,8 +77,7 @@ bool ReadoutUnit::prepare_input(Batch& batch, Input& input) {
     const auto entries_max = static_cast<std::uint32_t>(batch.range.end - cursor.event);
     const std::uint32_t head_max =
         static_cast<std::uint32_t>(sizeof header + entries_max * sizeof(wire::FragmentEntry));
-    std::byte* head = reserve_metadata(head_max);
-    if (head == nullptr) return false;
+    std::byte* head = reserve_metadata(builder, head_max);
     auto* table = reinterpret_cast<wire::FragmentEntry*>(head + sizeof header);
     const source::Piece piece =
         queue.cut(cursor, batch.range.end, message_max - head_max, entries_max, table);
@@ -63,19 +89,21 @@ bool ReadoutUnit::prepare_input(Batch& batch, Input& input) {
     const auto head_size =
         static_cast<std::uint32_t>(sizeof header + header.entries * sizeof(wire::FragmentEntry));
     wire::seal_part({head, head_size}, system_.checksum);
-    batch.pieces.push_back({metadata_.freeze(metadata_filled_, head_size), piece.payload});
-    metadata_filled_ += head_size;
+    batch.pieces.push_back(
+        {builder.metadata.freeze(builder.metadata_filled, head_size), piece.payload});
+    builder.metadata_filled += head_size;
   }
-  return true;
 }
 
 // The same pieces for another builder unit: new headers, since the old ones may still be on their
-// way.
+// way. False: there are no pages for them now.
 bool ReadoutUnit::readdress(Batch& batch, const wire::Assign& assign) {
-  std::vector<memory::View> heads;
-  for (const Piece& piece : batch.pieces) {
-    std::byte* head = reserve_metadata(piece.head.size);
-    if (head == nullptr) return false;
+  std::uint64_t bytes = 0;
+  for (const Piece& piece : batch.pieces) bytes += piece.head.size;
+  if (options_.metadata_pool->available() < metadata_.pages(bytes)) return false;
+  Builder& builder = builders_[assign.builder];
+  for (Piece& piece : batch.pieces) {
+    std::byte* head = reserve_metadata(builder, piece.head.size);
     std::memcpy(head, piece.head.data(), piece.head.size);
     wire::PartHeader header;
     std::memcpy(&header, head, sizeof header);
@@ -83,10 +111,9 @@ bool ReadoutUnit::readdress(Batch& batch, const wire::Assign& assign) {
     header.builder_incarnation = assign.builder_incarnation;
     std::memcpy(head, &header, sizeof header);
     wire::seal_part({head, piece.head.size}, system_.checksum);
-    heads.push_back(metadata_.freeze(metadata_filled_, piece.head.size));
-    metadata_filled_ += piece.head.size;
+    piece.head = builder.metadata.freeze(builder.metadata_filled, piece.head.size);
+    builder.metadata_filled += piece.head.size;
   }
-  for (std::size_t i = 0; i < heads.size(); ++i) batch.pieces[i].head = std::move(heads[i]);
   batch.attempt = assign.attempt;
   batch.builder = assign.builder;
   batch.builder_incarnation = assign.builder_incarnation;
@@ -130,6 +157,9 @@ void ReadoutUnit::connect(Builder& builder) {
   };
   builder.data = open(false);
   if (system_.protocol == Protocol::pull) builder.request = open(true);
+  if (!builder.data || (system_.protocol == Protocol::pull && !builder.request)) {
+    builder.reconnect->start(*environment_.loop, environment_.loop->now() + retry_after);
+  }
 }
 
 void ReadoutUnit::disconnect(Builder& builder) {
@@ -138,6 +168,7 @@ void ReadoutUnit::disconnect(Builder& builder) {
   builder.incarnation = 0;
   builder.data_ready = false;
   builder.queue.clear();
+  builder.metadata.reset();
   builder.reconnect->cancel();
 }
 

@@ -46,6 +46,7 @@ std::uint64_t System::digest() const {
   digest.add(checksum ? 1 : 0);
   digest.add(batch_events);
   digest.add(data_page);
+  digest.add(trigger_rate_hz > 0 ? 1 : 0);
   return digest.value();
 }
 
@@ -59,6 +60,19 @@ std::pair<std::size_t, std::size_t> System::sources_of(NodeId readout_unit) cons
 std::size_t System::find_source(SourceId id) const {
   const auto found = std::ranges::find(sources, id, &SourceInfo::id);
   return found == sources.end() ? npos : static_cast<std::size_t>(found - sources.begin());
+}
+
+SourceIndex::SourceIndex(const System& system) {
+  for (std::size_t i = 0; i < system.sources.size(); ++i) {
+    by_id_.emplace_back(system.sources[i].id, i);
+  }
+  std::ranges::sort(by_id_);
+}
+
+std::size_t SourceIndex::find(SourceId id) const {
+  const auto found =
+      std::ranges::lower_bound(by_id_, id, {}, &std::pair<SourceId, std::size_t>::first);
+  return found == by_id_.end() || found->first != id ? System::npos : found->second;
 }
 
 Result<> System::validate() const {

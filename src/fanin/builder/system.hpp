@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/clock.hpp"
@@ -52,12 +53,23 @@ struct System {
   [[nodiscard]] std::uint64_t digest() const;
   // Half-open range of indices into `sources` of one readout unit.
   [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(NodeId readout_unit) const;
-  // Index into `sources`, or npos.
+  // Index into `sources`, or npos. Looks at all of them: SourceIndex is for where it counts.
   [[nodiscard]] std::size_t find_source(SourceId id) const;
   static constexpr std::size_t npos = ~std::size_t{0};
 
   // Errors: usage, naming what cannot work together and why.
   [[nodiscard]] Result<> validate() const;
+};
+
+// Finds a source by its id.
+class SourceIndex {
+public:
+  explicit SourceIndex(const System& system);
+  // Index into System::sources, or System::npos.
+  [[nodiscard]] std::size_t find(SourceId id) const;
+
+private:
+  std::vector<std::pair<SourceId, std::size_t>> by_id_; // sorted
 };
 
 } // namespace fanin::builder

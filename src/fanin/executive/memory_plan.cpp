@@ -7,6 +7,7 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/builder/builder_unit.hpp"
+#include "fanin/builder/metadata.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::executive {
@@ -15,7 +16,7 @@ namespace {
 using config::Configuration;
 
 constexpr std::uint32_t smallest_source_page = 64U << 10;
-constexpr std::uint32_t metadata_page = 256U << 10;
+constexpr std::uint32_t metadata_page = 64U << 10; // of one builder unit's batches
 constexpr std::uint64_t metadata_least = 4U << 20;
 constexpr std::uint64_t queue_slot = 16; // bytes that a queue keeps for each number
 constexpr std::uint64_t queues_all = 16U << 20;
@@ -73,10 +74,22 @@ std::uint32_t window_of(const Configuration& configuration, std::size_t sources,
   return std::max(window, 2 * configuration.event.batch_events);
 }
 
-PoolPlan control_pool(std::size_t peers) {
-  // Messages of one turn to each peer and from it, with some room; many peers have short messages.
-  const std::uint32_t page = peers > 64 && peers <= 1024 ? 16U << 10 : 64U << 10;
-  return {page, static_cast<std::uint32_t>(64 + 8 * peers)};
+// One size for all nodes, since a message is as long as the sender's page allows. Many peers have
+// short messages.
+std::uint32_t control_page(const Configuration& configuration) {
+  const std::size_t nodes = configuration.nodes.size();
+  const std::uint32_t page = nodes > 64 && nodes <= 1024 ? 16U << 10 : 64U << 10;
+  std::size_t sources = 0; // of one readout unit
+  for (std::size_t i = 0; i < configuration.readouts; ++i) {
+    const auto [first, last] = configuration.sources_of(i);
+    sources = std::max<std::size_t>(sources, last - first);
+  }
+  return std::max(page, std::bit_ceil(builder::control_page_least(sources)));
+}
+
+// Messages of one turn to each peer and from it, with some room.
+PoolPlan control_pool(const Configuration& configuration, std::size_t peers) {
+  return {control_page(configuration), static_cast<std::uint32_t>(64 + 8 * peers)};
 }
 
 // The node's buffer is shared out by expected rate where that is known for all, else evenly.
@@ -122,9 +135,20 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
 Result<> plan_readout(const Configuration& configuration, const config::Node& node,
                       std::size_t readout, NodePlan& plan) {
   if (auto done = plan_sources(configuration, node, readout, plan); !done) return done;
-  plan.control = control_pool(1 + configuration.builders);
+  plan.control = control_pool(configuration, 1 + configuration.builders);
+  builder::MetadataLayout layout{.page = metadata_page,
+                                 .batch_events = configuration.event.batch_events,
+                                 .data_page = configuration.buffers.page,
+                                 .builders = configuration.builders,
+                                 .sources = plan.sources.size(),
+                                 .source_page = configuration.buffers.page};
+  for (const PoolPlan& pool : plan.sources) {
+    layout.payload += pool.bytes();
+    layout.source_page = std::min(layout.source_page, pool.page_size);
+  }
   const std::uint64_t metadata = std::max(metadata_least, round_up(node.buffer / 8, metadata_page));
-  plan.metadata = {metadata_page, static_cast<std::uint32_t>(metadata / metadata_page)};
+  plan.metadata = {metadata_page, static_cast<std::uint32_t>(
+                                      std::max(metadata / metadata_page, layout.pages_least()))};
   plan.needed = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold_time(configuration)));
   if (plan.needed > node.buffer) {
     return too_small(
@@ -143,7 +167,7 @@ Result<> plan_readout(const Configuration& configuration, const config::Node& no
 Result<> plan_builder(const Configuration& configuration, const config::Node& node,
                       NodePlan& plan) {
   const std::uint32_t page = configuration.buffers.page;
-  plan.control = control_pool(1 + configuration.readouts);
+  plan.control = control_pool(configuration, 1 + configuration.readouts);
   plan.receive = {page, static_cast<std::uint32_t>(
                             std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 2))};
   double total = 0;
@@ -205,7 +229,7 @@ double expected_rate(const Configuration& configuration, const config::Source& s
 
 Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration) {
   std::vector<NodePlan> plans(configuration.nodes.size());
-  plans.front().control = control_pool(configuration.nodes.size() - 1);
+  plans.front().control = control_pool(configuration, configuration.nodes.size() - 1);
   for (std::size_t i = 0; i < configuration.readouts; ++i) {
     const std::size_t node = configuration.readout_node(i);
     if (auto done = plan_readout(configuration, configuration.nodes[node], i, plans[node]); !done) {

@@ -108,6 +108,28 @@ TEST(MemoryPlan, on_several_hosts_the_time_to_notice_a_death_counts) {
   EXPECT_THAT(plans.error().text, HasSubstr("for 5.25 s (buffers.hold + network.dead_after)"));
 }
 
+TEST(MemoryPlan, all_nodes_have_control_pages_of_one_size_that_all_counters_fit_into) {
+  const auto page_of = [](const std::string& text) -> std::uint32_t {
+    const auto parsed = config::parse(text, "test.toml");
+    if (!parsed) ADD_FAILURE() << parsed.error().text;
+    if (!parsed) return 0;
+    const auto plans = plan_memory(*parsed);
+    if (!plans) ADD_FAILURE() << plans.error().text;
+    if (!plans) return 0;
+    for (const NodePlan& plan : *plans) {
+      EXPECT_EQ(plan.control.page_size, plans->front().control.page_size);
+    }
+    return plans->front().control.page_size;
+  };
+  const std::string start = "[trigger]\nrate = \"10Hz\"\n[source]\ntype = \"emulator\"\n"
+                            "fragment_max = \"4KiB\"\n";
+  std::string many = start;
+  for (int i = 0; i < 35; ++i) many += "[[readout]]\nsource = [{}]\n[[builder]]\n";
+  EXPECT_EQ(page_of(many), 16U << 10);
+  many += "[[readout]]\nsource = [{ id = 1000, count = 400 }]\n";
+  EXPECT_GE(page_of(many), builder::control_page_least(400));
+}
+
 TEST(MemoryPlan, a_high_rate_gets_a_wide_window_and_many_sources_narrow_ones) {
   EXPECT_EQ((*plan_memory(configuration()))[1].window, 65536U);
   const auto fast = plan_memory(

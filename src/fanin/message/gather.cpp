@@ -2,9 +2,8 @@
 
 namespace fanin::message {
 
-std::byte* Gather::reserve(std::size_t size) {
+bool Gather::make_room(std::size_t size) {
   FANIN_ASSERT(size <= capacity_);
-  if (!link_ || failed_) return nullptr;
   const auto fits = [&] {
     return end_ - start_ + size <= capacity_ && end_ + size <= page_.size();
   };
@@ -14,8 +13,12 @@ std::byte* Gather::reserve(std::size_t size) {
     page_ = pool_->take();
     start_ = end_ = 0;
   }
-  // No page, or the peer has not taken what was gathered before.
-  if (!page_ || !fits()) {
+  return page_ && fits();
+}
+
+std::byte* Gather::reserve(std::size_t size) {
+  if (!link_ || failed_) return nullptr;
+  if (!make_room(size)) { // no page, or the peer has not taken what was gathered before
     failed_ = true;
     return nullptr;
   }

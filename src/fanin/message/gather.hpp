@@ -19,7 +19,7 @@ namespace fanin::message {
 // that stops reading holds no more pages than its bytes need; an idle one holds none.
 //
 // Thread: the loop of its link. A peer that does not read makes it fail, not grow: `failed()` is
-// then true, and the owner gives the connection up.
+// then true, and the owner gives the connection up. Who can wait instead asks roomy() first.
 class Gather {
 public:
   Gather() = default;
@@ -43,11 +43,18 @@ public:
     std::memset(at, 0, header.size - size);
   }
 
+  // True if a message with so many bytes of parts can be appended now. Otherwise the peer has not
+  // taken what it was sent, or the pool is empty: try again when the link is writable, or next
+  // turn.
+  [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) {
+    return link_ && !failed_ && make_room(parts_bytes + body_max);
+  }
+
   // Sends what was gathered. Called at the end of a turn, and when the link is writable again.
   void flush();
 
   // The most bytes of records or text that a message can carry after its body.
-  [[nodiscard]] std::size_t room_max() const { return capacity_ - 128; }
+  [[nodiscard]] std::size_t room_max() const { return capacity_ - body_max; }
   [[nodiscard]] bool failed() const { return failed_; }
   [[nodiscard]] const net::Link& link() const { return link_; }
   [[nodiscard]] net::Link& link() { return link_; }
@@ -66,7 +73,10 @@ private:
     if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
     at += bytes.size();
   }
+  static constexpr std::size_t body_max = 128; // of any message, with its header and padding
+
   std::byte* reserve(std::size_t size);
+  bool make_room(std::size_t size);
 
   net::Link link_;
   memory::PagePool* pool_ = nullptr;

@@ -53,5 +53,59 @@ TEST(for_each_message, refuses_lengths_that_lie) {
   EXPECT_TRUE(for_each_message({}, accept));
 }
 
+// Takes messages until it is told not to.
+class StubTransport final : public net::Transport {
+public:
+  Result<net::ListenerId> listen(const net::Url&, const net::ConnectionOptions&) override {
+    return net::ListenerId::none;
+  }
+  net::Url listening_url(net::ListenerId) const override { return {}; }
+  void close_listener(net::ListenerId) override {}
+  Result<net::ConnectionId> connect(const net::Url&, const net::ConnectionOptions&) override {
+    return net::ConnectionId::none;
+  }
+  net::SendOutcome send(net::ConnectionId, std::span<const memory::View> extents) override {
+    if (blocked) return net::SendOutcome::backpressure;
+    for (const auto& extent : extents) sent.push_back(extent);
+    return net::SendOutcome::accepted;
+  }
+  void flush() override {}
+  std::size_t poll(std::span<net::Event>) override { return 0; }
+  bool arm() override { return true; }
+  int descriptor() const override { return -1; }
+  void close(net::ConnectionId, bool) override {}
+  std::string peer_name(net::ConnectionId) const override { return "stub"; }
+  net::Capabilities capabilities() const override { return {}; }
+
+  bool blocked = false;
+  std::vector<memory::View> sent;
+};
+
+TEST(Gather, who_asks_for_room_first_never_fails) {
+  const auto pool =
+      memory::PagePool::make(
+          {.page_size = 4096, .pages = 3, .arena = {.huge_pages = memory::HugePages::off}})
+          .value();
+  StubTransport transport;
+  Gather gather{{&transport, net::ConnectionId{1}}, *pool};
+  const auto fill = [&] {
+    int said = 0;
+    for (; gather.roomy(); ++said) gather.append(wire::Horizon{7});
+    return said;
+  };
+  transport.blocked = true;
+  EXPECT_GT(fill(), 50);
+  EXPECT_FALSE(gather.roomy());
+  EXPECT_FALSE(gather.failed());
+  transport.blocked = false;
+  EXPECT_GT(fill(), 100); // until the pool is empty
+  EXPECT_FALSE(gather.failed());
+  transport.sent.clear();
+  EXPECT_TRUE(gather.roomy(gather.room_max()));
+  transport.blocked = true;
+  while (!gather.failed()) gather.append(wire::Horizon{7}); // who does not ask
+  transport.sent.clear();
+}
+
 } // namespace
 } // namespace fanin::message

@@ -44,6 +44,7 @@ void FragmentQueue::start_unnumbered() {
   open_ = 0;
   writing_ = Writing::none;
   numbered_ = throttled_ = false;
+  others_ = {0, event_number_end};
 }
 
 WriteOutcome FragmentQueue::reject(DropReason reason) {
@@ -51,10 +52,18 @@ WriteOutcome FragmentQueue::reject(DropReason reason) {
   return WriteOutcome::rejected;
 }
 
+// Not a number to begin with.
+bool FragmentQueue::absurd(EventNumber event) const {
+  const auto ahead = [](EventNumber a, EventNumber b) { return a > b ? a - b : 0; };
+  return event >= event_number_end || ahead(event, others_.end) > mask_ ||
+         ahead(others_.first, event) > mask_;
+}
+
 // Everything that is not the next number in the room at hand.
 WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
   throttled_ = false;
   if (!numbered_) {
+    if (absurd(event)) return reject(DropReason::number_jump);
     if (event >= limit_) return WriteOutcome::full;
     start(event);
   }
@@ -62,7 +71,7 @@ WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
     if (event + 1 == written_end_) return reject(DropReason::number_repeat);
     return reject(event >= written_end_ ? DropReason::late : DropReason::number_back);
   }
-  if (event - next_ > mask_) return reject(DropReason::number_jump);
+  if (event - next_ > mask_ || event >= event_number_end) return reject(DropReason::number_jump);
   if (size > options_.fragment_max) return reject(DropReason::oversize);
   if (event >= limit_) return WriteOutcome::full;
   if (event - base_ > mask_) {
@@ -132,6 +141,10 @@ void FragmentQueue::cancel() {
 bool FragmentQueue::skip_to(EventNumber event) {
   FANIN_ASSERT(writing_ == Writing::none);
   throttled_ = false;
+  if (event >= event_number_end || (!numbered_ && absurd(event))) {
+    (void)reject(DropReason::number_jump);
+    return true;
+  }
   if (!numbered_) start(std::min(event, limit_));
   const EventNumber wanted = std::min(event, limit_);
   const EventNumber reachable = base_ + mask_ + 1;

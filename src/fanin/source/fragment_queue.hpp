@@ -31,7 +31,7 @@ enum class WriteOutcome : std::uint8_t {
 enum class DropReason : std::uint8_t {
   number_back,   // its number is below one that came before
   number_repeat, // the same number again
-  number_jump,   // further ahead than the window
+  number_jump,   // further ahead than the window; a first number that is so far from the others'
   oversize,      // over fragment_max
   late // its event had been given up (deadline); the ledger shows it apart from the others
 };
@@ -129,7 +129,8 @@ public:
                                    std::uint32_t flags = 0);
 
   // Says that the source will send nothing below `event`. False: the window has no room for that
-  // yet, or numbers up to there are not wanted yet; say it again later.
+  // yet, or numbers up to there are not wanted yet; say it again later. What would be a number_jump
+  // as a first number is ignored, and counted as one.
   [[nodiscard]] bool skip_to(EventNumber event);
 
   // Numbers from here on are not wanted yet (not triggered, or after the end of the run).
@@ -145,7 +146,11 @@ public:
   // Forgets everything held and starts numbering at `first`, or at the first fragment's number.
   void start(EventNumber first);
   void start_unnumbered();
-  void set_limit(EventNumber limit) { limit_ = limit; }
+  void set_limit(EventNumber limit) {
+    limit_ = limit < event_number_end ? limit : event_number_end;
+  }
+  // Where other sources are: a first number further than the window from there is a jump.
+  void set_reference(EventRange others) { others_ = others; }
 
   // True if the last begin() or skip_to() found no page or no window: the source is being held
   // back, which is not silence.
@@ -199,6 +204,7 @@ private:
   }
   WriteOutcome begin_slow(EventNumber event, std::uint32_t size);
   WriteOutcome reject(DropReason reason);
+  [[nodiscard]] bool absurd(EventNumber event) const;
   void fill_absent(EventNumber end);
   void next_page();
   void drop_pages();
@@ -221,7 +227,8 @@ private:
   EventNumber next_ = ~EventNumber{0};
   EventNumber base_ = 0; // first event not released
   std::uint64_t base_position_ = 0;
-  EventNumber limit_ = ~EventNumber{0};
+  EventNumber limit_ = event_number_end;
+  EventRange others_{0, event_number_end};
   EventNumber written_end_ = 0; // the number after the last one written; 0: none written yet
   EventNumber absent_end_ = 0; // the number after the last one that was filled as absent
   std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete

@@ -159,6 +159,34 @@ TEST(FragmentQueue, SkipToAnswersNumbersWithinTheWindow) {
   EXPECT_EQ(queue.write(100, bytes_of(8, 1)), WriteOutcome::ok);
 }
 
+TEST(FragmentQueue, AFirstNumberFarFromTheOtherSourcesIsAJump) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_reference({1000, 1010});
+  EXPECT_EQ(queue.write(EventNumber{1} << 62, {}), WriteOutcome::rejected);
+  EXPECT_TRUE(queue.skip_to(EventNumber{1} << 62)); // ignored
+  EXPECT_EQ(queue.write(1010 + 64, {}), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(1000 - 64, {}), WriteOutcome::rejected);
+  EXPECT_FALSE(queue.numbered());
+  EXPECT_EQ(queue.dropped(DropReason::number_jump), 4U);
+  EXPECT_EQ(queue.write(1010 + 63, {}), WriteOutcome::ok);
+  queue.start_unnumbered(); // another run, other numbers
+  EXPECT_EQ(queue.write(1, {}), WriteOutcome::ok);
+}
+
+TEST(FragmentQueue, NumbersEndWhereEventNumbersDo) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  EXPECT_EQ(queue.write(event_number_end, {}), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(~EventNumber{0}, {}), WriteOutcome::rejected);
+  EXPECT_TRUE(queue.skip_to(event_number_end));
+  EXPECT_FALSE(queue.numbered());
+  EXPECT_EQ(queue.write(event_number_end - 1, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.write(event_number_end, {}), WriteOutcome::rejected);
+  EXPECT_TRUE(queue.skip_to(event_number_end));
+  EXPECT_EQ(queue.next_event(), event_number_end);
+}
+
 TEST(FragmentQueue, AFragmentLongerThanAPageIsChained) {
   QueueFixture fixture({.window = 64}, {.page_size = 4096, .pages = 8});
   FragmentQueue& queue = fixture.queue;

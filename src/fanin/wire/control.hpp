@@ -62,8 +62,9 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
   std::uint64_t capacity = 0; // bytes: under construction (builder unit), kept (readout unit)
   std::uint32_t text_size = 0;
   Incarnation peer_incarnation = 0; // data, request: of the builder unit that is meant
+  std::uint64_t metadata = 0; // readout unit: bytes for each source (builder/metadata.hpp)
 };
-static_assert(sizeof(Hello) == 40);
+static_assert(sizeof(Hello) == 48);
 
 struct Welcome {
   static constexpr MessageType type = MessageType::welcome;
@@ -79,7 +80,7 @@ static_assert(sizeof(Welcome) == 32);
 struct Refuse { // followed by text
   static constexpr MessageType type = MessageType::refuse;
   std::uint32_t text_size = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t for_now = 0; // 1: try again; an earlier process of this name may not be dead yet
 };
 static_assert(sizeof(Refuse) == 8);
 
@@ -218,7 +219,7 @@ struct Clear {
 };
 static_assert(sizeof(Clear) == 16);
 
-struct SourceCounters { // since the node's start in this run
+struct SourceCounters { // since the incarnation began
   SourceId source = 0;
   std::uint32_t reserved = 0;
   std::array<std::uint64_t, 5> dropped{}; // by source::DropReason

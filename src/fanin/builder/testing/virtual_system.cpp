@@ -64,7 +64,17 @@ VirtualSystem::VirtualSystem(VirtualSystemOptions options)
     for (std::size_t i = first; i < last; ++i) {
       node->source_pools.push_back(make_pool(options_.source_page, options_.source_pages));
     }
-    node->metadata_pool = make_pool(control_page, options_.metadata_pages);
+    const MetadataLayout metadata{.page = options_.metadata_page,
+                                  .batch_events = system.batch_events,
+                                  .data_page = system.data_page,
+                                  .builders = system.builder_units.size(),
+                                  .sources = last - first,
+                                  .payload = (last - first) * options_.source_pages *
+                                             std::uint64_t{options_.source_page},
+                                  .source_page = options_.source_page};
+    node->metadata_pool = make_pool(
+        options_.metadata_page,
+        std::max(options_.metadata_pages, static_cast<std::uint32_t>(metadata.pages_least())));
     make_node(*node, name);
     readouts_.push_back(std::move(node));
   }
@@ -72,13 +82,20 @@ VirtualSystem::VirtualSystem(VirtualSystemOptions options)
     auto node = std::make_unique<BuilderNode>();
     node->control_pool =
         make_pool(control_page, 64 + 8 * static_cast<std::uint32_t>(system.readout_units.size()));
-    node->receive_pool = make_pool(system.data_page, options_.receive_pages);
+    node->receive_pool = make_pool(system.data_page, options_.receive_pages + posted_pages());
     make_node(*node, name);
     builders_.push_back(std::move(node));
   }
 }
 
 VirtualSystem::~VirtualSystem() { destroy_applications(); }
+
+std::uint32_t VirtualSystem::posted_pages() const {
+  if (!options_.network.strict) return 0;
+  const std::size_t connections =
+      options_.system.readout_units.size() * (options_.system.protocol == Protocol::pull ? 2 : 1);
+  return 1 + options_.network.posted_receives * static_cast<std::uint32_t>(connections);
+}
 
 void VirtualSystem::destroy_applications() {
   for (auto& node : readouts_) node->unit.reset();
@@ -156,6 +173,7 @@ void VirtualSystem::start_builder(std::size_t index) {
   options.event_manager = *net::Url::parse("sim://evm");
   options.data = *net::Url::parse("sim://" + node.node->name());
   options.receive_pool = node.receive_pool.get();
+  options.posted_pages = posted_pages();
   options.on_end = [this](const Result<>&) { ++ended_; };
   options.make_sink =
       [this, &node, index](RunNumber,

@@ -28,8 +28,9 @@ struct VirtualSystemOptions {
   std::uint32_t source_pages = 16;
   std::uint32_t source_window = 4096;
   std::uint32_t fragment_max = 8U << 10;
-  std::uint32_t metadata_pages = 16;
-  std::uint32_t receive_pages = 64;
+  std::uint32_t metadata_page = 4U << 10;
+  std::uint32_t metadata_pages = 64; // at least what a readout unit needs
+  std::uint32_t receive_pages = 64; // besides those that a strict network has posted
   Duration commit_delay = std::chrono::microseconds{100};
   std::size_t sink_depth = 16;
   bool keep_bytes = false;
@@ -73,6 +74,8 @@ public:
   [[nodiscard]] const storage::MemoryStore& store(std::size_t builder) const {
     return builders_[builder]->store;
   }
+  [[nodiscard]] std::size_t readouts() const { return readouts_.size(); }
+  [[nodiscard]] std::size_t builders() const { return builders_.size(); }
   [[nodiscard]] std::size_t ended_nodes() const { return ended_; }
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
 
@@ -104,6 +107,7 @@ private:
   class Recorder;
 
   NodeEnvironment environment(Node& node);
+  [[nodiscard]] std::uint32_t posted_pages() const;
   void make_node(Node& node, const std::string& name);
 
   VirtualSystemOptions options_;

@@ -1,0 +1,208 @@
+// Nodes that say what no good node says, and nodes that come at the wrong time.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "fanin/builder/testing/fake_node.hpp"
+#include "fanin/builder/testing/virtual_system.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::FakeNode;
+using testing::make_system;
+using testing::VirtualSystem;
+using testing::VirtualSystemOptions;
+
+wire::Hello hello_of(const System& system, wire::Role role, NodeId node) {
+  wire::Hello hello;
+  hello.role = role;
+  hello.node = node;
+  hello.system_digest = system.digest();
+  hello.capacity = hello.metadata = 1U << 20;
+  return hello;
+}
+
+// Two readout units and two builder units; the second of each kind is left to the test.
+class Hostile : public ::testing::Test {
+protected:
+  Hostile() {
+    options_.system = make_system(2, 2);
+    options_.source_rate_hz = 5000;
+  }
+  void start() {
+    system_.emplace(options_);
+    system_->start_event_manager();
+    system_->start_readout(0);
+    system_->start_builder(0);
+    fake_.emplace(system_->world(), "fake");
+    fake_->connect("sim://evm");
+    system_->run_for(5ms);
+  }
+  void say_hello(wire::Role role) {
+    const bool readout = role == wire::Role::readout_unit;
+    fake_->say_hello(hello_of(options_.system, role, 1), readout ? "ru1\n" : "bu1\nsim://fake");
+    system_->run_for(5ms);
+    EXPECT_TRUE(fake_->heard(wire::MessageType::welcome));
+  }
+  void expect_cut_off() {
+    system_->run_for(5ms);
+    EXPECT_TRUE(fake_->closed());
+  }
+  void TearDown() override {
+    if (system_) system_->destroy_applications();
+  }
+
+  VirtualSystemOptions options_;
+  std::optional<VirtualSystem> system_;
+  std::optional<FakeNode> fake_;
+};
+
+TEST_F(Hostile, a_hello_full_of_name_is_refused_and_fit_for_a_log) {
+  start();
+  const std::size_t most = (16U << 10) / 2 - sizeof(wire::MessageHeader) - sizeof(wire::Hello);
+  fake_->say_hello(hello_of(options_.system, wire::Role::readout_unit, 1),
+                   "\x1b[31m" + std::string(most - 5, 'n'));
+  system_->run_for(5ms);
+  EXPECT_TRUE(fake_->heard(wire::MessageType::refuse));
+  for (const auto& line : system_->log()) {
+    EXPECT_EQ(line.find('\x1b'), std::string::npos);
+    EXPECT_LT(line.size(), 500U);
+  }
+}
+
+TEST_F(Hostile, a_builder_unit_without_an_address_is_refused) {
+  start();
+  fake_->say_hello(hello_of(options_.system, wire::Role::builder_unit, 1), "bu1\n://");
+  system_->run_for(5ms);
+  EXPECT_TRUE(fake_->heard(wire::MessageType::refuse));
+  EXPECT_EQ(system_->ended_nodes(), 0U);
+}
+
+TEST_F(Hostile, absent_runs_beyond_the_range_or_overlapping_are_cut_off) {
+  using Runs = std::vector<wire::AbsentRun>;
+  const SourceId own = 2;
+  for (const Runs& runs : {Runs{{own, 1, 20}}, Runs{{own, 4, 0}, {own, 1, 3}}, Runs{{own, 11, 0}},
+                           Runs{{own, 1, 0}, {1, 1, 0}}}) {
+    start();
+    say_hello(wire::Role::readout_unit);
+    wire::Announce announce{.first = 0, .end = 10};
+    announce.absent_runs = static_cast<std::uint32_t>(runs.size());
+    fake_->say(announce, runs);
+    expect_cut_off();
+    system_->destroy_applications();
+    fake_.reset();
+  }
+}
+
+TEST_F(Hostile, event_numbers_at_the_end_of_all_numbers_are_cut_off) {
+  start();
+  say_hello(wire::Role::readout_unit);
+  fake_->say(wire::Announce{.first = ~EventNumber{0} - 3, .end = ~EventNumber{0}});
+  expect_cut_off();
+}
+
+TEST_F(Hostile, finished_is_not_believed_before_it_is_asked_for) {
+  start();
+  say_hello(wire::Role::builder_unit);
+  fake_->say(wire::Finished{});
+  expect_cut_off();
+}
+
+TEST_F(Hostile, a_builder_unit_that_is_told_to_finish_before_its_welcome_lives) {
+  options_.system = make_system(1, 1);
+  system_.emplace(options_);
+  fake_.emplace(system_->manager_node());
+  fake_->listen("sim://evm");
+  system_->start_builder(0);
+  system_->start_readout(0);
+  system_->run_for(5ms);
+  EXPECT_TRUE(fake_->heard(wire::MessageType::hello));
+  fake_->say(wire::Finish{});
+  system_->run_for(1s);
+  EXPECT_EQ(system_->ended_nodes(), 0U);
+}
+
+// Plays readout unit 1 towards builder unit 0.
+class HostileData : public Hostile {
+protected:
+  void SetUp() override {
+    start();
+    say_hello(wire::Role::readout_unit);
+    data_.emplace(system_->world(), "fake data");
+    data_->connect("sim://bu0");
+    system_->run_for(5ms);
+    auto hello = hello_of(options_.system, wire::Role::data, 1);
+    hello.run = 1;
+    hello.incarnation = hello.peer_incarnation = 1;
+    data_->say_hello(hello, "");
+    system_->run_for(5ms);
+    ASSERT_FALSE(data_->closed());
+  }
+  static wire::PartHeader header(std::uint32_t offset, std::uint32_t size) {
+    wire::PartHeader header;
+    header.run = 1;
+    header.batch_events = 8;
+    header.source = 2;
+    header.entries = 1;
+    header.payload_offset = offset;
+    header.payload_size = size;
+    header.readout_unit = 1;
+    header.readout_incarnation = header.builder_incarnation = 1;
+    return header;
+  }
+  std::optional<FakeNode> data_;
+};
+
+TEST_F(HostileData, pieces_of_one_fragment_that_disagree_are_cut_off) {
+  data_->say_part(header(0, 500), {{1000, 0}});
+  system_->run_for(5ms);
+  EXPECT_FALSE(data_->closed());
+  data_->say_part(header(500, 100), {{600, 0}});
+  system_->run_for(5ms);
+  EXPECT_TRUE(data_->closed());
+}
+
+TEST_F(HostileData, a_part_without_a_checksum_is_cut_off_where_there_should_be_one) {
+  data_->say_part(header(0, 8), {{8, 0}}, false);
+  system_->run_for(5ms);
+  EXPECT_TRUE(data_->closed());
+}
+
+TEST_F(Hostile, a_node_whose_name_is_still_taken_waits_until_it_is_free) {
+  start();
+  say_hello(wire::Role::builder_unit); // the earlier process, not dead yet
+  system_->start_readout(1);
+  system_->start_builder(1);
+  system_->run_for(2s);
+  EXPECT_EQ(system_->ended_nodes(), 0U);
+  fake_->close();
+  system_->run_for(1s);
+  EXPECT_GT(system_->store(1).events.size(), 100U);
+  system_->stop();
+  EXPECT_TRUE(system_->run_until_ended(60s));
+  EXPECT_TRUE(system_->summary().balanced);
+}
+
+TEST_F(Hostile, two_nodes_with_one_name_end_the_later_one) {
+  start();
+  say_hello(wire::Role::readout_unit);
+  system_->start_readout(1);
+  for (int i = 0; i < 12; ++i) { // the fake must show that it lives
+    system_->run_for(1s);
+    fake_->say(wire::Announce{});
+  }
+  EXPECT_EQ(system_->ended_nodes(), 1U);
+}
+
+TEST_F(Hostile, a_stop_before_the_start_ends_the_nodes_that_are_here) {
+  start();
+  system_->stop();
+  EXPECT_TRUE(system_->run_until_ended(10s));
+  system_->run_for(1s);
+  EXPECT_EQ(system_->ended_nodes(), 2U);
+}
+
+} // namespace
+} // namespace fanin::builder

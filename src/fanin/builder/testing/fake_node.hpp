@@ -1,0 +1,101 @@
+// A connection by hand, for tests: plays a node, or an event manager, that says what no good one
+// says.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fanin/message/gather.hpp"
+#include "fanin/net/virtual_world.hpp"
+#include "fanin/wire/part.hpp"
+
+namespace fanin::builder::testing {
+
+class FakeNode final : public net::Handler {
+public:
+  FakeNode(net::VirtualWorld& world, const std::string& name) : FakeNode(world.add_node(name)) {}
+  explicit FakeNode(net::VirtualNode& node) : node_(node) {
+    auto pool = memory::PagePool::make(
+        {.page_size = 32U << 10,
+         .pages = 64,
+         .arena = {.huge_pages = memory::HugePages::off, .reserve_only = true}});
+    FANIN_ASSERT(pool.has_value());
+    pool_ = std::move(*pool);
+  }
+  ~FakeNode() override { close(); }
+
+  void connect(const std::string& url) {
+    closed_ = false;
+    const auto id = node_.transport().connect(*net::Url::parse(url), options());
+    FANIN_ASSERT(id.has_value());
+    link_ = {&node_.transport(), *id};
+  }
+  void listen(const std::string& url) {
+    FANIN_ASSERT(node_.transport().listen(*net::Url::parse(url), options()).has_value());
+  }
+  void close() { link_.close(true); }
+
+  template <class Body, class... Parts>
+  void say(const Body& body, const Parts&... parts) {
+    message::Gather gather{link_, *pool_};
+    gather.append(body, parts...);
+    gather.flush();
+  }
+  void say_hello(wire::Hello hello, const std::string& text) {
+    hello.text_size = static_cast<std::uint32_t>(text.size());
+    say(hello, std::string_view{text});
+  }
+  // One part as a message of its own; sealed here.
+  void say_part(const wire::PartHeader& header, const std::vector<wire::FragmentEntry>& table,
+                bool checksum = true) {
+    auto page = pool_->take();
+    FANIN_ASSERT(page);
+    const std::size_t head = sizeof header + table.size() * sizeof(wire::FragmentEntry);
+    std::memcpy(page.data(), &header, sizeof header);
+    std::memcpy(page.data() + sizeof header, table.data(), head - sizeof header);
+    std::memset(page.data() + head, 0, header.payload_size);
+    wire::seal_part({page.data(), head}, checksum);
+    const auto view = page.freeze(0, static_cast<std::uint32_t>(head + header.payload_size));
+    (void)link_.send({&view, 1});
+  }
+
+  [[nodiscard]] bool connected() const { return static_cast<bool>(link_); }
+  [[nodiscard]] bool closed() const { return closed_; } // by the other side
+  [[nodiscard]] bool heard(wire::MessageType type) const {
+    return std::ranges::find(heard_, type) != heard_.end();
+  }
+
+  void on_event(net::Transport& transport, net::Event& event) override {
+    switch (event.kind) {
+    case net::EventKind::connected:
+    case net::EventKind::accepted: link_ = {&transport, event.connection}; break;
+    case net::EventKind::message:
+      (void)message::for_each_message(event.message.bytes(),
+                                      [this](wire::MessageType type, std::span<const std::byte>) {
+                                        heard_.push_back(type);
+                                        return true;
+                                      });
+      break;
+    case net::EventKind::closed:
+      if (link_.id == event.connection) link_ = {};
+      closed_ = true;
+      break;
+    case net::EventKind::writable: break;
+    }
+  }
+
+private:
+  net::ConnectionOptions options() { return {.receive_pool = pool_.get(), .handler = this}; }
+
+  net::VirtualNode& node_;
+  std::unique_ptr<memory::PagePool> pool_;
+  net::Link link_;
+  std::vector<wire::MessageType> heard_;
+  bool closed_ = false;
+};
+
+} // namespace fanin::builder::testing
