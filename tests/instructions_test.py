@@ -19,9 +19,9 @@ CONFIGURATION = """
 output = "discard"
 [network]
 url = "{url}"
+[event]
+batch_delay = "1s"   # batches as full as at full speed, however slow valgrind is
 [buffers]
-readout = "8MiB"
-builder = "16MiB"
 huge_pages = "off"
 [[readout]]
 source = [{{ id = 1, count = 4, type = "emulator", size = "200B", fragment_max = "4KiB" }}]
@@ -29,12 +29,15 @@ source = [{{ id = 1, count = 4, type = "emulator", size = "200B", fragment_max =
 """
 SOURCES = 4
 FEW, MANY = 20_000, 60_000
+# `rep movsb` counts as an instruction per byte: copies in vectors, on every processor.
+VECTORS = "glibc.cpu.x86_rep_movsb_threshold=0x40000000:glibc.cpu.x86_rep_stosb_threshold=0x40000000"
 
 
 def instructions(folder, events):
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", FANIN, "run", str(folder / "c.toml"),
                "--events", str(events), "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280,
+                          env=os.environ | {"GLIBC_TUNABLES": VECTORS})
     collected = re.search(r"Collected : (\d+)", done.stderr)
     assert done.returncode == 0 and collected, done.stderr[-2000:]
     return int(collected[1])
@@ -54,7 +57,7 @@ def test_per_fragment_in_process():
     assert count < LIMIT_INPROC, f"{count:.0f} instructions per fragment of 200 B; the limit is {LIMIT_INPROC}"
 
 
-LIMIT_INPROC = 490  # measured: 406 (GCC 12, -O2)
+LIMIT_INPROC = 590  # measured: 495 (GCC 12, -O2), 197 of them for the two checksums
 
 if __name__ == "__main__":
     main()

@@ -45,7 +45,7 @@ struct MemorySinkOptions {
 };
 
 // Thread: the loop's. Both references must outlive the sink.
-class MemorySink final : public EventSink {
+class MemorySink : public EventSink {
 public:
   MemorySink(net::Loop& loop, MemoryStore& store, MemorySinkOptions options);
 

@@ -17,6 +17,24 @@ std::unique_ptr<memory::PagePool> make_pool(std::uint32_t page_size, std::uint32
 
 constexpr std::uint32_t control_page = 16U << 10;
 
+// Can be found for as long as it lives; a unit that joins anew has another one.
+class KnownSink final : public storage::MemorySink {
+public:
+  KnownSink(storage::MemorySink*& place, net::Loop& loop, storage::MemoryStore& store,
+            storage::MemorySinkOptions options)
+      : MemorySink(loop, store, std::move(options)), place_(place) {
+    place_ = this;
+  }
+  ~KnownSink() override {
+    if (place_ == this) place_ = nullptr;
+  }
+  KnownSink(const KnownSink&) = delete;
+  KnownSink& operator=(const KnownSink&) = delete;
+
+private:
+  storage::MemorySink*& place_;
+};
+
 } // namespace
 
 System make_system(std::size_t readouts, std::size_t builders, std::size_t sources) {
@@ -191,9 +209,7 @@ void VirtualSystem::start_builder(std::size_t index) {
     sink_options.commit_delay = options_.commit_delay;
     sink_options.depth = options_.sink_depth;
     sink_options.keep_bytes = options_.keep_bytes;
-    auto sink = std::make_unique<storage::MemorySink>(node.node->loop(), node.store, sink_options);
-    node.sink = sink.get();
-    return sink;
+    return std::make_unique<KnownSink>(node.sink, node.node->loop(), node.store, sink_options);
   };
   node.unit = std::make_unique<BuilderUnit>(options_.system, std::move(options), environment(node));
   FANIN_ASSERT(node.unit->start().has_value());
@@ -211,7 +227,6 @@ void VirtualSystem::kill_readout(std::size_t index) {
 }
 
 void VirtualSystem::kill_builder(std::size_t index) {
-  builders_[index]->sink = nullptr;
   builders_[index]->unit.reset();
   builders_[index]->node->kill();
 }
