@@ -193,6 +193,7 @@ public:
   void finish() override { sink_->finish(); }
   [[nodiscard]] bool finished() const override { return sink_->finished(); }
   [[nodiscard]] std::vector<std::string> files() const override { return sink_->files(); }
+  [[nodiscard]] std::size_t file_count() const override { return sink_->file_count(); }
   [[nodiscard]] std::uint64_t bytes_written() const override { return sink_->bytes_written(); }
   bool poll() override { return sink_->poll(); }
   bool arm() override { return sink_->arm(); }

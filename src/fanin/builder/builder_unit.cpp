@@ -243,6 +243,23 @@ bool BuilderUnit::send_counters() {
   return files_said_ == files.size();
 }
 
+// Before what is in them. False: there is no room to say it now.
+bool BuilderUnit::say_files() {
+  if (sink_->file_count() != files_said_) (void)send_counters<wire::Status>();
+  return sink_->file_count() == files_said_;
+}
+
+// What was committed until now counts.
+void BuilderUnit::say_failed() {
+  report_progress();
+  const std::string_view why = std::string_view{failure_->text}.substr(0, control_->room_max());
+  if (!control_->roomy(why.size())) return; // then the closed connection has to do
+  const wire::Failed failed{static_cast<std::uint32_t>(why.size()),
+                            options_.failure_ends_run ? 1U : 0U};
+  control_->send(failed, why);
+  control_->flush();
+}
+
 void BuilderUnit::finish_if_written() {
   if (!finishing_ || !sink_->finished() || !received_.empty() || !committed_.empty()) return;
   while (files_said_ < sink_->files().size()) {

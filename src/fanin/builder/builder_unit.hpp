@@ -27,6 +27,7 @@ struct BuilderOptions {
   memory::PagePool* receive_pool = nullptr; // pages of System::data_page
   std::uint32_t posted_pages = 0; // of those, held by a transport that posts receives beforehand
   Duration give_up_after = std::chrono::seconds{10};
+  bool failure_ends_run = false; // of storage; else the others go on without this unit
   // A new sink, with new files, for each incarnation.
   std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
   // The run is over for this node; an error unless it ended in good order. Called once, on the
@@ -108,6 +109,8 @@ private:
   bool on_members(const wire::Members& members, std::span<const Incarnation> incarnations);
   bool on_assign(const wire::Assign& assign);
   void on_lost();
+  [[nodiscard]] bool say_files();
+  void say_failed();
   void finish_if_written();
   template <class Message>
   bool send_counters();

@@ -184,7 +184,7 @@ void BuilderUnit::report_progress() {
     control_->send(received_.front());
     received_.pop_front();
   }
-  while (!committed_.empty() && report(*committed_.front())) {
+  while (!committed_.empty() && say_files() && report(*committed_.front())) {
     release(*committed_.front());
     committed_.pop_front();
   }
@@ -295,6 +295,7 @@ bool BuilderUnit::poll() {
       if (readout.requests.failed()) readout.requests.link().close(true);
     }
     if (failure_) {
+      say_failed();
       end(std::unexpected(*failure_));
       return false;
     }

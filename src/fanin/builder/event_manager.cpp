@@ -66,9 +66,7 @@ void EventManager::start_if_ready() {
   if (state_ != State::waiting) return;
   const bool all_readouts =
       std::ranges::all_of(readouts_, [](const auto& r) { return r.peer != nullptr; });
-  const bool a_builder =
-      std::ranges::any_of(builders_, [](const auto& b) { return b.peer != nullptr; });
-  if (!all_readouts || !a_builder) return;
+  if (!all_readouts || builders_up() == 0) return;
   state_ = State::running;
   started_at_ = last_commit_ = environment_.loop->now();
   environment_.log(LogLevel::info, fmt::format("run {} begins", system_.run));
@@ -190,6 +188,11 @@ void EventManager::finish_if_drained() {
   }
 }
 
+std::size_t EventManager::builders_up() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; }));
+}
+
 std::string EventManager::waiting_for() const {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
@@ -229,6 +232,8 @@ bool EventManager::poll() {
     assign_batches();
     finish_if_drained();
   }
+  const bool hopeless = !summary_.error.empty() && state_ < State::finishing && builders_up() == 0;
+  if (hopeless) stop_now(summary_.error);
   flush_peers();
   return false;
 }

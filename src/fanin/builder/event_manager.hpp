@@ -51,6 +51,7 @@ public:
   void stop_now(std::string why);
 
   [[nodiscard]] bool running() const { return state_ == State::running; }
+  [[nodiscard]] bool stopping() const { return stop_wanted_; } // or has been
   [[nodiscard]] bool ended() const { return state_ == State::ended; }
   // For people, when a run does not go on or does not end: what is missing for that.
   [[nodiscard]] std::string waiting_for() const;
@@ -137,6 +138,7 @@ private:
 
   // connections
   void on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello, std::string_view text);
+  void on_failed(NodeId node, const wire::Failed& failed, const std::string& why);
   void refuse(Peer& peer, std::string reason, bool for_now = false);
   void readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hello);
   void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url);
@@ -173,6 +175,7 @@ private:
   // assignment
   void assign_batches();
   bool assign_again();
+  [[nodiscard]] std::size_t builders_up() const;
   struct Cut {
     EventRange range;
     std::uint64_t bytes = 0;

@@ -145,8 +145,7 @@ EventManager::Share EventManager::fair_share() const {
     all.memory += readout.memory;
     all.metadata = std::min(all.metadata, readout.metadata);
   }
-  const auto shares = static_cast<std::uint64_t>(
-      1 + std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; }));
+  const std::size_t shares = 1 + builders_up();
   return {all.memory / shares, all.metadata / shares};
 }
 

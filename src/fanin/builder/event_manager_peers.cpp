@@ -8,10 +8,11 @@ namespace fanin::builder {
 namespace {
 constexpr Duration alive_period = std::chrono::milliseconds{250};
 constexpr std::size_t name_shown = 200;
+constexpr std::size_t reason_shown = 1000; // it names a path
 
-// What a stranger calls itself, fit for a log.
-std::string printable(std::string_view text) {
-  std::string shown{text.substr(0, name_shown)};
+// What a peer says, fit for a log.
+std::string printable(std::string_view text, std::size_t most) {
+  std::string shown{text.substr(0, most)};
   std::ranges::replace_if(shown, [](char c) { return c < ' ' || c > '~'; }, '?');
   return shown;
 }
@@ -94,7 +95,7 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
                             std::string_view text) {
   const auto split = text.find('\n');
   const std::string_view name = text.substr(0, split);
-  const std::string shown = printable(name);
+  const std::string shown = printable(name, name_shown);
   std::string url{split == std::string_view::npos ? "" : text.substr(split + 1)};
   const bool is_readout = hello.role == wire::Role::readout_unit;
   const auto& names = is_readout ? system_.readout_units : system_.builder_units;
@@ -253,6 +254,18 @@ void EventManager::builder_down(NodeId node, std::string_view why) {
   tell_readouts(wire::BuilderDown{node, 0, builder.incarnation});
 }
 
+// What it committed is safe; it leaves now.
+void EventManager::on_failed(NodeId node, const wire::Failed& failed, const std::string& why) {
+  net::Link link = builders_[node].peer->link;
+  builder_down(node, why);
+  link.close();
+  if (failed.ends_run == 0) return;
+  if (summary_.error.empty()) {
+    summary_.error = fmt::format("builder unit '{}': {}", system_.builder_units[node], why);
+  }
+  if (!stop_wanted_) stop();
+}
+
 // From here on assignments name this set of readout units. Said once per turn, and only once the
 // run is on: a thousand nodes that come up one by one are one change.
 void EventManager::publish_members() {
@@ -315,6 +328,14 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
   }
   case wire::MessageType::built:
     return !from_readout && on_built(builders_[peer.node], peer.node, reader);
+  case wire::MessageType::failed: {
+    wire::Failed failed;
+    if (from_readout || !reader.read(failed)) return false;
+    const std::string why = printable(reader.text(failed.text_size), reason_shown);
+    if (!reader.ok()) return false;
+    on_failed(peer.node, failed, why);
+    return true;
+  }
   case wire::MessageType::status:
   case wire::MessageType::finished: {
     wire::NodeCounters counters;

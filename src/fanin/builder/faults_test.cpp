@@ -220,6 +220,51 @@ TEST(backpressure, a_disk_that_stands_still_makes_no_event_incomplete) {
   expect_balanced(system);
 }
 
+TEST(faults, without_its_storage_a_builder_unit_leaves_and_the_others_go_on) {
+  VirtualSystem system{triggered(2, 2, 20'000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.sink(0)->report_failure({ErrorKind::exhausted, "disk full: /data"}, true);
+  system.run_for(500ms);
+  EXPECT_TRUE(system.manager().running());
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  EXPECT_EQ(system.summary().error, "");
+  expect_balanced(system);
+}
+
+TEST(faults, storage_that_fails_ends_the_run_where_that_is_set) {
+  auto options = triggered(2, 2, 20'000);
+  options.failure_ends_run = true;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(50ms);
+  system.sink(0)->report_failure({ErrorKind::exhausted, "disk full: /data"}, true);
+  ASSERT_TRUE(system.run_until_ended(1s)) << tail_of_log(system); // the other builds what is left
+  EXPECT_EQ(system.summary().error, "builder unit 'bu0': disk full: /data");
+  EXPECT_FALSE(system.summary().forced);
+  EXPECT_EQ(system.summary().events_lost, 0U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_balanced(system);
+}
+
+TEST(faults, a_run_ends_at_once_where_no_storage_is_left) {
+  auto options = triggered(2, 2, 20'000);
+  options.failure_ends_run = true;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(50ms);
+  for (const std::size_t builder : {0U, 1U}) {
+    system.sink(builder)->stall(true);
+    system.sink(builder)->report_failure({ErrorKind::exhausted, "disk full: /data"}, true);
+  }
+  ASSERT_TRUE(system.run_until_ended(1s)) << tail_of_log(system);
+  EXPECT_TRUE(system.summary().forced);
+  EXPECT_GT(system.summary().events_lost, 0U);
+  expect_balanced(system);
+}
+
 TEST(backpressure, a_slow_builder_unit_does_not_stop_the_others) {
   auto options = triggered(2, 3, 20'000);
   VirtualSystem system{options};

@@ -39,13 +39,17 @@ std::uint64_t System::digest() const {
   for (const auto& name : builder_units) digest.add(name);
   for (const auto& source : sources) {
     digest.add(source.id);
+    digest.add(source.name);
     digest.add(source.readout_unit);
     digest.add(source.required ? 1 : 0);
   }
   digest.add(static_cast<std::uint64_t>(protocol));
   digest.add(checksum ? 1 : 0);
   digest.add(batch_events);
+  digest.add(batch_bytes);
   digest.add(data_page);
+  digest.add(static_cast<std::uint64_t>(announce_deadline.count()));
+  digest.add(static_cast<std::uint64_t>(event_deadline.count()));
   digest.add(trigger_rate_hz > 0 ? 1 : 0);
   return digest.value();
 }

@@ -40,6 +40,7 @@ public:
     options.data = configured().url;
     options.receive_pool = receive_pool_.get();
     options.give_up_after = context_.configuration->network.give_up_after;
+    options.failure_ends_run = context_.configuration->storage.on_full == config::OnFull::stop;
     options.make_sink = [this](RunNumber run, Incarnation incarnation) {
       return make_sink(run, incarnation);
     };

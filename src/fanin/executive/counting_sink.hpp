@@ -59,6 +59,7 @@ public:
   void abandon() override { inner_->abandon(); }
   [[nodiscard]] bool finished() const override { return inner_->finished(); }
   [[nodiscard]] std::vector<std::string> files() const override { return inner_->files(); }
+  [[nodiscard]] std::size_t file_count() const override { return inner_->file_count(); }
   [[nodiscard]] std::uint64_t bytes_written() const override { return inner_->bytes_written(); }
 
   bool poll() override { return inner_->poll(); }

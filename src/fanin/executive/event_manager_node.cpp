@@ -19,10 +19,7 @@ public:
   explicit EventManagerNode(NodeContext context)
       : Node(std::move(context)),
         progress_tick_([this] { report_progress(); }),
-        duration_tick_([this] {
-          stopping_ = true;
-          manager_->stop();
-        }) {}
+        duration_tick_([this] { manager_->stop(); }) {}
 
   Result<> make() { return make_control_pool(); }
 
@@ -47,9 +44,7 @@ public:
   }
 
   void stop() override {
-    if (!manager_ || manager_->ended()) return;
-    stopping_ = true;
-    manager_->stop();
+    if (manager_ && !manager_->ended()) manager_->stop();
   }
   void stop_now(const std::string& why) override {
     if (manager_ && !manager_->ended()) manager_->stop_now(why);
@@ -101,7 +96,9 @@ private:
     const builder::RunSummary& summary = manager_->summary();
     json::Value report = progress_of(summary);
     report["report"] = "progress";
-    report["state"] = stopping_ ? "stopping" : began_at_ == never ? "waiting" : "running";
+    report["state"] = manager_->stopping() ? "stopping"
+                      : began_at_ == never ? "waiting"
+                                           : "running";
     const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
     report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
     report["waiting_for"] = manager_->waiting_for();
@@ -114,7 +111,7 @@ private:
   // At its end a run that does not get on would wait for ever.
   void watch_drain(const builder::RunSummary& summary) {
     const Time now = context_.loop->now();
-    if (!stopping_ || summary.events_built != built_before_) {
+    if (!manager_->stopping() || summary.events_built != built_before_) {
       built_before_ = summary.events_built;
       stuck_since_ = now;
     } else if (now - stuck_since_ >= context_.configuration->run.drain) {
@@ -128,7 +125,6 @@ private:
   net::Timer progress_tick_;
   net::Timer duration_tick_;
   Time began_at_ = never; // all nodes were there
-  bool stopping_ = false;
   bool ended_ = false;
   std::uint64_t built_before_ = 0;
   Time stuck_since_{};

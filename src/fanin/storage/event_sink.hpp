@@ -78,7 +78,10 @@ public:
   // Ends at once, without what is queued, as the destructor would; files() is final afterwards. May
   // wait for a write under way.
   virtual void abandon() {}
+  // Paths of the files that hold something committed, in order. A new one is here before its first
+  // commit is said.
   [[nodiscard]] virtual std::vector<std::string> files() const = 0;
+  [[nodiscard]] virtual std::size_t file_count() const = 0; // of files(), without asking for them
   [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
 
 protected:

@@ -244,8 +244,14 @@ Result<> FileSink::write_group() {
   }
   const auto before = writer_->size();
   auto done = writer_->append(group_batches_);
-  if (done) bytes_written_ += writer_->size() - before;
-  return done;
+  if (!done) return done;
+  bytes_written_ += writer_->size() - before;
+  if (!std::exchange(listed_, true)) {
+    const std::lock_guard lock(report_mutex_);
+    files_.push_back(writer_->path());
+    file_count_ = files_.size();
+  }
+  return {};
 }
 
 // After a failure: true once it is worth another try.
@@ -266,8 +272,7 @@ Result<> FileSink::open_part() {
   if (!writer) return std::unexpected(std::move(writer.error()));
   writer_ = std::move(*writer);
   ++next_part_;
-  const std::lock_guard lock(report_mutex_);
-  files_.push_back(writer_->path());
+  listed_ = false;
   return {};
 }
 
@@ -275,10 +280,6 @@ void FileSink::close_part() {
   if (!writer_) return;
   const auto closed = writer_->close();
   if (!closed) report(closed.error(), false); // what was committed stays committed
-  if (writer_->removed()) {
-    const std::lock_guard lock(report_mutex_);
-    std::erase(files_, writer_->path());
-  }
   writer_.reset();
 }
 

@@ -53,7 +53,8 @@ public:
   void finish() override;
   void abandon() override;
   [[nodiscard]] bool finished() const override;
-  [[nodiscard]] std::vector<std::string> files() const override; // complete paths, in order
+  [[nodiscard]] std::vector<std::string> files() const override; // complete paths
+  [[nodiscard]] std::size_t file_count() const override { return file_count_; }
   [[nodiscard]] std::uint64_t bytes_written() const override; // committed, payload and rows
 
   bool poll() override;
@@ -100,6 +101,7 @@ private:
   std::uint32_t next_part_ = 1;
   std::vector<std::uint32_t> group_;
   std::vector<const BuiltBatch*> group_batches_;
+  bool listed_ = false; // the writer's file is one of files_
   bool troubled_ = false; // a failure was reported and is not over
 
   std::mutex mutex_; // guards going to sleep only
@@ -107,6 +109,7 @@ private:
   mutable std::mutex report_mutex_; // of the two that follow
   std::vector<Report> reports_;
   std::vector<std::string> files_;
+  std::atomic<std::size_t> file_count_{0};
 
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> finishing_{false};

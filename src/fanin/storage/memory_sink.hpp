@@ -53,6 +53,7 @@ public:
   void finish() override { finishing_ = true; }
   [[nodiscard]] bool finished() const override { return finishing_ && pending_.empty(); }
   [[nodiscard]] std::vector<std::string> files() const override { return {}; }
+  [[nodiscard]] std::size_t file_count() const override { return 0; }
   [[nodiscard]] std::uint64_t bytes_written() const override { return bytes_; }
 
   bool poll() override;

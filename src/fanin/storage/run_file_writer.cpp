@@ -109,7 +109,6 @@ struct RunFileWriter::Impl {
   bool broken = false;
   bool torn = false; // a group has been begun and is not committed
   bool published = false;
-  bool removed = false;
 };
 
 Result<> RunFileWriter::Impl::open(std::uint32_t part) {
@@ -296,7 +295,6 @@ void RunFileWriter::Impl::abandon() {
   release_reserved();
   if (published && events.rows() == 0) { // nothing in it that anyone could miss
     ::unlink(path.c_str());
-    removed = true;
   }
   descriptor.reset();
 }
@@ -355,11 +353,9 @@ Result<> RunFileWriter::close() {
   return done;
 }
 
-bool RunFileWriter::removed() const { return impl_->removed; }
 bool RunFileWriter::broken() const { return impl_->broken; }
 const std::string& RunFileWriter::path() const { return impl_->path; }
 std::uint64_t RunFileWriter::events() const { return impl_->events.rows(); }
-std::uint64_t RunFileWriter::payload_bytes() const { return impl_->bytes.rows(); }
 std::uint64_t RunFileWriter::size() const {
   return impl_->bytes.rows() + impl_->events.rows() * sizeof(EventRow) +
          impl_->fragments.rows() * sizeof(FragmentRow) +

@@ -62,12 +62,9 @@ public:
   [[nodiscard]] Result<> close();
 
   [[nodiscard]] bool broken() const;
-  // After close(): nothing was committed to a file that could not go on, so there is none.
-  [[nodiscard]] bool removed() const;
   [[nodiscard]] const std::string& path() const;
   // Committed.
   [[nodiscard]] std::uint64_t events() const;
-  [[nodiscard]] std::uint64_t payload_bytes() const;
   [[nodiscard]] std::uint64_t size() const; // bytes of payload and rows: what rotation goes by
 
 private:

@@ -38,6 +38,7 @@ enum class MessageType : std::uint16_t {
   status,      // node -> event manager: counters, and a sign of life
   finish,      // event manager -> node: the run is over; close files
   finished,    // the answer: final counters and files
+  failed,      // builder unit -> event manager: its storage cannot go on
 };
 
 struct MessageHeader {
@@ -254,6 +255,13 @@ struct Finished {
   static constexpr MessageType type = MessageType::finished;
   NodeCounters counters;
 };
+
+struct Failed { // followed by text: why
+  static constexpr MessageType type = MessageType::failed;
+  std::uint32_t text_size = 0;
+  std::uint32_t ends_run = 0; // 1: by setting
+};
+static_assert(sizeof(Failed) == 8);
 
 // Takes a message apart. Every read is checked against the message's end; after the first failure
 // all further reads fail, and ok() says so.

@@ -192,6 +192,7 @@ void VirtualSystem::start_builder(std::size_t index) {
   options.data = *net::Url::parse("sim://" + node.node->name());
   options.receive_pool = node.receive_pool.get();
   options.posted_pages = posted_pages();
+  options.failure_ends_run = options_.failure_ends_run;
   options.on_end = [this](const Result<>&) { ++ended_; };
   options.make_sink =
       [this, &node, index](RunNumber,

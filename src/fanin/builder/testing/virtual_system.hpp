@@ -34,6 +34,7 @@ struct VirtualSystemOptions {
   Duration commit_delay = std::chrono::microseconds{100};
   std::size_t sink_depth = 16;
   bool keep_bytes = false;
+  bool failure_ends_run = false; // of storage
   std::function<std::unique_ptr<source::Source>(const SourceInfo&)> make_source; // else emulators
 };
 
