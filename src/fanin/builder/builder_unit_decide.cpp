@@ -1,4 +1,4 @@
-// When a batch is decided, what is missing in it, and how it gets to storage (foundation 6 and 8).
+// When a batch is decided, what is missing in it, and how it gets to storage.
 #include "fanin/builder/builder_unit.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What became of every fragment (foundation 6 and 7).
+// What became of every fragment.
 #include "fanin/builder/event_manager.hpp"
 
 #include <algorithm>

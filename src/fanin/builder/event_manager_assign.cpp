@@ -1,4 +1,4 @@
-// Which events become a batch, and which builder unit gets it (foundation 1, 3 and 5).
+// Which events become a batch, and which builder unit gets it.
 #include "fanin/builder/event_manager.hpp"
 
 #include <algorithm>
@@ -252,7 +252,7 @@ void EventManager::on_received(Builder& builder, const wire::Received& received)
 
 // Returns what the batch had reserved. Pages are shared by neighbouring batches, so capacity comes
 // back in the order in which it was given: then the pages in use are those between two points of
-// each stream, and the pool's size bounds them (foundation 4).
+// each stream, and the pool's size bounds them.
 void EventManager::release(Builder& builder, const Batch& batch) {
   if (!batch.received) builder.under_way -= batch.bytes;
   const auto mine = std::ranges::find_if(builder.reservations, [&](const auto& reservation) {

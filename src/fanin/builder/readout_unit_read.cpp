@@ -1,4 +1,4 @@
-// Reads the sources, watches for silent ones, and announces what is there (foundation 6).
+// Reads the sources, watches for silent ones, and announces what is there.
 #include "fanin/builder/readout_unit.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Cuts what is assigned into messages, sends it, and keeps it until it is cleared (foundation 1,
-// 2).
+// Cuts what is assigned into messages, sends it, and keeps it until it is cleared.
 #include "fanin/builder/readout_unit.hpp"
 
 #include <algorithm>

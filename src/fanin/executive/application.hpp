@@ -1,5 +1,5 @@
 // Something of the user's own that runs on the loop of one of the event builder's processes: a
-// monitor, a filter, a bridge. It comes from a plug-in (fanin/executive/plugin.hpp) and is
+// monitor, a filter, a bridge. It comes from a plug-in (fanin/source/plugin.hpp) and is
 // described in the configuration as an [[application]].
 #pragma once
 

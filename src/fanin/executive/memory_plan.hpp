@@ -1,5 +1,5 @@
-// How large each pool of each node is, and whether that is enough for the configured rate
-// (foundation 9). Every size is a sum of what may hold pages at once.
+// How large each pool of each node is, and whether that is enough for the configured rate.
+// Every size is a sum of what may hold pages at once.
 #pragma once
 
 #include <cstdint>

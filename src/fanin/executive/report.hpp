@@ -23,7 +23,7 @@ namespace fanin::executive {
 // The ledger's five numbers.
 [[nodiscard]] json::Value to_json(const builder::SourceLedger& ledger);
 
-// The result object of a run: docs/configuration.md lists its keys.
+// The result object of a run: docs/command.md lists its keys.
 [[nodiscard]] json::Value to_json(const builder::RunSummary& summary,
                                   const builder::System& system);
 

@@ -75,7 +75,6 @@ public:
   int descriptor() const override { return -1; }
   void close(net::ConnectionId, bool) override {}
   std::string peer_name(net::ConnectionId) const override { return "stub"; }
-  net::Capabilities capabilities() const override { return {}; }
 
   bool blocked = false;
   std::vector<memory::View> sent;

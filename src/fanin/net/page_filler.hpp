@@ -1,5 +1,5 @@
 // Packs messages one behind the other into pages of one pool: many small messages share a page, so
-// that what a holder of messages pins is close to what it holds (foundation 4). Messages are at
+// that what a holder of messages pins is close to what it holds. Messages are at
 // most half a page, hence every page that is left behind is at least half full.
 //
 // It owns no page in between: when the last view of its page is gone, the page is home again, and

@@ -86,11 +86,6 @@ struct ConnectionOptions {
   bool strangers = false;
 };
 
-struct Capabilities {
-  std::uint32_t max_message = 0; // bytes; 0: bounded by the pools only
-  bool in_process = false; // both ends live in this process
-};
-
 class Transport {
 public:
   Transport() = default;
@@ -134,7 +129,6 @@ public:
   virtual void trust(ConnectionId) {}
 
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0; // for people
-  [[nodiscard]] virtual Capabilities capabilities() const = 0;
   // Connections closed here for which something is still to be sent: a process that ends before
   // this is 0 cuts it off.
   [[nodiscard]] virtual std::size_t closing() const { return 0; }

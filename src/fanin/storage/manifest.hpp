@@ -1,5 +1,5 @@
 // The manifest of a run: which files belong to it, and for every batch that was assigned more than
-// once, whose copy counts (foundation 8). JSON lines beside the run files, appended while the run
+// once, whose copy counts. JSON lines beside the run files, appended while the run
 // goes on; readable at any time and after a kill, when the last line may be torn and is ignored.
 //
 //   {"manifest":1,"run":42,"protocol":"pull","integrity":"crc32c","started_unix_ns":...,"fanin":"0.1.0"}

@@ -1,6 +1,6 @@
 // CRC32C (Castagnoli, RFC 3720): initial value and final inversion as everywhere, so that any other
 // implementation agrees. By ISA-L, which interleaves three streams; a plain chain of crc32
-// instructions would cost 40 % of the TCP rate (foundation 15).
+// instructions would cost 40 % of the TCP rate.
 #pragma once
 
 #include <cstddef>

@@ -610,7 +610,6 @@ bool MemoryTransport::receive_strictly(End& end, Item& item, memory::View& messa
       std::memcpy(room.page.data() + room.offset, page.data(), item.size);
       message = room.page.freeze(room.offset, item.size);
       end.filler->give_back(std::move(room.page), room.offset + item.size);
-      ++compacted_;
       return true;
     }
   }
@@ -643,10 +642,6 @@ std::string MemoryTransport::peer_name(ConnectionId connection) const {
   if (found->side == 0) return found->pipe->target.text();
   const MemoryTransport* const peer = found->peer().transport;
   return fmt::format("{}://{}", network_.options_.scheme, peer == nullptr ? "" : peer->host_);
-}
-
-Capabilities MemoryTransport::capabilities() const {
-  return {.max_message = 0, .in_process = true};
 }
 
 } // namespace fanin::net::in_memory

@@ -138,7 +138,6 @@ public:
   [[nodiscard]] int descriptor() const override { return -1; }
   void close(ConnectionId connection, bool abort) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
-  [[nodiscard]] Capabilities capabilities() const override;
 
   [[nodiscard]] std::uint32_t node() const { return node_; }
   // For the scheduler: whether poll() would do something now, and when the next thing arrives.
@@ -150,7 +149,6 @@ public:
   void set_extra_latency(Duration extra) { extra_latency_ = extra; }
 
   // Messages copied once more so that their pages are at least half full (strict).
-  [[nodiscard]] std::uint64_t compacted() const { return compacted_; }
 
 private:
   friend class Network;
@@ -213,7 +211,6 @@ private:
   std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
   std::vector<Arrival> heap_;
   std::deque<Connection> ready_; // ends with arrived items
-  std::uint64_t compacted_ = 0;
   bool released_ = false; // views have come back since the last poll
 };
 

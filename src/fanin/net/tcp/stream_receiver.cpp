@@ -103,7 +103,6 @@ bool StreamReceiver::place_beginning() {
   } else {
     if (!claim_region()) return false;
     std::memcpy(region_.data() + region_at_, ahead_.data() + ahead_at_, available);
-    moved_bytes_ += available;
     filler_->give_back(std::move(ahead_), ahead_at_);
   }
   have_ = available;

@@ -65,7 +65,6 @@ public:
   }
   [[nodiscard]] const Preface& peer() const { return peer_; }
   [[nodiscard]] CloseReason reason() const { return reason_; }
-  [[nodiscard]] std::uint64_t moved_bytes() const { return moved_bytes_; }
   // Lets go of everything received.
   void reset();
 
@@ -102,7 +101,6 @@ private:
   memory::Loan ahead_;
   std::uint32_t ahead_at_ = 0;
   std::uint32_t ahead_end_ = 0;
-  std::uint64_t moved_bytes_ = 0;
 };
 
 } // namespace fanin::net::tcp

@@ -67,7 +67,6 @@ public:
   void close(ConnectionId connection, bool abort) override;
   void trust(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
-  [[nodiscard]] Capabilities capabilities() const override { return {}; }
   [[nodiscard]] std::size_t closing() const override { return closing_; }
 
   [[nodiscard]] const TcpCounters& counters() const { return counters_; }

@@ -1,6 +1,6 @@
 // A one-dimensional HDF5 dataset that only grows, written past HDF5: the library keeps the index of
 // chunks, the data goes from the caller's memory to the chunk's place in the file by pwritev,
-// without a copy in between (foundation 8).
+// without a copy in between.
 #pragma once
 
 #include <cstddef>
