@@ -18,7 +18,7 @@ public:
     count_ += weight;
   }
   [[nodiscard]] std::uint64_t count() const { return count_; }
-  // The value below which `fraction` of all lie (upper edge of its bin); 0 if there are none.
+  // The value below which `fraction` of all lie (the largest of its bin); 0 if there are none.
   [[nodiscard]] Duration quantile(double fraction) const {
     if (count_ == 0) return Duration{0};
     auto rank = static_cast<std::uint64_t>(fraction * static_cast<double>(count_));
@@ -41,7 +41,7 @@ private:
   static std::uint64_t upper(std::size_t index) {
     if (index < sub) return index;
     const auto shift = (index >> sub_bits) - 1;
-    return (((index & (sub - 1)) | sub) + 1) << shift;
+    return ((((index & (sub - 1)) | sub) + 1) << shift) - 1;
   }
   std::array<std::uint64_t, (64 - sub_bits + 1) * sub> bins_{};
   std::uint64_t count_ = 0;
