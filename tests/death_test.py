@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import (Folder, Run, check, check_balanced, check_equal, fanin, main, verify)  # noqa: E402
+from fanin_run import (FANIN, Folder, Run, check, check_balanced, check_equal, fanin, main, verify)  # noqa: E402
 
 
 def builder_dies(protocol):
@@ -45,6 +45,7 @@ def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
             run.kill("bu1")
             hint = run.wait_for("bu1 died: .*start it again with: (.*)")[1]
             check("--node bu1" in hint and url in hint, f"the hint does not help: {hint}")
+            check(hint.startswith(f"{FANIN} run {config} "), f"not as the user called it: {hint}")
             with Run(config, "--node", "bu1", "--set", f"network.control={url}") as again:
                 run.wait_for("builder unit 'bu1' is here again")
                 run.wait_for_events(1000)

@@ -34,6 +34,8 @@ def test_the_quickstart_builds_events_and_its_files_verify():
     check_equal(sorted(result["nodes"]), ["bu0", "bu1", "evm", "ru0", "ru1"], "nodes")
     for name, node in result["nodes"].items():
         check(node["peak_rss_bytes"] > 0 and node["cpu_s"] > 0, f"{name}: no memory or time in {node}")
+        check(node["pool_bytes"] > 0, f"{name}: no pools in {node}")
+        check(name == "evm" or node["alive"], f"{name} was there to the end: {node}")
     check_equal(sorted(result["sources"]), ["0x100", "0x101", "0x102", "0x103"], "sources")
 
 

@@ -58,6 +58,16 @@ def test_a_second_signal_stops_at_once():
         check(result["events"]["lost"] > 0, result["events"])
 
 
+def test_a_signal_during_the_start_ends_in_good_order():
+    for line in ("evm is process", "evm +listens at", "bu1 is process"):
+        with Folder() as folder:
+            with Run(folder.small()) as run:
+                run.wait_for(line)
+                run.signal()
+                run.finish()
+                check("died" not in run.text() and "failed" not in run.text(), run.text())
+
+
 def test_a_signal_to_all_processes_at_once_drains():
     with Folder() as folder:
         with Run(folder.small()) as run:
@@ -111,6 +121,22 @@ def test_a_disk_that_stays_full_does_not_keep_the_process():
         check("no event was built for" in result["error"], result["error"])
 
 
+def test_a_second_signal_stops_at_once_while_the_disk_is_full():
+    for url in ("inproc://", "tcp://127.0.0.1"):
+        with Folder() as folder:
+            with Run(folder.small(), "--set", f"network.url={url}", "--set", "run.drain=1h",
+                     "--set", "storage.max_file=1MiB") as run:
+                run.wait_for_events(500)
+                (folder.path / "out").rename(folder.path / "away")
+                run.wait_for("No such file or directory")
+                run.signal()
+                run.wait_for("  stopping")
+                run.signal()
+                result = run.finish(status=1)
+            check("second signal" in result["error"], run.text())
+            check_balanced(result)
+
+
 def test_a_run_that_does_not_drain_is_ended():
     with Folder() as folder:
         with Run(folder.small(builders=1), "--set", "run.drain=1s") as run:
@@ -138,9 +164,25 @@ def test_inproc_is_stopped_by_the_same_signals():
             run.wait_for_events(500)
             run.signal()
             result = run.finish()
+            check("listens at" not in run.text(), run.text())
+            check_equal(run.summary().count("as ru0"), 4, "nodes whose memory is ru0's")
         check_balanced(result)
         check_equal(result["events"]["lost"], 0, "lost events")
         verify(result)
+
+
+def test_one_signal_ends_a_node_started_by_hand_before_the_run_begins():
+    with Folder() as folder:
+        config = folder.small()
+        for node in ("ru0", "bu0"):
+            with Run(config, "--node", node, "--set", "network.control=tcp://127.0.0.1:1") as run:
+                run.wait_for(f"{node} +waits for the event manager at tcp://127.0.0.1:1$")
+                check_equal(Path(f"/proc/{run.process.pid}/comm").read_text(), f"fanin:{node}\n", "the process's name")
+                run.signal(signal.SIGTERM)
+                run.wait_for("left before it")
+                result = run.finish()
+                check("event manager decides" not in run.text(), run.text())
+            check(result["ok"] and result["nodes"][node]["files" if node == "bu0" else "bytes_sent"] in (0, []), result)
 
 
 def test_a_node_started_by_hand_waits_for_the_event_manager_to_end_the_run():
@@ -150,13 +192,17 @@ def test_a_node_started_by_hand_waits_for_the_event_manager_to_end_the_run():
             control = f"network.control={evm.url()}"
             with Run(config, "--node", "ru0", "--set", control) as ru, \
                     Run(config, "--node", "bu0", "--set", control) as bu:
+                ru.wait_for("ru0 +joined run 1")
+                bu.wait_for("bu0 +joined run 1")
                 evm.wait_for_events(200)
                 ru.signal()
                 ru.wait_for("the event manager decides when the run is over")
                 evm.wait_for_events(200)
                 evm.signal()
                 result = evm.finish()
+                ru.wait_for(r"ru0 +run 1 has ended: \d+ fragments read")
                 ru.finish()
+                bu.wait_for(rf"bu0 +run 1 has ended: {result['events']['built']} events")
                 bu.finish()
         check_balanced(result)
         check_equal(result["events"]["incomplete"], 0, "incomplete events")

@@ -29,8 +29,11 @@ def test_wrong_command_lines():
     with Folder() as folder:
         config = folder.small()
         says(2, "--set:1: \"nonsense\" is not of the form key=value", "run", config, "--set", "nonsense")
-        says(2, "run.duration: \"5\" has no unit", "run", config, "--duration", "5")
-        says(2, "run.events: many is not a whole number", "run", config, "--events", "many")
+        says(2, "--duration: \"5\" has no unit", "run", config, "--duration", "5")
+        says(2, "--duration: is zero; leave it out to run until stopped", "run", config, "--duration", "0s")
+        for events in ("many", "0", "-1", "1" * 30):
+            says(2, f"--events: \"{events}\" is not a whole number", "run", config, "--events", events)
+        says(2, "--json /nowhere/result.json: No such file or directory", "run", config, "--json", "/nowhere/result.json")
         says(2, "--node: there is no node \"bu7\"; there are: evm, ru0, ru1, bu0, bu1", "run", config, "--node", "bu7")
 
 
@@ -44,7 +47,7 @@ def test_help_and_version_succeed():
 def test_wrong_configurations():
     with Folder() as folder:
         config = folder.small(more='[[plugin]]\npath = "nowhere.so"\n')
-        says(2, "run.toml:24: plug-in", "run", config)
+        says(2, "run.toml:24: plugin.0.path: plug-in", "run", config)
         for command in ("run", "check"):
             config = folder.small(more="[storage]\nmaxfile = \"1GiB\"\n")
             says(2, "run.toml:24: storage.maxfile: unknown key; did you mean max_file?", command, config)
@@ -113,9 +116,30 @@ def test_a_port_in_use():
 def test_an_output_folder_that_cannot_be_made():
     with Folder() as folder:
         blocker = folder.write("file", "not a folder")
-        with Run(folder.small(), "--set", f"run.output={blocker}/out") as run:
-            run.finish(status=1)
-            check("cannot be made" in run.text(), run.text())
+        for command in ("run", "check"):
+            says(2, f"--set:1: run.output: folder {blocker}/out cannot be made: {blocker}: not a folder", command,
+                 folder.small(), "--set", f"run.output={blocker}/out")
+            says(2, f"run.output: folder {blocker} cannot be written: {blocker}: not a folder", command, folder.small(),
+                 "--set", f"run.output={blocker}")
+
+
+def test_a_port_in_use_of_a_source():
+    with Folder() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        config = folder.write("run.toml", f"""
+[run]
+output = "discard"
+[buffers]
+huge_pages = "off"
+[[readout]]
+source = [{{ id = 1, type = "receive", listen = "{url}" }}]
+[[builder]]
+""")
+        with Run(config) as run:
+            run.wait_for(f"error +ru0 +source 0x1 cannot start: .*run.toml:7: readout.0.source.0.listen: {url}: the port is "
+                         "in use; `ss -ltnp` shows by whom")
+            result = run.finish(status=1)
+        check("the port is in use" in result["error"], result["error"])
 
 
 def test_two_nodes_with_one_name():
@@ -143,7 +167,14 @@ def test_a_node_with_another_configuration_is_refused():
             with Run(config, "--node", "ru1", "--set", f"network.control={url}", "--set",
                      "event.integrity=none") as other:
                 other.wait_for("another configuration than the event manager")
+                result = other.finish(status=1)
+            check("another configuration" in result["error"], result)
+            check("died" not in other.text(), other.text())
+            with Run(folder.write("named.toml", config.read_text().replace("[[readout]]", '[[readout]]\nname = "left"')),
+                     "--node", "left1", "--set", f"network.control={url}") as other:
+                other.wait_for("the event manager knows no node 'left1'")
                 other.finish(status=1)
+                check("died" not in other.text(), other.text())
             run.signal()
             check_balanced(run.finish())
 
@@ -153,13 +184,17 @@ def test_strange_bytes_on_the_control_port_do_not_disturb_the_run():
         with Run(folder.small()) as run:
             port = int(run.url().rsplit(":", 1)[1])
             run.wait_for_events(100)
-            with socket.create_connection(("127.0.0.1", port)) as stranger:
-                stranger.sendall(b"GET / HTTP/1.1\r\nHost: fanin\r\n\r\n" * 10)
-                try:
-                    while stranger.recv(4096):
+            for attempt in range(20):
+                with socket.create_connection(("127.0.0.1", port)) as stranger:
+                    own_port = stranger.getsockname()[1]
+                    stranger.sendall(b"GET / HTTP/1.1\r\nHost: fanin\r\n\r\n" * 10)
+                    try:
+                        while stranger.recv(4096):
+                            pass
+                    except ConnectionResetError:
                         pass
-                except ConnectionResetError:
-                    pass
+                if attempt == 0:
+                    run.wait_for(f"warning evm +tcp://127.0.0.1:{own_port}: is not a fanin process")
             run.wait_for_events(100)
             run.signal()
             result = run.finish()

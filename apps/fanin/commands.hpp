@@ -2,6 +2,8 @@
 // chosen, runs and sets the exit status. Names and options are kept stable (docs/command.md).
 #pragma once
 
+#include <string>
+
 namespace CLI {
 class App;
 }
@@ -14,7 +16,8 @@ enum Status : int {
   status_usage = 2   // bad usage or configuration
 };
 
-void add_run(CLI::App& app, int& status);
+// `program` as main() got it.
+void add_run(CLI::App& app, const std::string& program, int& status);
 void add_check(CLI::App& app, int& status);
 void add_verify(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);

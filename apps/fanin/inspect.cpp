@@ -1,4 +1,4 @@
-// fanin inspect FILE [--event N]: shows a run file, or one event of it.
+// fanin inspect FILE [--event N]: shows a run file, or one event of it or of a whole run.
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "commands.hpp"
 #include "fanin/storage/inspect.hpp"
+#include "fanin/storage/manifest.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -19,10 +20,23 @@ struct Options {
   std::size_t dump_bytes = 64;
 };
 
+Result<std::string> text_of(const Options& options) {
+  if (options.event) {
+    return storage::inspect_event(options.file, *options.event, {.dump_bytes = options.dump_bytes});
+  }
+  const auto files = storage::run_files(options.file);
+  if (!files) return std::unexpected(files.error());
+  std::string text;
+  for (const auto& file : *files) {
+    const auto shown = storage::inspect_file(file);
+    if (!shown) return shown;
+    text += (text.empty() ? "" : "\n") + *shown;
+  }
+  return text;
+}
+
 int inspect(const Options& options) {
-  const auto text = options.event ? storage::inspect_event(options.file, *options.event,
-                                                           {.dump_bytes = options.dump_bytes})
-                                  : storage::inspect_file(options.file);
+  const auto text = text_of(options);
   if (!text) {
     (void)complain(text.error());
     return status_failed; // a file that is not there is not a wrong command
@@ -36,7 +50,7 @@ int inspect(const Options& options) {
 void add_inspect(CLI::App& app, int& status) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect", "Show a run file, or one event of it");
-  command->add_option("FILE", options->file, "Run file")->required();
+  command->add_option("FILE", options->file, "Run file, or a run's manifest")->required();
   command->add_option("--event", options->event, "The event with this number");
   command->add_option("--bytes", options->dump_bytes, "So many bytes of each fragment (64)");
   command->callback([options, &status] { status = inspect(*options); });

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("fanin {} (commit {})\n{}", fanin::version,
                                                 fanin::version_commit(), fanin::version_build()));
   int status = status_done;
-  add_run(app, status);
+  add_run(app, argv[0], status);
   add_check(app, status);
   add_verify(app, status);
   add_inspect(app, status);

@@ -1,8 +1,9 @@
 // fanin run CONFIG: a whole event builder on this host, or one node of it.
-#include <unistd.h>
+#include <sys/prctl.h>
 
+#include <algorithm>
 #include <csignal>
-#include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/units.hpp"
 #include "fanin/executive/launcher.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/process.hpp"
@@ -24,6 +26,7 @@ namespace fanin::command {
 namespace {
 
 struct RunOptions {
+  std::string program; // as the user called it
   std::string configuration;
   std::string node;
   std::string duration;
@@ -46,8 +49,12 @@ std::vector<std::string> all_overrides(const RunOptions& options) {
 // Shows the run to the user: the log, the live line, and at the end the result.
 class Show {
 public:
-  Show(const config::Configuration& configuration, const RunOptions& options)
+  // `decides`: the event manager is here, and with it the result.
+  Show(const config::Configuration& configuration, const RunOptions& options, bool decides,
+       JsonFile& json)
       : options_(options),
+        decides_(decides),
+        json_(json),
         view_(configuration),
         terminal_(options.quiet ? LogLevel::warning : executive::log_level(options.log)) {}
 
@@ -59,15 +66,14 @@ public:
     const std::string kind = report.at("report").text();
     const std::string node = report.at("node").text();
     if (kind == "log") {
-      terminal_.log(executive::log_level(report.at("level").text()),
-                    fmt::format("{:<8} {}", node, report.at("text").text()));
-    } else if (kind == "listening") {
+      const LogLevel level = executive::log_level(report.at("level").text());
+      if (level == LogLevel::error) errors_[node] = report.at("text").text();
+      terminal_.log(level, fmt::format("{:<8} {}", node, report.at("text").text()));
+    } else if (kind == "listening" && !report.at("url").text().starts_with("inproc:")) {
       terminal_.log(LogLevel::info,
                     fmt::format("{:<8} listens at {}", node, report.at("url").text()));
     } else if (kind == "end" && !report.at("ok").boolean()) {
-      // Who came too late for the run has nothing to complain about.
-      terminal_.log(view_.has_result() ? LogLevel::debug : LogLevel::error,
-                    fmt::format("{:<8} {}", node, report.at("error").text()));
+      on_failed_end(node, report.at("error").text());
     }
     if (kind == "progress" && !options_.quiet) terminal_.progress(view_.progress_line());
   }
@@ -75,17 +81,29 @@ public:
   // The table and the JSON object; the exit status.
   int finish() {
     terminal_.end_progress();
-    const json::Value result = view_.result();
-    say("\n" + executive::summary_text(result));
-    if (!options_.json.empty()) {
-      if (auto written = write_json(options_.json, result); !written)
-        return complain(written.error());
-    }
-    return executive::succeeded(result) ? status_done : status_failed;
+    const json::Value result = decides_ ? view_.result() : view_.nodes_result();
+    if (decides_) say("\n" + executive::summary_text(result));
+    if (auto written = json_.write(result); !written) return complain(written.error());
+    const bool good = decides_ ? executive::succeeded(result) : result.at("ok").boolean();
+    return good ? status_done : status_failed;
   }
 
 private:
+  void on_failed_end(const std::string& node, const std::string& error) {
+    // Who came too late for the run has nothing to complain about.
+    const bool too_late = error == "the run is ending";
+    const bool known = view_.has_result() || errors_[node] == error;
+    terminal_.log(too_late ? LogLevel::info
+                  : known  ? LogLevel::debug
+                           : LogLevel::error,
+                  fmt::format("{:<8} {}", node, error));
+    errors_[node] = error;
+  }
+
   const RunOptions& options_;
+  bool decides_;
+  JsonFile& json_;
+  std::map<std::string, std::string> errors_; // the last that was shown, by node
   executive::RunView view_;
   Terminal terminal_;
 };
@@ -98,6 +116,10 @@ std::vector<std::size_t> nodes_of(const config::Configuration& configuration,
     nodes.insert(nodes.end(), more.begin(), more.end());
   }
   return nodes;
+}
+
+bool has_event_manager(const std::vector<std::size_t>& nodes) {
+  return std::ranges::find(nodes, 0U) != nodes.end();
 }
 
 // Runs nodes in this process; an error if they did not come so far as to say so themselves.
@@ -134,27 +156,22 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
 
 // Nodes that a user has started in this process, all of them or one.
 int run_alone(const config::Configuration& configuration, const std::vector<std::size_t>& nodes,
-              const RunOptions& options) {
-  Show show(configuration, options);
+              const RunOptions& options, JsonFile& json) {
+  Show show(configuration, options, has_event_manager(nodes), json);
   const auto report = [&show](const json::Value& message) {
     show.view().on_report(message);
     show.on_report(message);
   };
   const auto done = run_here(configuration, {.nodes = nodes, .report = report});
   if (!done) return complain(done.error());
-  const bool decides = nodes.front() == 0;
-  if (decides || !*done) {
-    const int status = show.finish();
-    return decides ? status : status_failed;
-  }
-  return status_done;
+  return show.finish();
 }
 
 int launch(const config::Configuration& configuration, const std::vector<std::size_t>& processes,
-           const RunOptions& options) {
-  Show show(configuration, options);
+           const RunOptions& options, JsonFile& json) {
+  Show show(configuration, options, has_event_manager(nodes_of(configuration, processes)), json);
   executive::LauncherOptions launcher;
-  launcher.command = {"fanin", "run", options.configuration};
+  launcher.command = {options.program, "run", options.configuration};
   for (const auto& assignment : all_overrides(options)) {
     launcher.command.emplace_back("--set");
     launcher.command.push_back(assignment);
@@ -168,6 +185,13 @@ int launch(const config::Configuration& configuration, const std::vector<std::si
   return show.finish();
 }
 
+// As ps and top show it. The kernel takes 15 characters; names of many nodes differ at their ends.
+void name_process(const std::string& name) {
+  constexpr std::size_t shown = 9;
+  const std::string title = "fanin:" + name.substr(name.size() - std::min(name.size(), shown));
+  prctl(PR_SET_NAME, title.c_str());
+}
+
 int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
   const auto configuration = config::load(options.configuration, all_overrides(options));
@@ -175,28 +199,45 @@ int run(const RunOptions& options) {
   const auto processes = executive::processes_here(*configuration, options.node);
   if (!processes) return complain(processes.error());
   const auto nodes = nodes_of(*configuration, *processes);
+  if (processes->size() == 1) name_process(configuration->processes[processes->front()].name);
   if (options.report_descriptor >= 0) {
     return run_as_child(*configuration, nodes, options.report_descriptor);
   }
   if (auto good = executive::check_here(*configuration, nodes); !good)
     return complain(good.error());
-  if (!options.node.empty() || processes->size() == 1) {
-    return run_alone(*configuration, nodes, options);
-  }
-  return launch(*configuration, *processes, options);
+  auto json = JsonFile::open(options.json);
+  if (!json) return complain(json.error());
+  if (processes->size() == 1) return run_alone(*configuration, nodes, options, *json);
+  return launch(*configuration, *processes, options, *json);
+}
+
+// For CLI11: empty, or what is wrong.
+std::string wrong_duration(const std::string& text) {
+  const auto duration = parse_duration(text);
+  if (!duration) return duration.error().text;
+  return *duration > Duration{0} ? "" : "is zero; leave it out to run until stopped";
+}
+
+std::string wrong_count(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  const bool good = digits && text.size() < 19 && text.find_first_not_of('0') != std::string::npos;
+  return good ? "" : fmt::format("\"{}\" is not a whole number from 1 to 999999999999999999", text);
 }
 
 } // namespace
 
-void add_run(CLI::App& app, int& status) {
+void add_run(CLI::App& app, const std::string& program, int& status) {
   auto options = std::make_shared<RunOptions>();
+  options->program = program;
   CLI::App* command =
       app.add_subcommand("run", "Run an event builder on this host, or one node of it");
   command->add_option("CONFIG", options->configuration, "Configuration (TOML)")->required();
   command->add_option("--node", options->node, "Only this node, or this [[process]]");
-  auto* duration =
-      command->add_option("--duration", options->duration, "Stop after this time: 10s");
-  command->add_option("--events", options->events, "Stop after so many events")->excludes(duration);
+  auto* duration = command->add_option("--duration", options->duration, "Stop after this time: 10s")
+                       ->check(wrong_duration);
+  command->add_option("--events", options->events, "Stop after so many events")
+      ->excludes(duration)
+      ->check(wrong_count);
   command
       ->add_option("--set", options->overrides,
                    "KEY=VALUE: override one key, dotted: run.output=/data")

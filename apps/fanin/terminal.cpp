@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <memory>
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
@@ -80,23 +79,28 @@ void say(std::string_view text) {
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
 }
 
-Result<> write_json(const std::string& path, const json::Value& value) {
+Result<JsonFile> JsonFile::open(const std::string& path) {
+  JsonFile json(path);
+  if (path.empty() || path == "-") return json;
+  json.file_.reset(std::fopen(path.c_str(), "we"));
+  if (json.file_ != nullptr) return json;
+  return fail_errno(ErrorKind::usage, fmt::format("--json {}", path), errno);
+}
+
+Result<> JsonFile::write(const json::Value& value) {
+  if (path_.empty()) return {};
+  std::FILE* const file = file_ ? file_.get() : stdout;
   const std::string text = value.dump(2) + "\n";
-  if (path == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-        std::fflush(stdout) == 0) {
-      return {};
-    }
-    return fail_errno(ErrorKind::refused, "standard output", errno);
+  if (std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0) {
+    return {};
   }
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"),
-                                                             &std::fclose);
-  if (file == nullptr) return fail_errno(ErrorKind::refused, fmt::format("--json {}", path), errno);
-  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||
-      std::fflush(file.get()) != 0) {
-    return fail_errno(ErrorKind::refused, fmt::format("--json {}", path), errno);
-  }
-  return {};
+  return fail_errno(ErrorKind::refused, fmt::format("--json {}", path_), errno);
+}
+
+Result<> write_json(const std::string& path, const json::Value& value) {
+  auto json = JsonFile::open(path);
+  if (!json) return std::unexpected(json.error());
+  return json->write(value);
 }
 
 int complain(const Error& error) {

@@ -1,9 +1,11 @@
 // Standard error as a place for a log and, below it, one line that changes.
 #pragma once
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/log.hpp"
@@ -38,7 +40,24 @@ private:
 // On standard error. Nothing is said where nobody listens any more: a closed terminal ends no run.
 void say(std::string_view text);
 
-// Writes a result object to a file, or to standard output for "-". Errors name the file.
+// Where a result object goes to: a file, standard output for "-", or nowhere.
+class JsonFile {
+public:
+  // Makes the file; an empty `path` is nowhere. Errors: usage, naming the file.
+  [[nodiscard]] static Result<JsonFile> open(const std::string& path);
+  [[nodiscard]] Result<> write(const json::Value& value);
+
+private:
+  explicit JsonFile(std::string path) : path_(std::move(path)) {}
+
+  struct Close {
+    void operator()(std::FILE* file) const { static_cast<void>(std::fclose(file)); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_; // null: standard output, or nowhere
+};
+
+// The same in one go.
 [[nodiscard]] Result<> write_json(const std::string& path, const json::Value& value);
 
 // "fanin: TEXT" on standard error, in one line; gives the exit status for that kind of error.

@@ -1,6 +1,5 @@
 // fanin verify FILE...: reads run files back and checks everything in them.
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,31 +61,15 @@ void print(const storage::VerifyResult& result) {
   fmt::print("{}\n", result.good() ? "good" : "NOT GOOD");
 }
 
-// A run's manifest stands for its files.
-Result<std::vector<std::string>> files_of(const std::vector<std::string>& arguments) {
+int verify(const std::vector<std::string>& arguments, const std::string& json) {
   std::vector<std::string> files;
   for (const auto& argument : arguments) {
-    if (!argument.ends_with(".manifest.json")) {
-      files.push_back(argument);
-      continue;
+    const auto more = storage::run_files(argument);
+    if (!more) {
+      (void)complain(more.error());
+      return status_failed;
     }
-    const auto manifest = storage::read_manifest(argument);
-    if (!manifest) return std::unexpected(manifest.error());
-    const auto folder = std::filesystem::path(argument).parent_path();
-    for (const auto& file : manifest->files) files.push_back((folder / file.file).string());
-  }
-  return files;
-}
-
-int verify(const std::vector<std::string>& arguments, const std::string& json) {
-  const auto files = files_of(arguments);
-  if (!files) {
-    (void)complain(files.error());
-    return status_failed;
-  }
-  if (files->empty()) {
-    fmt::print(stderr, "{}: the run has no files\n", arguments.front());
-    return status_failed;
+    files.insert(files.end(), more->begin(), more->end());
   }
   Terminal terminal(LogLevel::info);
   storage::VerifyOptions options;
@@ -99,7 +82,7 @@ int verify(const std::vector<std::string>& arguments, const std::string& json) {
     terminal.progress(fmt::format("verified {} of {} ({:.0f} %), {}", format_size(done),
                                   format_size(total), 100 * part, format_bandwidth(rate)));
   };
-  const auto result = storage::verify(*files, options);
+  const auto result = storage::verify(files, options);
   terminal.end_progress();
   if (!result) return complain(result.error());
   if (json != "-") print(*result);

@@ -246,7 +246,7 @@ void EventManager::summarise_nodes() {
                               .throttled_us = counters.throttled_us,
                               .pages_in_use = counters.pages_in_use,
                               .pages = counters.pages,
-                              .alive = node.peer != nullptr});
+                              .alive = node.peer != nullptr || node.finished});
   };
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     add(readouts_[i], system_.readout_units[i], "readout", 0);

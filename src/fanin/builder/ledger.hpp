@@ -43,7 +43,7 @@ struct NodeResult {
   std::uint64_t throttled_us = 0;
   std::uint32_t pages_in_use = 0;
   std::uint32_t pages = 0;
-  bool alive = false;
+  bool alive = false; // here, or was until it had finished
 };
 
 // What a run came to; also its state while it goes on.

@@ -185,7 +185,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
       input->dropped_before[reason] = input->queue.dropped(static_cast<source::DropReason>(reason));
     }
     if (const auto started = input->source->start(welcome.first_event, now); !started) {
-      environment_.log(LogLevel::error, fmt::format("source {}: {}", input->queue.options().source,
+      environment_.log(LogLevel::error, fmt::format("source {} cannot start: {}", name_of(*input),
                                                     started.error().text));
       input->last = {source::ReadState::failed, never, started.error()};
     }
@@ -325,6 +325,10 @@ std::vector<std::pair<SourceId, std::string>> ReadoutUnit::failed_sources() cons
     failed.emplace_back(input->queue.options().source, input->last.error.text);
   }
   return failed;
+}
+
+const std::string& ReadoutUnit::name_of(const Input& input) const {
+  return system_.sources[system_.find_source(input.queue.options().source)].name;
 }
 
 std::uint64_t ReadoutUnit::fragments_read() const {

@@ -48,6 +48,8 @@ public:
 
   void start();
 
+  // That it takes part in; 0: none now.
+  [[nodiscard]] RunNumber run() const { return incarnation_ == 0 ? 0 : run_; }
   // To the event manager, now.
   [[nodiscard]] bool connected() const { return control_->connected(); }
   [[nodiscard]] const wire::NodeCounters& counters();
@@ -114,6 +116,7 @@ private:
 
   // reading
   [[nodiscard]] bool far_ahead(Input& input) const;
+  [[nodiscard]] const std::string& name_of(const Input& input) const; // of its source
   [[nodiscard]] std::optional<EventRange> begun() const;
   bool read_inputs();
   void watch_silence();

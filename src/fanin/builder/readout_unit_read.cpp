@@ -78,9 +78,8 @@ bool ReadoutUnit::read_inputs() {
       input->last = input->source->read(input->queue, now);
       input->pages_left = input->pool->available();
       if (input->last.state == source::ReadState::failed) {
-        environment_.log(LogLevel::error,
-                         fmt::format("source {} cannot go on: {}", input->queue.options().source,
-                                     input->last.error.text));
+        environment_.log(LogLevel::error, fmt::format("source {} cannot go on: {}", name_of(*input),
+                                                      input->last.error.text));
       }
     }
     more = more || input->last.state == source::ReadState::more;
@@ -116,8 +115,8 @@ void ReadoutUnit::watch_silence() {
       input->behind_until = horizon_;
     } else if (now - input->behind_since >= system_.event_deadline) {
       environment_.log(LogLevel::warning,
-                       fmt::format("source {} is silent: given up until event {}",
-                                   queue.options().source, input->behind_until));
+                       fmt::format("source {} is silent: given up until event {}", name_of(*input),
+                                   input->behind_until));
       (void)queue.give_up_until(input->behind_until);
       input->behind_since = never;
     }

@@ -30,6 +30,7 @@ void read_run(TableReader reader, Run& run) {
   }
   run.events = reader.integer("events", run.events, 1);
   run.output = reader.text("output", run.output);
+  run.output_place = reader.place_of("output");
   if (run.output.empty()) {
     reader.reject("output", "is empty; name a folder, or \"discard\" to write nothing");
   }

@@ -24,6 +24,7 @@ struct Run {
   Duration duration{}; // 0: until stopped
   std::uint64_t events = 0; // 0: no limit
   std::string output = "fanin-data"; // folder; empty: built events are discarded
+  Place output_place;
   bool restart = false; // a readout or builder unit that died is started again
   Duration drain = std::chrono::minutes{1}; // longest time without progress at the end of a run
   std::uint64_t seed = 1; // of emulated sources

@@ -89,6 +89,11 @@ std::string TableReader::path(std::string_view key) const {
   return key_.empty() ? std::string(key) : fmt::format("{}.{}", key_, key);
 }
 
+std::string TableReader::where(std::string_view key) const {
+  const Place place = place_of(key);
+  return place.file.empty() ? path(key) : fmt::format("{}: {}", place.text(), path(key));
+}
+
 void TableReader::reject(std::string_view key, std::string_view reason) {
   problems_.add(place_of(key), path(key), reason);
 }

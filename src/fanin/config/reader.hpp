@@ -34,6 +34,7 @@ public:
   [[nodiscard]] bool has(std::string_view key) { return find(key) != nullptr; }
   [[nodiscard]] const Value* find(std::string_view key); // marks the key as known
   [[nodiscard]] Place place_of(std::string_view key) const;
+  [[nodiscard]] std::string where(std::string_view key) const; // file, line and dotted key
   [[nodiscard]] Place place() const { return table_ == nullptr ? Place{} : table_->place; }
   [[nodiscard]] const Value* value() const { return table_; }
   [[nodiscard]] const std::string& key() const { return key_; } // dotted, as "readout.0"

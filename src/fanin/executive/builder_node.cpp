@@ -50,10 +50,19 @@ public:
       watch_sinks();
     };
     unit_.emplace(*context_.system, std::move(options), environment());
-    return unit_->start();
+    auto started = unit_->start();
+    if (started) {
+      tell(fmt::format("waits for the event manager at {}", context_.event_manager.text()));
+    }
+    return started;
   }
 
-  void stop() override { stopping_ = true; }
+  void stop() override {
+    stopping_ = true;
+    if (!context_.by_hand || unit_ended_ || unit_->counters().bytes != 0) return;
+    unit_.reset();
+    unit_ended_ = left_ = true;
+  }
   void stop_now(const std::string& why) override {
     const bool had_ended = unit_ended_;
     unit_.reset(); // its files end in good order, without what was not written yet
@@ -67,6 +76,11 @@ public:
     if (sink_log_.open > 0) return; // of before the loss: still being written
     unit_.reset();
     leave("stopped without an event manager");
+  }
+  std::string last_words() const override {
+    if (left_) return "left before it built anything";
+    return fmt::format("run {} has ended: {} events, {} stored", run_, sink_log_.events,
+                       format_size(sink_log_.bytes));
   }
   void describe(json::Value& report) override {
     report["events_stored"] = sink_log_.events;
@@ -99,6 +113,8 @@ private:
   }
 
   MadeSink make_sink(RunNumber run, Incarnation incarnation) {
+    tell(fmt::format("joined run {}", run));
+    run_ = run;
     auto inner = context_.configuration->run.output.empty()
                      ? MadeSink(std::make_unique<storage::DiscardSink>())
                      : make_file_sink(run, incarnation);
@@ -150,7 +166,9 @@ private:
   std::optional<builder::BuilderUnit> unit_; // after what its sinks refer to
   net::Timer full_tick_;
   std::uint64_t commits_before_ = 0;
+  RunNumber run_ = 0; // 0: none yet
   bool stopping_ = false;
+  bool left_ = false; // nothing of the run was lost with it
   bool unit_ended_ = false;
 };
 

@@ -16,7 +16,6 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
-#include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -35,7 +34,6 @@ double seconds(const timeval& time) {
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   fcntl(report_descriptor, F_SETFD, 0);
-  restore_signals();
   execv("/proc/self/exe", arguments.data());
   _exit(127);
 }

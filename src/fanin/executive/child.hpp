@@ -32,7 +32,8 @@ public:
   };
   // Forks and executes `arguments` (the first is the program), which find the descriptor to report
   // on as the last two arguments: --report-fd N. The child dies with the calling thread's process
-  // and has a process group of its own, so that ^C on the terminal does not reach it.
+  // and has a process group of its own, so that ^C on the terminal does not reach it. Signals that
+  // are blocked here stay so there: one that comes early waits until the child looks after it.
   [[nodiscard]] static Result<std::unique_ptr<Child>>
   start(net::Loop& loop, std::vector<std::string> arguments, Handlers handlers);
   ~Child(); // kills it, if it lives

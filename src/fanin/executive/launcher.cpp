@@ -112,7 +112,7 @@ void Launcher::on_report(Part& part, const json::Value& report) {
   const std::string kind = report.at("report").text();
   if (kind == "listening") {
     event_manager_url_ = report.at("url").text();
-    if (!others_started_ && !over_) start_others();
+    if (!others_started_ && !over_ && signals_seen_ == 0) start_others();
   } else if (kind == "end") {
     ++part.ended_nodes;
   } else if (kind == "progress") {
@@ -123,13 +123,8 @@ void Launcher::on_report(Part& part, const json::Value& report) {
   options_.on_report(report);
 }
 
-void Launcher::on_exit(Part& part, const ChildExit& child_exit) {
-  ChildExit exit = child_exit;
-  // It was told to leave before it could do so in good order: while it started.
-  const bool told = over_ && exit.signal == SIGTERM;
-  if (told) exit.signal = 0;
+void Launcher::on_exit(Part& part, const ChildExit& exit) {
   view_.on_exit(process(part).name, exit);
-  if (told) return finish_if_all_ended();
   const bool failed = &part != event_manager() && exit.status != 0 && !over_;
   if (failed || part.ended_nodes < process(part).nodes.size()) on_death(part, exit);
   if (&part == event_manager()) end_all();
@@ -185,14 +180,16 @@ void Launcher::on_signal() {
     options_.log(LogLevel::info,
                  "stopping: what was read is still built; a second signal stops at once");
   }
+  // Of two alike that come close together one would be lost.
+  const int signal = signals_seen_ > 1 ? SIGINT : SIGTERM;
   Part* decides = event_manager();
   if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
-    decides->child->signal(SIGTERM); // the second one makes it stop at once
+    decides->child->signal(signal); // the second one makes it stop at once
     if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_hurried);
     return;
   }
   for (auto& part : parts_) {
-    if (part->child != nullptr) part->child->signal(SIGTERM);
+    if (part->child != nullptr) part->child->signal(signal);
   }
   if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_hurried);
 }
@@ -202,7 +199,9 @@ void Launcher::end_all() {
   over_ = true;
   for (auto& part : parts_) {
     if (part->restart) part->restart->cancel();
-    if (part.get() != event_manager() && part->child != nullptr) part->child->signal(SIGTERM);
+    if (part.get() == event_manager() || part->child == nullptr) continue;
+    part->child->signal(SIGTERM);
+    if (signals_seen_ > 1) part->child->signal(SIGINT); // its second one: it stops at once
   }
   if (!patience_.active()) patience_.start(loop_, loop_.now() + patience_usual);
   finish_if_all_ended();

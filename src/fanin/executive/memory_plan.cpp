@@ -8,6 +8,7 @@
 #include "fanin/base/units.hpp"
 #include "fanin/builder/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
+#include "fanin/source/emulator.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::executive {
@@ -47,7 +48,7 @@ double emulated_size(const config::Source& source) {
   if (const double most = size("size_max"); most >= 0)
     return (most + std::max(size("size_min"), 0.0)) / 2;
   if (const double fixed = size("size"); fixed >= 0) return fixed;
-  return 1024;
+  return source::emulated_size_default;
 }
 
 double event_rate(const Configuration& configuration, const config::Source& source) {
@@ -210,9 +211,9 @@ std::uint64_t NodePlan::payload() const {
   return sum;
 }
 
-std::uint64_t NodePlan::total() const {
-  return payload() + control.bytes() + metadata.bytes() + queues;
-}
+std::uint64_t NodePlan::pools() const { return payload() + control.bytes() + metadata.bytes(); }
+
+std::uint64_t NodePlan::total() const { return pools() + queues; }
 
 Duration hold_time(const Configuration& configuration) {
   const std::string& first = configuration.nodes.front().host;

@@ -28,7 +28,8 @@ struct NodePlan {
   std::uint64_t queues = 0; // bytes outside of pools, for the numbers in the window
 
   [[nodiscard]] std::uint64_t payload() const; // of its pools
-  [[nodiscard]] std::uint64_t total() const;
+  [[nodiscard]] std::uint64_t pools() const;
+  [[nodiscard]] std::uint64_t total() const; // with the queues
 };
 
 // One for each of the configuration's nodes. Errors: usage, with file, line, key and mend, where

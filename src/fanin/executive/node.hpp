@@ -28,6 +28,7 @@ struct NodeContext {
   const NodePlan* plan = nullptr;
   std::size_t index = 0; // into the configuration's nodes
   net::Url event_manager; // where it really listens
+  bool by_hand = false; // a user has started its process, which is without an event manager
   net::Loop* loop = nullptr;
   net::TransportSet* transports = nullptr;
   LogFunction log;
@@ -45,7 +46,7 @@ public:
 
   [[nodiscard]] virtual Result<> start() = 0;
   // The user wants an end. An event manager ends the run in good order; other nodes wait for it,
-  // and leave if they have lost it.
+  // and leave if they have lost it. One that was started by hand and has done nothing yet leaves.
   virtual void stop() = 0;
   // Ends without waiting for anybody.
   virtual void stop_now(const std::string& why) = 0;
@@ -55,6 +56,8 @@ public:
   virtual void destroy_application() = 0;
   // Adds what only the node itself knows to its last report.
   virtual void describe(json::Value&) {}
+  // What a user who started just this node is told when it has ended in good order.
+  [[nodiscard]] virtual std::string last_words() const { return "has ended"; }
   // Where an event manager can be reached, after start().
   [[nodiscard]] virtual std::optional<net::Url> listening() const { return std::nullopt; }
   // Before start(), if that is not where the configuration says.
@@ -69,6 +72,10 @@ public:
 protected:
   explicit Node(NodeContext context) : context_(std::move(context)) {}
   [[nodiscard]] builder::NodeEnvironment environment();
+  // Of interest to a user who started just this node.
+  void tell(std::string_view text) {
+    context_.log(context_.by_hand ? LogLevel::info : LogLevel::debug, text);
+  }
   [[nodiscard]] Result<> make_control_pool();
   [[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(const PoolPlan& plan);
 

@@ -86,10 +86,13 @@ Result<> Process::make_transports() {
   return {};
 }
 
+bool Process::has_event_manager() const {
+  return std::ranges::find(options_.nodes, 0U) != options_.nodes.end();
+}
+
 Result<> Process::make_nodes() {
-  const auto has_event_manager = std::ranges::find(options_.nodes, 0U) != options_.nodes.end();
   RunNumber run = configuration_.run.number.value_or(1);
-  if (has_event_manager && !configuration_.run.number && !configuration_.run.output.empty()) {
+  if (has_event_manager() && !configuration_.run.number && !configuration_.run.output.empty()) {
     run = next_run_number(configuration_.run.output);
   }
   system_ = make_system(configuration_, run);
@@ -108,6 +111,7 @@ Result<> Process::make_nodes() {
     context.plan = &plans_[index];
     context.index = index;
     context.event_manager = configuration_.event_manager().url;
+    context.by_hand = options_.attended && !has_event_manager();
     context.loop = &loop_;
     context.transports = &transport_set_;
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };
@@ -152,15 +156,15 @@ void Process::on_signal(pid_t sender) {
 }
 
 void Process::stop() {
-  const bool decides = nodes_.front()->configured().role == config::Role::event_manager;
-  if (options_.attended) {
-    log(options_.nodes.front(), LogLevel::info,
-        decides ? "stopping: what was read is still built; a second signal stops at once"
-                : "the event manager decides when the run is over; a second signal leaves at once");
-  }
   for (auto& node : nodes_) {
     if (!is_companion(*node)) node->stop();
   }
+  const bool waits = !std::ranges::all_of(nodes_, [](const auto& node) { return node->ended(); });
+  if (!options_.attended || !waits) return;
+  log(options_.nodes.front(), LogLevel::info,
+      has_event_manager()
+          ? "stopping: what was read is still built; a second signal stops at once"
+          : "the event manager decides when the run is over; a second signal leaves at once");
 }
 
 // An application beside nodes of the run ends after them.
@@ -202,6 +206,9 @@ void Process::report_end(std::size_t index) {
   node.describe(message);
   add_resources(message);
   report(options_.nodes[index], std::move(message));
+  if (options_.attended && !has_event_manager() && node.outcome()) {
+    log(options_.nodes[index], LogLevel::info, node.last_words());
+  }
   if (node.configured().role != config::Role::event_manager) return;
   // Without it the others have nothing to wait for, unless it has told them to finish.
   for (auto& other : nodes_) {

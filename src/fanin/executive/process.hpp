@@ -61,6 +61,7 @@ private:
   void on_signal(pid_t sender);
   void turn();
   void report_end(std::size_t index);
+  [[nodiscard]] bool has_event_manager() const;
   [[nodiscard]] bool is_companion(const Node& node) const;
 
   const config::Configuration& configuration_;

@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/units.hpp"
 #include "fanin/builder/readout_unit.hpp"
 #include "fanin/executive/node.hpp"
 #include "fanin/executive/system.hpp"
+#include "fanin/executive/watched_source.hpp"
 
 namespace fanin::executive::detail {
 namespace {
@@ -50,20 +52,34 @@ public:
     }
     unit_.emplace(*context_.system, std::move(options), environment());
     unit_->start();
+    tell(fmt::format("waits for the event manager at {}", context_.event_manager.text()));
     return {};
   }
 
-  void stop() override { stopping_ = true; }
+  void stop() override {
+    stopping_ = true;
+    if (context_.by_hand && !ended_ && unit_->fragments_read() == 0) ended_ = left_ = true;
+  }
   void stop_now(const std::string& why) override { leave(why); }
   bool ended() const override { return ended_; }
   void destroy_application() override { unit_.reset(); }
   void turn() override {
+    if (const RunNumber run = unit_->run(); run != 0 && run != run_) {
+      run_ = run;
+      tell(fmt::format("joined run {}", run));
+    }
     if (stopping_ && !ended_ && !unit_->connected()) leave("stopped without an event manager");
+  }
+  std::string last_words() const override {
+    if (left_) return "left before it read anything";
+    return fmt::format("run {} has ended: {} fragments read, {} sent", run_,
+                       unit_->fragments_read(), format_size(bytes_sent_));
   }
   void describe(json::Value& report) override {
     if (!unit_) return;
     report["fragments_read"] = unit_->fragments_read();
-    report["bytes_sent"] = unit_->counters().bytes;
+    bytes_sent_ = unit_->counters().bytes;
+    report["bytes_sent"] = bytes_sent_;
     for (const auto& [name, source] : sources_) {
       for (const auto& counter : source->counters()) {
         if (counter.value != 0) report["source_counters"][name][counter.name] = counter.value;
@@ -81,7 +97,8 @@ private:
     settings.log = context_.log;
     auto made = context_.plugins->sources.make(settings);
     if (!made) return std::unexpected(made.error());
-    return builder::ReadoutInput{.source = std::move(*made),
+    auto watched = std::make_unique<WatchedSource>(std::move(*made), source.name, context_.log);
+    return builder::ReadoutInput{.source = std::move(watched),
                                  .pool = &pool,
                                  .queue = {.source = source.id,
                                            .window = context_.plan->window,
@@ -100,7 +117,10 @@ private:
   std::vector<std::unique_ptr<memory::PagePool>> source_pools_;
   std::optional<builder::ReadoutUnit> unit_;
   std::vector<std::pair<std::string, const source::Source*>> sources_; // of the unit, with names
+  std::uint64_t bytes_sent_ = 0; // known at the end
+  RunNumber run_ = 0; // joined last; 0: none yet
   bool stopping_ = false;
+  bool left_ = false; // nothing of the run was lost with it
   bool ended_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/executive/memory_plan.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -34,6 +35,8 @@ void RunView::on_report(const json::Value& report) {
 void RunView::on_exit(const std::string& process, const ChildExit& exit) {
   const auto [known, is_new] = exits_.try_emplace(process, exit);
   if (is_new) return; // else it was started again
+  known->second.status = exit.status;
+  known->second.signal = exit.signal;
   known->second.peak_rss_bytes = std::max(known->second.peak_rss_bytes, exit.peak_rss_bytes);
   known->second.cpu_s += exit.cpu_s;
 }
@@ -83,6 +86,39 @@ json::Value RunView::result() const {
   return clean;
 }
 
+json::Value RunView::nodes_result() const {
+  json::Value result{json::Object{}};
+  result["ok"] = true;
+  result["error"] = "";
+  add_ends(result);
+  const auto failed = [&result](const std::string& name, const std::string& why) {
+    if (!result.at("ok").boolean()) return;
+    result["ok"] = false;
+    result["error"] = fmt::format("{}: {}", name, why);
+  };
+  for (const auto& [name, end] : ends_) {
+    if (!end.at("ok").boolean()) failed(name, end.at("error").text());
+  }
+  for (const auto& [name, exit] : exits_) {
+    if (exit.status != 0) failed(name, exit.text());
+  }
+  add_resources(result);
+  return result;
+}
+
+void RunView::add_ends(json::Value& result) const {
+  json::Value& nodes = result["nodes"] = json::Value{json::Object{}};
+  json::Value files{json::List{}};
+  for (const auto& [name, end] : ends_) {
+    for (const auto& file : end.at("files").list()) files.append(file);
+    json::Value& node = nodes[name];
+    for (const auto& [key, value] : end.object()) {
+      if (key != "report" && key != "node" && key != "ok") node[key] = value;
+    }
+  }
+  result["files"] = files;
+}
+
 // Nodes that never came to the run, and sources that could not go on: what was read before is
 // built, but the run is not what was wanted.
 void RunView::add_failures(json::Value& result) const {
@@ -122,7 +158,12 @@ void RunView::add_source_counters(json::Value& result) const {
 // Memory and processor time of each process, at each of its nodes.
 void RunView::add_resources(json::Value& result) const {
   json::Value& nodes = result["nodes"];
+  const auto plans = plan_memory(configuration_);
   for (const config::Process& process : configuration_.processes) {
+    std::uint64_t pool_bytes = 0;
+    for (const std::size_t index : process.nodes) {
+      if (plans) pool_bytes += (*plans)[index].pools();
+    }
     for (const std::size_t index : process.nodes) {
       const std::string& name = configuration_.nodes[index].name;
       const auto exit = exits_.find(process.name);
@@ -131,6 +172,7 @@ void RunView::add_resources(json::Value& result) const {
       json::Value& node = nodes[name];
       node["role"] = roles[static_cast<std::size_t>(configuration_.nodes[index].role)];
       node["process"] = process.name;
+      node["pool_bytes"] = pool_bytes;
       if (exit != exits_.end()) {
         node["peak_rss_bytes"] = exit->second.peak_rss_bytes;
         node["cpu_s"] = exit->second.cpu_s;
@@ -150,18 +192,11 @@ json::Value RunView::sum_of_nodes() const {
   std::uint64_t built = 0;
   std::uint64_t events = 0;
   std::uint64_t bytes = 0;
-  json::Value nodes{json::Object{}};
-  json::Value files{json::List{}};
   for (const auto& [name, end] : ends_) {
     read += end.at("fragments_read").natural();
     built += end.at("fragments_stored").natural();
     events += end.at("events_stored").natural();
     bytes += end.at("bytes_stored").natural();
-    for (const auto& file : end.at("files").list()) files.append(file);
-    json::Value& node = nodes[name];
-    for (const auto& [key, value] : end.object()) {
-      if (key != "report" && key != "node" && key != "ok") node[key] = value;
-    }
   }
   json::Value result;
   result["run"] = progress_.at("run").natural();
@@ -184,8 +219,7 @@ json::Value RunView::sum_of_nodes() const {
   result["error"] = why.empty() ? "the event manager died: these are the sums of what the nodes "
                                   "themselves counted"
                                 : why;
-  result["files"] = files;
-  result["nodes"] = nodes;
+  add_ends(result);
   return result;
 }
 

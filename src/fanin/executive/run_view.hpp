@@ -28,12 +28,15 @@ public:
   // The result object; where the event manager did not live to give one, the sums of what the nodes
   // themselves say.
   [[nodiscard]] json::Value result() const;
+  // How the nodes here have ended, where the event manager is elsewhere: ok, error, files, nodes.
+  [[nodiscard]] json::Value nodes_result() const;
 
 private:
   void add_resources(json::Value& result) const;
   void add_source_counters(json::Value& result) const;
   void add_failures(json::Value& result) const;
   [[nodiscard]] json::Value sum_of_nodes() const;
+  void add_ends(json::Value& result) const;
 
   const config::Configuration& configuration_;
   json::Value progress_;

@@ -45,9 +45,4 @@ bool Signals::poll() {
   return true;
 }
 
-void restore_signals() {
-  const sigset_t set = ours();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-}
-
 } // namespace fanin::executive

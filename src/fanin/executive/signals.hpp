@@ -33,7 +33,4 @@ private:
   Descriptor descriptor_;
 };
 
-// For a process that was just forked: these signals as a new program expects them.
-void restore_signals();
-
 } // namespace fanin::executive

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -95,7 +97,10 @@ std::string gaps_text(const json::Value& result) {
 std::string nodes_text(const json::Value& result) {
   std::string text = fmt::format("{:<10} {:<13} {:>6} {:>12} {:>10} {:>9} {:>9} {:>9}\n", "node",
                                  "role", "starts", "events", "bytes", "throttled", "memory", "cpu");
+  std::map<std::string, std::string> first_of; // node by process: memory and CPU stand once
   for (const auto& [name, node] : result.at("nodes").object()) {
+    const std::string process = node.at("process").text();
+    const auto [first, is_first] = first_of.try_emplace(process.empty() ? name : process, name);
     const std::string role = node.at("role").text();
     const bool counts = role == "builder" || role == "readout";
     text += fmt::format(
@@ -105,8 +110,11 @@ std::string nodes_text(const json::Value& result) {
         node.find("events") == nullptr ? "" : fmt::format("{}", natural(node, "events")),
         counts ? format_size(natural(node, "bytes")) : "",
         role == "readout" ? fmt::format("{:.2f} s", node.at("throttled_s").real()) : "",
-        node.find("peak_rss_bytes") == nullptr ? "" : format_size(natural(node, "peak_rss_bytes")),
-        node.find("cpu_s") == nullptr ? "" : fmt::format("{:.2f} s", node.at("cpu_s").real()),
+        node.find("peak_rss_bytes") == nullptr ? ""
+        : is_first                             ? format_size(natural(node, "peak_rss_bytes"))
+                                               : "as " + first->second,
+        is_first && node.find("cpu_s") != nullptr ? fmt::format("{:.2f} s", node.at("cpu_s").real())
+                                                  : "",
         node.find("exit") == nullptr ? "" : "  " + node.at("exit").text());
   }
   return text;

@@ -7,11 +7,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -106,6 +110,26 @@ Result<> check_resources(const config::Configuration& configuration,
                                             configuration.file, nodes.size(), there.error().text));
 }
 
+// That run files can be made there, without making anything yet.
+Result<> check_output(const config::Run& run) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path there = fs::absolute(run.output, error); // so much of it as there is
+  while (!fs::exists(fs::status(there, error)) && there.has_relative_path()) {
+    there = there.parent_path();
+  }
+  const std::string place = run.output_place.file.empty() ? "" : run.output_place.text() + ": ";
+  const auto refuse = [&](std::string_view why) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}run.output: folder {} cannot be {}: {}: {}", place, run.output,
+                            there == fs::absolute(run.output, error) ? "written" : "made",
+                            there.string(), why));
+  };
+  if (!fs::is_directory(there, error)) return refuse("not a folder");
+  if (access(there.c_str(), W_OK | X_OK) != 0) return refuse(std::strerror(errno));
+  return {};
+}
+
 } // namespace
 
 bool is_here(const std::string& host) {
@@ -166,6 +190,13 @@ Result<> check_here(const config::Configuration& configuration,
   const auto plans = plan_memory(configuration);
   if (!plans) return std::unexpected(plans.error());
   if (auto good = check_resources(configuration, nodes, *plans); !good) return good;
+  const bool writes = std::ranges::any_of(nodes, [&](std::size_t node) {
+    return configuration.nodes[node].role == config::Role::event_manager ||
+           configuration.nodes[node].role == config::Role::builder;
+  });
+  if (writes && !configuration.run.output.empty()) {
+    if (auto good = check_output(configuration.run); !good) return good;
+  }
   for (const config::Source& source : configuration.sources) {
     if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())
       continue;

@@ -124,6 +124,7 @@ Made make_receive(const SourceSettings& settings) {
   SettingsReader reader(settings);
   ReceiveOptions options;
   options.source = settings.id;
+  options.name = settings.name;
   options.log = settings.log;
   options.check = reader.boolean("check", true);
   const std::string url = reader.required_text("listen");
@@ -133,6 +134,7 @@ Made make_receive(const SourceSettings& settings) {
     reader.reject("listen", "fragments are received over TCP: write tcp://host:port");
   } else {
     options.listen = *parsed;
+    options.listen_from = reader.where("listen");
   }
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
   return ReceiveSource::make(std::move(options));

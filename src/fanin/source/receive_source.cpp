@@ -15,6 +15,7 @@ constexpr std::size_t staging_size = 64U << 10;
 constexpr std::size_t bytes_per_read = 512U << 10;
 constexpr std::size_t cost_per_call = 512; // in bytes; bounds a read() of a sender that drips
 constexpr Duration accept_retry = std::chrono::milliseconds{100};
+constexpr Duration quiet_time = std::chrono::seconds{1};
 
 // Edge-triggered, so that data which waits while the queue is full does not wake the loop over and
 // over.
@@ -31,10 +32,16 @@ Result<Descriptor> listen_on(const net::Url& url, const net::tcp::Address& addre
   if (!socket) return fail_errno(ErrorKind::internal, url.text(), errno);
   const int on = 1;
   (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), 8) != 0) {
-    return fail_errno(ErrorKind::refused, fmt::format("listen {}", url.text()), errno);
+  if (::bind(socket.get(), address.get(), address.length) == 0 && ::listen(socket.get(), 8) == 0) {
+    return socket;
   }
-  return socket;
+  const int error = errno;
+  if (error == EADDRINUSE) {
+    return fail(ErrorKind::refused,
+                fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one",
+                            url.text()));
+  }
+  return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
 }
 
 } // namespace
@@ -64,6 +71,10 @@ Result<> ReceiveSource::listen() {
     socket = listen_on(options_.listen, address);
     if (socket) break;
   }
+  if (!socket && !options_.listen_from.empty()) {
+    return fail(socket.error().kind,
+                fmt::format("{}: {}", options_.listen_from, socket.error().text));
+  }
   if (!socket) return std::unexpected(socket.error());
   if (!watch(epoll_, socket->get())) return fail_errno(ErrorKind::internal, "epoll_ctl", errno);
   listener_ = std::move(*socket);
@@ -85,7 +96,7 @@ std::string ReceiveSource::listening_url() const {
 }
 
 void ReceiveSource::log(LogLevel level, std::string_view text) const {
-  if (options_.log) options_.log(level, fmt::format("source {}: {}", options_.source, text));
+  if (options_.log) options_.log(level, fmt::format("source {}: {}", options_.name, text));
 }
 
 // A sender that has not said its preface yet gives way to another, so that a stray connection does
@@ -155,6 +166,15 @@ ReceiveSource::Received ReceiveSource::receive(FragmentQueue& queue) {
   return Received::some;
 }
 
+// The first at once, then at most once in a while.
+void ReceiveSource::say_bad_checksums(const FragmentQueue& queue, Time now) {
+  if (now < quiet_until_) return;
+  quiet_until_ = now + quiet_time;
+  bad_checksums_said_ = decoder_.bad_checksums();
+  log(LogLevel::warning, fmt::format("bad checksum near event {} ({} so far)", queue.next_event(),
+                                     bad_checksums_said_));
+}
+
 ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
   if (std::exchange(restarted_, false) && queue.open()) queue.cancel();
   std::array<epoll_event, 4> events;
@@ -172,6 +192,8 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     const ReceiveDecoder::Taken taken = decoder_.take(staged, queue);
     staged_from_ += taken.bytes;
     bytes += taken.bytes;
+    if (decoder_.bad_checksums() != bad_checksums_said_) [[unlikely]]
+      say_bad_checksums(queue, now);
     switch (taken.state) {
     case ReceiveDecoder::State::full: return {.state = ReadState::waiting, .wake = wake};
     case ReceiveDecoder::State::fault: close_connection(queue, "closed here"); continue;

@@ -18,7 +18,9 @@ namespace fanin::source {
 
 struct ReceiveOptions {
   SourceId source = 0;
+  std::string name;        // for people
   net::Url listen;         // tcp://host:port; port 0: any free one
+  std::string listen_from; // "run.toml:12: readout.0.source.1.listen", for messages; may be empty
   bool check = true;       // compare the sender's checksums
   LogFunction log;         // says who comes and goes, and why; may be empty
 };
@@ -47,6 +49,7 @@ private:
   void accept_all(FragmentQueue& queue);
   [[nodiscard]] Received receive(FragmentQueue& queue);
   void close_connection(FragmentQueue& queue, std::string_view why);
+  void say_bad_checksums(const FragmentQueue& queue, Time now);
   void log(LogLevel level, std::string_view text) const;
 
   ReceiveOptions options_;
@@ -64,6 +67,8 @@ private:
   bool ended_ = false; // the sender said so
   std::uint64_t connections_ = 0;
   std::uint64_t refused_ = 0;
+  std::uint64_t bad_checksums_said_ = 0;
+  Time quiet_until_{}; // about bad checksums
   std::array<std::uint64_t, receive_faults> faults_{};
 };
 

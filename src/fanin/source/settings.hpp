@@ -71,6 +71,8 @@ public:
     return reader_.choice(key, names);
   }
 
+  // File, line and dotted key, for messages later on.
+  [[nodiscard]] std::string where(std::string_view key) const { return reader_.where(key); }
   // The value of `key` cannot be: kept as the error, unless there is one already.
   void reject(std::string_view key, std::string_view reason) { reader_.reject(key, reason); }
   // The first error, or an unknown key. Kind: usage.

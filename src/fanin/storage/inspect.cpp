@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/storage/event_sink.hpp"
+#include "fanin/storage/manifest.hpp"
 #include "fanin/storage/run_file_reader.hpp"
 #include "fanin/wire/checksum.hpp"
 
@@ -170,6 +172,37 @@ Result<> append_fragment(std::string& text, RunFileReader& file, const FragmentR
   return {};
 }
 
+// The file with the copy that counts, as fanin verify counts: what the manifest says, else the
+// highest attempt, and of one writer's copies the last part.
+Result<std::string> file_with(EventNumber event, const std::string& manifest_path) {
+  const auto manifest = read_manifest(manifest_path);
+  if (!manifest) return std::unexpected(manifest.error());
+  const auto files = run_files(manifest_path);
+  if (!files) return std::unexpected(files.error());
+  const auto last = std::ranges::find_if(
+      manifest->winners.rbegin(), manifest->winners.rend(),
+      [event](const ManifestWinner& winner) { return winner.events.contains(event); });
+  std::string best;
+  std::tuple<bool, std::uint16_t, std::uint32_t> best_rank;
+  for (const auto& path : *files) {
+    const auto file = RunFileReader::open(path);
+    if (!file) return std::unexpected(file.error());
+    const auto row = (*file)->find_event(event);
+    if (!row) return std::unexpected(row.error());
+    if (!*row) continue;
+    const auto& info = (*file)->info();
+    const bool wins = last != manifest->winners.rend() && last->attempt == (*row)->attempt &&
+                      last->node == info.node && last->incarnation == info.incarnation;
+    const std::tuple rank{wins, (*row)->attempt, info.part};
+    if (!best.empty() && rank < best_rank) continue;
+    best = path;
+    best_rank = rank;
+  }
+  if (!best.empty()) return best;
+  return fail(ErrorKind::not_found, fmt::format("{}: none of the run's {} files has an event {}",
+                                                manifest_path, files->size(), event));
+}
+
 } // namespace
 
 Result<std::string> inspect_file(const std::string& path) {
@@ -217,6 +250,11 @@ Result<std::string> inspect_file(const std::string& path) {
 
 Result<std::string> inspect_event(const std::string& path, EventNumber event,
                                   const InspectEventOptions& options) {
+  if (is_manifest(path)) {
+    const auto file = file_with(event, path);
+    if (!file) return std::unexpected(file.error());
+    return inspect_event(*file, event, options);
+  }
   const auto opened = RunFileReader::open(path);
   if (!opened) return std::unexpected(opened.error());
   auto& file = **opened;

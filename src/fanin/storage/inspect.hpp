@@ -18,7 +18,8 @@ struct InspectEventOptions {
 };
 
 // One event: its fragments with size, checksum and first bytes, and the sources that are missing.
-// Errors: not_found (no such event in the file), else as of RunFileReader.
+// `path` is a run file, or a run's manifest: then of all copies the one that counts is shown.
+// Errors: not_found (no such event), else as of RunFileReader and read_manifest().
 [[nodiscard]] Result<std::string> inspect_event(const std::string& path, EventNumber event,
                                                 const InspectEventOptions& options = {});
 

@@ -1,6 +1,7 @@
 #include "fanin/storage/manifest.hpp"
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -213,6 +214,21 @@ Result<Manifest> read_manifest(const std::string& path) {
   }
   if (number > 0) return manifest;
   return fail(ErrorKind::malformed, fmt::format("{}: the file is empty", path));
+}
+
+bool is_manifest(const std::string& path) { return path.ends_with(".manifest.json"); }
+
+Result<std::vector<std::string>> run_files(const std::string& path) {
+  if (!is_manifest(path)) return std::vector{path};
+  const auto manifest = read_manifest(path);
+  if (!manifest) return std::unexpected(manifest.error());
+  if (manifest->files.empty()) {
+    return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));
+  }
+  std::vector<std::string> files;
+  const auto folder = std::filesystem::path(path).parent_path();
+  for (const auto& file : manifest->files) files.push_back((folder / file.file).string());
+  return files;
 }
 
 } // namespace fanin::storage

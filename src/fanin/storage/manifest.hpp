@@ -90,4 +90,10 @@ private:
 // not_found, malformed.
 [[nodiscard]] Result<Manifest> read_manifest(const std::string& path);
 
+[[nodiscard]] bool is_manifest(const std::string& path); // by its name
+
+// The run files that `path` stands for: those that a manifest names, or itself. Errors: as of
+// read_manifest(); not_found (the run has no files).
+[[nodiscard]] Result<std::vector<std::string>> run_files(const std::string& path);
+
 } // namespace fanin::storage

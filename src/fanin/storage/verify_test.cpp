@@ -164,6 +164,12 @@ TEST_F(Verify, lets_the_manifest_say_who_wins) {
   EXPECT_EQ(result.complete, 200U);
   EXPECT_EQ(result.superseded, 100U);
   EXPECT_EQ(result.duplicates, 0U);
+  const auto event = inspect_event(manifest->path(), 120);
+  ASSERT_TRUE(event) << event.error().text;
+  EXPECT_THAT(*event, HasSubstr("complete; attempt 0, incarnation 1 of bu0"));
+  const auto none = inspect_event(manifest->path(), 200);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().text, HasSubstr("none of the run's 2 files has an event 200"));
   // With a file left out, that is said, and the copy at hand counts.
   result = check({b});
   EXPECT_TRUE(result.good());

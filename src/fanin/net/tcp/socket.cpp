@@ -86,6 +86,14 @@ Address peer_address(int socket) {
   return address;
 }
 
+Descriptor accept_from(int listener, Address& peer) {
+  peer.length = sizeof peer.storage;
+  Descriptor socket(accept4(listener, reinterpret_cast<sockaddr*>(&peer.storage), &peer.length,
+                            SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket) peer.length = 0;
+  return socket;
+}
+
 std::string address_text(const Address& address) {
   return Url{.scheme = "tcp", .host = address.host(), .port = address.port(), .options = {}}.text();
 }

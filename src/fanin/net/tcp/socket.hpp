@@ -29,6 +29,8 @@ struct Address {
 
 [[nodiscard]] Address local_address(int socket);
 [[nodiscard]] Address peer_address(int socket);
+// accept4() without blocking; who it is, is asked at once: after a reset nobody knows.
+[[nodiscard]] Descriptor accept_from(int listener, Address& peer);
 
 // "tcp://10.0.0.1:7000"
 [[nodiscard]] std::string address_text(const Address& address);

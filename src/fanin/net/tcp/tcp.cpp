@@ -15,7 +15,6 @@
 namespace fanin::net {
 namespace {
 
-using tcp::Address;
 using tcp::error_text;
 using tcp::set_reset_on_close;
 
@@ -77,13 +76,13 @@ void TcpTransport::list(Connection& connection, bool first) {
   }
 }
 
+std::string TcpTransport::peer_text(const Connection& connection) {
+  return connection.peer.length > 0 ? tcp::address_text(connection.peer) : connection.target;
+}
+
 void TcpTransport::report(CloseReason reason, const Connection& connection,
                           std::string_view text) const {
-  if (!options_.report) return;
-  const Address peer = connection.socket ? tcp::peer_address(connection.socket.get()) : Address{};
-  options_.report(
-      reason,
-      fmt::format("{}: {}", peer.length > 0 ? tcp::address_text(peer) : connection.target, text));
+  if (options_.report) options_.report(reason, fmt::format("{}: {}", peer_text(connection), text));
 }
 
 bool TcpTransport::watch(Connection& connection) {
@@ -482,9 +481,7 @@ bool TcpTransport::arm() {
 
 std::string TcpTransport::peer_name(ConnectionId id) const {
   const Connection* const connection = connections_.find(id);
-  if (connection == nullptr || !connection->socket) return "";
-  const Address peer = tcp::peer_address(connection->socket.get());
-  return peer.length > 0 ? tcp::address_text(peer) : connection->target;
+  return connection == nullptr ? "" : peer_text(*connection);
 }
 
 } // namespace fanin::net

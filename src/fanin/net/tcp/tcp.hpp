@@ -110,7 +110,8 @@ private:
     tcp::StreamReceiver receiver;
     tcp::SendQueue queue;
     std::vector<tcp::Address> addresses; // still to be tried
-    std::string target; // for people, until it is connected
+    tcp::Address peer; // once it is connected
+    std::string target; // for people, until then
     std::string congestion;
     Timer deadline; // of the handshake, then of closing
   };
@@ -139,6 +140,7 @@ private:
   Connection& make_connection(const ConnectionOptions& options);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void list(Connection& connection, bool first = false);
+  [[nodiscard]] static std::string peer_text(const Connection& connection);
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
   [[nodiscard]] bool watch(Connection& connection);
 

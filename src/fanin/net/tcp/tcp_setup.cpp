@@ -190,7 +190,8 @@ bool TcpTransport::accept_one(Listener& listener) {
     listener.retry.start(loop_, loop_.now() + options_.accept_pause);
     return false;
   }
-  Descriptor socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Address peer;
+  Descriptor socket = tcp::accept_from(listener.socket.get(), peer);
   if (!socket) {
     const int error = errno;
     if (error == EAGAIN) return false;
@@ -213,6 +214,7 @@ bool TcpTransport::accept_one(Listener& listener) {
   Connection& connection = make_connection(listener.options);
   connection.listener = listener.id;
   connection.socket = std::move(socket);
+  connection.peer = peer;
   connection.accepted_at = loop_.now();
   connection.stranger = true;
   connection.receiver.set_trusted(!listener.options.strangers);
@@ -300,8 +302,8 @@ void TcpTransport::start_handshake(Connection& connection) {
     // Two ends of one socket: connecting to a port of this host on which nobody listens may, by bad
     // luck in the choice of the own port, reach itself.
     const Address local = tcp::local_address(socket);
-    const Address peer = tcp::peer_address(socket);
-    if (local.port() == peer.port() && local.host() == peer.host()) {
+    connection.peer = tcp::peer_address(socket);
+    if (local.port() == connection.peer.port() && local.host() == connection.peer.host()) {
       report(CloseReason::connect_failed, connection, error_text(ECONNREFUSED));
       end(connection, CloseReason::connect_failed, true);
       return;

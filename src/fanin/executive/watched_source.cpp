@@ -1,0 +1,44 @@
+#include "fanin/executive/watched_source.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace fanin::executive {
+
+namespace {
+constexpr Duration quiet_time = std::chrono::seconds{1};
+}
+
+WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string name,
+                             LogFunction log)
+    : inner_(std::move(inner)), name_(std::move(name)), log_(std::move(log)) {}
+
+source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
+  source::ReadResult result = inner_->read(queue, now);
+  using enum source::DropReason;
+  for (const auto reason : {number_back, number_repeat, number_jump, oversize}) { // late: by rule
+    if (queue.dropped(reason) != said_[static_cast<std::size_t>(reason)]) [[unlikely]] {
+      say_dropped(queue, reason, now);
+    }
+  }
+  return result;
+}
+
+void WatchedSource::say_dropped(const source::FragmentQueue& queue, source::DropReason reason,
+                                Time now) {
+  std::uint64_t& said = said_[static_cast<std::size_t>(reason)];
+  if (said != 0 && now < quiet_until_) return;
+  said = queue.dropped(reason);
+  quiet_until_ = now + quiet_time;
+  const SourceId id = queue.options().source;
+  const std::string id_text = name_ == fmt::format("{:#x}", id) ? "" : fmt::format(" ({:#x})", id);
+  log_(LogLevel::warning,
+       fmt::format("source {}{}: fragments dropped {}: {} ({} so far)", name_, id_text,
+                   queue.numbered() ? fmt::format("near event {}", queue.next_event())
+                                    : "before the first event",
+                   source::name(reason), said));
+}
+
+} // namespace fanin::executive

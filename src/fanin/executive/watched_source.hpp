@@ -1,0 +1,40 @@
+// A source as it is, with an eye on what its queue drops: the user hears of it while the run goes
+// on.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "fanin/base/log.hpp"
+#include "fanin/source/source.hpp"
+
+namespace fanin::executive {
+
+class WatchedSource final : public source::Source {
+public:
+  // `name` is for people.
+  WatchedSource(std::unique_ptr<source::Source> inner, std::string name, LogFunction log);
+
+  [[nodiscard]] Result<> start(EventNumber first_event, Time now) override {
+    return inner_->start(first_event, now);
+  }
+  [[nodiscard]] source::ReadResult read(source::FragmentQueue& queue, Time now) override;
+  [[nodiscard]] bool on_demand() const override { return inner_->on_demand(); }
+  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
+  [[nodiscard]] std::string listening_url() const override { return inner_->listening_url(); }
+  [[nodiscard]] std::vector<source::SourceCounter> counters() const override {
+    return inner_->counters();
+  }
+
+private:
+  void say_dropped(const source::FragmentQueue& queue, source::DropReason reason, Time now);
+
+  std::unique_ptr<source::Source> inner_;
+  std::string name_;
+  LogFunction log_;
+  std::array<std::uint64_t, source::drop_reasons> said_{}; // of each reason
+  Time quiet_until_{}; // only a new reason is worth a line before
+};
+
+} // namespace fanin::executive
