@@ -111,7 +111,7 @@ def test_a_source_that_fails_at_once_is_missing_and_makes_no_gaps():
     for sources in ("0", "*"):  # one beside a good one on its readout unit; all of a readout unit
         with Folder() as folder:
             wrong = folder.write("wrong.hld", "this is no recording" * 100)
-            with Run(SOURCE / "examples" / "replay-hld.toml", "--set", f"source.path={hld_path()}",
+            with Run(SOURCE / "examples" / "replay-hld.toml", "--set", hld_path(),
                      "--set", f"readout.0.source.{sources}.path={wrong}", "--set", "buffers.huge_pages=off",
                      cwd=folder.path) as run:
                 run.wait_for("error +ru0 +source 0xe000 cannot go on: .*wrong.hld: offset 4")
@@ -120,8 +120,8 @@ def test_a_source_that_fails_at_once_is_missing_and_makes_no_gaps():
             check_equal(result["gaps"], {"count": 2, "ranges": [[50573, 50574], [52233, 52234]]}, "gaps")
             check_equal(result["events"]["built"], 4115, "events")
             check_equal(result["events"]["incomplete"], 4115, "incomplete events")
-            runs = [(run["first"], run["count"], run["reason"]) for run in result["incomplete_events"]
-                    if run["source"] == "0xe000"]
+            runs = [(part["first"], part["count"], part["reason"]) for part in result["incomplete_events"]
+                    if part["source"] == "0xe000"]
             check_equal(runs, [(50002, 571, "absent"), (50574, 1659, "absent"), (52234, 1885, "absent")],
                         "runs of incomplete events, whatever batches they were in")
 

@@ -130,7 +130,8 @@ TEST(Process, what_is_wrong_with_a_plug_in_names_the_line) {
       {plugin + "[[application]]\ntype = \"counter\"\n",
        "test.toml:24: application.0.greeting: is missing"},
       {plugin + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN "\"\n",
-       "test.toml:25: plug-in " FANIN_TEST_PLUGIN ": there is a transport for \"same\" already"},
+       "test.toml:25: plugin.1.path: plug-in " FANIN_TEST_PLUGIN
+       ": there is a transport for \"same\" already"},
   };
   for (const auto& [text, error] : wrong) {
     const Ran ran = run_all(text);

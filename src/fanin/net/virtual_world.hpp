@@ -1,5 +1,6 @@
 // Many nodes on one thread in virtual time: each has its own loop and its own in-memory transport,
-// and one scheduler decides who runs next. Used by the protocol's tests; the simulator of switches and links builds on it later.
+// and one scheduler decides who runs next. Used by the protocol's tests; the simulator of switches
+// and links builds on it later.
 //
 // Deterministic: the same seed gives the same trace. Ties in time are broken by the order of
 // scheduling, never by addresses.
