@@ -123,14 +123,16 @@ TEST(Process, a_plug_in_brings_a_transport_and_an_application) {
 }
 
 TEST(Process, what_is_wrong_with_a_plug_in_names_the_line) {
-  const std::string plugin = std::string(small) + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME "\"\n";
+  const std::string plugin =
+      std::string(small) + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME "\"\n";
   const std::map<std::string, std::string> wrong{
       {plugin + "[[application]]\ntype = \"nothing\"\n",
        "test.toml:24: application.0.type: no plug-in has an application \"nothing\""},
       {plugin + "[[application]]\ntype = \"counter\"\n",
        "test.toml:24: application.0.greeting: is missing"},
       {plugin + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME "\"\n",
-       "test.toml:25: plugin.1.path: plug-in " FANIN_TEST_PLUGIN_SAME ": there is a transport for \"same\" already"},
+       "test.toml:25: plugin.1.path: plug-in " FANIN_TEST_PLUGIN_SAME
+       ": there is a transport for \"same\" already"},
   };
   for (const auto& [text, error] : wrong) {
     const Ran ran = run_all(text);
