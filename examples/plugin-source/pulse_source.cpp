@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <fanin/base/random.hpp>
+#include <fanin/executive/plugin.hpp>
 #include <fanin/source/pacer.hpp>
-#include <fanin/source/plugin.hpp>
 
 namespace {
 
@@ -112,6 +112,6 @@ Result<std::unique_ptr<Source>> make_pulse_source(const SourceSettings& settings
 
 FANIN_PLUGIN_ABI
 
-extern "C" void fanin_register(PluginRegistry& registry) {
+extern "C" void fanin_register(fanin::executive::PluginRegistry& registry) {
   registry.add_source("pulse", make_pulse_source);
 }

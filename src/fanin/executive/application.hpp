@@ -1,5 +1,5 @@
 // Something of the user's own that runs on the loop of one of the event builder's processes: a
-// monitor, a filter, a bridge. It comes from a plug-in (fanin/source/plugin.hpp) and is
+// monitor, a filter, a bridge. It comes from a plug-in (fanin/executive/plugin.hpp) and is
 // described in the configuration as an [[application]].
 #pragma once
 
@@ -13,7 +13,6 @@
 #include "fanin/base/result.hpp"
 #include "fanin/net/link.hpp"
 #include "fanin/net/loop.hpp"
-#include "fanin/source/plugin.hpp"
 #include "fanin/source/settings.hpp"
 
 namespace fanin::executive {
@@ -56,12 +55,5 @@ public:
 private:
   std::map<std::string, ApplicationFactory> factories_;
 };
-
-// For a plug-in's fanin_register().
-inline void add_application(source::PluginRegistry& registry, std::string type,
-                            ApplicationFactory factory) {
-  if (registry.applications == nullptr) return;
-  registry.keep(registry.applications->add(std::move(type), std::move(factory)));
-}
 
 } // namespace fanin::executive

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "fanin/executive/plugin.hpp"
 #include "fanin/net/inproc/inproc.hpp"
 #include "fanin/net/tcp/tcp.hpp"
-#include "fanin/source/plugin.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -79,13 +79,10 @@ Result<Plugins> Plugins::load(const config::Configuration& configuration) {
     return std::unexpected(added.error());
   }
   source::add_built_in_sources(plugins.sources);
-  source::PluginRegistry registry;
-  registry.sources = &plugins.sources;
-  registry.transports = &plugins.transports;
-  registry.applications = &plugins.applications;
+  PluginRegistry registry{plugins.sources, plugins.transports, plugins.applications};
   for (std::size_t i = 0; i < configuration.plugins.size(); ++i) {
     const config::Plugin& plugin = configuration.plugins[i];
-    if (auto loaded = source::load_plugin(plugin.path, registry); !loaded) {
+    if (auto loaded = load_plugin(plugin.path, registry); !loaded) {
       return fail(ErrorKind::usage, fmt::format("{}: plugin.{}.path: {}", plugin.place.text(), i,
                                                 loaded.error().text));
     }

@@ -111,7 +111,7 @@ TEST(Process, an_address_in_use_is_an_error) {
 
 TEST(Process, a_plug_in_brings_a_transport_and_an_application) {
   const std::string text = std::string(small) +
-                           "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN
+                           "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME
                            "\"\n[[application]]\nname = \"tally\"\ntype = \"counter\"\n"
                            "greeting = \"hello\"\n";
   const Ran ran = run_all(text, {"network.url=same://here"});
@@ -123,14 +123,15 @@ TEST(Process, a_plug_in_brings_a_transport_and_an_application) {
 }
 
 TEST(Process, what_is_wrong_with_a_plug_in_names_the_line) {
-  const std::string plugin = std::string(small) + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN "\"\n";
+  const std::string plugin =
+      std::string(small) + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME "\"\n";
   const std::map<std::string, std::string> wrong{
       {plugin + "[[application]]\ntype = \"nothing\"\n",
        "test.toml:24: application.0.type: no plug-in has an application \"nothing\""},
       {plugin + "[[application]]\ntype = \"counter\"\n",
        "test.toml:24: application.0.greeting: is missing"},
-      {plugin + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN "\"\n",
-       "test.toml:25: plugin.1.path: plug-in " FANIN_TEST_PLUGIN
+      {plugin + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME "\"\n",
+       "test.toml:25: plugin.1.path: plug-in " FANIN_TEST_PLUGIN_SAME
        ": there is a transport for \"same\" already"},
   };
   for (const auto& [text, error] : wrong) {

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "fanin/source/emulator.hpp"
-#include "fanin/source/plugin.hpp"
 #include "fanin/source/testing/recorded.hpp"
 
 namespace fanin::source {
@@ -134,34 +133,6 @@ TEST(Registry, AnExceptionOfAFactoryIsAnError) {
   ASSERT_TRUE(empty.add(
       "none", [](const SourceSettings&) -> Result<std::unique_ptr<Source>> { return nullptr; }));
   EXPECT_FALSE(empty.make(settings_of("none")));
-}
-
-TEST(Plugin, ASharedObjectAddsASource) {
-  Registry registry = built_in();
-  const auto loaded = load_plugin(FANIN_TEST_PLUGIN, registry);
-  ASSERT_TRUE(loaded) << loaded.error().text;
-  const auto made = registry.make(settings_of("test_constant", {{"value", "42"}}));
-  ASSERT_TRUE(made) << made.error().text;
-  QueueFixture fixture({.source = 7, .window = 64});
-  ASSERT_TRUE((*made)->start(0, Time{}));
-  EXPECT_EQ((*made)->read(fixture.queue, Time{}).state, ReadState::finished);
-  EXPECT_EQ(testing::payload_of(fixture.queue, 0), testing::Bytes(8, std::byte{42}));
-}
-
-TEST(Plugin, WhatIsWrongWithItIsSaid) {
-  Registry registry = built_in();
-  const auto error = [&registry](const std::string& path) {
-    const auto loaded = load_plugin(path, registry);
-    return loaded ? Error{} : loaded.error();
-  };
-  EXPECT_EQ(error("/no/such/plugin.so").kind, ErrorKind::not_found);
-  EXPECT_THAT(error("/no/such/plugin.so").text, HasSubstr("/no/such/plugin.so"));
-  EXPECT_EQ(error(FANIN_TEST_PLUGIN_OF_ANOTHER_ABI).kind, ErrorKind::unsupported);
-  EXPECT_THAT(error(FANIN_TEST_PLUGIN_OF_ANOTHER_ABI).text,
-              HasSubstr("built for plug-in ABI 1000"));
-  EXPECT_THAT(error(FANIN_TEST_NO_PLUGIN).text, HasSubstr("no plug-in of fanin"));
-  ASSERT_TRUE(load_plugin(FANIN_TEST_PLUGIN, registry));
-  EXPECT_EQ(error(FANIN_TEST_PLUGIN).kind, ErrorKind::usage); // its name is taken
 }
 
 } // namespace

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "fanin/executive/application.hpp"
+#include "fanin/executive/plugin.hpp"
 #include "fanin/net/in_memory/network.hpp"
 
 namespace {
@@ -67,9 +67,9 @@ make_counter(const executive::ApplicationContext& context) {
 
 FANIN_PLUGIN_ABI
 
-extern "C" void fanin_register(fanin::source::PluginRegistry& registry) {
+extern "C" void fanin_register(fanin::executive::PluginRegistry& registry) {
   registry.add_transport("same", [](net::Loop&, const fanin::LogFunction&) {
     return fanin::Result<std::unique_ptr<net::Transport>>(std::make_unique<SameTransport>());
   });
-  executive::add_application(registry, "counter", make_counter);
+  registry.add_application("counter", make_counter);
 }

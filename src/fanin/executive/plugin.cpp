@@ -1,11 +1,11 @@
-#include "fanin/source/plugin.hpp"
+#include "fanin/executive/plugin.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <exception>
 
-namespace fanin::source {
+namespace fanin::executive {
 namespace {
 
 std::string linker_reason() {
@@ -57,10 +57,4 @@ Result<> load_plugin(const std::string& path, PluginRegistry& registry) {
   return {};
 }
 
-Result<> load_plugin(const std::string& path, Registry& registry) {
-  PluginRegistry plugin_registry;
-  plugin_registry.sources = &registry;
-  return load_plugin(path, plugin_registry);
-}
-
-} // namespace fanin::source
+} // namespace fanin::executive

@@ -1,7 +1,7 @@
 // A plug-in for the tests: one fragment of eight bytes of `value`.
 #include <array>
 
-#include "fanin/source/plugin.hpp"
+#include "fanin/executive/plugin.hpp"
 
 namespace {
 
@@ -32,6 +32,6 @@ Result<std::unique_ptr<Source>> make_constant(const SourceSettings& settings) {
 
 FANIN_PLUGIN_ABI
 
-extern "C" void fanin_register(PluginRegistry& registry) {
+extern "C" void fanin_register(fanin::executive::PluginRegistry& registry) {
   registry.add_source("test_constant", make_constant);
 }
