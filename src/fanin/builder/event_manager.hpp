@@ -139,7 +139,8 @@ private:
   // connections
   void on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello, std::string_view text);
   void on_failed(NodeId node, const wire::Failed& failed, const std::string& why);
-  void refuse(Peer& peer, std::string reason, bool for_now = false);
+  void refuse(Peer& peer, std::string reason, bool for_now = false,
+              LogLevel level = LogLevel::warning);
   void readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hello);
   void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url);
   void readout_down(NodeId node, std::string_view why);

@@ -82,8 +82,8 @@ void EventManager::receive(Peer& peer, const memory::View& page) {
   closing.close(true);
 }
 
-void EventManager::refuse(Peer& peer, std::string reason, bool for_now) {
-  environment_.log(LogLevel::warning, fmt::format("{} refused: {}", peer.link.peer(), reason));
+void EventManager::refuse(Peer& peer, std::string reason, bool for_now, LogLevel level) {
+  environment_.log(level, fmt::format("{} refused: {}", peer.link.peer(), reason));
   reason.resize(std::min(reason.size(), peer.gather.room_max()));
   peer.gather.append(wire::Refuse{static_cast<std::uint32_t>(reason.size()), for_now ? 1U : 0U},
                      std::string_view{reason});
@@ -131,7 +131,7 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
   }
   // A builder unit may be the only one left that can build what the run still holds.
   const State last_welcome = is_readout ? State::running : State::draining;
-  if (state_ > last_welcome) return refuse(*peer, "the run is ending");
+  if (state_ > last_welcome) return refuse(*peer, "the run is ending", false, LogLevel::info);
   peer->known = true;
   peer->link.trust();
   peer->role = hello.role;
