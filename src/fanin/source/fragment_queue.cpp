@@ -1,8 +1,13 @@
 #include "fanin/source/fragment_queue.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace fanin::source {
+
+namespace {
+constexpr std::uint64_t first_ring = 4096; // slots in use at first
+}
 
 const char* name(DropReason reason) {
   switch (reason) {
@@ -19,10 +24,10 @@ FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePo
     : options_(options),
       pool_(pool),
       page_size_(pool.page_size()),
-      mask_(options.window - 1),
+      window_(options.window),
       slots_(options.window),
       held_(pool.pages() + 1) {
-  FANIN_ASSERT(options.window != 0 && (options.window & mask_) == 0);
+  FANIN_ASSERT(std::has_single_bit(options.window));
   FANIN_ASSERT(options.fragment_max <= wire::fragment_size_mask);
   start_unnumbered();
 }
@@ -45,6 +50,7 @@ void FragmentQueue::start_unnumbered() {
   writing_ = Writing::none;
   numbered_ = throttled_ = false;
   others_ = {0, event_number_end};
+  mask_ = std::min(window_, first_ring) - 1;
 }
 
 WriteOutcome FragmentQueue::reject(DropReason reason) {
@@ -55,8 +61,8 @@ WriteOutcome FragmentQueue::reject(DropReason reason) {
 // Not a number to begin with.
 bool FragmentQueue::absurd(EventNumber event) const {
   const auto ahead = [](EventNumber a, EventNumber b) { return a > b ? a - b : 0; };
-  return event >= event_number_end || ahead(event, others_.end) > mask_ ||
-         ahead(others_.first, event) > mask_;
+  return event >= event_number_end || ahead(event, others_.end) >= window_ ||
+         ahead(others_.first, event) >= window_;
 }
 
 // Everything that is not the next number in the room at hand.
@@ -71,10 +77,10 @@ WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
     if (event + 1 == written_end_) return reject(DropReason::number_repeat);
     return reject(event >= written_end_ ? DropReason::late : DropReason::number_back);
   }
-  if (event - next_ > mask_ || event >= event_number_end) return reject(DropReason::number_jump);
+  if (event - next_ >= window_ || event >= event_number_end) return reject(DropReason::number_jump);
   if (size > options_.fragment_max) return reject(DropReason::oversize);
   if (event >= limit_) return WriteOutcome::full;
-  if (event - base_ > mask_) {
+  if (event - base_ >= window_) {
     throttled_ = true;
     return WriteOutcome::full;
   }
@@ -89,6 +95,7 @@ WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
     next_page();
   }
   fill_absent(event);
+  if (event - base_ > mask_) grow(event);
   return WriteOutcome::ok;
 }
 
@@ -107,8 +114,21 @@ void FragmentQueue::next_page() {
   page_end_ += page_size_;
 }
 
+// So that the ring has a slot for `event` too. What is held keeps its slot, or moves up by half.
+void FragmentQueue::grow(EventNumber event) {
+  while (event - base_ > mask_) {
+    const std::uint64_t size = mask_ + 1;
+    for (EventNumber held = base_; held < next_; ++held) {
+      if ((held & size) != 0) slots_[(held & mask_) + size] = slots_[held & mask_];
+    }
+    mask_ = 2 * size - 1;
+  }
+}
+
 void FragmentQueue::fill_absent(EventNumber end) {
-  if (next_ < end) absent_end_ = end;
+  if (next_ >= end) return;
+  if (end - 1 - base_ > mask_) grow(end - 1);
+  absent_end_ = end;
   for (; next_ < end; ++next_) {
     slots_[next_ & mask_] = {end_position_, {wire::fragment_absent, 0}};
   }
@@ -147,7 +167,7 @@ bool FragmentQueue::skip_to(EventNumber event) {
   }
   if (!numbered_) start(std::min(event, limit_));
   const EventNumber wanted = std::min(event, limit_);
-  const EventNumber reachable = base_ + mask_ + 1;
+  const EventNumber reachable = base_ + window_;
   if (wanted > next_) fill_absent(std::min(wanted, reachable));
   throttled_ = wanted > reachable;
   return next_ >= event;
@@ -156,7 +176,7 @@ bool FragmentQueue::skip_to(EventNumber event) {
 bool FragmentQueue::give_up_until(EventNumber event) {
   if (!numbered_) start(event);
   if (event > next_ && writing_ == Writing::open) writing_ = Writing::given_up;
-  if (event > next_) fill_absent(std::min(event, base_ + mask_ + 1));
+  if (event > next_) fill_absent(std::min(event, base_ + window_));
   return next_ >= event;
 }
 

@@ -206,6 +206,7 @@ private:
   WriteOutcome reject(DropReason reason);
   [[nodiscard]] bool absurd(EventNumber event) const;
   void fill_absent(EventNumber end);
+  void grow(EventNumber event);
   void next_page();
   void drop_pages();
   [[nodiscard]] memory::PageRef& held_page(std::uint64_t sequence) {
@@ -216,8 +217,10 @@ private:
   FragmentQueueOptions options_;
   memory::PagePool& pool_;
   const std::uint32_t page_size_;
-  const std::uint64_t mask_;
-  std::vector<Slot> slots_;
+  const std::uint64_t window_;
+  std::vector<Slot> slots_; // as many as the window has numbers; the ring takes its first ones, and
+  std::uint64_t mask_ =
+      0; // more of them as more is held: what is not needed stays out of the cache
   std::vector<memory::PageRef> held_; // pages with events not yet released, by sequence
 
   memory::Loan page_; // being filled
