@@ -60,9 +60,15 @@ void fill_pattern(std::span<std::byte> part, std::size_t from, EventNumber event
   std::memcpy(part.data(), pattern.data() + at, part.size());
 }
 
-// A fragment longer than a page; it begins at the start of one, so its header is in the first part.
-void write_spanning(FragmentQueue& queue, std::uint32_t size, EventNumber event, SourceId source,
-                    bool fill) {
+// The fragment that is open: the first of a page, or longer than one. A longer one begins a page,
+// so its header is in the first part.
+void write_open(FragmentQueue& queue, std::uint32_t size, EventNumber event, SourceId source,
+                bool fill) {
+  if (const auto room = queue.room(); room.size() == size) {
+    if (fill) fill_emulated_payload(room, event, source);
+    queue.advance(size);
+    return;
+  }
   for (std::uint32_t done = 0; done < size;) {
     const auto part = queue.room();
     if (fill) fill_pattern(part, done, event, source);
@@ -158,17 +164,16 @@ ReadResult Emulator::read(FragmentQueue& queue, Time now) {
   std::uint32_t budget = bytes_per_read;
   while (next_ < due) {
     const std::uint32_t size = std::min(sizes_(next_), size_max);
-    const WriteOutcome outcome = queue.begin(next_, size);
-    if (outcome == WriteOutcome::full) return {};
-    if (outcome == WriteOutcome::ok) {
-      const auto part = queue.room();
-      if (part.size() == size) {
-        if (fill) fill_emulated_payload(part, next_, options_.source);
-        queue.advance(size);
-      } else {
-        write_spanning(queue, size, next_, options_.source, fill);
+    const auto payload = [&](std::span<std::byte> room) {
+      if (fill) fill_emulated_payload(room, next_, options_.source);
+    };
+    if (!queue.write_next(next_, size, payload)) {
+      const WriteOutcome outcome = queue.begin(next_, size);
+      if (outcome == WriteOutcome::full) return {};
+      if (outcome == WriteOutcome::ok) {
+        write_open(queue, size, next_, options_.source, fill);
+        queue.end();
       }
-      queue.end();
     }
     ++next_;
     if (budget < size + cost_per_fragment) return {.state = ReadState::more};

@@ -138,6 +138,10 @@ WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> 
                                   std::uint32_t flags) {
   const auto size = static_cast<std::uint32_t>(
       std::min<std::size_t>(payload.size(), std::size_t{options_.fragment_max} + 1));
+  const auto copy = [&](std::span<std::byte> room) {
+    std::memcpy(room.data(), payload.data(), room.size());
+  };
+  if (flags == 0 && !payload.empty() && write_next(event, size, copy)) return WriteOutcome::ok;
   const WriteOutcome outcome = begin(event, size);
   if (outcome != WriteOutcome::ok) return outcome;
   while (!payload.empty()) {

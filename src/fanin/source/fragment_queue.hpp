@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/identity.hpp"
@@ -72,9 +73,7 @@ public:
   // become absent. After `ok`, fill room() and advance() until `size` bytes are in, then end().
   [[nodiscard]] WriteOutcome begin(EventNumber event, std::uint32_t size) {
     FANIN_ASSERT(writing_ == Writing::none);
-    // An exact fit takes the slow path too: it is the one that finds out that there is no page yet.
-    if (event != next_ || event >= limit_ || event - base_ > mask_ || size >= page_room() ||
-        size > options_.fragment_max) [[unlikely]] {
+    if (!expected(event, size)) [[unlikely]] {
       const WriteOutcome outcome = begin_slow(event, size);
       if (outcome != WriteOutcome::ok) return outcome;
     }
@@ -127,6 +126,25 @@ public:
   // begin, copy, end.
   [[nodiscard]] WriteOutcome write(EventNumber event, std::span<const std::byte> payload,
                                    std::uint32_t flags = 0);
+  // All of it in one go: the next number, and a fragment that fits into the page at hand, which
+  // `fill` writes to the span that it gets. False: begin() has to look at it.
+  template <class Fill>
+  [[nodiscard]] bool write_next(EventNumber event, std::uint32_t size, Fill&& fill) {
+    FANIN_ASSERT(writing_ == Writing::none);
+    if (!expected(event, size)) [[unlikely]] {
+      return false;
+    }
+    const std::span<std::byte> room{page_.data() + (page_size_ - page_room()), size};
+    std::forward<Fill>(fill)(room);
+    const std::uint32_t crc = options_.checksum ? wire::crc32c(room) : 0;
+    slots_[event & mask_] = {position_, {size, crc}};
+    throttled_ = false;
+    position_ += size;
+    end_position_ = position_;
+    written_end_ = ++next_;
+    ++written_;
+    return true;
+  }
 
   // Says that the source will send nothing below `event`. False: the window has no room for that
   // yet, or numbers up to there are not wanted yet; say it again later. What would be a number_jump
@@ -201,6 +219,11 @@ private:
 
   [[nodiscard]] std::uint32_t page_room() const {
     return static_cast<std::uint32_t>(page_end_ - position_);
+  }
+  // An exact fit is not: begin_slow() is the one that finds out that there is no page yet.
+  [[nodiscard]] bool expected(EventNumber event, std::uint32_t size) const {
+    return event == next_ && event < limit_ && event - base_ <= mask_ && size < page_room() &&
+           size <= options_.fragment_max;
   }
   WriteOutcome begin_slow(EventNumber event, std::uint32_t size);
   WriteOutcome reject(DropReason reason);
