@@ -40,7 +40,7 @@ struct System {
   std::uint64_t batch_bytes = 2U << 20; // of all sources together; cut earlier beyond this
   std::uint32_t data_page = 1U << 20; // bytes; a data message is at most half of it
   std::uint64_t read_ahead = 4U << 20; // bytes not assigned yet, of sources on demand
-  std::uint64_t transfer_window = 8U << 20; // bytes under way per builder unit
+  std::uint64_t transfer_window = 4U << 20; // bytes under way per builder unit
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
   Duration event_deadline = std::chrono::seconds{1}; // longest silence before a source is missing
   Duration dead_after = std::chrono::seconds{5}; // a silent node is given up

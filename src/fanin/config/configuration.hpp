@@ -38,7 +38,7 @@ struct Network {
   Protocol protocol = Protocol::push;
   Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
   Duration give_up_after = std::chrono::seconds{10}; // without the event manager, once it was there
-  std::uint64_t transfer_window = 8U << 20; // bytes under way to one builder unit
+  std::uint64_t transfer_window = 4U << 20; // bytes under way to one builder unit
 };
 
 struct Trigger {
