@@ -227,10 +227,12 @@ void EventManager::readout_down(NodeId node, std::string_view why) {
   Readout& readout = readouts_[node];
   readout.peer.reset();
   if (readout.finished || state_ == State::ended) return;
-  environment_.log(LogLevel::error,
-                   fmt::format("readout unit '{}' is gone ({}): the run goes on, its sources are "
-                               "missing until it comes back",
-                               system_.readout_units[node], why));
+  const std::string_view then =
+      state_ == State::waiting
+          ? "the run waits for it"
+          : "the run goes on, its sources are missing until it comes back";
+  environment_.log(LogLevel::error, fmt::format("readout unit '{}' is gone ({}): {}",
+                                                system_.readout_units[node], why, then));
   members_changed_ = true;
 }
 
@@ -248,9 +250,10 @@ void EventManager::builder_down(NodeId node, std::string_view why) {
     again_.push_back(first);
     events += batch.range.count();
   }
-  environment_.log(LogLevel::error,
-                   fmt::format("builder unit '{}' is gone ({}): others build its {} events",
-                               system_.builder_units[node], why, events));
+  const std::string then = events == 0 ? "it had nothing to build"
+                                       : fmt::format("others build its {} events", events);
+  environment_.log(LogLevel::error, fmt::format("builder unit '{}' is gone ({}): {}",
+                                                system_.builder_units[node], why, then));
   tell_readouts(wire::BuilderDown{node, 0, builder.incarnation});
 }
 
