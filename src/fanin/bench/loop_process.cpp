@@ -4,20 +4,21 @@
 
 #include <fmt/format.h>
 
-#include "fanin/net/inproc/inproc.hpp"
-#include "fanin/net/tcp/tcp.hpp"
+#include "fanin/net/registry.hpp"
 
 namespace fanin::bench {
 
 Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url) {
   std::unique_ptr<LoopProcess> process{new LoopProcess};
-  if (url.scheme == "tcp") {
-    process->transport_ = std::make_unique<net::TcpTransport>(process->loop_);
-  } else if (url.scheme == "inproc") {
-    process->transport_ = std::make_unique<net::InprocTransport>();
-  } else {
+  net::TransportRegistry registry;
+  net::add_built_in_transports(registry);
+  const net::TransportFactory* const factory = registry.find(url.scheme);
+  if (factory == nullptr) {
     return fail(ErrorKind::unsupported, fmt::format("no transport for {} here", url.text()));
   }
+  auto transport = (*factory)(process->loop_, [](LogLevel, std::string_view) {});
+  if (!transport) return std::unexpected(transport.error());
+  process->transport_ = std::move(*transport);
   process->loop_.add(*process->transport_);
   process->transports_.add(url.scheme, *process->transport_);
   return process;

@@ -47,4 +47,7 @@ private:
   std::vector<std::pair<std::string, TransportFactory>> entries_;
 };
 
+// Those that come with fanin, to a registry that has none of them yet.
+void add_built_in_transports(TransportRegistry& registry);
+
 } // namespace fanin::net

@@ -1,0 +1,75 @@
+// The transports that come with fanin.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/net/inproc/inproc.hpp"
+#include "fanin/net/registry.hpp"
+#include "fanin/net/tcp/tcp.hpp"
+
+namespace fanin::net {
+namespace {
+
+using MadeTransport = Result<std::unique_ptr<Transport>>;
+
+constexpr Duration strangers_period = std::chrono::seconds{1};
+constexpr std::uint64_t strangers_said = 3; // in a period; a port scan would fill the log
+
+// Connections by who is no node of a run; those that were not said are counted in the next line.
+class StrangerLog {
+public:
+  StrangerLog(Loop& loop, LogFunction log) : loop_(loop), log_(std::move(log)) {}
+
+  void operator()(CloseReason reason, std::string_view text) {
+    const bool strange = reason == CloseReason::protocol_violation ||
+                         reason == CloseReason::version_mismatch ||
+                         reason == CloseReason::message_too_large;
+    if (!strange) return log_(LogLevel::debug, text);
+    if (loop_.now() >= period_end_) {
+      period_end_ = loop_.now() + strangers_period;
+      said_ = 0;
+    }
+    if (said_ == strangers_said) {
+      ++left_out_;
+      return;
+    }
+    ++said_;
+    const std::uint64_t before = std::exchange(left_out_, 0);
+    log_(LogLevel::warning,
+         before == 0 ? std::string(text)
+                     : fmt::format("{} (and {} such lines were left out before)", text, before));
+  }
+
+private:
+  Loop& loop_;
+  LogFunction log_;
+  Time period_end_{};
+  std::uint64_t said_ = 0;
+  std::uint64_t left_out_ = 0;
+};
+
+MadeTransport make_tcp(Loop& loop, const LogFunction& log) {
+  TcpOptions options;
+  options.report = StrangerLog(loop, log);
+  return std::make_unique<TcpTransport>(loop, std::move(options));
+}
+
+MadeTransport make_inproc(Loop&, const LogFunction&) { return std::make_unique<InprocTransport>(); }
+
+} // namespace
+
+// One line a transport: whoever adds one adds it here.
+void add_built_in_transports(TransportRegistry& registry) {
+  const std::pair<const char*, TransportFactory> table[] = {{"tcp", make_tcp},
+                                                            {"inproc", make_inproc}};
+  for (const auto& [scheme, factory] : table) {
+    const auto added = registry.add(scheme, factory);
+    FANIN_ASSERT(added.has_value());
+  }
+}
+
+} // namespace fanin::net
