@@ -82,7 +82,7 @@ void say(std::string_view text) {
 Result<JsonFile> JsonFile::open(const std::string& path) {
   JsonFile json(path);
   if (path.empty() || path == "-") return json;
-  json.file_.reset(std::fopen(path.c_str(), "we"));
+  json.file_.reset(std::fopen(path.c_str(), "ae")); // what is there stays until there is a result
   if (json.file_ != nullptr) return json;
   return fail_errno(ErrorKind::usage, fmt::format("--json {}", path), errno);
 }
@@ -91,7 +91,10 @@ Result<> JsonFile::write(const json::Value& value) {
   if (path_.empty()) return {};
   std::FILE* const file = file_ ? file_.get() : stdout;
   const std::string text = value.dump(2) + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0) {
+  // A pipe or a terminal has nothing to cut off.
+  const bool ready = !file_ || ftruncate(fileno(file), 0) == 0 || errno == EINVAL;
+  if (ready && std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+      std::fflush(file) == 0) {
     return {};
   }
   return fail_errno(ErrorKind::refused, fmt::format("--json {}", path_), errno);

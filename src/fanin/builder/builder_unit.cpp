@@ -113,12 +113,18 @@ void BuilderUnit::reset() {
   links_.clear();
   if (sink_) { // what it holds is still written; whether it counts is the event manager's business
     sink_->on_commit([](std::uint64_t) {});
+    sink_->on_failure([this](const Error& error, bool fatal) {
+      environment_.log(fatal ? LogLevel::error : LogLevel::warning, error.text);
+    });
     sink_->finish();
     old_sinks_.push_back(std::move(sink_));
   }
 }
 
-void BuilderUnit::on_lost() { reset(); }
+void BuilderUnit::on_lost() {
+  if (failure_) return end(std::unexpected(*failure_));
+  reset();
+}
 
 // --- control -------------------------------------------------------------------------------------
 
@@ -249,15 +255,19 @@ bool BuilderUnit::say_files() {
   return sink_->file_count() == files_said_;
 }
 
-// What was committed until now counts.
-void BuilderUnit::say_failed() {
+// What was committed until now counts, and is said before. False: not all of it is on its way.
+bool BuilderUnit::say_failed() {
+  if (failure_said_) return control_->sent();
   report_progress();
+  if (!received_.empty() || !committed_.empty() || !send_counters<wire::Status>()) return false;
   const std::string_view why = std::string_view{failure_->text}.substr(0, control_->room_max());
-  if (!control_->roomy(why.size())) return; // then the closed connection has to do
+  if (!control_->roomy(why.size())) return false;
   const wire::Failed failed{static_cast<std::uint32_t>(why.size()),
                             options_.failure_ends_run ? 1U : 0U};
   control_->send(failed, why);
   control_->flush();
+  failure_said_ = true;
+  return control_->sent();
 }
 
 void BuilderUnit::finish_if_written() {

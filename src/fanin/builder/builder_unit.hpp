@@ -110,7 +110,7 @@ private:
   bool on_assign(const wire::Assign& assign);
   void on_lost();
   [[nodiscard]] bool say_files();
-  void say_failed();
+  [[nodiscard]] bool say_failed();
   void finish_if_written();
   template <class Message>
   bool send_counters();
@@ -184,6 +184,7 @@ private:
   };
   std::deque<Due> due_; // in order
   std::optional<Error> failure_; // of storage, fatal
+  bool failure_said_ = false;
   Duration stalled_{}; // total time in which deadlines stood still
   Time stalled_since_ = never;
   Time looked_ = never; // when the fair clock was last looked at; never: nothing is due

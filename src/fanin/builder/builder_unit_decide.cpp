@@ -294,13 +294,13 @@ bool BuilderUnit::poll() {
       readout.requests.flush();
       if (readout.requests.failed()) readout.requests.link().close(true);
     }
-    if (failure_) {
-      say_failed();
+    if (!failure_) {
+      report_progress();
+      finish_if_written();
+    } else if (say_failed()) {
       end(std::unexpected(*failure_));
       return false;
     }
-    report_progress();
-    finish_if_written();
   }
   if (control_) control_->flush();
   return false;

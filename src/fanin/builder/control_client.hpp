@@ -68,6 +68,7 @@ public:
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return gather_.roomy(parts_bytes); }
   [[nodiscard]] std::size_t room_max() const { return gather_.room_max(); }
   [[nodiscard]] bool connected() const { return connected_; }
+  [[nodiscard]] bool sent() const { return gather_.sent(); }
 
   void on_event(net::Transport& transport, net::Event& event) override;
 

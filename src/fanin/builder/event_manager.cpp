@@ -131,7 +131,7 @@ void EventManager::stop() {
 void EventManager::stop_now(std::string why) {
   if (state_ == State::ended) return;
   summary_.forced = true;
-  summary_.error = std::move(why);
+  if (summary_.error.empty()) summary_.error = std::move(why);
   end();
 }
 
@@ -193,6 +193,12 @@ std::size_t EventManager::builders_up() const {
       std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; }));
 }
 
+// The run is to end because storage failed, and nobody is left who could build the rest.
+bool EventManager::hopeless() const {
+  return !summary_.error.empty() && state_ < State::finishing &&
+         std::ranges::all_of(builders_, [](const auto& b) { return b.failed; });
+}
+
 std::string EventManager::waiting_for() const {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
@@ -232,8 +238,7 @@ bool EventManager::poll() {
     assign_batches();
     finish_if_drained();
   }
-  const bool hopeless = !summary_.error.empty() && state_ < State::finishing && builders_up() == 0;
-  if (hopeless) stop_now(summary_.error);
+  if (hopeless()) stop_now(summary_.error);
   flush_peers();
   return false;
 }

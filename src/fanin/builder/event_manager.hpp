@@ -107,6 +107,7 @@ private:
     Incarnation starts = 0;
     std::string url;
     bool finished = false;
+    bool failed = false; // its storage, and it has left
     std::uint64_t capacity = 0;
     std::uint64_t reserved = 0;   // of the capacity; returned in the order of assignment
     std::uint64_t metadata = 0;   // reserved at readout units, likewise
@@ -177,6 +178,7 @@ private:
   void assign_batches();
   bool assign_again();
   [[nodiscard]] std::size_t builders_up() const;
+  [[nodiscard]] bool hopeless() const;
   struct Cut {
     EventRange range;
     std::uint64_t bytes = 0;

@@ -131,7 +131,10 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
   }
   // A builder unit may be the only one left that can build what the run still holds.
   const State last_welcome = is_readout ? State::running : State::draining;
-  if (state_ > last_welcome) return refuse(*peer, "the run is ending", false, LogLevel::info);
+  const bool failed = !is_readout && builders_[hello.node].failed && !summary_.error.empty();
+  if (state_ > last_welcome || failed) {
+    return refuse(*peer, "the run is ending", false, LogLevel::info);
+  }
   peer->known = true;
   peer->link.trust();
   peer->role = hello.role;
@@ -194,7 +197,7 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
   builder.reserved = builder.metadata = builder.under_way = 0;
   builder.reservations.clear();
   builder.url = std::move(url);
-  builder.finished = false;
+  builder.finished = builder.failed = false;
   builder.files.clear();
   builder.peer->gather.append(
       wire::Welcome{.run = system_.run, .incarnation = builder.incarnation});
@@ -228,9 +231,8 @@ void EventManager::readout_down(NodeId node, std::string_view why) {
   readout.peer.reset();
   if (readout.finished || state_ == State::ended) return;
   const std::string_view then =
-      state_ == State::waiting
-          ? "the run waits for it"
-          : "the run goes on, its sources are missing until it comes back";
+      state_ == State::waiting ? "the run waits for it"
+                               : "the run goes on, its sources are missing until it comes back";
   environment_.log(LogLevel::error, fmt::format("readout unit '{}' is gone ({}): {}",
                                                 system_.readout_units[node], why, then));
   members_changed_ = true;
@@ -250,8 +252,8 @@ void EventManager::builder_down(NodeId node, std::string_view why) {
     again_.push_back(first);
     events += batch.range.count();
   }
-  const std::string then = events == 0 ? "it had nothing to build"
-                                       : fmt::format("others build its {} events", events);
+  const std::string then =
+      events == 0 ? "it had nothing to build" : fmt::format("others build its {} events", events);
   environment_.log(LogLevel::error, fmt::format("builder unit '{}' is gone ({}): {}",
                                                 system_.builder_units[node], why, then));
   tell_readouts(wire::BuilderDown{node, 0, builder.incarnation});
@@ -260,6 +262,7 @@ void EventManager::builder_down(NodeId node, std::string_view why) {
 // What it committed is safe; it leaves now.
 void EventManager::on_failed(NodeId node, const wire::Failed& failed, const std::string& why) {
   net::Link link = builders_[node].peer->link;
+  builders_[node].failed = true;
   builder_down(node, why);
   link.close();
   if (failed.ends_run == 0) return;

@@ -49,7 +49,7 @@ struct System {
   std::uint64_t trigger_window = 100'000; // triggered and not yet built, at most
   std::uint64_t events_max = 0; // stop after so many; 0: no limit
 
-  // Equal for nodes that can work together: everything here but windows, and when the run ends.
+  // Equal for nodes that can work together: who there is, the protocol, and how events are cut.
   [[nodiscard]] std::uint64_t digest() const;
   // Half-open range of indices into `sources` of one readout unit.
   [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(NodeId readout_unit) const;

@@ -58,17 +58,20 @@ public:
 
   void stop() override {
     stopping_ = true;
-    if (context_.by_hand && !ended_ && unit_->fragments_read() == 0) ended_ = left_ = true;
+    if (!context_.by_hand || ended_ || unit_->fragments_read() != 0) return;
+    unit_.reset();
+    ended_ = left_ = true;
   }
   void stop_now(const std::string& why) override { leave(why); }
   bool ended() const override { return ended_; }
   void destroy_application() override { unit_.reset(); }
   void turn() override {
+    if (ended_) return;
     if (const RunNumber run = unit_->run(); run != 0 && run != run_) {
       run_ = run;
       tell(fmt::format("joined run {}", run));
     }
-    if (stopping_ && !ended_ && !unit_->connected()) leave("stopped without an event manager");
+    if (stopping_ && !unit_->connected()) leave("stopped without an event manager");
   }
   std::string last_words() const override {
     if (left_) return "left before it read anything";

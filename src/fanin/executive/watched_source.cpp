@@ -29,9 +29,10 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
 void WatchedSource::say_dropped(const source::FragmentQueue& queue, source::DropReason reason,
                                 Time now) {
   std::uint64_t& said = said_[static_cast<std::size_t>(reason)];
-  if (said != 0 && now < quiet_until_) return;
+  Time& quiet_until = quiet_until_[static_cast<std::size_t>(reason)];
+  if (said != 0 && now < quiet_until) return;
   said = queue.dropped(reason);
-  quiet_until_ = now + quiet_time;
+  quiet_until = now + quiet_time;
   const SourceId id = queue.options().source;
   const std::string id_text = name_ == fmt::format("{:#x}", id) ? "" : fmt::format(" ({:#x})", id);
   log_(LogLevel::warning,

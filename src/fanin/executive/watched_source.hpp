@@ -34,7 +34,7 @@ private:
   std::string name_;
   LogFunction log_;
   std::array<std::uint64_t, source::drop_reasons> said_{}; // of each reason
-  Time quiet_until_{}; // only a new reason is worth a line before
+  std::array<Time, source::drop_reasons> quiet_until_{}; // likewise
 };
 
 } // namespace fanin::executive

@@ -56,6 +56,7 @@ public:
   // The most bytes of records or text that a message can carry after its body.
   [[nodiscard]] std::size_t room_max() const { return capacity_ - body_max; }
   [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] bool sent() const { return start_ == end_; } // all that was gathered
   [[nodiscard]] const net::Link& link() const { return link_; }
   [[nodiscard]] net::Link& link() { return link_; }
   explicit operator bool() const { return static_cast<bool>(link_); }

@@ -241,9 +241,10 @@ private:
   memory::PagePool& pool_;
   const std::uint32_t page_size_;
   const std::uint64_t window_;
-  std::vector<Slot> slots_; // as many as the window has numbers; the ring takes its first ones, and
-  std::uint64_t mask_ =
-      0; // more of them as more is held: what is not needed stays out of the cache
+  // As many as the window has numbers. The ring takes the first ones, and more of them as more is
+  // held: what is not needed stays out of the cache.
+  std::vector<Slot> slots_;
+  std::uint64_t mask_ = 0;
   std::vector<memory::PageRef> held_; // pages with events not yet released, by sequence
 
   memory::Loan page_; // being filled

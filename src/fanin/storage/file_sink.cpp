@@ -144,6 +144,7 @@ bool FileSink::poll() {
     static_cast<void>(::read(event_descriptor_.get(), &count, sizeof count)); // empty is fine
   }
   bool worked = false;
+  const bool reported = has_reports_.exchange(false); // what was committed before is said before
   for (std::size_t i = 0; i < slots_.size() && !committed_.empty(); ++i) {
     const auto slot = committed_.front();
     committed_.pop();
@@ -152,7 +153,7 @@ bool FileSink::poll() {
     worked = true;
     if (commit_) commit_(ticket);
   }
-  if (has_reports_.exchange(false)) {
+  if (reported) {
     std::vector<Report> reports;
     {
       const std::lock_guard lock(report_mutex_);
@@ -278,7 +279,8 @@ Result<> FileSink::open_part() {
 
 void FileSink::close_part() {
   if (!writer_) return;
-  const auto closed = writer_->close();
+  // Without a commit there is no such file: it is unlinked.
+  const auto closed = listed_ ? writer_->close() : Result<>{};
   if (!closed) report(closed.error(), false); // what was committed stays committed
   writer_.reset();
 }

@@ -183,12 +183,15 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
       manifest->winners.rbegin(), manifest->winners.rend(),
       [event](const ManifestWinner& winner) { return winner.events.contains(event); });
   std::string best;
+  std::string unreadable;
   std::tuple<bool, std::uint16_t, std::uint32_t> best_rank;
   for (const auto& path : *files) {
     const auto file = RunFileReader::open(path);
-    if (!file) return std::unexpected(file.error());
-    const auto row = (*file)->find_event(event);
-    if (!row) return std::unexpected(row.error());
+    const auto row = file ? (*file)->find_event(event) : std::unexpected(file.error());
+    if (!row) {
+      unreadable += fmt::format("; {}", row.error().text);
+      continue;
+    }
     if (!*row) continue;
     const auto& info = (*file)->info();
     const bool wins = last != manifest->winners.rend() && last->attempt == (*row)->attempt &&
@@ -199,8 +202,8 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
     best_rank = rank;
   }
   if (!best.empty()) return best;
-  return fail(ErrorKind::not_found, fmt::format("{}: none of the run's {} files has an event {}",
-                                                manifest_path, files->size(), event));
+  return fail(ErrorKind::not_found, fmt::format("{}: none of the run's {} files has an event {}{}",
+                                                manifest_path, files->size(), event, unreadable));
 }
 
 } // namespace

@@ -93,6 +93,8 @@ struct RunFileWriter::Impl {
   bool close_hdf5();
   void release_reserved();
   void abandon();
+  // Nothing was committed that anyone could miss.
+  [[nodiscard]] bool empty() const { return events.rows() == 0 && gaps.rows() == 0; }
 
   RunFileOptions options;
   std::string path;
@@ -293,9 +295,7 @@ void RunFileWriter::Impl::abandon() {
   if (channel) channel->cut();
   static_cast<void>(close_hdf5());
   release_reserved();
-  if (published && events.rows() == 0) { // nothing in it that anyone could miss
-    ::unlink(path.c_str());
-  }
+  if (published && empty()) ::unlink(path.c_str());
   descriptor.reset();
 }
 
