@@ -138,18 +138,16 @@ def test_a_second_signal_stops_at_once_while_the_disk_is_full():
             check_balanced(result)
 
 
-def test_a_disk_that_is_full_and_is_to_stop_the_run_is_said_once():
+def test_storage_that_fails_ends_the_run_where_that_is_set_and_is_said_once():
     for url in ("inproc://", "tcp://127.0.0.1"):
         with Folder() as folder:
             with Run(folder.small(builders=1), "--set", f"network.url={url}", "--set", "storage.on_full=stop",
                      "--set", "storage.max_file=1MiB") as run:
                 run.wait_for_events(500)
                 (folder.path / "out").rename(folder.path / "away")
-                run.wait_for("error +bu0 +create .*No such file or directory")
-                run.signal()
-                run.wait_for("stopping: what was read is still built")
-                run.signal()
-                run.finish(status=1)
+                result = run.finish(status=1)
+            check("bu0" in result["error"] and "No such file" in result["error"], result["error"])
+            check_balanced(result)
             said = [line for line in run.lines if re.search("error +bu0 .*No such file", line)]
             check_equal(len(said), 1, f"how often the error was said: {said}")
 

@@ -79,6 +79,8 @@ public:
                        unit_->fragments_read(), format_size(bytes_sent_));
   }
   void describe(json::Value& report) override {
+    report["fragments_read"] = 0U;
+    report["bytes_sent"] = bytes_sent_;
     if (!unit_) return;
     report["fragments_read"] = unit_->fragments_read();
     bytes_sent_ = unit_->counters().bytes;
