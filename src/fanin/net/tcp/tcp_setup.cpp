@@ -16,7 +16,6 @@ namespace {
 
 using tcp::Address;
 using tcp::error_text;
-using tcp::set_reset_on_close;
 
 constexpr int accepts_per_poll = 64;
 
