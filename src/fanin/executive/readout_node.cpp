@@ -79,12 +79,10 @@ public:
                        unit_->fragments_read(), format_size(bytes_sent_));
   }
   void describe(json::Value& report) override {
-    report["fragments_read"] = 0U;
+    if (unit_) bytes_sent_ = unit_->counters().bytes;
+    report["fragments_read"] = unit_ ? unit_->fragments_read() : 0;
     report["bytes_sent"] = bytes_sent_;
     if (!unit_) return;
-    report["fragments_read"] = unit_->fragments_read();
-    bytes_sent_ = unit_->counters().bytes;
-    report["bytes_sent"] = bytes_sent_;
     for (const auto& [name, source] : sources_) {
       for (const auto& counter : source->counters()) {
         if (counter.value != 0) report["source_counters"][name][counter.name] = counter.value;
