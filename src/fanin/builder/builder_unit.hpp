@@ -121,7 +121,7 @@ private:
   void on_hello(net::Link link, const memory::View& page);
   void forget_stranger(net::Link link);
   void close_silent_strangers();
-  void on_part(Readout& readout, NodeId node, const memory::View& message);
+  void on_part(Readout& readout, NodeId node, const net::Event& event);
   void hang_up(net::Link link, std::string_view why);
   void accept_partial(Assembly& assembly, Progress& progress, const wire::PartView& part);
   void check_fragments(Assembly& assembly, const wire::PartView& part);

@@ -17,7 +17,7 @@ void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::message: {
     const auto known = links_.find(event.connection);
     if (known == links_.end()) return on_hello(link, event.message);
-    return on_part(readouts_[known->second], known->second, event.message);
+    return on_part(readouts_[known->second], known->second, event);
   }
   case net::EventKind::writable:
     for (auto& readout : readouts_) {
@@ -112,9 +112,10 @@ void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
   give_up_lost();
 }
 
-void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& message) {
+void BuilderUnit::on_part(Readout& readout, NodeId node, const net::Event& event) {
   const net::Link link = readout.data;
-  const auto part = wire::decode_part(message.bytes());
+  const memory::View& message = event.message;
+  const auto part = wire::decode_part(message.bytes(), event.rest.bytes());
   if (!part) return hang_up(link, part.error().text);
   const wire::PartHeader& header = part->header;
   counters_.bytes += header.payload_size;
@@ -174,7 +175,9 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const memory::View& mes
       {.source = header.source,
        .range = header.events(),
        .table = message.part(sizeof header, table_size),
-       .payload = message.part(sizeof header + table_size, header.payload_size),
+       .payload = event.rest.size > 0
+                      ? event.rest
+                      : message.part(sizeof header + table_size, header.payload_size),
        .payload_offset = header.payload_offset});
   assembly.bytes += header.payload_size;
   if (part->partial()) {

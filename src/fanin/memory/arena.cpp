@@ -1,9 +1,12 @@
 #include "fanin/memory/arena.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -26,6 +29,7 @@ namespace fanin::memory {
 namespace {
 
 constexpr std::size_t huge_page = 2U << 20;
+std::atomic<std::uint64_t> arenas_shared = 0; // so far
 
 struct Unmap {
   std::size_t size = 0;
@@ -56,18 +60,44 @@ struct Limit {
   const char* name = "";
 };
 
+// The control group of this process (version 2), as a folder.
+std::string control_group() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/cgroup", "re"),
+                                                             &std::fclose);
+  char line[4096];
+  while (file && std::fgets(line, sizeof line, file.get()) != nullptr) {
+    if (std::strncmp(line, "0::/", 4) != 0) continue;
+    std::string path(line + 3, std::strcspn(line + 3, "\n"));
+    return "/sys/fs/cgroup" + (path == "/" ? std::string{} : path);
+  }
+  return "/sys/fs/cgroup";
+}
+
+// A group's limit holds for those within it too.
+void lower_to_group(const std::string& group, Limit& limit) {
+  const auto number = [&group](const char* file, const char* key) {
+    return read_number((group + file).c_str(), key);
+  };
+  const auto most = number("/memory.max", "");
+  const auto now = number("/memory.current", "");
+  if (!most || !now) return;
+  // The kernel can drop what it has cached of files, but not memory that is shared.
+  const std::uint64_t cached = number("/memory.stat", "file ").value_or(0);
+  const std::uint64_t shared = number("/memory.stat", "shmem ").value_or(0);
+  const std::uint64_t used = *now - std::min(*now, cached - std::min(cached, shared));
+  const std::uint64_t left = *most - std::min(*most, used);
+  if (left < limit.bytes) limit = {left, "what is left of the control group (memory.max)"};
+}
+
 Limit memory_left() {
   Limit limit;
   if (const auto available = read_number("/proc/meminfo", "MemAvailable:")) {
     limit = {*available * 1024, "available memory of this host (MemAvailable)"};
   }
-  const auto cgroup_max = read_number("/sys/fs/cgroup/memory.max", "");
-  const auto cgroup_now = read_number("/sys/fs/cgroup/memory.current", "");
-  const auto cgroup_cache = read_number("/sys/fs/cgroup/memory.stat", "file ");
-  if (cgroup_max && cgroup_now) {
-    const std::uint64_t used = *cgroup_now - std::min(*cgroup_now, cgroup_cache.value_or(0));
-    const std::uint64_t left = *cgroup_max - std::min(*cgroup_max, used);
-    if (left < limit.bytes) limit = {left, "what is left of the control group (memory.max)"};
+  const std::string root = "/sys/fs/cgroup";
+  for (std::string group = control_group(); group.size() >= root.size();
+       group.resize(group.rfind('/'))) {
+    lower_to_group(group, limit);
   }
   return limit;
 }
@@ -78,16 +108,53 @@ std::string address_space_limit() {
   return fmt::format(", address space limit (ulimit -v) {}", format_size(limit.rlim_cur));
 }
 
-Result<Mapping> map(std::size_t size, const ArenaOptions& options) {
-  const bool reserved_huge = options.huge_pages == HugePages::required && !options.reserve_only;
+bool on_reserved_huge_pages(const ArenaOptions& options) {
+  return options.huge_pages == HugePages::required && !options.reserve_only;
+}
+
+std::unexpected<Error> cannot(std::string_view what, std::size_t size, int error) {
+  return fail_errno(
+      ErrorKind::exhausted,
+      fmt::format("arena of {}{}: {}", format_size(size), address_space_limit(), what), error);
+}
+
+Result<Descriptor> make_memory_file(std::size_t size, const ArenaOptions& options) {
+  rlimit limit{};
+  // Beyond it the kernel sends a signal that ends the process.
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur) {
+    return fail(ErrorKind::exhausted,
+                fmt::format("shared arena of {}: more than the file size limit, {} (ulimit -f)",
+                            format_size(size), format_size(limit.rlim_cur)));
+  }
+  const unsigned huge = on_reserved_huge_pages(options) ? MFD_HUGETLB : 0U;
+  Descriptor file(memfd_create("fanin", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge));
+  if (!file) return cannot("memfd_create", size, errno);
+  if (ftruncate(file.get(), static_cast<off_t>(size)) != 0) return cannot("ftruncate", size, errno);
+  return file;
+}
+
+// From now on its size is what it is, and only who has it mapped already can write.
+Result<> seal(const Descriptor& file, std::size_t size) {
+  // Kernels before 5.1 do not know the second one.
+  (void)fcntl(file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return cannot("F_ADD_SEALS", size, errno);
+  return {};
+}
+
+Result<Mapping> map(std::size_t size, const ArenaOptions& options, const Descriptor& file) {
+  if (file) {
+    void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (address == MAP_FAILED) return cannot("mmap", size, errno);
+    return Mapping(static_cast<std::byte*>(address), Unmap{size});
+  }
+  const bool reserved_huge = on_reserved_huge_pages(options);
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
   if (options.reserve_only) flags |= MAP_NORESERVE;
   if (reserved_huge) flags |= MAP_HUGETLB;
   void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, -1, 0);
-  if (address != MAP_FAILED) return Mapping(static_cast<std::byte*>(address), Unmap{size});
-  const int error = errno;
-  return fail_errno(ErrorKind::exhausted,
-                    fmt::format("arena of {}{}", format_size(size), address_space_limit()), error);
+  if (address == MAP_FAILED) return cannot("mmap", size, errno);
+  return Mapping(static_cast<std::byte*>(address), Unmap{size});
 }
 
 Result<> check_numa_node(int node) {
@@ -154,14 +221,27 @@ Result<> check_arena(std::size_t size, const ArenaOptions& options) {
 
 Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
   if (size == 0) return fail(ErrorKind::usage, "arena of 0 B");
+  if (options.shared && options.reserve_only)
+    return fail(ErrorKind::usage, "an arena without memory cannot be shared");
   const bool wants_huge = options.huge_pages != HugePages::off && size >= huge_page;
   const std::size_t rounded = round_up(size, wants_huge ? huge_page : 4096);
   if (rounded < size) return fail(ErrorKind::usage, "arena larger than the address space");
   if (!options.reserve_only) {
     if (auto there = check_arena(rounded, options); !there) return std::unexpected(there.error());
   }
-  auto mapping = map(rounded, options);
+  Arena arena;
+  if (options.shared) {
+    auto file = make_memory_file(rounded, options);
+    if (!file) return std::unexpected(file.error());
+    arena.descriptor_ = std::move(*file);
+    arena.id_ = ++arenas_shared;
+  }
+  auto mapping = map(rounded, options, arena.descriptor_);
   if (!mapping) return std::unexpected(mapping.error());
+  if (options.shared) {
+    if (auto sealed = seal(arena.descriptor_, rounded); !sealed)
+      return std::unexpected(sealed.error());
+  }
   std::byte* const data = mapping->get();
   if (wants_huge && options.huge_pages == HugePages::transparent) {
     (void)madvise(data, rounded, MADV_HUGEPAGE);
@@ -175,18 +255,22 @@ Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
     if (auto populated = populate(data, rounded); !populated)
       return std::unexpected(populated.error());
   }
-  Arena arena;
   arena.data_ = mapping->release();
   arena.size_ = rounded;
   return arena;
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      descriptor_(std::move(other.descriptor_)),
+      id_(std::exchange(other.id_, 0)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(id_, other.id_);
   return *this;
 }
 

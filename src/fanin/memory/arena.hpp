@@ -1,9 +1,11 @@
-// One block of anonymous memory, placed on a NUMA node and backed by huge pages if asked.
+// One block of memory without a name, placed on a NUMA node and backed by huge pages if asked, for
+// this process alone or to be mapped, read-only, by others.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::memory {
@@ -18,6 +20,7 @@ struct ArenaOptions {
   int numa_node = -1;                            // -1: wherever the first touch falls
   HugePages huge_pages = HugePages::transparent;
   bool reserve_only = false;                     // address space without memory, for simulation
+  bool shared = false; // other processes can be given it to read (a sealed memfd)
 };
 
 // Whether this host could give so much now. Errors: as of Arena::make().
@@ -34,10 +37,16 @@ public:
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
+  // Of a shared arena: what others map (its size cannot change, and nobody else can write), and a
+  // number that no other arena of this process has or had. Otherwise -1 and 0.
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+  [[nodiscard]] std::uint64_t id() const { return id_; }
 
 private:
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  Descriptor descriptor_;
+  std::uint64_t id_ = 0;
 };
 
 } // namespace fanin::memory

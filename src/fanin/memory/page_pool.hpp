@@ -22,11 +22,32 @@
 
 namespace fanin::memory {
 
-class PagePool;
+struct Page;
+
+// Where pages belong: a pool of this process, or what another process has lent (net/shm/).
+class PageHome {
+public:
+  PageHome(const PageHome&) = delete;
+  PageHome& operator=(const PageHome&) = delete;
+  // Of one page; bytes. Only a pool's pages can be written, hence taken on loan.
+  [[nodiscard]] std::uint32_t page_size() const { return page_size_; }
+  // Memory that other processes can be given (ArenaOptions::shared); null: there is none.
+  [[nodiscard]] const Arena* shared_arena() const { return shared_arena_; }
+
+protected:
+  PageHome() = default;
+  virtual ~PageHome() = default;
+  std::uint32_t page_size_ = 0;
+  const Arena* shared_arena_ = nullptr;
+
+private:
+  friend class PageRef;
+  virtual void put(Page* page) = 0; // the last holder has let go
+};
 
 struct Page {
   std::byte* data = nullptr;
-  PagePool* pool = nullptr;
+  PageHome* home = nullptr;
   std::uint32_t references = 0;
   std::uint32_t index = 0; // within the pool
   std::uint32_t lends = 0; // how often it was taken: tells two loans of one page apart
@@ -101,13 +122,11 @@ struct PoolOptions {
   ArenaOptions arena;
 };
 
-class PagePool {
+class PagePool final : public PageHome {
 public:
   // Reserves and (unless arena.reserve_only) populates the memory. Errors: exhausted, usage.
   [[nodiscard]] static Result<std::unique_ptr<PagePool>> make(const PoolOptions& options);
-  ~PagePool(); // asserts that every page is home
-  PagePool(const PagePool&) = delete;
-  PagePool& operator=(const PagePool&) = delete;
+  ~PagePool() override; // asserts that every page is home
 
   // The page used last, which is the one in cache; empty when all are lent.
   [[nodiscard]] Loan take() {
@@ -121,16 +140,15 @@ public:
   [[nodiscard]] std::uint32_t available() const { return static_cast<std::uint32_t>(free_.size()); }
   [[nodiscard]] std::uint32_t available_min() const { return available_min_; } // since start
   [[nodiscard]] std::uint32_t pages() const { return static_cast<std::uint32_t>(pages_.size()); }
-  [[nodiscard]] std::uint32_t page_size() const { return page_size_; }
   [[nodiscard]] const Arena& arena() const { return arena_; }
 
 private:
-  friend class PageRef;
   PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages);
-  void put(Page* page) { free_.push_back(page); } // never grows: capacity is the page count
+  void put(Page* page) override {
+    free_.push_back(page);
+  } // never grows: capacity is the page count
 
   Arena arena_;
-  std::uint32_t page_size_;
   std::uint32_t available_min_;
   std::vector<Page> pages_;
   std::vector<Page*> free_;
@@ -139,9 +157,9 @@ private:
 inline void PageRef::reset() {
   if (page_ == nullptr) return;
   Page* page = std::exchange(page_, nullptr);
-  if (--page->references == 0) page->pool->put(page);
+  if (--page->references == 0) page->home->put(page);
 }
 
-inline std::uint32_t Loan::size() const { return page_.get()->pool->page_size(); }
+inline std::uint32_t Loan::size() const { return page_.get()->home->page_size(); }
 
 } // namespace fanin::memory

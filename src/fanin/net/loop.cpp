@@ -176,6 +176,7 @@ bool Loop::poll_transports() {
       if (handler == nullptr) continue; // withdrawn by a handler before it
       handler->on_event(transport, events_[k]);
       events_[k].message = {};
+      events_[k].rest = {};
       if (transports_[i] == nullptr) break; // removed by the handler, and perhaps gone
     }
     if (transports_[i] == nullptr) {

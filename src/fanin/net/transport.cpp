@@ -20,6 +20,7 @@ void Transport::withdraw(ConnectionId connection) {
     if (event.handler == nullptr || event.connection != connection) continue;
     event.handler = nullptr;
     event.message = {};
+    event.rest = {};
   }
 }
 

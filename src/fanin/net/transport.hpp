@@ -1,9 +1,10 @@
 // The one interface that every network implements: messages over reliable, ordered connections.
 //
-// A message is up to max_extents pieces of memory, sent without a copy and delivered in one piece
-// in a page of the receiver's pool. Nothing is ordered across connections. A transport belongs to
-// one loop and one thread; no call blocks. Backpressure is an outcome, not an error: a refused
-// message was not taken, and a `writable` event says when to try again.
+// A message is up to max_extents pieces of memory, sent without a copy and delivered in one piece,
+// or two, in a page of the receiver's pool, or where memory is shared, in the sender's. Nothing is
+// ordered across connections. A transport belongs to one loop and one thread; no call blocks.
+// Backpressure is an outcome, not an error: a refused message was not taken, and a `writable` event
+// says when to try again.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +60,11 @@ struct Event {
   CloseReason reason = CloseReason::local;
   ConnectionId connection = ConnectionId::none;
   Handler* handler = nullptr;
-  memory::View message; // the whole message, in one page of the receive pool
+  // The whole message, in a page of the receive pool; or, where memory is shared (shares_memory()),
+  // in the sender's. There, one that was sent as two extents stays in two pieces: `message`, then
+  // `rest`, which is empty otherwise.
+  memory::View message;
+  memory::View rest;
 };
 
 class Transport;
@@ -129,6 +134,8 @@ public:
   virtual void trust(ConnectionId) {}
 
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0; // for people
+  // What lies in pools made with ArenaOptions::shared goes without a copy.
+  [[nodiscard]] virtual bool shares_memory() const { return false; }
   // Connections closed here for which something is still to be sent: a process that ends before
   // this is 0 cuts it off.
   [[nodiscard]] virtual std::size_t closing() const { return 0; }

@@ -24,7 +24,7 @@ void seal_part(std::span<std::byte> header_and_table, bool checksum) {
   std::memcpy(header_and_table.data() + offsetof(PartHeader, checksum), &crc, sizeof crc);
 }
 
-Result<PartView> decode_part(std::span<const std::byte> message) {
+Result<PartView> decode_part(std::span<const std::byte> message, std::span<const std::byte> rest) {
   PartView part;
   PartHeader& header = part.header;
   if (message.size() < sizeof header)
@@ -34,7 +34,11 @@ Result<PartView> decode_part(std::span<const std::byte> message) {
   if (header.reserved != 0) return fail(ErrorKind::malformed, "part with reserved bits set");
 
   const std::uint64_t table_bytes = std::uint64_t{header.entries} * sizeof(FragmentEntry);
-  if (header.entries == 0 || sizeof header + table_bytes + header.payload_size != message.size()) {
+  const std::uint64_t head_bytes = sizeof header + table_bytes;
+  const bool whole = rest.empty()
+                         ? head_bytes + header.payload_size == message.size()
+                         : head_bytes == message.size() && header.payload_size == rest.size();
+  if (header.entries == 0 || !whole) {
     return fail(ErrorKind::malformed, "part whose lengths do not add up");
   }
   if (header.batch_events == 0 || header.batch_first + header.batch_events < header.batch_first ||
@@ -48,9 +52,8 @@ Result<PartView> decode_part(std::span<const std::byte> message) {
     return fail(ErrorKind::malformed, "part that is not aligned");
   }
   part.table = {reinterpret_cast<const FragmentEntry*>(table), header.entries};
-  part.payload = message.subspan(sizeof header + table_bytes);
-  if (header.checksum != 0 &&
-      header.checksum != part_checksum(message.first(sizeof header + table_bytes))) {
+  part.payload = rest.empty() ? message.subspan(head_bytes) : rest;
+  if (header.checksum != 0 && header.checksum != part_checksum(message.first(head_bytes))) {
     return fail(ErrorKind::malformed, "part whose header or table is damaged");
   }
 

@@ -62,7 +62,9 @@ struct PartView {
 void seal_part(std::span<std::byte> header_and_table, bool checksum);
 
 // Checks everything that can be checked without knowing the run: magic, lengths, sizes adding up,
-// event numbers inside the batch, the checksum where there is one. Errors: malformed.
-[[nodiscard]] Result<PartView> decode_part(std::span<const std::byte> message);
+// event numbers inside the batch, the checksum where there is one. The message may have come in two
+// pieces, header and table, then the payload. Errors: malformed.
+[[nodiscard]] Result<PartView> decode_part(std::span<const std::byte> message,
+                                           std::span<const std::byte> rest = {});
 
 } // namespace fanin::wire

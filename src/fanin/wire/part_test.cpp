@@ -44,6 +44,20 @@ TEST(part, what_was_encoded_is_decoded) {
   EXPECT_FALSE(part->partial());
 }
 
+TEST(part, may_come_in_two_pieces) {
+  const auto message = make_part();
+  const std::size_t head = message.size() - 3;
+  const auto part = decode_part(std::span{message}.first(head), std::span{message}.subspan(head));
+  ASSERT_TRUE(part.has_value()) << part.error().text;
+  EXPECT_EQ(part->payload.data(), message.data() + head);
+  EXPECT_EQ(part->payload.size(), 3U);
+  for (std::size_t cut = 1; cut < message.size(); ++cut) {
+    const auto whole = std::span{message};
+    EXPECT_EQ(decode_part(whole.first(cut), whole.subspan(cut)).has_value(), cut == head) << cut;
+  }
+  EXPECT_FALSE(decode_part(std::span{message}.first(head), std::span{message}.last(2)));
+}
+
 TEST(part, every_truncation_and_extension_is_refused) {
   auto message = make_part();
   for (std::size_t size = 0; size < message.size(); ++size) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -67,32 +68,44 @@ public:
     case EventKind::connected: opened.push_back(event.connection); break;
     case EventKind::writable: writable.push_back(event.connection); break;
     case EventKind::closed: closed.emplace_back(event.connection, event.reason); break;
-    case EventKind::message: check(event); break;
+    case EventKind::message: check(transport, event); break;
     }
     if (react) react(transport, event);
   }
 
-  void check(const Event& event) {
+  static void check_content(std::span<const std::byte> got, std::uint64_t number,
+                            std::size_t from) {
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (got[i] == content(number, from + i)) continue;
+      ADD_FAILURE() << "message " << number << " is wrong at byte " << from + i;
+      break;
+    }
+  }
+
+  void check(const Transport& transport, const Event& event) {
     EXPECT_TRUE(std::ranges::count(opened, event.connection) > 0)
         << "a message before the connection";
     ++messages;
-    bytes += event.message.size;
+    const std::size_t size = std::size_t{event.message.size} + event.rest.size;
+    bytes += size;
     std::uint64_t& number = next[event.connection];
-    const auto got = event.message.bytes();
-    if (!got.empty()) {
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(got.data()) % 8, 0U);
-      EXPECT_EQ(event.message.page.get()->pool, receive_pool.get());
+    if (event.message.size > 0) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(event.message.data()) % 8, 0U);
+      const memory::PageHome* const home = event.message.page.get()->home;
+      EXPECT_TRUE(home == receive_pool.get() || transport.shares_memory());
+    } else {
+      EXPECT_EQ(event.rest.size, 0U);
     }
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      if (got[i] == content(number, i)) continue;
-      ADD_FAILURE() << "message " << number << " of " << got.size() << " B is wrong at byte " << i;
-      break;
-    }
+    check_content(event.message.bytes(), number, 0);
+    check_content(event.rest.bytes(), number, event.message.size);
     if (sizes) {
-      EXPECT_EQ(got.size(), sizes(number));
+      EXPECT_EQ(size, sizes(number));
     }
     ++number;
-    if (keep) kept.push_back(event.message);
+    if (keep) {
+      kept.push_back(event.message);
+      if (event.rest.size > 0) kept.push_back(event.rest);
+    }
   }
 
   [[nodiscard]] std::size_t died() const {

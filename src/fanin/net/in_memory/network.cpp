@@ -93,7 +93,7 @@ void Network::trace(std::uint32_t node, const Event& event) {
   mix(node);
   mix(static_cast<std::uint64_t>(event.kind) << 8 | static_cast<std::uint64_t>(event.reason));
   mix(static_cast<std::uint64_t>(event.connection));
-  mix(event.message.size);
+  mix(std::uint64_t{event.message.size} + event.rest.size);
 }
 
 // --- MemoryTransport: life ---
@@ -585,8 +585,14 @@ bool MemoryTransport::deliver_one(const Connection& connection, Event& event) {
 
 bool MemoryTransport::deliver_message(End& end, Item& item, Event& event) {
   if (item.size == 0) return true;
-  return network_.options_.strict ? receive_strictly(end, item, event.message)
-                                  : receive(end, item, event.message);
+  if (!network_.options_.strict) return receive(end, item, event.message);
+  if (!receive_strictly(end, item, event.message)) return false;
+  const std::uint32_t first = item.extents[0].size;
+  if (item.extent_count == 2 && first > 0 && first < item.size) {
+    event.rest = event.message.part(first, item.size - first);
+    event.message = event.message.part(0, first);
+  }
+  return true;
 }
 
 bool MemoryTransport::receive(End& end, Item& item, memory::View& message) {

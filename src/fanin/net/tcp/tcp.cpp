@@ -452,6 +452,7 @@ Event& TcpTransport::emit(const Connection& connection, Budget& budget, EventKin
   event.connection = connection.id;
   event.handler = connection.options.handler;
   event.message = {};
+  event.rest = {};
   return event;
 }
 
