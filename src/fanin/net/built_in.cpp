@@ -9,6 +9,7 @@
 #include "fanin/base/assert.hpp"
 #include "fanin/net/inproc/inproc.hpp"
 #include "fanin/net/registry.hpp"
+#include "fanin/net/shm/shm.hpp"
 #include "fanin/net/tcp/tcp.hpp"
 
 namespace fanin::net {
@@ -58,14 +59,20 @@ MadeTransport make_tcp(Loop& loop, const LogFunction& log) {
   return std::make_unique<TcpTransport>(loop, std::move(options));
 }
 
+MadeTransport make_shm(Loop& loop, const LogFunction& log) {
+  ShmOptions options;
+  options.report = StrangerLog(loop, log);
+  return std::make_unique<ShmTransport>(loop, std::move(options));
+}
+
 MadeTransport make_inproc(Loop&, const LogFunction&) { return std::make_unique<InprocTransport>(); }
 
 } // namespace
 
 // One line a transport: whoever adds one adds it here.
 void add_built_in_transports(TransportRegistry& registry) {
-  const std::pair<const char*, TransportFactory> table[] = {{"tcp", make_tcp},
-                                                            {"inproc", make_inproc}};
+  const std::pair<const char*, TransportFactory> table[] = {
+      {"tcp", make_tcp}, {"shm", make_shm}, {"inproc", make_inproc}};
   for (const auto& [scheme, factory] : table) {
     const auto added = registry.add(scheme, factory);
     FANIN_ASSERT(added.has_value());

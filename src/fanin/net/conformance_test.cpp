@@ -2,6 +2,7 @@
 #include "fanin/net/conformance/suite.hpp"
 
 #include "fanin/net/inproc/inproc.hpp"
+#include "fanin/net/shm/shm.hpp"
 #include "fanin/net/tcp/tcp.hpp"
 #include "fanin/net/virtual_world.hpp"
 
@@ -59,6 +60,33 @@ private:
   std::unique_ptr<TcpTransport> client_ = std::make_unique<TcpTransport>(loop_);
 };
 
+class ShmBackend final : public Backend {
+public:
+  ShmBackend() {
+    loop_.add(server_);
+    loop_.add(*client_);
+  }
+  Transport& server() override { return server_; }
+  Transport& client() override { return *client_; }
+  [[nodiscard]] Url address() const override { return {.scheme = "shm", .host = "test"}; }
+  [[nodiscard]] Url nobody() const override {
+    return {.scheme = "shm", .host = "nobody", .port = 1};
+  }
+  bool turn() override { return loop_.turn(); }
+  bool kill_client() override {
+    loop_.remove(*client_);
+    client_.reset();
+    return true;
+  }
+  Loop* sleeping_loop() override { return &loop_; }
+
+private:
+  MonotonicClock clock_;
+  Loop loop_{clock_};
+  ShmTransport server_{loop_};
+  std::unique_ptr<ShmTransport> client_ = std::make_unique<ShmTransport>(loop_);
+};
+
 class SimBackend final : public Backend {
 public:
   explicit SimBackend(bool strict)
@@ -86,6 +114,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Parameter{"inproc", [] { return std::make_unique<InprocBackend>(); }},
                     Parameter{"sim", [] { return std::make_unique<SimBackend>(false); }},
                     Parameter{"strict", [] { return std::make_unique<SimBackend>(true); }},
+                    Parameter{"shm", [] { return std::make_unique<ShmBackend>(); }, true},
+                    Parameter{"shm_copied", [] { return std::make_unique<ShmBackend>(); }},
                     Parameter{"tcp", [] { return std::make_unique<TcpBackend>("127.0.0.1"); }},
                     Parameter{"tcp6", [] { return std::make_unique<TcpBackend>("::1"); }}),
     parameter_name);

@@ -29,28 +29,28 @@ inline constexpr std::size_t max_extents = 4;
 enum class SendOutcome : std::uint8_t {
   accepted,
   backpressure, // queue full: not taken; `writable` follows
-  too_large,    // over what the peer takes (its max_message), or too many extents
-  closed        // no such connection, or not yet connected
+  too_large, // over what the peer takes (its max_message), or too many extents
+  closed // no such connection, or not yet connected
 };
 
 enum class CloseReason : std::uint8_t {
-  local,             // close() was called here (no event is delivered for it)
-  peer_closed,       // orderly end
-  peer_died,         // reset or abort
-  connect_failed,    // nobody listens, or no route
-  protocol_violation,// bytes that no peer of this version sends; counted
-  version_mismatch,  // a peer of another protocol version
+  local, // close() was called here (no event is delivered for it)
+  peer_closed, // orderly end
+  peer_died, // reset or abort
+  connect_failed, // nobody listens, or no route
+  protocol_violation, // bytes that no peer of this version sends; counted
+  version_mismatch, // a peer of another protocol version
   message_too_large
 };
 inline constexpr std::size_t close_reasons = 7;
 [[nodiscard]] std::string_view name(CloseReason reason);
 
 enum class EventKind : std::uint8_t {
-  accepted,  // a listener got a connection, ready for sending
+  accepted, // a listener got a connection, ready for sending
   connected, // connect() is complete
   message,
-  writable,  // after backpressure, there is room again
-  closed     // last event of a connection, after all its messages
+  writable, // after backpressure, there is room again
+  closed // last event of a connection, after all its messages
 };
 
 class Handler;

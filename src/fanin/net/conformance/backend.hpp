@@ -37,6 +37,8 @@ public:
 struct Parameter {
   std::string name; // in the names of tests: letters and digits
   std::function<std::unique_ptr<Backend>()> make;
+  // Whether what is sent lies in memory that other processes may read.
+  bool shared_pools = false;
 };
 
 } // namespace fanin::net::conformance

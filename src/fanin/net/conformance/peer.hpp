@@ -25,8 +25,9 @@ inline std::byte content(std::uint64_t number, std::size_t at) {
   return static_cast<std::byte>((number * 0x9e3779b97f4a7c15U + at * 0x2545f491U) >> 24);
 }
 
-inline std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages) {
-  auto pool = memory::PagePool::make({.page_size = page_size, .pages = pages});
+inline std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages, bool shared = false) {
+  auto pool =
+      memory::PagePool::make({.page_size = page_size, .pages = pages, .arena = {.shared = shared}});
   EXPECT_TRUE(pool) << pool.error().text;
   return std::move(*pool);
 }
@@ -35,6 +36,8 @@ class Peer final : public Handler {
 public:
   explicit Peer(std::uint32_t receive_pages = 128, std::uint32_t send_pages = 16)
       : receive_pool(make_pool(receive_pages)), send_pool(make_pool(send_pages)) {}
+  // From now on sends from memory that other processes may read.
+  void share() { send_pool = make_pool(send_pool->pages(), true); }
 
   [[nodiscard]] ConnectionOptions options() {
     ConnectionOptions result;

@@ -1,0 +1,94 @@
+// The state of a connection of ShmTransport; included by its source files only.
+#pragma once
+
+#include <string>
+
+#include "fanin/net/shm/shm.hpp"
+
+namespace fanin::net {
+
+namespace shm {
+
+// In what epoll reports, beside an id: of a listener, or of a connection's eventfd.
+inline constexpr std::uint64_t listener_bit = 1ULL << 63;
+inline constexpr std::uint64_t wake_bit = 1ULL << 62;
+
+// The outbox of this end, which others map.
+class OwnOutbox {
+public:
+  // Errors: exhausted.
+  [[nodiscard]] static Result<std::unique_ptr<OwnOutbox>> make();
+  OwnOutbox(const OwnOutbox&) = delete;
+  OwnOutbox& operator=(const OwnOutbox&) = delete;
+  ~OwnOutbox();
+  [[nodiscard]] Outbox& operator*() const { return *outbox_; }
+  [[nodiscard]] Outbox* operator->() const { return outbox_; }
+  Descriptor file; // until it is handed over
+
+private:
+  OwnOutbox() = default;
+  Outbox* outbox_ = nullptr;
+};
+
+} // namespace shm
+
+struct ShmTransport::Connection {
+  Connection(ShmTransport& owner, const ConnectionOptions& given, PageFiller& pages);
+
+  ConnectionId id = ConnectionId::none;
+  Stage stage = Stage::connecting;
+  bool hot = false; // in hot_
+  bool marked = false; // in marked_
+  bool handed_out = false; // its `accepted` or `connected` is delivered
+  bool wants_writable = false;
+  bool writable_pending = false;
+  bool socket_full = false; // until EPOLLOUT
+  bool to_signal = false; // something new is in the own outbox
+  bool took = false; // the peer has room that it had not
+  bool peer_ended = false; // it has shut down its half, or is gone
+  bool peer_gone = false; // whatever it had mapped is not used any more
+  bool silent = false; // ended before anybody was told of it
+  CloseReason reason = CloseReason::local; // of `ended`
+  ListenerId listener = ListenerId::none; // that accepted it
+  std::uint32_t max_message = 0; // that this side takes
+  std::uint32_t peer_max_message = 0;
+  std::uint32_t armed = 0;
+  std::uint32_t idle_polls = 0;
+  std::uint32_t wants_copy = 0; // bytes in a page of `copies`
+  ConnectionOptions options;
+  Descriptor socket;
+  Descriptor wake; // of this end
+  Descriptor peer_wake;
+  std::unique_ptr<shm::OwnOutbox> own;
+  shm::Mapping peer_outbox;
+  PageFiller* filler;
+  PageFiller* copies = nullptr; // for what is not in shared memory
+  shm::LentMemory::Pointer lent;
+  Sending sending;
+  Receiving receiving;
+  std::string target; // for people
+  Url url; // of the listener
+  Timer deadline; // of the handshake, then of closing
+  Timer retry;
+
+  [[nodiscard]] shm::Outbox& out() const { return **own; }
+  // Once it is open.
+  [[nodiscard]] const shm::Outbox& peer() const {
+    return *reinterpret_cast<const shm::Outbox*>(peer_outbox.data());
+  }
+  [[nodiscard]] bool connected() const { return peer_outbox.data() != nullptr; }
+  [[nodiscard]] std::size_t lent_out() const {
+    return sending.slots.size() - sending.free_slots.size();
+  }
+};
+
+struct ShmTransport::Listener {
+  ConnectionOptions options;
+  Url url;
+  Descriptor socket;
+  Timer retry;
+  ListenerId id = ListenerId::none;
+  Listener(ShmTransport& owner, const ConnectionOptions& given, Url real, Descriptor bound);
+};
+
+} // namespace fanin::net

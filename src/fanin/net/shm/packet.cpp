@@ -1,0 +1,136 @@
+#include "fanin/net/shm/packet.hpp"
+
+#include <sys/socket.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace fanin::net::shm {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "packets are little-endian");
+
+constexpr char hello_magic[] = "FANINSHM";
+constexpr char memory_magic[] = "FANINMEM";
+constexpr std::size_t magic_size = 8;
+
+template <class T>
+void put(PacketBytes& to, std::size_t at, const T& value) {
+  std::memcpy(to.data() + at, &value, sizeof value);
+}
+template <class T>
+void get(std::span<const std::byte> from, std::size_t at, T& value) {
+  std::memcpy(&value, from.data() + at, sizeof value);
+}
+
+} // namespace
+
+PacketBytes encode(const Hello& hello) {
+  PacketBytes bytes{};
+  std::memcpy(bytes.data(), hello_magic, magic_size);
+  put(bytes, 8, hello.version);
+  put(bytes, 12, hello.max_message);
+  put(bytes, 16, hello.outbox_size);
+  return bytes;
+}
+
+PacketBytes encode(const Memory& memory) {
+  PacketBytes bytes{};
+  std::memcpy(bytes.data(), memory_magic, magic_size);
+  put(bytes, 8, memory.size);
+  return bytes;
+}
+
+Result<std::variant<Hello, Memory>> decode(std::span<const std::byte> packet) {
+  if (packet.size() != packet_size) return fail(ErrorKind::malformed, "packet of a wrong size");
+  if (std::memcmp(packet.data(), hello_magic, magic_size) == 0) {
+    Hello hello;
+    get(packet, 8, hello.version);
+    get(packet, 12, hello.max_message);
+    get(packet, 16, hello.outbox_size);
+    return hello;
+  }
+  if (std::memcmp(packet.data(), memory_magic, magic_size) == 0) {
+    Memory memory;
+    get(packet, 8, memory.size);
+    if (memory.size == 0) return fail(ErrorKind::malformed, "memory of no size");
+    return memory;
+  }
+  return fail(ErrorKind::malformed, "a packet that is none of shm://");
+}
+
+namespace {
+
+union ControlBuffer {
+  cmsghdr header;
+  std::byte bytes[CMSG_SPACE(descriptors_max * sizeof(int))];
+};
+
+// Takes what came with a packet. False: more than there may be; they are closed.
+bool take_descriptors(msghdr& message, ReceivedPacket& packet) {
+  std::size_t count = 0;
+  bool all = (message.msg_flags & MSG_CTRUNC) == 0;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < here; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
+      Descriptor descriptor(number);
+      if (count < descriptors_max) {
+        packet.descriptors[count++] = std::move(descriptor);
+      } else {
+        all = false;
+      }
+    }
+  }
+  return all;
+}
+
+} // namespace
+
+bool send_packet(int socket, const PacketBytes& bytes, std::span<const int> descriptors) {
+  iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  ControlBuffer control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = control.bytes;
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* const part = CMSG_FIRSTHDR(&message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(part), descriptors.data(), descriptors.size_bytes());
+  }
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+Result<ReceivedPacket> receive_packet(int socket) {
+  ReceivedPacket packet;
+  iovec piece{packet.bytes.data(), packet.bytes.size()};
+  ControlBuffer control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) {
+    return fail_errno(errno == EAGAIN ? ErrorKind::not_found : ErrorKind::disconnected, "recvmsg",
+                      errno);
+  }
+  packet.size = static_cast<std::size_t>(got);
+  if (!take_descriptors(message, packet) || (message.msg_flags & MSG_TRUNC) != 0)
+    return fail(ErrorKind::malformed, "packet with more than belongs to it");
+  return packet;
+}
+
+} // namespace fanin::net::shm

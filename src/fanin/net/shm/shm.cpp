@@ -1,0 +1,499 @@
+#include "fanin/net/shm/shm.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/base/units.hpp"
+#include "fanin/net/shm/connection.hpp"
+
+namespace fanin::net {
+
+using shm::Outbox;
+using shm::Piece;
+using shm::Record;
+using shm::RecordKind;
+
+namespace {
+
+// The kernel is asked what else there is only so often while connections are busy.
+constexpr std::uint32_t polls_per_look = 64;
+// A connection is looked into for so many polls after the last message: a fraction of a
+// millisecond.
+constexpr std::uint32_t polls_until_cold = 4096;
+constexpr std::size_t messages_per_visit = 16;
+constexpr std::uint32_t lent_max = 1U << 20; // messages of one peer held here
+
+} // namespace
+
+// --- life ---
+
+ShmTransport::Connection::Connection(ShmTransport& owner, const ConnectionOptions& given,
+                                     PageFiller& pages)
+    : options(given),
+      filler(&pages),
+      lent(shm::LentMemory::make(
+          [this, &owner](shm::Return what) { owner.give_back(*this, what); })),
+      deadline([this, &owner] { owner.expired_.push_back(id); }),
+      retry([this, &owner] { owner.try_connect(*this); }) {}
+
+ShmTransport::ShmTransport(Loop& loop, ShmOptions options)
+    : loop_(loop), options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_) throw std::system_error(errno, std::generic_category(), "shm transport: epoll");
+}
+
+ShmTransport::~ShmTransport() = default;
+
+PageFiller& ShmTransport::filler_of(memory::PagePool& pool) {
+  for (const auto& filler : fillers_) {
+    if (&filler->pool() == &pool) return *filler;
+  }
+  return *fillers_.emplace_back(std::make_unique<PageFiller>(pool));
+}
+
+ShmTransport::Connection* ShmTransport::find_open(ConnectionId id) const {
+  Connection* const connection = connections_.find(id);
+  return connection != nullptr && connection->stage == Stage::open ? connection : nullptr;
+}
+
+void ShmTransport::report(CloseReason reason, const Connection& connection,
+                          std::string_view text) const {
+  if (options_.report) options_.report(reason, fmt::format("{}: {}", connection.target, text));
+}
+
+std::string ShmTransport::peer_name(ConnectionId id) const {
+  const Connection* const connection = connections_.find(id);
+  return connection == nullptr ? "" : connection->target;
+}
+
+// --- closing ---
+
+void ShmTransport::close(ConnectionId id, bool abort) {
+  Connection* const connection = connections_.find(id);
+  if (connection == nullptr || connection->stage == Stage::closing ||
+      connection->stage == Stage::lingering)
+    return;
+  withdraw(id);
+  if (connection->stage != Stage::ended)
+    ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
+  if (!connection->connected()) {
+    erase(*connection);
+    return;
+  }
+  if (abort || connection->stage == Stage::ended || connection->peer_ended) {
+    if (abort) (void)::shutdown(connection->socket.get(), SHUT_WR);
+    linger(*connection);
+    return;
+  }
+  connection->stage = Stage::closing;
+  ++closing_;
+  connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
+  warm(*connection);
+  continue_closing(*connection);
+}
+
+// What was accepted is in the outbox already, or will be when the peer has taken more; the end goes
+// behind it. From then on the peer needs nothing of this process.
+void ShmTransport::continue_closing(Connection& connection) {
+  if (!connection.peer_ended) {
+    if (!has_room(connection, 1)) return;
+    const Record record{.kind = RecordKind::end};
+    std::memcpy(begin_record(connection, 1, 0), &record, sizeof record);
+    connection.out().written.store(connection.sending.written, std::memory_order_release);
+    signal(connection, true);
+  }
+  --closing_;
+  linger(connection);
+}
+
+// Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
+void ShmTransport::end(Connection& connection, CloseReason reason) {
+  if (connection.stage == Stage::closing || connection.stage == Stage::lingering ||
+      connection.stage == Stage::ended)
+    return;
+  ++counters_.closed[static_cast<std::size_t>(reason)];
+  connection.silent = connection.listener != ListenerId::none && !connection.handed_out;
+  connection.stage = Stage::ended;
+  connection.reason = reason;
+  connection.deadline.cancel();
+  connection.retry.cancel();
+  warm(connection);
+}
+
+bool ShmTransport::violation(Connection& connection, std::string_view what) {
+  report(CloseReason::protocol_violation, connection, what);
+  (void)::shutdown(connection.socket.get(), SHUT_WR);
+  if (connection.stage == Stage::closing) --closing_;
+  if (connection.stage == Stage::closing || connection.stage == Stage::lingering) {
+    connection.stage = Stage::lingering;
+  } else {
+    end(connection, CloseReason::protocol_violation);
+  }
+  return false;
+}
+
+// A page dies only with its holder: as long as one end reads what the other has lent, and both
+// live, the socket stays open.
+void ShmTransport::linger(Connection& connection) {
+  connection.stage = Stage::lingering;
+  connection.deadline.cancel();
+  warm(connection);
+  erase_if_done(connection);
+}
+
+void ShmTransport::erase_if_done(Connection& connection) {
+  if (connection.stage != Stage::lingering) return;
+  const bool settled = connection.lent_out() == 0 && connection.lent->lent() == 0;
+  if (settled || connection.peer_gone || !connection.connected()) erase(connection);
+}
+
+void ShmTransport::erase(Connection& connection) {
+  if (connection.stage == Stage::closing) --closing_;
+  if (connection.lent_out() > 0) released_ = true;
+  connections_.erase(connection.id);
+}
+
+void ShmTransport::peer_gone(Connection& connection) {
+  connection.peer_ended = true;
+  connection.peer_gone = true;
+  for (std::uint32_t i = 0; i < connection.sending.slots.size(); ++i) {
+    if (connection.sending.slots[i].lent) free_slot(connection, i);
+  }
+  connection.receiving.returns.clear();
+}
+
+void ShmTransport::expire(Connection& connection) {
+  if (connection.stage == Stage::closing) { // the peer has taken nothing all the time
+    --closing_;
+    (void)::shutdown(connection.socket.get(), SHUT_WR);
+    linger(connection);
+    return;
+  }
+  if (connection.stage != Stage::connecting && connection.stage != Stage::handshake) return;
+  const CloseReason reason = connection.listener == ListenerId::none
+                                 ? CloseReason::connect_failed
+                                 : CloseReason::protocol_violation;
+  ++counters_.handshake_timeouts;
+  report(reason, connection,
+         fmt::format("no answer within {}", format_duration(options_.handshake_timeout)));
+  end(connection, reason);
+}
+
+// --- hot and cold ---
+
+void ShmTransport::warm(Connection& connection) {
+  connection.idle_polls = 0;
+  if (connection.hot) return;
+  connection.hot = true;
+  hot_.push_back(connection.id);
+  disarm(connection);
+}
+
+void ShmTransport::disarm(Connection& connection) {
+  if ((connection.armed & (shm::armed_for_work | shm::armed_for_room)) == 0) return;
+  connection.armed &= ~(shm::armed_for_work | shm::armed_for_room);
+  connection.out().armed.store(connection.armed, std::memory_order_relaxed);
+}
+
+// From now on the peer signals what is new. False: something is new already.
+bool ShmTransport::arm(Connection& connection) {
+  if (!connection.connected()) return connection.stage != Stage::ended;
+  const bool for_room = connection.wants_writable || connection.stage == Stage::closing ||
+                        !connection.receiving.returns.empty();
+  connection.armed =
+      ((connection.armed | 3U) + 1) | shm::armed_for_work | (for_room ? shm::armed_for_room : 0U);
+  connection.out().armed.store(connection.armed, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst); // our `armed` before the peer's stores
+  if (!has_work(connection)) return true;
+  disarm(connection);
+  return false;
+}
+
+bool ShmTransport::has_work(const Connection& connection) {
+  if (connection.stage == Stage::ended || !connection.handed_out || connection.writable_pending)
+    return true;
+  const Outbox& peer = connection.peer();
+  const Sending& sending = connection.sending;
+  const Receiving& receiving = connection.receiving;
+  const auto now = [](const std::atomic<std::uint32_t>& count) {
+    return count.load(std::memory_order_acquire);
+  };
+  if (now(peer.returned) != sending.returns_taken) return !connection.peer_gone;
+  if (now(peer.taken) != sending.taken &&
+      (connection.wants_writable || connection.stage == Stage::closing))
+    return true;
+  if (connection.wants_copy > 0 && connection.copies->can_reserve(connection.wants_copy))
+    return true;
+  if (!receiving.returns.empty() && receiving.returned - now(peer.returns_taken) < shm::returns_max)
+    return true;
+  if (connection.stage != Stage::open) return false;
+  if (now(peer.written) != receiving.read)
+    return receiving.starving_for == 0 || connection.filler->can_reserve(receiving.starving_for);
+  return connection.peer_ended;
+}
+
+bool ShmTransport::arm() {
+  if (released_ || !marked_.empty() || !expired_.empty() || !accepting_.empty()) {
+    released_ = false;
+    return false;
+  }
+  bool idle = true;
+  for (const ConnectionId id : hot_) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr) continue;
+    if (!arm(*connection)) {
+      idle = false;
+      break;
+    }
+    // Pages that come back are not the peer's doing, and are looked for here.
+    const bool waits_here = connection->receiving.starving_for > 0 || connection->wants_copy > 0;
+    connection->hot = waits_here;
+  }
+  std::erase_if(hot_, [this](ConnectionId id) {
+    const Connection* const connection = connections_.find(id);
+    return connection == nullptr || !connection->hot;
+  });
+  return idle;
+}
+
+// --- polling ---
+
+std::size_t ShmTransport::poll(std::span<Event> events) {
+  released_ = false;
+  flush();
+  for (std::size_t i = 0; i < expired_.size(); ++i) {
+    if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
+  }
+  expired_.clear();
+  if (hot_.empty() || ++polls_ % polls_per_look == 0) collect();
+  if (!accepting_.empty()) accept_all();
+  Budget budget{.events = events};
+  bool some_left = false;
+  const std::size_t count = hot_.size();
+  for (std::size_t i = 0; i < count && !budget.full(); ++i) {
+    next_hot_ = next_hot_ + 1 < count ? next_hot_ + 1 : 0;
+    const ConnectionId id = hot_[next_hot_];
+    Connection* connection = connections_.find(id);
+    if (connection != nullptr && visit(*connection, budget)) continue;
+    connection = connections_.find(id);
+    if (connection == nullptr) {
+      some_left = true;
+    } else if (++connection->idle_polls > polls_until_cold && connection->stage != Stage::ended &&
+               connection->receiving.starving_for == 0 && connection->wants_copy == 0 &&
+               arm(*connection)) {
+      connection->hot = false;
+      some_left = true;
+    }
+  }
+  if (some_left) {
+    std::erase_if(hot_, [this](ConnectionId id) {
+      const Connection* const connection = connections_.find(id);
+      return connection == nullptr || !connection->hot;
+    });
+  }
+  return budget.count;
+}
+
+void ShmTransport::collect() {
+  std::array<epoll_event, 64> ready;
+  const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+  for (const epoll_event& event :
+       std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
+    const std::uint64_t id = event.data.u64 & ~(shm::listener_bit | shm::wake_bit);
+    if ((event.data.u64 & shm::listener_bit) != 0) {
+      accepting_.push_back(static_cast<ListenerId>(id));
+      continue;
+    }
+    Connection* const connection = connections_.find(static_cast<ConnectionId>(id));
+    if (connection == nullptr) continue;
+    warm(*connection);
+    if ((event.data.u64 & shm::wake_bit) == 0) socket_event(*connection, event.events);
+  }
+}
+
+void ShmTransport::socket_event(Connection& connection, std::uint32_t events) {
+  if ((events & EPOLLOUT) != 0) connection.socket_full = false;
+  if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) != 0) read_packets(connection);
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) peer_gone(connection);
+  if (connection.peer_ended && connection.stage == Stage::handshake) {
+    const bool ours = connection.listener == ListenerId::none;
+    report(ours ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
+           "closed the connection without an answer");
+    end(connection, ours ? CloseReason::connect_failed : CloseReason::peer_closed);
+  }
+}
+
+// True: something was done, and there may be more.
+bool ShmTransport::visit(Connection& connection, Budget& budget) {
+  disarm(connection);
+  if (connection.stage == Stage::ended) {
+    if (!connection.silent) emit(connection, budget, EventKind::closed).reason = connection.reason;
+    linger(connection);
+    return true;
+  }
+  if (!connection.connected()) return false;
+  bool worked = false;
+  if (connection.stage == Stage::open && !connection.handed_out) {
+    connection.handed_out = true;
+    emit(connection, budget,
+         connection.listener == ListenerId::none ? EventKind::connected : EventKind::accepted);
+    worked = true;
+  }
+  if (!connection.peer_gone) take_returns(connection);
+  if (!connection.receiving.returns.empty()) mark_for_flush(connection);
+  if (connection.stage == Stage::open) {
+    if (connection.wants_writable) check_writable(connection);
+    if (connection.writable_pending && !budget.full()) {
+      connection.writable_pending = false;
+      emit(connection, budget, EventKind::writable);
+      worked = true;
+    }
+    return take_messages(connection, budget) || worked;
+  }
+  if (connection.stage == Stage::closing) {
+    continue_closing(connection);
+  } else {
+    erase_if_done(connection);
+  }
+  return false;
+}
+
+bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
+  Receiving& receiving = connection.receiving;
+  const std::uint32_t written = connection.peer().written.load(std::memory_order_acquire);
+  const std::uint32_t before = receiving.read;
+  if (written - receiving.read > shm::units_max)
+    return violation(connection, "says that it has sent more than there is room for");
+  for (std::size_t left = messages_per_visit;
+       left > 0 && receiving.read != written && !budget.full(); --left) {
+    if (!take_record(connection, written - receiving.read, budget)) break;
+  }
+  if (receiving.read == written && connection.peer_ended && connection.stage == Stage::open &&
+      connection.peer().written.load(std::memory_order_acquire) == written) {
+    end(connection, CloseReason::peer_died); // it did not say that it would
+    return true;
+  }
+  if (receiving.read == before) return false;
+  connection.out().taken.store(receiving.read, std::memory_order_release);
+  connection.took = true;
+  mark_for_flush(connection);
+  return true;
+}
+
+// False: nothing more can be taken now.
+bool ShmTransport::take_record(Connection& connection, std::uint32_t available, Budget& budget) {
+  Receiving& receiving = connection.receiving;
+  const std::uint32_t index = receiving.read % shm::units_max;
+  Record record;
+  std::memcpy(&record, connection.peer().units.data() + std::size_t{index} * shm::unit_size,
+              sizeof record);
+  std::uint32_t units = 1;
+  switch (record.kind) {
+  case RecordKind::skip: units = shm::units_max - index; break;
+  case RecordKind::end: end(connection, CloseReason::peer_closed); break;
+  case RecordKind::inlined:
+    if (record.length > shm::inline_max)
+      return violation(connection, "sent a message that is not of its kind");
+    units = shm::units_of(sizeof record + record.length);
+    break;
+  case RecordKind::lent: units = 2; break; // at most: see take_lent()
+  default: return violation(connection, "sent bytes that are no message");
+  }
+  if (record.kind == RecordKind::lent) {
+    Piece first;
+    std::memcpy(&first,
+                connection.peer().units.data() + std::size_t{index} * shm::unit_size +
+                    sizeof record,
+                sizeof first);
+    if (first.length == record.length) units = 1;
+  }
+  if (units > available || index + units > shm::units_max)
+    return violation(connection, "sent a message that is longer than what it has sent");
+  if (record.length > connection.max_message) {
+    if (record.kind == RecordKind::inlined || record.kind == RecordKind::lent) {
+      report(CloseReason::message_too_large, connection,
+             "sent a message larger than what was agreed");
+      (void)::shutdown(connection.socket.get(), SHUT_WR);
+      end(connection, CloseReason::message_too_large);
+      return false;
+    }
+  }
+  if (record.kind == RecordKind::inlined && !take_inlined(connection, record, index, budget))
+    return false;
+  if (record.kind == RecordKind::lent && !take_lent(connection, record, index, budget))
+    return false;
+  receiving.read += units;
+  return connection.stage == Stage::open;
+}
+
+bool ShmTransport::take_inlined(Connection& connection, const Record& record, std::uint32_t index,
+                                Budget& budget) {
+  Receiving& receiving = connection.receiving;
+  memory::View view;
+  if (record.length > 0) {
+    PageFiller::Room room = connection.filler->reserve(record.length);
+    receiving.starving_for = room.page ? 0 : record.length;
+    if (!room.page) return false;
+    std::memcpy(room.page.data() + room.offset,
+                connection.peer().units.data() + std::size_t{index} * shm::unit_size +
+                    sizeof record,
+                record.length);
+    view = room.page.freeze(room.offset, record.length);
+    connection.filler->give_back(std::move(room.page), room.offset + record.length);
+  }
+  emit(connection, budget, EventKind::message).message = std::move(view);
+  return true;
+}
+
+bool ShmTransport::take_lent(Connection& connection, const Record& record, std::uint32_t index,
+                             Budget& budget) {
+  std::array<Piece, shm::pieces_max> pieces;
+  const std::byte* const at =
+      connection.peer().units.data() + std::size_t{index} * shm::unit_size + sizeof record;
+  std::memcpy(&pieces[0], at, sizeof(Piece));
+  std::size_t count = 1;
+  if (pieces[0].length != record.length) {
+    std::memcpy(&pieces[1], at + sizeof(Piece), sizeof(Piece));
+    count = 2;
+  }
+  std::uint64_t total = 0;
+  for (const Piece& piece : std::span(pieces).first(count)) {
+    // The memory was announced before the message, so it is there if it is anywhere.
+    if (piece.memory >= connection.lent->memories()) read_packets(connection);
+    if (connection.stage != Stage::open) return false;
+    if (piece.length == 0 || !connection.lent->contains(piece))
+      return violation(connection, "sent a message outside of its memory");
+    total += piece.length;
+  }
+  if (total != record.length || pieces[0].offset % PageFiller::alignment != 0)
+    return violation(connection, "sent a message whose lengths do not add up");
+  if (connection.lent->lent() >= lent_max) return false; // until some go back
+  std::array<memory::View, shm::pieces_max> views;
+  connection.lent->lend(std::span(pieces).first(count), {record.slot, record.use}, views);
+  Event& event = emit(connection, budget, EventKind::message);
+  event.message = std::move(views[0]);
+  event.rest = std::move(views[1]);
+  return true;
+}
+
+Event& ShmTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
+  FANIN_ASSERT(!budget.full());
+  Event& event = budget.events[budget.count++];
+  event.kind = kind;
+  event.reason = CloseReason::local;
+  event.connection = connection.id;
+  event.handler = connection.options.handler;
+  event.message = {};
+  event.rest = {};
+  return event;
+}
+
+} // namespace fanin::net

@@ -1,0 +1,202 @@
+// shm://name:port: messages between processes of one host and one user, through memory. What lies
+// in a pool that was made with ArenaOptions::shared is not copied: the receiver reads it where it
+// is, and the page goes home when it has let go. Other messages are copied once, into pages of the
+// transport.
+//
+// A connection is a Unix socket (an abstract name, so that nothing stays behind), over which the
+// ends tell who they are and hand over descriptors, and an outbox of each end (shm/outbox.hpp).
+// While there is traffic, poll() looks into the outboxes and calls nothing of the kernel; an end
+// that falls idle arms its outbox, and its eventfd wakes it. See docs/modules/net.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "fanin/net/loop.hpp"
+#include "fanin/net/page_filler.hpp"
+#include "fanin/net/shm/lent_memory.hpp"
+#include "fanin/net/shm/outbox.hpp"
+#include "fanin/net/shm/packet.hpp"
+#include "fanin/net/slot_map.hpp"
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net {
+
+struct ShmOptions {
+  // From the start of a connection until the peer has introduced itself.
+  Duration handshake_timeout = std::chrono::seconds{5};
+  // How long close() goes on to deliver what was accepted.
+  Duration linger_timeout = std::chrono::seconds{5};
+  // Before connecting or accepting is tried again: too many others do, or descriptors ran out.
+  Duration retry_pause = std::chrono::milliseconds{10};
+  // Of the transport, for messages from pools that are not shared; bytes.
+  std::uint64_t copy_pool = 8U << 20;
+  // Told why a connection could not be made or was broken off, in words, for the log.
+  std::function<void(CloseReason, std::string_view)> report;
+};
+
+struct ShmCounters {
+  std::array<std::uint64_t, close_reasons> closed{}; // connections by CloseReason
+  std::uint64_t handshake_timeouts = 0;
+  std::uint64_t accept_failures = 0;
+  std::uint64_t wakes = 0; // of peers that slept
+  std::uint64_t lent = 0; // messages sent without a copy
+  std::uint64_t copied = 0; // messages copied into pages of the transport
+};
+
+class ShmTransport final : public Transport {
+public:
+  explicit ShmTransport(Loop& loop, ShmOptions options = {});
+  // Open connections are cut as by a crash. Pages that peers still read go home: their pools must
+  // not be used any more.
+  ~ShmTransport() override;
+
+  [[nodiscard]] Result<ListenerId> listen(const Url& url,
+                                          const ConnectionOptions& options) override;
+  [[nodiscard]] Url listening_url(ListenerId listener) const override;
+  void close_listener(ListenerId listener) override;
+  [[nodiscard]] Result<ConnectionId> connect(const Url& url,
+                                             const ConnectionOptions& options) override;
+  [[nodiscard]] SendOutcome send(ConnectionId connection,
+                                 std::span<const memory::View> extents) override;
+  void flush() override;
+  [[nodiscard]] std::size_t poll(std::span<Event> events) override;
+  [[nodiscard]] bool arm() override;
+  [[nodiscard]] int descriptor() const override { return epoll_.get(); }
+  void close(ConnectionId connection, bool abort) override;
+  [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
+  [[nodiscard]] std::size_t closing() const override { return closing_; }
+  [[nodiscard]] bool shares_memory() const override { return true; }
+
+  [[nodiscard]] const ShmCounters& counters() const { return counters_; }
+
+private:
+  enum class Stage : std::uint8_t {
+    connecting, // the listener's queue was full: tried again
+    handshake, // until the peer's hello is here
+    open,
+    ended, // nothing more comes or goes; `closed` is to be reported
+    closing, // closed here: what was accepted has yet to go into the outbox
+    lingering // over, but for memory that one end still reads
+  };
+
+  // A message whose bytes the peer reads.
+  struct Slot {
+    std::array<memory::View, shm::pieces_max> extents;
+    std::uint32_t use = 0;
+    bool lent = false;
+  };
+
+  struct Sending {
+    std::uint32_t written = 0; // units
+    std::uint32_t taken = 0; // of them, as far as was looked
+    std::uint32_t returns_taken = 0; // of the peer's
+    std::uint32_t signalled = 0; // the peer's `armed` that was answered
+    std::uint64_t queued_bytes = 0; // of messages not taken yet
+    std::array<std::uint32_t, shm::units_max> bytes_at{}; // of the message that begins there
+    std::vector<Slot> slots;
+    std::vector<std::uint32_t> free_slots;
+    std::vector<std::uint64_t> announced; // arenas
+  };
+  struct Receiving {
+    std::uint32_t read = 0; // units of the peer's
+    std::uint32_t returned = 0; // into the own outbox
+    std::vector<shm::Return> returns; // that have no room there yet
+    std::uint32_t starving_for = 0; // bytes of a page
+  };
+
+  struct Connection;
+  struct Listener;
+  struct Budget {
+    std::span<Event> events;
+    std::size_t count = 0;
+    [[nodiscard]] bool full() const { return count == events.size(); }
+  };
+
+  [[nodiscard]] static Result<> check(const Url& url, const ConnectionOptions& options);
+  PageFiller& filler_of(memory::PagePool& pool);
+  [[nodiscard]] Result<Connection*> make_connection(const ConnectionOptions& options);
+  [[nodiscard]] Connection* find_open(ConnectionId id) const;
+  void report(CloseReason reason, const Connection& connection, std::string_view text) const;
+
+  // making connections (shm_setup.cpp)
+  void accept_all();
+  [[nodiscard]] bool accept_one(Listener& listener);
+  void try_connect(Connection& connection);
+  void start_handshake(Connection& connection);
+  [[nodiscard]] bool of_this_user(const Connection& connection) const;
+  void read_packets(Connection& connection);
+  [[nodiscard]] Result<> take_packet(Connection& connection, shm::ReceivedPacket& packet);
+  [[nodiscard]] Result<> take_hello(Connection& connection, const shm::Hello& hello,
+                                    shm::ReceivedPacket& packet);
+  [[nodiscard]] PageFiller* copy_filler(std::uint32_t largest);
+
+  // sending (shm_send.cpp)
+  [[nodiscard]] SendOutcome send_copied(Connection& connection,
+                                        std::span<const memory::View> extents, std::uint32_t size);
+  [[nodiscard]] bool announce(Connection& connection, std::span<const memory::View> extents);
+  [[nodiscard]] bool has_room(Connection& connection, std::uint32_t units);
+  [[nodiscard]] std::byte* begin_record(Connection& connection, std::uint32_t units,
+                                        std::uint32_t message_bytes);
+  void put_inlined(Connection& connection, std::span<const memory::View> extents,
+                   std::uint32_t size);
+  void put_lent(Connection& connection, std::span<const memory::View> extents, std::uint32_t size);
+  void refresh_taken(Connection& connection);
+  void take_returns(Connection& connection);
+  void put_returns(Connection& connection);
+  void free_slot(Connection& connection, std::uint32_t slot);
+  void mark(Connection& connection);
+  void mark_for_flush(Connection& connection);
+  void signal(Connection& connection, bool work);
+  void check_writable(Connection& connection);
+
+  // receiving and the rest
+  void collect();
+  void socket_event(Connection& connection, std::uint32_t events);
+  void warm(Connection& connection);
+  [[nodiscard]] bool arm(Connection& connection);
+  void disarm(Connection& connection);
+  [[nodiscard]] static bool has_work(const Connection& connection);
+  [[nodiscard]] bool visit(Connection& connection, Budget& budget);
+  [[nodiscard]] bool take_messages(Connection& connection, Budget& budget);
+  [[nodiscard]] bool take_record(Connection& connection, std::uint32_t available, Budget& budget);
+  [[nodiscard]] bool take_inlined(Connection& connection, const shm::Record& record,
+                                  std::uint32_t index, Budget& budget);
+  [[nodiscard]] bool take_lent(Connection& connection, const shm::Record& record,
+                               std::uint32_t index, Budget& budget);
+  void give_back(Connection& connection, shm::Return what);
+  bool violation(Connection& connection, std::string_view what);
+  static Event& emit(const Connection& connection, Budget& budget, EventKind kind);
+  void end(Connection& connection, CloseReason reason);
+  void continue_closing(Connection& connection);
+  void linger(Connection& connection);
+  void erase_if_done(Connection& connection);
+  void erase(Connection& connection);
+  void peer_gone(Connection& connection);
+  void expire(Connection& connection);
+
+  Loop& loop_;
+  ShmOptions options_;
+  Descriptor epoll_;
+  std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
+  std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // by page size
+  std::vector<std::unique_ptr<PageFiller>> copy_fillers_; // of copy_pools_
+  SlotMap<ConnectionId, Connection> connections_;
+  SlotMap<ListenerId, Listener> listeners_;
+  std::vector<ConnectionId> hot_; // looked into by every poll()
+  std::size_t next_hot_ = 0;
+  std::vector<ConnectionId> marked_; // flush() has something to do for them
+  std::vector<ConnectionId> flushing_;
+  std::vector<ConnectionId> expired_;
+  std::vector<ListenerId> accepting_;
+  std::size_t closing_ = 0;
+  std::uint32_t polls_ = 0;
+  bool released_ = false; // pages have come back since the last poll
+  ShmCounters counters_;
+};
+
+} // namespace fanin::net

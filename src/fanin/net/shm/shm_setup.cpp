@@ -1,0 +1,391 @@
+// The part of ShmTransport that makes connections: names, listening, accepting, connecting, up to
+// the point where both ends have mapped each other's outbox.
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/net/shm/connection.hpp"
+
+namespace fanin::net {
+namespace {
+
+constexpr int accepts_per_poll = 64;
+constexpr std::uint32_t copy_page_least = 64U << 10;
+
+std::string text_of(int error) { return std::strerror(error); }
+
+struct Name {
+  sockaddr_un address{};
+  socklen_t length = 0;
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+// Abstract: it exists as long as its socket does, and in no folder.
+Result<Name> name_of(const Url& url) {
+  const std::string text = fmt::format("fanin/shm/{}:{}", url.host, url.port);
+  Name name;
+  if (text.size() + 1 > sizeof name.address.sun_path)
+    return fail(ErrorKind::usage, fmt::format("{}: the name is too long", url.text()));
+  name.address.sun_family = AF_UNIX;
+  std::memcpy(name.address.sun_path + 1, text.data(), text.size());
+  name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  return name;
+}
+
+Descriptor make_socket() {
+  return Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+Result<> bind_to(const Descriptor& socket, const Url& url) {
+  const auto name = name_of(url);
+  if (!name) return std::unexpected(name.error());
+  if (::bind(socket.get(), name->get(), name->length) == 0) return {};
+  if (errno == EADDRINUSE) {
+    return fail(ErrorKind::refused,
+                fmt::format("{}: the port is in use; `ss -lxp` shows by whom. Choose another one, "
+                            "or none for any that is free",
+                            url.text()));
+  }
+  return fail_errno(ErrorKind::refused, fmt::format("{}: bind", url.text()), errno);
+}
+
+// Begins somewhere else in each process, and does not soon come back to a port that was used.
+std::uint16_t next_port() {
+  static std::uint32_t last = static_cast<std::uint32_t>(getpid()) * 64U;
+  constexpr std::uint32_t first = 1024;
+  last = (last + 1) % (65536 - first);
+  return static_cast<std::uint16_t>(first + last);
+}
+
+bool is_eventfd(const Descriptor& descriptor) {
+  const std::string path = fmt::format("/proc/self/fd/{}", descriptor.get());
+  std::array<char, 64> target{};
+  const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+  const int flags = fcntl(descriptor.get(), F_GETFL);
+  return length > 0 && flags >= 0 && (flags & O_NONBLOCK) != 0 &&
+         std::string_view(target.data(), static_cast<std::size_t>(length)) ==
+             "anon_inode:[eventfd]";
+}
+
+} // namespace
+
+namespace shm {
+
+Result<std::unique_ptr<OwnOutbox>> OwnOutbox::make() {
+  std::unique_ptr<OwnOutbox> made(new OwnOutbox);
+  made->file = Descriptor(memfd_create("fanin-outbox", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!made->file || ftruncate(made->file.get(), sizeof(Outbox)) != 0)
+    return fail_errno(ErrorKind::exhausted, "memory for a connection", errno);
+  void* const address =
+      mmap(nullptr, sizeof(Outbox), PROT_READ | PROT_WRITE, MAP_SHARED, made->file.get(), 0);
+  if (address == MAP_FAILED)
+    return fail_errno(ErrorKind::exhausted, "memory for a connection", errno);
+  made->outbox_ = new (address) Outbox;
+  (void)fcntl(made->file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE); // from kernel 5.1 on
+  if (fcntl(made->file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return fail_errno(ErrorKind::exhausted, "memory for a connection: seal", errno);
+  return made;
+}
+
+OwnOutbox::~OwnOutbox() {
+  if (outbox_ != nullptr) munmap(outbox_, sizeof(Outbox));
+}
+
+} // namespace shm
+
+ShmTransport::Listener::Listener(ShmTransport& owner, const ConnectionOptions& given, Url real,
+                                 Descriptor bound)
+    : options(given),
+      url(std::move(real)),
+      socket(std::move(bound)),
+      retry([this, &owner] { owner.accepting_.push_back(id); }) {}
+
+Result<> ShmTransport::check(const Url& url, const ConnectionOptions& options) {
+  if (url.scheme != "shm") {
+    return fail(ErrorKind::usage, fmt::format("{} is not an address of shm://", url.text()));
+  }
+  if (!url.options.empty()) {
+    return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; shm:// has none",
+                                              url.text(), url.options.begin()->first));
+  }
+  if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
+  const std::uint32_t page = options.receive_pool->page_size();
+  if (options.max_message > page / 2) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: messages of up to {} need pages of twice that, and those of the "
+                            "receive pool have {}",
+                            url.text(), format_size(options.max_message), format_size(page)));
+  }
+  return {};
+}
+
+Result<ShmTransport::Connection*> ShmTransport::make_connection(const ConnectionOptions& options) {
+  auto outbox = shm::OwnOutbox::make();
+  if (!outbox) return std::unexpected(outbox.error());
+  Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return fail_errno(ErrorKind::exhausted, "eventfd for a connection", errno);
+  const auto [id, connection] =
+      connections_.emplace(*this, options, filler_of(*options.receive_pool));
+  connection.id = id;
+  connection.own = std::move(*outbox);
+  connection.wake = std::move(wake);
+  connection.max_message =
+      options.max_message == 0 ? options.receive_pool->page_size() / 2 : options.max_message;
+  connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
+  return &connection;
+}
+
+// --- listening ---
+
+Result<ListenerId> ShmTransport::listen(const Url& url, const ConnectionOptions& options) {
+  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  Descriptor socket = make_socket();
+  if (!socket)
+    return fail_errno(ErrorKind::exhausted, fmt::format("{}: socket", url.text()), errno);
+  Url real = url;
+  Result<> bound;
+  for (int tries = 0; tries < 65536; ++tries) {
+    if (url.port == 0) real.port = next_port();
+    bound = bind_to(socket, real);
+    if (bound || url.port != 0 || bound.error().kind != ErrorKind::refused) break;
+  }
+  if (!bound) return std::unexpected(bound.error());
+  if (::listen(socket.get(), SOMAXCONN) != 0)
+    return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), errno);
+  const int descriptor = socket.get();
+  const auto [id, listener] =
+      listeners_.emplace(*this, options, std::move(real), std::move(socket));
+  listener.id = id;
+  epoll_event event{.events = EPOLLIN | EPOLLET,
+                    .data = {.u64 = static_cast<std::uint64_t>(id) | shm::listener_bit}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+    const int error = errno;
+    listeners_.erase(id);
+    return fail_errno(ErrorKind::exhausted, fmt::format("{}: epoll", url.text()), error);
+  }
+  return id;
+}
+
+Url ShmTransport::listening_url(ListenerId listener) const {
+  const Listener* const found = listeners_.find(listener);
+  return found == nullptr ? Url{} : found->url;
+}
+
+void ShmTransport::close_listener(ListenerId listener) {
+  if (listeners_.find(listener) == nullptr) return;
+  listeners_.erase(listener);
+  std::vector<ConnectionId> unseen; // nobody has been told of them
+  connections_.for_each([&](ConnectionId id, const Connection& connection) {
+    if (connection.listener == listener && !connection.handed_out) unseen.push_back(id);
+  });
+  for (const Event& event : undispatched()) {
+    if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
+    const Connection* const connection = connections_.find(event.connection);
+    if (connection != nullptr && connection->listener == listener)
+      unseen.push_back(event.connection);
+  }
+  for (const ConnectionId id : unseen) close(id, true);
+}
+
+void ShmTransport::accept_all() {
+  std::vector<ListenerId> listeners;
+  listeners.swap(accepting_);
+  for (const ListenerId id : listeners) {
+    Listener* const listener = listeners_.find(id);
+    if (listener == nullptr) continue;
+    int left = accepts_per_poll;
+    while (left > 0 && accept_one(*listener)) --left;
+    if (left == 0) accepting_.push_back(id);
+  }
+}
+
+bool ShmTransport::accept_one(Listener& listener) {
+  Descriptor socket(
+      ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket && errno == EAGAIN) return false;
+  if (!socket && (errno == EINTR || errno == ECONNABORTED)) return true;
+  const int error = errno;
+  Result<Connection*> made = fail(ErrorKind::exhausted, text_of(error));
+  if (socket) made = make_connection(listener.options);
+  if (!made) { // what waits in the kernel's queue waits on
+    ++counters_.accept_failures;
+    listener.retry.start(loop_, loop_.now() + options_.retry_pause);
+    if (options_.report) {
+      options_.report(CloseReason::local,
+                      fmt::format("{}: accept: {}; raise the limit of open files (ulimit -n)",
+                                  listener.url.text(), made.error().text));
+    }
+    return false;
+  }
+  Connection& connection = **made;
+  connection.listener = listener.id;
+  connection.socket = std::move(socket);
+  start_handshake(connection);
+  return true;
+}
+
+// --- connecting ---
+
+Result<ConnectionId> ShmTransport::connect(const Url& url, const ConnectionOptions& options) {
+  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  if (const auto name = name_of(url); !name) return std::unexpected(name.error());
+  auto made = make_connection(options);
+  if (!made) return std::unexpected(made.error());
+  Connection& connection = **made;
+  connection.url = url;
+  connection.target = url.text();
+  try_connect(connection);
+  return connection.id;
+}
+
+void ShmTransport::try_connect(Connection& connection) {
+  const auto name = name_of(connection.url);
+  connection.socket = make_socket();
+  if (connection.socket && ::connect(connection.socket.get(), name->get(), name->length) == 0) {
+    start_handshake(connection);
+    return;
+  }
+  if (errno == EAGAIN) { // many connect at once
+    connection.retry.start(loop_, loop_.now() + options_.retry_pause);
+    return;
+  }
+  report(CloseReason::connect_failed, connection, text_of(errno));
+  end(connection, CloseReason::connect_failed);
+}
+
+// Names of sockets have no permissions: anybody on this host may connect, or listen there first.
+bool ShmTransport::of_this_user(const Connection& connection) const {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(connection.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == geteuid() || peer.uid == 0;
+}
+
+void ShmTransport::start_handshake(Connection& connection) {
+  connection.stage = Stage::handshake;
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  (void)getsockopt(connection.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  if (connection.listener != ListenerId::none)
+    connection.target = fmt::format("shm://(process {})", peer.pid);
+  const bool ours = connection.listener == ListenerId::none;
+  const auto give_up = [&](CloseReason reason, std::string_view why) {
+    report(reason, connection, why);
+    end(connection, reason);
+  };
+  if (!of_this_user(connection)) {
+    return give_up(ours ? CloseReason::connect_failed : CloseReason::protocol_violation,
+                   "belongs to another user; shm:// is for processes of one user");
+  }
+  const auto watch = [&](int descriptor, std::uint32_t events, std::uint64_t bit) {
+    epoll_event event{.events = events | EPOLLET,
+                      .data = {.u64 = static_cast<std::uint64_t>(connection.id) | bit}};
+    return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
+  };
+  const int handed_over[] = {connection.own->file.get(), connection.wake.get()};
+  const shm::Hello hello{.max_message = connection.max_message};
+  if (!watch(connection.socket.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, 0) ||
+      !watch(connection.wake.get(), EPOLLIN, shm::wake_bit) ||
+      !shm::send_packet(connection.socket.get(), shm::encode(hello), handed_over)) {
+    return give_up(ours ? CloseReason::connect_failed : CloseReason::peer_closed, text_of(errno));
+  }
+  connection.own->file = {};
+}
+
+// --- packets ---
+
+void ShmTransport::read_packets(Connection& connection) {
+  while (connection.stage == Stage::handshake || connection.stage == Stage::open ||
+         connection.stage == Stage::closing || connection.stage == Stage::lingering) {
+    auto packet = shm::receive_packet(connection.socket.get());
+    if (!packet && packet.error().kind == ErrorKind::not_found) return;
+    if (!packet && packet.error().kind == ErrorKind::disconnected) {
+      peer_gone(connection);
+      return;
+    }
+    if (packet && packet->size == 0) {
+      connection.peer_ended = true;
+      return;
+    }
+    const Result<> taken =
+        packet ? take_packet(connection, *packet) : std::unexpected(packet.error());
+    if (!taken) {
+      (void)violation(connection, taken.error().text);
+      return;
+    }
+  }
+}
+
+Result<> ShmTransport::take_packet(Connection& connection, shm::ReceivedPacket& packet) {
+  const auto decoded = shm::decode(std::span(packet.bytes).first(packet.size));
+  if (!decoded) return std::unexpected(decoded.error());
+  if (const auto* hello = std::get_if<shm::Hello>(&*decoded))
+    return take_hello(connection, *hello, packet);
+  if (!connection.connected()) return fail(ErrorKind::malformed, "sent memory before its hello");
+  if (!packet.descriptors[0] || packet.descriptors[1])
+    return fail(ErrorKind::malformed, "announced memory without handing it over");
+  return connection.lent->add(packet.descriptors[0], std::get<shm::Memory>(*decoded).size);
+}
+
+Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hello,
+                                  shm::ReceivedPacket& packet) {
+  if (connection.stage != Stage::handshake) return fail(ErrorKind::malformed, "said hello twice");
+  if (hello.version != shm::protocol_version) {
+    report(CloseReason::version_mismatch, connection,
+           fmt::format("speaks version {} of the protocol, this process version {}: use the same "
+                       "release in all processes",
+                       hello.version, shm::protocol_version));
+    end(connection, CloseReason::version_mismatch);
+    return {};
+  }
+  if (hello.outbox_size != sizeof(shm::Outbox) || !packet.descriptors[1] ||
+      !is_eventfd(packet.descriptors[1]))
+    return fail(ErrorKind::malformed, "said hello without what belongs to it");
+  auto mapping = shm::Mapping::make(packet.descriptors[0], sizeof(shm::Outbox));
+  if (!mapping) return std::unexpected(mapping.error());
+  connection.copies = copy_filler(hello.max_message);
+  if (connection.copies == nullptr) {
+    report(CloseReason::connect_failed, connection,
+           fmt::format("no memory for messages of up to {} that must be copied",
+                       format_size(hello.max_message)));
+    end(connection, CloseReason::connect_failed);
+    return {};
+  }
+  connection.peer_outbox = std::move(*mapping);
+  connection.peer_wake = std::move(packet.descriptors[1]);
+  connection.peer_max_message = hello.max_message;
+  connection.stage = Stage::open;
+  connection.deadline.cancel();
+  return {};
+}
+
+// Pages for what is not in shared memory, for messages up to `largest`; null: no memory.
+PageFiller* ShmTransport::copy_filler(std::uint32_t largest) {
+  constexpr std::uint32_t page_most = 1U << 30;
+  const std::uint32_t page = std::bit_ceil(std::clamp(largest, copy_page_least, page_most));
+  for (const auto& filler : copy_fillers_) {
+    if (filler->pool().page_size() == page) return filler.get();
+  }
+  auto pool = memory::PagePool::make(
+      {.page_size = page,
+       .pages = static_cast<std::uint32_t>(std::max<std::uint64_t>(2, options_.copy_pool / page)),
+       .arena = {.shared = true}});
+  if (!pool) return nullptr;
+  copy_pools_.push_back(std::move(*pool));
+  return copy_fillers_.emplace_back(std::make_unique<PageFiller>(*copy_pools_.back())).get();
+}
+
+} // namespace fanin::net
