@@ -81,8 +81,9 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   bench::EvbSetup& setup = options.setup;
   setup.system = bench::make_system(words.rus, words.bus, words.sources);
   if (const auto url = net::Url::parse(words.url); reading.keep("--url", url)) setup.url = *url;
-  if (setup.url.scheme != "tcp" && setup.url.scheme != "inproc")
-    reading.fail_with("--url", fmt::format("there is no transport '{}': tcp or inproc", words.url));
+  if (setup.url.scheme != "tcp" && setup.url.scheme != "shm" && setup.url.scheme != "inproc")
+    reading.fail_with("--url",
+                      fmt::format("there is no transport '{}': tcp, shm or inproc", words.url));
   options.congestion = words.congestion;
   if (setup.url.scheme == "tcp") setup.url.options.try_emplace("congestion", words.congestion);
   reading.size("--fragment-size", words.fragment_size, setup.fragment_size);
@@ -147,7 +148,7 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--bus", words->bus, "Builder units")->check(CLI::Range(1, 64));
   command->add_option("--sources", words->sources, "Sources of each readout unit")
       ->check(CLI::Range(1, 256));
-  command->add_option("--url", words->url, "Transport: tcp, inproc, or a whole address");
+  command->add_option("--url", words->url, "Transport: tcp, shm, inproc, or a whole address");
   command->add_option("--fragment-size", words->fragment_size, "As 200B or 16KiB");
   command->add_option("--protocol", words->protocol, "push or pull")
       ->check(CLI::IsMember({"push", "pull"}));

@@ -41,7 +41,8 @@ protected:
   Node(LoopProcess& process, Cell& cell) : process_(process), cell_(cell) {}
   Result<builder::NodeEnvironment> environment(std::size_t connections) {
     auto pool = make_pool(control_page,
-                          builder::control_pages(connections) * std::uint64_t{control_page} * 2);
+                          builder::control_pages(connections) * std::uint64_t{control_page} * 2,
+                          process_.transport().shares_memory());
     if (!pool) return std::unexpected(pool.error());
     control_pool_ = std::move(*pool);
     return builder::NodeEnvironment{.loop = &process_.loop(),
@@ -120,13 +121,15 @@ public:
     options.event_manager = manager_;
     options.on_end = [this](const Result<>& result) { end(result); };
     auto metadata =
-        make_pool(metadata_page, std::max<std::uint64_t>(4U << 20, setup_.readout_buffer / 8));
+        make_pool(metadata_page, std::max<std::uint64_t>(4U << 20, setup_.readout_buffer / 8),
+                  process_.transport().shares_memory());
     if (!metadata) return std::unexpected(metadata.error());
     metadata_pool_ = std::move(*metadata);
     options.metadata_pool = metadata_pool_.get();
     const auto [first, last] = setup_.system.sources_of(index_);
     for (std::size_t i = first; i < last; ++i) {
-      auto pool = make_pool(setup_.source_page, setup_.readout_buffer / (last - first));
+      auto pool = make_pool(setup_.source_page, setup_.readout_buffer / (last - first),
+                            process_.transport().shares_memory());
       if (!pool) return std::unexpected(pool.error());
       pools_.push_back(std::move(*pool));
       options.inputs.push_back(make_input(setup_.system.sources[i].id, *pools_.back()));

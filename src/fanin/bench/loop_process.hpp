@@ -29,8 +29,8 @@ private:
   net::TransportSet transports_;
 };
 
-// At least one page.
-[[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(std::uint32_t page,
-                                                                  std::uint64_t bytes);
+// At least one page. `shared`: other processes may read it (Transport::shares_memory()).
+[[nodiscard]] Result<std::unique_ptr<memory::PagePool>>
+make_pool(std::uint32_t page, std::uint64_t bytes, bool shared = false);
 
 } // namespace fanin::bench

@@ -235,10 +235,14 @@ private:
 };
 
 // Records of a message; 0: damaged.
-using Walk = std::function<std::uint32_t(std::span<const std::byte>, bool checksum)>;
+using Walk = std::function<std::uint32_t(const net::Event&, bool checksum)>;
 
-std::uint32_t walk_part(std::span<const std::byte> message, bool checksum) {
-  const auto part = wire::decode_part(message);
+std::uint32_t walk_page(const net::Event& event, bool checksum) {
+  return walk_records(event.message.bytes(), checksum);
+}
+
+std::uint32_t walk_part(const net::Event& event, bool checksum) {
+  const auto part = wire::decode_part(event.message.bytes(), event.rest.bytes());
   if (!part) return 0;
   const std::byte* at = part->payload.data();
   for (const wire::FragmentEntry& entry : part->table) {
@@ -269,13 +273,13 @@ public:
   void on_event(net::Transport&, net::Event& event) override {
     if (event.kind == net::EventKind::closed) process_.loop().stop();
     if (event.kind != net::EventKind::message) return;
-    const std::uint32_t records = walk_(event.message.bytes(), options_.checksum);
+    const std::uint32_t records = walk_(event, options_.checksum);
     damaged_ = damaged_ || records == 0;
     if (damaged_) process_.loop().stop();
     cell_.messages.add(records);
     cell_.bytes.add(std::uint64_t{records} * options_.size);
-    const std::uint64_t size = event.message.size;
-    held_.add({{std::move(event.message), {}}, 1}, size);
+    const std::uint64_t size = std::uint64_t{event.message.size} + event.rest.size;
+    held_.add({{std::move(event.message), std::move(event.rest)}, 2}, size);
   }
   [[nodiscard]] bool damaged() const { return damaged_; }
 
@@ -347,12 +351,13 @@ Result<Sample> run_page_stream(const StreamOptions& options) {
   const MakeSender make = [&](LoopProcess& process, Cell& cell,
                               std::size_t index) -> Result<std::unique_ptr<Sender>> {
     auto pool =
-        make_pool(round_up(size), options.send_set + (8U << 20) * options.receivers + 4 * size);
+        make_pool(round_up(size), options.send_set + (8U << 20) * options.receivers + 4 * size,
+                  process.transport().shares_memory());
     if (!pool) return std::unexpected(pool.error());
     return std::make_unique<PageSender>(process, options, cell, std::move(*pool),
                                         static_cast<SourceId>(index));
   };
-  return run_stream(options, make, walk_records, size);
+  return run_stream(options, make, walk_page, size);
 }
 
 Result<Sample> run_part_stream(const StreamOptions& options) {
@@ -361,9 +366,10 @@ Result<Sample> run_part_stream(const StreamOptions& options) {
   const MakeSender make = [&](LoopProcess& process, Cell& cell,
                               std::size_t index) -> Result<std::unique_ptr<Sender>> {
     auto pool = make_pool(options.source_page, options.send_set + (8U << 20) * options.receivers +
-                                                   8 * std::uint64_t{options.source_page});
+                                                   8 * std::uint64_t{options.source_page},
+                          process.transport().shares_memory());
     if (!pool) return std::unexpected(pool.error());
-    auto metadata = make_pool(256U << 10, 16U << 20);
+    auto metadata = make_pool(256U << 10, 16U << 20, process.transport().shares_memory());
     if (!metadata) return std::unexpected(metadata.error());
     return std::make_unique<PartSender>(process, options, cell, std::move(*pool),
                                         std::move(*metadata), static_cast<SourceId>(index + 1));

@@ -27,7 +27,7 @@ public:
 
   Result<> make() {
     if (auto made = make_control_pool(); !made) return made;
-    auto pool = make_pool(context_.plan->receive);
+    auto pool = make_pool(context_.plan->receive, Use::receive);
     if (!pool) return std::unexpected(pool.error());
     receive_pool_ = std::move(*pool);
     return {};

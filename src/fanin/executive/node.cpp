@@ -22,18 +22,20 @@ builder::NodeEnvironment Node::environment() {
 }
 
 Result<> Node::make_control_pool() {
-  auto pool = make_pool(context_.plan->control);
+  auto pool = make_pool(context_.plan->control, Use::send);
   if (!pool) return std::unexpected(pool.error());
   control_pool_ = std::move(*pool);
   return {};
 }
 
-Result<std::unique_ptr<memory::PagePool>> Node::make_pool(const PoolPlan& plan) {
+Result<std::unique_ptr<memory::PagePool>> Node::make_pool(const PoolPlan& plan, Use use) {
   auto pool =
       memory::PagePool::make({.page_size = plan.page_size,
                               .pages = plan.pages,
                               .arena = {.numa_node = configured().numa_node,
-                                        .huge_pages = context_.configuration->buffers.huge_pages}});
+                                        .huge_pages = context_.configuration->buffers.huge_pages,
+                                        .shared = use == Use::send &&
+                                                  context_.transports->share_memory()}});
   if (pool) return pool;
   return fail(pool.error().kind,
               fmt::format("{}: its buffers: {}", configured().name, pool.error().text));

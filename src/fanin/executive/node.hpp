@@ -77,7 +77,8 @@ protected:
     context_.log(context_.by_hand ? LogLevel::info : LogLevel::debug, text);
   }
   [[nodiscard]] Result<> make_control_pool();
-  [[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(const PoolPlan& plan);
+  enum class Use : std::uint8_t { send, receive };
+  [[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(const PoolPlan& plan, Use use);
 
   NodeContext context_;
   std::unique_ptr<memory::PagePool> control_pool_;

@@ -22,11 +22,11 @@ public:
 
   Result<> make() {
     if (auto made = make_control_pool(); !made) return made;
-    auto metadata = make_pool(context_.plan->metadata);
+    auto metadata = make_pool(context_.plan->metadata, Use::send);
     if (!metadata) return std::unexpected(metadata.error());
     metadata_pool_ = std::move(*metadata);
     for (const PoolPlan& plan : context_.plan->sources) {
-      auto pool = make_pool(plan);
+      auto pool = make_pool(plan, Use::send);
       if (!pool) return std::unexpected(pool.error());
       source_pools_.push_back(std::move(*pool));
     }

@@ -1,6 +1,7 @@
 // The transports of a process by scheme, and one end of a connection.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,11 @@ public:
     return fail(ErrorKind::unsupported,
                 fmt::format("{}: no transport for the scheme '{}' here (there are: {})", url.text(),
                             url.scheme, known));
+  }
+  // Whether pools that are sent from should be shared (ArenaOptions::shared).
+  [[nodiscard]] bool share_memory() const {
+    return std::ranges::any_of(entries_,
+                               [](const auto& entry) { return entry.second->shares_memory(); });
   }
 
 private:
