@@ -19,6 +19,7 @@ from pathlib import Path
 
 FANIN = os.environ.get("FANIN", "build/release/bin/fanin")
 SOURCE = Path(os.environ.get("FANIN_SOURCE_DIR", Path(__file__).resolve().parent.parent.parent))
+URL = "tcp://127.0.0.1"  # of small(); a script may set another
 LONGEST_S = 120  # for anything that is waited for: a loaded machine, a sanitizer
 
 # Small pools, so that a test starts quickly; a rate that two cores carry with a sanitizer too.
@@ -26,7 +27,7 @@ SMALL = """
 [run]
 output = "{output}"
 [network]
-url = "tcp://127.0.0.1"
+url = "{url}"
 protocol = "{protocol}"
 [trigger]
 rate = "{rate}"
@@ -82,7 +83,7 @@ class Folder:
         return self.path / name
 
     def small(self, protocol="push", rate="2kHz", readouts=2, builders=2, more=""):
-        text = SMALL.format(output=self.path / "out", protocol=protocol, rate=rate, readouts=readouts, builders=builders)
+        text = SMALL.format(url=URL, output=self.path / "out", protocol=protocol, rate=rate, readouts=readouts, builders=builders)
         return self.write("run.toml", text + more)
 
 

@@ -1,0 +1,100 @@
+"""The event builder over shm://: the deaths of processes, and what they leave behind, which is nothing."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+import fanin_run  # noqa: E402
+from fanin_run import Folder, Run, check, check_balanced, check_equal, main, verify, wait_until  # noqa: E402
+
+import death_test as death  # noqa: E402
+import replay_test as replay  # noqa: E402
+
+fanin_run.URL = "shm://"
+
+
+def sockets():
+    """The names of fanin's Unix sockets on this host."""
+    return {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@fanin/" in line}
+
+
+def memories(pid):
+    """What a process maps of memory that has no name in any folder, by inode."""
+    return {line.split()[4] for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "/memfd:fanin" in line}
+
+
+def test_the_events_of_a_dead_builder_are_built_by_others():
+    death.builder_dies("push")
+
+
+def test_the_events_of_a_dead_builder_are_built_by_others_with_pull():
+    death.builder_dies("pull")
+
+
+def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
+    death.test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files()
+
+
+def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
+    death.readout_dies("push")
+
+
+def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back_with_pull():
+    death.readout_dies("pull")
+
+
+def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe():
+    death.test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe()
+
+
+def test_a_killed_launcher_takes_its_nodes_along_and_leaves_nothing_behind():
+    before = sockets()
+    files = set(os.listdir("/dev/shm")) if Path("/dev/shm").is_dir() else set()
+    death.test_a_killed_launcher_takes_its_nodes_along()
+    wait_until(lambda: sockets() <= before, "no socket is left")
+    if files:
+        check(not [name for name in set(os.listdir("/dev/shm")) - files if "fanin" in name], "files in /dev/shm")
+
+
+def test_the_memory_of_a_dead_process_is_let_go_by_those_who_read_it():
+    with Folder() as folder:
+        with Run(folder.small(), "--duration", "60s") as run:
+            pids = {node: run.pid(node) for node in ("evm", "ru0", "ru1", "bu0", "bu1")}
+            run.wait_for("run 1 begins")
+            run.wait_for_events(1000)
+            # Its fragments lie in memory that only it and the builder units have.
+            own = memories(pids["ru1"]) - memories(pids["ru0"]) - memories(pids["evm"])
+            check(own & memories(pids["bu0"]) and own & memories(pids["bu1"]), "its memory is read where it is")
+            run.kill("ru1")
+            run.wait_for("ru1 died")
+            run.wait_for_events(1000)
+            wait_until(lambda: not own & memories(pids["bu0"]) and not own & memories(pids["bu1"]),
+                       "the builder units let go of its memory")
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+
+
+def test_control_goes_over_tcp_and_data_over_shared_memory_in_one_process():
+    with Folder() as folder:
+        done = fanin_run.fanin("run", folder.small(), "--set", "network.control=tcp://127.0.0.1", "--events", "2000",
+                               "--json", "-")
+        check_equal(done.returncode, 0, done.stderr)
+        result = fanin_run.json.loads(done.stdout)
+        check_balanced(result)
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+
+
+def test_replayed_detector_data_are_the_same_over_shared_memory():
+    with Folder() as folder:
+        result = replay.replay(folder, "replay-hld.toml", replay.hld_path(), "network.url=shm://")
+        replay.check_hld(result)
+        replay.compare(replay.built_fragments(result, folder), replay.hld_expected("trigger"))
+
+
+if __name__ == "__main__":
+    main()
