@@ -24,7 +24,8 @@ Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url) {
   return process;
 }
 
-Result<std::unique_ptr<memory::PagePool>> make_pool(std::uint32_t page, std::uint64_t bytes, bool shared) {
+Result<std::unique_ptr<memory::PagePool>> make_pool(std::uint32_t page, std::uint64_t bytes,
+                                                    bool shared) {
   return memory::PagePool::make(
       {.page_size = page,
        .pages = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, bytes / page)),

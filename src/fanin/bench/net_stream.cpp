@@ -365,8 +365,9 @@ Result<Sample> run_part_stream(const StreamOptions& options) {
       sizeof(wire::PartHeader) + options.batch_events * sizeof(wire::FragmentEntry);
   const MakeSender make = [&](LoopProcess& process, Cell& cell,
                               std::size_t index) -> Result<std::unique_ptr<Sender>> {
-    auto pool = make_pool(options.source_page, options.send_set + (8U << 20) * options.receivers +
-                                                   8 * std::uint64_t{options.source_page},
+    auto pool = make_pool(options.source_page,
+                          options.send_set + (8U << 20) * options.receivers +
+                              8 * std::uint64_t{options.source_page},
                           process.transport().shares_memory());
     if (!pool) return std::unexpected(pool.error());
     auto metadata = make_pool(256U << 10, 16U << 20, process.transport().shares_memory());

@@ -29,13 +29,12 @@ Result<> Node::make_control_pool() {
 }
 
 Result<std::unique_ptr<memory::PagePool>> Node::make_pool(const PoolPlan& plan, Use use) {
-  auto pool =
-      memory::PagePool::make({.page_size = plan.page_size,
-                              .pages = plan.pages,
-                              .arena = {.numa_node = configured().numa_node,
-                                        .huge_pages = context_.configuration->buffers.huge_pages,
-                                        .shared = use == Use::send &&
-                                                  context_.transports->share_memory()}});
+  auto pool = memory::PagePool::make(
+      {.page_size = plan.page_size,
+       .pages = plan.pages,
+       .arena = {.numa_node = configured().numa_node,
+                 .huge_pages = context_.configuration->buffers.huge_pages,
+                 .shared = use == Use::send && context_.transports->share_memory()}});
   if (pool) return pool;
   return fail(pool.error().kind,
               fmt::format("{}: its buffers: {}", configured().name, pool.error().text));

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -60,30 +61,46 @@ struct Limit {
   const char* name = "";
 };
 
-// The control group of this process (version 2), as a folder.
-std::string control_group() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/cgroup", "re"),
+// How the two versions of control groups name things.
+struct GroupFiles {
+  const char* in_list; // what its line in /proc/self/cgroup has before the path
+  const char* root;
+  const char* most;
+  const char* now;
+  const char* cached; // in memory.stat
+  const char* shared; // likewise; part of the former
+};
+constexpr GroupFiles group_versions[] = {
+    {"0::", "/sys/fs/cgroup", "/memory.max", "/memory.current", "file ", "shmem "},
+    {":memory:", "/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+     "total_cache ", "total_shmem "}};
+
+// The control group of this process as a folder.
+std::string control_group(const GroupFiles& files) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> list(std::fopen("/proc/self/cgroup", "re"),
                                                              &std::fclose);
   char line[4096];
-  while (file && std::fgets(line, sizeof line, file.get()) != nullptr) {
-    if (std::strncmp(line, "0::/", 4) != 0) continue;
-    std::string path(line + 3, std::strcspn(line + 3, "\n"));
-    return "/sys/fs/cgroup" + (path == "/" ? std::string{} : path);
+  while (list && std::fgets(line, sizeof line, list.get()) != nullptr) {
+    const char* const found = std::strstr(line, files.in_list);
+    if (found == nullptr) continue;
+    const std::string_view path = found + std::strlen(files.in_list);
+    const std::string_view name = path.substr(0, path.find_first_of("\n"));
+    return files.root + std::string(name == "/" ? "" : name);
   }
-  return "/sys/fs/cgroup";
+  return files.root;
 }
 
 // A group's limit holds for those within it too.
-void lower_to_group(const std::string& group, Limit& limit) {
+void lower_to_group(const std::string& group, const GroupFiles& files, Limit& limit) {
   const auto number = [&group](const char* file, const char* key) {
     return read_number((group + file).c_str(), key);
   };
-  const auto most = number("/memory.max", "");
-  const auto now = number("/memory.current", "");
+  const auto most = number(files.most, "");
+  const auto now = number(files.now, "");
   if (!most || !now) return;
   // The kernel can drop what it has cached of files, but not memory that is shared.
-  const std::uint64_t cached = number("/memory.stat", "file ").value_or(0);
-  const std::uint64_t shared = number("/memory.stat", "shmem ").value_or(0);
+  const std::uint64_t cached = number("/memory.stat", files.cached).value_or(0);
+  const std::uint64_t shared = number("/memory.stat", files.shared).value_or(0);
   const std::uint64_t used = *now - std::min(*now, cached - std::min(cached, shared));
   const std::uint64_t left = *most - std::min(*most, used);
   if (left < limit.bytes) limit = {left, "what is left of the control group (memory.max)"};
@@ -94,10 +111,12 @@ Limit memory_left() {
   if (const auto available = read_number("/proc/meminfo", "MemAvailable:")) {
     limit = {*available * 1024, "available memory of this host (MemAvailable)"};
   }
-  const std::string root = "/sys/fs/cgroup";
-  for (std::string group = control_group(); group.size() >= root.size();
-       group.resize(group.rfind('/'))) {
-    lower_to_group(group, limit);
+  for (const GroupFiles& files : group_versions) {
+    const std::size_t root = std::strlen(files.root);
+    for (std::string group = control_group(files); group.size() >= root;
+         group.resize(group.rfind('/'))) {
+      lower_to_group(group, files, limit);
+    }
   }
   return limit;
 }

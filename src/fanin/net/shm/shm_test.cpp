@@ -1,0 +1,500 @@
+// shm:// beyond the conformance suite: what is not copied, who holds pages, hostile peers, limits,
+// and processes that die at any instant.
+#include "fanin/net/shm/shm.hpp"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <deque>
+
+#include <gtest/gtest.h>
+
+#include "fanin/base/random.hpp"
+#include "fanin/net/shm/testing/raw_peer.hpp"
+
+namespace fanin::net {
+namespace {
+
+using shm::Piece;
+using shm::Record;
+using shm::RecordKind;
+
+constexpr std::uint32_t page_size = 8192;
+
+std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages, bool shared) {
+  auto pool =
+      memory::PagePool::make({.page_size = page_size,
+                              .pages = pages,
+                              .arena = {.huge_pages = memory::HugePages::off, .shared = shared}});
+  EXPECT_TRUE(pool) << pool.error().text;
+  return std::move(*pool);
+}
+
+struct Side final : Handler {
+  void on_event(Transport&, Event& event) override {
+    switch (event.kind) {
+    case EventKind::accepted:
+    case EventKind::connected: connections.push_back(event.connection); break;
+    case EventKind::closed: closed.push_back(event.reason); break;
+    case EventKind::writable: break;
+    case EventKind::message:
+      ++messages;
+      kept.push_back(event.message);
+      if (event.rest.size > 0) kept.push_back(event.rest);
+    }
+  }
+  [[nodiscard]] ConnectionOptions options() {
+    return {.receive_pool = receive.get(), .handler = this};
+  }
+  std::unique_ptr<memory::PagePool> receive = make_pool(16, false);
+  std::unique_ptr<memory::PagePool> shared = make_pool(8, true);
+  std::unique_ptr<memory::PagePool> ordinary = make_pool(8, false);
+  std::vector<ConnectionId> connections;
+  std::vector<CloseReason> closed;
+  std::deque<memory::View> kept;
+  std::uint64_t messages = 0;
+};
+
+memory::View filled(memory::PagePool& pool, std::uint32_t size, int value) {
+  const memory::Loan page = pool.take();
+  FANIN_ASSERT(page);
+  std::memset(page.data(), value, size);
+  return page.freeze(0, size);
+}
+
+class Shm : public testing::Test {
+protected:
+  Shm() {
+    loop_.add(server_);
+    loop_.add(*client_);
+    const auto listening = server_.listen({.scheme = "shm", .host = "test"}, at_server_.options());
+    url_ = server_.listening_url(listening.value());
+  }
+  ~Shm() override {
+    at_server_.kept.clear();
+    at_client_.kept.clear();
+    settle();
+    for (const Side* side : {&at_server_, &at_client_}) {
+      for (const auto* pool : {&side->receive, &side->shared, &side->ordinary})
+        EXPECT_EQ((*pool)->available(), (*pool)->pages());
+    }
+  }
+  void settle() {
+    for (int idle = 0; idle < 200;) idle = loop_.turn() ? 0 : idle + 1;
+  }
+  void connect() {
+    (void)client_->connect(url_, at_client_.options()).value();
+    settle();
+    ASSERT_EQ(at_client_.connections.size(), 1U);
+    ASSERT_EQ(at_server_.connections.size(), 1U);
+  }
+  SendOutcome send(std::vector<memory::View> extents) {
+    return client_->send(at_client_.connections.front(), extents);
+  }
+  // A stranger's connection has ended by a violation, and others go on.
+  void expect_violation(std::string_view what) {
+    settle();
+    ASSERT_EQ(at_server_.closed.size(), 1U) << what;
+    EXPECT_EQ(at_server_.closed.front(), CloseReason::protocol_violation);
+    ASSERT_FALSE(said_.empty());
+    EXPECT_NE(said_.back().find(what), std::string::npos) << said_.back();
+    at_server_.closed.clear();
+    at_server_.connections.clear();
+    connect();
+    EXPECT_EQ(send({filled(*at_client_.shared, 1000, 7)}), SendOutcome::accepted);
+    settle();
+    EXPECT_EQ(at_server_.messages, 1U);
+  }
+
+  MonotonicClock clock_;
+  Loop loop_{clock_};
+  Side at_server_;
+  Side at_client_;
+  std::vector<std::string> said_;
+  ShmTransport server_{
+      loop_, {.copy_pool = 128U << 10, .report = [this](CloseReason, std::string_view text) {
+                said_.emplace_back(text);
+              }}};
+  std::unique_ptr<ShmTransport> client_ =
+      std::make_unique<ShmTransport>(loop_, ShmOptions{.copy_pool = 128U << 10});
+  Url url_;
+};
+
+TEST_F(Shm, what_lies_in_a_shared_pool_is_read_where_it_is) {
+  connect();
+  EXPECT_EQ(send({filled(*at_client_.shared, 4000, 1)}), SendOutcome::accepted);
+  settle();
+  ASSERT_EQ(at_server_.kept.size(), 1U);
+  EXPECT_EQ(at_server_.kept[0].size, 4000U);
+  EXPECT_EQ(at_server_.kept[0].data()[3999], std::byte{1});
+  EXPECT_EQ(at_server_.receive->available(), at_server_.receive->pages());
+  EXPECT_EQ(client_->counters().lent, 1U);
+  EXPECT_EQ(client_->counters().copied, 0U);
+}
+
+TEST_F(Shm, a_header_and_its_payload_stay_in_two_pieces_without_a_copy) {
+  connect();
+  EXPECT_EQ(send({filled(*at_client_.shared, 64, 1), filled(*at_client_.shared, 4000, 2)}),
+            SendOutcome::accepted);
+  settle();
+  ASSERT_EQ(at_server_.kept.size(), 2U);
+  EXPECT_EQ(at_server_.kept[0].size, 64U);
+  EXPECT_EQ(at_server_.kept[1].size, 4000U);
+  EXPECT_EQ(at_server_.kept[1].data()[0], std::byte{2});
+  at_server_.kept.pop_front(); // one piece of a message pins the other
+  settle();
+  EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages() - 2);
+}
+
+TEST_F(Shm, what_lies_elsewhere_or_in_more_pieces_is_copied_once) {
+  connect();
+  EXPECT_EQ(send({filled(*at_client_.ordinary, 4000, 1)}), SendOutcome::accepted);
+  EXPECT_EQ(at_client_.ordinary->available(), at_client_.ordinary->pages()); // free at once
+  EXPECT_EQ(send({filled(*at_client_.shared, 500, 1), filled(*at_client_.shared, 500, 2),
+                  filled(*at_client_.shared, 500, 3)}),
+            SendOutcome::accepted);
+  settle();
+  ASSERT_EQ(at_server_.kept.size(), 2U);
+  EXPECT_EQ(at_server_.kept[1].size, 1500U);
+  EXPECT_EQ(at_server_.kept[1].data()[1499], std::byte{3});
+  EXPECT_EQ(client_->counters().copied, 2U);
+}
+
+TEST_F(Shm, small_messages_pin_no_page_of_the_sender) {
+  connect();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(send({filled(*at_client_.shared, 200, i)}), SendOutcome::accepted);
+    settle();
+  }
+  EXPECT_EQ(at_server_.messages, 20U);
+  EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages());
+}
+
+TEST_F(Shm, pages_come_home_only_when_the_receiver_lets_go_even_after_the_connection_is_closed) {
+  for (const bool abort : {false, true}) {
+    for (const bool by_sender : {false, true}) {
+      at_server_.connections.clear();
+      at_client_.connections.clear();
+      connect();
+      EXPECT_EQ(send({filled(*at_client_.shared, 4000, 9)}), SendOutcome::accepted);
+      settle();
+      if (by_sender) {
+        client_->close(at_client_.connections.front(), abort);
+      } else {
+        server_.close(at_server_.connections.front(), abort);
+      }
+      settle();
+      EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages() - 1);
+      EXPECT_EQ(at_server_.kept.back().data()[3999], std::byte{9});
+      at_server_.kept.clear();
+      settle();
+      EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages());
+    }
+  }
+}
+
+TEST_F(Shm, what_a_dead_peer_has_lent_stays_readable) {
+  connect();
+  EXPECT_EQ(send({filled(*at_client_.shared, 4000, 5)}), SendOutcome::accepted);
+  settle();
+  loop_.remove(*client_);
+  client_.reset();
+  at_client_.shared.reset(); // the memory ends with its last user
+  settle();
+  EXPECT_EQ(at_server_.closed, std::vector{CloseReason::peer_died});
+  ASSERT_EQ(at_server_.kept.size(), 1U);
+  EXPECT_EQ(at_server_.kept[0].data()[3999], std::byte{5});
+  at_server_.kept.clear();
+  at_client_.shared = make_pool(1, true);
+}
+
+TEST_F(Shm, packets_that_are_none_close_the_connection_and_harm_nobody) {
+  const std::vector<std::function<void(shm::RawPeer&)>> openings{
+      [](shm::RawPeer& peer) { peer.say(std::as_bytes(std::span("GET / HTTP/1.1")), {}); },
+      [](shm::RawPeer& peer) { peer.say(shm::encode(shm::Hello{}), {}); },
+      [](shm::RawPeer& peer) { peer.say(shm::encode(shm::Hello{}), {peer.file().get()}); },
+      [](shm::RawPeer& peer) { // no eventfd
+        peer.say(shm::encode(shm::Hello{}), {peer.file().get(), peer.socket().get()});
+      },
+      [](shm::RawPeer& peer) { // could be cut short later
+        const Descriptor file = shm::make_sealed(sizeof(shm::Outbox), 0);
+        peer.say(shm::encode(shm::Hello{}), {file.get(), peer.wake().get()});
+      },
+      [](shm::RawPeer& peer) { // is too short
+        const Descriptor file = shm::make_sealed(100);
+        peer.say(shm::encode(shm::Hello{}), {file.get(), peer.wake().get()});
+      },
+      [](shm::RawPeer& peer) { peer.say_hello({.outbox_size = 8192}); },
+      [](shm::RawPeer& peer) { peer.announce(peer.file(), 4096); },
+      [](shm::RawPeer& peer) { (void)::send(peer.socket().get(), "x", 1, 0); },
+      [](shm::RawPeer& peer) {
+        (void)::send(peer.socket().get(), std::string(100, 'x').data(), 100, 0);
+      },
+  };
+  std::uint64_t count = 0;
+  for (const auto& opening : openings) {
+    shm::RawPeer peer(url_);
+    opening(peer);
+    settle();
+    EXPECT_EQ(server_.counters().closed[static_cast<std::size_t>(CloseReason::protocol_violation)],
+              ++count);
+    EXPECT_TRUE(at_server_.connections.empty()); // nobody was told of it
+  }
+  connect();
+}
+
+TEST_F(Shm, another_version_is_told_in_words) {
+  const shm::RawPeer peer(url_);
+  peer.say_hello({.version = 77});
+  settle();
+  ASSERT_FALSE(said_.empty());
+  EXPECT_NE(said_.back().find("speaks version 77"), std::string::npos) << said_.back();
+  EXPECT_EQ(server_.counters().closed[static_cast<std::size_t>(CloseReason::version_mismatch)], 1U);
+}
+
+TEST_F(Shm, a_message_outside_of_the_announced_memory_closes_the_connection) {
+  const Descriptor memory = shm::make_sealed(8192);
+  for (const Piece piece : {Piece{0, 4097, 4096}, Piece{0, 1000, 8192}, Piece{0, 1000, ~0ULL - 7},
+                            Piece{1, 1000, 0}, Piece{0, 1000, 4}}) {
+    shm::RawPeer peer(url_);
+    peer.say_hello();
+    peer.announce(memory, 8192);
+    settle();
+    peer.put({.kind = RecordKind::lent, .length = piece.length}, {&piece, 1});
+    SCOPED_TRACE(piece.offset);
+    settle();
+    ASSERT_EQ(at_server_.closed.size(), 1U);
+    EXPECT_NE(at_server_.closed.front(), CloseReason::peer_died);
+    EXPECT_EQ(at_server_.messages, 0U);
+    at_server_.closed.clear();
+  }
+}
+
+TEST_F(Shm, memory_that_is_not_there_cannot_be_announced) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  settle();
+  peer.announce(shm::make_sealed(4096), 1U << 30);
+  expect_violation("smaller than was said");
+}
+
+TEST_F(Shm, memory_that_could_be_taken_away_cannot_be_announced) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  settle();
+  peer.announce(shm::make_sealed(4096, 0), 4096);
+  expect_violation("could be taken away");
+}
+
+TEST_F(Shm, counts_that_cannot_be_close_the_connection) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  settle();
+  peer.outbox().written = shm::units_max + 1;
+  expect_violation("more than there is room for");
+}
+
+TEST_F(Shm, a_record_of_no_kind_closes_the_connection) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  settle();
+  peer.put({.kind = static_cast<RecordKind>(99)});
+  expect_violation("no message");
+}
+
+TEST_F(Shm, a_record_that_runs_past_what_was_written_closes_the_connection) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  settle();
+  peer.put({.kind = RecordKind::inlined, .length = 200});
+  expect_violation("longer than what it has sent");
+}
+
+TEST_F(Shm, giving_back_what_was_not_lent_closes_the_connection) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  settle();
+  peer.outbox().returns[0] = {3, 1};
+  peer.outbox().returned = 1;
+  expect_violation("does not have");
+}
+
+TEST_F(Shm, a_message_over_the_limit_closes_the_connection) {
+  const Descriptor memory = shm::make_sealed(1U << 20);
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  peer.announce(memory, 1U << 20);
+  settle();
+  const Piece piece{0, page_size, 0};
+  peer.put({.kind = RecordKind::lent, .length = page_size}, {&piece, 1});
+  settle();
+  EXPECT_EQ(at_server_.closed, std::vector{CloseReason::message_too_large});
+}
+
+TEST_F(Shm, processes_of_other_users_are_refused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const pid_t other = fork();
+  if (other == 0) {
+    if (setuid(65534) != 0) _exit(1);
+    const shm::RawPeer peer(url_);
+    peer.say_hello();
+    char byte = 0;
+    // Nothing is said to it but the end.
+    while (::recv(peer.socket().get(), &byte, 1, 0) < 0 && errno == EAGAIN) sched_yield();
+    _exit(0);
+  }
+  int status = -1;
+  while (waitpid(other, &status, WNOHANG) == 0) (void)loop_.turn();
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(at_server_.connections.empty());
+  ASSERT_FALSE(said_.empty());
+  EXPECT_NE(said_.back().find("another user"), std::string::npos);
+}
+
+// --- processes that die ---
+
+constexpr std::uint32_t burst_size = 3000;
+
+// More processes than cores take turns.
+void turn(Loop& loop) {
+  if (!loop.turn()) sched_yield();
+}
+
+// Sends as fast as it can until it is killed; what a message holds follows from its number.
+[[noreturn]] void send_until_killed(const Url& url) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  MonotonicClock clock;
+  Loop loop(clock);
+  ShmTransport transport(loop, {.copy_pool = 128U << 10});
+  Side side;
+  loop.add(transport);
+  const ConnectionId id = transport.connect(url, side.options()).value();
+  for (std::uint32_t number = 0;;) {
+    turn(loop);
+    const memory::Loan page = side.shared->take();
+    if (!page || side.connections.empty()) continue;
+    for (std::uint32_t i = 0; i < burst_size / 4; ++i)
+      std::memcpy(page.data() + std::size_t{i} * 4, &number, 4);
+    const memory::View view = page.freeze(0, number % 3 == 0 ? 100 : burst_size);
+    if (transport.send(id, {&view, 1}) == SendOutcome::accepted) ++number;
+  }
+}
+
+// Takes messages and keeps some of them, until it is killed.
+[[noreturn]] void receive_until_killed(const Url& url) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  MonotonicClock clock;
+  Loop loop(clock);
+  ShmTransport transport(loop, {.copy_pool = 128U << 10});
+  Side side;
+  loop.add(transport);
+  (void)transport.connect(url, side.options()).value();
+  while (true) {
+    turn(loop);
+    while (side.kept.size() > 3) side.kept.pop_front();
+  }
+}
+
+TEST_F(Shm, a_sender_may_be_killed_at_any_instant) {
+  Random random(static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()));
+  for (int round = 0; round < 25; ++round) {
+    at_server_.closed.clear();
+    std::uint32_t next = 0;
+    const pid_t child = fork();
+    if (child == 0) send_until_killed(url_);
+    const std::uint64_t enough = random.below(2000);
+    bool killed = false;
+    while (at_server_.closed.empty()) {
+      turn(loop_);
+      for (const memory::View& view : at_server_.kept) {
+        for (std::uint32_t i = 0; i < view.size / 4; ++i) {
+          std::uint32_t value = 0;
+          std::memcpy(&value, view.data() + std::size_t{i} * 4, 4);
+          ASSERT_EQ(value, next);
+        }
+        ++next;
+      }
+      at_server_.kept.clear();
+      if (!killed && next >= enough) {
+        ::kill(child, SIGKILL);
+        killed = true;
+      }
+    }
+    EXPECT_EQ(at_server_.closed, std::vector{CloseReason::peer_died});
+    waitpid(child, nullptr, 0);
+  }
+}
+
+TEST_F(Shm, a_receiver_may_be_killed_at_any_instant_and_its_pages_come_home) {
+  Random random(static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()));
+  for (int round = 0; round < 25; ++round) {
+    at_server_.closed.clear();
+    at_server_.connections.clear();
+    const pid_t child = fork();
+    if (child == 0) receive_until_killed(url_);
+    std::uint64_t sent = 0;
+    const std::uint64_t enough = random.below(2000);
+    while (at_server_.closed.empty()) {
+      turn(loop_);
+      if (at_server_.connections.empty()) continue;
+      if (sent == enough) ::kill(child, SIGKILL);
+      const memory::Loan page = at_server_.shared->take();
+      if (!page) continue;
+      const memory::View view = page.freeze(0, burst_size);
+      if (server_.send(at_server_.connections.front(), {&view, 1}) == SendOutcome::accepted) ++sent;
+    }
+    EXPECT_EQ(at_server_.closed, std::vector{CloseReason::peer_died});
+    EXPECT_EQ(at_server_.shared->available(), at_server_.shared->pages());
+    waitpid(child, nullptr, 0);
+  }
+}
+
+TEST_F(Shm, a_frozen_receiver_keeps_what_it_reads_until_it_is_killed) {
+  const pid_t child = fork();
+  if (child == 0) receive_until_killed(url_);
+  std::uint64_t sent = 0;
+  while (sent < 100) {
+    turn(loop_);
+    const memory::Loan page = at_server_.shared->take();
+    if (!page || at_server_.connections.empty()) continue;
+    const memory::View view = page.freeze(0, burst_size);
+    if (server_.send(at_server_.connections.front(), {&view, 1}) == SendOutcome::accepted) ++sent;
+  }
+  ::kill(child, SIGSTOP);
+  waitpid(child, nullptr, WUNTRACED);
+  settle();
+  server_.close(at_server_.connections.front(), true); // given up
+  settle();
+  EXPECT_LT(at_server_.shared->available(), at_server_.shared->pages());
+  ::kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  settle();
+  EXPECT_EQ(at_server_.shared->available(), at_server_.shared->pages());
+}
+
+TEST_F(Shm, an_idle_connection_is_asleep_and_a_message_wakes_it) {
+  connect();
+  for (int round = 0; round < 3; ++round) {
+    Timer later(
+        [&] { EXPECT_EQ(send({filled(*at_client_.shared, 100, 1)}), SendOutcome::accepted); });
+    later.start(loop_, clock_.now() + std::chrono::milliseconds(2));
+    struct Stop final : Service {
+      explicit Stop(std::function<bool()> when) : done(std::move(when)) {}
+      bool poll() override { return done(); }
+      std::function<bool()> done;
+    } stop([&, before = at_server_.messages] {
+      if (at_server_.messages > before) loop_.stop();
+      return false;
+    });
+    loop_.add(stop);
+    loop_.run(WaitPolicy::block);
+    loop_.remove(stop);
+  }
+  EXPECT_EQ(at_server_.messages, 3U);
+  EXPECT_GE(client_->counters().wakes, 1U);
+}
+
+} // namespace
+} // namespace fanin::net
