@@ -21,6 +21,7 @@ namespace {
 // Events taken from one transport per turn: bounds how long control traffic waits behind data.
 constexpr std::size_t events_per_poll = 64;
 
+constexpr int turns_until_yield = 64;
 constexpr int patience_min = 1;
 constexpr int patience_max = 32;
 
@@ -230,7 +231,8 @@ void Loop::run(WaitPolicy policy) {
       if (idle > 0) patience = std::min(2 * patience, patience_max);
       idle = 0;
     } else if (policy == WaitPolicy::poll) {
-      sched_yield(); // processes that poll share the cores of a small machine
+      // Processes that poll share the cores of a small machine; but an answer may be near.
+      if (++idle > turns_until_yield) sched_yield();
     } else if (idle < patience) {
       ++idle;
     } else {

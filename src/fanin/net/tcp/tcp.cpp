@@ -21,6 +21,11 @@ using tcp::set_reset_on_close;
 constexpr std::size_t bytes_per_poll = 1U << 20;
 constexpr std::size_t bytes_per_visit = 256U << 10;
 constexpr int discards_per_visit = 16;
+// Answers are waited for by reading: epoll costs more than a read that finds nothing, and is asked
+// only every so many polls in which nothing happened.
+constexpr std::size_t hot_max = 4;
+constexpr std::uint16_t misses_max = 256;
+constexpr std::uint32_t polls_per_look = 16;
 // Data queued in one turn is written before it leaves the cache.
 constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
@@ -264,7 +269,8 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
     if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
   }
   expired_.clear();
-  collect_ready();
+  if (hot_.empty() || quiet_polls_ % polls_per_look == 0) collect_ready();
+  list_hot();
   accept_all();
   wake_starving();
   Budget budget{.events = events, .bytes = bytes_per_poll};
@@ -276,7 +282,28 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
     budget.visit_bytes = std::min(budget.bytes, bytes_per_visit);
     visit(*connection, budget);
   }
+  quiet_polls_ = budget.count == 0 && budget.bytes == bytes_per_poll ? quiet_polls_ + 1 : 0;
   return budget.count;
+}
+
+void TcpTransport::heat(Connection& connection) {
+  connection.misses = 0;
+  if (connection.hot || hot_.size() == hot_max) return;
+  connection.hot = true;
+  hot_.push_back(connection.id);
+}
+
+void TcpTransport::list_hot() {
+  std::erase_if(hot_, [this](ConnectionId id) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr) return true;
+    connection->hot = connection->stage == Stage::open && ++connection->misses < misses_max;
+    if (connection->hot && !connection->starving) {
+      connection->readable = true;
+      list(*connection);
+    }
+    return !connection->hot;
+  });
 }
 
 void TcpTransport::collect_ready() {
@@ -394,6 +421,7 @@ void TcpTransport::read(Connection& connection, Budget& budget) {
   const int error = got < 0 ? errno : 0;
   connection.receiver.received(got > 0 ? static_cast<std::size_t>(got) : 0);
   if (got > 0) {
+    if (connection.options.low_latency) heat(connection);
     const auto bytes = static_cast<std::size_t>(got);
     budget.bytes -= std::min(budget.bytes, bytes);
     budget.visit_bytes -= std::min(budget.visit_bytes, bytes);
@@ -468,6 +496,10 @@ void TcpTransport::emit_closed(Connection& connection, Budget& budget) {
 }
 
 bool TcpTransport::arm() {
+  for (const ConnectionId id : hot_) { // from here on epoll says what comes
+    if (Connection* const connection = connections_.find(id)) connection->hot = false;
+  }
+  hot_.clear();
   if (released_ || !ready_.empty() || !expired_.empty() || !accepting_.empty() ||
       !flush_list_.empty()) {
     released_ = false;

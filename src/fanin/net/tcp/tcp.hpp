@@ -93,6 +93,8 @@ private:
     bool can_write = true; // likewise
     bool peer_shut_down = false; // the end of the stream is in the socket's buffer
     bool listed = false; // in ready_
+    bool hot = false; // in hot_
+    std::uint16_t misses = 0; // reads while hot that found nothing
     bool starving = false; // in starving_
     bool to_flush = false; // in flush_list_
     bool wants_writable = false;
@@ -145,6 +147,8 @@ private:
   [[nodiscard]] bool watch(Connection& connection);
 
   void collect_ready();
+  void heat(Connection& connection);
+  void list_hot();
   void accept_all();
   [[nodiscard]] bool accept_one(Listener& listener); // false: nothing more for now
   [[nodiscard]] Connection* stranger_in_the_way() const;
@@ -177,6 +181,9 @@ private:
   SlotMap<ConnectionId, Connection> connections_;
   SlotMap<ListenerId, Listener> listeners_;
   std::deque<ConnectionId> ready_;
+  std::vector<ConnectionId>
+      hot_; // low latency, and something came lately: read without asking epoll
+  std::uint32_t quiet_polls_ = 0; // in a row
   std::vector<ConnectionId> starving_;
   std::vector<ConnectionId> flush_list_;
   std::vector<ConnectionId> flushing_;
