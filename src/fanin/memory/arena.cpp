@@ -30,7 +30,7 @@ namespace fanin::memory {
 namespace {
 
 constexpr std::size_t huge_page = 2U << 20;
-std::atomic<std::uint64_t> arenas_shared = 0; // so far
+std::atomic<std::uint64_t> arenas_made = 0;
 
 struct Unmap {
   std::size_t size = 0;
@@ -249,11 +249,11 @@ Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
     if (auto there = check_arena(rounded, options); !there) return std::unexpected(there.error());
   }
   Arena arena;
+  arena.id_ = ++arenas_made;
   if (options.shared) {
     auto file = make_memory_file(rounded, options);
     if (!file) return std::unexpected(file.error());
     arena.descriptor_ = std::move(*file);
-    arena.id_ = ++arenas_shared;
   }
   auto mapping = map(rounded, options, arena.descriptor_);
   if (!mapping) return std::unexpected(mapping.error());

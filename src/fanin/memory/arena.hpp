@@ -37,10 +37,11 @@ public:
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  // Of a shared arena: what others map (its size cannot change, and nobody else can write), and a
-  // number that no other arena of this process has or had. Otherwise -1 and 0.
-  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+  // A number that no other arena of this process has or had.
   [[nodiscard]] std::uint64_t id() const { return id_; }
+  // Of a shared arena: what others map. Its size cannot change, and nobody else can write. -1:
+  // none.
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
 private:
   std::byte* data_ = nullptr;

@@ -23,7 +23,7 @@ Result<std::unique_ptr<PagePool>> PagePool::make(const PoolOptions& options) {
 PagePool::PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages)
     : arena_(std::move(arena)), available_min_(pages), pages_(pages) {
   page_size_ = page_size;
-  if (arena_.descriptor() >= 0) shared_arena_ = &arena_;
+  arena_of_pages_ = &arena_;
   free_.reserve(pages);
   for (std::uint32_t i = 0; i < pages; ++i) {
     pages_[i].data = arena_.data() + std::size_t{i} * page_size;

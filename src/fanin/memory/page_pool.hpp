@@ -31,14 +31,15 @@ public:
   PageHome& operator=(const PageHome&) = delete;
   // Of one page; bytes. Only a pool's pages can be written, hence taken on loan.
   [[nodiscard]] std::uint32_t page_size() const { return page_size_; }
-  // Memory that other processes can be given (ArenaOptions::shared); null: there is none.
-  [[nodiscard]] const Arena* shared_arena() const { return shared_arena_; }
+  // What its pages lie in, so that a transport can hand it to others or to a device, once; null: in
+  // nothing of this process.
+  [[nodiscard]] const Arena* arena() const { return arena_of_pages_; }
 
 protected:
   PageHome() = default;
   virtual ~PageHome() = default;
   std::uint32_t page_size_ = 0;
-  const Arena* shared_arena_ = nullptr;
+  const Arena* arena_of_pages_ = nullptr;
 
 private:
   friend class PageRef;
@@ -140,7 +141,6 @@ public:
   [[nodiscard]] std::uint32_t available() const { return static_cast<std::uint32_t>(free_.size()); }
   [[nodiscard]] std::uint32_t available_min() const { return available_min_; } // since start
   [[nodiscard]] std::uint32_t pages() const { return static_cast<std::uint32_t>(pages_.size()); }
-  [[nodiscard]] const Arena& arena() const { return arena_; }
 
 private:
   PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages);

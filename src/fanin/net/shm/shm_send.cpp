@@ -30,7 +30,9 @@ bool can_be_lent(std::span<const memory::View> extents) {
   if (extents.size() > shm::pieces_max || extents.front().offset % PageFiller::alignment != 0)
     return false;
   for (const memory::View& extent : extents) {
-    if (extent.size == 0 || extent.page.get()->home->shared_arena() == nullptr) return false;
+    if (extent.size == 0) return false;
+    const memory::Arena* const arena = extent.page.get()->home->arena();
+    if (arena == nullptr || arena->descriptor() < 0) return false;
   }
   return true;
 }
@@ -95,7 +97,7 @@ SendOutcome ShmTransport::send_copied(Connection& connection, std::span<const me
 bool ShmTransport::announce(Connection& connection, std::span<const memory::View> extents) {
   auto& announced = connection.sending.announced;
   for (const memory::View& extent : extents) {
-    const memory::Arena& arena = *extent.page.get()->home->shared_arena();
+    const memory::Arena& arena = *extent.page.get()->home->arena();
     if (std::ranges::find(announced, arena.id()) != announced.end()) continue;
     const int descriptor = arena.descriptor();
     if (!shm::send_packet(connection.socket.get(), shm::encode(shm::Memory{arena.size()}),
@@ -179,7 +181,7 @@ void ShmTransport::put_lent(Connection& connection, std::span<const memory::View
   at += sizeof record;
   for (std::size_t i = 0; i < extents.size(); ++i, at += sizeof(Piece)) {
     const memory::View& extent = extents[i];
-    const memory::Arena& arena = *extent.page.get()->home->shared_arena();
+    const memory::Arena& arena = *extent.page.get()->home->arena();
     const auto known = std::ranges::find(sending.announced, arena.id());
     const Piece piece{.memory = static_cast<std::uint32_t>(known - sending.announced.begin()),
                       .length = extent.size,
