@@ -12,11 +12,11 @@ Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url) {
   std::unique_ptr<LoopProcess> process{new LoopProcess};
   net::TransportRegistry registry;
   net::add_built_in_transports(registry);
-  const net::TransportFactory* const factory = registry.find(url.scheme);
-  if (factory == nullptr) {
+  const net::TransportFactory factory = registry.find(url.scheme);
+  if (!factory) {
     return fail(ErrorKind::unsupported, fmt::format("no transport for {} here", url.text()));
   }
-  auto transport = (*factory)(process->loop_, [](LogLevel, std::string_view) {});
+  auto transport = factory(process->loop_, [](LogLevel, std::string_view) {});
   if (!transport) return std::unexpected(transport.error());
   process->transport_ = std::move(*transport);
   process->loop_.add(*process->transport_);

@@ -109,7 +109,7 @@ void check_addresses(const Configuration& configuration, Problems& problems) {
                       "of its host",
                       node.name, node.url.text()));
     }
-    if (node.url.port == 0 && node.url.scheme != "inproc") continue;
+    if (node.url.port == 0 && node.url.network() != "inproc") continue;
     const auto [other, is_new] = seen.try_emplace(node.url.text(), &node);
     if (!is_new) {
       problems.add(
@@ -139,7 +139,7 @@ void check_processes(const Configuration& configuration, Problems& problems) {
   }
   if (configuration.processes.size() == 1) return;
   for (const Node& node : configuration.nodes) {
-    if (node.url.scheme == "inproc") {
+    if (node.url.network() == "inproc") {
       problems.add(
           node.url_place, node.url_key,
           fmt::format("{} reaches only within one process, but there are {}: put all nodes "

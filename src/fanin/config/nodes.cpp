@@ -228,7 +228,7 @@ public:
   void set_builder(Node& node, const net::Url& data) const {
     if (node.url.scheme.empty()) {
       set(node, data, "data");
-      if (node.url.scheme == "inproc") node.url.host.clear();
+      if (node.url.network() == "inproc") node.url.host.clear();
       complete(node, false);
     } else {
       complete(node, !node.url.host.empty());
@@ -245,7 +245,7 @@ private:
   }
   static void complete(Node& node, bool says_host) {
     net::Url& url = node.url;
-    if (url.scheme == "inproc") {
+    if (url.network() == "inproc") {
       if (url.host.empty()) url.host = node.name;
     } else if (!says_host && !node.host.empty()) {
       url.host = node.host;
@@ -271,7 +271,7 @@ void set_urls(TableReader& root, Configuration& configuration) {
 
 bool all_in_one(const Configuration& configuration) {
   return std::ranges::any_of(configuration.nodes,
-                             [](const Node& node) { return node.url.scheme == "inproc"; });
+                             [](const Node& node) { return node.url.network() == "inproc"; });
 }
 
 void read_processes(TableReader& root, Configuration& configuration) {

@@ -70,14 +70,14 @@ Result<> Process::make_transports() {
     log(options_.nodes.front(), level, text);
   };
   for (const std::string& scheme : schemes) {
-    const net::TransportFactory* factory = plugins_.transports.find(scheme);
-    if (factory == nullptr) {
+    const net::TransportFactory factory = plugins_.transports.find(scheme);
+    if (!factory) {
       return fail(ErrorKind::usage,
                   fmt::format("{}: there is no transport for {}://; there are: {}",
                               configuration_.file, scheme,
                               fmt::join(plugins_.transports.schemes(), ", ")));
     }
-    auto transport = (*factory)(loop_, log_function);
+    auto transport = factory(loop_, log_function);
     if (!transport) return std::unexpected(transport.error());
     transport_set_.add(scheme, **transport);
     loop_.add(**transport);

@@ -181,7 +181,7 @@ Result<> check_here(const config::Configuration& configuration,
                                                 node.place.text(), node.key, node.type));
     }
     if (node.url.scheme.empty()) continue; // listens nowhere
-    if (plugins->transports.find(node.url.scheme) != nullptr) continue;
+    if (plugins->transports.find(node.url.scheme)) continue;
     return fail(ErrorKind::usage,
                 fmt::format("{}: {}: there is no transport for {}://; there are: {}",
                             node.url_place.text(), node.url_key, node.url.scheme,

@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/net/fault/fault.hpp"
 #include "fanin/net/inproc/inproc.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/net/shm/shm.hpp"
 #include "fanin/net/tcp/tcp.hpp"
+#include "fanin/net/trace/trace.hpp"
 
 namespace fanin::net {
 namespace {
@@ -67,6 +69,16 @@ MadeTransport make_shm(Loop& loop, const LogFunction& log) {
 
 MadeTransport make_inproc(Loop&, const LogFunction&) { return std::make_unique<InprocTransport>(); }
 
+std::unique_ptr<Transport> lay_fault(Loop& loop, const LogFunction&,
+                                     std::unique_ptr<Transport> below) {
+  return std::make_unique<FaultTransport>(loop, std::move(below));
+}
+
+std::unique_ptr<Transport> lay_trace(Loop& loop, const LogFunction& log,
+                                     std::unique_ptr<Transport> below) {
+  return std::make_unique<TraceTransport>(loop, std::move(below), log);
+}
+
 } // namespace
 
 // One line a transport: whoever adds one adds it here.
@@ -77,6 +89,8 @@ void add_built_in_transports(TransportRegistry& registry) {
     const auto added = registry.add(scheme, factory);
     FANIN_ASSERT(added.has_value());
   }
+  registry.add_decorator("fault", lay_fault);
+  registry.add_decorator("trace", lay_trace);
 }
 
 } // namespace fanin::net

@@ -75,6 +75,8 @@ public:
 
   // Of the current turn: the same for all handlers that run in it. Outside a turn the clock's.
   [[nodiscard]] Time now() const { return in_turn_ ? now_ : clock_.now(); }
+  // For what has to be timed within a turn.
+  [[nodiscard]] const Clock& clock() const { return clock_; }
 
   // One round: poll everything with a budget, fire timers that are due, flush. True if anything was
   // done. Not from within a handler.

@@ -21,30 +21,32 @@ namespace fanin::net {
 using TransportFactory =
     std::function<Result<std::unique_ptr<Transport>>(Loop& loop, const LogFunction& log)>;
 
+// Lays a transport over another one (net/decorator.hpp).
+using TransportDecorator = std::function<std::unique_ptr<Transport>(
+    Loop& loop, const LogFunction& log, std::unique_ptr<Transport> below)>;
+
 class TransportRegistry {
 public:
   // Errors: usage, if there is a transport for that scheme already.
   [[nodiscard]] Result<> add(std::string scheme, TransportFactory factory) {
-    if (find(scheme) != nullptr) {
+    if (find(scheme)) {
       return fail(ErrorKind::usage, fmt::format("there is a transport for \"{}\" already", scheme));
     }
     entries_.emplace_back(std::move(scheme), std::move(factory));
     return {};
   }
-  [[nodiscard]] const TransportFactory* find(std::string_view scheme) const { // null: none
-    for (const auto& [known, factory] : entries_) {
-      if (known == scheme) return &factory;
-    }
-    return nullptr;
+  // For name+tcp:// and every other scheme there is or will be.
+  void add_decorator(std::string name, TransportDecorator decorator) {
+    decorators_.emplace_back(std::move(name), std::move(decorator));
   }
-  [[nodiscard]] std::vector<std::string> schemes() const {
-    std::vector<std::string> names;
-    for (const auto& [scheme, factory] : entries_) names.push_back(scheme);
-    return names;
-  }
+  // Empty: there is none. "trace+fault+tcp" is tcp under fault under trace.
+  [[nodiscard]] TransportFactory find(std::string_view scheme) const;
+  // For people: "tcp", "trace+...".
+  [[nodiscard]] std::vector<std::string> schemes() const;
 
 private:
   std::vector<std::pair<std::string, TransportFactory>> entries_;
+  std::vector<std::pair<std::string, TransportDecorator>> decorators_;
 };
 
 // Those that come with fanin, to a registry that has none of them yet.

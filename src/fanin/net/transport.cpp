@@ -15,6 +15,17 @@ std::string_view name(CloseReason reason) {
   return "unknown";
 }
 
+std::string_view name(EventKind kind) {
+  switch (kind) {
+  case EventKind::accepted: return "accepted";
+  case EventKind::connected: return "connected";
+  case EventKind::message: return "message";
+  case EventKind::writable: return "writable";
+  case EventKind::closed: return "closed";
+  }
+  return "unknown";
+}
+
 void Transport::withdraw(ConnectionId connection) {
   for (Event& event : dispatching_) {
     if (event.handler == nullptr || event.connection != connection) continue;

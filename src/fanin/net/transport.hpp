@@ -52,6 +52,8 @@ enum class EventKind : std::uint8_t {
   writable, // after backpressure, there is room again
   closed // last event of a connection, after all its messages
 };
+inline constexpr std::size_t event_kinds = 5;
+[[nodiscard]] std::string_view name(EventKind kind);
 
 class Handler;
 
@@ -142,7 +144,7 @@ public:
 
   // The loop says which events of its last poll() it has yet to hand out (those with a handler), so
   // that close() can withdraw the ones of its connection: "no event follows" holds within a batch.
-  void dispatching(std::span<Event> events) { dispatching_ = events; }
+  virtual void dispatching(std::span<Event> events) { dispatching_ = events; }
 
 protected:
   [[nodiscard]] std::span<Event> undispatched() const { return dispatching_; }

@@ -139,4 +139,10 @@ std::string Url::text() const {
   return text;
 }
 
+std::string_view Url::network() const {
+  const std::string_view whole = scheme;
+  const auto plus = whole.rfind('+');
+  return plus == std::string_view::npos ? whole : whole.substr(plus + 1);
+}
+
 } // namespace fanin::net

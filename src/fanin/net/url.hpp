@@ -12,7 +12,7 @@
 namespace fanin::net {
 
 struct Url {
-  std::string scheme; // "tcp", "inproc", "ofi+tcp"; what chooses the transport
+  std::string scheme; // "tcp", "inproc", "fault+tcp"; what chooses the transport
   std::string host; // without brackets; empty: loopback
   std::uint16_t port = 0; // 0: any free one
   std::map<std::string, std::string> options; // after '?'
@@ -20,6 +20,8 @@ struct Url {
   // Errors name the part that is wrong and show a right example.
   [[nodiscard]] static Result<Url> parse(std::string_view text);
   [[nodiscard]] std::string text() const;
+  // The network below all decorators: "tcp" of fault+tcp://.
+  [[nodiscard]] std::string_view network() const;
   friend bool operator==(const Url&, const Url&) = default;
 };
 

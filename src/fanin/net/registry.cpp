@@ -1,0 +1,32 @@
+#include "fanin/net/registry.hpp"
+
+namespace fanin::net {
+
+TransportFactory TransportRegistry::find(std::string_view scheme) const {
+  for (const auto& [known, factory] : entries_) {
+    if (known == scheme) return factory;
+  }
+  const auto plus = scheme.find('+');
+  if (plus == std::string_view::npos) return {};
+  for (const auto& [name, decorator] : decorators_) {
+    if (name != scheme.substr(0, plus)) continue;
+    TransportFactory below = find(scheme.substr(plus + 1));
+    if (!below) return {};
+    return [decorator, below = std::move(below)](
+               Loop& loop, const LogFunction& log) -> Result<std::unique_ptr<Transport>> {
+      auto made = below(loop, log);
+      if (!made) return made;
+      return decorator(loop, log, std::move(*made));
+    };
+  }
+  return {};
+}
+
+std::vector<std::string> TransportRegistry::schemes() const {
+  std::vector<std::string> names;
+  for (const auto& [scheme, factory] : entries_) names.push_back(scheme);
+  for (const auto& [name, decorator] : decorators_) names.push_back(name + "+...");
+  return names;
+}
+
+} // namespace fanin::net

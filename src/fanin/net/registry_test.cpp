@@ -1,0 +1,58 @@
+#include "fanin/net/registry.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fanin/net/conformance/peer.hpp"
+#include "fanin/net/trace/trace.hpp"
+
+namespace fanin::net {
+namespace {
+
+TEST(TransportRegistry, FindsWhatComesWithFanin) {
+  TransportRegistry registry;
+  add_built_in_transports(registry);
+  for (const char* const scheme : {"tcp", "inproc", "trace+tcp", "trace+fault+inproc"}) {
+    EXPECT_TRUE(registry.find(scheme)) << scheme;
+  }
+  for (const char* const scheme :
+       {"", "pigeon", "fault", "fault+", "+tcp", "fault+pigeon", "tcp+trace"}) {
+    EXPECT_FALSE(registry.find(scheme)) << scheme;
+  }
+  EXPECT_EQ(registry.schemes(),
+            (std::vector<std::string>{"tcp", "shm", "inproc", "fault+...", "trace+..."}));
+  EXPECT_FALSE(registry.add("tcp", nullptr));
+}
+
+TEST(TransportRegistry, MakesATransportUnderItsDecorators) {
+  TransportRegistry registry;
+  add_built_in_transports(registry);
+  conformance::Peer server;
+  conformance::Peer client;
+  std::vector<std::string> said;
+  const MonotonicClock clock;
+  Loop loop(clock);
+  {
+    const auto made = registry.find("trace+fault+tcp")(
+        loop, [&](LogLevel, std::string_view text) { said.emplace_back(text); });
+    ASSERT_TRUE(made) << made.error().text;
+    Transport& transport = **made;
+    loop.add(transport);
+    const auto url = Url::parse("trace+fault+tcp://127.0.0.1?seed=4&congestion=reno").value();
+    const auto listener = transport.listen(url, server.options());
+    ASSERT_TRUE(listener) << listener.error().text;
+    const Url real = transport.listening_url(*listener);
+    EXPECT_EQ(real.text(),
+              fmt::format("trace+fault+tcp://127.0.0.1:{}?congestion=reno&seed=4", real.port));
+    ASSERT_TRUE(transport.connect(real, client.options()));
+    while (server.opened.empty() || client.opened.empty()) loop.turn();
+    EXPECT_EQ(client.send(transport, client.opened.front(), 0, 100), SendOutcome::accepted);
+    while (server.messages == 0) loop.turn();
+    loop.remove(transport);
+  }
+  ASSERT_FALSE(said.empty());
+  EXPECT_TRUE(said.back().starts_with("trace: {\"messages_sent\":1,\"bytes_sent\":100,"))
+      << said.back();
+}
+
+} // namespace
+} // namespace fanin::net
