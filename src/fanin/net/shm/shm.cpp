@@ -234,7 +234,10 @@ bool ShmTransport::has_work(const Connection& connection) {
     return true;
   if (!receiving.returns.empty() && receiving.returned - now(peer.returns_taken) < shm::returns_max)
     return true;
-  if (connection.stage != Stage::open) return false;
+  if (connection.stage != Stage::open) {
+    return !connection.peer_gone && now(peer.written) != receiving.read &&
+           receiving.returns.size() < shm::returns_max;
+  }
   if (now(peer.written) != receiving.read)
     return receiving.starving_for == 0 || connection.filler->can_reserve(receiving.starving_for);
   return connection.peer_ended;
@@ -358,6 +361,7 @@ bool ShmTransport::visit(Connection& connection, Budget& budget) {
     }
     return take_messages(connection, budget) || worked;
   }
+  if (!connection.peer_gone) discard_messages(connection);
   if (connection.stage == Stage::closing) {
     continue_closing(connection);
   } else {
@@ -388,35 +392,67 @@ bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
   return true;
 }
 
+// Copies the record that comes next; how many units it takes, 0: it is none.
+std::uint32_t ShmTransport::read_record(Connection& connection, std::uint32_t available,
+                                        Record& record) {
+  const std::uint32_t index = connection.receiving.read % shm::units_max;
+  const std::byte* const at = connection.peer().units.data() + std::size_t{index} * shm::unit_size;
+  std::memcpy(&record, at, sizeof record);
+  std::uint32_t units = 1;
+  switch (record.kind) {
+  case RecordKind::skip: units = shm::units_max - index; break;
+  case RecordKind::end: break;
+  case RecordKind::inlined:
+    if (record.length > shm::inline_max) {
+      (void)violation(connection, "sent a message that is not of its kind");
+      return 0;
+    }
+    units = shm::units_of(sizeof record + record.length);
+    break;
+  case RecordKind::lent: {
+    Piece first;
+    std::memcpy(&first, at + sizeof record, sizeof first);
+    units = first.length == record.length ? 1 : 2;
+    break;
+  }
+  default: (void)violation(connection, "sent bytes that are no message"); return 0;
+  }
+  if (units <= available && index + units <= shm::units_max) return units;
+  (void)violation(connection, "sent a message that is longer than what it has sent");
+  return 0;
+}
+
+// After close(): what still comes is nobody's, and the peer gets its memory back. Both ends may
+// have closed, each with messages that the other has not taken.
+void ShmTransport::discard_messages(Connection& connection) {
+  Receiving& receiving = connection.receiving;
+  const std::uint32_t written = connection.peer().written.load(std::memory_order_acquire);
+  if (written == receiving.read) return;
+  while (written != receiving.read && receiving.returns.size() < shm::returns_max) {
+    Record record;
+    const std::uint32_t available = written - receiving.read;
+    const std::uint32_t units =
+        available > shm::units_max ? 0 : read_record(connection, available, record);
+    if (units == 0) {
+      receiving.read = written;
+      break;
+    }
+    if (record.kind == RecordKind::lent) give_back(connection, {record.slot, record.use});
+    receiving.read += units;
+  }
+  connection.out().taken.store(receiving.read, std::memory_order_release);
+  connection.took = true;
+  mark_for_flush(connection);
+}
+
 // False: nothing more can be taken now.
 bool ShmTransport::take_record(Connection& connection, std::uint32_t available, Budget& budget) {
   Receiving& receiving = connection.receiving;
   const std::uint32_t index = receiving.read % shm::units_max;
   Record record;
-  std::memcpy(&record, connection.peer().units.data() + std::size_t{index} * shm::unit_size,
-              sizeof record);
-  std::uint32_t units = 1;
-  switch (record.kind) {
-  case RecordKind::skip: units = shm::units_max - index; break;
-  case RecordKind::end: end(connection, CloseReason::peer_closed); break;
-  case RecordKind::inlined:
-    if (record.length > shm::inline_max)
-      return violation(connection, "sent a message that is not of its kind");
-    units = shm::units_of(sizeof record + record.length);
-    break;
-  case RecordKind::lent: units = 2; break; // at most: see take_lent()
-  default: return violation(connection, "sent bytes that are no message");
-  }
-  if (record.kind == RecordKind::lent) {
-    Piece first;
-    std::memcpy(&first,
-                connection.peer().units.data() + std::size_t{index} * shm::unit_size +
-                    sizeof record,
-                sizeof first);
-    if (first.length == record.length) units = 1;
-  }
-  if (units > available || index + units > shm::units_max)
-    return violation(connection, "sent a message that is longer than what it has sent");
+  const std::uint32_t units = read_record(connection, available, record);
+  if (units == 0) return false;
+  if (record.kind == RecordKind::end) end(connection, CloseReason::peer_closed);
   if (record.length > connection.max_message) {
     if (record.kind == RecordKind::inlined || record.kind == RecordKind::lent) {
       report(CloseReason::message_too_large, connection,

@@ -163,6 +163,9 @@ private:
   [[nodiscard]] static bool has_work(const Connection& connection);
   [[nodiscard]] bool visit(Connection& connection, Budget& budget);
   [[nodiscard]] bool take_messages(Connection& connection, Budget& budget);
+  [[nodiscard]] std::uint32_t read_record(Connection& connection, std::uint32_t available,
+                                          shm::Record& record);
+  void discard_messages(Connection& connection);
   [[nodiscard]] bool take_record(Connection& connection, std::uint32_t available, Budget& budget);
   [[nodiscard]] bool take_inlined(Connection& connection, const shm::Record& record,
                                   std::uint32_t index, Budget& budget);
