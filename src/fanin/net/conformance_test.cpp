@@ -1,51 +1,38 @@
 // The transports of this library against the conformance suite.
 #include "fanin/net/conformance/suite.hpp"
 
-#include "fanin/net/inproc/inproc.hpp"
-#include "fanin/net/shm/shm.hpp"
-#include "fanin/net/tcp/tcp.hpp"
+#include "fanin/net/registry.hpp"
 #include "fanin/net/virtual_world.hpp"
 
 namespace fanin::net::conformance {
 namespace {
 
-class InprocBackend final : public Backend {
+// Transports of one loop in real time, as the registry makes them.
+class LoopBackend final : public Backend {
 public:
-  InprocBackend() { loop_.add(transport_); }
-  Transport& server() override { return transport_; }
-  Transport& client() override { return transport_; }
-  [[nodiscard]] Url address() const override { return {.scheme = "inproc", .host = "server"}; }
-  [[nodiscard]] Url nobody() const override { return {.scheme = "inproc", .host = "nobody"}; }
-  bool turn() override { return loop_.turn(); }
-  bool kill_client() override { return false; }
-  Loop* sleeping_loop() override { return &loop_; }
-
-private:
-  MonotonicClock clock_;
-  Loop loop_{clock_};
-  InprocTransport transport_;
-};
-
-class TcpBackend final : public Backend {
-public:
-  explicit TcpBackend(std::string host) : host_(std::move(host)) {
-    loop_.add(server_);
+  explicit LoopBackend(const char* url) : address_(Url::parse(url).value()) {
+    server_ = make();
+    loop_.add(*server_);
+    if (address_.network() == "inproc") return; // both ends in one
+    client_ = make();
     loop_.add(*client_);
   }
-  Transport& server() override { return server_; }
-  Transport& client() override { return *client_; }
-  [[nodiscard]] Url address() const override { return {.scheme = "tcp", .host = host_}; }
-  // A port that was free a moment ago, and that nothing gives away again so soon.
+  Transport& server() override { return *server_; }
+  Transport& client() override { return client_ ? *client_ : *server_; }
+  [[nodiscard]] Url address() const override { return address_; }
+  // Where somebody was a moment ago; a port is not given away again so soon.
   [[nodiscard]] Url nobody() const override {
-    MonotonicClock clock;
-    Loop loop(clock);
-    TcpTransport transport(loop);
-    const auto pool = make_pool(1);
-    return transport.listening_url(
-        transport.listen(address(), {.receive_pool = pool.get()}).value());
+    const auto pool = make_pool({.page_size = page_size, .pages = 1});
+    const auto transport = make();
+    return transport->listening_url(
+        transport->listen(address_, {.receive_pool = pool.get()}).value());
   }
-  bool turn() override { return loop_.turn(); }
+  // What is held back for so little time counts as something to do.
+  bool turn() override {
+    return loop_.turn() || loop_.next_deadline() - clock_.now() < std::chrono::milliseconds(1);
+  }
   bool kill_client() override {
+    if (!client_) return false;
     loop_.remove(*client_);
     client_.reset();
     return true;
@@ -53,38 +40,17 @@ public:
   Loop* sleeping_loop() override { return &loop_; }
 
 private:
-  std::string host_;
-  MonotonicClock clock_;
-  Loop loop_{clock_};
-  TcpTransport server_{loop_};
-  std::unique_ptr<TcpTransport> client_ = std::make_unique<TcpTransport>(loop_);
-};
+  [[nodiscard]] std::unique_ptr<Transport> make() const {
+    TransportRegistry registry;
+    add_built_in_transports(registry);
+    return registry.find(address_.scheme)(loop_, [](LogLevel, std::string_view) {}).value();
+  }
 
-class ShmBackend final : public Backend {
-public:
-  ShmBackend() {
-    loop_.add(server_);
-    loop_.add(*client_);
-  }
-  Transport& server() override { return server_; }
-  Transport& client() override { return *client_; }
-  [[nodiscard]] Url address() const override { return {.scheme = "shm", .host = "test"}; }
-  [[nodiscard]] Url nobody() const override {
-    return {.scheme = "shm", .host = "nobody", .port = 1};
-  }
-  bool turn() override { return loop_.turn(); }
-  bool kill_client() override {
-    loop_.remove(*client_);
-    client_.reset();
-    return true;
-  }
-  Loop* sleeping_loop() override { return &loop_; }
-
-private:
+  Url address_;
   MonotonicClock clock_;
-  Loop loop_{clock_};
-  ShmTransport server_{loop_};
-  std::unique_ptr<ShmTransport> client_ = std::make_unique<ShmTransport>(loop_);
+  mutable Loop loop_{clock_};
+  std::unique_ptr<Transport> server_;
+  std::unique_ptr<Transport> client_;
 };
 
 class SimBackend final : public Backend {
@@ -109,15 +75,34 @@ private:
   VirtualNode& client_;
 };
 
+Parameter over(std::string name, const char* url) {
+  return {.name = std::move(name), .make = [url] { return std::make_unique<LoopBackend>(url); }};
+}
+Parameter over_shm(std::string name, const char* url, bool shared_pools) {
+  Parameter parameter = over(std::move(name), url);
+  parameter.shared_pools = shared_pools;
+  parameter.descriptors = 12;
+  return parameter;
+}
+Parameter over_sim(std::string name, bool strict) {
+  return {.name = std::move(name),
+          .make = [strict] { return std::make_unique<SimBackend>(strict); }};
+}
+
+constexpr const char* nothing_wrong = "fault+inproc://server";
+constexpr const char* bad_inproc = "fault+inproc://server?seed=3&delay=50us&backpressure=0.2";
+constexpr const char* bad_tcp = "fault+tcp://127.0.0.1?seed=4&delay=50us&backpressure=0.2";
+constexpr const char* bad_shm = "trace+fault+shm://test?seed=5&delay=50us&backpressure=0.2";
+
 INSTANTIATE_TEST_SUITE_P(
     Net, TransportConformance,
-    testing::Values(Parameter{"inproc", [] { return std::make_unique<InprocBackend>(); }},
-                    Parameter{"sim", [] { return std::make_unique<SimBackend>(false); }},
-                    Parameter{"strict", [] { return std::make_unique<SimBackend>(true); }},
-                    Parameter{"shm", [] { return std::make_unique<ShmBackend>(); }, true},
-                    Parameter{"shm_copied", [] { return std::make_unique<ShmBackend>(); }},
-                    Parameter{"tcp", [] { return std::make_unique<TcpBackend>("127.0.0.1"); }},
-                    Parameter{"tcp6", [] { return std::make_unique<TcpBackend>("::1"); }}),
+    testing::Values(over("inproc", "inproc://server"), over_sim("sim", false),
+                    over_sim("strict", true), over_shm("shm", "shm://test", true),
+                    over_shm("shm_copied", "shm://test", false), over("tcp", "tcp://127.0.0.1"),
+                    over("tcp6", "tcp://[::1]"), over("trace_inproc", "trace+inproc://server"),
+                    over("trace_tcp", "trace+tcp://127.0.0.1"), over("fault_none", nothing_wrong),
+                    over("fault_inproc", bad_inproc), over("fault_tcp", bad_tcp),
+                    over_shm("trace_fault_shm", bad_shm, true)),
     parameter_name);
 
 } // namespace

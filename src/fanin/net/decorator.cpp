@@ -16,10 +16,22 @@ Result<Url> Decorator::url_below(const Url& url) const {
   return below;
 }
 
+// What went wrong below, with the scheme as it was given.
+template <class T>
+Result<T> Decorator::named(Result<T> result, const Url& below, const Url& given) {
+  if (result) return result;
+  std::string& text = result.error().text;
+  const std::string scheme = below.scheme + "://";
+  if (const auto at = text.find(scheme); at != text.npos) {
+    text.replace(at, scheme.size(), given.scheme + "://");
+  }
+  return result;
+}
+
 Result<ListenerId> Decorator::listen(const Url& url, const ConnectionOptions& options) {
   const auto address = url_below(url);
   if (!address) return std::unexpected(address.error());
-  return below_->listen(*address, options);
+  return named(below_->listen(*address, options), *address, url);
 }
 
 Url Decorator::listening_url(ListenerId listener) const {
@@ -31,7 +43,7 @@ Url Decorator::listening_url(ListenerId listener) const {
 Result<ConnectionId> Decorator::connect(const Url& url, const ConnectionOptions& options) {
   const auto address = url_below(url);
   if (!address) return std::unexpected(address.error());
-  return below_->connect(*address, options);
+  return named(below_->connect(*address, options), *address, url);
 }
 
 void Decorator::dispatching(std::span<Event> events) {

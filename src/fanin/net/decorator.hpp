@@ -44,6 +44,8 @@ protected:
 
 private:
   [[nodiscard]] Result<Url> url_below(const Url& url) const;
+  template <class T>
+  [[nodiscard]] static Result<T> named(Result<T> result, const Url& below, const Url& given);
 
   std::string name_;
   std::unique_ptr<Transport> below_;

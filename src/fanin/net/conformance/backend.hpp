@@ -1,9 +1,13 @@
 // What the conformance suite needs to know of a transport under test. See suite.hpp.
 #pragma once
 
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
+#include <string_view>
 
 #include "fanin/net/loop.hpp"
 #include "fanin/net/transport.hpp"
@@ -34,11 +38,30 @@ public:
   [[nodiscard]] virtual Loop* sleeping_loop() { return nullptr; }
 };
 
+// How far the tests go. A transport that cannot go as far says so in its Parameter.
+struct Limits {
+  std::uint32_t largest_message = 8U << 20; // bytes
+  std::size_t connections = 64; // at once; fewer where the limit of open files says so
+  std::size_t scripts = 4; // random ones
+
+  // The above, or with FANIN_CONFORMANCE=full what takes minutes.
+  [[nodiscard]] static Limits of_environment() {
+    const char* const wish = std::getenv("FANIN_CONFORMANCE");
+    if (wish == nullptr || std::string_view(wish) != "full") return {};
+    return {.largest_message = 256U << 20, .connections = 4096, .scripts = 100};
+  }
+};
+
 struct Parameter {
   std::string name; // in the names of tests: letters and digits
   std::function<std::unique_ptr<Backend>()> make;
   // Whether what is sent lies in memory that other processes may read.
   bool shared_pools = false;
+  Limits limits = Limits::of_environment();
+  std::size_t descriptors = 2; // open files of a connection, both ends together
+  friend std::ostream& operator<<(std::ostream& out, const Parameter& parameter) {
+    return out << parameter.name;
+  }
 };
 
 } // namespace fanin::net::conformance

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -25,25 +26,38 @@ inline std::byte content(std::uint64_t number, std::size_t at) {
   return static_cast<std::byte>((number * 0x9e3779b97f4a7c15U + at * 0x2545f491U) >> 24);
 }
 
-inline std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages, bool shared = false) {
-  auto pool =
-      memory::PagePool::make({.page_size = page_size, .pages = pages, .arena = {.shared = shared}});
+struct PeerPools {
+  std::uint32_t receive_pages = 128;
+  std::uint32_t send_pages = 16;
+  std::uint32_t receive_page_size = page_size;
+  std::uint32_t send_page_size = page_size;
+  bool shared = false; // what is sent lies in memory that other processes may read
+};
+
+inline std::unique_ptr<memory::PagePool> make_pool(const memory::PoolOptions& options) {
+  auto pool = memory::PagePool::make(options);
   EXPECT_TRUE(pool) << pool.error().text;
   return std::move(*pool);
 }
 
 class Peer final : public Handler {
 public:
-  explicit Peer(std::uint32_t receive_pages = 128, std::uint32_t send_pages = 16)
-      : receive_pool(make_pool(receive_pages)), send_pool(make_pool(send_pages)) {}
-  // From now on sends from memory that other processes may read.
-  void share() { send_pool = make_pool(send_pool->pages(), true); }
+  explicit Peer(const PeerPools& pools = {}) { set_pools(pools); }
+  // Before anything is sent or received. Memory is taken as it is touched, unless it is shared.
+  void set_pools(const PeerPools& pools) {
+    receive_pool = make_pool({.page_size = pools.receive_page_size,
+                              .pages = pools.receive_pages,
+                              .arena = {.reserve_only = true}});
+    send_pool = make_pool({.page_size = pools.send_page_size,
+                           .pages = pools.send_pages,
+                           .arena = {.reserve_only = !pools.shared, .shared = pools.shared}});
+  }
 
   [[nodiscard]] ConnectionOptions options() {
     ConnectionOptions result;
     result.receive_pool = receive_pool.get();
     result.handler = this;
-    result.send_queue_bytes = 64U << 10;
+    result.send_queue_bytes = send_queue_bytes;
     return result;
   }
 
@@ -68,7 +82,10 @@ public:
     EXPECT_EQ(event.kind == EventKind::closed, event.reason != CloseReason::local);
     switch (event.kind) {
     case EventKind::accepted:
-    case EventKind::connected: opened.push_back(event.connection); break;
+    case EventKind::connected:
+      opened.push_back(event.connection);
+      known.insert(event.connection);
+      break;
     case EventKind::writable: writable.push_back(event.connection); break;
     case EventKind::closed: closed.emplace_back(event.connection, event.reason); break;
     case EventKind::message: check(transport, event); break;
@@ -86,8 +103,7 @@ public:
   }
 
   void check(const Transport& transport, const Event& event) {
-    EXPECT_TRUE(std::ranges::count(opened, event.connection) > 0)
-        << "a message before the connection";
+    EXPECT_TRUE(known.contains(event.connection)) << "a message before the connection";
     ++messages;
     const std::size_t size = std::size_t{event.message.size} + event.rest.size;
     bytes += size;
@@ -116,12 +132,14 @@ public:
         closed, [](const auto& end) { return end.second == CloseReason::peer_died; }));
   }
 
+  std::uint64_t send_queue_bytes = 64U << 10;
   std::unique_ptr<memory::PagePool> receive_pool;
   std::unique_ptr<memory::PagePool> send_pool;
   std::vector<ConnectionId> opened;
+  std::set<ConnectionId> known; // the same
   std::vector<ConnectionId> writable;
   std::vector<std::pair<ConnectionId, CloseReason>> closed;
-  std::map<ConnectionId, std::uint64_t> next; // number of the message expected next
+  std::map<ConnectionId, std::uint64_t> next; // number of the message expected
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   bool keep = false;

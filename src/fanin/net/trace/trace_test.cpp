@@ -70,7 +70,7 @@ TEST_F(TraceTest, CountsRefusalsAndTimesUntilThereIsRoom) {
   EXPECT_EQ(client.send(transport, at_client, 0, 8200), SendOutcome::too_large);
   clock.advance(40us);
   server.sizes = [](std::uint64_t) { return 8000U; };
-  server.react = [&](Transport&, Event&) { server.next.clear(); };
+  server.react = [&](Transport&, Event& event) { server.next[event.connection] = 0; };
   run();
   EXPECT_EQ(transport.traffic(at_client)->backpressure, 2U);
   EXPECT_EQ(transport.trace().too_large, 1U);

@@ -1,0 +1,131 @@
+// The part of the conformance suite about orderly ends and deaths.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fanin/net/conformance/fixture.hpp"
+
+namespace fanin::net::conformance {
+
+TEST_P(TransportConformance, WhatWasSentBeforeAnOrderlyCloseArrives) {
+  open();
+  const std::uint64_t sent = fill(client, backend->client(), at_client, 3000);
+  backend->client().close(at_client);
+  backend->client().close(at_client); // once more makes no difference
+  EXPECT_EQ(backend->client().send(at_client, {}), SendOutcome::closed);
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
+  EXPECT_EQ(server.messages, sent);
+  EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_closed}}));
+  EXPECT_TRUE(client.closed.empty());
+  EXPECT_EQ(server.send(backend->server(), at_server, 0, 1), SendOutcome::closed);
+}
+
+TEST_P(TransportConformance, MegabytesThatWereAcceptedArriveAfterClose) {
+  set_pools({.send_pages = 640});
+  client.send_queue_bytes = 8U << 20;
+  open();
+  const std::uint64_t sent = fill(client, backend->client(), at_client, page_size / 2);
+  backend->client().close(at_client);
+  EXPECT_TRUE(run_until([&] { return backend->client().closing() == 0; }));
+  (void)kill_client(); // what it has left behind does not need it any more
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
+  EXPECT_EQ(server.messages, sent);
+  EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_closed}}));
+}
+
+TEST_P(TransportConformance, ACloseReachesAPeerThatIsSending) {
+  open();
+  (void)fill(server, backend->server(), at_server, 3000);
+  const std::uint64_t sent = fill(client, backend->client(), at_client, 3000);
+  const std::uint64_t received = client.messages;
+  backend->client().close(at_client);
+  ASSERT_TRUE(run_until([&] {
+    (void)server.send(backend->server(), at_server, 0, 3000);
+    return !server.closed.empty();
+  }));
+  EXPECT_EQ(server.messages, sent);
+  EXPECT_EQ(server.closed.front().second, CloseReason::peer_closed);
+  EXPECT_EQ(client.messages, received);
+}
+
+TEST_P(TransportConformance, BothSidesMayCloseAtOnceWithMuchUnderWay) {
+  open();
+  (void)fill(server, backend->server(), at_server, 3000);
+  (void)fill(client, backend->client(), at_client, 3000);
+  backend->client().close(at_client);
+  backend->server().close(at_server);
+  settle();
+  EXPECT_TRUE(client.closed.empty());
+  EXPECT_TRUE(server.closed.empty());
+}
+
+TEST_P(TransportConformance, AnAbortIsADeathToThePeer) {
+  open();
+  send_all(0, 5, [](std::uint64_t) { return 100U; });
+  backend->client().close(at_client, true);
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
+  EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_died}}));
+  EXPECT_TRUE(client.closed.empty());
+}
+
+TEST_P(TransportConformance, TheDeathOfAProcessIsNoticed) {
+  open();
+  send_all(0, 20, [](std::uint64_t) { return 1000U; });
+  ASSERT_TRUE(run_until([&] { return server.messages > 0; }));
+  if (!kill_client()) GTEST_SKIP() << "both sides are one process";
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
+  EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_died}}));
+}
+
+TEST_P(TransportConformance, ADeathWhileBothSidesSendIsNoticedAndLeavesNothing) {
+  open();
+  std::uint64_t forth = 0;
+  std::uint64_t back = 0;
+  // One at a time: a transport may go on to accept what is lost, until it knows of the death.
+  const auto send_back = [&] {
+    if (server.send(backend->server(), at_server, back, 3000) == SendOutcome::accepted) ++back;
+  };
+  ASSERT_TRUE(run_until([&] {
+    while (client.send(backend->client(), at_client, forth, 7000) == SendOutcome::accepted) ++forth;
+    for (int i = 0; i < 8; ++i) send_back();
+    return server.messages > 50 && client.messages > 50;
+  }));
+  if (!kill_client()) backend->client().close(at_client, true);
+  ASSERT_TRUE(run_until([&] {
+    send_back();
+    return !server.closed.empty();
+  }));
+  EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_died}}));
+  EXPECT_LE(server.messages, forth);
+}
+
+TEST_P(TransportConformance, NoEventFollowsCloseEvenWithinOneBatch) {
+  open();
+  server.react = [&](Transport& transport, Event& event) {
+    if (event.kind == EventKind::message) transport.close(event.connection);
+  };
+  send_all(0, 1, [](std::uint64_t) { return 10U; });
+  for (std::uint64_t i = 1; i < 10; ++i) (void)client.send(backend->client(), at_client, i, 10);
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  settle();
+  EXPECT_EQ(server.messages, 1U);
+  EXPECT_TRUE(server.closed.empty());
+}
+
+TEST_P(TransportConformance, AHandlerMaySendAndCloseInAnyEvent) {
+  server.react = [&](Transport& transport, Event& event) {
+    const SendOutcome outcome = server.send(transport, event.connection, 0, 500);
+    if (outcome == SendOutcome::backpressure) return; // again when it is `writable`
+    EXPECT_EQ(outcome, SendOutcome::accepted);
+    transport.close(event.connection);
+  };
+  open();
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  EXPECT_EQ(client.messages, 1U);
+  EXPECT_EQ(client.closed.front().second, CloseReason::peer_closed);
+}
+
+} // namespace fanin::net::conformance
