@@ -125,8 +125,10 @@ protected:
   SendOutcome send(Peer& peer, Transport& transport, ConnectionId connection, std::uint64_t number,
                    std::uint32_t size, std::size_t extents = 1) {
     SendOutcome outcome = SendOutcome::backpressure;
+    std::vector<memory::View> message;
     EXPECT_TRUE(run_until([&] {
-      outcome = peer.send(transport, connection, number, size, extents);
+      if (message.empty()) message = peer.make_message(number, size, extents);
+      if (!message.empty()) outcome = transport.send(connection, message);
       return outcome != SendOutcome::backpressure;
     }));
     return outcome;

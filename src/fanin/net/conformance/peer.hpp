@@ -61,13 +61,13 @@ public:
     return result;
   }
 
-  // One message in `extents` pieces (1 to 4, some empty); backpressure also if there is no page.
-  SendOutcome send(Transport& transport, ConnectionId connection, std::uint64_t number,
-                   std::uint32_t size, std::size_t extents = 1) {
-    const memory::Loan loan = send_pool->take();
-    if (!loan) return SendOutcome::backpressure;
-    for (std::uint32_t i = 0; i < size; ++i) loan.data()[i] = content(number, i);
+  // A message in `extents` pieces (1 to 4, some empty); none if there is no page.
+  [[nodiscard]] std::vector<memory::View> make_message(std::uint64_t number, std::uint32_t size,
+                                                       std::size_t extents = 1) {
     std::vector<memory::View> views;
+    const memory::Loan loan = send_pool->take();
+    if (!loan) return views;
+    for (std::uint32_t i = 0; i < size; ++i) loan.data()[i] = content(number, i);
     std::uint32_t at = 0;
     for (std::size_t i = 0; i < extents; ++i) {
       const std::uint32_t part =
@@ -75,7 +75,14 @@ public:
       views.push_back(loan.freeze(at, part));
       at += part;
     }
-    return transport.send(connection, views);
+    return views;
+  }
+
+  // One message; backpressure also if there is no page.
+  SendOutcome send(Transport& transport, ConnectionId connection, std::uint64_t number,
+                   std::uint32_t size) {
+    const auto views = make_message(number, size);
+    return views.empty() ? SendOutcome::backpressure : transport.send(connection, views);
   }
 
   void on_event(Transport& transport, Event& event) override {
