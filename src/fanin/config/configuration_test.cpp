@@ -104,6 +104,9 @@ TEST(Configuration, inproc_puts_all_nodes_into_one_process) {
   EXPECT_EQ(c.nodes[0].url.text(), "inproc://evm");
   EXPECT_EQ(c.nodes[2].url.text(), "inproc://bu0");
   EXPECT_EQ(c.nodes[3].url.text(), "inproc://bu1");
+  const Configuration decorated = good(minimal, {"network.url=fault+inproc://?delay=1ms"});
+  ASSERT_EQ(decorated.processes.size(), 1U);
+  EXPECT_EQ(decorated.nodes[0].url.text(), "fault+inproc://evm?delay=1ms");
 }
 
 TEST(Configuration, nodes_listen_on_their_own_hosts) {

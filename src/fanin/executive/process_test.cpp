@@ -103,6 +103,15 @@ TEST(Process, control_and_data_may_go_over_networks_of_their_own) {
   EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
 }
 
+TEST(Process, a_network_with_delays_and_refusals_builds_the_same_and_is_traced) {
+  const std::string url = "trace+fault+inproc://?seed=5&delay=200us&backpressure=0.1";
+  const Ran ran = run_all(small, {"network.url=" + url});
+  ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+  EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
+  EXPECT_EQ(ran.result.at("events").at("built").natural(), 2000U);
+  EXPECT_THAT(ran.log, Contains(HasSubstr("trace: {\"messages_sent\":")));
+}
+
 TEST(Process, an_address_in_use_is_an_error) {
   const Ran ran = run_all(small, {"network.control=tcp://203.0.113.1"}); // not of any host
   ASSERT_FALSE(ran.outcome);

@@ -21,7 +21,9 @@ TEST(Url, ReadsIPv6HostNamesAndSchemesAlone) {
   EXPECT_EQ(Url::parse("tcp://daq-bu-03:7100").value().host, "daq-bu-03");
   EXPECT_EQ(Url::parse("inproc://evm").value().host, "evm");
   EXPECT_EQ(Url::parse("TCP").value(), (Url{.scheme = "tcp"}));
-  EXPECT_EQ(Url::parse("ofi+tcp").value().scheme, "ofi+tcp");
+  EXPECT_EQ(Url::parse("trace+fault+tcp").value().scheme, "trace+fault+tcp");
+  EXPECT_EQ(Url::parse("trace+fault+tcp").value().network(), "tcp");
+  EXPECT_EQ(Url::parse("tcp").value().network(), "tcp");
   EXPECT_EQ(Url::parse("tcp://:7000").value(), (Url{.scheme = "tcp", .port = 7000}));
   EXPECT_EQ(Url::parse("tcp?congestion=reno").value().options.size(), 1U);
 }
