@@ -29,6 +29,10 @@ build_project() {  # name, folder
 say "a program of one's own"
 build_project consumer "$source_dir/tests/install/consumer"
 "$work/consumer/consumer"
+if [[ -x $work/consumer/conformance ]]; then
+  say "a transport of one's own against the installed suite"
+  "$work/consumer/conformance" --gtest_brief=1
+fi
 
 failed=0
 for list in "$source_dir"/examples/*/CMakeLists.txt; do

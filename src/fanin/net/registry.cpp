@@ -10,9 +10,9 @@ TransportFactory TransportRegistry::find(std::string_view scheme) const {
   if (plus == std::string_view::npos) return {};
   for (const auto& [name, decorator] : decorators_) {
     if (name != scheme.substr(0, plus)) continue;
-    TransportFactory below = find(scheme.substr(plus + 1));
-    if (!below) return {};
-    return [decorator, below = std::move(below)](
+    TransportFactory found = find(scheme.substr(plus + 1));
+    if (!found) return {};
+    return [decorator, below = std::move(found)](
                Loop& loop, const LogFunction& log) -> Result<std::unique_ptr<Transport>> {
       auto made = below(loop, log);
       if (!made) return made;

@@ -40,7 +40,7 @@ public:
 
 // How far the tests go. A transport that cannot go as far says so in its Parameter.
 struct Limits {
-  std::uint32_t largest_message = 8U << 20; // bytes
+  std::uint32_t largest_message = 8U << 20; // bytes, a multiple of 4096
   std::size_t connections = 64; // at once; fewer where the limit of open files says so
   std::size_t scripts = 4; // random ones
 

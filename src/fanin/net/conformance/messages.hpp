@@ -1,4 +1,4 @@
-// The part of the conformance suite about messages of all sizes arrive whole and in order.
+// The part of the conformance suite about messages: of all sizes, whole and in order.
 #pragma once
 
 #include <string>

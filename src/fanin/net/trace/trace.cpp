@@ -1,5 +1,6 @@
 #include "fanin/net/trace/trace.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,12 @@ json::Value to_json(const Histogram& times) {
                       {"p999", times.quantile(0.999).count()}};
 }
 
+std::string key(std::string_view words) {
+  std::string text{words};
+  std::ranges::replace(text, ' ', '_');
+  return text;
+}
+
 } // namespace
 
 TraceTransport::TraceTransport(Loop& loop, std::unique_ptr<Transport> below, LogFunction log)
@@ -41,10 +48,10 @@ json::Value TraceTransport::to_json() const {
   json::Value result = net::to_json(trace_.traffic);
   result["too_large"] = trace_.too_large;
   for (std::size_t i = 0; i < trace_.events.size(); ++i) {
-    result["events"][name(static_cast<EventKind>(i))] = trace_.events[i];
+    result["events"][key(name(static_cast<EventKind>(i)))] = trace_.events[i];
   }
   for (std::size_t i = 0; i < trace_.closed.size(); ++i) {
-    result["closed"][name(static_cast<CloseReason>(i))] = trace_.closed[i];
+    result["closed"][key(name(static_cast<CloseReason>(i)))] = trace_.closed[i];
   }
   result["handling_ns"] = net::to_json(trace_.handling);
   result["held_back_ns"] = net::to_json(trace_.held_back);

@@ -128,7 +128,7 @@ TEST_F(TraceTest, IsReadableAsJson) {
   ASSERT_TRUE(read) << read.error().text;
   EXPECT_EQ(read->at("messages_received").natural(), 1U);
   EXPECT_EQ(read->at("events").at("accepted").natural(), 1U);
-  EXPECT_EQ(read->at("closed").at("peer died").natural(1), 0U);
+  EXPECT_EQ(read->at("closed").at("peer_died").natural(1), 0U);
   EXPECT_GT(read->at("connecting_ns").at("p50").natural(), 2900U);
   EXPECT_EQ(read->at("connections").list().size(), 2U);
 }
