@@ -1,0 +1,78 @@
+// The page that messages are gathered in (seed 002, section III-A: "buffers in which messages are
+// copied ... referred to as pages"). Its owner sends what is in it, and may go on filling it
+// afterwards, behind what was sent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/message/page_format.hpp"
+
+namespace fanin::message {
+
+// Holds no page until open(), and none after release(). Thread: the pool's.
+class GatheringPage {
+public:
+  GatheringPage() = default;
+  // `capacity`: bytes of a page that are used, at most a page of the pool, which must outlive it.
+  GatheringPage(memory::PagePool& pool, std::uint32_t capacity) : pool_(&pool) {
+    set_capacity(capacity);
+  }
+
+  // Where to write the payload of a frame of that size, at once; null: see fits(). Padding and
+  // header are written.
+  [[nodiscard]] std::byte* append(std::size_t size, std::uint16_t type = 0,
+                                  std::uint16_t flags = 0) {
+    const std::size_t taken = frame_size(size);
+    if (taken > limit_ - end_) return nullptr;
+    std::byte* const at = data_ + end_;
+    std::memset(at + taken - frame_alignment, 0, frame_alignment);
+    const FrameHeader header{type, flags, static_cast<std::uint32_t>(size)};
+    std::memcpy(at, &header, sizeof header);
+    end_ += static_cast<std::uint32_t>(taken);
+    return at + sizeof header;
+  }
+
+  // The header of a frame whose payload is sent behind the page, as an extent of its own.
+  [[nodiscard]] bool append_header(std::uint32_t payload, std::uint16_t flags);
+
+  // Takes a page if it has none, and lets append() have it; false: the pool has none.
+  [[nodiscard]] bool open();
+  // append() finds no room until open(): the owner wants to know of the next message.
+  void suspend() { limit_ = end_; }
+  // Whether a frame of that size finds room once it is open.
+  [[nodiscard]] bool fits(std::size_t size) const {
+    return page_ && end_ + frame_size(size) <= capacity_;
+  }
+  [[nodiscard]] std::size_t payload_max() const { return capacity_ - sizeof(FrameHeader); }
+  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
+  // From the next open() on; bytes, at most a page of the pool.
+  void set_capacity(std::uint32_t capacity) { capacity_ = capacity & ~(frame_alignment - 1); }
+
+  [[nodiscard]] bool has_page() const { return static_cast<bool>(page_); }
+  [[nodiscard]] bool empty() const { return start_ == end_; } // nothing to send
+  [[nodiscard]] std::uint32_t size() const { return end_ - start_; } // of what is to be sent
+  [[nodiscard]] std::uint32_t end() const { return end_; }
+  // What has not been sent, or what lies between `from` and the end of what is in the page.
+  [[nodiscard]] memory::View unsent() const { return page_.freeze(start_, end_ - start_); }
+  [[nodiscard]] memory::View from(std::uint32_t offset) const {
+    return page_.freeze(offset, end_ - offset);
+  }
+  void sent() { start_ = end_; }
+  // Lets go of the page and forgets what was not sent.
+  void release();
+
+private:
+  memory::PagePool* pool_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::uint32_t capacity_ = 0;
+  std::uint32_t limit_ = 0; // of append(): capacity_, or end_ where it is suspended
+  std::uint32_t end_ = 0;
+  std::uint32_t start_ = 0; // of what is not sent yet
+  memory::Loan page_;
+};
+
+} // namespace fanin::message
