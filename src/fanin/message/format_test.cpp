@@ -59,12 +59,12 @@ TEST(page, has_golden_bytes) {
           .value();
   GatheringPage page(*pool, 48);
   ASSERT_TRUE(page.open());
-  std::memset(pool->arena().data(), 0xff, 4096);
+  std::memset(pool->arena()->data(), 0xff, 4096);
   const auto first = bytes_of({1, 2, 3});
   std::memcpy(page.append(first.size(), 0x0102), first.data(), first.size());
   ASSERT_NE(page.append(0, 0, FrameHeader::goes_on), nullptr);
   ASSERT_NE(page.append(8, 0, FrameHeader::continued), nullptr);
-  std::memset(pool->arena().data() + 32, 7, 8);
+  std::memset(pool->arena()->data() + 32, 7, 8);
   EXPECT_EQ(page.append(1), nullptr); // 8 bytes are left, and it takes 16
   const auto bytes = page.unsent().bytes();
   EXPECT_EQ(std::vector(bytes.begin(), bytes.end()),

@@ -1,7 +1,5 @@
 #include "fanin/message/gathering_page.hpp"
 
-#include <algorithm>
-
 namespace fanin::message {
 
 bool GatheringPage::open() {
@@ -11,7 +9,7 @@ bool GatheringPage::open() {
     data_ = page_.data();
     start_ = end_ = 0;
   }
-  limit_ = std::max(capacity_, end_); // capacity_ may be less than when it was filled
+  limit_ = std::max(room_end(), end_); // the limit may have been larger when it was filled
   return true;
 }
 

@@ -3,6 +3,7 @@
 // afterwards, behind what was sent.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,9 +18,9 @@ namespace fanin::message {
 class GatheringPage {
 public:
   GatheringPage() = default;
-  // `capacity`: bytes of a page that are used, at most a page of the pool, which must outlive it.
-  GatheringPage(memory::PagePool& pool, std::uint32_t capacity) : pool_(&pool) {
-    set_capacity(capacity);
+  // `unsent_max`: bytes that are sent at once, at most. `pool` must outlive it.
+  GatheringPage(memory::PagePool& pool, std::uint32_t unsent_max) : pool_(&pool) {
+    limit_unsent(unsent_max);
   }
 
   // Where to write the payload of a frame of that size, at once; null: see fits(). Padding and
@@ -41,18 +42,34 @@ public:
 
   // Takes a page if it has none, and lets append() have it; false: the pool has none.
   [[nodiscard]] bool open();
+  // Opens it with room for a frame of that size, in another page if this one is full. send() is
+  // called where what was gathered has to go before. False: it could not, or the pool is empty.
+  template <class Send>
+  [[nodiscard]] bool make_room(std::size_t size, Send send) {
+    if (page_ && !fits(size)) {
+      if (!empty()) send();
+      if (page_ && !fits(size)) {
+        if (!empty()) return false;
+        release();
+      }
+    }
+    return open();
+  }
   // append() finds no room until open(): the owner wants to know of the next message.
   void suspend() { limit_ = end_; }
   // Whether a frame of that size finds room once it is open.
   [[nodiscard]] bool fits(std::size_t size) const {
-    return page_ && end_ + frame_size(size) <= capacity_;
+    return page_ && end_ + frame_size(size) <= room_end();
   }
-  [[nodiscard]] std::size_t payload_max() const { return capacity_ - sizeof(FrameHeader); }
-  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
-  // From the next open() on; bytes, at most a page of the pool.
-  void set_capacity(std::uint32_t capacity) { capacity_ = capacity & ~(frame_alignment - 1); }
+  // Of one frame: more has to be split.
+  [[nodiscard]] std::size_t payload_max() const {
+    return std::min(pool_->page_size(), unsent_max_) - sizeof(FrameHeader);
+  }
+  // From the next open() on.
+  void limit_unsent(std::uint32_t bytes) { unsent_max_ = bytes & ~(frame_alignment - 1); }
 
   [[nodiscard]] bool has_page() const { return static_cast<bool>(page_); }
+  [[nodiscard]] bool shared() const { return page_.page()->references > 1; } // a view is held
   [[nodiscard]] bool empty() const { return start_ == end_; } // nothing to send
   [[nodiscard]] std::uint32_t size() const { return end_ - start_; } // of what is to be sent
   [[nodiscard]] std::uint32_t end() const { return end_; }
@@ -66,10 +83,14 @@ public:
   void release();
 
 private:
+  [[nodiscard]] std::uint32_t room_end() const {
+    return std::min(pool_->page_size(), start_ + unsent_max_);
+  }
+
   memory::PagePool* pool_ = nullptr;
   std::byte* data_ = nullptr;
-  std::uint32_t capacity_ = 0;
-  std::uint32_t limit_ = 0; // of append(): capacity_, or end_ where it is suspended
+  std::uint32_t unsent_max_ = 0;
+  std::uint32_t limit_ = 0; // of append(): room_end(), or end_ where it is suspended
   std::uint32_t end_ = 0;
   std::uint32_t start_ = 0; // of what is not sent yet
   memory::Loan page_;

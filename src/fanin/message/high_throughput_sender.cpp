@@ -60,12 +60,7 @@ net::SendOutcome HighThroughputSender::refuse() {
 }
 
 bool HighThroughputSender::make_room(std::size_t size) {
-  if (page_.has_page() && !page_.fits(size)) {
-    hand_over_page();
-    if (!page_.empty()) return false;
-    page_.release();
-  }
-  if (!page_.open()) return false;
+  if (!page_.make_room(size, [this] { hand_over_page(); })) return false;
   if (page_.empty() && options_.flush.deadline != FlushPolicy::never_flush)
     deadline_.start(context_.loop(), context_.loop().now() + options_.flush.deadline);
   context_.at_turn_end(*this);
@@ -108,7 +103,7 @@ net::SendOutcome HighThroughputSender::send_large(const memory::View& message) {
   if (blocked_ || !outbox_.empty()) return refuse();
   const std::uint32_t piece_max = page_max_ - static_cast<std::uint32_t>(sizeof(FrameHeader));
   const std::size_t pieces = (std::size_t{message.size} + piece_max - 1) / piece_max;
-  const std::size_t headers_per_page = page_.capacity() / sizeof(FrameHeader);
+  const std::size_t headers_per_page = context_.send_pool().page_size() / sizeof(FrameHeader);
   if (context_.send_pool().available() < 1 + pieces / headers_per_page) return refuse();
   ++counters_.messages;
   counters_.bytes += message.size;
@@ -202,9 +197,7 @@ void HighThroughputSender::on_open(const Hello& peer) {
   ++counters_.connections;
   message_max_ = std::min<std::uint64_t>(peer.message_max, 0xffff'ffff);
   page_max_ = peer.page_max;
-  const std::uint32_t page_size = context_.send_pool().page_size();
-  const std::uint32_t wanted = options_.page_size == 0 ? page_size : options_.page_size;
-  page_.set_capacity(std::min({wanted, page_size, page_max_}));
+  page_.limit_unsent(options_.page_size == 0 ? page_max_ : std::min(options_.page_size, page_max_));
   proceed();
   if (options_.on_connected) options_.on_connected();
 }

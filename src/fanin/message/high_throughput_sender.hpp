@@ -30,7 +30,8 @@ struct FlushPolicy {
 struct HighThroughputSenderOptions {
   FlushPolicy flush;
   ReconnectPolicy reconnect;
-  std::uint32_t page_size = 0; // of a page that is used, bytes; 0: all, as far as the peer takes it
+  std::uint32_t page_size =
+      0; // sent at once, at most, bytes; 0: what a page has and the peer takes
   std::uint64_t send_queue_bytes = 4U << 20; // that the transport holds; pages are kept beyond
   std::function<void()> on_connected;
   std::function<void(CloseReason)> on_disconnected; // also for each attempt that failed

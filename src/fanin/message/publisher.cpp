@@ -118,8 +118,8 @@ net::SendOutcome Publisher::prepare(Group& group, std::size_t size, bool by_view
     if (!settle(group)) return refuse(false);
     const std::size_t pieces = size / (group.page_max - large_lead_size) + 1;
     const std::size_t headers = 2 + pieces;
-    const bool enough =
-        context_.send_pool().available() > headers * sizeof(FrameHeader) / group.page.capacity();
+    const bool enough = context_.send_pool().available() >
+                        headers * sizeof(FrameHeader) / context_.send_pool().page_size();
     return enough ? net::SendOutcome::accepted : refuse(true);
   }
   }

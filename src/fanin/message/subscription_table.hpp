@@ -50,7 +50,7 @@ struct Group {
         page_max(like.hello.page_max),
         message_max(like.hello.message_max),
         tags(like.tags),
-        page(pool, std::min(page_max, pool.page_size())) {}
+        page(pool, page_max) {}
 
   Mode mode;
   std::uint32_t page_max;    // of a transport message, bytes
