@@ -61,7 +61,7 @@ protected:
 
 TEST_F(Hostile, a_hello_full_of_name_is_refused_and_fit_for_a_log) {
   start();
-  const std::size_t most = (16U << 10) / 2 - sizeof(wire::MessageHeader) - sizeof(wire::Hello);
+  const std::size_t most = (16U << 10) / 2 - sizeof(message::FrameHeader) - sizeof(wire::Hello);
   fake_->say_hello(hello_of(options_.system, wire::Role::readout_unit, 1),
                    "\x1b[31m" + std::string(most - 5, 'n'));
   system_->run_for(5ms);

@@ -3,41 +3,30 @@
 namespace fanin::message {
 
 bool Gather::make_room(std::size_t size) {
-  FANIN_ASSERT(size <= capacity_);
-  const auto fits = [&] {
-    return end_ - start_ + size <= capacity_ && end_ + size <= page_.size();
-  };
-  if (page_ && !fits()) flush();
-  if (page_ && !fits() && start_ == end_) page_.reset();
-  if (!page_) {
-    page_ = pool_->take();
-    start_ = end_ = 0;
-  }
-  return page_ && fits();
+  FANIN_ASSERT(size <= page_.payload_max());
+  return page_.make_room(size, [this] { flush(); });
 }
 
-std::byte* Gather::reserve(std::size_t size) {
+std::byte* Gather::reserve(wire::MessageType type, std::size_t size) {
   if (!link_ || failed_) return nullptr;
   if (!make_room(size)) { // no page, or the peer has not taken what was gathered before
     failed_ = true;
     return nullptr;
   }
-  std::byte* at = page_.data() + end_;
-  end_ += static_cast<std::uint32_t>(size);
-  return at;
+  return page_.append(size, static_cast<std::uint16_t>(type));
 }
 
 void Gather::flush() {
-  if (!page_) return;
-  if (start_ == end_) { // idle: the page goes home once all of it is sent
-    if (page_.page()->references == 1) page_.reset();
+  if (!page_.has_page()) return;
+  if (page_.empty()) { // idle: the page goes home once all of it is sent
+    if (!page_.shared()) page_.release();
     return;
   }
-  const memory::View view = page_.freeze(start_, end_ - start_);
+  const memory::View view = page_.unsent();
   switch (link_.send({&view, 1})) {
-  case net::SendOutcome::accepted: start_ = end_; break;
+  case net::SendOutcome::accepted: page_.sent(); break;
   case net::SendOutcome::backpressure: break; // kept; more may be gathered until it is full
-  case net::SendOutcome::closed: page_.reset(); break;
+  case net::SendOutcome::closed: page_.release(); break;
   case net::SendOutcome::too_large: failed_ = true; break;
   }
 }

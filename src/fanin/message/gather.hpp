@@ -1,6 +1,7 @@
-// Gathers small messages into one page and sends it when the loop has nothing more to add (NetIO's
-// high-throughput sending, seed 002, for our own control messages). At low rate a message leaves at
-// the end of the turn it was written in; at high rate pages fill.
+// Gathers the control messages of event building into pages and sends them when the loop has
+// nothing more to add (NetIO's high-throughput sending, seed 002, section III-A). At low rate a
+// message leaves at the end of the turn it was written in; at high rate pages fill. A message is a
+// frame (page_format.hpp) of a multiple of 8 bytes, whose type is its wire::MessageType.
 #pragma once
 
 #include <concepts>
@@ -10,6 +11,7 @@
 #include <string_view>
 
 #include "fanin/memory/page_pool.hpp"
+#include "fanin/message/gathering_page.hpp"
 #include "fanin/net/link.hpp"
 #include "fanin/wire/control.hpp"
 
@@ -25,22 +27,16 @@ public:
   Gather() = default;
   // `pool` must outlive it. A page carries at most half a page of messages, since that is what
   // the receiver's pages take.
-  Gather(net::Link link, memory::PagePool& pool)
-      : link_(link), pool_(&pool), capacity_(pool.page_size() / 2) {}
+  Gather(net::Link link, memory::PagePool& pool) : link_(link), page_(pool, pool.page_size() / 2) {}
 
   // Appends a message: its body, then the bytes of `parts` (arrays of records, or text).
   template <class Body, class... Parts>
   void append(const Body& body, const Parts&... parts) {
-    const std::size_t size =
-        sizeof(wire::MessageHeader) + sizeof(Body) + (bytes_of(parts).size() + ... + 0);
-    std::byte* at = reserve((size + 7) & ~std::size_t{7});
+    const std::size_t size = sizeof(Body) + (bytes_of(parts).size() + ... + 0);
+    std::byte* at = reserve(Body::type, (size + 7) & ~std::size_t{7});
     if (at == nullptr) return;
-    const wire::MessageHeader header{Body::type, 0,
-                                     static_cast<std::uint32_t>((size + 7) & ~std::size_t{7})};
-    put(at, std::as_bytes(std::span{&header, 1}));
     put(at, std::as_bytes(std::span{&body, 1}));
     (put(at, bytes_of(parts)), ...);
-    std::memset(at, 0, header.size - size);
   }
 
   // True if a message with so many bytes of parts can be appended now. Otherwise the peer has not
@@ -54,9 +50,9 @@ public:
   void flush();
 
   // The most bytes of records or text that a message can carry after its body.
-  [[nodiscard]] std::size_t room_max() const { return capacity_ - body_max; }
+  [[nodiscard]] std::size_t room_max() const { return page_.payload_max() - body_max; }
   [[nodiscard]] bool failed() const { return failed_; }
-  [[nodiscard]] bool sent() const { return start_ == end_; } // all that was gathered
+  [[nodiscard]] bool sent() const { return page_.empty(); } // all that was gathered
   [[nodiscard]] const net::Link& link() const { return link_; }
   [[nodiscard]] net::Link& link() { return link_; }
   explicit operator bool() const { return static_cast<bool>(link_); }
@@ -74,17 +70,13 @@ private:
     if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
     at += bytes.size();
   }
-  static constexpr std::size_t body_max = 128; // of any message, with its header and padding
+  static constexpr std::size_t body_max = 120; // of any message, with its padding
 
-  std::byte* reserve(std::size_t size);
+  std::byte* reserve(wire::MessageType type, std::size_t size);
   bool make_room(std::size_t size);
 
   net::Link link_;
-  memory::PagePool* pool_ = nullptr;
-  std::uint32_t capacity_ = 0;
-  memory::Loan page_;
-  std::uint32_t start_ = 0; // of what is not sent yet
-  std::uint32_t end_ = 0;
+  GatheringPage page_;
   bool failed_ = false;
 };
 
@@ -92,16 +84,16 @@ private:
 // False if its lengths lie, or when visit returns false.
 template <class Visit>
 [[nodiscard]] bool for_each_message(std::span<const std::byte> page, Visit visit) {
-  while (!page.empty()) {
-    wire::MessageHeader header;
-    if (page.size() < sizeof header) return false;
-    std::memcpy(&header, page.data(), sizeof header);
-    if (header.size < sizeof header || header.size > page.size() || header.size % 8 != 0)
+  PageReader reader{page};
+  Frame frame;
+  PageReader::Step step{};
+  while ((step = reader.next(frame)) == PageReader::Step::frame) {
+    if (frame.header.flags != 0 || frame.header.size % frame_alignment != 0) return false;
+    if (!visit(static_cast<wire::MessageType>(frame.header.type),
+               page.subspan(frame.offset, frame.header.size)))
       return false;
-    if (!visit(header.type, page.subspan(sizeof header, header.size - sizeof header))) return false;
-    page = page.subspan(header.size);
   }
-  return true;
+  return step == PageReader::Step::end;
 }
 
 } // namespace fanin::message

@@ -7,7 +7,7 @@
 namespace fanin::message {
 namespace {
 
-std::vector<std::byte> page_of(std::initializer_list<wire::MessageHeader> headers) {
+std::vector<std::byte> page_of(std::initializer_list<FrameHeader> headers) {
   std::vector<std::byte> page;
   for (const auto& header : headers) {
     const auto bytes = std::as_bytes(std::span{&header, 1});
@@ -22,7 +22,7 @@ TEST(for_each_message, visits_each_message_with_its_body) {
   wire::Clear clear{.first = 7, .events = 3};
   std::vector<std::byte> page;
   for (int i = 0; i < 3; ++i) {
-    const wire::MessageHeader header{wire::MessageType::clear, 0, sizeof header + sizeof clear};
+    const FrameHeader header{static_cast<std::uint16_t>(wire::MessageType::clear), 0, sizeof clear};
     const auto head = std::as_bytes(std::span{&header, 1});
     const auto body = std::as_bytes(std::span{&clear, 1});
     page.insert(page.end(), head.begin(), head.end());
@@ -42,12 +42,12 @@ TEST(for_each_message, visits_each_message_with_its_body) {
 }
 
 TEST(for_each_message, refuses_lengths_that_lie) {
-  EXPECT_FALSE(for_each_message(page_of({{wire::MessageType::clear, 0, 0}}), accept));
-  EXPECT_FALSE(for_each_message(page_of({{wire::MessageType::clear, 0, 4}}), accept));
-  EXPECT_FALSE(for_each_message(page_of({{wire::MessageType::clear, 0, 16}}), accept));
-  EXPECT_FALSE(for_each_message(page_of({{wire::MessageType::clear, 0, 12}}), accept));
-  EXPECT_FALSE(for_each_message(page_of({{wire::MessageType::clear, 0, 0xffffffff}}), accept));
-  const auto page = page_of({{wire::MessageType::clear, 0, 8}});
+  constexpr auto clear = static_cast<std::uint16_t>(wire::MessageType::clear);
+  EXPECT_FALSE(for_each_message(page_of({{clear, 0, 8}}), accept));
+  EXPECT_FALSE(for_each_message(page_of({{clear, 0, 4}, {clear, 0, 0}}), accept));
+  EXPECT_FALSE(for_each_message(page_of({{clear, 0, 0xffffffff}}), accept));
+  EXPECT_FALSE(for_each_message(page_of({{clear, 1, 0}}), accept));
+  const auto page = page_of({{clear, 0, 0}});
   EXPECT_FALSE(for_each_message(std::span{page}.first(5), accept));
   EXPECT_TRUE(for_each_message(page, accept));
   EXPECT_TRUE(for_each_message({}, accept));

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +87,8 @@ struct ConnectionOptions {
   std::uint32_t max_message = 0; // received; bytes; at most half a page of receive_pool (so that
                                  // pages are at least half full) ; 0: half a page
   std::uint64_t send_queue_bytes = 4u << 20; // refused (backpressure) beyond this
+  // Where memory is shared, likewise beyond this in messages that the peer has not let go of.
+  std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
   bool low_latency = false; // control: small messages leave at once. Otherwise bulk data
   // Of a listener that strangers may reach: a connection takes only small messages (4 KiB), and
   // larger ones wait, until trust(). So what it can pin of the pool is little. Transports within

@@ -1,6 +1,6 @@
 // The control messages of event building (seeds 000 and 003, figure 6): both flows, push and pull,
-// use the same ones. Each is a MessageHeader, a fixed body and arrays of fixed records, 8-byte
-// aligned, little-endian; many travel in one page (message/gather.hpp).
+// use the same ones. Each is a fixed body and arrays of fixed records, 8-byte aligned,
+// little-endian; many travel in one page, as frames (message/gather.hpp).
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 namespace fanin::wire {
 
 // Goes up with every change of any message. Peers of different versions refuse each other.
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 
 enum class MessageType : std::uint16_t {
   hello = 1,   // node -> event manager, and readout unit -> builder unit: who I am
@@ -40,13 +40,6 @@ enum class MessageType : std::uint16_t {
   finished,    // the answer: final counters and files
   failed,      // builder unit -> event manager: its storage cannot go on
 };
-
-struct MessageHeader {
-  MessageType type{};
-  std::uint16_t reserved = 0;
-  std::uint32_t size = 0; // of the whole message, this header included; a multiple of 8
-};
-static_assert(sizeof(MessageHeader) == 8);
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
 

@@ -88,6 +88,7 @@ private:
   struct Slot {
     std::array<memory::View, shm::pieces_max> extents;
     std::uint32_t use = 0;
+    std::uint32_t bytes = 0;
     bool lent = false;
   };
 
@@ -97,6 +98,7 @@ private:
     std::uint32_t returns_taken = 0; // of the peer's
     std::uint32_t signalled = 0; // the peer's `armed` that was answered
     std::uint64_t queued_bytes = 0; // of messages not taken yet
+    std::uint64_t held_bytes = 0; // of messages not given back yet
     std::array<std::uint32_t, shm::units_max> bytes_at{}; // of the message that begins there
     std::vector<Slot> slots;
     std::vector<std::uint32_t> free_slots;

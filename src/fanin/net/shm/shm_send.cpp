@@ -56,8 +56,11 @@ SendOutcome ShmTransport::send(ConnectionId id, std::span<const memory::View> ex
   if (sending.queued_bytes > 0 &&
       sending.queued_bytes + size > connection->options.send_queue_bytes)
     refresh_taken(*connection);
-  const bool full = sending.queued_bytes > 0 &&
-                    sending.queued_bytes + size > connection->options.send_queue_bytes;
+  const bool queue_full = sending.queued_bytes > 0 &&
+                          sending.queued_bytes + size > connection->options.send_queue_bytes;
+  const bool holds_enough = !inlined && sending.held_bytes > 0 &&
+                            sending.held_bytes + size > connection->options.held_bytes;
+  const bool full = queue_full || holds_enough;
   SendOutcome outcome = SendOutcome::backpressure;
   if (!full && has_room(*connection, units)) {
     if (inlined) {
@@ -174,6 +177,8 @@ void ShmTransport::put_lent(Connection& connection, std::span<const memory::View
   sending.free_slots.pop_back();
   Slot& slot = sending.slots[number];
   slot.lent = true;
+  slot.bytes = size;
+  sending.held_bytes += size;
   const Record record{.kind = RecordKind::lent, .length = size, .slot = number, .use = ++slot.use};
   std::byte* at =
       begin_record(connection, shm::units_of(sizeof record + extents.size() * sizeof(Piece)), size);
@@ -268,6 +273,7 @@ void ShmTransport::take_returns(Connection& connection) {
 void ShmTransport::free_slot(Connection& connection, std::uint32_t number) {
   Slot& slot = connection.sending.slots[number];
   slot.lent = false;
+  connection.sending.held_bytes -= slot.bytes;
   for (memory::View& extent : slot.extents) extent = {};
   connection.sending.free_slots.push_back(number);
   released_ = true;
@@ -308,6 +314,7 @@ void ShmTransport::check_writable(Connection& connection) {
   refresh_taken(connection);
   if (connection.socket_full || !connection.copies->can_reserve(connection.wants_copy)) return;
   if (sending.queued_bytes > connection.options.send_queue_bytes / 2) return;
+  if (sending.held_bytes > connection.options.held_bytes / 2) return;
   if (sending.written - sending.taken > shm::units_max / 2) return;
   connection.wants_writable = false;
   connection.wants_copy = 0;

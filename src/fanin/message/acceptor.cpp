@@ -1,0 +1,148 @@
+#include "fanin/message/acceptor.hpp"
+
+#include <fmt/format.h>
+
+#include "fanin/memory/heap_page.hpp"
+
+namespace fanin::message::detail {
+
+Acceptor::Acceptor(Context& context, AcceptorOwner& owner, SocketCounters& counters,
+                   const Options& options)
+    : context_(context), owner_(owner), counters_(counters), options_(options) {}
+
+Acceptor::~Acceptor() { close(); }
+
+void Acceptor::close() {
+  for (const Listener& listener : listeners_) listener.transport->close_listener(listener.id);
+  listeners_.clear();
+  for (const auto& [key, peer] : peers_) {
+    key.transport->close(key.id);
+    if (peer != nullptr) peer->link = {};
+  }
+  peers_.clear();
+  last_key_ = {};
+  admitted_ = 0;
+}
+
+Result<net::Url> Acceptor::listen(const net::Url& url) {
+  const auto transport = context_.transport(url);
+  if (!transport) return std::unexpected(transport.error());
+  const auto listener = (*transport)
+                            ->listen(url, {.receive_pool = &context_.receive_pool(),
+                                           .handler = this,
+                                           .send_queue_bytes = options_.send_queue_bytes,
+                                           .held_bytes = options_.send_queue_bytes,
+                                           .low_latency = options_.low_latency,
+                                           .strangers = true});
+  if (!listener) return std::unexpected(listener.error());
+  listeners_.push_back({*transport, *listener});
+  return (*transport)->listening_url(*listener);
+}
+
+std::shared_ptr<Peer> Acceptor::find(PeerId id) const {
+  for (const auto& [key, peer] : peers_) {
+    if (peer != nullptr && peer->id == id) return peer;
+  }
+  return nullptr;
+}
+
+// The peer that spoke last speaks next, most often. Kept as a share of its own, so that it lives
+// until its handler returns.
+const std::shared_ptr<Peer>& Acceptor::lookup(const Key& key) {
+  if (key != last_key_) {
+    const auto found = peers_.find(key);
+    last_ = found == peers_.end() ? nullptr : found->second;
+    last_key_ = key;
+  }
+  return last_;
+}
+
+void Acceptor::forget(const Key& key) {
+  peers_.erase(key);
+  if (key == last_key_) last_key_ = {};
+}
+
+void Acceptor::on_event(net::Transport& transport, net::Event& event) {
+  const Key key{&transport, event.connection};
+  switch (event.kind) {
+  case net::EventKind::accepted: peers_.emplace(key, nullptr); break;
+  case net::EventKind::connected: break; // it does not connect
+  case net::EventKind::message:
+    if (const auto& peer = lookup(key)) {
+      owner_.on_message(peer, event);
+    } else {
+      introduce(key, event);
+    }
+    break;
+  case net::EventKind::writable:
+    if (const auto& peer = lookup(key)) owner_.on_writable(*peer);
+    break;
+  case net::EventKind::closed: ended(key, reason_of(event.reason)); break;
+  }
+}
+
+void Acceptor::introduce(const Key& key, const net::Event& event) {
+  const auto hello = read_hello(event.message.bytes());
+  if (!hello) return turn_away(key, hello.error());
+  std::shared_ptr<Peer> peer = owner_.admit(*hello);
+  if (peer == nullptr) return turn_away(key, CloseReason::wrong_kind);
+  peer->link = {key.transport, key.id};
+  peer->id = static_cast<PeerId>(next_id_++);
+  peer->hello = *hello;
+  peer->name = peer->link.peer();
+  peer->link.trust();
+  peers_[key] = peer;
+  last_key_ = {};
+  ++admitted_;
+  ++counters_.connections;
+  answer(key, hello->kind, Refusal::none);
+  owner_.on_admitted(peer);
+}
+
+void Acceptor::answer(const Key& key, SocketKind kind, Refusal refusal) {
+  const Hello hello{.kind = kind,
+                    .refusal = refusal,
+                    .page_max = context_.receive_pool().page_size() / 2,
+                    .message_max = options_.message_max,
+                    .lent_max = options_.send_queue_bytes / 2};
+  const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
+  (void)key.transport->send(key.id, {&view, 1}); // or `closed` follows
+}
+
+void Acceptor::turn_away(const Key& key, CloseReason reason) {
+  ++counters_.closed[static_cast<std::size_t>(reason)];
+  context_.say(LogLevel::warning,
+               fmt::format("{}: turned away: {}", key.transport->peer_name(key.id), name(reason)));
+  // Who speaks another language is not answered.
+  const bool understands = reason != CloseReason::not_a_socket;
+  if (understands) {
+    answer(key, SocketKind::low_latency,
+           reason == CloseReason::wrong_kind ? Refusal::wrong_kind : Refusal::wrong_version);
+  }
+  key.transport->close(key.id, !understands);
+  forget(key);
+}
+
+void Acceptor::close(Peer& peer, CloseReason reason) {
+  if (!peer.link) return;
+  ++counters_.closed[static_cast<std::size_t>(reason)];
+  if (reason != CloseReason::here)
+    context_.say(LogLevel::warning, fmt::format("{}: cut off: {}", peer.name, name(reason)));
+  const Key key{peer.link.transport, peer.link.id};
+  peer.link.close(reason != CloseReason::here);
+  --admitted_;
+  forget(key);
+}
+
+void Acceptor::ended(const Key& key, CloseReason reason) {
+  const std::shared_ptr<Peer> peer = lookup(key);
+  ++counters_.closed[static_cast<std::size_t>(reason)];
+  forget(key);
+  last_ = nullptr;
+  if (peer == nullptr) return;
+  peer->link = {};
+  --admitted_;
+  owner_.on_closed(peer, reason);
+}
+
+} // namespace fanin::message::detail

@@ -1,0 +1,102 @@
+// The listening side of a socket: connections whose peers have said the right hello.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fanin/message/context.hpp"
+#include "fanin/message/handshake.hpp"
+
+namespace fanin::message::detail {
+
+// One that has introduced itself. Sockets derive what they keep of it.
+struct Peer {
+  Peer() = default;
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  virtual ~Peer() = default;
+  net::Link link; // none: gone
+  PeerId id = PeerId::none;
+  Hello hello;
+  std::string name; // for people
+};
+
+class AcceptorOwner {
+public:
+  virtual ~AcceptorOwner() = default;
+  // A connection of a kind that is taken; null: of another one.
+  [[nodiscard]] virtual std::shared_ptr<Peer> admit(const Hello& hello) = 0;
+  // It can be sent to.
+  virtual void on_admitted(const std::shared_ptr<Peer>& peer) = 0;
+  virtual void on_message(const std::shared_ptr<Peer>& peer, net::Event& event) = 0;
+  virtual void on_writable(Peer& peer) = 0;
+  // The last word on it.
+  virtual void on_closed(const std::shared_ptr<Peer>& peer, CloseReason reason) = 0;
+};
+
+class Acceptor final : net::Handler {
+public:
+  struct Options {
+    std::uint64_t message_max = 0; // said to peers
+    // In the transport, and also held by the peer where memory is shared.
+    std::uint64_t send_queue_bytes = 4U << 20;
+    bool low_latency = false;
+  };
+  Acceptor(Context& context, AcceptorOwner& owner, SocketCounters& counters,
+           const Options& options);
+  ~Acceptor() override; // closes all connections in order
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  // The real address, with the port that was chosen. Errors: those of Transport::listen().
+  [[nodiscard]] Result<net::Url> listen(const net::Url& url);
+  // Ends one connection, counts and says why; no on_closed() follows. In order if the reason is
+  // `here`: what was accepted is still delivered.
+  void close(Peer& peer, CloseReason reason);
+  void close(); // all of them, in order, and no more are accepted
+  [[nodiscard]] std::size_t peers() const { return admitted_; }
+  [[nodiscard]] std::shared_ptr<Peer> find(PeerId id) const; // null: gone
+
+private:
+  struct Key {
+    net::Transport* transport = nullptr;
+    net::ConnectionId id = net::ConnectionId::none;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      return std::hash<const void*>{}(key.transport) ^
+             std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(key.id));
+    }
+  };
+
+  void on_event(net::Transport& transport, net::Event& event) override;
+  [[nodiscard]] const std::shared_ptr<Peer>& lookup(const Key& key);
+  void forget(const Key& key);
+  void introduce(const Key& key, const net::Event& event);
+  void answer(const Key& key, SocketKind kind, Refusal refusal);
+  void turn_away(const Key& key, CloseReason reason);
+  void ended(const Key& key, CloseReason reason);
+
+  Context& context_;
+  AcceptorOwner& owner_;
+  SocketCounters& counters_;
+  Options options_;
+  struct Listener {
+    net::Transport* transport;
+    net::ListenerId id;
+  };
+  std::vector<Listener> listeners_;
+  std::unordered_map<Key, std::shared_ptr<Peer>, Hash> peers_; // null: has not said hello yet
+  Key last_key_; // whose event came last
+  std::shared_ptr<Peer> last_;
+  std::size_t admitted_ = 0;
+  std::uint64_t next_id_ = 1;
+};
+
+} // namespace fanin::message::detail

@@ -1,0 +1,127 @@
+#include "fanin/message/connector.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fanin/memory/heap_page.hpp"
+
+namespace fanin::message::detail {
+namespace {
+
+// How long a peer that accepted the connection may take to answer.
+constexpr Duration answer_timeout = std::chrono::seconds{5};
+
+} // namespace
+
+Connector::Connector(Context& context, ConnectorOwner& owner, SocketKind kind,
+                     const Options& options)
+    : context_(context),
+      owner_(owner),
+      kind_(kind),
+      options_(options),
+      retry_([this] { attempt(); }),
+      deadline_([this] { fail(CloseReason::no_answer); }) {}
+
+Connector::~Connector() { close(); }
+
+Result<> Connector::connect(const net::Url& url) {
+  auto transport = context_.transport(url);
+  if (!transport) return std::unexpected(transport.error());
+  url_ = url;
+  transport_ = *transport;
+  return make_connection();
+}
+
+Result<> Connector::make_connection() {
+  const auto made = transport_->connect(url_, {.receive_pool = &context_.receive_pool(),
+                                               .handler = this,
+                                               .send_queue_bytes = options_.send_queue_bytes,
+                                               .held_bytes = options_.send_queue_bytes,
+                                               .low_latency = options_.low_latency});
+  if (!made) return std::unexpected(made.error());
+  link_ = {transport_, *made};
+  return {};
+}
+
+void Connector::attempt() {
+  if (auto made = make_connection(); !made) {
+    context_.say(LogLevel::warning, made.error().text);
+    ended(CloseReason::unreachable);
+  }
+}
+
+void Connector::close() {
+  retry_.cancel();
+  deadline_.cancel();
+  link_.close();
+  open_ = false;
+}
+
+void Connector::fail(CloseReason reason) {
+  link_.close(true);
+  ended(reason);
+}
+
+void Connector::ended(CloseReason reason) {
+  link_ = {};
+  deadline_.cancel();
+  if (std::exchange(open_, false)) {
+    wait_ = options_.reconnect.initial;
+  } else {
+    wait_ = std::clamp(2 * wait_, options_.reconnect.initial, options_.reconnect.max);
+  }
+  if (!std::exchange(said_, true))
+    context_.say(LogLevel::warning, fmt::format("{}: {}; trying again", url_.text(), name(reason)));
+  const auto half = static_cast<std::uint64_t>(wait_.count() / 2);
+  const Duration jitter{static_cast<Duration::rep>(context_.random().below(half + 1))};
+  retry_.start(context_.loop(), context_.loop().now() + wait_ / 2 + jitter);
+  owner_.on_closed(reason); // last: the owner may close or destroy this
+}
+
+void Connector::on_event(net::Transport&, net::Event& event) {
+  switch (event.kind) {
+  case net::EventKind::accepted: break; // it does not listen
+  case net::EventKind::connected: say_hello(); break;
+  case net::EventKind::message:
+    if (open_) {
+      owner_.on_message(event);
+    } else {
+      read_answer(event.message);
+    }
+    break;
+  case net::EventKind::writable:
+    if (open_) owner_.on_writable();
+    break;
+  case net::EventKind::closed: ended(reason_of(event.reason)); break;
+  }
+}
+
+void Connector::say_hello() {
+  const Hello hello{.kind = kind_,
+                    .page_max = context_.receive_pool().page_size() / 2,
+                    .message_max = options_.message_max,
+                    .lent_max = options_.send_queue_bytes / 2};
+  const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
+  (void)link_.send({&view, 1}); // the first message is always taken, or `closed` follows
+  deadline_.start(context_.loop(), context_.loop().now() + answer_timeout);
+}
+
+void Connector::read_answer(const memory::View& message) {
+  const auto answer = read_hello(message.bytes());
+  if (!answer) return fail(answer.error());
+  switch (answer->refusal) {
+  case Refusal::none: break;
+  case Refusal::wrong_version: return fail(CloseReason::wrong_version);
+  case Refusal::wrong_kind: return fail(CloseReason::wrong_kind);
+  }
+  if (answer->kind != kind_) return fail(CloseReason::not_a_socket);
+  deadline_.cancel();
+  open_ = true;
+  wait_ = {};
+  if (std::exchange(said_, false))
+    context_.say(LogLevel::info, fmt::format("{}: connected", url_.text()));
+  owner_.on_open(*answer);
+}
+
+} // namespace fanin::message::detail

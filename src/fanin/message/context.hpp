@@ -1,0 +1,116 @@
+// What the message sockets of one thread have in common: the loop (seed 002, section III: "a
+// central event loop"), transports by scheme, page pools, random numbers for back-off, and where to
+// say something to people.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/log.hpp"
+#include "fanin/base/random.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/net/link.hpp"
+#include "fanin/net/loop.hpp"
+#include "fanin/net/registry.hpp"
+
+namespace fanin::message {
+
+// Looked after by a Context at the end of each turn for as long as it wants: a page to be sent, a
+// queue to be read.
+class TurnEndTask {
+public:
+  virtual ~TurnEndTask() = default;
+  // `stay`: ask again next turn. `worked`: the loop shall not sleep before that.
+  struct Answer {
+    bool stay = false;
+    bool worked = false;
+  };
+  [[nodiscard]] virtual Answer at_turn_end() = 0;
+
+private:
+  friend class Context;
+  bool listed_ = false;
+};
+
+struct ContextOptions {
+  // Pages that messages are gathered in, where other processes can read them (shm://). Sums:
+  // docs/modules/message.md.
+  memory::PoolOptions send_pool{.page_size = 256U << 10, .pages = 64, .arena = {.shared = true}};
+  // Pages at least twice as large: a transport takes messages up to half of one.
+  memory::PoolOptions receive_pool{.page_size = 512U << 10, .pages = 64, .arena = {}};
+  net::WaitPolicy wait = net::WaitPolicy::block;
+  std::uint64_t seed = 0; // of the jitter of reconnections; 0: taken from the clock
+  LogFunction log; // empty: nothing is said
+};
+
+// What an application that has a loop of its own gives instead; all of it outlives the Context.
+struct ContextParts {
+  net::Loop& loop;
+  const net::TransportSet& transports;
+  memory::PagePool& send_pool; // made with ArenaOptions::shared, if a transport shares memory
+  memory::PagePool& receive_pool;
+  std::uint64_t seed = 0;
+  LogFunction log;
+};
+
+// Outlives its sockets. Thread: one, the loop's, like everything made from it; it starts none.
+class Context final : net::Service {
+public:
+  // With `registry` instead of the transports that come with fanin. Errors: usage (page sizes),
+  // exhausted (memory).
+  [[nodiscard]] static Result<std::unique_ptr<Context>>
+  make(ContextOptions options = {}, const net::TransportRegistry* registry = nullptr);
+  explicit Context(ContextParts parts);
+  ~Context() override;
+
+  // Turns the loop until stop(), which may also come from a callback; waits as options.wait says.
+  void run() { loop_.run(wait_); }
+  void stop() { loop_.stop(); }
+  bool turn() { return loop_.turn(); } // one turn without waiting; true if anything was done
+  // Turns until sockets and connections that were closed have delivered what they had accepted.
+  void drain();
+
+  [[nodiscard]] net::Loop& loop() const { return loop_; }
+  [[nodiscard]] memory::PagePool& send_pool() const { return send_pool_; }
+  [[nodiscard]] memory::PagePool& receive_pool() const { return receive_pool_; }
+
+  // For the sockets. The transport of a scheme is made when it is first asked for.
+  // Errors: unsupported (no such scheme), and those of making it.
+  [[nodiscard]] Result<net::Transport*> transport(const net::Url& url);
+  [[nodiscard]] Random& random() { return random_; }
+  void say(LogLevel level, std::string_view text) const {
+    if (log_) log_(level, text);
+  }
+  void at_turn_end(TurnEndTask& task);
+  void forget(TurnEndTask& task);
+  // A socket was closed and has something left to send; or has sent it.
+  void closing(int change) { closing_sockets_ += change; }
+
+private:
+  struct Owned;
+  Context(std::unique_ptr<Owned> owned, const ContextOptions& options);
+  bool poll() override;
+  bool arm() override;
+  [[nodiscard]] bool drained() const; // everything that was closed has delivered
+
+  [[nodiscard]] Result<net::Transport*> find_transport(const net::Url& url);
+
+  std::unique_ptr<Owned> owned_; // null: made from parts
+  net::Loop& loop_;
+  const net::TransportSet* given_transports_ = nullptr; // of the parts
+  memory::PagePool& send_pool_;
+  memory::PagePool& receive_pool_;
+  net::WaitPolicy wait_ = net::WaitPolicy::block;
+  Random random_;
+  LogFunction log_;
+  std::vector<net::Transport*> used_;
+  std::vector<TurnEndTask*> tasks_; // null: gone
+  bool unsettled_ = false; // a task was listed since the last end of a turn
+  bool draining_ = false;
+  int closing_sockets_ = 0;
+};
+
+} // namespace fanin::message

@@ -1,0 +1,99 @@
+// The page that messages are gathered in (seed 002, section III-A: "buffers in which messages are
+// copied ... referred to as pages"). Its owner sends what is in it, and may go on filling it
+// afterwards, behind what was sent.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/message/page_format.hpp"
+
+namespace fanin::message {
+
+// Holds no page until open(), and none after release(). Thread: the pool's.
+class GatheringPage {
+public:
+  GatheringPage() = default;
+  // `unsent_max`: bytes that are sent at once, at most. `pool` must outlive it.
+  GatheringPage(memory::PagePool& pool, std::uint32_t unsent_max) : pool_(&pool) {
+    limit_unsent(unsent_max);
+  }
+
+  // Where to write the payload of a frame of that size, at once; null: see fits(). Padding and
+  // header are written.
+  [[nodiscard]] std::byte* append(std::size_t size, std::uint16_t type = 0,
+                                  std::uint16_t flags = 0) {
+    const std::size_t taken = frame_size(size);
+    if (taken > limit_ - end_) return nullptr;
+    std::byte* const at = data_ + end_;
+    std::memset(at + taken - frame_alignment, 0, frame_alignment);
+    const FrameHeader header{type, flags, static_cast<std::uint32_t>(size)};
+    std::memcpy(at, &header, sizeof header);
+    end_ += static_cast<std::uint32_t>(taken);
+    return at + sizeof header;
+  }
+
+  // The header of a frame whose payload is sent behind the page, as an extent of its own.
+  [[nodiscard]] bool append_header(std::uint32_t payload, std::uint16_t flags);
+
+  // Takes a page if it has none, and lets append() have it; false: the pool has none.
+  [[nodiscard]] bool open();
+  // Opens it with room for a frame of that size, in another page if this one is full. send() is
+  // called where what was gathered has to go before. False: it could not, or the pool is empty.
+  template <class Send>
+  [[nodiscard]] bool make_room(std::size_t size, Send send) {
+    if (page_ && !fits(size)) {
+      if (!empty()) send();
+      if (page_ && !fits(size)) {
+        if (!empty()) return false;
+        release();
+      }
+    }
+    return open();
+  }
+  // append() finds no room until open(): the owner wants to know of the next message.
+  void suspend() { limit_ = end_; }
+  // Whether a frame of that size finds room once it is open.
+  [[nodiscard]] bool fits(std::size_t size) const {
+    return page_ && end_ + frame_size(size) <= room_end();
+  }
+  // Of one frame: more has to be split.
+  [[nodiscard]] std::size_t payload_max() const {
+    return std::min(pool_->page_size(), unsent_max_) - sizeof(FrameHeader);
+  }
+  // From the next open() on.
+  void limit_unsent(std::uint32_t bytes) { unsent_max_ = bytes & ~(frame_alignment - 1); }
+
+  [[nodiscard]] bool has_page() const { return static_cast<bool>(page_); }
+  [[nodiscard]] bool shared() const { return page_.page()->references > 1; } // a view is held
+  [[nodiscard]] bool empty() const { return start_ == end_; } // nothing to send
+  [[nodiscard]] std::uint32_t size() const { return end_ - start_; } // of what is to be sent
+  [[nodiscard]] std::uint32_t end() const { return end_; }
+  // What has not been sent, or what lies between `from` and the end of what is in the page.
+  [[nodiscard]] memory::View unsent() const { return page_.freeze(start_, end_ - start_); }
+  [[nodiscard]] memory::View from(std::uint32_t offset) const {
+    return page_.freeze(offset, end_ - offset);
+  }
+  void sent() { start_ = end_; }
+  // Lets go of the page and forgets what was not sent.
+  void release();
+
+private:
+  [[nodiscard]] std::uint32_t room_end() const {
+    return std::min(pool_->page_size(), start_ + unsent_max_);
+  }
+
+  memory::PagePool* pool_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::uint32_t unsent_max_ = 0;
+  std::uint32_t limit_ = 0; // of append(): room_end(), or end_ where it is suspended
+  std::uint32_t end_ = 0;
+  std::uint32_t start_ = 0; // of what is not sent yet
+  memory::Loan page_;
+};
+
+} // namespace fanin::message

@@ -1,0 +1,80 @@
+#include "fanin/message/high_throughput_receiver.hpp"
+
+namespace fanin::message {
+
+struct HighThroughputReceiver::Sender final : detail::Peer {
+  std::shared_ptr<PageSource> source = std::make_shared<PageSource>();
+};
+
+HighThroughputReceiver::HighThroughputReceiver(Context& context,
+                                               HighThroughputReceiverOptions options)
+    : queue_(context, counters_,
+             {.message_max = options.message_max,
+              .unfinished_max = options.unfinished_max,
+              .on_ready = std::move(options.on_ready)},
+             [this](PageSource& source, CloseReason reason) { cut_off(source.id, reason); }),
+      options_(std::move(options)),
+      acceptor_(context, *this, counters_,
+                {.message_max = std::min(options_.message_max, Message::size_max)}) {}
+
+HighThroughputReceiver::~HighThroughputReceiver() = default;
+
+Result<std::unique_ptr<HighThroughputReceiver>>
+HighThroughputReceiver::listen(Context& context, const net::Url& url,
+                               HighThroughputReceiverOptions options) {
+  std::unique_ptr<HighThroughputReceiver> receiver(
+      new HighThroughputReceiver(context, std::move(options)));
+  auto listening = receiver->acceptor_.listen(url);
+  if (!listening) return std::unexpected(listening.error());
+  receiver->url_ = std::move(*listening);
+  return receiver;
+}
+
+bool HighThroughputReceiver::recv(std::vector<std::byte>& message) {
+  if (!recv(copied_)) return false;
+  message.clear();
+  for (std::size_t i = 0; i < copied_.pieces(); ++i) {
+    const auto bytes = copied_.piece(i).bytes();
+    message.insert(message.end(), bytes.begin(), bytes.end());
+  }
+  return true;
+}
+
+std::string HighThroughputReceiver::peer_name(PeerId id) const {
+  const auto peer = acceptor_.find(id);
+  return peer == nullptr ? "" : peer->name;
+}
+
+std::shared_ptr<detail::Peer> HighThroughputReceiver::admit(const Hello& hello) {
+  return hello.kind == SocketKind::high_throughput ? std::make_shared<Sender>() : nullptr;
+}
+
+void HighThroughputReceiver::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
+  PageSource& source = *static_cast<Sender&>(*peer).source;
+  source.id = peer->id;
+  source.lent_max = peer->hello.lent_max;
+  if (options_.on_connected) options_.on_connected(peer->id);
+}
+
+void HighThroughputReceiver::on_message(const std::shared_ptr<detail::Peer>& peer,
+                                        net::Event& event) {
+  queue_.push(static_cast<Sender&>(*peer).source, std::move(event.message), std::move(event.rest));
+}
+
+void HighThroughputReceiver::on_closed(const std::shared_ptr<detail::Peer>& peer,
+                                       CloseReason reason) {
+  queue_.end(static_cast<Sender&>(*peer).source);
+  if (options_.on_disconnected) options_.on_disconnected(peer->id, reason);
+}
+
+void HighThroughputReceiver::cut_off(PeerId id, CloseReason reason) {
+  const auto peer = acceptor_.find(id);
+  if (peer == nullptr) { // it has left already
+    ++counters_.closed[static_cast<std::size_t>(reason)];
+    return;
+  }
+  acceptor_.close(*peer, reason);
+  if (options_.on_disconnected) options_.on_disconnected(id, reason);
+}
+
+} // namespace fanin::message

@@ -1,0 +1,268 @@
+#include "fanin/message/high_throughput_sender.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "fanin/memory/heap_page.hpp"
+
+namespace fanin::message {
+namespace {
+
+// A view costs the transport an extent and the receiver perhaps a page; below this a copy is
+// cheaper.
+constexpr std::uint32_t copy_below_bytes = 4096;
+
+} // namespace
+
+HighThroughputSender::HighThroughputSender(Context& context, HighThroughputSenderOptions options)
+    : page_(context.send_pool(), 0),
+      context_(context),
+      options_(std::move(options)),
+      deadline_([this] { flush(); }),
+      connector_(context, *this, SocketKind::high_throughput,
+                 {.reconnect = options_.reconnect, .send_queue_bytes = options_.send_queue_bytes}) {
+}
+
+HighThroughputSender::~HighThroughputSender() {
+  context_.forget(*this);
+  if (closing_ && connector_.open()) context_.closing(-1);
+}
+
+Result<std::unique_ptr<HighThroughputSender>>
+HighThroughputSender::connect(Context& context, const net::Url& url,
+                              HighThroughputSenderOptions options) {
+  std::unique_ptr<HighThroughputSender> sender(
+      new HighThroughputSender(context, std::move(options)));
+  if (auto connected = sender->connector_.connect(url); !connected)
+    return std::unexpected(connected.error());
+  return sender;
+}
+
+// --- what send() does when the page has no room ---
+
+net::SendOutcome HighThroughputSender::send_slowly(std::span<const std::byte> message) {
+  if (const auto outcome = check(message.size()); outcome != net::SendOutcome::accepted)
+    return outcome;
+  if (message.size() > page_.payload_max()) return send_split(message);
+  if (!make_room(message.size())) return refuse();
+  return send(message);
+}
+
+net::SendOutcome HighThroughputSender::check(std::uint64_t size) const {
+  if (!connector_.open() || closing_) return net::SendOutcome::closed;
+  return size > message_max_ ? net::SendOutcome::too_large : net::SendOutcome::accepted;
+}
+
+net::SendOutcome HighThroughputSender::refuse() {
+  wants_writable_ = true;
+  context_.at_turn_end(*this); // pages may come back without a word from the transport
+  return net::SendOutcome::backpressure;
+}
+
+bool HighThroughputSender::make_room(std::size_t size) {
+  if (!page_.make_room(size, [this] { hand_over_page(); })) return false;
+  if (page_.empty() && options_.flush.deadline != FlushPolicy::never_flush)
+    deadline_.start(context_.loop(), context_.loop().now() + options_.flush.deadline);
+  context_.at_turn_end(*this);
+  return true;
+}
+
+net::SendOutcome HighThroughputSender::send_split(std::span<const std::byte> message) {
+  if (blocked_ || !outbox_.empty()) return refuse();
+  const std::size_t piece_max = page_.payload_max();
+  const std::size_t pages = (message.size() + piece_max - 1) / piece_max;
+  if (pages > context_.send_pool().available()) return send_large(memory::HeapPage::copy(message));
+  pack_page();
+  ++counters_.messages;
+  counters_.bytes += message.size();
+  for (std::size_t at = 0; at < message.size(); at += piece_max) {
+    const auto piece = message.subspan(at, std::min(piece_max, message.size() - at));
+    const bool first = at == 0;
+    const bool last = at + piece.size() == message.size();
+    page_.release();
+    const bool opened = page_.open();
+    FANIN_ASSERT(opened);
+    std::memcpy(page_.append(piece.size(), 0, piece_flags(first, last)), piece.data(),
+                piece.size());
+    hand_over({.page = page_.unsent(), .continues = !first, .goes_on = !last});
+    page_.sent();
+  }
+  page_.suspend(); // what is left of the last one is for the messages to come
+  context_.at_turn_end(*this);
+  return net::SendOutcome::accepted;
+}
+
+net::SendOutcome HighThroughputSender::send(const memory::View& message) {
+  if (message.size < copy_below_bytes) return send(message.bytes());
+  if (const auto outcome = check(message.size); outcome != net::SendOutcome::accepted)
+    return outcome;
+  return send_large(message);
+}
+
+net::SendOutcome HighThroughputSender::send_large(const memory::View& message) {
+  if (blocked_ || !outbox_.empty()) return refuse();
+  const std::uint32_t piece_max = page_max_ - static_cast<std::uint32_t>(sizeof(FrameHeader));
+  const std::size_t pieces = (std::size_t{message.size} + piece_max - 1) / piece_max;
+  const std::size_t headers_per_page = context_.send_pool().page_size() / sizeof(FrameHeader);
+  if (context_.send_pool().available() < 1 + pieces / headers_per_page) return refuse();
+  ++counters_.messages;
+  counters_.bytes += message.size;
+  std::uint32_t at = 0;
+  while (at < message.size) {
+    const std::uint32_t size = std::min(piece_max, message.size - at);
+    const bool first = at == 0;
+    const bool last = at + size == message.size;
+    // Together with what was gathered before it, if the peer takes so much at once.
+    if (page_.has_page() &&
+        (page_.size() + sizeof(FrameHeader) + size > page_max_ || !page_.fits(0))) {
+      pack_page();
+      if (!page_.fits(0)) page_.release();
+    }
+    const bool opened = page_.open() && page_.append_header(size, piece_flags(first, last));
+    FANIN_ASSERT(opened);
+    hand_over({.page = page_.unsent(),
+               .payload = message.part(at, size),
+               .continues = !first,
+               .goes_on = !last});
+    page_.sent();
+    at += size;
+  }
+  page_.suspend();
+  context_.at_turn_end(*this);
+  return net::SendOutcome::accepted;
+}
+
+// --- handing over to the transport ---
+
+void HighThroughputSender::flush() {
+  hand_over_page();
+  page_.suspend();
+  context_.at_turn_end(*this);
+}
+
+// What was gathered, on its own. It stays in the page if it cannot go now.
+void HighThroughputSender::hand_over_page() {
+  if (page_.empty() || blocked_ || !outbox_.empty() || !connector_.open()) return;
+  if (transmit({.page = page_.unsent()})) page_.sent();
+}
+
+// The same, but out of the page in any case.
+void HighThroughputSender::pack_page() {
+  if (page_.empty()) return;
+  hand_over({.page = page_.unsent()});
+  page_.sent();
+}
+
+void HighThroughputSender::hand_over(Parcel parcel) {
+  if (!blocked_ && outbox_.empty() && transmit(parcel)) return;
+  outbox_.push_back(std::move(parcel));
+}
+
+// False: not now.
+bool HighThroughputSender::transmit(const Parcel& parcel) {
+  const std::array extents{parcel.page, parcel.payload};
+  const auto count = parcel.payload.size == 0 ? 1U : 2U;
+  switch (connector_.link().send(std::span(extents).first(count))) {
+  case net::SendOutcome::accepted:
+    ++counters_.pages;
+    cut_ = parcel.goes_on;
+    return true;
+  case net::SendOutcome::too_large: // gathered for another process, which took more
+    ++counters_.lost;
+    return true;
+  case net::SendOutcome::backpressure: blocked_ = true; return false;
+  case net::SendOutcome::closed: return false;
+  }
+  return false;
+}
+
+void HighThroughputSender::empty_outbox() {
+  while (!blocked_ && !outbox_.empty() && transmit(outbox_.front())) outbox_.pop_front();
+}
+
+// The rest of a message is nothing to a connection that has not seen its beginning.
+void HighThroughputSender::forget_cut_message() {
+  if (!std::exchange(cut_, false)) return;
+  ++counters_.lost;
+  while (!outbox_.empty() && outbox_.front().continues) {
+    const bool last = !outbox_.front().goes_on;
+    outbox_.pop_front();
+    if (last) break;
+  }
+}
+
+// --- what happens to it ---
+
+void HighThroughputSender::on_open(const Hello& peer) {
+  ++counters_.connections;
+  message_max_ = std::min<std::uint64_t>(peer.message_max, 0xffff'ffff);
+  page_max_ = peer.page_max;
+  page_.limit_unsent(options_.page_size == 0 ? page_max_ : std::min(options_.page_size, page_max_));
+  proceed();
+  if (options_.on_connected) options_.on_connected();
+}
+
+void HighThroughputSender::on_message(net::Event&) { connector_.fail(CloseReason::bad_page); }
+
+void HighThroughputSender::on_writable() { proceed(); }
+
+void HighThroughputSender::proceed() {
+  blocked_ = false;
+  empty_outbox();
+  hand_over_page();
+  context_.at_turn_end(*this);
+  if (closing_) finish_closing();
+}
+
+void HighThroughputSender::on_closed(CloseReason reason) {
+  ++counters_.closed[static_cast<std::size_t>(reason)];
+  blocked_ = false;
+  page_.suspend();
+  forget_cut_message();
+  if (closing_) { // nobody is there for the rest
+    connector_.close();
+    context_.closing(-1);
+  }
+  if (options_.on_disconnected) options_.on_disconnected(reason);
+}
+
+void HighThroughputSender::close() {
+  if (std::exchange(closing_, true)) return;
+  flush();
+  context_.closing(+1);
+  if (!connector_.open() || sent()) finish_closing();
+}
+
+void HighThroughputSender::finish_closing() {
+  if (connector_.open() && !sent()) return;
+  connector_.close();
+  context_.closing(-1);
+}
+
+TurnEndTask::Answer HighThroughputSender::at_turn_end() {
+  const bool can_send = connector_.open() && !blocked_;
+  bool worked = false;
+  if (can_send && page_.empty()) {
+    deadline_.cancel();
+    page_.release(); // an idle connection holds none
+  } else if (can_send && options_.flush.idle) {
+    if (std::exchange(seen_end_, page_.end()) == page_.end()) flush();
+    worked = true;
+  }
+  if (wants_writable_ && can_take()) {
+    wants_writable_ = false;
+    if (options_.on_writable) options_.on_writable();
+  }
+  const bool waits_for_page = wants_writable_ && !blocked_;
+  const bool look_again =
+      page_.has_page() && connector_.open() && !blocked_ && (options_.flush.idle || page_.empty());
+  return {.stay = look_again || waits_for_page, .worked = worked};
+}
+
+// Whether a message that was refused could be taken now.
+bool HighThroughputSender::can_take() const {
+  if (!connector_.open() || blocked_ || !outbox_.empty()) return false;
+  return page_.has_page() || context_.send_pool().available() > 0;
+}
+
+} // namespace fanin::message

@@ -1,0 +1,120 @@
+// The sending side of high throughput (seed 002, table II and section III-A): "messages are copied
+// into a large connection buffer instead of being sent immediately. The buffer is transmitted when
+// it is full or after a timeout occurs", and here also when the loop has nothing more to do.
+//
+// Thread: the Context's, callbacks too. Order: as sent, over reconnections too.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "fanin/message/connector.hpp"
+#include "fanin/message/counters.hpp"
+#include "fanin/message/gathering_page.hpp"
+
+namespace fanin::message {
+
+// When a page is sent that is not full.
+struct FlushPolicy {
+  // When a turn of the loop has added nothing to it: at low rate a message leaves at once, at high
+  // rate pages fill.
+  bool idle = true;
+  // At the latest so long after the first message in it. never_flush: no deadline.
+  Duration deadline = std::chrono::microseconds{200};
+  static constexpr Duration never_flush = Duration::max();
+};
+
+struct HighThroughputSenderOptions {
+  FlushPolicy flush;
+  ReconnectPolicy reconnect;
+  std::uint32_t page_size =
+      0; // sent at once, at most, bytes; 0: what a page has and the peer takes
+  std::uint64_t send_queue_bytes = 4U << 20; // that the transport holds; pages are kept beyond
+  std::function<void()> on_connected;
+  std::function<void(CloseReason)> on_disconnected; // also for each attempt that failed
+  std::function<void()> on_writable; // after backpressure: try again
+};
+
+class HighThroughputSender final : detail::ConnectorOwner, TurnEndTask {
+public:
+  // Returns at once; on_connected follows. Errors: usage, unsupported (the address).
+  [[nodiscard]] static Result<std::unique_ptr<HighThroughputSender>>
+  connect(Context& context, const net::Url& url, HighThroughputSenderOptions options = {});
+  ~HighThroughputSender() override; // what has not been sent is lost; see close()
+
+  // Copies the message into the current page. One larger than a page is split over pages. Outcome:
+  // backpressure: not taken, on_writable follows; too_large: over message_max(); closed: not
+  // connected (now).
+  [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message) {
+    std::byte* const at = page_.append(message.size());
+    if (at == nullptr) return send_slowly(message);
+    if (!message.empty()) std::memcpy(at, message.data(), message.size());
+    ++counters_.messages;
+    counters_.bytes += message.size();
+    return net::SendOutcome::accepted;
+  }
+  // Not copied, from a few KiB on: held until the network no longer needs the bytes.
+  [[nodiscard]] net::SendOutcome send(const memory::View& message);
+
+  // Sends what was gathered now, as far as the network takes it.
+  void flush();
+  // Whether all that was accepted has been handed to the network.
+  [[nodiscard]] bool sent() const { return page_.empty() && outbox_.empty(); }
+  // No more messages; what was accepted is delivered (Context::drain()), unless the peer is gone.
+  void close();
+  [[nodiscard]] bool connected() const { return connector_.open(); }
+  [[nodiscard]] std::uint64_t message_max() const { return message_max_; } // bytes; 0: not known
+  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+
+private:
+  // What leaves as one transport message: up to two extents.
+  struct Parcel {
+    memory::View page; // frames; the last one's payload may be `payload`
+    memory::View payload; // or empty
+    bool continues = false; // its first frame is not the first piece of its message
+    bool goes_on = false; // its last frame is not the last one
+  };
+
+  HighThroughputSender(Context& context, HighThroughputSenderOptions options);
+  void on_open(const Hello& peer) override;
+  void on_message(net::Event& event) override;
+  void on_writable() override;
+  void on_closed(CloseReason reason) override;
+  Answer at_turn_end() override;
+
+  net::SendOutcome send_slowly(std::span<const std::byte> message);
+  net::SendOutcome send_split(std::span<const std::byte> message);
+  net::SendOutcome send_large(const memory::View& message);
+  [[nodiscard]] net::SendOutcome check(std::uint64_t size) const;
+  net::SendOutcome refuse();
+  [[nodiscard]] bool make_room(std::size_t size);
+  void hand_over_page();
+  void pack_page();
+  void hand_over(Parcel parcel);
+  [[nodiscard]] bool transmit(const Parcel& parcel);
+  void empty_outbox();
+  void forget_cut_message();
+  void proceed();
+  void finish_closing();
+  [[nodiscard]] bool can_take() const;
+
+  GatheringPage page_; // first: what send() touches
+  SocketCounters counters_;
+  Context& context_;
+  HighThroughputSenderOptions options_;
+  std::deque<Parcel> outbox_; // before what is in page_; not taken by the transport yet
+  std::uint64_t message_max_ = 0;
+  std::uint32_t page_max_ = 0; // of a transport message; bytes
+  std::uint32_t seen_end_ = 0; // of page_, at the last end of a turn
+  bool blocked_ = false; // the transport said backpressure
+  bool wants_writable_ = false; // the application was told backpressure
+  bool cut_ = false; // the transport has only the beginning of a message
+  bool closing_ = false;
+  net::Timer deadline_;
+  detail::Connector connector_;
+};
+
+} // namespace fanin::message

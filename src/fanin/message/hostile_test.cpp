@@ -1,0 +1,225 @@
+// Peers that say what no socket says, over each transport: each costs its own connection, with a
+// counted reason, and the others go on.
+#include <gtest/gtest.h>
+
+#include "fanin/memory/heap_page.hpp"
+#include "fanin/message/testing/two_ends.hpp"
+
+namespace fanin::message {
+namespace {
+
+using testing::pattern;
+using testing::TwoEnds;
+using Bytes = std::vector<std::byte>;
+
+// Speaks the transport's language and none above it.
+class Stranger final : net::Handler {
+public:
+  Stranger(Context& context, const net::Url& url) {
+    net::Transport& transport = *context.transport(url).value();
+    const auto made =
+        transport.connect(url, {.receive_pool = &context.receive_pool(), .handler = this});
+    link_ = {&transport, made.value()};
+  }
+  ~Stranger() override { link_.close(true); }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+
+  template <class T>
+  void say(const T& what) {
+    say_bytes(std::as_bytes(std::span{&what, 1}));
+  }
+  void say_bytes(std::span<const std::byte> bytes) {
+    const memory::View view = memory::HeapPage::copy(bytes);
+    (void)link_.send({&view, 1});
+  }
+
+  bool connected = false;
+  bool closed = false;
+  std::vector<Hello> answers;
+
+private:
+  void on_event(net::Transport&, net::Event& event) override {
+    if (event.kind == net::EventKind::connected) connected = true;
+    if (event.kind == net::EventKind::message) {
+      if (const auto hello = read_hello(event.message.bytes())) answers.push_back(*hello);
+    }
+    if (event.kind == net::EventKind::closed) {
+      closed = true;
+      link_ = {};
+    }
+  }
+  net::Link link_;
+};
+
+constexpr Hello good_hello(SocketKind kind) { return {.kind = kind, .page_max = 16384}; }
+
+struct Piece {
+  FrameHeader header;
+  std::size_t bytes = 0; // that follow, whatever the header says
+};
+
+Bytes page_of(std::initializer_list<Piece> pieces) {
+  Bytes page;
+  for (const Piece& piece : pieces) {
+    const auto header = std::as_bytes(std::span{&piece.header, 1});
+    page.insert(page.end(), header.begin(), header.end());
+    page.resize(page.size() + piece.bytes);
+  }
+  return page;
+}
+
+class hostile : public ::testing::TestWithParam<testing::NetworkKind> {
+protected:
+  void SetUp() override {
+    receiver = HighThroughputReceiver::listen(ends.server(), ends.address(),
+                                              {.message_max = 30'000, .unfinished_max = 20'000})
+                   .value();
+    sender = HighThroughputSender::connect(ends.client(), receiver->url()).value();
+    ASSERT_TRUE(ends.until([&] { return sender->connected(); }));
+  }
+  void TearDown() override { // the good one is unharmed
+    ASSERT_EQ(sender->send(pattern(100, 1)), net::SendOutcome::accepted);
+    ASSERT_TRUE(ends.until([&] { return receiver->recv(message); }));
+    EXPECT_EQ(message.size(), 100U);
+    EXPECT_EQ(sender->counters().connections, 1U);
+    message = {};
+  }
+  std::unique_ptr<Stranger> meet(const net::Url& url) {
+    auto stranger = std::make_unique<Stranger>(ends.client(), url);
+    EXPECT_TRUE(ends.until([&] { return stranger->connected; }));
+    return stranger;
+  }
+  // A stranger that has introduced itself says this; it is cut off for the reason.
+  void expect_cut_off(const Bytes& page, CloseReason reason) {
+    const auto stranger = meet(receiver->url());
+    stranger->say(good_hello(SocketKind::high_throughput));
+    ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+    const auto before = count(reason);
+    stranger->say_bytes(page);
+    ASSERT_TRUE(ends.until([&] {
+      EXPECT_FALSE(receiver->recv(message));
+      return stranger->closed;
+    }));
+    EXPECT_EQ(count(reason), before + 1);
+  }
+  [[nodiscard]] std::uint64_t count(CloseReason reason) const {
+    return receiver->counters().closed[static_cast<std::size_t>(reason)];
+  }
+
+  TwoEnds ends{GetParam()};
+  Message message;
+  std::unique_ptr<HighThroughputReceiver> receiver;
+  std::unique_ptr<HighThroughputSender> sender;
+};
+
+TEST_P(hostile, who_is_no_socket_is_turned_away) {
+  const auto garbage = meet(receiver->url());
+  garbage->say_bytes(pattern(32, 3));
+  const auto silent = meet(receiver->url());
+  const auto empty = meet(receiver->url());
+  empty->say_bytes({});
+  ASSERT_TRUE(ends.until([&] { return garbage->closed && empty->closed; }));
+  EXPECT_EQ(count(CloseReason::not_a_socket), 2U);
+  EXPECT_TRUE(garbage->answers.empty());
+  EXPECT_FALSE(silent->closed);
+  EXPECT_NE(ends.said().find("not a message socket"), std::string::npos);
+}
+
+TEST_P(hostile, another_version_and_another_kind_are_told_so) {
+  const auto old = meet(receiver->url());
+  Hello hello = good_hello(SocketKind::high_throughput);
+  hello.version = 77;
+  old->say(hello);
+  const auto kind = meet(receiver->url());
+  kind->say(good_hello(SocketKind::subscribe_low_latency));
+  ASSERT_TRUE(ends.until([&] { return old->closed && kind->closed; }));
+  ASSERT_EQ(old->answers.size(), 1U);
+  EXPECT_EQ(old->answers[0].refusal, Refusal::wrong_version);
+  ASSERT_EQ(kind->answers.size(), 1U);
+  EXPECT_EQ(kind->answers[0].refusal, Refusal::wrong_kind);
+  EXPECT_EQ(count(CloseReason::wrong_version), 1U);
+  EXPECT_EQ(count(CloseReason::wrong_kind), 1U);
+}
+
+TEST_P(hostile, a_sender_of_another_kind_learns_why) {
+  std::vector<CloseReason> ended;
+  const auto wrong = LowLatencySender::connect(
+                         ends.client(), receiver->url(),
+                         {.on_disconnected = [&](CloseReason reason) { ended.push_back(reason); }})
+                         .value();
+  ASSERT_TRUE(ends.until([&] { return !ended.empty(); }));
+  EXPECT_EQ(ended.front(), CloseReason::wrong_kind);
+  EXPECT_EQ(wrong->send(pattern(1, 1)), net::SendOutcome::closed);
+}
+
+TEST_P(hostile, a_page_whose_lengths_or_flags_lie_costs_its_connection) {
+  constexpr auto continued = FrameHeader::continued;
+  constexpr auto goes_on = FrameHeader::goes_on;
+  expect_cut_off(page_of({{{0, 0, 100}, 8}}), CloseReason::bad_page);
+  expect_cut_off(page_of({{{0, 0, 0xffff'ffff}, 8}}), CloseReason::bad_page);
+  expect_cut_off(Bytes(5), CloseReason::bad_page);
+  expect_cut_off(page_of({{{0, continued, 8}, 8}}), CloseReason::bad_page);
+  expect_cut_off(page_of({{{0, 8, 8}, 8}}), CloseReason::bad_page);
+  expect_cut_off(page_of({{{0, goes_on, 8}, 8}, {{0, 0, 8}, 8}}), CloseReason::bad_page);
+  expect_cut_off(page_of({{{0, goes_on, 8}, 8}, {{0, goes_on, 8}, 8}}), CloseReason::bad_page);
+}
+
+TEST_P(hostile, a_message_over_the_limit_costs_its_connection) {
+  constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
+  const auto stranger = meet(receiver->url());
+  stranger->say(good_hello(SocketKind::high_throughput));
+  stranger->say_bytes(page_of({{{0, FrameHeader::goes_on, 16000}, 16000}}));
+  stranger->say_bytes(page_of({{{0, both, 16000}, 16000}}));
+  ASSERT_TRUE(ends.until([&] {
+    EXPECT_FALSE(receiver->recv(message));
+    return stranger->closed;
+  }));
+  EXPECT_EQ(count(CloseReason::message_too_large), 1U);
+}
+
+TEST_P(hostile, unfinished_messages_are_bounded) {
+  std::vector<std::unique_ptr<Stranger>> strangers;
+  for (int i = 0; i < 64; ++i) { // more than there are pages
+    strangers.push_back(meet(receiver->url()));
+    strangers.back()->say(good_hello(SocketKind::high_throughput));
+    strangers.back()->say_bytes(page_of({{{0, FrameHeader::goes_on, 16000}, 16000}}));
+    EXPECT_FALSE(receiver->recv(message));
+  }
+  if (GetParam().name == "strict") { // each has pages posted: they do not get that far
+    ends.turn();
+    strangers.clear();
+    ends.turn();
+    return;
+  }
+  ASSERT_TRUE(ends.until([&] {
+    EXPECT_FALSE(receiver->recv(message));
+    return count(CloseReason::unfinished_too_large) > 0;
+  }));
+}
+
+TEST_P(hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
+  const auto publisher = Publisher::listen(ends.server(), ends.address(), {.tags_max = 10}).value();
+  const auto ask = [&](const Bytes& page) {
+    const auto stranger = meet(publisher->url());
+    stranger->say(good_hello(SocketKind::subscribe_high_throughput));
+    ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+    stranger->say_bytes(page);
+    ASSERT_TRUE(ends.until([&] { return stranger->closed; }));
+  };
+  ask(page_of({{{7, 0, 8}, 8}}));
+  ask(page_of({{{1, 0, 9}, 9}}));
+  ask(page_of({{{1, 1, 8}, 8}}));
+  ask(page_of({{{1, 0, 80}, 8}}));
+  Bytes many = page_of({{{1, 0, 88}, 88}});
+  for (std::size_t i = 8; i < many.size(); i += 8) many[i] = static_cast<std::byte>(i);
+  ask(many);
+  EXPECT_EQ(publisher->counters().closed[static_cast<std::size_t>(CloseReason::bad_page)], 5U);
+  EXPECT_EQ(publisher->subscribers(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(sockets, hostile, ::testing::ValuesIn(testing::networks()),
+                         [](const auto& network) { return network.param.name; });
+
+} // namespace
+} // namespace fanin::message

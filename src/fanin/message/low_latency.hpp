@@ -1,0 +1,104 @@
+// Low-latency sockets (seed 002, table II): "a message that is posted is immediately sent to the
+// remote endpoint without any delay", and "a message that is received is immediately passed to the
+// user code via a callback". Nothing is gathered; the transport frames the messages.
+//
+// Thread: the Context's, callbacks too. Order: as sent, within a connection.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "fanin/message/acceptor.hpp"
+#include "fanin/message/connector.hpp"
+#include "fanin/message/counters.hpp"
+#include "fanin/message/received.hpp"
+#include "fanin/net/page_filler.hpp"
+
+namespace fanin::message {
+
+struct LowLatencySenderOptions {
+  ReconnectPolicy reconnect;
+  std::uint64_t send_queue_bytes = 4U << 20; // that the transport holds; backpressure beyond
+  std::function<void()> on_connected;
+  std::function<void(CloseReason)> on_disconnected; // also for each attempt that failed
+  std::function<void()> on_writable; // after backpressure: try again
+};
+
+class LowLatencySender final : detail::ConnectorOwner, TurnEndTask {
+public:
+  // Returns at once; on_connected follows. Errors: usage, unsupported (the address).
+  [[nodiscard]] static Result<std::unique_ptr<LowLatencySender>>
+  connect(Context& context, const net::Url& url, LowLatencySenderOptions options = {});
+  ~LowLatencySender() override;
+
+  // Sends at once, without a copy; the views are held until the network no longer needs the bytes.
+  // At most net::max_extents of them. Outcome: backpressure: not taken, on_writable follows;
+  // too_large: over message_max(); closed: not connected (now).
+  [[nodiscard]] net::SendOutcome send(std::span<const memory::View> message);
+  [[nodiscard]] net::SendOutcome send(const memory::View& message) { return send({&message, 1}); }
+  [[nodiscard]] net::SendOutcome send(const memory::View& header, const memory::View& payload);
+  // For bytes that lie elsewhere: copied once, into a page of the send pool.
+  [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message);
+
+  // No more messages; what was accepted is delivered (Context::drain()).
+  void close();
+  [[nodiscard]] bool connected() const { return connector_.open(); }
+  [[nodiscard]] std::uint64_t message_max() const { return message_max_; } // bytes; 0: not known
+  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+
+private:
+  LowLatencySender(Context& context, LowLatencySenderOptions options);
+  void on_open(const Hello& peer) override;
+  void on_message(net::Event& event) override;
+  void on_writable() override;
+  void on_closed(CloseReason reason) override;
+  Answer at_turn_end() override;
+
+  Context& context_;
+  LowLatencySenderOptions options_;
+  SocketCounters counters_;
+  net::PageFiller filler_;
+  std::uint64_t message_max_ = 0;
+  bool wants_page_ = false; // backpressure because the send pool was empty
+  detail::Connector connector_;
+};
+
+struct LowLatencyReceiverOptions {
+  // Called in the loop with each message. Its bytes are valid inside the call; who moves or copies
+  // the message keeps them, as a loan of pages. If it throws, the connection is closed.
+  std::function<void(Message&)> on_message;
+  std::function<void(PeerId)> on_connected;
+  std::function<void(PeerId, CloseReason)> on_disconnected;
+};
+
+class LowLatencyReceiver final : detail::AcceptorOwner {
+public:
+  // Errors: usage, unsupported (the address), refused (in use).
+  [[nodiscard]] static Result<std::unique_ptr<LowLatencyReceiver>>
+  listen(Context& context, const net::Url& url, LowLatencyReceiverOptions options);
+  ~LowLatencyReceiver() override;
+
+  // At one more address, perhaps of another network. Gives the real one.
+  [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
+  [[nodiscard]] const net::Url& url() const { return url_; } // with the port that was chosen
+  [[nodiscard]] std::string peer_name(PeerId peer) const;
+  [[nodiscard]] std::size_t connections() const { return acceptor_.peers(); }
+  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+
+private:
+  LowLatencyReceiver(Context& context, LowLatencyReceiverOptions options);
+  std::shared_ptr<detail::Peer> admit(const Hello& hello) override;
+  void on_admitted(const std::shared_ptr<detail::Peer>& peer) override;
+  void on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) override;
+  void on_writable(detail::Peer&) override {}
+  void on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) override;
+
+  LowLatencyReceiverOptions options_;
+  SocketCounters counters_;
+  net::Url url_;
+  Message message_; // the one in the callback
+  detail::Acceptor acceptor_;
+};
+
+} // namespace fanin::message

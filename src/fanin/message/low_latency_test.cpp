@@ -1,0 +1,171 @@
+// Low-latency sockets over each transport.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "fanin/message/testing/two_ends.hpp"
+
+namespace fanin::message {
+namespace {
+
+using testing::pattern;
+using testing::TwoEnds;
+using testing::view_of;
+
+using Bytes = std::vector<std::byte>;
+
+class low_latency : public ::testing::TestWithParam<testing::NetworkKind> {
+protected:
+  void start(LowLatencyReceiverOptions receiving = {}, LowLatencySenderOptions sending = {}) {
+    if (!receiving.on_message) {
+      receiving.on_message = [this](Message& message) {
+        const auto bytes = message.bytes();
+        received.emplace_back(bytes.begin(), bytes.end());
+      };
+    }
+    receiver =
+        LowLatencyReceiver::listen(ends.server(), ends.address(), std::move(receiving)).value();
+    sender = LowLatencySender::connect(ends.client(), receiver->url(), std::move(sending)).value();
+    ASSERT_TRUE(ends.until([&] { return sender->connected(); })) << ends.said();
+  }
+
+  TwoEnds ends{GetParam()};
+  std::vector<Bytes> received;
+  std::unique_ptr<LowLatencyReceiver> receiver;
+  std::unique_ptr<LowLatencySender> sender;
+};
+
+TEST_P(low_latency, messages_arrive_whole_and_in_order) {
+  start();
+  std::vector<Bytes> sent;
+  for (const std::size_t size : {0U, 1U, 63U, 64U, 65U, 4096U, 16383U, 16384U})
+    sent.push_back(pattern(size, size));
+  for (const Bytes& bytes : sent) ASSERT_EQ(sender->send(bytes), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return received.size() == sent.size(); }));
+  EXPECT_EQ(received, sent);
+  EXPECT_EQ(sender->counters().messages, sent.size());
+  EXPECT_EQ(receiver->counters().bytes, sender->counters().bytes);
+}
+
+TEST_P(low_latency, a_header_and_a_payload_are_one_message) {
+  start();
+  const Bytes head = pattern(24, 1);
+  const Bytes body = pattern(5000, 2);
+  auto& pool = ends.client().send_pool();
+  ASSERT_EQ(sender->send(view_of(pool, head), view_of(pool, body)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return received.size() == 1; }));
+  Bytes both = head;
+  both.insert(both.end(), body.begin(), body.end());
+  EXPECT_EQ(received.front(), both);
+}
+
+TEST_P(low_latency, what_the_peer_does_not_take_is_too_large) {
+  start();
+  auto& pool = ends.client().send_pool();
+  EXPECT_EQ(sender->message_max(), 16384U);
+  EXPECT_EQ(sender->send(pattern(16385, 1)), net::SendOutcome::too_large);
+  EXPECT_EQ(sender->send(view_of(pool, pattern(16384, 1)), view_of(pool, pattern(1, 1))),
+            net::SendOutcome::too_large);
+  EXPECT_EQ(sender->counters().messages, 0U);
+}
+
+TEST_P(low_latency, a_message_that_is_moved_out_of_the_callback_stays) {
+  std::vector<Message> kept;
+  start({.on_message = [&](Message& message) { kept.push_back(std::move(message)); }});
+  for (std::uint64_t i = 0; i < 5; ++i)
+    ASSERT_EQ(sender->send(pattern(100, i)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return kept.size() == 5; }));
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const auto bytes = kept[i].bytes();
+    EXPECT_EQ(Bytes(bytes.begin(), bytes.end()), pattern(100, i));
+    EXPECT_EQ(receiver->peer_name(kept[i].peer()).empty(), false);
+  }
+}
+
+TEST_P(low_latency, a_callback_that_throws_costs_its_connection_and_no_other) {
+  std::vector<CloseReason> ended;
+  int messages = 0;
+  start({.on_message =
+             [&](Message& message) {
+               if (message.size() == 1) throw std::runtime_error("on purpose");
+               ++messages;
+             },
+         .on_disconnected = [&](PeerId, CloseReason reason) { ended.push_back(reason); }});
+  const auto other = LowLatencySender::connect(ends.client(), receiver->url()).value();
+  ASSERT_TRUE(ends.until([&] { return other->connected(); }));
+  ASSERT_EQ(sender->send(pattern(1, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return sender->counters().connections == 2; })); // it comes back
+  EXPECT_EQ(ended, std::vector{CloseReason::callback_threw});
+  EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 1U);
+  ASSERT_EQ(other->send(pattern(2, 1)), net::SendOutcome::accepted);
+  ASSERT_EQ(sender->send(pattern(2, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return messages == 2; }));
+  EXPECT_EQ(other->counters().connections, 1U);
+}
+
+TEST_P(low_latency, backpressure_is_an_outcome_and_writable_follows) {
+  bool writable = false;
+  std::vector<Message> kept;
+  start({.on_message = [&](Message& message) { kept.push_back(std::move(message)); }},
+        {.send_queue_bytes = 20'000, .on_writable = [&] { writable = true; }});
+  std::uint64_t sent = 0;
+  for (std::uint64_t before = 1; before != sent; ends.turn()) { // until the receiver has no pages
+    before = sent;
+    while (sender->send(pattern(10'000, sent)) == net::SendOutcome::accepted) ++sent;
+  }
+  EXPECT_EQ(sender->send(pattern(10'000, sent)), net::SendOutcome::backpressure);
+  writable = false;
+  ends.turn();
+  EXPECT_FALSE(writable);
+  std::uint64_t read = 0;
+  ASSERT_TRUE(ends.until([&] {
+    read += kept.size();
+    kept.clear();
+    return writable && read == sent;
+  }));
+  EXPECT_EQ(sender->send(pattern(10'000, sent)), net::SendOutcome::accepted);
+}
+
+TEST_P(low_latency, what_was_accepted_before_close_arrives) {
+  start();
+  std::uint64_t sent = 0;
+  while (sender->send(pattern(1000, sent)) == net::SendOutcome::accepted && sent < 100) ++sent;
+  sender->close();
+  EXPECT_EQ(sender->send(pattern(1, 1)), net::SendOutcome::closed);
+  ASSERT_TRUE(ends.until([&] { return receiver->connections() == 0; }));
+  EXPECT_EQ(received.size(), sender->counters().messages);
+  EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::peer_closed)], 1U);
+}
+
+TEST_P(low_latency, a_sender_may_be_there_before_its_receiver_and_comes_back_after_it) {
+  start();
+  const net::Url url = receiver->url();
+  std::vector<CloseReason> ended;
+  sender.reset();
+  receiver.reset();
+  sender = LowLatencySender::connect(
+               ends.client(), url,
+               {.on_disconnected = [&](CloseReason reason) { ended.push_back(reason); }})
+               .value();
+  ASSERT_TRUE(ends.until([&] { return ended.size() == 2; }));
+  EXPECT_EQ(ended.front(), CloseReason::unreachable);
+  EXPECT_EQ(sender->send(pattern(1, 1)), net::SendOutcome::closed);
+  for (int i = 0; i < 2; ++i) {
+    receiver =
+        LowLatencyReceiver::listen(
+            ends.server(), url,
+            {.on_message = [this](Message& message) { received.emplace_back(message.size()); }})
+            .value();
+    ASSERT_TRUE(ends.until([&] { return sender->connected(); })) << ends.said();
+    ASSERT_EQ(sender->send(pattern(7, 1)), net::SendOutcome::accepted);
+    ASSERT_TRUE(ends.until([&] { return received.size() == static_cast<std::size_t>(i) + 1; }));
+    receiver.reset();
+    ASSERT_TRUE(ends.until([&] { return !sender->connected(); }));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(sockets, low_latency, ::testing::ValuesIn(testing::networks()),
+                         [](const auto& network) { return network.param.name; });
+
+} // namespace
+} // namespace fanin::message

@@ -1,0 +1,146 @@
+#include "fanin/message/page_queue.hpp"
+
+#include <algorithm>
+
+#include "fanin/memory/heap_page.hpp"
+
+namespace fanin::message {
+
+PageQueue::PageQueue(Context& context, SocketCounters& counters, Options options, OnBad on_bad)
+    : message_max_(static_cast<std::uint32_t>(std::min(options.message_max, Message::size_max))),
+      context_(context),
+      counters_(counters),
+      unfinished_max_(options.unfinished_max == 0 ? options.message_max : options.unfinished_max),
+      on_ready_(std::move(options.on_ready)),
+      on_bad_(std::move(on_bad)) {}
+
+PageQueue::~PageQueue() { context_.forget(*this); }
+
+void PageQueue::push(std::shared_ptr<PageSource> source, memory::View page, memory::View rest) {
+  if (page.size == 0 && rest.size == 0) return;
+  ++counters_.pages;
+  pages_.push_back({std::move(source), std::move(page), std::move(rest)});
+  tell_ready(); // now, while the page is in cache
+}
+
+void PageQueue::end(std::shared_ptr<PageSource> source) {
+  pages_.push_back({std::move(source), {}, {}});
+}
+
+void PageQueue::tell_ready() {
+  if (!on_ready_) return;
+  try {
+    on_ready_();
+  } catch (...) {
+    if (reading_.source != nullptr) reject(*reading_.source, CloseReason::callback_threw);
+  }
+  if (!empty()) context_.at_turn_end(*this);
+}
+
+TurnEndTask::Answer PageQueue::at_turn_end() {
+  if (empty()) return {};
+  tell_ready();
+  return {.stay = !empty(), .worked = true};
+}
+
+void PageQueue::reject(PageSource& source, CloseReason reason) {
+  source.bad = true;
+  forget_unfinished(source);
+  if (reading_.source.get() == &source) {
+    reader_ = {};
+    reading_.page = reading_.rest = {};
+  }
+  on_bad_(source, reason);
+}
+
+bool PageQueue::next_slowly(Message& message, PageReader::Step step, Frame frame) {
+  while (true) {
+    switch (step) {
+    case PageReader::Step::frame:
+      if (read_frame(message, frame)) return true;
+      break;
+    case PageReader::Step::malformed: reject(*reading_.source, CloseReason::bad_page); break;
+    case PageReader::Step::end:
+      if (!next_page()) {
+        message.release();
+        return false;
+      }
+    }
+    step = reader_.next(frame);
+  }
+}
+
+bool PageQueue::next_page() {
+  reader_ = {};
+  reading_ = {};
+  while (!pages_.empty()) {
+    reading_ = std::move(pages_.front());
+    pages_.pop_front();
+    PageSource& source = *reading_.source;
+    if (reading_.page.page.get() == nullptr) { // nothing follows
+      if (!source.unfinished.empty()) ++counters_.lost;
+      forget_unfinished(source);
+    } else if (!source.bad) {
+      reader_ = PageReader{reading_.page.bytes(), reading_.rest.size};
+      return true;
+    }
+    reading_ = {};
+  }
+  return false;
+}
+
+// True: it completes `message`.
+bool PageQueue::read_frame(Message& message, const Frame& frame) {
+  PageSource& source = *reading_.source;
+  if (!makes_sense(frame.header, !source.unfinished.empty())) {
+    reject(source, CloseReason::bad_page);
+    return false;
+  }
+  if (source.unfinished_bytes + frame.header.size > message_max_) {
+    reject(source, CloseReason::message_too_large);
+    return false;
+  }
+  const memory::View& part = frame.in_rest ? reading_.rest : reading_.page;
+  memory::View view = part.part(frame.offset, frame.header.size);
+  if (frame.header.flags == 0) {
+    message.receive(source.id, std::move(view), {});
+    return true;
+  }
+  const bool last = (frame.header.flags & FrameHeader::goes_on) == 0;
+  if (!last) {
+    keep(source, std::move(view));
+    return false;
+  }
+  source.unfinished.push_back(std::move(view));
+  message.receive(source.id, source.unfinished);
+  forget_unfinished(source);
+  return true;
+}
+
+// A piece of a message waits for the rest. What it holds meanwhile can be what the rest needs to
+// come, its own or that of others: so it moves out of the way when pages are scarce.
+void PageQueue::keep(PageSource& source, memory::View view) {
+  const bool lent = view.page.get()->home != &context_.receive_pool();
+  const std::uint64_t held = std::uint64_t{reading_.page.size} + reading_.rest.size;
+  const memory::PagePool& pool = context_.receive_pool();
+  const bool scarce =
+      lent ? source.lent_bytes + held > source.lent_max : pool.available() < pool.pages() / 4;
+  source.unfinished_bytes += view.size;
+  if (scarce) {
+    source.heap_bytes += view.size;
+    heap_bytes_ += view.size;
+    if (heap_bytes_ > unfinished_max_) return reject(source, CloseReason::unfinished_too_large);
+    view = memory::HeapPage::copy(view.bytes());
+  } else if (lent) {
+    source.lent_bytes += held;
+  }
+  source.unfinished.push_back(std::move(view));
+}
+
+void PageQueue::forget_unfinished(PageSource& source) {
+  heap_bytes_ -= source.heap_bytes;
+  source.unfinished.clear();
+  source.unfinished_bytes = source.lent_bytes = source.heap_bytes = 0;
+}
+
+} // namespace fanin::message

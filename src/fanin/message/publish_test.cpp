@@ -1,0 +1,249 @@
+// Publish and subscribe over each transport.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <stdexcept>
+
+#include "fanin/message/testing/two_ends.hpp"
+
+namespace fanin::message {
+namespace {
+
+using testing::pattern;
+using testing::TwoEnds;
+using testing::view_of;
+
+using Bytes = std::vector<std::byte>;
+
+// A subscriber that keeps what it gets, by tag.
+struct Listener {
+  explicit Listener(Context& context)
+      : subscriber(context, {.on_message = [this](Message& message) { note(message); },
+                             .on_ready =
+                                 [this] {
+                                   Message message;
+                                   while (reads && subscriber.recv(message)) note(message);
+                                 },
+                             .on_disconnected =
+                                 [this](PeerId, CloseReason reason) { ended.push_back(reason); }}) {
+  }
+
+  void note(Message& message) {
+    const auto bytes = message.bytes();
+    got[message.tag()].emplace_back(bytes.begin(), bytes.end());
+  }
+  [[nodiscard]] std::size_t messages() const {
+    std::size_t sum = 0;
+    for (const auto& [tag, messages] : got) sum += messages.size();
+    return sum;
+  }
+
+  std::map<Tag, std::vector<Bytes>> got;
+  std::vector<CloseReason> ended;
+  bool reads = true;
+  Subscriber subscriber;
+};
+
+class publish : public ::testing::TestWithParam<testing::NetworkKind> {
+protected:
+  void start(PublisherOptions options = {}) {
+    publisher = Publisher::listen(ends.server(), ends.address(), std::move(options)).value();
+  }
+  std::unique_ptr<Listener> listen(std::initializer_list<Tag> tags, Mode mode) {
+    return listen(ends.client(), tags, mode);
+  }
+  std::unique_ptr<Listener> listen(Context& context, std::initializer_list<Tag> tags, Mode mode) {
+    auto listener = std::make_unique<Listener>(context);
+    for (const Tag tag : tags)
+      EXPECT_TRUE(listener->subscriber.subscribe(publisher->url(), tag, mode));
+    EXPECT_TRUE(ends.until([&] { return listener->subscriber.connected(); }));
+    ends.turn(); // the subscriptions arrive
+    return listener;
+  }
+  void send(Tag tag, const Bytes& bytes) {
+    net::SendOutcome outcome{};
+    ASSERT_TRUE(ends.until([&] {
+      outcome = publisher->publish(tag, bytes);
+      return outcome != net::SendOutcome::backpressure;
+    }));
+    ASSERT_EQ(outcome, net::SendOutcome::accepted);
+  }
+
+  TwoEnds ends{GetParam()};
+  std::unique_ptr<Publisher> publisher;
+};
+
+TEST_P(publish, each_subscriber_gets_its_tags_and_no_others_in_both_modes) {
+  start();
+  const auto low = listen({1, 2}, Mode::low_latency);
+  const auto high = listen({2, 3}, Mode::high_throughput);
+  const auto same = listen({3, 2}, Mode::high_throughput);
+  for (std::uint64_t i = 0; i < 300; ++i) send(i % 4, pattern(i, i));
+  ASSERT_TRUE(ends.until([&] {
+    return low->messages() == 150 && high->messages() == 150 && same->messages() == 150;
+  }));
+  for (std::uint64_t i = 0; i < 75; ++i) {
+    EXPECT_EQ(low->got[1][i], pattern(4 * i + 1, 4 * i + 1));
+    EXPECT_EQ(low->got[2][i], pattern(4 * i + 2, 4 * i + 2));
+    EXPECT_EQ(high->got[2][i], pattern(4 * i + 2, 4 * i + 2));
+    EXPECT_EQ(same->got[3][i], pattern(4 * i + 3, 4 * i + 3));
+  }
+  EXPECT_EQ(publisher->counters().messages, 300U);
+  EXPECT_TRUE(publisher->has_subscriber(3));
+  EXPECT_FALSE(publisher->has_subscriber(0));
+}
+
+TEST_P(publish, large_messages_arrive_in_order_with_small_ones_and_views_are_not_copied) {
+  start();
+  const auto low = listen({7}, Mode::low_latency);
+  const auto high = listen({7}, Mode::high_throughput);
+  std::vector<Bytes> sent;
+  for (const std::size_t size : {10U, 16368U, 16376U, 16377U, 20U, 100'000U, 30U, 30U})
+    sent.push_back(pattern(size, size));
+  for (const Bytes& bytes : sent) send(7, bytes);
+  sent.push_back(pattern(12'000, 5));
+  ASSERT_EQ(publisher->publish(7, view_of(ends.server().send_pool(), sent.back())),
+            net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return high->messages() == sent.size(); })) << ends.said();
+  EXPECT_EQ(high->got[7], sent);
+  std::erase_if(sent, [](const Bytes& bytes) { return bytes.size() > 16376; });
+  ASSERT_TRUE(ends.until([&] { return low->messages() == sent.size(); }));
+  EXPECT_EQ(low->got[7], sent);
+  EXPECT_EQ(publisher->counters().skipped, 2U); // by the low-latency one: more than a page
+}
+
+TEST_P(publish, a_subscriber_has_several_publishers_and_may_change_its_mind) {
+  start();
+  const auto first = std::move(publisher);
+  start();
+  Listener listener(ends.client());
+  const auto one = listener.subscriber.subscribe(first->url(), 1, Mode::low_latency).value();
+  const auto two =
+      listener.subscriber.subscribe(publisher->url(), 1, Mode::high_throughput).value();
+  EXPECT_NE(one, two);
+  EXPECT_EQ(listener.subscriber.subscribe(first->url(), 2, Mode::high_throughput).value(), one);
+  ASSERT_TRUE(ends.until([&] { return first->has_subscriber(2) && publisher->has_subscriber(1); }));
+  listener.subscriber.unsubscribe(one, 2, Mode::high_throughput);
+  ASSERT_TRUE(ends.until([&] { return !first->has_subscriber(2); }));
+  ASSERT_EQ(first->publish(1, pattern(3, 3)), net::SendOutcome::accepted);
+  ASSERT_EQ(first->publish(2, pattern(3, 3)), net::SendOutcome::accepted);
+  ASSERT_EQ(publisher->publish(1, pattern(4, 4)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return listener.messages() == 2; }));
+  EXPECT_EQ(listener.got[1].size(), 2U);
+}
+
+TEST_P(publish, a_subscriber_that_comes_or_dies_disturbs_no_other) {
+  start();
+  const auto stays = listen({1}, Mode::high_throughput);
+  std::uint64_t sent = 0;
+  for (int round = 0; round < 5; ++round) {
+    const auto comes = listen({1}, round % 2 == 0 ? Mode::high_throughput : Mode::low_latency);
+    for (int i = 0; i < 50; ++i) send(1, pattern(700, sent++));
+    ASSERT_TRUE(ends.until([&] { return comes->messages() == 50; }));
+  }
+  ASSERT_TRUE(ends.until([&] { return publisher->subscribers() == 1; }));
+  for (int i = 0; i < 50; ++i) send(1, pattern(700, sent++));
+  ASSERT_TRUE(ends.until([&] { return stays->messages() == sent; }));
+  for (std::uint64_t i = 0; i < sent; ++i) ASSERT_EQ(stays->got[1][i], pattern(700, i));
+}
+
+TEST_P(publish, subscriptions_are_renewed_after_a_reconnection) {
+  start();
+  const net::Url url = publisher->url();
+  const auto listener = listen({5, 6}, Mode::high_throughput);
+  publisher.reset();
+  ASSERT_TRUE(ends.until([&] { return !listener->subscriber.connected(); }));
+  publisher = Publisher::listen(ends.server(), url).value();
+  ASSERT_TRUE(ends.until([&] { return publisher->has_subscriber(6); }));
+  send(6, pattern(9, 9));
+  ASSERT_TRUE(ends.until([&] { return listener->messages() == 1; }));
+}
+
+class slow_subscriber : public publish {
+protected:
+  // Publishes until `done`, which gets the last outcome.
+  void flood(const std::function<bool(net::SendOutcome)>& done) {
+    ASSERT_TRUE(ends.until([&] {
+      for (int i = 0; i < 10; ++i) {
+        last = publisher->publish(1, pattern(1000, published));
+        if (last == net::SendOutcome::accepted) ++published;
+      }
+      return done(last);
+    }));
+  }
+  void start_with(SlowSubscriber slow, Mode mode = Mode::high_throughput) {
+    start({.slow = slow, .send_queue_bytes = 65536, .on_writable = [this] { writable = true; }});
+    reader = listen({1}, Mode::high_throughput);
+    sleeper = listen(ends.add(), {1}, mode);
+    sleeper->reads = false;
+  }
+  void expect_the_reader_got_all() {
+    ASSERT_TRUE(ends.until([&] { return reader->messages() == published; }));
+    for (std::uint64_t i = 0; i < published; ++i) ASSERT_EQ(reader->got[1][i], pattern(1000, i));
+  }
+
+  net::SendOutcome last{};
+  std::uint64_t published = 0;
+  bool writable = false;
+  std::unique_ptr<Listener> reader;
+  std::unique_ptr<Listener> sleeper;
+};
+
+TEST_P(slow_subscriber, is_cut_off_and_the_others_get_everything) {
+  start_with(SlowSubscriber::disconnect);
+  const auto& cut = publisher->counters().closed[static_cast<std::size_t>(CloseReason::too_slow)];
+  flood([&](net::SendOutcome) { return cut == 1; });
+  expect_the_reader_got_all();
+  EXPECT_EQ(reader->ended.size(), 0U);
+}
+
+TEST_P(slow_subscriber, blocks_the_publisher_until_it_reads) {
+  start_with(SlowSubscriber::block);
+  flood([](net::SendOutcome outcome) { return outcome == net::SendOutcome::backpressure; });
+  ends.turn();
+  flood([](net::SendOutcome outcome) { return outcome == net::SendOutcome::backpressure; });
+  sleeper->reads = true;
+  writable = false;
+  ASSERT_TRUE(ends.until([&] { return writable && sleeper->messages() == published; }));
+  expect_the_reader_got_all();
+  EXPECT_EQ(publisher->counters().skipped, 0U);
+  EXPECT_EQ(sleeper->got, reader->got);
+}
+
+TEST_P(slow_subscriber, gets_a_sample_of_whole_messages_and_what_it_missed_is_counted) {
+  start_with(SlowSubscriber::sample);
+  flood([&](net::SendOutcome) { return publisher->counters().skipped > 100; });
+  expect_the_reader_got_all();
+  sleeper->reads = true;
+  ASSERT_TRUE(
+      ends.until([&] { return sleeper->messages() + publisher->counters().skipped == published; }));
+  std::size_t found = 0;
+  for (std::uint64_t i = 0; i < published && found < sleeper->messages(); ++i)
+    found += sleeper->got[1][found] == pattern(1000, i) ? 1U : 0U;
+  EXPECT_EQ(found, sleeper->messages());
+}
+
+TEST_P(slow_subscriber, that_misses_large_messages_gets_whole_ones_too) {
+  start_with(SlowSubscriber::sample);
+  std::uint64_t large = 0;
+  ASSERT_TRUE(ends.until([&] {
+    if (reader->messages() == large) {
+      EXPECT_EQ(publisher->publish(1, pattern(50'000, large)), net::SendOutcome::accepted);
+      ++large;
+    }
+    return publisher->counters().skipped > 10;
+  }));
+  ASSERT_TRUE(ends.until([&] { return reader->messages() == large; }));
+  sleeper->reads = true;
+  ASSERT_TRUE(
+      ends.until([&] { return sleeper->messages() + publisher->counters().skipped == large; }));
+  for (const Bytes& bytes : sleeper->got[1]) EXPECT_EQ(bytes.size(), 50'000U);
+}
+
+INSTANTIATE_TEST_SUITE_P(sockets, publish, ::testing::ValuesIn(testing::networks()),
+                         [](const auto& network) { return network.param.name; });
+INSTANTIATE_TEST_SUITE_P(sockets, slow_subscriber, ::testing::ValuesIn(testing::networks()),
+                         [](const auto& network) { return network.param.name; });
+
+} // namespace
+} // namespace fanin::message

@@ -1,0 +1,471 @@
+#include "fanin/message/publisher.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "fanin/memory/heap_page.hpp"
+#include "fanin/message/received.hpp"
+
+namespace fanin::message {
+namespace {
+
+// As in high_throughput_sender.cpp.
+constexpr std::uint32_t copy_below_bytes = 4096;
+constexpr std::uint32_t tag_size = sizeof(Tag);
+// In front of the first piece of a large message: a frame with the tag, and the header of the
+// piece.
+constexpr std::uint32_t large_lead_size = 3 * sizeof(FrameHeader);
+
+} // namespace
+
+Publisher::Publisher(Context& context, PublisherOptions options)
+    : context_(context),
+      options_(std::move(options)),
+      filler_(context.send_pool()),
+      table_(context.send_pool()),
+      deadline_([this] { flush(); }),
+      acceptor_(context, *this, counters_,
+                {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
+                 .low_latency = false}) {}
+
+Publisher::~Publisher() {
+  context_.forget(*this);
+  if (closing_ && !closed_) context_.closing(-1);
+}
+
+Result<std::unique_ptr<Publisher>> Publisher::listen(Context& context, const net::Url& url,
+                                                     PublisherOptions options) {
+  std::unique_ptr<Publisher> publisher(new Publisher(context, std::move(options)));
+  auto listening = publisher->acceptor_.listen(url);
+  if (!listening) return std::unexpected(listening.error());
+  publisher->url_ = std::move(*listening);
+  return publisher;
+}
+
+// --- publishing ---
+
+net::SendOutcome Publisher::publish(Tag tag, std::span<const std::byte> message) {
+  const auto groups = table_.find(tag);
+  if (groups.size() != 1) return publish(groups, tag, message, {});
+  Group& group = *groups.front();
+  if (message.size() + tag_size > group.message_max) return publish(groups, tag, message, {});
+  std::byte* const at = group.page.append(message.size() + tag_size);
+  if (at == nullptr) return publish(groups, tag, message, {});
+  write(at, tag, message);
+  ++group.messages;
+  ++counters_.messages;
+  counters_.bytes += message.size();
+  return net::SendOutcome::accepted;
+}
+
+net::SendOutcome Publisher::publish(Tag tag, const memory::View& message) {
+  if (message.size < copy_below_bytes) return publish(tag, message.bytes());
+  return publish(table_.find(tag), tag, message.bytes(), message);
+}
+
+// `view`: of the same bytes; or empty, then one is made where it is needed. Either all groups get
+// the message or, by a refusal, none.
+net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
+                                    std::span<const std::byte> message, memory::View view) {
+  if (closing_) return net::SendOutcome::closed;
+  if (message.size() + tag_size > Message::size_max) return net::SendOutcome::too_large;
+  const bool by_view = view.size > 0;
+  for (Group* const group : groups) {
+    const net::SendOutcome outcome = prepare(*group, message.size(), by_view);
+    if (outcome != net::SendOutcome::accepted) return outcome;
+  }
+  memory::View lead; // low latency: the tag, and the message too unless it is a view
+  for (Group* const group : groups) {
+    switch (way_of(*group, message.size(), by_view)) {
+    case Way::none: skip(*group); break;
+    case Way::alone:
+      if (lead.size == 0) lead = tagged(tag, by_view ? std::span<const std::byte>{} : message);
+      give(*group, {lead, view});
+      break;
+    case Way::gathered: write(group->page.append(message.size() + tag_size), tag, message); break;
+    case Way::large:
+      if (view.size == 0) view = memory::HeapPage::copy(message);
+      give_large(*group, tag, view);
+      break;
+    }
+    ++group->messages;
+  }
+  ++counters_.messages;
+  counters_.bytes += message.size();
+  cut_off_doomed();
+  return net::SendOutcome::accepted;
+}
+
+// How a message goes to a group.
+Publisher::Way Publisher::way_of(const Group& group, std::size_t size, bool by_view) {
+  const std::size_t with_tag = size + tag_size;
+  if (with_tag > group.message_max) return Way::none;
+  if (group.mode == Mode::low_latency) return with_tag > group.page_max ? Way::none : Way::alone;
+  return by_view || with_tag > group.page.payload_max() ? Way::large : Way::gathered;
+}
+
+// So that the message can be given to the group. Backpressure: not now.
+net::SendOutcome Publisher::prepare(Group& group, std::size_t size, bool by_view) {
+  switch (way_of(group, size, by_view)) {
+  case Way::none: return net::SendOutcome::accepted;
+  case Way::alone:
+    if (!settle(group)) return refuse(false);
+    if (!filler_.can_reserve(tag_size)) return refuse(true);
+    return net::SendOutcome::accepted;
+  case Way::gathered: return make_room(group, size + tag_size);
+  case Way::large: {
+    if (!settle(group)) return refuse(false);
+    const std::size_t pieces = size / (group.page_max - large_lead_size) + 1;
+    const std::size_t headers = 2 + pieces;
+    const bool enough = context_.send_pool().available() >
+                        headers * sizeof(FrameHeader) / context_.send_pool().page_size();
+    return enough ? net::SendOutcome::accepted : refuse(true);
+  }
+  }
+  return net::SendOutcome::closed;
+}
+
+net::SendOutcome Publisher::refuse(bool lacks_page) {
+  if (lacks_page && options_.slow != SlowSubscriber::block) { // who does not read has them
+    for (const auto& group : table_.groups()) {
+      for (Member* const member : group->members) {
+        if (member->blocked) doom(*member);
+      }
+    }
+  }
+  cut_off_doomed();
+  wants_writable_ = true;
+  lacks_page_ = lacks_page;
+  context_.at_turn_end(*this);
+  return net::SendOutcome::backpressure;
+}
+
+net::SendOutcome Publisher::make_room(Group& group, std::size_t size) {
+  if (group.page.has_page() && !group.page.fits(size)) {
+    if (!settle(group)) return refuse(false);
+    group.release_page();
+  }
+  if (!group.page.open()) return refuse(true);
+  watch(group);
+  return net::SendOutcome::accepted;
+}
+
+// Everybody has what was gathered, or will have it, or is dealt with as a slow subscriber. False:
+// wait for one.
+bool Publisher::settle(Group& group) {
+  bool waits = false;
+  for (Member* const member : group.members) {
+    if (has_room(*member)) {
+      if (!deliver(*member)) member->put({group.page.from(member->offset), {}});
+    } else if (options_.slow == SlowSubscriber::block) {
+      waits = true;
+      continue;
+    } else if (options_.slow == SlowSubscriber::disconnect) {
+      doom(*member);
+    } else {
+      count_skipped(*member, group.messages - member->seen);
+    }
+    member->offset = group.page.end();
+    member->seen = group.messages;
+  }
+  return !waits;
+}
+
+// Whether more may wait for it.
+bool Publisher::has_room(const Member& member) const {
+  return member.doomed || member.outbox_bytes <= options_.send_queue_bytes / 2;
+}
+
+void Publisher::doom(Member& member) {
+  if (!std::exchange(member.doomed, true)) doomed_.push_back(member.id);
+}
+
+void Publisher::count_skipped(Member& member, std::uint64_t messages) {
+  member.skipped += messages;
+  counters_.skipped += messages;
+}
+
+void Publisher::skip(Group& group) {
+  for (Member* const member : group.members) count_skipped(*member, 1);
+}
+
+void Publisher::write(std::byte* at, Tag tag, std::span<const std::byte> message) {
+  std::memcpy(at, &tag, tag_size);
+  if (!message.empty()) std::memcpy(at + tag_size, message.data(), message.size());
+}
+
+memory::View Publisher::tagged(Tag tag, std::span<const std::byte> message) {
+  const std::size_t size = message.size() + tag_size;
+  if (size <= filler_.pool().page_size()) {
+    auto [page, offset] = filler_.reserve(static_cast<std::uint32_t>(size));
+    if (page) {
+      write(page.data() + offset, tag, message);
+      memory::View view = page.freeze(offset, static_cast<std::uint32_t>(size));
+      filler_.give_back(std::move(page), offset + view.size);
+      return view;
+    }
+  }
+  std::byte* at = nullptr;
+  memory::View view = memory::HeapPage::make(static_cast<std::uint32_t>(size), at);
+  write(at, tag, message);
+  return view;
+}
+
+// To each member as a transport message of its own.
+void Publisher::give(Group& group, const Parcel& parcel) {
+  for (Member* const member : group.members) {
+    if (hand_over(*member, parcel)) continue;
+    if (options_.slow == SlowSubscriber::sample && !has_room(*member)) {
+      count_skipped(*member, 1);
+    } else {
+      member->put(parcel);
+    }
+  }
+}
+
+// Its tag and its bytes are pieces of one message: so the bytes need no copy.
+void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
+  for (Member* const member : group.members) {
+    member->sits_out =
+        options_.slow == SlowSubscriber::sample && (member->blocked || !member->outbox.empty());
+    if (member->sits_out) count_skipped(*member, 1);
+  }
+  GatheringPage& page = group.page;
+  const std::uint32_t piece_max = group.page_max - large_lead_size;
+  for (std::uint32_t at = 0; at < message.size;) {
+    const std::uint32_t size = std::min(piece_max, message.size - at);
+    const bool first = at == 0;
+    if (page.has_page() && !page.fits(large_lead_size)) group.release_page();
+    bool opened = page.open();
+    FANIN_ASSERT(opened);
+    const std::uint32_t start = page.end();
+    if (first) write(page.append(tag_size, 0, FrameHeader::goes_on), tag, {});
+    const bool last = at + size == message.size;
+    opened = page.append_header(size, piece_flags(false, last));
+    FANIN_ASSERT(opened);
+    const Parcel parcel{page.from(start), message.part(at, size)};
+    for (Member* const member : group.members) {
+      if (!member->sits_out && !hand_over(*member, parcel)) member->put(parcel);
+      member->offset = page.end();
+      member->seen = group.messages + 1;
+    }
+    at += size;
+  }
+  page.suspend();
+  watch(group);
+}
+
+// --- to one subscriber ---
+
+// What was gathered for its group and it has not. False: it does not take it now.
+bool Publisher::deliver(Member& member) {
+  Group& group = *member.group;
+  if (member.offset == group.page.end()) return true;
+  if (!hand_over(member, {group.page.from(member.offset), {}})) return false;
+  member.offset = group.page.end();
+  member.seen = group.messages;
+  return true;
+}
+
+bool Publisher::hand_over(Member& member, const Parcel& parcel) {
+  if (member.doomed) return true;
+  return !member.blocked && member.outbox.empty() && transmit(member, parcel);
+}
+
+bool Publisher::transmit(Member& member, const Parcel& parcel) {
+  const std::array extents{parcel.first, parcel.second};
+  const auto count = parcel.second.size == 0 ? 1U : 2U;
+  switch (member.link.send(std::span(extents).first(count))) {
+  case net::SendOutcome::accepted: ++counters_.pages; return true;
+  case net::SendOutcome::backpressure: member.blocked = true; return false;
+  case net::SendOutcome::too_large:
+  case net::SendOutcome::closed: return true; // its end is on the way
+  }
+  return false;
+}
+
+void Publisher::empty_outbox(Member& member) {
+  while (!member.blocked && !member.outbox.empty() && transmit(member, member.outbox.front()))
+    member.pop();
+}
+
+void Publisher::cut_off_doomed() {
+  while (!doomed_.empty()) {
+    const auto peer = acceptor_.find(doomed_.back());
+    doomed_.pop_back();
+    if (peer == nullptr) continue;
+    acceptor_.close(*peer, CloseReason::too_slow);
+    on_closed(peer, CloseReason::too_slow);
+  }
+}
+
+// --- the turn's end ---
+
+void Publisher::watch(Group& group) {
+  group.listed = true;
+  if (!deadline_.active() && options_.flush.deadline != FlushPolicy::never_flush)
+    deadline_.start(context_.loop(), context_.loop().now() + options_.flush.deadline);
+  context_.at_turn_end(*this);
+}
+
+void Publisher::flush() {
+  for (const auto& group : table_.groups()) {
+    if (!group->page.has_page()) continue;
+    flush(*group);
+    group->listed = true;
+    context_.at_turn_end(*this);
+  }
+}
+
+void Publisher::flush(Group& group) {
+  for (Member* const member : group.members) (void)deliver(*member);
+  group.page.suspend();
+}
+
+// True if it did something.
+bool Publisher::look_after(Group& group) {
+  const bool added = std::exchange(group.seen_end, group.page.end()) != group.page.end();
+  if (group.delivered()) {
+    group.release_page(); // who has nothing to say holds none
+    group.listed = false;
+    return false;
+  }
+  if (!options_.flush.idle) {
+    group.listed = false; // until the deadline
+    return false;
+  }
+  if (added) return true;
+  flush(group);
+  group.listed = group.delivered(); // otherwise until a member is writable
+  return true;
+}
+
+TurnEndTask::Answer Publisher::at_turn_end() {
+  Answer answer;
+  for (const auto& group : table_.groups()) {
+    if (!group->listed) continue;
+    answer.worked |= look_after(*group);
+    answer.stay |= group->listed;
+  }
+  if (wants_writable_ && (lacks_page_ ? context_.send_pool().available() > 0 : progress_)) {
+    wants_writable_ = progress_ = false;
+    if (options_.on_writable) options_.on_writable();
+  }
+  answer.stay |= wants_writable_;
+  for (const auto& group : table_.groups()) answer.stay |= group->listed; // filled by the callback
+  return answer;
+}
+
+// --- subscribers ---
+
+std::shared_ptr<detail::Peer> Publisher::admit(const Hello& hello) {
+  if (closing_) return nullptr;
+  for (const Mode mode : {Mode::low_latency, Mode::high_throughput}) {
+    if (hello.kind != subscription_kind(mode)) continue;
+    auto member = std::make_shared<Member>();
+    member->mode = mode;
+    return member;
+  }
+  return nullptr;
+}
+
+void Publisher::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
+  if (options_.on_subscriber) options_.on_subscriber(peer->id);
+}
+
+void Publisher::on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) {
+  auto& member = static_cast<Member&>(*peer);
+  if (event.rest.size == 0 && read_request(member, event.message.bytes())) {
+    table_.place(member);
+    empty_outbox(member);
+    return;
+  }
+  acceptor_.close(member, CloseReason::bad_page);
+  on_closed(peer, CloseReason::bad_page);
+}
+
+// False: it makes no sense.
+bool Publisher::read_request(Member& member, std::span<const std::byte> page) {
+  PageReader reader{page};
+  Frame frame;
+  PageReader::Step step{};
+  while ((step = reader.next(frame)) == PageReader::Step::frame) {
+    if (frame.header.flags != 0 || frame.header.size % tag_size != 0) return false;
+    std::vector<Tag> tags(frame.header.size / tag_size);
+    if (!tags.empty()) std::memcpy(tags.data(), page.data() + frame.offset, frame.header.size);
+    std::sort(tags.begin(), tags.end());
+    std::vector<Tag> changed;
+    switch (static_cast<SubscriptionRequest>(frame.header.type)) {
+    case SubscriptionRequest::subscribe:
+      std::set_union(member.tags.begin(), member.tags.end(), tags.begin(), tags.end(),
+                     std::back_inserter(changed));
+      changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
+      break;
+    case SubscriptionRequest::unsubscribe:
+      std::set_difference(member.tags.begin(), member.tags.end(), tags.begin(), tags.end(),
+                          std::back_inserter(changed));
+      break;
+    default: return false;
+    }
+    if (changed.size() > options_.tags_max) return false;
+    member.tags = std::move(changed);
+  }
+  return step == PageReader::Step::end;
+}
+
+void Publisher::on_writable(detail::Peer& peer) {
+  auto& member = static_cast<Member&>(peer);
+  member.blocked = false;
+  empty_outbox(member);
+  if (member.group != nullptr) {
+    (void)deliver(member);
+    if (member.group->page.has_page()) member.group->listed = true;
+  }
+  made_progress();
+}
+
+void Publisher::on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) {
+  table_.remove(static_cast<Member&>(*peer));
+  if (options_.on_subscriber_gone) options_.on_subscriber_gone(peer->id, reason);
+  made_progress();
+}
+
+void Publisher::made_progress() {
+  progress_ = true;
+  context_.at_turn_end(*this);
+  if (closing_ && !closed_) finish_closing();
+}
+
+std::string Publisher::peer_name(PeerId id) const {
+  const auto peer = acceptor_.find(id);
+  return peer == nullptr ? "" : peer->name;
+}
+
+std::uint64_t Publisher::skipped(PeerId id) const {
+  const auto peer = acceptor_.find(id);
+  return peer == nullptr ? 0 : static_cast<const Member&>(*peer).skipped;
+}
+
+void Publisher::close() {
+  if (std::exchange(closing_, true)) return;
+  context_.closing(+1);
+  flush();
+  finish_closing();
+}
+
+void Publisher::finish_closing() {
+  const auto& groups = table_.groups();
+  const bool all = std::all_of(groups.begin(), groups.end(), [](const auto& group) {
+    return group->delivered() &&
+           std::all_of(group->members.begin(), group->members.end(),
+                       [](const Member* member) { return member->outbox.empty(); });
+  });
+  if (!all && options_.slow == SlowSubscriber::block) return;
+  closed_ = true;
+  table_.clear();
+  acceptor_.close();
+  context_.closing(-1);
+}
+
+} // namespace fanin::message

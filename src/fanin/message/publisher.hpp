@@ -1,0 +1,134 @@
+// The publish socket (seed 002, table II): "when a message is published under a given tag, the tag
+// is matched against a subscription table and the message is sent to all subscribed remote
+// endpoints via either low-latency or high-throughput send sockets". Who has subscribed in the same
+// mode to the same tags shares one page: a message is copied once for all of them.
+//
+// Thread: the Context's, callbacks too. Order: as published, within a subscriber's mode.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fanin/message/acceptor.hpp"
+#include "fanin/message/counters.hpp"
+#include "fanin/message/high_throughput_sender.hpp"
+#include "fanin/message/subscription_table.hpp"
+#include "fanin/net/page_filler.hpp"
+
+namespace fanin::message {
+
+// What happens to a subscriber that does not read as fast as is published.
+enum class SlowSubscriber : std::uint8_t {
+  disconnect, // it is cut off, and may come back
+  block, // publish() says backpressure until it has read: all wait for the slowest
+  sample // it misses messages, whole ones, which are counted
+};
+
+struct PublisherOptions {
+  SlowSubscriber slow = SlowSubscriber::disconnect;
+  FlushPolicy flush; // of high-throughput subscriptions
+  std::uint64_t send_queue_bytes = 4U << 20; // waits for a subscriber; it is slow beyond this
+  std::uint32_t tags_max = 65536; // of a subscriber, in one mode
+  std::function<void(PeerId)> on_subscriber; // one has come
+  std::function<void(PeerId, CloseReason)> on_subscriber_gone;
+  std::function<void()> on_writable; // after backpressure: try again
+};
+
+class Publisher final : detail::AcceptorOwner, TurnEndTask {
+public:
+  // Errors: usage, unsupported (the address), refused (in use).
+  [[nodiscard]] static Result<std::unique_ptr<Publisher>>
+  listen(Context& context, const net::Url& url, PublisherOptions options = {});
+  ~Publisher() override;
+
+  // To all who have subscribed to the tag; to nobody is accepted too. Backpressure: given to
+  // nobody, on_writable follows (SlowSubscriber::block, or the send pool is empty). A subscriber
+  // that takes no messages of that size does not get it, which is counted as skipped.
+  [[nodiscard]] net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
+  // Not copied, from a few KiB on.
+  [[nodiscard]] net::SendOutcome publish(Tag tag, const memory::View& message);
+
+  void flush(); // sends what was gathered now
+  // No more messages and subscribers; what was accepted is delivered (Context::drain()) to those
+  // who read.
+  void close();
+
+  // At one more address, perhaps of another network. Gives the real one.
+  [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
+  [[nodiscard]] const net::Url& url() const { return url_; } // with the port that was chosen
+  // Connections: one with subscriptions of both modes has two.
+  [[nodiscard]] std::size_t subscribers() const { return acceptor_.peers(); }
+  [[nodiscard]] bool has_subscriber(Tag tag) { return !table_.find(tag).empty(); }
+  [[nodiscard]] std::string peer_name(PeerId peer) const;
+  [[nodiscard]] std::uint64_t skipped(PeerId subscriber) const; // messages that it did not get
+  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+
+private:
+  using Member = detail::Member;
+  using Group = detail::Group;
+  using Parcel = detail::Parcel;
+
+  Publisher(Context& context, PublisherOptions options);
+  std::shared_ptr<detail::Peer> admit(const Hello& hello) override;
+  void on_admitted(const std::shared_ptr<detail::Peer>& peer) override;
+  void on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) override;
+  void on_writable(detail::Peer& peer) override;
+  void on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) override;
+  Answer at_turn_end() override;
+
+  // How a message goes to a group.
+  enum class Way : std::uint8_t {
+    none, // its members take none of that size
+    alone, // low latency: as a transport message
+    gathered, // copied into the group's page
+    large // as views, in pieces
+  };
+  [[nodiscard]] static Way way_of(const Group& group, std::size_t size, bool by_view);
+
+  net::SendOutcome publish(std::span<Group* const> groups, Tag tag,
+                           std::span<const std::byte> message, memory::View view);
+  net::SendOutcome prepare(Group& group, std::size_t size, bool by_view);
+  net::SendOutcome make_room(Group& group, std::size_t size);
+  net::SendOutcome refuse(bool lacks_page);
+  [[nodiscard]] bool settle(Group& group);
+  [[nodiscard]] bool has_room(const Member& member) const;
+  void doom(Member& member);
+  void count_skipped(Member& member, std::uint64_t messages);
+  void skip(Group& group);
+  static void write(std::byte* at, Tag tag, std::span<const std::byte> message);
+  [[nodiscard]] memory::View tagged(Tag tag, std::span<const std::byte> message);
+  void give(Group& group, const Parcel& parcel);
+  void give_large(Group& group, Tag tag, const memory::View& message);
+
+  [[nodiscard]] bool deliver(Member& member);
+  [[nodiscard]] bool hand_over(Member& member, const Parcel& parcel);
+  [[nodiscard]] bool transmit(Member& member, const Parcel& parcel);
+  void empty_outbox(Member& member);
+  void cut_off_doomed();
+
+  void watch(Group& group);
+  void flush(Group& group);
+  [[nodiscard]] bool look_after(Group& group);
+  [[nodiscard]] bool read_request(Member& member, std::span<const std::byte> page);
+  void made_progress();
+  void finish_closing();
+
+  Context& context_;
+  PublisherOptions options_;
+  SocketCounters counters_;
+  net::Url url_;
+  net::PageFiller filler_; // low latency
+  detail::SubscriptionTable table_;
+  std::vector<PeerId> doomed_;
+  bool wants_writable_ = false; // the application was told backpressure
+  bool lacks_page_ = false; // because the send pool was empty
+  bool progress_ = false; // a subscriber has read, or has gone
+  bool closing_ = false;
+  bool closed_ = false;
+  net::Timer deadline_;
+  detail::Acceptor acceptor_;
+};
+
+} // namespace fanin::message

@@ -1,0 +1,9 @@
+// NetIO's six message sockets (seed 002, section III), over any transport.
+#pragma once
+
+#include "fanin/message/context.hpp"                  // IWYU pragma: export
+#include "fanin/message/high_throughput_receiver.hpp" // IWYU pragma: export
+#include "fanin/message/high_throughput_sender.hpp"   // IWYU pragma: export
+#include "fanin/message/low_latency.hpp"              // IWYU pragma: export
+#include "fanin/message/publisher.hpp"                // IWYU pragma: export
+#include "fanin/message/subscriber.hpp"               // IWYU pragma: export

@@ -1,0 +1,177 @@
+#include "fanin/message/subscriber.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "fanin/memory/heap_page.hpp"
+
+namespace fanin::message {
+namespace {
+
+constexpr std::size_t tags_per_request = 100; // a page takes them, however small it is
+
+memory::View make_request(SubscriptionRequest request, std::span<const Tag> tags) {
+  const FrameHeader header{static_cast<std::uint16_t>(request), 0,
+                           static_cast<std::uint32_t>(tags.size_bytes())};
+  std::byte* at = nullptr;
+  memory::View view =
+      memory::HeapPage::make(static_cast<std::uint32_t>(sizeof header + tags.size_bytes()), at);
+  std::memcpy(at, &header, sizeof header);
+  std::memcpy(at + sizeof header, tags.data(), tags.size_bytes());
+  return view;
+}
+
+} // namespace
+
+struct Subscriber::Line final : detail::ConnectorOwner {
+  Line(Subscriber& owner, PeerId publisher, Mode its_mode)
+      : subscriber(owner),
+        id(publisher),
+        mode(its_mode),
+        connector(owner.context_, *this, subscription_kind(its_mode),
+                  {.reconnect = owner.options_.reconnect,
+                   .send_queue_bytes = 1U << 20,
+                   .low_latency = true,
+                   .message_max = std::min(owner.options_.message_max, Message::size_max)}) {}
+
+  void on_open(const Hello& peer) override;
+  void on_message(net::Event& event) override;
+  void on_writable() override { send_requests(); }
+  void on_closed(CloseReason reason) override;
+  void request(SubscriptionRequest request, std::span<const Tag> tags);
+  void send_requests();
+
+  Subscriber& subscriber;
+  PeerId id;
+  Mode mode;
+  std::set<Tag> tags;
+  std::deque<memory::View> requests; // that the transport has not taken
+  std::shared_ptr<PageSource> source; // of this connection
+  detail::Connector connector;
+};
+
+void Subscriber::Line::on_open(const Hello& peer) {
+  ++subscriber.counters_.connections;
+  source = std::make_shared<PageSource>();
+  source->id = id;
+  source->lent_max = peer.lent_max;
+  requests.clear();
+  const std::vector<Tag> all(tags.begin(), tags.end());
+  for (std::size_t at = 0; at < all.size(); at += tags_per_request) {
+    request(SubscriptionRequest::subscribe,
+            std::span(all).subspan(at, std::min(tags_per_request, all.size() - at)));
+  }
+  if (subscriber.options_.on_connected) subscriber.options_.on_connected(id);
+}
+
+void Subscriber::Line::request(SubscriptionRequest request, std::span<const Tag> changed) {
+  requests.push_back(make_request(request, changed));
+  send_requests();
+}
+
+void Subscriber::Line::send_requests() {
+  while (!requests.empty() &&
+         connector.link().send({&requests.front(), 1}) == net::SendOutcome::accepted)
+    requests.pop_front();
+}
+
+void Subscriber::Line::on_message(net::Event& event) {
+  if (mode == Mode::high_throughput) {
+    subscriber.queue_.push(source, std::move(event.message), std::move(event.rest));
+  } else {
+    subscriber.pass_on(*this, event);
+  }
+}
+
+void Subscriber::Line::on_closed(CloseReason reason) {
+  ++subscriber.counters_.closed[static_cast<std::size_t>(reason)];
+  if (source != nullptr) subscriber.queue_.end(std::exchange(source, nullptr));
+  if (subscriber.options_.on_disconnected) subscriber.options_.on_disconnected(id, reason);
+}
+
+Subscriber::Subscriber(Context& context, SubscriberOptions options)
+    : context_(context),
+      options_(std::move(options)),
+      queue_(context, counters_,
+             {.message_max = options_.message_max,
+              .unfinished_max = options_.unfinished_max,
+              .on_ready = options_.on_ready},
+             [this](PageSource& source, CloseReason reason) { cut_off(source, reason); }) {}
+
+Subscriber::~Subscriber() = default;
+
+Subscriber::Line* Subscriber::find(PeerId publisher, Mode mode) const {
+  for (const auto& line : lines_) {
+    if (line->id == publisher && line->mode == mode) return line.get();
+  }
+  return nullptr;
+}
+
+Result<PeerId> Subscriber::subscribe(const net::Url& publisher, Tag tag, Mode mode) {
+  const auto known = std::find(publishers_.begin(), publishers_.end(), publisher);
+  const auto id = static_cast<PeerId>(known - publishers_.begin() + 1);
+  Line* line = find(id, mode);
+  if (line == nullptr) {
+    auto made = std::make_unique<Line>(*this, id, mode);
+    if (auto connected = made->connector.connect(publisher); !connected)
+      return std::unexpected(connected.error());
+    if (known == publishers_.end()) publishers_.push_back(publisher);
+    line = lines_.emplace_back(std::move(made)).get();
+  }
+  if (line->tags.insert(tag).second && line->connector.open())
+    line->request(SubscriptionRequest::subscribe, {&tag, 1});
+  return id;
+}
+
+void Subscriber::unsubscribe(PeerId publisher, Tag tag, Mode mode) {
+  Line* const line = find(publisher, mode);
+  if (line == nullptr || line->tags.erase(tag) == 0 || !line->connector.open()) return;
+  line->request(SubscriptionRequest::unsubscribe, {&tag, 1});
+}
+
+bool Subscriber::recv(Message& message) {
+  while (queue_.next(message)) {
+    if (message.take_tag()) {
+      ++counters_.messages;
+      counters_.bytes += message.size();
+      return true;
+    }
+    queue_.reject(*queue_.reading(), CloseReason::bad_page);
+  }
+  return false;
+}
+
+void Subscriber::pass_on(Line& line, net::Event& event) {
+  ++counters_.pages;
+  message_.receive(line.id, std::move(event.message), std::move(event.rest));
+  if (!message_.take_tag()) return line.connector.fail(CloseReason::bad_page);
+  ++counters_.messages;
+  counters_.bytes += message_.size();
+  bool threw = false;
+  try {
+    if (options_.on_message) options_.on_message(message_);
+  } catch (...) {
+    threw = true;
+  }
+  message_.release();
+  if (threw) line.connector.fail(CloseReason::callback_threw);
+}
+
+void Subscriber::cut_off(const PageSource& source, CloseReason reason) {
+  for (const auto& line : lines_) {
+    if (line->source.get() == &source) return line->connector.fail(reason);
+  }
+  ++counters_.closed[static_cast<std::size_t>(reason)]; // it has gone already
+}
+
+bool Subscriber::connected() const {
+  return std::all_of(lines_.begin(), lines_.end(),
+                     [](const auto& line) { return line->connector.open(); });
+}
+
+void Subscriber::close() {
+  for (const auto& line : lines_) line->connector.close();
+}
+
+} // namespace fanin::message

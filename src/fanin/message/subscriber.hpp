@@ -1,0 +1,70 @@
+// The subscribe socket (seed 002, table II): "sends subscription requests to publish sockets ...
+// and then receives messages via either a low-latency or a high-throughput receive socket".
+// Subscribes to any number of tags of any number of publishers, each in one of the two modes;
+// subscriptions are renewed when a connection had to be made again.
+//
+// Thread: the Context's, callbacks too. Order: as published, within a publisher and a mode.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "fanin/message/connector.hpp"
+#include "fanin/message/counters.hpp"
+#include "fanin/message/page_queue.hpp"
+#include "fanin/message/received.hpp"
+#include "fanin/message/subscription.hpp"
+
+namespace fanin::message {
+
+struct SubscriberOptions {
+  ReconnectPolicy reconnect;
+  std::uint64_t message_max = 64U << 20; // bytes; said to the publishers
+  std::uint64_t unfinished_max = 0;      // as HighThroughputReceiverOptions
+  // Called in the loop with each message of a low-latency subscription; see
+  // LowLatencyReceiverOptions. If it throws, the connection is closed and made again.
+  std::function<void(Message&)> on_message;
+  // There are messages of high-throughput subscriptions: see HighThroughputReceiverOptions.
+  std::function<void()> on_ready;
+  std::function<void(PeerId)> on_connected; // its subscriptions are on their way
+  std::function<void(PeerId, CloseReason)> on_disconnected; // also for each attempt that failed
+};
+
+class Subscriber final {
+public:
+  Subscriber(Context& context, SubscriberOptions options);
+  ~Subscriber();
+  Subscriber(const Subscriber&) = delete;
+  Subscriber& operator=(const Subscriber&) = delete;
+
+  // Connects to that publisher in that mode, unless it is already; returns at once. The same id for
+  // the same URL, in both modes. Errors: usage, unsupported (the address).
+  [[nodiscard]] Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
+  void unsubscribe(PeerId publisher, Tag tag, Mode mode);
+
+  // The next message of a high-throughput subscription; false if there is none now. See
+  // HighThroughputReceiver.
+  [[nodiscard]] bool recv(Message& message);
+
+  void close(); // from all publishers
+  // Whether all publishers are connected.
+  [[nodiscard]] bool connected() const;
+  [[nodiscard]] const SocketCounters& counters() const { return counters_; }
+
+private:
+  struct Line; // a connection to a publisher, of one mode
+  [[nodiscard]] Line* find(PeerId publisher, Mode mode) const;
+  void pass_on(Line& line, net::Event& event);
+  void cut_off(const PageSource& source, CloseReason reason);
+
+  Context& context_;
+  SubscriberOptions options_;
+  SocketCounters counters_;
+  PageQueue queue_;
+  Message message_; // the one in the callback
+  std::vector<net::Url> publishers_; // by PeerId, from 1
+  std::vector<std::unique_ptr<Line>> lines_;
+};
+
+} // namespace fanin::message

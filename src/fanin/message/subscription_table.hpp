@@ -1,0 +1,99 @@
+// Who gets which tags (seed 002, section III-A: "publish sockets maintain a dynamic subscription
+// table"). Subscribers of the same mode and limits with the same tags form a group: what is
+// gathered for them is gathered once.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "fanin/message/acceptor.hpp"
+#include "fanin/message/gathering_page.hpp"
+#include "fanin/message/subscription.hpp"
+
+namespace fanin::message::detail {
+
+struct Group;
+
+// What leaves as one transport message: up to two extents.
+struct Parcel {
+  memory::View first;
+  memory::View second; // or empty
+  [[nodiscard]] std::uint64_t size() const { return std::uint64_t{first.size} + second.size; }
+};
+
+// A subscriber, in one of the two modes.
+struct Member final : Peer {
+  Mode mode = Mode::low_latency;
+  std::vector<Tag> tags; // sorted
+  Group* group = nullptr;
+  std::uint32_t offset = 0; // in the group's page: what is before it, this member has
+  std::uint64_t seen = 0;   // of the group's messages
+  std::deque<Parcel> outbox; // before what it has not of the page; the transport did not take it
+  std::uint64_t outbox_bytes = 0;
+  bool blocked = false;      // the transport said backpressure
+  bool sits_out = false;     // does not get the message that is being given
+  bool doomed = false;       // gets nothing any more, and is cut off
+  std::uint64_t skipped = 0; // messages
+
+  void put(Parcel parcel);
+  void pop();
+};
+
+struct Group {
+  Group(memory::PagePool& pool, const Member& like)
+      : mode(like.mode),
+        page_max(like.hello.page_max),
+        message_max(like.hello.message_max),
+        tags(like.tags),
+        page(pool, page_max) {}
+
+  Mode mode;
+  std::uint32_t page_max;    // of a transport message, bytes
+  std::uint64_t message_max; // bytes, with the tag
+  std::vector<Tag> tags;     // sorted
+  std::vector<Member*> members;
+  GatheringPage page;         // high throughput
+  std::uint64_t messages = 0; // so far
+  std::uint32_t seen_end = 0; // of what is in the page, at the last end of a turn
+  bool listed = false;        // has something for its members
+
+  void release_page();
+  [[nodiscard]] bool delivered() const; // all members have all that is in the page
+};
+
+class SubscriptionTable {
+public:
+  explicit SubscriptionTable(memory::PagePool& pool) : pool_(pool) {}
+
+  // The groups that get a tag. Valid until a subscription changes.
+  [[nodiscard]] std::span<Group* const> find(Tag tag) {
+    if (tag != last_tag_ || last_ == nullptr) look_up(tag);
+    return *last_;
+  }
+  // Moves the member to the group that its tags call for. What it has not of its old group's page
+  // goes to its outbox.
+  void place(Member& member);
+  void remove(Member& member);
+  void clear();
+
+  [[nodiscard]] const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }
+
+private:
+  void look_up(Tag tag);
+  void leave(Member& member);
+  [[nodiscard]] Group& group_for(const Member& member);
+
+  memory::PagePool& pool_;
+  std::unordered_map<Tag, std::vector<Group*>> groups_of_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  // The tag published last is published next, most often.
+  Tag last_tag_ = 0;
+  const std::vector<Group*>* last_ = nullptr;
+};
+
+} // namespace fanin::message::detail
