@@ -23,6 +23,7 @@ json::Value Spec::to_json() const {
   value["url"] = url.text();
   value["size"] = size;
   value["page"] = page;
+  value["records"] = records;
   value["senders"] = senders;
   value["receivers"] = receivers;
   value["pipeline"] = pipeline;
@@ -54,7 +55,9 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   if (!url) return std::unexpected(url.error());
   spec.url = std::move(*url);
   spec.size = static_cast<std::uint32_t>(number("size", 1, message_size_max));
+  if (!result) return std::unexpected(result.error());
   spec.page = number("page", 0, page_max);
+  spec.records = static_cast<std::uint32_t>(number("records", 1, message_size_max / spec.size));
   spec.senders = number("senders", 1, processes_max);
   spec.receivers = number("receivers", 1, processes_max);
   spec.pipeline = number("pipeline", 1, pipeline_max);

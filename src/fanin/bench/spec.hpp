@@ -23,6 +23,7 @@ struct Spec {
   net::Url url;               // where listeners listen; port 0
   std::uint32_t size = 0;     // bytes of a message
   std::uint64_t page = 0;     // raw: bytes of one write, about
+  std::uint32_t records = 1;  // nxn: records of `size` bytes in a message
   std::size_t senders = 1;
   std::size_t receivers = 1;
   std::size_t pipeline = 1; // messages under way, round trip
