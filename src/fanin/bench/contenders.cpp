@@ -43,17 +43,16 @@ Result<Ends> raw_ends(const Spec& spec) {
     return shared_memory_stream(spec);
   if (spec.url.scheme == "inproc" && spec.pattern == Pattern::stream)
     return one_process_stream(spec);
-  return fail(ErrorKind::unsupported, fmt::format("raw: there is no bare loop for {} over {}",
-                                                  name(spec.pattern), spec.url.scheme));
+  return fail(ErrorKind::unsupported, fmt::format("{}: there is no bare loop for {} over {}",
+                                                  spec.peer, name(spec.pattern), spec.url.scheme));
 }
 
 } // namespace
 
 Result<Ends> make_ends(const Spec& spec) {
   if (spec.peer == "fanin") return sockets_ends(spec);
-  if (spec.peer == "raw") return raw_ends(spec);
-  if (spec.peer == "fair" && spec.pattern == Pattern::nxn && spec.url.scheme == "tcp")
-    return bare_tcp_ends(bare_options(spec));
+  if (spec.peer == "raw" || (spec.peer == "fair" && spec.pattern == Pattern::nxn))
+    return raw_ends(spec);
   if (spec.peer == "memcpy" && spec.pattern == Pattern::stream) return memcpy_stream(spec);
   if (spec.peer == "zeromq") return zeromq_ends(spec);
   return fail(ErrorKind::unsupported, fmt::format("{}: not measured in this pattern", spec.peer));
