@@ -47,15 +47,21 @@ Result<Ends> raw_ends(const Spec& spec) {
                                                   spec.peer, name(spec.pattern), spec.url.scheme));
 }
 
-} // namespace
-
-Result<Ends> make_ends(const Spec& spec) {
+Result<Ends> ends_of(const Spec& spec) {
   if (spec.peer == "fanin") return sockets_ends(spec);
   if (spec.peer == "raw" || (spec.peer == "fair" && spec.pattern == Pattern::nxn))
     return raw_ends(spec);
   if (spec.peer == "memcpy" && spec.pattern == Pattern::stream) return memcpy_stream(spec);
   if (spec.peer == "zeromq") return zeromq_ends(spec);
   return fail(ErrorKind::unsupported, fmt::format("{}: not measured in this pattern", spec.peer));
+}
+
+} // namespace
+
+Result<Ends> make_ends(const Spec& spec) {
+  auto ends = ends_of(spec);
+  if (ends) ends->one_core_each = spec.peer != "zeromq"; // which has threads of its own
+  return ends;
 }
 
 } // namespace fanin::bench

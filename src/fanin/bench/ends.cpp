@@ -1,17 +1,35 @@
 #include "fanin/bench/ends.hpp"
 
+#include <sched.h>
+
 namespace fanin::bench {
 namespace {
 
 constexpr Duration patience = std::chrono::seconds{10};
+
+// The scheduler likes to put two that talk to each other on one core.
+void keep_to_core(const Ends& ends, std::size_t process) {
+  cpu_set_t usable;
+  if (!ends.one_core_each || sched_getaffinity(0, sizeof usable, &usable) != 0) return;
+  if (ends.listeners + ends.connectors > static_cast<std::size_t>(CPU_COUNT(&usable))) return;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &usable) || process-- > 0) continue;
+    CPU_ZERO(&usable);
+    CPU_SET(cpu, &usable);
+    (void)sched_setaffinity(0, sizeof usable, &usable);
+    return;
+  }
+}
 
 } // namespace
 
 Result<std::vector<std::string>> start_listeners(ProcessGroup& group, const Ends& ends) {
   std::vector<std::string> addresses;
   for (std::size_t i = 0; i < ends.listeners; ++i) {
-    auto started = group.start("listener" + std::to_string(i),
-                               [&](Cell& cell) { return ends.listen(i, cell); });
+    auto started = group.start("listener" + std::to_string(i), [&](Cell& cell) {
+      keep_to_core(ends, i);
+      return ends.listen(i, cell);
+    });
     if (!started) return std::unexpected(started.error());
     if (auto ready = group.wait_until_ready(*started); !ready)
       return std::unexpected(ready.error());
@@ -23,8 +41,10 @@ Result<std::vector<std::string>> start_listeners(ProcessGroup& group, const Ends
 Result<> start_connectors(ProcessGroup& group, const Ends& ends,
                           const std::vector<std::string>& addresses) {
   for (std::size_t i = 0; i < ends.connectors; ++i) {
-    auto started = group.start("connector" + std::to_string(i),
-                               [&](Cell& cell) { return ends.connect(i, addresses, cell); });
+    auto started = group.start("connector" + std::to_string(i), [&](Cell& cell) {
+      keep_to_core(ends, ends.listeners + i);
+      return ends.connect(i, addresses, cell);
+    });
     if (!started) return std::unexpected(started.error());
   }
   return {};

@@ -22,6 +22,7 @@ struct Ends {
       connect;
   bool connectors_count = false; // they receive: subscribers, and who waits for replies
   bool latency = false; // the first connector's cell has it when it has ended
+  bool one_core_each = false; // where there are cores enough: processes of one thread
 };
 
 struct Window {
