@@ -53,10 +53,7 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   bench::EvbOptions options;
   bench::EvbSetup& setup = options.setup;
   setup.system = bench::make_system(words.rus, words.bus, words.sources);
-  if (const auto url = net::Url::parse(words.url); reading.keep("--url", url)) setup.url = *url;
-  if (setup.url.scheme != "tcp" && setup.url.scheme != "shm" && setup.url.scheme != "inproc")
-    reading.fail_with("--url",
-                      fmt::format("there is no transport '{}': tcp, shm or inproc", words.url));
+  setup.url = reading.url("--url", words.url);
   options.congestion = words.congestion;
   if (setup.url.scheme == "tcp") setup.url.options.try_emplace("congestion", words.congestion);
   reading.size("--fragment-size", words.fragment_size, setup.fragment_size);

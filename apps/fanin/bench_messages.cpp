@@ -1,5 +1,8 @@
 // fanin bench stream, roundtrip, pubsub, nxn: fanin's sockets beside bare loops, ZeroMQ and MPI.
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -14,7 +17,6 @@
 #include "fanin/bench/message_bench.hpp"
 #include "fanin/bench/remote.hpp"
 #include "fanin/executive/placement.hpp"
-#include "fanin/net/registry.hpp"
 #include "reading.hpp"
 #include "terminal.hpp"
 
@@ -100,23 +102,12 @@ std::vector<std::string> read_peers(Reading& reading, const Words& words) {
   return peers;
 }
 
-net::Url read_url(Reading& reading, const std::string& text) {
-  const auto url = net::Url::parse(text);
-  if (!reading.keep("--url", url)) return {};
-  net::TransportRegistry registry;
-  net::add_built_in_transports(registry);
-  if (registry.find(url->scheme) == nullptr)
-    reading.fail_with("--url", fmt::format("there is no transport '{}': {}", url->scheme,
-                                           fmt::join(registry.schemes(), ", ")));
-  return *url;
-}
-
 Result<bench::MessageBenchOptions> read_options(const Words& words) {
   Reading reading;
   bench::MessageBenchOptions options;
   bench::Spec& spec = options.spec;
   spec.pattern = words.pattern;
-  spec.url = read_url(reading, words.url);
+  spec.url = reading.url("--url", words.url);
   if (spec.url.port != 0) { // somebody listens there
     options.other_host = spec.url;
     if (spec.url.scheme != "tcp") reading.fail_with("--url", "across two hosts: tcp only");
@@ -161,8 +152,10 @@ Result<> write_text(const std::string& path, const std::string& text) {
 int listen(const Words& words, const bench::Progress& progress) {
   const auto url = net::Url::parse(words.listen);
   if (!url) return complain(url.error());
-  const auto served = bench::serve_ends(*url, progress);
-  return served ? status_done : complain(served.error());
+  // There is nothing to be taken down: what it has started ends with it.
+  std::signal(SIGINT, [](int) { _exit(status_done); });
+  std::signal(SIGTERM, [](int) { _exit(status_done); });
+  return complain(bench::serve_ends(*url, progress).error());
 }
 
 int run(const Words& words) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/net/url.hpp"
 
 namespace fanin::command {
 
@@ -25,6 +26,8 @@ public:
       to = static_cast<Number>(*value);
     }
   }
+  // Of a transport that comes with fanin.
+  net::Url url(const char* option, const std::string& text);
   template <class T>
   bool keep(const char* option, const Result<T>& value) {
     if (!value) fail_with(option, value.error().text);

@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
@@ -100,14 +99,10 @@ Result<> serve_ends(const net::Url& url, const Progress& progress) {
     return fail(ErrorKind::usage, fmt::format("--listen {}: tcp only", url.text()));
   auto listener = listen_at(url, "");
   if (!listener) return std::unexpected(listener.error());
-  struct sigaction action{}; // without SA_RESTART: accept() ends
-  action.sa_handler = [](int) {};
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
   if (progress) progress("listens at " + listening_address(*listener));
   while (true) {
     const auto socket = accept_one(*listener);
-    if (!socket) return {};
+    if (!socket) return std::unexpected(socket.error());
     serve_all(*socket, url, progress);
   }
 }

@@ -14,7 +14,7 @@
 
 namespace fanin::bench {
 
-// Serves one measuring process after another, until SIGINT or SIGTERM. Errors: refused.
+// Serves one measuring process after another, without an end. Errors: refused.
 [[nodiscard]] Result<> serve_ends(const net::Url& url, const Progress& progress);
 
 class OtherHost {
