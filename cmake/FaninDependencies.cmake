@@ -27,6 +27,16 @@ if(TARGET PkgConfig::NUMA)
 endif()
 add_compile_definitions(FANIN_HAVE_NUMA=$<BOOL:${NUMA_FOUND}>)
 
+# Peers of the benchmarks, all optional. libfanin is linked to none of them: libzmq is loaded by the processes that
+# measure it (its header is needed here), MPI is used by a program of its own.
+find_path(FANIN_ZMQ_INCLUDE zmq.h)
+add_compile_definitions(FANIN_HAVE_ZMQ=$<BOOL:${FANIN_ZMQ_INCLUDE}>)
+set(FANIN_HAVE_MPI OFF)
+if(NOT FANIN_SANITIZE)
+  find_package(MPI COMPONENTS C QUIET)
+  set(FANIN_HAVE_MPI ${MPI_C_FOUND})
+endif()
+
 set(FANIN_HAVE_GTEST OFF)
 if(FANIN_TESTS)
   find_package(GTest CONFIG QUIET)

@@ -1,37 +1,146 @@
-"""fanin bench evb, briefly: that it measures, not how fast this machine is."""
+"""fanin bench, briefly: that it measures, not how fast this machine is."""
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from fanin_run import FANIN, main  # noqa: E402
+from fanin_run import FANIN, LONGEST_S, check, check_equal, fanin, main  # noqa: E402
+
+SHORT = ("--duration", "100ms", "--runs", "1", "--quiet", "--json", "-")
+
+
+def measured(*options):
+    done = fanin("bench", *options, *SHORT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def bench(*options):
-    done = subprocess.run([FANIN, "bench", "evb", "--duration", "200ms", "--runs", "1", "--quiet", "--json", "-", *options],
-                          capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return {row["what"]: row for row in json.loads(done.stdout)["results"]}
+    return {row["what"]: row for row in measured(*options)["results"]}
+
+
+def check_rates(rows, *expected):
+    check(set(rows) >= set(expected), f"{expected} expected: {list(rows)}")
+    for row in rows.values():
+        check(row["messages_per_s"] > 0 and row["bytes_per_s"] > 0, f"nothing was measured: {row}")
+
+
+def check_latencies(rows, *expected):
+    check(set(rows) >= set(expected), f"{expected} expected: {list(rows)}")
+    for row in rows.values():
+        check(0 < row["p50_us"] <= row["p99_us"] <= row["p999_us"], f"no latencies: {row}")
 
 
 def test_the_bare_loops_are_measured_beside_it():
-    rows = bench("--rus", "2", "--bus", "2", "--fragment-size", "200B")
-    assert set(rows) >= {"raw", "fair", "evb"}, rows.keys()
-    for row in rows.values():
-        assert row["messages_per_s"] > 0 and row["bytes_per_s"] > 0, row
-    assert rows["evb"]["ratio_to_fair"] > 0
+    rows = bench("evb", "--rus", "2", "--bus", "2", "--fragment-size", "200B")
+    check_rates(rows, "raw", "fair", "nxn", "evb")
+    check(rows["evb"]["ratio_to_fair"] > 0 and rows["evb"]["ratio_to_nxn"] > 0, f"no ratio: {rows['evb']}")
+
+
+def test_event_building_is_measured_beside_streams_over_every_transport():
+    for url in ("shm", "inproc"):
+        check_rates(bench("evb", "--url", url, "--fragment-size", "16KiB"), "nxn", "evb")
 
 
 def test_a_trigger_gives_latencies():
-    own = bench("--rus", "1", "--bus", "1", "--fragment-size", "200B", "--rate", "1kHz")["evb"]
+    own = bench("evb", "--rus", "1", "--bus", "1", "--fragment-size", "200B", "--rate", "1kHz")["evb"]
     assert 0 < own["p50_us"] <= own["p99_us"] <= own["p999_us"], own
 
 
 def test_idle_processes_are_counted():
-    own = bench("--rus", "1", "--bus", "1", "--idle")["evb"]
+    own = bench("evb", "--rus", "1", "--bus", "1", "--idle")["evb"]
     assert {process["name"] for process in own["processes"]} >= {"evm", "ru0", "bu0"}, own
+
+
+def test_streams_stand_beside_their_peers():
+    for url in ("tcp", "shm", "inproc"):
+        result = measured("stream", "--url", url, "--sizes", "64B,1MiB")
+        for size in (64, 1 << 20):
+            rows = {row["what"]: row for row in result["results"] if row["size_bytes"] == size}
+            check_rates(rows, "raw", "memcpy", "fanin")
+            check(rows["fanin"]["ratio_to_raw"] > 0, f"no ratio: {rows['fanin']}")
+        # Those that were not built in are said.
+        named = {row["what"] for row in result["results"]} | {text.split(":")[0] for text in result.get("remarks", [])}
+        check(named >= {"zeromq", "mpi"}, f"peers: {named}")
+
+
+def test_round_trips_stand_beside_their_peers():
+    for url in ("tcp", "shm"):
+        rows = bench("roundtrip", "--url", url, "--size", "64B", "--under-load")
+        check_latencies(rows, "raw", "fanin", "fanin-loaded")
+        check(rows["fanin-loaded"]["ratio_to_unloaded"] > 0, f"no ratio: {rows['fanin-loaded']}")
+    check_latencies(bench("roundtrip", "--url", "inproc", "--size", "64B", "--peers", "none"), "fanin")
+
+
+def test_round_trips_overlap_and_keep_a_rate():
+    check_latencies(bench("roundtrip", "--size", "64KiB", "--pipeline", "16"), "raw", "fanin")
+    rows = bench("roundtrip", "--size", "64B", "--rate", "1kHz", "--wait", "block")
+    check_latencies(rows, "raw", "fanin")
+    for row in rows.values():
+        check(row["messages_per_s"] < 1500, f"more than was offered: {row}")
+
+
+def test_subscribers_are_measured_together():
+    for url in ("tcp", "shm", "inproc"):
+        rows = bench("pubsub", "--url", url, "--size", "1KiB", "--subscribers", "3")
+        check_rates(rows, "fanin", "point-to-point")
+        check(rows["fanin"]["ratio_to_point_to_point"] > 0, f"no ratio: {rows['fanin']}")
+
+
+def test_many_send_to_many():
+    rows = bench("nxn", "--rus", "2", "--bus", "2", "--size", "1KiB")
+    check_rates(rows, "raw", "fair", "fanin")
+    check(rows["fanin"]["per_node_bytes_per_s"] > 0, f"no rate per node: {rows['fanin']}")
+    for url in ("shm", "inproc"):
+        check_rates(bench("nxn", "--url", url, "--rus", "2", "--bus", "2", "--size", "1KiB"), "fanin")
+
+
+def test_two_hosts_measure_together():
+    far = subprocess.Popen([FANIN, "bench", "stream", "--listen", "tcp://127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
+    try:
+        url = re.search(r"listens at (\S+)", far.stderr.readline())[1]
+        result = measured("stream", "--url", url, "--size", "1KiB")
+        check_equal(result["settings"]["hosts"], 2, "hosts")
+        check_rates({row["what"]: row for row in result["results"]}, "raw", "fanin")
+        check_latencies(bench("roundtrip", "--url", url, "--size", "64B"), "raw", "fanin")
+        check_rates(bench("pubsub", "--url", url, "--size", "64B", "--subscribers", "2"), "fanin")
+        far.terminate()
+        check_equal(far.wait(timeout=LONGEST_S), 0, "exit status of the other host")
+    finally:
+        far.kill()
+        far.wait()
+        far.stderr.close()
+
+
+def test_there_is_a_table_and_a_drawing():
+    with tempfile.TemporaryDirectory() as folder:
+        drawing = os.path.join(folder, "stream.svg")
+        done = fanin("bench", "stream", "--sizes", "8B..64B", "--peers", "raw", "--duration", "50ms", "--runs", "1",
+                     "--plot", drawing)
+        check_equal(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        check(lines[0].split()[:3] == ["size", "raw", "fanin"], done.stdout)
+        check_equal([line.split("  ")[0].strip() for line in lines[1:]] and len(lines), 4, f"lines of {done.stdout}")
+        with open(drawing, encoding="utf-8") as file:
+            text = file.read()
+        check(text.startswith("<svg") and text.count("<circle") == 6, text[:200])
+
+
+def test_bad_input_is_said_in_one_line():
+    for arguments in (("stream", "--url", "nothing"), ("stream", "--sizes", "0B"), ("stream", "--sizes", "1GiB"),
+                      ("stream", "--sizes", "8..64"), ("stream", "--peers", "nobody"), ("stream", "--duration", "1ms"),
+                      ("stream", "--wait", "sometimes"), ("roundtrip", "--rate", "fast"), ("pubsub", "--subscribers", "0"),
+                      ("nxn", "--rus", "1000"), ("stream", "--listen", "shm://x"), ("stream", "--listen", "tcp", "--url", "tcp"),
+                      ("stream", "--url", "shm://x:7000"), ("evb", "--url", "nothing")):
+        done = fanin("bench", *arguments)
+        check_equal(done.returncode, 2, f"status of fanin bench {' '.join(arguments)}: {done.stderr}")
+        check_equal(len(done.stderr.strip().splitlines()), 1, f"lines of {done.stderr!r}")
+    done = fanin("bench", "stream", "--url", "tcp://127.0.0.1:1")
+    check_equal(done.returncode, 1, f"status with nobody there: {done.stderr}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ int main(int argc, char** argv) {
   add_check(app, status);
   add_verify(app, status);
   add_inspect(app, status);
+  add_send(app, status);
+  add_receive(app, status);
+  add_publish(app, status);
+  add_subscribe(app, status);
   add_bench(app, status);
   const auto commands = app.get_subcommands([](CLI::App*) { return true; });
   if (argc > 1 && argv[1][0] != '-' &&

@@ -29,6 +29,12 @@ public:
     }
     return Duration{static_cast<Duration::rep>(upper(bins_.size() - 1))};
   }
+  // visit(value, count) for each bin that is not empty; add(value, count) elsewhere gives the same.
+  void each(auto visit) const {
+    for (std::size_t i = 0; i < bins_.size(); ++i) {
+      if (bins_[i] != 0) visit(Duration{static_cast<Duration::rep>(upper(i))}, bins_[i]);
+    }
+  }
 
 private:
   static constexpr unsigned sub_bits = 5;

@@ -1,48 +1,24 @@
 #include "fanin/bench/bare_tcp.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "fanin/bench/bare_socket.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/memory/arena.hpp"
-#include "fanin/net/tcp/socket.hpp"
 
 namespace fanin::bench {
 namespace {
 
-sockaddr* generic(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
-
-Result<> set_congestion(int socket, const std::string& name) {
-  if (setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
-                 static_cast<socklen_t>(name.size())) == 0) {
-    return {};
-  }
-  return fail_errno(ErrorKind::unsupported, "congestion control " + name, errno);
-}
-
-Result<std::pair<Descriptor, sockaddr_in>> listen_on_loopback(const BareOptions& options) {
-  Descriptor listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  if (auto set = set_congestion(listener.get(), options.congestion); !set)
-    return std::unexpected(set.error());
-  if (bind(listener.get(), generic(address), size) != 0 || listen(listener.get(), 512) != 0 ||
-      getsockname(listener.get(), generic(address), &size) != 0) {
-    return fail_errno(ErrorKind::internal, "listening on loopback", errno);
-  }
-  return std::pair{std::move(listener), address};
-}
+constexpr int spins = 100; // before giving the core away
 
 // Pages in the order in which they come back, so that all of them are cycled through.
 class Ring {
@@ -75,113 +51,223 @@ private:
   std::size_t tail_ = 0;
 };
 
-Result<> write_all(int socket, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(socket, bytes.data(), bytes.size());
-    if (written <= 0) return fail_errno(ErrorKind::disconnected, "write", errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return {};
+// Records larger than a page leave while they are filled, and are read in pieces.
+bool in_pieces(const BareOptions& options) {
+  return options.fill == Fill::copied && !options.to_all &&
+         PageLayout{options.size, options.page}.page() > options.page;
 }
 
-Result<> send_pages(const BareOptions& options, std::size_t index,
-                    const std::vector<sockaddr_in>& addresses, Cell& cell) {
-  std::vector<Descriptor> sockets;
-  for (sockaddr_in address : addresses) {
-    sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (auto set = set_congestion(sockets.back().get(), options.congestion); !set) return set;
-    if (connect(sockets.back().get(), generic(address), sizeof address) != 0) {
-      return fail_errno(ErrorKind::internal, "connecting to a receiver", errno);
+class Sender {
+public:
+  Sender(const BareOptions& options, std::size_t index, std::vector<Descriptor> sockets)
+      : options_(options),
+        index_(index),
+        sockets_(std::move(sockets)),
+        source_(options.fill == Fill::copied ? options.size : 0) {}
+
+  Result<> run(Cell& cell) {
+    const PageLayout layout{options_.size, options_.page};
+    if (in_pieces(options_)) return write_pieces(cell);
+    auto ring = Ring::make(layout.page(), options_.send_set);
+    if (!ring) return std::unexpected(ring.error());
+    cell.state = Cell::State::ready;
+    EventNumber event = 0;
+    while (true) {
+      const auto page = ring->take();
+      if (options_.fill == Fill::copied) {
+        copy_records(page, layout, source_);
+      } else {
+        fill_records(page, layout, event, static_cast<SourceId>(index_), options_.checksum);
+      }
+      event += layout.records;
+      if (auto sent = write_page(page); !sent) return sent;
+      ring->give_back(page);
     }
   }
-  const PageLayout layout{options.size, options.page};
-  auto ring = Ring::make(layout.page(), options.send_set);
-  if (!ring) return std::unexpected(ring.error());
-  cell.state = Cell::State::ready;
-  EventNumber event = 0;
-  for (std::size_t to = index;; ++to) {
-    const auto page = ring->take();
-    fill_records(page, layout, event, static_cast<SourceId>(index), options.checksum);
-    event += layout.records;
-    if (auto sent = write_all(sockets[to % sockets.size()].get(), page); !sent) return sent;
-    ring->give_back(page);
-  }
-}
 
-struct Incoming {
-  Descriptor socket;
-  std::span<std::byte> page;
-  std::size_t have = 0;
+private:
+  Result<> write_page(std::span<const std::byte> page) {
+    for (std::size_t i = 0; i < (options_.to_all ? sockets_.size() : 1); ++i) {
+      const auto& socket = sockets_[(options_.to_all ? i : index_ + turn_) % sockets_.size()];
+      if (auto sent = write_all(socket.get(), page, options_.spin); !sent) return sent;
+    }
+    ++turn_;
+    return {};
+  }
+
+  Result<> write_pieces(Cell& cell) {
+    std::vector<std::byte> page(options_.page);
+    cell.state = Cell::State::ready;
+    while (true) {
+      const Descriptor& socket = sockets_[(index_ + turn_++) % sockets_.size()];
+      const RecordHeader header{options_.size, 0};
+      std::memcpy(page.data(), &header, sizeof header);
+      std::size_t have = sizeof header;
+      for (std::size_t at = 0; at < options_.size;) {
+        const std::size_t piece = std::min(page.size() - have, options_.size - at);
+        std::memcpy(page.data() + have, source_.bytes().data() + at, piece);
+        at += piece;
+        if (auto sent = write_all(socket.get(), std::span{page}.first(have + piece), options_.spin);
+            !sent) {
+          return sent;
+        }
+        have = 0;
+      }
+    }
+  }
+
+  const BareOptions& options_;
+  std::size_t index_;
+  std::vector<Descriptor> sockets_;
+  PayloadSource source_;
+  std::size_t turn_ = 0;
 };
 
-// Reads what is there. False: nothing was.
-Result<bool> read_some(Incoming& incoming, const BareOptions& options, Ring& ring, Cell& cell,
-                       int flags) {
-  if (incoming.page.empty()) incoming.page = ring.take();
-  const ssize_t count = recv(incoming.socket.get(), incoming.page.data() + incoming.have,
-                             incoming.page.size() - incoming.have, flags);
-  if (count < 0 && errno == EAGAIN) return false;
-  if (count <= 0) return fail_errno(ErrorKind::disconnected, "read", errno);
-  incoming.have += static_cast<std::size_t>(count);
-  if (incoming.have < incoming.page.size()) return true;
-  const std::uint32_t records = walk_records(incoming.page, options.checksum);
-  if (records == 0) return fail(ErrorKind::malformed, "a damaged record");
-  cell.messages.add(records);
-  cell.bytes.add(std::uint64_t{records} * options.size);
-  ring.give_back(std::exchange(incoming.page, {}));
-  incoming.have = 0;
-  return true;
+class Receiver {
+public:
+  Receiver(const BareOptions& options, std::vector<Descriptor> sockets, Cell& cell)
+      : options_(options),
+        layout_(options.size, options.page),
+        cell_(cell),
+        flags_(sockets.size() > 1 || options.spin ? MSG_DONTWAIT : 0) {
+    for (auto& socket : sockets) {
+      watched_.push_back({socket.get(), POLLIN, 0});
+      incoming_.push_back({std::move(socket), {}, 0, 0});
+    }
+  }
+
+  Result<> run() {
+    const std::uint64_t page = in_pieces(options_) ? options_.page : layout_.page();
+    auto made = Ring::make(page, std::max(options_.receive_set, incoming_.size() * page));
+    if (!made) return std::unexpected(made.error());
+    ring_.emplace(std::move(*made));
+    cell_.state = Cell::State::ready;
+    for (int idle = 0;;) {
+      bool any = false;
+      for (auto& one : incoming_) {
+        const auto progress = in_pieces(options_) ? read_piece(one) : read_page(one);
+        if (!progress) return std::unexpected(progress.error());
+        any = any || *progress;
+      }
+      if (any) continue;
+      if (!options_.spin) {
+        (void)poll(watched_.data(), watched_.size(), -1);
+      } else if (++idle % spins == 0) {
+        sched_yield();
+      }
+    }
+  }
+
+private:
+  struct Incoming {
+    Descriptor socket;
+    std::span<std::byte> page;
+    std::size_t have = 0;    // bytes of the page
+    std::size_t message = 0; // bytes of the message, where it comes in pieces
+  };
+
+  // 0: nothing is there.
+  Result<std::size_t> read(const Incoming& incoming, std::span<std::byte> to) const {
+    const ssize_t count = recv(incoming.socket.get(), to.data(), to.size(), flags_);
+    if (count < 0 && errno == EAGAIN) return 0;
+    if (count <= 0) return fail_errno(ErrorKind::disconnected, "read", errno);
+    return static_cast<std::size_t>(count);
+  }
+
+  // Reads what is there. False: nothing was.
+  Result<bool> read_page(Incoming& incoming) {
+    if (incoming.page.empty()) incoming.page = ring_->take();
+    const auto count = read(incoming, incoming.page.subspan(incoming.have));
+    if (!count) return std::unexpected(count.error());
+    if (*count == 0) return false;
+    incoming.have += *count;
+    if (incoming.have < incoming.page.size()) return true;
+    const std::uint32_t records = walk_records(incoming.page, options_.checksum, options_.read);
+    if (records == 0) return fail(ErrorKind::malformed, "a damaged record");
+    cell_.messages.add(records);
+    cell_.bytes.add(std::uint64_t{records} * options_.size);
+    ring_->give_back(std::exchange(incoming.page, {}));
+    incoming.have = 0;
+    return true;
+  }
+
+  Result<bool> read_piece(Incoming& incoming) {
+    if (incoming.page.empty()) incoming.page = ring_->take();
+    const std::size_t left = layout_.record() - incoming.message;
+    const auto piece = incoming.page.first(std::min(left, incoming.page.size()));
+    const auto count = read(incoming, piece);
+    if (!count) return std::unexpected(count.error());
+    if (*count == 0) return false;
+    touch(piece.first(*count), options_.read);
+    cell_.bytes.add(*count);
+    incoming.message += *count;
+    if (incoming.message < layout_.record()) return true;
+    incoming.message = 0;
+    cell_.messages.add(1);
+    return true;
+  }
+
+  const BareOptions& options_;
+  PageLayout layout_;
+  Cell& cell_;
+  int flags_;
+  std::vector<pollfd> watched_;
+  std::vector<Incoming> incoming_;
+  std::optional<Ring> ring_;
+};
+
+// Those who listen say so before anybody connects.
+Result<std::vector<Descriptor>> accept_all(const BareOptions& options, std::size_t count,
+                                           Cell& cell) {
+  const auto listener = listen_at(options.url, options.congestion);
+  if (!listener) return std::unexpected(listener.error());
+  cell.say(listening_address(*listener));
+  cell.state = Cell::State::ready;
+  std::vector<Descriptor> sockets;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto socket = accept_one(*listener);
+    if (!socket) return std::unexpected(socket.error());
+    sockets.push_back(std::move(*socket));
+  }
+  return sockets;
 }
 
-Result<> receive_pages(const BareOptions& options, const Descriptor& listener, Cell& cell) {
-  std::vector<Incoming> incoming(options.senders);
-  std::vector<pollfd> watched;
-  for (auto& one : incoming) {
-    one.socket = Descriptor{accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-    if (one.socket.get() < 0) return fail_errno(ErrorKind::internal, "accept", errno);
-    watched.push_back({one.socket.get(), POLLIN, 0});
+Result<std::vector<Descriptor>> connect_all(const BareOptions& options,
+                                            const std::vector<std::string>& addresses) {
+  std::vector<Descriptor> sockets;
+  for (const auto& address : addresses) {
+    auto socket = connect_to(address, options.congestion);
+    if (!socket) return std::unexpected(socket.error());
+    sockets.push_back(std::move(*socket));
   }
-  const PageLayout layout{options.size, options.page};
-  auto ring =
-      Ring::make(layout.page(), std::max(options.receive_set, options.senders * layout.page()));
-  if (!ring) return std::unexpected(ring.error());
-  cell.state = Cell::State::ready;
-  const int flags = incoming.size() > 1 ? MSG_DONTWAIT : 0;
-  while (true) {
-    bool any = false;
-    for (auto& one : incoming) {
-      const auto progress = read_some(one, options, *ring, cell, flags);
-      if (!progress) return std::unexpected(progress.error());
-      any = any || *progress;
-    }
-    if (!any) (void)poll(watched.data(), watched.size(), -1);
-  }
+  return sockets;
 }
 
 } // namespace
 
+Ends bare_tcp_ends(const BareOptions& options) {
+  Ends ends;
+  ends.connectors_count = options.to_all; // one sender listens, its receivers come
+  ends.listeners = options.to_all ? 1 : options.receivers;
+  ends.connectors = options.to_all ? options.receivers : options.senders;
+  ends.listen = [options](std::size_t index, Cell& cell) -> Result<> {
+    auto sockets = accept_all(options, options.to_all ? options.receivers : options.senders, cell);
+    if (!sockets) return std::unexpected(sockets.error());
+    if (options.to_all) return Sender{options, index, std::move(*sockets)}.run(cell);
+    return Receiver{options, std::move(*sockets), cell}.run();
+  };
+  ends.connect = [options](std::size_t index, const std::vector<std::string>& addresses,
+                           Cell& cell) -> Result<> {
+    auto sockets = connect_all(options, addresses);
+    if (!sockets) return std::unexpected(sockets.error());
+    if (options.to_all) return Receiver{options, std::move(*sockets), cell}.run();
+    return Sender{options, index, std::move(*sockets)}.run(cell);
+  };
+  return ends;
+}
+
 Result<Sample> run_bare_tcp(const BareOptions& options) {
-  std::vector<Descriptor> listeners;
-  std::vector<sockaddr_in> addresses;
-  for (std::size_t i = 0; i < options.receivers; ++i) {
-    auto made = listen_on_loopback(options);
-    if (!made) return std::unexpected(made.error());
-    listeners.push_back(std::move(made->first));
-    addresses.push_back(made->second);
-  }
-  ProcessGroup group;
-  for (std::size_t i = 0; i < options.receivers; ++i) {
-    auto started = group.start("receiver" + std::to_string(i), [&](Cell& cell) {
-      return receive_pages(options, listeners[i], cell);
-    });
-    if (!started) return std::unexpected(started.error());
-  }
-  for (std::size_t i = 0; i < options.senders; ++i) {
-    auto started = group.start("sender" + std::to_string(i),
-                               [&](Cell& cell) { return send_pages(options, i, addresses, cell); });
-    if (!started) return std::unexpected(started.error());
-  }
-  return group.measure(options.warmup, options.duration); // and ends them
+  return run_ends(bare_tcp_ends(options), {options.warmup, options.duration});
 }
 
 } // namespace fanin::bench

@@ -12,6 +12,8 @@
 #include "fanin/bench/bare_tcp.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/net_stream.hpp"
+#include "fanin/bench/record.hpp"
+#include "fanin/bench/sockets.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/wire/part.hpp"
 
@@ -54,9 +56,12 @@ public:
   }
 
 private:
+  // What bounds event building, if it runs as fast as it can.
+  [[nodiscard]] bool with_nxn() const {
+    return options_.baselines && !options_.idle && options_.setup.system.trigger_rate_hz == 0;
+  }
   [[nodiscard]] bool with_baselines() const {
-    return options_.baselines && options_.setup.url.scheme == "tcp" && !options_.idle &&
-           options_.setup.system.trigger_rate_hz == 0;
+    return with_nxn() && options_.setup.url.scheme == "tcp";
   }
   void say(std::string_view text) const {
     if (progress_) progress_(text);
@@ -151,6 +156,25 @@ private:
                                 system.data_page / 2 - head));
   }
 
+  // As many streams through the message sockets, in messages of what a readout unit would send.
+  [[nodiscard]] Contender nxn() const {
+    const EvbSetup& setup = options_.setup;
+    Spec spec;
+    spec.pattern = Pattern::nxn;
+    spec.url = setup.url;
+    spec.size = setup.fragment_size;
+    spec.records = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+        part_bytes() / (sizeof(RecordHeader) + setup.fragment_size), 1, setup.system.batch_events));
+    spec.senders = setup.system.readout_units.size();
+    spec.receivers = setup.system.builder_units.size();
+    spec.wait = setup.wait;
+    return {"nxn", [this, spec]() -> Result<Sample> {
+              const auto ends = sockets_ends(spec);
+              if (!ends) return std::unexpected(ends.error());
+              return run_ends(*ends, {options_.warmup, options_.duration});
+            }};
+  }
+
   void add_ladder(std::vector<Contender>& list) const {
     const bool checksum = options_.setup.system.checksum;
     list.push_back(bare_contender("crc", bare(checksum, plan_.raw_page, 0, 0)));
@@ -175,6 +199,7 @@ private:
         list.push_back({"message", [parts] { return run_part_stream(parts); }});
       }
     }
+    if (with_nxn()) list.push_back(nxn());
     list.push_back({"evb", [this] {
                       return run_evb(options_.setup, options_.warmup, options_.duration,
                                      options_.idle);
@@ -222,7 +247,7 @@ private:
     object["size_bytes"] = setup.fragment_size;
     object["per_node_bytes_per_s"] =
         rate(series, bytes_per_s).median / static_cast<double>(setup.system.readout_units.size());
-    for (const char* baseline : {"raw", "fair"}) {
+    for (const char* baseline : {"raw", "fair", "nxn"}) {
       const auto found = std::ranges::find(all, baseline, &Series::what);
       const std::string key = std::string("ratio_to_") + baseline;
       if (found == all.end()) {
@@ -236,7 +261,6 @@ private:
   }
 
   void add_evb(json::Value& object, const Series& series) const {
-    object["ratio_to_nxn"] = json::Value{};
     put(object, "events_per_s", rate(series, events_per_s));
     put(object, "fragments_per_s", rate(series, messages_per_s));
     put(object, "batches_per_s", rate(series, [](const Sample& sample) {
@@ -281,20 +305,21 @@ std::string ratio_text(const json::Value& ratio) {
 } // namespace
 
 std::string evb_table(const json::Value& result) {
-  std::string text = fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7}   {}\n", "what",
-                                 "median", "min", "max", "rate", "/raw", "/fair", "cores used");
+  std::string text =
+      fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7} {:>7}   {}\n", "what", "median",
+                  "min", "max", "rate", "/raw", "/fair", "/nxn", "cores used");
   for (const auto& row : result.at("results").list()) {
     std::string use;
     for (const auto& process : row.at("processes").list()) {
       use += fmt::format("{} {:.2f}  ", process.at("name").text(), process.at("cpu").real());
     }
-    text +=
-        fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7}   {}\n", row.at("what").text(),
-                    format_bandwidth(row.at("bytes_per_s").real()),
-                    format_bandwidth(row.at("bytes_per_s_min").real()),
-                    format_bandwidth(row.at("bytes_per_s_max").real()),
-                    format_rate(row.at("messages_per_s").real()),
-                    ratio_text(row.at("ratio_to_raw")), ratio_text(row.at("ratio_to_fair")), use);
+    text += fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7} {:>7}   {}\n",
+                        row.at("what").text(), format_bandwidth(row.at("bytes_per_s").real()),
+                        format_bandwidth(row.at("bytes_per_s_min").real()),
+                        format_bandwidth(row.at("bytes_per_s_max").real()),
+                        format_rate(row.at("messages_per_s").real()),
+                        ratio_text(row.at("ratio_to_raw")), ratio_text(row.at("ratio_to_fair")),
+                        ratio_text(row.at("ratio_to_nxn")), use);
     if (row.at("what").text() == "evb") {
       text += fmt::format("           {:.0f} events/s in {:.0f} batches/s\n",
                           row.at("events_per_s").real(), row.at("batches_per_s").real());

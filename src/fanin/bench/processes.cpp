@@ -240,4 +240,14 @@ Result<> ProcessGroup::wait_until_ended(Duration patience) {
   }
 }
 
+Result<> ProcessGroup::wait_until_ended(std::size_t index, Duration patience) {
+  const Time limit = now() + patience;
+  while (members_[index].pid > 0) {
+    if (auto alive = check_alive(); !alive) return alive;
+    if (now() > limit) return fail(ErrorKind::internal, members_[index].name + " did not end");
+    pause_for(look_every);
+  }
+  return check_alive();
+}
+
 } // namespace fanin::bench

@@ -105,6 +105,8 @@ public:
   // rest is killed.
   void terminate(std::size_t index) const;
   [[nodiscard]] Result<> wait_until_ended(Duration patience);
+  // One. The others go on.
+  [[nodiscard]] Result<> wait_until_ended(std::size_t index, Duration patience);
 
 private:
   struct Unmap {

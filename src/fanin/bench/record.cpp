@@ -19,7 +19,18 @@ void fill_records(std::span<std::byte> page, const PageLayout& layout, EventNumb
   }
 }
 
-std::uint32_t walk_records(std::span<const std::byte> page, bool checksum) {
+void copy_records(std::span<std::byte> page, const PageLayout& layout,
+                  const PayloadSource& source) {
+  std::byte* at = page.data();
+  for (std::uint32_t i = 0; i < layout.records; ++i) {
+    const RecordHeader header{layout.size, 0};
+    std::memcpy(at, &header, sizeof header);
+    source.fill(at + sizeof header);
+    at += layout.record();
+  }
+}
+
+std::uint32_t walk_records(std::span<const std::byte> page, bool checksum, bool read) {
   std::uint32_t records = 0;
   while (!page.empty()) {
     RecordHeader header;
@@ -28,6 +39,7 @@ std::uint32_t walk_records(std::span<const std::byte> page, bool checksum) {
     page = page.subspan(sizeof header);
     if (page.size() < header.size) return 0;
     if (checksum && wire::crc32c(page.first(header.size)) != header.crc32c) return 0;
+    touch(page.first(header.size), read);
     page = page.subspan(header.size);
     ++records;
   }

@@ -1,5 +1,5 @@
-// What a bare loop moves: pages of records, each a size and a checksum, then the payload that an
-// emulated source would have made. The same fill and the same checksum as in the readout unit.
+// What a bare loop moves: pages of records, each a size and a checksum, then the payload: what an
+// emulated source would have made, with the checksum of the readout unit; or a copy (payload.hpp).
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <span>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/bench/payload.hpp"
 
 namespace fanin::bench {
 
@@ -32,7 +33,10 @@ struct PageLayout {
 // `page` is layout.page() bytes; the records are of consecutive events from `first` on.
 void fill_records(std::span<std::byte> page, const PageLayout& layout, EventNumber first,
                   SourceId source, bool checksum);
-// How many records there are; touches their headers, and with `checksum` every byte. 0: damaged.
-[[nodiscard]] std::uint32_t walk_records(std::span<const std::byte> page, bool checksum);
+void copy_records(std::span<std::byte> page, const PageLayout& layout, const PayloadSource& source);
+// How many records there are. Touches their headers and first bytes, with `read` or `checksum`
+// every byte. 0: damaged.
+[[nodiscard]] std::uint32_t walk_records(std::span<const std::byte> page, bool checksum,
+                                         bool read = false);
 
 } // namespace fanin::bench

@@ -1,0 +1,13 @@
+// What fanin bench can measure, a file each.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace fanin::command {
+
+void add_message_benches(CLI::App& bench, int& status); // stream, roundtrip, pubsub, nxn
+void add_evb(CLI::App& bench, int& status);
+
+} // namespace fanin::command

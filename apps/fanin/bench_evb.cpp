@@ -1,0 +1,158 @@
+// fanin bench evb: event building beside bare loops, in the same run.
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "bench.hpp"
+#include "commands.hpp"
+#include "fanin/base/units.hpp"
+#include "fanin/bench/evb.hpp"
+#include "fanin/executive/placement.hpp"
+#include "reading.hpp"
+#include "terminal.hpp"
+
+namespace fanin::command {
+namespace {
+
+constexpr std::uint32_t fragment_size_max = 16U << 20;
+constexpr Duration shortest = std::chrono::milliseconds{50}; // of a measurement
+
+// As the user wrote them; empty: the default.
+struct EvbWords {
+  std::size_t rus = 1;
+  std::size_t bus = 1;
+  std::size_t sources = 1;
+  std::string url = "tcp";
+  std::string fragment_size = "16KiB";
+  std::string protocol = "push";
+  std::string integrity = "crc32c";
+  std::string duration = "2s";
+  std::size_t runs = 5;
+  std::string wait = "poll";
+  std::string congestion = "cubic";
+  std::string rate;
+  std::string storage;
+  std::string page;
+  std::string source_page;
+  std::string readout_buffer;
+  std::string builder_buffer;
+  std::size_t batch_events = 0;
+  std::string batch_size;
+  std::string transfer_window;
+  std::string json;
+  bool ladder = false;
+  bool idle = false;
+  bool no_baselines = false;
+  bool quiet = false;
+};
+
+Result<bench::EvbOptions> read_evb(const EvbWords& words) {
+  Reading reading;
+  bench::EvbOptions options;
+  bench::EvbSetup& setup = options.setup;
+  setup.system = bench::make_system(words.rus, words.bus, words.sources);
+  setup.url = reading.url("--url", words.url);
+  options.congestion = words.congestion;
+  if (setup.url.scheme == "tcp") setup.url.options.try_emplace("congestion", words.congestion);
+  reading.size("--fragment-size", words.fragment_size, setup.fragment_size);
+  if (setup.fragment_size > fragment_size_max)
+    reading.fail_with("--fragment-size", fmt::format("{} at most", format_size(fragment_size_max)));
+  setup.system.protocol =
+      words.protocol == "pull" ? builder::Protocol::pull : builder::Protocol::push;
+  setup.system.checksum = words.integrity != "none";
+  if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
+    options.duration = *time;
+  if (options.duration < shortest)
+    reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest)));
+  options.runs = words.runs;
+  if (!words.rate.empty()) {
+    if (const auto rate = parse_rate_hz(words.rate); reading.keep("--rate", rate)) {
+      setup.system.trigger_rate_hz = *rate;
+    }
+  }
+  if (words.idle) setup.system.trigger_rate_hz = 1e-3; // connected, and no event within the run
+  setup.storage = words.storage;
+  reading.size("--page", words.page, setup.system.data_page);
+  reading.size("--source-page", words.source_page, setup.source_page);
+  reading.size("--readout-buffer", words.readout_buffer, setup.readout_buffer);
+  reading.size("--builder-buffer", words.builder_buffer, setup.builder_buffer);
+  if (words.batch_events != 0)
+    setup.system.batch_events = static_cast<std::uint32_t>(words.batch_events);
+  reading.size("--batch-size", words.batch_size, setup.system.batch_bytes);
+  reading.size("--transfer-window", words.transfer_window, setup.system.transfer_window);
+  // Processes that poll where others need the core take it away: there, polling becomes blocking.
+  const bool poll =
+      words.wait == "poll" && !words.idle && words.rus + words.bus <= executive::usable_cores();
+  setup.wait = poll ? net::WaitPolicy::poll : net::WaitPolicy::block;
+  const bool poll_evm = poll && words.rus + words.bus < executive::usable_cores();
+  setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
+  options.baselines = !words.no_baselines;
+  options.ladder = words.ladder;
+  options.idle = words.idle;
+  if (!reading.result()) return std::unexpected(reading.result().error());
+  return options;
+}
+
+int run_evb(const EvbWords& words) {
+  const auto options = read_evb(words);
+  if (!options) return complain(options.error());
+  const bench::Progress progress = [&words](std::string_view line) {
+    if (!words.quiet) fmt::print(stderr, "{}\n", line);
+  };
+  const auto result = bench::bench_evb(*options, progress);
+  if (!result) return complain(result.error());
+  if (words.json != "-") fmt::print("{}", bench::evb_table(*result));
+  if (!words.json.empty()) {
+    if (auto written = write_json(words.json, *result); !written) return complain(written.error());
+  }
+  return status_done;
+}
+
+} // namespace
+
+void add_evb(CLI::App& bench, int& status) {
+  auto words = std::make_shared<EvbWords>();
+  CLI::App* command =
+      bench.add_subcommand("evb", "Event building: emulated data, events discarded");
+  command->add_option("--rus", words->rus, "Readout units")->check(CLI::Range(1, 64));
+  command->add_option("--bus", words->bus, "Builder units")->check(CLI::Range(1, 64));
+  command->add_option("--sources", words->sources, "Sources of each readout unit")
+      ->check(CLI::Range(1, 256));
+  command->add_option("--url", words->url, "Transport: tcp, shm, inproc, or a whole address");
+  command->add_option("--fragment-size", words->fragment_size, "As 200B or 16KiB");
+  command->add_option("--protocol", words->protocol, "push or pull")
+      ->check(CLI::IsMember({"push", "pull"}));
+  command->add_option("--integrity", words->integrity, "crc32c or none")
+      ->check(CLI::IsMember({"crc32c", "none"}));
+  command->add_option("--duration", words->duration, "Of one measurement, as 2s");
+  command->add_option("--runs", words->runs, "Measurements of each contender, in turns")
+      ->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--wait", words->wait,
+                   "poll (where there are cores enough, and not --idle) or block")
+      ->check(CLI::IsMember({"poll", "block"}));
+  command->add_option("--congestion", words->congestion,
+                      "TCP congestion control of all connections");
+  command->add_option("--rate", words->rate,
+                      "Trigger at a fixed rate, as 10kHz; reports the latency");
+  command->add_option("--storage", words->storage, "Folder: events are written there");
+  command->add_option("--page", words->page, "Of the builder units' pools");
+  command->add_option("--source-page", words->source_page, "Of the sources' pools");
+  command->add_option("--readout-buffer", words->readout_buffer, "Of each readout unit");
+  command->add_option("--builder-buffer", words->builder_buffer, "Of each builder unit");
+  command->add_option("--batch-events", words->batch_events, "Events in a batch, at most");
+  command->add_option("--batch-size", words->batch_size, "Bytes in a batch, of all sources");
+  command->add_option("--transfer-window", words->transfer_window,
+                      "Bytes under way to a builder unit");
+  command->add_option("--json", words->json, "File for the result; - is standard output");
+  command->add_flag("--ladder", words->ladder,
+                    "Also what lies between the bare loop and event building");
+  command->add_flag("--idle", words->idle, "Connected and without events: what waiting costs");
+  command->add_flag("--no-baselines", words->no_baselines, "Event building alone");
+  command->add_flag("-q,--quiet", words->quiet, "No progress");
+  command->callback([words, &status] { status = run_evb(*words); });
+}
+
+} // namespace fanin::command

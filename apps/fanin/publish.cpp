@@ -1,0 +1,64 @@
+// fanin publish: messages under a tag, to whoever has subscribed.
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/message/sockets.hpp"
+#include "socket_tool.hpp"
+
+namespace fanin::command {
+namespace {
+
+struct PublishWords : ToolWords {
+  message::Tag tag = 0;
+  std::string slow = "block";
+};
+
+message::SlowSubscriber slow_of(const PublishWords& words) {
+  if (words.slow == "disconnect") return message::SlowSubscriber::disconnect;
+  if (words.slow == "sample") return message::SlowSubscriber::sample;
+  return message::SlowSubscriber::block;
+}
+
+Result<int> live(SocketTool& tool, const PublishWords& words) {
+  std::unique_ptr<message::Publisher> socket;
+  message::PublisherOptions options;
+  options.slow = slow_of(words);
+  options.on_subscriber = [&](auto peer) {
+    tool.say(fmt::format("{} has subscribed", socket->peer_name(peer)));
+    tool.open();
+  };
+  options.on_subscriber_gone = [&](auto, auto reason) {
+    tool.say(fmt::format("a subscriber has gone: {}", name(reason)));
+    if (socket->subscribers() == 0) tool.open(false); // waits for the next one
+  };
+  options.on_writable = [&tool] { tool.open(); };
+  auto made = message::Publisher::listen(tool.context(), tool.url(), std::move(options));
+  if (!made) return std::unexpected(made.error());
+  socket = std::move(*made);
+  tool.say(fmt::format("listens at {}", socket->url().text()));
+  tool.send_with([&] { return socket->publish(words.tag, tool.message()); });
+  return tool.run(socket->counters(), [&socket] { socket->close(); });
+}
+
+} // namespace
+
+void add_publish(CLI::App& app, int& status) {
+  auto words = std::make_shared<PublishWords>();
+  CLI::App* command = app.add_subcommand("publish", "Publish messages under a tag");
+  add_tool_options(*command, *words);
+  add_message_options(*command, *words);
+  command->add_option("--tag", words->tag, "A number")->required();
+  command
+      ->add_option("--slow", words->slow,
+                   "A subscriber that does not read: disconnect, block (all wait), sample")
+      ->check(CLI::IsMember({"disconnect", "block", "sample"}));
+  command->callback([words, &status] {
+    status = run_tool(*words, [&](SocketTool& tool) { return live(tool, *words); });
+  });
+}
+
+} // namespace fanin::command

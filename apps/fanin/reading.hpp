@@ -1,0 +1,45 @@
+// Reads the words of a command line that have units.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/net/url.hpp"
+
+namespace fanin::command {
+
+// Reads what was given; the first error is kept.
+class Reading {
+public:
+  template <class Number>
+  void size(const char* option, const std::string& text, Number& to) {
+    if (text.empty()) return;
+    const auto value = parse_size(text);
+    if (!keep(option, value)) return;
+    if (*value > std::numeric_limits<Number>::max()) {
+      fail_with(option, text + " is too large");
+    } else {
+      to = static_cast<Number>(*value);
+    }
+  }
+  // Of a transport that comes with fanin.
+  net::Url url(const char* option, const std::string& text);
+  template <class T>
+  bool keep(const char* option, const Result<T>& value) {
+    if (!value) fail_with(option, value.error().text);
+    return value.has_value();
+  }
+  void fail_with(const char* option, const std::string& why) {
+    if (result_) result_ = fail(ErrorKind::usage, fmt::format("{}: {}", option, why));
+  }
+  [[nodiscard]] const Result<>& result() const { return result_; }
+
+private:
+  Result<> result_;
+};
+
+} // namespace fanin::command

@@ -1,0 +1,62 @@
+// fanin receive: counts what fanin send, or any send socket, sends.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/message/sockets.hpp"
+#include "socket_tool.hpp"
+
+namespace fanin::command {
+namespace {
+
+template <class Socket, class Options>
+Result<int> receive_through(SocketTool& tool, std::unique_ptr<Socket>& socket, Options options) {
+  options.on_connected = [&tool, &socket](auto peer) {
+    tool.say(fmt::format("{} has connected", socket->peer_name(peer)));
+  };
+  options.on_disconnected = [&tool](auto, auto reason) {
+    tool.say(fmt::format("a connection has ended: {}", name(reason)));
+  };
+  auto made = Socket::listen(tool.context(), tool.url(), std::move(options));
+  if (!made) return std::unexpected(made.error());
+  socket = std::move(*made);
+  tool.say(fmt::format("listens at {}", socket->url().text()));
+  return tool.run(socket->counters(), [] {});
+}
+
+Result<int> live(SocketTool& tool) {
+  if (tool.mode() == message::Mode::low_latency) {
+    std::unique_ptr<message::LowLatencyReceiver> socket;
+    message::LowLatencyReceiverOptions options;
+    options.on_message = [&tool](message::Message&) {
+      tool.receiving();
+      tool.received(1);
+    };
+    return receive_through(tool, socket, std::move(options));
+  }
+  message::Message message;
+  std::unique_ptr<message::HighThroughputReceiver> socket;
+  message::HighThroughputReceiverOptions options;
+  options.on_ready = [&] {
+    tool.receiving();
+    std::uint64_t messages = 0;
+    while (socket->recv(message)) ++messages;
+    message = {};
+    tool.received(messages);
+  };
+  return receive_through(tool, socket, std::move(options));
+}
+
+} // namespace
+
+void add_receive(CLI::App& app, int& status) {
+  auto words = std::make_shared<ToolWords>();
+  CLI::App* command = app.add_subcommand("receive", "Receive messages and count them");
+  add_tool_options(*command, *words);
+  add_mode_option(*command, *words);
+  command->callback([words, &status] { status = run_tool(*words, live); });
+}
+
+} // namespace fanin::command

@@ -1,0 +1,50 @@
+// fanin send: messages to a fanin receive, or to any receive socket.
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/message/sockets.hpp"
+#include "socket_tool.hpp"
+
+namespace fanin::command {
+namespace {
+
+template <class Socket, class Options>
+Result<int> send_through(SocketTool& tool) {
+  Options options;
+  options.on_connected = [&tool] {
+    tool.say(fmt::format("connected to {}", tool.url().text()));
+    tool.open();
+  };
+  options.on_disconnected = [&tool](auto) { tool.open(false); }; // it is connected again
+  options.on_writable = [&tool] { tool.open(); };
+  auto socket = Socket::connect(tool.context(), tool.url(), std::move(options));
+  if (!socket) return std::unexpected(socket.error());
+  tool.send_with([&tool, &socket] { return (*socket)->send(tool.message()); });
+  const int status = tool.run((*socket)->counters(), [&socket] { (*socket)->close(); });
+  if (status == status_done && (*socket)->counters().connections == 0)
+    return fail(ErrorKind::disconnected, fmt::format("{}: nobody answers", tool.url().text()));
+  return status;
+}
+
+Result<int> live(SocketTool& tool) {
+  if (tool.mode() == message::Mode::low_latency)
+    return send_through<message::LowLatencySender, message::LowLatencySenderOptions>(tool);
+  return send_through<message::HighThroughputSender, message::HighThroughputSenderOptions>(tool);
+}
+
+} // namespace
+
+void add_send(CLI::App& app, int& status) {
+  auto words = std::make_shared<ToolWords>();
+  words->connects = true;
+  CLI::App* command = app.add_subcommand("send", "Send messages to a receiver");
+  add_tool_options(*command, *words);
+  add_message_options(*command, *words);
+  add_mode_option(*command, *words);
+  command->callback([words, &status] { status = run_tool(*words, live); });
+}
+
+} // namespace fanin::command

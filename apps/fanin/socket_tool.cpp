@@ -1,0 +1,204 @@
+#include "socket_tool.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/base/json.hpp"
+#include "fanin/base/units.hpp"
+#include "fanin/executive/signals.hpp"
+#include "reading.hpp"
+
+namespace fanin::command {
+namespace {
+
+constexpr Duration progress_every = std::chrono::seconds{1};
+constexpr std::uint32_t size_max = 64U << 20;
+constexpr int messages_per_turn = 1024;
+
+double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9; }
+
+} // namespace
+
+void add_tool_options(CLI::App& command, ToolWords& words) {
+  command.add_option("URL", words.url, "As tcp://127.0.0.1:7000 or shm://name:1")->required();
+  command.add_option("--count", words.count, "Ends after so many messages")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--duration", words.duration, "Ends after so long, as 10s");
+  command.add_option("--json", words.json, "File for the result; - is standard output");
+  command.add_flag("-q,--quiet", words.quiet, "No progress");
+}
+
+void add_message_options(CLI::App& command, ToolWords& words) {
+  command.add_option("--size", words.size, "Of a message, as 64KiB");
+  command.add_option("--rate", words.rate, "Messages at a fixed rate, as 10kHz");
+}
+
+void add_mode_option(CLI::App& command, ToolWords& words) {
+  command.add_option("--mode", words.mode, "high-throughput or low-latency")
+      ->check(CLI::IsMember({"high-throughput", "low-latency"}));
+}
+
+SocketTool::SocketTool(const ToolWords& words)
+    : words_(words),
+      terminal_(words.quiet ? LogLevel::warning : LogLevel::info),
+      next_send_([] {}), // the loop then asks poll()
+      limit_([this] { end(); }) {}
+
+SocketTool::~SocketTool() {
+  if (context_) context_->loop().remove(*this);
+}
+
+Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolWords& words) {
+  std::unique_ptr<SocketTool> tool{new SocketTool{words}};
+  Reading reading;
+  tool->url_ = reading.url("URL", words.url);
+  if (tool->url_.scheme == "inproc")
+    reading.fail_with("URL", "inproc is for parts of one process: tcp or shm");
+  if (words.connects && tool->url_.port == 0)
+    reading.fail_with("URL",
+                      "with the port at which the other side listens, as in tcp://host:7000");
+  std::uint32_t size = 0;
+  reading.size("--size", words.size, size);
+  if (size > size_max)
+    reading.fail_with("--size", fmt::format("{} at most", format_size(size_max)));
+  if (!words.rate.empty()) {
+    if (const auto rate = parse_rate_hz(words.rate); reading.keep("--rate", rate))
+      tool->period_ = Duration{static_cast<Duration::rep>(1e9 / *rate)};
+  }
+  if (!words.duration.empty()) {
+    if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
+      tool->duration_ = *time;
+  }
+  if (!reading.result()) return std::unexpected(reading.result().error());
+  tool->mode_ =
+      words.mode == "low-latency" ? message::Mode::low_latency : message::Mode::high_throughput;
+  tool->message_.resize(size);
+  auto context = message::Context::make(
+      {.log = [&terminal = tool->terminal_](LogLevel level, std::string_view text) {
+        terminal.log(level, text);
+      }});
+  if (!context) return std::unexpected(context.error());
+  tool->context_ = std::move(*context);
+  auto signals = executive::Signals::make(tool->context_->loop(),
+                                          [&self = *tool](pid_t) { self.on_signal(); });
+  if (!signals) return std::unexpected(signals.error());
+  tool->signals_ = std::move(*signals);
+  tool->context_->loop().add(*tool);
+  return tool;
+}
+
+// The first one ends in order; a second one does not wait for the other side.
+void SocketTool::on_signal() {
+  if (ending_) _exit(status_failed);
+  end();
+}
+
+void SocketTool::open(bool open) {
+  if (open && next_ == Time{}) next_ = first_ = clock_.now();
+  open_ = open;
+}
+
+bool SocketTool::poll() {
+  if (!open_ || !offer_ || ending_) return false;
+  const Time now = clock_.now();
+  int sent = 0;
+  while (open_ && sent < messages_per_turn && now >= next_ && send_one()) ++sent;
+  if (sent > 0) last_ = clock_.now();
+  if (open_ && now < next_) next_send_.start(context_->loop(), next_);
+  return sent > 0;
+}
+
+// False: no further one.
+bool SocketTool::send_one() {
+  const net::SendOutcome outcome = offer_();
+  open_ = outcome == net::SendOutcome::accepted;
+  if (outcome == net::SendOutcome::too_large) {
+    outcome_ = fail(ErrorKind::usage, fmt::format("--size {}: the other side takes less at once",
+                                                  format_size(message_.size())));
+    end();
+  }
+  if (!open_) return false;
+  next_ += period_;
+  if (++moved_ == words_.count) {
+    open_ = false;
+    end();
+  }
+  return true;
+}
+
+void SocketTool::receiving() {
+  if (moved_ == 0) first_ = clock_.now();
+}
+
+void SocketTool::received(std::uint64_t messages) {
+  if (messages == 0) return;
+  last_ = clock_.now();
+  moved_ += messages;
+  if (words_.count != 0 && moved_ >= words_.count) end();
+}
+
+int SocketTool::run(const message::SocketCounters& counters, const std::function<void()>& close) {
+  net::Loop& loop = context_->loop();
+  begin_ = loop.now();
+  net::Timer progress{[&] {
+    show_progress(counters);
+    progress.start(loop, loop.now() + progress_every);
+  }};
+  if (!words_.quiet) progress.start(loop, begin_ + progress_every);
+  if (duration_.count() > 0) limit_.start(loop, begin_ + duration_);
+  context_->run();
+  ending_ = true;
+  progress.cancel();
+  terminal_.end_progress();
+  close();
+  context_->drain();
+  if (!outcome_) return complain(outcome_.error());
+  return report(counters);
+}
+
+void SocketTool::show_progress(const message::SocketCounters& counters) {
+  const double interval = seconds(progress_every);
+  terminal_.progress(fmt::format(
+      "{:5.0f} s  {} messages  {}  {}", seconds(context_->loop().now() - begin_), counters.messages,
+      format_rate(static_cast<double>(counters.messages - shown_messages_) / interval),
+      format_bandwidth(static_cast<double>(counters.bytes - shown_bytes_) / interval)));
+  shown_messages_ = counters.messages;
+  shown_bytes_ = counters.bytes;
+}
+
+int SocketTool::report(const message::SocketCounters& counters) {
+  const double time = seconds(last_ - first_);
+  const auto rate = [time](std::uint64_t count) {
+    return time > 0 ? static_cast<double>(count) / time : 0;
+  };
+  json::Value result;
+  result["url"] = url_.text();
+  result["messages"] = counters.messages;
+  result["bytes"] = counters.bytes;
+  result["duration_s"] = time;
+  result["messages_per_s"] = rate(counters.messages);
+  result["bytes_per_s"] = rate(counters.bytes);
+  result["pages"] = counters.pages;
+  result["skipped"] = counters.skipped;
+  result["lost"] = counters.lost;
+  result["connections"] = counters.connections;
+  if (words_.json != "-") {
+    fmt::print("{} messages of {} in {}: {}, {}\n", counters.messages, format_size(counters.bytes),
+               format_duration(last_ - first_), format_rate(rate(counters.messages)),
+               format_bandwidth(rate(counters.bytes)));
+  }
+  const auto written = write_json(words_.json, result);
+  return written ? status_done : complain(written.error());
+}
+
+int run_tool(const ToolWords& words, const std::function<Result<int>(SocketTool&)>& live) {
+  const auto tool = SocketTool::make(words);
+  if (!tool) return complain(tool.error());
+  const auto status = live(**tool);
+  return status ? *status : complain(status.error());
+}
+
+} // namespace fanin::command

@@ -1,0 +1,106 @@
+// What fanin send, receive, publish and subscribe have in common: options, the loop with one
+// message socket, when to end, and what is said of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fanin/message/context.hpp"
+#include "fanin/message/counters.hpp"
+#include "fanin/message/subscription.hpp"
+#include "terminal.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace fanin::executive {
+class Signals;
+}
+
+namespace fanin::command {
+
+// As the user wrote them; empty: the default.
+struct ToolWords {
+  std::string url;
+  std::string size = "64B";
+  std::string rate;
+  std::uint64_t count = 0;
+  std::string duration;
+  std::string mode = "high-throughput";
+  std::string json;
+  bool quiet = false;
+  bool connects = false; // to where another one listens
+};
+void add_tool_options(CLI::App& command, ToolWords& words);
+void add_message_options(CLI::App& command, ToolWords& words); // of those that send
+void add_mode_option(CLI::App& command, ToolWords& words);
+
+class SocketTool final : net::Service {
+public:
+  // Errors: usage.
+  [[nodiscard]] static Result<std::unique_ptr<SocketTool>> make(const ToolWords& words);
+  ~SocketTool() override;
+
+  [[nodiscard]] message::Context& context() { return *context_; }
+  [[nodiscard]] const net::Url& url() const { return url_; }
+  [[nodiscard]] message::Mode mode() const { return mode_; }
+  [[nodiscard]] std::span<const std::byte> message() const { return message_; } // to be sent
+  void say(std::string_view text) { terminal_.log(LogLevel::info, text); }
+
+  // Offers messages whenever open() was said since the last one that was not taken.
+  using Offer = std::function<net::SendOutcome()>;
+  void send_with(Offer offer) { offer_ = std::move(offer); }
+  void open(bool open = true);
+  // Around taking what has come: notes the times, ends at --count.
+  void receiving();
+  void received(std::uint64_t messages);
+  void end() { context_->stop(); }
+
+  // Until the end; `close` closes the socket, and what it had accepted is delivered. The exit
+  // status.
+  [[nodiscard]] int run(const message::SocketCounters& counters,
+                        const std::function<void()>& close);
+
+private:
+  explicit SocketTool(const ToolWords& words);
+  bool poll() override;
+  bool send_one();
+  void on_signal();
+  void show_progress(const message::SocketCounters& counters);
+  int report(const message::SocketCounters& counters);
+
+  MonotonicClock clock_; // the loop's stands still within a turn
+  ToolWords words_;
+  Terminal terminal_;
+  net::Url url_;
+  message::Mode mode_ = message::Mode::high_throughput;
+  std::vector<std::byte> message_;
+  Duration period_{}; // 0: as fast as it goes
+  Duration duration_{}; // 0: no end
+  std::unique_ptr<message::Context> context_;
+  std::unique_ptr<executive::Signals> signals_;
+  net::Timer next_send_;
+  net::Timer limit_;
+  Offer offer_;
+  bool open_ = false;
+  bool ending_ = false;
+  Result<> outcome_;
+  std::uint64_t moved_ = 0; // messages
+  Time next_{};
+  Time begin_{};
+  Time first_{}; // message
+  Time last_{};
+  std::uint64_t shown_messages_ = 0;
+  std::uint64_t shown_bytes_ = 0;
+};
+
+// The callback of a command that makes a tool with `words` and runs it; `live` makes the socket,
+// runs the tool and gives the exit status.
+[[nodiscard]] int run_tool(const ToolWords& words,
+                           const std::function<Result<int>(SocketTool&)>& live);
+
+} // namespace fanin::command

@@ -1,0 +1,62 @@
+// fanin subscribe: counts what is published under some tags.
+#include <memory>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/message/sockets.hpp"
+#include "socket_tool.hpp"
+
+namespace fanin::command {
+namespace {
+
+struct SubscribeWords : ToolWords {
+  std::vector<message::Tag> tags;
+};
+
+Result<int> live(SocketTool& tool, const SubscribeWords& words) {
+  message::Message message;
+  std::unique_ptr<message::Subscriber> socket;
+  message::SubscriberOptions options;
+  options.on_message = [&tool](message::Message&) {
+    tool.receiving();
+    tool.received(1);
+  };
+  options.on_ready = [&] {
+    tool.receiving();
+    std::uint64_t messages = 0;
+    while (socket->recv(message)) ++messages;
+    message = {};
+    tool.received(messages);
+  };
+  options.on_connected = [&tool](auto) {
+    tool.say(fmt::format("connected to {}", tool.url().text()));
+  };
+  socket = std::make_unique<message::Subscriber>(tool.context(), std::move(options));
+  for (const message::Tag tag : words.tags) {
+    const auto subscribed = socket->subscribe(tool.url(), tag, tool.mode());
+    if (!subscribed) return std::unexpected(subscribed.error());
+  }
+  const int status = tool.run(socket->counters(), [&socket] { socket->close(); });
+  if (status == status_done && socket->counters().connections == 0)
+    return fail(ErrorKind::disconnected, fmt::format("{}: nobody answers", tool.url().text()));
+  return status;
+}
+
+} // namespace
+
+void add_subscribe(CLI::App& app, int& status) {
+  auto words = std::make_shared<SubscribeWords>();
+  words->connects = true;
+  CLI::App* command = app.add_subcommand("subscribe", "Receive what is published under tags");
+  add_tool_options(*command, *words);
+  add_mode_option(*command, *words);
+  command->add_option("--tag", words->tags, "Numbers")->required();
+  command->callback([words, &status] {
+    status = run_tool(*words, [&](SocketTool& tool) { return live(tool, *words); });
+  });
+}
+
+} // namespace fanin::command

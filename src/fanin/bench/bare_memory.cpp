@@ -1,0 +1,213 @@
+#include "fanin/bench/bare_memory.hpp"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "fanin/bench/payload.hpp"
+#include "fanin/bench/record.hpp"
+#include "fanin/bench/roundtrip.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::uint64_t slots = 4;
+constexpr std::uint64_t copied_set = 1U << 20; // that memcpy goes round in
+constexpr int spins = 1000;                    // before giving the core away
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+void spin_until(auto condition) {
+  for (int i = 1; !condition(); ++i) {
+    if (i % spins == 0) sched_yield();
+    relax();
+  }
+}
+
+// Memory that the processes of a group, forked afterwards, have in common.
+class Shared {
+public:
+  static Result<std::shared_ptr<Shared>> make(std::size_t size) {
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "shared memory", errno);
+    return std::shared_ptr<Shared>{new Shared{static_cast<std::byte*>(memory), size}};
+  }
+  ~Shared() { munmap(data_, size_); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+private:
+  Shared(std::byte* data, std::size_t size) : data_(data), size_(size) {}
+  std::byte* data_;
+  std::size_t size_;
+};
+
+// Counters at the start of the shared memory, each in cache lines of its own.
+struct Counts {
+  alignas(128) std::atomic<std::uint64_t> written{0};
+  alignas(128) std::atomic<std::uint64_t> read{0};
+};
+constexpr std::size_t data_offset = 4096;
+static_assert(sizeof(Counts) <= data_offset);
+
+Counts& counts_of(const Shared& shared) {
+  return *std::launder(reinterpret_cast<Counts*>(shared.data()));
+}
+
+// Walks pages from now on.
+Result<> walk_ring(const Shared& shared, const PageLayout& layout, bool read, Cell& cell) {
+  Counts& counts = counts_of(shared);
+  for (std::uint64_t i = 0;; ++i) {
+    spin_until([&] { return counts.written.load(std::memory_order_acquire) > i; });
+    const std::span page{shared.data() + data_offset + i % slots * layout.page(), layout.page()};
+    const std::uint32_t records = walk_records(page, false, read);
+    if (records == 0) return fail(ErrorKind::malformed, "a damaged record");
+    counts.read.store(i + 1, std::memory_order_release);
+    cell.messages.add(records);
+    cell.bytes.add(std::uint64_t{records} * layout.size);
+  }
+}
+
+Result<> fill_ring(const Shared& shared, const PageLayout& layout, Cell& cell) {
+  Counts& counts = counts_of(shared);
+  const PayloadSource source(layout.size);
+  cell.state = Cell::State::ready;
+  for (std::uint64_t i = 0;; ++i) {
+    spin_until([&] { return i - counts.read.load(std::memory_order_acquire) < slots; });
+    copy_records({shared.data() + data_offset + i % slots * layout.page(), layout.page()}, layout,
+                 source);
+    counts.written.store(i + 1, std::memory_order_release);
+  }
+}
+
+// A message each way: a counter that says how many there have been, and room for one.
+class MemoryPipe final : public Pipe {
+public:
+  MemoryPipe(std::shared_ptr<Shared> shared, std::size_t room, std::uint64_t pipeline, bool first)
+      : shared_(std::move(shared)), room_(room), pipeline_(pipeline) {
+    Counts& counts = counts_of(*shared_);
+    mine_ = first ? &counts.written : &counts.read;
+    theirs_ = first ? &counts.read : &counts.written;
+    std::byte* const data = shared_->data() + data_offset;
+    out_ = first ? data : data + room_ * pipeline_;
+    in_ = first ? data + room_ * pipeline_ : data;
+  }
+  Result<> send(std::span<const std::byte> message) override {
+    std::memcpy(out_ + sent_ % pipeline_ * room_, message.data(), message.size());
+    mine_->store(++sent_, std::memory_order_release);
+    return {};
+  }
+  Result<bool> receive(Time) override {
+    for (int i = 0; theirs_->load(std::memory_order_acquire) == received_; ++i) {
+      if (i == spins) return false;
+      relax();
+    }
+    touch({in_ + received_ % pipeline_ * room_, 1}, false);
+    ++received_;
+    return true;
+  }
+
+private:
+  std::shared_ptr<Shared> shared_;
+  std::size_t room_;
+  std::uint64_t pipeline_;
+  std::atomic<std::uint64_t>* mine_;
+  std::atomic<std::uint64_t>* theirs_;
+  std::byte* out_;
+  std::byte* in_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t received_ = 0;
+};
+
+} // namespace
+
+Result<Ends> shared_memory_stream(const Spec& spec) {
+  const PageLayout layout{spec.size, spec.page};
+  auto shared = Shared::make(data_offset + slots * layout.page());
+  if (!shared) return std::unexpected(shared.error());
+  new ((*shared)->data()) Counts;
+  Ends ends;
+  ends.listen = [shared = *shared, layout, read = spec.read](std::size_t, Cell& cell) -> Result<> {
+    cell.state = Cell::State::ready;
+    return walk_ring(*shared, layout, read, cell);
+  };
+  ends.connect = [shared = *shared, layout](std::size_t, const std::vector<std::string>&,
+                                            Cell& cell) {
+    return fill_ring(*shared, layout, cell);
+  };
+  return ends;
+}
+
+Result<Ends> shared_memory_roundtrip(const Spec& spec) {
+  const std::size_t room = (std::size_t{spec.size} + 127) / 128 * 128;
+  const std::uint64_t pipeline = spec.rate_hz > 0 ? 4096 : spec.pipeline;
+  auto shared = Shared::make(data_offset + 2 * room * pipeline);
+  if (!shared) return std::unexpected(shared.error());
+  new ((*shared)->data()) Counts;
+  Ends ends;
+  ends.latency = ends.connectors_count = true;
+  ends.listen = [=, shared = *shared](std::size_t, Cell& cell) -> Result<> {
+    MemoryPipe pipe{shared, room, pipeline, false};
+    cell.state = Cell::State::ready;
+    return send_back(pipe, spec);
+  };
+  ends.connect = [=, shared = *shared](std::size_t, const std::vector<std::string>&, Cell& cell) {
+    MemoryPipe pipe{shared, room, pipeline, true};
+    return make_trips(pipe, spec, cell);
+  };
+  return ends;
+}
+
+Ends one_process_stream(const Spec& spec) {
+  Ends ends;
+  ends.listeners = 0;
+  ends.connectors_count = true;
+  ends.connect = [spec](std::size_t, const std::vector<std::string>&, Cell& cell) -> Result<> {
+    const PageLayout layout{spec.size, spec.page};
+    const PayloadSource source(spec.size);
+    std::vector<std::byte> page(layout.page());
+    cell.state = Cell::State::ready;
+    while (true) {
+      copy_records(page, layout, source);
+      const std::uint32_t records = walk_records(page, false, spec.read);
+      cell.messages.add(records);
+      cell.bytes.add(std::uint64_t{records} * layout.size);
+    }
+  };
+  return ends;
+}
+
+Ends memcpy_stream(const Spec& spec) {
+  Ends ends;
+  ends.listeners = 0;
+  ends.connectors_count = true;
+  ends.connect = [spec](std::size_t, const std::vector<std::string>&, Cell& cell) -> Result<> {
+    const PayloadSource source(spec.size);
+    const std::size_t count = std::max<std::size_t>(1, copied_set / spec.size);
+    std::vector<std::byte> to(count * spec.size);
+    cell.state = Cell::State::ready;
+    while (true) {
+      for (std::size_t i = 0; i < count; ++i) source.fill(to.data() + i * spec.size);
+      touch(to, false);
+      cell.messages.add(count);
+      cell.bytes.add(to.size());
+    }
+  };
+  return ends;
+}
+
+} // namespace fanin::bench

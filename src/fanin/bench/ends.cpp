@@ -1,0 +1,74 @@
+#include "fanin/bench/ends.hpp"
+
+#include <sched.h>
+
+namespace fanin::bench {
+namespace {
+
+constexpr Duration patience = std::chrono::seconds{10};
+
+// The scheduler likes to put two that talk to each other on one core.
+void keep_to_core(const Ends& ends, std::size_t process) {
+  cpu_set_t usable;
+  if (!ends.one_core_each || sched_getaffinity(0, sizeof usable, &usable) != 0) return;
+  if (ends.listeners + ends.connectors > static_cast<std::size_t>(CPU_COUNT(&usable))) return;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &usable) || process-- > 0) continue;
+    CPU_ZERO(&usable);
+    CPU_SET(cpu, &usable);
+    (void)sched_setaffinity(0, sizeof usable, &usable);
+    return;
+  }
+}
+
+} // namespace
+
+Result<std::vector<std::string>> start_listeners(ProcessGroup& group, const Ends& ends) {
+  std::vector<std::string> addresses;
+  for (std::size_t i = 0; i < ends.listeners; ++i) {
+    auto started = group.start("listener" + std::to_string(i), [&](Cell& cell) {
+      keep_to_core(ends, i);
+      return ends.listen(i, cell);
+    });
+    if (!started) return std::unexpected(started.error());
+    if (auto ready = group.wait_until_ready(*started); !ready)
+      return std::unexpected(ready.error());
+    addresses.emplace_back(group.cell(*started).text.data());
+  }
+  return addresses;
+}
+
+Result<> start_connectors(ProcessGroup& group, const Ends& ends,
+                          const std::vector<std::string>& addresses) {
+  for (std::size_t i = 0; i < ends.connectors; ++i) {
+    auto started = group.start("connector" + std::to_string(i), [&](Cell& cell) {
+      keep_to_core(ends, ends.listeners + i);
+      return ends.connect(i, addresses, cell);
+    });
+    if (!started) return std::unexpected(started.error());
+  }
+  return {};
+}
+
+Result<Histogram> take_latency(ProcessGroup& group, std::size_t index) {
+  group.terminate(index);
+  if (auto ended = group.wait_until_ended(index, patience); !ended)
+    return std::unexpected(ended.error());
+  return group.cell(index).latency;
+}
+
+Result<Sample> run_ends(const Ends& ends, const Window& window) {
+  ProcessGroup group;
+  const auto addresses = start_listeners(group, ends);
+  if (!addresses) return std::unexpected(addresses.error());
+  if (auto started = start_connectors(group, ends, *addresses); !started)
+    return std::unexpected(started.error());
+  auto sample = group.measure(window.warmup, window.duration);
+  if (!sample || !ends.latency) return sample;
+  const auto latency = take_latency(group, ends.listeners);
+  if (!latency) return std::unexpected(latency.error());
+  sample->latency = *latency;
+  return sample;
+}
+
+} // namespace fanin::bench

@@ -1,0 +1,236 @@
+#include "fanin/bench/message_bench.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/bench/contenders.hpp"
+#include "fanin/bench/machine.hpp"
+#include "fanin/bench/mpi.hpp"
+#include "fanin/bench/remote.hpp"
+#include "fanin/executive/placement.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::array<std::uint64_t, 3> page_sizes{64U << 10, 256U << 10, 1U << 20};
+constexpr Window probe{std::chrono::milliseconds{50}, std::chrono::milliseconds{250}};
+constexpr std::string_view loaded = "fanin-loaded";
+constexpr std::string_view point_to_point = "point-to-point";
+
+double quantile_us(const Sample& sample, double fraction) {
+  return static_cast<double>(sample.latency.quantile(fraction).count()) * 1e-3;
+}
+double p50_us(const Sample& sample) { return quantile_us(sample, 0.5); }
+double p99_us(const Sample& sample) { return quantile_us(sample, 0.99); }
+double p999_us(const Sample& sample) { return quantile_us(sample, 0.999); }
+
+const Series* find(const std::vector<Series>& all, std::string_view what) {
+  const auto found = std::ranges::find(all, what, &Series::what);
+  return found == all.end() ? nullptr : &*found;
+}
+
+class Bench {
+public:
+  Bench(const MessageBenchOptions& options, const Progress& progress)
+      : options_(options), progress_(progress) {}
+
+  Result<json::Value> run() {
+    const bool listeners_elsewhere = options_.other_host.has_value();
+    executive::share_cores(processes());
+    if (listeners_elsewhere) {
+      auto host = OtherHost::connect(*options_.other_host);
+      if (!host) return std::unexpected(host.error());
+      other_ = std::make_unique<OtherHost>(std::move(*host));
+    }
+    if (auto found = find_contenders(); !found) return std::unexpected(found.error());
+    result_["bench"] = name(options_.spec.pattern);
+    result_["machine"] = describe_machine();
+    result_["settings"] = settings();
+    for (const std::uint32_t size : options_.sizes) {
+      if (auto done = run_size(size); !done) return std::unexpected(done.error());
+    }
+    return std::move(result_);
+  }
+
+private:
+  [[nodiscard]] std::size_t processes() const {
+    switch (options_.spec.pattern) {
+    case Pattern::stream:
+    case Pattern::roundtrip: return 2;
+    case Pattern::pubsub: return 1 + options_.spec.receivers;
+    case Pattern::nxn: return options_.spec.senders + options_.spec.receivers;
+    }
+    return 2;
+  }
+
+  [[nodiscard]] Spec spec_of(std::string_view what, std::uint32_t size) const {
+    Spec spec = options_.spec;
+    spec.size = size;
+    spec.page = page_sizes[1];
+    spec.warmup = options_.window.warmup;
+    spec.peer = what;
+    if (what == loaded) {
+      spec.peer = "fanin";
+      spec.loaded = true;
+    }
+    if (what == point_to_point) {
+      spec.peer = "fanin";
+      spec.pattern = Pattern::stream;
+    }
+    return spec;
+  }
+
+  Result<> check(std::string_view what) const {
+    const Spec spec = spec_of(what, options_.sizes.front());
+    if (what == "mpi")
+      return other_ ? fail(ErrorKind::unsupported, "mpi: not across two hosts") : find_mpi(spec);
+    const auto ends = make_ends(spec);
+    return ends ? Result<>{} : std::unexpected(ends.error());
+  }
+
+  // Peers that are not here are left out, and the result says why.
+  Result<> find_contenders() {
+    for (const auto& peer : options_.peers) {
+      if (const auto here = check(peer)) {
+        names_.push_back(peer);
+      } else if (here.error().kind == ErrorKind::unsupported) {
+        result_["remarks"].append(here.error().text);
+        say(here.error().text);
+      } else {
+        return here;
+      }
+    }
+    names_.emplace_back("fanin");
+    if (options_.spec.pattern == Pattern::pubsub) names_.emplace_back(point_to_point);
+    if (options_.under_load) names_.emplace_back(loaded);
+    return check("fanin");
+  }
+
+  Result<Sample> measure(const Spec& spec, const Window& window) const {
+    if (spec.peer == "mpi") return run_mpi(spec, window);
+    const auto ends = make_ends(spec);
+    if (!ends) return std::unexpected(ends.error());
+    return other_ && ends->listeners > 0 ? other_->run(spec, *ends, window)
+                                         : run_ends(*ends, window);
+  }
+
+  // A bare stream's best settings: the size of a page, and whether its ends poll.
+  Result<> tune(Spec& spec) {
+    const bool can_poll =
+        spec.wait == net::WaitPolicy::poll && processes() <= executive::usable_cores();
+    std::vector<net::WaitPolicy> waits{net::WaitPolicy::block};
+    if (can_poll && spec.url.scheme == "tcp") waits.push_back(net::WaitPolicy::poll);
+    double best_rate = -1;
+    Spec best = spec;
+    for (const net::WaitPolicy wait : waits) {
+      for (const std::uint64_t page : page_sizes) {
+        spec.wait = wait;
+        spec.page = page;
+        const auto sample = measure(spec, probe);
+        if (!sample) return fail(sample.error().kind, spec.peer + ": " + sample.error().text);
+        const double rate = messages_per_s(*sample);
+        if (rate <= best_rate) continue;
+        best_rate = rate;
+        best = spec;
+      }
+    }
+    spec = best;
+    return {};
+  }
+
+  Result<> run_size(std::uint32_t size) {
+    std::vector<Spec> specs;
+    std::vector<Contender> contenders;
+    for (const auto& what : names_) {
+      Spec spec = spec_of(what, size);
+      if ((what == "raw" || what == "fair") && spec.pattern != Pattern::roundtrip) {
+        if (auto tuned = tune(spec); !tuned) return tuned;
+      }
+      specs.push_back(spec);
+      contenders.push_back({what, [this, spec] { return measure(spec, options_.window); }});
+    }
+    say(fmt::format("{} of {}", name(options_.spec.pattern), format_size(size)));
+    const auto all = run_rounds(contenders, options_.runs, progress_);
+    if (!all) return std::unexpected(all.error());
+    for (std::size_t i = 0; i < all->size(); ++i)
+      result_["results"].append(describe((*all)[i], specs[i], *all));
+    return {};
+  }
+
+  [[nodiscard]] json::Value describe(const Series& series, const Spec& spec,
+                                     const std::vector<Series>& all) const {
+    json::Value row = to_json(series);
+    row["url"] = spec.url.text();
+    row["size_bytes"] = spec.size;
+    if (series.what == "raw" || series.what == "fair") {
+      row["page_bytes"] = spec.page;
+      row["wait"] = spec.wait == net::WaitPolicy::poll ? "poll" : "block";
+    }
+    const bool roundtrip = spec.pattern == Pattern::roundtrip;
+    if (roundtrip) {
+      put(row, "p50_us", rate(series, p50_us));
+      put(row, "p99_us", rate(series, p99_us));
+      put(row, "p999_us", rate(series, p999_us));
+    }
+    for (const std::string_view peer : {"raw", "fair", "zeromq"})
+      put_ratio(row, peer, series, find(all, peer), roundtrip ? p50_us : messages_per_s);
+    if (options_.spec.pattern == Pattern::pubsub)
+      put_ratio(row, "point_to_point", series, find(all, point_to_point), messages_per_s);
+    if (series.what == loaded) put_ratio(row, "unloaded", series, find(all, "fanin"), p99_us);
+    if (spec.pattern == Pattern::nxn) {
+      row["per_node_bytes_per_s"] =
+          rate(series, bytes_per_s).median / static_cast<double>(spec.senders);
+    }
+    return row;
+  }
+
+  static void put_ratio(json::Value& row, std::string_view to, const Series& series,
+                        const Series* baseline, const Rate& of) {
+    const std::string key = fmt::format("ratio_to_{}", to);
+    if (baseline == nullptr) {
+      row[key] = json::Value{};
+    } else {
+      put(row, key, ratio(series, *baseline, of));
+    }
+  }
+
+  [[nodiscard]] json::Value settings() const {
+    const Spec& spec = options_.spec;
+    json::Value object;
+    object["url"] = spec.url.text();
+    object["wait"] = spec.wait == net::WaitPolicy::poll ? "poll" : "block";
+    object["congestion"] = spec.congestion;
+    object["read"] = spec.read;
+    object["senders"] = spec.senders;
+    object["receivers"] = spec.receivers;
+    object["pipeline"] = spec.pipeline;
+    object["rate_hz"] = spec.rate_hz;
+    object["duration_s"] = static_cast<double>(options_.window.duration.count()) * 1e-9;
+    object["runs"] = options_.runs;
+    object["hosts"] = other_ ? 2 : 1;
+    return object;
+  }
+
+  void say(std::string_view text) const {
+    if (progress_) progress_(text);
+  }
+
+  const MessageBenchOptions& options_;
+  const Progress& progress_;
+  std::unique_ptr<OtherHost> other_;
+  std::vector<std::string> names_; // of the contenders
+  json::Value result_;
+};
+
+} // namespace
+
+Result<json::Value> bench_messages(const MessageBenchOptions& options, const Progress& progress) {
+  return Bench{options, progress}.run();
+}
+
+} // namespace fanin::bench

@@ -1,0 +1,39 @@
+// fanin bench stream, roundtrip, pubsub and nxn: messages of one size after the other, through
+// fanin's sockets and through their peers, in turns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/bench/ends.hpp"
+#include "fanin/bench/measure.hpp"
+#include "fanin/bench/spec.hpp"
+
+namespace fanin::bench {
+
+struct MessageBenchOptions {
+  Spec spec; // peer, size and page are set for each contender
+  std::vector<std::uint32_t> sizes;
+  std::vector<std::string> peers; // "raw", "fair", "memcpy", "zeromq", "mpi"
+  bool under_load = false;        // round trip: fanin a second time, beside a stream
+  std::optional<net::Url> other_host; // where the listeners are
+  Window window{std::chrono::milliseconds{200}, std::chrono::seconds{1}}; // of one measurement
+  std::size_t runs = 3;
+};
+
+// The result object: settings, machine, results[], and remarks[] on peers that are not here.
+// Errors: usage, and what goes wrong.
+[[nodiscard]] Result<json::Value> bench_messages(const MessageBenchOptions& options,
+                                                 const Progress& progress);
+
+// The same for people: a line for each size, a column for each contender.
+[[nodiscard]] std::string message_table(const json::Value& result);
+// The same as a drawing (SVG): a line for each contender, over sizes.
+[[nodiscard]] std::string message_plot(const json::Value& result);
+
+} // namespace fanin::bench

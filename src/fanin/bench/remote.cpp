@@ -1,0 +1,159 @@
+#include "fanin/bench/remote.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/bench/bare_socket.hpp"
+#include "fanin/bench/contenders.hpp"
+#include "fanin/version.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::size_t line_max = 64U << 10;
+constexpr std::uint64_t window_max_ns = 3'600'000'000'000;
+
+Result<> write_line(const Descriptor& socket, const json::Value& value) {
+  const std::string line = value.dump() + "\n";
+  return write_all(socket.get(), std::as_bytes(std::span{line}));
+}
+
+Result<json::Value> read_line(const Descriptor& socket) {
+  std::string line;
+  char character = 0;
+  while (line.size() < line_max) {
+    const ssize_t count = recv(socket.get(), &character, 1, 0);
+    if (count <= 0) return fail_errno(ErrorKind::disconnected, "the other host", errno);
+    if (character != '\n') {
+      line += character;
+      continue;
+    }
+    auto value = json::Value::parse(line);
+    if (value && !value->at("error").is_null())
+      return fail(ErrorKind::internal, "the other host: " + value->at("error").text());
+    return value;
+  }
+  return fail(ErrorKind::malformed, "the other host says too much");
+}
+
+Duration duration_of(const json::Value& value, std::string_view key) {
+  return Duration{static_cast<Duration::rep>(std::min(value.at(key).natural(), window_max_ns))};
+}
+
+json::Value sample_to_json(const Sample& sample) {
+  json::Value value;
+  value["seconds"] = sample.seconds;
+  value["messages"] = sample.messages;
+  value["bytes"] = sample.bytes;
+  return value;
+}
+
+// One measurement. Its processes end with it.
+Result<> serve_one(const Descriptor& socket, const net::Url& url, const Progress& progress) {
+  const auto request = read_line(socket);
+  if (!request) return std::unexpected(request.error());
+  if (request->at("fanin").text() != version)
+    return fail(ErrorKind::refused, fmt::format("this is fanin {}", version));
+  auto spec = Spec::from_json(request->at("spec"));
+  if (!spec) return std::unexpected(spec.error());
+  spec->url.host = url.host;
+  spec->url.port = 0;
+  const auto ends = make_ends(*spec);
+  if (!ends) return std::unexpected(ends.error());
+  if (progress) progress(fmt::format("{} {} {} B", name(spec->pattern), spec->peer, spec->size));
+  ProcessGroup group;
+  const auto addresses = start_listeners(group, *ends);
+  if (!addresses) return std::unexpected(addresses.error());
+  json::Value answer;
+  for (const auto& address : *addresses) answer["addresses"].append(address);
+  if (auto written = write_line(socket, answer); !written) return written;
+  const auto go = read_line(socket);
+  if (!go) return std::unexpected(go.error());
+  const auto sample = group.measure(duration_of(*go, "warmup_ns"), duration_of(*go, "duration_ns"),
+                                    !ends->connectors_count);
+  if (!sample) return std::unexpected(sample.error());
+  if (auto written = write_line(socket, sample_to_json(*sample)); !written) return written;
+  const auto done = read_line(socket); // the connectors have ended
+  return done ? Result<>{} : std::unexpected(done.error());
+}
+
+void serve_all(const Descriptor& socket, const net::Url& url, const Progress& progress) {
+  while (true) {
+    const auto served = serve_one(socket, url, progress);
+    if (served) continue;
+    if (served.error().kind == ErrorKind::disconnected) return;
+    json::Value answer;
+    answer["error"] = served.error().text;
+    if (!write_line(socket, answer)) return;
+  }
+}
+
+} // namespace
+
+Result<> serve_ends(const net::Url& url, const Progress& progress) {
+  if (url.scheme != "tcp")
+    return fail(ErrorKind::usage, fmt::format("--listen {}: tcp only", url.text()));
+  auto listener = listen_at(url, "");
+  if (!listener) return std::unexpected(listener.error());
+  if (progress) progress("listens at " + listening_address(*listener));
+  while (true) {
+    const auto socket = accept_one(*listener);
+    if (!socket) return std::unexpected(socket.error());
+    serve_all(*socket, url, progress);
+  }
+}
+
+Result<OtherHost> OtherHost::connect(const net::Url& url) {
+  auto socket = connect_to(url, "");
+  if (!socket) return std::unexpected(socket.error());
+  return OtherHost{std::move(*socket), url};
+}
+
+Result<Sample> OtherHost::run(const Spec& spec, const Ends& ends, const Window& window) {
+  json::Value request;
+  request["fanin"] = version;
+  request["spec"] = spec.to_json();
+  if (auto written = write_line(socket_, request); !written)
+    return std::unexpected(written.error());
+  const auto answer = read_line(socket_);
+  if (!answer) return std::unexpected(answer.error());
+  std::vector<std::string> addresses;
+  for (const auto& text : answer->at("addresses").list()) {
+    auto address = net::Url::parse(text.text());
+    if (!address) return std::unexpected(address.error());
+    address->host = url_.host; // it may listen at all of its addresses
+    addresses.push_back(address->text());
+  }
+  if (addresses.size() != ends.listeners)
+    return fail(ErrorKind::malformed, "the other host answers with other addresses");
+  ProcessGroup group;
+  if (auto started = start_connectors(group, ends, addresses); !started)
+    return std::unexpected(started.error());
+  json::Value go;
+  go["warmup_ns"] = window.warmup.count();
+  go["duration_ns"] = window.duration.count();
+  if (auto written = write_line(socket_, go); !written) return std::unexpected(written.error());
+  auto sample = group.measure(window.warmup, window.duration, ends.connectors_count);
+  if (!sample) return sample;
+  const auto theirs = read_line(socket_);
+  if (!theirs) return std::unexpected(theirs.error());
+  if (!ends.connectors_count) {
+    sample->seconds = theirs->at("seconds").real();
+    sample->messages = theirs->at("messages").natural();
+    sample->bytes = theirs->at("bytes").natural();
+  }
+  if (ends.latency) {
+    const auto latency = take_latency(group, 0);
+    if (!latency) return std::unexpected(latency.error());
+    sample->latency = *latency;
+  }
+  if (auto written = write_line(socket_, json::Value{json::Object{}}); !written)
+    return std::unexpected(written.error());
+  return sample;
+}
+
+} // namespace fanin::bench

@@ -1,0 +1,72 @@
+#include "fanin/bench/roundtrip.hpp"
+
+#include <sched.h>
+
+#include "fanin/bench/payload.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::size_t under_way_max = 4096; // with a rate; more than that wait their turn
+
+} // namespace
+
+Trips::Trips(const Spec& spec, Cell& cell, Time now)
+    : cell_(cell),
+      size_(spec.size),
+      limit_(spec.rate_hz > 0 ? under_way_max : spec.pipeline),
+      counted_from_(now + spec.warmup),
+      next_(now),
+      stamps_(limit_) {
+  if (spec.rate_hz > 0) period_ = Duration{static_cast<Duration::rep>(1e9 / spec.rate_hz)};
+}
+
+void Trips::sent(Time now) {
+  stamps_[sent_++ % limit_] = period_.count() > 0 ? next_ : now;
+  next_ += period_;
+}
+
+void Trips::received(Time now) {
+  const Time meant = stamps_[back_++ % limit_];
+  if (meant >= counted_from_) cell_.latency.add(now - meant);
+  cell_.messages.add(1);
+  cell_.bytes.add(size_);
+}
+
+Result<> make_trips(Pipe& pipe, const Spec& spec, Cell& cell) {
+  const PayloadSource source(spec.size);
+  const MonotonicClock clock;
+  Time now = clock.now();
+  Trips trips{spec, cell, now};
+  cell.state = Cell::State::ready;
+  while (!termination_asked()) {
+    while (trips.may_send(now)) {
+      if (auto sent = pipe.send(source.bytes()); !sent) return sent;
+      trips.sent(now);
+    }
+    const auto came = pipe.receive(trips.next_send());
+    if (!came) return std::unexpected(came.error());
+    now = clock.now();
+    if (*came) {
+      trips.received(now);
+    } else {
+      sched_yield(); // after some looking, the core goes to who needs it
+    }
+  }
+  return {};
+}
+
+Result<> send_back(Pipe& pipe, const Spec& spec) {
+  const PayloadSource source(spec.size);
+  while (true) {
+    const auto came = pipe.receive(never);
+    if (!came) return {}; // its peer has ended
+    if (!*came) {
+      sched_yield();
+      continue;
+    }
+    if (auto sent = pipe.send(source.bytes()); !sent) return {};
+  }
+}
+
+} // namespace fanin::bench

@@ -1,0 +1,148 @@
+#include "fanin/bench/sockets.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fanin/bench/sockets_process.hpp"
+#include "fanin/net/registry.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::uint64_t send_page = 256U << 10;
+constexpr std::uint64_t page_unit = 64U << 10;
+constexpr std::uint64_t headers_max = 4096; // of a page
+constexpr std::uint64_t send_bytes = 16U << 20;
+constexpr std::uint64_t pages_min = 8;
+
+Result<std::unique_ptr<message::Context>> make_context(const Spec& spec, const Parts& parts) {
+  std::uint64_t page = send_page;
+  if (parts.one_page)
+    page = std::max(page, (parts.message + headers_max + page_unit - 1) / page_unit * page_unit);
+  const std::uint64_t pages =
+      std::max({pages_min, send_bytes / page, parts.one_page ? 0 : 2 * parts.message / page});
+  message::ContextOptions options;
+  options.send_pool.page_size = static_cast<std::uint32_t>(page);
+  options.send_pool.pages = static_cast<std::uint32_t>(pages);
+  options.send_pool.arena.shared = spec.url.scheme == "shm";
+  options.receive_pool.page_size = static_cast<std::uint32_t>(2 * page);
+  options.receive_pool.pages = static_cast<std::uint32_t>(pages);
+  options.wait = spec.wait;
+  return message::Context::make(std::move(options));
+}
+
+net::Url listening_url(const Spec& spec, std::size_t index) {
+  net::Url url = spec.url;
+  if (url.scheme == "inproc") url.host = fmt::format("listener{}", index);
+  return url;
+}
+
+// Until it is terminated.
+Result<> run(message::Context& context) {
+  on_termination([&context] {
+    context.loop().stop();
+    context.loop().wake();
+  });
+  if (!termination_asked()) context.run();
+  if (termination_asked()) return {};
+  return fail(ErrorKind::disconnected, "a peer is gone");
+}
+
+// What a process makes is not taken down: it ends with the process.
+template <class T>
+T& keep(std::unique_ptr<T> made) {
+  return *made.release();
+}
+
+Result<net::Url> listen(message::Context& context, const Spec& spec, const Parts& parts,
+                        std::size_t index, Cell& cell) {
+  net::Url url = listening_url(spec, index);
+  auto part = parts.listen(context, index, url, cell);
+  if (!part) return std::unexpected(part.error());
+  keep(std::move(*part));
+  return url;
+}
+
+Result<> connect(message::Context& context, const Parts& parts, std::size_t index,
+                 const std::vector<net::Url>& urls, Cell& cell) {
+  auto part = parts.connect(context, index, urls, cell);
+  if (!part) return std::unexpected(part.error());
+  keep(std::move(*part));
+  return {};
+}
+
+Result<> run_all_in_one(const Spec& spec, const Parts& parts, Cell& cell) {
+  auto made = make_context(spec, parts);
+  if (!made) return std::unexpected(made.error());
+  message::Context& context = keep(std::move(*made));
+  std::vector<net::Url> urls;
+  for (std::size_t i = 0; i < parts.listeners; ++i) {
+    const auto url = listen(context, spec, parts, i, cell);
+    if (!url) return std::unexpected(url.error());
+    urls.push_back(*url);
+  }
+  for (std::size_t i = 0; i < parts.connectors; ++i) {
+    if (auto connected = connect(context, parts, i, urls, cell); !connected) return connected;
+  }
+  return run(context);
+}
+
+} // namespace
+
+Ends to_ends(const Spec& spec, const Parts& parts) {
+  Ends ends;
+  ends.connectors_count = parts.connectors_count;
+  ends.latency = parts.latency;
+  if (spec.url.scheme == "inproc") {
+    ends.listeners = 0;
+    ends.connectors_count = true;
+    ends.connect = [=](std::size_t, const std::vector<std::string>&, Cell& cell) {
+      return run_all_in_one(spec, parts, cell);
+    };
+    return ends;
+  }
+  ends.listeners = parts.listeners;
+  ends.connectors = parts.connectors;
+  ends.listen = [=](std::size_t index, Cell& cell) -> Result<> {
+    auto context = make_context(spec, parts);
+    if (!context) return std::unexpected(context.error());
+    const auto url = listen(**context, spec, parts, index, cell);
+    if (!url) return std::unexpected(url.error());
+    cell.say(url->text());
+    cell.state = Cell::State::ready;
+    auto ended = run(keep(std::move(*context)));
+    return parts.latency ? Result<>{} : ended; // who measures goes first
+  };
+  ends.connect = [=](std::size_t index, const std::vector<std::string>& addresses,
+                     Cell& cell) -> Result<> {
+    auto context = make_context(spec, parts);
+    if (!context) return std::unexpected(context.error());
+    std::vector<net::Url> urls;
+    for (const auto& address : addresses) {
+      auto url = net::Url::parse(address);
+      if (!url) return std::unexpected(url.error());
+      url->options = spec.url.options;
+      urls.push_back(std::move(*url));
+    }
+    if (auto connected = connect(**context, parts, index, urls, cell); !connected) return connected;
+    return run(keep(std::move(*context)));
+  };
+  return ends;
+}
+
+Result<Ends> sockets_ends(const Spec& spec) {
+  net::TransportRegistry registry;
+  net::add_built_in_transports(registry);
+  if (registry.find(spec.url.scheme) == nullptr)
+    return fail(ErrorKind::unsupported, fmt::format("no transport for {} here", spec.url.text()));
+  switch (spec.pattern) {
+  case Pattern::stream: return to_ends(spec, stream_parts(spec));
+  case Pattern::roundtrip: return to_ends(spec, roundtrip_parts(spec));
+  case Pattern::pubsub: return to_ends(spec, pubsub_parts(spec));
+  case Pattern::nxn: return to_ends(spec, nxn_parts(spec));
+  }
+  return fail(ErrorKind::unsupported, "no such pattern");
+}
+
+} // namespace fanin::bench

@@ -1,0 +1,95 @@
+// What the processes of fanin's sockets have in common: a Context, and the parts that run in it,
+// one a process, or over inproc all in one.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "fanin/bench/ends.hpp"
+#include "fanin/bench/payload.hpp"
+#include "fanin/bench/spec.hpp"
+#include "fanin/message/sockets.hpp"
+
+namespace fanin::bench {
+
+class Part {
+public:
+  virtual ~Part() = default;
+};
+using MadePart = Result<std::unique_ptr<Part>>;
+
+// How a pattern is made of parts.
+struct Parts {
+  std::size_t listeners = 1;
+  std::size_t connectors = 1;
+  bool connectors_count = false;
+  bool latency = false;
+  std::uint64_t message = 0;  // bytes of the largest
+  bool one_page = false; // a message is to fit into one page
+  // Gives the real address in `url`, which is where to listen.
+  std::function<MadePart(message::Context&, std::size_t index, net::Url& url, Cell&)> listen;
+  std::function<MadePart(message::Context&, std::size_t index, const std::vector<net::Url>&, Cell&)>
+      connect;
+};
+
+[[nodiscard]] Ends to_ends(const Spec& spec, const Parts& parts);
+
+// Offers message after message, as many as are taken, and a bounded number a turn.
+template <class Offer> // net::SendOutcome(), or none: nothing to offer in this turn
+class Feeder final : public net::Service {
+public:
+  Feeder(message::Context& context, std::uint64_t size, Offer offer)
+      : per_turn_(static_cast<std::size_t>(
+            std::clamp<std::uint64_t>(bytes_per_turn / size, 1, messages_per_turn))),
+        offer_(std::move(offer)) {
+    context.loop().add(*this);
+  }
+  void open() { open_ = true; } // connected, or writable again
+  bool poll() override {
+    std::size_t taken = 0;
+    while (open_ && taken < per_turn_) {
+      const std::optional<net::SendOutcome> outcome = offer_();
+      if (!outcome) break;
+      open_ = *outcome == net::SendOutcome::accepted;
+      if (open_) ++taken;
+    }
+    return taken > 0;
+  }
+
+private:
+  static constexpr std::uint64_t bytes_per_turn = 256U << 10;
+  static constexpr std::uint64_t messages_per_turn = 4096;
+  std::size_t per_turn_;
+  Offer offer_;
+  bool open_ = false;
+};
+
+// Takes what has come. `Socket` is a HighThroughputReceiver or a Subscriber.
+template <class Socket>
+void take_all(Socket& socket, message::Message& message, bool read, Cell& cell) {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  while (socket.recv(message)) {
+    for (std::size_t i = 0; i < message.pieces(); ++i)
+      if (i == 0 || read) touch(message.piece(i).bytes(), read);
+    ++messages;
+    bytes += message.size();
+  }
+  message = {};
+  cell.messages.add(messages);
+  cell.bytes.add(bytes);
+}
+
+// The parts of each pattern, a file each.
+[[nodiscard]] Parts stream_parts(const Spec& spec);
+[[nodiscard]] Parts roundtrip_parts(const Spec& spec);
+[[nodiscard]] Parts pubsub_parts(const Spec& spec);
+[[nodiscard]] Parts nxn_parts(const Spec& spec);
+
+} // namespace fanin::bench

@@ -1,0 +1,228 @@
+// fanin's low-latency sockets, there and back. Sockets go one way: who answers connects back to
+// where the first message says. Its own first message says where a stream can go that fills the
+// same path, through high-throughput sockets in the same two loops.
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "fanin/bench/roundtrip.hpp"
+#include "fanin/bench/sockets_process.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::uint32_t load_size = 16U << 10; // of the stream's messages
+constexpr std::uint64_t load_per_turn = 256U
+                                        << 10; // read at once, before trips are looked at again
+
+std::string text_of(message::Message& message) {
+  const auto bytes = message.bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span{text});
+}
+
+// Answers each message with one of its own.
+class Answerer final : public Part {
+public:
+  static MadePart make(message::Context& context, const Spec& spec, net::Url& url) {
+    std::unique_ptr<Answerer> part{new Answerer{context, spec}};
+    Answerer& self = *part;
+    auto socket = message::LowLatencyReceiver::listen(
+        context, url,
+        {.on_message = [&self](message::Message& message) { self.on_message(message); },
+         .on_connected = {},
+         .on_disconnected = [&context](auto, auto) { context.stop(); }});
+    if (!socket) return std::unexpected(socket.error());
+    self.receiver_ = std::move(*socket);
+    url = self.receiver_->url();
+    if (!spec.loaded) return part;
+    net::Url load_url = url;
+    load_url.port = 0;
+    if (url.scheme != "tcp") load_url.host.clear();
+    if (url.scheme == "inproc") load_url.host = "load";
+    auto load = message::HighThroughputReceiver::listen(
+        context, load_url, {.on_ready = [&self] { self.read_load(); }});
+    if (!load) return std::unexpected(load.error());
+    self.load_ = std::move(*load);
+    return part;
+  }
+
+private:
+  Answerer(message::Context& context, const Spec& spec)
+      : context_(context), spec_(spec), source_(spec.size) {}
+
+  void on_message(message::Message& message) {
+    if (sender_ == nullptr) return connect_back(message);
+    touch(message.bytes(), false);
+    ++owed_;
+    answer();
+  }
+
+  void connect_back(message::Message& message) {
+    auto url = net::Url::parse(text_of(message));
+    if (url && url->host == "0.0.0.0") { // it listens at all of its addresses
+      const auto peer = net::Url::parse(receiver_->peer_name(message.peer()));
+      if (peer) url->host = peer->host;
+    }
+    if (!url) return context_.stop();
+    url->options = spec_.url.options;
+    auto sender = message::LowLatencySender::connect(
+        context_, *url,
+        {.on_connected =
+             [this] {
+               const std::string text = load_ == nullptr ? "-" : load_->url().text();
+               if (sender_->send(bytes_of(text)) != net::SendOutcome::accepted) context_.stop();
+             },
+         .on_disconnected = [this](auto) { context_.stop(); },
+         .on_writable = [this] { answer(); }});
+    if (!sender) return context_.stop();
+    sender_ = std::move(*sender);
+  }
+
+  void answer() {
+    while (owed_ > 0 && sender_->send(source_.bytes()) == net::SendOutcome::accepted) --owed_;
+  }
+
+  void read_load() {
+    for (std::uint64_t bytes = 0; bytes < load_per_turn && load_->recv(loaded_);) {
+      touch(loaded_.piece(0).bytes(), false);
+      bytes += loaded_.size();
+    }
+    loaded_ = {};
+  }
+
+  message::Context& context_;
+  Spec spec_;
+  PayloadSource source_;
+  std::size_t owed_ = 0; // answers that the network has not taken yet
+  message::Message loaded_;
+  std::unique_ptr<message::LowLatencyReceiver> receiver_;
+  std::unique_ptr<message::LowLatencySender> sender_; // null: nobody has come
+  std::unique_ptr<message::HighThroughputReceiver> load_;
+};
+
+class Asker final : public Part, net::Service {
+public:
+  static MadePart make(message::Context& context, const Spec& spec, const net::Url& url,
+                       Cell& cell) {
+    std::unique_ptr<Asker> part{new Asker{context, spec, cell}};
+    Asker& self = *part;
+    auto receiver = message::LowLatencyReceiver::listen(
+        context, answers_url(spec, url),
+        {.on_message = [&self](message::Message& message) { self.on_message(message); },
+         .on_connected = {},
+         .on_disconnected = [&context](auto, auto) { context.stop(); }});
+    if (!receiver) return std::unexpected(receiver.error());
+    self.receiver_ = std::move(*receiver);
+    auto sender = message::LowLatencySender::connect(
+        context, url,
+        {.on_connected =
+             [&self, &context] {
+               const std::string text = self.receiver_->url().text();
+               if (self.sender_->send(bytes_of(text)) != net::SendOutcome::accepted) context.stop();
+             },
+         .on_disconnected = [&context](auto) { context.stop(); },
+         .on_writable = [&self] { self.ask(); }});
+    if (!sender) return std::unexpected(sender.error());
+    self.sender_ = std::move(*sender);
+    context.loop().add(self);
+    return part;
+  }
+
+  bool poll() override {
+    if (!trips_ || !trips_->may_send(clock_.now())) return false;
+    return ask();
+  }
+
+private:
+  struct Offer {
+    Asker& asker;
+    net::SendOutcome operator()() const { return asker.load_->send(asker.load_source_.bytes()); }
+  };
+
+  Asker(message::Context& context, const Spec& spec, Cell& cell)
+      : context_(context),
+        spec_(spec),
+        cell_(cell),
+        source_(spec.size),
+        load_source_(load_size),
+        feeder_(context, load_size, Offer{*this}),
+        timer_([this] { ask(); }) {}
+
+  // Where answers come to: at all addresses, if the other end is on another host.
+  static net::Url answers_url(const Spec& spec, const net::Url& to) {
+    net::Url url{.scheme = spec.url.scheme, .host = {}, .port = 0, .options = spec.url.options};
+    const bool near = to.host.empty() || to.host.starts_with("127.") || to.host == "::1";
+    if (url.scheme == "tcp" && !near) url.host = "0.0.0.0";
+    if (url.scheme == "inproc") url.host = "answers";
+    return url;
+  }
+
+  void on_message(message::Message& message) {
+    if (!trips_) return begin(text_of(message));
+    touch(message.bytes(), false);
+    trips_->received(clock_.now());
+    ask();
+  }
+
+  void begin(const std::string& load_url) {
+    trips_.emplace(spec_, cell_, clock_.now());
+    if (const auto url = net::Url::parse(load_url); url && spec_.loaded) {
+      net::Url to = *url;
+      to.options = spec_.url.options;
+      auto load = message::HighThroughputSender::connect(
+          context_, to,
+          {.on_connected = [this] { feeder_.open(); }, .on_writable = [this] { feeder_.open(); }});
+      if (!load) return context_.stop();
+      load_ = std::move(*load);
+    }
+    ask();
+  }
+
+  bool ask() {
+    bool any = false;
+    Time now = clock_.now();
+    while (trips_->may_send(now) && sender_->send(source_.bytes()) == net::SendOutcome::accepted) {
+      trips_->sent(now);
+      any = true;
+    }
+    if (spec_.rate_hz > 0 && trips_->next_send() != never)
+      timer_.start(context_.loop(), trips_->next_send());
+    return any;
+  }
+
+  message::Context& context_;
+  Spec spec_;
+  Cell& cell_;
+  MonotonicClock clock_;
+  PayloadSource source_;
+  PayloadSource load_source_;
+  Feeder<Offer> feeder_;
+  net::Timer timer_;
+  std::optional<Trips> trips_; // from the first answer on
+  std::unique_ptr<message::LowLatencyReceiver> receiver_;
+  std::unique_ptr<message::LowLatencySender> sender_;
+  std::unique_ptr<message::HighThroughputSender> load_;
+};
+
+} // namespace
+
+Parts roundtrip_parts(const Spec& spec) {
+  Parts parts;
+  parts.connectors_count = true;
+  parts.latency = true;
+  parts.message = spec.size;
+  parts.one_page = true;
+  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, Cell&) {
+    return Answerer::make(context, spec, url);
+  };
+  parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
+                         Cell& cell) { return Asker::make(context, spec, urls.front(), cell); };
+  return parts;
+}
+
+} // namespace fanin::bench

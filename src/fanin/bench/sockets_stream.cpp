@@ -1,0 +1,73 @@
+// fanin's high-throughput sockets, one message after the other.
+#include <utility>
+
+#include "fanin/bench/sockets_process.hpp"
+
+namespace fanin::bench {
+namespace {
+
+class Receiver final : public Part {
+public:
+  static MadePart make(message::Context& context, const Spec& spec, net::Url& url, Cell& cell) {
+    std::unique_ptr<Receiver> part{new Receiver};
+    Receiver& self = *part;
+    auto socket = message::HighThroughputReceiver::listen(
+        context, url,
+        {.message_max = bench::message_size_max,
+         .on_ready = [&self, &cell,
+                      read = spec.read] { take_all(*self.socket_, self.message_, read, cell); },
+         .on_connected = {},
+         .on_disconnected = [&context](auto, auto) { context.stop(); }});
+    if (!socket) return std::unexpected(socket.error());
+    self.socket_ = std::move(*socket);
+    url = self.socket_->url();
+    return part;
+  }
+
+private:
+  message::Message message_;
+  std::unique_ptr<message::HighThroughputReceiver> socket_;
+};
+
+class Sender final : public Part {
+public:
+  static MadePart make(message::Context& context, const Spec& spec, const net::Url& url) {
+    std::unique_ptr<Sender> part{new Sender{context, spec}};
+    Sender& self = *part;
+    auto socket = message::HighThroughputSender::connect(
+        context, url,
+        {.on_connected = [&self] { self.feeder_.open(); },
+         .on_disconnected = [&context](auto) { context.stop(); },
+         .on_writable = [&self] { self.feeder_.open(); }});
+    if (!socket) return std::unexpected(socket.error());
+    self.socket_ = std::move(*socket);
+    return part;
+  }
+
+private:
+  struct Offer {
+    Sender& sender;
+    net::SendOutcome operator()() const { return sender.socket_->send(sender.source_.bytes()); }
+  };
+  Sender(message::Context& context, const Spec& spec)
+      : source_(spec.size), feeder_(context, spec.size, Offer{*this}) {}
+
+  PayloadSource source_;
+  Feeder<Offer> feeder_;
+  std::unique_ptr<message::HighThroughputSender> socket_;
+};
+
+} // namespace
+
+Parts stream_parts(const Spec& spec) {
+  Parts parts;
+  parts.message = spec.size;
+  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, Cell& cell) {
+    return Receiver::make(context, spec, url, cell);
+  };
+  parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
+                         Cell&) { return Sender::make(context, spec, urls.front()); };
+  return parts;
+}
+
+} // namespace fanin::bench

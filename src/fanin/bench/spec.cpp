@@ -1,0 +1,74 @@
+#include "fanin/bench/spec.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::array<std::string_view, 4> pattern_names{"stream", "roundtrip", "pubsub", "nxn"};
+constexpr std::uint64_t page_max = 64U << 20;
+constexpr std::uint64_t pipeline_max = 1U << 16;
+constexpr std::uint64_t warmup_max_ns = 60'000'000'000;
+
+} // namespace
+
+std::string_view name(Pattern pattern) { return pattern_names[static_cast<std::size_t>(pattern)]; }
+
+json::Value Spec::to_json() const {
+  json::Value value;
+  value["pattern"] = name(pattern);
+  value["peer"] = peer;
+  value["url"] = url.text();
+  value["size"] = size;
+  value["page"] = page;
+  value["records"] = records;
+  value["senders"] = senders;
+  value["receivers"] = receivers;
+  value["pipeline"] = pipeline;
+  value["rate_hz"] = rate_hz;
+  value["read"] = read;
+  value["loaded"] = loaded;
+  value["congestion"] = congestion;
+  value["poll"] = wait == net::WaitPolicy::poll;
+  value["warmup_ns"] = warmup.count();
+  return value;
+}
+
+Result<Spec> Spec::from_json(const json::Value& value) {
+  Spec spec;
+  Result<> result;
+  const auto number = [&](std::string_view key, std::uint64_t min, std::uint64_t max) {
+    const std::uint64_t found = value.at(key).natural();
+    if (found < min || found > max)
+      result = fail(ErrorKind::malformed, fmt::format("{} is out of range", key));
+    return found;
+  };
+  const std::string pattern = value.at("pattern").text();
+  std::size_t index = 0;
+  while (index < pattern_names.size() && pattern_names[index] != pattern) ++index;
+  if (index == pattern_names.size()) return fail(ErrorKind::malformed, "no such pattern");
+  spec.pattern = static_cast<Pattern>(index);
+  spec.peer = value.at("peer").text();
+  auto url = net::Url::parse(value.at("url").text());
+  if (!url) return std::unexpected(url.error());
+  spec.url = std::move(*url);
+  spec.size = static_cast<std::uint32_t>(number("size", 1, message_size_max));
+  if (!result) return std::unexpected(result.error());
+  spec.page = number("page", 0, page_max);
+  spec.records = static_cast<std::uint32_t>(number("records", 1, message_size_max / spec.size));
+  spec.senders = number("senders", 1, processes_max);
+  spec.receivers = number("receivers", 1, processes_max);
+  spec.pipeline = number("pipeline", 1, pipeline_max);
+  spec.rate_hz = value.at("rate_hz").real();
+  spec.read = value.at("read").boolean();
+  spec.loaded = value.at("loaded").boolean();
+  spec.congestion = value.at("congestion").text();
+  spec.wait = value.at("poll").boolean() ? net::WaitPolicy::poll : net::WaitPolicy::block;
+  spec.warmup = Duration{static_cast<Duration::rep>(number("warmup_ns", 0, warmup_max_ns))};
+  if (!result) return std::unexpected(result.error());
+  return spec;
+}
+
+} // namespace fanin::bench

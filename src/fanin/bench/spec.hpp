@@ -1,0 +1,45 @@
+// What a contender is to do: the same words for all of them, and for the other host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/json.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/net/loop.hpp"
+#include "fanin/net/url.hpp"
+
+namespace fanin::bench {
+
+enum class Pattern : std::uint8_t { stream, roundtrip, pubsub, nxn };
+[[nodiscard]] std::string_view name(Pattern pattern);
+
+struct Spec {
+  Pattern pattern = Pattern::stream;
+  std::string peer = "fanin"; // "raw", "memcpy", "zeromq", "mpi"
+  net::Url url;               // where listeners listen; port 0
+  std::uint32_t size = 0;     // bytes of a message
+  std::uint64_t page = 0;     // raw: bytes of one write, about
+  std::uint32_t records = 1;  // nxn: records of `size` bytes in a message
+  std::size_t senders = 1;
+  std::size_t receivers = 1;
+  std::size_t pipeline = 1; // messages under way, round trip
+  double rate_hz = 0;       // round trip: 0: the next as soon as one is back
+  bool read = false;        // receivers read every byte, not only the first
+  bool loaded = false;      // round trip: beside a stream on the same path
+  std::string congestion = "cubic";
+  net::WaitPolicy wait = net::WaitPolicy::poll;
+  Duration warmup{}; // not counted in latencies
+
+  // For the other host. Errors: malformed, and numbers out of range.
+  [[nodiscard]] json::Value to_json() const;
+  [[nodiscard]] static Result<Spec> from_json(const json::Value& value);
+};
+
+inline constexpr std::uint32_t message_size_max = 256U << 20;
+inline constexpr std::size_t processes_max = 64;
+
+} // namespace fanin::bench

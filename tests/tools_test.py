@@ -1,0 +1,127 @@
+"""fanin send, receive, publish, subscribe: real processes, what is sent arrives, ^C ends in order, bad input is said in one
+line."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from fanin_run import FANIN, LONGEST_S, check, check_equal, fanin, main  # noqa: E402
+
+
+class Tool:
+    """One that runs until it is told to end, or ends by itself."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([FANIN, *map(str, arguments), "--json", "-"], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def wait_for(self, pattern):
+        said = ""
+        for line in self.process.stderr:
+            found = re.search(pattern, line)
+            if found:
+                return found
+            said += line
+        raise AssertionError(f"ended without {pattern!r}:\n{said}")
+
+    def url(self):
+        return self.wait_for(r"listens at (\S+)")[1]
+
+    def end(self, number=None):
+        if number is not None:
+            self.process.send_signal(number)
+        out, error = self.process.communicate(timeout=LONGEST_S)
+        check_equal(self.process.returncode, 0, f"exit status; {error}")
+        return json.loads(out)
+
+
+def send_and_receive(url, mode, size):
+    with Tool("receive", url, "--mode", mode, "--count", 1000) as receiver:
+        done = fanin("send", receiver.url(), "--mode", mode, "--count", 1000, "--size", f"{size}B", "--json", "-")
+        check_equal(done.returncode, 0, done.stderr)
+        sent = json.loads(done.stdout)
+        received = receiver.end()
+    for result in (sent, received):
+        check_equal((result["messages"], result["bytes"]), (1000, 1000 * size), "messages and bytes")
+        check(result["messages_per_s"] > 0 and result["bytes_per_s"] > 0, f"no rate: {result}")
+
+
+def test_what_is_sent_is_received():
+    for url in ("tcp", "shm"):
+        for mode in ("high-throughput", "low-latency"):
+            send_and_receive(url, mode, 1000)
+    send_and_receive("tcp", "high-throughput", 1_000_000)  # larger than a page
+
+
+def test_a_rate_is_kept():
+    with Tool("receive", "tcp") as receiver:
+        done = fanin("send", receiver.url(), "--rate", "1kHz", "--count", 200, "--json", "-")
+        check_equal(done.returncode, 0, done.stderr)
+        rate = json.loads(done.stdout)["messages_per_s"]
+        check(rate < 1100, f"{rate} messages/s at 1 kHz")
+
+
+def test_interrupted_tools_end_in_order():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with Tool("receive", "tcp") as receiver, Tool("send", receiver.url()) as sender:
+            receiver.wait_for("has connected")
+            receiver.wait_for("messages")  # a second of it
+            sent = sender.end(number)
+            receiver.wait_for("closed by the peer")
+            received = receiver.end(number)
+        check(sent["messages"] > 0, f"nothing was sent: {sent}")
+        check_equal(received["messages"], sent["messages"], "what was accepted arrives")
+
+
+def test_subscribers_get_their_tag_only():
+    with Tool("publish", "tcp", "--tag", 7, "--rate", "10kHz") as publisher:
+        url = publisher.url()
+        with Tool("subscribe", url, "--tag", 7, "--tag", 8, "--count", 500) as one, \
+                Tool("subscribe", url, "--tag", 7, "--mode", "low-latency", "--count", 500) as other, \
+                Tool("subscribe", url, "--tag", 9) as nothing:
+            check(one.end()["messages"] >= 500, "a subscriber got less")
+            check(other.end()["messages"] >= 500, "a subscriber with low latency got less")
+            check_equal(nothing.end(signal.SIGINT)["messages"], 0, "messages of a tag that nobody publishes")
+        check(publisher.end(signal.SIGINT)["messages"] >= 500, "published less")
+
+
+def test_bad_input_is_said_in_one_line():
+    for arguments in (("send",), ("send", "tcp"), ("send", "tcp://127.0.0.1:99999"), ("receive", "nothing://x"),
+                      ("receive", "inproc://x"), ("send", "tcp://127.0.0.1:9", "--size", "3"),
+                      ("send", "tcp://127.0.0.1:9", "--size", "1GiB"), ("send", "tcp://127.0.0.1:9", "--rate", "fast"),
+                      ("publish", "tcp"), ("publish", "tcp", "--tag", "x"), ("subscribe", "tcp", "--tag", "1"),
+                      ("receive", "tcp", "--mode", "quick"), ("receive", "tcp", "--count", "-1")):
+        done = fanin(*arguments)
+        check_equal(done.returncode, 2, f"status of fanin {' '.join(arguments)}: {done.stderr}")
+        check_equal(len(done.stderr.strip().splitlines()), 1, f"lines of {done.stderr!r}")
+
+
+def test_nobody_to_send_to_is_a_failure():
+    done = fanin("send", "tcp://127.0.0.1:1", "--duration", "50ms", "--quiet")
+    check_equal(done.returncode, 1, f"status: {done.stderr}")
+    check("nobody answers" in done.stderr, done.stderr)
+
+
+def test_a_message_over_the_limit_is_said():
+    with Tool("receive", "tcp", "--mode", "low-latency") as receiver:
+        done = fanin("send", receiver.url(), "--mode", "low-latency", "--size", "4MiB", "--count", 1)
+        check_equal(done.returncode, 2, f"status: {done.stderr}")
+        check("takes less" in done.stderr, done.stderr)
+
+
+if __name__ == "__main__":
+    main()
