@@ -83,13 +83,13 @@ Result<net::Transport*> Context::find_transport(const net::Url& url) {
   for (const auto& [scheme, transport] : owned_->transports) {
     if (scheme == url.scheme) return transport.get();
   }
-  const net::TransportFactory* const factory = owned_->registry.find(url.scheme);
-  if (factory == nullptr) {
+  const net::TransportFactory factory = owned_->registry.find(url.scheme);
+  if (!factory) {
     return fail(ErrorKind::unsupported,
                 fmt::format("{}: no transport for the scheme '{}' here (there are: {})", url.text(),
                             url.scheme, fmt::join(owned_->registry.schemes(), ", ")));
   }
-  auto made = (*factory)(loop_, log_ ? log_ : [](LogLevel, std::string_view) {});
+  auto made = factory(loop_, log_ ? log_ : [](LogLevel, std::string_view) {});
   if (!made) return std::unexpected(made.error());
   loop_.add(**made);
   return owned_->transports.emplace_back(url.scheme, std::move(*made)).second.get();
