@@ -43,7 +43,7 @@ struct ContextOptions {
   memory::PoolOptions receive_pool{.page_size = 512U << 10, .pages = 64, .arena = {}};
   net::WaitPolicy wait = net::WaitPolicy::block;
   std::uint64_t seed = 0; // of the jitter of reconnections; 0: taken from the clock
-  LogFunction log; // empty: nothing is said
+  LogFunction log = {}; // empty: nothing is said
 };
 
 // What an application that has a loop of its own gives instead; all of it outlives the Context.
@@ -53,7 +53,7 @@ struct ContextParts {
   memory::PagePool& send_pool; // made with ArenaOptions::shared, if a transport shares memory
   memory::PagePool& receive_pool;
   std::uint64_t seed = 0;
-  LogFunction log;
+  LogFunction log = {};
 };
 
 // Outlives its sockets. Thread: one, the loop's, like everything made from it; it starts none.

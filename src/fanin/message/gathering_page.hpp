@@ -62,11 +62,11 @@ public:
     return page_ && end_ + frame_size(size) <= room_end();
   }
   // Of one frame: more has to be split.
-  [[nodiscard]] std::size_t payload_max() const {
-    return std::min(pool_->page_size(), unsent_max_) - sizeof(FrameHeader);
-  }
+  [[nodiscard]] std::size_t payload_max() const { return unsent_max_ - sizeof(FrameHeader); }
   // From the next open() on.
-  void limit_unsent(std::uint32_t bytes) { unsent_max_ = bytes & ~(frame_alignment - 1); }
+  void limit_unsent(std::uint32_t bytes) {
+    unsent_max_ = std::min(bytes, pool_->page_size()) & ~(frame_alignment - 1);
+  }
 
   [[nodiscard]] bool has_page() const { return static_cast<bool>(page_); }
   [[nodiscard]] bool shared() const { return page_.page()->references > 1; } // a view is held

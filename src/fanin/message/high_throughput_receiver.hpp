@@ -23,10 +23,10 @@ struct HighThroughputReceiverOptions {
   std::uint64_t unfinished_max = 0;
   // There are messages: call recv() until it gives none, or some; then it is called again next
   // turn. If it throws, the connection whose message was read last is closed.
-  std::function<void()> on_ready;
-  std::function<void(PeerId)> on_connected;
+  std::function<void()> on_ready = {};
+  std::function<void(PeerId)> on_connected = {};
   // All messages of the peer have been queued before.
-  std::function<void(PeerId, CloseReason)> on_disconnected;
+  std::function<void(PeerId, CloseReason)> on_disconnected = {};
 };
 
 class HighThroughputReceiver final : detail::AcceptorOwner {

@@ -28,14 +28,14 @@ struct FlushPolicy {
 };
 
 struct HighThroughputSenderOptions {
-  FlushPolicy flush;
-  ReconnectPolicy reconnect;
+  FlushPolicy flush = {};
+  ReconnectPolicy reconnect = {};
   std::uint32_t page_size =
       0; // sent at once, at most, bytes; 0: what a page has and the peer takes
   std::uint64_t send_queue_bytes = 4U << 20; // that the transport holds; pages are kept beyond
-  std::function<void()> on_connected;
-  std::function<void(CloseReason)> on_disconnected; // also for each attempt that failed
-  std::function<void()> on_writable; // after backpressure: try again
+  std::function<void()> on_connected = {};
+  std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
+  std::function<void()> on_writable = {}; // after backpressure: try again
 };
 
 class HighThroughputSender final : detail::ConnectorOwner, TurnEndTask {

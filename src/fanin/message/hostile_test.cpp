@@ -218,6 +218,39 @@ TEST_P(hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
   EXPECT_EQ(publisher->subscribers(), 0U);
 }
 
+TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_network_carries) {
+  // It answers as a receiver would, with limits that no network has.
+  class Liar final : public net::Handler {
+  public:
+    void on_event(net::Transport& transport, net::Event& event) override {
+      if (event.kind != net::EventKind::message) return;
+      bytes += event.message.size + event.rest.size;
+      if (!read_hello(event.message.bytes())) return;
+      const Hello hello{.kind = SocketKind::high_throughput,
+                        .page_max = 0xffff'ffff,
+                        .message_max = ~std::uint64_t{0},
+                        .lent_max = ~std::uint64_t{0}};
+      const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
+      (void)transport.send(event.connection, {&view, 1});
+    }
+    std::uint64_t bytes = 0;
+  } liar;
+  net::Transport& transport = *ends.server().transport(ends.address()).value();
+  const auto listener = transport.listen(
+      ends.address(), {.receive_pool = &ends.server().receive_pool(), .handler = &liar});
+  ASSERT_TRUE(listener);
+  const auto victim =
+      HighThroughputSender::connect(ends.client(), transport.listening_url(*listener)).value();
+  ASSERT_TRUE(ends.until([&] { return victim->connected(); }));
+  for (const std::size_t size : {10U, 16376U, 16377U, 100'000U, 3'000'000U}) {
+    (void)victim->send(pattern(size, 1));
+    (void)victim->send(memory::HeapPage::copy(pattern(size, 1)));
+    ends.turn(5);
+  }
+  EXPECT_GT(liar.bytes, 16376U);
+  transport.close_listener(*listener);
+}
+
 INSTANTIATE_TEST_SUITE_P(sockets, hostile, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 

@@ -18,11 +18,11 @@
 namespace fanin::message {
 
 struct LowLatencySenderOptions {
-  ReconnectPolicy reconnect;
+  ReconnectPolicy reconnect = {};
   std::uint64_t send_queue_bytes = 4U << 20; // that the transport holds; backpressure beyond
-  std::function<void()> on_connected;
-  std::function<void(CloseReason)> on_disconnected; // also for each attempt that failed
-  std::function<void()> on_writable; // after backpressure: try again
+  std::function<void()> on_connected = {};
+  std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
+  std::function<void()> on_writable = {}; // after backpressure: try again
 };
 
 class LowLatencySender final : detail::ConnectorOwner, TurnEndTask {
@@ -67,9 +67,9 @@ private:
 struct LowLatencyReceiverOptions {
   // Called in the loop with each message. Its bytes are valid inside the call; who moves or copies
   // the message keeps them, as a loan of pages. If it throws, the connection is closed.
-  std::function<void(Message&)> on_message;
-  std::function<void(PeerId)> on_connected;
-  std::function<void(PeerId, CloseReason)> on_disconnected;
+  std::function<void(Message&)> on_message = {};
+  std::function<void(PeerId)> on_connected = {};
+  std::function<void(PeerId, CloseReason)> on_disconnected = {};
 };
 
 class LowLatencyReceiver final : detail::AcceptorOwner {

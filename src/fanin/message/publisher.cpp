@@ -27,7 +27,7 @@ Publisher::Publisher(Context& context, PublisherOptions options)
       deadline_([this] { flush(); }),
       acceptor_(context, *this, counters_,
                 {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
-                 .low_latency = false}) {}
+                 .low_latency = true}) {}
 
 Publisher::~Publisher() {
   context_.forget(*this);

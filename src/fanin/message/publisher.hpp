@@ -28,12 +28,12 @@ enum class SlowSubscriber : std::uint8_t {
 
 struct PublisherOptions {
   SlowSubscriber slow = SlowSubscriber::disconnect;
-  FlushPolicy flush; // of high-throughput subscriptions
+  FlushPolicy flush = {}; // of high-throughput subscriptions
   std::uint64_t send_queue_bytes = 4U << 20; // waits for a subscriber; it is slow beyond this
   std::uint32_t tags_max = 65536; // of a subscriber, in one mode
-  std::function<void(PeerId)> on_subscriber; // one has come
-  std::function<void(PeerId, CloseReason)> on_subscriber_gone;
-  std::function<void()> on_writable; // after backpressure: try again
+  std::function<void(PeerId)> on_subscriber = {}; // one has come
+  std::function<void(PeerId, CloseReason)> on_subscriber_gone = {};
+  std::function<void()> on_writable = {}; // after backpressure: try again
 };
 
 class Publisher final : detail::AcceptorOwner, TurnEndTask {

@@ -19,16 +19,17 @@
 namespace fanin::message {
 
 struct SubscriberOptions {
-  ReconnectPolicy reconnect;
+  ReconnectPolicy reconnect = {};
   std::uint64_t message_max = 64U << 20; // bytes; said to the publishers
   std::uint64_t unfinished_max = 0;      // as HighThroughputReceiverOptions
   // Called in the loop with each message of a low-latency subscription; see
   // LowLatencyReceiverOptions. If it throws, the connection is closed and made again.
-  std::function<void(Message&)> on_message;
+  std::function<void(Message&)> on_message = {};
   // There are messages of high-throughput subscriptions: see HighThroughputReceiverOptions.
-  std::function<void()> on_ready;
-  std::function<void(PeerId)> on_connected; // its subscriptions are on their way
-  std::function<void(PeerId, CloseReason)> on_disconnected; // also for each attempt that failed
+  std::function<void()> on_ready = {};
+  std::function<void(PeerId)> on_connected = {}; // its subscriptions are on their way
+  std::function<void(PeerId, CloseReason)> on_disconnected =
+      {}; // also for each attempt that failed
 };
 
 class Subscriber final {

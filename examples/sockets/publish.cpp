@@ -1,0 +1,22 @@
+// publish URL: waits for a subscriber of tag 7, and publishes a thousand messages under it.
+#include <fanin/message/sockets.hpp>
+
+#include <span>
+#include <string>
+
+using namespace fanin;
+
+int main(int, char** argv) {
+  const auto context = message::Context::make().value();
+  const auto publisher = message::Publisher::listen(*context, net::Url::parse(argv[1]).value(),
+                                                    {.slow = message::SlowSubscriber::block})
+                             .value();
+  while (!publisher->has_subscriber(7)) context->turn();
+  for (int i = 0; i < 1000; ++i) {
+    const std::string text = "event " + std::to_string(i);
+    while (publisher->publish(7, std::as_bytes(std::span(text))) == net::SendOutcome::backpressure)
+      context->turn();
+  }
+  publisher->close();
+  context->drain(); // until everything is delivered
+}

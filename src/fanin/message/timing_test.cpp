@@ -1,0 +1,85 @@
+// What depends on time, in virtual time: flushing and back-off.
+#include <gtest/gtest.h>
+
+#include "fanin/message/testing/two_ends.hpp"
+
+namespace fanin::message {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::pattern;
+using testing::TwoEnds;
+
+class timing : public ::testing::Test {
+protected:
+  void start(FlushPolicy flush) {
+    receiver = HighThroughputReceiver::listen(ends.server(), ends.address(),
+                                              {.on_ready =
+                                                   [this] {
+                                                     while (receiver->recv(message)) ++received;
+                                                   }})
+                   .value();
+    sender =
+        HighThroughputSender::connect(ends.client(), receiver->url(), {.flush = flush}).value();
+    ASSERT_TRUE(ends.until([&] { return sender->connected(); }));
+  }
+  // How long it takes until there are so many.
+  Duration until_received(std::uint64_t messages) {
+    const Time begin = ends.now();
+    EXPECT_TRUE(ends.until([&] { return received == messages; }));
+    return ends.now() - begin;
+  }
+
+  TwoEnds ends{
+      testing::NetworkKind{"sim", [] { return std::make_unique<testing::VirtualNetwork>(false); }}};
+  std::uint64_t received = 0;
+  Message message;
+  std::unique_ptr<HighThroughputReceiver> receiver;
+  std::unique_ptr<HighThroughputSender> sender;
+};
+
+TEST_F(timing, a_message_leaves_when_the_loop_has_nothing_more_to_do) {
+  start({.idle = true, .deadline = FlushPolicy::never_flush});
+  ASSERT_EQ(sender->send(pattern(10, 1)), net::SendOutcome::accepted);
+  EXPECT_LE(until_received(1), 100us); // the latency of this network is up to 50 us
+}
+
+TEST_F(timing, a_message_leaves_at_its_deadline_and_not_before) {
+  start({.idle = false, .deadline = 3ms});
+  for (std::uint64_t i = 1; i < 4; ++i) {
+    ASSERT_EQ(sender->send(pattern(10, i)), net::SendOutcome::accepted);
+    const Duration taken = until_received(i);
+    EXPECT_GE(taken, 3ms);
+    EXPECT_LE(taken, 3100us);
+  }
+}
+
+TEST_F(timing, a_full_page_leaves_without_a_deadline_and_the_rest_when_it_is_told_to) {
+  start({.idle = false, .deadline = FlushPolicy::never_flush});
+  for (int i = 0; i < 20; ++i)
+    ASSERT_EQ(sender->send(pattern(1000, 1)), net::SendOutcome::accepted);
+  EXPECT_LE(until_received(16), 100us);
+  ends.turn(1000);
+  EXPECT_EQ(received, 16U);
+  sender->flush();
+  EXPECT_LE(until_received(20), 100us);
+}
+
+TEST_F(timing, attempts_to_connect_back_off_with_jitter_up_to_a_limit) {
+  std::vector<Time> attempts;
+  const auto lonely = LowLatencySender::connect(
+      ends.client(), ends.address(),
+      {.reconnect = {.initial = 10ms, .max = 80ms},
+       .on_disconnected = [&](CloseReason) { attempts.push_back(ends.now()); }});
+  ASSERT_TRUE(ends.until([&] { return attempts.size() == 10; }));
+  Duration most = 10ms;
+  for (std::size_t i = 1; i < attempts.size(); ++i) {
+    const Duration wait = attempts[i] - attempts[i - 1];
+    EXPECT_GE(wait, most / 2) << i;
+    EXPECT_LE(wait, most + 1ms) << i;
+    most = std::min<Duration>(2 * most, 80ms);
+  }
+}
+
+} // namespace
+} // namespace fanin::message
