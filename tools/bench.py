@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The recorded set of measurements (docs/benchmarks.md); ./dev bench runs it.
 
-Usage: bench.py FANIN RESULTS [speed|latency|idle|memory|storage ...]
+Usage: bench.py FANIN RESULTS [speed|latency|idle|memory|storage|sockets ...]
 RESULTS is a folder for the JSON of each; a table of each goes to standard output. All of them where none is named: about
-fifteen minutes, 2 GiB of disk.
+forty minutes, 2 GiB of disk. FANIN_BENCH_SECONDS is the length of one measurement of the sockets (1).
 """
 
 import json
@@ -16,14 +16,16 @@ from pathlib import Path
 MARGIN = 64 << 20  # bytes that a process may need beside its pools
 
 
-def evb(name, *options):
-    """Runs fanin bench evb; its result rows by name."""
-    print(f"   fanin bench evb {' '.join(options)}", file=sys.stderr, flush=True)
+def bench(name, *options):
+    """Runs fanin bench; its result rows."""
+    print(f"   fanin bench {' '.join(options)}", file=sys.stderr, flush=True)
     file = RESULTS / f"{name}.json"
-    subprocess.run([FANIN, "bench", "evb", *options, "--json", str(file), "--quiet"], check=True,
-                   stdout=subprocess.DEVNULL)
-    result = json.loads(file.read_text())
-    return {row["what"]: row for row in result["results"]}
+    subprocess.run([FANIN, "bench", *options, "--json", str(file), "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    return json.loads(file.read_text())["results"]
+
+
+def evb(name, *options):
+    return {row["what"]: row for row in bench(name, "evb", *options)}
 
 
 def table(*rows):
@@ -46,6 +48,87 @@ def speed():
         own = found["evb"]
         rows.append((f"{units} x {units}, {size}", rate(found["raw"]), rate(found["fair"]), rate(own),
                      f"{own['ratio_to_fair']:.2f} ({own['ratio_to_fair_min']:.2f} to {own['ratio_to_fair_max']:.2f})"))
+    table(*rows)
+
+
+def size_text(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def short_rate(row):
+    if row is None:
+        return "-"
+    return (f"{row['messages_per_s'] / 1e6:.3g} M/s" if row["size_bytes"] < 4096
+            else f"{row['bytes_per_s'] / 1e9:.3g} GB/s")
+
+
+def times(row):
+    return "-" if row is None else " / ".join(f"{row[key]:.3g}" for key in ("p50_us", "p99_us", "p999_us"))
+
+
+def ratio(row, to):
+    key = f"ratio_to_{to}"
+    if row is None or row.get(key) is None:
+        return "-"
+    return f"{row[key]:.2f} ({row[key + '_min']:.2f} to {row[key + '_max']:.2f})"
+
+
+def by_size(rows):
+    """Per size, the rows by contender."""
+    sizes = {}
+    for row in rows:
+        sizes.setdefault(row["size_bytes"], {})[row["what"]] = row
+    return sizes
+
+
+SECONDS = os.environ.get("FANIN_BENCH_SECONDS", "1")
+SHORT = ("--duration", f"{SECONDS}s", "--runs", "5")
+
+
+def sockets():
+    """The message sockets beside bare loops, ZeroMQ and MPI: two processes on two cores."""
+    for url, more in (("tcp", ()), ("shm", ("--read",))):
+        # Each size beside its peers, and a drawing of it.
+        rows = [(f"stream, {url}", "raw", "memcpy", "ZeroMQ", "MPI", "fanin", "of raw (min to max)",
+                 "of ZeroMQ (min to max)")]
+        found = bench(f"stream-{url}", "stream", "--url", url, "--sizes", "8B..64MiB", *more, *SHORT,
+                      "--plot", str(RESULTS / f"stream-{url}.svg"))
+        for size, row in by_size(found).items():
+            own = row["fanin"]
+            rows.append((size_text(size), *(short_rate(row.get(what)) for what in ("raw", "memcpy", "zeromq", "mpi", "fanin")),
+                         ratio(own, "raw"), ratio(own, "zeromq")))
+        table(*rows)
+    rows = [("round trip of 64 B, us", "raw", "ZeroMQ", "MPI", "fanin", "of raw, p50", "beside a stream", "of its p99 alone")]
+    for what, *options in (("tcp, polling", "--url", "tcp", "--under-load"),
+                           ("tcp, blocking", "--url", "tcp", "--wait", "block", "--under-load"),
+                           ("shm, polling", "--url", "shm", "--under-load"),
+                           ("shm, blocking", "--url", "shm", "--wait", "block", "--under-load"),
+                           ("tcp, blocking, at 10 kHz", "--url", "tcp", "--wait", "block", "--rate", "10kHz"),
+                           ("tcp, 32 under way", "--url", "tcp", "--pipeline", "32")):
+        name = "roundtrip-" + what.replace(",", "").replace(" ", "-")
+        row = by_size(bench(name, "roundtrip", "--size", "64B", *options, *SHORT))[64]
+        loaded = row.get("fanin-loaded")
+        rows.append((what, *(times(row.get(peer)) for peer in ("raw", "zeromq", "mpi", "fanin")), ratio(row["fanin"], "raw"),
+                     times(loaded), ratio(loaded, "unloaded")))
+    table(*rows)
+    rows = [("1 publisher, 4 subscribers, in sum", "raw", "ZeroMQ", "fanin", "point to point", "of that (min to max)")]
+    for url in ("tcp", "shm"):
+        found = bench(f"pubsub-{url}", "pubsub", "--url", url, "--sizes", "64B,1KiB,16KiB,256KiB", *SHORT)
+        for size, row in by_size(found).items():
+            rows.append((f"{url}, {size_text(size)}",
+                         *(short_rate(row.get(what)) for what in ("raw", "zeromq", "fanin", "point-to-point")),
+                         ratio(row["fanin"], "point_to_point")))
+    table(*rows)
+    rows = [("event building", "nxn", "evb", "of nxn (min to max)")]
+    for url in ("tcp", "shm"):
+        for units, size in ((1, "16KiB"), (1, "256KiB"), (2, "200B")):
+            found = evb(f"evb-{url}-{units}-{size}", "--url", url, "--rus", str(units), "--bus", str(units),
+                        "--fragment-size", size, *SHORT)
+            rows.append((f"{url}, {units} x {units}, {size}", rate(found["nxn"]), rate(found["evb"]),
+                         ratio(found["evb"], "nxn")))
     table(*rows)
 
 
@@ -105,7 +188,8 @@ def storage():
 if __name__ == "__main__":
     FANIN, RESULTS = sys.argv[1], Path(sys.argv[2])
     RESULTS.mkdir(parents=True, exist_ok=True)
-    sets = {"speed": speed, "latency": latency, "idle": idle, "memory": memory, "storage": storage}
+    sets = {"speed": speed, "latency": latency, "idle": idle, "memory": memory, "storage": storage,
+            "sockets": sockets}
     for wanted in sys.argv[3:] or sets:
         if wanted not in sets:
             sys.exit(f"no measurement '{wanted}': {', '.join(sets)}")
