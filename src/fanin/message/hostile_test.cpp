@@ -223,6 +223,8 @@ TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_
   class Liar final : public net::Handler {
   public:
     void on_event(net::Transport& transport, net::Event& event) override {
+      link = {&transport, event.connection};
+      if (event.kind == net::EventKind::closed) link = {};
       if (event.kind != net::EventKind::message) return;
       bytes += event.message.size + event.rest.size;
       if (!read_hello(event.message.bytes())) return;
@@ -233,6 +235,7 @@ TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_
       const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
       (void)transport.send(event.connection, {&view, 1});
     }
+    net::Link link;
     std::uint64_t bytes = 0;
   } liar;
   net::Transport& transport = *ends.server().transport(ends.address()).value();
@@ -249,6 +252,7 @@ TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_
   }
   EXPECT_GT(liar.bytes, 16376U);
   transport.close_listener(*listener);
+  liar.link.close(true);
 }
 
 INSTANTIATE_TEST_SUITE_P(sockets, hostile, ::testing::ValuesIn(testing::networks()),
