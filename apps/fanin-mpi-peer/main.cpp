@@ -1,5 +1,5 @@
 // MPI as a peer of fanin bench, started by it: mpirun -n 2 fanin-mpi-peer PATTERN SIZE PIPELINE
-// RATE_HZ READ WARMUP_NS DURATION_NS. Rank 0 measures and writes one line of JSON. The payload is
+// PERIOD_NS READ WARMUP_NS DURATION_NS. Rank 0 measures and writes one line of JSON. The payload is
 // filled and touched as all contenders do (bench/payload.hpp).
 #include <mpi.h>
 
@@ -27,7 +27,7 @@ constexpr std::size_t window_max = 64;
 struct Words {
   std::size_t size = 0;
   std::size_t pipeline = 1;
-  double rate_hz = 0;
+  Duration period{}; // 0: as soon as one is back
   bool read = false;
   Duration warmup{};
   Duration duration{};
@@ -152,7 +152,6 @@ Outcome make_trips(const Words& words) {
   Slots in(words.pipeline, words.size);
   Slots out(words.pipeline, words.size);
   std::vector<Duration> stamps(words.pipeline);
-  const Duration period{words.rate_hz > 0 ? static_cast<Duration::rep>(1e9 / words.rate_hz) : 0};
   const Duration start = now();
   const Duration from = start + words.warmup;
   const Duration until = from + words.duration;
@@ -167,8 +166,8 @@ Outcome make_trips(const Words& words) {
       out.wait(i);
       source.fill(out.at(i));
       out.send(i, 1);
-      stamps[i] = period.count() > 0 ? next : time;
-      next += period;
+      stamps[i] = words.period.count() > 0 ? next : time;
+      next += words.period;
     }
     const std::size_t i = back % words.pipeline;
     const bool came = back < sent && in.test(i);
@@ -217,7 +216,7 @@ int main(int argc, char** argv) {
   const auto number = [&](int index) { return std::strtoull(argv[index], nullptr, 10); };
   const Words words{.size = number(2),
                     .pipeline = number(3),
-                    .rate_hz = std::strtod(argv[4], nullptr),
+                    .period = Duration{number(4)},
                     .read = number(5) != 0,
                     .warmup = Duration{number(6)},
                     .duration = Duration{number(7)}};

@@ -128,10 +128,7 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
   spec.receivers = words.receivers;
   spec.pipeline = words.pipeline;
   spec.read = words.read;
-  if (!words.rate.empty()) {
-    if (const auto rate = parse_rate_hz(words.rate); reading.keep("--rate", rate))
-      spec.rate_hz = *rate;
-  }
+  reading.rate("--rate", words.rate, spec.period);
   // Processes that poll where others need the core take it away: there, polling becomes blocking.
   const std::size_t processes =
       words.pattern == Pattern::pubsub ? 1 + words.receivers : words.senders + words.receivers;

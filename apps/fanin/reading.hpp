@@ -28,6 +28,17 @@ public:
   }
   // Of a transport that comes with fanin.
   net::Url url(const char* option, const std::string& text);
+  // Its period.
+  void rate(const char* option, const std::string& text, Duration& to) {
+    if (text.empty()) return;
+    const auto value = parse_rate_hz(text);
+    if (!keep(option, value)) return;
+    if (*value < 1e-6) {
+      fail_with(option, text + " is too low");
+    } else {
+      to = Duration{static_cast<Duration::rep>(1e9 / *value)};
+    }
+  }
   template <class T>
   bool keep(const char* option, const Result<T>& value) {
     if (!value) fail_with(option, value.error().text);

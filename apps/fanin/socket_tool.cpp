@@ -64,10 +64,7 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolWords& words) {
   reading.size("--size", words.size, size);
   if (size > size_max)
     reading.fail_with("--size", fmt::format("{} at most", format_size(size_max)));
-  if (!words.rate.empty()) {
-    if (const auto rate = parse_rate_hz(words.rate); reading.keep("--rate", rate))
-      tool->period_ = Duration{static_cast<Duration::rep>(1e9 / *rate)};
-  }
+  reading.rate("--rate", words.rate, tool->period_);
   if (!words.duration.empty()) {
     if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
       tool->duration_ = *time;

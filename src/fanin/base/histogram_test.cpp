@@ -44,5 +44,17 @@ TEST(Histogram, counts_by_weight_and_takes_what_is_negative_for_zero) {
   EXPECT_GE(histogram.quantile(0.99), Duration{1'000'000});
 }
 
+TEST(Histogram, a_histogram_made_of_anothers_bins_says_the_same) {
+  Histogram histogram;
+  Random random(7);
+  for (int i = 0; i < 1000; ++i)
+    histogram.add(Duration{static_cast<Duration::rep>(random.below(1'000'000'000))}, 3);
+  Histogram copy;
+  histogram.each([&](Duration value, std::uint64_t count) { copy.add(value, count); });
+  EXPECT_EQ(copy.count(), histogram.count());
+  for (const double fraction : {0.0, 0.5, 0.99, 0.999})
+    EXPECT_EQ(copy.quantile(fraction), histogram.quantile(fraction)) << fraction;
+}
+
 } // namespace
 } // namespace fanin

@@ -154,7 +154,7 @@ Result<Ends> shared_memory_stream(const Spec& spec) {
 
 Result<Ends> shared_memory_roundtrip(const Spec& spec) {
   const std::size_t room = (std::size_t{spec.size} + 127) / 128 * 128;
-  const std::uint64_t pipeline = spec.rate_hz > 0 ? 4096 : spec.pipeline;
+  const std::uint64_t pipeline = trips_max(spec);
   auto shared = Shared::make(data_offset + 2 * room * pipeline);
   if (!shared) return std::unexpected(shared.error());
   new ((*shared)->data()) Counts;

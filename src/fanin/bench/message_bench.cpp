@@ -209,7 +209,8 @@ private:
     object["senders"] = spec.senders;
     object["receivers"] = spec.receivers;
     object["pipeline"] = spec.pipeline;
-    object["rate_hz"] = spec.rate_hz;
+    object["rate_hz"] =
+        spec.period.count() > 0 ? 1e9 / static_cast<double>(spec.period.count()) : 0.0;
     object["duration_s"] = static_cast<double>(options_.window.duration.count()) * 1e-9;
     object["runs"] = options_.runs;
     object["hosts"] = other_ ? 2 : 1;

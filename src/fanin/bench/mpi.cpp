@@ -36,13 +36,13 @@ bool in_path(std::string_view name) {
 }
 
 std::string command(const Spec& spec, const Window& window) {
-  return fmt::format("mpirun --allow-run-as-root --host localhost:2 --oversubscribe --bind-to none "
-                     "-n 2 --mca mpi_yield_when_idle 1 --mca pml ob1 --mca btl self,{} "
-                     "--mca btl_tcp_if_include lo '{}' {} {} {} {} {} {} {} 2>&1",
-                     spec.url.scheme == "tcp" ? "tcp" : "vader", program().string(),
-                     name(spec.pattern), spec.size,
-                     spec.rate_hz > 0 ? under_way_with_rate : spec.pipeline, spec.rate_hz,
-                     spec.read ? 1 : 0, window.warmup.count(), window.duration.count());
+  return fmt::format(
+      "mpirun --allow-run-as-root --host localhost:2 --oversubscribe --bind-to none "
+      "-n 2 --mca mpi_yield_when_idle 1 --mca pml ob1 --mca btl self,{} "
+      "--mca btl_tcp_if_include lo '{}' {} {} {} {} {} {} {} 2>&1",
+      spec.url.scheme == "tcp" ? "tcp" : "vader", program().string(), name(spec.pattern), spec.size,
+      spec.period.count() > 0 ? under_way_with_rate : spec.pipeline, spec.period.count(),
+      spec.read ? 1 : 0, window.warmup.count(), window.duration.count());
 }
 
 struct Close {

@@ -11,15 +11,18 @@ constexpr std::size_t under_way_max = 4096; // with a rate; more than that wait 
 
 } // namespace
 
+std::size_t trips_max(const Spec& spec) {
+  return spec.period.count() > 0 ? under_way_max : spec.pipeline;
+}
+
 Trips::Trips(const Spec& spec, Cell& cell, Time now)
     : cell_(cell),
       size_(spec.size),
-      limit_(spec.rate_hz > 0 ? under_way_max : spec.pipeline),
+      period_(spec.period),
+      limit_(trips_max(spec)),
       counted_from_(now + spec.warmup),
       next_(now),
-      stamps_(limit_) {
-  if (spec.rate_hz > 0) period_ = Duration{static_cast<Duration::rep>(1e9 / spec.rate_hz)};
-}
+      stamps_(limit_) {}
 
 void Trips::sent(Time now) {
   stamps_[sent_++ % limit_] = period_.count() > 0 ? next_ : now;

@@ -14,6 +14,9 @@
 
 namespace fanin::bench {
 
+// Messages under way, at most.
+[[nodiscard]] std::size_t trips_max(const Spec& spec);
+
 class Trips {
 public:
   Trips(const Spec& spec, Cell& cell, Time now);

@@ -190,7 +190,7 @@ private:
       trips_->sent(now);
       any = true;
     }
-    if (spec_.rate_hz > 0 && trips_->next_send() != never)
+    if (spec_.period.count() > 0 && trips_->next_send() != never)
       timer_.start(context_.loop(), trips_->next_send());
     return any;
   }

@@ -11,6 +11,7 @@ constexpr std::array<std::string_view, 4> pattern_names{"stream", "roundtrip", "
 constexpr std::uint64_t page_max = 64U << 20;
 constexpr std::uint64_t pipeline_max = 1U << 16;
 constexpr std::uint64_t warmup_max_ns = 60'000'000'000;
+constexpr std::uint64_t period_max_ns = 1'000'000'000'000'000;
 
 } // namespace
 
@@ -27,7 +28,7 @@ json::Value Spec::to_json() const {
   value["senders"] = senders;
   value["receivers"] = receivers;
   value["pipeline"] = pipeline;
-  value["rate_hz"] = rate_hz;
+  value["period_ns"] = period.count();
   value["read"] = read;
   value["loaded"] = loaded;
   value["congestion"] = congestion;
@@ -61,7 +62,7 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   spec.senders = number("senders", 1, processes_max);
   spec.receivers = number("receivers", 1, processes_max);
   spec.pipeline = number("pipeline", 1, pipeline_max);
-  spec.rate_hz = value.at("rate_hz").real();
+  spec.period = Duration{static_cast<Duration::rep>(number("period_ns", 0, period_max_ns))};
   spec.read = value.at("read").boolean();
   spec.loaded = value.at("loaded").boolean();
   spec.congestion = value.at("congestion").text();

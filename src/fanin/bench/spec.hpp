@@ -27,7 +27,7 @@ struct Spec {
   std::size_t senders = 1;
   std::size_t receivers = 1;
   std::size_t pipeline = 1; // messages under way, round trip
-  double rate_hz = 0;       // round trip: 0: the next as soon as one is back
+  Duration period{}; // round trip: from one to the next; 0: as soon as one is back
   bool read = false;        // receivers read every byte, not only the first
   bool loaded = false;      // round trip: beside a stream on the same path
   std::string congestion = "cubic";
