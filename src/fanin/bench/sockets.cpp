@@ -10,7 +10,7 @@
 namespace fanin::bench {
 namespace {
 
-constexpr std::uint64_t send_page = 256U << 10;
+constexpr std::uint64_t send_page = 1U << 20;
 constexpr std::uint64_t page_unit = 64U << 10;
 constexpr std::uint64_t headers_max = 4096; // of a page
 constexpr std::uint64_t send_bytes = 16U << 20;

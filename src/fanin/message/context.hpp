@@ -38,9 +38,9 @@ private:
 struct ContextOptions {
   // Pages that messages are gathered in, where other processes can read them (shm://). Sums:
   // docs/modules/message.md.
-  memory::PoolOptions send_pool{.page_size = 256U << 10, .pages = 64, .arena = {.shared = true}};
+  memory::PoolOptions send_pool{.page_size = 1U << 20, .pages = 16, .arena = {.shared = true}};
   // Pages at least twice as large: a transport takes messages up to half of one.
-  memory::PoolOptions receive_pool{.page_size = 512U << 10, .pages = 64, .arena = {}};
+  memory::PoolOptions receive_pool{.page_size = 2U << 20, .pages = 16, .arena = {}};
   net::WaitPolicy wait = net::WaitPolicy::block;
   std::uint64_t seed = 0; // of the jitter of reconnections; 0: taken from the clock
   LogFunction log = {}; // empty: nothing is said

@@ -242,6 +242,10 @@ bool ShmTransport::accept_one(Listener& listener) {
 Result<ConnectionId> ShmTransport::connect(const Url& url, const ConnectionOptions& options) {
   if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
   if (const auto name = name_of(url); !name) return std::unexpected(name.error());
+  if (url.port == 0) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: a port is missing, as in shm://name:7000", url.text()));
+  }
   auto made = make_connection(options);
   if (!made) return std::unexpected(made.error());
   Connection& connection = **made;

@@ -333,6 +333,12 @@ TEST_F(Shm, a_message_over_the_limit_closes_the_connection) {
   EXPECT_EQ(at_server_.closed, std::vector{CloseReason::message_too_large});
 }
 
+TEST_F(Shm, an_address_to_connect_to_has_a_port) {
+  const auto made = client_->connect({.scheme = "shm", .host = "test"}, at_client_.options());
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().text.find("shm://name:7000"), std::string::npos) << made.error().text;
+}
+
 TEST_F(Shm, processes_of_other_users_are_refused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const pid_t other = fork();
