@@ -22,7 +22,7 @@ using fanin::bench::touch;
 constexpr int tag_data = 0;
 constexpr int tag_stop = 1;
 constexpr std::size_t window_bytes = 16U << 20;
-constexpr std::size_t window_max = 64;
+constexpr std::size_t window_max = 512; // messages; more than usual, which favours small ones
 
 struct Words {
   std::size_t size = 0;

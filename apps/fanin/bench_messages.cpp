@@ -16,7 +16,6 @@
 #include "fanin/base/units.hpp"
 #include "fanin/bench/message_bench.hpp"
 #include "fanin/bench/remote.hpp"
-#include "fanin/executive/placement.hpp"
 #include "reading.hpp"
 #include "terminal.hpp"
 
@@ -129,11 +128,7 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
   spec.pipeline = words.pipeline;
   spec.read = words.read;
   reading.rate("--rate", words.rate, spec.period);
-  // Processes that poll where others need the core take it away: there, polling becomes blocking.
-  const std::size_t processes =
-      words.pattern == Pattern::pubsub ? 1 + words.receivers : words.senders + words.receivers;
-  const bool poll = words.wait == "poll" && processes <= executive::usable_cores();
-  spec.wait = poll ? net::WaitPolicy::poll : net::WaitPolicy::block;
+  spec.wait = words.wait == "poll" ? net::WaitPolicy::poll : net::WaitPolicy::block;
   if (!reading.result()) return std::unexpected(reading.result().error());
   return options;
 }

@@ -26,7 +26,7 @@ public:
     while (!message.empty()) {
       const ssize_t count =
           ::send(socket_.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (count > 0) {
+      if (count >= 0) {
         message = message.subspan(static_cast<std::size_t>(count));
       } else if (errno != EAGAIN && errno != EINTR) {
         return fail_errno(ErrorKind::disconnected, "write", errno);

@@ -41,7 +41,7 @@ public:
 
   Result<json::Value> run() {
     const bool listeners_elsewhere = options_.other_host.has_value();
-    executive::share_cores(processes());
+    executive::share_cores(processes(options_.spec));
     if (listeners_elsewhere) {
       auto host = OtherHost::connect(*options_.other_host);
       if (!host) return std::unexpected(host.error());
@@ -58,12 +58,12 @@ public:
   }
 
 private:
-  [[nodiscard]] std::size_t processes() const {
-    switch (options_.spec.pattern) {
+  static std::size_t processes(const Spec& spec) {
+    switch (spec.pattern) {
     case Pattern::stream:
     case Pattern::roundtrip: return 2;
-    case Pattern::pubsub: return 1 + options_.spec.receivers;
-    case Pattern::nxn: return options_.spec.senders + options_.spec.receivers;
+    case Pattern::pubsub: return 1 + spec.receivers;
+    case Pattern::nxn: return spec.senders + spec.receivers;
     }
     return 2;
   }
@@ -82,6 +82,7 @@ private:
       spec.peer = "fanin";
       spec.pattern = Pattern::stream;
     }
+    if (processes(spec) > executive::usable_cores()) spec.wait = net::WaitPolicy::block;
     return spec;
   }
 
@@ -121,10 +122,9 @@ private:
 
   // A bare stream's best settings: the size of a page, and whether its ends poll.
   Result<> tune(Spec& spec) {
-    const bool can_poll =
-        spec.wait == net::WaitPolicy::poll && processes() <= executive::usable_cores();
     std::vector<net::WaitPolicy> waits{net::WaitPolicy::block};
-    if (can_poll && spec.url.scheme == "tcp") waits.push_back(net::WaitPolicy::poll);
+    if (spec.wait == net::WaitPolicy::poll && spec.url.scheme == "tcp")
+      waits.push_back(net::WaitPolicy::poll);
     double best_rate = -1;
     Spec best = spec;
     for (const net::WaitPolicy wait : waits) {
@@ -200,7 +200,7 @@ private:
   }
 
   [[nodiscard]] json::Value settings() const {
-    const Spec& spec = options_.spec;
+    const Spec spec = spec_of("fanin", options_.sizes.front());
     json::Value object;
     object["url"] = spec.url.text();
     object["wait"] = spec.wait == net::WaitPolicy::poll ? "poll" : "block";

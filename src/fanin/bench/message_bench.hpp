@@ -17,10 +17,12 @@
 namespace fanin::bench {
 
 struct MessageBenchOptions {
-  Spec spec; // peer, size and page are set for each contender
+  // Peer, size and page are set for each contender; polling becomes blocking where there are more
+  // processes than cores: those that poll would take the core from those that have work.
+  Spec spec;
   std::vector<std::uint32_t> sizes;
   std::vector<std::string> peers; // "raw", "fair", "memcpy", "zeromq", "mpi"
-  bool under_load = false;        // round trip: fanin a second time, beside a stream
+  bool under_load = false; // round trip: fanin a second time, beside a stream
   std::optional<net::Url> other_host; // where the listeners are
   Window window{std::chrono::milliseconds{200}, std::chrono::seconds{1}}; // of one measurement
   std::size_t runs = 3;

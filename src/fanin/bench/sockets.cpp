@@ -25,7 +25,6 @@ Result<std::unique_ptr<message::Context>> make_context(const Spec& spec, const P
   message::ContextOptions options;
   options.send_pool.page_size = static_cast<std::uint32_t>(page);
   options.send_pool.pages = static_cast<std::uint32_t>(pages);
-  options.send_pool.arena.shared = spec.url.scheme == "shm";
   options.receive_pool.page_size = static_cast<std::uint32_t>(2 * page);
   options.receive_pool.pages = static_cast<std::uint32_t>(pages);
   options.wait = spec.wait;

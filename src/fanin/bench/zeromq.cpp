@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -46,7 +47,7 @@ struct Zmq {
     const auto get = [&](auto& function, const char* name) {
       void* const symbol = dlsym(handle, name);
       all = all && symbol != nullptr;
-      std::memcpy(&function, &symbol, sizeof symbol); // as POSIX has it
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(symbol);
     };
     get(zmq.ctx_new, "zmq_ctx_new");
     get(zmq.socket, "zmq_socket");
