@@ -137,35 +137,33 @@ private:
 
 Result<Ends> shared_memory_stream(const Spec& spec) {
   const PageLayout layout{spec.size, spec.page};
-  auto shared = Shared::make(data_offset + slots * layout.page());
-  if (!shared) return std::unexpected(shared.error());
-  new ((*shared)->data()) Counts;
+  auto made = Shared::make(data_offset + slots * layout.page());
+  if (!made) return std::unexpected(made.error());
+  new ((*made)->data()) Counts;
   Ends ends;
-  ends.listen = [shared = *shared, layout, read = spec.read](std::size_t, Cell& cell) -> Result<> {
+  ends.listen = [shared = *made, layout, read = spec.read](std::size_t, Cell& cell) -> Result<> {
     cell.state = Cell::State::ready;
     return walk_ring(*shared, layout, read, cell);
   };
-  ends.connect = [shared = *shared, layout](std::size_t, const std::vector<std::string>&,
-                                            Cell& cell) {
-    return fill_ring(*shared, layout, cell);
-  };
+  ends.connect = [shared = *made, layout](std::size_t, const std::vector<std::string>&,
+                                          Cell& cell) { return fill_ring(*shared, layout, cell); };
   return ends;
 }
 
 Result<Ends> shared_memory_roundtrip(const Spec& spec) {
   const std::size_t room = (std::size_t{spec.size} + 127) / 128 * 128;
   const std::uint64_t pipeline = trips_max(spec);
-  auto shared = Shared::make(data_offset + 2 * room * pipeline);
-  if (!shared) return std::unexpected(shared.error());
-  new ((*shared)->data()) Counts;
+  auto made = Shared::make(data_offset + 2 * room * pipeline);
+  if (!made) return std::unexpected(made.error());
+  new ((*made)->data()) Counts;
   Ends ends;
   ends.latency = ends.connectors_count = true;
-  ends.listen = [=, shared = *shared](std::size_t, Cell& cell) -> Result<> {
+  ends.listen = [=, shared = *made](std::size_t, Cell& cell) -> Result<> {
     MemoryPipe pipe{shared, room, pipeline, false};
     cell.state = Cell::State::ready;
     return send_back(pipe, spec);
   };
-  ends.connect = [=, shared = *shared](std::size_t, const std::vector<std::string>&, Cell& cell) {
+  ends.connect = [=, shared = *made](std::size_t, const std::vector<std::string>&, Cell& cell) {
     MemoryPipe pipe{shared, room, pipeline, true};
     return make_trips(pipe, spec, cell);
   };

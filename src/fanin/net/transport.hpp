@@ -30,7 +30,8 @@ inline constexpr std::size_t max_extents = 4;
 enum class SendOutcome : std::uint8_t {
   accepted,
   backpressure, // queue full: not taken; `writable` follows
-  too_large, // over what the peer takes (its max_message), or too many extents
+  too_large, // over what the peer takes (its max_message), or too many extents; or no memory to
+             // copy it
   closed // no such connection, or not yet connected
 };
 
@@ -91,8 +92,8 @@ struct ConnectionOptions {
   std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
   bool low_latency = false; // control: small messages leave at once. Otherwise bulk data
   // Of a listener that strangers may reach: a connection takes only small messages (4 KiB), and
-  // larger ones wait, until trust(). So what it can pin of the pool is little. Transports within
-  // one program ignore it.
+  // larger ones wait, until trust(). So what it can pin of the pool is little. Transports whose
+  // peers are of this program or this user ignore it.
   bool strangers = false;
 };
 

@@ -54,7 +54,7 @@ struct ShmTransport::Connection {
   std::uint32_t peer_max_message = 0;
   std::uint32_t armed = 0;
   std::uint32_t idle_polls = 0;
-  std::uint32_t wants_copy = 0; // bytes in a page of `copies`
+  std::uint32_t wants_copy = 0; // bytes in a page to copy to
   ConnectionOptions options;
   Descriptor socket;
   Descriptor wake; // of this end
@@ -62,7 +62,6 @@ struct ShmTransport::Connection {
   std::unique_ptr<shm::OwnOutbox> own;
   shm::Mapping peer_outbox;
   PageFiller* filler;
-  PageFiller* copies = nullptr; // for what is not in shared memory
   shm::LentMemory::Pointer lent;
   Sending sending;
   Receiving receiving;

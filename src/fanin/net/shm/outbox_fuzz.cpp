@@ -44,14 +44,17 @@ public:
   void run(const std::uint8_t* data, std::size_t size) {
     {
       shm::RawPeer peer(url_);
-      peer.say_hello();
-      peer.announce(memory_, 4096);
+      if (size > 0 && data[0] != 0xff) { // or else the first packet is arbitrary
+        peer.say_hello();
+        peer.announce(memory_, 4096);
+      }
       turns();
       // Rounds of bytes for the packet socket or the outbox.
       while (size >= 2) {
         const std::size_t take = std::min<std::size_t>(data[1] * 17U, size - 2);
         if (data[0] == 0xff) {
-          peer.say(std::as_bytes(std::span(data + 2, take)), {memory_.get()});
+          peer.say(std::as_bytes(std::span(data + 2, take)),
+                   {peer.file().get(), peer.wake().get()});
         } else {
           const std::size_t at = data[0] * 16U;
           std::memcpy(reinterpret_cast<char*>(&peer.outbox()) + at, data + 2,

@@ -217,7 +217,7 @@ bool ShmTransport::arm(Connection& connection) {
   return false;
 }
 
-bool ShmTransport::has_work(const Connection& connection) {
+bool ShmTransport::has_work(const Connection& connection) const {
   if (connection.stage == Stage::ended || !connection.handed_out || connection.writable_pending)
     return true;
   const Outbox& peer = connection.peer();
@@ -230,8 +230,7 @@ bool ShmTransport::has_work(const Connection& connection) {
   if (now(peer.taken) != sending.taken &&
       (connection.wants_writable || connection.stage == Stage::closing))
     return true;
-  if (connection.wants_copy > 0 && connection.copies->can_reserve(connection.wants_copy))
-    return true;
+  if (connection.wants_copy > 0 && can_copy(connection)) return true;
   if (!receiving.returns.empty() && receiving.returned - now(peer.returns_taken) < shm::returns_max)
     return true;
   if (connection.stage != Stage::open) {

@@ -7,6 +7,8 @@
 // ends tell who they are and hand over descriptors, and an outbox of each end (shm/outbox.hpp).
 // While there is traffic, poll() looks into the outboxes and calls nothing of the kernel; an end
 // that falls idle arms its outbox, and its eventfd wakes it. See docs/modules/net.md.
+//
+// Thread: the loop's.
 #pragma once
 
 #include <array>
@@ -33,7 +35,8 @@ struct ShmOptions {
   Duration linger_timeout = std::chrono::seconds{5};
   // Before connecting or accepting is tried again: too many others do, or descriptors ran out.
   Duration retry_pause = std::chrono::milliseconds{10};
-  // Of the transport, for messages from pools that are not shared; bytes.
+  // Of the transport, for messages from pools that are not shared; bytes, and at least two pages of
+  // the largest such message. Made when the first one is sent.
   std::uint64_t copy_pool = 8U << 20;
   // Told why a connection could not be made or was broken off, in words, for the log.
   std::function<void(CloseReason, std::string_view)> report;
@@ -50,6 +53,7 @@ struct ShmCounters {
 
 class ShmTransport final : public Transport {
 public:
+  // Throws std::system_error if the operating system gives no epoll.
   explicit ShmTransport(Loop& loop, ShmOptions options = {});
   // Open connections are cut as by a crash. Pages that peers still read go home: their pools must
   // not be used any more.
@@ -135,9 +139,11 @@ private:
   [[nodiscard]] Result<> take_packet(Connection& connection, shm::ReceivedPacket& packet);
   [[nodiscard]] Result<> take_hello(Connection& connection, const shm::Hello& hello,
                                     shm::ReceivedPacket& packet);
-  [[nodiscard]] PageFiller* copy_filler(std::uint32_t largest);
 
   // sending (shm_send.cpp)
+  [[nodiscard]] PageFiller* find_copy_filler(std::uint32_t size) const;
+  [[nodiscard]] bool can_copy(const Connection& connection) const;
+  [[nodiscard]] PageFiller* make_copy_filler(std::uint32_t size);
   [[nodiscard]] SendOutcome send_copied(Connection& connection,
                                         std::span<const memory::View> extents, std::uint32_t size);
   [[nodiscard]] bool announce(Connection& connection, std::span<const memory::View> extents);
@@ -162,7 +168,7 @@ private:
   void warm(Connection& connection);
   [[nodiscard]] bool arm(Connection& connection);
   void disarm(Connection& connection);
-  [[nodiscard]] static bool has_work(const Connection& connection);
+  [[nodiscard]] bool has_work(const Connection& connection) const;
   [[nodiscard]] bool visit(Connection& connection, Budget& budget);
   [[nodiscard]] bool take_messages(Connection& connection, Budget& budget);
   [[nodiscard]] std::uint32_t read_record(Connection& connection, std::uint32_t available,
@@ -188,7 +194,7 @@ private:
   ShmOptions options_;
   Descriptor epoll_;
   std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
-  std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // by page size
+  std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // of growing page size
   std::vector<std::unique_ptr<PageFiller>> copy_fillers_; // of copy_pools_
   SlotMap<ConnectionId, Connection> connections_;
   SlotMap<ListenerId, Listener> listeners_;

@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "fanin/base/assert.hpp"
+#include "fanin/base/units.hpp"
 #include "fanin/net/shm/connection.hpp"
 
 namespace fanin::net {
@@ -80,16 +84,55 @@ SendOutcome ShmTransport::send(ConnectionId id, std::span<const memory::View> ex
   return outcome;
 }
 
+// Pages for what is not in shared memory; null: none are so large.
+PageFiller* ShmTransport::find_copy_filler(std::uint32_t size) const {
+  for (const auto& filler : copy_fillers_) {
+    if (filler->pool().page_size() >= size) return filler.get();
+  }
+  return nullptr;
+}
+
+// Whether what was refused for want of a page could be copied now.
+bool ShmTransport::can_copy(const Connection& connection) const {
+  return connection.wants_copy == 0 ||
+         find_copy_filler(connection.wants_copy)->can_reserve(connection.wants_copy);
+}
+
+// Null: there is no memory.
+PageFiller* ShmTransport::make_copy_filler(std::uint32_t size) {
+  constexpr std::uint32_t page_least = 256U << 10;
+  constexpr std::uint32_t page_most = 1U << 31;
+  if (size > page_most) return nullptr;
+  const std::uint32_t page = std::bit_ceil(std::max(size, page_least));
+  auto pool = memory::PagePool::make(
+      {.page_size = page,
+       .pages = static_cast<std::uint32_t>(std::max<std::uint64_t>(2, options_.copy_pool / page)),
+       .arena = {.shared = true}});
+  if (!pool) {
+    if (options_.report) {
+      options_.report(CloseReason::local,
+                      fmt::format("shm: to copy a message of {}: {}; send it from a shared pool",
+                                  format_size(size), pool.error().text));
+    }
+    return nullptr;
+  }
+  copy_pools_.push_back(std::move(*pool));
+  return copy_fillers_.emplace_back(std::make_unique<PageFiller>(*copy_pools_.back())).get();
+}
+
 SendOutcome ShmTransport::send_copied(Connection& connection, std::span<const memory::View> extents,
                                       std::uint32_t size) {
-  PageFiller::Room room = connection.copies->reserve(size);
+  PageFiller* copies = find_copy_filler(size);
+  if (copies == nullptr) copies = make_copy_filler(size);
+  if (copies == nullptr) return SendOutcome::too_large;
+  PageFiller::Room room = copies->reserve(size);
   if (!room.page) { // until a peer gives pages back
     connection.wants_copy = size;
     return SendOutcome::backpressure;
   }
   copy_extents(room.page.data() + room.offset, extents);
   const memory::View view = room.page.freeze(room.offset, size);
-  connection.copies->give_back(std::move(room.page), room.offset + size);
+  copies->give_back(std::move(room.page), room.offset + size);
   if (!announce(connection, {&view, 1})) return SendOutcome::backpressure;
   ++counters_.copied;
   put_lent(connection, {&view, 1}, size);
@@ -312,7 +355,7 @@ void ShmTransport::put_returns(Connection& connection) {
 void ShmTransport::check_writable(Connection& connection) {
   const Sending& sending = connection.sending;
   refresh_taken(connection);
-  if (connection.socket_full || !connection.copies->can_reserve(connection.wants_copy)) return;
+  if (connection.socket_full || !can_copy(connection)) return;
   if (sending.queued_bytes > connection.options.send_queue_bytes / 2) return;
   if (sending.held_bytes > connection.options.held_bytes / 2) return;
   if (sending.written - sending.taken > shm::units_max / 2) return;

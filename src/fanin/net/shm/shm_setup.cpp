@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -23,7 +22,6 @@ namespace fanin::net {
 namespace {
 
 constexpr int accepts_per_poll = 64;
-constexpr std::uint32_t copy_page_least = 64U << 10;
 
 std::string text_of(int error) { return std::strerror(error); }
 
@@ -360,36 +358,12 @@ Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hell
     return fail(ErrorKind::malformed, "said hello without what belongs to it");
   auto mapping = shm::Mapping::make(packet.descriptors[0], sizeof(shm::Outbox));
   if (!mapping) return std::unexpected(mapping.error());
-  connection.copies = copy_filler(hello.max_message);
-  if (connection.copies == nullptr) {
-    report(CloseReason::connect_failed, connection,
-           fmt::format("no memory for messages of up to {} that must be copied",
-                       format_size(hello.max_message)));
-    end(connection, CloseReason::connect_failed);
-    return {};
-  }
   connection.peer_outbox = std::move(*mapping);
   connection.peer_wake = std::move(packet.descriptors[1]);
   connection.peer_max_message = hello.max_message;
   connection.stage = Stage::open;
   connection.deadline.cancel();
   return {};
-}
-
-// Pages for what is not in shared memory, for messages up to `largest`; null: no memory.
-PageFiller* ShmTransport::copy_filler(std::uint32_t largest) {
-  constexpr std::uint32_t page_most = 1U << 30;
-  const std::uint32_t page = std::bit_ceil(std::clamp(largest, copy_page_least, page_most));
-  for (const auto& filler : copy_fillers_) {
-    if (filler->pool().page_size() == page) return filler.get();
-  }
-  auto pool = memory::PagePool::make(
-      {.page_size = page,
-       .pages = static_cast<std::uint32_t>(std::max<std::uint64_t>(2, options_.copy_pool / page)),
-       .arena = {.shared = true}});
-  if (!pool) return nullptr;
-  copy_pools_.push_back(std::move(*pool));
-  return copy_fillers_.emplace_back(std::make_unique<PageFiller>(*copy_pools_.back())).get();
 }
 
 } // namespace fanin::net
