@@ -242,7 +242,8 @@ Result<Arena> Arena::make(std::size_t size, const ArenaOptions& options) {
   if (size == 0) return fail(ErrorKind::usage, "arena of 0 B");
   if (options.shared && options.reserve_only)
     return fail(ErrorKind::usage, "an arena without memory cannot be shared");
-  const bool wants_huge = options.huge_pages != HugePages::off && size >= huge_page;
+  const bool wants_huge = on_reserved_huge_pages(options) ||
+                          (options.huge_pages != HugePages::off && size >= huge_page);
   const std::size_t rounded = round_up(size, wants_huge ? huge_page : 4096);
   if (rounded < size) return fail(ErrorKind::usage, "arena larger than the address space");
   if (!options.reserve_only) {

@@ -43,6 +43,7 @@ struct ShmTransport::Connection {
   bool wants_writable = false;
   bool writable_pending = false;
   bool socket_full = false; // until EPOLLOUT
+  bool broken = false; // the peer has done what no peer does: nothing more is read of it
   bool to_signal = false; // something new is in the own outbox
   bool took = false; // the peer has room that it had not
   bool peer_ended = false; // it has shut down its half, or is gone
@@ -54,6 +55,7 @@ struct ShmTransport::Connection {
   std::uint32_t peer_max_message = 0;
   std::uint32_t armed = 0;
   std::uint32_t idle_polls = 0;
+  std::uint32_t refused_bytes = 0; // of the message that wants_writable
   std::uint32_t wants_copy = 0; // bytes in a page to copy to
   ConnectionOptions options;
   Descriptor socket;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -43,7 +44,7 @@ ShmTransport::Connection::Connection(ShmTransport& owner, const ConnectionOption
       lent(shm::LentMemory::make(
           [this, &owner](shm::Return what) { owner.give_back(*this, what); })),
       deadline([this, &owner] { owner.expired_.push_back(id); }),
-      retry([this, &owner] { owner.try_connect(*this); }) {}
+      retry([this, &owner] { owner.try_again(*this); }) {}
 
 ShmTransport::ShmTransport(Loop& loop, ShmOptions options)
     : loop_(loop), options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
@@ -94,6 +95,7 @@ void ShmTransport::close(ConnectionId id, bool abort) {
     return;
   }
   connection->stage = Stage::closing;
+  want_nothing(*connection);
   ++closing_;
   connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
   warm(*connection);
@@ -129,6 +131,7 @@ void ShmTransport::end(Connection& connection, CloseReason reason) {
 }
 
 bool ShmTransport::violation(Connection& connection, std::string_view what) {
+  if (std::exchange(connection.broken, true)) return false;
   report(CloseReason::protocol_violation, connection, what);
   (void)::shutdown(connection.socket.get(), SHUT_WR);
   if (connection.stage == Stage::closing) --closing_;
@@ -145,8 +148,18 @@ bool ShmTransport::violation(Connection& connection, std::string_view what) {
 void ShmTransport::linger(Connection& connection) {
   connection.stage = Stage::lingering;
   connection.deadline.cancel();
+  want_nothing(connection);
   warm(connection);
   erase_if_done(connection);
+}
+
+// No event follows, so nothing has to be waited for.
+void ShmTransport::want_nothing(Connection& connection) {
+  connection.handed_out = true;
+  connection.wants_writable = connection.writable_pending = false;
+  connection.wants_copy = 0;
+  connection.receiving.starving_for = 0;
+  connection.receiving.holds_all = false;
 }
 
 void ShmTransport::erase_if_done(Connection& connection) {
@@ -220,6 +233,7 @@ bool ShmTransport::arm(Connection& connection) {
 bool ShmTransport::has_work(const Connection& connection) const {
   if (connection.stage == Stage::ended || !connection.handed_out || connection.writable_pending)
     return true;
+  if (connection.broken) return false;
   const Outbox& peer = connection.peer();
   const Sending& sending = connection.sending;
   const Receiving& receiving = connection.receiving;
@@ -237,9 +251,17 @@ bool ShmTransport::has_work(const Connection& connection) const {
     return !connection.peer_gone && now(peer.written) != receiving.read &&
            receiving.returns.size() < shm::returns_max;
   }
-  if (now(peer.written) != receiving.read)
+  if (now(peer.written) != receiving.read) {
+    if (receiving.holds_all) return connection.lent->lent() < lent_max;
     return receiving.starving_for == 0 || connection.filler->can_reserve(receiving.starving_for);
+  }
   return connection.peer_ended;
+}
+
+// For pages that come back to pools of this process: no peer says so.
+bool ShmTransport::waits_here(const Connection& connection) {
+  return connection.receiving.starving_for > 0 || connection.receiving.holds_all ||
+         connection.wants_copy > 0;
 }
 
 bool ShmTransport::arm() {
@@ -256,8 +278,7 @@ bool ShmTransport::arm() {
       break;
     }
     // Pages that come back are not the peer's doing, and are looked for here.
-    const bool waits_here = connection->receiving.starving_for > 0 || connection->wants_copy > 0;
-    connection->hot = waits_here;
+    connection->hot = waits_here(*connection);
   }
   std::erase_if(hot_, [this](ConnectionId id) {
     const Connection* const connection = connections_.find(id);
@@ -284,13 +305,14 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
     next_hot_ = next_hot_ + 1 < count ? next_hot_ + 1 : 0;
     const ConnectionId id = hot_[next_hot_];
     Connection* connection = connections_.find(id);
-    if (connection != nullptr && visit(*connection, budget)) continue;
+    const bool worked = connection != nullptr && visit(*connection, budget);
     connection = connections_.find(id);
     if (connection == nullptr) {
       some_left = true;
+    } else if (worked) {
+      connection->idle_polls = 0;
     } else if (++connection->idle_polls > polls_until_cold && connection->stage != Stage::ended &&
-               connection->receiving.starving_for == 0 && connection->wants_copy == 0 &&
-               arm(*connection)) {
+               !waits_here(*connection) && arm(*connection)) {
       connection->hot = false;
       some_left = true;
     }
@@ -342,6 +364,10 @@ bool ShmTransport::visit(Connection& connection, Budget& budget) {
     return true;
   }
   if (!connection.connected()) return false;
+  if (connection.broken) {
+    erase_if_done(connection);
+    return false;
+  }
   bool worked = false;
   if (connection.stage == Stage::open && !connection.handed_out) {
     connection.handed_out = true;
@@ -510,7 +536,8 @@ bool ShmTransport::take_lent(Connection& connection, const Record& record, std::
   }
   if (total != record.length || pieces[0].offset % PageFiller::alignment != 0)
     return violation(connection, "sent a message whose lengths do not add up");
-  if (connection.lent->lent() >= lent_max) return false; // until some go back
+  connection.receiving.holds_all = connection.lent->lent() >= lent_max;
+  if (connection.receiving.holds_all) return false; // until some go back
   std::array<memory::View, shm::pieces_max> views;
   connection.lent->lend(std::span(pieces).first(count), {record.slot, record.use}, views);
   Event& event = emit(connection, budget, EventKind::message);

@@ -113,6 +113,7 @@ private:
     std::uint32_t returned = 0; // into the own outbox
     std::vector<shm::Return> returns; // that have no room there yet
     std::uint32_t starving_for = 0; // bytes of a page
+    bool holds_all = false; // as many messages of the peer as may be
   };
 
   struct Connection;
@@ -133,6 +134,7 @@ private:
   void accept_all();
   [[nodiscard]] bool accept_one(Listener& listener);
   void try_connect(Connection& connection);
+  void try_again(Connection& connection);
   void start_handshake(Connection& connection);
   [[nodiscard]] bool of_this_user(const Connection& connection) const;
   void read_packets(Connection& connection);
@@ -168,6 +170,7 @@ private:
   void warm(Connection& connection);
   [[nodiscard]] bool arm(Connection& connection);
   void disarm(Connection& connection);
+  [[nodiscard]] static bool waits_here(const Connection& connection);
   [[nodiscard]] bool has_work(const Connection& connection) const;
   [[nodiscard]] bool visit(Connection& connection, Budget& budget);
   [[nodiscard]] bool take_messages(Connection& connection, Budget& budget);
@@ -185,6 +188,7 @@ private:
   void end(Connection& connection, CloseReason reason);
   void continue_closing(Connection& connection);
   void linger(Connection& connection);
+  static void want_nothing(Connection& connection);
   void erase_if_done(Connection& connection);
   void erase(Connection& connection);
   void peer_gone(Connection& connection);

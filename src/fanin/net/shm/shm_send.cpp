@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -80,7 +81,11 @@ SendOutcome ShmTransport::send(ConnectionId id, std::span<const memory::View> ex
       outcome = send_copied(*connection, extents, bytes);
     }
   }
-  if (outcome == SendOutcome::backpressure) connection->wants_writable = true;
+  if (outcome == SendOutcome::backpressure) {
+    connection->wants_writable = true;
+    connection->refused_bytes = bytes;
+    warm(*connection); // it is armed again, for room too
+  }
   return outcome;
 }
 
@@ -148,7 +153,8 @@ bool ShmTransport::announce(Connection& connection, std::span<const memory::View
     const int descriptor = arena.descriptor();
     if (!shm::send_packet(connection.socket.get(), shm::encode(shm::Memory{arena.size()}),
                           {&descriptor, 1})) {
-      connection.socket_full = true;
+      connection.socket_full = true; // epoll says when it is not, unless the kernel lacks something
+      if (errno != EAGAIN) connection.retry.start(loop_, loop_.now() + options_.retry_pause);
       return false;
     }
     announced.push_back(arena.id());
@@ -278,8 +284,11 @@ void ShmTransport::flush() {
     Connection* const connection = connections_.find(id);
     if (connection == nullptr) continue;
     connection->marked = false;
-    if (!connection->connected()) continue;
-    if (!connection->receiving.returns.empty()) put_returns(*connection);
+    if (!connection->connected() || connection->broken) continue;
+    if (!connection->receiving.returns.empty()) {
+      put_returns(*connection);
+      if (!connection->receiving.returns.empty()) warm(*connection); // for the rest
+    }
     const bool work = std::exchange(connection->to_signal, false);
     const bool room = std::exchange(connection->took, false);
     if (work || room) signal(*connection, work);
@@ -355,12 +364,15 @@ void ShmTransport::put_returns(Connection& connection) {
 void ShmTransport::check_writable(Connection& connection) {
   const Sending& sending = connection.sending;
   refresh_taken(connection);
-  if (connection.socket_full || !can_copy(connection)) return;
+  if (can_copy(connection)) connection.wants_copy = 0;
+  if (connection.socket_full || connection.wants_copy > 0) return;
   if (sending.queued_bytes > connection.options.send_queue_bytes / 2) return;
-  if (sending.held_bytes > connection.options.held_bytes / 2) return;
+  // A receiver may keep some of it for as long as nothing new comes.
+  if (sending.held_bytes > 0 &&
+      sending.held_bytes + connection.refused_bytes > connection.options.held_bytes)
+    return;
   if (sending.written - sending.taken > shm::units_max / 2) return;
   connection.wants_writable = false;
-  connection.wants_copy = 0;
   connection.writable_pending = true;
 }
 

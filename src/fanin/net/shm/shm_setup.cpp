@@ -253,6 +253,12 @@ Result<ConnectionId> ShmTransport::connect(const Url& url, const ConnectionOptio
   return connection.id;
 }
 
+void ShmTransport::try_again(Connection& connection) {
+  if (connection.stage == Stage::connecting) return try_connect(connection);
+  connection.socket_full = false;
+  warm(connection);
+}
+
 void ShmTransport::try_connect(Connection& connection) {
   const auto name = name_of(connection.url);
   connection.socket = make_socket();
@@ -315,8 +321,10 @@ void ShmTransport::read_packets(Connection& connection) {
     auto packet = shm::receive_packet(connection.socket.get());
     if (!packet && packet.error().kind == ErrorKind::not_found) return;
     if (!packet && packet.error().kind == ErrorKind::disconnected) {
+      // It went with packets of ours unread; what it had sent before is still there.
+      if (connection.peer_gone) return;
       peer_gone(connection);
-      return;
+      continue;
     }
     if (packet && packet->size == 0) {
       connection.peer_ended = true;

@@ -2,6 +2,7 @@
 // and processes that die at any instant.
 #include "fanin/net/shm/shm.hpp"
 
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -38,7 +39,7 @@ struct Side final : Handler {
     case EventKind::accepted:
     case EventKind::connected: connections.push_back(event.connection); break;
     case EventKind::closed: closed.push_back(event.reason); break;
-    case EventKind::writable: break;
+    case EventKind::writable: ++writable; break;
     case EventKind::message:
       ++messages;
       kept.push_back(event.message);
@@ -55,6 +56,7 @@ struct Side final : Handler {
   std::vector<CloseReason> closed;
   std::deque<memory::View> kept;
   std::uint64_t messages = 0;
+  int writable = 0;
 };
 
 memory::View filled(memory::PagePool& pool, std::uint32_t size, int value) {
@@ -92,6 +94,26 @@ protected:
   }
   SendOutcome send(std::vector<memory::View> extents) {
     return client_->send(at_client_.connections.front(), extents);
+  }
+  // Whether a loop could wait for it now.
+  static bool falls_asleep(ShmTransport& transport) {
+    std::array<Event, 1> none;
+    for (int i = 0; i < 100; ++i) {
+      (void)transport.poll(std::span(none).first(0));
+      if (transport.arm()) return true;
+    }
+    return false;
+  }
+  static bool is_woken(const ShmTransport& transport) {
+    pollfd watched{transport.descriptor(), POLLIN, 0};
+    return ::poll(&watched, 1, 0) == 1;
+  }
+  // As a loop of its own would.
+  static void take_all(ShmTransport& transport) {
+    std::array<Event, 64> events;
+    while (transport.poll(events) > 0) {
+    }
+    transport.flush();
   }
   // A stranger's connection has ended by a violation, and others go on.
   void expect_violation(std::string_view what) {
@@ -208,6 +230,78 @@ TEST_F(Shm, what_a_dead_peer_has_lent_stays_readable) {
   EXPECT_EQ(at_server_.kept[0].data()[3999], std::byte{5});
   at_server_.kept.clear();
   at_client_.shared = make_pool(1, true);
+}
+
+TEST_F(Shm, who_was_refused_while_asleep_is_woken_by_room) {
+  connect();
+  for (int i = 0; i < 9; ++i) { // of 7 units each: the outbox is full, and nobody was refused
+    EXPECT_EQ(send({filled(*at_client_.shared, 200, i)}), SendOutcome::accepted);
+  }
+  ASSERT_TRUE(falls_asleep(*client_));
+  EXPECT_EQ(send({filled(*at_client_.shared, 200, 9)}), SendOutcome::backpressure);
+  ASSERT_TRUE(falls_asleep(*client_));
+  take_all(server_);
+  EXPECT_TRUE(is_woken(*client_));
+  settle();
+  EXPECT_EQ(at_client_.writable, 1);
+}
+
+TEST_F(Shm, more_comes_back_than_an_outbox_holds_and_none_is_left) {
+  connect();
+  {
+    const memory::View page = filled(*at_client_.shared, 4000, 1);
+    for (std::uint32_t i = 0; i < 600; ++i) {
+      EXPECT_EQ(send({page.part(i % 400 * 8, 400)}), SendOutcome::accepted);
+      settle();
+    }
+  }
+  ASSERT_EQ(at_server_.kept.size(), 600U);
+  ASSERT_TRUE(falls_asleep(server_));
+  at_server_.kept.clear();
+  settle();
+  EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages());
+}
+
+TEST_F(Shm, a_receiver_may_keep_some_of_what_it_may_hold_for_ever) {
+  ConnectionOptions options = at_client_.options();
+  options.held_bytes = 8 * 3000;
+  (void)client_->connect(url_, options).value();
+  settle();
+  for (int sent = 0; sent < 100; ++sent) {
+    int before = at_client_.writable;
+    while (send({filled(*at_client_.ordinary, 3000, sent)}) == SendOutcome::backpressure) {
+      settle();
+      while (at_server_.kept.size() > 5) at_server_.kept.pop_front();
+      settle();
+      ASSERT_GT(at_client_.writable, before) << sent;
+      before = at_client_.writable;
+    }
+  }
+}
+
+TEST_F(Shm, an_end_that_was_held_back_sleeps_once_it_is_closed) {
+  ConnectionOptions options = at_client_.options();
+  options.held_bytes = 3 * 3000;
+  (void)client_->connect(url_, options).value();
+  settle();
+  while (send({filled(*at_client_.shared, 3000, 1)}) == SendOutcome::accepted) settle();
+  client_->close(at_client_.connections.front(), false);
+  settle();
+  EXPECT_TRUE(falls_asleep(*client_));
+}
+
+TEST_F(Shm, a_peer_that_lies_while_it_holds_a_page_costs_one_line_and_no_time) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  settle();
+  const std::vector view{filled(*at_server_.shared, 3000, 1)};
+  EXPECT_EQ(server_.send(at_server_.connections.front(), view), SendOutcome::accepted);
+  peer.outbox().returns[0] = {3, 1};
+  peer.outbox().returned = 1;
+  settle();
+  EXPECT_EQ(at_server_.closed, std::vector{CloseReason::protocol_violation});
+  EXPECT_EQ(said_.size(), 1U);
+  EXPECT_TRUE(falls_asleep(server_));
 }
 
 TEST_F(Shm, packets_that_are_none_close_the_connection_and_harm_nobody) {
