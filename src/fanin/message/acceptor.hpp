@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fanin/message/context.hpp"
+#include "fanin/message/counters.hpp"
 #include "fanin/message/handshake.hpp"
 
 namespace fanin::message::detail {

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "fanin/message/counters.hpp"
+#include "fanin/message/peer.hpp"
 
 namespace fanin::message {
 

@@ -11,8 +11,8 @@
 
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/message/page_queue.hpp"
-#include "fanin/message/received.hpp"
 
 namespace fanin::message {
 

@@ -12,7 +12,7 @@
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/connector.hpp"
 #include "fanin/message/counters.hpp"
-#include "fanin/message/received.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/net/page_filler.hpp"
 
 namespace fanin::message {

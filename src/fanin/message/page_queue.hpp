@@ -13,8 +13,8 @@
 
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/message/page_format.hpp"
-#include "fanin/message/received.hpp"
 
 namespace fanin::message {
 

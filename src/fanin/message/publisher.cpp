@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "fanin/memory/heap_page.hpp"
-#include "fanin/message/received.hpp"
+#include "fanin/message/message.hpp"
 
 namespace fanin::message {
 namespace {

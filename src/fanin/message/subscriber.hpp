@@ -12,8 +12,8 @@
 
 #include "fanin/message/connector.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/message/page_queue.hpp"
-#include "fanin/message/received.hpp"
 #include "fanin/message/subscription.hpp"
 
 namespace fanin::message {
