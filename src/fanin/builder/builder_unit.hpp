@@ -98,7 +98,7 @@ private:
     std::uint64_t member_since = 0;  // epoch
     Incarnation connected = 0;       // of its data connection
     net::Link data;
-    message::Gather requests;        // pull
+    Gather requests; // pull
     Incarnation requests_to = 0;
   };
   using Assemblies = std::pmr::map<EventNumber, Assembly*>;

@@ -76,8 +76,8 @@ void BuilderUnit::hang_up(net::Link link, std::string_view why) {
 void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
   forget_stranger(link);
   wire::Hello hello;
-  const bool good = message::for_each_message(
-      page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
+  const bool good =
+      for_each_message(page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
         wire::MessageReader reader{body};
         return type == wire::MessageType::hello && reader.read(hello);
       });
@@ -95,7 +95,7 @@ void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
   Readout& readout = readouts_[hello.node];
   if (hello.role == wire::Role::request) {
     readout.requests.link().close(true);
-    readout.requests = message::Gather{link, *environment_.control_pool};
+    readout.requests = Gather{link, *environment_.control_pool};
     readout.requests_to = hello.incarnation;
     for (auto& [first, assembly] : assemblies_) {
       if (assembly->assigned && !assembly->decided) request(*assembly, hello.node);

@@ -73,7 +73,7 @@ void ControlClient::lost(std::string_view why) {
 }
 
 void ControlClient::receive(const memory::View& page) {
-  const bool good = message::for_each_message(
+  const bool good = for_each_message(
       page.bytes(), [this](wire::MessageType type, std::span<const std::byte> body) {
         if (type != wire::MessageType::refuse) {
           refused_since_ = never;
@@ -114,7 +114,7 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::connected:
     connected_ = was_connected_ = true;
     retry_after_ = retry_first;
-    gather_ = message::Gather{link_, *environment_.control_pool};
+    gather_ = Gather{link_, *environment_.control_pool};
     options_.hello.text_size = static_cast<std::uint32_t>(options_.text.size());
     gather_.append(options_.hello, std::string_view{options_.text});
     break;

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "fanin/base/log.hpp"
+#include "fanin/builder/gather.hpp"
 #include "fanin/builder/system.hpp"
-#include "fanin/message/gather.hpp"
 #include "fanin/net/link.hpp"
 #include "fanin/net/loop.hpp"
 
@@ -80,7 +80,7 @@ private:
 
   NodeEnvironment environment_;
   Options options_;
-  message::Gather gather_;
+  Gather gather_;
   net::Link link_;
   net::Timer retry_;
   Duration retry_after_ = std::chrono::milliseconds{10};

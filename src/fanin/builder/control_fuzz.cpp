@@ -61,7 +61,7 @@ void say_hello(Play play, net::Link link, memory::PagePool& pool, const System& 
   default: return;
   }
   hello.text_size = static_cast<std::uint32_t>(text.size());
-  message::Gather gather{link, pool};
+  Gather gather{link, pool};
   gather.append(hello, std::string_view{text});
   gather.flush();
 }

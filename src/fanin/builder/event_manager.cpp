@@ -107,7 +107,7 @@ void EventManager::trigger() {
 void EventManager::tell_triggered() {
   for (auto& readout : readouts_) {
     if (!readout.peer || readout.limit_said == triggered_) continue;
-    message::Gather& gather = readout.peer->gather;
+    Gather& gather = readout.peer->gather;
     if (!gather.roomy(gather.room_max())) continue; // what else it has to be told needs the room
     gather.append(wire::Limit{triggered_, 0});
     readout.limit_said = triggered_;

@@ -72,7 +72,7 @@ private:
   };
   struct Peer { // a connection that is or may become a node
     net::Link link;
-    message::Gather gather;
+    Gather gather;
     wire::Role role{};
     NodeId node = 0;
     bool known = false; // has said hello

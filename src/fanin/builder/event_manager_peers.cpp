@@ -37,7 +37,7 @@ void EventManager::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::accepted: {
     auto peer = std::make_unique<Peer>();
     peer->link = link;
-    peer->gather = message::Gather{link, *environment_.control_pool};
+    peer->gather = Gather{link, *environment_.control_pool};
     peer->heard = environment_.loop->now();
     strangers_.push_back(std::move(peer));
     break;
@@ -56,8 +56,8 @@ void EventManager::on_event(net::Transport& transport, net::Event& event) {
 void EventManager::receive(Peer& peer, const memory::View& page) {
   peer.heard = environment_.loop->now();
   const net::Link link = peer.link;
-  const bool good = message::for_each_message(
-      page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
+  const bool good =
+      for_each_message(page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
         // A hello moves the peer, and a message may end it: look it up each time.
         Peer* current = find_peer(link);
         if (current == nullptr) return true;

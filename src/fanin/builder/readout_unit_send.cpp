@@ -190,7 +190,7 @@ void ReadoutUnit::on_data_event(Builder& builder, net::Event& event) {
     hello.run = run_;
     hello.incarnation = incarnation_;
     hello.peer_incarnation = builder.incarnation;
-    message::Gather first{link, *environment_.control_pool};
+    Gather first{link, *environment_.control_pool};
     first.append(hello);
     first.flush();
     if (is_data) {
@@ -211,7 +211,7 @@ void ReadoutUnit::on_data_event(Builder& builder, net::Event& event) {
   case net::EventKind::message: {
     const bool good =
         !is_data &&
-        message::for_each_message(
+        for_each_message(
             event.message.bytes(), [this](wire::MessageType type, std::span<const std::byte> body) {
               wire::MessageReader reader{body};
               wire::Assign assign;

@@ -1,5 +1,7 @@
 #include "fanin/message/acceptor.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "fanin/memory/heap_page.hpp"
@@ -8,16 +10,23 @@ namespace fanin::message::detail {
 
 Acceptor::Acceptor(Context& context, AcceptorOwner& owner, SocketCounters& counters,
                    const Options& options)
-    : context_(context), owner_(owner), counters_(counters), options_(options) {}
+    : context_(context),
+      owner_(owner),
+      counters_(counters),
+      options_(options),
+      hello_deadline_([this] { turn_away_silent(); }) {}
 
 Acceptor::~Acceptor() { close(); }
 
 void Acceptor::close() {
   for (const Listener& listener : listeners_) listener.transport->close_listener(listener.id);
   listeners_.clear();
+  hello_deadline_.cancel();
+  for (const auto& [key, deadline] : silent_) key.transport->close(key.id);
+  silent_.clear();
   for (const auto& [key, peer] : peers_) {
     key.transport->close(key.id);
-    if (peer != nullptr) peer->link = {};
+    peer->link = {};
   }
   peers_.clear();
   last_key_ = {};
@@ -41,7 +50,7 @@ Result<net::Url> Acceptor::listen(const net::Url& url) {
 
 std::shared_ptr<Peer> Acceptor::find(PeerId id) const {
   for (const auto& [key, peer] : peers_) {
-    if (peer != nullptr && peer->id == id) return peer;
+    if (peer->id == id) return peer;
   }
   return nullptr;
 }
@@ -58,6 +67,7 @@ const std::shared_ptr<Peer>& Acceptor::lookup(const Key& key) {
 }
 
 void Acceptor::forget(const Key& key) {
+  silent_.erase(key);
   peers_.erase(key);
   if (key == last_key_) last_key_ = {};
 }
@@ -65,7 +75,12 @@ void Acceptor::forget(const Key& key) {
 void Acceptor::on_event(net::Transport& transport, net::Event& event) {
   const Key key{&transport, event.connection};
   switch (event.kind) {
-  case net::EventKind::accepted: peers_.emplace(key, nullptr); break;
+  case net::EventKind::accepted: {
+    const Time deadline = context_.loop().now() + hello_timeout;
+    silent_.emplace(key, deadline);
+    if (!hello_deadline_.active()) hello_deadline_.start(context_.loop(), deadline);
+    break;
+  }
   case net::EventKind::connected: break; // it does not connect
   case net::EventKind::message:
     if (const auto& peer = lookup(key)) {
@@ -91,7 +106,8 @@ void Acceptor::introduce(const Key& key, const net::Event& event) {
   peer->hello = *hello;
   peer->name = peer->link.peer();
   peer->link.trust();
-  peers_[key] = peer;
+  silent_.erase(key);
+  peers_.emplace(key, peer);
   last_key_ = {};
   ++admitted_;
   ++counters_.connections;
@@ -113,14 +129,30 @@ void Acceptor::turn_away(const Key& key, CloseReason reason) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
   context_.say(LogLevel::warning,
                fmt::format("{}: turned away: {}", key.transport->peer_name(key.id), name(reason)));
-  // Who speaks another language is not answered.
-  const bool understands = reason != CloseReason::not_a_socket;
+  // Who speaks another language, or none, is not answered.
+  const bool understands =
+      reason == CloseReason::wrong_kind || reason == CloseReason::wrong_version;
   if (understands) {
     answer(key, SocketKind::low_latency,
            reason == CloseReason::wrong_kind ? Refusal::wrong_kind : Refusal::wrong_version);
   }
   key.transport->close(key.id, !understands);
   forget(key);
+}
+
+void Acceptor::turn_away_silent() {
+  const Time now = context_.loop().now();
+  Time next = never;
+  std::vector<Key> late;
+  for (const auto& [key, deadline] : silent_) {
+    if (deadline <= now) {
+      late.push_back(key);
+    } else {
+      next = std::min(next, deadline);
+    }
+  }
+  for (const Key& key : late) turn_away(key, CloseReason::no_answer);
+  if (!silent_.empty()) hello_deadline_.start(context_.loop(), next);
 }
 
 void Acceptor::close(Peer& peer, CloseReason reason) {

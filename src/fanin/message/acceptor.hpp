@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fanin/message/context.hpp"
+#include "fanin/message/counters.hpp"
 #include "fanin/message/handshake.hpp"
 
 namespace fanin::message::detail {
@@ -81,6 +82,7 @@ private:
   void introduce(const Key& key, const net::Event& event);
   void answer(const Key& key, SocketKind kind, Refusal refusal);
   void turn_away(const Key& key, CloseReason reason);
+  void turn_away_silent();
   void ended(const Key& key, CloseReason reason);
 
   Context& context_;
@@ -92,7 +94,9 @@ private:
     net::ListenerId id;
   };
   std::vector<Listener> listeners_;
-  std::unordered_map<Key, std::shared_ptr<Peer>, Hash> peers_; // null: has not said hello yet
+  std::unordered_map<Key, Time, Hash> silent_; // until when they may say hello
+  net::Timer hello_deadline_;                  // of the first of them
+  std::unordered_map<Key, std::shared_ptr<Peer>, Hash> peers_;
   Key last_key_; // whose event came last
   std::shared_ptr<Peer> last_;
   std::size_t admitted_ = 0;

@@ -7,12 +7,6 @@
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::message::detail {
-namespace {
-
-// How long a peer that accepted the connection may take to answer.
-constexpr Duration answer_timeout = std::chrono::seconds{5};
-
-} // namespace
 
 Connector::Connector(Context& context, ConnectorOwner& owner, SocketKind kind,
                      const Options& options)
@@ -104,7 +98,7 @@ void Connector::say_hello() {
                     .lent_max = options_.send_queue_bytes / 2};
   const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
   (void)link_.send({&view, 1}); // the first message is always taken, or `closed` follows
-  deadline_.start(context_.loop(), context_.loop().now() + answer_timeout);
+  deadline_.start(context_.loop(), context_.loop().now() + hello_timeout);
 }
 
 void Connector::read_answer(const memory::View& message) {

@@ -70,7 +70,10 @@ public:
   void run() { loop_.run(wait_); }
   void stop() { loop_.stop(); }
   bool turn() { return loop_.turn(); } // one turn without waiting; true if anything was done
-  // Turns until sockets and connections that were closed have delivered what they had accepted.
+  // Blocks: turns the loop until sockets and connections that were closed have delivered what they
+  // had accepted, or their peers are gone, or stop() is called. Where the bytes are with the
+  // transports that is as long as they linger (5 s), at most; a peer that lives and does not read
+  // what a socket still has makes it wait without end. Not from a callback.
   void drain();
 
   [[nodiscard]] net::Loop& loop() const { return loop_; }

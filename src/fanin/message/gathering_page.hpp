@@ -14,6 +14,19 @@
 
 namespace fanin::message {
 
+// A view costs the transport an extent and the receiver perhaps a page; below this a copy is
+// cheaper.
+inline constexpr std::uint32_t copy_below_bytes = 4096;
+
+// What leaves as one transport message: up to two extents.
+struct Parcel {
+  memory::View page; // frames; the last one's payload may be `payload`
+  memory::View payload = {};
+  bool continues = false; // its first frame is not the first piece of its message
+  bool goes_on = false;   // its last frame is not the last one
+  [[nodiscard]] std::uint64_t size() const { return std::uint64_t{page.size} + payload.size; }
+};
+
 // Holds no page until open(), and none after release(). Thread: the pool's.
 class GatheringPage {
 public:

@@ -3,13 +3,15 @@
 // if `refusal` is not none. Little-endian, 8-byte aligned.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <expected>
 #include <span>
 #include <string_view>
 
-#include "fanin/message/counters.hpp"
+#include "fanin/base/clock.hpp"
+#include "fanin/message/peer.hpp"
 
 namespace fanin::message {
 
@@ -44,6 +46,9 @@ static_assert(sizeof(Hello) == 32);
 static_assert(offsetof(Hello, version) == 4 && offsetof(Hello, kind) == 6);
 static_assert(offsetof(Hello, refusal) == 7 && offsetof(Hello, page_max) == 8);
 static_assert(offsetof(Hello, message_max) == 16 && offsetof(Hello, lent_max) == 24);
+
+// How long either side waits for the other's hello.
+inline constexpr Duration hello_timeout = std::chrono::seconds{5};
 
 // Of bytes from a peer: a Hello that makes sense, or the reason to close (not_a_socket,
 // wrong_version). Does not look at `refusal`, nor whether `kind` is the right one.

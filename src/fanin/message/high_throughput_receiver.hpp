@@ -11,8 +11,8 @@
 
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/message/page_queue.hpp"
-#include "fanin/message/received.hpp"
 
 namespace fanin::message {
 
@@ -22,7 +22,8 @@ struct HighThroughputReceiverOptions {
   // together; 0: message_max. Beyond it the connection is closed.
   std::uint64_t unfinished_max = 0;
   // There are messages: call recv() until it gives none, or some; then it is called again next
-  // turn. If it throws, the connection whose message was read last is closed.
+  // turn. If it throws, the connection whose message was read last is closed; where it read none,
+  // the one whose message is next.
   std::function<void()> on_ready = {};
   std::function<void(PeerId)> on_connected = {};
   // All messages of the peer have been queued before.

@@ -8,9 +8,15 @@
 namespace fanin::message {
 namespace {
 
-// A view costs the transport an extent and the receiver perhaps a page; below this a copy is
-// cheaper.
-constexpr std::uint32_t copy_below_bytes = 4096;
+// Each counts where it begins.
+std::uint64_t messages_in(const Parcel& parcel) {
+  PageReader reader{parcel.page.bytes(), parcel.payload.size};
+  std::uint64_t messages = 0;
+  Frame frame;
+  while (reader.next(frame) == PageReader::Step::frame)
+    messages += (frame.header.flags & FrameHeader::continued) == 0 ? 1 : 0;
+  return messages;
+}
 
 } // namespace
 
@@ -168,7 +174,7 @@ bool HighThroughputSender::transmit(const Parcel& parcel) {
     cut_ = parcel.goes_on;
     return true;
   case net::SendOutcome::too_large: // gathered for another process, which took more
-    ++counters_.lost;
+    counters_.lost += messages_in(parcel);
     return true;
   case net::SendOutcome::backpressure: blocked_ = true; return false;
   case net::SendOutcome::closed: return false;

@@ -30,8 +30,8 @@ struct FlushPolicy {
 struct HighThroughputSenderOptions {
   FlushPolicy flush = {};
   ReconnectPolicy reconnect = {};
-  std::uint32_t page_size =
-      0; // sent at once, at most, bytes; 0: what a page has and the peer takes
+  // Sent at once, at most, bytes; 0: what a page has and the peer takes.
+  std::uint32_t page_size = 0;
   std::uint64_t send_queue_bytes = 4U << 20; // that the transport holds; pages are kept beyond
   std::function<void()> on_connected = {};
   std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
@@ -70,14 +70,6 @@ public:
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 private:
-  // What leaves as one transport message: up to two extents.
-  struct Parcel {
-    memory::View page; // frames; the last one's payload may be `payload`
-    memory::View payload; // or empty
-    bool continues = false; // its first frame is not the first piece of its message
-    bool goes_on = false; // its last frame is not the last one
-  };
-
   HighThroughputSender(Context& context, HighThroughputSenderOptions options);
   void on_open(const Hello& peer) override;
   void on_message(net::Event& event) override;

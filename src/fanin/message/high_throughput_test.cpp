@@ -294,6 +294,88 @@ TEST_P(high_throughput, an_on_ready_that_throws_costs_the_connection_it_read_and
   EXPECT_EQ(other->counters().connections, 1U);
 }
 
+TEST_P(high_throughput, an_on_ready_that_throws_before_it_reads_costs_the_connection_that_is_next) {
+  std::uint64_t received = 0;
+  int threw = 0;
+  bool broken = true;
+  start({.on_ready = [&] {
+    if (broken) {
+      ++threw;
+      throw std::runtime_error("on purpose");
+    }
+    while (receiver->recv(message)) ++received;
+  }});
+  ASSERT_EQ(sender->send(pattern(5, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; }));
+  ends->turn();
+  EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 1U);
+  EXPECT_EQ(threw, 1); // it is not asked again what nobody can read
+  broken = false;
+  ASSERT_EQ(sender->send(pattern(6, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends->until([&] { return received == 1; }));
+}
+
+TEST_P(high_throughput,
+       an_on_ready_that_throws_when_all_is_read_costs_the_connection_it_read_last) {
+  std::uint64_t received = 0;
+  start({.on_ready = [&] {
+    while (receiver->recv(message)) ++received;
+    if (received == 1) throw std::runtime_error("on purpose");
+  }});
+  ASSERT_EQ(sender->send(pattern(5, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; }));
+  EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 1U);
+  ASSERT_EQ(sender->send(pattern(5, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends->until([&] { return received == 2; }));
+  EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 1U);
+}
+
+TEST_P(high_throughput, messages_gathered_for_a_peer_that_took_larger_pages_are_counted_as_lost) {
+  start({}, {.flush = {.idle = false, .deadline = FlushPolicy::never_flush}});
+  for (std::uint64_t i = 0; i < 10; ++i)
+    ASSERT_EQ(sender->send(pattern(1000, i)), net::SendOutcome::accepted);
+  const net::Url url = receiver->url();
+  receiver.reset();
+  const auto small_pages = memory::PagePool::make({.page_size = 8192, .pages = 32, .arena = {}});
+  net::TransportSet transports;
+  transports.add(url.scheme, *ends->server().transport(url).value());
+  Context with_small_pages({.loop = ends->server().loop(),
+                            .transports = transports,
+                            .send_pool = ends->server().send_pool(),
+                            .receive_pool = **small_pages});
+  const auto successor = HighThroughputReceiver::listen(with_small_pages, url).value();
+  ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; })) << ends->said();
+  EXPECT_EQ(sender->counters().lost, 10U);
+  ASSERT_EQ(sender->send(pattern(7, 7)), net::SendOutcome::accepted);
+  sender->flush();
+  ASSERT_TRUE(ends->until([&] { return successor->recv(message); }));
+  EXPECT_EQ(message.size(), 7U);
+  message = {};
+}
+
+TEST(a_receiver, listens_at_several_networks_at_once) {
+  TwoEnds ends{
+      {"process", [] { return std::make_unique<testing::ProcessNetwork>("tcp://127.0.0.1:0"); }}};
+  const auto receiver = HighThroughputReceiver::listen(ends.server(), ends.address()).value();
+  const auto shm = receiver->also_listen(net::Url::parse("shm://").value());
+  ASSERT_TRUE(shm) << shm.error().text;
+  std::vector<std::unique_ptr<HighThroughputSender>> senders;
+  for (const net::Url& url : {receiver->url(), *shm})
+    senders.push_back(HighThroughputSender::connect(ends.client(), url).value());
+  ASSERT_TRUE(ends.until([&] { return senders[0]->connected() && senders[1]->connected(); }));
+  EXPECT_EQ(receiver->connections(), 2U);
+  Message message;
+  std::vector<PeerId> peers;
+  for (const auto& sender : senders) {
+    ASSERT_EQ(sender->send(pattern(100, 1)), net::SendOutcome::accepted);
+    ASSERT_TRUE(ends.until([&] { return receiver->recv(message); }));
+    EXPECT_EQ(message.size(), 100U);
+    peers.push_back(message.peer());
+  }
+  EXPECT_NE(peers[0], peers[1]);
+  EXPECT_EQ(receiver->counters().messages, 2U);
+}
+
 INSTANTIATE_TEST_SUITE_P(sockets, high_throughput, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 

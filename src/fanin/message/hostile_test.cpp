@@ -116,13 +116,11 @@ protected:
 TEST_P(hostile, who_is_no_socket_is_turned_away) {
   const auto garbage = meet(receiver->url());
   garbage->say_bytes(pattern(32, 3));
-  const auto silent = meet(receiver->url());
   const auto empty = meet(receiver->url());
   empty->say_bytes({});
   ASSERT_TRUE(ends.until([&] { return garbage->closed && empty->closed; }));
   EXPECT_EQ(count(CloseReason::not_a_socket), 2U);
   EXPECT_TRUE(garbage->answers.empty());
-  EXPECT_FALSE(silent->closed);
   EXPECT_NE(ends.said().find("not a message socket"), std::string::npos);
 }
 
@@ -255,7 +253,25 @@ TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_
   liar.link.close(true);
 }
 
+class silence : public hostile {};
+
+TEST_P(silence, of_who_connects_ends_the_connection_when_its_hello_is_overdue) {
+  const Time begin = ends.now();
+  const auto first = meet(receiver->url());
+  ASSERT_TRUE(ends.until([&] { return ends.now() - begin > hello_timeout / 2; }));
+  const auto second = meet(receiver->url());
+  ASSERT_TRUE(ends.until([&] { return first->closed; }));
+  EXPECT_GE(ends.now() - begin, hello_timeout);
+  EXPECT_FALSE(second->closed);
+  EXPECT_EQ(count(CloseReason::no_answer), 1U);
+  ASSERT_TRUE(ends.until([&] { return second->closed; }));
+  EXPECT_EQ(count(CloseReason::no_answer), 2U);
+  EXPECT_TRUE(first->answers.empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(sockets, hostile, ::testing::ValuesIn(testing::networks()),
+                         [](const auto& network) { return network.param.name; });
+INSTANTIATE_TEST_SUITE_P(sockets, silence, ::testing::ValuesIn(testing::virtual_networks()),
                          [](const auto& network) { return network.param.name; });
 
 } // namespace

@@ -12,7 +12,7 @@
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/connector.hpp"
 #include "fanin/message/counters.hpp"
-#include "fanin/message/received.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/net/page_filler.hpp"
 
 namespace fanin::message {
@@ -38,7 +38,8 @@ public:
   [[nodiscard]] net::SendOutcome send(std::span<const memory::View> message);
   [[nodiscard]] net::SendOutcome send(const memory::View& message) { return send({&message, 1}); }
   [[nodiscard]] net::SendOutcome send(const memory::View& header, const memory::View& payload);
-  // For bytes that lie elsewhere: copied once, into a page of the send pool.
+  // For bytes that lie elsewhere: copied once, into a page of the send pool. Outcome:
+  // too_large also where they are more than such a page has.
   [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message);
 
   // No more messages; what was accepted is delivered (Context::drain()).
@@ -65,8 +66,8 @@ private:
 };
 
 struct LowLatencyReceiverOptions {
-  // Called in the loop with each message. Its bytes are valid inside the call; who moves or copies
-  // the message keeps them, as a loan of pages. If it throws, the connection is closed.
+  // Not empty. Called in the loop with each message. Its bytes are valid inside the call; who moves
+  // or copies the message keeps them, as a loan of pages. If it throws, the connection is closed.
   std::function<void(Message&)> on_message = {};
   std::function<void(PeerId)> on_connected = {};
   std::function<void(PeerId, CloseReason)> on_disconnected = {};
@@ -74,7 +75,7 @@ struct LowLatencyReceiverOptions {
 
 class LowLatencyReceiver final : detail::AcceptorOwner {
 public:
-  // Errors: usage, unsupported (the address), refused (in use).
+  // Errors: usage (the address, no on_message), unsupported (the address), refused (in use).
   [[nodiscard]] static Result<std::unique_ptr<LowLatencyReceiver>>
   listen(Context& context, const net::Url& url, LowLatencyReceiverOptions options);
   ~LowLatencyReceiver() override;

@@ -103,6 +103,12 @@ TEST_P(low_latency, a_callback_that_throws_costs_its_connection_and_no_other) {
   EXPECT_EQ(other->counters().connections, 1U);
 }
 
+TEST_P(low_latency, a_receiver_without_on_message_is_refused) {
+  const auto deaf = LowLatencyReceiver::listen(ends.server(), ends.address(), {});
+  ASSERT_FALSE(deaf);
+  EXPECT_EQ(deaf.error().kind, ErrorKind::usage);
+}
+
 TEST_P(low_latency, backpressure_is_an_outcome_and_writable_follows) {
   bool writable = false;
   std::vector<Message> kept;

@@ -32,9 +32,18 @@ void PageQueue::tell_ready() {
   try {
     on_ready_();
   } catch (...) {
-    if (reading_.source != nullptr) reject(*reading_.source, CloseReason::callback_threw);
+    blame();
   }
   if (!empty()) context_.at_turn_end(*this);
+}
+
+void PageQueue::blame() {
+  if (reading_.source == nullptr) (void)next_page();
+  const auto source = reading_.source != nullptr ? reading_.source : read_last_;
+  if (source == nullptr || source->bad) return;
+  reject(*source, CloseReason::callback_threw);
+  // Or on_ready, which would throw again, is asked to read what nobody can.
+  if (reading_.source == nullptr || reading_.source == source) (void)next_page();
 }
 
 TurnEndTask::Answer PageQueue::at_turn_end() {
@@ -72,6 +81,7 @@ bool PageQueue::next_slowly(Message& message, PageReader::Step step, Frame frame
 
 bool PageQueue::next_page() {
   reader_ = {};
+  if (reading_.source != nullptr) read_last_ = std::move(reading_.source);
   reading_ = {};
   while (!pages_.empty()) {
     reading_ = std::move(pages_.front());

@@ -13,8 +13,8 @@
 
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/message/page_format.hpp"
-#include "fanin/message/received.hpp"
 
 namespace fanin::message {
 
@@ -38,7 +38,8 @@ public:
     // There are messages: read some. Called again next turn if not all were read.
     std::function<void()> on_ready;
   };
-  // A source has sent what no source may send, or on_ready threw while it was read.
+  // A source has sent what no source may send, or on_ready threw: it was read last, or would be
+  // read next where on_ready read nothing.
   using OnBad = std::function<void(PageSource&, CloseReason)>;
   PageQueue(Context& context, SocketCounters& counters, Options options, OnBad on_bad);
   ~PageQueue() override;
@@ -82,6 +83,7 @@ private:
   }
   Answer at_turn_end() override;
   void tell_ready();
+  void blame(); // on_ready threw
   bool next_slowly(Message& message, PageReader::Step step, Frame frame);
   // No page is queued or being read.
   [[nodiscard]] bool empty() const { return pages_.empty() && reading_.source == nullptr; }
@@ -93,6 +95,7 @@ private:
   PageReader reader_;
   std::uint32_t message_max_;
   Entry reading_;
+  std::shared_ptr<PageSource> read_last_; // before reading_; null: none
   std::deque<Entry> pages_;
   Context& context_;
   SocketCounters& counters_;

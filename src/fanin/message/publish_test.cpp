@@ -132,6 +132,15 @@ TEST_P(publish, a_subscriber_has_several_publishers_and_may_change_its_mind) {
   EXPECT_EQ(listener.got[1].size(), 2U);
 }
 
+TEST_P(publish, who_has_closed_subscribes_to_nothing_more) {
+  start();
+  const auto listener = listen({1}, Mode::high_throughput);
+  listener->subscriber.close();
+  const auto again = listener->subscriber.subscribe(publisher->url(), 2, Mode::high_throughput);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().kind, ErrorKind::usage);
+}
+
 TEST_P(publish, a_subscriber_that_comes_or_dies_disturbs_no_other) {
   start();
   const auto stays = listen({1}, Mode::high_throughput);

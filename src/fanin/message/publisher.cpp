@@ -5,13 +5,11 @@
 #include <cstring>
 
 #include "fanin/memory/heap_page.hpp"
-#include "fanin/message/received.hpp"
+#include "fanin/message/message.hpp"
 
 namespace fanin::message {
 namespace {
 
-// As in high_throughput_sender.cpp.
-constexpr std::uint32_t copy_below_bytes = 4096;
 constexpr std::uint32_t tag_size = sizeof(Tag);
 // In front of the first piece of a large message: a frame with the tag, and the header of the
 // piece.
@@ -274,8 +272,8 @@ bool Publisher::hand_over(Member& member, const Parcel& parcel) {
 }
 
 bool Publisher::transmit(Member& member, const Parcel& parcel) {
-  const std::array extents{parcel.first, parcel.second};
-  const auto count = parcel.second.size == 0 ? 1U : 2U;
+  const std::array extents{parcel.page, parcel.payload};
+  const auto count = parcel.payload.size == 0 ? 1U : 2U;
   switch (member.link.send(std::span(extents).first(count))) {
   case net::SendOutcome::accepted: ++counters_.pages; return true;
   case net::SendOutcome::backpressure: member.blocked = true; return false;

@@ -30,7 +30,8 @@ struct PublisherOptions {
   SlowSubscriber slow = SlowSubscriber::disconnect;
   FlushPolicy flush = {}; // of high-throughput subscriptions
   std::uint64_t send_queue_bytes = 4U << 20; // waits for a subscriber; it is slow beyond this
-  std::uint32_t tags_max = 65536; // of a subscriber, in one mode
+  // Of a subscriber, in one mode; who asks for more is cut off (bad_page).
+  std::uint32_t tags_max = 65536;
   std::function<void(PeerId)> on_subscriber = {}; // one has come
   std::function<void(PeerId, CloseReason)> on_subscriber_gone = {};
   std::function<void()> on_writable = {}; // after backpressure: try again
@@ -68,7 +69,6 @@ public:
 private:
   using Member = detail::Member;
   using Group = detail::Group;
-  using Parcel = detail::Parcel;
 
   Publisher(Context& context, PublisherOptions options);
   std::shared_ptr<detail::Peer> admit(const Hello& hello) override;

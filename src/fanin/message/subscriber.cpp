@@ -109,6 +109,7 @@ Subscriber::Line* Subscriber::find(PeerId publisher, Mode mode) const {
 }
 
 Result<PeerId> Subscriber::subscribe(const net::Url& publisher, Tag tag, Mode mode) {
+  if (closed_) return fail(ErrorKind::usage, "this subscriber is closed");
   const auto known = std::find(publishers_.begin(), publishers_.end(), publisher);
   const auto id = static_cast<PeerId>(known - publishers_.begin() + 1);
   Line* line = find(id, mode);
@@ -171,6 +172,7 @@ bool Subscriber::connected() const {
 }
 
 void Subscriber::close() {
+  closed_ = true;
   for (const auto& line : lines_) line->connector.close();
 }
 

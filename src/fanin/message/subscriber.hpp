@@ -12,8 +12,8 @@
 
 #include "fanin/message/connector.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/message.hpp"
 #include "fanin/message/page_queue.hpp"
-#include "fanin/message/received.hpp"
 #include "fanin/message/subscription.hpp"
 
 namespace fanin::message {
@@ -28,8 +28,8 @@ struct SubscriberOptions {
   // There are messages of high-throughput subscriptions: see HighThroughputReceiverOptions.
   std::function<void()> on_ready = {};
   std::function<void(PeerId)> on_connected = {}; // its subscriptions are on their way
-  std::function<void(PeerId, CloseReason)> on_disconnected =
-      {}; // also for each attempt that failed
+  // Also for each attempt that failed.
+  std::function<void(PeerId, CloseReason)> on_disconnected = {};
 };
 
 class Subscriber final {
@@ -40,15 +40,17 @@ public:
   Subscriber& operator=(const Subscriber&) = delete;
 
   // Connects to that publisher in that mode, unless it is already; returns at once. The same id for
-  // the same URL, in both modes. Errors: usage, unsupported (the address).
+  // the same URL, in both modes. Errors: usage (the address, or close() was called), unsupported
+  // (the address).
   [[nodiscard]] Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
+  // The connection stays, also after the last tag.
   void unsubscribe(PeerId publisher, Tag tag, Mode mode);
 
   // The next message of a high-throughput subscription; false if there is none now. See
   // HighThroughputReceiver.
   [[nodiscard]] bool recv(Message& message);
 
-  void close(); // from all publishers
+  void close(); // from all publishers, for good
   // Whether all publishers are connected.
   [[nodiscard]] bool connected() const;
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
@@ -64,6 +66,7 @@ private:
   SocketCounters counters_;
   PageQueue queue_;
   Message message_; // the one in the callback
+  bool closed_ = false;
   std::vector<net::Url> publishers_; // by PeerId, from 1
   std::vector<std::unique_ptr<Line>> lines_;
 };

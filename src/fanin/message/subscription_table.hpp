@@ -19,13 +19,6 @@ namespace fanin::message::detail {
 
 struct Group;
 
-// What leaves as one transport message: up to two extents.
-struct Parcel {
-  memory::View first;
-  memory::View second; // or empty
-  [[nodiscard]] std::uint64_t size() const { return std::uint64_t{first.size} + second.size; }
-};
-
 // A subscriber, in one of the two modes.
 struct Member final : Peer {
   Mode mode = Mode::low_latency;

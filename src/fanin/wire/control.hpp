@@ -1,6 +1,6 @@
 // The control messages of event building (seeds 000 and 003, figure 6): both flows, push and pull,
 // use the same ones. Each is a fixed body and arrays of fixed records, 8-byte aligned,
-// little-endian; many travel in one page, as frames (message/gather.hpp).
+// little-endian; many travel in one page, as frames (builder/gather.hpp).
 #pragma once
 
 #include <array>

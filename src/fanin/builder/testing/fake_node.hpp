@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fanin/message/gather.hpp"
+#include "fanin/builder/gather.hpp"
 #include "fanin/net/virtual_world.hpp"
 #include "fanin/wire/part.hpp"
 
@@ -41,7 +41,7 @@ public:
 
   template <class Body, class... Parts>
   void say(const Body& body, const Parts&... parts) {
-    message::Gather gather{link_, *pool_};
+    Gather gather{link_, *pool_};
     gather.append(body, parts...);
     gather.flush();
   }
@@ -74,11 +74,11 @@ public:
     case net::EventKind::connected:
     case net::EventKind::accepted: link_ = {&transport, event.connection}; break;
     case net::EventKind::message:
-      (void)message::for_each_message(event.message.bytes(),
-                                      [this](wire::MessageType type, std::span<const std::byte>) {
-                                        heard_.push_back(type);
-                                        return true;
-                                      });
+      (void)for_each_message(event.message.bytes(),
+                             [this](wire::MessageType type, std::span<const std::byte>) {
+                               heard_.push_back(type);
+                               return true;
+                             });
       break;
     case net::EventKind::closed:
       if (link_.id == event.connection) link_ = {};

@@ -1,13 +1,13 @@
-#include "fanin/message/gather.hpp"
+#include "fanin/builder/gather.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace fanin::message {
+namespace fanin::builder {
 namespace {
 
-std::vector<std::byte> page_of(std::initializer_list<FrameHeader> headers) {
+std::vector<std::byte> page_of(std::initializer_list<message::FrameHeader> headers) {
   std::vector<std::byte> page;
   for (const auto& header : headers) {
     const auto bytes = std::as_bytes(std::span{&header, 1});
@@ -22,7 +22,8 @@ TEST(for_each_message, visits_each_message_with_its_body) {
   wire::Clear clear{.first = 7, .events = 3};
   std::vector<std::byte> page;
   for (int i = 0; i < 3; ++i) {
-    const FrameHeader header{static_cast<std::uint16_t>(wire::MessageType::clear), 0, sizeof clear};
+    const message::FrameHeader header{static_cast<std::uint16_t>(wire::MessageType::clear), 0,
+                                      sizeof clear};
     const auto head = std::as_bytes(std::span{&header, 1});
     const auto body = std::as_bytes(std::span{&clear, 1});
     page.insert(page.end(), head.begin(), head.end());
@@ -107,4 +108,4 @@ TEST(Gather, who_asks_for_room_first_never_fails) {
 }
 
 } // namespace
-} // namespace fanin::message
+} // namespace fanin::builder

@@ -1,6 +1,6 @@
-#include "fanin/message/gather.hpp"
+#include "fanin/builder/gather.hpp"
 
-namespace fanin::message {
+namespace fanin::builder {
 
 bool Gather::make_room(std::size_t size) {
   FANIN_ASSERT(size <= page_.payload_max());
@@ -31,4 +31,4 @@ void Gather::flush() {
   }
 }
 
-} // namespace fanin::message
+} // namespace fanin::builder

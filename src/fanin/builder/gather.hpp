@@ -15,7 +15,7 @@
 #include "fanin/net/link.hpp"
 #include "fanin/wire/control.hpp"
 
-namespace fanin::message {
+namespace fanin::builder {
 
 // A connection fills one page after the other, whatever the number of its messages, so that a peer
 // that stops reading holds no more pages than its bytes need; an idle one holds none.
@@ -76,7 +76,7 @@ private:
   bool make_room(std::size_t size);
 
   net::Link link_;
-  GatheringPage page_;
+  message::GatheringPage page_;
   bool failed_ = false;
 };
 
@@ -84,16 +84,16 @@ private:
 // False if its lengths lie, or when visit returns false.
 template <class Visit>
 [[nodiscard]] bool for_each_message(std::span<const std::byte> page, Visit visit) {
-  PageReader reader{page};
-  Frame frame;
-  PageReader::Step step{};
-  while ((step = reader.next(frame)) == PageReader::Step::frame) {
-    if (frame.header.flags != 0 || frame.header.size % frame_alignment != 0) return false;
+  message::PageReader reader{page};
+  message::Frame frame;
+  message::PageReader::Step step{};
+  while ((step = reader.next(frame)) == message::PageReader::Step::frame) {
+    if (frame.header.flags != 0 || frame.header.size % message::frame_alignment != 0) return false;
     if (!visit(static_cast<wire::MessageType>(frame.header.type),
                page.subspan(frame.offset, frame.header.size)))
       return false;
   }
-  return step == PageReader::Step::end;
+  return step == message::PageReader::Step::end;
 }
 
-} // namespace fanin::message
+} // namespace fanin::builder

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fanin/memory/page_pool.hpp"
-#include "fanin/message/counters.hpp"
+#include "fanin/message/peer.hpp"
 
 namespace fanin::message {
 

@@ -1,4 +1,4 @@
-#include "fanin/message/counters.hpp"
+#include "fanin/message/peer.hpp"
 
 namespace fanin::message {
 

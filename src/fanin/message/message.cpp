@@ -1,4 +1,4 @@
-#include "fanin/message/received.hpp"
+#include "fanin/message/message.hpp"
 
 #include <cstring>
 #include <iterator>

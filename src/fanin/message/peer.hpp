@@ -1,0 +1,34 @@
+// The other end of a connection: its name, and why the connection ended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "fanin/net/transport.hpp"
+
+namespace fanin::message {
+
+// Names the other end of a connection within one socket; never used twice.
+enum class PeerId : std::uint64_t { none = 0 };
+
+enum class CloseReason : std::uint8_t {
+  here,          // close() or the end of the socket
+  peer_closed,   // in order: everything it had sent is here
+  peer_died,     // the connection broke
+  unreachable,   // nobody listens there
+  no_answer,     // somebody listens there and does not answer, or connects and says nothing
+  not_a_socket,  // bytes that no socket says first
+  wrong_version, // a socket of another release
+  wrong_kind,    // a socket that is no counterpart of this one
+  bad_page,      // a page whose lengths or flags lie, or a request that makes no sense
+  message_too_large,
+  unfinished_too_large, // unfinished messages that would take more memory than agreed
+  callback_threw,       // the application's callback, while it had a message of this connection
+  too_slow              // a subscriber that does not read (SlowSubscriber::disconnect)
+};
+inline constexpr std::size_t close_reasons = 13;
+[[nodiscard]] std::string_view name(CloseReason reason);
+[[nodiscard]] CloseReason reason_of(net::CloseReason reason);
+
+} // namespace fanin::message
