@@ -45,8 +45,8 @@ public:
   ~Publisher() override;
 
   // To all who have subscribed to the tag; to nobody is accepted too. Backpressure: given to
-  // nobody, on_writable follows (SlowSubscriber::block, or the send pool is empty). A subscriber
-  // that takes no messages of that size does not get it, which is counted as skipped.
+  // nobody, on_writable follows (SlowSubscriber::block). A subscriber that takes no messages of
+  // that size does not get it, which is counted as skipped.
   [[nodiscard]] net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
   // Not copied, from a few KiB on.
   [[nodiscard]] net::SendOutcome publish(Tag tag, const memory::View& message);
@@ -82,16 +82,16 @@ private:
   enum class Way : std::uint8_t {
     none, // its members take none of that size
     alone, // low latency: as a transport message
-    gathered, // copied into the group's page
+    gathered, // copied into the group's page; into one of its own if the send pool is empty
     large // as views, in pieces
   };
   [[nodiscard]] static Way way_of(const Group& group, std::size_t size, bool by_view);
 
   net::SendOutcome publish(std::span<Group* const> groups, Tag tag,
                            std::span<const std::byte> message, memory::View view);
-  net::SendOutcome prepare(Group& group, std::size_t size, bool by_view);
-  net::SendOutcome make_room(Group& group, std::size_t size);
-  net::SendOutcome refuse(bool lacks_page);
+  [[nodiscard]] bool prepare(Group& group, std::size_t size, bool by_view);
+  [[nodiscard]] bool make_room(Group& group, std::size_t size);
+  net::SendOutcome refuse();
   [[nodiscard]] bool settle(Group& group);
   [[nodiscard]] bool has_room(const Member& member) const;
   void doom(Member& member);
@@ -99,8 +99,11 @@ private:
   void skip(Group& group);
   static void write(std::byte* at, Tag tag, std::span<const std::byte> message);
   [[nodiscard]] memory::View tagged(Tag tag, std::span<const std::byte> message);
+  [[nodiscard]] static memory::View frame(Tag tag, std::span<const std::byte> message);
   void give(Group& group, const Parcel& parcel);
   void give_large(Group& group, Tag tag, const memory::View& message);
+  [[nodiscard]] static memory::View lead_of(Group& group, const Tag* tag,
+                                            const FrameHeader& header);
 
   [[nodiscard]] bool deliver(Member& member);
   [[nodiscard]] bool hand_over(Member& member, const Parcel& parcel);
@@ -123,8 +126,7 @@ private:
   detail::SubscriptionTable table_;
   std::vector<PeerId> doomed_;
   bool wants_writable_ = false; // the application was told backpressure
-  bool lacks_page_ = false; // because the send pool was empty
-  bool progress_ = false; // a subscriber has read, or has gone
+  bool progress_ = false; // since then, a subscriber has read or has gone
   bool closing_ = false;
   bool closed_ = false;
   net::Timer deadline_;
