@@ -14,6 +14,8 @@ constexpr std::uint32_t tag_size = sizeof(Tag);
 // In front of the first piece of a large message: a frame with the tag, and the header of the
 // piece.
 constexpr std::uint32_t large_lead_size = 3 * sizeof(FrameHeader);
+// How long a subscriber may take to read the rest, as the transports give it.
+constexpr Duration linger_timeout = std::chrono::seconds{5};
 
 } // namespace
 
@@ -23,6 +25,7 @@ Publisher::Publisher(Context& context, PublisherOptions options)
       filler_(context.send_pool()),
       table_(context.send_pool()),
       deadline_([this] { flush(); }),
+      linger_([this] { end_closing(); }),
       acceptor_(context, *this, counters_,
                 {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
                  .low_latency = true}) {}
@@ -465,6 +468,8 @@ std::uint64_t Publisher::skipped(PeerId id) const {
 void Publisher::close() {
   if (std::exchange(closing_, true)) return;
   context_.closing(+1);
+  if (options_.slow != SlowSubscriber::block)
+    linger_.start(context_.loop(), context_.loop().now() + linger_timeout);
   flush();
   finish_closing();
 }
@@ -476,7 +481,11 @@ void Publisher::finish_closing() {
            std::all_of(group->members.begin(), group->members.end(),
                        [](const Member* member) { return member->outbox.empty(); });
   });
-  if (!all && options_.slow == SlowSubscriber::block) return;
+  if (all) end_closing();
+}
+
+void Publisher::end_closing() {
+  linger_.cancel();
   closed_ = true;
   table_.clear();
   acceptor_.close();

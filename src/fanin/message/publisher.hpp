@@ -53,7 +53,7 @@ public:
 
   void flush(); // sends what was gathered now
   // No more messages and subscribers; what was accepted is delivered (Context::drain()) to those
-  // who read.
+  // who read, within 5 s unless SlowSubscriber::block.
   void close();
 
   // At one more address, perhaps of another network. Gives the real one.
@@ -117,6 +117,7 @@ private:
   [[nodiscard]] bool read_request(Member& member, std::span<const std::byte> page);
   void made_progress();
   void finish_closing();
+  void end_closing();
 
   Context& context_;
   PublisherOptions options_;
@@ -130,6 +131,7 @@ private:
   bool closing_ = false;
   bool closed_ = false;
   net::Timer deadline_;
+  net::Timer linger_; // of close()
   detail::Acceptor acceptor_;
 };
 
