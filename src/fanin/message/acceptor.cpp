@@ -90,7 +90,10 @@ void Acceptor::on_event(net::Transport& transport, net::Event& event) {
     }
     break;
   case net::EventKind::writable:
-    if (const auto& peer = lookup(key)) owner_.on_writable(*peer);
+    if (const auto& peer = lookup(key)) {
+      if (peer->answer_owed) welcome(*peer);
+      owner_.on_writable(*peer);
+    }
     break;
   case net::EventKind::closed: ended(key, reason_of(event.reason)); break;
   }
@@ -111,18 +114,23 @@ void Acceptor::introduce(const Key& key, const net::Event& event) {
   last_key_ = {};
   ++admitted_;
   ++counters_.connections;
-  answer(key, hello->kind, Refusal::none);
+  welcome(*peer);
   owner_.on_admitted(peer);
 }
 
-void Acceptor::answer(const Key& key, SocketKind kind, Refusal refusal) {
+void Acceptor::welcome(Peer& peer) {
+  peer.answer_owed = answer({peer.link.transport, peer.link.id}, peer.hello.kind, Refusal::none) ==
+                     net::SendOutcome::backpressure;
+}
+
+net::SendOutcome Acceptor::answer(const Key& key, SocketKind kind, Refusal refusal) {
   const Hello hello{.kind = kind,
                     .refusal = refusal,
                     .page_max = context_.receive_pool().page_size() / 2,
                     .message_max = options_.message_max,
                     .lent_max = options_.send_queue_bytes / 2};
   const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
-  (void)key.transport->send(key.id, {&view, 1}); // or `closed` follows
+  return key.transport->send(key.id, {&view, 1});
 }
 
 void Acceptor::turn_away(const Key& key, CloseReason reason) {
@@ -133,8 +141,8 @@ void Acceptor::turn_away(const Key& key, CloseReason reason) {
   const bool understands =
       reason == CloseReason::wrong_kind || reason == CloseReason::wrong_version;
   if (understands) {
-    answer(key, SocketKind::low_latency,
-           reason == CloseReason::wrong_kind ? Refusal::wrong_kind : Refusal::wrong_version);
+    (void)answer(key, SocketKind::low_latency,
+                 reason == CloseReason::wrong_kind ? Refusal::wrong_kind : Refusal::wrong_version);
   }
   key.transport->close(key.id, !understands);
   forget(key);

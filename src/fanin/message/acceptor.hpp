@@ -24,6 +24,7 @@ struct Peer {
   net::Link link; // none: gone
   PeerId id = PeerId::none;
   Hello hello;
+  bool answer_owed = false; // the transport said backpressure
   std::string name; // for people
 };
 
@@ -80,7 +81,8 @@ private:
   [[nodiscard]] const std::shared_ptr<Peer>& lookup(const Key& key);
   void forget(const Key& key);
   void introduce(const Key& key, const net::Event& event);
-  void answer(const Key& key, SocketKind kind, Refusal refusal);
+  void welcome(Peer& peer);
+  net::SendOutcome answer(const Key& key, SocketKind kind, Refusal refusal);
   void turn_away(const Key& key, CloseReason reason);
   void turn_away_silent();
   void ended(const Key& key, CloseReason reason);

@@ -59,6 +59,7 @@ void Connector::fail(CloseReason reason) {
 
 void Connector::ended(CloseReason reason) {
   link_ = {};
+  hello_owed_ = false;
   deadline_.cancel();
   if (std::exchange(open_, false)) {
     wait_ = options_.reconnect.initial;
@@ -76,7 +77,10 @@ void Connector::ended(CloseReason reason) {
 void Connector::on_event(net::Transport&, net::Event& event) {
   switch (event.kind) {
   case net::EventKind::accepted: break; // it does not listen
-  case net::EventKind::connected: say_hello(); break;
+  case net::EventKind::connected:
+    deadline_.start(context_.loop(), context_.loop().now() + hello_timeout);
+    say_hello();
+    break;
   case net::EventKind::message:
     if (open_) {
       owner_.on_message(event);
@@ -85,6 +89,7 @@ void Connector::on_event(net::Transport&, net::Event& event) {
     }
     break;
   case net::EventKind::writable:
+    if (hello_owed_) say_hello();
     if (open_) owner_.on_writable();
     break;
   case net::EventKind::closed: ended(reason_of(event.reason)); break;
@@ -97,8 +102,7 @@ void Connector::say_hello() {
                     .message_max = options_.message_max,
                     .lent_max = options_.send_queue_bytes / 2};
   const memory::View view = memory::HeapPage::copy(std::as_bytes(std::span{&hello, 1}));
-  (void)link_.send({&view, 1}); // the first message is always taken, or `closed` follows
-  deadline_.start(context_.loop(), context_.loop().now() + hello_timeout);
+  hello_owed_ = link_.send({&view, 1}) == net::SendOutcome::backpressure;
 }
 
 void Connector::read_answer(const memory::View& message) {

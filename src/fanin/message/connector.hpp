@@ -69,6 +69,7 @@ private:
   net::Url url_;
   net::Transport* transport_ = nullptr;
   net::Link link_;
+  bool hello_owed_ = false; // the transport said backpressure
   bool open_ = false;
   bool said_ = false; // to people, why there is no connection; once until there is one
   Duration wait_{};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::message {
@@ -37,6 +39,10 @@ HighThroughputSender::~HighThroughputSender() {
 Result<std::unique_ptr<HighThroughputSender>>
 HighThroughputSender::connect(Context& context, const net::Url& url,
                               HighThroughputSenderOptions options) {
+  if (options.page_size != 0 && options.page_size < Hello::page_max_least) {
+    return fail(ErrorKind::usage, fmt::format("pages of {} bytes: at least {} are sent at once",
+                                              options.page_size, Hello::page_max_least));
+  }
   std::unique_ptr<HighThroughputSender> sender(
       new HighThroughputSender(context, std::move(options)));
   if (auto connected = sender->connector_.connect(url); !connected)

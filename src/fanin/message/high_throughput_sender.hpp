@@ -40,7 +40,8 @@ struct HighThroughputSenderOptions {
 
 class HighThroughputSender final : detail::ConnectorOwner, TurnEndTask {
 public:
-  // Returns at once; on_connected follows. Errors: usage, unsupported (the address).
+  // Returns at once; on_connected follows. Errors: usage (the page size, the address), unsupported
+  // (the address).
   [[nodiscard]] static Result<std::unique_ptr<HighThroughputSender>>
   connect(Context& context, const net::Url& url, HighThroughputSenderOptions options = {});
   ~HighThroughputSender() override; // what has not been sent is lost; see close()

@@ -376,6 +376,35 @@ TEST(a_receiver, listens_at_several_networks_at_once) {
   EXPECT_EQ(receiver->counters().messages, 2U);
 }
 
+TEST_P(high_throughput, a_receive_pool_of_two_pages_takes_a_message_of_many) {
+  if (GetParam().name == "strict") GTEST_SKIP() << "posts more pages than that";
+  ContextOptions options = TwoEnds::small_pages();
+  options.receive_pool.pages = 2;
+  start({}, {}, options);
+  send(pattern(300'000, 1));
+  read_all();
+}
+
+TEST_P(high_throughput, pages_smaller_than_any_peer_may_ask_for_are_an_error) {
+  TwoEnds two{GetParam()};
+  for (const std::uint32_t size : {1U, 8U, Hello::page_max_least - 1}) {
+    const auto made =
+        HighThroughputSender::connect(two.client(), two.address(), {.page_size = size});
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().kind, ErrorKind::usage);
+  }
+}
+
+TEST(page_queue, keeps_nothing_of_a_connection_that_ended_with_nothing_queued) {
+  TwoEnds two{testing::networks().back()};
+  SocketCounters counters;
+  PageQueue queue(two.server(), counters, {.message_max = 100}, [](PageSource&, CloseReason) {});
+  auto source = std::make_shared<PageSource>();
+  const std::weak_ptr<PageSource> seen = source;
+  queue.end(std::move(source));
+  EXPECT_TRUE(seen.expired());
+}
+
 INSTANTIATE_TEST_SUITE_P(sockets, high_throughput, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 

@@ -216,6 +216,20 @@ TEST_P(hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
   EXPECT_EQ(publisher->subscribers(), 0U);
 }
 
+TEST_P(hostile, a_subscriber_of_tiny_pages_gets_a_message_that_needs_many) {
+  const auto publisher = Publisher::listen(ends.server(), ends.address()).value();
+  const auto stranger = meet(publisher->url());
+  Hello hello = good_hello(SocketKind::subscribe_high_throughput);
+  hello.page_max = Hello::page_max_least;
+  hello.message_max = Message::size_max;
+  stranger->say(hello);
+  stranger->say_bytes(page_of({{{1, 0, 8}, 8}})); // to tag 0
+  ASSERT_TRUE(ends.until([&] { return publisher->has_subscriber(0); }));
+  // The headers of its pieces fill more pages than there are.
+  const memory::View view = memory::HeapPage::copy(Bytes(6U << 20));
+  EXPECT_EQ(publisher->publish(0, view), net::SendOutcome::accepted);
+}
+
 TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_network_carries) {
   // It answers as a receiver would, with limits that no network has.
   class Liar final : public net::Handler {

@@ -170,6 +170,23 @@ TEST_P(low_latency, a_sender_may_be_there_before_its_receiver_and_comes_back_aft
   }
 }
 
+TEST(handshake, is_made_where_every_message_meets_backpressure_first) {
+  TwoEnds ends{{"fault", [] {
+                  return std::make_unique<testing::ProcessNetwork>(
+                      "fault+tcp://127.0.0.1:0?backpressure=1");
+                }}};
+  const auto receiver =
+      LowLatencyReceiver::listen(ends.server(), ends.address(), {.on_message = [](Message&) {}})
+          .value();
+  std::vector<CloseReason> ended;
+  const auto sender =
+      LowLatencySender::connect(ends.client(), receiver->url(),
+                                {.on_disconnected = [&](CloseReason why) { ended.push_back(why); }})
+          .value();
+  ASSERT_TRUE(ends.until([&] { return sender->connected(); }));
+  EXPECT_TRUE(ended.empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(sockets, low_latency, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 

@@ -24,7 +24,19 @@ void PageQueue::push(std::shared_ptr<PageSource> source, memory::View page, memo
 }
 
 void PageQueue::end(std::shared_ptr<PageSource> source) {
-  pages_.push_back({std::move(source), {}, {}});
+  const bool queued = reading_.source == source ||
+                      std::any_of(pages_.begin(), pages_.end(),
+                                  [&](const Entry& one) { return one.source == source; });
+  if (queued) {
+    pages_.push_back({std::move(source), {}, {}});
+  } else {
+    nothing_follows(*source);
+  }
+}
+
+void PageQueue::nothing_follows(PageSource& source) {
+  if (!source.unfinished.empty()) ++counters_.lost;
+  forget_unfinished(source);
 }
 
 void PageQueue::tell_ready() {
@@ -87,9 +99,8 @@ bool PageQueue::next_page() {
     reading_ = std::move(pages_.front());
     pages_.pop_front();
     PageSource& source = *reading_.source;
-    if (reading_.page.page.get() == nullptr) { // nothing follows
-      if (!source.unfinished.empty()) ++counters_.lost;
-      forget_unfinished(source);
+    if (reading_.page.page.get() == nullptr) {
+      nothing_follows(source);
     } else if (!source.bad) {
       reader_ = PageReader{reading_.page.bytes(), reading_.rest.size};
       return true;
@@ -134,7 +145,7 @@ void PageQueue::keep(PageSource& source, memory::View view) {
   const std::uint64_t held = std::uint64_t{reading_.page.size} + reading_.rest.size;
   const memory::PagePool& pool = context_.receive_pool();
   const bool scarce =
-      lent ? source.lent_bytes + held > source.lent_max : pool.available() < pool.pages() / 4;
+      lent ? source.lent_bytes + held > source.lent_max : pool.available() <= pool.pages() / 4;
   source.unfinished_bytes += view.size;
   if (scarce) {
     source.heap_bytes += view.size;

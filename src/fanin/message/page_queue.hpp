@@ -90,6 +90,7 @@ private:
   [[nodiscard]] bool next_page();
   [[nodiscard]] bool read_frame(Message& message, const Frame& frame);
   void keep(PageSource& source, memory::View view);
+  void nothing_follows(PageSource& source); // of its connection
   void forget_unfinished(PageSource& source);
 
   PageReader reader_;

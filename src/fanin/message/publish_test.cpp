@@ -4,6 +4,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "fanin/memory/heap_page.hpp"
 #include "fanin/message/testing/two_ends.hpp"
 
 namespace fanin::message {
@@ -46,6 +47,8 @@ struct Listener {
 
 class publish : public ::testing::TestWithParam<testing::NetworkKind> {
 protected:
+  explicit publish(const ContextOptions& options = TwoEnds::small_pages())
+      : ends(GetParam(), options) {}
   void start(PublisherOptions options = {}) {
     publisher = Publisher::listen(ends.server(), ends.address(), std::move(options)).value();
   }
@@ -69,7 +72,7 @@ protected:
     ASSERT_EQ(outcome, net::SendOutcome::accepted);
   }
 
-  TwoEnds ends{GetParam()};
+  TwoEnds ends;
   std::unique_ptr<Publisher> publisher;
 };
 
@@ -168,6 +171,46 @@ TEST_P(publish, subscriptions_are_renewed_after_a_reconnection) {
   ASSERT_TRUE(ends.until([&] { return listener->messages() == 1; }));
 }
 
+TEST_P(publish, a_message_that_is_large_for_one_mode_only_reaches_both_once) {
+  start();
+  const auto high = listen({1}, Mode::high_throughput);
+  const auto low = listen({1}, Mode::low_latency);
+  send(1, pattern(16376, 1)); // with its tag a whole page: in high throughput, in pieces
+  ASSERT_TRUE(ends.until([&] { return high->messages() == 1 && low->messages() == 1; }));
+  EXPECT_EQ(high->got[1][0], pattern(16376, 1));
+  EXPECT_EQ(low->got[1][0], pattern(16376, 1));
+}
+
+class few_send_pages : public publish {
+protected:
+  few_send_pages() : publish(options()) {}
+  static ContextOptions options() {
+    ContextOptions options = TwoEnds::small_pages();
+    options.send_pool.pages = 2;
+    return options;
+  }
+};
+
+TEST_P(few_send_pages, are_enough_for_more_groups_than_there_are_pages) {
+  start({.slow = SlowSubscriber::block});
+  std::vector<std::unique_ptr<Listener>> listeners;
+  for (Tag i = 0; i < 4; ++i) listeners.push_back(listen({1, 100 + i}, Mode::high_throughput));
+  listeners.push_back(listen({1}, Mode::low_latency));
+  std::vector<Bytes> sent;
+  for (std::uint64_t i = 0; i < 30; ++i) {
+    sent.push_back(pattern(100, i));
+    send(1, sent.back());
+    sent.push_back(pattern(5000, i));
+    const memory::View view = memory::HeapPage::copy(sent.back());
+    ASSERT_TRUE(
+        ends.until([&] { return publisher->publish(1, view) == net::SendOutcome::accepted; }));
+  }
+  for (const auto& listener : listeners) {
+    ASSERT_TRUE(ends.until([&] { return listener->messages() == sent.size(); }));
+    EXPECT_EQ(listener->got[1], sent);
+  }
+}
+
 class slow_subscriber : public publish {
 protected:
   // Publishes until `done`, which gets the last outcome.
@@ -249,7 +292,31 @@ TEST_P(slow_subscriber, that_misses_large_messages_gets_whole_ones_too) {
   for (const Bytes& bytes : sleeper->got[1]) EXPECT_EQ(bytes.size(), 50'000U);
 }
 
+TEST_P(slow_subscriber, of_low_latency_has_each_message_or_misses_it_once) {
+  start({.slow = SlowSubscriber::sample, .send_queue_bytes = 65536});
+  const auto low = listen({1}, Mode::low_latency);
+  const std::uint64_t& skipped = publisher->counters().skipped;
+  while (skipped < 100) { // without a turn, nobody reads
+    ASSERT_EQ(publisher->publish(1, pattern(1000, published)), net::SendOutcome::accepted);
+    ++published;
+  }
+  ASSERT_LE(skipped, published);
+  EXPECT_TRUE(ends.until([&] { return low->messages() == published - skipped; }));
+}
+
+TEST_P(slow_subscriber, that_reads_after_all_gets_what_was_accepted_before_close) {
+  start_with(SlowSubscriber::sample);
+  flood([&](net::SendOutcome) { return publisher->counters().skipped > 0; });
+  const std::uint64_t accepted = published - publisher->counters().skipped;
+  publisher->close();
+  sleeper->reads = true;
+  EXPECT_TRUE(ends.until([&] { return sleeper->messages() == accepted; })) << sleeper->messages();
+  expect_the_reader_got_all();
+}
+
 INSTANTIATE_TEST_SUITE_P(sockets, publish, ::testing::ValuesIn(testing::networks()),
+                         [](const auto& network) { return network.param.name; });
+INSTANTIATE_TEST_SUITE_P(sockets, few_send_pages, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 INSTANTIATE_TEST_SUITE_P(sockets, slow_subscriber, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });

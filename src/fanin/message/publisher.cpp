@@ -14,6 +14,8 @@ constexpr std::uint32_t tag_size = sizeof(Tag);
 // In front of the first piece of a large message: a frame with the tag, and the header of the
 // piece.
 constexpr std::uint32_t large_lead_size = 3 * sizeof(FrameHeader);
+// How long a subscriber may take to read the rest, as the transports give it.
+constexpr Duration linger_timeout = std::chrono::seconds{5};
 
 } // namespace
 
@@ -23,6 +25,7 @@ Publisher::Publisher(Context& context, PublisherOptions options)
       filler_(context.send_pool()),
       table_(context.send_pool()),
       deadline_([this] { flush(); }),
+      linger_([this] { end_closing(); }),
       acceptor_(context, *this, counters_,
                 {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
                  .low_latency = true}) {}
@@ -70,21 +73,29 @@ net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
   if (message.size() + tag_size > Message::size_max) return net::SendOutcome::too_large;
   const bool by_view = view.size > 0;
   for (Group* const group : groups) {
-    const net::SendOutcome outcome = prepare(*group, message.size(), by_view);
-    if (outcome != net::SendOutcome::accepted) return outcome;
+    if (!prepare(*group, message.size(), by_view)) return refuse();
   }
   memory::View lead; // low latency: the tag, and the message too unless it is a view
+  memory::View framed; // for all groups that have no page
+  memory::View whole = view; // for all groups that get it in pieces
   for (Group* const group : groups) {
     switch (way_of(*group, message.size(), by_view)) {
-    case Way::none: skip(*group); break;
+    case Way::none: skip(*group); continue;
     case Way::alone:
       if (lead.size == 0) lead = tagged(tag, by_view ? std::span<const std::byte>{} : message);
       give(*group, {lead, view});
       break;
-    case Way::gathered: write(group->page.append(message.size() + tag_size), tag, message); break;
+    case Way::gathered:
+      if (std::byte* const at = group->page.append(message.size() + tag_size)) {
+        write(at, tag, message);
+      } else {
+        if (framed.size == 0) framed = frame(tag, message);
+        give(*group, {framed, {}});
+      }
+      break;
     case Way::large:
-      if (view.size == 0) view = memory::HeapPage::copy(message);
-      give_large(*group, tag, view);
+      if (whole.size == 0) whole = memory::HeapPage::copy(message);
+      give_large(*group, tag, whole);
       break;
     }
     ++group->messages;
@@ -103,50 +114,35 @@ Publisher::Way Publisher::way_of(const Group& group, std::size_t size, bool by_v
   return by_view || with_tag > group.page.payload_max() ? Way::large : Way::gathered;
 }
 
-// So that the message can be given to the group. Backpressure: not now.
-net::SendOutcome Publisher::prepare(Group& group, std::size_t size, bool by_view) {
+// So that the message can be given to the group. False: wait for one of its members.
+bool Publisher::prepare(Group& group, std::size_t size, bool by_view) {
   switch (way_of(group, size, by_view)) {
-  case Way::none: return net::SendOutcome::accepted;
+  case Way::none: return true;
   case Way::alone:
-    if (!settle(group)) return refuse(false);
-    if (!filler_.can_reserve(tag_size)) return refuse(true);
-    return net::SendOutcome::accepted;
+  case Way::large: return settle(group);
   case Way::gathered: return make_room(group, size + tag_size);
-  case Way::large: {
-    if (!settle(group)) return refuse(false);
-    const std::size_t pieces = size / (group.page_max - large_lead_size) + 1;
-    const std::size_t headers = 2 + pieces;
-    const bool enough = context_.send_pool().available() >
-                        headers * sizeof(FrameHeader) / context_.send_pool().page_size();
-    return enough ? net::SendOutcome::accepted : refuse(true);
   }
-  }
-  return net::SendOutcome::closed;
+  return false;
 }
 
-net::SendOutcome Publisher::refuse(bool lacks_page) {
-  if (lacks_page && options_.slow != SlowSubscriber::block) { // who does not read has them
-    for (const auto& group : table_.groups()) {
-      for (Member* const member : group->members) {
-        if (member->blocked) doom(*member);
-      }
-    }
-  }
-  cut_off_doomed();
+net::SendOutcome Publisher::refuse() {
   wants_writable_ = true;
-  lacks_page_ = lacks_page;
+  progress_ = false;
   context_.at_turn_end(*this);
   return net::SendOutcome::backpressure;
 }
 
-net::SendOutcome Publisher::make_room(Group& group, std::size_t size) {
+// A page with room for a frame of that size; or none, where the pool is empty. Waiting for one
+// could take for ever: there may be more groups than pages, or all pages with one who does not
+// read. So the message goes alone then, and the queues of the subscribers bound what there is.
+bool Publisher::make_room(Group& group, std::size_t size) {
   if (group.page.has_page() && !group.page.fits(size)) {
-    if (!settle(group)) return refuse(false);
+    if (!settle(group)) return false;
     group.release_page();
   }
-  if (!group.page.open()) return refuse(true);
+  if (!group.page.open()) return settle(group);
   watch(group);
-  return net::SendOutcome::accepted;
+  return true;
 }
 
 // Everybody has what was gathered, or will have it, or is dealt with as a slow subscriber. False:
@@ -184,6 +180,7 @@ void Publisher::count_skipped(Member& member, std::uint64_t messages) {
   counters_.skipped += messages;
 }
 
+// Not one of the group's messages: what its members have seen of those stays true.
 void Publisher::skip(Group& group) {
   for (Member* const member : group.members) count_skipped(*member, 1);
 }
@@ -210,9 +207,19 @@ memory::View Publisher::tagged(Tag tag, std::span<const std::byte> message) {
   return view;
 }
 
+memory::View Publisher::frame(Tag tag, std::span<const std::byte> message) {
+  const FrameHeader header{0, 0, static_cast<std::uint32_t>(message.size()) + tag_size};
+  std::byte* at = nullptr;
+  memory::View view = memory::HeapPage::make(header.size + sizeof header, at);
+  std::memcpy(at, &header, sizeof header);
+  write(at + sizeof header, tag, message);
+  return view;
+}
+
 // To each member as a transport message of its own.
 void Publisher::give(Group& group, const Parcel& parcel) {
   for (Member* const member : group.members) {
+    member->seen = group.messages + 1;
     if (hand_over(*member, parcel)) continue;
     if (options_.slow == SlowSubscriber::sample && !has_room(*member)) {
       count_skipped(*member, 1);
@@ -229,29 +236,42 @@ void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
         options_.slow == SlowSubscriber::sample && (member->blocked || !member->outbox.empty());
     if (member->sits_out) count_skipped(*member, 1);
   }
-  GatheringPage& page = group.page;
   const std::uint32_t piece_max = group.page_max - large_lead_size;
   for (std::uint32_t at = 0; at < message.size;) {
     const std::uint32_t size = std::min(piece_max, message.size - at);
-    const bool first = at == 0;
-    if (page.has_page() && !page.fits(large_lead_size)) group.release_page();
-    bool opened = page.open();
-    FANIN_ASSERT(opened);
-    const std::uint32_t start = page.end();
-    if (first) write(page.append(tag_size, 0, FrameHeader::goes_on), tag, {});
-    const bool last = at + size == message.size;
-    opened = page.append_header(size, piece_flags(false, last));
-    FANIN_ASSERT(opened);
-    const Parcel parcel{page.from(start), message.part(at, size)};
+    const FrameHeader header{0, piece_flags(false, at + size == message.size), size};
+    const Parcel parcel{lead_of(group, at == 0 ? &tag : nullptr, header), message.part(at, size)};
     for (Member* const member : group.members) {
       if (!member->sits_out && !hand_over(*member, parcel)) member->put(parcel);
-      member->offset = page.end();
+      member->offset = group.page.end();
       member->seen = group.messages + 1;
     }
     at += size;
   }
-  page.suspend();
+  group.page.suspend();
   watch(group);
+}
+
+// What comes before a piece: its header, and the tag as a piece of its own before the first. In the
+// group's page, or on the heap where the pool is empty.
+memory::View Publisher::lead_of(Group& group, const Tag* tag, const FrameHeader& header) {
+  GatheringPage& page = group.page;
+  if (page.has_page() && !page.fits(large_lead_size)) group.release_page();
+  if (page.open()) {
+    const std::uint32_t start = page.end();
+    if (tag != nullptr) write(page.append(tag_size, 0, FrameHeader::goes_on), *tag, {});
+    const bool fitted = page.append_header(header.size, header.flags);
+    FANIN_ASSERT(fitted);
+    return page.from(start);
+  }
+  const struct {
+    FrameHeader of_tag;
+    Tag tag;
+    FrameHeader header;
+  } lead{{0, FrameHeader::goes_on, tag_size}, tag == nullptr ? 0 : *tag, header};
+  static_assert(sizeof lead == large_lead_size);
+  const auto bytes = std::as_bytes(std::span{&lead, 1});
+  return memory::HeapPage::copy(tag == nullptr ? bytes.last(sizeof header) : bytes);
 }
 
 // --- to one subscriber ---
@@ -346,8 +366,8 @@ TurnEndTask::Answer Publisher::at_turn_end() {
     answer.worked |= look_after(*group);
     answer.stay |= group->listed;
   }
-  if (wants_writable_ && (lacks_page_ ? context_.send_pool().available() > 0 : progress_)) {
-    wants_writable_ = progress_ = false;
+  if (wants_writable_ && progress_) {
+    wants_writable_ = false;
     if (options_.on_writable) options_.on_writable();
   }
   answer.stay |= wants_writable_;
@@ -448,6 +468,8 @@ std::uint64_t Publisher::skipped(PeerId id) const {
 void Publisher::close() {
   if (std::exchange(closing_, true)) return;
   context_.closing(+1);
+  if (options_.slow != SlowSubscriber::block)
+    linger_.start(context_.loop(), context_.loop().now() + linger_timeout);
   flush();
   finish_closing();
 }
@@ -459,7 +481,11 @@ void Publisher::finish_closing() {
            std::all_of(group->members.begin(), group->members.end(),
                        [](const Member* member) { return member->outbox.empty(); });
   });
-  if (!all && options_.slow == SlowSubscriber::block) return;
+  if (all) end_closing();
+}
+
+void Publisher::end_closing() {
+  linger_.cancel();
   closed_ = true;
   table_.clear();
   acceptor_.close();

@@ -45,15 +45,15 @@ public:
   ~Publisher() override;
 
   // To all who have subscribed to the tag; to nobody is accepted too. Backpressure: given to
-  // nobody, on_writable follows (SlowSubscriber::block, or the send pool is empty). A subscriber
-  // that takes no messages of that size does not get it, which is counted as skipped.
+  // nobody, on_writable follows (SlowSubscriber::block). A subscriber that takes no messages of
+  // that size does not get it, which is counted as skipped.
   [[nodiscard]] net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
   // Not copied, from a few KiB on.
   [[nodiscard]] net::SendOutcome publish(Tag tag, const memory::View& message);
 
   void flush(); // sends what was gathered now
   // No more messages and subscribers; what was accepted is delivered (Context::drain()) to those
-  // who read.
+  // who read, within 5 s unless SlowSubscriber::block.
   void close();
 
   // At one more address, perhaps of another network. Gives the real one.
@@ -82,16 +82,16 @@ private:
   enum class Way : std::uint8_t {
     none, // its members take none of that size
     alone, // low latency: as a transport message
-    gathered, // copied into the group's page
+    gathered, // copied into the group's page; into one of its own if the send pool is empty
     large // as views, in pieces
   };
   [[nodiscard]] static Way way_of(const Group& group, std::size_t size, bool by_view);
 
   net::SendOutcome publish(std::span<Group* const> groups, Tag tag,
                            std::span<const std::byte> message, memory::View view);
-  net::SendOutcome prepare(Group& group, std::size_t size, bool by_view);
-  net::SendOutcome make_room(Group& group, std::size_t size);
-  net::SendOutcome refuse(bool lacks_page);
+  [[nodiscard]] bool prepare(Group& group, std::size_t size, bool by_view);
+  [[nodiscard]] bool make_room(Group& group, std::size_t size);
+  net::SendOutcome refuse();
   [[nodiscard]] bool settle(Group& group);
   [[nodiscard]] bool has_room(const Member& member) const;
   void doom(Member& member);
@@ -99,8 +99,11 @@ private:
   void skip(Group& group);
   static void write(std::byte* at, Tag tag, std::span<const std::byte> message);
   [[nodiscard]] memory::View tagged(Tag tag, std::span<const std::byte> message);
+  [[nodiscard]] static memory::View frame(Tag tag, std::span<const std::byte> message);
   void give(Group& group, const Parcel& parcel);
   void give_large(Group& group, Tag tag, const memory::View& message);
+  [[nodiscard]] static memory::View lead_of(Group& group, const Tag* tag,
+                                            const FrameHeader& header);
 
   [[nodiscard]] bool deliver(Member& member);
   [[nodiscard]] bool hand_over(Member& member, const Parcel& parcel);
@@ -114,6 +117,7 @@ private:
   [[nodiscard]] bool read_request(Member& member, std::span<const std::byte> page);
   void made_progress();
   void finish_closing();
+  void end_closing();
 
   Context& context_;
   PublisherOptions options_;
@@ -123,11 +127,11 @@ private:
   detail::SubscriptionTable table_;
   std::vector<PeerId> doomed_;
   bool wants_writable_ = false; // the application was told backpressure
-  bool lacks_page_ = false; // because the send pool was empty
-  bool progress_ = false; // a subscriber has read, or has gone
+  bool progress_ = false; // since then, a subscriber has read or has gone
   bool closing_ = false;
   bool closed_ = false;
   net::Timer deadline_;
+  net::Timer linger_; // of close()
   detail::Acceptor acceptor_;
 };
 

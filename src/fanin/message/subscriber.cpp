@@ -53,9 +53,11 @@ struct Subscriber::Line final : detail::ConnectorOwner {
 
 void Subscriber::Line::on_open(const Hello& peer) {
   ++subscriber.counters_.connections;
-  source = std::make_shared<PageSource>();
-  source->id = id;
-  source->lent_max = peer.lent_max;
+  if (mode == Mode::high_throughput) {
+    source = std::make_shared<PageSource>();
+    source->id = id;
+    source->lent_max = peer.lent_max;
+  }
   requests.clear();
   const std::vector<Tag> all(tags.begin(), tags.end());
   for (std::size_t at = 0; at < all.size(); at += tags_per_request) {

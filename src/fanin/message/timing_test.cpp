@@ -81,5 +81,24 @@ TEST_F(timing, attempts_to_connect_back_off_with_jitter_up_to_a_limit) {
   }
 }
 
+TEST_F(timing, a_publisher_that_is_closed_waits_five_seconds_for_who_does_not_read) {
+  const auto publisher =
+      Publisher::listen(ends.server(), net::Url::parse("sim://node0").value(),
+                        {.slow = SlowSubscriber::sample, .send_queue_bytes = 65536})
+          .value();
+  Subscriber sleeper(ends.client(), {});
+  ASSERT_TRUE(sleeper.subscribe(publisher->url(), 1, Mode::high_throughput));
+  ASSERT_TRUE(ends.until([&] {
+    (void)publisher->publish(1, pattern(1000, 1));
+    return publisher->counters().skipped > 0;
+  }));
+  const Time begin = ends.now();
+  publisher->close();
+  ASSERT_EQ(publisher->subscribers(), 1U);
+  ASSERT_TRUE(ends.until([&] { return publisher->subscribers() == 0; }));
+  EXPECT_GE(ends.now() - begin, 5s);
+  EXPECT_LE(ends.now() - begin, 5001ms);
+}
+
 } // namespace
 } // namespace fanin::message
