@@ -26,9 +26,28 @@ constexpr int discards_per_visit = 16;
 constexpr std::size_t hot_max = 4;
 constexpr std::uint16_t misses_max = 256;
 constexpr std::uint32_t polls_per_look = 16;
+// While they come and go, a stream beside them is read and written in portions: its share of a turn
+// is what they wait for.
+constexpr std::size_t bytes_beside_hot = 32U << 10;
 // Data queued in one turn is written before it leaves the cache.
 constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
+
+// True: there was more.
+bool cut_to(msghdr& message, std::size_t bytes) {
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    iovec& piece = message.msg_iov[i];
+    if (piece.iov_len < bytes) {
+      bytes -= piece.iov_len;
+      continue;
+    }
+    const bool more = piece.iov_len > bytes || i + 1 < message.msg_iovlen;
+    piece.iov_len = bytes;
+    message.msg_iovlen = i + 1;
+    return more;
+  }
+  return false;
+}
 
 } // namespace
 
@@ -135,15 +154,22 @@ void TcpTransport::flush() {
 
 void TcpTransport::write(Connection& connection) {
   tcp::SendQueue& queue = connection.queue;
+  std::size_t left = hot_.empty() || connection.options.low_latency ? SIZE_MAX : bytes_beside_hot;
   while (connection.can_write && !queue.empty()) {
+    if (left == 0) { // the rest in the next turn
+      if (!std::exchange(connection.to_flush, true)) flush_list_.push_back(connection.id);
+      break;
+    }
     std::array<iovec, pieces_per_write> pieces;
     bool all = false;
     msghdr message{};
     message.msg_iov = pieces.data();
     message.msg_iovlen = queue.gather(pieces, all);
+    if (left != SIZE_MAX) all = !cut_to(message, left) && all;
     const ssize_t written =
         ::sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL | (all ? 0 : MSG_MORE));
     if (written >= 0) {
+      if (left != SIZE_MAX) left -= static_cast<std::size_t>(written);
       if (queue.consume(static_cast<std::size_t>(written)) > 0) released_ = true;
     } else if (errno == EAGAIN) {
       connection.can_write = false;
@@ -273,7 +299,8 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
   list_hot();
   accept_all();
   wake_starving();
-  Budget budget{.events = events, .bytes = bytes_per_poll};
+  const std::size_t bytes = hot_.empty() ? bytes_per_poll : bytes_beside_hot;
+  Budget budget{.events = events, .bytes = bytes};
   for (std::size_t visits = ready_.size(); visits > 0 && !budget.full(); --visits) {
     Connection* const connection = connections_.find(ready_.front());
     ready_.pop_front();
@@ -282,7 +309,7 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
     budget.visit_bytes = std::min(budget.bytes, bytes_per_visit);
     visit(*connection, budget);
   }
-  quiet_polls_ = budget.count == 0 && budget.bytes == bytes_per_poll ? quiet_polls_ + 1 : 0;
+  quiet_polls_ = budget.count == 0 && budget.bytes == bytes ? quiet_polls_ + 1 : 0;
   return budget.count;
 }
 
@@ -300,7 +327,7 @@ void TcpTransport::list_hot() {
     connection->hot = connection->stage == Stage::open && ++connection->misses < misses_max;
     if (connection->hot && !connection->starving) {
       connection->readable = true;
-      list(*connection);
+      list(*connection, true);
     }
     return !connection->hot;
   });
