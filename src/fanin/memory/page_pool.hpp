@@ -27,6 +27,7 @@ struct Page;
 // Where pages belong: a pool of this process, or what another process has lent (net/shm/).
 class PageHome {
 public:
+  virtual ~PageHome() = default;
   PageHome(const PageHome&) = delete;
   PageHome& operator=(const PageHome&) = delete;
   // Of one page; bytes. Only a pool's pages can be written, hence taken on loan.
@@ -37,7 +38,6 @@ public:
 
 protected:
   PageHome() = default;
-  virtual ~PageHome() = default;
   std::uint32_t page_size_ = 0;
   const Arena* arena_of_pages_ = nullptr;
 
