@@ -1,6 +1,8 @@
 // Reads the words of a command line that have units.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -11,6 +13,9 @@
 #include "fanin/net/url.hpp"
 
 namespace fanin::command {
+
+// A check of an option: empty, or what is wrong with the word.
+[[nodiscard]] std::function<std::string(const std::string&)> natural_number(std::uint64_t least);
 
 // Reads what was given; the first error is kept.
 class Reading {
