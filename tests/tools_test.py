@@ -107,7 +107,11 @@ def test_bad_input_is_said_in_one_line():
                       ("receive", "tcp", "--mode", "quick"), ("receive", "tcp", "--count", "-1"),
                       ("receive", "tcp", "--count", "0"), ("receive", "tcp", "--duration", "0s"),
                       ("receive", "tcp", "--duration", "-1s"), ("publish", "tcp", "--tag", "-1"),
-                      ("receive", "tcp", "--json", "/nowhere/result.json")):
+                      ("receive", "tcp", "--json", "/nowhere/result.json"),
+                      ("receive", "tcp?congestion=carrier-pigeon"),
+                      ("bench", "stream", "--congestion", "carrier-pigeon"), ("bench", "stream", "--sizes", "1KiB..8B"),
+                      ("bench", "stream", "--plot", "/nowhere/plot.svg"),
+                      ("bench", "stream", "--json", "/nowhere/result.json")):
         done = fanin(*arguments)
         check_equal(done.returncode, 2, f"status of fanin {' '.join(arguments)}: {done.stderr}")
         check_equal(len(done.stderr.strip().splitlines()), 1, f"lines of {done.stderr!r}")
@@ -166,9 +170,9 @@ def test_what_is_published_waits_for_its_tag():
 
 
 def test_who_does_not_read_is_waited_for_until_it_is_given_up():
-    for arguments in ((), ("--duration", "300ms")):
+    for arguments in ((), ("--duration", "1s")):
         with Tool("receive", "tcp") as receiver, Tool("send", receiver.url(), *arguments) as sender:
-            receiver.wait_for("has connected")
+            sender.wait_for("connected to")
             receiver.process.send_signal(signal.SIGSTOP)
             if not arguments:
                 sender.wait_for(" messages ")  # a second of it: all is full

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "fanin/net/registry.hpp"
+#include "fanin/net/tcp/socket.hpp"
 
 namespace fanin::command {
 
@@ -26,6 +27,11 @@ net::Url Reading::url(const char* option, const std::string& text) {
                                   fmt::join(registry.schemes(), ", ")));
   }
   return *url;
+}
+
+void Reading::congestion(const std::string& name) {
+  if (const auto known = net::tcp::check_congestion(name); !known)
+    fail_with("--congestion", known.error().text);
 }
 
 } // namespace fanin::command
