@@ -308,8 +308,8 @@ TEST_F(Tcp, HostNamesAndBothFamiliesWork) {
 }
 
 TEST_F(Tcp, AnUnknownCongestionControlIsAnErrorThatNamesIt) {
-  const auto url = *Url::parse("tcp://127.0.0.1?congestion=carrier-pigeon");
-  const auto made = transport->listen(url, server.options());
+  const auto made =
+      transport->listen(*Url::parse("tcp://127.0.0.1?congestion=carrier-pigeon"), server.options());
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().kind, ErrorKind::usage);
   EXPECT_NE(made.error().text.find("carrier-pigeon"), std::string::npos) << made.error().text;
