@@ -55,7 +55,7 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   setup.system = bench::make_system(words.rus, words.bus, words.sources);
   setup.url = reading.url("--url", words.url);
   options.congestion = words.congestion;
-  reading.congestion(words.congestion);
+  if (setup.url.scheme == "tcp") reading.congestion(words.congestion);
   if (setup.url.scheme == "tcp") setup.url.options.try_emplace("congestion", words.congestion);
   reading.size("--fragment-size", words.fragment_size, setup.fragment_size);
   if (setup.fragment_size > fragment_size_max)

@@ -117,7 +117,7 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
     spec.url.host.clear();
   }
   spec.congestion = words.congestion;
-  reading.congestion(words.congestion);
+  if (spec.url.scheme == "tcp") reading.congestion(words.congestion);
   if (spec.url.scheme == "tcp") spec.url.options.try_emplace("congestion", words.congestion);
   options.sizes = read_sizes(reading, words.sizes.empty() ? sizes_default : words.sizes);
   options.peers = read_peers(reading, words);
