@@ -41,11 +41,11 @@ class Tool:
     def url(self):
         return self.wait_for(r"listens at (\S+)")[1]
 
-    def end(self, number=None):
+    def end(self, number=None, status=0):
         if number is not None:
             self.process.send_signal(number)
         out, error = self.process.communicate(timeout=LONGEST_S)
-        check_equal(self.process.returncode, 0, f"exit status; {error}")
+        check_equal(self.process.returncode, status, f"exit status; {error}")
         return json.loads(out)
 
 
@@ -104,16 +104,82 @@ def test_bad_input_is_said_in_one_line():
                       ("receive", "inproc://x"), ("send", "tcp://127.0.0.1:9", "--size", "3"),
                       ("send", "tcp://127.0.0.1:9", "--size", "1GiB"), ("send", "tcp://127.0.0.1:9", "--rate", "fast"),
                       ("publish", "tcp"), ("publish", "tcp", "--tag", "x"), ("subscribe", "tcp", "--tag", "1"),
-                      ("receive", "tcp", "--mode", "quick"), ("receive", "tcp", "--count", "-1")):
+                      ("receive", "tcp", "--mode", "quick"), ("receive", "tcp", "--count", "-1"),
+                      ("receive", "tcp", "--count", "0"), ("receive", "tcp", "--duration", "0s"),
+                      ("receive", "tcp", "--duration", "-1s"), ("publish", "tcp", "--tag", "-1"),
+                      ("receive", "tcp", "--json", "/nowhere/result.json"),
+                      ("receive", "tcp?congestion=carrier-pigeon"),
+                      ("bench", "stream", "--congestion", "carrier-pigeon"), ("bench", "stream", "--sizes", "1KiB..8B"),
+                      ("bench", "stream", "--plot", "/nowhere/plot.svg"),
+                      ("bench", "stream", "--json", "/nowhere/result.json")):
         done = fanin(*arguments)
         check_equal(done.returncode, 2, f"status of fanin {' '.join(arguments)}: {done.stderr}")
         check_equal(len(done.stderr.strip().splitlines()), 1, f"lines of {done.stderr!r}")
+        check(len(done.stderr) < 250, f"a long line: {done.stderr}")
 
 
 def test_nobody_to_send_to_is_a_failure():
-    done = fanin("send", "tcp://127.0.0.1:1", "--duration", "50ms", "--quiet")
-    check_equal(done.returncode, 1, f"status: {done.stderr}")
-    check("nobody answers" in done.stderr, done.stderr)
+    for command in (("send", "tcp://127.0.0.1:1"), ("subscribe", "tcp://127.0.0.1:1", "--tag", 1)):
+        done = fanin(*command, "--duration", "50ms", "--quiet", "--json", "-")
+        check_equal(done.returncode, 1, f"status: {done.stderr}")
+        check("refused" in done.stderr.splitlines()[-1], done.stderr)
+        result = json.loads(done.stdout)
+        check(not result["ok"] and "refused" in result["error"], f"the result: {result}")
+    for command in (("receive", "tcp"), ("publish", "tcp", "--tag", 1)):
+        done = fanin(*command, "--duration", "50ms", "--quiet", "--json", "-")
+        check_equal(done.returncode, 1, f"status: {done.stderr}")
+        check("nobody" in done.stderr, done.stderr)
+
+
+def test_the_receiver_names_the_port_that_was_chosen():
+    with Tool("receive", "tcp") as receiver:
+        url = receiver.url()
+        check_equal(fanin("send", url, "--count", 1).returncode, 0, "status of send")
+        receiver.wait_for("closed by the peer")
+        result = receiver.end(signal.SIGINT)
+    check_equal((result["url"], result["ok"], result["error"]), (url, True, None), "url, ok, error")
+
+
+def test_fewer_messages_than_count_is_a_failure():
+    with Tool("receive", "tcp", "--count", 5) as receiver:
+        check_equal(fanin("send", receiver.url(), "--count", 3).returncode, 0, "status of send")
+        receiver.wait_for("closed by the peer")
+        result = receiver.end(signal.SIGINT, status=1)
+    check("3 of 5" in result["error"], f"the result: {result}")
+
+
+def test_a_socket_of_another_kind_ends_the_tool():
+    with Tool("receive", "tcp", "--mode", "low-latency") as receiver, Tool("publish", "tcp", "--tag", 1) as publisher:
+        to_receiver, to_publisher = receiver.url(), publisher.url()
+        for command, said in ((("send", to_receiver), "--mode low-latency"), (("send", to_publisher), "subscribe"),
+                              (("subscribe", to_receiver, "--tag", 1), "no publisher")):
+            done = fanin(*command)
+            check_equal(done.returncode, 1, f"status: {done.stderr}")
+            check(said in done.stderr.splitlines()[-1], done.stderr)
+
+
+def test_what_is_published_waits_for_its_tag():
+    with Tool("publish", "tcp", "--tag", 7, "--count", 1000) as publisher:
+        url = publisher.url()
+        with Tool("subscribe", url, "--tag", 8) as other:  # a connection, and not for this tag
+            publisher.wait_for("has connected")
+            with Tool("subscribe", url, "--tag", 7, "--count", 1000) as one:
+                check_equal(one.end()["messages"], 1000, "messages of the subscriber")
+            check_equal(publisher.end()["messages"], 1000, "messages that were published")
+            check_equal(other.end(signal.SIGINT)["messages"], 0, "messages of another tag")
+
+
+def test_who_does_not_read_is_waited_for_until_it_is_given_up():
+    for arguments in ((), ("--duration", "1s")):
+        with Tool("receive", "tcp") as receiver, Tool("send", receiver.url(), *arguments) as sender:
+            sender.wait_for("connected to")
+            receiver.process.send_signal(signal.SIGSTOP)
+            if not arguments:
+                sender.wait_for(" messages ")  # a second of it: all is full
+                sender.process.send_signal(signal.SIGINT)
+            sender.wait_for("waiting until the other side has taken what was sent")
+            result = sender.end(None if arguments else signal.SIGINT, status=1)
+            check(not result["delivered"] and "gave up" in result["error"], f"the result: {result}")
 
 
 def test_a_message_over_the_limit_is_said():

@@ -55,6 +55,7 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   setup.system = bench::make_system(words.rus, words.bus, words.sources);
   setup.url = reading.url("--url", words.url);
   options.congestion = words.congestion;
+  if (setup.url.scheme == "tcp") reading.congestion(words.congestion);
   if (setup.url.scheme == "tcp") setup.url.options.try_emplace("congestion", words.congestion);
   reading.size("--fragment-size", words.fragment_size, setup.fragment_size);
   if (setup.fragment_size > fragment_size_max)
@@ -101,13 +102,13 @@ int run_evb(const EvbWords& words) {
   const bench::Progress progress = [&words](std::string_view line) {
     if (!words.quiet) fmt::print(stderr, "{}\n", line);
   };
+  auto json = JsonFile::open(words.json);
+  if (!json) return complain(json.error());
   const auto result = bench::bench_evb(*options, progress);
   if (!result) return complain(result.error());
   if (words.json != "-") fmt::print("{}", bench::evb_table(*result));
-  if (!words.json.empty()) {
-    if (auto written = write_json(words.json, *result); !written) return complain(written.error());
-  }
-  return status_done;
+  const auto written = json->write(*result);
+  return written ? status_done : complain(written.error());
 }
 
 } // namespace

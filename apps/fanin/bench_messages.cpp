@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -75,6 +76,8 @@ std::vector<std::uint32_t> read_sizes(Reading& reading, const std::string& text)
     sizes.push_back(one(word.substr(0, dots)));
     if (dots == std::string::npos) continue;
     const std::uint32_t last = one(word.substr(dots + 2));
+    if (last < sizes.back())
+      reading.fail_with("--sizes", word + ": from the smaller to the larger");
     for (std::uint64_t size = 4; size < last; size *= 4) {
       if (size > sizes.back()) sizes.push_back(static_cast<std::uint32_t>(size));
     }
@@ -114,6 +117,7 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
     spec.url.host.clear();
   }
   spec.congestion = words.congestion;
+  if (spec.url.scheme == "tcp") reading.congestion(words.congestion);
   if (spec.url.scheme == "tcp") spec.url.options.try_emplace("congestion", words.congestion);
   options.sizes = read_sizes(reading, words.sizes.empty() ? sizes_default : words.sizes);
   options.peers = read_peers(reading, words);
@@ -133,11 +137,21 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
   return options;
 }
 
-Result<> write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
+// Where a drawing goes to. What is there stays until there is another one.
+Result<std::ofstream> open_plot(const std::string& path) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  file.open(path, std::ios::app);
+  if (!file) return fail_errno(ErrorKind::usage, fmt::format("--plot {}", path), errno);
+  return file;
+}
+
+Result<> write_plot(std::ofstream& file, const std::string& path, const std::string& text) {
+  file.close();
+  file.open(path);
   file << text;
   file.close();
-  if (!file) return fail(ErrorKind::usage, fmt::format("--plot {}: cannot be written", path));
+  if (!file) return fail(ErrorKind::refused, fmt::format("--plot {}: cannot be written", path));
   return {};
 }
 
@@ -157,12 +171,16 @@ int run(const Words& words) {
   if (!words.listen.empty()) return listen(words, progress);
   const auto options = read_options(words);
   if (!options) return complain(options.error());
+  auto json = JsonFile::open(words.json);
+  if (!json) return complain(json.error());
+  auto plot = open_plot(words.plot);
+  if (!plot) return complain(plot.error());
   const auto result = bench::bench_messages(*options, progress);
   if (!result) return complain(result.error());
   if (words.json != "-") fmt::print("{}", bench::message_table(*result));
-  if (auto written = write_json(words.json, *result); !written) return complain(written.error());
+  if (auto written = json->write(*result); !written) return complain(written.error());
   if (words.plot.empty()) return status_done;
-  const auto drawn = write_text(words.plot, bench::message_plot(*result));
+  const auto drawn = write_plot(*plot, words.plot, bench::message_plot(*result));
   return drawn ? status_done : complain(drawn.error());
 }
 

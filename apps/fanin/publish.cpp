@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "fanin/message/sockets.hpp"
+#include "reading.hpp"
 #include "socket_tool.hpp"
 
 namespace fanin::command {
@@ -28,19 +29,19 @@ Result<int> live(SocketTool& tool, const PublishWords& words) {
   message::PublisherOptions options;
   options.slow = slow_of(words);
   options.on_subscriber = [&](auto peer) {
-    tool.say(fmt::format("{} has subscribed", socket->peer_name(peer)));
-    tool.open();
+    tool.say(fmt::format("{} has connected", socket->peer_name(peer)));
   };
   options.on_subscriber_gone = [&](auto, auto reason) {
     tool.say(fmt::format("a subscriber has gone: {}", name(reason)));
-    if (socket->subscribers() == 0) tool.open(false); // waits for the next one
   };
   options.on_writable = [&tool] { tool.open(); };
   auto made = message::Publisher::listen(tool.context(), tool.url(), std::move(options));
   if (!made) return std::unexpected(made.error());
   socket = std::move(*made);
-  tool.say(fmt::format("listens at {}", socket->url().text()));
-  tool.send_with([&] { return socket->publish(words.tag, tool.message()); });
+  tool.listens_at(socket->url());
+  // A connection comes before its subscriptions, so on_subscriber is too early to publish.
+  tool.send_with([&] { return socket->publish(words.tag, tool.message()); },
+                 [&] { return socket->has_subscriber(words.tag); });
   return tool.run(socket->counters(), [&socket] { socket->close(); });
 }
 
@@ -48,10 +49,11 @@ Result<int> live(SocketTool& tool, const PublishWords& words) {
 
 void add_publish(CLI::App& app, int& status) {
   auto words = std::make_shared<PublishWords>();
+  words->nobody = "nobody subscribed to that tag";
   CLI::App* command = app.add_subcommand("publish", "Publish messages under a tag");
   add_tool_options(*command, *words);
   add_message_options(*command, *words);
-  command->add_option("--tag", words->tag, "A number")->required();
+  command->add_option("--tag", words->tag, "A number")->required()->check(natural_number(0));
   command
       ->add_option("--slow", words->slow,
                    "A subscriber that does not read: disconnect, block (all wait), sample")

@@ -1,8 +1,21 @@
 #include "reading.hpp"
 
+#include <charconv>
+
 #include "fanin/net/registry.hpp"
+#include "fanin/net/tcp/socket.hpp"
 
 namespace fanin::command {
+
+std::function<std::string(const std::string&)> natural_number(std::uint64_t least) {
+  return [least](const std::string& word) -> std::string {
+    std::uint64_t value = 0;
+    const char* const end = word.data() + word.size();
+    const auto [stopped, error] = std::from_chars(word.data(), end, value);
+    if (error == std::errc{} && stopped == end && value >= least) return {};
+    return fmt::format("{}: a whole number from {} on", word, least);
+  };
+}
 
 net::Url Reading::url(const char* option, const std::string& text) {
   const auto url = net::Url::parse(text);
@@ -14,6 +27,11 @@ net::Url Reading::url(const char* option, const std::string& text) {
                                   fmt::join(registry.schemes(), ", ")));
   }
   return *url;
+}
+
+void Reading::congestion(const std::string& name) {
+  if (const auto known = net::tcp::check_congestion(name); !known)
+    fail_with("--congestion", known.error().text);
 }
 
 } // namespace fanin::command

@@ -1,6 +1,8 @@
 // Reads the words of a command line that have units.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -11,6 +13,9 @@
 #include "fanin/net/url.hpp"
 
 namespace fanin::command {
+
+// A check of an option: empty, or what is wrong with the word.
+[[nodiscard]] std::function<std::string(const std::string&)> natural_number(std::uint64_t least);
 
 // Reads what was given; the first error is kept.
 class Reading {
@@ -28,6 +33,8 @@ public:
   }
   // Of a transport that comes with fanin.
   net::Url url(const char* option, const std::string& text);
+  // Of TCP, that the kernel has.
+  void congestion(const std::string& name);
   // Its period.
   void rate(const char* option, const std::string& text, Duration& to) {
     if (text.empty()) return;

@@ -22,7 +22,7 @@ Result<int> receive_through(SocketTool& tool, std::unique_ptr<Socket>& socket, O
   auto made = Socket::listen(tool.context(), tool.url(), std::move(options));
   if (!made) return std::unexpected(made.error());
   socket = std::move(*made);
-  tool.say(fmt::format("listens at {}", socket->url().text()));
+  tool.listens_at(socket->url());
   return tool.run(socket->counters(), [] {});
 }
 
@@ -53,6 +53,7 @@ Result<int> live(SocketTool& tool) {
 
 void add_receive(CLI::App& app, int& status) {
   auto words = std::make_shared<ToolWords>();
+  words->nobody = "nobody came";
   CLI::App* command = app.add_subcommand("receive", "Receive messages and count them");
   add_tool_options(*command, *words);
   add_mode_option(*command, *words);

@@ -11,6 +11,13 @@
 namespace fanin::command {
 namespace {
 
+// The answer does not say what the other side is.
+std::string_view other_kind(message::Mode mode) {
+  return mode == message::Mode::low_latency
+             ? "no low-latency receiver: try --mode high-throughput; or it publishes (subscribe)"
+             : "no high-throughput receiver: try --mode low-latency; or it publishes (subscribe)";
+}
+
 template <class Socket, class Options>
 Result<int> send_through(SocketTool& tool) {
   Options options;
@@ -18,15 +25,18 @@ Result<int> send_through(SocketTool& tool) {
     tool.say(fmt::format("connected to {}", tool.url().text()));
     tool.open();
   };
-  options.on_disconnected = [&tool](auto) { tool.open(false); }; // it is connected again
+  options.on_disconnected = [&tool](auto reason) {
+    tool.unconnected(reason, other_kind(tool.mode()));
+  };
   options.on_writable = [&tool] { tool.open(); };
   auto socket = Socket::connect(tool.context(), tool.url(), std::move(options));
   if (!socket) return std::unexpected(socket.error());
   tool.send_with([&tool, &socket] { return (*socket)->send(tool.message()); });
-  const int status = tool.run((*socket)->counters(), [&socket] { (*socket)->close(); });
-  if (status == status_done && (*socket)->counters().connections == 0)
-    return fail(ErrorKind::disconnected, fmt::format("{}: nobody answers", tool.url().text()));
-  return status;
+  const auto sent = [&socket] {
+    if constexpr (requires { (*socket)->sent(); }) return (*socket)->sent();
+    return true;
+  };
+  return tool.run((*socket)->counters(), [&socket] { (*socket)->close(); }, sent);
 }
 
 Result<int> live(SocketTool& tool) {

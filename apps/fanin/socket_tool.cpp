@@ -1,7 +1,5 @@
 #include "socket_tool.hpp"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -15,6 +13,8 @@ namespace fanin::command {
 namespace {
 
 constexpr Duration progress_every = std::chrono::seconds{1};
+constexpr Duration linger = std::chrono::seconds{5}; // after --duration, as the transports
+constexpr Duration soon = std::chrono::milliseconds{200}; // what takes less needs no words
 constexpr std::uint32_t size_max = 64U << 20;
 constexpr int messages_per_turn = 1024;
 
@@ -25,7 +25,7 @@ double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9;
 void add_tool_options(CLI::App& command, ToolWords& words) {
   command.add_option("URL", words.url, "As tcp://127.0.0.1:7000 or shm://name:1")->required();
   command.add_option("--count", words.count, "Ends after so many messages")
-      ->check(CLI::PositiveNumber);
+      ->check(natural_number(1));
   command.add_option("--duration", words.duration, "Ends after so long, as 10s");
   command.add_option("--json", words.json, "File for the result; - is standard output");
   command.add_flag("-q,--quiet", words.quiet, "No progress");
@@ -45,7 +45,11 @@ SocketTool::SocketTool(const ToolWords& words)
     : words_(words),
       terminal_(words.quiet ? LogLevel::warning : LogLevel::info),
       next_send_([] {}), // the loop then asks poll()
-      limit_([this] { end(); }) {}
+      limit_([this] { end_or_give_up(); }),
+      waiting_([this] {
+        terminal_.log(LogLevel::warning, "waiting until the other side has taken what was sent; "
+                                         "^C again gives up");
+      }) {}
 
 SocketTool::~SocketTool() {
   if (context_) context_->loop().remove(*this);
@@ -68,29 +72,65 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolWords& words) {
   if (!words.duration.empty()) {
     if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
       tool->duration_ = *time;
+    if (tool->duration_ == Duration{}) reading.fail_with("--duration", "more than 0s");
   }
   if (!reading.result()) return std::unexpected(reading.result().error());
   tool->mode_ =
       words.mode == "low-latency" ? message::Mode::low_latency : message::Mode::high_throughput;
   tool->message_.resize(size);
+  auto json = JsonFile::open(words.json);
+  if (!json) return std::unexpected(json.error());
+  tool->json_ = std::move(*json);
   auto context = message::Context::make(
-      {.log = [&terminal = tool->terminal_](LogLevel level, std::string_view text) {
-        terminal.log(level, text);
-      }});
+      {.log = [&self = *tool](LogLevel level, std::string_view text) { self.note(level, text); }});
   if (!context) return std::unexpected(context.error());
   tool->context_ = std::move(*context);
   auto signals = executive::Signals::make(tool->context_->loop(),
-                                          [&self = *tool](pid_t) { self.on_signal(); });
+                                          [&self = *tool](pid_t) { self.end_or_give_up(); });
   if (!signals) return std::unexpected(signals.error());
   tool->signals_ = std::move(*signals);
   tool->context_->loop().add(*tool);
   return tool;
 }
 
-// The first one ends in order; a second one does not wait for the other side.
-void SocketTool::on_signal() {
-  if (ending_) _exit(status_failed);
+// The first time it ends in order; the second time it does not wait for the other side.
+void SocketTool::end_or_give_up() {
+  if (ending_) delivered_ = false;
   end();
+}
+
+// What the transport says of an attempt is the reason why there is no connection.
+void SocketTool::note(LogLevel level, std::string_view text) {
+  if (level == LogLevel::debug) reason_ = text;
+  terminal_.log(level, text);
+}
+
+void SocketTool::listens_at(const net::Url& url) {
+  url_ = url;
+  say(fmt::format("listens at {}", url.text()));
+}
+
+void SocketTool::unconnected(message::CloseReason reason, std::string_view other_kind) {
+  open_ = false; // it is connected again
+  if (ending_) delivered_ = false;
+  if (reason != message::CloseReason::unreachable || reason_.empty())
+    reason_ = fmt::format("{}: {}", url_.text(), name(reason));
+  if (reason != message::CloseReason::wrong_kind) return;
+  outcome_ = fail(ErrorKind::refused, fmt::format("{}: {}", url_.text(), other_kind));
+  end();
+}
+
+void SocketTool::send_with(Offer offer, std::function<bool()> wanted) {
+  offer_ = std::move(offer);
+  wanted_ = std::move(wanted);
+}
+
+void SocketTool::look_who_wants() {
+  if (!wanted_ || ending_ || wanted_() == is_wanted_) return;
+  is_wanted_ = !is_wanted_;
+  say(is_wanted_ ? "messages are wanted: publishes" : "nobody wants messages any more: waits");
+  if (is_wanted_ && next_ != Time{}) next_ = std::max(next_, clock_.now()); // no burst
+  open(is_wanted_);
 }
 
 void SocketTool::open(bool open) {
@@ -99,6 +139,7 @@ void SocketTool::open(bool open) {
 }
 
 bool SocketTool::poll() {
+  look_who_wants();
   if (!open_ || !offer_ || ending_) return false;
   const Time now = clock_.now();
   int sent = 0;
@@ -137,7 +178,8 @@ void SocketTool::received(std::uint64_t messages) {
   if (words_.count != 0 && moved_ >= words_.count) end();
 }
 
-int SocketTool::run(const message::SocketCounters& counters, const std::function<void()>& close) {
+int SocketTool::run(const message::SocketCounters& counters, const std::function<void()>& close,
+                    const std::function<bool()>& sent) {
   net::Loop& loop = context_->loop();
   begin_ = loop.now();
   net::Timer progress{[&] {
@@ -150,9 +192,12 @@ int SocketTool::run(const message::SocketCounters& counters, const std::function
   ending_ = true;
   progress.cancel();
   terminal_.end_progress();
+  if (duration_.count() > 0) limit_.start(loop, begin_ + duration_ + linger);
+  waiting_.start(loop, loop.now() + soon);
   close();
   context_->drain();
-  if (!outcome_) return complain(outcome_.error());
+  waiting_.cancel();
+  delivered_ = delivered_ && sent();
   return report(counters);
 }
 
@@ -166,7 +211,26 @@ void SocketTool::show_progress(const message::SocketCounters& counters) {
   shown_bytes_ = counters.bytes;
 }
 
+Result<> SocketTool::judge(const message::SocketCounters& counters) const {
+  const bool met = offer_ ? next_ != Time{} : counters.connections > 0;
+  if (!outcome_) return outcome_;
+  if (!met && reason_.empty())
+    return fail(ErrorKind::disconnected, fmt::format("{}: {}", url_.text(), words_.nobody));
+  if (!met) return fail(ErrorKind::disconnected, reason_);
+  if (!delivered_) {
+    return fail(
+        ErrorKind::disconnected,
+        fmt::format("{}: gave up before the other side had taken all that was sent", url_.text()));
+  }
+  if (moved_ < words_.count) {
+    return fail(ErrorKind::disconnected, fmt::format("{}: ended after {} of {} messages",
+                                                     url_.text(), moved_, words_.count));
+  }
+  return {};
+}
+
 int SocketTool::report(const message::SocketCounters& counters) {
+  const Result<> verdict = judge(counters);
   const double time = seconds(last_ - first_);
   const auto rate = [time](std::uint64_t count) {
     return time > 0 ? static_cast<double>(count) / time : 0;
@@ -182,12 +246,16 @@ int SocketTool::report(const message::SocketCounters& counters) {
   result["skipped"] = counters.skipped;
   result["lost"] = counters.lost;
   result["connections"] = counters.connections;
+  if (offer_) result["delivered"] = delivered_;
+  result["ok"] = verdict.has_value();
+  result["error"] = verdict ? json::Value{} : json::Value{verdict.error().text};
   if (words_.json != "-") {
     fmt::print("{} messages of {} in {}: {}, {}\n", counters.messages, format_size(counters.bytes),
                format_duration(last_ - first_), format_rate(rate(counters.messages)),
                format_bandwidth(rate(counters.bytes)));
   }
-  const auto written = write_json(words_.json, result);
+  const auto written = json_->write(result);
+  if (!verdict) return complain(verdict.error());
   return written ? status_done : complain(written.error());
 }
 

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
+#include "fanin/message/peer.hpp"
 #include "fanin/message/subscription.hpp"
 #include "terminal.hpp"
 
@@ -34,6 +36,7 @@ struct ToolWords {
   std::string json;
   bool quiet = false;
   bool connects = false; // to where another one listens
+  std::string nobody = "nobody answers"; // what is said where no other side ever came
 };
 void add_tool_options(CLI::App& command, ToolWords& words);
 void add_message_options(CLI::App& command, ToolWords& words); // of those that send
@@ -41,7 +44,7 @@ void add_mode_option(CLI::App& command, ToolWords& words);
 
 class SocketTool final : net::Service {
 public:
-  // Errors: usage.
+  // Errors: usage, also where the file for the result cannot be made.
   [[nodiscard]] static Result<std::unique_ptr<SocketTool>> make(const ToolWords& words);
   ~SocketTool() override;
 
@@ -51,31 +54,43 @@ public:
   [[nodiscard]] std::span<const std::byte> message() const { return message_; } // to be sent
   void say(std::string_view text) { terminal_.log(LogLevel::info, text); }
 
-  // Offers messages whenever open() was said since the last one that was not taken.
+  void listens_at(const net::Url& url); // with the port that was chosen
+
+  // Offers messages whenever open() was said since the last one that was not taken, and for as long
+  // as they are `wanted`: asked each turn; empty: always.
   using Offer = std::function<net::SendOutcome()>;
-  void send_with(Offer offer) { offer_ = std::move(offer); }
+  void send_with(Offer offer, std::function<bool()> wanted = {});
   void open(bool open = true);
+  // A connection to the other side could not be made or has ended. `other_kind`: what to say of a
+  // socket that is no counterpart, which ends the tool: no other attempt would mend that.
+  void unconnected(message::CloseReason reason, std::string_view other_kind);
   // Around taking what has come: notes the times, ends at --count.
   void receiving();
   void received(std::uint64_t messages);
   void end() { context_->stop(); }
 
-  // Until the end; `close` closes the socket, and what it had accepted is delivered. The exit
-  // status.
-  [[nodiscard]] int run(const message::SocketCounters& counters,
-                        const std::function<void()>& close);
+  // Until the end; `close` closes the socket, and what it had accepted is delivered, unless the
+  // user or the time limit gives that up; `sent` then says whether the socket still has some of it.
+  // The exit status.
+  [[nodiscard]] int run(
+      const message::SocketCounters& counters, const std::function<void()>& close,
+      const std::function<bool()>& sent = [] { return true; });
 
 private:
   explicit SocketTool(const ToolWords& words);
   bool poll() override;
   bool send_one();
-  void on_signal();
+  void end_or_give_up();
+  void look_who_wants();
+  void note(LogLevel level, std::string_view text);
+  [[nodiscard]] Result<> judge(const message::SocketCounters& counters) const;
   void show_progress(const message::SocketCounters& counters);
   int report(const message::SocketCounters& counters);
 
   MonotonicClock clock_; // the loop's stands still within a turn
   ToolWords words_;
   Terminal terminal_;
+  std::optional<JsonFile> json_;
   net::Url url_;
   message::Mode mode_ = message::Mode::high_throughput;
   std::vector<std::byte> message_;
@@ -85,9 +100,14 @@ private:
   std::unique_ptr<executive::Signals> signals_;
   net::Timer next_send_;
   net::Timer limit_;
+  net::Timer waiting_; // says what for
   Offer offer_;
+  std::function<bool()> wanted_;
+  bool is_wanted_ = false;
   bool open_ = false;
   bool ending_ = false;
+  bool delivered_ = true; // what was accepted
+  std::string reason_; // of the last connection that could not be made
   Result<> outcome_;
   std::uint64_t moved_ = 0; // messages
   Time next_{};

@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "fanin/message/sockets.hpp"
+#include "reading.hpp"
 #include "socket_tool.hpp"
 
 namespace fanin::command {
@@ -34,15 +35,15 @@ Result<int> live(SocketTool& tool, const SubscribeWords& words) {
   options.on_connected = [&tool](auto) {
     tool.say(fmt::format("connected to {}", tool.url().text()));
   };
+  options.on_disconnected = [&tool](auto, auto reason) {
+    tool.unconnected(reason, "no publisher: a receiver is for fanin send");
+  };
   socket = std::make_unique<message::Subscriber>(tool.context(), std::move(options));
   for (const message::Tag tag : words.tags) {
     const auto subscribed = socket->subscribe(tool.url(), tag, tool.mode());
     if (!subscribed) return std::unexpected(subscribed.error());
   }
-  const int status = tool.run(socket->counters(), [&socket] { socket->close(); });
-  if (status == status_done && socket->counters().connections == 0)
-    return fail(ErrorKind::disconnected, fmt::format("{}: nobody answers", tool.url().text()));
-  return status;
+  return tool.run(socket->counters(), [&socket] { socket->close(); });
 }
 
 } // namespace
@@ -53,7 +54,7 @@ void add_subscribe(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("subscribe", "Receive what is published under tags");
   add_tool_options(*command, *words);
   add_mode_option(*command, *words);
-  command->add_option("--tag", words->tags, "Numbers")->required();
+  command->add_option("--tag", words->tags, "Numbers")->required()->check(natural_number(0));
   command->callback([words, &status] {
     status = run_tool(*words, [&](SocketTool& tool) { return live(tool, *words); });
   });

@@ -2,10 +2,12 @@
 #include <fanin/message/sockets.hpp>
 
 #include <array>
+#include <cstdio>
 
 using namespace fanin;
 
-int main(int, char** argv) {
+int main(int argc, char** argv) try {
+  if (argc != 2) return std::fputs("usage: high_throughput_send URL\n", stderr), 2;
   const auto context = message::Context::make().value();
   const auto sender =
       message::HighThroughputSender::connect(*context, net::Url::parse(argv[1]).value(),
@@ -18,4 +20,6 @@ int main(int, char** argv) {
   }
   sender->close();
   context->drain(); // until everything is delivered
+} catch (const std::bad_expected_access<Error>& failed) { // of a value() that is none
+  return std::fprintf(stderr, "%s\n", failed.error().text.c_str()), 1;
 }

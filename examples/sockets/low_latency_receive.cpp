@@ -7,7 +7,8 @@
 
 using namespace fanin;
 
-int main(int, char** argv) {
+int main(int argc, char** argv) try {
+  if (argc != 2) return std::fputs("usage: low_latency_receive URL\n", stderr), 2;
   const auto context = message::Context::make().value();
   const auto print = [&](message::Message& received) {
     const auto bytes = received.bytes(); // valid in here; to keep it, move the message
@@ -19,4 +20,6 @@ int main(int, char** argv) {
                             *context, net::Url::parse(argv[1]).value(), {.on_message = print})
                             .value();
   context->run();
+} catch (const std::bad_expected_access<Error>& failed) { // of a value() that is none
+  return std::fprintf(stderr, "%s\n", failed.error().text.c_str()), 1;
 }

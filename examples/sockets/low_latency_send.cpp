@@ -1,12 +1,14 @@
 // low_latency_send URL MESSAGE...: sends each at once.
 #include <fanin/message/sockets.hpp>
 
+#include <cstdio>
 #include <span>
 #include <string_view>
 
 using namespace fanin;
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
+  if (argc < 3) return std::fputs("usage: low_latency_send URL MESSAGE...\n", stderr), 2;
   const auto context = message::Context::make().value();
   const auto sender = message::LowLatencySender::connect(*context, net::Url::parse(argv[1]).value(),
                                                          {.on_connected = [&] { context->stop(); }})
@@ -19,4 +21,6 @@ int main(int argc, char** argv) {
   }
   sender->close();
   context->drain(); // until everything is delivered
+} catch (const std::bad_expected_access<Error>& failed) { // of a value() that is none
+  return std::fprintf(stderr, "%s\n", failed.error().text.c_str()), 1;
 }

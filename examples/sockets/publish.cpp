@@ -1,12 +1,14 @@
 // publish URL: waits for a subscriber of tag 7, and publishes a thousand messages under it.
 #include <fanin/message/sockets.hpp>
 
+#include <cstdio>
 #include <span>
 #include <string>
 
 using namespace fanin;
 
-int main(int, char** argv) {
+int main(int argc, char** argv) try {
+  if (argc != 2) return std::fputs("usage: publish URL\n", stderr), 2;
   const auto context = message::Context::make().value();
   const auto publisher = message::Publisher::listen(*context, net::Url::parse(argv[1]).value(),
                                                     {.slow = message::SlowSubscriber::block})
@@ -19,4 +21,6 @@ int main(int, char** argv) {
   }
   publisher->close();
   context->drain(); // until everything is delivered
+} catch (const std::bad_expected_access<Error>& failed) { // of a value() that is none
+  return std::fprintf(stderr, "%s\n", failed.error().text.c_str()), 1;
 }

@@ -5,7 +5,8 @@
 
 using namespace fanin;
 
-int main(int, char** argv) {
+int main(int argc, char** argv) try {
+  if (argc != 2) return std::fputs("usage: subscribe URL\n", stderr), 2;
   const auto context = message::Context::make().value();
   bool met = false;
   message::Message received;
@@ -19,8 +20,10 @@ int main(int, char** argv) {
                                                 [&](auto, auto) {
                                                   if (met) context->stop();
                                                 }});
-  if (!subscriber.subscribe(net::Url::parse(argv[1]).value(), 7, message::Mode::high_throughput))
-    return 2;
+  (void)subscriber.subscribe(net::Url::parse(argv[1]).value(), 7, message::Mode::high_throughput)
+      .value();
   context->run();
   std::printf("%zu messages under tag 7\n", messages);
+} catch (const std::bad_expected_access<Error>& failed) { // of a value() that is none
+  return std::fprintf(stderr, "%s\n", failed.error().text.c_str()), 1;
 }

@@ -34,6 +34,12 @@ const Series* find(const std::vector<Series>& all, std::string_view what) {
   return found == all.end() ? nullptr : &*found;
 }
 
+// Whether messages came back in every round: not where a rate could not be kept.
+bool timed(const Series& series) {
+  return std::ranges::all_of(series.samples,
+                             [](const auto& sample) { return sample.latency.count() > 0; });
+}
+
 class Bench {
 public:
   Bench(const MessageBenchOptions& options, const Progress& progress)
@@ -173,15 +179,15 @@ private:
     }
     const bool roundtrip = spec.pattern == Pattern::roundtrip;
     if (roundtrip) {
-      put(row, "p50_us", rate(series, p50_us));
-      put(row, "p99_us", rate(series, p99_us));
-      put(row, "p999_us", rate(series, p999_us));
+      put_time(row, "p50_us", series, p50_us);
+      put_time(row, "p99_us", series, p99_us);
+      put_time(row, "p999_us", series, p999_us);
     }
     for (const std::string_view peer : {"raw", "fair", "zeromq"})
-      put_ratio(row, peer, series, find(all, peer), roundtrip ? p50_us : messages_per_s);
+      put_ratio(row, peer, series, find(all, peer), roundtrip ? p50_us : messages_per_s, roundtrip);
     if (options_.spec.pattern == Pattern::pubsub)
       put_ratio(row, "point_to_point", series, find(all, point_to_point), messages_per_s);
-    if (series.what == loaded) put_ratio(row, "unloaded", series, find(all, "fanin"), p99_us);
+    if (series.what == loaded) put_ratio(row, "unloaded", series, find(all, "fanin"), p99_us, true);
     if (spec.pattern == Pattern::nxn) {
       row["per_node_bytes_per_s"] =
           rate(series, bytes_per_s).median / static_cast<double>(spec.senders);
@@ -189,10 +195,19 @@ private:
     return row;
   }
 
+  static void put_time(json::Value& row, std::string_view key, const Series& series,
+                       const Rate& of) {
+    if (timed(series)) {
+      put(row, key, rate(series, of));
+    } else {
+      row[key] = json::Value{};
+    }
+  }
+
   static void put_ratio(json::Value& row, std::string_view to, const Series& series,
-                        const Series* baseline, const Rate& of) {
+                        const Series* baseline, const Rate& of, bool of_times = false) {
     const std::string key = fmt::format("ratio_to_{}", to);
-    if (baseline == nullptr) {
+    if (baseline == nullptr || (of_times && (!timed(series) || !timed(*baseline)))) {
       row[key] = json::Value{};
     } else {
       put(row, key, ratio(series, *baseline, of));

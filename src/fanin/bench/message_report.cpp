@@ -42,6 +42,7 @@ const json::Value& row_of(const json::Value& result, std::uint64_t size, std::st
 }
 
 std::string cell(const json::Value& row, std::uint64_t size) {
+  if (row.find("p50_us") != nullptr && row.at("p50_us").is_null()) return "-";
   if (!row.at("p50_us").is_null()) {
     return fmt::format("{:.3g}/{:.3g}/{:.3g} us", row.at("p50_us").real(), row.at("p99_us").real(),
                        row.at("p999_us").real());

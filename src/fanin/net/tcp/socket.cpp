@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 
 #include <cstring>
+#include <fstream>
 #include <memory>
 
 #include <fmt/format.h>
@@ -109,6 +110,20 @@ void set_reset_on_close(const Descriptor& socket) {
   if (!socket) return;
   const linger now{1, 0};
   (void)setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+}
+
+Result<> check_congestion(const std::string& name) {
+  const Descriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!probe || setsockopt(probe.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                           static_cast<socklen_t>(name.size())) == 0) {
+    return {};
+  }
+  const int error = errno;
+  std::string there;
+  std::ifstream file("/proc/sys/net/ipv4/tcp_available_congestion_control");
+  std::getline(file, there);
+  return fail(ErrorKind::usage, fmt::format("congestion control \"{}\": {}; this kernel has: {}",
+                                            name, error_text(error), there));
 }
 
 void set_stream_options(int socket, const std::string& congestion) {

@@ -40,7 +40,10 @@ struct Address {
 // Makes closing send a reset and forget what was not delivered.
 void set_reset_on_close(const Descriptor& socket);
 
-// Wanted by every connection; none of them is an error where it is missing.
+// Whether this process may use that congestion control. Errors: usage, with those that there are.
+[[nodiscard]] Result<> check_congestion(const std::string& name);
+
+// Wanted by every connection; none of them is an error where it is missing; see check_congestion().
 void set_stream_options(int socket, const std::string& congestion);
 
 } // namespace fanin::net::tcp

@@ -55,6 +55,8 @@ Result<> TcpTransport::check(const Url& url, const ConnectionOptions& options) c
           ErrorKind::usage,
           fmt::format("{}: option \"{}\" is not known; tcp:// has congestion", url.text(), name));
     }
+    if (auto known = tcp::check_congestion(value); !known)
+      return fail(known.error().kind, fmt::format("{}: {}", url.text(), known.error().text));
   }
   if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
   const std::uint32_t page = options.receive_pool->page_size();

@@ -307,10 +307,12 @@ TEST_F(Tcp, HostNamesAndBothFamiliesWork) {
   }
 }
 
-TEST_F(Tcp, AnUnknownCongestionControlIsNoError) {
-  (void)listen();
-  ASSERT_TRUE(connect(url.text() + "?congestion=carrier-pigeon"));
-  EXPECT_TRUE(run_until([&] { return !client.opened.empty(); }));
+TEST_F(Tcp, AnUnknownCongestionControlIsAnErrorThatNamesIt) {
+  const auto made =
+      transport->listen(*Url::parse("tcp://127.0.0.1?congestion=carrier-pigeon"), server.options());
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().kind, ErrorKind::usage);
+  EXPECT_NE(made.error().text.find("carrier-pigeon"), std::string::npos) << made.error().text;
 }
 
 TEST_F(Tcp, PagesAreAtLeastHalfFullHoweverManyConnectionsShareThem) {
