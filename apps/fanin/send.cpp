@@ -32,7 +32,7 @@ Result<int> send_through(SocketTool& tool) {
   auto socket = Socket::connect(tool.context(), tool.url(), std::move(options));
   if (!socket) return std::unexpected(socket.error());
   tool.send_with([&tool, &socket] { return (*socket)->send(tool.message()); });
-  const auto sent = [&socket] {
+  const auto sent = [&] {
     if constexpr (requires { (*socket)->sent(); }) return (*socket)->sent();
     return true;
   };
