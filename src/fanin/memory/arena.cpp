@@ -84,7 +84,7 @@ std::string control_group(const GroupFiles& files) {
     const char* const found = std::strstr(line, files.in_list);
     if (found == nullptr) continue;
     const std::string_view path = found + std::strlen(files.in_list);
-    const std::string_view name = path.substr(0, path.find_first_of("\n"));
+    const std::string_view name = path.substr(0, path.find('\n'));
     return files.root + std::string(name == "/" ? "" : name);
   }
   return files.root;

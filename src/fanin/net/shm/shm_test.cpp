@@ -19,7 +19,6 @@ namespace fanin::net {
 namespace {
 
 using shm::Piece;
-using shm::Record;
 using shm::RecordKind;
 
 constexpr std::uint32_t page_size = 8192;
@@ -67,7 +66,7 @@ memory::View filled(memory::PagePool& pool, std::uint32_t size, int value) {
 }
 
 class Shm : public testing::Test {
-protected:
+public:
   Shm() {
     loop_.add(server_);
     loop_.add(*client_);
@@ -83,6 +82,8 @@ protected:
         EXPECT_EQ((*pool)->available(), (*pool)->pages());
     }
   }
+
+protected:
   void settle() {
     for (int idle = 0; idle < 200;) idle = loop_.turn() ? 0 : idle + 1;
   }
