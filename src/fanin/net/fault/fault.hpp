@@ -62,7 +62,8 @@ public:
   [[nodiscard]] bool arm() override;
   [[nodiscard]] int descriptor() const override;
   void close(ConnectionId connection, bool abort) override;
-  // Towards the transport below, this one is the loop.
+  // Towards the transport below, this one is the loop: the Decorator's would pass them on.
+  // NOLINTNEXTLINE(bugprone-parent-virtual-call)
   void dispatching(std::span<Event> events) override { Transport::dispatching(events); }
 
 private:
