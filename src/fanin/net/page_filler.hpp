@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "fanin/memory/page_pool.hpp"
 
@@ -61,6 +63,20 @@ private:
   memory::Page* page_ = nullptr; // not owned: see above
   std::uint32_t lends_ = 0;      // the loan of page_ that was seen
   std::uint32_t filled_ = 0;
+};
+
+// Those of a transport: one for each receive pool that its connections were given.
+class PageFillers {
+public:
+  [[nodiscard]] PageFiller& of(memory::PagePool& pool) {
+    for (const auto& filler : fillers_) {
+      if (&filler->pool() == &pool) return *filler;
+    }
+    return *fillers_.emplace_back(std::make_unique<PageFiller>(pool));
+  }
+
+private:
+  std::vector<std::unique_ptr<PageFiller>> fillers_;
 };
 
 } // namespace fanin::net

@@ -225,13 +225,6 @@ void MemoryTransport::close_listener(ListenerId listener) {
   for (const ConnectionId id : unseen) close(id, true);
 }
 
-PageFiller* MemoryTransport::filler_of(memory::PagePool& pool) {
-  for (const auto& filler : fillers_) {
-    if (&filler->pool() == &pool) return filler.get();
-  }
-  return fillers_.emplace_back(std::make_unique<PageFiller>(pool)).get();
-}
-
 Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOptions& options) {
   if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
   const auto pipe = std::make_shared<Pipe>();
@@ -244,7 +237,7 @@ Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOp
   end.id = id;
   end.options = options;
   if (end.options.max_message == 0) end.options.max_message = options.receive_pool->page_size() / 2;
-  end.filler = filler_of(*options.receive_pool);
+  end.filler = &fillers_.of(*options.receive_pool);
 
   auto peer = network_.transports_.find(pipe->target.host);
   if (peer == network_.transports_.end()) peer = network_.transports_.find(""); // any host
@@ -283,7 +276,7 @@ void MemoryTransport::accept(Item& item) {
   if (end.options.max_message == 0) {
     end.options.max_message = end.options.receive_pool->page_size() / 2;
   }
-  end.filler = filler_of(*end.options.receive_pool);
+  end.filler = &fillers_.of(*end.options.receive_pool);
   post_receives(end);
   list(end, pipe, 1);
   send_in_order(end, *pipe->ends[0].transport, network_.make_item(ItemKind::connected, pipe, 0));

@@ -177,7 +177,6 @@ private:
   [[nodiscard]] Result<> check(const Url& url, const ConnectionOptions& options) const;
   [[nodiscard]] std::uint16_t free_port(const std::string& host) const;
   [[nodiscard]] std::pair<ListenerId, const Listener*> find_listener(const Url& url) const;
-  PageFiller* filler_of(memory::PagePool& pool);
 
   void dispatch_to(MemoryTransport& to, Item& item, Time due);
   void send_in_order(End& from, MemoryTransport& to, Item& item);
@@ -208,7 +207,7 @@ private:
   SlotMap<ConnectionId, Connection> connections_;
   std::vector<Connection> lingering_; // closed here, with messages still on their way
   SlotMap<ListenerId, Listener> listeners_;
-  std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
+  PageFillers fillers_;
   std::vector<Arrival> heap_;
   std::deque<Connection> ready_; // ends with arrived items
   bool released_ = false; // views have come back since the last poll

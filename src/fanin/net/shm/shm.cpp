@@ -53,13 +53,6 @@ ShmTransport::ShmTransport(Loop& loop, ShmOptions options)
 
 ShmTransport::~ShmTransport() = default;
 
-PageFiller& ShmTransport::filler_of(memory::PagePool& pool) {
-  for (const auto& filler : fillers_) {
-    if (&filler->pool() == &pool) return *filler;
-  }
-  return *fillers_.emplace_back(std::make_unique<PageFiller>(pool));
-}
-
 ShmTransport::Connection* ShmTransport::find_open(ConnectionId id) const {
   Connection* const connection = connections_.find(id);
   return connection != nullptr && connection->stage == Stage::open ? connection : nullptr;

@@ -125,7 +125,6 @@ private:
   };
 
   [[nodiscard]] static Result<> check(const Url& url, const ConnectionOptions& options);
-  PageFiller& filler_of(memory::PagePool& pool);
   [[nodiscard]] Result<Connection*> make_connection(const ConnectionOptions& options);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
@@ -136,7 +135,6 @@ private:
   void try_connect(Connection& connection);
   void try_again(Connection& connection);
   void start_handshake(Connection& connection);
-  [[nodiscard]] bool of_this_user(const Connection& connection) const;
   void read_packets(Connection& connection);
   [[nodiscard]] Result<> take_packet(Connection& connection, shm::ReceivedPacket& packet);
   [[nodiscard]] Result<> take_hello(Connection& connection, const shm::Hello& hello,
@@ -197,7 +195,7 @@ private:
   Loop& loop_;
   ShmOptions options_;
   Descriptor epoll_;
-  std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
+  PageFillers fillers_;
   std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // of growing page size
   std::vector<std::unique_ptr<PageFiller>> copy_fillers_; // of copy_pools_
   SlotMap<ConnectionId, Connection> connections_;

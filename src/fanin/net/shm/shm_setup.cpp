@@ -136,7 +136,7 @@ Result<ShmTransport::Connection*> ShmTransport::make_connection(const Connection
   Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno(ErrorKind::exhausted, "eventfd for a connection", errno);
   const auto [id, connection] =
-      connections_.emplace(*this, options, filler_of(*options.receive_pool));
+      connections_.emplace(*this, options, fillers_.of(*options.receive_pool));
   connection.id = id;
   connection.own = std::move(*outbox);
   connection.wake = std::move(wake);
@@ -274,19 +274,12 @@ void ShmTransport::try_connect(Connection& connection) {
   end(connection, CloseReason::connect_failed);
 }
 
-// Names of sockets have no permissions: anybody on this host may connect, or listen there first.
-bool ShmTransport::of_this_user(const Connection& connection) const {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (getsockopt(connection.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == geteuid() || peer.uid == 0;
-}
-
 void ShmTransport::start_handshake(Connection& connection) {
   connection.stage = Stage::handshake;
   ucred peer{};
   socklen_t size = sizeof peer;
-  (void)getsockopt(connection.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  const bool known =
+      getsockopt(connection.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
   if (connection.listener != ListenerId::none)
     connection.target = fmt::format("shm://(process {})", peer.pid);
   const bool ours = connection.listener == ListenerId::none;
@@ -294,7 +287,8 @@ void ShmTransport::start_handshake(Connection& connection) {
     report(reason, connection, why);
     end(connection, reason);
   };
-  if (!of_this_user(connection)) {
+  // Names of sockets have no permissions: anybody on this host may connect, or listen there first.
+  if (!known || (peer.uid != geteuid() && peer.uid != 0)) {
     return give_up(ours ? CloseReason::connect_failed : CloseReason::protocol_violation,
                    "belongs to another user; shm:// is for processes of one user");
   }

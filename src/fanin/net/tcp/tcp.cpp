@@ -67,18 +67,11 @@ TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
 
 TcpTransport::~TcpTransport() = default;
 
-PageFiller& TcpTransport::filler_of(memory::PagePool& pool) {
-  for (const auto& filler : fillers_) {
-    if (&filler->pool() == &pool) return *filler;
-  }
-  return *fillers_.emplace_back(std::make_unique<PageFiller>(pool));
-}
-
 TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions& options) {
   memory::PagePool& pool = *options.receive_pool;
   const std::uint32_t largest =
       options.max_message == 0 ? pool.page_size() / 2 : options.max_message;
-  const auto [id, connection] = connections_.emplace(*this, options, filler_of(pool), largest);
+  const auto [id, connection] = connections_.emplace(*this, options, fillers_.of(pool), largest);
   connection.id = id;
   connection.max_message = largest;
   connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);

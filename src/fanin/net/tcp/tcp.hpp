@@ -138,7 +138,6 @@ private:
 
   [[nodiscard]] Result<> check(const Url& url, const ConnectionOptions& options) const;
   [[nodiscard]] const std::string& congestion_of(const Url& url) const;
-  PageFiller& filler_of(memory::PagePool& pool);
   Connection& make_connection(const ConnectionOptions& options);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void list(Connection& connection, bool first = false);
@@ -177,7 +176,7 @@ private:
   TcpOptions options_;
   Descriptor epoll_;
   tcp::SendQueue::Store store_; // before the connections that use it
-  std::vector<std::unique_ptr<PageFiller>> fillers_; // one per receive pool
+  PageFillers fillers_;
   SlotMap<ConnectionId, Connection> connections_;
   SlotMap<ListenerId, Listener> listeners_;
   std::deque<ConnectionId> ready_;
