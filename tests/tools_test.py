@@ -95,6 +95,7 @@ def test_subscribers_get_their_tag_only():
                 Tool("subscribe", url, "--tag", 9) as nothing:
             check(one.end()["messages"] >= 500, "a subscriber got less")
             check(other.end()["messages"] >= 500, "a subscriber with low latency got less")
+            nothing.wait_for("connected to")
             check_equal(nothing.end(signal.SIGINT)["messages"], 0, "messages of a tag that nobody publishes")
         check(publisher.end(signal.SIGINT)["messages"] >= 500, "published less")
 
