@@ -10,7 +10,6 @@
 namespace fanin::bench {
 namespace {
 
-constexpr std::uint64_t send_page = 1U << 20;
 constexpr std::uint64_t page_unit = 64U << 10;
 constexpr std::uint64_t headers_max = 4096; // of a page
 constexpr std::uint64_t send_bytes = 16U << 20;
@@ -21,12 +20,13 @@ Result<std::unique_ptr<message::Context>> make_context(const Spec& spec, const P
   if (parts.one_page)
     page = std::max(page, (parts.message + headers_max + page_unit - 1) / page_unit * page_unit);
   const std::uint64_t pages =
-      std::max({pages_min, send_bytes / page, parts.one_page ? 0 : 2 * parts.message / page});
+      std::max({pages_min, send_bytes / page,
+                parts.one_page ? 0 : 2 * stream_queue_bytes(parts.message) / page});
   message::ContextOptions options;
   options.send_pool.page_size = static_cast<std::uint32_t>(page);
   options.send_pool.pages = static_cast<std::uint32_t>(pages);
   options.receive_pool.page_size = static_cast<std::uint32_t>(2 * page);
-  options.receive_pool.pages = static_cast<std::uint32_t>(pages);
+  options.receive_pool.pages = static_cast<std::uint32_t>(std::max(pages_min, pages / 2));
   options.wait = spec.wait;
   return message::Context::make(std::move(options));
 }

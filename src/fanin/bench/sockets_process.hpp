@@ -38,13 +38,22 @@ struct Parts {
       connect;
 };
 
+inline constexpr std::uint64_t send_page = 1U << 20;
+
+// HighThroughputSenderOptions::send_queue_bytes with which a message of many pages stays where it
+// was written: room for two of them and the pages that they begin and end in.
+[[nodiscard]] constexpr std::uint64_t stream_queue_bytes(std::uint64_t message) {
+  return std::max<std::uint64_t>(4 * send_page, 2 * (message + 2 * send_page));
+}
+
 [[nodiscard]] Ends to_ends(const Spec& spec, const Parts& parts);
 
 // Offers message after message, as many as are taken, and a bounded number a turn.
 template <class Offer> // net::SendOutcome(), or none: nothing to offer in this turn
 class Feeder final : public net::Service {
 public:
-  Feeder(message::Context& context, std::uint64_t size, Offer offer)
+  Feeder(message::Context& context, std::uint64_t size, Offer offer,
+         std::uint64_t bytes_per_turn = 256U << 10)
       : per_turn_(static_cast<std::size_t>(
             std::clamp<std::uint64_t>(bytes_per_turn / size, 1, messages_per_turn))),
         offer_(std::move(offer)) {
@@ -63,7 +72,6 @@ public:
   }
 
 private:
-  static constexpr std::uint64_t bytes_per_turn = 256U << 10;
   static constexpr std::uint64_t messages_per_turn = 4096;
   std::size_t per_turn_;
   Offer offer_;

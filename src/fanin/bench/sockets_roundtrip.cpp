@@ -1,6 +1,5 @@
-// fanin's low-latency sockets, there and back. Sockets go one way: who answers connects back to
-// where the first message says. Its own first message says where a stream can go that fills the
-// same path, through high-throughput sockets in the same two loops.
+// fanin's low-latency sockets, there and back over one connection. The first answer says where a
+// stream can go that fills the same path, through high-throughput sockets in the same two loops.
 #include <cstring>
 #include <optional>
 #include <string>
@@ -13,8 +12,7 @@ namespace fanin::bench {
 namespace {
 
 constexpr std::uint32_t load_size = 16U << 10; // of the stream's messages
-constexpr std::uint64_t load_per_turn = 256U
-                                        << 10; // read at once, before trips are looked at again
+constexpr std::uint64_t load_per_turn = 32U << 10; // before trips are looked at again
 
 std::string text_of(message::Message& message) {
   const auto bytes = message.bytes();
@@ -35,7 +33,8 @@ public:
         context, url,
         {.on_message = [&self](message::Message& message) { self.on_message(message); },
          .on_connected = {},
-         .on_disconnected = [&context](auto, auto) { context.stop(); }});
+         .on_disconnected = [&context](auto, auto) { context.stop(); },
+         .on_writable = [&self](auto) { self.answer(); }});
     if (!socket) return std::unexpected(socket.error());
     self.receiver_ = std::move(*socket);
     url = self.receiver_->url();
@@ -53,38 +52,23 @@ public:
 
 private:
   Answerer(message::Context& context, const Spec& spec)
-      : context_(context), spec_(spec), source_(spec.size) {}
+      : context_(context), source_(spec.size) {}
 
   void on_message(message::Message& message) {
-    if (sender_ == nullptr) return connect_back(message);
+    if (std::exchange(asker_, message.peer()) == message::PeerId::none) return introduce();
     touch(message.bytes(), false);
     ++owed_;
     answer();
   }
 
-  void connect_back(message::Message& message) {
-    auto url = net::Url::parse(text_of(message));
-    if (url && url->host == "0.0.0.0") { // it listens at all of its addresses
-      const auto peer = net::Url::parse(receiver_->peer_name(message.peer()));
-      if (peer) url->host = peer->host;
-    }
-    if (!url) return context_.stop();
-    url->options = spec_.url.options;
-    auto sender = message::LowLatencySender::connect(
-        context_, *url,
-        {.on_connected =
-             [this] {
-               const std::string text = load_ == nullptr ? "-" : load_->url().text();
-               if (sender_->send(bytes_of(text)) != net::SendOutcome::accepted) context_.stop();
-             },
-         .on_disconnected = [this](auto) { context_.stop(); },
-         .on_writable = [this] { answer(); }});
-    if (!sender) return context_.stop();
-    sender_ = std::move(*sender);
+  void introduce() {
+    const std::string text = load_ == nullptr ? "-" : load_->url().text();
+    if (receiver_->answer(asker_, bytes_of(text)) != net::SendOutcome::accepted) context_.stop();
   }
 
   void answer() {
-    while (owed_ > 0 && sender_->send(source_.bytes()) == net::SendOutcome::accepted) --owed_;
+    while (owed_ > 0 && receiver_->answer(asker_, source_.bytes()) == net::SendOutcome::accepted)
+      --owed_;
   }
 
   void read_load() {
@@ -96,12 +80,11 @@ private:
   }
 
   message::Context& context_;
-  Spec spec_;
   PayloadSource source_;
+  message::PeerId asker_ = message::PeerId::none;
   std::size_t owed_ = 0; // answers that the network has not taken yet
   message::Message loaded_;
   std::unique_ptr<message::LowLatencyReceiver> receiver_;
-  std::unique_ptr<message::LowLatencySender> sender_; // null: nobody has come
   std::unique_ptr<message::HighThroughputReceiver> load_;
 };
 
@@ -111,22 +94,15 @@ public:
                        Cell& cell) {
     std::unique_ptr<Asker> part{new Asker{context, spec, cell}};
     Asker& self = *part;
-    auto receiver = message::LowLatencyReceiver::listen(
-        context, answers_url(spec, url),
-        {.on_message = [&self](message::Message& message) { self.on_message(message); },
-         .on_connected = {},
-         .on_disconnected = [&context](auto, auto) { context.stop(); }});
-    if (!receiver) return std::unexpected(receiver.error());
-    self.receiver_ = std::move(*receiver);
     auto sender = message::LowLatencySender::connect(
         context, url,
         {.on_connected =
              [&self, &context] {
-               const std::string text = self.receiver_->url().text();
-               if (self.sender_->send(bytes_of(text)) != net::SendOutcome::accepted) context.stop();
+               if (self.sender_->send(bytes_of("-")) != net::SendOutcome::accepted) context.stop();
              },
          .on_disconnected = [&context](auto) { context.stop(); },
-         .on_writable = [&self] { self.ask(); }});
+         .on_writable = [&self] { self.ask(); },
+         .on_answer = [&self](message::Message& message) { self.on_answer(message); }});
     if (!sender) return std::unexpected(sender.error());
     self.sender_ = std::move(*sender);
     context.loop().add(self);
@@ -150,19 +126,10 @@ private:
         cell_(cell),
         source_(spec.size),
         load_source_(load_size),
-        feeder_(context, load_size, Offer{*this}),
+        feeder_(context, load_size, Offer{*this}, load_per_turn),
         timer_([this] { ask(); }) {}
 
-  // Where answers come to: at all addresses, if the other end is on another host.
-  static net::Url answers_url(const Spec& spec, const net::Url& to) {
-    net::Url url{.scheme = spec.url.scheme, .host = {}, .port = 0, .options = spec.url.options};
-    const bool near = to.host.empty() || to.host.starts_with("127.") || to.host == "::1";
-    if (url.scheme == "tcp" && !near) url.host = "0.0.0.0";
-    if (url.scheme == "inproc") url.host = "answers";
-    return url;
-  }
-
-  void on_message(message::Message& message) {
+  void on_answer(message::Message& message) {
     if (!trips_) return begin(text_of(message));
     touch(message.bytes(), false);
     trips_->received(clock_.now());
@@ -204,7 +171,6 @@ private:
   Feeder<Offer> feeder_;
   net::Timer timer_;
   std::optional<Trips> trips_; // from the first answer on
-  std::unique_ptr<message::LowLatencyReceiver> receiver_;
   std::unique_ptr<message::LowLatencySender> sender_;
   std::unique_ptr<message::HighThroughputSender> load_;
 };

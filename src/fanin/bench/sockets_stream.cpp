@@ -36,7 +36,8 @@ public:
     Sender& self = *part;
     auto socket = message::HighThroughputSender::connect(
         context, url,
-        {.on_connected = [&self] { self.feeder_.open(); },
+        {.send_queue_bytes = stream_queue_bytes(spec.size),
+         .on_connected = [&self] { self.feeder_.open(); },
          .on_disconnected = [&context](auto) { context.stop(); },
          .on_writable = [&self] { self.feeder_.open(); }});
     if (!socket) return std::unexpected(socket.error());

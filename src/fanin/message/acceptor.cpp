@@ -29,6 +29,7 @@ void Acceptor::close() {
     peer->link = {};
   }
   peers_.clear();
+  by_id_.clear();
   last_key_ = {};
   admitted_ = 0;
 }
@@ -49,10 +50,9 @@ Result<net::Url> Acceptor::listen(const net::Url& url) {
 }
 
 std::shared_ptr<Peer> Acceptor::find(PeerId id) const {
-  for (const auto& [key, peer] : peers_) {
-    if (peer->id == id) return peer;
-  }
-  return nullptr;
+  if (last_ != nullptr && last_->id == id && last_->link) return last_;
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
 }
 
 // The peer that spoke last speaks next, most often. Kept as a share of its own, so that it lives
@@ -68,7 +68,10 @@ const std::shared_ptr<Peer>& Acceptor::lookup(const Key& key) {
 
 void Acceptor::forget(const Key& key) {
   silent_.erase(key);
-  peers_.erase(key);
+  if (const auto found = peers_.find(key); found != peers_.end()) {
+    by_id_.erase(found->second->id);
+    peers_.erase(found);
+  }
   if (key == last_key_) last_key_ = {};
 }
 
@@ -111,6 +114,7 @@ void Acceptor::introduce(const Key& key, const net::Event& event) {
   peer->link.trust();
   silent_.erase(key);
   peers_.emplace(key, peer);
+  by_id_.emplace(peer->id, peer);
   last_key_ = {};
   ++admitted_;
   ++counters_.connections;

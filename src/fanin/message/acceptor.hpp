@@ -99,6 +99,7 @@ private:
   std::unordered_map<Key, Time, Hash> silent_; // until when they may say hello
   net::Timer hello_deadline_;                  // of the first of them
   std::unordered_map<Key, std::shared_ptr<Peer>, Hash> peers_;
+  std::unordered_map<PeerId, std::shared_ptr<Peer>> by_id_;
   Key last_key_; // whose event came last
   std::shared_ptr<Peer> last_;
   std::size_t admitted_ = 0;

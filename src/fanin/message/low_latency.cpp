@@ -3,7 +3,23 @@
 #include <array>
 #include <cstring>
 
+#include "fanin/memory/heap_page.hpp"
+
 namespace fanin::message {
+namespace {
+
+// A copy in a page that others share; none if the pool is empty.
+memory::View packed(net::PageFiller& filler, std::span<const std::byte> message) {
+  const auto size = static_cast<std::uint32_t>(message.size());
+  auto [page, offset] = filler.reserve(size);
+  if (!page) return {};
+  if (size > 0) std::memcpy(page.data() + offset, message.data(), size);
+  memory::View view = page.freeze(offset, size);
+  filler.give_back(std::move(page), offset + size);
+  return view;
+}
+
+} // namespace
 
 // --- sending ---
 
@@ -14,7 +30,9 @@ LowLatencySender::LowLatencySender(Context& context, LowLatencySenderOptions opt
       connector_(context, *this, SocketKind::low_latency,
                  {.reconnect = options_.reconnect,
                   .send_queue_bytes = options_.send_queue_bytes,
-                  .low_latency = true}) {}
+                  .low_latency = true,
+                  .message_max =
+                      options_.on_answer ? context.receive_pool().page_size() / 2 : 0}) {}
 
 LowLatencySender::~LowLatencySender() { context_.forget(*this); }
 
@@ -43,16 +61,12 @@ net::SendOutcome LowLatencySender::send(const memory::View& header, const memory
 net::SendOutcome LowLatencySender::send(std::span<const std::byte> message) {
   if (!connector_.open()) return net::SendOutcome::closed;
   if (message.size() > filler_.pool().page_size()) return net::SendOutcome::too_large;
-  const auto size = static_cast<std::uint32_t>(message.size());
-  auto [page, offset] = filler_.reserve(size);
-  if (!page) {
+  const memory::View view = packed(filler_, message);
+  if (!view.page) {
     wants_page_ = true;
     context_.at_turn_end(*this);
     return net::SendOutcome::backpressure;
   }
-  if (size > 0) std::memcpy(page.data() + offset, message.data(), size);
-  const memory::View view = page.freeze(offset, size);
-  filler_.give_back(std::move(page), offset + size);
   return send({&view, 1});
 }
 
@@ -64,7 +78,16 @@ void LowLatencySender::on_open(const Hello& peer) {
   if (options_.on_connected) options_.on_connected();
 }
 
-void LowLatencySender::on_message(net::Event&) { connector_.fail(CloseReason::bad_page); }
+void LowLatencySender::on_message(net::Event& event) {
+  if (!options_.on_answer) return connector_.fail(CloseReason::bad_page);
+  answer_.receive(PeerId::none, std::move(event.message), std::move(event.rest));
+  try {
+    options_.on_answer(answer_);
+  } catch (...) {
+    connector_.fail(CloseReason::callback_threw);
+  }
+  answer_.release();
+}
 
 void LowLatencySender::on_writable() {
   if (options_.on_writable) options_.on_writable();
@@ -87,6 +110,7 @@ void LowLatencySender::on_closed(CloseReason reason) {
 
 LowLatencyReceiver::LowLatencyReceiver(Context& context, LowLatencyReceiverOptions options)
     : options_(std::move(options)),
+      filler_(context.send_pool()),
       acceptor_(context, *this, counters_,
                 {.message_max = context.receive_pool().page_size() / 2, .low_latency = true}) {}
 
@@ -101,6 +125,19 @@ LowLatencyReceiver::listen(Context& context, const net::Url& url,
   if (!listening) return std::unexpected(listening.error());
   receiver->url_ = std::move(*listening);
   return receiver;
+}
+
+net::SendOutcome LowLatencyReceiver::answer(PeerId id, const memory::View& message) {
+  const std::shared_ptr<detail::Peer> peer = acceptor_.find(id);
+  if (peer == nullptr) return net::SendOutcome::closed;
+  if (message.size > peer->hello.message_max) return net::SendOutcome::too_large;
+  return peer->link.send({&message, 1});
+}
+
+net::SendOutcome LowLatencyReceiver::answer(PeerId id, std::span<const std::byte> message) {
+  if (message.size() > filler_.pool().page_size()) return net::SendOutcome::too_large;
+  const memory::View view = packed(filler_, message);
+  return answer(id, view.page ? view : memory::HeapPage::copy(message));
 }
 
 std::string LowLatencyReceiver::peer_name(PeerId id) const {
@@ -128,6 +165,10 @@ void LowLatencyReceiver::on_message(const std::shared_ptr<detail::Peer>& peer, n
     on_closed(peer, CloseReason::callback_threw);
   }
   message_.release();
+}
+
+void LowLatencyReceiver::on_writable(detail::Peer& peer) {
+  if (options_.on_writable) options_.on_writable(peer.id);
 }
 
 void LowLatencyReceiver::on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) {

@@ -2,7 +2,10 @@
 // remote endpoint without any delay", and "a message that is received is immediately passed to the
 // user code via a callback". Nothing is gathered; the transport frames the messages.
 //
-// Thread: the Context's, callbacks too. Order: as sent, within a connection.
+// A receiver may answer: over the same connection, so that a round trip needs only one, whose data
+// carry the acknowledgements of both directions.
+//
+// Thread: the Context's, callbacks too. Order: as sent, within a connection and direction.
 #pragma once
 
 #include <functional>
@@ -23,6 +26,8 @@ struct LowLatencySenderOptions {
   std::function<void()> on_connected = {};
   std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
   std::function<void()> on_writable = {}; // after backpressure: try again
+  // What a receiver answers, as its on_message. Empty: it cannot answer.
+  std::function<void(Message&)> on_answer = {};
 };
 
 class LowLatencySender final : detail::ConnectorOwner, TurnEndTask {
@@ -60,6 +65,7 @@ private:
   LowLatencySenderOptions options_;
   SocketCounters counters_;
   net::PageFiller filler_;
+  Message answer_; // the one in the callback
   std::uint64_t message_max_ = 0;
   bool wants_page_ = false; // backpressure because the send pool was empty
   detail::Connector connector_;
@@ -71,6 +77,7 @@ struct LowLatencyReceiverOptions {
   std::function<void(Message&)> on_message = {};
   std::function<void(PeerId)> on_connected = {};
   std::function<void(PeerId, CloseReason)> on_disconnected = {};
+  std::function<void(PeerId)> on_writable = {}; // after an answer's backpressure: try again
 };
 
 class LowLatencyReceiver final : detail::AcceptorOwner {
@@ -82,6 +89,11 @@ public:
 
   // At one more address, perhaps of another network. Gives the real one.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
+  // To one that has on_answer, at once. Outcome: backpressure: not taken, on_writable follows;
+  // too_large: over half a receive page of its, or it takes no answers; closed: it is gone.
+  [[nodiscard]] net::SendOutcome answer(PeerId peer, const memory::View& message);
+  // Copied once, into a page of the send pool, or to the heap if that is empty.
+  [[nodiscard]] net::SendOutcome answer(PeerId peer, std::span<const std::byte> message);
   [[nodiscard]] const net::Url& url() const { return url_; } // with the port that was chosen
   [[nodiscard]] std::string peer_name(PeerId peer) const;
   [[nodiscard]] std::size_t connections() const { return acceptor_.peers(); }
@@ -92,13 +104,14 @@ private:
   std::shared_ptr<detail::Peer> admit(const Hello& hello) override;
   void on_admitted(const std::shared_ptr<detail::Peer>& peer) override;
   void on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) override;
-  void on_writable(detail::Peer&) override {}
+  void on_writable(detail::Peer& peer) override;
   void on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) override;
 
   LowLatencyReceiverOptions options_;
   SocketCounters counters_;
   net::Url url_;
   Message message_; // the one in the callback
+  net::PageFiller filler_; // of answers
   detail::Acceptor acceptor_;
 };
 

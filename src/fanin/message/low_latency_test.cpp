@@ -132,6 +132,79 @@ TEST_P(low_latency, backpressure_is_an_outcome_and_writable_follows) {
   EXPECT_EQ(sender->send(pattern(10'000, sent)), net::SendOutcome::accepted);
 }
 
+TEST_P(low_latency, a_receiver_answers_over_the_same_connection) {
+  std::vector<Bytes> answers;
+  start({.on_message =
+             [&](Message& message) {
+               ASSERT_EQ(receiver->answer(message.peer(), message.bytes()),
+                         net::SendOutcome::accepted);
+               ASSERT_EQ(receiver->answer(message.peer(), message.piece(0)),
+                         net::SendOutcome::accepted);
+             }},
+        {.on_answer = [&](Message& answer) {
+          const auto bytes = answer.bytes();
+          answers.emplace_back(bytes.begin(), bytes.end());
+        }});
+  const auto other = LowLatencySender::connect(ends.client(), receiver->url()).value();
+  ASSERT_TRUE(ends.until([&] { return other->connected(); }));
+  std::vector<Bytes> expected;
+  for (const std::size_t size : {0U, 1U, 64U, 16384U}) {
+    expected.insert(expected.end(), 2, pattern(size, size));
+    ASSERT_EQ(sender->send(pattern(size, size)), net::SendOutcome::accepted);
+  }
+  ASSERT_TRUE(ends.until([&] { return answers.size() == expected.size(); }));
+  EXPECT_EQ(answers, expected);
+}
+
+TEST_P(low_latency, who_takes_no_answers_gets_none) {
+  PeerId peer = PeerId::none;
+  start({.on_connected = [&](PeerId id) { peer = id; }});
+  EXPECT_EQ(receiver->answer(peer, pattern(1, 1)), net::SendOutcome::too_large);
+  sender->close();
+  ASSERT_TRUE(ends.until([&] { return receiver->connections() == 0; }));
+  EXPECT_EQ(receiver->answer(peer, pattern(1, 1)), net::SendOutcome::closed);
+}
+
+TEST_P(low_latency, an_answer_that_is_too_large_is_said) {
+  PeerId peer = PeerId::none;
+  start({.on_connected = [&](PeerId id) { peer = id; }}, {.on_answer = [](Message&) {}});
+  EXPECT_EQ(receiver->answer(peer, pattern(16385, 1)), net::SendOutcome::too_large);
+  EXPECT_EQ(receiver->answer(peer, pattern(1 << 20, 1)), net::SendOutcome::too_large);
+}
+
+TEST_P(low_latency, who_does_not_read_answers_is_backpressure_and_writable_follows) {
+  PeerId peer = PeerId::none;
+  PeerId writable = PeerId::none;
+  std::vector<Message> kept;
+  start({.on_connected = [&](PeerId id) { peer = id; },
+         .on_writable = [&](PeerId id) { writable = id; }},
+        {.on_answer = [&](Message& answer) { kept.push_back(std::move(answer)); }});
+  std::uint64_t sent = 0;
+  for (std::uint64_t before = 1; before != sent; ends.turn()) { // until the sender has no pages
+    before = sent;
+    while (receiver->answer(peer, pattern(10'000, sent)) == net::SendOutcome::accepted) ++sent;
+  }
+  EXPECT_EQ(receiver->answer(peer, pattern(10'000, sent)), net::SendOutcome::backpressure);
+  writable = PeerId::none;
+  std::uint64_t read = 0;
+  ASSERT_TRUE(ends.until([&] {
+    read += kept.size();
+    kept.clear();
+    return writable == peer && read == sent;
+  }));
+  EXPECT_EQ(receiver->answer(peer, pattern(10'000, sent)), net::SendOutcome::accepted);
+}
+
+TEST_P(low_latency, an_on_answer_that_throws_costs_its_connection) {
+  start({.on_message = [&](Message& message) {
+          ASSERT_EQ(receiver->answer(message.peer(), message.bytes()), net::SendOutcome::accepted);
+        }},
+        {.on_answer = [](Message&) { throw std::runtime_error("on purpose"); }});
+  ASSERT_EQ(sender->send(pattern(1, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return sender->counters().connections == 2; })); // it comes back
+  EXPECT_EQ(sender->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 1U);
+}
+
 TEST_P(low_latency, what_was_accepted_before_close_arrives) {
   start();
   std::uint64_t sent = 0;
