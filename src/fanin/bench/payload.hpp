@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "fanin/memory/copy.hpp"
+
 namespace fanin::bench {
 
 // Where the senders' payload comes from.
@@ -17,7 +19,7 @@ public:
     for (std::size_t i = 0; i < size; ++i) bytes_[i] = static_cast<std::byte>(i);
   }
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
-  void fill(std::byte* to) const { std::memcpy(to, bytes_.data(), bytes_.size()); }
+  void fill(std::byte* to) const { memory::copy(to, bytes_); }
 
 private:
   std::vector<std::byte> bytes_;

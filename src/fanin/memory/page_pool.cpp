@@ -21,20 +21,23 @@ Result<std::unique_ptr<PagePool>> PagePool::make(const PoolOptions& options) {
 }
 
 PagePool::PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages)
-    : arena_(std::move(arena)), available_min_(pages), pages_(pages) {
+    : arena_(std::move(arena)),
+      pages_(pages),
+      free_(pages),
+      available_(pages),
+      available_min_(pages) {
   page_size_ = page_size;
   arena_of_pages_ = &arena_;
-  free_.reserve(pages);
   for (std::uint32_t i = 0; i < pages; ++i) {
     pages_[i].data = arena_.data() + std::size_t{i} * page_size;
     pages_[i].home = this;
     pages_[i].index = i;
+    free_[pages - 1 - i] = &pages_[i]; // page 0 goes first
   }
-  for (std::uint32_t i = pages; i > 0; --i) free_.push_back(&pages_[i - 1]); // page 0 goes first
 }
 
 PagePool::~PagePool() {
-  const bool every_page_is_home = free_.size() == pages_.size();
+  const bool every_page_is_home = available_ == pages_.size();
   FANIN_ASSERT(every_page_is_home);
 }
 

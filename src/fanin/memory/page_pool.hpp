@@ -52,6 +52,7 @@ struct Page {
   std::uint32_t references = 0;
   std::uint32_t index = 0; // within the pool
   std::uint32_t lends = 0; // how often it was taken: tells two loans of one page apart
+  bool read_elsewhere = false; // since it was taken, by another process
 };
 
 // A counted share of a page.
@@ -129,29 +130,43 @@ public:
   [[nodiscard]] static Result<std::unique_ptr<PagePool>> make(const PoolOptions& options);
   ~PagePool() override; // asserts that every page is home
 
-  // The page used last, which is the one in cache; empty when all are lent.
+  // The page used last, which is the one in cache; empty when all are lent. Pages that another
+  // process has read come last, the one that has rested longest first: they are in another core's
+  // cache, and writing to them is slow until they have left it.
   [[nodiscard]] Loan take() {
-    if (free_.empty()) return {};
-    Page* page = free_.back();
-    free_.pop_back();
+    if (available_ == 0) return {};
+    Page* page = free_[at(--available_)];
+    page->read_elsewhere = false;
     ++page->lends;
-    if (free_.size() < available_min_) available_min_ = static_cast<std::uint32_t>(free_.size());
+    if (available_ < available_min_) available_min_ = available_;
     return Loan{page};
   }
-  [[nodiscard]] std::uint32_t available() const { return static_cast<std::uint32_t>(free_.size()); }
+  [[nodiscard]] std::uint32_t available() const { return available_; }
   [[nodiscard]] std::uint32_t available_min() const { return available_min_; } // since start
   [[nodiscard]] std::uint32_t pages() const { return static_cast<std::uint32_t>(pages_.size()); }
 
 private:
   PagePool(Arena arena, std::uint32_t page_size, std::uint32_t pages);
   void put(Page* page) override {
-    free_.push_back(page);
-  } // never grows: capacity is the page count
+    if (page->read_elsewhere) {
+      first_ = (first_ == 0 ? pages() : first_) - 1;
+      free_[first_] = page;
+      ++available_;
+    } else {
+      free_[at(available_++)] = page;
+    }
+  }
+  [[nodiscard]] std::uint32_t at(std::uint32_t number) const { // in free_
+    const std::uint32_t index = first_ + number;
+    return index < pages() ? index : index - pages();
+  }
 
   Arena arena_;
-  std::uint32_t available_min_;
   std::vector<Page> pages_;
-  std::vector<Page*> free_;
+  std::vector<Page*> free_; // a ring: taken from its end
+  std::uint32_t first_ = 0;
+  std::uint32_t available_;
+  std::uint32_t available_min_;
 };
 
 inline void PageRef::reset() {

@@ -94,8 +94,7 @@ net::SendOutcome HighThroughputSender::send_split(std::span<const std::byte> mes
     page_.release();
     const bool opened = page_.open();
     FANIN_ASSERT(opened);
-    std::memcpy(page_.append(piece.size(), 0, piece_flags(first, last)), piece.data(),
-                piece.size());
+    memory::copy(page_.append(piece.size(), 0, piece_flags(first, last)), piece);
     hand_over({.page = page_.unsent(), .continues = !first, .goes_on = !last});
     page_.sent();
   }

@@ -5,12 +5,12 @@
 // Thread: the Context's, callbacks too. Order: as sent, over reconnections too.
 #pragma once
 
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/message/connector.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/gathering_page.hpp"
@@ -52,7 +52,7 @@ public:
   [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message) {
     std::byte* const at = page_.append(message.size());
     if (at == nullptr) return send_slowly(message);
-    if (!message.empty()) std::memcpy(at, message.data(), message.size());
+    memory::copy(at, message);
     ++counters_.messages;
     counters_.bytes += message.size();
     return net::SendOutcome::accepted;

@@ -1,8 +1,8 @@
 #include "fanin/message/low_latency.hpp"
 
 #include <array>
-#include <cstring>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::message {
@@ -13,7 +13,7 @@ memory::View packed(net::PageFiller& filler, std::span<const std::byte> message)
   const auto size = static_cast<std::uint32_t>(message.size());
   auto [page, offset] = filler.reserve(size);
   if (!page) return {};
-  if (size > 0) std::memcpy(page.data() + offset, message.data(), size);
+  memory::copy(page.data() + offset, message);
   memory::View view = page.freeze(offset, size);
   filler.give_back(std::move(page), offset + size);
   return view;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/message.hpp"
 
@@ -187,7 +188,7 @@ void Publisher::skip(Group& group) {
 
 void Publisher::write(std::byte* at, Tag tag, std::span<const std::byte> message) {
   std::memcpy(at, &tag, tag_size);
-  if (!message.empty()) std::memcpy(at + tag_size, message.data(), message.size());
+  memory::copy(at + tag_size, message);
 }
 
 memory::View Publisher::tagged(Tag tag, std::span<const std::byte> message) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "fanin/memory/copy.hpp"
+
 namespace fanin::source {
 
 namespace {
@@ -139,14 +141,14 @@ WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> 
   const auto size = static_cast<std::uint32_t>(
       std::min<std::size_t>(payload.size(), std::size_t{options_.fragment_max} + 1));
   const auto copy = [&](std::span<std::byte> room) {
-    std::memcpy(room.data(), payload.data(), room.size());
+    memory::copy(room.data(), payload.first(room.size()));
   };
   if (flags == 0 && !payload.empty() && write_next(event, size, copy)) return WriteOutcome::ok;
   const WriteOutcome outcome = begin(event, size);
   if (outcome != WriteOutcome::ok) return outcome;
   while (!payload.empty()) {
     const auto space = room();
-    std::memcpy(space.data(), payload.data(), space.size());
+    memory::copy(space.data(), payload.first(space.size()));
     advance(static_cast<std::uint32_t>(space.size()));
     payload = payload.subspan(space.size());
   }

@@ -12,6 +12,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/memory/copy.hpp"
 #include "fanin/net/shm/connection.hpp"
 
 namespace fanin::net {
@@ -25,8 +26,7 @@ namespace {
 
 void copy_extents(std::byte* to, std::span<const memory::View> extents) {
   for (const memory::View& extent : extents) {
-    if (extent.size == 0) continue;
-    std::memcpy(to, extent.data(), extent.size);
+    memory::copy(to, extent.bytes());
     to += extent.size;
   }
 }
@@ -242,6 +242,7 @@ void ShmTransport::put_lent(Connection& connection, std::span<const memory::View
                       .offset = static_cast<std::uint64_t>(extent.data() - arena.data())};
     std::memcpy(at, &piece, sizeof piece);
     slot.extents[i] = extent;
+    extent.page.get()->read_elsewhere = true;
   }
   mark(connection);
 }
