@@ -21,7 +21,7 @@ Result<std::unique_ptr<message::Context>> make_context(const Spec& spec, const P
     page = std::max(page, (parts.message + headers_max + page_unit - 1) / page_unit * page_unit);
   const std::uint64_t pages =
       std::max({pages_min, send_bytes / page,
-                parts.one_page ? 0 : 2 * stream_queue_bytes(parts.message) / page});
+                parts.one_page ? 0 : 2 * std::max(parts.message, stream_queue_bytes(spec)) / page});
   message::ContextOptions options;
   options.send_pool.page_size = static_cast<std::uint32_t>(page);
   options.send_pool.pages = static_cast<std::uint32_t>(pages);

@@ -51,8 +51,7 @@ public:
   }
 
 private:
-  Answerer(message::Context& context, const Spec& spec)
-      : context_(context), source_(spec.size) {}
+  Answerer(message::Context& context, const Spec& spec) : context_(context), source_(spec.size) {}
 
   void on_message(message::Message& message) {
     if (std::exchange(asker_, message.peer()) == message::PeerId::none) return introduce();

@@ -36,7 +36,7 @@ public:
     Sender& self = *part;
     auto socket = message::HighThroughputSender::connect(
         context, url,
-        {.send_queue_bytes = stream_queue_bytes(spec.size),
+        {.send_queue_bytes = stream_queue_bytes(spec),
          .on_connected = [&self] { self.feeder_.open(); },
          .on_disconnected = [&context](auto) { context.stop(); },
          .on_writable = [&self] { self.feeder_.open(); }});

@@ -72,7 +72,7 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
     builder.reconnect = std::make_unique<net::Timer>([this, &builder] {
       builder.data.close(true);
       builder.request.close(true);
-      builder.data_ready = false;
+      builder.data_ready = builder.request_ready = false;
       connect(builder);
     });
   }

@@ -94,7 +94,8 @@ private:
     net::Url url;
     net::Link data;
     net::Link request; // pull only
-    bool data_ready = false;
+    bool data_ready = false; // hello was sent
+    bool request_ready = false;
     memory::Loan metadata; // heads of its batches
     std::uint32_t metadata_filled = 0;
     std::deque<EventNumber> queue; // batches to send, oldest assignment first
@@ -136,6 +137,7 @@ private:
   void mark_cut(EventRange range);
   void connect(Builder& builder);
   void disconnect(Builder& builder);
+  void introduce(Builder& builder, bool is_data);
   void on_data_event(Builder& builder, net::Event& event);
   void pump(Builder& builder);
   std::byte* reserve_metadata(Builder& builder, std::uint32_t size);

@@ -165,7 +165,7 @@ void ReadoutUnit::disconnect(Builder& builder) {
   builder.data.close(true);
   builder.request.close(true);
   builder.incarnation = 0;
-  builder.data_ready = false;
+  builder.data_ready = builder.request_ready = false;
   builder.queue.clear();
   builder.metadata.reset();
   builder.reconnect->cancel();
@@ -178,36 +178,36 @@ void ReadoutUnit::on_event(net::Transport& transport, net::Event& event) {
   }
 }
 
+// Says hello; the data follow it. Again when the network is writable if it does not take that now.
+void ReadoutUnit::introduce(Builder& builder, bool is_data) {
+  wire::Hello hello;
+  hello.role = is_data ? wire::Role::data : wire::Role::request;
+  hello.node = options_.node;
+  hello.system_digest = digest_;
+  hello.run = run_;
+  hello.incarnation = incarnation_;
+  hello.peer_incarnation = builder.incarnation;
+  Gather first{is_data ? builder.data : builder.request, *environment_.control_pool};
+  first.append(hello);
+  first.flush();
+  (is_data ? builder.data_ready : builder.request_ready) = first.sent() && !first.failed();
+  if (!is_data || !builder.data_ready) return;
+  builder.queue.clear(); // again from the start: what was on its way may be lost
+  for (auto& [number, batch] : batches_) {
+    if (&builders_[batch.builder] != &builder || batch.builder_incarnation != builder.incarnation) {
+      continue;
+    }
+    batch.next_piece = 0;
+    builder.queue.push_back(number);
+  }
+  pump(builder);
+}
+
 void ReadoutUnit::on_data_event(Builder& builder, net::Event& event) {
   const bool is_data = builder.data.id == event.connection;
   net::Link& link = is_data ? builder.data : builder.request;
   switch (event.kind) {
-  case net::EventKind::connected: {
-    wire::Hello hello;
-    hello.role = is_data ? wire::Role::data : wire::Role::request;
-    hello.node = options_.node;
-    hello.system_digest = digest_;
-    hello.run = run_;
-    hello.incarnation = incarnation_;
-    hello.peer_incarnation = builder.incarnation;
-    Gather first{link, *environment_.control_pool};
-    first.append(hello);
-    first.flush();
-    if (is_data) {
-      builder.data_ready = true;
-      builder.queue.clear(); // again from the start: what was on its way may be lost
-      for (auto& [number, batch] : batches_) {
-        if (&builders_[batch.builder] != &builder ||
-            batch.builder_incarnation != builder.incarnation) {
-          continue;
-        }
-        batch.next_piece = 0;
-        builder.queue.push_back(number);
-      }
-      pump(builder);
-    }
-    break;
-  }
+  case net::EventKind::connected: introduce(builder, is_data); break;
   case net::EventKind::message: {
     const bool good =
         !is_data &&
@@ -224,10 +224,16 @@ void ReadoutUnit::on_data_event(Builder& builder, net::Event& event) {
     }
     break;
   }
-  case net::EventKind::writable: pump(builder); break;
+  case net::EventKind::writable:
+    if (is_data ? builder.data_ready : builder.request_ready) {
+      pump(builder);
+    } else {
+      introduce(builder, is_data);
+    }
+    break;
   case net::EventKind::closed:
     link = {};
-    if (is_data) builder.data_ready = false;
+    (is_data ? builder.data_ready : builder.request_ready) = false;
     if (builder.incarnation != 0 && !builder.reconnect->active()) {
       builder.reconnect->start(*environment_.loop, environment_.loop->now() + reconnect_after);
     }

@@ -213,6 +213,7 @@ json::Value RunView::sum_of_nodes() const {
   result["event_rate_hz"] = static_cast<double>(events) / time;
   result["throughput_bytes_per_s"] = static_cast<double>(bytes) / time;
   result["balanced"] = false;
+  result["ledger"] = false; // it died with the event manager
   result["ok"] = false;
   const auto manager = ends_.find(configuration_.event_manager().name);
   const std::string why = manager == ends_.end() ? "" : manager->second.at("error").text();

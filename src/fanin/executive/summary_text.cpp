@@ -35,11 +35,13 @@ std::string events_text(const json::Value& result) {
 
 std::string fragments_text(const json::Value& result) {
   const json::Value& fragments = result.at("fragments");
+  const char* const verdict = result.at("balanced").boolean()     ? ""
+                              : result.at("ledger").boolean(true) ? "   NOT BALANCED"
+                                                                  : "   not checked: no ledger";
   std::string text = fmt::format(
       "fragments  {} read = {} built + {} late + {} dropped + {} lost{}\n",
       natural(fragments, "read"), natural(fragments, "built"), natural(fragments, "late"),
-      natural(fragments, "dropped"), natural(fragments, "lost"),
-      result.at("balanced").boolean() ? "" : "   NOT BALANCED");
+      natural(fragments, "dropped"), natural(fragments, "lost"), verdict);
   for (const auto& [name, source] : result.at("sources").object()) {
     for (const auto& [reason, count] : source.at("dropped_by_reason").object()) {
       text += fmt::format("           source {}: {} dropped ({})\n", name, count.natural(), reason);

@@ -39,6 +39,21 @@ TEST(PagePool, LendsThePageUsedLastFirst) {
   EXPECT_EQ(pool->take().page(), last);
 }
 
+TEST(PagePool, PagesThatWereReadElsewhereRestAndGoOutInTheirOrder) {
+  const auto pool = make_pool(4096, 4);
+  std::vector<const Page*> read;
+  const Loan kept = pool->take();
+  for (int i = 0; i < 6; ++i) { // twice round
+    Loan loan = pool->take();
+    loan.page()->read_elsewhere = true;
+    read.push_back(loan.page());
+  }
+  for (std::size_t i = 3; i < 6; ++i) EXPECT_EQ(read[i], read[i - 3]);
+  const Page* own = pool->take().page(); // used and not read elsewhere: the next one again
+  EXPECT_EQ(pool->take().page(), own);
+  EXPECT_EQ(pool->available(), 3U);
+}
+
 TEST(PagePool, APageComesHomeWithItsLastView) {
   const auto pool = make_pool(4096, 1);
   Loan loan = pool->take();

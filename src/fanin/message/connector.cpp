@@ -61,16 +61,14 @@ void Connector::ended(CloseReason reason) {
   link_ = {};
   hello_owed_ = false;
   deadline_.cancel();
-  if (std::exchange(open_, false)) {
-    wait_ = options_.reconnect.initial;
-  } else {
-    wait_ = std::clamp(2 * wait_, options_.reconnect.initial, options_.reconnect.max);
-  }
+  const Time now = context_.loop().now();
+  if (std::exchange(open_, false) && now - opened_at_ >= options_.reconnect.max) wait_ = {};
+  wait_ = std::clamp(2 * wait_, options_.reconnect.initial, options_.reconnect.max);
   if (!std::exchange(said_, true))
     context_.say(LogLevel::warning, fmt::format("{}: {}; trying again", url_.text(), name(reason)));
   const auto half = static_cast<std::uint64_t>(wait_.count() / 2);
   const Duration jitter{static_cast<Duration::rep>(context_.random().below(half + 1))};
-  retry_.start(context_.loop(), context_.loop().now() + wait_ / 2 + jitter);
+  retry_.start(context_.loop(), now + wait_ / 2 + jitter);
   owner_.on_closed(reason); // last: the owner may close or destroy this
 }
 
@@ -116,7 +114,7 @@ void Connector::read_answer(const memory::View& message) {
   if (answer->kind != kind_) return fail(CloseReason::not_a_socket);
   deadline_.cancel();
   open_ = true;
-  wait_ = {};
+  opened_at_ = context_.loop().now();
   if (std::exchange(said_, false))
     context_.say(LogLevel::info, fmt::format("{}: connected", url_.text()));
   owner_.on_open(*answer);

@@ -11,8 +11,8 @@
 namespace fanin::message {
 
 // After a connection could not be made or has ended: the first attempt follows after `initial`, and
-// each that fails doubles the time, up to `max`. Half of it is chosen at random, so that many who
-// lost the same peer do not come back at once.
+// each that fails, or lasts less than `max`, doubles the time, up to `max`. Half of it is chosen at
+// random, so that many who lost the same peer do not come back at once.
 struct ReconnectPolicy {
   Duration initial = std::chrono::milliseconds{10};
   Duration max = std::chrono::seconds{2};
@@ -73,6 +73,7 @@ private:
   bool open_ = false;
   bool said_ = false; // to people, why there is no connection; once until there is one
   Duration wait_{};
+  Time opened_at_{};
   net::Timer retry_;
   net::Timer deadline_; // of the answer
 };

@@ -180,6 +180,7 @@ bool HighThroughputSender::transmit(const Parcel& parcel) {
     return true;
   case net::SendOutcome::too_large: // gathered for another process, which took more
     counters_.lost += messages_in(parcel);
+    beginning_lost_ = parcel.goes_on;
     return true;
   case net::SendOutcome::backpressure: blocked_ = true; return false;
   case net::SendOutcome::closed: return false;
@@ -188,13 +189,20 @@ bool HighThroughputSender::transmit(const Parcel& parcel) {
 }
 
 void HighThroughputSender::empty_outbox() {
-  while (!blocked_ && !outbox_.empty() && transmit(outbox_.front())) outbox_.pop_front();
+  while (!blocked_ && !outbox_.empty() && transmit(outbox_.front())) {
+    outbox_.pop_front();
+    if (std::exchange(beginning_lost_, false)) forget_rest();
+  }
 }
 
 // The rest of a message is nothing to a connection that has not seen its beginning.
 void HighThroughputSender::forget_cut_message() {
   if (!std::exchange(cut_, false)) return;
   ++counters_.lost;
+  forget_rest();
+}
+
+void HighThroughputSender::forget_rest() {
   while (!outbox_.empty() && outbox_.front().continues) {
     const bool last = !outbox_.front().goes_on;
     outbox_.pop_front();

@@ -90,6 +90,7 @@ private:
   [[nodiscard]] bool transmit(const Parcel& parcel);
   void empty_outbox();
   void forget_cut_message();
+  void forget_rest(); // of the message whose pieces come first
   void proceed();
   void finish_closing();
   [[nodiscard]] bool can_take() const;
@@ -105,6 +106,7 @@ private:
   bool blocked_ = false; // the transport said backpressure
   bool wants_writable_ = false; // the application was told backpressure
   bool cut_ = false; // the transport has only the beginning of a message
+  bool beginning_lost_ = false; // of a message whose rest is in outbox_
   bool closing_ = false;
   net::Timer deadline_;
   detail::Connector connector_;

@@ -266,6 +266,30 @@ TEST_P(high_throughput, a_message_that_was_cut_is_counted_and_the_next_ones_arri
   read_all();
 }
 
+TEST_P(high_throughput, the_rest_of_a_message_in_pages_that_are_too_large_is_not_sent) {
+  start({}, {.send_queue_bytes = 16384});
+  ASSERT_EQ(sender->send(pattern(40U << 20, 1)), net::SendOutcome::accepted); // keeps it busy
+  while (sender->send(pattern(100'000, 2)) == net::SendOutcome::accepted) ends->turn();
+  const std::uint64_t sent = sender->counters().messages;
+  const net::Url url = receiver->url();
+  receiver.reset();
+  const auto small_pages = memory::PagePool::make({.page_size = 8192, .pages = 32, .arena = {}});
+  net::TransportSet transports;
+  transports.add(url.scheme, *ends->server().transport(url).value());
+  Context with_small_pages({.loop = ends->server().loop(),
+                            .transports = transports,
+                            .send_pool = ends->server().send_pool(),
+                            .receive_pool = **small_pages});
+  const auto successor = HighThroughputReceiver::listen(with_small_pages, url).value();
+  ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; })) << ends->said();
+  EXPECT_EQ(sender->counters().lost, sent);
+  ASSERT_EQ(sender->send(pattern(20'000, 7)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends->until([&] { return successor->recv(message); }));
+  EXPECT_EQ(message.size(), 20'000U);
+  message = {};
+  EXPECT_EQ(sender->counters().connections, 2U);
+}
+
 TEST_P(high_throughput, on_ready_is_called_until_all_is_read) {
   std::uint64_t received = 0;
   start({.on_ready = [&] {

@@ -31,8 +31,8 @@ LowLatencySender::LowLatencySender(Context& context, LowLatencySenderOptions opt
                  {.reconnect = options_.reconnect,
                   .send_queue_bytes = options_.send_queue_bytes,
                   .low_latency = true,
-                  .message_max =
-                      options_.on_answer ? context.receive_pool().page_size() / 2 : 0}) {}
+                  .message_max = options_.on_answer ? context.receive_pool().page_size() / 2 : 0}) {
+}
 
 LowLatencySender::~LowLatencySender() { context_.forget(*this); }
 

@@ -196,9 +196,11 @@ TEST_P(low_latency, who_does_not_read_answers_is_backpressure_and_writable_follo
 }
 
 TEST_P(low_latency, an_on_answer_that_throws_costs_its_connection) {
-  start({.on_message = [&](Message& message) {
-          ASSERT_EQ(receiver->answer(message.peer(), message.bytes()), net::SendOutcome::accepted);
-        }},
+  start({.on_message =
+             [&](Message& message) {
+               ASSERT_EQ(receiver->answer(message.peer(), message.bytes()),
+                         net::SendOutcome::accepted);
+             }},
         {.on_answer = [](Message&) { throw std::runtime_error("on purpose"); }});
   ASSERT_EQ(sender->send(pattern(1, 1)), net::SendOutcome::accepted);
   ASSERT_TRUE(ends.until([&] { return sender->counters().connections == 2; })); // it comes back
