@@ -52,6 +52,12 @@ def test_data_over_inproc_and_control_over_tcp_work_together():
     short_run("network.control=tcp://127.0.0.1", "network.data=inproc://", *SMALLER)
 
 
+def test_a_network_that_refuses_each_message_once_loses_nothing():
+    for protocol in ("push", "pull"):
+        short_run("network.url=fault+tcp://127.0.0.1?backpressure=1", f"network.protocol={protocol}", *SMALLER,
+                  seconds="1s")
+
+
 def test_several_nodes_share_a_process():
     with Folder() as folder:
         config = folder.small(more='[[process]]\nname = "left"\nnodes = ["evm", "ru0", "bu0"]\n'

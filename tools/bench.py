@@ -3,7 +3,7 @@
 
 Usage: bench.py FANIN RESULTS [speed|latency|idle|memory|storage|sockets ...]
 RESULTS is a folder for the JSON of each; a table of each goes to standard output. All of them where none is named: about
-forty minutes, 2 GiB of disk. FANIN_BENCH_SECONDS is the length of one measurement of the sockets (1).
+an hour, 2 GiB of disk. FANIN_BENCH_SECONDS is the length of one measurement of the sockets (1).
 """
 
 import json
