@@ -107,7 +107,7 @@ public:
     in_ = first ? data + room_ * pipeline_ : data;
   }
   Result<> send(std::span<const std::byte> message) override {
-    std::memcpy(out_ + sent_ % pipeline_ * room_, message.data(), message.size());
+    memory::copy(out_ + sent_ % pipeline_ * room_, message);
     mine_->store(++sent_, std::memory_order_release);
     return {};
   }

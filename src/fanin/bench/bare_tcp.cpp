@@ -105,7 +105,7 @@ private:
       std::size_t have = sizeof header;
       for (std::size_t at = 0; at < options_.size;) {
         const std::size_t piece = std::min(page.size() - have, options_.size - at);
-        std::memcpy(page.data() + have, source_.bytes().data() + at, piece);
+        memory::copy(page.data() + have, source_.bytes().subspan(at, piece));
         at += piece;
         if (auto sent = write_all(socket.get(), std::span{page}.first(have + piece), options_.spin);
             !sent) {

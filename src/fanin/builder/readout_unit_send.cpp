@@ -190,6 +190,8 @@ void ReadoutUnit::introduce(Builder& builder, bool is_data) {
   Gather first{is_data ? builder.data : builder.request, *environment_.control_pool};
   first.append(hello);
   first.flush();
+  if (first.failed() && !builder.reconnect->active()) // no page for it
+    builder.reconnect->start(*environment_.loop, environment_.loop->now() + reconnect_after);
   (is_data ? builder.data_ready : builder.request_ready) = first.sent() && !first.failed();
   if (!is_data || !builder.data_ready) return;
   builder.queue.clear(); // again from the start: what was on its way may be lost

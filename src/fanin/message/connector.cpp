@@ -53,6 +53,7 @@ void Connector::close() {
 }
 
 void Connector::fail(CloseReason reason) {
+  if (!link_) return; // closed
   link_.close(true);
   ended(reason);
 }

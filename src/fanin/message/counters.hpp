@@ -11,6 +11,7 @@ namespace fanin::message {
 struct SocketCounters {
   std::uint64_t messages = 0; // accepted by send() or publish(); or handed to the application
   std::uint64_t bytes = 0;    // of them, without headers and tags
+  std::uint64_t answers = 0;  // accepted by answer(), or handed to on_answer; not in the others
   std::uint64_t pages = 0;    // transport messages that were sent or received
   std::uint64_t skipped = 0;  // messages that slow subscribers did not get
   // Messages that were cut in the middle by the end of a connection, or gathered in a page that the

@@ -80,6 +80,7 @@ void LowLatencySender::on_open(const Hello& peer) {
 
 void LowLatencySender::on_message(net::Event& event) {
   if (!options_.on_answer) return connector_.fail(CloseReason::bad_page);
+  ++counters_.answers;
   answer_.receive(PeerId::none, std::move(event.message), std::move(event.rest));
   try {
     options_.on_answer(answer_);
@@ -131,7 +132,10 @@ net::SendOutcome LowLatencyReceiver::answer(PeerId id, const memory::View& messa
   const std::shared_ptr<detail::Peer> peer = acceptor_.find(id);
   if (peer == nullptr) return net::SendOutcome::closed;
   if (message.size > peer->hello.message_max) return net::SendOutcome::too_large;
-  return peer->link.send({&message, 1});
+  if (peer->answer_owed) return net::SendOutcome::backpressure; // to its hello
+  const net::SendOutcome outcome = peer->link.send({&message, 1});
+  counters_.answers += outcome == net::SendOutcome::accepted ? 1 : 0;
+  return outcome;
 }
 
 net::SendOutcome LowLatencyReceiver::answer(PeerId id, std::span<const std::byte> message) {

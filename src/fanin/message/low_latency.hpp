@@ -92,7 +92,8 @@ public:
   // To one that has on_answer, at once. Outcome: backpressure: not taken, on_writable follows;
   // too_large: over half a receive page of its, or it takes no answers; closed: it is gone.
   [[nodiscard]] net::SendOutcome answer(PeerId peer, const memory::View& message);
-  // Copied once, into a page of the send pool, or to the heap if that is empty.
+  // Copied once, into a page of the send pool, or to the heap if that is empty. Outcome: too_large
+  // also where they are more than such a page has.
   [[nodiscard]] net::SendOutcome answer(PeerId peer, std::span<const std::byte> message);
   [[nodiscard]] const net::Url& url() const { return url_; } // with the port that was chosen
   [[nodiscard]] std::string peer_name(PeerId peer) const;

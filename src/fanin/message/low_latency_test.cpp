@@ -154,6 +154,28 @@ TEST_P(low_latency, a_receiver_answers_over_the_same_connection) {
   }
   ASSERT_TRUE(ends.until([&] { return answers.size() == expected.size(); }));
   EXPECT_EQ(answers, expected);
+  EXPECT_EQ(receiver->counters().answers, expected.size());
+  EXPECT_EQ(sender->counters().answers, expected.size());
+}
+
+TEST_P(low_latency, a_sender_that_was_closed_in_on_answer_stays_so_even_if_that_throws) {
+  std::vector<CloseReason> ended;
+  start({.on_message =
+             [&](Message& message) {
+               ASSERT_EQ(receiver->answer(message.peer(), message.bytes()),
+                         net::SendOutcome::accepted);
+             }},
+        {.on_disconnected = [&](CloseReason reason) { ended.push_back(reason); },
+         .on_answer =
+             [&](Message&) {
+               sender->close();
+               throw std::runtime_error("on purpose");
+             }});
+  ASSERT_EQ(sender->send(pattern(1, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return receiver->connections() == 0; }));
+  ends.turn(100);
+  EXPECT_TRUE(ended.empty());
+  EXPECT_EQ(sender->counters().connections, 1U);
 }
 
 TEST_P(low_latency, who_takes_no_answers_gets_none) {

@@ -1,6 +1,8 @@
 // What depends on time, in virtual time: flushing and back-off.
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "fanin/message/testing/two_ends.hpp"
 
 namespace fanin::message {
@@ -79,6 +81,46 @@ TEST_F(timing, attempts_to_connect_back_off_with_jitter_up_to_a_limit) {
     EXPECT_LE(wait, most + 1ms) << i;
     most = std::min<Duration>(2 * most, 80ms);
   }
+}
+
+TEST_F(timing, short_connections_back_off_and_a_long_one_begins_again) {
+  bool throws = true;
+  std::vector<Time> connected;
+  std::vector<Time> ended;
+  const auto target = LowLatencyReceiver::listen(ends.server(), ends.address(),
+                                                 {.on_message =
+                                                      [&](Message&) {
+                                                        if (throws) throw std::runtime_error("no");
+                                                      }})
+                          .value();
+  std::unique_ptr<LowLatencySender> source;
+  source = LowLatencySender::connect(
+               ends.client(), target->url(),
+               {.reconnect = {.initial = 10ms, .max = 80ms},
+                .on_connected =
+                    [&] {
+                      connected.push_back(ends.now());
+                      EXPECT_EQ(source->send(pattern(1, 1)), net::SendOutcome::accepted);
+                    },
+                .on_disconnected = [&](CloseReason) { ended.push_back(ends.now()); }})
+               .value();
+  ASSERT_TRUE(ends.until([&] { return connected.size() == 6; }));
+  Duration most = 10ms;
+  for (std::size_t i = 1; i < connected.size(); ++i) {
+    const Duration wait = connected[i] - ended[i - 1];
+    EXPECT_GE(wait, most / 2) << i;
+    EXPECT_LE(wait, most + 1ms) << i;
+    most = std::min<Duration>(2 * most, 80ms);
+  }
+  throws = false; // the message of the sixth connection is still on its way
+  bool rested = false;
+  net::Timer rest([&] { rested = true; });
+  rest.start(ends.client().loop(), ends.client().loop().now() + 100ms);
+  ASSERT_TRUE(ends.until([&] { return rested; }));
+  throws = true;
+  ASSERT_EQ(source->send(pattern(1, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return connected.size() == 7; }));
+  EXPECT_LE(connected[6] - ended[5], 11ms);
 }
 
 TEST_F(timing, a_publisher_that_is_closed_waits_five_seconds_for_who_does_not_read) {

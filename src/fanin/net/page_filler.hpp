@@ -3,7 +3,8 @@
 // most half a page, hence every page that is left behind is at least half full.
 //
 // It owns no page in between: when the last view of its page is gone, the page is home again, and
-// the next message takes the page used last, most often the same one.
+// the next message takes the page used last, most often the same one (of those that another process
+// has read, the one that has rested longest).
 #pragma once
 
 #include <cstddef>
@@ -61,7 +62,7 @@ private:
 
   memory::PagePool& pool_;
   memory::Page* page_ = nullptr; // not owned: see above
-  std::uint32_t lends_ = 0;      // the loan of page_ that was seen
+  std::uint32_t lends_ = 0; // the loan of page_ that was seen
   std::uint32_t filled_ = 0;
 };
 

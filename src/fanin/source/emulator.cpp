@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/source/plain_math.hpp"
 
 // Compiled with -ffp-contract=off, as plain_math.cpp.
@@ -54,10 +55,10 @@ static_assert(sizeof(PayloadHeader) == header_size);
 void fill_pattern(std::span<std::byte> part, std::size_t from, EventNumber event, SourceId source) {
   std::size_t at = (pattern_offset(event, source) + from) % period;
   while (part.size() > period) {
-    std::memcpy(part.data(), pattern.data() + at, period);
+    memory::copy(part.data(), std::span{pattern}.subspan(at, period));
     part = part.subspan(period);
   }
-  std::memcpy(part.data(), pattern.data() + at, part.size());
+  memory::copy(part.data(), std::span{pattern}.subspan(at, part.size()));
 }
 
 // The fragment that is open: the first of a page, or longer than one. A longer one begins a page,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fanin/memory/copy.hpp"
+
 namespace fanin::source {
 namespace {
 constexpr std::uint8_t flags_known = receive_has_crc | receive_truncated | receive_bad_number;
@@ -118,7 +120,7 @@ std::span<std::byte> ReceiveDecoder::direct(FragmentQueue& queue) {
 void ReceiveDecoder::take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue) {
   const auto room = queue.room();
   const std::size_t taken = std::min(bytes.size(), room.size());
-  std::memcpy(room.data(), bytes.data(), taken);
+  memory::copy(room.data(), bytes.first(taken));
   bytes = bytes.subspan(taken);
   received(taken, queue);
 }
