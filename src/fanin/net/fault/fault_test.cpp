@@ -18,10 +18,11 @@ std::uint64_t test_seed() {
 
 // Both ends in one transport and in virtual time.
 class FaultTest : public testing::Test {
-protected:
+public:
   FaultTest() { loop.add(transport); }
   ~FaultTest() override { loop.remove(transport); }
 
+protected:
   static Url server_url(std::map<std::string, std::string> faults) {
     return {.scheme = "fault+inproc", .host = "server", .options = std::move(faults)};
   }

@@ -12,10 +12,11 @@ using namespace std::chrono_literals;
 using conformance::Peer;
 
 class TraceTest : public testing::Test {
-protected:
+public:
   TraceTest() { loop.add(transport); }
   ~TraceTest() override { loop.remove(transport); }
 
+protected:
   void open() {
     const auto listener =
         transport.listen({.scheme = "trace+inproc", .host = "server"}, server.options());
