@@ -1,22 +1,36 @@
 // memcpy for bytes that another core reads soon.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
 
 namespace fanin::memory {
 
-// The C library copies more than this with one instruction of the processor ("rep movsb"). Into
-// memory that another core has read it is slow: a third of the rate, over shared memory from 256
-// KiB on (docs/benchmarks.md).
-inline void copy(std::byte* to, std::span<const std::byte> from) {
+namespace detail {
+
+inline constexpr std::size_t copied_at_once = 2048; // bytes
+
+[[gnu::noinline]] inline void copy_in_pieces(std::byte* to, std::span<const std::byte> from) {
   while (!from.empty()) {
-    const std::size_t piece = std::min<std::size_t>(from.size(), 2048);
+    std::size_t piece = from.size() < copied_at_once ? from.size() : copied_at_once;
+    asm("" : "+r"(piece)); // a compiler that knows it would write that instruction itself
     std::memcpy(to, from.data(), piece);
     to += piece;
     from = from.subspan(piece);
+  }
+}
+
+} // namespace detail
+
+// The C library copies more than 2 KiB with one instruction of the processor ("rep movsb"). Into
+// memory that another core has read it is slow: a third of the rate, over shared memory from 256
+// KiB on (docs/benchmarks.md). So much is copied in pieces.
+inline void copy(std::byte* to, std::span<const std::byte> from) {
+  if (from.size() > detail::copied_at_once) [[unlikely]] {
+    detail::copy_in_pieces(to, from);
+  } else if (!from.empty()) {
+    std::memcpy(to, from.data(), from.size());
   }
 }
 
