@@ -192,8 +192,9 @@ void ReadoutUnit::introduce(Builder& builder, bool is_data) {
   first.flush();
   if (first.failed() && !builder.reconnect->active()) // no page for it
     builder.reconnect->start(*environment_.loop, environment_.loop->now() + reconnect_after);
-  (is_data ? builder.data_ready : builder.request_ready) = first.sent() && !first.failed();
-  if (!is_data || !builder.data_ready) return;
+  bool& ready = is_data ? builder.data_ready : builder.request_ready;
+  ready = first.sent() && !first.failed();
+  if (!is_data || !ready) return;
   builder.queue.clear(); // again from the start: what was on its way may be lost
   for (auto& [number, batch] : batches_) {
     if (&builders_[batch.builder] != &builder || batch.builder_incarnation != builder.incarnation) {
