@@ -12,6 +12,7 @@ set(HDF5_PREFER_PARALLEL OFF)
 find_package(HDF5 1.10 REQUIRED COMPONENTS C)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET GLOBAL libisal>=2.30)
 pkg_check_modules(NUMA IMPORTED_TARGET GLOBAL numa)
+pkg_check_modules(OFI IMPORTED_TARGET GLOBAL libfabric>=1.17)
 
 set(FANIN_DEP_fmt fmt::fmt)
 set(FANIN_DEP_spdlog spdlog::spdlog)
@@ -26,6 +27,11 @@ if(TARGET PkgConfig::NUMA)
   set(FANIN_DEP_numa PkgConfig::NUMA)
 endif()
 add_compile_definitions(FANIN_HAVE_NUMA=$<BOOL:${NUMA_FOUND}>)
+if(TARGET PkgConfig::OFI)
+  # Optional: without it there is no ofi+PROVIDER://. Code asks #if FANIN_HAVE_OFI.
+  set(FANIN_DEP_ofi PkgConfig::OFI)
+endif()
+add_compile_definitions(FANIN_HAVE_OFI=$<BOOL:${OFI_FOUND}>)
 
 # Peers of the benchmarks, all optional. libfanin is linked to none of them: libzmq is loaded by the processes that
 # measure it (its header is needed here), MPI is used by a program of its own.
@@ -60,7 +66,7 @@ function(fanin_resolve_libs out)
   foreach(lib IN LISTS ARGN)
     if(DEFINED FANIN_DEP_${lib})
       list(APPEND result ${FANIN_DEP_${lib}})
-    elseif(lib STREQUAL "numa")
+    elseif(lib MATCHES "^(numa|ofi)$")
       # optional and not found
     else()
       list(APPEND result ${lib})

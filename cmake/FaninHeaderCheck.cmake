@@ -1,5 +1,8 @@
 # Target fanin_headers_check: every public header compiled alone, so that each includes what it needs.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/src/fanin/*.hpp")
+if(NOT OFI_FOUND)
+  list(FILTER headers EXCLUDE REGEX "net/ofi/(fabric|connection)")
+endif()
 set(sources)
 foreach(header IN LISTS headers)
   string(REGEX REPLACE "[^A-Za-z0-9]" "_" stem "${header}")
@@ -9,7 +12,7 @@ foreach(header IN LISTS headers)
 endforeach()
 if(sources)
   add_library(fanin_headers_check OBJECT EXCLUDE_FROM_ALL ${sources})
-  fanin_resolve_libs(libs fmt spdlog cli11 tomlplusplus hdf5 isal json numa)
+  fanin_resolve_libs(libs fmt spdlog cli11 tomlplusplus hdf5 isal json numa ofi)
   if(FANIN_HAVE_GTEST)
     list(APPEND libs GTest::gtest)  # the conformance suite is a header too
   endif()

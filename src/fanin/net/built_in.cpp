@@ -9,6 +9,7 @@
 #include "fanin/base/assert.hpp"
 #include "fanin/net/fault/fault.hpp"
 #include "fanin/net/inproc/inproc.hpp"
+#include "fanin/net/ofi/ofi.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/net/shm/shm.hpp"
 #include "fanin/net/tcp/tcp.hpp"
@@ -69,6 +70,21 @@ MadeTransport make_shm(Loop& loop, const LogFunction& log) {
 
 MadeTransport make_inproc(Loop&, const LogFunction&) { return std::make_unique<InprocTransport>(); }
 
+MadeTransport make_ofi(Loop& loop, const LogFunction& log, std::string_view provider) {
+#if FANIN_HAVE_OFI
+  OfiOptions options;
+  options.report = StrangerLog(loop, log);
+  return OfiTransport::make(loop, provider, std::move(options));
+#else
+  (void)loop;
+  (void)log;
+  return fail(ErrorKind::unsupported,
+              fmt::format("ofi+{}: this fanin was built without libfabric; install it "
+                          "(libfabric-dev, 1.17 or later) and build again",
+                          provider));
+#endif
+}
+
 std::unique_ptr<Transport> lay_fault(Loop& loop, const LogFunction&,
                                      std::unique_ptr<Transport> below) {
   return std::make_unique<FaultTransport>(loop, std::move(below));
@@ -89,6 +105,7 @@ void add_built_in_transports(TransportRegistry& registry) {
     const auto added = registry.add(scheme, factory);
     FANIN_ASSERT(added.has_value());
   }
+  registry.add_family("ofi", make_ofi);
   registry.add_decorator("fault", lay_fault);
   registry.add_decorator("trace", lay_trace);
 }

@@ -1,6 +1,11 @@
 // The transports of this library against the conformance suite.
 #include "fanin/net/conformance/suite.hpp"
 
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "fanin/net/registry.hpp"
 #include "fanin/net/virtual_world.hpp"
 
@@ -92,7 +97,27 @@ Parameter over_sim(std::string name, bool strict) {
 constexpr const char* nothing_wrong = "fault+inproc://server";
 constexpr const char* bad_inproc = "fault+inproc://server?seed=3&delay=50us&backpressure=0.2";
 constexpr const char* bad_tcp = "fault+tcp://127.0.0.1?seed=4&delay=50us&backpressure=0.2";
+[[maybe_unused]] constexpr const char* bad_ofi =
+    "fault+ofi+tcp://127.0.0.1?seed=6&delay=50us&backpressure=0.2";
 constexpr const char* bad_shm = "trace+fault+shm://test?seed=5&delay=50us&backpressure=0.2";
+
+#if FANIN_HAVE_OFI
+INSTANTIATE_TEST_SUITE_P(Ofi, TransportConformance,
+                         testing::Values(over("ofi_tcp", "ofi+tcp://127.0.0.1"),
+                                         over("ofi_tcp6", "ofi+tcp://[::1]"),
+                                         over("fault_ofi_tcp", bad_ofi)),
+                         parameter_name);
+#endif
+
+// A network that only some hosts have: FANIN_CONFORMANCE_URL=ofi+verbs://10.9.0.1
+std::vector<Parameter> of_environment() {
+  const char* const url = std::getenv("FANIN_CONFORMANCE_URL");
+  if (url == nullptr) return {};
+  return {over("given", url)};
+}
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
+INSTANTIATE_TEST_SUITE_P(Given, TransportConformance, testing::ValuesIn(of_environment()),
+                         parameter_name);
 
 INSTANTIATE_TEST_SUITE_P(
     Net, TransportConformance,

@@ -8,6 +8,11 @@ TransportFactory TransportRegistry::find(std::string_view scheme) const {
   }
   const auto plus = scheme.find('+');
   if (plus == std::string_view::npos) return {};
+  for (const auto& [name, family] : families_) {
+    if (name != scheme.substr(0, plus) || plus + 1 == scheme.size()) continue;
+    return [family, member = std::string(scheme.substr(plus + 1))](
+               Loop& loop, const LogFunction& log) { return family(loop, log, member); };
+  }
   for (const auto& [name, decorator] : decorators_) {
     if (name != scheme.substr(0, plus)) continue;
     TransportFactory found = find(scheme.substr(plus + 1));
@@ -25,6 +30,7 @@ TransportFactory TransportRegistry::find(std::string_view scheme) const {
 std::vector<std::string> TransportRegistry::schemes() const {
   std::vector<std::string> names;
   for (const auto& [scheme, factory] : entries_) names.push_back(scheme);
+  for (const auto& [name, family] : families_) names.push_back(name + "+...");
   for (const auto& [name, decorator] : decorators_) names.push_back(name + "+...");
   return names;
 }

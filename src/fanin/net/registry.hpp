@@ -21,6 +21,10 @@ namespace fanin::net {
 using TransportFactory =
     std::function<Result<std::unique_ptr<Transport>>(Loop& loop, const LogFunction& log)>;
 
+// Makes one of several transports of a kind, by the second part of its scheme: "tcp" of ofi+tcp.
+using TransportFamily = std::function<Result<std::unique_ptr<Transport>>(
+    Loop& loop, const LogFunction& log, std::string_view member)>;
+
 // Lays a transport over another one (net/decorator.hpp).
 using TransportDecorator = std::function<std::unique_ptr<Transport>(
     Loop& loop, const LogFunction& log, std::unique_ptr<Transport> below)>;
@@ -35,6 +39,10 @@ public:
     entries_.emplace_back(std::move(scheme), std::move(factory));
     return {};
   }
+  // For name+ANYTHING://; the family knows which there are.
+  void add_family(std::string name, TransportFamily family) {
+    families_.emplace_back(std::move(name), std::move(family));
+  }
   // For name+tcp:// and every other scheme there is or will be.
   void add_decorator(std::string name, TransportDecorator decorator) {
     decorators_.emplace_back(std::move(name), std::move(decorator));
@@ -46,6 +54,7 @@ public:
 
 private:
   std::vector<std::pair<std::string, TransportFactory>> entries_;
+  std::vector<std::pair<std::string, TransportFamily>> families_;
   std::vector<std::pair<std::string, TransportDecorator>> decorators_;
 };
 

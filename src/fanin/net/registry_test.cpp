@@ -11,15 +11,15 @@ namespace {
 TEST(TransportRegistry, FindsWhatComesWithFanin) {
   TransportRegistry registry;
   add_built_in_transports(registry);
-  for (const char* const scheme : {"tcp", "inproc", "trace+tcp", "trace+fault+inproc"}) {
+  for (const char* const scheme : {"tcp", "inproc", "ofi+tcp", "trace+tcp", "trace+fault+inproc"}) {
     EXPECT_TRUE(registry.find(scheme)) << scheme;
   }
   for (const char* const scheme :
-       {"", "pigeon", "fault", "fault+", "+tcp", "fault+pigeon", "tcp+trace"}) {
+       {"", "pigeon", "ofi", "ofi+", "fault", "fault+", "+tcp", "fault+pigeon", "tcp+trace"}) {
     EXPECT_FALSE(registry.find(scheme)) << scheme;
   }
   EXPECT_EQ(registry.schemes(),
-            (std::vector<std::string>{"tcp", "shm", "inproc", "fault+...", "trace+..."}));
+            (std::vector<std::string>{"tcp", "shm", "inproc", "ofi+...", "fault+...", "trace+..."}));
   EXPECT_FALSE(registry.add("tcp", nullptr));
 }
 

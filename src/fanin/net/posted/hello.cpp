@@ -1,0 +1,41 @@
+#include "fanin/net/posted/hello.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace fanin::net::posted {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "hellos are little-endian");
+
+constexpr char magic[] = "FANINPST";
+constexpr std::size_t magic_size = 8;
+
+} // namespace
+
+HelloBytes encode(const Hello& hello) {
+  HelloBytes bytes{};
+  std::memcpy(bytes.data(), magic, magic_size);
+  std::memcpy(bytes.data() + 8, &hello.version, 4);
+  std::memcpy(bytes.data() + 12, &hello.max_message, 4);
+  std::memcpy(bytes.data() + 16, &hello.credits, 4);
+  return bytes;
+}
+
+Result<Hello> decode_hello(std::span<const std::byte> bytes) {
+  if (bytes.size() < hello_size || std::memcmp(bytes.data(), magic, magic_size) != 0)
+    return fail(ErrorKind::malformed, "introduced itself as no peer of fanin does");
+  Hello hello;
+  std::memcpy(&hello.version, bytes.data() + 8, 4);
+  if (hello.version != protocol_version) return hello;
+  std::memcpy(&hello.max_message, bytes.data() + 12, 4);
+  std::memcpy(&hello.credits, bytes.data() + 16, 4);
+  const auto rest = bytes.subspan(20); // zeros, the padding too
+  if (hello.credits > credits_most ||
+      std::ranges::any_of(rest, [](std::byte byte) { return byte != std::byte{0}; }))
+    return fail(ErrorKind::malformed, "introduced itself with numbers that cannot be");
+  return hello;
+}
+
+} // namespace fanin::net::posted

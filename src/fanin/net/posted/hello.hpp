@@ -1,0 +1,57 @@
+// What two ends say to each other where receives are posted ahead: each introduces itself in the
+// private data with which the network makes a connection (hello), and each message carries 32 bits
+// beside its bytes (tag). Little-endian.
+//
+// hello, 24 bytes                                 tag
+//    0  "FANINPST"                                   0..1   kind
+//    8  u32 protocol version                            2   how many of your credit messages were
+//   12  u32 largest message that this side takes            taken: odd or even
+//   16  u32 credits: messages that may come          3..31  credits given back
+//   20  u32 zero
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "fanin/base/result.hpp"
+
+namespace fanin::net::posted {
+
+inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::size_t hello_size = 24;
+inline constexpr std::uint32_t credits_most = 1U << 16;
+
+struct Hello {
+  std::uint32_t version = protocol_version;
+  std::uint32_t max_message = 0;
+  std::uint32_t credits = 0;
+};
+using HelloBytes = std::array<std::byte, hello_size>;
+
+[[nodiscard]] HelloBytes encode(const Hello& hello);
+// Of another version, nothing but the version is known. The network may have padded it. Errors:
+// malformed.
+[[nodiscard]] Result<Hello> decode_hello(std::span<const std::byte> bytes);
+
+enum class TagKind : std::uint8_t { message, credits, end };
+
+struct Tag {
+  TagKind kind = TagKind::message;
+  bool odd = false;
+  std::uint32_t credits = 0;
+};
+
+[[nodiscard]] constexpr std::uint32_t encode(Tag tag) {
+  return static_cast<std::uint32_t>(tag.kind) | (tag.odd ? 4U : 0U) | tag.credits << 3;
+}
+// None: what no peer sends.
+[[nodiscard]] constexpr std::optional<Tag> decode_tag(std::uint64_t bits) {
+  if ((bits & 3) > 2 || bits >> 3 > credits_most) return {};
+  return Tag{static_cast<TagKind>(bits & 3), (bits & 4) != 0,
+             static_cast<std::uint32_t>(bits >> 3)};
+}
+
+} // namespace fanin::net::posted

@@ -1,0 +1,49 @@
+// Whatever a peer says of itself or beside a message: it is understood or refused, and the accounts
+// stay within what was agreed.
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/net/posted/credits.hpp"
+#include "fanin/net/posted/hello.hpp"
+
+namespace {
+
+using namespace fanin::net::posted;
+
+void hear(Credits& credits, std::span<const std::byte> bytes) {
+  std::uint64_t sent = 0;
+  std::uint64_t allowed = 0;
+  while (bytes.size() >= 4) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, bytes.data(), sizeof bits);
+    bytes = bytes.subspan(4);
+    const auto tag = decode_tag(bits);
+    if (!tag) return;
+    FANIN_ASSERT(encode(*tag) == bits);
+    allowed += tag->credits;
+    if (!credits.take(*tag)) return;
+    if (tag->kind == TagKind::message) credits.posted(1);
+    if (credits.update_is_due()) (void)credits.update();
+    if (!credits.can_send()) continue;
+    (void)credits.spend(TagKind::message);
+    ++sent;
+    FANIN_ASSERT(sent <= allowed + credits_most);
+  }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto hello = decode_hello(bytes.first(size < hello_size ? size : hello_size));
+  Credits credits;
+  (void)credits.start(4);
+  if (hello && hello->version == protocol_version) {
+    FANIN_ASSERT(hello->credits <= credits_most);
+    credits.take_hello(*hello);
+    hear(credits, bytes.subspan(hello_size));
+  }
+  return 0;
+}

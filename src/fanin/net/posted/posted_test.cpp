@@ -1,0 +1,188 @@
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "fanin/base/random.hpp"
+#include "fanin/net/conformance/peer.hpp"
+#include "fanin/net/posted/credits.hpp"
+#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/posted/receives.hpp"
+
+namespace fanin::net::posted {
+namespace {
+
+TEST(Hello, ComesBackAsItWasSent) {
+  const auto bytes = encode(Hello{.max_message = 0x01020304, .credits = 77});
+  const auto hello = decode_hello(bytes);
+  ASSERT_TRUE(hello);
+  EXPECT_EQ(hello->version, protocol_version);
+  EXPECT_EQ(hello->max_message, 0x01020304U);
+  EXPECT_EQ(hello->credits, 77U);
+  std::vector<std::byte> padded(bytes.begin(), bytes.end());
+  padded.resize(56);
+  EXPECT_TRUE(decode_hello(padded));
+}
+
+TEST(Hello, OfAnotherKindIsRefused) {
+  auto bytes = encode(Hello{.max_message = 1000, .credits = 1});
+  EXPECT_FALSE(decode_hello(std::span(bytes).first(23)));
+  bytes[20] = std::byte{1};
+  EXPECT_FALSE(decode_hello(bytes));
+  EXPECT_FALSE(decode_hello(encode(Hello{.credits = credits_most + 1})));
+  bytes = encode(Hello{.version = 9, .credits = credits_most + 1});
+  EXPECT_EQ(decode_hello(bytes)->version, 9U); // known of every version, to be told in words
+  bytes[0] = std::byte{0};
+  EXPECT_FALSE(decode_hello(bytes));
+}
+
+TEST(Tag, ComesBackAsItWasSent) {
+  for (const Tag tag : {Tag{TagKind::message, false, 0}, Tag{TagKind::credits, true, 9},
+                        Tag{TagKind::end, true, credits_most}}) {
+    const auto back = decode_tag(encode(tag));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->kind, tag.kind);
+    EXPECT_EQ(back->odd, tag.odd);
+    EXPECT_EQ(back->credits, tag.credits);
+  }
+  EXPECT_FALSE(decode_tag(3));
+  EXPECT_FALSE(decode_tag(std::uint64_t{1} << 33));
+}
+
+// Two ends with as many receives as they say, and a random order of everything.
+struct End {
+  Credits credits;
+  std::uint32_t free_receives = 0; // posted
+  std::uint32_t used = 0; // by messages, not posted again yet
+  std::uint64_t received = 0;
+  std::deque<Tag> coming;
+
+  void send(End& to, Tag tag) { to.coming.push_back(tag); }
+  void take() {
+    const Tag tag = coming.front();
+    coming.pop_front();
+    ASSERT_GT(free_receives, 0U) << "the receiver was not ready";
+    --free_receives;
+    ASSERT_TRUE(credits.take(tag));
+    if (tag.kind == TagKind::credits) {
+      ++free_receives; // at once
+    } else {
+      ++used;
+      ++received;
+    }
+  }
+};
+
+TEST(Credits, NeverOverrunAndNeverStandStill) {
+  for (const std::uint32_t receives : {2U, 3U, 4U, 9U, 64U}) {
+    for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+      SCOPED_TRACE(testing::Message() << receives << " receives, seed " << seed);
+      Random random(seed);
+      End ends[2];
+      for (int i = 0; i < 2; ++i) {
+        ends[i].free_receives = receives;
+        ends[1 - i].credits.take_hello({.credits = ends[i].credits.start(receives)});
+      }
+      const std::uint64_t wanted[2] = {seed % 3 == 0 ? 0U : 300U, 300};
+      std::uint64_t sent[2] = {};
+      const auto done = [&] {
+        return ends[1].received == wanted[0] && ends[0].received == wanted[1];
+      };
+      for (int step = 0; !done() && step < 200'000; ++step) {
+        const std::size_t i = random.below(2);
+        End& end = ends[i];
+        End& other = ends[1 - i];
+        switch (random.below(4)) {
+        case 0:
+          if (sent[i] < wanted[i] && end.credits.can_send()) {
+            end.send(other, end.credits.spend(TagKind::message));
+            ++sent[i];
+          }
+          break;
+        case 1:
+          if (!end.coming.empty()) end.take();
+          break;
+        case 2:
+          if (end.credits.update_is_due()) end.send(other, end.credits.update());
+          break;
+        case 3:
+          if (end.used > 0 && random.chance(1, 3)) {
+            end.credits.posted(end.used);
+            end.free_receives += std::exchange(end.used, 0U);
+          }
+          break;
+        }
+      }
+      ASSERT_TRUE(done());
+    }
+  }
+}
+
+TEST(Credits, MoreThanWasAllowedIsNoticed) {
+  Credits credits;
+  EXPECT_EQ(credits.start(3), 2U);
+  EXPECT_TRUE(credits.take({}));
+  EXPECT_TRUE(credits.take({}));
+  EXPECT_FALSE(credits.take({}));
+  EXPECT_FALSE(credits.take({.kind = TagKind::credits, .credits = credits_most + 1}));
+}
+
+class PostedReceives : public testing::Test {
+protected:
+  std::uint32_t replenish() {
+    return receives.replenish([&](std::uint32_t slot) { posted.push_back(slot); });
+  }
+  memory::View take(std::uint32_t size) {
+    const std::uint32_t slot = posted.front();
+    posted.pop_front();
+    bool moved = false;
+    memory::View view = receives.take(slot, size, filler, moved);
+    (void)receives.replenish(slot, [&](std::uint32_t which) { posted.push_back(which); });
+    return view;
+  }
+
+  std::unique_ptr<memory::PagePool> pool =
+      conformance::make_pool({.page_size = 16384, .pages = 4});
+  PageFiller filler{*pool};
+  Receives receives{*pool, 4096, 2, 64};
+  std::deque<std::uint32_t> posted;
+};
+
+TEST_F(PostedReceives, ArePagesCutIntoSlots) {
+  EXPECT_EQ(receives.slots(), 8U);
+  EXPECT_EQ(replenish(), 8U);
+  EXPECT_EQ(pool->available(), 2U);
+  EXPECT_EQ(replenish(), 0U);
+}
+
+TEST_F(PostedReceives, ALargeMessageStaysAndASmallOneMakesRoom) {
+  (void)replenish();
+  const std::byte* const first = receives.data(posted.front());
+  const memory::View large = take(3000);
+  EXPECT_EQ(large.data(), first);
+  EXPECT_EQ(posted.size(), 7U);
+  const memory::View small = take(100);
+  EXPECT_NE(small.page.get(), large.page.get());
+  EXPECT_EQ(posted.size(), 7U); // its slot is posted again
+}
+
+TEST_F(PostedReceives, APageThatIsUsedUpIsReplacedAndOneThatNobodyHoldsIsUsedAgain) {
+  (void)replenish();
+  for (int i = 0; i < 4; ++i) (void)take(4096); // let go at once
+  EXPECT_EQ(posted.size(), 8U);
+  EXPECT_EQ(pool->available(), 2U);
+  std::vector<memory::View> held;
+  for (int i = 0; i < 16; ++i) held.push_back(take(4096));
+  EXPECT_EQ(pool->available(), 0U);
+  EXPECT_TRUE(posted.empty());
+  EXPECT_TRUE(receives.starving());
+  EXPECT_FALSE(receives.can_replenish());
+  held.clear();
+  EXPECT_TRUE(receives.can_replenish());
+  EXPECT_EQ(replenish(), 8U);
+  EXPECT_FALSE(receives.starving());
+  receives.give_back();
+  EXPECT_EQ(pool->available(), 4U);
+}
+
+} // namespace
+} // namespace fanin::net::posted
