@@ -19,6 +19,7 @@ enum Status : int {
 // `program` as main() got it.
 void add_run(CLI::App& app, const std::string& program, int& status);
 void add_check(CLI::App& app, int& status);
+void add_doctor(CLI::App& app, int& status);
 void add_verify(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);
 void add_send(CLI::App& app, int& status);

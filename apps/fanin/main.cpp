@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   int status = status_done;
   add_run(app, argv[0], status);
   add_check(app, status);
+  add_doctor(app, status);
   add_verify(app, status);
   add_inspect(app, status);
   add_send(app, status);

@@ -1,0 +1,60 @@
+// fanin doctor: what this host can do, what is wrong with it, and the mend.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/base/json.hpp"
+#include "fanin/doctor/examine.hpp"
+#include "fanin/net/ofi/providers.hpp"
+#include "terminal.hpp"
+
+namespace fanin::command {
+namespace {
+
+json::Value to_json(const doctor::Findings& findings) {
+  json::Value value;
+  value["findings"] = json::List{};
+  for (const doctor::Finding& finding : findings) {
+    json::Value one;
+    one["what"] = finding.what;
+    one["level"] = doctor::name(finding.level);
+    one["found"] = finding.found;
+    one["mend"] = finding.mend;
+    value["findings"].append(std::move(one));
+  }
+  return value;
+}
+
+int examine_host(const std::string& json) {
+  const doctor::Findings findings = doctor::examine(doctor::Host(), net::ofi_providers());
+  if (json != "-") {
+    for (const doctor::Finding& finding : findings) {
+      fmt::print("{:<8} {}: {}\n", doctor::name(finding.level), finding.what, finding.found);
+      if (!finding.mend.empty()) fmt::print("{:<8}   {}\n", "", finding.mend);
+    }
+  }
+  if (!json.empty()) {
+    if (auto written = write_json(json, to_json(findings)); !written)
+      return complain(written.error());
+  }
+  const bool problems = std::ranges::any_of(findings, [](const doctor::Finding& finding) {
+    return finding.level == doctor::Level::problem;
+  });
+  return problems ? status_failed : status_done;
+}
+
+} // namespace
+
+void add_doctor(CLI::App& app, int& status) {
+  auto json = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Look at this host: devices, limits, settings, and what to do about them");
+  command->add_option("--json", *json, "Write the findings to this file; - is standard output");
+  command->callback([json, &status] { status = examine_host(*json); });
+}
+
+} // namespace fanin::command

@@ -1,0 +1,146 @@
+// RDMA devices, network interfaces, and where they sit.
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/doctor/examine.hpp"
+
+namespace fanin::doctor::detail {
+namespace {
+
+constexpr std::string_view devices = "sys/class/infiniband";
+constexpr std::string_view interfaces = "sys/class/net";
+constexpr std::uint64_t locked_least = 1ULL << 30; // bytes; pools are registered as a whole
+constexpr std::int64_t jumbo = 9000; // bytes
+constexpr std::int64_t roce_least = 4200; // so that packets of 4096 fit
+constexpr std::int64_t fast = 10'000; // Mb/s
+
+struct Port {
+  std::string state; // as in "ACTIVE"
+  std::string text;
+};
+
+// "4: ACTIVE" says a number and a name.
+std::string word_after_colon(const std::string& text) {
+  const auto colon = text.find(": ");
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
+Port read_port(const Host& host, const std::string& folder) {
+  const auto read = [&](const char* file) {
+    return host.text(fmt::format("{}/{}", folder, file)).value_or("?");
+  };
+  Port port{.state = word_after_colon(read("state")), .text = {}};
+  port.text = fmt::format("{}, {}, {}", port.state, read("rate"), read("link_layer"));
+  return port;
+}
+
+// The interface of an RDMA device that speaks over Ethernet.
+void examine_roce_mtu(const Host& host, const std::string& device, Findings& findings) {
+  const std::string folder = fmt::format("{}/{}/device/net", devices, device);
+  for (const std::string& interface : host.names(folder)) {
+    const auto mtu = host.number(fmt::format("{}/{}/mtu", folder, interface));
+    if (!mtu || *mtu >= roce_least) continue;
+    findings.push_back({fmt::format("MTU of {} ({})", interface, device), Level::hint,
+                        fmt::format("{} B, so RDMA packets are smaller than 4096 B", *mtu),
+                        fmt::format("ip link set {} mtu {}, on switches and peers too", interface,
+                                    jumbo)});
+  }
+}
+
+void examine_device(const Host& host, const std::string& device, Findings& findings) {
+  const std::string ports = fmt::format("{}/{}/ports", devices, device);
+  bool any_active = false;
+  std::string text;
+  bool over_ethernet = false;
+  for (const std::string& number : host.names(ports)) {
+    const Port port = read_port(host, fmt::format("{}/{}", ports, number));
+    any_active = any_active || port.state == "ACTIVE";
+    over_ethernet = over_ethernet || port.text.ends_with("Ethernet");
+    text += fmt::format("{}port {} {}", text.empty() ? "" : "; ", number, port.text);
+  }
+  findings.push_back({fmt::format("RDMA device {}", device),
+                      any_active ? Level::good : Level::problem, text.empty() ? "no port" : text,
+                      any_active ? ""
+                                 : "no port is active: check the cable, `ip link` (RoCE), or that a "
+                                   "subnet manager runs (InfiniBand)"});
+  if (over_ethernet) examine_roce_mtu(host, device, findings);
+}
+
+} // namespace
+
+void examine_rdma(const Host& host, Findings& findings) {
+  const auto found = host.names(devices);
+  if (found.empty()) {
+    findings.push_back({"RDMA devices", Level::good,
+                        "none; verbs:// and ofi+verbs:// are not for this host", ""});
+    return;
+  }
+  for (const std::string& device : found) examine_device(host, device, findings);
+  for (const char* const file : {"dev/infiniband/rdma_cm", "dev/infiniband/uverbs0"}) {
+    if (host.exists(file)) continue;
+    findings.push_back({"RDMA for programs", Level::problem, fmt::format("there is no /{}", file),
+                        "modprobe rdma_ucm ib_uverbs, and install rdma-core"});
+    break;
+  }
+  const auto locked = host.limit("Max locked memory");
+  if (locked && *locked < locked_least) {
+    findings.push_back({"locked memory", Level::problem,
+                        fmt::format("at most {}, and RDMA needs all pools in it",
+                                    format_size(*locked)),
+                        "ulimit -l unlimited, memlock in /etc/security/limits.conf, or "
+                        "LimitMEMLOCK=infinity in the unit"});
+  } else {
+    findings.push_back({"locked memory", Level::good,
+                        locked ? format_size(*locked) : "unlimited", ""});
+  }
+}
+
+void examine_interfaces(const Host& host, Findings& findings) {
+  for (const std::string& interface : host.names(interfaces)) {
+    const auto read = [&](const char* file) {
+      return fmt::format("{}/{}/{}", interfaces, interface, file);
+    };
+    if (!host.exists(read("device")) || host.text(read("operstate")) != "up") continue;
+    const auto mtu = host.number(read("mtu"));
+    const auto speed = host.number(read("speed"));
+    if (!mtu) continue;
+    const std::string found =
+        fmt::format("MTU {} B{}", *mtu,
+                    speed && *speed > 0 ? fmt::format(", {} Mb/s", *speed) : std::string());
+    const bool small = speed && *speed >= fast && *mtu < jumbo;
+    findings.push_back({fmt::format("interface {}", interface), small ? Level::hint : Level::good,
+                        found,
+                        small ? fmt::format("ip link set {} mtu {}, on switches and peers too: "
+                                            "fewer packets for the processors",
+                                            interface, jumbo)
+                              : ""});
+  }
+}
+
+// Which cores are near each device; only worth a word where there is a choice.
+void examine_numa(const Host& host, Findings& findings) {
+  const std::string nodes = host.text("sys/devices/system/node/online").value_or("0");
+  if (nodes.find_first_of(",-") == std::string::npos) {
+    findings.push_back({"NUMA", Level::good, "one node: everything is near", ""});
+    return;
+  }
+  bool any = false;
+  for (const std::string_view folder : {devices, interfaces}) {
+    for (const std::string& name : host.names(folder)) {
+      const auto node = host.number(fmt::format("{}/{}/device/numa_node", folder, name));
+      if (!node || *node < 0) continue;
+      const std::string at = fmt::format("sys/devices/system/node/node{}", *node);
+      const std::string cores = host.text(at + "/cpulist").value_or("?");
+      findings.push_back({fmt::format("NUMA node of {}", name), Level::hint,
+                          fmt::format("node {}, cores {}; distances to the nodes: {}", *node, cores,
+                                      host.text(at + "/distance").value_or("?")),
+                          fmt::format("give the processes that use it cores of {} and numa_node = "
+                                      "{} (docs/configuration.md)",
+                                      cores, *node)});
+      any = true;
+    }
+  }
+  if (!any) findings.push_back({"NUMA", Level::good, "nodes " + nodes + ", no device near one", ""});
+}
+
+} // namespace fanin::doctor::detail

@@ -1,0 +1,144 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fanin/doctor/examine.hpp"
+
+namespace fanin::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A host made of files.
+class Doctor : public testing::Test {
+protected:
+  void SetUp() override {
+    put("proc/self/limits", "Limit                     Soft Limit           Hard Limit      Units\n"
+                            "Max open files            1048576              1048576         files\n"
+                            "Max locked memory         unlimited            unlimited       bytes\n");
+    put("proc/meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\n");
+    put("proc/self/cgroup", "0::/daq\n");
+    put("sys/fs/cgroup/daq/memory.max", "max\n");
+    put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+    put("proc/sys/net/ipv4/tcp_congestion_control", "bbr\n");
+    put("proc/sys/net/ipv4/tcp_available_congestion_control", "reno bbr cubic\n");
+    put("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
+    put("proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t4194304\n");
+    put("sys/devices/system/node/online", "0\n");
+    put("sys/devices/system/cpu/online", "0-15\n");
+  }
+  void TearDown() override { fs::remove_all(root); }
+
+  void put(const std::string& path, const std::string& text) const {
+    fs::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text;
+  }
+  void put_device(const std::string& name, const std::string& state, const std::string& layer) {
+    const std::string port = "sys/class/infiniband/" + name + "/ports/1/";
+    put(port + "state", state + "\n");
+    put(port + "rate", "100 Gb/sec (4X EDR)\n");
+    put(port + "link_layer", layer + "\n");
+    put("dev/infiniband/rdma_cm", "");
+    put("dev/infiniband/uverbs0", "");
+  }
+  [[nodiscard]] Findings look() const {
+    return examine(Host(root), std::vector<std::string>{"tcp"});
+  }
+  // The one about something; fails if there is none.
+  [[nodiscard]] Finding about(const std::string& what) const {
+    const Findings all = look();
+    const auto found = std::ranges::find(all, what, &Finding::what);
+    if (found != all.end()) return *found;
+    ADD_FAILURE() << "nothing about " << what;
+    return {};
+  }
+
+  fs::path root = fs::temp_directory_path() / ("fanin_doctor_" + std::to_string(getpid()));
+};
+
+TEST_F(Doctor, FindsAHealthyHostGood) {
+  for (const Finding& finding : look()) {
+    EXPECT_EQ(finding.level, Level::good) << finding.what << ": " << finding.found;
+    EXPECT_TRUE(finding.mend.empty()) << finding.what;
+  }
+}
+
+TEST_F(Doctor, SaysWhatToDoWithEverythingElse) {
+  fs::remove_all(root);
+  put_device("mlx5_0", "1: DOWN", "Ethernet");
+  for (const Finding& finding : examine(Host(root), std::nullopt)) {
+    EXPECT_EQ(finding.level == Level::good, finding.mend.empty()) << finding.what;
+    EXPECT_FALSE(finding.found.empty()) << finding.what;
+  }
+}
+
+TEST_F(Doctor, ShowsADeviceWithItsPorts) {
+  put_device("mlx5_0", "4: ACTIVE", "InfiniBand");
+  const Finding device = about("RDMA device mlx5_0");
+  EXPECT_EQ(device.level, Level::good);
+  EXPECT_EQ(device.found, "port 1 ACTIVE, 100 Gb/sec (4X EDR), InfiniBand");
+  EXPECT_EQ(about("locked memory").found, "unlimited");
+}
+
+TEST_F(Doctor, ADeviceWithoutAnActivePortIsAProblem) {
+  put_device("mlx5_0", "1: DOWN", "InfiniBand");
+  EXPECT_EQ(about("RDMA device mlx5_0").level, Level::problem);
+  put("sys/class/infiniband/mlx5_0/ports/2/state", "4: ACTIVE\n");
+  EXPECT_EQ(about("RDMA device mlx5_0").level, Level::good); // the other one is enough
+}
+
+TEST_F(Doctor, RdmaNeedsLockedMemoryAndItsDeviceFiles) {
+  put("proc/self/limits", "Max locked memory         8388608              8388608         bytes\n");
+  EXPECT_TRUE(std::ranges::none_of(look(), [](const Finding& f) { return f.what == "locked memory"; }));
+  put_device("rxe0", "4: ACTIVE", "Ethernet");
+  EXPECT_EQ(about("locked memory").level, Level::problem);
+  EXPECT_NE(about("locked memory").mend.find("ulimit -l"), std::string::npos);
+  fs::remove(root / "dev/infiniband/rdma_cm");
+  EXPECT_EQ(about("RDMA for programs").level, Level::problem);
+}
+
+TEST_F(Doctor, SmallPacketsAreAHint) {
+  put_device("mlx5_1", "4: ACTIVE", "Ethernet");
+  put("sys/class/infiniband/mlx5_1/device/net/ens1/mtu", "1500\n");
+  EXPECT_EQ(about("MTU of ens1 (mlx5_1)").level, Level::hint);
+  put("sys/class/net/eth0/operstate", "up\n");
+  put("sys/class/net/eth0/mtu", "1500\n");
+  put("sys/class/net/eth0/speed", "1000\n");
+  put("sys/class/net/eth0/device/numa_node", "-1\n");
+  EXPECT_EQ(about("interface eth0").level, Level::good);
+  put("sys/class/net/eth0/speed", "25000\n");
+  EXPECT_EQ(about("interface eth0").level, Level::hint);
+}
+
+TEST_F(Doctor, TellsTheCoresNearADevice) {
+  put("sys/devices/system/node/online", "0-1\n");
+  put("sys/devices/system/node/node1/cpulist", "8-15\n");
+  put("sys/devices/system/node/node1/distance", "21 10\n");
+  put("sys/class/infiniband/mlx5_0/device/numa_node", "1\n");
+  const Finding node = about("NUMA node of mlx5_0");
+  EXPECT_EQ(node.found, "node 1, cores 8-15; distances to the nodes: 21 10");
+  EXPECT_NE(node.mend.find("numa_node = 1"), std::string::npos);
+}
+
+TEST_F(Doctor, LowLimitsAreHints) {
+  put("proc/self/limits", "Max open files            1024                 4096            files\n");
+  put("sys/fs/cgroup/daq/memory.max", "1073741824\n");
+  put("sys/fs/cgroup/daq/cpu.max", "50000 100000\n");
+  put("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+  put("proc/sys/net/ipv4/tcp_available_congestion_control", "reno bbr\n");
+  put("proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t65536\n");
+  put("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
+  for (const char* const what : {"open files", "memory", "processor time", "huge pages",
+                                 "TCP congestion control", "socket buffers", "processors"}) {
+    EXPECT_EQ(about(what).level, Level::hint) << what;
+  }
+  EXPECT_EQ(about("memory").found, "this control group may use 1 GiB of 8 GiB");
+}
+
+} // namespace
+} // namespace fanin::doctor

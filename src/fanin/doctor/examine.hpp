@@ -1,0 +1,44 @@
+// What a host can do for fanin, what is wrong with it, and the mend (`fanin doctor`).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/doctor/host.hpp"
+
+namespace fanin::doctor {
+
+enum class Level : std::uint8_t {
+  good,
+  hint, // works, and could be faster or larger
+  problem // something does not work
+};
+[[nodiscard]] std::string_view name(Level level);
+
+struct Finding {
+  std::string what; // "locked memory"
+  Level level = Level::good;
+  std::string found;
+  std::string mend; // empty: nothing to do
+};
+using Findings = std::vector<Finding>;
+
+// Only reads files of the host. `providers` are those of libfabric that can be used; none: fanin was
+// built without it.
+[[nodiscard]] Findings examine(const Host& host,
+                               const std::optional<std::vector<std::string>>& providers);
+
+namespace detail {
+void examine_rdma(const Host& host, Findings& findings); // devices.cpp
+void examine_interfaces(const Host& host, Findings& findings);
+void examine_numa(const Host& host, Findings& findings);
+void examine_limits(const Host& host, Findings& findings); // limits.cpp
+void examine_memory(const Host& host, Findings& findings);
+void examine_tcp(const Host& host, Findings& findings);
+void examine_processors(const Host& host, Findings& findings);
+} // namespace detail
+
+} // namespace fanin::doctor

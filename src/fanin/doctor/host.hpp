@@ -1,0 +1,31 @@
+// What the kernel tells about a host in files: /sys, /proc, /dev, or the same below another folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fanin::doctor {
+
+class Host {
+public:
+  explicit Host(std::filesystem::path root = "/") : root_(std::move(root)) {}
+
+  // Of the file, without blanks at the ends; none: it is not there.
+  [[nodiscard]] std::optional<std::string> text(std::string_view path) const;
+  // Its first word as a number.
+  [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;
+  // Names in the folder, in order.
+  [[nodiscard]] std::vector<std::string> names(std::string_view path) const;
+  [[nodiscard]] bool exists(std::string_view path) const;
+  // The soft limit of this process, as in "Max open files"; none: unlimited, or not known.
+  [[nodiscard]] std::optional<std::uint64_t> limit(std::string_view name) const;
+
+private:
+  std::filesystem::path root_;
+};
+
+} // namespace fanin::doctor

@@ -1,0 +1,137 @@
+// Limits of this process and settings of the kernel.
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/doctor/examine.hpp"
+
+namespace fanin::doctor::detail {
+namespace {
+
+constexpr std::uint64_t files_least = 4096;
+constexpr std::int64_t buffer_least = 4 << 20; // bytes
+constexpr std::uint64_t kib = 1024;
+
+// In "always [madvise] never" the word in brackets.
+std::string chosen(const std::string& text) {
+  const auto open = text.find('[');
+  const auto close = text.find(']', open);
+  if (open == std::string::npos || close == std::string::npos) return text;
+  return text.substr(open + 1, close - open - 1);
+}
+
+bool has_word(const std::string& text, std::string_view word) {
+  std::istringstream words(text);
+  for (std::string each; words >> each;) {
+    if (each == word) return true;
+  }
+  return false;
+}
+
+std::int64_t last_number(const std::string& text) {
+  std::istringstream words(text);
+  std::int64_t last = 0;
+  for (std::int64_t each = 0; words >> each;) last = each;
+  return last;
+}
+
+std::optional<std::uint64_t> memory_total(const Host& host) {
+  std::istringstream lines(host.text("proc/meminfo").value_or(""));
+  std::string key;
+  std::uint64_t value = 0;
+  lines >> key >> value;
+  if (key != "MemTotal:") return {};
+  return value * kib;
+}
+
+// The folder of this process's control group (version 2).
+std::string control_group(const Host& host) {
+  const std::string text = host.text("proc/self/cgroup").value_or("");
+  const auto at = text.find("0::");
+  if (at == std::string::npos) return "sys/fs/cgroup";
+  return "sys/fs/cgroup" + text.substr(at + 3, text.find('\n', at) - at - 3);
+}
+
+} // namespace
+
+void examine_limits(const Host& host, Findings& findings) {
+  const auto files = host.limit("Max open files");
+  const bool few = files && *files < files_least;
+  findings.push_back({"open files", few ? Level::hint : Level::good,
+                      files ? fmt::format("{}", *files) : "unlimited",
+                      few ? "a connection takes one or two: ulimit -n 65536, or LimitNOFILE= in the "
+                            "unit"
+                          : ""});
+}
+
+void examine_memory(const Host& host, Findings& findings) {
+  const std::string pages = "sys/kernel/mm/hugepages/hugepages-2048kB/";
+  const std::int64_t reserved = host.number(pages + "nr_hugepages").value_or(0);
+  const std::int64_t unused = host.number(pages + "free_hugepages").value_or(0);
+  const std::string transparent =
+      chosen(host.text("sys/kernel/mm/transparent_hugepage/enabled").value_or("not there"));
+  const bool usable = reserved > 0 || transparent == "always" || transparent == "madvise";
+  findings.push_back(
+      {"huge pages", usable ? Level::good : Level::hint,
+       fmt::format("{} of 2 MiB reserved, {} free; transparent: {}", reserved, unused, transparent),
+       usable ? ""
+              : "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled: pools have fewer TLB "
+                "misses"});
+
+  const auto total = memory_total(host);
+  const auto most = host.number(control_group(host) + "/memory.max"); // "max": no number
+  const bool limited = most && total && static_cast<std::uint64_t>(*most) < *total;
+  findings.push_back(
+      {"memory", limited ? Level::hint : Level::good,
+       limited ? fmt::format("this control group may use {} of {}",
+                             format_size(static_cast<std::uint64_t>(*most)), format_size(*total))
+               : format_size(total.value_or(0)),
+       limited ? "pools, those of shm:// too, count: `fanin check` prints their sum; raise MemoryMax= "
+                 "if it is more"
+               : ""});
+}
+
+void examine_tcp(const Host& host, Findings& findings) {
+  const std::string net = "proc/sys/net/";
+  const std::string control =
+      host.text(net + "ipv4/tcp_congestion_control").value_or("not known");
+  const std::string available =
+      host.text(net + "ipv4/tcp_available_congestion_control").value_or(control);
+  const bool cubic = has_word(available, "cubic");
+  findings.push_back({"TCP congestion control", cubic ? Level::good : Level::hint,
+                      cubic ? fmt::format("cubic, which fanin chooses, is there (default: {})",
+                                          control)
+                            : fmt::format("{}; cubic, which fanin chooses, is not there", control),
+                      cubic ? "" : "modprobe tcp_cubic; BBR is a third slower on a busy host"});
+
+  const std::int64_t receive = last_number(host.text(net + "ipv4/tcp_rmem").value_or(""));
+  const std::int64_t send = last_number(host.text(net + "ipv4/tcp_wmem").value_or(""));
+  const bool small = std::min(receive, send) < buffer_least;
+  findings.push_back(
+      {"socket buffers", small ? Level::hint : Level::good,
+       fmt::format("they grow to {} (receiving) and {} (sending)",
+                   format_size(static_cast<std::uint64_t>(std::max<std::int64_t>(receive, 0))),
+                   format_size(static_cast<std::uint64_t>(std::max<std::int64_t>(send, 0)))),
+       small ? "sysctl net.ipv4.tcp_rmem='4096 131072 16777216' net.ipv4.tcp_wmem='4096 65536 "
+               "16777216'"
+             : ""});
+}
+
+void examine_processors(const Host& host, Findings& findings) {
+  const std::string online = host.text("sys/devices/system/cpu/online").value_or("not known");
+  const auto governor = host.text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  const bool saving = governor && *governor == "powersave";
+  findings.push_back(
+      {"processors", saving ? Level::hint : Level::good,
+       fmt::format("cores {}{}", online, governor ? ", governor " + *governor : std::string()),
+       saving ? "cpupower frequency-set -g performance: steadier latency" : ""});
+  const std::string quota = host.text(control_group(host) + "/cpu.max").value_or("max");
+  if (quota.starts_with("max")) return;
+  findings.push_back({"processor time", Level::hint,
+                      fmt::format("this control group has a quota (cpu.max {}, in us)", quota),
+                      "a process that is held back mid-turn stalls its peers: raise CPUQuota="});
+}
+
+} // namespace fanin::doctor::detail
