@@ -39,6 +39,7 @@ public:
     options.event_manager = context_.event_manager;
     options.data = configured().url;
     options.receive_pool = receive_pool_.get();
+    options.posted_pages = context_.plan->posted;
     options.give_up_after = context_.configuration->network.give_up_after;
     options.failure_ends_run = context_.configuration->storage.on_full == config::OnFull::stop;
     options.make_sink = [this](RunNumber run, Incarnation incarnation) {

@@ -8,6 +8,7 @@
 #include "fanin/base/units.hpp"
 #include "fanin/builder/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
+#include "fanin/net/posted/pages.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/wire/fragment.hpp"
 
@@ -88,9 +89,20 @@ std::uint32_t control_page(const Configuration& configuration) {
   return std::max(page, std::bit_ceil(builder::control_page_least(sources)));
 }
 
-// Messages of one turn to each peer and from it, with some room.
-PoolPlan control_pool(const Configuration& configuration, std::size_t peers) {
-  return {control_page(configuration), static_cast<std::uint32_t>(64 + 8 * peers)};
+// Messages of one turn to each peer and from it, with some room, and what the network posts.
+PoolPlan control_pool(const Configuration& configuration, std::size_t peers, std::uint32_t posted) {
+  return {control_page(configuration), static_cast<std::uint32_t>(64 + 8 * peers) + posted};
+}
+
+// Pages that connections hold where receives are posted ahead, and one where messages lie together.
+std::uint32_t posted_pages(const net::Url& url, std::size_t connections) {
+  const std::uint32_t each = net::posted::pages_planned(url);
+  return each == 0 ? 0 : each * static_cast<std::uint32_t>(connections) + 1;
+}
+
+// A readout unit's to a builder unit: the data's, and with pull that of the requests.
+std::size_t connections_each(const Configuration& configuration) {
+  return configuration.network.protocol == config::Protocol::pull ? 2 : 1;
 }
 
 // The node's buffer is shared out by expected rate where that is known for all, else evenly.
@@ -136,7 +148,12 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
 Result<> plan_readout(const Configuration& configuration, const config::Node& node,
                       std::size_t readout, NodePlan& plan) {
   if (auto done = plan_sources(configuration, node, readout, plan); !done) return done;
-  plan.control = control_pool(configuration, 1 + configuration.builders);
+  std::uint32_t posted = posted_pages(configuration.network.control, 1);
+  for (std::size_t i = 0; i < configuration.builders; ++i) {
+    posted += posted_pages(configuration.nodes[configuration.builder_node(i)].url,
+                           connections_each(configuration));
+  }
+  plan.control = control_pool(configuration, 1 + configuration.builders, posted);
   builder::MetadataLayout layout{.page = metadata_page,
                                  .batch_events = configuration.event.batch_events,
                                  .data_page = configuration.buffers.page,
@@ -168,9 +185,12 @@ Result<> plan_readout(const Configuration& configuration, const config::Node& no
 Result<> plan_builder(const Configuration& configuration, const config::Node& node,
                       NodePlan& plan) {
   const std::uint32_t page = configuration.buffers.page;
-  plan.control = control_pool(configuration, 1 + configuration.readouts);
-  plan.receive = {page, static_cast<std::uint32_t>(
-                            std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 2))};
+  plan.control = control_pool(configuration, 1 + configuration.readouts,
+                              posted_pages(configuration.network.control, 1));
+  const auto pages =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
+  plan.posted = posted_pages(node.url, configuration.readouts * connections_each(configuration));
+  plan.receive = {page, pages + plan.posted};
   double total = 0;
   std::uint64_t largest = 4096;
   for (const config::Source& source : configuration.sources) {
@@ -178,8 +198,7 @@ Result<> plan_builder(const Configuration& configuration, const config::Node& no
     largest += source.fragment_max + sizeof(wire::FragmentEntry) + 256;
   }
   plan.bytes_per_s = total / static_cast<double>(configuration.builders);
-  const std::uint64_t capacity =
-      builder::build_capacity(plan.receive.pages, page, configuration.readouts);
+  const std::uint64_t capacity = builder::build_capacity(pages, page, configuration.readouts);
   const auto at_rate =
       static_cast<std::uint64_t>(plan.bytes_per_s * seconds(configuration.buffers.hold));
   const std::uint64_t least = std::max({largest, 2 * configuration.event.batch_bytes, at_rate});
@@ -230,7 +249,9 @@ double expected_rate(const Configuration& configuration, const config::Source& s
 
 Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration) {
   std::vector<NodePlan> plans(configuration.nodes.size());
-  plans.front().control = control_pool(configuration, configuration.nodes.size() - 1);
+  const std::size_t peers = configuration.nodes.size() - 1;
+  plans.front().control =
+      control_pool(configuration, peers, posted_pages(configuration.network.control, peers));
   for (std::size_t i = 0; i < configuration.readouts; ++i) {
     const std::size_t node = configuration.readout_node(i);
     if (auto done = plan_readout(configuration, configuration.nodes[node], i, plans[node]); !done) {

@@ -22,6 +22,7 @@ struct NodePlan {
   std::vector<PoolPlan> sources;  // readout unit: payload, each source its own
   PoolPlan metadata; // readout unit: headers and tables of what was sent and not cleared
   PoolPlan receive; // builder unit: what is under construction or in storage
+  std::uint32_t posted = 0; // of its pages, those that the network holds ready for messages
   std::uint32_t window = 0; // readout unit: event numbers that a source may hold
   double bytes_per_s = 0; // expected payload; 0: not known
   std::uint64_t needed = 0; // bytes of payload for that rate

@@ -57,6 +57,23 @@ TEST(MemoryPlan, the_sum_is_that_of_the_pools) {
   EXPECT_EQ((*plans)[3].payload(), 256U << 20);
 }
 
+TEST(MemoryPlan, what_the_network_holds_ready_comes_on_top) {
+  for (const auto& [protocol, connections] : {std::pair{"push", 2U}, std::pair{"pull", 4U}}) {
+    const std::string wanted = std::string("network.protocol=") + protocol;
+    const auto plain = plan_memory(configuration({wanted}));
+    const auto posting =
+        plan_memory(configuration({wanted, "network.url=verbs://10.0.0.1?posted=5"}));
+    ASSERT_TRUE(plain && posting);
+    const std::uint32_t each = 5;
+    EXPECT_EQ((*plain)[3].posted, 0U);
+    EXPECT_EQ((*posting)[3].posted, 1 + each * connections);
+    EXPECT_EQ((*posting)[3].receive.pages, (*plain)[3].receive.pages + (*posting)[3].posted);
+    EXPECT_EQ((*posting)[0].control.pages, (*plain)[0].control.pages + 1 + 3 * each);
+    EXPECT_EQ((*posting)[1].control.pages,
+              (*plain)[1].control.pages + 2 + (1 + connections / 2) * each);
+  }
+}
+
 TEST(MemoryPlan, every_source_can_take_its_largest_fragment) {
   const auto plans =
       plan_memory(configuration({"source.fragment_max=10MiB", "buffers.builder=1GiB"}));
