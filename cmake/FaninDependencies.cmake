@@ -13,6 +13,7 @@ find_package(HDF5 1.10 REQUIRED COMPONENTS C)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET GLOBAL libisal>=2.30)
 pkg_check_modules(NUMA IMPORTED_TARGET GLOBAL numa)
 pkg_check_modules(OFI IMPORTED_TARGET GLOBAL libfabric>=1.17)
+pkg_check_modules(VERBS IMPORTED_TARGET GLOBAL libibverbs>=1.14 librdmacm>=1.3)
 
 set(FANIN_DEP_fmt fmt::fmt)
 set(FANIN_DEP_spdlog spdlog::spdlog)
@@ -32,6 +33,11 @@ if(TARGET PkgConfig::OFI)
   set(FANIN_DEP_ofi PkgConfig::OFI)
 endif()
 add_compile_definitions(FANIN_HAVE_OFI=$<BOOL:${OFI_FOUND}>)
+if(TARGET PkgConfig::VERBS)
+  # Optional: without it there is no verbs://. Code asks #if FANIN_HAVE_VERBS.
+  set(FANIN_DEP_verbs PkgConfig::VERBS)
+endif()
+add_compile_definitions(FANIN_HAVE_VERBS=$<BOOL:${VERBS_FOUND}>)
 
 # Peers of the benchmarks, all optional. libfanin is linked to none of them: libzmq is loaded by the processes that
 # measure it (its header is needed here), MPI is used by a program of its own.
@@ -66,7 +72,7 @@ function(fanin_resolve_libs out)
   foreach(lib IN LISTS ARGN)
     if(DEFINED FANIN_DEP_${lib})
       list(APPEND result ${FANIN_DEP_${lib}})
-    elseif(lib MATCHES "^(numa|ofi)$")
+    elseif(lib MATCHES "^(numa|ofi|verbs)$")
       # optional and not found
     else()
       list(APPEND result ${lib})

@@ -10,10 +10,12 @@
 #include "fanin/net/fault/fault.hpp"
 #include "fanin/net/inproc/inproc.hpp"
 #include "fanin/net/ofi/ofi.hpp"
+#include "fanin/net/posted/posted.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/net/shm/shm.hpp"
 #include "fanin/net/tcp/tcp.hpp"
 #include "fanin/net/trace/trace.hpp"
+#include "fanin/net/verbs/verbs.hpp"
 
 namespace fanin::net {
 namespace {
@@ -70,14 +72,28 @@ MadeTransport make_shm(Loop& loop, const LogFunction& log) {
 
 MadeTransport make_inproc(Loop&, const LogFunction&) { return std::make_unique<InprocTransport>(); }
 
-MadeTransport make_ofi(Loop& loop, const LogFunction& log, std::string_view provider) {
-#if FANIN_HAVE_OFI
-  OfiOptions options;
+[[maybe_unused]] MadeTransport make_posted(Loop& loop, const LogFunction& log,
+                                           Result<std::unique_ptr<posted::Network>> network) {
+  if (!network) return std::unexpected(network.error());
+  PostedOptions options;
   options.report = StrangerLog(loop, log);
-  return OfiTransport::make(loop, provider, std::move(options));
+  return std::make_unique<PostedTransport>(loop, std::move(*network), std::move(options));
+}
+
+MadeTransport make_verbs([[maybe_unused]] Loop& loop, [[maybe_unused]] const LogFunction& log) {
+#if FANIN_HAVE_VERBS
+  return make_posted(loop, log, verbs::make_network());
 #else
-  (void)loop;
-  (void)log;
+  return fail(ErrorKind::unsupported, "verbs: this fanin was built without RDMA; install it "
+                                      "(libibverbs-dev, librdmacm-dev) and build again");
+#endif
+}
+
+MadeTransport make_ofi([[maybe_unused]] Loop& loop, [[maybe_unused]] const LogFunction& log,
+                       std::string_view provider) {
+#if FANIN_HAVE_OFI
+  return make_posted(loop, log, ofi::make_network(provider));
+#else
   return fail(ErrorKind::unsupported,
               fmt::format("ofi+{}: this fanin was built without libfabric; install it "
                           "(libfabric-dev, 1.17 or later) and build again",
@@ -100,7 +116,7 @@ std::unique_ptr<Transport> lay_trace(Loop& loop, const LogFunction& log,
 // One line a transport: whoever adds one adds it here.
 void add_built_in_transports(TransportRegistry& registry) {
   const std::pair<const char*, TransportFactory> table[] = {
-      {"tcp", make_tcp}, {"shm", make_shm}, {"inproc", make_inproc}};
+      {"tcp", make_tcp}, {"shm", make_shm}, {"verbs", make_verbs}, {"inproc", make_inproc}};
   for (const auto& [scheme, factory] : table) {
     const auto added = registry.add(scheme, factory);
     FANIN_ASSERT(added.has_value());

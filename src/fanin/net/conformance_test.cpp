@@ -1,8 +1,11 @@
 // The transports of this library against the conformance suite.
 #include "fanin/net/conformance/suite.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,7 +18,7 @@ namespace {
 // Transports of one loop in real time, as the registry makes them.
 class LoopBackend final : public Backend {
 public:
-  explicit LoopBackend(const char* url) : address_(Url::parse(url).value()) {
+  explicit LoopBackend(std::string_view url) : address_(Url::parse(url).value()) {
     server_ = make();
     loop_.add(*server_);
     if (address_.network() == "inproc") return; // both ends in one
@@ -109,11 +112,17 @@ INSTANTIATE_TEST_SUITE_P(Ofi, TransportConformance,
                          parameter_name);
 #endif
 
-// A network that only some hosts have: FANIN_CONFORMANCE_URL=ofi+verbs://10.9.0.1
+// Networks that only some hosts have: FANIN_CONFORMANCE_URLS="verbs://10.9.0.1 ofi+verbs://10.9.0.1"
 std::vector<Parameter> of_environment() {
-  const char* const url = std::getenv("FANIN_CONFORMANCE_URL");
-  if (url == nullptr) return {};
-  return {over("given", url)};
+  const char* const urls = std::getenv("FANIN_CONFORMANCE_URLS");
+  std::istringstream words(urls == nullptr ? "" : urls);
+  std::vector<Parameter> result;
+  for (std::string url; words >> url;) {
+    std::string name = url.substr(0, url.find(':'));
+    std::ranges::replace(name, '+', '_');
+    result.push_back({.name = name, .make = [url] { return std::make_unique<LoopBackend>(url); }});
+  }
+  return result;
 }
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 INSTANTIATE_TEST_SUITE_P(Given, TransportConformance, testing::ValuesIn(of_environment()),

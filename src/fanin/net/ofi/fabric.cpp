@@ -22,6 +22,7 @@ constexpr std::uint32_t completions_entries = 16384;
 Info hints_for(std::string_view provider) {
   Info hints(fi_allocinfo());
   hints->caps = FI_MSG;
+  hints->tx_attr->comp_order = FI_ORDER_STRICT;
   hints->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA; // verbs has no data beside a message
                                                           // for who does not know the last
   hints->ep_attr->type = FI_EP_MSG;
@@ -185,19 +186,24 @@ Result<Completions*> Domain::completions(std::uint32_t operations, bool& made) {
 Result<void*> Domain::description(const memory::Arena& arena) {
   if (!needs_registration_) return nullptr;
   for (const Registration& known : registrations_) {
-    if (known.arena == arena.id()) return fi_mr_desc(known.region.get());
+    if (known.arena != arena.id()) continue;
+    if (known.region != nullptr) return fi_mr_desc(known.region.get());
+    return not_registered(arena, FI_ENOMEM);
   }
+  Registration& made = registrations_.emplace_back(arena.id(), nullptr);
   fid_mr* region = nullptr;
   const int error = fi_mr_reg(domain_.get(), arena.data(), arena.size(), FI_SEND | FI_RECV, 0,
                               arena.id(), 0, &region, nullptr);
-  if (error != 0) {
-    return fail(ErrorKind::exhausted,
-                fmt::format("cannot register {} of memory with {}: {}; raise the limit of locked "
-                            "memory (ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit)",
-                            format_size(arena.size()), name_, error_text(error)));
-  }
-  return fi_mr_desc(registrations_.emplace_back(Registration{arena.id(), Owned<fid_mr>(region)})
-                        .region.get());
+  if (error != 0) return not_registered(arena, error);
+  made.region.reset(region);
+  return fi_mr_desc(region);
+}
+
+std::unexpected<Error> Domain::not_registered(const memory::Arena& arena, int error) const {
+  return fail(ErrorKind::exhausted,
+              fmt::format("cannot register {} of memory with {}: {}; raise the limit of locked "
+                          "memory (ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit)",
+                          format_size(arena.size()), name_, error_text(error)));
 }
 
 } // namespace fanin::net::ofi

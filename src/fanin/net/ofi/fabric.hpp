@@ -84,15 +84,17 @@ public:
 
   // Memory is named to the provider, a whole arena once.
   [[nodiscard]] bool needs_registration() const { return needs_registration_; }
-  struct Registration {
-    std::uint64_t arena = 0;
-    Owned<fid_mr> region;
-  };
   // What a provider wants to see beside an address within it; null where it needs nothing. Errors:
   // exhausted (memlock).
   [[nodiscard]] Result<void*> description(const memory::Arena& arena);
 
 private:
+  struct Registration {
+    std::uint64_t arena = 0;
+    Owned<fid_mr> region; // null: it failed
+  };
+  [[nodiscard]] std::unexpected<Error> not_registered(const memory::Arena& arena, int error) const;
+
   Fabric* fabric_ = nullptr;
   std::string name_;
   bool needs_registration_ = false;

@@ -1,200 +1,353 @@
 #include "fanin/net/ofi/ofi.hpp"
 
 #include <sys/epoll.h>
+#include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <span>
+#include <cstring>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "fanin/base/assert.hpp"
-#include "fanin/base/units.hpp"
-#include "fanin/net/ofi/connection.hpp"
+#include "fanin/base/descriptor.hpp"
+#include "fanin/net/ofi/fabric.hpp"
+#include "fanin/net/posted/pages.hpp"
 
-namespace fanin::net {
-
-using posted::Tag;
-using posted::TagKind;
-
+namespace fanin::net::ofi {
 namespace {
 
-// Asking for the events of endpoints costs a system call, and while messages flow there are none.
-constexpr std::uint32_t polls_per_look = 64;
-constexpr std::size_t completions_per_read = 64;
-constexpr int reads_per_poll = 4;
-constexpr std::size_t messages_per_visit = 16;
-constexpr std::uint32_t strangers_largest = 4096; // bytes
+using posted::Completion;
+using posted::HelloBytes;
+using posted::LinkEvent;
+using posted::Operation;
 
-} // namespace
+constexpr std::uint32_t operations_each = posted::receives_most + posted::sends_most;
+constexpr std::size_t copied_room = 512; // bytes of a message that the provider copies
+constexpr std::size_t private_data_most = 256;
+constexpr int reads_most = 64; // completions at once
 
-// --- life ---
+static_assert(sizeof(Operation::of_network) >= sizeof(fi_context2));
 
-OfiTransport::Connection::Connection(OfiTransport& owner, const ConnectionOptions& given,
-                                     const Terms& terms, std::uint32_t receives_at_once,
-                                     PageFiller& pages)
-    : max_message(terms.max_message),
-      options(given),
-      filler(&pages),
-      receives(pages.pool(), terms.max_message, terms.pages, receives_at_once),
-      receive_operations(receives.slots()),
-      arrived(receives.slots()),
-      sending(std::make_unique<ofi::Sending>()),
-      deadline([this, &owner] { owner.expired_.push_back(id); }) {
-  for (std::uint32_t slot = 0; slot < receives.slots(); ++slot) {
-    receive_operations[slot].connection = this;
-    receive_operations[slot].number = slot;
-    receive_operations[slot].receive = true;
+bool is_taken(long error) { return error == -FI_EADDRINUSE || error == -FI_EBUSY; }
+
+HelloBytes hello_in(std::span<const std::byte> data) {
+  HelloBytes hello{};
+  std::ranges::copy(data.first(std::min(data.size(), hello.size())), hello.begin());
+  return hello;
+}
+
+std::unexpected<Error> failed(ErrorKind kind, std::string_view what, long error) {
+  return fail(kind, fmt::format("{}: {}", what, error_text(error)));
+}
+
+struct OfiListening final : posted::Listening {
+  Owned<fid_pep> endpoint;
+  ListenerId id = ListenerId::none;
+};
+
+class OfiNetwork final : public posted::Network {
+public:
+  OfiNetwork(std::string_view provider, Descriptor epoll)
+      : provider_(provider), epoll_(std::move(epoll)) {}
+
+  [[nodiscard]] std::string scheme() const override { return "ofi+" + provider_; }
+  [[nodiscard]] Result<> check(const Url& url) const override;
+  [[nodiscard]] Result<std::unique_ptr<posted::Listening>>
+  listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) override;
+  [[nodiscard]] Result<std::unique_ptr<posted::Link>> connect(const Url& url) override;
+  [[nodiscard]] std::size_t completions(std::span<Completion> to) override;
+  [[nodiscard]] bool next_event(LinkEvent& event) override;
+  [[nodiscard]] bool arm() override;
+  [[nodiscard]] int descriptor() const override { return epoll_.get(); }
+
+  [[nodiscard]] Result<> watch(int descriptor) const;
+  [[nodiscard]] Result<Fabric*> fabric_of(const fi_info& info);
+  [[nodiscard]] Result<Domain*> domain_of(fi_info& info);
+
+private:
+  [[nodiscard]] bool next_event(Fabric& fabric, LinkEvent& event);
+  static void take_error(Fabric& fabric, LinkEvent& event);
+  void take_request(const fi_eq_cm_entry& entry, LinkEvent& event);
+  [[nodiscard]] static std::size_t read(Completions& queue, std::span<Completion> to);
+
+  std::string provider_;
+  Descriptor epoll_;
+  std::vector<std::unique_ptr<Fabric>> fabrics_;
+  std::vector<std::unique_ptr<Domain>> domains_;
+};
+
+class OfiLink final : public posted::Link {
+public:
+  OfiLink(OfiNetwork& network, Info info, fid_pep* asked)
+      : network_(network), info_(std::move(info)), asked_(asked) {}
+  ~OfiLink() override {
+    if (completions_ != nullptr) completions_->room += operations_each;
   }
-}
 
-Result<std::unique_ptr<OfiTransport>> OfiTransport::make(Loop& loop, std::string_view provider,
-                                                         OfiOptions options) {
-  if (auto checked = ofi::check_provider(provider); !checked)
-    return std::unexpected(checked.error());
-  Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
-  return std::unique_ptr<OfiTransport>(
-      new OfiTransport(loop, provider, std::move(options), std::move(epoll)));
-}
-
-OfiTransport::OfiTransport(Loop& loop, std::string_view provider, OfiOptions options,
-                           Descriptor epoll)
-    : loop_(loop), provider_(provider), options_(std::move(options)), epoll_(std::move(epoll)) {}
-
-OfiTransport::~OfiTransport() = default;
-
-OfiTransport::Connection* OfiTransport::find_open(ConnectionId id) const {
-  Connection* const connection = connections_.find(id);
-  const bool open = connection != nullptr && connection->stage == Stage::open && !connection->cut;
-  return open ? connection : nullptr;
-}
-
-void OfiTransport::report(CloseReason reason, const Connection& connection,
-                          std::string_view text) const {
-  if (options_.report) options_.report(reason, fmt::format("{}: {}", connection.target, text));
-}
-
-std::string OfiTransport::peer_name(ConnectionId id) const {
-  const Connection* const connection = connections_.find(id);
-  return connection == nullptr ? "" : connection->target;
-}
-
-void OfiTransport::trust(ConnectionId id) {
-  Connection* const connection = connections_.find(id);
-  if (connection == nullptr) return;
-  connection->trusted = true;
-  make_ready(*connection);
-}
-
-// --- closing ---
-
-void OfiTransport::close(ConnectionId id, bool abort) {
-  Connection* const connection = connections_.find(id);
-  if (connection == nullptr || connection->stage == Stage::closing ||
-      connection->stage == Stage::buried)
-    return;
-  withdraw(id);
-  if (connection->stage != Stage::ended)
-    ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
-  if (abort || connection->stage != Stage::open || connection->cut) {
-    bury(*connection);
-    return;
+  [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
+  [[nodiscard]] Result<> start(const HelloBytes& hello) override;
+  void reject(const HelloBytes& hello) override {
+    (void)fi_reject(asked_, info_->handle, hello.data(), hello.size());
   }
-  connection->stage = Stage::closing;
-  ++closing_;
-  connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
-  make_ready(*connection);
-  pump(*connection);
+  [[nodiscard]] Result<> post_receives(std::span<const posted::Receive> receives,
+                                       std::uint32_t size) override;
+  [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send> sends) override;
+  [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
+  void close() override;
+
+private:
+  [[nodiscard]] ssize_t copy_out(const posted::Send& send);
+  [[nodiscard]] ssize_t post(const posted::Send& send);
+
+  OfiNetwork& network_;
+  Info info_; // until it is started
+  fid_pep* asked_; // where it is a request
+  Domain* domain_ = nullptr;
+  Completions* completions_ = nullptr;
+  void* receive_description_ = nullptr; // of the receive pool's memory
+  Owned<fid_ep> endpoint_;
+};
+
+// --- links ---
+
+Result<posted::Link::Limits> OfiLink::open(const memory::PagePool& receive_pool) {
+  const auto domain = network_.domain_of(*info_);
+  if (!domain) return std::unexpected(domain.error());
+  domain_ = *domain;
+  bool is_new = false;
+  const auto completions = domain_->completions(operations_each, is_new);
+  if (!completions) return std::unexpected(completions.error());
+  if (is_new) {
+    if (auto watched = network_.watch((*completions)->descriptor); !watched)
+      return std::unexpected(watched.error());
+  }
+  completions_ = *completions;
+  completions_->room -= operations_each;
+  if (const memory::Arena* const arena = receive_pool.arena(); arena != nullptr) {
+    const auto known = domain_->description(*arena);
+    if (!known) return std::unexpected(known.error());
+    receive_description_ = *known;
+  }
+  fid_ep* endpoint = nullptr;
+  long error = fi_endpoint(domain_->get(), info_.get(), &endpoint, this);
+  endpoint_.reset(error == 0 ? endpoint : nullptr);
+  if (error == 0) error = fi_ep_bind(endpoint, &domain_->fabric().events->fid, 0);
+  if (error == 0)
+    error = fi_ep_bind(endpoint, &completions_->queue->fid, FI_TRANSMIT | FI_RECV);
+  if (error == 0) error = fi_enable(endpoint);
+  if (error != 0) {
+    return fail(ErrorKind::exhausted,
+                fmt::format("no endpoint of {}://: {}; `ulimit -n` (open files) and `ulimit -l` "
+                            "(locked memory) may be too low",
+                            network_.scheme(), error_text(error)));
+  }
+  return Limits{.receives = static_cast<std::uint32_t>(
+                    std::min<std::size_t>(posted::receives_most, info_->rx_attr->size)),
+                .copied_most = static_cast<std::uint32_t>(
+                    std::min(info_->tx_attr->inject_size, copied_room)),
+                .pieces_most = info_->tx_attr->iov_limit,
+                .reads_anything = !domain_->needs_registration()};
 }
 
-// Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
-void OfiTransport::end(Connection& connection, CloseReason reason) {
-  if (connection.stage == Stage::closing || connection.stage == Stage::ended ||
-      connection.stage == Stage::buried)
-    return;
-  ++counters_.closed[static_cast<std::size_t>(reason)];
-  if (connection.stage == Stage::handshake) --setting_up_;
-  connection.silent = !connection.ours() && !connection.handed_out;
-  connection.stage = Stage::ended;
-  connection.reason = reason;
-  connection.deadline.cancel();
-  make_ready(connection);
+Result<> OfiLink::start(const HelloBytes& hello) {
+  const long error =
+      asked_ == nullptr
+          ? fi_connect(endpoint_.get(), info_->dest_addr, hello.data(), hello.size())
+          : fi_accept(endpoint_.get(), hello.data(), hello.size());
+  info_.reset();
+  if (error == 0) return {};
+  return failed(ErrorKind::refused, "it cannot be connected", error);
 }
 
-void OfiTransport::violation(Connection& connection, std::string_view what) {
-  report(CloseReason::protocol_violation, connection, what);
-  end(connection, CloseReason::protocol_violation);
+Result<> OfiLink::post_receives(std::span<const posted::Receive> receives, std::uint32_t size) {
+  for (const posted::Receive& receive : receives) {
+    const ssize_t error = fi_recv(endpoint_.get(), receive.to, size, receive_description_, 0,
+                                  receive.operation);
+    if (error != 0) return failed(ErrorKind::internal, "cannot post a receive", error);
+  }
+  return {};
 }
 
-// The peer has hung up, or the network has. What came before is still delivered: it is all there
-// when the queue of completions has been empty once.
-void OfiTransport::cut(Connection& connection, CloseReason reason) {
-  if (connection.cut) return;
-  if (connection.stage == Stage::handshake || connection.stage == Stage::waiting)
-    return refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
-                  connection, "the connection was closed while it was being made");
-  connection.cut = true;
-  connection.cut_reason = reason;
-  leaving_.push_back(connection.id);
+Result<std::size_t> OfiLink::post_sends(std::span<const posted::Send> sends) {
+  std::size_t count = 0;
+  for (; count < sends.size(); ++count) {
+    const ssize_t error = sends[count].copied ? copy_out(sends[count]) : post(sends[count]);
+    if (error == -FI_EAGAIN) break;
+    if (error != 0) return failed(ErrorKind::disconnected, "cannot send", error);
+  }
+  return count;
 }
 
-// From here on the network does not touch our memory. Completions that name the connection may
-// still be in the queue: it stays until that has been empty once.
-void OfiTransport::bury(Connection& connection) {
-  if (connection.stage == Stage::closing) --closing_;
-  if (connection.stage == Stage::handshake) --setting_up_;
-  connection.stage = Stage::buried;
-  connection.deadline.cancel();
-  if (connection.endpoint) (void)fi_shutdown(connection.endpoint.get(), 0);
-  connection.endpoint.reset();
-  connection.receives.give_back();
-  for (ofi::Sent& sent : connection.sending->ring) sent.extents = {};
-  released_ = true;
-  leaving_.push_back(connection.id);
-}
-
-void OfiTransport::sweep(ofi::Completions& completions) {
-  std::erase_if(leaving_, [&](ConnectionId id) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) return true;
-    if (connection->completions != &completions) return false;
-    if (connection->stage == Stage::buried) {
-      completions.room += connection->operations;
-      connections_.erase(id);
-    } else {
-      connection->cut_is_known = true;
-      make_ready(*connection);
+// Nobody hears of it any more.
+ssize_t OfiLink::copy_out(const posted::Send& send) {
+  std::array<std::byte, copied_room> room;
+  const std::byte* bytes = room.data();
+  if (send.extents.size() == 1) {
+    bytes = send.extents.front().data();
+  } else {
+    std::byte* to = room.data();
+    for (const memory::View& extent : send.extents) {
+      std::memcpy(to, extent.data(), extent.size);
+      to += extent.size;
     }
-    return true;
-  });
+  }
+  return fi_injectdata(endpoint_.get(), bytes, send.size, send.tag, 0);
 }
 
-void OfiTransport::expire(Connection& connection) {
-  if (connection.stage == Stage::closing) { // the peer has not taken everything
-    bury(connection);
-    return;
+ssize_t OfiLink::post(const posted::Send& send) {
+  std::array<iovec, max_extents> pieces;
+  std::array<void*, max_extents> descriptions{};
+  for (std::size_t i = 0; i < send.extents.size(); ++i) {
+    const memory::View& extent = send.extents[i];
+    pieces[i] = {const_cast<std::byte*>(extent.data()), extent.size};
+    if (domain_->needs_registration())
+      descriptions[i] = domain_->description(*extent.page.get()->home->arena()).value();
   }
-  if (connection.stage != Stage::waiting && connection.stage != Stage::handshake) return;
-  ++counters_.handshake_timeouts;
-  refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation,
-         connection,
-         connection.stage == Stage::waiting
-             ? fmt::format("no page to receive in for {}", format_duration(options_.handshake_timeout))
-             : fmt::format("no answer within {}", format_duration(options_.handshake_timeout)));
+  const fi_msg message{.msg_iov = pieces.data(),
+                       .desc = descriptions.data(),
+                       .iov_count = send.extents.size(),
+                       .addr = 0,
+                       .context = send.operation,
+                       .data = send.tag};
+  return fi_sendmsg(endpoint_.get(), &message, FI_REMOTE_CQ_DATA);
 }
 
-// --- polling ---
+Result<> OfiLink::reach(const memory::Arena& arena) {
+  if (const auto known = domain_->description(arena); !known)
+    return std::unexpected(known.error());
+  return {};
+}
 
-bool OfiTransport::arm() {
-  if (released_ || !marked_.empty() || !ready_.empty() || !expired_.empty() || !leaving_.empty()) {
-    released_ = false;
-    return false;
+void OfiLink::close() {
+  if (endpoint_) (void)fi_shutdown(endpoint_.get(), 0);
+  endpoint_.reset();
+}
+
+// --- the network ---
+
+Result<> OfiNetwork::check(const Url& url) const {
+  for (const auto& [name, value] : url.options) {
+    if (name == posted::pages_option) continue;
+    return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; {}:// has "
+                                              "posted=N, the pages of the receive pool that a "
+                                              "connection keeps posted",
+                                              url.text(), name, url.scheme));
   }
-  for (const ConnectionId id : poor_) {
-    const Connection* const connection = connections_.find(id);
-    if (connection == nullptr || connection->receives.can_replenish()) return false;
+  return {};
+}
+
+Result<> OfiNetwork::watch(int descriptor) const {
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
+  return fail_errno(ErrorKind::exhausted, "epoll", errno);
+}
+
+Result<Fabric*> OfiNetwork::fabric_of(const fi_info& info) {
+  for (const auto& known : fabrics_) {
+    if (known->name == info.fabric_attr->name) return known.get();
   }
+  auto made = Fabric::open(info);
+  if (!made) return std::unexpected(made.error());
+  if (auto watched = watch((*made)->descriptor); !watched)
+    return std::unexpected(watched.error());
+  return fabrics_.emplace_back(std::move(*made)).get();
+}
+
+Result<Domain*> OfiNetwork::domain_of(fi_info& info) {
+  const auto fabric = fabric_of(info);
+  if (!fabric) return std::unexpected(fabric.error());
+  for (const auto& known : domains_) {
+    if (known->is_of(**fabric, info)) return known.get();
+  }
+  auto made = Domain::open(**fabric, info);
+  if (!made) return std::unexpected(made.error());
+  return domains_.emplace_back(std::move(*made)).get();
+}
+
+Result<std::unique_ptr<posted::Listening>>
+OfiNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
+  auto info = find_endpoint(provider_, url, true);
+  if (!info) return std::unexpected(info.error());
+  const auto domain = domain_of(**info);
+  if (!domain) return std::unexpected(domain.error());
+  if (receive_pool.arena() != nullptr) { // what may be locked shows now, and not with a peer
+    if (const auto known = (*domain)->description(*receive_pool.arena()); !known)
+      return std::unexpected(known.error());
+  }
+  Fabric& fabric = (*domain)->fabric();
+  auto listening = std::make_unique<OfiListening>();
+  fid_pep* endpoint = nullptr;
+  long error = fi_passive_ep(fabric.fabric.get(), info->get(), &endpoint, listening.get());
+  listening->endpoint.reset(error == 0 ? endpoint : nullptr);
+  if (error == 0) error = fi_pep_bind(endpoint, &fabric.events->fid, 0);
+  if (error == 0) error = fi_listen(endpoint);
+  std::array<std::byte, 128> address{};
+  std::size_t size = address.size();
+  if (error == 0) error = fi_getname(&endpoint->fid, address.data(), &size);
+  if (error != 0) {
+    return fail(ErrorKind::refused,
+                fmt::format("{}: {}{}", url.text(), error_text(error),
+                            is_taken(error) ? "; choose another port, or none for any that is free"
+                                            : ""));
+  }
+  listening->id = id;
+  listening->url = url;
+  put_address(listening->url, address.data(), size);
+  return listening;
+}
+
+Result<std::unique_ptr<posted::Link>> OfiNetwork::connect(const Url& url) {
+  auto info = find_endpoint(provider_, url, false);
+  if (!info) return std::unexpected(info.error());
+  auto link = std::make_unique<OfiLink>(*this, std::move(*info), nullptr);
+  link->peer = url.text();
+  return link;
+}
+
+std::size_t OfiNetwork::completions(std::span<Completion> to) {
+  std::size_t count = 0;
+  for (const auto& domain : domains_) {
+    for (const auto& queue : domain->all_completions()) {
+      count += read(*queue, to.subspan(count));
+      if (count == to.size()) return count;
+    }
+  }
+  return count;
+}
+
+std::size_t OfiNetwork::read(Completions& queue, std::span<Completion> to) {
+  std::array<fi_cq_data_entry, reads_most> entries;
+  std::size_t count = 0;
+  while (count < to.size()) {
+    const ssize_t got = fi_cq_read(queue.queue.get(), entries.data(),
+                                   std::min(entries.size(), to.size() - count));
+    if (got == -FI_EAVAIL) {
+      fi_cq_err_entry error{};
+      if (fi_cq_readerr(queue.queue.get(), &error, 0) < 0 || error.op_context == nullptr) continue;
+      const bool too_large = error.err == FI_ETRUNC || error.err == FI_EMSGSIZE;
+      const auto status = error.err == FI_ECANCELED ? Completion::Status::canceled
+                          : too_large               ? Completion::Status::too_large
+                                                    : Completion::Status::failed;
+      to[count++] = {.operation = static_cast<Operation*>(error.op_context),
+                     .status = status,
+                     .text = fi_strerror(error.err)};
+      continue;
+    }
+    if (got <= 0) break;
+    for (const fi_cq_data_entry& entry : std::span(entries).first(static_cast<std::size_t>(got))) {
+      to[count++] = {.operation = static_cast<Operation*>(entry.op_context),
+                     .tag = (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? entry.data
+                                                                   : Completion::no_tag,
+                     .size = static_cast<std::uint32_t>(entry.len)};
+    }
+  }
+  return count;
+}
+
+bool OfiNetwork::arm() {
   for (const auto& fabric : fabrics_) {
     std::vector<fid*>& waited_for = fabric->waited_for;
     waited_for.assign(1, &fabric->events->fid);
@@ -206,241 +359,74 @@ bool OfiTransport::arm() {
                    static_cast<int>(waited_for.size())) != FI_SUCCESS)
       return false;
   }
-  look_ = true;
   return true;
 }
 
-std::size_t OfiTransport::poll(std::span<Event> events) {
-  released_ = false;
-  flush();
-  for (std::size_t i = 0; i < expired_.size(); ++i) {
-    if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
-  }
-  expired_.clear();
-  if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % polls_per_look == 0)
-    read_events();
-  for (const auto& domain : domains_) {
-    for (const auto& completions : domain->all_completions()) reap(*completions);
-  }
-  if (!poor_.empty()) help_poor();
-  Budget budget{.events = events};
-  visiting_.clear();
-  visiting_.swap(ready_);
-  for (const ConnectionId id : visiting_) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) continue;
-    connection->ready = false;
-    if (budget.full() || visit(*connection, budget)) make_ready(*connection);
-  }
-  return budget.count;
+// --- events ---
+
+bool OfiNetwork::next_event(LinkEvent& event) {
+  return std::ranges::any_of(fabrics_,
+                             [&](const auto& fabric) { return next_event(*fabric, event); });
 }
 
-void OfiTransport::help_poor() {
-  std::erase_if(poor_, [this](ConnectionId id) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) return true;
-    connection->poor = false;
-    if (connection->stage == Stage::waiting) {
-      if (connection->receives.can_replenish()) start(*connection);
-    } else if (connection->stage == Stage::open || connection->stage == Stage::closing) {
-      if (connection->receives.can_replenish()) {
-        connection->credits.posted(connection->receives.replenish(
-            [&](std::uint32_t slot) { post_receive(*connection, slot); }));
-        mark(*connection);
-      }
-    } else {
+bool OfiNetwork::next_event(Fabric& fabric, LinkEvent& event) {
+  alignas(fi_eq_cm_entry) std::array<std::byte, sizeof(fi_eq_cm_entry) + private_data_most> room;
+  for (;;) {
+    std::uint32_t kind = 0;
+    const ssize_t got = fi_eq_read(fabric.events.get(), &kind, room.data(), room.size(), 0);
+    if (got == -FI_EAVAIL) {
+      take_error(fabric, event);
+      if (event.link == nullptr) continue;
       return true;
     }
-    connection->poor = connection->receives.starving();
-    return !connection->poor;
-  });
-}
-
-void OfiTransport::make_ready(Connection& connection) {
-  if (connection.ready) return;
-  connection.ready = true;
-  ready_.push_back(connection.id);
-}
-
-void OfiTransport::reap(ofi::Completions& completions) {
-  std::array<fi_cq_data_entry, completions_per_read> entries;
-  for (int left = reads_per_poll; left > 0; --left) {
-    const ssize_t count = fi_cq_read(completions.queue.get(), entries.data(), entries.size());
-    if (count == -FI_EAVAIL) {
-      take_failure(completions);
-      continue;
+    if (got < static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) return false;
+    const auto& entry = *reinterpret_cast<const fi_eq_cm_entry*>(room.data());
+    event.hello = hello_in(
+        std::span(room).subspan(sizeof entry, static_cast<std::size_t>(got) - sizeof entry));
+    if (kind == FI_CONNREQ) {
+      take_request(entry, event);
+      return true;
     }
-    if (count <= 0) {
-      if (!leaving_.empty()) sweep(completions);
-      return;
-    }
-    for (const fi_cq_data_entry& entry :
-         std::span(entries).first(static_cast<std::size_t>(count)))
-      take_completion(entry);
+    if (kind != FI_CONNECTED && kind != FI_SHUTDOWN) continue;
+    event.kind = kind == FI_CONNECTED ? LinkEvent::Kind::connected : LinkEvent::Kind::gone;
+    event.link = static_cast<OfiLink*>(entry.fid->context);
+    return true;
   }
 }
 
-void OfiTransport::take_completion(const fi_cq_data_entry& entry) {
-  const auto& operation = *static_cast<const ofi::Operation*>(entry.op_context);
-  auto& connection = *static_cast<Connection*>(operation.connection);
-  if (connection.stage == Stage::buried) return;
-  if (!operation.receive) {
-    send_done(connection, operation.number);
-    if (connection.sending->posted != connection.sending->accepted) mark(connection);
-    return;
-  }
-  const bool tagged = (entry.flags & FI_REMOTE_CQ_DATA) != 0;
-  connection.arrived[connection.came % connection.arrived.size()] = {
-      operation.number, static_cast<std::uint32_t>(entry.len), tagged ? entry.data : ~0ULL};
-  ++connection.came;
-  make_ready(connection);
+void OfiNetwork::take_error(Fabric& fabric, LinkEvent& event) {
+  std::array<std::byte, private_data_most> data{};
+  fi_eq_err_entry error{};
+  error.err_data = data.data();
+  error.err_data_size = data.size();
+  if (fi_eq_readerr(fabric.events.get(), &error, 0) < 0) return;
+  if (error.fid == nullptr || error.fid->fclass != FI_CLASS_EP) return;
+  event.kind = LinkEvent::Kind::refused;
+  event.link = static_cast<OfiLink*>(error.fid->context);
+  if (error.err_data != nullptr)
+    event.hello = hello_in(std::span(data).first(std::min(error.err_data_size, data.size())));
+  event.text = error_text(error.err);
 }
 
-// What was under way when the connection ended, or what has ended it.
-void OfiTransport::take_failure(ofi::Completions& completions) {
-  fi_cq_err_entry error{};
-  if (fi_cq_readerr(completions.queue.get(), &error, 0) < 0 || error.op_context == nullptr) return;
-  const auto& operation = *static_cast<const ofi::Operation*>(error.op_context);
-  auto& connection = *static_cast<Connection*>(operation.connection);
-  if (connection.stage == Stage::buried || connection.cut) return;
-  const bool too_large = error.err == FI_ETRUNC || error.err == FI_EMSGSIZE;
-  if (error.err != FI_ECANCELED) {
-    report(too_large ? CloseReason::message_too_large : CloseReason::peer_died, connection,
-           too_large ? "sent a message larger than what was agreed" : ofi::error_text(error.err));
-  }
-  cut(connection, too_large ? CloseReason::message_too_large : CloseReason::peer_died);
+void OfiNetwork::take_request(const fi_eq_cm_entry& entry, LinkEvent& event) {
+  const auto& listening = *static_cast<const OfiListening*>(entry.fid->context);
+  Info info(entry.info);
+  Url peer{.scheme = scheme(), .host = "", .port = 0, .options = {}};
+  if (info->dest_addr != nullptr) put_address(peer, info->dest_addr, info->dest_addrlen);
+  event.kind = LinkEvent::Kind::request;
+  event.listener = listening.id;
+  event.request = std::make_unique<OfiLink>(*this, std::move(info), listening.endpoint.get());
+  event.request->peer = peer.text();
 }
 
-void OfiTransport::post_receive(Connection& connection, std::uint32_t slot) {
-  ofi::Operation& operation = connection.receive_operations[slot];
-  const ssize_t error = fi_recv(connection.endpoint.get(), connection.receives.data(slot),
-                                connection.receives.slot_size(),
-                                connection.receive_description, 0, &operation);
-  if (error == 0) return;
-  // There are never more than the provider said it takes.
-  report(CloseReason::peer_died, connection,
-         fmt::format("cannot post a receive: {}", ofi::error_text(error)));
-  cut(connection, CloseReason::peer_died);
+} // namespace
+
+Result<std::unique_ptr<posted::Network>> make_network(std::string_view provider) {
+  if (auto checked = check_provider(provider); !checked)
+    return std::unexpected(checked.error());
+  Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
+  return std::make_unique<OfiNetwork>(provider, std::move(epoll));
 }
 
-// True: something was done, and there may be more.
-bool OfiTransport::visit(Connection& connection, Budget& budget) {
-  switch (connection.stage) {
-  case Stage::waiting:
-  case Stage::handshake:
-  case Stage::buried: return false;
-  case Stage::ended:
-    if (!connection.silent) emit(connection, budget, EventKind::closed).reason = connection.reason;
-    bury(connection);
-    return false;
-  case Stage::closing: discard_arrived(connection); return false;
-  case Stage::open: break;
-  }
-  if (!connection.handed_out) {
-    connection.handed_out = true;
-    emit(connection, budget, connection.ours() ? EventKind::connected : EventKind::accepted);
-  }
-  const bool more = take_arrived(connection, budget);
-  if (connection.stage != Stage::open) return false;
-  if (connection.wants_writable) check_writable(connection);
-  if (connection.writable_pending && !budget.full() && !connection.cut) {
-    connection.writable_pending = false;
-    emit(connection, budget, EventKind::writable);
-  }
-  if (connection.cut_is_known && connection.came == connection.taken)
-    end(connection, connection.cut_reason);
-  return more || (connection.writable_pending && !connection.cut);
-}
-
-// True: there is more that can be taken.
-bool OfiTransport::take_arrived(Connection& connection, Budget& budget) {
-  std::size_t left = messages_per_visit;
-  while (connection.taken != connection.came) {
-    if (left == 0 || budget.full()) return true;
-    const ofi::Arrived& front =
-        connection.arrived[connection.taken % connection.arrived.size()];
-    const auto tag = posted::decode_tag(front.tag);
-    if (!tag) {
-      violation(connection, "sent what is no message of fanin");
-      return false;
-    }
-    if (front.size > connection.max_message) {
-      report(CloseReason::message_too_large, connection,
-             "sent a message larger than what was agreed");
-      end(connection, CloseReason::message_too_large);
-      return false;
-    }
-    if (!connection.trusted && front.size > strangers_largest) return false; // until trust()
-    if (!connection.credits.take(*tag)) {
-      violation(connection, "sent more than it was allowed to");
-      return false;
-    }
-    ++connection.taken;
-    if (tag->kind == TagKind::end) {
-      end(connection, CloseReason::peer_closed);
-      return false;
-    }
-    bool moved = false;
-    if (tag->kind == TagKind::message) {
-      Event& event = emit(connection, budget, EventKind::message);
-      event.message =
-          connection.receives.take(front.slot, front.size, *connection.filler, moved);
-      --left;
-    } else {
-      connection.receives.drop(front.slot);
-    }
-    if (moved) ++counters_.moved;
-    repost(connection, front.slot, tag->kind);
-  }
-  return false;
-}
-
-void OfiTransport::repost(Connection& connection, std::uint32_t slot, TagKind kind) {
-  if (connection.cut) return;
-  const std::uint32_t posted = connection.receives.replenish(
-      slot, [&](std::uint32_t which) { post_receive(connection, which); });
-  // What brought credits was no message's receive, and is posted again at once.
-  connection.credits.posted(kind == TagKind::credits ? posted - 1 : posted);
-  if (connection.receives.starving() && !connection.poor) {
-    connection.poor = true;
-    poor_.push_back(connection.id);
-  }
-  if (connection.credits.update_is_due() ||
-      connection.sending->posted != connection.sending->accepted)
-    mark(connection);
-}
-
-// After close(): what still comes is nobody's. The peer's end, or that it has hung up, is ours.
-void OfiTransport::discard_arrived(Connection& connection) {
-  while (connection.taken != connection.came) {
-    const ofi::Arrived& front =
-        connection.arrived[connection.taken % connection.arrived.size()];
-    const auto tag = posted::decode_tag(front.tag);
-    if (!tag || tag->kind == TagKind::end || !connection.credits.take(*tag)) {
-      bury(connection);
-      return;
-    }
-    ++connection.taken;
-    connection.receives.drop(front.slot);
-    repost(connection, front.slot, tag->kind);
-  }
-  if (connection.cut_is_known) {
-    bury(connection);
-    return;
-  }
-  if (!connection.end_sent) mark(connection);
-}
-
-Event& OfiTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
-  FANIN_ASSERT(!budget.full());
-  Event& event = budget.events[budget.count++];
-  event.kind = kind;
-  event.reason = CloseReason::local;
-  event.connection = connection.id;
-  event.handler = connection.options.handler;
-  event.message = {};
-  event.rest = {};
-  return event;
-}
-
-} // namespace fanin::net
+} // namespace fanin::net::ofi

@@ -14,7 +14,7 @@
 #include "fanin/net/conformance/peer.hpp"
 #include "fanin/net/ofi/fabric.hpp"
 #include "fanin/net/ofi/ofi.hpp"
-#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/posted/posted.hpp"
 
 namespace fanin::net {
 namespace {
@@ -83,7 +83,7 @@ private:
 class Ofi : public testing::Test {
 protected:
   void SetUp() override {
-    make(OfiOptions{});
+    make(PostedOptions{});
     listen(server.options());
   }
   void TearDown() override {
@@ -107,12 +107,13 @@ protected:
     transport.reset();
   }
 
-  void make(OfiOptions options) {
+  void make(PostedOptions options) {
     if (transport) loop.remove(*transport);
     options.report = [this](CloseReason, std::string_view text) {
       said += std::string(text) + "\n";
     };
-    transport = OfiTransport::make(loop, "tcp", std::move(options)).value();
+    transport = std::make_unique<PostedTransport>(loop, ofi::make_network("tcp").value(),
+                                                  std::move(options));
     loop.add(*transport);
   }
   void listen(ConnectionOptions options) {
@@ -151,14 +152,14 @@ protected:
   MonotonicClock clock;
   Loop loop{clock};
   Peer server;
-  std::unique_ptr<OfiTransport> transport;
+  std::unique_ptr<PostedTransport> transport;
   ListenerId listener = ListenerId::none;
   std::string said;
 };
 
 TEST_F(Ofi, AProviderThatDoesNotExistIsAnErrorThatNamesThoseThatDo) {
   for (const char* const name : {"pigeon", "shm", "sockets"}) {
-    const auto made = OfiTransport::make(loop, name);
+    const auto made = ofi::make_network(name);
     ASSERT_FALSE(made) << name;
     EXPECT_EQ(made.error().kind, ErrorKind::unsupported);
     EXPECT_NE(made.error().text.find("ofi+tcp"), std::string::npos) << made.error().text;
@@ -298,7 +299,7 @@ TEST_F(Ofi, AStrangersLargeMessageWaitsUntilItIsTrusted) {
 }
 
 TEST_F(Ofi, AListenerThatNeverAnswersIsGivenUp) {
-  OfiOptions options;
+  PostedOptions options;
   options.handshake_timeout = std::chrono::milliseconds{20};
   make(std::move(options));
   listen(server.options());

@@ -1,6 +1,5 @@
 #include "fanin/net/posted/hello.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -31,9 +30,9 @@ Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   if (hello.version != protocol_version) return hello;
   std::memcpy(&hello.max_message, bytes.data() + 12, 4);
   std::memcpy(&hello.credits, bytes.data() + 16, 4);
-  const auto rest = bytes.subspan(20); // zeros, the padding too
-  if (hello.credits > credits_most ||
-      std::ranges::any_of(rest, [](std::byte byte) { return byte != std::byte{0}; }))
+  std::uint32_t zero = 0;
+  std::memcpy(&zero, bytes.data() + 20, 4);
+  if (hello.credits > credits_most || zero != 0)
     return fail(ErrorKind::malformed, "introduced itself with numbers that cannot be");
   return hello;
 }

@@ -32,8 +32,8 @@ struct Hello {
 using HelloBytes = std::array<std::byte, hello_size>;
 
 [[nodiscard]] HelloBytes encode(const Hello& hello);
-// Of another version, nothing but the version is known. The network may have padded it. Errors:
-// malformed.
+// Of another version, nothing but the version is known. What stands behind it (the network may have
+// padded it) is not looked at. Errors: malformed.
 [[nodiscard]] Result<Hello> decode_hello(std::span<const std::byte> bytes);
 
 enum class TagKind : std::uint8_t { message, credits, end };

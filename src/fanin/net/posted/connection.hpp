@@ -1,0 +1,112 @@
+// The state of a connection of PostedTransport; included by its source files only.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "fanin/net/posted/credits.hpp"
+#include "fanin/net/posted/network.hpp"
+#include "fanin/net/posted/posted.hpp"
+#include "fanin/net/posted/receives.hpp"
+
+namespace fanin::net {
+
+namespace posted {
+
+struct Sent {
+  Operation operation{.kind = Operation::Kind::message};
+  std::array<memory::View, max_extents> extents;
+  std::uint32_t count = 0;
+  std::uint32_t size = 0; // bytes
+  bool copied = false;
+  bool done = false;
+};
+
+// A ring; the numbers only grow.
+struct Sending {
+  std::array<Sent, messages_most> ring;
+  std::uint32_t accepted = 0;
+  std::uint32_t posted = 0;
+  std::uint32_t done = 0;
+  std::uint64_t queued_bytes = 0; // accepted and not done
+  [[nodiscard]] Sent& at(std::uint32_t number) { return ring[number % messages_most]; }
+  [[nodiscard]] bool full() const { return accepted - done == messages_most; }
+  [[nodiscard]] bool waits() const { return posted != accepted; }
+};
+
+// A receive that has completed and was not looked at yet.
+struct Arrived {
+  std::uint32_t slot = 0;
+  std::uint32_t size = 0;
+  std::uint64_t tag = 0;
+};
+
+// What there is of a connection while its link is open.
+struct Traffic {
+  Traffic(Link& link, memory::PagePool& pool, std::uint32_t max_message, std::uint32_t pages,
+          std::uint32_t receives_at_once);
+  Credits credits;
+  Receives receives;
+  std::vector<Operation> operations; // of the receives, by slot
+  std::vector<Arrived> arrived; // a ring, as many as there are slots
+  std::uint32_t came = 0;
+  std::uint32_t taken = 0;
+  Operation other; // of sends that nobody waits for
+  Sending sending;
+};
+
+struct Connection {
+  enum class Stage : std::uint8_t {
+    waiting, // for the way, or for pages to post
+    handshake, // until the network says that the connection is there
+    open,
+    ended, // nothing more comes or goes; `closed` is to be reported
+    closing, // closed here: what was accepted is sent, then the end, until the peer hangs up
+    buried // its link is closed, until no completion can name it any more
+  };
+
+  Connection(const ConnectionOptions& given, PageFiller& packer, std::vector<ConnectionId>& expired)
+      : options(given), filler(&packer), deadline([this, &expired] { expired.push_back(id); }) {}
+
+  ConnectionId id = ConnectionId::none;
+  Stage stage = Stage::waiting;
+  bool handed_out = false; // its `accepted` or `connected` is delivered
+  bool ready = false; // in ready_
+  bool marked = false; // in marked_
+  bool poor = false; // in poor_
+  bool silent = false; // ended before anybody was told of it
+  bool trusted = true;
+  bool wants_writable = false;
+  bool writable_pending = false;
+  bool end_sent = false;
+  bool cut = false; // by the peer or the network: what has come is all there is
+  bool cut_is_known = false; // and all of it is in `arrived`
+  CloseReason reason = CloseReason::local; // of `ended`
+  CloseReason cut_reason = CloseReason::peer_died;
+  ListenerId listener = ListenerId::none; // that accepted it
+  std::uint32_t max_message = 0; // that this side takes
+  std::uint32_t pages = 0; // to keep posted
+  std::uint32_t peer_max_message = 0;
+  std::uint32_t wants_copy = 0; // bytes in a page of `copies`
+  std::uint64_t reached = ~0ULL; // the last Arena::id() that the link was found to know
+  ConnectionOptions options;
+  PageFiller* filler;
+  PageFiller* copies = nullptr; // once needed
+  std::unique_ptr<Traffic> traffic;
+  Link::Limits limits;
+  std::unique_ptr<Link> link; // ends before what it may reach
+  Timer deadline; // of the handshake, then of closing
+
+  [[nodiscard]] bool ours() const { return listener == ListenerId::none; }
+};
+
+} // namespace posted
+
+struct PostedTransport::Listener {
+  ConnectionOptions options;
+  Terms terms;
+  std::unique_ptr<posted::Listening> listening;
+};
+
+} // namespace fanin::net

@@ -1,0 +1,156 @@
+// What a network has to do for a PostedTransport (posted/posted.hpp): a few operations on a link, the
+// network's end of a connection, each for many messages at once. The rest (hello, credits, pages, the
+// life of a connection) is the transport's.
+//
+// A link is made by connect() or comes with a request. Once its way is known it is opened, gets its
+// first receives, and is started, with a hello for the peer. Nothing here blocks but the look-up of a
+// host's name.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fanin/base/result.hpp"
+#include "fanin/memory/arena.hpp"
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/transport.hpp"
+#include "fanin/net/url.hpp"
+
+namespace fanin::net::posted {
+
+// By one connection at once.
+inline constexpr std::uint32_t receives_most = 64;
+inline constexpr std::uint32_t messages_most = 64; // a power of two
+inline constexpr std::uint32_t sends_most = messages_most + 2; // and the end, and credits alone
+
+struct Connection;
+class Link;
+
+// What is under way at the network. It stays where it is until its completion has come, or none can
+// come any more.
+struct Operation {
+  enum class Kind : std::uint8_t { receive, message, other };
+  std::array<void*, 8> of_network{};
+  Link* link = nullptr;
+  std::uint32_t number = 0; // of the receive's slot, or of the message
+  Kind kind = Kind::other;
+};
+
+struct Receive {
+  std::byte* to = nullptr;
+  Operation* operation = nullptr;
+};
+
+struct Send {
+  std::span<const memory::View> extents; // none is empty
+  std::uint32_t size = 0; // their bytes
+  std::uint32_t tag = 0;
+  Operation* operation = nullptr;
+  bool copied = false; // the memory is free as soon as it is posted
+};
+
+// In the order of posting for one link's receives, and for its sends, where one that succeeded stands
+// for all before it.
+struct Completion {
+  enum class Status : std::uint8_t { done, canceled, too_large, failed };
+  static constexpr std::uint64_t no_tag = ~0ULL;
+  Operation* operation = nullptr;
+  std::uint64_t tag = no_tag; // of a receive
+  std::uint32_t size = 0; // of a receive
+  Status status = Status::done;
+  std::string_view text; // failed: why
+};
+
+class Link {
+public:
+  struct Limits {
+    std::uint32_t receives = receives_most;
+    std::uint32_t copied_most = 0; // bytes of a message that can be `copied`
+    std::size_t pieces_most = 1; // of a message
+    bool reads_anything = false; // memory need not be named to it (reach())
+  };
+
+  Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  virtual ~Link() = default; // when no completion can name it any more
+
+  // Its way is known; if not, LinkEvent::Kind::ready follows.
+  [[nodiscard]] virtual bool ready() const { return true; }
+  // Errors: exhausted, refused; with the mend.
+  [[nodiscard]] virtual Result<Limits> open(const memory::PagePool& receive_pool) = 0;
+  // Connects or accepts. LinkEvent::Kind::connected or refused follows.
+  [[nodiscard]] virtual Result<> start(const HelloBytes& hello) = 0;
+  virtual void reject(const HelloBytes& hello) = 0; // a request, instead of open()
+
+  // All of them. Errors end the connection.
+  [[nodiscard]] virtual Result<> post_receives(std::span<const Receive> receives,
+                                               std::uint32_t size) = 0;
+  // How many were taken, from the front. Errors end the connection.
+  [[nodiscard]] virtual Result<std::size_t> post_sends(std::span<const Send> sends) = 0;
+  // Makes memory known, a whole arena once. Errors: exhausted (memlock).
+  [[nodiscard]] virtual Result<> reach(const memory::Arena& arena) = 0;
+
+  // The peer is told, and nothing of ours is read or written any more. Completions may be left.
+  virtual void close() = 0;
+
+  std::string peer; // for people
+  Connection* connection = nullptr; // the transport's
+};
+
+struct LinkEvent {
+  enum class Kind : std::uint8_t {
+    request, // from a peer, to be opened or rejected
+    ready,
+    connected, // at both ends
+    refused, // it could not be made
+    gone, // the peer or the network has ended it
+    news // of the network, for people
+  };
+  Kind kind = Kind::news;
+  Link* link = nullptr;
+  HelloBytes hello{}; // of request, connected (who has asked for it), refused; zeros: none was said
+  std::string text; // of refused, news
+  std::unique_ptr<Link> request;
+  ListenerId listener = ListenerId::none; // that got it
+};
+
+class Listening {
+public:
+  Listening() = default;
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+  virtual ~Listening() = default;
+  Url url; // the real one
+};
+
+class Network {
+public:
+  Network() = default;
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+  virtual ~Network() = default; // after its links
+
+  [[nodiscard]] virtual std::string scheme() const = 0;
+  // The options of an address, pages_option excepted. Errors: usage.
+  [[nodiscard]] virtual Result<> check(const Url& url) const = 0;
+  [[nodiscard]] virtual Result<std::unique_ptr<Listening>>
+  listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) = 0;
+  [[nodiscard]] virtual Result<std::unique_ptr<Link>> connect(const Url& url) = 0;
+
+  // Fewer than there is room for: all queues have been empty since the call.
+  [[nodiscard]] virtual std::size_t completions(std::span<Completion> to) = 0;
+  // May cost a system call. False: there is none.
+  [[nodiscard]] virtual bool next_event(LinkEvent& event) = 0;
+  // As those of a transport. After a wait, next_event() is called until it has none.
+  [[nodiscard]] virtual bool arm() = 0;
+  [[nodiscard]] virtual int descriptor() const = 0;
+};
+
+} // namespace fanin::net::posted

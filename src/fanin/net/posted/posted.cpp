@@ -1,0 +1,432 @@
+#include "fanin/net/posted/posted.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/base/units.hpp"
+#include "fanin/net/posted/connection.hpp"
+
+namespace fanin::net {
+
+using posted::Completion;
+using posted::Operation;
+using posted::TagKind;
+using posted::Traffic;
+using Stage = posted::Connection::Stage;
+
+namespace {
+
+// Asking for the events of links costs a system call, and while messages flow there are none.
+constexpr std::uint32_t polls_per_look = 64;
+constexpr int reads_per_poll = 4;
+constexpr std::size_t messages_per_visit = 16;
+constexpr std::uint32_t strangers_largest = 4096; // bytes
+
+} // namespace
+
+// --- life ---
+
+posted::Traffic::Traffic(Link& link, memory::PagePool& pool, std::uint32_t max_message,
+                         std::uint32_t pages, std::uint32_t receives_at_once)
+    : receives(pool, max_message, pages, receives_at_once),
+      operations(receives.slots()),
+      arrived(receives.slots()),
+      other{.link = &link} {
+  for (std::uint32_t slot = 0; slot < receives.slots(); ++slot)
+    operations[slot] = {.link = &link, .number = slot, .kind = Operation::Kind::receive};
+  for (Sent& sent : sending.ring) sent.operation.link = &link;
+}
+
+PostedTransport::PostedTransport(Loop& loop, std::unique_ptr<posted::Network> network,
+                                 PostedOptions options)
+    : loop_(loop), options_(std::move(options)), network_(std::move(network)) {}
+
+PostedTransport::~PostedTransport() = default;
+
+PostedTransport::Connection* PostedTransport::find_open(ConnectionId id) const {
+  Connection* const connection = connections_.find(id);
+  const bool open = connection != nullptr && connection->stage == Stage::open && !connection->cut;
+  return open ? connection : nullptr;
+}
+
+void PostedTransport::report(CloseReason reason, const Connection& connection,
+                             std::string_view text) const {
+  if (options_.report) options_.report(reason, fmt::format("{}: {}", connection.link->peer, text));
+}
+
+std::string PostedTransport::peer_name(ConnectionId id) const {
+  const Connection* const connection = connections_.find(id);
+  return connection == nullptr ? "" : connection->link->peer;
+}
+
+void PostedTransport::trust(ConnectionId id) {
+  Connection* const connection = connections_.find(id);
+  if (connection == nullptr) return;
+  connection->trusted = true;
+  make_ready(*connection);
+}
+
+// --- closing ---
+
+void PostedTransport::close(ConnectionId id, bool abort) {
+  Connection* const connection = connections_.find(id);
+  if (connection == nullptr || connection->stage == Stage::closing ||
+      connection->stage == Stage::buried)
+    return;
+  withdraw(id);
+  if (connection->stage != Stage::ended)
+    ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
+  if (abort || connection->stage != Stage::open || connection->cut) {
+    bury(*connection);
+    return;
+  }
+  connection->stage = Stage::closing;
+  ++closing_;
+  connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
+  make_ready(*connection);
+  pump(*connection);
+}
+
+// Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
+void PostedTransport::end(Connection& connection, CloseReason reason) {
+  if (connection.stage == Stage::closing || connection.stage == Stage::ended ||
+      connection.stage == Stage::buried)
+    return;
+  ++counters_.closed[static_cast<std::size_t>(reason)];
+  if (connection.stage == Stage::waiting || connection.stage == Stage::handshake) --setting_up_;
+  connection.silent = !connection.ours() && !connection.handed_out;
+  connection.stage = Stage::ended;
+  connection.reason = reason;
+  connection.deadline.cancel();
+  make_ready(connection);
+}
+
+void PostedTransport::violation(Connection& connection, std::string_view what) {
+  report(CloseReason::protocol_violation, connection, what);
+  end(connection, CloseReason::protocol_violation);
+}
+
+// The peer has hung up, or the network has. What came before is still delivered: it is all there
+// when the queues of completions have been empty once.
+void PostedTransport::cut(Connection& connection, CloseReason reason) {
+  if (connection.cut || connection.stage == Stage::buried) return;
+  if (connection.stage == Stage::handshake || connection.stage == Stage::waiting)
+    return refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
+                  connection, "the connection was closed while it was being made");
+  connection.cut = true;
+  connection.cut_reason = reason;
+  leaving_.push_back(connection.id);
+}
+
+// From here on the network does not touch our memory. Completions that name the connection may
+// still be in the queues: it stays until those have been empty once.
+void PostedTransport::bury(Connection& connection) {
+  if (connection.stage == Stage::closing) --closing_;
+  if (connection.stage == Stage::waiting || connection.stage == Stage::handshake) --setting_up_;
+  connection.stage = Stage::buried;
+  connection.deadline.cancel();
+  connection.link->close();
+  if (connection.traffic) {
+    connection.traffic->receives.give_back();
+    for (posted::Sent& sent : connection.traffic->sending.ring) sent.extents = {};
+  }
+  released_ = true;
+  leaving_.push_back(connection.id);
+}
+
+void PostedTransport::sweep() {
+  for (const ConnectionId id : std::exchange(leaving_, {})) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr) continue;
+    if (connection->stage == Stage::buried) {
+      connections_.erase(id);
+    } else {
+      connection->cut_is_known = true;
+      make_ready(*connection);
+    }
+  }
+}
+
+void PostedTransport::expire(Connection& connection) {
+  if (connection.stage == Stage::closing) { // the peer has not taken everything
+    bury(connection);
+    return;
+  }
+  if (connection.stage != Stage::waiting && connection.stage != Stage::handshake) return;
+  ++counters_.handshake_timeouts;
+  const bool no_page = connection.stage == Stage::waiting && connection.link->ready();
+  refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation,
+         connection,
+         fmt::format("{} {}", no_page ? "no page to receive in for" : "no answer within",
+                     format_duration(options_.handshake_timeout)));
+}
+
+// --- polling ---
+
+bool PostedTransport::arm() {
+  if (released_ || !marked_.empty() || !ready_.empty() || !expired_.empty() || !leaving_.empty()) {
+    released_ = false;
+    return false;
+  }
+  for (const ConnectionId id : poor_) {
+    const Connection* const connection = connections_.find(id);
+    if (connection == nullptr || connection->stage == Stage::buried ||
+        connection->traffic->receives.can_replenish())
+      return false;
+  }
+  if (!network_->arm()) return false;
+  look_ = true;
+  return true;
+}
+
+std::size_t PostedTransport::poll(std::span<Event> events) {
+  released_ = false;
+  flush();
+  for (std::size_t i = 0; i < expired_.size(); ++i) {
+    if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
+  }
+  expired_.clear();
+  if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % polls_per_look == 0)
+    read_events();
+  reap();
+  if (!poor_.empty()) help_poor();
+  Budget budget{.events = events};
+  visiting_.clear();
+  visiting_.swap(ready_);
+  for (const ConnectionId id : visiting_) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr) continue;
+    connection->ready = false;
+    if (budget.full()) {
+      make_ready(*connection);
+    } else {
+      visit(*connection, budget);
+    }
+  }
+  return budget.count;
+}
+
+void PostedTransport::make_ready(Connection& connection) {
+  if (std::exchange(connection.ready, true)) return;
+  ready_.push_back(connection.id);
+}
+
+// --- completions ---
+
+void PostedTransport::reap() {
+  for (int left = reads_per_poll; left > 0; --left) {
+    const std::size_t count = network_->completions(completions_);
+    for (const Completion& completion : std::span(completions_).first(count))
+      take_completion(completion);
+    if (count == completions_.size()) continue;
+    if (!leaving_.empty()) sweep();
+    return;
+  }
+}
+
+void PostedTransport::take_completion(const Completion& completion) {
+  const Operation& operation = *completion.operation;
+  Connection& connection = *operation.link->connection;
+  if (connection.stage == Stage::buried) return;
+  if (completion.status != Completion::Status::done) return take_failure(connection, completion);
+  Traffic& traffic = *connection.traffic;
+  switch (operation.kind) {
+  case Operation::Kind::other: return;
+  case Operation::Kind::message: sent_until(connection, operation.number + 1); return;
+  case Operation::Kind::receive:
+    traffic.arrived[traffic.came % traffic.arrived.size()] = {operation.number, completion.size,
+                                                              completion.tag};
+    ++traffic.came;
+    make_ready(connection);
+    return;
+  }
+}
+
+// What was under way when the connection ended, or what has ended it.
+void PostedTransport::take_failure(Connection& connection, const Completion& completion) {
+  if (connection.cut) return;
+  const bool too_large = completion.status == Completion::Status::too_large;
+  const CloseReason reason = too_large ? CloseReason::message_too_large : CloseReason::peer_died;
+  if (completion.status != Completion::Status::canceled) {
+    report(reason, connection,
+           too_large ? "sent a message larger than what was agreed" : completion.text);
+  }
+  cut(connection, reason);
+}
+
+// --- receives ---
+
+void PostedTransport::collect(Connection& connection, std::uint32_t slot) {
+  Traffic& traffic = *connection.traffic;
+  collected_.push_back({traffic.receives.data(slot), &traffic.operations[slot]});
+}
+
+void PostedTransport::post_collected(Connection& connection) {
+  if (collected_.empty()) return;
+  const auto posted =
+      connection.link->post_receives(collected_, connection.traffic->receives.slot_size());
+  collected_.clear();
+  if (posted) return;
+  report(CloseReason::peer_died, connection, posted.error().text);
+  cut(connection, CloseReason::peer_died);
+}
+
+void PostedTransport::be_poor(Connection& connection) {
+  if (!connection.traffic->receives.starving() || std::exchange(connection.poor, true)) return;
+  poor_.push_back(connection.id);
+}
+
+void PostedTransport::help_poor() {
+  std::erase_if(poor_, [this](ConnectionId id) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr || connection->cut || connection->stage == Stage::ended ||
+        connection->stage == Stage::buried)
+      return true;
+    Traffic& traffic = *connection->traffic;
+    if (!traffic.receives.can_replenish()) return false;
+    connection->poor = true; // it is listed already
+    if (connection->stage == Stage::waiting) {
+      start(*connection);
+    } else {
+      traffic.credits.posted(
+          traffic.receives.replenish([&](std::uint32_t slot) { collect(*connection, slot); }));
+      post_collected(*connection);
+      mark(*connection);
+    }
+    connection->poor = traffic.receives.starving();
+    return !connection->poor;
+  });
+}
+
+// --- events ---
+
+void PostedTransport::visit(Connection& connection, Budget& budget) {
+  switch (connection.stage) {
+  case Stage::waiting:
+  case Stage::handshake:
+  case Stage::buried: return;
+  case Stage::ended:
+    if (!connection.silent) emit(connection, budget, EventKind::closed).reason = connection.reason;
+    bury(connection);
+    return;
+  case Stage::closing: discard_arrived(connection); return;
+  case Stage::open: break;
+  }
+  if (!connection.handed_out) {
+    connection.handed_out = true;
+    emit(connection, budget, connection.ours() ? EventKind::connected : EventKind::accepted);
+  }
+  const bool more = take_arrived(connection, budget);
+  if (!connection.cut) post_collected(connection);
+  collected_.clear();
+  if (connection.stage != Stage::open) return;
+  if (connection.wants_writable) check_writable(connection);
+  if (connection.writable_pending && !budget.full() && !connection.cut) {
+    connection.writable_pending = false;
+    emit(connection, budget, EventKind::writable);
+  }
+  const Traffic& traffic = *connection.traffic;
+  if (connection.cut_is_known && traffic.came == traffic.taken)
+    end(connection, connection.cut_reason);
+  if (more || (connection.writable_pending && !connection.cut)) make_ready(connection);
+}
+
+// True: there is more that can be taken. Receives to be posted are collected.
+bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
+  Traffic& traffic = *connection.traffic;
+  posted::Receives& receives = traffic.receives;
+  const std::uint32_t before = traffic.taken;
+  std::uint32_t reposted = 0; // for messages
+  std::size_t left = messages_per_visit;
+  const auto finish = [&](bool more) {
+    if (traffic.taken == before) return more;
+    traffic.credits.posted(reposted);
+    be_poor(connection);
+    if (traffic.credits.update_is_due() || traffic.sending.waits()) mark(connection);
+    return more;
+  };
+  while (traffic.taken != traffic.came) {
+    if (left == 0 || budget.full()) return finish(true);
+    const posted::Arrived front = traffic.arrived[traffic.taken % traffic.arrived.size()];
+    const auto tag = posted::decode_tag(front.tag);
+    if (!tag || (tag->kind != TagKind::message && front.size > 0)) {
+      violation(connection, "sent what is no message of fanin");
+      return false;
+    }
+    if (front.size > connection.max_message) {
+      report(CloseReason::message_too_large, connection,
+             "sent a message larger than what was agreed");
+      end(connection, CloseReason::message_too_large);
+      return false;
+    }
+    if (!connection.trusted && front.size > strangers_largest) return finish(false);
+    if (!traffic.credits.take(*tag)) {
+      violation(connection, "sent more than it was allowed to");
+      return false;
+    }
+    ++traffic.taken;
+    if (tag->kind == TagKind::end) {
+      end(connection, CloseReason::peer_closed);
+      return false;
+    }
+    if (tag->kind == TagKind::message) {
+      bool moved = false;
+      emit(connection, budget, EventKind::message).message =
+          receives.take(front.slot, front.size, *connection.filler, moved);
+      if (moved) ++counters_.moved;
+      --left;
+    } else {
+      receives.drop(front.slot);
+    }
+    const std::uint32_t posted = receives.replenish(
+        front.slot, [&](std::uint32_t slot) { collect(connection, slot); });
+    // What brought credits was no message's receive, and is posted again at once.
+    reposted += tag->kind == TagKind::credits ? posted - 1 : posted;
+  }
+  return finish(false);
+}
+
+// After close(): what still comes is nobody's. The peer's end, or that it has hung up, is ours.
+void PostedTransport::discard_arrived(Connection& connection) {
+  Traffic& traffic = *connection.traffic;
+  while (traffic.taken != traffic.came) {
+    const posted::Arrived front = traffic.arrived[traffic.taken % traffic.arrived.size()];
+    const auto tag = posted::decode_tag(front.tag);
+    if (!tag || tag->kind == TagKind::end || !traffic.credits.take(*tag)) {
+      collected_.clear();
+      bury(connection);
+      return;
+    }
+    ++traffic.taken;
+    traffic.receives.drop(front.slot);
+    const std::uint32_t posted = traffic.receives.replenish(
+        front.slot, [&](std::uint32_t slot) { collect(connection, slot); });
+    traffic.credits.posted(tag->kind == TagKind::credits ? posted - 1 : posted);
+  }
+  if (connection.cut_is_known) {
+    collected_.clear();
+    bury(connection);
+    return;
+  }
+  if (!connection.cut) post_collected(connection);
+  collected_.clear();
+  mark(connection);
+}
+
+Event& PostedTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
+  FANIN_ASSERT(!budget.full());
+  Event& event = budget.events[budget.count++];
+  event.kind = kind;
+  event.reason = CloseReason::local;
+  event.connection = connection.id;
+  event.handler = connection.options.handler;
+  event.message = {};
+  event.rest = {};
+  return event;
+}
+
+} // namespace fanin::net

@@ -1,0 +1,163 @@
+// Messages over a network whose receives are posted ahead (posted/network.hpp): ofi+PROVIDER:// and
+// verbs:// are this transport over two of them.
+//
+// Each end posts receives, slots of pages of its receive pool, and tells the other how many
+// (posted/credits.hpp), so that no message comes where nothing waits for it. Networks that read and
+// write memory past the kernel are given whole arenas, once. Everything moves when the loop polls:
+// completions are read each time, the events of links now and then. See docs/modules/net.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/net/loop.hpp"
+#include "fanin/net/page_filler.hpp"
+#include "fanin/net/posted/network.hpp"
+#include "fanin/net/slot_map.hpp"
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net {
+
+struct PostedOptions {
+  // Until both ends of a connection know each other.
+  Duration handshake_timeout = std::chrono::seconds{5};
+  // How long close() goes on to deliver what was accepted.
+  Duration linger_timeout = std::chrono::seconds{5};
+  // Of the transport, for what lies in no pool or in too many pieces; bytes.
+  std::uint64_t copy_pool = 8U << 20;
+  // Told why a connection could not be made or was broken off, in words, for the log.
+  std::function<void(CloseReason, std::string_view)> report;
+};
+
+struct PostedCounters {
+  std::array<std::uint64_t, close_reasons> closed{}; // connections by CloseReason
+  std::uint64_t handshake_timeouts = 0;
+  std::uint64_t rejected = 0; // requests for a connection that were no peer's
+  std::uint64_t posts = 0; // of sends; each takes what has gathered
+  std::uint64_t injected = 0; // messages sent that the network has copied
+  std::uint64_t copied = 0; // messages sent from a page of the transport
+  std::uint64_t moved = 0; // messages received, so that pages are at least half full
+  std::uint64_t updates = 0; // credits sent in a message of their own
+};
+
+class PostedTransport final : public Transport {
+public:
+  PostedTransport(Loop& loop, std::unique_ptr<posted::Network> network, PostedOptions options = {});
+  // Open connections are cut as by a crash.
+  ~PostedTransport() override;
+
+  // Option of an address: posted=N, pages of the receive pool that a connection keeps posted. Others
+  // are the network's.
+  [[nodiscard]] Result<ListenerId> listen(const Url& url,
+                                          const ConnectionOptions& options) override;
+  [[nodiscard]] Url listening_url(ListenerId listener) const override;
+  void close_listener(ListenerId listener) override;
+  [[nodiscard]] Result<ConnectionId> connect(const Url& url,
+                                             const ConnectionOptions& options) override;
+  [[nodiscard]] SendOutcome send(ConnectionId connection,
+                                 std::span<const memory::View> extents) override;
+  void flush() override;
+  [[nodiscard]] std::size_t poll(std::span<Event> events) override;
+  [[nodiscard]] bool arm() override;
+  [[nodiscard]] int descriptor() const override { return network_->descriptor(); }
+  void close(ConnectionId connection, bool abort) override;
+  void trust(ConnectionId connection) override;
+  [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
+  [[nodiscard]] std::size_t closing() const override { return closing_; }
+
+  [[nodiscard]] const PostedCounters& counters() const { return counters_; }
+
+private:
+  using Connection = posted::Connection;
+  struct Listener;
+  struct Terms { // what an address and options ask for
+    std::uint32_t max_message = 0;
+    std::uint32_t pages = 0;
+  };
+  struct Budget {
+    std::span<Event> events;
+    std::size_t count = 0;
+    [[nodiscard]] bool full() const { return count == events.size(); }
+  };
+
+  [[nodiscard]] Connection* find_open(ConnectionId id) const;
+  void report(CloseReason reason, const Connection& connection, std::string_view text) const;
+
+  // making connections (posted_setup.cpp)
+  [[nodiscard]] Result<Terms> check(const Url& url, const ConnectionOptions& options) const;
+  Connection& make_connection(const ConnectionOptions& options, const Terms& terms,
+                              std::unique_ptr<posted::Link> link);
+  [[nodiscard]] Result<> open(Connection& connection);
+  void start(Connection& connection);
+  void read_events();
+  void take_event(posted::LinkEvent& event);
+  void take_request(posted::LinkEvent& event);
+  void take_ready(Connection& connection);
+  void take_connected(Connection& connection, const posted::HelloBytes& bytes);
+  void take_refused(Connection& connection, const posted::LinkEvent& event);
+  void refuse(CloseReason reason, Connection& connection, std::string_view text);
+
+  // sending (posted_send.cpp)
+  [[nodiscard]] bool copy(Connection& connection, std::span<const memory::View> extents,
+                          std::uint32_t size, memory::View& made);
+  [[nodiscard]] bool must_copy(Connection& connection, std::span<const memory::View> extents);
+  [[nodiscard]] bool reaches(Connection& connection, const memory::Arena* arena);
+  [[nodiscard]] PageFiller* copy_filler(std::uint32_t largest);
+  void pump(Connection& connection);
+  void sent_until(Connection& connection, std::uint32_t end);
+  void release(Connection& connection, std::uint32_t number);
+  void check_writable(Connection& connection);
+
+  // receiving and the rest
+  void reap();
+  void take_completion(const posted::Completion& completion);
+  void take_failure(Connection& connection, const posted::Completion& completion);
+  void sweep();
+  void help_poor();
+  void collect(Connection& connection, std::uint32_t slot);
+  void post_collected(Connection& connection);
+  void be_poor(Connection& connection);
+  void make_ready(Connection& connection);
+  void visit(Connection& connection, Budget& budget);
+  [[nodiscard]] bool take_arrived(Connection& connection, Budget& budget);
+  void discard_arrived(Connection& connection);
+  static Event& emit(const Connection& connection, Budget& budget, EventKind kind);
+  void violation(Connection& connection, std::string_view what);
+  void end(Connection& connection, CloseReason reason);
+  void cut(Connection& connection, CloseReason reason);
+  void mark(Connection& connection);
+  void bury(Connection& connection);
+  void expire(Connection& connection);
+
+  Loop& loop_;
+  PostedOptions options_;
+  PageFillers fillers_;
+  std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // by page size
+  std::unique_ptr<posted::Network> network_; // ends before the pools that it knows
+  SlotMap<ListenerId, Listener> listeners_;
+  SlotMap<ConnectionId, Connection> connections_;
+  std::array<posted::Completion, 64> completions_;
+  std::array<posted::Send, posted::sends_most> batch_; // that goes to a link
+  std::vector<posted::Receive> collected_; // to be posted for the connection that is looked at
+  std::vector<ConnectionId> ready_; // have something for visit()
+  std::vector<ConnectionId> visiting_;
+  std::vector<ConnectionId> marked_; // flush() has something to do for them
+  std::vector<ConnectionId> flushing_;
+  std::vector<ConnectionId> poor_; // receives or their start wait for pages
+  std::vector<ConnectionId> expired_;
+  std::vector<ConnectionId> leaving_; // buried, or cut off: until the queues have been empty once
+  std::size_t closing_ = 0;
+  std::size_t setting_up_ = 0; // connections in handshake, or without a way
+  std::uint32_t polls_ = 0;
+  bool look_ = false; // at the events of links, with the next poll
+  bool released_ = false; // pages have come back since the last poll
+  bool told_of_memory_ = false;
+  PostedCounters counters_;
+};
+
+} // namespace fanin::net

@@ -1,0 +1,226 @@
+// The sending half of PostedTransport.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "fanin/net/posted/connection.hpp"
+
+namespace fanin::net {
+
+using posted::Sending;
+using posted::Sent;
+using posted::TagKind;
+using Stage = posted::Connection::Stage;
+
+namespace {
+
+constexpr std::uint32_t copy_page_least = 64U << 10;
+constexpr std::uint32_t copy_page_most = 1U << 30;
+constexpr std::uint32_t gathered_most = 16; // messages; then they leave before the turn's end
+
+} // namespace
+
+SendOutcome PostedTransport::send(ConnectionId id, std::span<const memory::View> extents) {
+  Connection* const connection = find_open(id);
+  if (connection == nullptr) return SendOutcome::closed;
+  std::uint64_t size = 0;
+  for (const memory::View& extent : extents) size += extent.size;
+  if (extents.size() > max_extents || size > connection->peer_max_message)
+    return SendOutcome::too_large;
+  const auto bytes = static_cast<std::uint32_t>(size);
+  Sending& sending = connection->traffic->sending;
+  const bool too_much = sending.queued_bytes > 0 &&
+                        sending.queued_bytes + size > connection->options.send_queue_bytes;
+  memory::View copied;
+  const bool injected = size <= connection->limits.copied_most;
+  const bool to_copy = !injected && must_copy(*connection, extents);
+  if (too_much || sending.full() || (to_copy && !copy(*connection, extents, bytes, copied))) {
+    connection->wants_writable = true;
+    return SendOutcome::backpressure;
+  }
+  Sent& sent = sending.at(sending.accepted);
+  sent.operation.number = sending.accepted;
+  sent.size = bytes;
+  sent.copied = injected;
+  sent.done = false;
+  sent.count = 0;
+  if (to_copy) {
+    sent.extents[sent.count++] = std::move(copied);
+  } else {
+    for (const memory::View& extent : extents) {
+      if (extent.size > 0) sent.extents[sent.count++] = extent;
+    }
+  }
+  ++sending.accepted;
+  sending.queued_bytes += size;
+  if (connection->options.low_latency || sending.accepted - sending.posted >= gathered_most) {
+    pump(*connection);
+  } else {
+    mark(*connection);
+  }
+  return SendOutcome::accepted;
+}
+
+// Some networks only read what lies in memory that they know, and only so many pieces.
+bool PostedTransport::must_copy(Connection& connection, std::span<const memory::View> extents) {
+  std::size_t pieces = 0;
+  for (const memory::View& extent : extents) {
+    if (extent.size == 0) continue;
+    ++pieces;
+    if (!reaches(connection, extent.page.get()->home->arena())) return true;
+  }
+  return pieces > connection.limits.pieces_most;
+}
+
+bool PostedTransport::reaches(Connection& connection, const memory::Arena* arena) {
+  if (connection.limits.reads_anything) return true;
+  if (arena == nullptr) return false;
+  if (arena->id() == connection.reached) return true;
+  const auto known = connection.link->reach(*arena);
+  if (known) {
+    connection.reached = arena->id();
+    return true;
+  }
+  if (!std::exchange(told_of_memory_, true)) {
+    report(CloseReason::local, connection,
+           fmt::format("messages are copied before they are sent: {}", known.error().text));
+  }
+  return false;
+}
+
+bool PostedTransport::copy(Connection& connection, std::span<const memory::View> extents,
+                           std::uint32_t size, memory::View& made) {
+  if (connection.copies == nullptr) connection.copies = copy_filler(connection.peer_max_message);
+  connection.wants_copy = size;
+  if (connection.copies == nullptr || !reaches(connection, connection.copies->pool().arena()))
+    return false;
+  PageFiller::Room room = connection.copies->reserve(size);
+  if (!room.page) return false; // until what was sent from there has gone
+  std::byte* to = room.page.data() + room.offset;
+  for (const memory::View& extent : extents) {
+    if (extent.size > 0) std::memcpy(to, extent.data(), extent.size);
+    to += extent.size;
+  }
+  made = room.page.freeze(room.offset, size);
+  connection.copies->give_back(std::move(room.page), room.offset + size);
+  connection.wants_copy = 0;
+  ++counters_.copied;
+  return true;
+}
+
+// Pages for what has to be copied, for messages up to `largest`; null: no memory.
+PageFiller* PostedTransport::copy_filler(std::uint32_t largest) {
+  const std::uint32_t page = std::bit_ceil(std::clamp(largest, copy_page_least, copy_page_most));
+  for (const auto& pool : copy_pools_) {
+    if (pool->page_size() == page) return &fillers_.of(*pool);
+  }
+  auto pool = memory::PagePool::make(
+      {.page_size = page,
+       .pages = static_cast<std::uint32_t>(std::max<std::uint64_t>(2, options_.copy_pool / page)),
+       .arena = {}});
+  if (!pool) return nullptr;
+  return &fillers_.of(*copy_pools_.emplace_back(std::move(*pool)));
+}
+
+// Hands over to the network, at once, what there are credits for, behind the last message the end,
+// and where nothing of it goes, credits that are due.
+void PostedTransport::pump(Connection& connection) {
+  if (connection.cut || connection.end_sent) return;
+  posted::Traffic& traffic = *connection.traffic;
+  Sending& sending = traffic.sending;
+  posted::Credits after = traffic.credits;
+  std::size_t messages = 0;
+  for (std::uint32_t next = sending.posted; next != sending.accepted && after.can_send(); ++next) {
+    Sent& sent = sending.at(next);
+    batch_[messages++] = {.extents = std::span(sent.extents).first(sent.count),
+                         .size = sent.size,
+                         .tag = encode(after.spend(TagKind::message)),
+                         .operation = sent.copied ? &traffic.other : &sent.operation,
+                         .copied = sent.copied};
+  }
+  std::size_t count = messages;
+  const auto add = [&](posted::Tag tag) {
+    batch_[count++] = {.extents = {},
+                      .size = 0,
+                      .tag = encode(tag),
+                      .operation = &traffic.other,
+                      .copied = true};
+  };
+  const bool ends = connection.stage == Stage::closing && after.can_send() &&
+                    sending.posted + messages == sending.accepted;
+  const bool updates = !ends && after.update_is_due();
+  if (ends) add(after.spend(TagKind::end));
+  if (updates) add(after.update());
+  if (count == 0) return;
+
+  ++counters_.posts;
+  const auto posted = connection.link->post_sends(std::span(batch_).first(count));
+  if (!posted) {
+    report(CloseReason::peer_died, connection, posted.error().text);
+    return cut(connection, CloseReason::peer_died);
+  }
+  for (std::size_t i = 0; i < std::min(*posted, messages); ++i) {
+    (void)traffic.credits.spend(TagKind::message);
+    const std::uint32_t number = sending.posted++;
+    if (!sending.at(number).copied) continue;
+    ++counters_.injected;
+    release(connection, number);
+  }
+  if (*posted < count) return mark(connection);
+  traffic.credits = after;
+  connection.end_sent = ends;
+  if (updates) ++counters_.updates;
+}
+
+void PostedTransport::sent_until(Connection& connection, std::uint32_t end) {
+  Sending& sending = connection.traffic->sending;
+  if (end - sending.done > sending.posted - sending.done) return; // a later one has said it
+  for (std::uint32_t number = sending.done; number != end; ++number) {
+    if (!sending.at(number).done) release(connection, number);
+  }
+}
+
+void PostedTransport::release(Connection& connection, std::uint32_t number) {
+  Sending& sending = connection.traffic->sending;
+  Sent& sent = sending.at(number);
+  sent.done = true;
+  for (memory::View& extent : std::span(sent.extents).first(sent.count)) extent = {};
+  sending.queued_bytes -= sent.size;
+  released_ = true;
+  while (sending.done != sending.posted && sending.at(sending.done).done) ++sending.done;
+  if (connection.wants_writable) make_ready(connection);
+}
+
+// After backpressure.
+void PostedTransport::check_writable(Connection& connection) {
+  const Sending& sending = connection.traffic->sending;
+  if (connection.wants_copy > 0 && connection.copies != nullptr &&
+      !connection.copies->can_reserve(connection.wants_copy))
+    return;
+  if (sending.queued_bytes > connection.options.send_queue_bytes / 2) return;
+  if (sending.accepted - sending.done > posted::messages_most / 2) return;
+  connection.wants_writable = false;
+  connection.wants_copy = 0;
+  connection.writable_pending = true;
+}
+
+void PostedTransport::mark(Connection& connection) {
+  if (std::exchange(connection.marked, true)) return;
+  marked_.push_back(connection.id);
+}
+
+void PostedTransport::flush() {
+  if (marked_.empty()) return;
+  flushing_.swap(marked_);
+  for (const ConnectionId id : flushing_) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr) continue;
+    connection->marked = false;
+    if (connection->stage == Stage::open || connection->stage == Stage::closing) pump(*connection);
+  }
+  flushing_.clear();
+}
+
+} // namespace fanin::net

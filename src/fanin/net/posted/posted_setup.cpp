@@ -1,0 +1,248 @@
+// The part of PostedTransport that makes connections: listening, connecting, the events of links, up
+// to the point where both ends have introduced themselves.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/net/posted/connection.hpp"
+#include "fanin/net/posted/pages.hpp"
+
+namespace fanin::net {
+
+using posted::Hello;
+using posted::LinkEvent;
+using Stage = posted::Connection::Stage;
+
+namespace {
+
+constexpr int events_per_poll = 256;
+constexpr std::size_t undecided_most = 128; // strangers of a listener
+
+std::string other_version(std::uint32_t version) {
+  return fmt::format("speaks version {} of the protocol, this process version {}: use the same "
+                     "release in all processes",
+                     version, posted::protocol_version);
+}
+
+} // namespace
+
+Result<PostedTransport::Terms> PostedTransport::check(const Url& url,
+                                                      const ConnectionOptions& options) const {
+  if (url.scheme != network_->scheme()) {
+    return fail(ErrorKind::usage,
+                fmt::format("{} is not an address of {}://", url.text(), network_->scheme()));
+  }
+  const auto pages = posted::pages_of(url);
+  if (!pages) return std::unexpected(pages.error());
+  if (auto checked = network_->check(url); !checked) return std::unexpected(checked.error());
+  if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
+  const std::uint32_t page = options.receive_pool->page_size();
+  if (options.max_message > page / 2) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: messages of up to {} need pages of twice that, and those of the "
+                            "receive pool have {}",
+                            url.text(), format_size(options.max_message), format_size(page)));
+  }
+  return Terms{options.max_message == 0 ? page / 2 : options.max_message, *pages};
+}
+
+PostedTransport::Connection& PostedTransport::make_connection(const ConnectionOptions& options,
+                                                              const Terms& terms,
+                                                              std::unique_ptr<posted::Link> link) {
+  const auto [id, connection] =
+      connections_.emplace(options, fillers_.of(*options.receive_pool), expired_);
+  connection.id = id;
+  connection.max_message = terms.max_message;
+  connection.pages = terms.pages;
+  connection.link = std::move(link);
+  connection.link->connection = &connection;
+  connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
+  ++setting_up_;
+  return connection;
+}
+
+Result<> PostedTransport::open(Connection& connection) {
+  memory::PagePool& pool = connection.filler->pool();
+  auto limits = connection.link->open(pool);
+  if (!limits) return std::unexpected(limits.error());
+  connection.limits = *limits;
+  connection.traffic =
+      std::make_unique<posted::Traffic>(*connection.link, pool, connection.max_message,
+                                        connection.pages, limits->receives);
+  return {};
+}
+
+// As soon as one receive can be posted, the peer may be told of it.
+void PostedTransport::start(Connection& connection) {
+  posted::Traffic& traffic = *connection.traffic;
+  const std::uint32_t posted =
+      traffic.receives.replenish([&](std::uint32_t slot) { collect(connection, slot); });
+  post_collected(connection);
+  if (connection.stage != Stage::waiting) return;
+  be_poor(connection);
+  if (posted == 0) return;
+  connection.stage = Stage::handshake;
+  const Hello hello{.max_message = connection.max_message,
+                    .credits = traffic.credits.start(posted)};
+  const auto started = connection.link->start(encode(hello));
+  if (started) return;
+  refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
+         started.error().text);
+}
+
+void PostedTransport::refuse(CloseReason reason, Connection& connection, std::string_view text) {
+  report(reason, connection, text);
+  end(connection, reason);
+}
+
+// --- listening and connecting ---
+
+Result<ListenerId> PostedTransport::listen(const Url& url, const ConnectionOptions& options) {
+  const auto terms = check(url, options);
+  if (!terms) return std::unexpected(terms.error());
+  const auto [id, listener] = listeners_.emplace();
+  auto made = network_->listen(url, id, *options.receive_pool);
+  if (!made) {
+    listeners_.erase(id);
+    return std::unexpected(made.error());
+  }
+  listener.options = options;
+  listener.terms = *terms;
+  listener.listening = std::move(*made);
+  look_ = true;
+  return id;
+}
+
+Url PostedTransport::listening_url(ListenerId listener) const {
+  const Listener* const found = listeners_.find(listener);
+  return found == nullptr ? Url{} : found->listening->url;
+}
+
+void PostedTransport::close_listener(ListenerId listener) {
+  if (listeners_.find(listener) == nullptr) return;
+  listeners_.erase(listener);
+  std::vector<ConnectionId> unseen; // nobody has been told of them
+  connections_.for_each([&](ConnectionId id, const Connection& connection) {
+    if (connection.listener == listener && !connection.handed_out) unseen.push_back(id);
+  });
+  for (const Event& event : undispatched()) {
+    if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
+    const Connection* const connection = connections_.find(event.connection);
+    if (connection != nullptr && connection->listener == listener)
+      unseen.push_back(event.connection);
+  }
+  for (const ConnectionId id : unseen) close(id, true);
+}
+
+Result<ConnectionId> PostedTransport::connect(const Url& url, const ConnectionOptions& options) {
+  const auto terms = check(url, options);
+  if (!terms) return std::unexpected(terms.error());
+  auto link = network_->connect(url);
+  if (!link) return std::unexpected(link.error());
+  Connection& connection = make_connection(options, *terms, std::move(*link));
+  if (connection.link->ready()) take_ready(connection);
+  return connection.id;
+}
+
+// --- the events of links ---
+
+void PostedTransport::read_events() {
+  for (int left = events_per_poll; left > 0; --left) {
+    LinkEvent event;
+    if (!network_->next_event(event)) return;
+    take_event(event);
+  }
+}
+
+void PostedTransport::take_event(LinkEvent& event) {
+  if (event.kind == LinkEvent::Kind::request) return take_request(event);
+  if (event.kind == LinkEvent::Kind::news) {
+    if (options_.report) options_.report(CloseReason::peer_died, event.text);
+    return;
+  }
+  Connection& connection = *event.link->connection;
+  const bool setting_up =
+      connection.stage == Stage::waiting || connection.stage == Stage::handshake;
+  switch (event.kind) {
+  case LinkEvent::Kind::ready:
+    if (setting_up) take_ready(connection);
+    return;
+  case LinkEvent::Kind::connected:
+    if (setting_up) take_connected(connection, event.hello);
+    return;
+  case LinkEvent::Kind::refused:
+    if (setting_up) return take_refused(connection, event);
+    [[fallthrough]];
+  default: cut(connection, CloseReason::peer_died);
+  }
+}
+
+void PostedTransport::take_request(LinkEvent& event) {
+  const auto reject = [&](CloseReason reason, std::string_view why) {
+    event.request->reject(encode(Hello{}));
+    ++counters_.rejected;
+    ++counters_.closed[static_cast<std::size_t>(reason)];
+    if (options_.report)
+      options_.report(reason, fmt::format("{}: {}", event.request->peer, why));
+  };
+  const Listener* const listener = listeners_.find(event.listener);
+  if (listener == nullptr) return event.request->reject(encode(Hello{}));
+  const auto hello = posted::decode_hello(event.hello);
+  if (!hello) return reject(CloseReason::protocol_violation, hello.error().text);
+  if (hello->version != posted::protocol_version)
+    return reject(CloseReason::version_mismatch, other_version(hello->version));
+  std::size_t undecided = 0;
+  if (listener->options.strangers) {
+    connections_.for_each([&](ConnectionId, const Connection& known) {
+      if (known.listener == event.listener && !known.trusted) ++undecided;
+    });
+  }
+  if (undecided >= undecided_most)
+    return reject(CloseReason::local, "too many have connected without saying who they are");
+  Connection& connection =
+      make_connection(listener->options, listener->terms, std::move(event.request));
+  connection.listener = event.listener;
+  connection.trusted = !listener->options.strangers;
+  connection.peer_max_message = hello->max_message;
+  if (auto opened = open(connection); !opened) {
+    connection.link->reject(encode(Hello{}));
+    ++counters_.rejected;
+    return refuse(CloseReason::local, connection, opened.error().text);
+  }
+  connection.traffic->credits.take_hello(*hello);
+  start(connection);
+}
+
+void PostedTransport::take_ready(Connection& connection) {
+  if (auto opened = open(connection); !opened)
+    return refuse(CloseReason::connect_failed, connection, opened.error().text);
+  start(connection);
+}
+
+void PostedTransport::take_connected(Connection& connection, const posted::HelloBytes& bytes) {
+  if (connection.ours()) {
+    const auto hello = posted::decode_hello(bytes);
+    if (!hello) return refuse(CloseReason::protocol_violation, connection, hello.error().text);
+    if (hello->version != posted::protocol_version)
+      return refuse(CloseReason::version_mismatch, connection, other_version(hello->version));
+    connection.peer_max_message = hello->max_message;
+    connection.traffic->credits.take_hello(*hello);
+  }
+  --setting_up_;
+  connection.stage = Stage::open;
+  connection.deadline.cancel();
+  make_ready(connection);
+}
+
+// A connection that could not be made, or a refusal with the peer's hello.
+void PostedTransport::take_refused(Connection& connection, const LinkEvent& event) {
+  const auto hello = posted::decode_hello(event.hello);
+  if (hello && hello->version != posted::protocol_version)
+    return refuse(CloseReason::version_mismatch, connection, other_version(hello->version));
+  refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
+         hello ? "the peer has no room for this connection; its log says why" : event.text);
+}
+
+} // namespace fanin::net

@@ -1,0 +1,87 @@
+// What a network keeps for each RDMA device it uses: the completion queues that all its connections
+// there share, and the memory that was registered with it. An arena is registered when it is first
+// used, as a whole and once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "fanin/base/result.hpp"
+#include "fanin/memory/arena.hpp"
+#include "fanin/net/verbs/handle.hpp"
+
+namespace fanin::net::verbs {
+
+// A completion queue that is polled without system calls, and can wake a sleeping loop.
+class Completions {
+public:
+  [[nodiscard]] Result<> make(ibv_context* context, ibv_comp_channel* channel);
+  [[nodiscard]] ibv_cq* get() const { return queue_.get(); }
+  // Room for so many more work requests at once; to be given back. Errors: exhausted.
+  [[nodiscard]] Result<> reserve(std::uint32_t entries);
+  void give_back(std::uint32_t entries) { reserved_ -= entries; }
+
+  // False: it was not armed, so what came before has to be looked for. After true, the channel
+  // becomes readable with the next one.
+  [[nodiscard]] bool arm();
+  void woken();
+
+private:
+  CompletionQueue queue_;
+  std::uint32_t reserved_ = 0;
+  bool armed_ = false;
+};
+
+class Device {
+public:
+  // Errors: exhausted (memlock, mostly), internal.
+  [[nodiscard]] static Result<std::unique_ptr<Device>> make(ibv_context* context);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] ibv_context* context() const { return context_; }
+  [[nodiscard]] const char* name() const { return ibv_get_device_name(context_->device); }
+  [[nodiscard]] ibv_pd* domain() const { return domain_.get(); }
+  [[nodiscard]] int channel_descriptor() const { return channel_->fd; }
+
+  // The key under which the device may read and write it; registers it the first time. Errors:
+  // exhausted, with the mend.
+  [[nodiscard]] Result<std::uint32_t> key(const memory::Arena& arena) {
+    if (arena.id() == last_.first) return last_.second;
+    return find_or_register(arena);
+  }
+
+  // Room in the completion queues for so many requests at once, for as long as a connection lives.
+  // Errors: exhausted.
+  [[nodiscard]] Result<> reserve(std::uint32_t send_requests, std::uint32_t receive_requests);
+  void give_back(std::uint32_t send_requests, std::uint32_t receive_requests) {
+    sends.give_back(send_requests);
+    receives.give_back(receive_requests);
+  }
+
+  // Events of the channel: the queues that have woken us.
+  void take_channel_events();
+  // What has happened to the device or its ports, in words; empty: nothing that people care for.
+  [[nodiscard]] std::string take_async_event();
+
+private:
+  explicit Device(ibv_context* context) : context_(context) {}
+  [[nodiscard]] Result<std::uint32_t> find_or_register(const memory::Arena& arena);
+
+  ibv_context* context_;
+  CompletionChannel channel_;
+  ProtectionDomain domain_;
+
+public:
+  Completions sends; // end before their channel
+  Completions receives;
+
+private:
+  std::unordered_map<std::uint64_t, MemoryRegion> regions_; // by Arena::id(); null: it failed
+  std::pair<std::uint64_t, std::uint32_t> last_{~0ULL, 0};
+};
+
+} // namespace fanin::net::verbs

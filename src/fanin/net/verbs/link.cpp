@@ -1,0 +1,141 @@
+#include "fanin/net/verbs/link.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "fanin/net/verbs/queue_pair.hpp"
+
+namespace fanin::net::verbs {
+namespace {
+
+// Requests that hold no pages are told as complete only so often.
+constexpr std::uint32_t unsignalled_most = 8;
+
+} // namespace
+
+VerbsLink::~VerbsLink() {
+  close();
+  if (device_ != nullptr) device_->give_back(requests_most, posted::receives_most);
+}
+
+Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_pool) {
+  if (!no_way_.empty()) return fail(ErrorKind::not_found, no_way_);
+  const auto device = find_device_(id_->verbs);
+  if (!device) return std::unexpected(device.error());
+  const auto key = (*device)->key(*receive_pool.arena());
+  if (!key) return std::unexpected(key.error());
+  receive_key_ = *key;
+  if (auto room = (*device)->reserve(requests_most, posted::receives_most); !room)
+    return std::unexpected(room.error());
+  device_ = *device;
+  std::uint32_t inline_most = 0;
+  auto made = make_queue_pair(*device_, requests_most, posted::receives_most, inline_most);
+  if (!made) return std::unexpected(made.error());
+  queue_pair_ = std::move(*made);
+  if (auto done = change_state(*id_, *queue_pair_, path_, IBV_QPS_INIT); !done)
+    return std::unexpected(done.error());
+  return Limits{.copied_most = inline_most, .pieces_most = max_extents};
+}
+
+Result<> VerbsLink::ready_to_send() {
+  for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS}) {
+    if (auto done = change_state(*id_, *queue_pair_, path_, state); !done) return done;
+  }
+  return {};
+}
+
+Result<> VerbsLink::start(const posted::HelloBytes& hello) {
+  if (asked_) {
+    if (auto ready = ready_to_send(); !ready) return ready;
+  }
+  started_ = true;
+  rdma_conn_param wanted = connect_parameters(hello, *queue_pair_);
+  if ((asked_ ? rdma_accept(id_.get(), &wanted) : rdma_connect(id_.get(), &wanted)) == 0) return {};
+  return fail_errno(ErrorKind::refused, "RDMA connection manager", errno);
+}
+
+Result<> VerbsLink::answered() {
+  if (auto ready = ready_to_send(); !ready) return ready;
+  if (rdma_establish(id_.get()) == 0) return {};
+  return fail_errno(ErrorKind::refused, "RDMA connection manager", errno);
+}
+
+void VerbsLink::reject(const posted::HelloBytes& hello) {
+  (void)rdma_reject(id_.get(), hello.data(), posted::hello_size);
+}
+
+Result<> VerbsLink::reach(const memory::Arena& arena) {
+  if (const auto key = device_->key(arena); !key) return std::unexpected(key.error());
+  return {};
+}
+
+// Without its queue pair, a device does not touch what was posted there.
+void VerbsLink::close() {
+  if (started_) (void)rdma_disconnect(id_.get());
+  started_ = false;
+  queue_pair_.reset();
+  id_.reset();
+}
+
+// One chain.
+Result<> VerbsLink::post_receives(std::span<const posted::Receive> receives, std::uint32_t size) {
+  std::array<ibv_recv_wr, posted::receives_most> requests;
+  std::array<ibv_sge, posted::receives_most> pieces;
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    pieces[i] = {reinterpret_cast<std::uintptr_t>(receives[i].to), size, receive_key_};
+    requests[i] = {.wr_id = reinterpret_cast<std::uintptr_t>(receives[i].operation),
+                   .next = i + 1 < receives.size() ? &requests[i + 1] : nullptr,
+                   .sg_list = &pieces[i],
+                   .num_sge = 1};
+  }
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(queue_pair_.get(), requests.data(), &bad);
+  if (error == 0) return {};
+  return fail_errno(ErrorKind::internal, "the device takes no receive", error);
+}
+
+// One chain, as far as the queue has room. Only its last request asks for a completion, and chains
+// that hold no pages do so now and then.
+Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
+  std::array<ibv_send_wr, posted::sends_most> requests;
+  std::array<ibv_sge, posted::sends_most * max_extents> pieces;
+  const std::size_t count =
+      std::min<std::size_t>(sends.size(), requests_most - (posted_ - retired_));
+  if (count == 0) return 0;
+  bool holds_pages = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    holds_pages = fill(sends[i], requests[i], &pieces[i * max_extents]) || holds_pages;
+    requests[i].next = i + 1 < count ? &requests[i + 1] : nullptr;
+  }
+  posted_ += static_cast<std::uint32_t>(count);
+  if (holds_pages || posted_ - signalled_ >= unsignalled_most) {
+    requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
+    signalled_ = posted_;
+    signals_[signals_put_++ % requests_most] = posted_;
+  }
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(queue_pair_.get(), requests.data(), &bad);
+  if (error == 0) return count;
+  return fail_errno(ErrorKind::disconnected, "the device takes no message", error);
+}
+
+// True: it refers to pages until it is complete.
+bool VerbsLink::fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces) {
+  request = {};
+  request.wr_id = reinterpret_cast<std::uintptr_t>(send.operation);
+  request.opcode = IBV_WR_SEND_WITH_IMM;
+  request.imm_data = htonl(send.tag);
+  request.sg_list = pieces;
+  request.num_sge = static_cast<int>(send.extents.size());
+  if (send.copied && send.size > 0) request.send_flags = IBV_SEND_INLINE;
+  for (const memory::View& extent : send.extents) {
+    const std::uint32_t key =
+        send.copied ? 0 : device_->key(*extent.page.get()->home->arena()).value();
+    *pieces++ = {reinterpret_cast<std::uintptr_t>(extent.data()), extent.size, key};
+  }
+  return !send.copied;
+}
+
+} // namespace fanin::net::verbs

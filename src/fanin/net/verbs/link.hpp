@@ -1,0 +1,73 @@
+// A connection's queue pair, with the id by which the connection manager knows it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "fanin/net/posted/network.hpp"
+#include "fanin/net/verbs/device.hpp"
+#include "fanin/net/verbs/handle.hpp"
+#include "fanin/net/verbs/path_options.hpp"
+
+namespace fanin::net::verbs {
+
+using FindDevice = std::function<Result<Device*>(ibv_context*)>;
+
+class VerbsLink final : public posted::Link {
+public:
+  // `asked`: the peer has.
+  VerbsLink(FindDevice find_device, CmId id, const PathOptions& path, bool asked)
+      : find_device_(std::move(find_device)), id_(std::move(id)), path_(path), asked_(asked) {
+    id_->context = this;
+  }
+  ~VerbsLink() override;
+
+  [[nodiscard]] bool ready() const override { return asked_ || way_known_; }
+  [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
+  [[nodiscard]] Result<> start(const posted::HelloBytes& hello) override;
+  void reject(const posted::HelloBytes& hello) override;
+  [[nodiscard]] Result<> post_receives(std::span<const posted::Receive> receives,
+                                       std::uint32_t size) override;
+  [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send> sends) override;
+  [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
+  void close() override;
+
+  [[nodiscard]] rdma_cm_id* id() const { return id_.get(); }
+  void know_way() { way_known_ = true; }
+  void has_no_way(std::string why) { // open() says so
+    no_way_ = std::move(why);
+    way_known_ = true;
+  }
+  [[nodiscard]] Result<> answered(); // the listener has agreed
+  // The next request that asked for it is complete, and with it all before.
+  void retire() { retired_ = signals_[signals_taken_++ % requests_most]; }
+
+private:
+  static constexpr std::uint32_t requests_most = 128; // at the device, a power of two
+
+  [[nodiscard]] Result<> ready_to_send();
+  [[nodiscard]] bool fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces);
+
+  FindDevice find_device_;
+  Device* device_ = nullptr;
+  CmId id_;
+  QueuePair queue_pair_;
+  PathOptions path_;
+  bool asked_;
+  bool way_known_ = false;
+  std::string no_way_;
+  bool started_ = false;
+  std::uint32_t receive_key_ = 0; // of the receive pool
+  // Of send requests, since the beginning.
+  std::uint32_t posted_ = 0;
+  std::uint32_t signalled_ = 0;
+  std::uint32_t retired_ = 0;
+  std::array<std::uint32_t, requests_most> signals_; // a ring: posted_ behind each that asked
+  std::uint32_t signals_put_ = 0;
+  std::uint32_t signals_taken_ = 0;
+};
+
+} // namespace fanin::net::verbs

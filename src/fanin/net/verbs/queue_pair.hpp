@@ -1,0 +1,27 @@
+// A reliable connection's queue pair, whose states we change ourselves: so the address's options
+// can be set over what the connection manager has chosen.
+#pragma once
+
+#include <cstdint>
+
+#include "fanin/base/result.hpp"
+#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/verbs/device.hpp"
+#include "fanin/net/verbs/handle.hpp"
+#include "fanin/net/verbs/path_options.hpp"
+
+namespace fanin::net::verbs {
+
+// For so many requests at once. Its completions go to the device's queues. Errors: exhausted.
+[[nodiscard]] Result<QueuePair> make_queue_pair(Device& device, std::uint32_t sends,
+                                                std::uint32_t receives, std::uint32_t& inline_most);
+
+// To the next of the states INIT, RTR (ready to receive), RTS (ready to send). Errors: refused,
+// with the option that the port cannot fulfil.
+[[nodiscard]] Result<> change_state(rdma_cm_id& id, ibv_qp& queue_pair, const PathOptions& path,
+                                    ibv_qp_state state);
+
+// For request or answer; refers to the hello.
+[[nodiscard]] rdma_conn_param connect_parameters(const posted::HelloBytes& hello, const ibv_qp& queue_pair);
+
+} // namespace fanin::net::verbs

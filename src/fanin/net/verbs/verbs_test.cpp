@@ -1,0 +1,221 @@
+// verbs:// beyond what every transport does: peers that are no peers, options, limits. Needs a
+// device.
+#include "fanin/net/verbs/verbs.hpp"
+
+#include <sched.h>
+
+#include <gtest/gtest.h>
+
+#include "fanin/net/conformance/peer.hpp"
+#include "fanin/net/posted/posted.hpp"
+#include "fanin/net/verbs/testing/raw_peer.hpp"
+
+namespace fanin::net::verbs {
+namespace {
+
+using conformance::make_pool;
+using conformance::page_size;
+using conformance::Peer;
+using posted::credits_most;
+using posted::Hello;
+using posted::HelloBytes;
+using posted::protocol_version;
+using posted::Tag;
+using posted::TagKind;
+
+class Verbs : public testing::Test {
+protected:
+  void SetUp() override {
+    auto made = make_network();
+    if (!made) GTEST_SKIP() << made.error().text;
+    PostedOptions options;
+    options.handshake_timeout = std::chrono::seconds(1);
+    options.report = [this](CloseReason, std::string_view text) {
+      said += std::string(text) + "\n";
+    };
+    transport = std::make_unique<PostedTransport>(loop, std::move(*made), std::move(options));
+    loop.add(*transport);
+    const auto listener = transport->listen(Url{.scheme = "verbs"}, server.options());
+    ASSERT_TRUE(listener) << listener.error().text;
+    url = transport->listening_url(*listener);
+  }
+  void TearDown() override {
+    if (!transport) return;
+    for (const auto& peer : {&server, &client}) {
+      for (const ConnectionId id : peer->opened) transport->close(id, true);
+    }
+    EXPECT_TRUE(run_until([&] { return pages_are_home(); })) << "receives are missing";
+    loop.remove(*transport);
+  }
+  [[nodiscard]] bool pages_are_home() const {
+    return server.receive_pool->available() == server.receive_pool->pages() &&
+           client.receive_pool->available() == client.receive_pool->pages();
+  }
+
+  template <class Condition>
+  bool run_until(Condition condition) {
+    for (int i = 0; i < 3'000'000; ++i) {
+      if (condition()) return true;
+      if (!loop.turn()) sched_yield();
+    }
+    return condition();
+  }
+  // The raw peer up to the point where the transport's answer is there.
+  void connect(RawPeer& raw, const HelloBytes& hello, rdma_cm_event_type answer) {
+    const auto wait_for = [&](rdma_cm_event_type wanted) {
+      std::optional<rdma_cm_event_type> got;
+      EXPECT_TRUE(run_until([&] { return (got = raw.event()).has_value(); }));
+      EXPECT_EQ(got, wanted);
+    };
+    raw.resolve(url.host, url.port);
+    wait_for(RDMA_CM_EVENT_ADDR_RESOLVED);
+    raw.resolve_route();
+    wait_for(RDMA_CM_EVENT_ROUTE_RESOLVED);
+    raw.connect(hello);
+    wait_for(answer);
+  }
+  ConnectionId connect_to(const Url& where) {
+    const auto made = transport->connect(where, client.options());
+    EXPECT_TRUE(made) << made.error().text;
+    return made ? *made : ConnectionId::none;
+  }
+
+  MonotonicClock clock;
+  Loop loop{clock};
+  Peer server{{.receive_pages = 32}};
+  Peer client{{.receive_pages = 32}};
+  std::string said;
+  Url url;
+  std::unique_ptr<PostedTransport> transport; // ends before the pools
+};
+
+TEST_F(Verbs, a_peer_of_another_version_is_told_so_and_refused) {
+  RawPeer raw;
+  connect(raw, encode(Hello{.version = protocol_version + 1, .max_message = 100, .credits = 8}),
+          RDMA_CM_EVENT_REJECTED);
+  ASSERT_TRUE(raw.said());
+  EXPECT_EQ(raw.said()->version, protocol_version);
+  EXPECT_NE(said.find("speaks version 2"), std::string::npos) << said;
+  EXPECT_EQ(transport->counters().rejected, 1U);
+  EXPECT_TRUE(server.opened.empty());
+  EXPECT_TRUE(run_until([&] { return pages_are_home(); }));
+}
+
+TEST_F(Verbs, a_listener_of_another_version_is_understood) {
+  RawPeer raw;
+  raw.listen(url.host);
+  Url there = url;
+  there.port = raw.port();
+  const ConnectionId id = connect_to(there);
+  ASSERT_TRUE(run_until([&] { return raw.event() == RDMA_CM_EVENT_CONNECT_REQUEST; }));
+  ASSERT_TRUE(raw.said());
+  raw.reject(encode(Hello{.version = 9}));
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  EXPECT_EQ(client.closed, (std::vector{std::pair{id, CloseReason::version_mismatch}}));
+  EXPECT_NE(said.find("speaks version 9"), std::string::npos) << said;
+}
+
+TEST_F(Verbs, who_is_no_node_of_fanin_is_refused) {
+  RawPeer raw;
+  connect(raw, HelloBytes{}, RDMA_CM_EVENT_REJECTED);
+  EXPECT_NE(said.find("introduced itself as no peer of fanin does"), std::string::npos) << said;
+  EXPECT_TRUE(run_until([&] { return pages_are_home(); }));
+}
+
+TEST_F(Verbs, a_peer_that_vanishes_before_it_is_accepted_leaves_nothing) {
+  for (int i = 0; i < 4; ++i) {
+    RawPeer raw;
+    raw.resolve(url.host, url.port);
+    ASSERT_TRUE(run_until([&] { return raw.event() == RDMA_CM_EVENT_ADDR_RESOLVED; }));
+    raw.resolve_route();
+    ASSERT_TRUE(run_until([&] { return raw.event() == RDMA_CM_EVENT_ROUTE_RESOLVED; }));
+    raw.connect(encode(Hello{.max_message = 100, .credits = 8}));
+    raw.close();
+  }
+  const ConnectionId id = connect_to(url); // and others are served
+  ASSERT_TRUE(run_until([&] { return client.opened == std::vector{id}; }));
+  ASSERT_TRUE(run_until([&] { return !server.opened.empty(); }));
+  transport->close(id, true);
+  EXPECT_TRUE(run_until([&] { return pages_are_home(); })) << said;
+}
+
+TEST_F(Verbs, what_no_peer_sends_ends_that_connection_and_no_other) {
+  const ConnectionId good = connect_to(url);
+  ASSERT_TRUE(run_until([&] { return client.opened == std::vector{good}; }));
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == 1; }));
+  const HelloBytes hello = encode(Hello{.max_message = 100, .credits = 8});
+  struct Case {
+    std::size_t size;
+    std::optional<std::uint32_t> tag;
+    CloseReason reason;
+  };
+  const Case cases[] = {
+      {100, std::nullopt, CloseReason::protocol_violation},
+      {100, encode(Tag{.kind = TagKind::credits}), CloseReason::protocol_violation},
+      {0, 0xffffffffU, CloseReason::protocol_violation},
+      {0, encode(Tag{.credits = credits_most}), CloseReason::protocol_violation},
+      {page_size / 2 + 1, encode(Tag{}), CloseReason::message_too_large}};
+  std::size_t ended = 0;
+  for (const Case& one : cases) {
+    SCOPED_TRACE(ended);
+    RawPeer raw;
+    connect(raw, hello, RDMA_CM_EVENT_ESTABLISHED);
+    raw.send(one.size, one.tag);
+    ASSERT_TRUE(run_until([&] { return server.closed.size() == ended + 1; })) << said;
+    EXPECT_EQ(server.closed.back().second, one.reason);
+    ++ended;
+    EXPECT_EQ(client.send(*transport, good, ended - 1, 1000), SendOutcome::accepted);
+    EXPECT_TRUE(run_until([&] { return server.next[server.opened.front()] == ended; }));
+  }
+  EXPECT_TRUE(client.closed.empty());
+}
+
+TEST_F(Verbs, a_path_that_the_port_does_not_have_is_an_error_in_words) {
+  const std::pair<const char*, const char*> cases[] = {{"pkey", "0x1234"}, {"gid_index", "200"}};
+  for (const auto& [option, value] : cases) {
+    SCOPED_TRACE(option);
+    Url there = url;
+    there.options[option] = value;
+    const std::size_t before = client.closed.size();
+    const ConnectionId id = connect_to(there);
+    ASSERT_TRUE(run_until([&] { return client.closed.size() > before; }));
+    EXPECT_EQ(client.closed.back(), (std::pair{id, CloseReason::connect_failed}));
+    EXPECT_NE(said.find(option), std::string::npos) << said;
+  }
+}
+
+TEST_F(Verbs, the_options_of_a_path_reach_the_queue_pair) {
+  Url there = url;
+  there.options = {{"service_level", "3"},
+                   {"traffic_class", "0x68"},
+                   {"pkey", "0xffff"},
+                   {"gid_index", "1"},
+                   {"mtu", "512"}};
+  const ConnectionId id = connect_to(there);
+  ASSERT_TRUE(run_until([&] { return !client.opened.empty() && !server.opened.empty(); })) << said;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(
+        run_until([&] { return client.send(*transport, id, i, 8000) == SendOutcome::accepted; }));
+  }
+  EXPECT_TRUE(run_until([&] { return server.messages == 20; }));
+}
+
+TEST_F(Verbs, small_messages_go_inline_and_large_ones_without_a_copy) {
+  const ConnectionId id = connect_to(url);
+  ASSERT_TRUE(run_until([&] { return !client.opened.empty() && !server.opened.empty(); }));
+  const auto send = [&](std::uint64_t number, std::uint32_t size) {
+    ASSERT_TRUE(run_until(
+        [&] { return client.send(*transport, id, number, size) == SendOutcome::accepted; }));
+    ASSERT_TRUE(run_until([&] { return server.messages == number + 1; }));
+  };
+  for (std::uint64_t i = 0; i < 50; ++i) send(i, 100);
+  EXPECT_EQ(transport->counters().injected, 50U);
+  const std::uint64_t moved = transport->counters().moved;
+  for (std::uint64_t i = 50; i < 100; ++i) send(i, page_size / 2);
+  EXPECT_EQ(transport->counters().injected, 50U);
+  EXPECT_EQ(transport->counters().copied, 0U);
+  EXPECT_EQ(transport->counters().moved, moved);
+}
+
+} // namespace
+} // namespace fanin::net::verbs

@@ -1,0 +1,130 @@
+"""The event builder over RDMA: run in a guest that has it, by ./dev test-rdma. FANIN_RDMA_SCHEME: verbs unless it says
+more; rxe0 has 10.9.0.1, rxe1 10.8.0.1 (tools/rdma_guest.sh)."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "support"), str(Path(__file__).resolve().parent.parent)]
+import fanin_run  # noqa: E402
+from fanin_run import Folder, Run, check, check_balanced, check_equal, fanin, main, verify, wait_until  # noqa: E402
+
+import death_test as death  # noqa: E402
+
+SCHEME = os.environ.get("FANIN_RDMA_SCHEME", "verbs")
+CONTROL = f"{SCHEME}://10.9.0.1"
+OTHER = f"{SCHEME}://10.8.0.1"  # on the other device
+fanin_run.URL = CONTROL
+
+
+def builds(*more):
+    with Folder() as folder:
+        done = fanin("run", folder.small(rate="1kHz"), "--events", "2000", "--json", "-", *more)
+        check_equal(done.returncode, 0, done.stderr)
+        result = fanin_run.json.loads(done.stdout)
+        check_balanced(result)
+        check_equal(result["events"], {"built": 2000, "incomplete": 0, "lost": 0}, "events")
+        found = verify(result)
+        check_equal(found["events"], 2000, "events in the files")
+        check_equal(found["complete"], 2000, "complete events in the files")
+
+
+def test_two_by_two_build_every_event():
+    builds()
+
+
+def test_two_by_two_build_every_event_with_pull():
+    builds("--set", "network.protocol=pull")
+
+
+def test_control_and_data_may_use_different_devices():
+    builds("--set", f"network.url={OTHER}", "--set", f"network.control={CONTROL}")
+
+
+def test_control_may_go_over_tcp():
+    builds("--set", "network.control=tcp://127.0.0.1")
+
+
+def test_the_events_of_a_dead_builder_are_built_by_others():
+    death.builder_dies("push")
+
+
+def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
+    death.readout_dies("push")
+
+
+def test_a_device_that_is_down_for_a_while_costs_no_event():
+    """Its connections break when nobody answers for some seconds; they are made again when it is back."""
+    with Folder() as folder:
+        with Run(folder.small(rate="1kHz"), "--set", f"network.url={OTHER}", "--set", f"network.control={CONTROL}",
+                 "--duration", "100s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(500)
+            subprocess.run(["ip", "link", "set", "v0", "down"], check=True)
+            run.wait_for(r"is down|retry counter exceeded|No route|no RDMA device")
+            subprocess.run(["ip", "link", "set", "v0", "up"], check=True)
+            run.wait_for_events(2000)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+
+
+def test_a_small_memory_lock_limit_is_said_in_one_line_with_the_mend():
+    with Folder() as folder:
+        folder.path.chmod(0o777)
+        config = folder.small()
+        command = f"ulimit -l 64 && exec setpriv --reuid 65534 --regid 65534 --clear-groups {fanin_run.FANIN} run {config}"
+        done = subprocess.run(["bash", "-c", command + " --events 10"], capture_output=True, text=True,
+                              timeout=fanin_run.LONGEST_S)
+        check(done.returncode != 0, "it ran")
+        lines = [line for line in done.stderr.splitlines() if "ulimit -l" in line]
+        check(lines and "64KiB" in lines[0].replace(" ", "") and "limits.conf" in lines[0], done.stderr)
+
+
+def test_an_address_without_a_device_is_said_so():
+    with Folder() as folder:
+        done = fanin("run", folder.small(), "--set", f"network.url={SCHEME}://127.0.0.1", "--events", "10")
+        check(done.returncode != 0, "it ran")
+        check("RDMA" in done.stderr, done.stderr)
+
+
+def pages_on(pid, node, least):
+    """Whether the mappings of so many bytes in a process lie on that NUMA node."""
+    seen = {0: 0, 1: 0}
+    for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
+        counts = {int(n): int(c) for n, c in re.findall(r"\bN(\d)=(\d+)", line)}
+        if sum(counts.values()) * 4096 < least:
+            continue
+        for number, count in counts.items():
+            seen[number] += count
+    return seen[node] * 4096 >= least and seen[1 - node] == 0
+
+
+def test_pools_and_threads_are_on_the_configured_numa_node():
+    if not Path("/sys/devices/system/node/node1").exists():
+        raise fanin_run.Skip("this machine has one NUMA node")
+    with Folder() as folder:
+        config = folder.small(rate="500Hz")
+        text = config.read_text()
+        text = text.replace("[[readout]]", "[[readout]]\nnuma_node = 0\ncpu = [0]")
+        text = text.replace("[[builder]]", "[[builder]]\nnuma_node = 1\ncpu = [1]")
+        config.write_text(text)
+        with Run(config, "--duration", "60s") as run:
+            pids = {node: run.pid(node) for node in ("ru0", "bu0")}
+            run.wait_for("run 1 begins")
+            run.wait_for_events(300)
+            for name, node, least in (("ru0", 0, 8 << 20), ("bu0", 1, 32 << 20)):
+                check(pages_on(pids[name], node, least), f"{name} is not on node {node}:\n"
+                      + Path(f"/proc/{pids[name]}/numa_maps").read_text())
+                check_equal(os.sched_getaffinity(pids[name]), {node}, f"processors of {name}")
+            run.signal(signal.SIGINT)
+            check_balanced(run.finish())
+
+
+if __name__ == "__main__":
+    main()
