@@ -26,7 +26,7 @@ def builds(*more):
         check_equal(done.returncode, 0, done.stderr)
         result = fanin_run.json.loads(done.stdout)
         check_balanced(result)
-        check_equal(result["events"], {"built": 2000, "incomplete": 0, "lost": 0}, "events")
+        check_equal(result["events"], {"built": 2000, "incomplete": 0, "lost": 0, "bad": 0}, "events")
         found = verify(result)
         check_equal(found["events"], 2000, "events in the files")
         check_equal(found["complete"], 2000, "complete events in the files")

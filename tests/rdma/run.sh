@@ -4,22 +4,27 @@
 set -uo pipefail
 build=$1
 export FANIN=$PWD/$build/bin/fanin FANIN_SOURCE_DIR=$PWD PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+export FANIN_TEST_URLS="verbs://10.9.0.1 ofi+verbs://10.9.0.1"
 passed=0 failed=0
-run() {
-  local start=$SECONDS
+run() {  # name, command...
+  local start=$SECONDS name=$1; shift
   if timeout 300 "$@" >/tmp/log 2>&1; then
-    ((passed += 1)); echo "   passed  ${*: -1} ($((SECONDS - start)) s)"
+    ((passed += 1)); echo "   passed  $name ($((SECONDS - start)) s)"
   else
-    ((failed += 1)); tail -60 /tmp/log; echo "   FAILED  ${*: -1} ($((SECONDS - start)) s)"
+    ((failed += 1)); tail -60 /tmp/log; echo "   FAILED  $name ($((SECONDS - start)) s)"
   fi
 }
 
 if [[ ${2:-} == numa ]]; then
-  run python3 tests/rdma/rdma.py test_pools_and_threads_are_on_the_configured_numa_node
+  run "NUMA nodes" python3 tests/rdma/rdma.py test_pools_and_threads_are_on_the_configured_numa_node
 else
-  run "$build/tests/fanin_net_rdma_test" --gtest_brief=1
+  run "peers that are no peers, options" "$build/tests/fanin_net_test" --gtest_brief=1 --gtest_filter='Verbs*'
+  run "conformance suite" "$build/tests/fanin_net_test" --gtest_brief=1 \
+    --gtest_filter='Given/*:Ofi/*/ofi_tcp'
+  run "message sockets" "$build/tests/fanin_message_test" --gtest_brief=1 \
+    --gtest_filter='sockets/*/*verbs'
   for test in $(grep -oP '^def \Ktest_\w+' tests/rdma/rdma.py | grep -v numa); do
-    run python3 tests/rdma/rdma.py "$test"
+    run "$test" python3 tests/rdma/rdma.py "$test"
   done
 fi
 echo "   $passed passed, $failed failed in the guest"

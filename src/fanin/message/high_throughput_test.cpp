@@ -367,7 +367,7 @@ TEST_P(high_throughput, messages_gathered_for_a_peer_that_took_larger_pages_are_
                             .transports = transports,
                             .send_pool = ends->server().send_pool(),
                             .receive_pool = **small_pages});
-  const auto successor = HighThroughputReceiver::listen(with_small_pages, url).value();
+  auto successor = HighThroughputReceiver::listen(with_small_pages, url).value();
   ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; })) << ends->said();
   EXPECT_EQ(sender->counters().lost, 10U);
   ASSERT_EQ(sender->send(pattern(7, 7)), net::SendOutcome::accepted);
@@ -375,6 +375,8 @@ TEST_P(high_throughput, messages_gathered_for_a_peer_that_took_larger_pages_are_
   ASSERT_TRUE(ends->until([&] { return successor->recv(message); }));
   EXPECT_EQ(message.size(), 7U);
   message = {};
+  successor.reset();
+  EXPECT_TRUE(ends->until([&] { return (*small_pages)->available() == (*small_pages)->pages(); }));
 }
 
 TEST(a_receiver, listens_at_several_networks_at_once) {

@@ -1,15 +1,13 @@
 // The transports of this library against the conformance suite.
 #include "fanin/net/conformance/suite.hpp"
 
-#include <algorithm>
-#include <cstdlib>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "fanin/net/registry.hpp"
+#include "fanin/net/testing/given_urls.hpp"
 #include "fanin/net/virtual_world.hpp"
 
 namespace fanin::net::conformance {
@@ -112,21 +110,16 @@ INSTANTIATE_TEST_SUITE_P(Ofi, TransportConformance,
                          parameter_name);
 #endif
 
-// Networks that only some hosts have: FANIN_CONFORMANCE_URLS="verbs://10.9.0.1 ofi+verbs://10.9.0.1"
-std::vector<Parameter> of_environment() {
-  const char* const urls = std::getenv("FANIN_CONFORMANCE_URLS");
-  std::istringstream words(urls == nullptr ? "" : urls);
+std::vector<Parameter> given() {
   std::vector<Parameter> result;
-  for (std::string url; words >> url;) {
-    std::string name = url.substr(0, url.find(':'));
-    std::ranges::replace(name, '+', '_');
-    result.push_back({.name = name, .make = [url] { return std::make_unique<LoopBackend>(url); }});
+  for (const std::string& url : given_urls()) {
+    result.push_back(
+        {.name = test_name(url), .make = [url] { return std::make_unique<LoopBackend>(url); }});
   }
   return result;
 }
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
-INSTANTIATE_TEST_SUITE_P(Given, TransportConformance, testing::ValuesIn(of_environment()),
-                         parameter_name);
+INSTANTIATE_TEST_SUITE_P(Given, TransportConformance, testing::ValuesIn(given()), parameter_name);
 
 INSTANTIATE_TEST_SUITE_P(
     Net, TransportConformance,

@@ -18,8 +18,8 @@ TEST(TransportRegistry, FindsWhatComesWithFanin) {
        {"", "pigeon", "ofi", "ofi+", "fault", "fault+", "+tcp", "fault+pigeon", "tcp+trace"}) {
     EXPECT_FALSE(registry.find(scheme)) << scheme;
   }
-  EXPECT_EQ(registry.schemes(),
-            (std::vector<std::string>{"tcp", "shm", "inproc", "ofi+...", "fault+...", "trace+..."}));
+  EXPECT_EQ(registry.schemes(), (std::vector<std::string>{"tcp", "shm", "verbs", "inproc",
+                                                          "ofi+...", "fault+...", "trace+..."}));
   EXPECT_FALSE(registry.add("tcp", nullptr));
 }
 

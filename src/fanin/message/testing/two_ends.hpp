@@ -14,6 +14,7 @@
 
 #include "fanin/message/sockets.hpp"
 #include "fanin/net/inproc/inproc.hpp"
+#include "fanin/net/testing/given_urls.hpp"
 #include "fanin/net/virtual_world.hpp"
 
 namespace fanin::message::testing {
@@ -119,8 +120,14 @@ inline std::vector<NetworkKind> virtual_networks() {
 inline std::vector<NetworkKind> networks() {
   std::vector<NetworkKind> all{
       {"tcp", [] { return std::make_unique<ProcessNetwork>("tcp://127.0.0.1:0"); }},
+#if FANIN_HAVE_OFI
+      {"ofi_tcp", [] { return std::make_unique<ProcessNetwork>("ofi+tcp://127.0.0.1"); }},
+#endif
       {"shm", [] { return std::make_unique<ProcessNetwork>("shm://"); }},
       {"inproc", [] { return std::make_unique<InprocNetwork>(); }}};
+  for (const std::string& url : net::given_urls()) {
+    all.push_back({net::test_name(url), [url] { return std::make_unique<ProcessNetwork>(url); }});
+  }
   for (NetworkKind& kind : virtual_networks()) all.push_back(std::move(kind));
   return all;
 }

@@ -135,8 +135,7 @@ Result<posted::Link::Limits> OfiLink::open(const memory::PagePool& receive_pool)
   long error = fi_endpoint(domain_->get(), info_.get(), &endpoint, this);
   endpoint_.reset(error == 0 ? endpoint : nullptr);
   if (error == 0) error = fi_ep_bind(endpoint, &domain_->fabric().events->fid, 0);
-  if (error == 0)
-    error = fi_ep_bind(endpoint, &completions_->queue->fid, FI_TRANSMIT | FI_RECV);
+  if (error == 0) error = fi_ep_bind(endpoint, &completions_->queue->fid, FI_TRANSMIT | FI_RECV);
   if (error == 0) error = fi_enable(endpoint);
   if (error != 0) {
     return fail(ErrorKind::exhausted,
@@ -146,17 +145,16 @@ Result<posted::Link::Limits> OfiLink::open(const memory::PagePool& receive_pool)
   }
   return Limits{.receives = static_cast<std::uint32_t>(
                     std::min<std::size_t>(posted::receives_most, info_->rx_attr->size)),
-                .copied_most = static_cast<std::uint32_t>(
-                    std::min(info_->tx_attr->inject_size, copied_room)),
+                .copied_most =
+                    static_cast<std::uint32_t>(std::min(info_->tx_attr->inject_size, copied_room)),
                 .pieces_most = info_->tx_attr->iov_limit,
                 .reads_anything = !domain_->needs_registration()};
 }
 
 Result<> OfiLink::start(const HelloBytes& hello) {
-  const long error =
-      asked_ == nullptr
-          ? fi_connect(endpoint_.get(), info_->dest_addr, hello.data(), hello.size())
-          : fi_accept(endpoint_.get(), hello.data(), hello.size());
+  const long error = asked_ == nullptr
+                         ? fi_connect(endpoint_.get(), info_->dest_addr, hello.data(), hello.size())
+                         : fi_accept(endpoint_.get(), hello.data(), hello.size());
   info_.reset();
   if (error == 0) return {};
   return failed(ErrorKind::refused, "it cannot be connected", error);
@@ -164,8 +162,8 @@ Result<> OfiLink::start(const HelloBytes& hello) {
 
 Result<> OfiLink::post_receives(std::span<const posted::Receive> receives, std::uint32_t size) {
   for (const posted::Receive& receive : receives) {
-    const ssize_t error = fi_recv(endpoint_.get(), receive.to, size, receive_description_, 0,
-                                  receive.operation);
+    const ssize_t error =
+        fi_recv(endpoint_.get(), receive.to, size, receive_description_, 0, receive.operation);
     if (error != 0) return failed(ErrorKind::internal, "cannot post a receive", error);
   }
   return {};
@@ -216,8 +214,7 @@ ssize_t OfiLink::post(const posted::Send& send) {
 }
 
 Result<> OfiLink::reach(const memory::Arena& arena) {
-  if (const auto known = domain_->description(arena); !known)
-    return std::unexpected(known.error());
+  if (const auto known = domain_->description(arena); !known) return std::unexpected(known.error());
   return {};
 }
 
@@ -251,8 +248,7 @@ Result<Fabric*> OfiNetwork::fabric_of(const fi_info& info) {
   }
   auto made = Fabric::open(info);
   if (!made) return std::unexpected(made.error());
-  if (auto watched = watch((*made)->descriptor); !watched)
-    return std::unexpected(watched.error());
+  if (auto watched = watch((*made)->descriptor); !watched) return std::unexpected(watched.error());
   return fabrics_.emplace_back(std::move(*made)).get();
 }
 
@@ -288,10 +284,10 @@ OfiNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receiv
   std::size_t size = address.size();
   if (error == 0) error = fi_getname(&endpoint->fid, address.data(), &size);
   if (error != 0) {
-    return fail(ErrorKind::refused,
-                fmt::format("{}: {}{}", url.text(), error_text(error),
-                            is_taken(error) ? "; choose another port, or none for any that is free"
-                                            : ""));
+    return fail(
+        ErrorKind::refused,
+        fmt::format("{}: {}{}", url.text(), error_text(error),
+                    is_taken(error) ? "; choose another port, or none for any that is free" : ""));
   }
   listening->id = id;
   listening->url = url;
@@ -322,8 +318,8 @@ std::size_t OfiNetwork::read(Completions& queue, std::span<Completion> to) {
   std::array<fi_cq_data_entry, reads_most> entries;
   std::size_t count = 0;
   while (count < to.size()) {
-    const ssize_t got = fi_cq_read(queue.queue.get(), entries.data(),
-                                   std::min(entries.size(), to.size() - count));
+    const ssize_t got =
+        fi_cq_read(queue.queue.get(), entries.data(), std::min(entries.size(), to.size() - count));
     if (got == -FI_EAVAIL) {
       fi_cq_err_entry error{};
       if (fi_cq_readerr(queue.queue.get(), &error, 0) < 0 || error.op_context == nullptr) continue;
@@ -339,8 +335,8 @@ std::size_t OfiNetwork::read(Completions& queue, std::span<Completion> to) {
     if (got <= 0) break;
     for (const fi_cq_data_entry& entry : std::span(entries).first(static_cast<std::size_t>(got))) {
       to[count++] = {.operation = static_cast<Operation*>(entry.op_context),
-                     .tag = (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? entry.data
-                                                                   : Completion::no_tag,
+                     .tag =
+                         (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? entry.data : Completion::no_tag,
                      .size = static_cast<std::uint32_t>(entry.len)};
     }
   }
@@ -355,8 +351,8 @@ bool OfiNetwork::arm() {
       if (&domain->fabric() != fabric.get()) continue;
       for (const auto& known : domain->all_completions()) waited_for.push_back(&known->queue->fid);
     }
-    if (fi_trywait(fabric->fabric.get(), waited_for.data(),
-                   static_cast<int>(waited_for.size())) != FI_SUCCESS)
+    if (fi_trywait(fabric->fabric.get(), waited_for.data(), static_cast<int>(waited_for.size())) !=
+        FI_SUCCESS)
       return false;
   }
   return true;
@@ -422,8 +418,7 @@ void OfiNetwork::take_request(const fi_eq_cm_entry& entry, LinkEvent& event) {
 } // namespace
 
 Result<std::unique_ptr<posted::Network>> make_network(std::string_view provider) {
-  if (auto checked = check_provider(provider); !checked)
-    return std::unexpected(checked.error());
+  if (auto checked = check_provider(provider); !checked) return std::unexpected(checked.error());
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
   return std::make_unique<OfiNetwork>(provider, std::move(epoll));

@@ -1,11 +1,11 @@
 // The accounts of a connection whose receives are posted ahead: a message is sent only where one
 // waits for it, so that the receiver is never not ready.
 //
-// A credit is a posted receive. It travels back beside messages, or, when the peer may have run out,
-// in a message of its own, for which each side posts one receive more than it says (`kept`). At most
-// one of these is under way: the next follows when the peer has said that it took the last, which
-// its next message does. A peer that has used up its credits has sent one since, so this cannot
-// stand still; and where no messages are, none of these are either.
+// A credit is a posted receive. It travels back beside messages, or, when the peer may have run
+// out, in a message of its own, for which each side posts one receive more than it says (`kept`).
+// At most one of these is under way: the next follows when the peer has said that it took the last,
+// which its next message does. A peer that has used up its credits has sent one since, so this
+// cannot stand still; and where no messages are, none of these are either.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,10 @@
-// What a network has to do for a PostedTransport (posted/posted.hpp): a few operations on a link, the
-// network's end of a connection, each for many messages at once. The rest (hello, credits, pages, the
-// life of a connection) is the transport's.
+// What a network has to do for a PostedTransport (posted/posted.hpp): a few operations on a link,
+// the network's end of a connection, each for many messages at once. The rest (hello, credits,
+// pages, the life of a connection) is the transport's.
 //
 // A link is made by connect() or comes with a request. Once its way is known it is opened, gets its
-// first receives, and is started, with a hello for the peer. Nothing here blocks but the look-up of a
-// host's name.
+// first receives, and is started, with a hello for the peer. Nothing here blocks but the look-up of
+// a host's name.
 #pragma once
 
 #include <array>
@@ -55,8 +55,8 @@ struct Send {
   bool copied = false; // the memory is free as soon as it is posted
 };
 
-// In the order of posting for one link's receives, and for its sends, where one that succeeded stands
-// for all before it.
+// In the order of posting for one link's receives, and for its sends, where one that succeeded
+// stands for all before it.
 struct Completion {
   enum class Status : std::uint8_t { done, canceled, too_large, failed };
   static constexpr std::uint64_t no_tag = ~0ULL;

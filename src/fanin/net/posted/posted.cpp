@@ -232,6 +232,10 @@ void PostedTransport::take_completion(const Completion& completion) {
   const Operation& operation = *completion.operation;
   Connection& connection = *operation.link->connection;
   if (connection.stage == Stage::buried) return;
+  // The peer may hear of the connection, and say something, before this side does.
+  if (connection.stage == Stage::handshake && !connection.ours() &&
+      completion.status != Completion::Status::canceled)
+    take_connected(connection, {});
   if (completion.status != Completion::Status::done) return take_failure(connection, completion);
   Traffic& traffic = *connection.traffic;
   switch (operation.kind) {
@@ -382,8 +386,8 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
     } else {
       receives.drop(front.slot);
     }
-    const std::uint32_t posted = receives.replenish(
-        front.slot, [&](std::uint32_t slot) { collect(connection, slot); });
+    const std::uint32_t posted =
+        receives.replenish(front.slot, [&](std::uint32_t slot) { collect(connection, slot); });
     // What brought credits was no message's receive, and is posted again at once.
     reposted += tag->kind == TagKind::credits ? posted - 1 : posted;
   }

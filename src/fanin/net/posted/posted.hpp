@@ -51,8 +51,8 @@ public:
   // Open connections are cut as by a crash.
   ~PostedTransport() override;
 
-  // Option of an address: posted=N, pages of the receive pool that a connection keeps posted. Others
-  // are the network's.
+  // Option of an address: posted=N, pages of the receive pool that a connection keeps posted.
+  // Others are the network's.
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;

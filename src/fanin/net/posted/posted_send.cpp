@@ -135,18 +135,15 @@ void PostedTransport::pump(Connection& connection) {
   for (std::uint32_t next = sending.posted; next != sending.accepted && after.can_send(); ++next) {
     Sent& sent = sending.at(next);
     batch_[messages++] = {.extents = std::span(sent.extents).first(sent.count),
-                         .size = sent.size,
-                         .tag = encode(after.spend(TagKind::message)),
-                         .operation = sent.copied ? &traffic.other : &sent.operation,
-                         .copied = sent.copied};
+                          .size = sent.size,
+                          .tag = encode(after.spend(TagKind::message)),
+                          .operation = sent.copied ? &traffic.other : &sent.operation,
+                          .copied = sent.copied};
   }
   std::size_t count = messages;
   const auto add = [&](posted::Tag tag) {
-    batch_[count++] = {.extents = {},
-                      .size = 0,
-                      .tag = encode(tag),
-                      .operation = &traffic.other,
-                      .copied = true};
+    batch_[count++] = {
+        .extents = {}, .size = 0, .tag = encode(tag), .operation = &traffic.other, .copied = true};
   };
   const bool ends = connection.stage == Stage::closing && after.can_send() &&
                     sending.posted + messages == sending.accepted;

@@ -1,5 +1,5 @@
-// The part of PostedTransport that makes connections: listening, connecting, the events of links, up
-// to the point where both ends have introduced themselves.
+// The part of PostedTransport that makes connections: listening, connecting, the events of links,
+// up to the point where both ends have introduced themselves.
 #include <algorithm>
 #include <utility>
 
@@ -68,9 +68,8 @@ Result<> PostedTransport::open(Connection& connection) {
   auto limits = connection.link->open(pool);
   if (!limits) return std::unexpected(limits.error());
   connection.limits = *limits;
-  connection.traffic =
-      std::make_unique<posted::Traffic>(*connection.link, pool, connection.max_message,
-                                        connection.pages, limits->receives);
+  connection.traffic = std::make_unique<posted::Traffic>(
+      *connection.link, pool, connection.max_message, connection.pages, limits->receives);
   return {};
 }
 
@@ -184,8 +183,7 @@ void PostedTransport::take_request(LinkEvent& event) {
     event.request->reject(encode(Hello{}));
     ++counters_.rejected;
     ++counters_.closed[static_cast<std::size_t>(reason)];
-    if (options_.report)
-      options_.report(reason, fmt::format("{}: {}", event.request->peer, why));
+    if (options_.report) options_.report(reason, fmt::format("{}: {}", event.request->peer, why));
   };
   const Listener* const listener = listeners_.find(event.listener);
   if (listener == nullptr) return event.request->reject(encode(Hello{}));

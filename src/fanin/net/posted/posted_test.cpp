@@ -140,8 +140,7 @@ protected:
     return view;
   }
 
-  std::unique_ptr<memory::PagePool> pool =
-      conformance::make_pool({.page_size = 16384, .pages = 4});
+  std::unique_ptr<memory::PagePool> pool = conformance::make_pool({.page_size = 16384, .pages = 4});
   PageFiller filler{*pool};
   Receives receives{*pool, 4096, 2, 64};
   std::deque<std::uint32_t> posted;

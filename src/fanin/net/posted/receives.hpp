@@ -1,8 +1,8 @@
 // The receives that a connection has posted: each is a slot of a page, as large as the largest
-// message. A message that fills half of its slot stays where it is; a smaller one is moved to a page
-// that small messages share, and its slot is posted again at once. So a page that is held is at
-// least half full. A page whose slots are all used is replaced by another one of the pool, or used
-// again when nobody holds anything of it any more.
+// message. A message that fills half of its slot stays where it is; a smaller one is moved to a
+// page that small messages share, and its slot is posted again at once. So a page that is held is
+// at least half full. A page whose slots are all used is replaced by another one of the pool, or
+// used again when nobody holds anything of it any more.
 #pragma once
 
 #include <algorithm>
@@ -60,8 +60,8 @@ public:
     });
   }
 
-  // A receive has completed with so many bytes, at most slot_size(). The message is in a shared page
-  // if it was `moved`.
+  // A receive has completed with so many bytes, at most slot_size(). The message is in a shared
+  // page if it was `moved`.
   [[nodiscard]] memory::View take(std::uint32_t slot, std::uint32_t size, PageFiller& filler,
                                   bool& moved) {
     Owned& owned = pages_[slot / slots_per_page_];

@@ -22,6 +22,7 @@ namespace fanin::net::verbs {
                                     ibv_qp_state state);
 
 // For request or answer; refers to the hello.
-[[nodiscard]] rdma_conn_param connect_parameters(const posted::HelloBytes& hello, const ibv_qp& queue_pair);
+[[nodiscard]] rdma_conn_param connect_parameters(const posted::HelloBytes& hello,
+                                                 const ibv_qp& queue_pair);
 
 } // namespace fanin::net::verbs

@@ -86,10 +86,11 @@ std::unexpected<Error> cannot_listen(const Url& url, int error) {
   if (error == ENODEV || error == EADDRNOTAVAIL) return no_device_there(url);
   if (error != EADDRINUSE)
     return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
-  return fail(ErrorKind::refused,
-              fmt::format("{}: the port is in use; `rdma resource show cm_id` shows by whom. Choose "
-                          "another one, or none for any that is free",
-                          url.text()));
+  return fail(
+      ErrorKind::refused,
+      fmt::format("{}: the port is in use; `rdma resource show cm_id` shows by whom. Choose "
+                  "another one, or none for any that is free",
+                  url.text()));
 }
 
 struct VerbsListening final : posted::Listening {
@@ -183,10 +184,11 @@ Result<std::unique_ptr<posted::Link>> VerbsNetwork::connect(const Url& url) {
   if (!real) return std::unexpected(real.error());
   auto cm_id = make_id(channel_.get());
   if (!cm_id) return std::unexpected(cm_id.error());
-  auto link = std::make_unique<VerbsLink>(finder(), std::move(*cm_id), *parse_path_options(url),
-                                          false);
+  auto link =
+      std::make_unique<VerbsLink>(finder(), std::move(*cm_id), *parse_path_options(url), false);
   link->peer = real->first.text();
-  if (rdma_resolve_addr(link->id(), nullptr, mutable_address(real->second), resolve_timeout_ms) != 0)
+  if (rdma_resolve_addr(link->id(), nullptr, mutable_address(real->second), resolve_timeout_ms) !=
+      0)
     link->has_no_way(no_way(errno));
   return link;
 }
@@ -277,8 +279,7 @@ bool VerbsNetwork::translate(const rdma_cm_event& cm_event, LinkEvent& event) {
     const auto& listening = *static_cast<const VerbsListening*>(cm_event.listen_id->context);
     event.kind = Kind::request;
     event.listener = listening.id;
-    event.request =
-        std::make_unique<VerbsLink>(finder(), CmId(cm_event.id), listening.path, true);
+    event.request = std::make_unique<VerbsLink>(finder(), CmId(cm_event.id), listening.path, true);
     event.request->peer = name_of(rdma_get_peer_addr(cm_event.id));
     return true;
   }
