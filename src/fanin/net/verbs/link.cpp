@@ -96,33 +96,34 @@ Result<> VerbsLink::post_receives(std::span<const posted::Receive> receives, std
   return fail_errno(ErrorKind::internal, "the device takes no receive", error);
 }
 
-// One chain, as far as the queue has room. Only its last request asks for a completion, and chains
-// that hold no pages do so now and then.
+// One chain, as far as the queue has room. Its last request that holds pages asks for a completion;
+// where none does, the last of all does so now and then.
 Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
   std::array<ibv_send_wr, posted::sends_most> requests;
   std::array<ibv_sge, posted::sends_most * max_extents> pieces;
   const std::size_t count =
       std::min<std::size_t>(sends.size(), requests_most - (posted_ - retired_));
   if (count == 0) return 0;
-  bool holds_pages = false;
+  std::size_t signalled = 0; // up to here
   for (std::size_t i = 0; i < count; ++i) {
-    holds_pages = fill(sends[i], requests[i], &pieces[i * max_extents]) || holds_pages;
+    fill(sends[i], requests[i], &pieces[i * max_extents]);
     requests[i].next = i + 1 < count ? &requests[i + 1] : nullptr;
+    if (!sends[i].copied) signalled = i + 1;
+  }
+  if (signalled == 0 && posted_ + count - signalled_ >= unsignalled_most) signalled = count;
+  if (signalled > 0) {
+    requests[signalled - 1].send_flags |= IBV_SEND_SIGNALED;
+    signalled_ = posted_ + static_cast<std::uint32_t>(signalled);
+    signals_[signals_put_++ % requests_most] = signalled_;
   }
   posted_ += static_cast<std::uint32_t>(count);
-  if (holds_pages || posted_ - signalled_ >= unsignalled_most) {
-    requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
-    signalled_ = posted_;
-    signals_[signals_put_++ % requests_most] = posted_;
-  }
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queue_pair_.get(), requests.data(), &bad);
   if (error == 0) return count;
   return fail_errno(ErrorKind::disconnected, "the device takes no message", error);
 }
 
-// True: it refers to pages until it is complete.
-bool VerbsLink::fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces) {
+void VerbsLink::fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces) {
   request = {};
   request.wr_id = reinterpret_cast<std::uintptr_t>(send.operation);
   request.opcode = IBV_WR_SEND_WITH_IMM;
@@ -135,7 +136,6 @@ bool VerbsLink::fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pi
         send.copied ? 0 : device_->key(*extent.page.get()->home->arena()).value();
     *pieces++ = {reinterpret_cast<std::uintptr_t>(extent.data()), extent.size, key};
   }
-  return !send.copied;
 }
 
 } // namespace fanin::net::verbs

@@ -49,7 +49,7 @@ private:
   static constexpr std::uint32_t requests_most = 128; // at the device, a power of two
 
   [[nodiscard]] Result<> ready_to_send();
-  [[nodiscard]] bool fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces);
+  void fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces);
 
   FindDevice find_device_;
   Device* device_ = nullptr;

@@ -217,5 +217,15 @@ TEST_F(Verbs, small_messages_go_inline_and_large_ones_without_a_copy) {
   EXPECT_EQ(transport->counters().moved, moved);
 }
 
+TEST_F(Verbs, a_small_message_behind_a_large_one_does_not_keep_its_page) {
+  const ConnectionId id = connect_to(url);
+  ASSERT_TRUE(run_until([&] { return !client.opened.empty() && !server.opened.empty(); }));
+  EXPECT_EQ(client.send(*transport, id, 0, page_size / 2), SendOutcome::accepted);
+  EXPECT_EQ(client.send(*transport, id, 1, 10), SendOutcome::accepted);
+  EXPECT_TRUE(run_until([&] {
+    return server.messages == 2 && client.send_pool->available() == client.send_pool->pages();
+  }));
+}
+
 } // namespace
 } // namespace fanin::net::verbs
