@@ -109,7 +109,7 @@ def test_pools_and_threads_are_on_the_configured_numa_node():
     if not Path("/sys/devices/system/node/node1").exists():
         raise fanin_run.Skip("this machine has one NUMA node")
     with Folder() as folder:
-        config = folder.small(rate="500Hz")
+        config = folder.small(rate="500Hz", readouts=1, builders=1)
         text = config.read_text()
         text = text.replace("[[readout]]", "[[readout]]\nnuma_node = 0\ncpu = [0]")
         text = text.replace("[[builder]]", "[[builder]]\nnuma_node = 1\ncpu = [1]")
