@@ -52,6 +52,7 @@ struct Traffic {
   std::vector<Arrived> arrived; // a ring, as many as there are slots
   std::uint32_t came = 0;
   std::uint32_t taken = 0;
+  std::uint32_t heard = 0; // `came` when the peer was last looked for
   Operation other; // of sends that nobody waits for
   Sending sending;
 };

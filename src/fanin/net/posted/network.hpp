@@ -97,6 +97,10 @@ public:
   // Makes memory known, a whole arena once. Errors: exhausted (memlock).
   [[nodiscard]] virtual Result<> reach(const memory::Arena& arena) = 0;
 
+  // Asks the peer's device, not its process, for a sign of life: without one the operation fails.
+  // Nothing where the network itself tells of peers that vanish, or cannot ask.
+  virtual void probe(Operation&) {}
+
   // The peer is told, and nothing of ours is read or written any more. Completions may be left.
   virtual void close() = 0;
 

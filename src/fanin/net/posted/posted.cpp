@@ -165,6 +165,16 @@ void PostedTransport::expire(Connection& connection) {
                      format_duration(options_.handshake_timeout)));
 }
 
+void PostedTransport::probe() {
+  connections_.for_each([](ConnectionId, Connection& connection) {
+    if (connection.stage != Stage::open || connection.cut) return;
+    Traffic& traffic = *connection.traffic;
+    if (std::exchange(traffic.heard, traffic.came) == traffic.came)
+      connection.link->probe(traffic.other);
+  });
+  if (connections_.size() > 0) probing_.start(loop_, loop_.now() + options_.keep_alive);
+}
+
 // --- polling ---
 
 bool PostedTransport::arm() {

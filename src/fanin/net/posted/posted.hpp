@@ -28,6 +28,8 @@ struct PostedOptions {
   Duration handshake_timeout = std::chrono::seconds{5};
   // How long close() goes on to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
+  // Of silence, then the network looks whether the peer is still there (verbs).
+  Duration keep_alive = std::chrono::seconds{10};
   // Of the transport, for what lies in no pool or in too many pieces; bytes.
   std::uint64_t copy_pool = 8U << 20;
   // Told why a connection could not be made or was broken off, in words, for the log.
@@ -133,6 +135,7 @@ private:
   void mark(Connection& connection);
   void bury(Connection& connection);
   void expire(Connection& connection);
+  void probe();
 
   Loop& loop_;
   PostedOptions options_;
@@ -144,6 +147,7 @@ private:
   std::array<posted::Completion, 64> completions_;
   std::array<posted::Send, posted::sends_most> batch_; // that goes to a link
   std::vector<posted::Receive> collected_; // to be posted for the connection that is looked at
+  Timer probing_{[this] { probe(); }}; // while there are connections
   std::vector<ConnectionId> ready_; // have something for visit()
   std::vector<ConnectionId> visiting_;
   std::vector<ConnectionId> marked_; // flush() has something to do for them

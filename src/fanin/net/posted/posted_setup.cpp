@@ -231,6 +231,7 @@ void PostedTransport::take_connected(Connection& connection, const posted::Hello
   --setting_up_;
   connection.stage = Stage::open;
   connection.deadline.cancel();
+  if (!probing_.active()) probing_.start(loop_, loop_.now() + options_.keep_alive);
   make_ready(connection);
 }
 

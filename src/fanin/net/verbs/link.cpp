@@ -79,6 +79,17 @@ void VerbsLink::close() {
   id_.reset();
 }
 
+// Writes no bytes to no address, which the peer's device acknowledges.
+void VerbsLink::probe(posted::Operation& operation) {
+  if (posted_ - retired_ == requests_most) return; // what is under way will tell
+  ibv_send_wr request{};
+  request.wr_id = reinterpret_cast<std::uintptr_t>(&operation);
+  request.opcode = IBV_WR_RDMA_WRITE;
+  ask(request, ++posted_);
+  ibv_send_wr* bad = nullptr;
+  (void)ibv_post_send(queue_pair_.get(), &request, &bad);
+}
+
 // One chain.
 Result<> VerbsLink::post_receives(std::span<const posted::Receive> receives, std::uint32_t size) {
   std::array<ibv_recv_wr, posted::receives_most> requests;
@@ -111,16 +122,19 @@ Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
     if (!sends[i].copied) signalled = i + 1;
   }
   if (signalled == 0 && posted_ + count - signalled_ >= unsignalled_most) signalled = count;
-  if (signalled > 0) {
-    requests[signalled - 1].send_flags |= IBV_SEND_SIGNALED;
-    signalled_ = posted_ + static_cast<std::uint32_t>(signalled);
-    signals_[signals_put_++ % requests_most] = signalled_;
-  }
+  if (signalled > 0) ask(requests[signalled - 1], posted_ + static_cast<std::uint32_t>(signalled));
   posted_ += static_cast<std::uint32_t>(count);
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queue_pair_.get(), requests.data(), &bad);
   if (error == 0) return count;
   return fail_errno(ErrorKind::disconnected, "the device takes no message", error);
+}
+
+// For a completion, of all requests before `end`.
+void VerbsLink::ask(ibv_send_wr& request, std::uint32_t end) {
+  request.send_flags |= IBV_SEND_SIGNALED;
+  signalled_ = end;
+  signals_[signals_put_++ % requests_most] = end;
 }
 
 void VerbsLink::fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces) {

@@ -33,6 +33,7 @@ public:
                                        std::uint32_t size) override;
   [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send> sends) override;
   [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
+  void probe(posted::Operation& operation) override;
   void close() override;
 
   [[nodiscard]] rdma_cm_id* id() const { return id_.get(); }
@@ -49,6 +50,7 @@ private:
   static constexpr std::uint32_t requests_most = 128; // at the device, a power of two
 
   [[nodiscard]] Result<> ready_to_send();
+  void ask(ibv_send_wr& request, std::uint32_t end);
   void fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces);
 
   FindDevice find_device_;

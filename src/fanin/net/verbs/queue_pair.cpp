@@ -12,9 +12,10 @@
 namespace fanin::net::verbs {
 namespace {
 
-// Acknowledgements are waited for 0.5 s (4.096 us times two to the power of), eight times.
+// Acknowledgements are waited for 0.5 s (4.096 us times two to the power of), seven times. Eight
+// SoftRoCE takes for ever.
 constexpr std::uint8_t ack_timeout = 17;
-constexpr std::uint8_t retries = 7;
+constexpr std::uint8_t retries = 6;
 // A message that finds no receive would be a fault of ours, and must not look like a slow peer.
 constexpr std::uint8_t not_ready_retries = 0;
 constexpr std::uint32_t inline_wanted = 192; // bytes; what devices take without a second access
@@ -88,6 +89,8 @@ Result<> change_state(rdma_cm_id& id, ibv_qp& queue_pair, const PathOptions& pat
   if (rdma_init_qp_attr(&id, &attributes, &mask) != 0)
     return fail_errno(ErrorKind::internal, "RDMA connection manager", errno);
   attributes.qp_state = state;
+  // For VerbsLink::probe(); no memory is registered for peers to write.
+  if (state == IBV_QPS_INIT) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_WRITE;
   if (auto applied = apply_path(path, id, attributes); !applied) return applied;
   if (state == IBV_QPS_RTS) {
     attributes.timeout = ack_timeout;

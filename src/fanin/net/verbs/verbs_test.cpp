@@ -29,6 +29,7 @@ protected:
     auto made = make_network();
     if (!made) GTEST_SKIP() << made.error().text;
     PostedOptions options;
+    options.keep_alive = std::chrono::milliseconds(50);
     options.handshake_timeout = std::chrono::seconds(1);
     options.report = [this](CloseReason, std::string_view text) {
       said += std::string(text) + "\n";
@@ -225,6 +226,21 @@ TEST_F(Verbs, a_small_message_behind_a_large_one_does_not_keep_its_page) {
   EXPECT_TRUE(run_until([&] {
     return server.messages == 2 && client.send_pool->available() == client.send_pool->pages();
   }));
+}
+
+TEST_F(Verbs, a_peer_without_power_is_noticed_and_a_silent_one_stays) {
+  const ConnectionId silent = connect_to(url);
+  ASSERT_TRUE(run_until([&] { return !client.opened.empty() && server.opened.size() == 1; }));
+  RawPeer raw;
+  connect(raw, encode(Hello{.max_message = 100, .credits = 8}), RDMA_CM_EVENT_ESTABLISHED);
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == 2; }));
+  raw.fall_silent();
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); })) << said;
+  EXPECT_EQ(server.closed, (std::vector{std::pair{server.opened[1], CloseReason::peer_died}}));
+  EXPECT_NE(said.find("retry"), std::string::npos) << said;
+  EXPECT_TRUE(client.closed.empty());
+  EXPECT_EQ(client.send(*transport, silent, 0, 100), SendOutcome::accepted);
+  EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
 }
 
 } // namespace

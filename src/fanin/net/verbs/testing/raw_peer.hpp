@@ -90,6 +90,11 @@ public:
     ASSERT_EQ(ibv_post_send(id_->qp, &request, &bad), 0);
   }
 
+  // As a host without power: nobody is told.
+  void fall_silent() {
+    region_.reset();
+    rdma_destroy_qp(id_.get());
+  }
   // As a process that dies.
   void close() {
     region_.reset();
