@@ -88,9 +88,8 @@ Result<std::unique_ptr<Device>> Device::make(ibv_context* context) {
 
 Result<std::uint32_t> Device::find_or_register(const memory::Arena& arena) {
   const auto [found, is_new] = regions_.try_emplace(arena.id());
-  if (is_new)
-    found->second.reset(
-        ibv_reg_mr(domain_.get(), arena.data(), arena.size(), IBV_ACCESS_LOCAL_WRITE));
+  constexpr int access = IBV_ACCESS_LOCAL_WRITE;
+  if (is_new) found->second.reset(ibv_reg_mr(domain_.get(), arena.data(), arena.size(), access));
   if (found->second == nullptr) {
     return fail(ErrorKind::exhausted,
                 fmt::format("{} cannot be given {} of memory: {}{}", name(),

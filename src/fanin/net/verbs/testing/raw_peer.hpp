@@ -56,7 +56,7 @@ public:
     attributes.qp_type = IBV_QPT_RC;
     attributes.cap = {4, 16, 1, 1, 0};
     ASSERT_EQ(rdma_create_qp(id_.get(), nullptr, &attributes), 0);
-    region_.reset(ibv_reg_mr(id_->pd, bytes_.data(), bytes_.size(), IBV_ACCESS_LOCAL_WRITE));
+    region_.reset(ibv_reg_mr(id_->pd, bytes_.data(), bytes_.size(), int{IBV_ACCESS_LOCAL_WRITE}));
     ASSERT_NE(region_, nullptr);
     for (int i = 0; i < 8; ++i) {
       ASSERT_EQ(rdma_post_recv(id_.get(), nullptr, bytes_.data(), bytes_.size(), region_.get()), 0);
