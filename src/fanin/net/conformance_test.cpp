@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/net/posted/posted.hpp"
+#include "fanin/net/posted/testing/rude_network.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/net/testing/given_urls.hpp"
 #include "fanin/net/virtual_world.hpp"
@@ -57,6 +59,35 @@ private:
   mutable Loop loop_{clock_};
   std::unique_ptr<Transport> server_;
   std::unique_ptr<Transport> client_;
+};
+
+// Receives posted ahead, in memory.
+class RudeBackend final : public Backend {
+public:
+  RudeBackend() {
+    for (auto* const side : {&server_, &client_}) {
+      *side =
+          std::make_unique<PostedTransport>(loop_, std::make_unique<posted::RudeNetwork>(fabric_));
+      loop_.add(**side);
+    }
+  }
+  Transport& server() override { return *server_; }
+  Transport& client() override { return *client_; }
+  [[nodiscard]] Url address() const override { return Url{.scheme = "rude"}; }
+  [[nodiscard]] Url nobody() const override { return Url{.scheme = "rude", .port = 65535}; }
+  bool turn() override { return loop_.turn(); }
+  bool kill_client() override {
+    loop_.remove(*client_);
+    client_.reset();
+    return true;
+  }
+
+private:
+  std::shared_ptr<posted::RudeFabric> fabric_ = std::make_shared<posted::RudeFabric>(1);
+  MonotonicClock clock_;
+  Loop loop_{clock_};
+  std::unique_ptr<PostedTransport> server_;
+  std::unique_ptr<PostedTransport> client_;
 };
 
 class SimBackend final : public Backend {
@@ -124,6 +155,8 @@ INSTANTIATE_TEST_SUITE_P(Given, TransportConformance, testing::ValuesIn(given())
 INSTANTIATE_TEST_SUITE_P(
     Net, TransportConformance,
     testing::Values(over("inproc", "inproc://server"), over_sim("sim", false),
+                    Parameter{.name = "posted",
+                              .make = [] { return std::make_unique<RudeBackend>(); }},
                     over_sim("strict", true), over_shm("shm", "shm://test", true),
                     over_shm("shm_copied", "shm://test", false), over("tcp", "tcp://127.0.0.1"),
                     over("tcp6", "tcp://[::1]"), over("trace_inproc", "trace+inproc://server"),
