@@ -18,11 +18,12 @@ SCHEME = os.environ.get("FANIN_RDMA_SCHEME", "verbs")
 CONTROL = f"{SCHEME}://10.9.0.1"
 OTHER = f"{SCHEME}://10.8.0.1"  # on the other device
 fanin_run.URL = CONTROL
+fanin_run.RATE = "500Hz"  # all is emulated
 
 
 def builds(*more):
     with Folder() as folder:
-        done = fanin("run", folder.small(rate="1kHz"), "--events", "2000", "--json", "-", *more)
+        done = fanin("run", folder.small(), "--events", "2000", "--json", "-", *more)
         check_equal(done.returncode, 0, done.stderr)
         result = fanin_run.json.loads(done.stdout)
         check_balanced(result)
@@ -59,7 +60,7 @@ def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
 def test_a_device_that_is_down_for_a_while_costs_no_event():
     """Its connections break when nobody answers for some seconds; they are made again when it is back."""
     with Folder() as folder:
-        with Run(folder.small(rate="1kHz"), "--set", f"network.url={OTHER}", "--set", f"network.control={CONTROL}",
+        with Run(folder.small(), "--set", f"network.url={OTHER}", "--set", f"network.control={CONTROL}",
                  "--duration", "100s") as run:
             run.wait_for("run 1 begins")
             run.wait_for_events(500)
@@ -109,7 +110,7 @@ def test_pools_and_threads_are_on_the_configured_numa_node():
     if not Path("/sys/devices/system/node/node1").exists():
         raise fanin_run.Skip("this machine has one NUMA node")
     with Folder() as folder:
-        config = folder.small(rate="500Hz", readouts=1, builders=1)
+        config = folder.small(readouts=1, builders=1)
         text = config.read_text()
         text = text.replace("[[readout]]", "[[readout]]\nnuma_node = 0\ncpu = [0]")
         text = text.replace("[[builder]]", "[[builder]]\nnuma_node = 1\ncpu = [1]")

@@ -20,6 +20,7 @@ from pathlib import Path
 FANIN = os.environ.get("FANIN", "build/release/bin/fanin")
 SOURCE = Path(os.environ.get("FANIN_SOURCE_DIR", Path(__file__).resolve().parent.parent.parent))
 URL = "tcp://127.0.0.1"  # of small(); a script may set another
+RATE = "2kHz"  # likewise
 LONGEST_S = 120  # for anything that is waited for: a loaded machine, a sanitizer
 
 # Small pools, so that a test starts quickly; a rate that two cores carry with a sanitizer too.
@@ -82,8 +83,8 @@ class Folder:
         (self.path / name).write_text(text)
         return self.path / name
 
-    def small(self, protocol="push", rate="2kHz", readouts=2, builders=2, more=""):
-        text = SMALL.format(url=URL, output=self.path / "out", protocol=protocol, rate=rate, readouts=readouts, builders=builders)
+    def small(self, protocol="push", rate=None, readouts=2, builders=2, more=""):
+        text = SMALL.format(url=URL, output=self.path / "out", protocol=protocol, rate=rate or RATE, readouts=readouts, builders=builders)
         return self.write("run.toml", text + more)
 
 
