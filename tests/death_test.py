@@ -8,9 +8,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
 from fanin_run import (FANIN, Folder, Run, check, check_balanced, check_equal, fanin, main, verify)  # noqa: E402
 
 
-def builder_dies(protocol):
+def builder_dies(protocol, deadline="1s"):
     with Folder() as folder:
-        with Run(folder.small(protocol), "--duration", "60s") as run:
+        with Run(folder.small(protocol), "--set", f"event.deadline={deadline}", "--duration", "60s") as run:
             run.wait_for("run 1 begins")
             run.wait_for_events(1000)
             run.kill("bu1")
@@ -59,9 +59,9 @@ def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
         check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
 
 
-def readout_dies(protocol):
+def readout_dies(protocol, deadline="300ms"):
     with Folder() as folder:
-        config = folder.small(protocol, more='[event]\ndeadline = "300ms"\n')
+        config = folder.small(protocol, more=f'[event]\ndeadline = "{deadline}"\n')
         with Run(config, "--set", "run.restart=true", "--duration", "60s") as run:
             run.wait_for("run 1 begins")
             run.wait_for_events(500)

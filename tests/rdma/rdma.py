@@ -19,11 +19,13 @@ CONTROL = f"{SCHEME}://10.9.0.1"
 OTHER = f"{SCHEME}://10.8.0.1"  # on the other device
 fanin_run.URL = CONTROL
 fanin_run.RATE = "500Hz"  # all is emulated
+PATIENCE = "20s"  # likewise: no fragment is late
 
 
 def builds(*more):
     with Folder() as folder:
-        done = fanin("run", folder.small(), "--events", "2000", "--json", "-", *more)
+        done = fanin("run", folder.small(), "--set", f"event.deadline={PATIENCE}", "--events", "2000", "--json", "-",
+                     *more)
         check_equal(done.returncode, 0, done.stderr)
         result = fanin_run.json.loads(done.stdout)
         check_balanced(result)
@@ -50,11 +52,11 @@ def test_control_may_go_over_tcp():
 
 
 def test_the_events_of_a_dead_builder_are_built_by_others():
-    death.builder_dies("push")
+    death.builder_dies("push", deadline=PATIENCE)
 
 
 def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
-    death.readout_dies("push")
+    death.readout_dies("push", deadline="4s")
 
 
 def test_a_device_that_is_down_for_a_while_costs_no_event():

@@ -40,10 +40,10 @@ void examine_roce_mtu(const Host& host, const std::string& device, Findings& fin
   for (const std::string& interface : host.names(folder)) {
     const auto mtu = host.number(fmt::format("{}/{}/mtu", folder, interface));
     if (!mtu || *mtu >= roce_least) continue;
-    findings.push_back({fmt::format("MTU of {} ({})", interface, device), Level::hint,
-                        fmt::format("{} B, so RDMA packets are smaller than 4096 B", *mtu),
-                        fmt::format("ip link set {} mtu {}, on switches and peers too", interface,
-                                    jumbo)});
+    findings.push_back(
+        {fmt::format("MTU of {} ({})", interface, device), Level::hint,
+         fmt::format("{} B, so RDMA packets are smaller than 4096 B", *mtu),
+         fmt::format("ip link set {} mtu {}, on switches and peers too", interface, jumbo)});
   }
 }
 
@@ -60,9 +60,10 @@ void examine_device(const Host& host, const std::string& device, Findings& findi
   }
   findings.push_back({fmt::format("RDMA device {}", device),
                       any_active ? Level::good : Level::problem, text.empty() ? "no port" : text,
-                      any_active ? ""
-                                 : "no port is active: check the cable, `ip link` (RoCE), or that a "
-                                   "subnet manager runs (InfiniBand)"});
+                      any_active
+                          ? ""
+                          : "no port is active: check the cable, `ip link` (RoCE), or that a "
+                            "subnet manager runs (InfiniBand)"});
   if (over_ethernet) examine_roce_mtu(host, device, findings);
 }
 
@@ -71,8 +72,8 @@ void examine_device(const Host& host, const std::string& device, Findings& findi
 void examine_rdma(const Host& host, Findings& findings) {
   const auto found = host.names(devices);
   if (found.empty()) {
-    findings.push_back({"RDMA devices", Level::good,
-                        "none; verbs:// and ofi+verbs:// are not for this host", ""});
+    findings.push_back(
+        {"RDMA devices", Level::good, "none; verbs:// and ofi+verbs:// are not for this host", ""});
     return;
   }
   for (const std::string& device : found) examine_device(host, device, findings);
@@ -84,14 +85,14 @@ void examine_rdma(const Host& host, Findings& findings) {
   }
   const auto locked = host.limit("Max locked memory");
   if (locked && *locked < locked_least) {
-    findings.push_back({"locked memory", Level::problem,
-                        fmt::format("at most {}, and RDMA needs all pools in it",
-                                    format_size(*locked)),
-                        "ulimit -l unlimited, memlock in /etc/security/limits.conf, or "
-                        "LimitMEMLOCK=infinity in the unit"});
+    findings.push_back(
+        {"locked memory", Level::problem,
+         fmt::format("at most {}, and RDMA needs all pools in it", format_size(*locked)),
+         "ulimit -l unlimited, memlock in /etc/security/limits.conf, or "
+         "LimitMEMLOCK=infinity in the unit"});
   } else {
-    findings.push_back({"locked memory", Level::good,
-                        locked ? format_size(*locked) : "unlimited", ""});
+    findings.push_back(
+        {"locked memory", Level::good, locked ? format_size(*locked) : "unlimited", ""});
   }
 }
 
@@ -104,9 +105,8 @@ void examine_interfaces(const Host& host, Findings& findings) {
     const auto mtu = host.number(read("mtu"));
     const auto speed = host.number(read("speed"));
     if (!mtu) continue;
-    const std::string found =
-        fmt::format("MTU {} B{}", *mtu,
-                    speed && *speed > 0 ? fmt::format(", {} Mb/s", *speed) : std::string());
+    const std::string found = fmt::format(
+        "MTU {} B{}", *mtu, speed && *speed > 0 ? fmt::format(", {} Mb/s", *speed) : std::string());
     const bool small = speed && *speed >= fast && *mtu < jumbo;
     findings.push_back({fmt::format("interface {}", interface), small ? Level::hint : Level::good,
                         found,
@@ -140,7 +140,8 @@ void examine_numa(const Host& host, Findings& findings) {
       any = true;
     }
   }
-  if (!any) findings.push_back({"NUMA", Level::good, "nodes " + nodes + ", no device near one", ""});
+  if (!any)
+    findings.push_back({"NUMA", Level::good, "nodes " + nodes + ", no device near one", ""});
 }
 
 } // namespace fanin::doctor::detail

@@ -18,9 +18,10 @@ namespace fs = std::filesystem;
 class Doctor : public testing::Test {
 protected:
   void SetUp() override {
-    put("proc/self/limits", "Limit                     Soft Limit           Hard Limit      Units\n"
-                            "Max open files            1048576              1048576         files\n"
-                            "Max locked memory         unlimited            unlimited       bytes\n");
+    put("proc/self/limits",
+        "Limit                     Soft Limit           Hard Limit      Units\n"
+        "Max open files            1048576              1048576         files\n"
+        "Max locked memory         unlimited            unlimited       bytes\n");
     put("proc/meminfo", "MemTotal:       8388608 kB\nMemFree: 1 kB\n");
     put("proc/self/cgroup", "0::/daq\n");
     put("sys/fs/cgroup/daq/memory.max", "max\n");
@@ -94,7 +95,8 @@ TEST_F(Doctor, ADeviceWithoutAnActivePortIsAProblem) {
 
 TEST_F(Doctor, RdmaNeedsLockedMemoryAndItsDeviceFiles) {
   put("proc/self/limits", "Max locked memory         8388608              8388608         bytes\n");
-  EXPECT_TRUE(std::ranges::none_of(look(), [](const Finding& f) { return f.what == "locked memory"; }));
+  EXPECT_TRUE(
+      std::ranges::none_of(look(), [](const Finding& f) { return f.what == "locked memory"; }));
   put_device("rxe0", "4: ACTIVE", "Ethernet");
   EXPECT_EQ(about("locked memory").level, Level::problem);
   EXPECT_NE(about("locked memory").mend.find("ulimit -l"), std::string::npos);

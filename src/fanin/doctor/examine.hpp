@@ -26,8 +26,8 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
-// Only reads files of the host. `providers` are those of libfabric that can be used; none: fanin was
-// built without it.
+// Only reads files of the host. `providers` are those of libfabric that can be used; none: fanin
+// was built without it.
 [[nodiscard]] Findings examine(const Host& host,
                                const std::optional<std::vector<std::string>>& providers);
 

@@ -59,11 +59,12 @@ std::string control_group(const Host& host) {
 void examine_limits(const Host& host, Findings& findings) {
   const auto files = host.limit("Max open files");
   const bool few = files && *files < files_least;
-  findings.push_back({"open files", few ? Level::hint : Level::good,
-                      files ? fmt::format("{}", *files) : "unlimited",
-                      few ? "a connection takes one or two: ulimit -n 65536, or LimitNOFILE= in the "
-                            "unit"
-                          : ""});
+  findings.push_back(
+      {"open files", few ? Level::hint : Level::good,
+       files ? fmt::format("{}", *files) : "unlimited",
+       few ? "a connection takes one or two: ulimit -n 65536, or LimitNOFILE= in the "
+             "unit"
+           : ""});
 }
 
 void examine_memory(const Host& host, Findings& findings) {
@@ -88,23 +89,23 @@ void examine_memory(const Host& host, Findings& findings) {
        limited ? fmt::format("this control group may use {} of {}",
                              format_size(static_cast<std::uint64_t>(*most)), format_size(*total))
                : format_size(total.value_or(0)),
-       limited ? "pools, those of shm:// too, count: `fanin check` prints their sum; raise MemoryMax= "
-                 "if it is more"
-               : ""});
+       limited
+           ? "pools, those of shm:// too, count: `fanin check` prints their sum; raise MemoryMax= "
+             "if it is more"
+           : ""});
 }
 
 void examine_tcp(const Host& host, Findings& findings) {
   const std::string net = "proc/sys/net/";
-  const std::string control =
-      host.text(net + "ipv4/tcp_congestion_control").value_or("not known");
+  const std::string control = host.text(net + "ipv4/tcp_congestion_control").value_or("not known");
   const std::string available =
       host.text(net + "ipv4/tcp_available_congestion_control").value_or(control);
   const bool cubic = has_word(available, "cubic");
-  findings.push_back({"TCP congestion control", cubic ? Level::good : Level::hint,
-                      cubic ? fmt::format("cubic, which fanin chooses, is there (default: {})",
-                                          control)
-                            : fmt::format("{}; cubic, which fanin chooses, is not there", control),
-                      cubic ? "" : "modprobe tcp_cubic; BBR is a third slower on a busy host"});
+  findings.push_back(
+      {"TCP congestion control", cubic ? Level::good : Level::hint,
+       cubic ? fmt::format("cubic, which fanin chooses, is there (default: {})", control)
+             : fmt::format("{}; cubic, which fanin chooses, is not there", control),
+       cubic ? "" : "modprobe tcp_cubic; BBR is a third slower on a busy host"});
 
   const std::int64_t receive = last_number(host.text(net + "ipv4/tcp_rmem").value_or(""));
   const std::int64_t send = last_number(host.text(net + "ipv4/tcp_wmem").value_or(""));
