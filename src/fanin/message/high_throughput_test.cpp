@@ -52,10 +52,24 @@ protected:
     })) << expected.size()
         << " messages have not come; " << ends->said();
   }
+  // A receiver at the same address that takes less at once.
+  void restart_with_small_pages() {
+    const net::Url url = receiver->url();
+    receiver.reset();
+    transports.add(url.scheme, *ends->server().transport(url).value());
+    with_small_pages.emplace(ContextParts{.loop = ends->server().loop(),
+                                            .transports = transports,
+                                            .send_pool = ends->server().send_pool(),
+                                            .receive_pool = *small_pages});
+    receiver = HighThroughputReceiver::listen(*with_small_pages, url).value();
+    ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; })) << ends->said();
+  }
 
   const std::unique_ptr<memory::PagePool> small_pages =
       memory::PagePool::make({.page_size = 8192, .pages = 32, .arena = {}}).value();
   std::unique_ptr<TwoEnds> ends;
+  net::TransportSet transports;
+  std::optional<Context> with_small_pages;
   Message message;
   std::unique_ptr<HighThroughputReceiver> receiver;
   std::unique_ptr<HighThroughputSender> sender;
@@ -273,19 +287,10 @@ TEST_P(high_throughput, the_rest_of_a_message_in_pages_that_are_too_large_is_not
   ASSERT_EQ(sender->send(pattern(40U << 20, 1)), net::SendOutcome::accepted); // keeps it busy
   while (sender->send(pattern(100'000, 2)) == net::SendOutcome::accepted) ends->turn();
   const std::uint64_t sent = sender->counters().messages;
-  const net::Url url = receiver->url();
-  receiver.reset();
-  net::TransportSet transports;
-  transports.add(url.scheme, *ends->server().transport(url).value());
-  Context with_small_pages({.loop = ends->server().loop(),
-                            .transports = transports,
-                            .send_pool = ends->server().send_pool(),
-                            .receive_pool = *small_pages});
-  const auto successor = HighThroughputReceiver::listen(with_small_pages, url).value();
-  ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; })) << ends->said();
+  ASSERT_NO_FATAL_FAILURE(restart_with_small_pages());
   EXPECT_EQ(sender->counters().lost, sent);
   ASSERT_EQ(sender->send(pattern(20'000, 7)), net::SendOutcome::accepted);
-  ASSERT_TRUE(ends->until([&] { return successor->recv(message); }));
+  ASSERT_TRUE(ends->until([&] { return receiver->recv(message); }));
   EXPECT_EQ(message.size(), 20'000U);
   message = {};
   EXPECT_EQ(sender->counters().connections, 2U);
@@ -359,20 +364,11 @@ TEST_P(high_throughput, messages_gathered_for_a_peer_that_took_larger_pages_are_
   start({}, {.flush = {.idle = false, .deadline = FlushPolicy::never_flush}});
   for (std::uint64_t i = 0; i < 10; ++i)
     ASSERT_EQ(sender->send(pattern(1000, i)), net::SendOutcome::accepted);
-  const net::Url url = receiver->url();
-  receiver.reset();
-  net::TransportSet transports;
-  transports.add(url.scheme, *ends->server().transport(url).value());
-  Context with_small_pages({.loop = ends->server().loop(),
-                            .transports = transports,
-                            .send_pool = ends->server().send_pool(),
-                            .receive_pool = *small_pages});
-  const auto successor = HighThroughputReceiver::listen(with_small_pages, url).value();
-  ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; })) << ends->said();
+  ASSERT_NO_FATAL_FAILURE(restart_with_small_pages());
   EXPECT_EQ(sender->counters().lost, 10U);
   ASSERT_EQ(sender->send(pattern(7, 7)), net::SendOutcome::accepted);
   sender->flush();
-  ASSERT_TRUE(ends->until([&] { return successor->recv(message); }));
+  ASSERT_TRUE(ends->until([&] { return receiver->recv(message); }));
   EXPECT_EQ(message.size(), 7U);
   message = {};
 }

@@ -1,10 +1,10 @@
 // The sending half of PostedTransport.
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include <fmt/format.h>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/net/posted/connection.hpp"
 
 namespace fanin::net {
@@ -100,7 +100,7 @@ bool PostedTransport::copy(Connection& connection, std::span<const memory::View>
   if (!room.page) return false; // until what was sent from there has gone
   std::byte* to = room.page.data() + room.offset;
   for (const memory::View& extent : extents) {
-    if (extent.size > 0) std::memcpy(to, extent.data(), extent.size);
+    memory::copy(to, {extent.data(), extent.size});
     to += extent.size;
   }
   made = room.page.freeze(room.offset, size);

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/page_filler.hpp"
 
@@ -67,7 +67,7 @@ public:
     Owned& owned = pages_[slot / slots_per_page_];
     if (size > 0 && size < in_place_least_) {
       if (PageFiller::Room room = filler.reserve(size); room.page) {
-        std::memcpy(room.page.data() + room.offset, data(slot), size);
+        memory::copy(room.page.data() + room.offset, {data(slot), size});
         const memory::View view = room.page.freeze(room.offset, size);
         filler.give_back(std::move(room.page), room.offset + size);
         drop(slot);
