@@ -77,6 +77,25 @@ def test_a_device_that_is_down_for_a_while_costs_no_event():
         check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
 
 
+def test_a_lost_rail_costs_speed_and_no_event():
+    with Folder() as folder:
+        config = folder.small()
+        config.write_text(config.read_text().replace("[[builder]]", f'[[builder]]\nurl = ["{CONTROL}", "{OTHER}"]'))
+        with Run(config, "--set", f"event.deadline={PATIENCE}", "--duration", "100s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(500)
+            subprocess.run(["ip", "link", "set", "v0", "down"], check=True)
+            run.wait_for(r"10\.8\.0\.1:\d+ is lost, going on over \S+10\.9\.0\.1")
+            run.wait_for_events(1000)
+            subprocess.run(["ip", "link", "set", "v0", "up"], check=True)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+
+
 def test_a_small_memory_lock_limit_is_said_in_one_line_with_the_mend():
     with Folder() as folder:
         folder.path.chmod(0o777)

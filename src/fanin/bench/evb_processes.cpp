@@ -227,7 +227,7 @@ public:
         builder::BuilderOptions{
             .node = index_,
             .event_manager = manager_,
-            .data = data_url(),
+            .data = {data_url()},
             .receive_pool = pool_.get(),
             .make_sink = [this](RunNumber run,
                                 Incarnation incarnation) { return make_sink(run, incarnation); },

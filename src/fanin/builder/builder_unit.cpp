@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "fanin/builder/rails.hpp"
+
 namespace fanin::builder {
 
 namespace {
@@ -43,17 +45,22 @@ BuilderUnit::~BuilderUnit() {
   reset();
   for (auto& stranger : strangers_) stranger.link.close(true);
   for (auto& sink : old_sinks_) environment_.loop->remove(*sink);
-  if (transport_ != nullptr) transport_->close_listener(listener_);
+  for (const Listener& listener : listeners_) listener.transport->close_listener(listener.id);
 }
 
 Result<> BuilderUnit::start() {
-  const auto transport = environment_.transports->find(options_.data);
-  if (!transport) return std::unexpected(transport.error());
-  transport_ = *transport;
-  const auto listener = transport_->listen(
-      options_.data, {.receive_pool = options_.receive_pool, .handler = this, .strangers = true});
-  if (!listener) return std::unexpected(listener.error());
-  listener_ = *listener;
+  std::vector<net::Url> rails;
+  for (const net::Url& url : options_.data) {
+    const auto transport = environment_.transports->find(url);
+    if (!transport) return std::unexpected(transport.error());
+    const auto listener =
+        (*transport)
+            ->listen(url,
+                     {.receive_pool = options_.receive_pool, .handler = this, .strangers = true});
+    if (!listener) return std::unexpected(listener.error());
+    listeners_.push_back({*transport, *listener});
+    rails.push_back((*transport)->listening_url(*listener));
+  }
 
   wire::Hello hello;
   hello.role = wire::Role::builder_unit;
@@ -66,8 +73,7 @@ Result<> BuilderUnit::start() {
       ControlClient::Options{
           .event_manager = options_.event_manager,
           .hello = hello,
-          .text = system_.builder_units[options_.node] + "\n" +
-                  transport_->listening_url(listener_).text(),
+          .text = system_.builder_units[options_.node] + "\n" + rails_text(rails),
           .give_up_after = options_.give_up_after,
           .on_message = [this](wire::MessageType type,
                                std::span<const std::byte> body) { return on_control(type, body); },
@@ -109,7 +115,7 @@ void BuilderUnit::reset() {
     readout.requests.link().close(true);
     readout = {};
   }
-  for (const auto& [link, node] : links_) transport_->close(link, true);
+  for (const auto& [link, node] : links_) link.transport->close(link.id, true);
   links_.clear();
   if (sink_) { // what it holds is still written; whether it counts is the event manager's business
     sink_->on_commit([](std::uint64_t) {});

@@ -23,7 +23,7 @@ namespace fanin::builder {
 struct BuilderOptions {
   NodeId node = 0;
   net::Url event_manager;
-  net::Url data;                           // where to listen for readout units; port 0 works
+  std::vector<net::Url> data; // rails where to listen for readout units (rails.hpp); port 0 works
   memory::PagePool* receive_pool = nullptr; // pages of System::data_page
   std::uint32_t posted_pages = 0; // of those, held by a transport that posts receives beforehand
   Duration give_up_after = std::chrono::seconds{10};
@@ -153,8 +153,11 @@ private:
   std::unique_ptr<ControlClient> control_;
   std::unique_ptr<storage::EventSink> sink_;
   std::vector<std::unique_ptr<storage::EventSink>> old_sinks_; // of earlier incarnations, finishing
-  net::Transport* transport_ = nullptr; // of the data
-  net::ListenerId listener_ = net::ListenerId::none;
+  struct Listener {
+    net::Transport* transport = nullptr;
+    net::ListenerId id = net::ListenerId::none;
+  };
+  std::vector<Listener> listeners_; // one a rail
   net::Timer status_tick_;
   net::Timer deadline_tick_;
   net::Timer stranger_tick_; // runs while there are strangers
@@ -164,7 +167,7 @@ private:
   std::uint64_t epoch_ = 0;
   std::vector<Readout> readouts_;
   std::vector<Stranger> strangers_; // oldest first
-  std::map<net::ConnectionId, NodeId> links_; // data connections that have said hello
+  std::map<net::Link, NodeId> links_; // data connections that have said hello
 
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
   Assemblies assemblies_{&memory_}; // by first event

@@ -15,7 +15,7 @@ void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
   const net::Link link{&transport, event.connection};
   switch (event.kind) {
   case net::EventKind::message: {
-    const auto known = links_.find(event.connection);
+    const auto known = links_.find(link);
     if (known == links_.end()) return on_hello(link, event.message);
     return on_part(readouts_[known->second], known->second, event);
   }
@@ -35,7 +35,7 @@ void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
     for (auto& readout : readouts_) {
       if (readout.requests.link() == link) readout.requests = {};
     }
-    if (const auto known = links_.find(event.connection); known != links_.end()) {
+    if (const auto known = links_.find(link); known != links_.end()) {
       readouts_[known->second].data = {};
       readouts_[known->second].connected = 0;
       links_.erase(known);
@@ -64,7 +64,7 @@ void BuilderUnit::close_silent_strangers() {
 
 void BuilderUnit::hang_up(net::Link link, std::string_view why) {
   environment_.log(LogLevel::error, fmt::format("{}: {}; connection closed", link.peer(), why));
-  if (const auto known = links_.find(link.id); known != links_.end()) {
+  if (const auto known = links_.find(link); known != links_.end()) {
     readouts_[known->second].data = {};
     readouts_[known->second].connected = 0;
     links_.erase(known);
@@ -103,12 +103,12 @@ void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
     return;
   }
   if (readout.data) {
-    links_.erase(readout.data.id);
+    links_.erase(readout.data);
     readout.data.close(true);
   }
   readout.data = link;
   readout.connected = hello.incarnation;
-  links_[link.id] = hello.node;
+  links_[link] = hello.node;
   give_up_lost();
 }
 

@@ -105,7 +105,7 @@ private:
     std::unique_ptr<Peer> peer;
     Incarnation incarnation = 0;
     Incarnation starts = 0;
-    std::string url;
+    std::string rails; // as readout units are told (rails.hpp)
     bool finished = false;
     bool failed = false; // its storage, and it has left
     std::uint64_t capacity = 0;
@@ -143,7 +143,7 @@ private:
   void refuse(Peer& peer, std::string reason, bool for_now = false,
               LogLevel level = LogLevel::warning);
   void readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hello);
-  void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url);
+  void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string rails);
   void readout_down(NodeId node, std::string_view why);
   void builder_down(NodeId node, std::string_view why);
   void peer_lost(net::Link link, std::string_view why);

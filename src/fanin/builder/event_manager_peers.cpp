@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fanin/builder/rails.hpp"
+
 namespace fanin::builder {
 
 namespace {
@@ -96,7 +98,7 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
   const auto split = text.find('\n');
   const std::string_view name = text.substr(0, split);
   const std::string shown = printable(name, name_shown);
-  std::string url{split == std::string_view::npos ? "" : text.substr(split + 1)};
+  std::string rails{split == std::string_view::npos ? "" : text.substr(split + 1)};
   const bool is_readout = hello.role == wire::Role::readout_unit;
   const auto& names = is_readout ? system_.readout_units : system_.builder_units;
   if (hello.version != wire::protocol_version) {
@@ -117,7 +119,7 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
                                      "give all nodes the same file",
                                      shown));
   }
-  if (!is_readout && !net::Url::parse(url)) {
+  if (!is_readout && !parse_rails(rails)) {
     return refuse(*peer, fmt::format("builder unit '{}' has no data address", shown));
   }
   const bool taken =
@@ -142,7 +144,7 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
   if (is_readout) {
     readout_up(std::move(peer), hello);
   } else {
-    builder_up(std::move(peer), hello.capacity, std::move(url));
+    builder_up(std::move(peer), hello.capacity, std::move(rails));
   }
 }
 
@@ -178,8 +180,9 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
     const Builder& builder = builders_[i];
     if (!builder.peer) continue;
     readout.peer->gather.append(wire::BuilderUp{static_cast<NodeId>(i), 0, builder.incarnation,
-                                                static_cast<std::uint32_t>(builder.url.size()), 0},
-                                std::string_view{builder.url});
+                                                static_cast<std::uint32_t>(builder.rails.size()),
+                                                0},
+                                std::string_view{builder.rails});
   }
   environment_.log(LogLevel::info,
                    fmt::format("readout unit '{}' is here{}", system_.readout_units[node],
@@ -188,7 +191,8 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   start_if_ready();
 }
 
-void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string url) {
+void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity,
+                              std::string rails) {
   const NodeId node = peer->node;
   Builder& builder = builders_[node];
   builder.peer = std::move(peer);
@@ -196,7 +200,7 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
   builder.capacity = capacity;
   builder.reserved = builder.metadata = builder.under_way = 0;
   builder.reservations.clear();
-  builder.url = std::move(url);
+  builder.rails = std::move(rails);
   builder.finished = builder.failed = false;
   builder.files.clear();
   builder.peer->gather.append(
@@ -207,8 +211,9 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
   for (auto& readout : readouts_) {
     if (!readout.peer) continue;
     readout.peer->gather.append(wire::BuilderUp{node, 0, builder.incarnation,
-                                                static_cast<std::uint32_t>(builder.url.size()), 0},
-                                std::string_view{builder.url});
+                                                static_cast<std::uint32_t>(builder.rails.size()),
+                                                0},
+                                std::string_view{builder.rails});
   }
   members_changed_ = true;
   start_if_ready();

@@ -624,8 +624,8 @@ TEST(faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced
 }
 
 TEST(faults, the_same_seed_gives_the_same_trace_everywhere) {
-  EXPECT_EQ(run_faults(4711), 3'454'408'912'364'824'705U);
-  EXPECT_EQ(run_faults(4712), 7'391'929'250'690'326'008U);
+  EXPECT_EQ(run_faults(4711), 14'200'579'228'188'444'502U);
+  EXPECT_EQ(run_faults(4712), 5'275'081'138'591'604'752U);
 }
 
 } // namespace

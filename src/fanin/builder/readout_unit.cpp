@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "fanin/builder/rails.hpp"
+
 namespace fanin::builder {
 
 namespace {
@@ -199,13 +201,14 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   return true;
 }
 
-bool ReadoutUnit::on_builder_up(const wire::BuilderUp& up, std::string_view url) {
-  const auto parsed = net::Url::parse(url);
+bool ReadoutUnit::on_builder_up(const wire::BuilderUp& up, std::string_view rails) {
+  auto parsed = parse_rails(rails);
   if (up.node >= builders_.size() || !parsed) return false;
   Builder& builder = builders_[up.node];
   disconnect(builder);
   builder.incarnation = up.incarnation;
-  builder.url = *parsed;
+  builder.rails = std::move(*parsed);
+  builder.rail = (options_.node + up.node) % builder.rails.size();
   connect(builder);
   return true;
 }

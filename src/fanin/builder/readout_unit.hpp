@@ -91,7 +91,8 @@ private:
   };
   struct Builder {
     Incarnation incarnation = 0; // 0: down
-    net::Url url;
+    std::vector<net::Url> rails;
+    std::size_t rail = 0; // in use, or the next to be tried
     net::Link data;
     net::Link request; // pull only
     bool data_ready = false; // hello was sent
@@ -106,7 +107,7 @@ private:
   // control
   bool on_control(wire::MessageType type, std::span<const std::byte> body);
   bool on_welcome(const wire::Welcome& welcome);
-  bool on_builder_up(const wire::BuilderUp& up, std::string_view url);
+  bool on_builder_up(const wire::BuilderUp& up, std::string_view rails);
   bool on_assign(const wire::Assign& assign);
   bool try_assign(const wire::Assign& assign);
   void retry_waiting();
@@ -139,6 +140,7 @@ private:
   void disconnect(Builder& builder);
   void introduce(Builder& builder, bool is_data);
   void on_data_event(Builder& builder, net::Event& event);
+  void change_rail(Builder& builder);
   void pump(Builder& builder);
   std::byte* reserve_metadata(Builder& builder, std::uint32_t size);
   [[nodiscard]] MetadataLayout layout() const;

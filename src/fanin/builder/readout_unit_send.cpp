@@ -140,16 +140,17 @@ void ReadoutUnit::enqueue(Batch& batch) {
 }
 
 void ReadoutUnit::connect(Builder& builder) {
-  const auto transport = environment_.transports->find(builder.url);
+  const net::Url& url = builder.rails[builder.rail];
+  const auto transport = environment_.transports->find(url);
   if (!transport) {
     environment_.log(LogLevel::error, transport.error().text);
     return;
   }
   const auto open = [&](bool control) -> net::Link {
     const auto id = (*transport)
-                        ->connect(builder.url, {.receive_pool = environment_.control_pool,
-                                                .handler = this,
-                                                .low_latency = control});
+                        ->connect(url, {.receive_pool = environment_.control_pool,
+                                        .handler = this,
+                                        .low_latency = control});
     if (id) return {*transport, *id};
     environment_.log(LogLevel::error, id.error().text);
     return {};
@@ -157,6 +158,7 @@ void ReadoutUnit::connect(Builder& builder) {
   builder.data = open(false);
   if (system_.protocol == Protocol::pull) builder.request = open(true);
   if (!builder.data || (system_.protocol == Protocol::pull && !builder.request)) {
+    change_rail(builder);
     builder.reconnect->start(*environment_.loop, environment_.loop->now() + retry_after);
   }
 }
@@ -238,11 +240,20 @@ void ReadoutUnit::on_data_event(Builder& builder, net::Event& event) {
     link = {};
     (is_data ? builder.data_ready : builder.request_ready) = false;
     if (builder.incarnation != 0 && !builder.reconnect->active()) {
+      change_rail(builder);
       builder.reconnect->start(*environment_.loop, environment_.loop->now() + reconnect_after);
     }
     break;
   case net::EventKind::accepted: break;
   }
+}
+
+void ReadoutUnit::change_rail(Builder& builder) {
+  if (builder.rails.size() == 1) return;
+  const std::size_t lost = std::exchange(builder.rail, (builder.rail + 1) % builder.rails.size());
+  environment_.log(LogLevel::warning,
+                   fmt::format("{} is lost, going on over {}", builder.rails[lost].text(),
+                               builder.rails[builder.rail].text()));
 }
 
 // Sends what is assigned to a builder unit, oldest first, until its link takes no more.

@@ -2,6 +2,7 @@
 // every reference leads somewhere. docs/configuration.md describes the keys.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -93,16 +94,20 @@ struct Node {
   Role role{};
   std::string name;
   std::string host; // empty: this one
-  net::Url url; // where it listens; of readout units: nothing
+  std::vector<net::Url> urls; // where it listens, several: rails; of readout units: none
   std::vector<int> cpus; // empty: anywhere
   int numa_node = -1;
   std::uint64_t buffer = 0; // bytes
   std::string key; // of its table, as "builder.0"
   Place place;
-  std::string url_key; // where its address comes from
+  std::string url_key; // where its addresses come from
   Place url_place;
   std::string type; // of an application
   std::map<std::string, Setting> settings; // likewise, for its type to understand
+
+  [[nodiscard]] bool listens_within(std::string_view network) const {
+    return std::ranges::any_of(urls, [&](const auto& url) { return url.network() == network; });
+  }
 };
 
 // What one process runs; all of it on one loop.

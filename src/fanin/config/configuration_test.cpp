@@ -35,7 +35,7 @@ std::string error_of(const std::string& text, const std::vector<std::string>& ov
 TEST(Configuration, the_shortest_one_has_an_event_manager_a_readout_and_a_builder_unit) {
   const Configuration c = good(minimal);
   EXPECT_EQ(c.node_names(), "evm, ru0, bu0");
-  EXPECT_EQ(c.event_manager().url.text(), "tcp://127.0.0.1");
+  EXPECT_EQ(c.event_manager().urls.front().text(), "tcp://127.0.0.1");
   ASSERT_EQ(c.sources.size(), 1U);
   EXPECT_EQ(c.sources[0].id, 7U);
   EXPECT_EQ(c.sources[0].name, "0x7");
@@ -101,12 +101,12 @@ TEST(Configuration, inproc_puts_all_nodes_into_one_process) {
   const Configuration c = good(minimal, {"network.url=inproc://", "builder.0.count=2"});
   ASSERT_EQ(c.processes.size(), 1U);
   EXPECT_EQ(c.processes[0].nodes.size(), 4U);
-  EXPECT_EQ(c.nodes[0].url.text(), "inproc://evm");
-  EXPECT_EQ(c.nodes[2].url.text(), "inproc://bu0");
-  EXPECT_EQ(c.nodes[3].url.text(), "inproc://bu1");
+  EXPECT_EQ(c.nodes[0].urls.front().text(), "inproc://evm");
+  EXPECT_EQ(c.nodes[2].urls.front().text(), "inproc://bu0");
+  EXPECT_EQ(c.nodes[3].urls.front().text(), "inproc://bu1");
   const Configuration decorated = good(minimal, {"network.url=fault+inproc://?delay=1ms"});
   ASSERT_EQ(decorated.processes.size(), 1U);
-  EXPECT_EQ(decorated.nodes[0].url.text(), "fault+inproc://evm?delay=1ms");
+  EXPECT_EQ(decorated.nodes[0].urls.front().text(), "fault+inproc://evm?delay=1ms");
 }
 
 TEST(Configuration, nodes_listen_on_their_own_hosts) {
@@ -125,9 +125,39 @@ host = "daq-bu"
 host = "fe80::1"
 url = "tcp://[fd00::2]:7100"
 )");
-  EXPECT_EQ(c.nodes[0].url.text(), "tcp://daq-evm:7000");
-  EXPECT_EQ(c.nodes[2].url.text(), "tcp://daq-bu");
-  EXPECT_EQ(c.nodes[3].url.text(), "tcp://[fd00::2]:7100");
+  EXPECT_EQ(c.nodes[0].urls.front().text(), "tcp://daq-evm:7000");
+  EXPECT_EQ(c.nodes[2].urls.front().text(), "tcp://daq-bu");
+  EXPECT_EQ(c.nodes[3].urls.front().text(), "tcp://[fd00::2]:7100");
+}
+
+TEST(Configuration, a_builder_unit_may_listen_on_several_rails) {
+  const Configuration c = good(R"(
+[network]
+control = "tcp://:7000"
+[event_manager]
+host = "daq"
+[[readout]]
+host = "daq"
+source = [{ type = "emulator" }]
+[[builder]]
+host = "daq"
+count = 2
+url = ["verbs://10.9.0.1", "tcp://"]
+)");
+  for (const std::size_t node : {2U, 3U}) {
+    ASSERT_EQ(c.nodes[node].urls.size(), 2U);
+    EXPECT_EQ(c.nodes[node].urls[0].text(), "verbs://10.9.0.1");
+    EXPECT_EQ(c.nodes[node].urls[1].text(), "tcp://daq");
+  }
+  const std::string builder =
+      "[[readout]]\nsource = [{ type = \"emulator\" }]\n[[builder]]\nurl = ";
+  EXPECT_EQ(error_of(builder + "[\"tcp://a:1\", \"tcp://a:1\"]\n"),
+            "run.toml:4: builder.0.url: \"bu0\" and \"bu0\" would both listen on tcp://a:1; leave "
+            "the port out and each finds a free one");
+  EXPECT_EQ(error_of(builder + "[\"tcp://a:1\", 7]\n"),
+            "run.toml:4: builder.0.url: holds a whole number; a list of texts is wanted");
+  EXPECT_EQ(error_of(builder + "[\"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\"]\n"),
+            "run.toml:4: builder.0.url: names more than 8 addresses");
 }
 
 TEST(Configuration, processes_hold_the_nodes_that_they_name) {

@@ -86,13 +86,14 @@ void check_hosts(const Configuration& configuration, Problems& problems) {
   }
   if (hosts.size() == 1) return;
   for (const Node& node : configuration.nodes) {
-    if (!node.url.scheme.empty() && is_loopback(node.url.host)) {
+    for (const net::Url& url : node.urls) {
+      if (!is_loopback(url.host)) continue;
       problems.add(node.url_place, node.url_key,
                    fmt::format("\"{}\" would listen on {}, where other hosts cannot reach it",
-                               node.name, node.url.text()));
+                               node.name, url.text()));
     }
   }
-  if (configuration.event_manager().url.port == 0) {
+  if (configuration.event_manager().urls.front().port == 0) {
     problems.add(configuration.event_manager().url_place, "network.control",
                  "needs a port when the nodes are on several hosts, as in \"tcp://daq-evm:7000\"");
   }
@@ -100,24 +101,26 @@ void check_hosts(const Configuration& configuration, Problems& problems) {
 
 void check_addresses(const Configuration& configuration, Problems& problems) {
   std::map<std::string, const Node*> seen;
-  for (const Node& node : configuration.nodes) {
-    if (node.url.scheme.empty()) continue; // listens nowhere
-    if (is_wildcard(node.url.host)) {
+  const auto check = [&](const Node& node, const net::Url& url) {
+    if (is_wildcard(url.host)) {
       problems.add(
           node.url_place, node.url_key,
           fmt::format("\"{}\" would tell others to connect to {}: write an address or a name "
                       "of its host",
-                      node.name, node.url.text()));
+                      node.name, url.text()));
     }
-    if (node.url.port == 0 && node.url.network() != "inproc") continue;
-    const auto [other, is_new] = seen.try_emplace(node.url.text(), &node);
+    if (url.port == 0 && url.network() != "inproc") return;
+    const auto [other, is_new] = seen.try_emplace(url.text(), &node);
     if (!is_new) {
       problems.add(
           node.url_place, node.url_key,
           fmt::format("\"{}\" and \"{}\" would both listen on {}; leave the port out and each "
                       "finds a free one",
-                      other->second->name, node.name, node.url.text()));
+                      other->second->name, node.name, url.text()));
     }
+  };
+  for (const Node& node : configuration.nodes) {
+    for (const net::Url& url : node.urls) check(node, url);
   }
 }
 
@@ -139,12 +142,12 @@ void check_processes(const Configuration& configuration, Problems& problems) {
   }
   if (configuration.processes.size() == 1) return;
   for (const Node& node : configuration.nodes) {
-    if (node.url.network() == "inproc") {
+    if (node.listens_within("inproc")) {
       problems.add(
           node.url_place, node.url_key,
           fmt::format("{} reaches only within one process, but there are {}: put all nodes "
                       "into one [[process]], or leave [[process]] out",
-                      node.url.text(), configuration.processes.size()));
+                      node.urls.front().text(), configuration.processes.size()));
     }
   }
 }

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t nodes_max = 4096; // of one role
 constexpr std::size_t sources_max = 65'536;
+constexpr std::size_t rails_max = 8; // of a builder unit
 
 // "left" or, of several alike, "left0", "left1", ...; without a name the prefix and the index.
 std::string node_name(const std::string& given, std::string_view prefix, std::size_t index,
@@ -180,7 +181,9 @@ void read_builders(TableReader& root, Configuration& configuration) {
     Node alike =
         read_node(reader, Role::builder, configuration.buffers, configuration.buffers.builder);
     const std::vector<int> cpus = read_cpus(reader, count);
-    alike.url = reader.url("url").value_or(net::Url{});
+    alike.urls = reader.urls("url");
+    if (alike.urls.size() > rails_max)
+      reader.reject("url", fmt::format("names more than {} addresses", rails_max));
     alike.url_key = reader.path("url");
     alike.url_place = reader.place_of("url");
     if (configuration.builders + count > nodes_max) {
@@ -223,28 +226,28 @@ public:
   void set_event_manager(Node& node, const net::Url& control) const {
     set(node, control, "control");
     const bool said = network_ != nullptr && network_->find("control") != nullptr;
-    complete(node, said && !control.host.empty());
+    complete(node, node.urls.front(), said && !control.host.empty());
   }
   void set_builder(Node& node, const net::Url& data) const {
-    if (node.url.scheme.empty()) {
+    if (node.urls.empty()) {
       set(node, data, "data");
-      if (node.url.network() == "inproc") node.url.host.clear();
-      complete(node, false);
+      net::Url& url = node.urls.front();
+      if (url.network() == "inproc") url.host.clear();
+      complete(node, url, false);
     } else {
-      complete(node, !node.url.host.empty());
+      for (net::Url& url : node.urls) complete(node, url, !url.host.empty());
     }
   }
 
 private:
   void set(Node& node, const net::Url& url, std::string_view key) const {
-    node.url = url;
+    node.urls = {url};
     const Value* said = network_ == nullptr ? nullptr : network_->find(key);
     if (said == nullptr && network_ != nullptr) said = network_->find(key = "url");
     node.url_key = fmt::format("network.{}", said == nullptr ? "url" : key);
     node.url_place = said == nullptr ? file_ : said->place;
   }
-  static void complete(Node& node, bool says_host) {
-    net::Url& url = node.url;
+  static void complete(const Node& node, net::Url& url, bool says_host) {
     if (url.network() == "inproc") {
       if (url.host.empty()) url.host = node.name;
     } else if (!says_host && !node.host.empty()) {
@@ -271,7 +274,7 @@ void set_urls(TableReader& root, Configuration& configuration) {
 
 bool all_in_one(const Configuration& configuration) {
   return std::ranges::any_of(configuration.nodes,
-                             [](const Node& node) { return node.url.network() == "inproc"; });
+                             [](const Node& node) { return node.listens_within("inproc"); });
 }
 
 void read_processes(TableReader& root, Configuration& configuration) {

@@ -190,6 +190,19 @@ std::optional<net::Url> TableReader::url(std::string_view key) {
   return std::nullopt;
 }
 
+std::vector<net::Url> TableReader::urls(std::string_view key) {
+  std::vector<net::Url> urls;
+  for (const std::string& text : texts(key)) {
+    auto url = net::Url::parse(text);
+    if (!url) {
+      reject(key, url.error().text);
+      return {};
+    }
+    urls.push_back(*url);
+  }
+  return urls;
+}
+
 bool TableReader::add_cpus(std::string_view key, std::string_view text, std::vector<int>& cpus) {
   while (true) {
     const auto comma = text.find(',');

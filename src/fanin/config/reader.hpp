@@ -56,6 +56,7 @@ public:
                                    std::initializer_list<std::string_view> names,
                                    std::size_t fallback = 0);
   [[nodiscard]] std::optional<net::Url> url(std::string_view key);
+  [[nodiscard]] std::vector<net::Url> urls(std::string_view key); // a list, or one alone
   // CPU numbers: 3, "0-3,8" or [0, 1, 2].
   [[nodiscard]] std::vector<int> cpus(std::string_view key);
   [[nodiscard]] std::vector<std::string> texts(std::string_view key); // a list, or one alone

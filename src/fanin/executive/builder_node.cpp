@@ -37,7 +37,7 @@ public:
     builder::BuilderOptions options;
     options.node = static_cast<NodeId>(builder_);
     options.event_manager = context_.event_manager;
-    options.data = configured().url;
+    options.data = configured().urls;
     options.receive_pool = receive_pool_.get();
     options.posted_pages = context_.plan->posted;
     options.give_up_after = context_.configuration->network.give_up_after;

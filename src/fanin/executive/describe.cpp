@@ -34,7 +34,8 @@ std::string place_text(const Configuration& configuration, std::size_t index) {
   const config::Node& node = configuration.nodes[index];
   std::string text;
   if (!node.host.empty()) text += fmt::format(" on {}", node.host);
-  if (!node.url.scheme.empty()) text += fmt::format(", listens at {}", node.url.text());
+  for (const net::Url& url : node.urls)
+    text += fmt::format("{} {}", &url == node.urls.data() ? ", listens at" : " and", url.text());
   if (!node.cpus.empty()) text += fmt::format(", CPU {}", fmt::join(node.cpus, ","));
   if (node.numa_node >= 0) text += fmt::format(", NUMA node {}", node.numa_node);
   return text;

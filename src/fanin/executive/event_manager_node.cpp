@@ -25,7 +25,7 @@ public:
 
   Result<> start() override {
     builder::EventManagerOptions options;
-    options.url = configured().url;
+    options.url = configured().urls.front();
     options.recorder = &recorder_;
     options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
     manager_.emplace(*context_.system, std::move(options), environment());

@@ -95,8 +95,11 @@ PoolPlan control_pool(const Configuration& configuration, std::size_t peers, std
 }
 
 // Pages that connections hold where receives are posted ahead, and one where messages lie together.
-std::uint32_t posted_pages(const net::Url& url, std::size_t connections) {
-  const std::uint32_t each = net::posted::pages_planned(url);
+// While connections move from a lost rail to another one, the old ones may still be there.
+std::uint32_t posted_pages(std::span<const net::Url> rails, std::size_t connections) {
+  std::uint32_t each = 0;
+  for (const net::Url& url : rails) each = std::max(each, net::posted::pages_planned(url));
+  if (rails.size() > 1) each *= 2;
   return each == 0 ? 0 : each * static_cast<std::uint32_t>(connections) + 1;
 }
 
@@ -148,9 +151,9 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
 Result<> plan_readout(const Configuration& configuration, const config::Node& node,
                       std::size_t readout, NodePlan& plan) {
   if (auto done = plan_sources(configuration, node, readout, plan); !done) return done;
-  std::uint32_t posted = posted_pages(configuration.network.control, 1);
+  std::uint32_t posted = posted_pages(configuration.event_manager().urls, 1);
   for (std::size_t i = 0; i < configuration.builders; ++i) {
-    posted += posted_pages(configuration.nodes[configuration.builder_node(i)].url,
+    posted += posted_pages(configuration.nodes[configuration.builder_node(i)].urls,
                            connections_each(configuration));
   }
   plan.control = control_pool(configuration, 1 + configuration.builders, posted);
@@ -186,10 +189,10 @@ Result<> plan_builder(const Configuration& configuration, const config::Node& no
                       NodePlan& plan) {
   const std::uint32_t page = configuration.buffers.page;
   plan.control = control_pool(configuration, 1 + configuration.readouts,
-                              posted_pages(configuration.network.control, 1));
+                              posted_pages(configuration.event_manager().urls, 1));
   const auto pages =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
-  plan.posted = posted_pages(node.url, configuration.readouts * connections_each(configuration));
+  plan.posted = posted_pages(node.urls, configuration.readouts * connections_each(configuration));
   plan.receive = {page, pages + plan.posted};
   double total = 0;
   std::uint64_t largest = 4096;
@@ -251,7 +254,7 @@ Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration) {
   std::vector<NodePlan> plans(configuration.nodes.size());
   const std::size_t peers = configuration.nodes.size() - 1;
   plans.front().control =
-      control_pool(configuration, peers, posted_pages(configuration.network.control, peers));
+      control_pool(configuration, peers, posted_pages(configuration.event_manager().urls, peers));
   for (std::size_t i = 0; i < configuration.readouts; ++i) {
     const std::size_t node = configuration.readout_node(i);
     if (auto done = plan_readout(configuration, configuration.nodes[node], i, plans[node]); !done) {

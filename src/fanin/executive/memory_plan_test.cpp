@@ -1,5 +1,6 @@
 #include "fanin/executive/memory_plan.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,6 +73,16 @@ TEST(MemoryPlan, what_the_network_holds_ready_comes_on_top) {
     EXPECT_EQ((*posting)[1].control.pages,
               (*plain)[1].control.pages + 2 + (1 + connections / 2) * each);
   }
+}
+
+TEST(MemoryPlan, connections_may_be_there_twice_while_they_move_to_another_rail) {
+  const auto planned = [](std::string_view urls) {
+    const auto parsed =
+        config::parse(fmt::format("{}url = {}\n", two_by_one, urls), "test.toml", {});
+    return plan_memory(parsed.value()).value().back();
+  };
+  EXPECT_EQ(planned(R"("verbs://10.9.0.1?posted=5")").posted, 1 + 2 * 5);
+  EXPECT_EQ(planned(R"(["verbs://10.9.0.1?posted=5", "tcp://10.8.0.1"])").posted, 1 + 2 * 2 * 5);
 }
 
 TEST(MemoryPlan, every_source_can_take_its_largest_fragment) {

@@ -62,9 +62,9 @@ Result<std::unique_ptr<Process>> Process::make(const config::Configuration& conf
 }
 
 Result<> Process::make_transports() {
-  std::set<std::string> schemes{configuration_.event_manager().url.scheme};
+  std::set<std::string> schemes;
   for (const config::Node& node : configuration_.nodes) {
-    if (node.role == config::Role::builder) schemes.insert(node.url.scheme);
+    for (const net::Url& url : node.urls) schemes.insert(url.scheme);
   }
   const LogFunction log_function = [this](LogLevel level, std::string_view text) {
     log(options_.nodes.front(), level, text);
@@ -110,7 +110,7 @@ Result<> Process::make_nodes() {
     context.plugins = &plugins_;
     context.plan = &plans_[index];
     context.index = index;
-    context.event_manager = configuration_.event_manager().url;
+    context.event_manager = configuration_.event_manager().urls.front();
     context.by_hand = options_.attended && !has_event_manager();
     context.loop = &loop_;
     context.transports = &transport_set_;

@@ -103,6 +103,14 @@ TEST(Process, control_and_data_may_go_over_networks_of_their_own) {
   EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
 }
 
+TEST(Process, a_builder_unit_may_have_rails_of_different_kinds) {
+  const std::string text =
+      std::string(small) + R"(url = ["tcp://127.0.0.1", "inproc://", "tcp://127.0.0.2"])";
+  const Ran ran = run_all(text, {"network.control=inproc://"});
+  ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+  EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
+}
+
 TEST(Process, a_network_with_delays_and_refusals_builds_the_same_and_is_traced) {
   const std::string url = "trace+fault+inproc://?seed=5&delay=200us&backpressure=0.1";
   const Ran ran = run_all(small, {"network.url=" + url});

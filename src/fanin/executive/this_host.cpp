@@ -180,12 +180,13 @@ Result<> check_here(const config::Configuration& configuration,
       return fail(ErrorKind::usage, fmt::format("{}: {}.type: no plug-in has an application \"{}\"",
                                                 node.place.text(), node.key, node.type));
     }
-    if (node.url.scheme.empty()) continue; // listens nowhere
-    if (plugins->transports.find(node.url.scheme)) continue;
-    return fail(ErrorKind::usage,
-                fmt::format("{}: {}: there is no transport for {}://; there are: {}",
-                            node.url_place.text(), node.url_key, node.url.scheme,
-                            fmt::join(plugins->transports.schemes(), ", ")));
+    for (const net::Url& url : node.urls) {
+      if (plugins->transports.find(url.scheme)) continue;
+      return fail(ErrorKind::usage,
+                  fmt::format("{}: {}: there is no transport for {}://; there are: {}",
+                              node.url_place.text(), node.url_key, url.scheme,
+                              fmt::join(plugins->transports.schemes(), ", ")));
+    }
   }
   const auto plans = plan_memory(configuration);
   if (!plans) return std::unexpected(plans.error());

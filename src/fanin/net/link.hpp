@@ -46,6 +46,7 @@ struct Link {
 
   explicit operator bool() const { return transport != nullptr; }
   friend bool operator==(const Link&, const Link&) = default;
+  friend auto operator<=>(const Link&, const Link&) = default;
   [[nodiscard]] SendOutcome send(std::span<const memory::View> extents) const {
     return transport == nullptr ? SendOutcome::closed : transport->send(id, extents);
   }

@@ -189,7 +189,8 @@ void VirtualSystem::start_builder(std::size_t index) {
   BuilderOptions options;
   options.node = static_cast<NodeId>(index);
   options.event_manager = *net::Url::parse("sim://evm");
-  options.data = *net::Url::parse("sim://" + node.node->name());
+  options.data = {*net::Url::parse("sim://" + node.node->name() + ":1"),
+                  *net::Url::parse("sim://" + node.node->name() + ":2")};
   options.receive_pool = node.receive_pool.get();
   options.posted_pages = posted_pages();
   options.failure_ends_run = options_.failure_ends_run;

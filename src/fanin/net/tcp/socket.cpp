@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -124,6 +125,14 @@ Result<> check_congestion(const std::string& name) {
   std::getline(file, there);
   return fail(ErrorKind::usage, fmt::format("congestion control \"{}\": {}; this kernel has: {}",
                                             name, error_text(error), there));
+}
+
+bool is_unanswered(int socket) {
+  constexpr std::uint8_t tries = 7; // the first after 0.2 s, each twice as late as the one before
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+         std::max(info.tcpi_retransmits, info.tcpi_probes) >= tries; // probes: nothing has left
 }
 
 void set_stream_options(int socket, const std::string& congestion) {

@@ -43,6 +43,10 @@ void set_reset_on_close(const Descriptor& socket);
 // Whether this process may use that congestion control. Errors: usage, with those that there are.
 [[nodiscard]] Result<> check_congestion(const std::string& name);
 
+// Whether the peer's kernel acknowledges nothing any more, for about 25 s. A process without room
+// is not meant: its kernel still answers.
+[[nodiscard]] bool is_unanswered(int socket);
+
 // Wanted by every connection; none of them is an error where it is missing; see check_congestion().
 void set_stream_options(int socket, const std::string& congestion);
 

@@ -32,6 +32,7 @@ constexpr std::size_t bytes_beside_hot = 32U << 10;
 // Data queued in one turn is written before it leaves the cache.
 constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
+constexpr Duration look_period = std::chrono::seconds{5}; // for hosts that have died
 
 // True: there was more.
 bool cut_to(msghdr& message, std::size_t bytes) {
@@ -75,6 +76,7 @@ TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions&
   connection.id = id;
   connection.max_message = largest;
   connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
+  if (!looking_.active()) looking_.start(loop_, loop_.now() + look_period);
   return connection;
 }
 
@@ -254,6 +256,16 @@ void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
   connection.queue.clear();
   connection.deadline.cancel();
   list(connection);
+}
+
+// The kernel itself would go on for a quarter of an hour.
+void TcpTransport::cut_unanswered() {
+  connections_.for_each([this](ConnectionId, Connection& connection) {
+    if (connection.stage != Stage::open || !tcp::is_unanswered(connection.socket.get())) return;
+    report(CloseReason::peer_died, connection, "its host or the network does not answer");
+    end(connection, CloseReason::peer_died, true);
+  });
+  if (connections_.size() > 0) looking_.start(loop_, loop_.now() + look_period);
 }
 
 void TcpTransport::erase(Connection& connection) {

@@ -168,6 +168,7 @@ private:
   void emit_closed(Connection& connection, Budget& budget);
   void end(Connection& connection, CloseReason reason, bool reset);
   void erase(Connection& connection);
+  void cut_unanswered();
   void write(Connection& connection);
   void continue_closing(Connection& connection);
   void expire(Connection& connection);
@@ -191,6 +192,7 @@ private:
   std::size_t closing_ = 0;
   std::size_t strangers_ = 0;
   bool released_ = false; // pages have come back since the last poll
+  Timer looking_{[this] { cut_unanswered(); }}; // while there are connections
   TcpCounters counters_;
 };
 
