@@ -92,7 +92,7 @@ def test_a_lost_rail_costs_speed_and_no_event():
             result = run.finish()
         check_balanced(result)
         check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+        check_equal(result["events"]["incomplete"], 0, "incomplete events\n" + run.text())
         check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
 
 

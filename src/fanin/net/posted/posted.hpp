@@ -29,7 +29,7 @@ struct PostedOptions {
   // How long close() goes on to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
   // Of silence, then the network looks whether the peer is still there (verbs).
-  Duration keep_alive = std::chrono::seconds{10};
+  Duration keep_alive = std::chrono::seconds{2};
   // Of the transport, for what lies in no pool or in too many pieces; bytes.
   std::uint64_t copy_pool = 8U << 20;
   // Told why a connection could not be made or was broken off, in words, for the log.
