@@ -108,6 +108,19 @@ def test_a_small_memory_lock_limit_is_said_in_one_line_with_the_mend():
         check(lines and "64KiB" in lines[0].replace(" ", "") and "limits.conf" in lines[0], done.stderr)
 
 
+def test_a_user_without_the_right_to_rdma_is_told_which():
+    for files in ("rdma_cm", "uverbs*"):
+        with Folder() as folder:
+            folder.path.chmod(0o777)
+            config = folder.small()
+            command = f"chmod 600 /dev/infiniband/{files} && exec setpriv --reuid 65534 --regid 65534 --clear-groups "
+            command += f"{fanin_run.FANIN} run {config} --events 10"
+            done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=fanin_run.LONGEST_S)
+            subprocess.run(["bash", "-c", "chmod 666 /dev/infiniband/*"], check=True)
+            check(done.returncode != 0, "it ran")
+            check(f"may not use /dev/infiniband/{files.rstrip('*')}" in done.stderr, f"{files}: {done.stderr}")
+
+
 def test_an_address_without_a_device_is_said_so():
     with Folder() as folder:
         done = fanin("run", folder.small(), "--set", f"network.url={SCHEME}://127.0.0.1", "--events", "10")

@@ -52,6 +52,7 @@ void read_network(TableReader reader, Network& network) {
   }
   network.give_up_after = reader.duration("give_up_after", network.give_up_after);
   network.transfer_window = reader.size("transfer_window", network.transfer_window);
+  network.wait = static_cast<net::WaitPolicy>(reader.choice("wait", {"block", "poll"}));
   reader.finish();
 }
 

@@ -16,6 +16,7 @@
 #include "fanin/base/result.hpp"
 #include "fanin/config/tree.hpp"
 #include "fanin/memory/arena.hpp"
+#include "fanin/net/loop.hpp"
 #include "fanin/net/url.hpp"
 
 namespace fanin::config {
@@ -40,6 +41,7 @@ struct Network {
   Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
   Duration give_up_after = std::chrono::seconds{10}; // without the event manager, once it was there
   std::uint64_t transfer_window = 4U << 20; // bytes under way to one builder unit
+  net::WaitPolicy wait = net::WaitPolicy::block; // of readout units, builder units, event manager
 };
 
 struct Trigger {

@@ -62,14 +62,14 @@ protected:
   fs::path root = fs::temp_directory_path() / ("fanin_doctor_" + std::to_string(getpid()));
 };
 
-TEST_F(Doctor, FindsAHealthyHostGood) {
+TEST_F(Doctor, finds_a_healthy_host_good) {
   for (const Finding& finding : look()) {
     EXPECT_EQ(finding.level, Level::good) << finding.what << ": " << finding.found;
     EXPECT_TRUE(finding.mend.empty()) << finding.what;
   }
 }
 
-TEST_F(Doctor, SaysWhatToDoWithEverythingElse) {
+TEST_F(Doctor, says_what_to_do_with_everything_else) {
   fs::remove_all(root);
   put_device("mlx5_0", "1: DOWN", "Ethernet");
   for (const Finding& finding : examine(Host(root), std::nullopt)) {
@@ -78,7 +78,7 @@ TEST_F(Doctor, SaysWhatToDoWithEverythingElse) {
   }
 }
 
-TEST_F(Doctor, ShowsADeviceWithItsPorts) {
+TEST_F(Doctor, shows_a_device_with_its_ports) {
   put_device("mlx5_0", "4: ACTIVE", "InfiniBand");
   const Finding device = about("RDMA device mlx5_0");
   EXPECT_EQ(device.level, Level::good);
@@ -86,14 +86,14 @@ TEST_F(Doctor, ShowsADeviceWithItsPorts) {
   EXPECT_EQ(about("locked memory").found, "unlimited");
 }
 
-TEST_F(Doctor, ADeviceWithoutAnActivePortIsAProblem) {
+TEST_F(Doctor, a_device_without_an_active_port_is_a_problem) {
   put_device("mlx5_0", "1: DOWN", "InfiniBand");
   EXPECT_EQ(about("RDMA device mlx5_0").level, Level::problem);
   put("sys/class/infiniband/mlx5_0/ports/2/state", "4: ACTIVE\n");
   EXPECT_EQ(about("RDMA device mlx5_0").level, Level::good); // the other one is enough
 }
 
-TEST_F(Doctor, RdmaNeedsLockedMemoryAndItsDeviceFiles) {
+TEST_F(Doctor, rdma_needs_locked_memory_and_its_device_files) {
   put("proc/self/limits", "Max locked memory         8388608              8388608         bytes\n");
   EXPECT_TRUE(
       std::ranges::none_of(look(), [](const Finding& f) { return f.what == "locked memory"; }));
@@ -104,7 +104,7 @@ TEST_F(Doctor, RdmaNeedsLockedMemoryAndItsDeviceFiles) {
   EXPECT_EQ(about("RDMA for programs").level, Level::problem);
 }
 
-TEST_F(Doctor, SmallPacketsAreAHint) {
+TEST_F(Doctor, small_packets_are_a_hint) {
   put_device("mlx5_1", "4: ACTIVE", "Ethernet");
   put("sys/class/infiniband/mlx5_1/device/net/ens1/mtu", "1500\n");
   EXPECT_EQ(about("MTU of ens1 (mlx5_1)").level, Level::hint);
@@ -117,7 +117,7 @@ TEST_F(Doctor, SmallPacketsAreAHint) {
   EXPECT_EQ(about("interface eth0").level, Level::hint);
 }
 
-TEST_F(Doctor, TellsTheCoresNearADevice) {
+TEST_F(Doctor, tells_the_cores_near_a_device) {
   put("sys/devices/system/node/online", "0-1\n");
   put("sys/devices/system/node/node1/cpulist", "8-15\n");
   put("sys/devices/system/node/node1/distance", "21 10\n");
@@ -127,7 +127,7 @@ TEST_F(Doctor, TellsTheCoresNearADevice) {
   EXPECT_NE(node.mend.find("numa_node = 1"), std::string::npos);
 }
 
-TEST_F(Doctor, LowLimitsAreHints) {
+TEST_F(Doctor, low_limits_are_hints) {
   put("proc/self/limits", "Max open files            1024                 4096            files\n");
   put("sys/fs/cgroup/daq/memory.max", "1073741824\n");
   put("sys/fs/cgroup/daq/cpu.max", "50000 100000\n");

@@ -140,7 +140,7 @@ Result<> Process::run() {
   signals_ = std::move(*signals);
   if (auto started = start_nodes(); !started) return started;
   turns_ = std::make_unique<Turns>(*this);
-  loop_.run(options_.wait);
+  loop_.run(configuration_.network.wait);
   return {};
 }
 

@@ -25,7 +25,6 @@ struct ProcessOptions {
   // Each report of a node (report.hpp); on the loop's thread, must not block.
   std::function<void(const json::Value&)> report;
   bool attended = true; // a user, not a launcher, sends the signals: say what they do
-  net::WaitPolicy wait = net::WaitPolicy::block;
 };
 
 // Thread: the one that makes it.

@@ -82,8 +82,9 @@ Ran run_all(const std::string& text, const std::vector<std::string>& overrides =
 }
 
 TEST(Process, runs_a_whole_event_builder_on_one_loop) {
-  for (const char* setting : {"network.url=inproc://", "network.url=tcp://127.0.0.1",
-                              "network.url=tcp://[::1]", "network.protocol=pull"}) {
+  for (const char* setting :
+       {"network.url=inproc://", "network.url=tcp://127.0.0.1", "network.url=tcp://[::1]",
+        "network.protocol=pull", "network.wait=poll"}) {
     SCOPED_TRACE(setting);
     const Ran ran = run_all(small, {setting});
     ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;

@@ -157,7 +157,7 @@ protected:
   std::string said;
 };
 
-TEST_F(Ofi, AProviderThatDoesNotExistIsAnErrorThatNamesThoseThatDo) {
+TEST_F(Ofi, a_provider_that_does_not_exist_is_an_error_that_names_those_that_do) {
   for (const char* const name : {"pigeon", "shm", "sockets"}) {
     const auto made = ofi::make_network(name);
     ASSERT_FALSE(made) << name;
@@ -166,7 +166,7 @@ TEST_F(Ofi, AProviderThatDoesNotExistIsAnErrorThatNamesThoseThatDo) {
   }
 }
 
-TEST_F(Ofi, OptionsThatAreNoneAreErrorsThatNameThem) {
+TEST_F(Ofi, options_that_are_none_are_errors_that_name_them) {
   for (const char* const text :
        {"ofi+tcp://127.0.0.1:1?colour=red", "ofi+tcp://127.0.0.1:1?posted=1",
         "ofi+tcp://127.0.0.1:1?posted=many"}) {
@@ -178,7 +178,7 @@ TEST_F(Ofi, OptionsThatAreNoneAreErrorsThatNameThem) {
   EXPECT_TRUE(transport->listen(wish, server.options()));
 }
 
-TEST_F(Ofi, RandomBytesOverTcpHarmNobody) {
+TEST_F(Ofi, random_bytes_over_tcp_harm_nobody) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
     const Descriptor socket = connect_plainly();
@@ -190,13 +190,13 @@ TEST_F(Ofi, RandomBytesOverTcpHarmNobody) {
   EXPECT_TRUE(server.opened.empty());
 }
 
-TEST_F(Ofi, AStrangerThatSaysNothingHoldsUpNobody) {
+TEST_F(Ofi, a_stranger_that_says_nothing_holds_up_nobody) {
   const Descriptor socket = connect_plainly();
   for (int i = 0; i < 1000; ++i) (void)loop.turn();
   EXPECT_TRUE(server.opened.empty());
 }
 
-TEST_F(Ofi, APeerThatIsNoneOfFaninIsRefusedAndCounted) {
+TEST_F(Ofi, a_peer_that_is_none_of_fanin_is_refused_and_counted) {
   const std::array<std::byte, 10> hello{std::byte{7}};
   RawPeer peer(url(), hello);
   EXPECT_TRUE(run_until([&] { return peer.turn() == -1; }));
@@ -205,7 +205,7 @@ TEST_F(Ofi, APeerThatIsNoneOfFaninIsRefusedAndCounted) {
   EXPECT_TRUE(server.opened.empty());
 }
 
-TEST_F(Ofi, APeerOfAnotherVersionIsToldOurs) {
+TEST_F(Ofi, a_peer_of_another_version_is_told_ours) {
   const auto hello = encode(Hello{.version = 77});
   RawPeer peer(url(), hello);
   EXPECT_TRUE(run_until([&] { return peer.turn() == -1; }));
@@ -216,21 +216,21 @@ TEST_F(Ofi, APeerOfAnotherVersionIsToldOurs) {
   EXPECT_EQ(answer->version, posted::protocol_version);
 }
 
-TEST_F(Ofi, ATagThatIsNoneIsAViolation) {
+TEST_F(Ofi, a_tag_that_is_none_is_a_violation) {
   const auto peer = connected();
   peer->send(3, 10);
   EXPECT_TRUE(run_until([&] { return peer->turn() == FI_SHUTDOWN && !server.closed.empty(); }));
   EXPECT_EQ(server.closed.front().second, CloseReason::protocol_violation);
 }
 
-TEST_F(Ofi, CreditsThatCannotBeAreAViolation) {
+TEST_F(Ofi, credits_that_cannot_be_are_a_violation) {
   const auto peer = connected();
   peer->send(encode(Tag{.kind = TagKind::credits, .credits = posted::credits_most}), 0);
   EXPECT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(server.closed.front().second, CloseReason::protocol_violation);
 }
 
-TEST_F(Ofi, AMessageOverTheLimitEndsItsConnection) {
+TEST_F(Ofi, a_message_over_the_limit_ends_its_connection) {
   const auto peer = connected();
   peer->send(encode(Tag{}), 5000);
   EXPECT_TRUE(run_until([&] { return !server.closed.empty(); }));
@@ -238,7 +238,7 @@ TEST_F(Ofi, AMessageOverTheLimitEndsItsConnection) {
   EXPECT_EQ(server.messages, 0U);
 }
 
-TEST_F(Ofi, MoreMessagesThanAllowedAreAViolation) {
+TEST_F(Ofi, more_messages_than_allowed_are_a_violation) {
   server.keep = true;
   const auto peer = connected();
   for (int i = 0; i < 200 && server.closed.empty(); ++i) {
@@ -255,14 +255,14 @@ TEST_F(Ofi, MoreMessagesThanAllowedAreAViolation) {
   server.keep = false;
 }
 
-TEST_F(Ofi, APeerThatVanishesWithoutAnEndHasDied) {
+TEST_F(Ofi, a_peer_that_vanishes_without_an_end_has_died) {
   auto peer = connected();
   peer.reset();
   EXPECT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(server.closed.front().second, CloseReason::peer_died);
 }
 
-TEST_F(Ofi, APeerThatVanishesWhileItConnectsLeavesNothing) {
+TEST_F(Ofi, a_peer_that_vanishes_while_it_connects_leaves_nothing) {
   for (int turns = 0; turns < 40; ++turns) {
     const auto hello = encode(Hello{.max_message = 4000, .credits = 1});
     RawPeer peer(url(), hello);
@@ -274,7 +274,7 @@ TEST_F(Ofi, APeerThatVanishesWhileItConnectsLeavesNothing) {
   EXPECT_TRUE(run_until([&] { return server.closed.size() == server.opened.size(); }));
 }
 
-TEST_F(Ofi, AStrangersLargeMessageWaitsUntilItIsTrusted) {
+TEST_F(Ofi, a_strangers_large_message_waits_until_it_is_trusted) {
   Peer host;
   const auto trusting = [&] {
     ConnectionOptions options = host.options();
@@ -298,7 +298,7 @@ TEST_F(Ofi, AStrangersLargeMessageWaitsUntilItIsTrusted) {
       run_until([&] { return host.receive_pool->available() == host.receive_pool->pages(); }));
 }
 
-TEST_F(Ofi, AListenerThatNeverAnswersIsGivenUp) {
+TEST_F(Ofi, a_listener_that_never_answers_is_given_up) {
   PostedOptions options;
   options.handshake_timeout = std::chrono::milliseconds{20};
   make(std::move(options));
@@ -323,7 +323,7 @@ TEST_F(Ofi, AListenerThatNeverAnswersIsGivenUp) {
   EXPECT_EQ(client.receive_pool->available(), client.receive_pool->pages());
 }
 
-TEST_F(Ofi, WithoutAPageToReceiveInAConnectionWaitsForOne) {
+TEST_F(Ofi, without_a_page_to_receive_in_a_connection_waits_for_one) {
   Peer poor({.receive_pages = 2});
   std::vector<memory::Loan> taken;
   while (memory::Loan page = poor.receive_pool->take()) taken.push_back(std::move(page));

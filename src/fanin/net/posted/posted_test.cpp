@@ -11,7 +11,7 @@
 namespace fanin::net::posted {
 namespace {
 
-TEST(Hello, ComesBackAsItWasSent) {
+TEST(Hello, comes_back_as_it_was_sent) {
   const auto bytes = encode(Hello{.max_message = 0x01020304, .credits = 77});
   const auto hello = decode_hello(bytes);
   ASSERT_TRUE(hello);
@@ -23,7 +23,7 @@ TEST(Hello, ComesBackAsItWasSent) {
   EXPECT_TRUE(decode_hello(padded));
 }
 
-TEST(Hello, OfAnotherKindIsRefused) {
+TEST(Hello, of_another_kind_is_refused) {
   auto bytes = encode(Hello{.max_message = 1000, .credits = 1});
   EXPECT_FALSE(decode_hello(std::span(bytes).first(23)));
   bytes[20] = std::byte{1};
@@ -35,7 +35,7 @@ TEST(Hello, OfAnotherKindIsRefused) {
   EXPECT_FALSE(decode_hello(bytes));
 }
 
-TEST(Tag, ComesBackAsItWasSent) {
+TEST(Tag, comes_back_as_it_was_sent) {
   for (const Tag tag : {Tag{TagKind::message, false, 0}, Tag{TagKind::credits, true, 9},
                         Tag{TagKind::end, true, credits_most}}) {
     const auto back = decode_tag(encode(tag));
@@ -72,7 +72,7 @@ struct End {
   }
 };
 
-TEST(Credits, NeverOverrunAndNeverStandStill) {
+TEST(Credits, never_overrun_and_never_stand_still) {
   for (const std::uint32_t receives : {2U, 3U, 4U, 9U, 64U}) {
     for (std::uint64_t seed = 1; seed <= 50; ++seed) {
       SCOPED_TRACE(testing::Message() << receives << " receives, seed " << seed);
@@ -117,7 +117,7 @@ TEST(Credits, NeverOverrunAndNeverStandStill) {
   }
 }
 
-TEST(Credits, MoreThanWasAllowedIsNoticed) {
+TEST(Credits, more_than_was_allowed_is_noticed) {
   Credits credits;
   EXPECT_EQ(credits.start(3), 2U);
   EXPECT_TRUE(credits.take({}));
@@ -146,14 +146,14 @@ protected:
   std::deque<std::uint32_t> posted;
 };
 
-TEST_F(PostedReceives, ArePagesCutIntoSlots) {
+TEST_F(PostedReceives, are_pages_cut_into_slots) {
   EXPECT_EQ(receives.slots(), 8U);
   EXPECT_EQ(replenish(), 8U);
   EXPECT_EQ(pool->available(), 2U);
   EXPECT_EQ(replenish(), 0U);
 }
 
-TEST_F(PostedReceives, ALargeMessageStaysAndASmallOneMakesRoom) {
+TEST_F(PostedReceives, a_large_message_stays_and_a_small_one_makes_room) {
   (void)replenish();
   const std::byte* const first = receives.data(posted.front());
   const memory::View large = take(3000);
@@ -164,7 +164,7 @@ TEST_F(PostedReceives, ALargeMessageStaysAndASmallOneMakesRoom) {
   EXPECT_EQ(posted.size(), 7U); // its slot is posted again
 }
 
-TEST_F(PostedReceives, APageThatIsUsedUpIsReplacedAndOneThatNobodyHoldsIsUsedAgain) {
+TEST_F(PostedReceives, a_page_that_is_used_up_is_replaced_and_one_that_nobody_holds_is_used_again) {
   (void)replenish();
   for (int i = 0; i < 4; ++i) (void)take(4096); // let go at once
   EXPECT_EQ(posted.size(), 8U);

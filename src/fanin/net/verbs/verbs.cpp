@@ -5,11 +5,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,18 @@ constexpr std::size_t reads_most = 64; // completions at once
 constexpr std::string_view mend =
     "load the driver of the network card (`ibv_devices` lists what is there), or for tests "
     "rdma_rxe: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0";
+
+// A file of RDMA that is there, and that this user may not use; empty: there is none.
+std::string forbidden_file() {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/infiniband", error)) {
+    const std::string name = entry.path().filename();
+    if ((name == "rdma_cm" || name.starts_with("uverbs")) &&
+        access(entry.path().c_str(), R_OK | W_OK) != 0)
+      return entry.path();
+  }
+  return "";
+}
 
 Result<CmId> make_id(rdma_event_channel* channel) {
   rdma_cm_id* id = nullptr;
@@ -315,6 +329,12 @@ bool VerbsNetwork::translate(const rdma_cm_event& cm_event, LinkEvent& event) {
 } // namespace
 
 Result<std::unique_ptr<posted::Network>> make_network() {
+  if (const std::string file = forbidden_file(); !file.empty()) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("verbs://: this user may not use {}: chmod 666, or a udev rule as that "
+                            "of Debian's rdma-core",
+                            file));
+  }
   EventChannel channel(rdma_create_event_channel());
   if (channel == nullptr) {
     return fail(ErrorKind::unsupported,
