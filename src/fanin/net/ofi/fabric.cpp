@@ -144,7 +144,8 @@ Result<Info> find_datagrams(std::string_view provider, const std::string& host, 
   if (info && is_usable(*info)) return info;
   return fail(ErrorKind::not_found,
               fmt::format("ofi+{}: the provider has no endpoint{} for \"{}\" ({}); `fi_info -p "
-                          "\"{}\" -t FI_EP_RDM` shows those that it has here",
+                          "\"{}\" -t FI_EP_RDM` shows those that it has here (shm needs room in "
+                          "/dev/shm)",
                           provider, domain.empty() ? "" : fmt::format(" on \"{}\"", domain), host,
                           error_text(error), name_of(provider)));
 }

@@ -35,7 +35,7 @@ std::uint64_t tag_of(const fi_cq_tagged_entry& entry) {
   return entry.tag & ((1U << number_shift) - 1);
 }
 
-// In 1.17 a peer that has died holds up, for ever, what its endpoint has sent to others; and an
+// In 1.17 a peer that has died, or is slow, holds up what its endpoint has sent to others; and an
 // endpoint costs nothing but memory.
 bool has_endpoints_to_spare(std::string_view provider) { return provider == "shm"; }
 
@@ -201,15 +201,11 @@ Result<> RdmNetwork::check(const Url& url) const {
   return {};
 }
 
+// The provider is asked each time: shm looks whether there is memory for one more.
 Result<std::shared_ptr<RdmEndpoint>>
 RdmNetwork::endpoint(const std::string& host, bool here, const std::string& domain) {
   auto info = find_datagrams(provider_, host, here, domain);
   if (!info) return std::unexpected(info.error());
-  if (own_endpoints_) {
-    (*info)->tx_attr->size = std::min<std::size_t>((*info)->tx_attr->size, 2 * posted::sends_most);
-    (*info)->rx_attr->size =
-        std::min<std::size_t>((*info)->rx_attr->size, 2 * posted::receives_most);
-  }
   const std::string name = (*info)->domain_attr->name;
   for (const auto& [known, endpoint] : endpoints_) {
     if (known == name) return endpoint;
