@@ -130,7 +130,7 @@ Result<EndpointKind> check_provider(std::string_view provider) {
 
 Result<Info> find_datagrams(std::string_view provider, const std::string& host, bool here,
                             const std::string& domain) {
-  Info hints = hints_for(provider, EndpointKind::datagrams);
+  const Info hints = hints_for(provider, EndpointKind::datagrams);
   if (!domain.empty()) hints->domain_attr->name = ::strdup(domain.c_str());
   fi_info* found = nullptr;
   int error = fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &found);
@@ -141,7 +141,9 @@ Result<Info> find_datagrams(std::string_view provider, const std::string& host, 
                        &found);
     info.reset(error == 0 ? found : nullptr);
   }
-  if (info && is_usable(*info)) return info;
+  // Not every provider looks at the name.
+  const bool right = info && (domain.empty() || info->domain_attr->name == domain);
+  if (right && is_usable(*info)) return info;
   return fail(ErrorKind::not_found,
               fmt::format("ofi+{}: the provider has no endpoint{} for \"{}\" ({}); `fi_info -p "
                           "\"{}\" -t FI_EP_RDM` shows those that it has here (shm needs room in "
