@@ -142,13 +142,14 @@ constexpr const char* bad_tcp = "fault+tcp://127.0.0.1?seed=4&delay=50us&backpre
 constexpr const char* bad_shm = "trace+fault+shm://test?seed=5&delay=50us&backpressure=0.2";
 
 #if FANIN_HAVE_OFI
-INSTANTIATE_TEST_SUITE_P(
-    Ofi, TransportConformance,
-    testing::Values(over("ofi_tcp", "ofi+tcp://127.0.0.1"), over("ofi_tcp6", "ofi+tcp://[::1]"),
-                    over("fault_ofi_tcp", bad_ofi), over_ofi_shm("ofi_shm", "ofi+shm://127.0.0.1"),
-                    over_ofi_shm("fault_ofi_shm", bad_ofi_shm),
-                    over("ofi_rxm", "ofi+tcp-rxm://127.0.0.1")),
-    parameter_name);
+INSTANTIATE_TEST_SUITE_P(Ofi, TransportConformance,
+                         testing::Values(over("ofi_tcp", "ofi+tcp://127.0.0.1"),
+                                         over("ofi_tcp6", "ofi+tcp://[::1]"),
+                                         over("fault_ofi_tcp", bad_ofi),
+                                         over_ofi_shm("ofi_shm", "ofi+shm://127.0.0.1"),
+                                         over_ofi_shm("fault_ofi_shm", bad_ofi_shm),
+                                         over("ofi_rxm", "ofi+tcp-rxm://127.0.0.1")),
+                         parameter_name);
 #endif
 
 std::vector<Parameter> given() {

@@ -49,8 +49,8 @@ protected:
   }
 
   [[nodiscard]] bool pools_are_full() const {
-    return server.pages_are_home() && client.pages_are_home() &&
-           backend->server().closing() == 0 && (client_dead || backend->client().closing() == 0);
+    return server.pages_are_home() && client.pages_are_home() && backend->server().closing() == 0 &&
+           (client_dead || backend->client().closing() == 0);
   }
 
   // Both ends of them are in this process.

@@ -137,8 +137,8 @@ Result<Info> find_datagrams(std::string_view provider, const std::string& host, 
   Info info(error == 0 ? found : nullptr);
   if (info && (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6 ||
                info->addr_format == FI_SOCKADDR)) {
-    error = fi_getinfo(api_version, host.c_str(), nullptr, here ? FI_SOURCE : 0, hints.get(),
-                       &found);
+    error =
+        fi_getinfo(api_version, host.c_str(), nullptr, here ? FI_SOURCE : 0, hints.get(), &found);
     info.reset(error == 0 ? found : nullptr);
   }
   // Not every provider looks at the name.
@@ -243,7 +243,9 @@ Result<Completions*> Domain::completions(std::uint32_t operations, bool& made) {
   fresh->queue.reset(queue);
   if (attributes.wait_obj == FI_WAIT_FD) {
     error = fi_control(&queue->fid, FI_GETWAIT, &fresh->descriptor);
-    if (error != 0) return std::unexpected(failed("fi_control(FI_GETWAIT)", error).error());
+    if (error != 0 && connected)
+      return std::unexpected(failed("fi_control(FI_GETWAIT)", error).error());
+    if (error != 0) fresh->descriptor = -1; // opx
   }
   made = true;
   return completions_.emplace_back(std::move(fresh)).get();
@@ -324,9 +326,8 @@ bool Domains::arm() {
         if (known->descriptor >= 0) waited_for.push_back(&known->queue->fid);
       }
     }
-    if (!waited_for.empty() &&
-        fi_trywait(fabric->fabric.get(), waited_for.data(),
-                   static_cast<int>(waited_for.size())) != FI_SUCCESS)
+    if (!waited_for.empty() && fi_trywait(fabric->fabric.get(), waited_for.data(),
+                                          static_cast<int>(waited_for.size())) != FI_SUCCESS)
       return false;
   }
   return true;

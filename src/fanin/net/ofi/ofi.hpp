@@ -12,8 +12,8 @@
 
 namespace fanin::net::ofi {
 
-// For a PostedTransport of that loop; only where fanin was built with libfabric (FANIN_HAVE_OFI). Errors:
-// unsupported, with the providers there are.
+// For a PostedTransport of that loop; only where fanin was built with libfabric (FANIN_HAVE_OFI).
+// Errors: unsupported, with the providers there are.
 [[nodiscard]] Result<std::unique_ptr<posted::Network>> make_network(Loop& loop,
                                                                     std::string_view provider);
 

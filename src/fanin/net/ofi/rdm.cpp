@@ -67,8 +67,7 @@ void RdmNetwork::accept(RdmListening& listening) {
   for (int left = accepts_at_once; left > 0; --left) {
     tcp::Address peer;
     Descriptor socket;
-    if (strangers_.size() < strangers_most)
-      socket = tcp::accept_from(listening.socket.get(), peer);
+    if (strangers_.size() < strangers_most) socket = tcp::accept_from(listening.socket.get(), peer);
     if (!socket) {
       const bool none = strangers_.size() < strangers_most && errno == EAGAIN;
       if (none || std::exchange(listening.paused, true)) return;
@@ -202,8 +201,8 @@ Result<> RdmNetwork::check(const Url& url) const {
 }
 
 // The provider is asked each time: shm looks whether there is memory for one more.
-Result<std::shared_ptr<RdmEndpoint>>
-RdmNetwork::endpoint(const std::string& host, bool here, const std::string& domain) {
+Result<std::shared_ptr<RdmEndpoint>> RdmNetwork::endpoint(const std::string& host, bool here,
+                                                          const std::string& domain) {
   auto info = find_datagrams(provider_, host, here, domain);
   if (!info) return std::unexpected(info.error());
   const std::string name = (*info)->domain_attr->name;
@@ -212,8 +211,7 @@ RdmNetwork::endpoint(const std::string& host, bool here, const std::string& doma
   }
   const auto found = domains_.domain_of(**info);
   if (!found) return std::unexpected(found.error());
-  const auto completions =
-      domains_.completions(**found, RdmEndpoint::operations_of(**info));
+  const auto completions = domains_.completions(**found, RdmEndpoint::operations_of(**info));
   if (!completions) return std::unexpected(completions.error());
   auto made = RdmEndpoint::open(**found, **completions, **info, own_endpoints_);
   if (made && !own_endpoints_) endpoints_.emplace_back(name, *made);

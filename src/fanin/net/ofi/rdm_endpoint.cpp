@@ -1,8 +1,10 @@
 #include "fanin/net/ofi/rdm_endpoint.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -41,8 +43,8 @@ RdmEndpoint::RdmEndpoint(Domain& domain, Completions& completions, const fi_info
   completions_->room -= operations_;
 }
 
-Result<std::shared_ptr<RdmEndpoint>>
-RdmEndpoint::open(Domain& domain, Completions& completions, fi_info& info, bool own) {
+Result<std::shared_ptr<RdmEndpoint>> RdmEndpoint::open(Domain& domain, Completions& completions,
+                                                       fi_info& info, bool own) {
   std::shared_ptr<RdmEndpoint> made(new RdmEndpoint(domain, completions, info, own));
   fi_av_attr attributes{};
   attributes.type = info.domain_attr->av_type;
@@ -105,7 +107,13 @@ void RdmEndpoint::remove(const std::vector<std::byte>& address) {
   peers_.erase(peer);
 }
 
+// A peer in this process may still look at it, so it is not closed; but its memory, which only
+// closing would remove, shall not outlive those that have it mapped.
 void RdmEndpoint::abandon() {
+  const std::string_view name = text_of(name_);
+  const std::size_t scheme = name.find("://");
+  if (named_by_text_ && scheme != name.npos)
+    (void)::shm_unlink(std::string(name.substr(scheme + 3)).c_str());
   static auto& abandoned = *new std::vector<std::pair<fid_ep*, fid_av*>>;
   abandoned.emplace_back(endpoint_.release(), addresses_.release());
 }

@@ -38,7 +38,7 @@ public:
   [[nodiscard]] Result<fi_addr_t> insert(const std::vector<std::byte>& address);
   void remove(const std::vector<std::byte>& address); // as often as it was inserted
 
-  // Left to the end of the process, as it is.
+  // Of a connection only: left to the end of the process, as it is.
   void abandon();
 
 private:

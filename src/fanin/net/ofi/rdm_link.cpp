@@ -137,8 +137,7 @@ void RdmLink::introduce() {
     return connect_next(ECONNREFUSED);
   stage_ = Stage::introducing;
   const Introduction mine{.number = number_, .hello = hello_, .address = endpoint_->name()};
-  if (!write(encode(mine)) ||
-      !network_.watch(socket_.get(), EPOLLIN, this, true))
+  if (!write(encode(mine)) || !network_.watch(socket_.get(), EPOLLIN, this, true))
     refused({}, "the peer is gone");
 }
 
@@ -184,17 +183,16 @@ void RdmLink::take_answer() {
     if (hung_up_) refused({}, "the peer hung up instead of an answer");
     return;
   }
-  Introduction& answer = **said;
-  if (answer.refused) return refused(answer.hello, "the peer has refused the connection");
-  if (!answer.address.empty()) { // else of another version, as its hello says
-    heard_.erase(heard_.begin(), heard_.begin() + static_cast<std::ptrdiff_t>(size_of(answer)));
-    peer_ = std::move(answer);
+  peer_ = std::move(**said);
+  if (peer_.refused) return refused(peer_.hello, "the peer has refused the connection");
+  if (!peer_.address.empty()) { // else of another version, as its hello says
+    heard_.erase(heard_.begin(), heard_.begin() + static_cast<std::ptrdiff_t>(size_of(peer_)));
     const auto address = endpoint_->insert(peer_.address);
     if (!address) return refused({}, address.error().text);
     peer_address_ = *address;
     stage_ = Stage::connected;
   }
-  network_.say({.kind = LinkEvent::Kind::connected, .link = this, .hello = answer.hello});
+  network_.say({.kind = LinkEvent::Kind::connected, .link = this, .hello = peer_.hello});
 }
 
 void RdmLink::take_farewell() {
@@ -223,9 +221,8 @@ Result<> RdmLink::post_receives(std::span<const posted::Receive> receives, std::
 Result<> RdmLink::post_waiting() {
   while (!waiting_.empty() && receives_.size() < quota_) {
     const posted::Receive& next = waiting_.front();
-    const ssize_t error =
-        fi_trecv(endpoint_->get(), next.to, receive_size_, receive_description_, FI_ADDR_UNSPEC,
-                 upper(number_), tag_mask, next.operation);
+    const ssize_t error = fi_trecv(endpoint_->get(), next.to, receive_size_, receive_description_,
+                                   FI_ADDR_UNSPEC, upper(number_), tag_mask, next.operation);
     if (error == -FI_EAGAIN) {
       network_.retry_receives(*this);
       return {};
@@ -326,9 +323,8 @@ void RdmLink::settle() {
 }
 
 void RdmLink::cancel_receives() {
-  receives_.for_each_not_done([&](Operation* operation) {
-    (void)fi_cancel(&endpoint_->get()->fid, operation);
-  });
+  receives_.for_each_not_done(
+      [&](Operation* operation) { (void)fi_cancel(&endpoint_->get()->fid, operation); });
 }
 
 void RdmLink::wait_no_longer(Time time) {

@@ -1,5 +1,5 @@
-// What peers and strangers can do wrong to ofi+PROVIDER:// over reliable datagrams: with an endpoint
-// for each connection (shm), and with one for all (libfabric's layer over tcp).
+// What peers and strangers can do wrong to ofi+PROVIDER:// over reliable datagrams: with an
+// endpoint for each connection (shm), and with one for all (libfabric's layer over tcp).
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -68,8 +68,7 @@ public:
         fabric_(ofi::Fabric::open(*info_).value()),
         domain_(ofi::Domain::open(*fabric_, *info_).value()) {
     bool made = false;
-    auto* const queue =
-        domain_->completions(ofi::RdmEndpoint::operations_of(*info_), made).value();
+    auto* const queue = domain_->completions(ofi::RdmEndpoint::operations_of(*info_), made).value();
     completions_ = queue;
     endpoint_ = ofi::RdmEndpoint::open(*domain_, *queue, *info_, true).value();
     socket = connect_to(url);
@@ -142,8 +141,8 @@ protected:
     options.report = [this](CloseReason, std::string_view text) {
       said += std::string(text) + "\n";
     };
-    auto made = std::make_unique<PostedTransport>(
-        loop, ofi::make_network(loop, GetParam()).value(), std::move(options));
+    auto made = std::make_unique<PostedTransport>(loop, ofi::make_network(loop, GetParam()).value(),
+                                                  std::move(options));
     loop.add(*made);
     return made;
   }
@@ -208,8 +207,7 @@ TEST_P(OfiRdm, OptionsThatAreNoneAreErrorsThatNameThem) {
     ASSERT_FALSE(made) << text;
     EXPECT_EQ(made.error().kind, ErrorKind::usage);
   }
-  const Url wish =
-      Url::parse("ofi+" + GetParam() + "://127.0.0.1?domain=nowhere&posted=4").value();
+  const Url wish = Url::parse("ofi+" + GetParam() + "://127.0.0.1?domain=nowhere&posted=4").value();
   const auto made = transport->listen(wish, server.options());
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().text.find("nowhere"), std::string::npos) << made.error().text;
@@ -275,9 +273,9 @@ TEST_P(OfiRdm, APeerOfAnotherVersionIsToldOurs) {
 }
 
 TEST_P(OfiRdm, AnAddressThatIsNoneIsNotGivenToTheProvider) {
-  for (const std::string_view address : {std::string_view("/etc/passwd\0", 12),
-                                         std::string_view("fi_shm://1:0:1"),
-                                         std::string_view("fi_shm://a\0b\0", 13)}) {
+  for (const std::string_view address :
+       {std::string_view("/etc/passwd\0", 12), std::string_view("fi_shm://1:0:1"),
+        std::string_view("fi_shm://a\0b\0", 13)}) {
     const auto peer = raw();
     ofi::Introduction other = peer->introduction();
     const auto bytes = std::as_bytes(std::span(address));
@@ -346,9 +344,8 @@ TEST_P(OfiRdm, APeerThatVanishesWhileItConnectsLeavesNothing) {
     peer->socket = {};
     (void)run_until([&] { return server.closed.size() == server.opened.size(); });
   }
-  EXPECT_TRUE(run_until([&] {
-    return server.closed.size() == server.opened.size() && server.pages_are_home();
-  }));
+  EXPECT_TRUE(run_until(
+      [&] { return server.closed.size() == server.opened.size() && server.pages_are_home(); }));
 }
 
 TEST_P(OfiRdm, APeerThatNeverSaysGoodByeKeepsNoPages) {
