@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -466,6 +467,12 @@ TEST_P(OfiRdm, AProcessThatIsKilledLeavesNothing) {
   EXPECT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(server.closed.front().second, CloseReason::peer_died);
   EXPECT_TRUE(run_until([&] { return server.pages_are_home(); }));
+  const std::string left = std::to_string(child) + ":"; // what shm leaves of a process
+  std::vector<std::filesystem::path> files;
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
+    if (file.path().filename().string().starts_with(left)) files.push_back(file.path());
+  }
+  for (const auto& file : files) std::filesystem::remove(file);
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, OfiRdm, testing::Values("shm", "tcp-rxm"),
