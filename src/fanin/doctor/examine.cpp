@@ -13,8 +13,8 @@ Finding about_providers(const std::optional<std::vector<std::string>>& providers
             "install libfabric-dev, 1.17 or later, and build again"};
   }
   if (providers->empty()) {
-    return {what, Level::hint, "no provider with connected endpoints",
-            "`fi_info -t FI_EP_MSG` shows what libfabric finds"};
+    return {what, Level::hint, "no provider with connected endpoints or reliable datagrams",
+            "`fi_info` shows what libfabric finds"};
   }
   return {what, Level::good, fmt::format("ofi+{}", fmt::join(*providers, ", ofi+")), ""};
 }

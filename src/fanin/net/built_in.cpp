@@ -92,7 +92,7 @@ MadeTransport make_verbs([[maybe_unused]] Loop& loop, [[maybe_unused]] const Log
 MadeTransport make_ofi([[maybe_unused]] Loop& loop, [[maybe_unused]] const LogFunction& log,
                        std::string_view provider) {
 #if FANIN_HAVE_OFI
-  return make_posted(loop, log, ofi::make_network(provider));
+  return make_posted(loop, log, ofi::make_network(loop, provider));
 #else
   return fail(ErrorKind::unsupported,
               fmt::format("ofi+{}: this fanin was built without libfabric; install it "

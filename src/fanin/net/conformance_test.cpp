@@ -121,6 +121,12 @@ Parameter over_shm(std::string name, const char* url, bool shared_pools) {
   parameter.descriptors = 12;
   return parameter;
 }
+// Each end of a connection takes 4 MiB of /dev/shm.
+[[maybe_unused]] Parameter over_ofi_shm(std::string name, const char* url) {
+  Parameter parameter = over(std::move(name), url);
+  parameter.limits.connections = 16;
+  return parameter;
+}
 Parameter over_sim(std::string name, bool strict) {
   return {.name = std::move(name),
           .make = [strict] { return std::make_unique<SimBackend>(strict); }};
@@ -131,13 +137,18 @@ constexpr const char* bad_inproc = "fault+inproc://server?seed=3&delay=50us&back
 constexpr const char* bad_tcp = "fault+tcp://127.0.0.1?seed=4&delay=50us&backpressure=0.2";
 [[maybe_unused]] constexpr const char* bad_ofi =
     "fault+ofi+tcp://127.0.0.1?seed=6&delay=50us&backpressure=0.2";
+[[maybe_unused]] constexpr const char* bad_ofi_shm =
+    "fault+ofi+shm://127.0.0.1?seed=7&delay=50us&backpressure=0.2";
 constexpr const char* bad_shm = "trace+fault+shm://test?seed=5&delay=50us&backpressure=0.2";
 
 #if FANIN_HAVE_OFI
 INSTANTIATE_TEST_SUITE_P(Ofi, TransportConformance,
                          testing::Values(over("ofi_tcp", "ofi+tcp://127.0.0.1"),
                                          over("ofi_tcp6", "ofi+tcp://[::1]"),
-                                         over("fault_ofi_tcp", bad_ofi)),
+                                         over("fault_ofi_tcp", bad_ofi),
+                                         over_ofi_shm("ofi_shm", "ofi+shm://127.0.0.1"),
+                                         over_ofi_shm("fault_ofi_shm", bad_ofi_shm),
+                                         over("ofi_rxm", "ofi+tcp-rxm://127.0.0.1")),
                          parameter_name);
 #endif
 

@@ -49,11 +49,8 @@ protected:
   }
 
   [[nodiscard]] bool pools_are_full() const {
-    for (const Peer* peer : {&server, &client}) {
-      if (peer->receive_pool->available() != peer->receive_pool->pages()) return false;
-      if (peer->send_pool->available() != peer->send_pool->pages()) return false;
-    }
-    return backend->server().closing() == 0 && (client_dead || backend->client().closing() == 0);
+    return server.pages_are_home() && client.pages_are_home() && backend->server().closing() == 0 &&
+           (client_dead || backend->client().closing() == 0);
   }
 
   // Both ends of them are in this process.

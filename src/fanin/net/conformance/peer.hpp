@@ -134,6 +134,10 @@ public:
     }
   }
 
+  [[nodiscard]] bool pages_are_home() const {
+    return receive_pool->available() == receive_pool->pages() &&
+           send_pool->available() == send_pool->pages();
+  }
   [[nodiscard]] std::size_t died() const {
     return static_cast<std::size_t>(std::ranges::count_if(
         closed, [](const auto& end) { return end.second == CloseReason::peer_died; }));

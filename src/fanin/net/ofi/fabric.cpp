@@ -2,9 +2,11 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
 
@@ -19,18 +21,36 @@ namespace {
 // limits of 32767 and more.
 constexpr std::uint32_t completions_entries = 16384;
 
-Info hints_for(std::string_view provider) {
+constexpr int tag_bits = 48; // as many as cxi has
+
+// "tcp-rxm" is libfabric's "tcp;ofi_rxm", which no URL could hold.
+std::string name_of(std::string_view provider) {
+  const std::string_view layer = provider.substr(std::min(provider.find('-'), provider.size()));
+  if (layer != "-rxm" && layer != "-rxd") return std::string(provider);
+  return fmt::format("{};ofi_{}", provider.substr(0, provider.size() - layer.size()),
+                     layer.substr(1));
+}
+
+Info hints_for(std::string_view provider, EndpointKind kind) {
   Info hints(fi_allocinfo());
-  hints->caps = FI_MSG;
-  hints->tx_attr->comp_order = FI_ORDER_STRICT;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA; // verbs has no data beside a message
-                                                          // for who does not know the last
-  hints->ep_attr->type = FI_EP_MSG;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-  if (!provider.empty())
-    hints->fabric_attr->prov_name = ::strndup(provider.data(), provider.size());
+  if (kind == EndpointKind::connected) {
+    hints->ep_attr->type = FI_EP_MSG;
+    hints->caps = FI_MSG;
+    hints->tx_attr->comp_order = FI_ORDER_STRICT;
+    hints->mode |= FI_RX_CQ_DATA; // verbs has no data beside a message for who does not know it
+    hints->domain_attr->cq_data_size = sizeof(std::uint32_t);
+  } else {
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->caps = FI_TAGGED;
+    hints->tx_attr->msg_order = FI_ORDER_SAS;
+    hints->rx_attr->msg_order = FI_ORDER_SAS;
+    hints->domain_attr->mr_mode |= FI_MR_ENDPOINT; // cxi; of remote keys, and there are none
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  }
+  if (!provider.empty()) hints->fabric_attr->prov_name = ::strdup(name_of(provider).c_str());
   return hints;
 }
 
@@ -39,8 +59,19 @@ bool is_broken(std::string_view provider) { return provider == "sockets"; }
 
 // What a transport here needs of an endpoint.
 bool is_usable(const fi_info& info) {
-  return info.domain_attr->cq_data_size >= sizeof(std::uint32_t) &&
-         !is_broken(info.fabric_attr->prov_name);
+  if (is_broken(info.fabric_attr->prov_name)) return false;
+  if (info.ep_attr->type == FI_EP_MSG)
+    return info.domain_attr->cq_data_size >= sizeof(std::uint32_t);
+  const std::uint64_t tags = info.ep_attr->mem_tag_format;
+  return tags == 0 || tags >> (tag_bits - 1) != 0;
+}
+
+int find_any(std::string_view provider, EndpointKind kind, Info& found) {
+  fi_info* first = nullptr;
+  const Info hints = hints_for(provider, kind);
+  const int error = fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &first);
+  found.reset(error == 0 ? first : nullptr);
+  return error;
 }
 
 std::string there_are() {
@@ -48,7 +79,7 @@ std::string there_are() {
   for (const std::string& name : usable_providers()) {
     text += fmt::format("{}ofi+{}", text.empty() ? "" : ", ", name);
   }
-  return text.empty() ? "none; `fi_info -t FI_EP_MSG` shows what libfabric finds" : text;
+  return text.empty() ? "none; `fi_info` shows what libfabric finds" : text;
 }
 
 // Both families of addresses have it in the same place.
@@ -72,28 +103,53 @@ std::string error_text(long error) {
 
 std::vector<std::string> usable_providers() {
   std::vector<std::string> names;
-  fi_info* found = nullptr;
-  const Info hints = hints_for({});
-  if (fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &found) != 0) return names;
-  const Info owner(found);
-  for (const fi_info* info = found; info != nullptr; info = info->next) {
-    const std::string name = info->fabric_attr->prov_name;
-    if (is_usable(*info) && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  for (const EndpointKind kind : {EndpointKind::connected, EndpointKind::datagrams}) {
+    Info found;
+    (void)find_any({}, kind, found);
+    for (const fi_info* info = found.get(); info != nullptr; info = info->next) {
+      const std::string name = info->fabric_attr->prov_name;
+      const bool layered = name.find(';') != name.npos; // over one that is usable itself, or slow
+      if (!layered && is_usable(*info) && std::ranges::find(names, name) == names.end())
+        names.push_back(name);
+    }
   }
   return names;
 }
 
-Result<> check_provider(std::string_view provider) {
-  fi_info* found = nullptr;
-  const Info hints = hints_for(provider);
-  const int error = fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &found);
-  const Info owner(found);
-  if (error == 0 && is_usable(*found)) return {};
+Result<EndpointKind> check_provider(std::string_view provider) {
+  for (const EndpointKind kind : {EndpointKind::connected, EndpointKind::datagrams}) {
+    Info found;
+    if (find_any(provider, kind, found) == 0 && is_usable(*found)) return kind;
+  }
   return fail(ErrorKind::unsupported,
-              fmt::format("ofi+{}: libfabric {}.{} has no such provider with connected endpoints "
-                          "(FI_EP_MSG) on this host; there are: {}. Those that only have reliable "
-                          "datagrams (FI_EP_RDM: cxi, opx, efa, psm3, shm) are not supported yet",
+              fmt::format("ofi+{}: libfabric {}.{} has no such provider on this host with "
+                          "connected endpoints (FI_EP_MSG) or reliable datagrams (FI_EP_RDM) with "
+                          "tags; there are: {}",
                           provider, FI_MAJOR(fi_version()), FI_MINOR(fi_version()), there_are()));
+}
+
+Result<Info> find_datagrams(std::string_view provider, const std::string& host, bool here,
+                            const std::string& domain) {
+  const Info hints = hints_for(provider, EndpointKind::datagrams);
+  if (!domain.empty()) hints->domain_attr->name = ::strdup(domain.c_str());
+  fi_info* found = nullptr;
+  int error = fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &found);
+  Info info(error == 0 ? found : nullptr);
+  if (info && (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6 ||
+               info->addr_format == FI_SOCKADDR)) {
+    error =
+        fi_getinfo(api_version, host.c_str(), nullptr, here ? FI_SOURCE : 0, hints.get(), &found);
+    info.reset(error == 0 ? found : nullptr);
+  }
+  // Not every provider looks at the name.
+  const bool right = info && (domain.empty() || info->domain_attr->name == domain);
+  if (right && is_usable(*info)) return info;
+  return fail(ErrorKind::not_found,
+              fmt::format("ofi+{}: the provider has no endpoint{} for \"{}\" ({}); `fi_info -p "
+                          "\"{}\" -t FI_EP_RDM` shows those that it has here (shm needs room in "
+                          "/dev/shm)",
+                          provider, domain.empty() ? "" : fmt::format(" on \"{}\"", domain), host,
+                          error_text(error), name_of(provider)));
 }
 
 Result<Info> find_endpoint(std::string_view provider, const Url& url, bool listen) {
@@ -101,7 +157,7 @@ Result<Info> find_endpoint(std::string_view provider, const Url& url, bool liste
   // A port that is in use is seen when listening; verbs would say here that there is no address.
   const std::string port = fmt::format("{}", listen ? 0 : url.port);
   fi_info* found = nullptr;
-  const Info hints = hints_for(provider);
+  const Info hints = hints_for(provider, EndpointKind::connected);
   const int error = fi_getinfo(api_version, host.c_str(), port.c_str(), listen ? FI_SOURCE : 0,
                                hints.get(), &found);
   Info info(found);
@@ -140,6 +196,7 @@ Result<std::unique_ptr<Fabric>> Fabric::open(const fi_info& info) {
   if (const int error = fi_fabric(info.fabric_attr, &fabric, nullptr); error != 0)
     return std::unexpected(failed("fi_fabric", error).error());
   made->fabric.reset(fabric);
+  if (info.ep_attr->type != FI_EP_MSG) return made;
   fi_eq_attr attributes{};
   attributes.wait_obj = FI_WAIT_FD;
   fid_eq* events = nullptr;
@@ -155,6 +212,7 @@ Result<std::unique_ptr<Domain>> Domain::open(Fabric& fabric, fi_info& info) {
   auto made = std::make_unique<Domain>();
   made->fabric_ = &fabric;
   made->name_ = info.domain_attr->name;
+  made->kind_ = info.ep_attr->type == FI_EP_MSG ? EndpointKind::connected : EndpointKind::datagrams;
   made->needs_registration_ = (info.domain_attr->mr_mode & FI_MR_LOCAL) != 0;
   fid_domain* domain = nullptr;
   if (const int error = fi_domain(fabric.fabric.get(), &info, &domain, nullptr); error != 0)
@@ -169,17 +227,26 @@ Result<Completions*> Domain::completions(std::uint32_t operations, bool& made) {
     if (known->room >= operations) return known.get();
   }
   auto fresh = std::make_unique<Completions>();
-  fresh->room = completions_entries;
+  fresh->room = std::max(completions_entries, operations);
+  const bool connected = kind_ == EndpointKind::connected;
   fi_cq_attr attributes{};
-  attributes.size = completions_entries;
-  attributes.format = FI_CQ_FORMAT_DATA;
+  attributes.size = fresh->room;
+  attributes.format = connected ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
   attributes.wait_obj = FI_WAIT_FD;
   fid_cq* queue = nullptr;
-  if (const int error = fi_cq_open(domain_.get(), &attributes, &queue, nullptr); error != 0)
-    return std::unexpected(failed("fi_cq_open", error).error());
+  int error = fi_cq_open(domain_.get(), &attributes, &queue, nullptr);
+  if (error != 0 && !connected) { // shm, opx and efa wake nobody
+    attributes.wait_obj = FI_WAIT_NONE;
+    error = fi_cq_open(domain_.get(), &attributes, &queue, nullptr);
+  }
+  if (error != 0) return std::unexpected(failed("fi_cq_open", error).error());
   fresh->queue.reset(queue);
-  if (const int error = fi_control(&queue->fid, FI_GETWAIT, &fresh->descriptor); error != 0)
-    return std::unexpected(failed("fi_control(FI_GETWAIT)", error).error());
+  if (attributes.wait_obj == FI_WAIT_FD) {
+    error = fi_control(&queue->fid, FI_GETWAIT, &fresh->descriptor);
+    if (error != 0 && connected)
+      return std::unexpected(failed("fi_control(FI_GETWAIT)", error).error());
+    if (error != 0) fresh->descriptor = -1; // opx
+  }
   made = true;
   return completions_.emplace_back(std::move(fresh)).get();
 }
@@ -205,6 +272,65 @@ std::unexpected<Error> Domain::not_registered(const memory::Arena& arena, int er
               fmt::format("cannot register {} of memory with {}: {}; raise the limit of locked "
                           "memory (ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit)",
                           format_size(arena.size()), name_, error_text(error)));
+}
+
+// --- those of a network ---
+
+Result<> Domains::watch(int descriptor) const {
+  if (descriptor < 0) return {};
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
+  return fail_errno(ErrorKind::exhausted, "epoll", errno);
+}
+
+Result<Fabric*> Domains::fabric_of(const fi_info& info) {
+  for (const auto& known : fabrics_) {
+    if (known->name == info.fabric_attr->name) return known.get();
+  }
+  auto made = Fabric::open(info);
+  if (!made) return std::unexpected(made.error());
+  if (auto watched = watch((*made)->descriptor); !watched) return std::unexpected(watched.error());
+  return fabrics_.emplace_back(std::move(*made)).get();
+}
+
+Result<Domain*> Domains::domain_of(fi_info& info) {
+  const auto fabric = fabric_of(info);
+  if (!fabric) return std::unexpected(fabric.error());
+  for (const auto& known : domains_) {
+    if (known->is_of(**fabric, info)) return known.get();
+  }
+  auto made = Domain::open(**fabric, info);
+  if (!made) return std::unexpected(made.error());
+  return domains_.emplace_back(std::move(*made)).get();
+}
+
+Result<Completions*> Domains::completions(Domain& domain, std::uint32_t operations) {
+  bool made = false;
+  const auto found = domain.completions(operations, made);
+  if (!found) return std::unexpected(found.error());
+  if (made) {
+    if (auto watched = watch((*found)->descriptor); !watched)
+      return std::unexpected(watched.error());
+  }
+  return *found;
+}
+
+bool Domains::arm() {
+  for (const auto& fabric : fabrics_) {
+    std::vector<fid*>& waited_for = fabric->waited_for;
+    waited_for.clear();
+    if (fabric->events) waited_for.push_back(&fabric->events->fid);
+    for (const auto& domain : domains_) {
+      if (&domain->fabric() != fabric.get()) continue;
+      for (const auto& known : domain->all_completions()) {
+        if (known->descriptor >= 0) waited_for.push_back(&known->queue->fid);
+      }
+    }
+    if (!waited_for.empty() && fi_trywait(fabric->fabric.get(), waited_for.data(),
+                                          static_cast<int>(waited_for.size())) != FI_SUCCESS)
+      return false;
+  }
+  return true;
 }
 
 } // namespace fanin::net::ofi

@@ -40,12 +40,22 @@ using Info = std::unique_ptr<fi_info, FreeInfo>;
 // Of libfabric; negative or positive.
 [[nodiscard]] std::string error_text(long error);
 
+enum class EndpointKind : std::uint8_t {
+  connected, // FI_EP_MSG
+  datagrams // reliable ones, FI_EP_RDM
+};
+
 // A provider's connected endpoint for an address of this host (`listen`) or of a peer. Looks names
 // up, and blocks for it. Errors: not_found, with what there is.
 [[nodiscard]] Result<Info> find_endpoint(std::string_view provider, const Url& url, bool listen);
-// Whether a provider has connected endpoints here. Errors: unsupported, with what there is.
-[[nodiscard]] Result<> check_provider(std::string_view provider);
-// Those that have.
+// A provider's endpoint for datagrams: where its addresses are IP addresses, at this host's `host`
+// (`here`) or with a way to it; on the domain that is named, or any. Errors: not_found.
+[[nodiscard]] Result<Info> find_datagrams(std::string_view provider, const std::string& host,
+                                          bool here, const std::string& domain);
+// What a provider has here, connected endpoints where it has both. Errors: unsupported, with what
+// there is.
+[[nodiscard]] Result<EndpointKind> check_provider(std::string_view provider);
+// Those that have either.
 [[nodiscard]] std::vector<std::string> usable_providers();
 
 // An IP address as an URL has it.
@@ -55,7 +65,7 @@ struct Fabric {
   [[nodiscard]] static Result<std::unique_ptr<Fabric>> open(const fi_info& info);
   std::string name;
   Owned<fid_fabric> fabric;
-  Owned<fid_eq> events;
+  Owned<fid_eq> events; // of connected endpoints
   int descriptor = -1; // readable when there are events
   std::vector<fid*> waited_for; // room for arm()
 };
@@ -63,7 +73,7 @@ struct Fabric {
 // Shared by connections, as many as it has room for.
 struct Completions {
   Owned<fid_cq> queue;
-  int descriptor = -1;
+  int descriptor = -1; // none: the provider wakes nobody (of datagrams)
   std::uint32_t room = 0; // operations
 };
 
@@ -76,7 +86,7 @@ public:
   [[nodiscard]] bool is_of(const Fabric& fabric, const fi_info& info) const {
     return fabric_ == &fabric && name_ == info.domain_attr->name;
   }
-  // One that takes so many more operations at once. `made`: it is new.
+  // One that takes so many more operations at once. `made`: it is new; use Domains::completions().
   [[nodiscard]] Result<Completions*> completions(std::uint32_t operations, bool& made);
   [[nodiscard]] const std::vector<std::unique_ptr<Completions>>& all_completions() const {
     return completions_;
@@ -97,10 +107,30 @@ private:
 
   Fabric* fabric_ = nullptr;
   std::string name_;
+  EndpointKind kind_ = EndpointKind::connected;
   bool needs_registration_ = false;
   Owned<fid_domain> domain_;
   std::vector<std::unique_ptr<Completions>> completions_;
   std::vector<Registration> registrations_;
+};
+
+// Those of a network. What wakes it is watched by its epoll.
+class Domains {
+public:
+  explicit Domains(int epoll) : epoll_(epoll) {}
+  [[nodiscard]] Result<Fabric*> fabric_of(const fi_info& info);
+  [[nodiscard]] Result<Domain*> domain_of(fi_info& info);
+  [[nodiscard]] Result<Completions*> completions(Domain& domain, std::uint32_t operations);
+  [[nodiscard]] bool arm(); // as a network's
+  [[nodiscard]] const std::vector<std::unique_ptr<Fabric>>& fabrics() const { return fabrics_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<Domain>>& all() const { return domains_; }
+
+private:
+  [[nodiscard]] Result<> watch(int descriptor) const;
+
+  int epoll_;
+  std::vector<std::unique_ptr<Fabric>> fabrics_;
+  std::vector<std::unique_ptr<Domain>> domains_;
 };
 
 } // namespace fanin::net::ofi

@@ -1,12 +1,10 @@
 #include "fanin/net/ofi/ofi.hpp"
 
 #include <sys/epoll.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -14,6 +12,8 @@
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/net/ofi/fabric.hpp"
+#include "fanin/net/ofi/messages.hpp"
+#include "fanin/net/ofi/rdm.hpp"
 #include "fanin/net/posted/pages.hpp"
 
 namespace fanin::net::ofi {
@@ -22,14 +22,9 @@ namespace {
 using posted::Completion;
 using posted::HelloBytes;
 using posted::LinkEvent;
-using posted::Operation;
 
 constexpr std::uint32_t operations_each = posted::receives_most + posted::sends_most;
-constexpr std::size_t copied_room = 512; // bytes of a message that the provider copies
 constexpr std::size_t private_data_most = 256;
-constexpr int reads_most = 64; // completions at once
-
-static_assert(sizeof(Operation::of_network) >= sizeof(fi_context2));
 
 bool is_taken(long error) { return error == -FI_EADDRINUSE || error == -FI_EBUSY; }
 
@@ -37,6 +32,10 @@ HelloBytes hello_in(std::span<const std::byte> data) {
   HelloBytes hello{};
   std::ranges::copy(data.first(std::min(data.size(), hello.size())), hello.begin());
   return hello;
+}
+
+std::uint64_t tag_of(const fi_cq_data_entry& entry) {
+  return (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? entry.data : Completion::no_tag;
 }
 
 std::unexpected<Error> failed(ErrorKind kind, std::string_view what, long error) {
@@ -60,23 +59,19 @@ public:
   [[nodiscard]] Result<std::unique_ptr<posted::Link>> connect(const Url& url) override;
   [[nodiscard]] std::size_t completions(std::span<Completion> to) override;
   [[nodiscard]] bool next_event(LinkEvent& event) override;
-  [[nodiscard]] bool arm() override;
+  [[nodiscard]] bool arm() override { return domains_.arm(); }
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
 
-  [[nodiscard]] Result<> watch(int descriptor) const;
-  [[nodiscard]] Result<Fabric*> fabric_of(const fi_info& info);
-  [[nodiscard]] Result<Domain*> domain_of(fi_info& info);
+  [[nodiscard]] Domains& domains() { return domains_; }
 
 private:
   [[nodiscard]] bool next_event(Fabric& fabric, LinkEvent& event);
   static void take_error(Fabric& fabric, LinkEvent& event);
   void take_request(const fi_eq_cm_entry& entry, LinkEvent& event);
-  [[nodiscard]] static std::size_t read(Completions& queue, std::span<Completion> to);
 
   std::string provider_;
   Descriptor epoll_;
-  std::vector<std::unique_ptr<Fabric>> fabrics_;
-  std::vector<std::unique_ptr<Domain>> domains_;
+  Domains domains_{epoll_.get()};
 };
 
 class OfiLink final : public posted::Link {
@@ -114,16 +109,11 @@ private:
 // --- links ---
 
 Result<posted::Link::Limits> OfiLink::open(const memory::PagePool& receive_pool) {
-  const auto domain = network_.domain_of(*info_);
+  const auto domain = network_.domains().domain_of(*info_);
   if (!domain) return std::unexpected(domain.error());
   domain_ = *domain;
-  bool is_new = false;
-  const auto completions = domain_->completions(operations_each, is_new);
+  const auto completions = network_.domains().completions(*domain_, operations_each);
   if (!completions) return std::unexpected(completions.error());
-  if (is_new) {
-    if (auto watched = network_.watch((*completions)->descriptor); !watched)
-      return std::unexpected(watched.error());
-  }
   completions_ = *completions;
   completions_->room -= operations_each;
   if (const memory::Arena* const arena = receive_pool.arena(); arena != nullptr) {
@@ -182,31 +172,14 @@ Result<std::size_t> OfiLink::post_sends(std::span<const posted::Send> sends) {
 // Nobody hears of it any more.
 ssize_t OfiLink::copy_out(const posted::Send& send) {
   std::array<std::byte, copied_room> room;
-  const std::byte* bytes = room.data();
-  if (send.extents.size() == 1) {
-    bytes = send.extents.front().data();
-  } else {
-    std::byte* to = room.data();
-    for (const memory::View& extent : send.extents) {
-      std::memcpy(to, extent.data(), extent.size);
-      to += extent.size;
-    }
-  }
-  return fi_injectdata(endpoint_.get(), bytes, send.size, send.tag, 0);
+  return fi_injectdata(endpoint_.get(), in_one_piece(send, room), send.size, send.tag, 0);
 }
 
 ssize_t OfiLink::post(const posted::Send& send) {
-  std::array<iovec, max_extents> pieces;
-  std::array<void*, max_extents> descriptions{};
-  for (std::size_t i = 0; i < send.extents.size(); ++i) {
-    const memory::View& extent = send.extents[i];
-    pieces[i] = {const_cast<std::byte*>(extent.data()), extent.size};
-    if (domain_->needs_registration())
-      descriptions[i] = domain_->description(*extent.page.get()->home->arena()).value();
-  }
-  const fi_msg message{.msg_iov = pieces.data(),
-                       .desc = descriptions.data(),
-                       .iov_count = send.extents.size(),
+  Pieces pieces(*domain_, send.extents);
+  const fi_msg message{.msg_iov = pieces.vectors.data(),
+                       .desc = pieces.descriptions.data(),
+                       .iov_count = pieces.count,
                        .addr = 0,
                        .context = send.operation,
                        .data = send.tag};
@@ -236,38 +209,11 @@ Result<> OfiNetwork::check(const Url& url) const {
   return {};
 }
 
-Result<> OfiNetwork::watch(int descriptor) const {
-  epoll_event event{.events = EPOLLIN, .data = {}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
-  return fail_errno(ErrorKind::exhausted, "epoll", errno);
-}
-
-Result<Fabric*> OfiNetwork::fabric_of(const fi_info& info) {
-  for (const auto& known : fabrics_) {
-    if (known->name == info.fabric_attr->name) return known.get();
-  }
-  auto made = Fabric::open(info);
-  if (!made) return std::unexpected(made.error());
-  if (auto watched = watch((*made)->descriptor); !watched) return std::unexpected(watched.error());
-  return fabrics_.emplace_back(std::move(*made)).get();
-}
-
-Result<Domain*> OfiNetwork::domain_of(fi_info& info) {
-  const auto fabric = fabric_of(info);
-  if (!fabric) return std::unexpected(fabric.error());
-  for (const auto& known : domains_) {
-    if (known->is_of(**fabric, info)) return known.get();
-  }
-  auto made = Domain::open(**fabric, info);
-  if (!made) return std::unexpected(made.error());
-  return domains_.emplace_back(std::move(*made)).get();
-}
-
 Result<std::unique_ptr<posted::Listening>>
 OfiNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
   auto info = find_endpoint(provider_, url, true);
   if (!info) return std::unexpected(info.error());
-  const auto domain = domain_of(**info);
+  const auto domain = domains_.domain_of(**info);
   if (!domain) return std::unexpected(domain.error());
   if (receive_pool.arena() != nullptr) { // what may be locked shows now, and not with a peer
     if (const auto known = (*domain)->description(*receive_pool.arena()); !known)
@@ -305,63 +251,19 @@ Result<std::unique_ptr<posted::Link>> OfiNetwork::connect(const Url& url) {
 
 std::size_t OfiNetwork::completions(std::span<Completion> to) {
   std::size_t count = 0;
-  for (const auto& domain : domains_) {
+  for (const auto& domain : domains_.all()) {
     for (const auto& queue : domain->all_completions()) {
-      count += read(*queue, to.subspan(count));
+      count += read<fi_cq_data_entry>(*queue, to.subspan(count), tag_of);
       if (count == to.size()) return count;
     }
   }
   return count;
 }
 
-std::size_t OfiNetwork::read(Completions& queue, std::span<Completion> to) {
-  std::array<fi_cq_data_entry, reads_most> entries;
-  std::size_t count = 0;
-  while (count < to.size()) {
-    const ssize_t got =
-        fi_cq_read(queue.queue.get(), entries.data(), std::min(entries.size(), to.size() - count));
-    if (got == -FI_EAVAIL) {
-      fi_cq_err_entry error{};
-      if (fi_cq_readerr(queue.queue.get(), &error, 0) < 0 || error.op_context == nullptr) continue;
-      const bool too_large = error.err == FI_ETRUNC || error.err == FI_EMSGSIZE;
-      const auto status = error.err == FI_ECANCELED ? Completion::Status::canceled
-                          : too_large               ? Completion::Status::too_large
-                                                    : Completion::Status::failed;
-      to[count++] = {.operation = static_cast<Operation*>(error.op_context),
-                     .status = status,
-                     .text = fi_strerror(error.err)};
-      continue;
-    }
-    if (got <= 0) break;
-    for (const fi_cq_data_entry& entry : std::span(entries).first(static_cast<std::size_t>(got))) {
-      to[count++] = {.operation = static_cast<Operation*>(entry.op_context),
-                     .tag =
-                         (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? entry.data : Completion::no_tag,
-                     .size = static_cast<std::uint32_t>(entry.len)};
-    }
-  }
-  return count;
-}
-
-bool OfiNetwork::arm() {
-  for (const auto& fabric : fabrics_) {
-    std::vector<fid*>& waited_for = fabric->waited_for;
-    waited_for.assign(1, &fabric->events->fid);
-    for (const auto& domain : domains_) {
-      if (&domain->fabric() != fabric.get()) continue;
-      for (const auto& known : domain->all_completions()) waited_for.push_back(&known->queue->fid);
-    }
-    if (fi_trywait(fabric->fabric.get(), waited_for.data(), static_cast<int>(waited_for.size())) !=
-        FI_SUCCESS)
-      return false;
-  }
-  return true;
-}
-
 // --- events ---
 
 bool OfiNetwork::next_event(LinkEvent& event) {
-  return std::ranges::any_of(fabrics_,
+  return std::ranges::any_of(domains_.fabrics(),
                              [&](const auto& fabric) { return next_event(*fabric, event); });
 }
 
@@ -417,11 +319,18 @@ void OfiNetwork::take_request(const fi_eq_cm_entry& entry, LinkEvent& event) {
 
 } // namespace
 
-Result<std::unique_ptr<posted::Network>> make_network(std::string_view provider) {
-  if (auto checked = check_provider(provider); !checked) return std::unexpected(checked.error());
+Result<std::unique_ptr<posted::Network>> make_network(Loop& loop, std::string_view provider) {
+  const auto kind = check_provider(provider);
+  if (!kind) return std::unexpected(kind.error());
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
-  return std::make_unique<OfiNetwork>(provider, std::move(epoll));
+  if (*kind == EndpointKind::connected)
+    return std::make_unique<OfiNetwork>(provider, std::move(epoll));
+  Descriptor sockets(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (!sockets || epoll_ctl(epoll.get(), EPOLL_CTL_ADD, sockets.get(), &event) != 0)
+    return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
+  return std::make_unique<RdmNetwork>(loop, provider, std::move(epoll), std::move(sockets));
 }
 
 } // namespace fanin::net::ofi

@@ -101,8 +101,12 @@ public:
   // Nothing where the network itself tells of peers that vanish, or cannot ask.
   virtual void probe(Operation&) {}
 
-  // The peer is told, and nothing of ours is read or written any more. Completions may be left.
+  // The peer is told, and nothing of ours is read or written any more once it is at rest.
+  // Completions may be left.
   virtual void close() = 0;
+  // After close(): a network may still be at what was posted, for as long as the peer is there.
+  // Asked when the queues have been empty once; what makes it so wakes.
+  [[nodiscard]] virtual bool at_rest() const { return true; }
 
   std::string peer; // for people
   Connection* connection = nullptr; // the transport's
@@ -155,6 +159,9 @@ public:
   // As those of a transport. After a wait, next_event() is called until it has none.
   [[nodiscard]] virtual bool arm() = 0;
   [[nodiscard]] virtual int descriptor() const = 0;
+
+  // Before its links end that are not at rest: after it, nothing of ours is written any more.
+  virtual void stop() {}
 };
 
 } // namespace fanin::net::posted

@@ -45,7 +45,7 @@ PostedTransport::PostedTransport(Loop& loop, std::unique_ptr<posted::Network> ne
                                  PostedOptions options)
     : loop_(loop), options_(std::move(options)), network_(std::move(network)) {}
 
-PostedTransport::~PostedTransport() = default;
+PostedTransport::~PostedTransport() { network_->stop(); }
 
 PostedTransport::Connection* PostedTransport::find_open(ConnectionId id) const {
   Connection* const connection = connections_.find(id);
@@ -122,15 +122,15 @@ void PostedTransport::cut(Connection& connection, CloseReason reason) {
   leaving_.push_back(connection.id);
 }
 
-// From here on the network does not touch our memory. Completions that name the connection may
-// still be in the queues: it stays until those have been empty once.
+// From here on, or once its link is at rest, the network does not touch our memory. Completions
+// that name the connection may still be in the queues: it stays until those have been empty once.
 void PostedTransport::bury(Connection& connection) {
   if (connection.stage == Stage::closing) --closing_;
   if (connection.stage == Stage::waiting || connection.stage == Stage::handshake) --setting_up_;
   connection.stage = Stage::buried;
   connection.deadline.cancel();
   connection.link->close();
-  if (connection.traffic) {
+  if (connection.traffic && connection.link->at_rest()) {
     connection.traffic->receives.give_back();
     for (posted::Sent& sent : connection.traffic->sending.ring) sent.extents = {};
   }
@@ -143,12 +143,17 @@ void PostedTransport::sweep() {
     Connection* const connection = connections_.find(id);
     if (connection == nullptr) continue;
     if (connection->stage == Stage::buried) {
-      connections_.erase(id);
+      resting_.push_back(id);
     } else {
       connection->cut_is_known = true;
       make_ready(*connection);
     }
   }
+  std::erase_if(resting_, [this](ConnectionId id) {
+    if (!connections_.find(id)->link->at_rest()) return false;
+    connections_.erase(id);
+    return released_ = true;
+  });
 }
 
 void PostedTransport::expire(Connection& connection) {
@@ -233,7 +238,7 @@ void PostedTransport::reap() {
     for (const Completion& completion : std::span(completions_).first(count))
       take_completion(completion);
     if (count == completions_.size()) continue;
-    if (!leaving_.empty()) sweep();
+    if (!leaving_.empty() || !resting_.empty()) sweep();
     return;
   }
 }

@@ -155,6 +155,7 @@ private:
   std::vector<ConnectionId> poor_; // receives or their start wait for pages
   std::vector<ConnectionId> expired_;
   std::vector<ConnectionId> leaving_; // buried, or cut off: until the queues have been empty once
+  std::vector<ConnectionId> resting_; // buried, once their links are at rest they go
   std::size_t closing_ = 0;
   std::size_t setting_up_ = 0; // connections in handshake, or without a way
   std::uint32_t polls_ = 0;

@@ -1,10 +1,11 @@
 // Whatever a peer says of itself or beside a message: it is understood or refused, and the accounts
-// stay within what was agreed.
+// stay within what was agreed. Likewise where it introduces itself over a connection beside.
 #include <cstdint>
 #include <cstring>
 #include <span>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/posted/credits.hpp"
 #include "fanin/net/posted/hello.hpp"
 
@@ -33,11 +34,24 @@ void hear(Credits& credits, std::span<const std::byte> bytes) {
   }
 }
 
+void meet(std::span<const std::byte> bytes) {
+  namespace ofi = fanin::net::ofi;
+  const auto met = ofi::decode_introduction(bytes);
+  if (!met || !*met) return;
+  FANIN_ASSERT((*met)->address.size() <= ofi::address_most);
+  FANIN_ASSERT((*met)->number <= ofi::numbers_most);
+  FANIN_ASSERT(ofi::size_of(**met) <= bytes.size());
+  const auto rest = bytes.subspan(ofi::size_of(**met));
+  if (rest.size() >= ofi::farewell_size)
+    (void)ofi::decode_farewell(rest.first<ofi::farewell_size>());
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   const auto hello = decode_hello(bytes.first(size < hello_size ? size : hello_size));
+  meet(bytes);
   Credits credits;
   (void)credits.start(4);
   if (hello && hello->version == protocol_version) {

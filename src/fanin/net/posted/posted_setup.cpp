@@ -194,7 +194,8 @@ void PostedTransport::take_request(LinkEvent& event) {
   std::size_t undecided = 0;
   if (listener->options.strangers) {
     connections_.for_each([&](ConnectionId, const Connection& known) {
-      if (known.listener == event.listener && !known.trusted) ++undecided;
+      const bool waits = known.stage != Stage::buried && !known.trusted;
+      if (waits && known.listener == event.listener) ++undecided;
     });
   }
   if (undecided >= undecided_most)

@@ -26,6 +26,37 @@ void set(int socket, int level, int option, int value) {
   (void)setsockopt(socket, level, option, &value, sizeof value);
 }
 
+Result<Descriptor> bind_and_listen_at(const Url& url, const Address& address) {
+  Descriptor socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return fail_errno(ErrorKind::internal, fmt::format("{}: socket", url.text()), errno);
+  const int on = 1;
+  const int off = 0;
+  // A restart need not wait until old connections have timed out.
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.storage.ss_family == AF_INET6) { // [::] takes IPv4 too, whatever the host's default
+    (void)setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  }
+  if (::bind(socket.get(), address.get(), address.length) == 0 &&
+      ::listen(socket.get(), SOMAXCONN) == 0) {
+    return socket;
+  }
+  const int error = errno;
+  if (error == EADDRINUSE) {
+    return fail(
+        ErrorKind::refused,
+        fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one, or "
+                    "none for any that is free",
+                    url.text()));
+  }
+  if (error == EADDRNOTAVAIL) {
+    return fail(
+        ErrorKind::refused,
+        fmt::format("{}: not an address of this host; `ip address` lists them", url.text()));
+  }
+  return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
+}
+
 } // namespace
 
 const sockaddr* Address::get() const { return &as<sockaddr>(storage); }
@@ -68,6 +99,15 @@ Result<std::vector<Address>> resolve(const Url& url, bool to_listen) {
     address.length = entry->ai_addrlen;
   }
   return addresses;
+}
+
+Result<Descriptor> bind_and_listen(const Url& url, std::span<const Address> addresses) {
+  Result<Descriptor> socket = fail(ErrorKind::not_found, fmt::format("{}: no address", url.text()));
+  for (const Address& address : addresses) {
+    socket = bind_and_listen_at(url, address);
+    if (socket) break;
+  }
+  return socket;
 }
 
 Address local_address(int socket) {

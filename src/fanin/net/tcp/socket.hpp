@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct Address {
 // for as long as the host's resolver does. Errors: not_found, and disconnected where asking again
 // may help.
 [[nodiscard]] Result<std::vector<Address>> resolve(const Url& url, bool to_listen);
+
+// At the first of them where that is possible, without blocking. Errors: refused, with the mend.
+[[nodiscard]] Result<Descriptor> bind_and_listen(const Url& url,
+                                                 std::span<const Address> addresses);
 
 [[nodiscard]] Address local_address(int socket);
 [[nodiscard]] Address peer_address(int socket);

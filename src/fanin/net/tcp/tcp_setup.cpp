@@ -76,50 +76,11 @@ const std::string& TcpTransport::congestion_of(const Url& url) const {
 
 // --- listening ---
 
-namespace {
-
-Result<Descriptor> bind_and_listen(const Url& url, const Address& address) {
-  Descriptor socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return fail_errno(ErrorKind::internal, fmt::format("{}: socket", url.text()), errno);
-  const int on = 1;
-  const int off = 0;
-  // A restart need not wait until old connections have timed out.
-  (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.storage.ss_family == AF_INET6) { // [::] takes IPv4 too, whatever the host's default
-    (void)setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  }
-  if (::bind(socket.get(), address.get(), address.length) == 0 &&
-      ::listen(socket.get(), SOMAXCONN) == 0) {
-    return socket;
-  }
-  const int error = errno;
-  if (error == EADDRINUSE) {
-    return fail(
-        ErrorKind::refused,
-        fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one, or "
-                    "none for any that is free",
-                    url.text()));
-  }
-  if (error == EADDRNOTAVAIL) {
-    return fail(
-        ErrorKind::refused,
-        fmt::format("{}: not an address of this host; `ip address` lists them", url.text()));
-  }
-  return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
-}
-
-} // namespace
-
 Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
   if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
   const auto addresses = tcp::resolve(url, true);
   if (!addresses) return std::unexpected(addresses.error());
-  Result<Descriptor> socket = fail(ErrorKind::not_found, fmt::format("{}: no address", url.text()));
-  for (const Address& address : *addresses) {
-    socket = bind_and_listen(url, address);
-    if (socket) break;
-  }
+  Result<Descriptor> socket = tcp::bind_and_listen(url, *addresses);
   if (!socket) return std::unexpected(socket.error());
   tcp::set_stream_options(socket->get(), congestion_of(url)); // accepted sockets inherit them
   Url real = url;

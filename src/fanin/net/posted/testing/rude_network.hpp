@@ -1,7 +1,8 @@
 // For the tests: a network of posted receives in memory that does all that the words of
 // posted/network.hpp allow. It takes fewer sends than it was given, reads them late, tells of one
 // for all before it, tells the listener of a connection after the first message, and leaves
-// completions of links that are closed. A message for which nothing was posted fails the test.
+// completions of links that are closed, which it may be at for a while: then it writes rubbish to
+// what was posted. A message for which nothing was posted fails the test.
 #pragma once
 
 #include <algorithm>
@@ -55,6 +56,7 @@ public:
   [[nodiscard]] Result<std::size_t> post_sends(std::span<const Send> sends) override;
   [[nodiscard]] Result<> reach(const memory::Arena&) override { return {}; }
   void close() override;
+  [[nodiscard]] bool at_rest() const override;
 
   // Delivers one message. False: there is none.
   bool carry();
@@ -77,6 +79,7 @@ private:
   std::deque<Receive> receives_;
   std::uint32_t receive_size_ = 0;
   std::deque<UnderWay> under_way_;
+  mutable std::deque<Receive> left_; // it is still at them
 };
 
 class RudeNetwork final : public Network {
@@ -126,8 +129,9 @@ public:
     return true;
   }
   [[nodiscard]] bool arm() override {
-    return events_.empty() && done_.empty() &&
-           std::ranges::none_of(links_, [](const RudeLink* link) { return link->busy(); });
+    return events_.empty() && done_.empty() && std::ranges::none_of(links_, [](const auto* link) {
+             return link->busy() || !link->left_.empty();
+           });
   }
   [[nodiscard]] int descriptor() const override { return -1; }
 
@@ -225,6 +229,12 @@ inline bool RudeLink::carry() {
   return true;
 }
 
+inline bool RudeLink::at_rest() const {
+  if (!left_.empty() && network_.random().chance(1, 3)) left_.clear();
+  for (const Receive& receive : left_) std::memset(receive.to, 0xdd, receive_size_);
+  return left_.empty();
+}
+
 inline void RudeLink::close() {
   if (std::exchange(closed_, true)) return;
   network_.forget(this);
@@ -232,7 +242,7 @@ inline void RudeLink::close() {
     network_.done_.push_back(
         {.operation = receive.operation, .status = Completion::Status::canceled});
   }
-  receives_.clear();
+  left_ = std::exchange(receives_, {});
   under_way_.clear();
   if (other_ == nullptr) return;
   other_->network_.say({.kind = LinkEvent::Kind::gone, .link = other_});

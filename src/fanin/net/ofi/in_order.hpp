@@ -1,0 +1,45 @@
+// Completions in the order of posting, where a provider tells of them in any.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+
+#include "fanin/net/posted/network.hpp"
+
+namespace fanin::net::ofi {
+
+class InOrder {
+public:
+  void posted(posted::Operation* operation) {
+    under_way_.push_back({.completion = {.operation = operation}});
+  }
+  // One that was posted; gives to(completion) all that nothing is before any more.
+  template <class To>
+  void completed(const posted::Completion& completion, To to) {
+    const auto found = std::ranges::find_if(under_way_, [&](const UnderWay& one) {
+      return one.completion.operation == completion.operation;
+    });
+    if (found == under_way_.end()) return;
+    *found = {completion, true};
+    for (; !under_way_.empty() && under_way_.front().done; under_way_.pop_front())
+      to(under_way_.front().completion);
+  }
+  template <class To>
+  void for_each_not_done(To to) const {
+    for (const UnderWay& one : under_way_) {
+      if (!one.done) to(one.completion.operation);
+    }
+  }
+  // None can complete any more.
+  void forget() { under_way_.clear(); }
+  [[nodiscard]] std::size_t size() const { return under_way_.size(); }
+
+private:
+  struct UnderWay {
+    posted::Completion completion;
+    bool done = false;
+  };
+  std::deque<UnderWay> under_way_;
+};
+
+} // namespace fanin::net::ofi

@@ -1,0 +1,60 @@
+// What two ends whose provider knows no connections say over the TCP connection beside
+// (rdm_link.hpp): each introduces itself, once, and says good-bye. Little-endian; whoever connects
+// may say anything.
+//
+// introduction                                    farewell, 8 bytes
+//    0  "FANINRDM"                                   0  "BYE!"
+//    8  u32 number: upper bits of the tags of        4  u32 messages that were sent in all
+//           messages for this end
+//   12  u32 refused: 0 or 1
+//   16  u32 size of the address
+//   20  u32 zero
+//   24  hello (posted/hello.hpp), with the version
+//   48  address, as the provider writes it
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fanin/base/result.hpp"
+#include "fanin/net/posted/hello.hpp"
+
+namespace fanin::net::ofi {
+
+inline constexpr std::size_t address_most = 256; // bytes
+inline constexpr std::size_t introduction_least = 48;
+inline constexpr std::size_t introduction_most = introduction_least + address_most;
+inline constexpr std::size_t farewell_size = 8;
+
+// The 48 bits of a tag that every provider has: above those of posted::Tag the receiver's number.
+inline constexpr int number_shift = 20;
+inline constexpr std::uint32_t numbers_most = (1U << 28) - 1;
+static_assert(encode(posted::Tag{posted::TagKind::end, true, posted::credits_most}) <
+              1U << number_shift);
+
+struct Introduction {
+  std::uint32_t number = 0;
+  bool refused = false;
+  posted::HelloBytes hello{};
+  std::vector<std::byte> address;
+};
+
+[[nodiscard]] std::vector<std::byte> encode(const Introduction& introduction);
+// None: there is more to come. Of another version, nothing but the hello is looked at. Errors:
+// malformed.
+[[nodiscard]] Result<std::optional<Introduction>>
+decode_introduction(std::span<const std::byte> bytes);
+[[nodiscard]] inline std::size_t size_of(const Introduction& introduction) {
+  return introduction_least + introduction.address.size();
+}
+
+[[nodiscard]] std::array<std::byte, farewell_size> encode_farewell(std::uint32_t sent);
+// Errors: malformed.
+[[nodiscard]] Result<std::uint32_t>
+decode_farewell(std::span<const std::byte, farewell_size> bytes);
+
+} // namespace fanin::net::ofi

@@ -1,0 +1,115 @@
+// ofi+PROVIDER:// over providers that have reliable datagrams (FI_EP_RDM) and no connections: shm,
+// cxi, opx, efa, psm3.
+//
+// What makes a connection is a TCP connection at the address, over which both ends introduce
+// themselves (introduction.hpp) and which shows that the peer is still there. Messages go from
+// endpoint to endpoint; whose they are is in the upper bits of their tags. See docs/modules/net.md.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fanin/base/descriptor.hpp"
+#include "fanin/net/loop.hpp"
+#include "fanin/net/ofi/fabric.hpp"
+#include "fanin/net/ofi/rdm_endpoint.hpp"
+#include "fanin/net/posted/network.hpp"
+
+namespace fanin::net::ofi {
+
+class RdmLink;
+class RdmNetwork;
+
+// Option of an address: domain=cxi1, which of the provider's devices.
+[[nodiscard]] std::string domain_of(const Url& url);
+
+// Has a socket in the network's epoll.
+class Watched {
+public:
+  Watched() = default;
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  virtual ~Watched() = default;
+  virtual void on_ready(std::uint32_t events) = 0;
+};
+
+// Who has connected and not introduced itself.
+struct Stranger;
+
+struct RdmListening final : posted::Listening, Watched {
+  explicit RdmListening(RdmNetwork& owner) : network(owner) {}
+  ~RdmListening() override;
+  void on_ready(std::uint32_t events) override;
+  RdmNetwork& network;
+  ListenerId id = ListenerId::none;
+  Descriptor socket;
+  bool paused = false; // too many strangers, or no descriptor is left
+};
+
+class RdmNetwork final : public posted::Network {
+public:
+  RdmNetwork(Loop& loop, std::string_view provider, Descriptor epoll, Descriptor sockets);
+  ~RdmNetwork() override;
+
+  [[nodiscard]] std::string scheme() const override { return "ofi+" + provider_; }
+  [[nodiscard]] Result<> check(const Url& url) const override;
+  [[nodiscard]] Result<std::unique_ptr<posted::Listening>>
+  listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) override;
+  [[nodiscard]] Result<std::unique_ptr<posted::Link>> connect(const Url& url) override;
+  [[nodiscard]] std::size_t completions(std::span<posted::Completion> to) override;
+  [[nodiscard]] bool next_event(posted::LinkEvent& event) override;
+  [[nodiscard]] bool arm() override;
+  [[nodiscard]] int descriptor() const override { return epoll_.get(); }
+  void stop() override;
+
+  // For its links and listeners.
+  [[nodiscard]] Result<std::shared_ptr<RdmEndpoint>> endpoint(const std::string& host, bool here,
+                                                              const std::string& domain);
+  [[nodiscard]] std::uint32_t next_number();
+  [[nodiscard]] bool watch(int socket, std::uint32_t events, Watched* watched, bool known = false);
+  void unwatch(int socket);
+  void say(posted::LinkEvent event) { events_.push_back(std::move(event)); }
+  void tell(const posted::Completion& completion) { done_.push_back(completion); }
+  void retry_receives(RdmLink& link) { short_.push_back(&link); }
+  void add(RdmLink& link) { links_.push_back(&link); }
+  void forget_events(const RdmLink& link);
+  void remove(const RdmLink& link);
+  void accept(RdmListening& listening);
+  void introduced(Stranger& stranger, bool as_none_of_fanin);
+  void drop(const Stranger& stranger);
+  void drop_strangers_of(const RdmListening& listening);
+  void tend_later();
+  [[nodiscard]] Time now() const { return loop_.now(); }
+
+private:
+  void tend();
+  void resume();
+
+  Loop& loop_;
+  std::string provider_;
+  bool own_endpoints_;
+  Descriptor epoll_;
+  Descriptor sockets_; // the epoll of sockets, within the other
+  Domains domains_{epoll_.get()};
+  std::vector<std::pair<std::string, std::shared_ptr<RdmEndpoint>>> endpoints_; // by domain
+  std::vector<RdmLink*> links_;
+  std::vector<RdmLink*> short_; // with receives that the provider has not taken yet
+  std::vector<RdmListening*> listenings_;
+  std::vector<std::unique_ptr<Stranger>> strangers_;
+  std::deque<posted::LinkEvent> events_;
+  std::deque<posted::Completion> done_;
+  std::array<posted::Completion, 64> read_;
+  std::uint32_t last_number_ = 0;
+  Duration pause_;
+  Timer look_again_{[] {}}; // where the provider wakes nobody
+  Timer tending_{[this] { tend(); }};
+};
+
+} // namespace fanin::net::ofi

@@ -1,0 +1,342 @@
+#include "fanin/net/ofi/rdm_link.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+#include <rdma/fi_tagged.h>
+
+#include "fanin/net/ofi/messages.hpp"
+
+namespace fanin::net::ofi {
+
+using posted::Completion;
+using posted::LinkEvent;
+using posted::Operation;
+
+namespace {
+
+constexpr std::uint64_t tag_mask = (1U << number_shift) - 1;
+
+std::uint64_t upper(std::uint32_t number) { return std::uint64_t{number} << number_shift; }
+
+} // namespace
+
+RdmLink::RdmLink(RdmNetwork& network, const Url& url, std::vector<tcp::Address> addresses)
+    : network_(network),
+      asked_(false),
+      host_(url.host.empty() ? "127.0.0.1" : url.host),
+      domain_(domain_of(url)),
+      addresses_(std::move(addresses)) {
+  std::ranges::reverse(addresses_);
+  peer = url.text();
+  network_.add(*this);
+}
+
+RdmLink::RdmLink(RdmNetwork& network, Descriptor socket, Introduction said,
+                 std::vector<std::byte> rest, std::string domain)
+    : network_(network),
+      asked_(true),
+      host_(tcp::local_address(socket.get()).host()),
+      domain_(std::move(domain)),
+      socket_(std::move(socket)),
+      heard_(std::move(rest)),
+      peer_(std::move(said)) {
+  network_.add(*this);
+}
+
+RdmLink::~RdmLink() {
+  network_.remove(*this);
+  if (!endpoint_) return;
+  if (peer_address_ != FI_ADDR_UNSPEC && !endpoint_->own()) endpoint_->remove(peer_.address);
+  endpoint_->give_back_receives(quota_);
+}
+
+// --- making a connection ---
+
+Result<posted::Link::Limits> RdmLink::open(const memory::PagePool& receive_pool) {
+  auto found = network_.endpoint(host_, asked_, domain_);
+  if (!found) return std::unexpected(found.error());
+  const std::uint32_t receives = (*found)->take_receives();
+  if (receives == 0) {
+    return fail(ErrorKind::exhausted,
+                fmt::format("{}:// takes no more receives: use fewer connections, or see "
+                            "`fi_info -e` for a variable that ends in RX_SIZE",
+                            network_.scheme()));
+  }
+  endpoint_ = std::move(*found);
+  quota_ = receives;
+  number_ = network_.next_number();
+  Domain& domain = endpoint_->domain();
+  if (const memory::Arena* const arena = receive_pool.arena(); arena != nullptr) {
+    const auto known = domain.description(*arena);
+    if (!known) return std::unexpected(known.error());
+    receive_description_ = *known;
+  }
+  return Limits{.receives = quota_,
+                .copied_most = endpoint_->copied_most(),
+                .pieces_most = endpoint_->pieces_most(),
+                .reads_anything = !domain.needs_registration()};
+}
+
+Result<> RdmLink::start(const posted::HelloBytes& hello) {
+  hello_ = hello;
+  if (!asked_) {
+    connect_next(EHOSTUNREACH);
+    return {};
+  }
+  const auto address = endpoint_->insert(peer_.address);
+  if (!address) return std::unexpected(address.error());
+  peer_address_ = *address;
+  stage_ = Stage::connected;
+  const Introduction mine{.number = number_, .hello = hello_, .address = endpoint_->name()};
+  if (!write(encode(mine)) || !network_.watch(socket_.get(), EPOLLIN, this))
+    return fail(ErrorKind::disconnected, "the peer is gone");
+  network_.say({.kind = LinkEvent::Kind::connected, .link = this});
+  take_farewell();
+  return {};
+}
+
+void RdmLink::reject(const posted::HelloBytes& hello) {
+  (void)write(encode(Introduction{.refused = true, .hello = hello, .address = {}}));
+  socket_ = {};
+}
+
+// Tries the addresses of the host one after the other.
+void RdmLink::connect_next(int last_error) {
+  while (!addresses_.empty()) {
+    const tcp::Address address = addresses_.back();
+    addresses_.pop_back();
+    socket_ = Descriptor(
+        ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (socket_) tcp::set_stream_options(socket_.get(), {});
+    const bool begun = socket_ && (::connect(socket_.get(), address.get(), address.length) == 0 ||
+                                   errno == EINPROGRESS);
+    // Registered after connect(): before, epoll would report a socket that hung up.
+    if (begun && network_.watch(socket_.get(), EPOLLOUT, this)) {
+      stage_ = Stage::connecting;
+      return;
+    }
+    last_error = errno;
+  }
+  refused({}, tcp::error_text(last_error));
+}
+
+void RdmLink::introduce() {
+  int error = 0;
+  socklen_t size = sizeof error;
+  (void)getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return connect_next(error);
+  // Connecting to a port of this host on which nobody listens may reach itself.
+  const tcp::Address local = tcp::local_address(socket_.get());
+  const tcp::Address there = tcp::peer_address(socket_.get());
+  if (local.port() == there.port() && local.host() == there.host())
+    return connect_next(ECONNREFUSED);
+  stage_ = Stage::introducing;
+  const Introduction mine{.number = number_, .hello = hello_, .address = endpoint_->name()};
+  if (!write(encode(mine)) || !network_.watch(socket_.get(), EPOLLIN, this, true))
+    refused({}, "the peer is gone");
+}
+
+void RdmLink::refused(const posted::HelloBytes& hello, std::string text) {
+  socket_ = {};
+  stage_ = Stage::made;
+  network_.say(
+      {.kind = LinkEvent::Kind::refused, .link = this, .hello = hello, .text = std::move(text)});
+}
+
+// --- what is said beside ---
+
+// The buffer of a socket has room for all that is ever said.
+bool RdmLink::write(std::span<const std::byte> bytes) {
+  return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+void RdmLink::on_ready(std::uint32_t) {
+  if (stage_ == Stage::connecting) return introduce();
+  hear();
+  if (stage_ == Stage::introducing) take_answer();
+  if (stage_ == Stage::connected) take_farewell();
+}
+
+void RdmLink::hear() {
+  std::array<std::byte, introduction_most + farewell_size> room;
+  const ssize_t got = ::recv(socket_.get(), room.data(), room.size(), 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) return hung_up();
+  heard_.insert(heard_.end(), room.begin(), room.begin() + got);
+}
+
+void RdmLink::hung_up() {
+  hung_up_ = true;
+  if (socket_) network_.unwatch(socket_.get());
+}
+
+void RdmLink::take_answer() {
+  auto said = decode_introduction(heard_);
+  if (!said) return refused({}, said.error().text);
+  if (!*said) {
+    if (hung_up_) refused({}, "the peer hung up instead of an answer");
+    return;
+  }
+  peer_ = std::move(**said);
+  if (peer_.refused) return refused(peer_.hello, "the peer has refused the connection");
+  if (!peer_.address.empty()) { // else of another version, as its hello says
+    heard_.erase(heard_.begin(), heard_.begin() + static_cast<std::ptrdiff_t>(size_of(peer_)));
+    const auto address = endpoint_->insert(peer_.address);
+    if (!address) return refused({}, address.error().text);
+    peer_address_ = *address;
+    stage_ = Stage::connected;
+  }
+  network_.say({.kind = LinkEvent::Kind::connected, .link = this, .hello = peer_.hello});
+}
+
+void RdmLink::take_farewell() {
+  if (heard_.size() >= farewell_size) {
+    const auto sent = decode_farewell(std::span(heard_).first<farewell_size>());
+    if (!sent || said_ || heard_.size() > farewell_size) {
+      hung_up(); // no peer of fanin
+    } else {
+      said_ = *sent;
+      since_ = network_.now();
+      network_.tend_later();
+    }
+    heard_.clear();
+  }
+  settle();
+}
+
+// --- messages ---
+
+Result<> RdmLink::post_receives(std::span<const posted::Receive> receives, std::uint32_t size) {
+  receive_size_ = size;
+  waiting_.insert(waiting_.end(), receives.begin(), receives.end());
+  return post_waiting();
+}
+
+Result<> RdmLink::post_waiting() {
+  while (!waiting_.empty() && receives_.size() < quota_) {
+    const posted::Receive& next = waiting_.front();
+    const ssize_t error = fi_trecv(endpoint_->get(), next.to, receive_size_, receive_description_,
+                                   FI_ADDR_UNSPEC, upper(number_), tag_mask, next.operation);
+    if (error == -FI_EAGAIN) {
+      network_.retry_receives(*this);
+      return {};
+    }
+    if (error != 0)
+      return fail(ErrorKind::internal, fmt::format("cannot post a receive: {}", error_text(error)));
+    receives_.posted(next.operation);
+    waiting_.pop_front();
+  }
+  return {};
+}
+
+Result<std::size_t> RdmLink::post_sends(std::span<const posted::Send> sends) {
+  if (hung_up_) return fail(ErrorKind::disconnected, "the peer is gone");
+  std::size_t count = 0;
+  for (; count < sends.size(); ++count) {
+    const ssize_t error = post(sends[count]);
+    if (error == -FI_EAGAIN) break;
+    if (error != 0)
+      return fail(ErrorKind::disconnected, fmt::format("cannot send: {}", error_text(error)));
+    ++sent_;
+    if (!sends[count].copied) sends_.posted(sends[count].operation);
+  }
+  return count;
+}
+
+ssize_t RdmLink::post(const posted::Send& send) {
+  const std::uint64_t tag = upper(peer_.number) | send.tag;
+  if (send.copied) {
+    std::array<std::byte, copied_room> room;
+    return fi_tinject(endpoint_->get(), in_one_piece(send, room), send.size, peer_address_, tag);
+  }
+  Pieces pieces(endpoint_->domain(), send.extents);
+  const fi_msg_tagged message{.msg_iov = pieces.vectors.data(),
+                              .desc = pieces.descriptions.data(),
+                              .iov_count = pieces.count,
+                              .addr = peer_address_,
+                              .tag = tag,
+                              .ignore = 0,
+                              .context = send.operation,
+                              .data = 0};
+  return fi_tsendmsg(endpoint_->get(), &message, FI_COMPLETION);
+}
+
+Result<> RdmLink::reach(const memory::Arena& arena) {
+  if (const auto known = endpoint_->domain().description(arena); !known)
+    return std::unexpected(known.error());
+  return {};
+}
+
+void RdmLink::completed(const Completion& completion) {
+  const bool receive = completion.operation->kind == Operation::Kind::receive;
+  (receive ? receives_ : sends_).completed(completion, [&](const Completion& next) {
+    if (receive && next.status != Completion::Status::canceled) ++received_;
+    network_.tell(next);
+  });
+  settle();
+}
+
+// --- the end ---
+
+void RdmLink::close() {
+  if (std::exchange(closed_, true)) return;
+  network_.forget_events(*this);
+  waiting_.clear();
+  since_ = network_.now();
+  if (stage_ != Stage::connected) {
+    socket_ = {};
+    hung_up_ = true;
+  } else if (!hung_up_ && !write(encode_farewell(sent_))) {
+    hung_up();
+  }
+  network_.tend_later();
+  settle();
+}
+
+bool RdmLink::at_rest() const { return closed_ && quiet_ && (hung_up_ || overdue_); }
+
+void RdmLink::settle() {
+  const bool dead = hung_up_ && !said_;
+  const bool over = all_has_come() || dead || overdue_;
+  if (!closed_) {
+    if (stage_ != Stage::connected || !over || std::exchange(told_, true)) return;
+    network_.say({.kind = LinkEvent::Kind::gone, .link = this});
+    return;
+  }
+  if (quiet_ || !over) return;
+  if (!std::exchange(canceled_, true)) cancel_receives();
+  // Whoever has hung up reads nothing of ours any more; an endpoint that others use goes on.
+  if (hung_up_ && endpoint_ && endpoint_->own()) {
+    endpoint_.reset();
+    receives_.forget();
+    sends_.forget();
+  }
+  if (receives_.size() > 0 || sends_.size() > 0) return;
+  quiet_ = true;
+  if (socket_) (void)::shutdown(socket_.get(), SHUT_WR);
+}
+
+void RdmLink::cancel_receives() {
+  receives_.for_each_not_done(
+      [&](Operation* operation) { (void)fi_cancel(&endpoint_->get()->fid, operation); });
+}
+
+void RdmLink::wait_no_longer(Time time) {
+  if (!waits() || since_ > time) return;
+  overdue_ = true;
+  settle();
+}
+
+void RdmLink::abandon() {
+  socket_ = {};
+  if (endpoint_ && endpoint_->own() && !at_rest()) endpoint_->abandon();
+  endpoint_.reset();
+}
+
+} // namespace fanin::net::ofi

@@ -1,0 +1,103 @@
+// One end of a connection over reliable datagrams: the TCP connection beside, a number for the tags
+// of what comes, and what is under way at the endpoint.
+//
+// Its end takes two steps, since nothing stops a provider from reading or writing the memory of one
+// connection. Who closes says how many messages it has sent. When those of the peer have all come,
+// or it is dead, the receives that are left are canceled; when nothing is under way any more the
+// TCP connection is closed in this direction. Then the peer has not to do with this end any more.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fanin/net/ofi/in_order.hpp"
+#include "fanin/net/ofi/introduction.hpp"
+#include "fanin/net/ofi/rdm.hpp"
+#include "fanin/net/tcp/socket.hpp"
+
+namespace fanin::net::ofi {
+
+class RdmLink final : public posted::Link, public Watched {
+public:
+  RdmLink(RdmNetwork& network, const Url& url, std::vector<tcp::Address> addresses);
+  // A request: what it has said, and bytes behind it.
+  RdmLink(RdmNetwork& network, Descriptor socket, Introduction said, std::vector<std::byte> rest,
+          std::string domain);
+  ~RdmLink() override;
+
+  [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
+  [[nodiscard]] Result<> start(const posted::HelloBytes& hello) override;
+  void reject(const posted::HelloBytes& hello) override;
+  [[nodiscard]] Result<> post_receives(std::span<const posted::Receive> receives,
+                                       std::uint32_t size) override;
+  [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send> sends) override;
+  [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
+  void close() override;
+  [[nodiscard]] bool at_rest() const override;
+
+  // For the network.
+  void on_ready(std::uint32_t events) override;
+  void completed(const posted::Completion& completion);
+  [[nodiscard]] Result<> post_waiting(); // receives
+  // For the peer to end. No longer, if it does so since before `time`.
+  [[nodiscard]] bool waits() const {
+    return !overdue_ && (closed_ ? !at_rest() : said_.has_value() && !told_);
+  }
+  void wait_no_longer(Time time);
+  // The process goes on, and the connection ends as by its death.
+  void abandon();
+
+private:
+  enum class Stage : std::uint8_t { made, connecting, introducing, connected };
+
+  void connect_next(int last_error);
+  void introduce();
+  [[nodiscard]] bool write(std::span<const std::byte> bytes);
+  void hear();
+  void take_answer();
+  void take_farewell();
+  void refused(const posted::HelloBytes& hello, std::string text);
+  void hung_up();
+  void settle();
+  void cancel_receives();
+  [[nodiscard]] bool all_has_come() const { return said_ && received_ == *said_; }
+  [[nodiscard]] ssize_t post(const posted::Send& send);
+
+  RdmNetwork& network_;
+  Stage stage_ = Stage::made;
+  bool asked_;
+  std::string host_; // where the endpoint is to be
+  std::string domain_;
+  std::vector<tcp::Address> addresses_; // to try, from the back
+  posted::HelloBytes hello_{};
+  Descriptor socket_;
+  std::vector<std::byte> heard_;
+
+  std::shared_ptr<RdmEndpoint> endpoint_;
+  std::uint32_t quota_ = 0; // receives that may be posted at once
+  void* receive_description_ = nullptr;
+  std::uint32_t number_ = 0;
+  Introduction peer_; // once known
+  fi_addr_t peer_address_ = FI_ADDR_UNSPEC;
+
+  std::deque<posted::Receive> waiting_; // receives that are not posted yet
+  std::uint32_t receive_size_ = 0;
+  InOrder receives_;
+  InOrder sends_;
+  std::uint32_t sent_ = 0;
+  std::uint32_t received_ = 0;
+  std::optional<std::uint32_t> said_; // by the peer: what it has sent in all
+  Time since_{}; // it waits for the peer to end
+  bool closed_ = false;
+  bool hung_up_ = false; // by the peer, or nobody is there
+  bool told_ = false; // the transport, that the peer is gone
+  bool overdue_ = false; // the peer was waited for long enough
+  bool canceled_ = false; // the receives
+  bool quiet_ = false; // nothing of ours is under way, and nothing can be
+};
+
+} // namespace fanin::net::ofi
