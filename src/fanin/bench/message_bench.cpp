@@ -129,7 +129,8 @@ private:
   // A bare stream's best settings: the size of a page, and whether its ends poll.
   Result<> tune(Spec& spec) {
     std::vector<net::WaitPolicy> waits{net::WaitPolicy::block};
-    if (spec.wait == net::WaitPolicy::poll && spec.url.scheme == "tcp")
+    if (spec.wait == net::WaitPolicy::poll &&
+        (spec.url.scheme == "tcp" || spec.url.scheme.starts_with("ofi+")))
       waits.push_back(net::WaitPolicy::poll);
     double best_rate = -1;
     Spec best = spec;
