@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The recorded set of measurements (docs/benchmarks.md); ./dev bench runs it.
 
-Usage: bench.py FANIN RESULTS [speed|latency|idle|memory|storage|sockets ...]
+Usage: bench.py FANIN RESULTS [speed|latency|idle|memory|storage|sockets|ofi ...]
 RESULTS is a folder for the JSON of each; a table of each goes to standard output. All of them where none is named: about
 an hour, 2 GiB of disk. FANIN_BENCH_SECONDS is the length of one measurement of the sockets (1).
 """
@@ -132,6 +132,20 @@ def sockets():
     table(*rows)
 
 
+def ofi():
+    """The message sockets over libfabric's TCP beside raw libfabric on the same provider."""
+    stream = by_size(bench("stream-ofi-tcp", "stream", "--url", "ofi+tcp", "--sizes", "64B..4MiB", "--peers", "raw", *SHORT))
+    trips = by_size(bench("roundtrip-ofi-tcp", "roundtrip", "--url", "ofi+tcp", "--sizes", "64B..1MiB", "--peers", "raw",
+                          *SHORT))
+    rows = [("ofi+tcp", "stream, raw", "fanin", "of raw (min to max)", "round trip, raw, us", "fanin",
+             "p50 of raw (min to max)")]
+    for size, row in stream.items():
+        trip = trips.get(size, {})
+        rows.append((size_text(size), short_rate(row.get("raw")), short_rate(row["fanin"]), ratio(row["fanin"], "raw"),
+                     times(trip.get("raw")), times(trip.get("fanin")), ratio(trip.get("fanin"), "raw")))
+    table(*rows)
+
+
 def latency():
     rows = [("2 x 2, 200 B, trigger rate", "p50", "p99", "p99.9", "cores used")]
     for trigger in ("100Hz", "10kHz", "100kHz"):
@@ -189,7 +203,7 @@ if __name__ == "__main__":
     FANIN, RESULTS = sys.argv[1], Path(sys.argv[2])
     RESULTS.mkdir(parents=True, exist_ok=True)
     sets = {"speed": speed, "latency": latency, "idle": idle, "memory": memory, "storage": storage,
-            "sockets": sockets}
+            "sockets": sockets, "ofi": ofi}
     for wanted in sys.argv[3:] or sets:
         if wanted not in sets:
             sys.exit(f"no measurement '{wanted}': {', '.join(sets)}")

@@ -128,6 +128,27 @@ def test_an_address_without_a_device_is_said_so():
         check("RDMA" in done.stderr, done.stderr)
 
 
+def test_the_benches_know_the_port_and_its_rate():
+    """Of each pattern a short run; how fast it is says nothing here."""
+    device, interface = "rxe1", "10.8.0.1"
+    text = Path(f"/sys/class/infiniband/{device}/ports/1/rate").read_text()
+    rate = float(text.split()[0]) * 1e9
+    sizes = ("--sizes", "4KiB", "--peers", "none")
+    for pattern, *options in (("stream", *sizes), ("roundtrip", *sizes), ("nxn", *sizes, "--rus", "1", "--bus", "1"),
+                              ("evb", "--fragment-size", "4KiB", "--no-baselines")):
+        with Folder() as folder:
+            file = folder.path / "result.json"
+            done = fanin("bench", pattern, "--url", f"{SCHEME}://{interface}", *options, "--runs", "1", "--duration", "500ms",
+                         "--quiet", "--json", str(file))
+            check_equal(done.returncode, 0, done.stderr)
+            check(f"of the {rate * 1e-9:.3g} Gb/s of {device} port 1" in done.stdout, done.stdout)
+            result = fanin_run.json.loads(file.read_text())
+            check_equal(result["port"], {"device": device, "number": "1", "rate_bits_per_s": rate}, "port")
+            row = result["results"][-1]
+            share = row["bytes_per_s"] * 8 / rate
+            check(row["bytes_per_s"] > 0 and abs(row["share_of_port"] - share) < 1e-6 * share, str(row))
+
+
 def pages_on(pid, node, least):
     """Whether the mappings of so many bytes in a process lie on that NUMA node."""
     seen = {0: 0, 1: 0}

@@ -23,6 +23,9 @@ else
     --gtest_filter='Given/*:Ofi/*/ofi_tcp'
   run "message sockets" "$build/tests/fanin_message_test" --gtest_brief=1 \
     --gtest_filter='sockets/*/*verbs'
+  if command -v valgrind >/dev/null; then
+    run "what a message costs" python3 tests/rdma/cost.py check
+  fi
   for test in $(grep -oP '^def \Ktest_\w+' tests/rdma/rdma.py | grep -v numa); do
     run "$test" python3 tests/rdma/rdma.py "$test"
   done

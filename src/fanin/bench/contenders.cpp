@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/bench/bare_fabric.hpp"
 #include "fanin/bench/bare_memory.hpp"
 #include "fanin/bench/bare_roundtrip.hpp"
 #include "fanin/bench/bare_tcp.hpp"
@@ -43,6 +44,9 @@ Result<Ends> raw_ends(const Spec& spec) {
     return shared_memory_stream(spec);
   if (spec.url.scheme == "inproc" && spec.pattern == Pattern::stream)
     return one_process_stream(spec);
+  if (spec.url.scheme.starts_with("ofi+") && roundtrip) return bare_fabric_roundtrip(spec);
+  if (spec.url.scheme.starts_with("ofi+") && spec.pattern == Pattern::stream)
+    return bare_fabric_stream(spec);
   return fail(ErrorKind::unsupported, fmt::format("{}: there is no bare loop for {} over {}",
                                                   spec.peer, name(spec.pattern), spec.url.scheme));
 }

@@ -12,6 +12,7 @@
 #include "fanin/bench/bare_tcp.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/net_stream.hpp"
+#include "fanin/bench/port.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/bench/sockets.hpp"
 #include "fanin/executive/placement.hpp"
@@ -42,7 +43,7 @@ struct Plan {
 class Bench {
 public:
   Bench(const EvbOptions& options, const Progress& progress)
-      : options_(options), progress_(progress) {}
+      : options_(options), progress_(progress), port_(find_port(options.setup.url)) {}
 
   Result<json::Value> run() {
     const builder::System& system = options_.setup.system;
@@ -256,6 +257,7 @@ private:
         put(object, key, ratio(series, *found, messages_per_s));
       }
     }
+    if (series.what == "evb" || series.what == "nxn") put_share(object, port_, series);
     if (series.what == "evb") add_evb(object, series);
     return object;
   }
@@ -280,12 +282,14 @@ private:
     result["bench"] = "evb";
     result["machine"] = describe_machine();
     result["settings"] = settings();
+    put_port(result, port_);
     for (const auto& series : all) result["results"].append(describe(series, all));
     return result;
   }
 
   const EvbOptions& options_;
   const Progress& progress_;
+  std::optional<doctor::Port> port_; // of RDMA
   Plan plan_;
 };
 
@@ -324,6 +328,8 @@ std::string evb_table(const json::Value& result) {
       text += fmt::format("           {:.0f} events/s in {:.0f} batches/s\n",
                           row.at("events_per_s").real(), row.at("batches_per_s").real());
     }
+    if (const auto share = share_text(row); !share.empty())
+      text += fmt::format("           {} of {}\n", share, port_text(result));
     if (!row.at("p50_us").is_null()) {
       text += fmt::format(
           "           from trigger to commit: p50 {:.0f} us, p99 {:.0f} us, p99.9 {:.0f} us\n",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "fanin/bench/contenders.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/mpi.hpp"
+#include "fanin/bench/port.hpp"
 #include "fanin/bench/remote.hpp"
 #include "fanin/executive/placement.hpp"
 
@@ -43,7 +45,7 @@ bool timed(const Series& series) {
 class Bench {
 public:
   Bench(const MessageBenchOptions& options, const Progress& progress)
-      : options_(options), progress_(progress) {}
+      : options_(options), progress_(progress), port_(find_port(options.spec.url)) {}
 
   Result<json::Value> run() {
     const bool listeners_elsewhere = options_.other_host.has_value();
@@ -57,6 +59,7 @@ public:
     result_["bench"] = name(options_.spec.pattern);
     result_["machine"] = describe_machine();
     result_["settings"] = settings();
+    put_port(result_, port_);
     for (const std::uint32_t size : options_.sizes) {
       if (auto done = run_size(size); !done) return std::unexpected(done.error());
     }
@@ -129,7 +132,8 @@ private:
   // A bare stream's best settings: the size of a page, and whether its ends poll.
   Result<> tune(Spec& spec) {
     std::vector<net::WaitPolicy> waits{net::WaitPolicy::block};
-    if (spec.wait == net::WaitPolicy::poll && spec.url.scheme == "tcp")
+    if (spec.wait == net::WaitPolicy::poll &&
+        (spec.url.scheme == "tcp" || spec.url.scheme.starts_with("ofi+")))
       waits.push_back(net::WaitPolicy::poll);
     double best_rate = -1;
     Spec best = spec;
@@ -173,6 +177,7 @@ private:
     json::Value row = to_json(series);
     row["url"] = spec.url.text();
     row["size_bytes"] = spec.size;
+    if (series.what == "fanin") put_share(row, port_, series);
     if (series.what == "raw" || series.what == "fair") {
       row["page_bytes"] = spec.page;
       row["wait"] = spec.wait == net::WaitPolicy::poll ? "poll" : "block";
@@ -238,6 +243,7 @@ private:
 
   const MessageBenchOptions& options_;
   const Progress& progress_;
+  std::optional<doctor::Port> port_; // of RDMA
   std::unique_ptr<OtherHost> other_;
   std::vector<std::string> names_; // of the contenders
   json::Value result_;

@@ -9,6 +9,7 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/bench/message_bench.hpp"
+#include "fanin/bench/port.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -64,6 +65,8 @@ std::vector<std::pair<std::string, std::string>> ratios_of(const json::Value& re
         ratios.emplace_back(fmt::format("/{}", to), fmt::format("{:.2f}", ratio.real()));
     }
   }
+  if (auto share = share_text(row_of(result, size, "fanin")); !share.empty())
+    ratios.emplace_back("/port", std::move(share));
   return ratios;
 }
 
@@ -87,6 +90,7 @@ std::string message_table(const json::Value& result) {
     text += '\n';
   }
   if (result.at("bench").text() == "roundtrip") text += "p50/p99/p99.9; /x: fanin's time of x's\n";
+  if (const auto port = port_text(result); !port.empty()) text += "/port: of " + port + "\n";
   for (const auto& remark : result.at("remarks").list()) text += remark.text() + "\n";
   return text;
 }

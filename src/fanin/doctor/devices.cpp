@@ -3,6 +3,7 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/doctor/examine.hpp"
+#include "fanin/doctor/ports.hpp"
 
 namespace fanin::doctor::detail {
 namespace {
@@ -13,26 +14,6 @@ constexpr std::uint64_t locked_least = 1ULL << 30; // bytes; pools are registere
 constexpr std::int64_t jumbo = 9000; // bytes
 constexpr std::int64_t roce_least = 4200; // so that packets of 4096 fit
 constexpr std::int64_t fast = 10'000; // Mb/s
-
-struct Port {
-  std::string state; // as in "ACTIVE"
-  std::string text;
-};
-
-// "4: ACTIVE" says a number and a name.
-std::string word_after_colon(const std::string& text) {
-  const auto colon = text.find(": ");
-  return colon == std::string::npos ? text : text.substr(colon + 2);
-}
-
-Port read_port(const Host& host, const std::string& folder) {
-  const auto read = [&](const char* file) {
-    return host.text(fmt::format("{}/{}", folder, file)).value_or("?");
-  };
-  Port port{.state = word_after_colon(read("state")), .text = {}};
-  port.text = fmt::format("{}, {}, {}", port.state, read("rate"), read("link_layer"));
-  return port;
-}
 
 // The interface of an RDMA device that speaks over Ethernet.
 void examine_roce_mtu(const Host& host, const std::string& device, Findings& findings) {
@@ -48,15 +29,14 @@ void examine_roce_mtu(const Host& host, const std::string& device, Findings& fin
 }
 
 void examine_device(const Host& host, const std::string& device, Findings& findings) {
-  const std::string ports = fmt::format("{}/{}/ports", devices, device);
   bool any_active = false;
   std::string text;
   bool over_ethernet = false;
-  for (const std::string& number : host.names(ports)) {
-    const Port port = read_port(host, fmt::format("{}/{}", ports, number));
+  for (const Port& port : ports_of(host, device)) {
     any_active = any_active || port.state == "ACTIVE";
-    over_ethernet = over_ethernet || port.text.ends_with("Ethernet");
-    text += fmt::format("{}port {} {}", text.empty() ? "" : "; ", number, port.text);
+    over_ethernet = over_ethernet || port.link_layer == "Ethernet";
+    text += fmt::format("{}port {} {}, {}, {}", text.empty() ? "" : "; ", port.number, port.state,
+                        port.rate, port.link_layer);
   }
   findings.push_back({fmt::format("RDMA device {}", device),
                       any_active ? Level::good : Level::problem, text.empty() ? "no port" : text,
@@ -70,7 +50,7 @@ void examine_device(const Host& host, const std::string& device, Findings& findi
 } // namespace
 
 void examine_rdma(const Host& host, Findings& findings) {
-  const auto found = host.names(devices);
+  const auto found = rdma_devices(host);
   if (found.empty()) {
     findings.push_back(
         {"RDMA devices", Level::good, "none; verbs:// and ofi+verbs:// are not for this host", ""});

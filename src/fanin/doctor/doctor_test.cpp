@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "fanin/doctor/examine.hpp"
+#include "fanin/doctor/ports.hpp"
 
 namespace fanin::doctor {
 namespace {
@@ -91,6 +92,48 @@ TEST_F(Doctor, a_device_without_an_active_port_is_a_problem) {
   EXPECT_EQ(about("RDMA device mlx5_0").level, Level::problem);
   put("sys/class/infiniband/mlx5_0/ports/2/state", "4: ACTIVE\n");
   EXPECT_EQ(about("RDMA device mlx5_0").level, Level::good); // the other one is enough
+}
+
+TEST_F(Doctor, a_file_that_cannot_be_read_is_as_if_not_there) {
+  EXPECT_TRUE(Host(root).exists("proc/self"));
+  EXPECT_FALSE(Host(root).text("proc/self")); // a folder
+}
+
+TEST_F(Doctor, knows_the_port_of_an_interface_of_roce) {
+  put_device("mlx5_0", "4: ACTIVE", "Ethernet");
+  put_device("mlx5_1", "4: ACTIVE", "Ethernet");
+  put("sys/class/infiniband/mlx5_1/ports/1/rate", "2.5 Gb/sec (1X SDR)\n");
+  put("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "ens1\n");
+  put("sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0", "ens2\n");
+  put("sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/1", "ens2.7\n");
+  const auto port = port_of(Host(root), "ens2.7");
+  ASSERT_TRUE(port);
+  EXPECT_EQ(port->device, "mlx5_1");
+  EXPECT_EQ(port->number, "1");
+  EXPECT_EQ(port->bits_per_s(), 2'500'000'000U);
+  EXPECT_EQ(port_of(Host(root), "ens1")->bits_per_s(), 100'000'000'000U);
+  EXPECT_FALSE(port_of(Host(root), "ens"));
+  EXPECT_FALSE(port_of(Host(root), "lo"));
+}
+
+TEST_F(Doctor, knows_the_port_of_an_interface_of_infini_band) {
+  put_device("mlx4_0", "4: ACTIVE", "InfiniBand");
+  put("sys/class/infiniband/mlx4_0/ports/2/rate", "56 Gb/sec (4X FDR)\n");
+  for (const char* interface : {"ib0", "ib1"})
+    put(std::string("sys/class/infiniband/mlx4_0/device/net/") + interface + "/mtu", "2044\n");
+  put("sys/class/net/ib0/dev_port", "0\n");
+  put("sys/class/net/ib1/dev_port", "1\n");
+  EXPECT_EQ(port_of(Host(root), "ib0")->number, "1");
+  EXPECT_EQ(port_of(Host(root), "ib1")->number, "2");
+  EXPECT_EQ(port_of(Host(root), "ib1")->bits_per_s(), 56'000'000'000U);
+}
+
+TEST_F(Doctor, a_rate_that_it_cannot_read_is_not_known) {
+  put_device("mlx5_0", "4: ACTIVE", "Ethernet");
+  for (const char* rate : {"", "?", "fast", "100", "100 Mb/sec", "Gb/sec"}) {
+    put("sys/class/infiniband/mlx5_0/ports/1/rate", rate);
+    EXPECT_EQ(ports_of(Host(root), "mlx5_0").front().bits_per_s(), 0U) << rate;
+  }
 }
 
 TEST_F(Doctor, rdma_needs_locked_memory_and_its_device_files) {

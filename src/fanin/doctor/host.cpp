@@ -1,9 +1,9 @@
 #include "fanin/doctor/host.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 
 namespace fanin::doctor {
@@ -24,7 +24,12 @@ std::optional<Number> first_number(std::string_view text) {
 std::optional<std::string> Host::text(std::string_view path) const {
   std::ifstream file(root_ / path);
   if (!file) return {};
-  std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string all;
+  std::array<char, 4096> some;
+  do { // some files of /sys can be opened and not read: then the stream is bad
+    file.read(some.data(), some.size());
+    all.append(some.data(), static_cast<std::size_t>(file.gcount()));
+  } while (file);
   if (file.bad()) return {};
   const auto end = all.find_last_not_of(" \t\n");
   all.resize(end == std::string::npos ? 0 : end + 1);

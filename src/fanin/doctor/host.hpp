@@ -14,7 +14,8 @@ class Host {
 public:
   explicit Host(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
-  // Of the file, without blanks at the ends; none: it is not there.
+  // Of the file, without blanks at the ends; none: it is not there, or cannot be
+  // read.
   [[nodiscard]] std::optional<std::string> text(std::string_view path) const;
   // Its first word as a number.
   [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;

@@ -11,6 +11,10 @@
 namespace fanin::executive {
 namespace {
 
+// To look costs a system call, and while there is work there are none: now and then, and after
+// sleeping.
+constexpr std::uint32_t polls_per_look = 64;
+
 sigset_t ours() {
   sigset_t set;
   sigemptyset(&set);
@@ -39,9 +43,15 @@ Signals::Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, Descript
 Signals::~Signals() { loop_.remove(*this); }
 
 bool Signals::poll() {
+  if (!std::exchange(look_, false) && ++polls_ % polls_per_look != 0) return false;
   signalfd_siginfo info{};
   if (read(descriptor_.get(), &info, sizeof info) != ssize_t{sizeof info}) return false;
   on_signal_(static_cast<pid_t>(info.ssi_pid));
+  return true;
+}
+
+bool Signals::arm() {
+  look_ = true;
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 
 #include "fanin/base/descriptor.hpp"
@@ -23,6 +24,7 @@ public:
   Signals& operator=(const Signals&) = delete;
 
   bool poll() override;
+  bool arm() override;
   [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
 
 private:
@@ -31,6 +33,8 @@ private:
   net::Loop& loop_;
   std::function<void(pid_t)> on_signal_;
   Descriptor descriptor_;
+  std::uint32_t polls_ = 0;
+  bool look_ = true; // with the next poll
 };
 
 } // namespace fanin::executive

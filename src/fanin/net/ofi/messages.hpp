@@ -51,26 +51,28 @@ template <class Entry>
   std::array<Entry, 64> entries;
   std::size_t count = 0;
   while (count < to.size()) {
-    const ssize_t got =
-        fi_cq_read(queue.queue.get(), entries.data(), std::min(entries.size(), to.size() - count));
-    if (got == -FI_EAVAIL) {
-      fi_cq_err_entry error{};
-      if (fi_cq_readerr(queue.queue.get(), &error, 0) < 0 || error.op_context == nullptr) continue;
-      const bool too_large = error.err == FI_ETRUNC || error.err == FI_EMSGSIZE;
-      const auto status = error.err == FI_ECANCELED ? Completion::Status::canceled
-                          : too_large               ? Completion::Status::too_large
-                                                    : Completion::Status::failed;
-      to[count++] = {.operation = static_cast<posted::Operation*>(error.op_context),
-                     .status = status,
-                     .text = fi_strerror(error.err)};
-      continue;
-    }
-    if (got <= 0) break;
-    for (const Entry& entry : std::span(entries).first(static_cast<std::size_t>(got))) {
+    const std::size_t asked = std::min(entries.size(), to.size() - count);
+    const ssize_t got = fi_cq_read(queue.queue.get(), entries.data(), asked);
+    if (got <= 0 && got != -FI_EAVAIL) break;
+    const auto taken = static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+    for (const Entry& entry : std::span(entries).first(taken)) {
       to[count++] = {.operation = static_cast<posted::Operation*>(entry.op_context),
                      .tag = tag_of(entry),
                      .size = static_cast<std::uint32_t>(entry.len)};
     }
+    if (taken == asked) continue;
+    // The queue is empty, or an error stands in the way. To read again to find out would cost
+    // system calls while the peer waits for an answer.
+    fi_cq_err_entry error{};
+    if (fi_cq_readerr(queue.queue.get(), &error, 0) <= 0) break;
+    if (error.op_context == nullptr) continue;
+    const bool too_large = error.err == FI_ETRUNC || error.err == FI_EMSGSIZE;
+    const auto status = error.err == FI_ECANCELED ? Completion::Status::canceled
+                        : too_large               ? Completion::Status::too_large
+                                                  : Completion::Status::failed;
+    to[count++] = {.operation = static_cast<posted::Operation*>(error.op_context),
+                   .status = status,
+                   .text = fi_strerror(error.err)};
   }
   return count;
 }
