@@ -85,7 +85,7 @@ def test_a_lost_rail_costs_speed_and_no_event():
             run.wait_for("run 1 begins")
             run.wait_for_events(500)
             subprocess.run(["ip", "link", "set", "v0", "down"], check=True)
-            run.wait_for(r"10\.8\.0\.1:\d+ is lost, going on over \S+10\.9\.0\.1")
+            run.wait_for(r"10\.8\.0\.1:\d+ is closed, trying \S+10\.9\.0\.1")
             run.wait_for_events(1000)
             subprocess.run(["ip", "link", "set", "v0", "up"], check=True)
             run.signal(signal.SIGINT)

@@ -24,6 +24,14 @@ namespace {
 
 namespace ofi = net::ofi;
 
+Result<> check_connected(const Spec& spec) {
+  const auto kind = ofi::check_provider(spec.url.scheme.substr(spec.url.scheme.find('+') + 1));
+  if (!kind) return std::unexpected(kind.error());
+  if (*kind == ofi::EndpointKind::connected) return {};
+  return fail(ErrorKind::unsupported,
+              fmt::format("{}: the bare loop has connected endpoints only", spec.url.scheme));
+}
+
 constexpr int spins = 100;               // before giving the core away
 constexpr std::size_t window_most = 64;  // transfers under way
 constexpr std::size_t window_bytes = 4U << 20;
@@ -352,6 +360,7 @@ private:
 } // namespace
 
 Result<Ends> bare_fabric_stream(const Spec& spec) {
+  if (auto connected = check_connected(spec); !connected) return std::unexpected(connected.error());
   Ends ends;
   ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {
     Endpoint endpoint = stream_endpoint(spec);
@@ -369,6 +378,7 @@ Result<Ends> bare_fabric_stream(const Spec& spec) {
 }
 
 Result<Ends> bare_fabric_roundtrip(const Spec& spec) {
+  if (auto connected = check_connected(spec); !connected) return std::unexpected(connected.error());
   Ends ends;
   ends.latency = ends.connectors_count = true;
   ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {

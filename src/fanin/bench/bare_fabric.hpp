@@ -9,7 +9,8 @@
 namespace fanin::bench {
 
 // Over ofi+PROVIDER. Small messages travel together in pages of spec.page bytes, large ones in
-// pieces of that. Errors: unsupported, where fanin was built without libfabric.
+// pieces of that. Errors: unsupported, where fanin was built without libfabric or the provider has
+// datagrams only.
 [[nodiscard]] Result<Ends> bare_fabric_stream(const Spec& spec);
 // One transfer for each message, whatever its size.
 [[nodiscard]] Result<Ends> bare_fabric_roundtrip(const Spec& spec);

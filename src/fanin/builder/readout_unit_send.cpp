@@ -252,7 +252,7 @@ void ReadoutUnit::change_rail(Builder& builder) {
   if (builder.rails.size() == 1) return;
   const std::size_t lost = std::exchange(builder.rail, (builder.rail + 1) % builder.rails.size());
   environment_.log(LogLevel::warning,
-                   fmt::format("{} is lost, going on over {}", builder.rails[lost].text(),
+                   fmt::format("{} is closed, trying {} next", builder.rails[lost].text(),
                                builder.rails[builder.rail].text()));
 }
 

@@ -1,4 +1,6 @@
 // RDMA devices, network interfaces, and where they sit.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
@@ -11,6 +13,7 @@ namespace {
 constexpr std::string_view devices = "sys/class/infiniband";
 constexpr std::string_view interfaces = "sys/class/net";
 constexpr std::uint64_t locked_least = 1ULL << 30; // bytes; pools are registered as a whole
+constexpr std::uint64_t locked_needed = 64U << 20; // by the smallest run
 constexpr std::int64_t jumbo = 9000; // bytes
 constexpr std::int64_t roce_least = 4200; // so that packets of 4096 fit
 constexpr std::int64_t fast = 10'000; // Mb/s
@@ -28,22 +31,29 @@ void examine_roce_mtu(const Host& host, const std::string& device, Findings& fin
   }
 }
 
-void examine_device(const Host& host, const std::string& device, Findings& findings) {
-  bool any_active = false;
+bool has_active_port(const Host& host, const std::string& device) {
+  return std::ranges::any_of(ports_of(host, device),
+                             [](const Port& port) { return port.state == "ACTIVE"; });
+}
+
+// `others`: some device has an active port.
+void examine_device(const Host& host, const std::string& device, bool others, Findings& findings) {
+  const bool active = has_active_port(host, device);
   std::string text;
   bool over_ethernet = false;
   for (const Port& port : ports_of(host, device)) {
-    any_active = any_active || port.state == "ACTIVE";
     over_ethernet = over_ethernet || port.link_layer == "Ethernet";
     text += fmt::format("{}port {} {}, {}, {}", text.empty() ? "" : "; ", port.number, port.state,
                         port.rate, port.link_layer);
   }
   findings.push_back({fmt::format("RDMA device {}", device),
-                      any_active ? Level::good : Level::problem, text.empty() ? "no port" : text,
-                      any_active
-                          ? ""
-                          : "no port is active: check the cable, `ip link` (RoCE), or that a "
-                            "subnet manager runs (InfiniBand)"});
+                      active   ? Level::good
+                      : others ? Level::hint
+                               : Level::problem,
+                      text.empty() ? "no port" : text,
+                      active ? ""
+                             : "no port is active: check the cable, `ip link` (RoCE), or that a "
+                               "subnet manager runs (InfiniBand)"});
   if (over_ethernet) examine_roce_mtu(host, device, findings);
 }
 
@@ -56,17 +66,22 @@ void examine_rdma(const Host& host, Findings& findings) {
         {"RDMA devices", Level::good, "none; verbs:// and ofi+verbs:// are not for this host", ""});
     return;
   }
-  for (const std::string& device : found) examine_device(host, device, findings);
-  for (const char* const file : {"dev/infiniband/rdma_cm", "dev/infiniband/uverbs0"}) {
-    if (host.exists(file)) continue;
-    findings.push_back({"RDMA for programs", Level::problem, fmt::format("there is no /{}", file),
-                        "modprobe rdma_ucm ib_uverbs, and install rdma-core"});
-    break;
+  const bool any_active = std::ranges::any_of(
+      found, [&](const std::string& device) { return has_active_port(host, device); });
+  for (const std::string& device : found) examine_device(host, device, any_active, findings);
+  const auto files = host.names("dev/infiniband");
+  const bool verbs = std::ranges::any_of(
+      files, [](const std::string& name) { return name.starts_with("uverbs"); });
+  if (!verbs || !host.exists("dev/infiniband/rdma_cm")) {
+    findings.push_back(
+        {"RDMA for programs", Level::problem,
+         fmt::format("there is no /dev/infiniband/{}", verbs ? "rdma_cm" : "uverbs*"),
+         "modprobe rdma_ucm, and install rdma-core"});
   }
   const auto locked = host.limit("Max locked memory");
   if (locked && *locked < locked_least) {
     findings.push_back(
-        {"locked memory", Level::problem,
+        {"locked memory", *locked < locked_needed ? Level::problem : Level::hint,
          fmt::format("at most {}, and RDMA needs all pools in it", format_size(*locked)),
          "ulimit -l unlimited, memlock in /etc/security/limits.conf, or "
          "LimitMEMLOCK=infinity in the unit"});

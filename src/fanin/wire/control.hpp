@@ -43,7 +43,7 @@ enum class MessageType : std::uint16_t {
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
 
-struct Hello { // followed by text: the node's name, '\n', and a builder unit's data URL
+struct Hello { // followed by text: the node's name, '\n', and a builder unit's data URLs
   static constexpr MessageType type = MessageType::hello;
   std::uint16_t version = protocol_version;
   Role role{};
@@ -78,7 +78,7 @@ struct Refuse { // followed by text
 };
 static_assert(sizeof(Refuse) == 8);
 
-struct BuilderUp { // followed by text: the data URL
+struct BuilderUp { // followed by text: the data URLs, a line each (builder/rails.hpp)
   static constexpr MessageType type = MessageType::builder_up;
   NodeId node = 0;
   std::uint16_t reserved = 0;

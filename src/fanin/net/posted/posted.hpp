@@ -28,7 +28,7 @@ struct PostedOptions {
   Duration handshake_timeout = std::chrono::seconds{5};
   // How long close() goes on to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
-  // Of silence, then the network looks whether the peer is still there (verbs).
+  // After one to two of them without a word the network looks whether the peer is there (verbs).
   Duration keep_alive = std::chrono::seconds{2};
   // Of the transport, for what lies in no pool or in too many pieces; bytes.
   std::uint64_t copy_pool = 8U << 20;

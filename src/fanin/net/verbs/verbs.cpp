@@ -48,6 +48,15 @@ std::string forbidden_file() {
   return "";
 }
 
+std::unexpected<Error> unusable(std::string_view why) {
+  const std::string file = forbidden_file();
+  return fail(ErrorKind::unsupported,
+              file.empty() ? fmt::format("verbs://: {}", why)
+                           : fmt::format("verbs://: this user may not use {}: chmod 666, or a udev "
+                                         "rule as that of Debian's rdma-core",
+                                         file));
+}
+
 Result<CmId> make_id(rdma_event_channel* channel) {
   rdma_cm_id* id = nullptr;
   if (rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0)
@@ -329,23 +338,15 @@ bool VerbsNetwork::translate(const rdma_cm_event& cm_event, LinkEvent& event) {
 } // namespace
 
 Result<std::unique_ptr<posted::Network>> make_network() {
-  if (const std::string file = forbidden_file(); !file.empty()) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("verbs://: this user may not use {}: chmod 666, or a udev rule as that "
-                            "of Debian's rdma-core",
-                            file));
-  }
   EventChannel channel(rdma_create_event_channel());
   if (channel == nullptr) {
-    return fail(ErrorKind::unsupported,
-                fmt::format("verbs://: no RDMA connection manager ({}): modprobe rdma_ucm, and {}",
-                            std::strerror(errno), mend));
+    return unusable(fmt::format("no RDMA connection manager ({}): modprobe rdma_ucm, and {}",
+                                std::strerror(errno), mend));
   }
   int count = 0;
   ibv_context** const devices = rdma_get_devices(&count);
   if (devices != nullptr) rdma_free_devices(devices);
-  if (count == 0)
-    return fail(ErrorKind::unsupported, fmt::format("verbs://: no RDMA device: {}", mend));
+  if (count == 0) return unusable(fmt::format("no RDMA device: {}", mend));
   const int flags = fcntl(channel->fd, F_GETFL);
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   epoll_event readable{.events = EPOLLIN, .data = {}};
