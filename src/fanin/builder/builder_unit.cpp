@@ -50,6 +50,7 @@ BuilderUnit::~BuilderUnit() {
 
 Result<> BuilderUnit::start() {
   std::vector<net::Url> rails;
+  Error failure{ErrorKind::usage, "no address to listen at"};
   for (const net::Url& url : options_.data) {
     const auto transport = environment_.transports->find(url);
     if (!transport) return std::unexpected(transport.error());
@@ -57,10 +58,15 @@ Result<> BuilderUnit::start() {
         (*transport)
             ->listen(url,
                      {.receive_pool = options_.receive_pool, .handler = this, .strangers = true});
-    if (!listener) return std::unexpected(listener.error());
+    if (!listener) {
+      failure = listener.error();
+      if (options_.data.size() > 1) environment_.log(LogLevel::error, failure.text);
+      continue;
+    }
     listeners_.push_back({*transport, *listener});
     rails.push_back((*transport)->listening_url(*listener));
   }
+  if (rails.empty()) return std::unexpected(failure);
 
   wire::Hello hello;
   hello.role = wire::Role::builder_unit;

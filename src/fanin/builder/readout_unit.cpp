@@ -207,6 +207,7 @@ bool ReadoutUnit::on_builder_up(const wire::BuilderUp& up, std::string_view rail
   Builder& builder = builders_[up.node];
   disconnect(builder);
   builder.incarnation = up.incarnation;
+  builder.unreachable_said = false;
   builder.rails = std::move(*parsed);
   builder.rail = (options_.node + up.node) % builder.rails.size();
   connect(builder);

@@ -97,6 +97,7 @@ private:
     net::Link request; // pull only
     bool data_ready = false; // hello was sent
     bool request_ready = false;
+    bool unreachable_said = false;
     memory::Loan metadata; // heads of its batches
     std::uint32_t metadata_filled = 0;
     std::deque<EventNumber> queue; // batches to send, oldest assignment first

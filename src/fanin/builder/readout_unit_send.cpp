@@ -144,6 +144,8 @@ void ReadoutUnit::connect(Builder& builder) {
   const auto transport = environment_.transports->find(url);
   if (!transport) {
     environment_.log(LogLevel::error, transport.error().text);
+    change_rail(builder);
+    builder.reconnect->start(*environment_.loop, environment_.loop->now() + retry_after);
     return;
   }
   const auto open = [&](bool control) -> net::Link {
@@ -237,6 +239,14 @@ void ReadoutUnit::on_data_event(Builder& builder, net::Event& event) {
     }
     break;
   case net::EventKind::closed:
+    if (!(is_data ? builder.data_ready : builder.request_ready) &&
+        !std::exchange(builder.unreachable_said, true)) {
+      environment_.log(
+          LogLevel::warning,
+          fmt::format("cannot reach builder unit '{}' at {}: {}; trying again",
+                      system_.builder_units[static_cast<std::size_t>(&builder - builders_.data())],
+                      builder.rails[builder.rail].text(), name(event.reason)));
+    }
     link = {};
     (is_data ? builder.data_ready : builder.request_ready) = false;
     if (builder.incarnation != 0 && !builder.reconnect->active()) {
@@ -272,7 +282,16 @@ void ReadoutUnit::pump(Builder& builder) {
           builder.data.send(std::span{extents}.first(piece.payload.size == 0 ? 1 : 2));
       if (outcome == net::SendOutcome::backpressure) return; // `writable` follows
       if (outcome == net::SendOutcome::closed) return; // `closed` follows
-      FANIN_ASSERT(outcome == net::SendOutcome::accepted);
+      if (outcome == net::SendOutcome::too_large) {
+        environment_.log(LogLevel::error,
+                         fmt::format("{}: takes smaller messages than a builder unit of this "
+                                     "configuration; connection closed",
+                                     builder.data.peer()));
+        builder.data.close(true);
+        builder.data_ready = false;
+        builder.reconnect->start(*environment_.loop, environment_.loop->now() + retry_after);
+        return;
+      }
       counters_.bytes += piece.payload.size;
       ++counters_.messages;
       ++batch.next_piece;

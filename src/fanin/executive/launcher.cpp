@@ -10,6 +10,16 @@
 namespace fanin::executive {
 namespace {
 
+// As a shell reads it back.
+std::string quoted(const std::string& argument) {
+  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                     "0123456789_-+=.,:/@%";
+  if (!argument.empty() && argument.find_first_not_of(plain) == std::string::npos) return argument;
+  std::string text = "'";
+  for (const char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 constexpr Duration patience_usual = std::chrono::seconds{10};
 constexpr Duration patience_hurried = std::chrono::seconds{3};
 constexpr Duration restart_first = std::chrono::milliseconds{200};
@@ -53,9 +63,11 @@ Launcher::Part* Launcher::event_manager() {
 }
 
 std::string Launcher::command_line(const Part& part) const {
-  std::string line =
-      fmt::format("{} --node {}", fmt::join(options_.command, " "), process(part).name);
-  if (!event_manager_url_.empty()) line += " --set network.control=" + event_manager_url_;
+  std::string line;
+  for (const std::string& argument : options_.command) line += quoted(argument) + " ";
+  line += "--node " + process(part).name;
+  if (!event_manager_url_.empty())
+    line += " --set " + quoted("network.control=" + event_manager_url_);
   return line;
 }
 

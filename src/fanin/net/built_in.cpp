@@ -33,6 +33,7 @@ public:
   void operator()(CloseReason reason, std::string_view text) {
     const bool strange = reason == CloseReason::protocol_violation ||
                          reason == CloseReason::version_mismatch ||
+                         reason == CloseReason::local || // something is missing here
                          reason == CloseReason::message_too_large;
     if (!strange) return log_(LogLevel::debug, text);
     if (loop_.now() >= period_end_) {

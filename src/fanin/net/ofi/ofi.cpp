@@ -43,6 +43,11 @@ std::unexpected<Error> failed(ErrorKind kind, std::string_view what, long error)
 }
 
 struct OfiListening final : posted::Listening {
+  explicit OfiListening(std::vector<const OfiListening*>& listening) : all(listening) {
+    all.push_back(this);
+  }
+  ~OfiListening() override { std::erase(all, this); }
+  std::vector<const OfiListening*>& all; // of the network
   Owned<fid_pep> endpoint;
   ListenerId id = ListenerId::none;
 };
@@ -67,11 +72,12 @@ public:
 private:
   [[nodiscard]] bool next_event(Fabric& fabric, LinkEvent& event);
   static void take_error(Fabric& fabric, LinkEvent& event);
-  void take_request(const fi_eq_cm_entry& entry, LinkEvent& event);
+  [[nodiscard]] bool take_request(const fi_eq_cm_entry& entry, LinkEvent& event);
 
   std::string provider_;
   Descriptor epoll_;
   Domains domains_{epoll_.get()};
+  std::vector<const OfiListening*> listening_;
 };
 
 class OfiLink final : public posted::Link {
@@ -220,7 +226,7 @@ OfiNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receiv
       return std::unexpected(known.error());
   }
   Fabric& fabric = (*domain)->fabric();
-  auto listening = std::make_unique<OfiListening>();
+  auto listening = std::make_unique<OfiListening>(listening_);
   fid_pep* endpoint = nullptr;
   long error = fi_passive_ep(fabric.fabric.get(), info->get(), &endpoint, listening.get());
   listening->endpoint.reset(error == 0 ? endpoint : nullptr);
@@ -282,8 +288,8 @@ bool OfiNetwork::next_event(Fabric& fabric, LinkEvent& event) {
     event.hello = hello_in(
         std::span(room).subspan(sizeof entry, static_cast<std::size_t>(got) - sizeof entry));
     if (kind == FI_CONNREQ) {
-      take_request(entry, event);
-      return true;
+      if (take_request(entry, event)) return true;
+      continue;
     }
     if (kind != FI_CONNECTED && kind != FI_SHUTDOWN) continue;
     event.kind = kind == FI_CONNECTED ? LinkEvent::Kind::connected : LinkEvent::Kind::gone;
@@ -306,15 +312,20 @@ void OfiNetwork::take_error(Fabric& fabric, LinkEvent& event) {
   event.text = error_text(error.err);
 }
 
-void OfiNetwork::take_request(const fi_eq_cm_entry& entry, LinkEvent& event) {
-  const auto& listening = *static_cast<const OfiListening*>(entry.fid->context);
+bool OfiNetwork::take_request(const fi_eq_cm_entry& entry, LinkEvent& event) {
   Info info(entry.info);
+  // A request may outlive its listener: its memory is looked at only while it is there.
+  const auto found = std::ranges::find_if(
+      listening_, [&](const OfiListening* one) { return &one->endpoint->fid == entry.fid; });
+  if (found == listening_.end()) return false;
+  const OfiListening& listening = **found;
   Url peer{.scheme = scheme(), .host = "", .port = 0, .options = {}};
   if (info->dest_addr != nullptr) put_address(peer, info->dest_addr, info->dest_addrlen);
   event.kind = LinkEvent::Kind::request;
   event.listener = listening.id;
   event.request = std::make_unique<OfiLink>(*this, std::move(info), listening.endpoint.get());
   event.request->peer = peer.text();
+  return true;
 }
 
 } // namespace

@@ -246,7 +246,7 @@ void RdmNetwork::remove(const RdmLink& link) {
 }
 
 std::size_t RdmNetwork::completions(std::span<Completion> to) {
-  for (RdmLink* const link : std::exchange(short_, {})) (void)link->post_waiting();
+  for (RdmLink* const link : std::exchange(short_, {})) link->go_on_posting();
   for (const auto& domain : domains_.all()) {
     for (const auto& queue : domain->all_completions()) {
       for (std::size_t count = read_.size(); count == read_.size();) {

@@ -8,6 +8,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
@@ -77,7 +78,9 @@ public:
   void unwatch(int socket);
   void say(posted::LinkEvent event) { events_.push_back(std::move(event)); }
   void tell(const posted::Completion& completion) { done_.push_back(completion); }
-  void retry_receives(RdmLink& link) { short_.push_back(&link); }
+  void retry_receives(RdmLink& link) {
+    if (std::ranges::find(short_, &link) == short_.end()) short_.push_back(&link);
+  }
   void add(RdmLink& link) { links_.push_back(&link); }
   void forget_events(const RdmLink& link);
   void remove(const RdmLink& link);

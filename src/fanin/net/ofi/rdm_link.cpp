@@ -273,12 +273,17 @@ Result<> RdmLink::reach(const memory::Arena& arena) {
   return {};
 }
 
+void RdmLink::go_on_posting() {
+  if (!canceled_ && !post_waiting()) hung_up();
+}
+
 void RdmLink::completed(const Completion& completion) {
   const bool receive = completion.operation->kind == Operation::Kind::receive;
   (receive ? receives_ : sends_).completed(completion, [&](const Completion& next) {
     if (receive && next.status != Completion::Status::canceled) ++received_;
     network_.tell(next);
   });
+  go_on_posting();
   settle();
 }
 
@@ -287,7 +292,6 @@ void RdmLink::completed(const Completion& completion) {
 void RdmLink::close() {
   if (std::exchange(closed_, true)) return;
   network_.forget_events(*this);
-  waiting_.clear();
   since_ = network_.now();
   if (stage_ != Stage::connected) {
     socket_ = {};
@@ -310,7 +314,10 @@ void RdmLink::settle() {
     return;
   }
   if (quiet_ || !over) return;
-  if (!std::exchange(canceled_, true)) cancel_receives();
+  if (!std::exchange(canceled_, true)) {
+    waiting_.clear();
+    cancel_receives();
+  }
   // Whoever has hung up reads nothing of ours any more; an endpoint that others use goes on.
   if (hung_up_ && endpoint_ && endpoint_->own()) {
     endpoint_.reset();

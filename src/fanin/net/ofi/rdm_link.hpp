@@ -43,6 +43,7 @@ public:
   void on_ready(std::uint32_t events) override;
   void completed(const posted::Completion& completion);
   [[nodiscard]] Result<> post_waiting(); // receives
+  void go_on_posting();
   // For the peer to end. No longer, if it does so since before `time`.
   [[nodiscard]] bool waits() const {
     return !overdue_ && (closed_ ? !at_rest() : said_.has_value() && !told_);

@@ -150,7 +150,9 @@ void PostedTransport::sweep() {
     }
   }
   std::erase_if(resting_, [this](ConnectionId id) {
-    if (!connections_.find(id)->link->at_rest()) return false;
+    const Connection* const connection = connections_.find(id);
+    if (connection == nullptr) return true; // was cut and buried: named twice
+    if (!connection->link->at_rest()) return false;
     connections_.erase(id);
     return released_ = true;
   });
@@ -193,6 +195,7 @@ bool PostedTransport::arm() {
         connection->traffic->receives.can_replenish())
       return false;
   }
+  if (std::ranges::any_of(copying_, [this](ConnectionId id) { return may_copy(id); })) return false;
   if (!network_->arm()) return false;
   look_ = true;
   return true;
@@ -209,6 +212,7 @@ std::size_t PostedTransport::poll(std::span<Event> events) {
     read_events();
   reap();
   if (!poor_.empty()) help_poor();
+  if (!copying_.empty()) help_copying();
   Budget budget{.events = events};
   visiting_.clear();
   visiting_.swap(ready_);

@@ -110,6 +110,8 @@ private:
   [[nodiscard]] bool must_copy(Connection& connection, std::span<const memory::View> extents);
   [[nodiscard]] bool reaches(Connection& connection, const memory::Arena* arena);
   [[nodiscard]] PageFiller* copy_filler(std::uint32_t largest);
+  [[nodiscard]] bool may_copy(ConnectionId id) const;
+  void help_copying();
   void pump(Connection& connection);
   void sent_until(Connection& connection, std::uint32_t end);
   void release(Connection& connection, std::uint32_t number);
@@ -153,6 +155,7 @@ private:
   std::vector<ConnectionId> marked_; // flush() has something to do for them
   std::vector<ConnectionId> flushing_;
   std::vector<ConnectionId> poor_; // receives or their start wait for pages
+  std::vector<ConnectionId> copying_; // wait for pages to copy to, which all share
   std::vector<ConnectionId> expired_;
   std::vector<ConnectionId> leaving_; // buried, or cut off: until the queues have been empty once
   std::vector<ConnectionId> resting_; // buried, once their links are at rest they go

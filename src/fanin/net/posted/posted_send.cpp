@@ -37,6 +37,7 @@ SendOutcome PostedTransport::send(ConnectionId id, std::span<const memory::View>
   const bool injected = size <= connection->limits.copied_most;
   const bool to_copy = !injected && must_copy(*connection, extents);
   if (too_much || sending.full() || (to_copy && !copy(*connection, extents, bytes, copied))) {
+    if (connection->cut) return SendOutcome::closed;
     connection->wants_writable = true;
     return SendOutcome::backpressure;
   }
@@ -92,12 +93,23 @@ bool PostedTransport::reaches(Connection& connection, const memory::Arena* arena
 
 bool PostedTransport::copy(Connection& connection, std::span<const memory::View> extents,
                            std::uint32_t size, memory::View& made) {
-  if (connection.copies == nullptr) connection.copies = copy_filler(connection.peer_max_message);
-  connection.wants_copy = size;
-  if (connection.copies == nullptr || !reaches(connection, connection.copies->pool().arena()))
+  if (connection.copies == nullptr || connection.copies->pool().page_size() < size) {
+    const std::uint64_t usual =
+        std::min<std::uint64_t>(connection.peer_max_message, options_.copy_pool / 2);
+    connection.copies = copy_filler(std::max(size, static_cast<std::uint32_t>(usual)));
+  }
+  if (connection.copies == nullptr || !reaches(connection, connection.copies->pool().arena())) {
+    report(CloseReason::local, connection,
+           "there is no memory to copy messages to that the network can read: raise the limits of "
+           "memory and of locked memory (ulimit -l)");
+    cut(connection, CloseReason::local);
     return false;
+  }
   PageFiller::Room room = connection.copies->reserve(size);
-  if (!room.page) return false; // until what was sent from there has gone
+  if (!room.page) { // until what was sent from there has gone, by whomever
+    if (std::exchange(connection.wants_copy, size) == 0) copying_.push_back(connection.id);
+    return false;
+  }
   std::byte* to = room.page.data() + room.offset;
   for (const memory::View& extent : extents) {
     memory::copy(to, {extent.data(), extent.size});
@@ -105,9 +117,25 @@ bool PostedTransport::copy(Connection& connection, std::span<const memory::View>
   }
   made = room.page.freeze(room.offset, size);
   connection.copies->give_back(std::move(room.page), room.offset + size);
-  connection.wants_copy = 0;
   ++counters_.copied;
   return true;
+}
+
+bool PostedTransport::may_copy(ConnectionId id) const {
+  const Connection* const connection = connections_.find(id);
+  return connection == nullptr || connection->wants_copy == 0 ||
+         connection->copies->can_reserve(connection->wants_copy);
+}
+
+void PostedTransport::help_copying() {
+  std::erase_if(copying_, [this](ConnectionId id) {
+    if (!may_copy(id)) return false;
+    if (Connection* const connection = connections_.find(id)) {
+      connection->wants_copy = 0;
+      make_ready(*connection);
+    }
+    return true;
+  });
 }
 
 // Pages for what has to be copied, for messages up to `largest`; null: no memory.
@@ -193,13 +221,10 @@ void PostedTransport::release(Connection& connection, std::uint32_t number) {
 // After backpressure.
 void PostedTransport::check_writable(Connection& connection) {
   const Sending& sending = connection.traffic->sending;
-  if (connection.wants_copy > 0 && connection.copies != nullptr &&
-      !connection.copies->can_reserve(connection.wants_copy))
-    return;
+  if (connection.wants_copy > 0) return; // help_copying()
   if (sending.queued_bytes > connection.options.send_queue_bytes / 2) return;
   if (sending.accepted - sending.done > posted::messages_most / 2) return;
   connection.wants_writable = false;
-  connection.wants_copy = 0;
   connection.writable_pending = true;
 }
 

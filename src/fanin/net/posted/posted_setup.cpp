@@ -18,7 +18,8 @@ using Stage = posted::Connection::Stage;
 namespace {
 
 constexpr int events_per_poll = 256;
-constexpr std::size_t undecided_most = 128; // strangers of a listener
+constexpr std::size_t undecided_least = 8; // strangers of a listener that may wait
+constexpr std::uint32_t undecided_share = 4; // else, at most this part of the pool is for them
 
 std::string other_version(std::uint32_t version) {
   return fmt::format("speaks version {} of the protocol, this process version {}: use the same "
@@ -194,11 +195,11 @@ void PostedTransport::take_request(LinkEvent& event) {
   std::size_t undecided = 0;
   if (listener->options.strangers) {
     connections_.for_each([&](ConnectionId, const Connection& known) {
-      const bool waits = known.stage != Stage::buried && !known.trusted;
-      if (waits && known.listener == event.listener) ++undecided;
+      if (!known.trusted && known.listener == event.listener) ++undecided;
     });
   }
-  if (undecided >= undecided_most)
+  const std::uint32_t share = listener->options.receive_pool->pages() / undecided_share;
+  if (undecided >= std::max<std::size_t>(undecided_least, share / listener->terms.pages))
     return reject(CloseReason::local, "too many have connected without saying who they are");
   Connection& connection =
       make_connection(listener->options, listener->terms, std::move(event.request));
@@ -215,8 +216,10 @@ void PostedTransport::take_request(LinkEvent& event) {
 }
 
 void PostedTransport::take_ready(Connection& connection) {
-  if (auto opened = open(connection); !opened)
-    return refuse(CloseReason::connect_failed, connection, opened.error().text);
+  if (auto opened = open(connection); !opened) {
+    report(CloseReason::local, connection, opened.error().text);
+    return end(connection, CloseReason::connect_failed);
+  }
   start(connection);
 }
 

@@ -169,14 +169,7 @@ void TcpTransport::write(Connection& connection) {
     } else if (errno == EAGAIN) {
       connection.can_write = false;
     } else if (errno != EINTR) {
-      // What the peer sent before it went is still to be read; reading then finds the end.
-      connection.send_failed = true;
-      connection.can_write = false;
-      connection.readable = true;
-      connection.peer_shut_down = true;
-      queue.clear();
-      released_ = true;
-      if (!connection.starving) list(connection);
+      send_nothing_more(connection);
     }
   }
   if (connection.wants_writable && connection.stage == Stage::open && !connection.send_failed &&
@@ -258,12 +251,24 @@ void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
   list(connection);
 }
 
+// What the peer sent before it went is still to be read; reading then finds the end.
+void TcpTransport::send_nothing_more(Connection& connection) {
+  connection.send_failed = true;
+  connection.can_write = false;
+  connection.readable = true;
+  connection.peer_shut_down = true;
+  connection.queue.clear();
+  released_ = true;
+  if (!connection.starving) list(connection);
+}
+
 // The kernel itself would go on for a quarter of an hour.
 void TcpTransport::cut_unanswered() {
   connections_.for_each([this](ConnectionId, Connection& connection) {
     if (connection.stage != Stage::open || !tcp::is_unanswered(connection.socket.get())) return;
     report(CloseReason::peer_died, connection, "its host or the network does not answer");
-    end(connection, CloseReason::peer_died, true);
+    (void)::shutdown(connection.socket.get(), SHUT_RDWR); // what has come can still be read
+    send_nothing_more(connection);
   });
   if (connections_.size() > 0) looking_.start(loop_, loop_.now() + look_period);
 }

@@ -168,6 +168,7 @@ private:
   void emit_closed(Connection& connection, Budget& budget);
   void end(Connection& connection, CloseReason reason, bool reset);
   void erase(Connection& connection);
+  void send_nothing_more(Connection& connection);
   void cut_unanswered();
   void write(Connection& connection);
   void continue_closing(Connection& connection);

@@ -119,6 +119,8 @@ std::string Device::take_async_event() {
     text = fmt::format("{}: port {} is up", name(), event.element.port_num);
     break;
   case IBV_EVENT_DEVICE_FATAL: text = fmt::format("{}: the device has failed", name()); break;
+  case IBV_EVENT_CQ_ERR: text = fmt::format("{}: a completion queue has failed", name()); break;
+  case IBV_EVENT_QP_FATAL: text = fmt::format("{}: a queue pair has failed", name()); break;
   default: break;
   }
   ibv_ack_async_event(&event);

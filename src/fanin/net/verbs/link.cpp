@@ -85,9 +85,9 @@ void VerbsLink::probe(posted::Operation& operation) {
   ibv_send_wr request{};
   request.wr_id = reinterpret_cast<std::uintptr_t>(&operation);
   request.opcode = IBV_WR_RDMA_WRITE;
-  ask(request, ++posted_);
+  request.send_flags = IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
-  (void)ibv_post_send(queue_pair_.get(), &request, &bad);
+  if (ibv_post_send(queue_pair_.get(), &request, &bad) == 0) asked(++posted_);
 }
 
 // One chain.
@@ -122,7 +122,10 @@ Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
     if (!sends[i].copied) signalled = i + 1;
   }
   if (signalled == 0 && posted_ + count - signalled_ >= unsignalled_most) signalled = count;
-  if (signalled > 0) ask(requests[signalled - 1], posted_ + static_cast<std::uint32_t>(signalled));
+  if (signalled > 0) {
+    requests[signalled - 1].send_flags |= IBV_SEND_SIGNALED;
+    asked(posted_ + static_cast<std::uint32_t>(signalled));
+  }
   posted_ += static_cast<std::uint32_t>(count);
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queue_pair_.get(), requests.data(), &bad);
@@ -131,8 +134,7 @@ Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
 }
 
 // For a completion, of all requests before `end`.
-void VerbsLink::ask(ibv_send_wr& request, std::uint32_t end) {
-  request.send_flags |= IBV_SEND_SIGNALED;
+void VerbsLink::asked(std::uint32_t end) {
   signalled_ = end;
   signals_[signals_put_++ % requests_most] = end;
 }

@@ -50,7 +50,7 @@ private:
   static constexpr std::uint32_t requests_most = 128; // at the device, a power of two
 
   [[nodiscard]] Result<> ready_to_send();
-  void ask(ibv_send_wr& request, std::uint32_t end);
+  void asked(std::uint32_t end);
   void fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces);
 
   FindDevice find_device_;

@@ -59,6 +59,15 @@ Result<> apply_path(const PathOptions& path, rdma_cm_id& id, ibv_qp_attr& attrib
 
 } // namespace
 
+Result<> check_path(const PathOptions& path, rdma_cm_id& id) {
+  for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR}) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = state;
+    if (auto possible = apply_path(path, id, attributes); !possible) return possible;
+  }
+  return {};
+}
+
 Result<QueuePair> make_queue_pair(Device& device, std::uint32_t sends, std::uint32_t receives,
                                   std::uint32_t& inline_most) {
   ibv_qp_init_attr attributes{};

@@ -12,6 +12,10 @@
 
 namespace fanin::net::verbs {
 
+// Whether the port of an id that is bound can give what an address asks for. Errors: refused, with
+// the option that it cannot fulfil.
+[[nodiscard]] Result<> check_path(const PathOptions& path, rdma_cm_id& id);
+
 // For so many requests at once. Its completions go to the device's queues. Errors: exhausted.
 [[nodiscard]] Result<QueuePair> make_queue_pair(Device& device, std::uint32_t sends,
                                                 std::uint32_t receives, std::uint32_t& inline_most);

@@ -20,6 +20,7 @@
 #include "fanin/base/descriptor.hpp"
 #include "fanin/net/tcp/socket.hpp"
 #include "fanin/net/verbs/link.hpp"
+#include "fanin/net/verbs/queue_pair.hpp"
 
 namespace fanin::net::verbs {
 namespace {
@@ -39,11 +40,12 @@ constexpr std::string_view mend =
 // A file of RDMA that is there, and that this user may not use; empty: there is none.
 std::string forbidden_file() {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/infiniband", error)) {
-    const std::string name = entry.path().filename();
+  for (std::filesystem::directory_iterator file("/dev/infiniband", error), end;
+       !error && file != end; file.increment(error)) {
+    const std::string name = file->path().filename();
     if ((name == "rdma_cm" || name.starts_with("uverbs")) &&
-        access(entry.path().c_str(), R_OK | W_OK) != 0)
-      return entry.path();
+        faccessat(AT_FDCWD, file->path().c_str(), R_OK | W_OK, AT_EACCESS) != 0)
+      return file->path();
   }
   return "";
 }
@@ -187,6 +189,9 @@ VerbsNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& rece
     return cannot_listen(there, errno);
   if ((*cm_id)->verbs == nullptr && address.host() == "127.0.0.1") return no_device_there(there);
   if ((*cm_id)->verbs != nullptr) { // what it may lock shows now, and not with the first peer
+    if (auto possible = check_path(*parse_path_options(url), **cm_id); !possible)
+      return fail(possible.error().kind,
+                  fmt::format("{}: {}", there.text(), possible.error().text));
     const auto device = device_of((*cm_id)->verbs);
     if (!device) return std::unexpected(device.error());
     if (const auto key = (*device)->key(*receive_pool.arena()); !key)
