@@ -41,7 +41,7 @@ def a_run(protocol):
 
 
 def test_events_are_built_over_datagrams():
-    for url in ("ofi+shm://127.0.0.1", "ofi+tcp-rxm://127.0.0.1"):
+    for url in ("ofi+tcp://127.0.0.1", "ofi+shm://127.0.0.1", "ofi+tcp-rxm://127.0.0.1"):
         for protocol in ("push", "pull"):
             over(url, a_run, protocol)
 

@@ -26,6 +26,9 @@ else
   if command -v valgrind >/dev/null; then
     run "what a message costs" python3 tests/rdma/cost.py check
   fi
+  run "event builder over ofi+verbs" env FANIN_RDMA_SCHEME=ofi+verbs python3 tests/rdma/rdma.py \
+    test_two_by_two_build_every_event test_two_by_two_build_every_event_with_pull \
+    test_the_events_of_a_dead_builder_are_built_by_others
   for test in $(grep -oP '^def \Ktest_\w+' tests/rdma/rdma.py | grep -v numa); do
     run "$test" python3 tests/rdma/rdma.py "$test"
   done

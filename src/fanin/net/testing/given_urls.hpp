@@ -21,7 +21,7 @@ inline std::vector<std::string> given_urls() {
 inline std::string test_name(const std::string& url) {
   std::string name = url.substr(0, url.find(':'));
   for (char& character : name) {
-    if (character == '+') character = '_';
+    if (character == '+' || character == '-') character = '_';
   }
   return name;
 }

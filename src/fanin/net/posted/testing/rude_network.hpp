@@ -2,7 +2,8 @@
 // posted/network.hpp allow. It takes fewer sends than it was given, reads them late, tells of one
 // for all before it, tells the listener of a connection after the first message, and leaves
 // completions of links that are closed, which it may be at for a while: then it writes rubbish to
-// what was posted. A message for which nothing was posted fails the test.
+// what was posted. It may refuse what is sent to a peer that is gone before it has said so. A
+// message for which nothing was posted fails the test.
 #pragma once
 
 #include <algorithm>
@@ -189,6 +190,8 @@ inline void RudeLink::reject(const HelloBytes& hello) {
 }
 
 inline Result<std::size_t> RudeLink::post_sends(std::span<const Send> sends) {
+  if (other_ == nullptr && network_.random().chance(1, 2))
+    return fail(ErrorKind::disconnected, "the peer is gone");
   const std::size_t count = network_.random().below(sends.size() + 1);
   std::size_t told = 0; // the last that holds memory is
   for (std::size_t i = 0; i < count; ++i) {

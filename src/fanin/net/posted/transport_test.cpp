@@ -1,0 +1,105 @@
+// What a PostedTransport does with a network at its worst; the conformance suite has the rest.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "fanin/net/conformance/peer.hpp"
+#include "fanin/net/posted/posted.hpp"
+#include "fanin/net/posted/testing/rude_network.hpp"
+
+namespace fanin::net {
+namespace {
+
+class Posted : public ::testing::Test, public Handler {
+protected:
+  Posted() {
+    loop.add(server);
+    listener =
+        server.listen(Url{.scheme = "rude"}, {.receive_pool = pool.get(), .handler = this}).value();
+  }
+  ~Posted() override {
+    loop.remove(server);
+    if (client) loop.remove(*client);
+  }
+
+  void start_client(PostedOptions options = {}) {
+    client.emplace(loop, std::make_unique<posted::RudeNetwork>(fabric), std::move(options));
+    loop.add(*client);
+  }
+  ConnectionId connect() {
+    const std::size_t before = connected.size();
+    const auto id = client->connect(server.listening_url(listener),
+                                    {.receive_pool = pool.get(), .handler = this});
+    until([&] { return connected.size() > before; });
+    return id.value();
+  }
+  template <class Condition>
+  void until(Condition condition) {
+    for (int turns = 0; turns < 100'000 && !condition(); ++turns) (void)loop.turn();
+    ASSERT_TRUE(condition());
+  }
+  // More pieces than the network takes.
+  SendOutcome send_in_pieces(ConnectionId id, std::uint32_t size) {
+    memory::Loan page = pool->take();
+    const memory::View whole = page.freeze(0, size);
+    std::array<memory::View, max_extents> extents;
+    extents.fill(whole);
+    for (memory::View& extent : extents) extent.size /= max_extents;
+    return client->send(id, extents);
+  }
+
+  void on_event(Transport&, Event& event) override {
+    switch (event.kind) {
+    case EventKind::connected: connected.push_back(event.connection); break;
+    case EventKind::accepted: accepted.push_back(event.connection); break;
+    case EventKind::writable: writable.push_back(event.connection); break;
+    case EventKind::closed: closed.push_back(event.connection); break;
+    case EventKind::message: ++messages; break;
+    }
+  }
+
+  std::shared_ptr<posted::RudeFabric> fabric = std::make_shared<posted::RudeFabric>(7);
+  std::unique_ptr<memory::PagePool> pool =
+      memory::PagePool::make({.page_size = 65536, .pages = 256, .arena = {}}).value();
+  MonotonicClock clock;
+  Loop loop{clock};
+  PostedTransport server{loop, std::make_unique<posted::RudeNetwork>(fabric)};
+  std::optional<PostedTransport> client;
+  ListenerId listener = ListenerId::none;
+  std::vector<ConnectionId> connected;
+  std::vector<ConnectionId> accepted;
+  std::vector<ConnectionId> writable;
+  std::vector<ConnectionId> closed;
+  int messages = 0;
+};
+
+TEST_F(Posted, a_connection_that_ends_twice_in_one_turn_ends_once) {
+  start_client();
+  for (int round = 0; round < 50; ++round) {
+    const ConnectionId id = connect();
+    until([&] { return accepted.size() == connected.size(); });
+    server.close(accepted.back(), true);
+    for (int i = 0; i < 4; ++i) (void)send_in_pieces(id, 4096);
+    client->flush(); // the network refuses, mostly
+    client->close(id, true);
+  }
+  until([&] { return pool->available() == pool->pages(); });
+}
+
+TEST_F(Posted, who_waits_for_pages_to_copy_to_goes_on_when_others_have_given_them_back) {
+  start_client({.copy_pool = 64U << 10}); // two pages, which all share
+  const ConnectionId first = connect();
+  const ConnectionId second = connect();
+  int sent = 0;
+  while (send_in_pieces(first, 32768) == SendOutcome::accepted) ++sent;
+  ASSERT_GT(sent, 0);
+  ASSERT_EQ(send_in_pieces(second, 32768), SendOutcome::backpressure); // with nothing under way
+  until([&] { return writable.size() == 2; });
+  EXPECT_EQ(send_in_pieces(second, 32768), SendOutcome::accepted);
+  until([&] { return messages == sent + 1; });
+  EXPECT_TRUE(closed.empty());
+}
+
+} // namespace
+} // namespace fanin::net
