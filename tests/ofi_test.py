@@ -40,7 +40,7 @@ def a_run(protocol):
         check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
 
 
-def test_events_are_built_over_datagrams():
+def test_events_are_built_over_both_kinds_of_endpoints():
     for url in ("ofi+tcp://127.0.0.1", "ofi+shm://127.0.0.1", "ofi+tcp-rxm://127.0.0.1"):
         for protocol in ("push", "pull"):
             over(url, a_run, protocol)
