@@ -58,7 +58,7 @@ def test_wrong_configurations():
              "--set", "source.type=camera")
         says(2, "size_meen: unknown key", "run", config, "--set", "source.size_meen=1KiB")
         says(2, "--set:1: readout.0.source.0.size_mean: \"1000\" has no unit", "run", config, "--set", "source.size_mean=1000")
-        says(2, "there is no transport for carrier-pigeon://; there are: tcp, shm, inproc", "run", config,
+        says(2, "there is no transport for carrier-pigeon://; there are: tcp, shm, verbs, inproc", "run", config,
              "--set", "network.url=carrier-pigeon://x")
 
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -97,7 +98,8 @@ private:
   std::uint32_t message_max_;
   Entry reading_;
   std::shared_ptr<PageSource> read_last_; // before reading_; null: none
-  std::deque<Entry> pages_;
+  std::pmr::unsynchronized_pool_resource memory_; // of the queue, reused
+  std::pmr::deque<Entry> pages_{&memory_};
   Context& context_;
   SocketCounters& counters_;
   std::uint64_t unfinished_max_;
