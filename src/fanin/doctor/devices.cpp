@@ -45,6 +45,8 @@ void examine_device(const Host& host, const std::string& device, bool others, Fi
     over_ethernet = over_ethernet || port.link_layer == "Ethernet";
     text += fmt::format("{}port {} {}, {}, {}", text.empty() ? "" : "; ", port.number, port.state,
                         port.rate, port.link_layer);
+    const auto on = interfaces_of(host, port);
+    if (!on.empty()) text += fmt::format(", addresses as `ip address show {}`", on.front());
   }
   findings.push_back({fmt::format("RDMA device {}", device),
                       active   ? Level::good
@@ -77,6 +79,13 @@ void examine_rdma(const Host& host, Findings& findings) {
         {"RDMA for programs", Level::problem,
          fmt::format("there is no /dev/infiniband/{}", verbs ? "rdma_cm" : "uverbs*"),
          "modprobe rdma_ucm, and install rdma-core"});
+  }
+  for (const std::string& name : files) {
+    const std::string file = "dev/infiniband/" + name;
+    if ((name != "rdma_cm" && !name.starts_with("uverbs")) || host.usable(file)) continue;
+    findings.push_back({"RDMA for this user", Level::problem,
+                        fmt::format("no right to read and write /{}", file),
+                        "chmod 666, or a udev rule as that of Debian's rdma-core"});
   }
   const auto locked = host.limit("Max locked memory");
   if (locked && *locked < locked_least) {

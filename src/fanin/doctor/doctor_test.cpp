@@ -94,6 +94,14 @@ TEST_F(Doctor, a_device_without_an_active_port_is_a_problem) {
   EXPECT_EQ(about("RDMA device mlx5_0").level, Level::good); // the other one is enough
 }
 
+TEST_F(Doctor, says_which_file_of_rdma_this_user_may_not_use) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may use all";
+  put_device("mlx5_0", "4: ACTIVE", "Ethernet");
+  fs::permissions(root / "dev/infiniband/uverbs0", fs::perms::none);
+  EXPECT_EQ(about("RDMA for this user").level, Level::problem);
+  EXPECT_NE(about("RDMA for this user").found.find("/dev/infiniband/uverbs0"), std::string::npos);
+}
+
 TEST_F(Doctor, a_file_that_cannot_be_read_is_as_if_not_there) {
   EXPECT_TRUE(Host(root).exists("proc/self"));
   EXPECT_FALSE(Host(root).text("proc/self")); // a folder
@@ -112,6 +120,8 @@ TEST_F(Doctor, knows_the_port_of_an_interface_of_roce) {
   EXPECT_EQ(port->number, "1");
   EXPECT_EQ(port->bits_per_s(), 2'500'000'000U);
   EXPECT_EQ(port_of(Host(root), "ens1")->bits_per_s(), 100'000'000'000U);
+  put("sys/class/net/ens2/mtu", "9000\n");
+  EXPECT_NE(about("RDMA device mlx5_1").found.find("`ip address show ens2`"), std::string::npos);
   EXPECT_FALSE(port_of(Host(root), "ens"));
   EXPECT_FALSE(port_of(Host(root), "lo"));
 }

@@ -1,5 +1,8 @@
 #include "fanin/doctor/host.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -55,6 +58,10 @@ std::vector<std::string> Host::names(std::string_view path) const {
 bool Host::exists(std::string_view path) const {
   std::error_code error;
   return std::filesystem::exists(root_ / path, error);
+}
+
+bool Host::usable(std::string_view path) const {
+  return faccessat(AT_FDCWD, (root_ / path).c_str(), R_OK | W_OK, AT_EACCESS) == 0;
 }
 
 std::optional<std::uint64_t> Host::limit(std::string_view name) const {

@@ -22,6 +22,7 @@ public:
   // Names in the folder, in order.
   [[nodiscard]] std::vector<std::string> names(std::string_view path) const;
   [[nodiscard]] bool exists(std::string_view path) const;
+  [[nodiscard]] bool usable(std::string_view path) const; // this user may read and write it
   // The soft limit of this process, as in "Max open files"; none: unlimited, or not known.
   [[nodiscard]] std::optional<std::uint64_t> limit(std::string_view name) const;
 

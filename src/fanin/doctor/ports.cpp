@@ -33,6 +33,12 @@ bool is_ipoib_of(const Host& host, const std::string& device, const std::string&
   return fmt::format("{}", index + 1) == number;
 }
 
+bool belongs_to(const Host& host, const Port& port, const std::string& interface) {
+  const std::string folder = fmt::format("{}/{}/ports/{}", devices, port.device, port.number);
+  return has_address_on(host, folder, interface) ||
+         is_ipoib_of(host, port.device, port.number, interface);
+}
+
 } // namespace
 
 std::uint64_t Port::bits_per_s() const {
@@ -60,13 +66,17 @@ std::vector<Port> ports_of(const Host& host, const std::string& device) {
   return ports;
 }
 
+std::vector<std::string> interfaces_of(const Host& host, const Port& port) {
+  std::vector<std::string> interfaces = host.names("sys/class/net");
+  std::erase_if(interfaces,
+                [&](const std::string& interface) { return !belongs_to(host, port, interface); });
+  return interfaces;
+}
+
 std::optional<Port> port_of(const Host& host, const std::string& interface) {
   for (const std::string& device : rdma_devices(host)) {
     for (Port& port : ports_of(host, device)) {
-      const std::string folder = fmt::format("{}/{}/ports/{}", devices, device, port.number);
-      if (has_address_on(host, folder, interface) ||
-          is_ipoib_of(host, device, port.number, interface))
-        return std::move(port);
+      if (belongs_to(host, port, interface)) return std::move(port);
     }
   }
   return {};

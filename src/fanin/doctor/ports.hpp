@@ -21,7 +21,9 @@ struct Port {
 
 [[nodiscard]] std::vector<std::string> rdma_devices(const Host& host);
 [[nodiscard]] std::vector<Port> ports_of(const Host& host, const std::string& device);
-// The port that a network interface belongs to: of RoCE, a VLAN of it, or IPoIB.
+// The network interfaces that belong to a port: of RoCE, VLANs of it, or IPoIB.
+[[nodiscard]] std::vector<std::string> interfaces_of(const Host& host, const Port& port);
+// The port that a network interface belongs to.
 [[nodiscard]] std::optional<Port> port_of(const Host& host, const std::string& interface);
 
 } // namespace fanin::doctor

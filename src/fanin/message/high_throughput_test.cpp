@@ -58,9 +58,9 @@ protected:
     receiver.reset();
     transports.add(url.scheme, *ends->server().transport(url).value());
     with_small_pages.emplace(ContextParts{.loop = ends->server().loop(),
-                                            .transports = transports,
-                                            .send_pool = ends->server().send_pool(),
-                                            .receive_pool = *small_pages});
+                                          .transports = transports,
+                                          .send_pool = ends->server().send_pool(),
+                                          .receive_pool = *small_pages});
     receiver = HighThroughputReceiver::listen(*with_small_pages, url).value();
     ASSERT_TRUE(ends->until([&] { return sender->counters().connections == 2; })) << ends->said();
   }

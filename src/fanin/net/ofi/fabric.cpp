@@ -17,6 +17,8 @@
 namespace fanin::net::ofi {
 namespace {
 
+// Receives of an endpoint that connections share, as many as the provider gives; last its default.
+constexpr std::size_t shared_receives[] = {16384, 8192, 4096, 0};
 // A tcp provider asks the kernel once for each queue, so they are few and large; devices have
 // limits of 32767 and more.
 constexpr std::uint32_t completions_entries = 16384;
@@ -132,14 +134,22 @@ Result<Info> find_datagrams(std::string_view provider, const std::string& host, 
                             const std::string& domain) {
   const Info hints = hints_for(provider, EndpointKind::datagrams);
   if (!domain.empty()) hints->domain_attr->name = ::strdup(domain.c_str());
-  fi_info* found = nullptr;
-  int error = fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &found);
-  Info info(error == 0 ? found : nullptr);
+  int error = 0;
+  Info info;
+  const auto look = [&](const char* from) {
+    fi_info* found = nullptr;
+    error = fi_getinfo(api_version, from, nullptr, here && from != nullptr ? FI_SOURCE : 0,
+                       hints.get(), &found);
+    info.reset(error == 0 ? found : nullptr);
+  };
+  for (const std::size_t receives : shared_receives) {
+    if (!has_endpoints_to_spare(provider)) hints->rx_attr->size = receives;
+    look(nullptr);
+    if (info) break;
+  }
   if (info && (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6 ||
                info->addr_format == FI_SOCKADDR)) {
-    error =
-        fi_getinfo(api_version, host.c_str(), nullptr, here ? FI_SOURCE : 0, hints.get(), &found);
-    info.reset(error == 0 ? found : nullptr);
+    look(host.c_str());
   }
   // Not every provider looks at the name.
   const bool right = info && (domain.empty() || info->domain_attr->name == domain);

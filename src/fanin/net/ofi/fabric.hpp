@@ -55,6 +55,11 @@ enum class EndpointKind : std::uint8_t {
 // What a provider has here, connected endpoints where it has both. Errors: unsupported, with what
 // there is.
 [[nodiscard]] Result<EndpointKind> check_provider(std::string_view provider);
+// In 1.17 a peer that has died, or is slow, holds up what its endpoint has sent to others; and an
+// endpoint costs nothing but memory.
+[[nodiscard]] inline bool has_endpoints_to_spare(std::string_view provider) {
+  return provider == "shm";
+}
 // Those that have either.
 [[nodiscard]] std::vector<std::string> usable_providers();
 

@@ -35,10 +35,6 @@ std::uint64_t tag_of(const fi_cq_tagged_entry& entry) {
   return entry.tag & ((1U << number_shift) - 1);
 }
 
-// In 1.17 a peer that has died, or is slow, holds up what its endpoint has sent to others; and an
-// endpoint costs nothing but memory.
-bool has_endpoints_to_spare(std::string_view provider) { return provider == "shm"; }
-
 } // namespace
 
 struct Stranger final : Watched {

@@ -16,7 +16,7 @@
 namespace fanin::net::ofi {
 namespace {
 
-constexpr std::size_t receives_share = 32; // of what is left, one of so many
+constexpr std::size_t receives_share = 128; // of what is left, one of so many
 constexpr std::uint32_t receives_least = 8;
 constexpr std::size_t operations_most = 1U << 16; // some providers say that they know no limit
 
