@@ -37,6 +37,7 @@ std::vector<std::byte> encode(const Introduction& introduction) {
 
 Result<std::optional<Introduction>> decode_introduction(std::span<const std::byte> bytes) {
   const auto strange = fail(ErrorKind::malformed, "introduced itself as no peer of fanin does");
+  if (bytes.empty()) return std::nullopt;
   if (std::memcmp(bytes.data(), magic, std::min(bytes.size(), magic_size)) != 0) return strange;
   if (bytes.size() < introduction_least) return std::nullopt;
   Introduction made;

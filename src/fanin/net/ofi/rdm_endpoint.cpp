@@ -1,5 +1,6 @@
 #include "fanin/net/ofi/rdm_endpoint.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/messages.hpp"
 
@@ -22,6 +24,14 @@ constexpr std::size_t operations_most = 1U << 16; // some providers say that the
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Of shm, whose address names its memory: 1.17 crashes when it is told of a peer without any.
+bool has_memory(std::string_view address) {
+  const std::size_t scheme = address.find("://");
+  if (scheme == address.npos) return false;
+  const std::string name(address.substr(scheme + 3).data()); // up to the zero at its end
+  return bool{Descriptor(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0))};
 }
 
 } // namespace
@@ -92,6 +102,8 @@ bool RdmEndpoint::is_address(std::span<const std::byte> address) const {
 
 Result<fi_addr_t> RdmEndpoint::insert(const std::vector<std::byte>& address) {
   if (!is_address(address)) return fail(ErrorKind::malformed, "has no address of this provider");
+  if (named_by_text_ && !has_memory(text_of(address)))
+    return fail(ErrorKind::disconnected, "its endpoint is gone");
   Peer& peer = peers_[address];
   if (peer.uses++ > 0) return peer.address;
   if (fi_av_insert(addresses_.get(), address.data(), 1, &peer.address, 0, nullptr) == 1)
