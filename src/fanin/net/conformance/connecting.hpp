@@ -89,9 +89,10 @@ TEST_P(TransportConformance, ManyConnectionsKeepTheirOrderEach) {
   std::vector<ConnectionId> ids;
   while (ids.size() < count) { // not more at once than a listener's queue takes
     for (int i = 0; i < 32 && ids.size() < count; ++i) ids.push_back(connect(client.options()));
-    ASSERT_TRUE(run_until(
-        [&] { return server.opened.size() == ids.size() && client.opened.size() == ids.size(); }))
-        << server.opened.size() << " and " << client.opened.size() << " of " << ids.size();
+    ASSERT_TRUE(run_until([&] {
+      return server.opened.size() == ids.size() && client.opened.size() == ids.size();
+    })) << server.opened.size()
+        << " and " << client.opened.size() << " of " << ids.size();
   }
   constexpr std::uint64_t messages_each = 40;
   std::map<ConnectionId, std::uint64_t> sent;
