@@ -1,4 +1,5 @@
-"""The event builder over RDMA: run in a guest that has it, by ./dev test-rdma. FANIN_RDMA_SCHEME: verbs, or ofi+verbs; rxe0 has 10.9.0.1, rxe1 10.8.0.1 (tools/rdma_guest.sh)."""
+"""The event builder over RDMA: run in a guest that has it, by ./dev test-rdma. FANIN_RDMA_SCHEME: verbs,
+or ofi+verbs; rxe0 has 10.9.0.1, rxe1 10.8.0.1 (tools/rdma_guest.sh)."""
 
 import os
 import re

@@ -24,6 +24,11 @@ namespace {
 
 namespace ofi = net::ofi;
 
+constexpr int spins = 100;               // before giving the core away
+constexpr std::size_t window_most = 64;  // transfers under way
+constexpr std::size_t window_bytes = 4U << 20;
+constexpr int reads_most = 16; // completions at once
+
 Result<> check_connected(const Spec& spec) {
   const auto kind = ofi::check_provider(spec.url.scheme.substr(spec.url.scheme.find('+') + 1));
   if (!kind) return std::unexpected(kind.error());
@@ -31,11 +36,6 @@ Result<> check_connected(const Spec& spec) {
   return fail(ErrorKind::unsupported,
               fmt::format("{}: the bare loop has connected endpoints only", spec.url.scheme));
 }
-
-constexpr int spins = 100;               // before giving the core away
-constexpr std::size_t window_most = 64;  // transfers under way
-constexpr std::size_t window_bytes = 4U << 20;
-constexpr int reads_most = 16; // completions at once
 
 std::unexpected<Error> failed(std::string_view what, long error) {
   return fail(ErrorKind::disconnected, fmt::format("{}: {}", what, ofi::error_text(error)));

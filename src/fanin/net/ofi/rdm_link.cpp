@@ -274,7 +274,9 @@ Result<> RdmLink::reach(const memory::Arena& arena) {
 }
 
 void RdmLink::go_on_posting() {
-  if (!canceled_ && !post_waiting()) hung_up();
+  if (post_waiting()) return;
+  hung_up();
+  settle();
 }
 
 void RdmLink::completed(const Completion& completion) {

@@ -42,8 +42,7 @@ public:
   // For the network.
   void on_ready(std::uint32_t events) override;
   void completed(const posted::Completion& completion);
-  [[nodiscard]] Result<> post_waiting(); // receives
-  void go_on_posting();
+  void go_on_posting(); // receives that the provider had no room for
   // For the peer to end. No longer, if it does so since before `time`.
   [[nodiscard]] bool waits() const {
     return !overdue_ && (closed_ ? !at_rest() : said_.has_value() && !told_);
@@ -55,6 +54,7 @@ public:
 private:
   enum class Stage : std::uint8_t { made, connecting, introducing, connected };
 
+  [[nodiscard]] Result<> post_waiting(); // receives
   void connect_next(int last_error);
   void introduce();
   [[nodiscard]] bool write(std::span<const std::byte> bytes);

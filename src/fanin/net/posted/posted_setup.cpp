@@ -19,7 +19,7 @@ namespace {
 
 constexpr int events_per_poll = 256;
 constexpr std::size_t undecided_least = 8; // strangers of a listener that may wait
-constexpr std::uint32_t undecided_share = 4; // else, at most this part of the pool is for them
+constexpr std::uint32_t undecided_share = 2; // else, at most this part of the pool is for them
 
 std::string other_version(std::uint32_t version) {
   return fmt::format("speaks version {} of the protocol, this process version {}: use the same "
