@@ -12,15 +12,17 @@ namespace fanin::net {
 namespace {
 
 class Posted : public ::testing::Test, public Handler {
+public:
+  ~Posted() override {
+    loop.remove(server);
+    if (client) loop.remove(*client);
+  }
+
 protected:
   Posted() {
     loop.add(server);
     listener =
         server.listen(Url{.scheme = "rude"}, {.receive_pool = pool.get(), .handler = this}).value();
-  }
-  ~Posted() override {
-    loop.remove(server);
-    if (client) loop.remove(*client);
   }
 
   void start_client(PostedOptions options = {}) {

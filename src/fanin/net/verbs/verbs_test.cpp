@@ -13,7 +13,6 @@
 namespace fanin::net::verbs {
 namespace {
 
-using conformance::make_pool;
 using conformance::page_size;
 using conformance::Peer;
 using posted::credits_most;
