@@ -38,7 +38,7 @@ struct Parts {
       connect;
 };
 
-inline constexpr std::uint64_t send_page = 1U << 20;
+inline constexpr std::uint64_t send_page = message::ContextOptions::send_page;
 
 // HighThroughputSenderOptions::send_queue_bytes: where memory is shared, a message of many pages
 // stays where it was written if there is room for two of them and the pages that they begin and end

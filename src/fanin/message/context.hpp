@@ -36,11 +36,13 @@ private:
 };
 
 struct ContextOptions {
+  // With room for headers beside messages whose sizes are powers of two.
+  static constexpr std::uint32_t send_page = (1U << 20) + 4096;
   // Pages that messages are gathered in, where other processes can read them (shm://). Sums:
   // docs/modules/message.md.
-  memory::PoolOptions send_pool{.page_size = 1U << 20, .pages = 16, .arena = {.shared = true}};
+  memory::PoolOptions send_pool{.page_size = send_page, .pages = 16, .arena = {.shared = true}};
   // Pages at least twice as large: a transport takes messages up to half of one.
-  memory::PoolOptions receive_pool{.page_size = 2U << 20, .pages = 16, .arena = {}};
+  memory::PoolOptions receive_pool{.page_size = 2 * send_page, .pages = 16, .arena = {}};
   net::WaitPolicy wait = net::WaitPolicy::block;
   std::uint64_t seed = 0; // of the jitter of reconnections; 0: taken from the clock
   LogFunction log = {}; // empty: nothing is said

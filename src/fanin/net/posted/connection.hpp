@@ -30,6 +30,7 @@ struct Sending {
   std::uint32_t posted = 0;
   std::uint32_t done = 0;
   std::uint64_t queued_bytes = 0; // accepted and not done
+  std::uint64_t waiting_bytes = 0; // accepted and not posted
   [[nodiscard]] Sent& at(std::uint32_t number) { return ring[number % messages_most]; }
   [[nodiscard]] bool full() const { return accepted - done == messages_most; }
   [[nodiscard]] bool waits() const { return posted != accepted; }
@@ -76,6 +77,7 @@ struct Connection {
   bool ready = false; // in ready_
   bool marked = false; // in marked_
   bool poor = false; // in poor_
+  bool given_out = false; // in given_out_
   bool silent = false; // ended before anybody was told of it
   bool trusted = true;
   bool wants_writable = false;

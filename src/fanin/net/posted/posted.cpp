@@ -185,7 +185,8 @@ void PostedTransport::probe() {
 // --- polling ---
 
 bool PostedTransport::arm() {
-  if (released_ || !marked_.empty() || !ready_.empty() || !expired_.empty() || !leaving_.empty()) {
+  if (released_ || !marked_.empty() || !ready_.empty() || !expired_.empty() || !leaving_.empty() ||
+      !given_out_.empty()) {
     released_ = false;
     return false;
   }
@@ -210,6 +211,7 @@ std::size_t PostedTransport::poll(std::span<Event> events) {
   expired_.clear();
   if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % polls_per_look == 0)
     read_events();
+  if (!given_out_.empty()) replenish_given_back();
   reap();
   if (!poor_.empty()) help_poor();
   if (!copying_.empty()) help_copying();
@@ -298,6 +300,28 @@ void PostedTransport::post_collected(Connection& connection) {
   cut(connection, CloseReason::peer_died);
 }
 
+void PostedTransport::replenish(Connection& connection) {
+  Traffic& traffic = *connection.traffic;
+  const std::uint32_t posted =
+      traffic.receives.replenish([&](std::uint32_t slot) { collect(connection, slot); });
+  if (posted == 0) return;
+  traffic.credits.posted(posted);
+  post_collected(connection);
+  if (traffic.credits.update_is_due() || traffic.sending.waits()) mark(connection);
+}
+
+// What the last poll has handed out may have come back since: its page takes more, where another
+// one would have been needed, and the peer hears of it sooner.
+void PostedTransport::replenish_given_back() {
+  std::erase_if(given_out_, [this](ConnectionId id) {
+    Connection* const connection = connections_.find(id);
+    if (connection == nullptr) return true;
+    connection->given_out = false;
+    if (connection->stage == Stage::open && !connection->cut) replenish(*connection);
+    return true;
+  });
+}
+
 void PostedTransport::be_poor(Connection& connection) {
   if (!connection.traffic->receives.starving() || std::exchange(connection.poor, true)) return;
   poor_.push_back(connection.id);
@@ -315,10 +339,7 @@ void PostedTransport::help_poor() {
     if (connection->stage == Stage::waiting) {
       start(*connection);
     } else {
-      traffic.credits.posted(
-          traffic.receives.replenish([&](std::uint32_t slot) { collect(*connection, slot); }));
-      post_collected(*connection);
-      mark(*connection);
+      replenish(*connection);
     }
     connection->poor = traffic.receives.starving();
     return !connection->poor;
@@ -400,7 +421,11 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
       bool moved = false;
       emit(connection, budget, EventKind::message).message =
           receives.take(front.slot, front.size, *connection.filler, moved);
-      if (moved) ++counters_.moved;
+      if (moved) {
+        ++counters_.moved;
+      } else if (front.size > 0 && !std::exchange(connection.given_out, true)) {
+        given_out_.push_back(connection.id);
+      }
       --left;
     } else {
       receives.drop(front.slot);

@@ -125,6 +125,8 @@ private:
   void help_poor();
   void collect(Connection& connection, std::uint32_t slot);
   void post_collected(Connection& connection);
+  void replenish(Connection& connection);
+  void replenish_given_back();
   void be_poor(Connection& connection);
   void make_ready(Connection& connection);
   void visit(Connection& connection, Budget& budget);
@@ -155,6 +157,7 @@ private:
   std::vector<ConnectionId> marked_; // flush() has something to do for them
   std::vector<ConnectionId> flushing_;
   std::vector<ConnectionId> poor_; // receives or their start wait for pages
+  std::vector<ConnectionId> given_out_; // messages in pages of theirs, with the last poll
   std::vector<ConnectionId> copying_; // wait for pages to copy to, which all share
   std::vector<ConnectionId> expired_;
   std::vector<ConnectionId> leaving_; // buried, or cut off: until the queues have been empty once

@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::uint32_t copy_page_least = 64U << 10;
 constexpr std::uint32_t copy_page_most = 1U << 30;
-constexpr std::uint32_t gathered_most = 16; // messages; then they leave before the turn's end
+// Then what was gathered leaves before the turn's end, while it is in cache.
+constexpr std::uint32_t gathered_most = 16; // messages
+constexpr std::uint64_t gathered_bytes = 256U << 10;
 
 } // namespace
 
@@ -56,7 +58,9 @@ SendOutcome PostedTransport::send(ConnectionId id, std::span<const memory::View>
   }
   ++sending.accepted;
   sending.queued_bytes += size;
-  if (connection->options.low_latency || sending.accepted - sending.posted >= gathered_most) {
+  sending.waiting_bytes += size;
+  if (connection->options.low_latency || sending.accepted - sending.posted >= gathered_most ||
+      sending.waiting_bytes >= gathered_bytes) {
     pump(*connection);
   } else {
     mark(*connection);
@@ -189,6 +193,7 @@ void PostedTransport::pump(Connection& connection) {
   for (std::size_t i = 0; i < std::min(*posted, messages); ++i) {
     (void)traffic.credits.spend(TagKind::message);
     const std::uint32_t number = sending.posted++;
+    sending.waiting_bytes -= sending.at(number).size;
     if (!sending.at(number).copied) continue;
     ++counters_.injected;
     release(connection, number);
