@@ -291,12 +291,12 @@ public:
   Watch(LoopProcess& process, std::vector<std::unique_ptr<Node>> nodes, Cell& cell)
       : process_(process), nodes_(std::move(nodes)), cell_(cell) {}
 
-  Result<> run(net::WaitPolicy wait) {
+  Result<> run() {
     for (auto& node : nodes_) {
       if (auto started = node->start(); !started) return started;
     }
     process_.loop().add(*this);
-    process_.loop().run(wait);
+    process_.loop().run();
     for (auto& node : nodes_) {
       if (!node->outcome()) return node->outcome();
     }
@@ -329,12 +329,12 @@ private:
 using MakeNodes = std::function<std::vector<std::unique_ptr<Node>>(LoopProcess&, Cell&)>;
 
 Result<> live(const EvbSetup& setup, net::WaitPolicy wait, const MakeNodes& make, Cell& cell) {
-  auto process = LoopProcess::make(setup.url);
+  auto process = LoopProcess::make(setup.url, wait);
   if (!process) return std::unexpected(process.error());
   // Neither is destroyed: the process ends with them.
   auto* watch = new Watch(**process, make(**process, cell), cell);
   on_termination([loop = &(*process)->loop()] { loop->wake(); });
-  return watch->run(wait);
+  return watch->run();
 }
 
 net::Url with_host(net::Url url, const std::string& host) {

@@ -8,8 +8,9 @@
 
 namespace fanin::bench {
 
-Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url) {
-  std::unique_ptr<LoopProcess> process{new LoopProcess};
+Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url,
+                                                       net::WaitPolicy wait) {
+  std::unique_ptr<LoopProcess> process{new LoopProcess(wait)};
   net::TransportRegistry registry;
   net::add_built_in_transports(registry);
   const net::TransportFactory factory = registry.find(url.scheme);

@@ -15,14 +15,15 @@ namespace fanin::bench {
 class LoopProcess {
 public:
   // The transport of `url`'s scheme. SIGTERM wakes the loop. Errors: unsupported.
-  [[nodiscard]] static Result<std::unique_ptr<LoopProcess>> make(const net::Url& url);
+  [[nodiscard]] static Result<std::unique_ptr<LoopProcess>> make(const net::Url& url,
+                                                                net::WaitPolicy wait);
 
   [[nodiscard]] net::Loop& loop() { return loop_; }
   [[nodiscard]] net::Transport& transport() { return *transport_; }
   [[nodiscard]] net::TransportSet& transports() { return transports_; }
 
 private:
-  LoopProcess() : loop_(clock_) {}
+  explicit LoopProcess(net::WaitPolicy wait) : loop_(clock_, wait) {}
   MonotonicClock clock_;
   net::Loop loop_;
   std::unique_ptr<net::Transport> transport_;

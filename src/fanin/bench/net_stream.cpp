@@ -295,7 +295,7 @@ private:
 
 Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t largest,
                  Cell& cell) {
-  auto process = LoopProcess::make(options.url);
+  auto process = LoopProcess::make(options.url, options.wait);
   if (!process) return std::unexpected(process.error());
   // Each message fills at least half a page; two pages of each connection may be begun.
   const std::uint32_t page = 2 * round_up(largest);
@@ -304,7 +304,7 @@ Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t l
   if (!pool) return std::unexpected(pool.error());
   Receiver receiver{**process, options, cell, walk};
   if (auto listening = receiver.listen(std::move(*pool)); !listening) return listening;
-  (*process)->loop().run(options.wait);
+  (*process)->loop().run();
   return fail(ErrorKind::disconnected, receiver.damaged() ? "damaged message" : "a sender is gone");
 }
 
@@ -313,12 +313,12 @@ using MakeSender =
 
 Result<> send(const StreamOptions& options, const std::vector<net::Url>& urls,
               const MakeSender& make, std::size_t index, Cell& cell) {
-  auto process = LoopProcess::make(options.url);
+  auto process = LoopProcess::make(options.url, options.wait);
   if (!process) return std::unexpected(process.error());
   auto sender = make(**process, cell, index);
   if (!sender) return std::unexpected(sender.error());
   if (auto connecting = (*sender)->connect(urls); !connecting) return connecting;
-  (*process)->loop().run(options.wait);
+  (*process)->loop().run();
   return fail(ErrorKind::disconnected, "a receiver is gone");
 }
 

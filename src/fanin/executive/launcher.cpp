@@ -81,7 +81,7 @@ Result<> Launcher::run() {
   } else {
     start_others();
   }
-  loop_.run(net::WaitPolicy::block);
+  loop_.run();
   return outcome_;
 }
 

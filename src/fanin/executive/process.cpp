@@ -39,7 +39,7 @@ Process::Process(const config::Configuration& configuration, const Plugins& plug
     : configuration_(configuration),
       plugins_(plugins),
       options_(std::move(options)),
-      loop_(clock_) {}
+      loop_(clock_, configuration.network.wait) {}
 
 Process::~Process() {
   turns_.reset();
@@ -140,7 +140,7 @@ Result<> Process::run() {
   signals_ = std::move(*signals);
   if (auto started = start_nodes(); !started) return started;
   turns_ = std::make_unique<Turns>(*this);
-  loop_.run(configuration_.network.wait);
+  loop_.run();
   return {};
 }
 

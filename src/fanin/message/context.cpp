@@ -11,10 +11,11 @@
 namespace fanin::message {
 
 struct Context::Owned {
+  explicit Owned(net::WaitPolicy wait) : loop(clock, wait) {}
   MonotonicClock clock;
   std::unique_ptr<memory::PagePool> send_pool;
   std::unique_ptr<memory::PagePool> receive_pool;
-  net::Loop loop{clock};
+  net::Loop loop;
   net::TransportRegistry registry;
   std::vector<std::pair<std::string, std::unique_ptr<net::Transport>>> transports;
 };
@@ -27,7 +28,7 @@ Result<std::unique_ptr<Context>> Context::make(ContextOptions options,
                             format_size(options.receive_pool.page_size),
                             format_size(options.send_pool.page_size)));
   }
-  auto owned = std::make_unique<Owned>();
+  auto owned = std::make_unique<Owned>(options.wait);
   auto send_pool = memory::PagePool::make(options.send_pool);
   if (!send_pool) return std::unexpected(send_pool.error());
   auto receive_pool = memory::PagePool::make(options.receive_pool);
@@ -49,7 +50,6 @@ Context::Context(std::unique_ptr<Owned> owned, const ContextOptions& options)
       loop_(owned_->loop),
       send_pool_(*owned_->send_pool),
       receive_pool_(*owned_->receive_pool),
-      wait_(options.wait),
       random_(options.seed),
       log_(options.log) {
   loop_.add(*this);
@@ -135,7 +135,7 @@ bool Context::drained() const {
 void Context::drain() {
   if (drained()) return;
   draining_ = true;
-  loop_.run(wait_);
+  loop_.run();
   draining_ = false;
 }
 

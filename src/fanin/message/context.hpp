@@ -69,7 +69,7 @@ public:
   ~Context() override;
 
   // Turns the loop until stop(), which may also come from a callback; waits as options.wait says.
-  void run() { loop_.run(wait_); }
+  void run() { loop_.run(); }
   void stop() { loop_.stop(); }
   bool turn() { return loop_.turn(); } // one turn without waiting; true if anything was done
   // Blocks: turns the loop until sockets and connections that were closed have delivered what they
@@ -108,7 +108,6 @@ private:
   const net::TransportSet* given_transports_ = nullptr; // of the parts
   memory::PagePool& send_pool_;
   memory::PagePool& receive_pool_;
-  net::WaitPolicy wait_ = net::WaitPolicy::block;
   Random random_;
   LogFunction log_;
   std::vector<net::Transport*> used_;

@@ -99,7 +99,8 @@ struct Loop::Waiter {
   }
 };
 
-Loop::Loop(const Clock& clock) : clock_(clock), now_(clock.now()), events_(events_per_poll) {}
+Loop::Loop(const Clock& clock, WaitPolicy policy)
+    : clock_(clock), policy_(policy), now_(clock.now()), events_(events_per_poll) {}
 
 Loop::~Loop() {
   for (Timer* timer : heap_) timer->loop_ = nullptr;
@@ -216,7 +217,7 @@ bool Loop::fire_timers() {
 
 Time Loop::next_deadline() const { return heap_.empty() ? never : heap_.front()->deadline_; }
 
-void Loop::run(WaitPolicy policy) {
+void Loop::run() {
   const ShortTimerSlack slack;
   make_waiter();
   // How many idle turns come before sleeping. To fall asleep and be woken costs more than a few
@@ -230,7 +231,7 @@ void Loop::run(WaitPolicy policy) {
     if (turn()) {
       if (idle > 0) patience = std::min(2 * patience, patience_max);
       idle = 0;
-    } else if (policy == WaitPolicy::poll) {
+    } else if (policy_ == WaitPolicy::poll) {
       // Processes that poll share the cores of a small machine; but an answer may be near.
       if (++idle > turns_until_yield) sched_yield();
     } else if (idle < patience) {

@@ -61,7 +61,8 @@ enum class WaitPolicy : std::uint8_t {
 
 class Loop {
 public:
-  explicit Loop(const Clock& clock);
+  // `policy`: of run(); what is made for the loop may rely on it.
+  explicit Loop(const Clock& clock, WaitPolicy policy = WaitPolicy::block);
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -75,6 +76,7 @@ public:
 
   // Of the current turn: the same for all handlers that run in it. Outside a turn the clock's.
   [[nodiscard]] Time now() const { return in_turn_ ? now_ : clock_.now(); }
+  [[nodiscard]] WaitPolicy policy() const { return policy_; }
   // For what has to be timed within a turn.
   [[nodiscard]] const Clock& clock() const { return clock_; }
 
@@ -87,7 +89,7 @@ public:
   // Turns until stop(); waits in between according to the policy. stop() may be called from a
   // handler, or with wake() from another thread or a signal handler; one that comes before run()
   // counts. Throws std::system_error if the operating system gives no epoll or eventfd.
-  void run(WaitPolicy policy);
+  void run();
   void stop() { stopping_.store(true, std::memory_order_relaxed); }
   void wake(); // async-signal-safe
 
@@ -113,6 +115,7 @@ private:
   void heap_place(Timer* timer, std::size_t index);
 
   const Clock& clock_;
+  const WaitPolicy policy_;
   Time now_;
   std::vector<Transport*> transports_;
   std::vector<Service*> services_;

@@ -131,14 +131,14 @@ TEST(Loop, RunWaitsForTimersServicesAndOtherThreads) {
   Loop loop(clock);
   Timer timer([&] { loop.stop(); });
   timer.start(loop, loop.now() + 300us);
-  loop.run(WaitPolicy::block);
+  loop.run();
   EXPECT_GE(clock.now(), timer.deadline());
 
   OnDescriptor service;
   service.loop = &loop;
   loop.add(service);
   std::thread worker([&] { service.signal(); });
-  loop.run(WaitPolicy::block);
+  loop.run();
   worker.join();
   loop.remove(service);
 
@@ -146,18 +146,18 @@ TEST(Loop, RunWaitsForTimersServicesAndOtherThreads) {
     loop.stop();
     loop.wake();
   });
-  loop.run(WaitPolicy::block);
+  loop.run();
   stopper.join();
 }
 
 TEST(Loop, AStopBeforeTheRunCounts) {
   const MonotonicClock clock;
-  Loop loop(clock);
-  loop.wake();
-  loop.stop();
-  loop.run(WaitPolicy::block);
-  loop.stop();
-  loop.run(WaitPolicy::poll);
+  for (const WaitPolicy policy : {WaitPolicy::block, WaitPolicy::poll}) {
+    Loop loop(clock, policy);
+    loop.wake();
+    loop.stop();
+    loop.run();
+  }
 }
 
 } // namespace

@@ -231,7 +231,7 @@ Result<std::unique_ptr<Domain>> Domain::open(Fabric& fabric, fi_info& info) {
   return made;
 }
 
-Result<Completions*> Domain::completions(std::uint32_t operations, bool& made) {
+Result<Completions*> Domain::completions(std::uint32_t operations, bool wakes, bool& made) {
   made = false;
   for (const auto& known : completions_) {
     if (known->room >= operations) return known.get();
@@ -242,10 +242,10 @@ Result<Completions*> Domain::completions(std::uint32_t operations, bool& made) {
   fi_cq_attr attributes{};
   attributes.size = fresh->room;
   attributes.format = connected ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
-  attributes.wait_obj = FI_WAIT_FD;
+  attributes.wait_obj = wakes ? FI_WAIT_FD : FI_WAIT_NONE;
   fid_cq* queue = nullptr;
   int error = fi_cq_open(domain_.get(), &attributes, &queue, nullptr);
-  if (error != 0 && !connected) { // shm, opx and efa wake nobody
+  if (error != 0 && wakes && !connected) { // shm, opx and efa wake nobody
     attributes.wait_obj = FI_WAIT_NONE;
     error = fi_cq_open(domain_.get(), &attributes, &queue, nullptr);
   }
@@ -316,7 +316,7 @@ Result<Domain*> Domains::domain_of(fi_info& info) {
 
 Result<Completions*> Domains::completions(Domain& domain, std::uint32_t operations) {
   bool made = false;
-  const auto found = domain.completions(operations, made);
+  const auto found = domain.completions(operations, !polls_, made);
   if (!found) return std::unexpected(found.error());
   if (made) {
     if (auto watched = watch((*found)->descriptor); !watched)

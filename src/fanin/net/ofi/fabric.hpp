@@ -78,7 +78,7 @@ struct Fabric {
 // Shared by connections, as many as it has room for.
 struct Completions {
   Owned<fid_cq> queue;
-  int descriptor = -1; // none: the provider wakes nobody (of datagrams)
+  int descriptor = -1; // none: nobody is woken
   std::uint32_t room = 0; // operations
 };
 
@@ -91,8 +91,9 @@ public:
   [[nodiscard]] bool is_of(const Fabric& fabric, const fi_info& info) const {
     return fabric_ == &fabric && name_ == info.domain_attr->name;
   }
-  // One that takes so many more operations at once. `made`: it is new; use Domains::completions().
-  [[nodiscard]] Result<Completions*> completions(std::uint32_t operations, bool& made);
+  // One that takes so many more operations at once. `wakes`: it can be waited for, which a provider
+  // pays for with each completion. `made`: it is new; use Domains::completions().
+  [[nodiscard]] Result<Completions*> completions(std::uint32_t operations, bool wakes, bool& made);
   [[nodiscard]] const std::vector<std::unique_ptr<Completions>>& all_completions() const {
     return completions_;
   }
@@ -122,7 +123,8 @@ private:
 // Those of a network. What wakes it is watched by its epoll.
 class Domains {
 public:
-  explicit Domains(int epoll) : epoll_(epoll) {}
+  // `polls`: nobody waits for completions, only for events.
+  Domains(int epoll, bool polls) : epoll_(epoll), polls_(polls) {}
   [[nodiscard]] Result<Fabric*> fabric_of(const fi_info& info);
   [[nodiscard]] Result<Domain*> domain_of(fi_info& info);
   [[nodiscard]] Result<Completions*> completions(Domain& domain, std::uint32_t operations);
@@ -134,6 +136,7 @@ private:
   [[nodiscard]] Result<> watch(int descriptor) const;
 
   int epoll_;
+  bool polls_;
   std::vector<std::unique_ptr<Fabric>> fabrics_;
   std::vector<std::unique_ptr<Domain>> domains_;
 };

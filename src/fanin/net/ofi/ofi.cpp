@@ -54,8 +54,8 @@ struct OfiListening final : posted::Listening {
 
 class OfiNetwork final : public posted::Network {
 public:
-  OfiNetwork(std::string_view provider, Descriptor epoll)
-      : provider_(provider), epoll_(std::move(epoll)) {}
+  OfiNetwork(std::string_view provider, Descriptor epoll, bool polls)
+      : provider_(provider), epoll_(std::move(epoll)), domains_(epoll_.get(), polls) {}
 
   [[nodiscard]] std::string scheme() const override { return "ofi+" + provider_; }
   [[nodiscard]] Result<> check(const Url& url) const override;
@@ -76,7 +76,7 @@ private:
 
   std::string provider_;
   Descriptor epoll_;
-  Domains domains_{epoll_.get()};
+  Domains domains_;
   std::vector<const OfiListening*> listening_;
 };
 
@@ -335,8 +335,10 @@ Result<std::unique_ptr<posted::Network>> make_network(Loop& loop, std::string_vi
   if (!kind) return std::unexpected(kind.error());
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
-  if (*kind == EndpointKind::connected)
-    return std::make_unique<OfiNetwork>(provider, std::move(epoll));
+  if (*kind == EndpointKind::connected) {
+    return std::make_unique<OfiNetwork>(provider, std::move(epoll),
+                                        loop.policy() == WaitPolicy::poll);
+  }
   Descriptor sockets(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {}};
   if (!sockets || epoll_ctl(epoll.get(), EPOLL_CTL_ADD, sockets.get(), &event) != 0)

@@ -34,7 +34,7 @@ public:
         fabric_(ofi::Fabric::open(*info_).value()),
         domain_(ofi::Domain::open(*fabric_, *info_).value()) {
     bool made = false;
-    completions_ = domain_->completions(16, made).value();
+    completions_ = domain_->completions(16, true, made).value();
     fid_ep* endpoint = nullptr;
     EXPECT_EQ(fi_endpoint(domain_->get(), info_.get(), &endpoint, nullptr), 0);
     endpoint_.reset(endpoint);

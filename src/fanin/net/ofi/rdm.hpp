@@ -100,7 +100,7 @@ private:
   bool own_endpoints_;
   Descriptor epoll_;
   Descriptor sockets_; // the epoll of sockets, within the other
-  Domains domains_{epoll_.get()};
+  Domains domains_{epoll_.get(), loop_.policy() == WaitPolicy::poll};
   std::vector<std::pair<std::string, std::shared_ptr<RdmEndpoint>>> endpoints_; // by domain
   std::vector<RdmLink*> links_;
   std::vector<RdmLink*> short_; // with receives that the provider has not taken yet

@@ -590,7 +590,7 @@ TEST_F(Shm, an_idle_connection_is_asleep_and_a_message_wakes_it) {
       return false;
     });
     loop_.add(stop);
-    loop_.run(WaitPolicy::block);
+    loop_.run();
     loop_.remove(stop);
   }
   EXPECT_EQ(at_server_.messages, 3U);
