@@ -8,8 +8,7 @@
 
 namespace fanin::bench {
 
-Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url,
-                                                       net::WaitPolicy wait) {
+Result<std::unique_ptr<LoopProcess>> LoopProcess::make(const net::Url& url, net::WaitPolicy wait) {
   std::unique_ptr<LoopProcess> process{new LoopProcess(wait)};
   net::TransportRegistry registry;
   net::add_built_in_transports(registry);

@@ -16,7 +16,7 @@ class LoopProcess {
 public:
   // The transport of `url`'s scheme. SIGTERM wakes the loop. Errors: unsupported.
   [[nodiscard]] static Result<std::unique_ptr<LoopProcess>> make(const net::Url& url,
-                                                                net::WaitPolicy wait);
+                                                                 net::WaitPolicy wait);
 
   [[nodiscard]] net::Loop& loop() { return loop_; }
   [[nodiscard]] net::Transport& transport() { return *transport_; }

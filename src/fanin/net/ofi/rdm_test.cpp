@@ -69,7 +69,8 @@ public:
         fabric_(ofi::Fabric::open(*info_).value()),
         domain_(ofi::Domain::open(*fabric_, *info_).value()) {
     bool made = false;
-    auto* const queue = domain_->completions(ofi::RdmEndpoint::operations_of(*info_), true, made).value();
+    auto* const queue =
+        domain_->completions(ofi::RdmEndpoint::operations_of(*info_), true, made).value();
     completions_ = queue;
     endpoint_ = ofi::RdmEndpoint::open(*domain_, *queue, *info_, true).value();
     socket = connect_to(url);

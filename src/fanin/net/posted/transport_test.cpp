@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 #include <vector>
 
 #include "fanin/net/conformance/peer.hpp"
@@ -57,7 +58,10 @@ protected:
     case EventKind::accepted: accepted.push_back(event.connection); break;
     case EventKind::writable: writable.push_back(event.connection); break;
     case EventKind::closed: closed.push_back(event.connection); break;
-    case EventKind::message: ++messages; break;
+    case EventKind::message:
+      ++messages;
+      pages.insert(event.message.page.get());
+      break;
     }
   }
 
@@ -74,6 +78,7 @@ protected:
   std::vector<ConnectionId> writable;
   std::vector<ConnectionId> closed;
   int messages = 0;
+  std::set<const void*> pages; // that messages came in
 };
 
 TEST_F(Posted, a_connection_that_ends_twice_in_one_turn_ends_once) {
@@ -101,6 +106,16 @@ TEST_F(Posted, who_waits_for_pages_to_copy_to_goes_on_when_others_have_given_the
   EXPECT_EQ(send_in_pieces(second, 32768), SendOutcome::accepted);
   until([&] { return messages == sent + 1; });
   EXPECT_TRUE(closed.empty());
+}
+
+TEST_F(Posted, what_was_given_back_is_received_in_again) {
+  start_client();
+  const ConnectionId id = connect();
+  for (int i = 1; i <= 40; ++i) {
+    ASSERT_EQ(send_in_pieces(id, 32768), SendOutcome::accepted);
+    until([&] { return messages == i; });
+  }
+  EXPECT_EQ(pages.size(), 2U); // those that a connection keeps posted
 }
 
 } // namespace
