@@ -44,7 +44,7 @@ inline constexpr std::uint64_t send_page = message::ContextOptions::send_page;
 // stays where it was written if there is room for two of them and the pages that they begin and end
 // in. Elsewhere less is faster, since it stays in cache.
 [[nodiscard]] inline std::uint64_t stream_queue_bytes(const Spec& spec) {
-  constexpr std::uint64_t least = 4 * send_page;
+  constexpr std::uint64_t least = message::ContextOptions::send_queue;
   return spec.url.scheme == "shm" ? std::max(least, 2 * (spec.size + 2 * send_page)) : least;
 }
 

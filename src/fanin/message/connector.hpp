@@ -34,7 +34,7 @@ public:
   struct Options {
     ReconnectPolicy reconnect;
     // In the transport, and also held by the peer where memory is shared.
-    std::uint64_t send_queue_bytes = 4U << 20;
+    std::uint64_t send_queue_bytes = ContextOptions::send_queue;
     bool low_latency = false;
     std::uint64_t message_max = 0; // said to the peer
   };

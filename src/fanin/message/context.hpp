@@ -38,6 +38,9 @@ private:
 struct ContextOptions {
   // With room for headers beside messages whose sizes are powers of two.
   static constexpr std::uint32_t send_page = (1U << 20) + 4096;
+  // What sockets let a network hold of a connection if nothing else is asked for: four pages, and
+  // what it counts beside each.
+  static constexpr std::uint64_t send_queue = 4 * (std::uint64_t{send_page} + 4096);
   // Pages that messages are gathered in, where other processes can read them (shm://). Sums:
   // docs/modules/message.md.
   memory::PoolOptions send_pool{.page_size = send_page, .pages = 16, .arena = {.shared = true}};

@@ -14,6 +14,7 @@
 
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/connector.hpp"
+#include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/message.hpp"
 #include "fanin/net/page_filler.hpp"
@@ -22,7 +23,8 @@ namespace fanin::message {
 
 struct LowLatencySenderOptions {
   ReconnectPolicy reconnect = {};
-  std::uint64_t send_queue_bytes = 4U << 20; // that the transport holds; backpressure beyond
+  std::uint64_t send_queue_bytes =
+      ContextOptions::send_queue; // that the transport holds; backpressure beyond
   std::function<void()> on_connected = {};
   std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
   std::function<void()> on_writable = {}; // after backpressure: try again

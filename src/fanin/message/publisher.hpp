@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fanin/message/acceptor.hpp"
+#include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/high_throughput_sender.hpp"
 #include "fanin/message/subscription_table.hpp"
@@ -29,7 +30,8 @@ enum class SlowSubscriber : std::uint8_t {
 struct PublisherOptions {
   SlowSubscriber slow = SlowSubscriber::disconnect;
   FlushPolicy flush = {}; // of high-throughput subscriptions
-  std::uint64_t send_queue_bytes = 4U << 20; // waits for a subscriber; it is slow beyond this
+  std::uint64_t send_queue_bytes =
+      ContextOptions::send_queue; // waits for a subscriber; it is slow beyond this
   // Of a subscriber, in one mode; who asks for more is cut off (bad_page).
   std::uint32_t tags_max = 65536;
   std::function<void(PeerId)> on_subscriber = {}; // one has come

@@ -211,9 +211,9 @@ std::size_t PostedTransport::poll(std::span<Event> events) {
   expired_.clear();
   if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % polls_per_look == 0)
     read_events();
-  if (!given_out_.empty()) replenish_given_back();
   reap();
-  if (!poor_.empty()) help_poor();
+  if (!poor_.empty()) help_poor(); // before those that have pages
+  if (!given_out_.empty()) replenish_given_back();
   if (!copying_.empty()) help_copying();
   Budget budget{.events = events};
   visiting_.clear();
@@ -333,15 +333,15 @@ void PostedTransport::help_poor() {
     if (connection == nullptr || connection->cut || connection->stage == Stage::ended ||
         connection->stage == Stage::buried)
       return true;
-    Traffic& traffic = *connection->traffic;
-    if (!traffic.receives.can_replenish()) return false;
+    const posted::Receives& receives = connection->traffic->receives;
+    if (receives.starving() && !receives.can_replenish()) return false;
     connection->poor = true; // it is listed already
     if (connection->stage == Stage::waiting) {
       start(*connection);
     } else {
       replenish(*connection);
     }
-    connection->poor = traffic.receives.starving();
+    connection->poor = receives.starving();
     return !connection->poor;
   });
 }

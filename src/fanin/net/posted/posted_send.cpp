@@ -144,7 +144,9 @@ void PostedTransport::help_copying() {
 
 // Pages for what has to be copied, for messages up to `largest`; null: no memory.
 PageFiller* PostedTransport::copy_filler(std::uint32_t largest) {
-  const std::uint32_t page = std::bit_ceil(std::clamp(largest, copy_page_least, copy_page_most));
+  const std::uint32_t least = std::clamp(largest, copy_page_least, copy_page_most);
+  const std::uint32_t step = std::bit_ceil(least) / 8; // few sizes, and not twice what is needed
+  const std::uint32_t page = (least + step - 1) / step * step;
   for (const auto& pool : copy_pools_) {
     if (pool->page_size() == page) return &fillers_.of(*pool);
   }
