@@ -33,8 +33,8 @@ struct HighThroughputSenderOptions {
   ReconnectPolicy reconnect = {};
   // Sent at once, at most, bytes; 0: what a page has and the peer takes.
   std::uint32_t page_size = 0;
-  std::uint64_t send_queue_bytes =
-      ContextOptions::send_queue; // that the transport holds; pages are kept beyond
+  // That the transport holds; pages are kept beyond.
+  std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   std::function<void()> on_connected = {};
   std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
   std::function<void()> on_writable = {}; // after backpressure: try again

@@ -23,8 +23,8 @@ namespace fanin::message {
 
 struct LowLatencySenderOptions {
   ReconnectPolicy reconnect = {};
-  std::uint64_t send_queue_bytes =
-      ContextOptions::send_queue; // that the transport holds; backpressure beyond
+  // That the transport holds; backpressure beyond.
+  std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   std::function<void()> on_connected = {};
   std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
   std::function<void()> on_writable = {}; // after backpressure: try again

@@ -30,8 +30,8 @@ enum class SlowSubscriber : std::uint8_t {
 struct PublisherOptions {
   SlowSubscriber slow = SlowSubscriber::disconnect;
   FlushPolicy flush = {}; // of high-throughput subscriptions
-  std::uint64_t send_queue_bytes =
-      ContextOptions::send_queue; // waits for a subscriber; it is slow beyond this
+  // Waits for a subscriber; it is slow beyond this.
+  std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   // Of a subscriber, in one mode; who asks for more is cut off (bad_page).
   std::uint32_t tags_max = 65536;
   std::function<void(PeerId)> on_subscriber = {}; // one has come
