@@ -97,10 +97,10 @@ PoolPlan control_pool(const Configuration& configuration, std::size_t peers, std
 // Pages that connections hold where receives are posted ahead, and one where messages lie together.
 // While connections move from a lost rail to another one, the old ones may still be there.
 std::uint32_t posted_pages(std::span<const net::Url> rails, std::size_t connections) {
-  std::uint32_t each = 0;
-  for (const net::Url& url : rails) each = std::max(each, net::posted::pages_planned(url));
-  if (rails.size() > 1) each *= 2;
-  return each == 0 ? 0 : each * static_cast<std::uint32_t>(connections) + 1;
+  const auto most = static_cast<std::uint32_t>(rails.size() > 1 ? 2 * connections : connections);
+  std::uint32_t pages = 0;
+  for (const net::Url& url : rails) pages = std::max(pages, net::posted::pages_planned(url, most));
+  return pages == 0 ? 0 : pages + 1;
 }
 
 // A readout unit's to a builder unit: the data's, and with pull that of the requests.

@@ -64,7 +64,8 @@ private:
 // Receives posted ahead, in memory.
 class RudeBackend final : public Backend {
 public:
-  RudeBackend() {
+  explicit RudeBackend(bool sharing) {
+    if (sharing) address_.options["share_above"] = "1";
     for (auto* const side : {&server_, &client_}) {
       *side =
           std::make_unique<PostedTransport>(loop_, std::make_unique<posted::RudeNetwork>(fabric_));
@@ -73,7 +74,7 @@ public:
   }
   Transport& server() override { return *server_; }
   Transport& client() override { return *client_; }
-  [[nodiscard]] Url address() const override { return Url{.scheme = "rude"}; }
+  [[nodiscard]] Url address() const override { return address_; }
   [[nodiscard]] Url nobody() const override { return Url{.scheme = "rude", .port = 65535}; }
   bool turn() override { return loop_.turn(); }
   bool kill_client() override {
@@ -83,6 +84,7 @@ public:
   }
 
 private:
+  Url address_{.scheme = "rude"};
   std::shared_ptr<posted::RudeFabric> fabric_ = std::make_shared<posted::RudeFabric>(1);
   MonotonicClock clock_;
   Loop loop_{clock_};
@@ -133,6 +135,10 @@ Parameter over_shm(std::string name, const char* url, bool shared_pools) {
   parameter.limits.connections = std::min<std::size_t>(parameter.limits.connections, 512);
   return parameter;
 }
+Parameter over_rude(std::string name, bool sharing) {
+  return {.name = std::move(name),
+          .make = [sharing] { return std::make_unique<RudeBackend>(sharing); }};
+}
 Parameter over_sim(std::string name, bool strict) {
   return {.name = std::move(name),
           .make = [strict] { return std::make_unique<SimBackend>(strict); }};
@@ -172,8 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Given, TransportConformance, testing::ValuesIn(given())
 INSTANTIATE_TEST_SUITE_P(
     Net, TransportConformance,
     testing::Values(over("inproc", "inproc://server"), over_sim("sim", false),
-                    Parameter{.name = "posted",
-                              .make = [] { return std::make_unique<RudeBackend>(); }},
+                    over_rude("posted", false), over_rude("posted_shared", true),
                     over_sim("strict", true), over_shm("shm", "shm://test", true),
                     over_shm("shm_copied", "shm://test", false), over("tcp", "tcp://127.0.0.1"),
                     over("tcp6", "tcp://[::1]"), over("trace_inproc", "trace+inproc://server"),

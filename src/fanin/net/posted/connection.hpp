@@ -7,8 +7,9 @@
 
 #include "fanin/net/posted/credits.hpp"
 #include "fanin/net/posted/network.hpp"
+#include "fanin/net/posted/own_receives.hpp"
 #include "fanin/net/posted/posted.hpp"
-#include "fanin/net/posted/receives.hpp"
+#include "fanin/net/posted/shared_receives.hpp"
 
 namespace fanin::net {
 
@@ -45,12 +46,13 @@ struct Arrived {
 
 // What there is of a connection while its link is open.
 struct Traffic {
-  Traffic(Link& link, memory::PagePool& pool, std::uint32_t max_message, std::uint32_t pages,
-          std::uint32_t receives_at_once);
+  Traffic(Link& link, std::unique_ptr<Receives> given);
+  [[nodiscard]] const Arrived& next() const { return arrived[taken % arrived.size()]; }
+  [[nodiscard]] bool overrun() const { return came - taken == arrived.size(); }
+
   Credits credits;
-  Receives receives;
-  std::vector<Operation> operations; // of the receives, by slot
-  std::vector<Arrived> arrived; // a ring, as many as there are slots
+  std::unique_ptr<Receives> receives;
+  std::vector<Arrived> arrived; // a ring, as many as may come at once
   std::uint32_t came = 0;
   std::uint32_t taken = 0;
   std::uint32_t heard = 0; // `came` when the peer was last looked for
@@ -89,7 +91,7 @@ struct Connection {
   CloseReason cut_reason = CloseReason::peer_died;
   ListenerId listener = ListenerId::none; // that accepted it
   std::uint32_t max_message = 0; // that this side takes
-  std::uint32_t pages = 0; // to keep posted
+  ReceiveOptions receiving;
   std::uint32_t peer_max_message = 0;
   std::uint32_t wants_copy = 0; // bytes in a page of `copies`
   std::uint64_t reached = ~0ULL; // the last Arena::id() that the link was found to know
@@ -99,7 +101,7 @@ struct Connection {
   std::unique_ptr<Traffic> traffic;
   Link::Limits limits;
   std::unique_ptr<Link> link; // ends before what it may reach
-  Timer deadline; // of the handshake, then of closing
+  Timer deadline; // of the handshake, then of closing, then of coming to rest
 
   [[nodiscard]] bool ours() const { return listener == ListenerId::none; }
 };

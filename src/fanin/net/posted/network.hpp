@@ -31,13 +31,15 @@ inline constexpr std::uint32_t sends_most = messages_most + 2; // and the end, a
 
 struct Connection;
 class Link;
+class SharedReceives;
 
 // What is under way at the network. It stays where it is until its completion has come, or none can
 // come any more.
 struct Operation {
   enum class Kind : std::uint8_t { receive, message, other };
   std::array<void*, 8> of_network{};
-  Link* link = nullptr;
+  Link* link = nullptr; // none of a receive that links share
+  SharedReceives* shared = nullptr; // of such a receive
   std::uint32_t number = 0; // of the receive's slot, or of the message
   Kind kind = Kind::other;
 };
@@ -61,10 +63,21 @@ struct Completion {
   enum class Status : std::uint8_t { done, canceled, too_large, failed };
   static constexpr std::uint64_t no_tag = ~0ULL;
   Operation* operation = nullptr;
+  Link* link = nullptr; // that used a shared receive, if it is known still
   std::uint64_t tag = no_tag; // of a receive
   std::uint32_t size = 0; // of a receive
   Status status = Status::done;
   std::string_view text; // failed: why
+};
+
+// Receives that links of one device have in common.
+class ReceiveQueue {
+public:
+  ReceiveQueue() = default;
+  ReceiveQueue(const ReceiveQueue&) = delete;
+  ReceiveQueue& operator=(const ReceiveQueue&) = delete;
+  virtual ~ReceiveQueue() = default; // after its links
+  [[nodiscard]] virtual std::uint32_t most() const = 0; // receives at once
 };
 
 class Link {
@@ -85,11 +98,19 @@ public:
   [[nodiscard]] virtual bool ready() const { return true; }
   // Errors: exhausted, refused; with the mend.
   [[nodiscard]] virtual Result<Limits> open(const memory::PagePool& receive_pool) = 0;
+  // Before open(): links of the same device can share receives. Null: they cannot.
+  [[nodiscard]] virtual const void* device() { return nullptr; }
+  // Of its device. Errors: exhausted, unsupported.
+  [[nodiscard]] virtual Result<std::unique_ptr<ReceiveQueue>> make_receive_queue() {
+    return fail(ErrorKind::unsupported, "this network shares no receives");
+  }
+  // Before open(): its receives are those of a queue of its device.
+  virtual void share(ReceiveQueue&) {}
   // Connects or accepts. LinkEvent::Kind::connected or refused follows.
   [[nodiscard]] virtual Result<> start(const HelloBytes& hello) = 0;
   virtual void reject(const HelloBytes& hello) = 0; // a request, instead of open()
 
-  // All of them. Errors end the connection.
+  // All of them, after close() only those that it shares. Errors end the connection.
   [[nodiscard]] virtual Result<> post_receives(std::span<const Receive> receives,
                                                std::uint32_t size) = 0;
   // How many were taken, from the front. Errors end the connection.
@@ -107,6 +128,8 @@ public:
   // After close(): a network may still be at what was posted, for as long as the peer is there.
   // Asked when the queues have been empty once; what makes it so wakes.
   [[nodiscard]] virtual bool at_rest() const { return true; }
+  // After PostedOptions::rest_timeout without being at rest.
+  virtual void overdue() {}
 
   std::string peer; // for people
   Connection* connection = nullptr; // the transport's
@@ -146,7 +169,7 @@ public:
   virtual ~Network() = default; // after its links
 
   [[nodiscard]] virtual std::string scheme() const = 0;
-  // The options of an address, pages_option excepted. Errors: usage.
+  // The options of an address; that of all such networks is posted/pages.hpp's. Errors: usage.
   [[nodiscard]] virtual Result<> check(const Url& url) const = 0;
   [[nodiscard]] virtual Result<std::unique_ptr<Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) = 0;

@@ -1,5 +1,6 @@
 #include "fanin/net/posted/pages.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -9,30 +10,44 @@ namespace {
 
 constexpr std::uint32_t pages_least = 2;
 constexpr std::uint32_t pages_most = 32;
+constexpr std::uint32_t connections_most = 1'000'000;
+
+// Untouched where the address does not have it.
+Result<> take(const Url& url, std::string_view name, std::uint32_t least, std::uint32_t most,
+              std::uint32_t& to) {
+  const auto option = url.options.find(std::string(name));
+  if (option == url.options.end()) return {};
+  const std::string& text = option->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+  if (error == std::errc{} && end == text.data() + text.size() && to >= least && to <= most)
+    return {};
+  return fail(ErrorKind::usage,
+              fmt::format("{}: {} is a number from {} to {}", url.text(), name, least, most));
+}
 
 } // namespace
 
-Result<std::uint32_t> pages_of(const Url& url) {
-  const auto option = url.options.find(std::string(pages_option));
-  if (option == url.options.end()) return pages_least;
-  const std::string& text = option->second;
-  std::uint32_t pages = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pages);
-  if (error == std::errc{} && end == text.data() + text.size() && pages >= pages_least &&
-      pages <= pages_most)
-    return pages;
-  return fail(ErrorKind::usage, fmt::format("{}: {} is a number from {} to {}", url.text(),
-                                            pages_option, pages_least, pages_most));
+Result<ReceiveOptions> receive_options(const Url& url) {
+  ReceiveOptions options;
+  if (auto taken = take(url, pages_option, pages_least, pages_most, options.pages); !taken)
+    return std::unexpected(taken.error());
+  if (auto taken = take(url, share_option, 0, connections_most, options.share_above); !taken)
+    return std::unexpected(taken.error());
+  return options;
 }
 
-std::uint32_t pages_planned(const Url& url) {
+std::uint32_t pages_planned(const Url& url, std::uint32_t connections) {
   std::string_view scheme = url.scheme;
   while (!scheme.starts_with("ofi+") && scheme != "verbs") { // decorators
     const auto plus = scheme.find('+');
     if (plus == std::string_view::npos) return 0;
     scheme.remove_prefix(plus + 1);
   }
-  return pages_of(url).value_or(pages_least);
+  const ReceiveOptions options = receive_options(url).value_or(ReceiveOptions{});
+  const bool can_share = scheme == "verbs";
+  const std::uint32_t own = can_share ? std::min(connections, options.share_above) : connections;
+  const std::uint32_t shared = (connections - own) * ((options.pages + 1) / 2);
+  return own * options.pages + shared + (shared > 0 ? 1 : 0);
 }
 
 } // namespace fanin::net::posted

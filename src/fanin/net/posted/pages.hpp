@@ -1,4 +1,4 @@
-// How many pages of its receive pool a connection keeps posted.
+// How many pages of its receive pool a connection keeps posted, as its address says.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,19 @@
 
 namespace fanin::net::posted {
 
-inline constexpr std::string_view pages_option = "posted"; // of an address
+inline constexpr std::string_view pages_option = "posted";
+inline constexpr std::string_view share_option = "share_above"; // only where links can share
 
-// As the address says, or the usual number. Errors: usage.
-[[nodiscard]] Result<std::uint32_t> pages_of(const Url& url);
-// 0 where the address's network posts none.
-[[nodiscard]] std::uint32_t pages_planned(const Url& url);
+struct ReceiveOptions {
+  std::uint32_t pages = 2;
+  // So many connections of a receive pool have receives of their own. Those beyond share theirs, in
+  // half as many pages.
+  std::uint32_t share_above = 32;
+};
+
+// Errors: usage.
+[[nodiscard]] Result<ReceiveOptions> receive_options(const Url& url);
+// Of so many connections with one receive pool; 0 where the address's network posts none.
+[[nodiscard]] std::uint32_t pages_planned(const Url& url, std::uint32_t connections);
 
 } // namespace fanin::net::posted

@@ -26,18 +26,18 @@ constexpr int reads_per_poll = 4;
 constexpr std::size_t messages_per_visit = 16;
 constexpr std::uint32_t strangers_largest = 4096; // bytes
 
+// Of receives that are posted after what came with `tag`: what has brought credits was no message's
+// receive, and is posted again at once.
+std::uint32_t for_messages(std::uint32_t posted, posted::Tag tag) {
+  return tag.kind == TagKind::credits && posted > 0 ? posted - 1 : posted;
+}
+
 } // namespace
 
 // --- life ---
 
-posted::Traffic::Traffic(Link& link, memory::PagePool& pool, std::uint32_t max_message,
-                         std::uint32_t pages, std::uint32_t receives_at_once)
-    : receives(pool, max_message, pages, receives_at_once),
-      operations(receives.slots()),
-      arrived(receives.slots()),
-      other{.link = &link} {
-  for (std::uint32_t slot = 0; slot < receives.slots(); ++slot)
-    operations[slot] = {.link = &link, .number = slot, .kind = Operation::Kind::receive};
+posted::Traffic::Traffic(Link& link, std::unique_ptr<Receives> given)
+    : receives(std::move(given)), arrived(receives->most()), other{.link = &link} {
   for (Sent& sent : sending.ring) sent.operation.link = &link;
 }
 
@@ -130,10 +130,17 @@ void PostedTransport::bury(Connection& connection) {
   connection.stage = Stage::buried;
   connection.deadline.cancel();
   connection.link->close();
-  if (connection.traffic && connection.link->at_rest()) {
-    connection.traffic->receives.give_back();
-    for (posted::Sent& sent : connection.traffic->sending.ring) sent.extents = {};
+  if (connection.traffic) {
+    Traffic& traffic = *connection.traffic;
+    for (; traffic.taken != traffic.came; ++traffic.taken)
+      traffic.receives->drop(traffic.next().slot);
+    if (connection.link->at_rest()) {
+      traffic.receives->give_back();
+      for (posted::Sent& sent : traffic.sending.ring) sent.extents = {};
+    }
   }
+  if (!connection.link->at_rest())
+    connection.deadline.start(loop_, loop_.now() + options_.rest_timeout);
   released_ = true;
   leaving_.push_back(connection.id);
 }
@@ -156,9 +163,11 @@ void PostedTransport::sweep() {
     connections_.erase(id);
     return released_ = true;
   });
+  std::erase_if(shared_, [](const auto& shared) { return shared->unused(); });
 }
 
 void PostedTransport::expire(Connection& connection) {
+  if (connection.stage == Stage::buried) return connection.link->overdue();
   if (connection.stage == Stage::closing) { // the peer has not taken everything
     bury(connection);
     return;
@@ -193,7 +202,7 @@ bool PostedTransport::arm() {
   for (const ConnectionId id : poor_) {
     const Connection* const connection = connections_.find(id);
     if (connection == nullptr || connection->stage == Stage::buried ||
-        connection->traffic->receives.can_replenish())
+        connection->traffic->receives->can_replenish())
       return false;
   }
   if (std::ranges::any_of(copying_, [this](ConnectionId id) { return may_copy(id); })) return false;
@@ -251,7 +260,12 @@ void PostedTransport::reap() {
 
 void PostedTransport::take_completion(const Completion& completion) {
   const Operation& operation = *completion.operation;
-  Connection& connection = *operation.link->connection;
+  const posted::Link* const link = operation.shared != nullptr ? completion.link : operation.link;
+  if (link == nullptr) return operation.shared->forget(operation.number);
+  Connection& connection = *link->connection;
+  const bool wanted =
+      connection.stage != Stage::buried && completion.status == Completion::Status::done;
+  if (operation.shared != nullptr && !wanted) connection.traffic->receives->drop(operation.number);
   if (connection.stage == Stage::buried) return;
   // The peer may hear of the connection, and say something, before this side does.
   if (connection.stage == Stage::handshake && !connection.ours() &&
@@ -263,6 +277,10 @@ void PostedTransport::take_completion(const Completion& completion) {
   case Operation::Kind::other: return;
   case Operation::Kind::message: sent_until(connection, operation.number + 1); return;
   case Operation::Kind::receive:
+    if (traffic.overrun()) {
+      traffic.receives->drop(operation.number);
+      return violation(connection, "sent more than it was allowed to");
+    }
     traffic.arrived[traffic.came % traffic.arrived.size()] = {operation.number, completion.size,
                                                               completion.tag};
     ++traffic.came;
@@ -285,15 +303,12 @@ void PostedTransport::take_failure(Connection& connection, const Completion& com
 
 // --- receives ---
 
-void PostedTransport::collect(Connection& connection, std::uint32_t slot) {
-  Traffic& traffic = *connection.traffic;
-  collected_.push_back({traffic.receives.data(slot), &traffic.operations[slot]});
-}
-
+// When a connection was cut its own receives are of no use; those that it shares are others' too.
 void PostedTransport::post_collected(Connection& connection) {
+  if (connection.cut && !connection.traffic->receives->shared()) collected_.clear();
   if (collected_.empty()) return;
   const auto posted =
-      connection.link->post_receives(collected_, connection.traffic->receives.slot_size());
+      connection.link->post_receives(collected_, connection.traffic->receives->slot_size());
   collected_.clear();
   if (posted) return;
   report(CloseReason::peer_died, connection, posted.error().text);
@@ -302,8 +317,7 @@ void PostedTransport::post_collected(Connection& connection) {
 
 void PostedTransport::replenish(Connection& connection) {
   Traffic& traffic = *connection.traffic;
-  const std::uint32_t posted =
-      traffic.receives.replenish([&](std::uint32_t slot) { collect(connection, slot); });
+  const std::uint32_t posted = traffic.receives->replenish(collected_);
   if (posted == 0) return;
   traffic.credits.posted(posted);
   post_collected(connection);
@@ -323,7 +337,7 @@ void PostedTransport::replenish_given_back() {
 }
 
 void PostedTransport::be_poor(Connection& connection) {
-  if (!connection.traffic->receives.starving() || std::exchange(connection.poor, true)) return;
+  if (!connection.traffic->receives->starving() || std::exchange(connection.poor, true)) return;
   poor_.push_back(connection.id);
 }
 
@@ -333,7 +347,7 @@ void PostedTransport::help_poor() {
     if (connection == nullptr || connection->cut || connection->stage == Stage::ended ||
         connection->stage == Stage::buried)
       return true;
-    const posted::Receives& receives = connection->traffic->receives;
+    const posted::Receives& receives = *connection->traffic->receives;
     if (receives.starving() && !receives.can_replenish()) return false;
     connection->poor = true; // it is listed already
     if (connection->stage == Stage::waiting) {
@@ -365,8 +379,7 @@ void PostedTransport::visit(Connection& connection, Budget& budget) {
     emit(connection, budget, connection.ours() ? EventKind::connected : EventKind::accepted);
   }
   const bool more = take_arrived(connection, budget);
-  if (!connection.cut) post_collected(connection);
-  collected_.clear();
+  post_collected(connection);
   if (connection.stage != Stage::open) return;
   if (connection.wants_writable) check_writable(connection);
   if (connection.writable_pending && !budget.full() && !connection.cut) {
@@ -382,7 +395,7 @@ void PostedTransport::visit(Connection& connection, Budget& budget) {
 // True: there is more that can be taken. Receives to be posted are collected.
 bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
   Traffic& traffic = *connection.traffic;
-  posted::Receives& receives = traffic.receives;
+  posted::Receives& receives = *traffic.receives;
   const std::uint32_t before = traffic.taken;
   std::uint32_t reposted = 0; // for messages
   std::size_t left = messages_per_visit;
@@ -395,7 +408,7 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
   };
   while (traffic.taken != traffic.came) {
     if (left == 0 || budget.full()) return finish(true);
-    const posted::Arrived front = traffic.arrived[traffic.taken % traffic.arrived.size()];
+    const posted::Arrived front = traffic.next();
     const auto tag = posted::decode_tag(front.tag);
     if (!tag || (tag->kind != TagKind::message && front.size > 0)) {
       violation(connection, "sent what is no message of fanin");
@@ -414,6 +427,7 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
     }
     ++traffic.taken;
     if (tag->kind == TagKind::end) {
+      receives.drop(front.slot);
       end(connection, CloseReason::peer_closed);
       return false;
     }
@@ -423,17 +437,15 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
           receives.take(front.slot, front.size, *connection.filler, moved);
       if (moved) {
         ++counters_.moved;
-      } else if (front.size > 0 && !std::exchange(connection.given_out, true)) {
+      } else if (front.size > 0 && !receives.shared() &&
+                 !std::exchange(connection.given_out, true)) {
         given_out_.push_back(connection.id);
       }
       --left;
     } else {
       receives.drop(front.slot);
     }
-    const std::uint32_t posted =
-        receives.replenish(front.slot, [&](std::uint32_t slot) { collect(connection, slot); });
-    // What brought credits was no message's receive, and is posted again at once.
-    reposted += tag->kind == TagKind::credits ? posted - 1 : posted;
+    reposted += for_messages(receives.replenish(front.slot, collected_), *tag);
   }
   return finish(false);
 }
@@ -441,28 +453,24 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
 // After close(): what still comes is nobody's. The peer's end, or that it has hung up, is ours.
 void PostedTransport::discard_arrived(Connection& connection) {
   Traffic& traffic = *connection.traffic;
+  bool over = false;
   while (traffic.taken != traffic.came) {
-    const posted::Arrived front = traffic.arrived[traffic.taken % traffic.arrived.size()];
+    const posted::Arrived front = traffic.next();
     const auto tag = posted::decode_tag(front.tag);
     if (!tag || tag->kind == TagKind::end || !traffic.credits.take(*tag)) {
-      collected_.clear();
-      bury(connection);
-      return;
+      over = true;
+      break;
     }
     ++traffic.taken;
-    traffic.receives.drop(front.slot);
-    const std::uint32_t posted = traffic.receives.replenish(
-        front.slot, [&](std::uint32_t slot) { collect(connection, slot); });
-    traffic.credits.posted(tag->kind == TagKind::credits ? posted - 1 : posted);
+    traffic.receives->drop(front.slot);
+    traffic.credits.posted(for_messages(traffic.receives->replenish(front.slot, collected_), *tag));
   }
-  if (connection.cut_is_known) {
-    collected_.clear();
+  post_collected(connection);
+  if (over || connection.cut_is_known) {
     bury(connection);
-    return;
+  } else {
+    mark(connection);
   }
-  if (!connection.cut) post_collected(connection);
-  collected_.clear();
-  mark(connection);
 }
 
 Event& PostedTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {

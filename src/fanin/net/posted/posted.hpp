@@ -18,6 +18,8 @@
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/posted/network.hpp"
+#include "fanin/net/posted/pages.hpp"
+#include "fanin/net/posted/shared_receives.hpp"
 #include "fanin/net/slot_map.hpp"
 #include "fanin/net/transport.hpp"
 
@@ -30,6 +32,8 @@ struct PostedOptions {
   Duration linger_timeout = std::chrono::seconds{5};
   // After one to two of them without a word the network looks whether the peer is there (verbs).
   Duration keep_alive = std::chrono::seconds{2};
+  // How long a closed link may take until the network is done with receives that it shared.
+  Duration rest_timeout = std::chrono::seconds{1};
   // Of the transport, for what lies in no pool or in too many pieces; bytes.
   std::uint64_t copy_pool = 8U << 20;
   // Told why a connection could not be made or was broken off, in words, for the log.
@@ -53,7 +57,8 @@ public:
   // Open connections are cut as by a crash.
   ~PostedTransport() override;
 
-  // Option of an address: posted=N, pages of the receive pool that a connection keeps posted.
+  // Options of an address: posted=N, pages of the receive pool that a connection keeps posted, and
+  // where the network can, share_above=N, connections of a receive pool with receives of their own.
   // Others are the network's.
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
@@ -79,7 +84,7 @@ private:
   struct Listener;
   struct Terms { // what an address and options ask for
     std::uint32_t max_message = 0;
-    std::uint32_t pages = 0;
+    posted::ReceiveOptions receives;
   };
   struct Budget {
     std::span<Event> events;
@@ -95,6 +100,7 @@ private:
   Connection& make_connection(const ConnectionOptions& options, const Terms& terms,
                               std::unique_ptr<posted::Link> link);
   [[nodiscard]] Result<> open(Connection& connection);
+  [[nodiscard]] posted::SharedReceives* to_share(Connection& connection);
   void start(Connection& connection);
   void read_events();
   void take_event(posted::LinkEvent& event);
@@ -123,7 +129,6 @@ private:
   void take_failure(Connection& connection, const posted::Completion& completion);
   void sweep();
   void help_poor();
-  void collect(Connection& connection, std::uint32_t slot);
   void post_collected(Connection& connection);
   void replenish(Connection& connection);
   void replenish_given_back();
@@ -146,6 +151,7 @@ private:
   PageFillers fillers_;
   std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // by page size
   std::unique_ptr<posted::Network> network_; // ends before the pools that it knows
+  std::vector<std::unique_ptr<posted::SharedReceives>> shared_; // end after their connections
   SlotMap<ListenerId, Listener> listeners_;
   SlotMap<ConnectionId, Connection> connections_;
   std::array<posted::Completion, 64> completions_;

@@ -7,12 +7,12 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/net/posted/connection.hpp"
-#include "fanin/net/posted/pages.hpp"
 
 namespace fanin::net {
 
 using posted::Hello;
 using posted::LinkEvent;
+using posted::SharedReceives;
 using Stage = posted::Connection::Stage;
 
 namespace {
@@ -20,6 +20,14 @@ namespace {
 constexpr int events_per_poll = 256;
 constexpr std::size_t undecided_least = 8; // strangers of a listener that may wait
 constexpr std::uint32_t undecided_share = 2; // else, at most this part of the pool is for them
+
+// Half of what a connection with receives of its own has posted.
+std::uint32_t shared_window(const posted::Connection& connection) {
+  const std::uint32_t pages = connection.receiving.pages;
+  const posted::SlotLayout own(*connection.options.receive_pool, connection.max_message,
+                               posted::receives_most / pages);
+  return std::max(2U, pages * own.per_page() / 2);
+}
 
 std::string other_version(std::uint32_t version) {
   return fmt::format("speaks version {} of the protocol, this process version {}: use the same "
@@ -35,8 +43,8 @@ Result<PostedTransport::Terms> PostedTransport::check(const Url& url,
     return fail(ErrorKind::usage,
                 fmt::format("{} is not an address of {}://", url.text(), network_->scheme()));
   }
-  const auto pages = posted::pages_of(url);
-  if (!pages) return std::unexpected(pages.error());
+  const auto receives = posted::receive_options(url);
+  if (!receives) return std::unexpected(receives.error());
   if (auto checked = network_->check(url); !checked) return std::unexpected(checked.error());
   if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
   const std::uint32_t page = options.receive_pool->page_size();
@@ -46,7 +54,7 @@ Result<PostedTransport::Terms> PostedTransport::check(const Url& url,
                             "receive pool have {}",
                             url.text(), format_size(options.max_message), format_size(page)));
   }
-  return Terms{options.max_message == 0 ? page / 2 : options.max_message, *pages};
+  return Terms{options.max_message == 0 ? page / 2 : options.max_message, *receives};
 }
 
 PostedTransport::Connection& PostedTransport::make_connection(const ConnectionOptions& options,
@@ -56,7 +64,7 @@ PostedTransport::Connection& PostedTransport::make_connection(const ConnectionOp
       connections_.emplace(options, fillers_.of(*options.receive_pool), expired_);
   connection.id = id;
   connection.max_message = terms.max_message;
-  connection.pages = terms.pages;
+  connection.receiving = terms.receives;
   connection.link = std::move(link);
   connection.link->connection = &connection;
   connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
@@ -66,19 +74,48 @@ PostedTransport::Connection& PostedTransport::make_connection(const ConnectionOp
 
 Result<> PostedTransport::open(Connection& connection) {
   memory::PagePool& pool = connection.filler->pool();
+  SharedReceives* const shared = to_share(connection);
+  if (shared != nullptr) connection.link->share(shared->queue());
   auto limits = connection.link->open(pool);
   if (!limits) return std::unexpected(limits.error());
   connection.limits = *limits;
-  connection.traffic = std::make_unique<posted::Traffic>(
-      *connection.link, pool, connection.max_message, connection.pages, limits->receives);
+  std::unique_ptr<posted::Receives> receives;
+  if (shared == nullptr) {
+    receives = std::make_unique<posted::OwnReceives>(*connection.link, pool, connection.max_message,
+                                                     connection.receiving.pages, limits->receives);
+  } else {
+    receives = std::make_unique<SharedReceives::Share>(*shared, shared_window(connection));
+  }
+  connection.traffic = std::make_unique<posted::Traffic>(*connection.link, std::move(receives));
   return {};
+}
+
+// Null: it gets receives of its own.
+SharedReceives* PostedTransport::to_share(Connection& connection) {
+  memory::PagePool& pool = connection.filler->pool();
+  const void* const device = connection.link->device();
+  if (device == nullptr) return nullptr;
+  std::uint32_t own = 0;
+  connections_.for_each([&](ConnectionId, const Connection& other) {
+    if (other.options.receive_pool == &pool && other.traffic && !other.traffic->receives->shared())
+      ++own;
+  });
+  if (own < connection.receiving.share_above) return nullptr;
+  const posted::SlotLayout layout(pool, connection.max_message, posted::receives_most / 2);
+  for (const auto& shared : shared_) {
+    if (shared->suits(device, pool, layout, shared_window(connection))) return shared.get();
+  }
+  auto queue = connection.link->make_receive_queue();
+  if (!queue) return nullptr;
+  auto made = std::make_unique<SharedReceives>(device, pool, layout, std::move(*queue));
+  if (!made->suits(device, pool, layout, shared_window(connection))) return nullptr;
+  return shared_.emplace_back(std::move(made)).get();
 }
 
 // As soon as one receive can be posted, the peer may be told of it.
 void PostedTransport::start(Connection& connection) {
   posted::Traffic& traffic = *connection.traffic;
-  const std::uint32_t posted =
-      traffic.receives.replenish([&](std::uint32_t slot) { collect(connection, slot); });
+  const std::uint32_t posted = traffic.receives->replenish(collected_);
   post_collected(connection);
   if (connection.stage != Stage::waiting) return;
   be_poor(connection);
@@ -199,7 +236,7 @@ void PostedTransport::take_request(LinkEvent& event) {
     });
   }
   const std::uint32_t share = listener->options.receive_pool->pages() / undecided_share;
-  if (undecided >= std::max<std::size_t>(undecided_least, share / listener->terms.pages))
+  if (undecided >= std::max<std::size_t>(undecided_least, share / listener->terms.receives.pages))
     return reject(CloseReason::local, "too many have connected without saying who they are");
   Connection& connection =
       make_connection(listener->options, listener->terms, std::move(event.request));

@@ -6,7 +6,10 @@
 #include "fanin/net/conformance/peer.hpp"
 #include "fanin/net/posted/credits.hpp"
 #include "fanin/net/posted/hello.hpp"
-#include "fanin/net/posted/receives.hpp"
+#include "fanin/net/posted/own_receives.hpp"
+#include "fanin/net/posted/pages.hpp"
+#include "fanin/net/posted/shared_receives.hpp"
+#include "fanin/net/posted/testing/rude_network.hpp"
 
 namespace fanin::net::posted {
 namespace {
@@ -128,26 +131,36 @@ TEST(Credits, more_than_was_allowed_is_noticed) {
 
 class PostedReceives : public testing::Test {
 protected:
-  std::uint32_t replenish() {
-    return receives.replenish([&](std::uint32_t slot) { posted.push_back(slot); });
+  std::uint32_t replenish() { return replenish(receives); }
+  std::uint32_t replenish(Receives& which) {
+    to_post.clear();
+    const std::uint32_t more = which.replenish(to_post);
+    for (const Receive& receive : to_post) posted.push_back(receive.operation->number);
+    return more;
   }
-  memory::View take(std::uint32_t size) {
+  memory::View take(std::uint32_t size) { return take(receives, size); }
+  memory::View take(Receives& which, std::uint32_t size) {
     const std::uint32_t slot = posted.front();
     posted.pop_front();
     bool moved = false;
-    memory::View view = receives.take(slot, size, filler, moved);
-    (void)receives.replenish(slot, [&](std::uint32_t which) { posted.push_back(which); });
+    memory::View view = which.take(slot, size, filler, moved);
+    to_post.clear();
+    (void)which.replenish(slot, to_post);
+    for (const Receive& receive : to_post) posted.push_back(receive.operation->number);
     return view;
   }
 
   std::unique_ptr<memory::PagePool> pool = conformance::make_pool({.page_size = 16384, .pages = 4});
   PageFiller filler{*pool};
-  Receives receives{*pool, 4096, 2, 64};
-  std::deque<std::uint32_t> posted;
+  RudeNetwork network{std::make_shared<RudeFabric>(1)};
+  RudeLink link{network, 0};
+  OwnReceives receives{link, *pool, 4096, 2, 64};
+  std::vector<Receive> to_post;
+  std::deque<std::uint32_t> posted; // slots
 };
 
 TEST_F(PostedReceives, are_pages_cut_into_slots) {
-  EXPECT_EQ(receives.slots(), 8U);
+  EXPECT_EQ(receives.most(), 8U);
   EXPECT_EQ(replenish(), 8U);
   EXPECT_EQ(pool->available(), 2U);
   EXPECT_EQ(replenish(), 0U);
@@ -155,7 +168,7 @@ TEST_F(PostedReceives, are_pages_cut_into_slots) {
 
 TEST_F(PostedReceives, a_large_message_stays_and_a_small_one_makes_room) {
   (void)replenish();
-  const std::byte* const first = receives.data(posted.front());
+  const std::byte* const first = to_post.front().to;
   const memory::View large = take(3000);
   EXPECT_EQ(large.data(), first);
   EXPECT_EQ(posted.size(), 7U);
@@ -181,6 +194,78 @@ TEST_F(PostedReceives, a_page_that_is_used_up_is_replaced_and_one_that_nobody_ho
   EXPECT_FALSE(receives.starving());
   receives.give_back();
   EXPECT_EQ(pool->available(), 4U);
+}
+
+class PostedSharedReceives : public PostedReceives {
+protected:
+  SlotLayout layout{*pool, 4096, 32};
+  SharedReceives all{this, *pool, layout, std::make_unique<RudeQueue>()};
+};
+
+TEST_F(PostedSharedReceives, no_more_is_promised_than_is_posted) {
+  SharedReceives::Share first(all, 3);
+  SharedReceives::Share second(all, 3);
+  EXPECT_EQ(replenish(first), 3U);
+  EXPECT_EQ(posted.size(), 4U); // a page
+  EXPECT_EQ(replenish(second), 3U);
+  EXPECT_EQ(posted.size(), 8U);
+  EXPECT_EQ(replenish(first), 0U);
+  std::vector<memory::View> held;
+  for (int i = 0; i < 3; ++i) held.push_back(take(first, 4096));
+  EXPECT_EQ(posted.size(), 9U); // one more page, since one receive was not enough
+  EXPECT_EQ(pool->available(), 1U);
+}
+
+TEST_F(PostedSharedReceives, are_pages_that_fill_up_one_after_the_other) {
+  SharedReceives::Share first(all, 4);
+  SharedReceives::Share second(all, 4);
+  (void)replenish(first);
+  (void)replenish(second);
+  std::vector<memory::View> held;
+  for (int i = 0; i < 4; ++i) held.push_back(take(i % 2 == 0 ? first : second, 4096));
+  for (const memory::View& view : held) EXPECT_EQ(view.page.get(), held[0].page.get());
+  EXPECT_EQ(pool->available(), 1U);
+  held.clear(); // the page was let go
+  EXPECT_EQ(pool->available(), 2U);
+  const memory::View small = take(first, 100);
+  EXPECT_EQ(pool->available(), 1U); // where small messages lie together
+}
+
+TEST_F(PostedSharedReceives, that_find_no_page_go_on_with_what_others_leave) {
+  SharedReceives::Share first(all, 8);
+  auto second = std::make_unique<SharedReceives::Share>(all, 8);
+  auto third = std::make_unique<SharedReceives::Share>(all, 2);
+  EXPECT_EQ(replenish(first), 8U);
+  EXPECT_EQ(replenish(*second), 8U);
+  EXPECT_EQ(replenish(*third), 0U);
+  EXPECT_TRUE(third->starving());
+  EXPECT_FALSE(third->can_replenish());
+  second.reset();
+  EXPECT_TRUE(third->can_replenish());
+  EXPECT_EQ(replenish(*third), 2U);
+  EXPECT_FALSE(third->starving());
+  third.reset();
+  EXPECT_FALSE(all.unused());
+}
+
+TEST_F(PostedSharedReceives, are_for_links_of_one_device_with_messages_of_one_size) {
+  EXPECT_TRUE(all.suits(this, *pool, layout, 4));
+  EXPECT_FALSE(all.suits(&layout, *pool, layout, 4));
+  EXPECT_FALSE(all.suits(this, *pool, SlotLayout(*pool, 8192, 32), 4));
+  EXPECT_FALSE(all.suits(this, *pool, layout, 256)); // as many as the queue takes, and a page
+}
+
+TEST(ReceiveOptions, say_how_many_pages_are_posted) {
+  const auto planned = [](std::string_view url, std::uint32_t connections) {
+    return pages_planned(Url::parse(url).value(), connections);
+  };
+  EXPECT_EQ(planned("tcp://a:1", 10), 0U);
+  EXPECT_EQ(planned("ofi+tcp://a:1", 100), 200U);
+  EXPECT_EQ(planned("verbs://a:1", 32), 64U);
+  EXPECT_EQ(planned("fault+verbs://a:1?posted=4", 100), 32U * 4 + 68 * 2 + 1);
+  EXPECT_EQ(planned("verbs://a:1?share_above=0", 100), 101U);
+  EXPECT_FALSE(receive_options(Url::parse("verbs://a:1?posted=1").value()));
+  EXPECT_FALSE(receive_options(Url::parse("verbs://a:1?share_above=some").value()));
 }
 
 } // namespace

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/net/verbs/link.hpp"
 
 namespace fanin::net::verbs {
 namespace {
@@ -109,21 +110,28 @@ Result<> Device::reserve(std::uint32_t send_requests, std::uint32_t receive_requ
 
 std::string Device::take_async_event() {
   ibv_async_event event{};
-  if (ibv_get_async_event(context_, &event) != 0) return "";
   std::string text;
-  switch (event.event_type) {
-  case IBV_EVENT_PORT_ERR:
-    text = fmt::format("{}: port {} is down", name(), event.element.port_num);
-    break;
-  case IBV_EVENT_PORT_ACTIVE:
-    text = fmt::format("{}: port {} is up", name(), event.element.port_num);
-    break;
-  case IBV_EVENT_DEVICE_FATAL: text = fmt::format("{}: the device has failed", name()); break;
-  case IBV_EVENT_CQ_ERR: text = fmt::format("{}: a completion queue has failed", name()); break;
-  case IBV_EVENT_QP_FATAL: text = fmt::format("{}: a queue pair has failed", name()); break;
-  default: break;
+  while (text.empty() && ibv_get_async_event(context_, &event) == 0) {
+    switch (event.event_type) {
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      if (VerbsLink* const link = sharing(event.element.qp->qp_num)) link->took_last();
+      break;
+    case IBV_EVENT_PORT_ERR:
+      text = fmt::format("{}: port {} is down", name(), event.element.port_num);
+      break;
+    case IBV_EVENT_PORT_ACTIVE:
+      text = fmt::format("{}: port {} is up", name(), event.element.port_num);
+      break;
+    case IBV_EVENT_DEVICE_FATAL: text = fmt::format("{}: the device has failed", name()); break;
+    case IBV_EVENT_CQ_ERR: text = fmt::format("{}: a completion queue has failed", name()); break;
+    case IBV_EVENT_QP_FATAL: text = fmt::format("{}: a queue pair has failed", name()); break;
+    case IBV_EVENT_SRQ_ERR:
+      text = fmt::format("{}: a shared receive queue has failed", name());
+      break;
+    default: break;
+    }
+    ibv_ack_async_event(&event);
   }
-  ibv_ack_async_event(&event);
   return text;
 }
 

@@ -35,6 +35,8 @@ private:
   bool armed_ = false;
 };
 
+class VerbsLink;
+
 class Device {
 public:
   // Errors: exhausted (memlock, mostly), internal.
@@ -62,9 +64,18 @@ public:
     receives.give_back(receive_requests);
   }
 
+  // Who uses receives that queue pairs share, by the queue pair's number.
+  void know(const ibv_qp& queue_pair, VerbsLink& link) { sharing_[queue_pair.qp_num] = &link; }
+  void forget(const ibv_qp& queue_pair) { sharing_.erase(queue_pair.qp_num); }
+  [[nodiscard]] VerbsLink* sharing(std::uint32_t queue_pair) const {
+    const auto found = sharing_.find(queue_pair);
+    return found == sharing_.end() ? nullptr : found->second;
+  }
+
   // Events of the channel: the queues that have woken us.
   void take_channel_events();
-  // What has happened to the device or its ports, in words; empty: nothing that people care for.
+  // What has happened to the device or its ports, in words; empty: nothing (more) that people care
+  // for.
   [[nodiscard]] std::string take_async_event();
 
 private:
@@ -80,6 +91,7 @@ public:
   Completions receives;
 
 private:
+  std::unordered_map<std::uint32_t, VerbsLink*> sharing_;
   std::unordered_map<std::uint64_t, MemoryRegion> regions_; // by Arena::id(); null: it failed
   std::pair<std::uint64_t, std::uint32_t> last_{~0ULL, 0};
 };

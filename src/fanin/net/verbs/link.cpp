@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "fanin/net/verbs/queue_pair.hpp"
+#include "fanin/net/verbs/shared_queue.hpp"
 
 namespace fanin::net::verbs {
 namespace {
@@ -17,7 +18,25 @@ constexpr std::uint32_t unsignalled_most = 8;
 
 VerbsLink::~VerbsLink() {
   close();
+  end_queue_pair();
   if (device_ != nullptr) device_->give_back(requests_most, posted::receives_most);
+}
+
+const void* VerbsLink::device() {
+  if (!no_way_.empty()) return nullptr;
+  return find_device_(id_->verbs).value_or(nullptr);
+}
+
+Result<std::unique_ptr<posted::ReceiveQueue>> VerbsLink::make_receive_queue() {
+  const auto device = find_device_(id_->verbs);
+  if (!device) return std::unexpected(device.error());
+  auto made = SharedQueue::make(**device);
+  if (!made) return std::unexpected(made.error());
+  return std::move(*made);
+}
+
+void VerbsLink::share(posted::ReceiveQueue& queue) {
+  shared_ = static_cast<SharedQueue&>(queue).get();
 }
 
 Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_pool) {
@@ -31,9 +50,10 @@ Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_poo
     return std::unexpected(room.error());
   device_ = *device;
   std::uint32_t inline_most = 0;
-  auto made = make_queue_pair(*device_, requests_most, posted::receives_most, inline_most);
+  auto made = make_queue_pair(*device_, requests_most, posted::receives_most, shared_, inline_most);
   if (!made) return std::unexpected(made.error());
   queue_pair_ = std::move(*made);
+  if (shared_ != nullptr) device_->know(*queue_pair_, *this);
   if (auto done = change_state(*id_, *queue_pair_, path_, IBV_QPS_INIT); !done)
     return std::unexpected(done.error());
   return Limits{.copied_most = inline_most, .pieces_most = max_extents};
@@ -42,6 +62,7 @@ Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_poo
 Result<> VerbsLink::ready_to_send() {
   for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS}) {
     if (auto done = change_state(*id_, *queue_pair_, path_, state); !done) return done;
+    takes_shared_ = shared_ != nullptr;
   }
   return {};
 }
@@ -71,12 +92,23 @@ Result<> VerbsLink::reach(const memory::Arena& arena) {
   return {};
 }
 
-// Without its queue pair, a device does not touch what was posted there.
+// Without its queue pair, a device does not touch what was posted there. One that shares receives
+// has to give back first what it has taken of them (InfiniBand specification, 10.3.1: Last WQE
+// Reached); not all devices say that they have.
 void VerbsLink::close() {
   if (started_) (void)rdma_disconnect(id_.get());
   started_ = false;
-  queue_pair_.reset();
   id_.reset();
+  if (queue_pair_ == nullptr) return;
+  ibv_qp_attr stopped{};
+  stopped.qp_state = IBV_QPS_ERR;
+  if (!takes_shared_ || ibv_modify_qp(queue_pair_.get(), &stopped, IBV_QP_STATE) != 0)
+    end_queue_pair();
+}
+
+void VerbsLink::end_queue_pair() {
+  if (queue_pair_ != nullptr) device_->forget(*queue_pair_);
+  queue_pair_.reset();
 }
 
 // Writes no bytes to no address, which the peer's device acknowledges.
@@ -90,10 +122,11 @@ void VerbsLink::probe(posted::Operation& operation) {
   if (ibv_post_send(queue_pair_.get(), &request, &bad) == 0) asked(++posted_);
 }
 
-// One chain.
-Result<> VerbsLink::post_receives(std::span<const posted::Receive> receives, std::uint32_t size) {
+// Chains of so many; a connection's own receives are one.
+Result<> VerbsLink::post_receives(std::span<const posted::Receive> all, std::uint32_t size) {
   std::array<ibv_recv_wr, posted::receives_most> requests;
   std::array<ibv_sge, posted::receives_most> pieces;
+  const auto receives = all.first(std::min<std::size_t>(all.size(), posted::receives_most));
   for (std::size_t i = 0; i < receives.size(); ++i) {
     pieces[i] = {reinterpret_cast<std::uintptr_t>(receives[i].to), size, receive_key_};
     requests[i] = {.wr_id = reinterpret_cast<std::uintptr_t>(receives[i].operation),
@@ -102,9 +135,11 @@ Result<> VerbsLink::post_receives(std::span<const posted::Receive> receives, std
                    .num_sge = 1};
   }
   ibv_recv_wr* bad = nullptr;
-  const int error = ibv_post_recv(queue_pair_.get(), requests.data(), &bad);
-  if (error == 0) return {};
-  return fail_errno(ErrorKind::internal, "the device takes no receive", error);
+  const int error = shared_ == nullptr ? ibv_post_recv(queue_pair_.get(), requests.data(), &bad)
+                                       : ibv_post_srq_recv(shared_, requests.data(), &bad);
+  if (error != 0) return fail_errno(ErrorKind::internal, "the device takes no receive", error);
+  if (receives.size() == all.size()) return {};
+  return post_receives(all.subspan(receives.size()), size);
 }
 
 // One chain, as far as the queue has room. Its last request that holds pages asks for a completion;

@@ -27,6 +27,9 @@ public:
 
   [[nodiscard]] bool ready() const override { return asked_ || way_known_; }
   [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
+  [[nodiscard]] const void* device() override;
+  [[nodiscard]] Result<std::unique_ptr<posted::ReceiveQueue>> make_receive_queue() override;
+  void share(posted::ReceiveQueue& queue) override;
   [[nodiscard]] Result<> start(const posted::HelloBytes& hello) override;
   void reject(const posted::HelloBytes& hello) override;
   [[nodiscard]] Result<> post_receives(std::span<const posted::Receive> receives,
@@ -35,6 +38,10 @@ public:
   [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
   void probe(posted::Operation& operation) override;
   void close() override;
+  [[nodiscard]] bool at_rest() const override {
+    return queue_pair_ == nullptr || !takes_shared_ || took_last_;
+  }
+  void overdue() override { end_queue_pair(); }
 
   [[nodiscard]] rdma_cm_id* id() const { return id_.get(); }
   void know_way() { way_known_ = true; }
@@ -43,6 +50,8 @@ public:
     way_known_ = true;
   }
   [[nodiscard]] Result<> answered(); // the listener has agreed
+  // The device will take no more of the receives that it shares.
+  void took_last() { took_last_ = true; }
   // The next request that asked for it is complete, and with it all before.
   void retire() { retired_ = signals_[signals_taken_++ % requests_most]; }
 
@@ -50,6 +59,7 @@ private:
   static constexpr std::uint32_t requests_most = 128; // at the device, a power of two
 
   [[nodiscard]] Result<> ready_to_send();
+  void end_queue_pair();
   void asked(std::uint32_t end);
   void fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces);
 
@@ -62,6 +72,9 @@ private:
   bool way_known_ = false;
   std::string no_way_;
   bool started_ = false;
+  ibv_srq* shared_ = nullptr; // where its receives are posted; null: to its own
+  bool takes_shared_ = false; // it may have since it was ready to receive
+  bool took_last_ = false;
   std::uint32_t receive_key_ = 0; // of the receive pool
   // Of send requests, since the beginning.
   std::uint32_t posted_ = 0;

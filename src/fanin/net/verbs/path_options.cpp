@@ -46,7 +46,7 @@ Result<PathOptions> parse_path_options(const Url& url) {
   PathOptions options;
   for (const auto& [name, value] : url.options) {
     Result<> taken;
-    if (name == posted::pages_option) continue;
+    if (name == posted::pages_option || name == posted::share_option) continue;
     if (name == "service_level") {
       taken = take(url, value, name, 15, options.service_level);
     } else if (name == "traffic_class") {
@@ -60,7 +60,7 @@ Result<PathOptions> parse_path_options(const Url& url) {
     } else {
       taken = fail(ErrorKind::usage,
                    fmt::format("{}: option \"{}\" is not known; verbs:// has service_level, "
-                               "traffic_class, pkey, gid_index, mtu and posted",
+                               "traffic_class, pkey, gid_index, mtu, posted and share_above",
                                url.text(), name));
     }
     if (!taken) return std::unexpected(taken.error());

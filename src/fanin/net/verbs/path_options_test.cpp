@@ -27,7 +27,7 @@ TEST(VerbsPathOptions, what_is_wrong_is_said_in_one_line) {
       {"gid_index=", "gid_index is a number from 0 to 255, not \"\""},
       {"mtu=1500", "mtu is 256, 512, 1024, 2048 or 4096, not \"1500\""},
       {"colour=red", "option \"colour\" is not known; verbs:// has service_level, traffic_class, "
-                     "pkey, gid_index, mtu and posted"}};
+                     "pkey, gid_index, mtu, posted and share_above"}};
   for (const auto& [option, expected] : cases) {
     Url url{.scheme = "verbs", .host = "a", .port = 1};
     const std::string_view text = option;

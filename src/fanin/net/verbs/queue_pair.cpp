@@ -69,15 +69,16 @@ Result<> check_path(const PathOptions& path, rdma_cm_id& id) {
 }
 
 Result<QueuePair> make_queue_pair(Device& device, std::uint32_t sends, std::uint32_t receives,
-                                  std::uint32_t& inline_most) {
+                                  ibv_srq* shared, std::uint32_t& inline_most) {
   ibv_qp_init_attr attributes{};
   attributes.send_cq = device.sends.get();
   attributes.recv_cq = device.receives.get();
+  attributes.srq = shared;
   attributes.qp_type = IBV_QPT_RC;
   attributes.cap = {.max_send_wr = sends,
-                    .max_recv_wr = receives,
+                    .max_recv_wr = shared == nullptr ? receives : 0,
                     .max_send_sge = max_extents,
-                    .max_recv_sge = 1,
+                    .max_recv_sge = shared == nullptr ? 1U : 0U,
                     .max_inline_data = inline_wanted};
   QueuePair made(ibv_create_qp(device.domain(), &attributes));
   if (made == nullptr) { // not all devices take messages with the request

@@ -16,9 +16,11 @@ namespace fanin::net::verbs {
 // the option that it cannot fulfil.
 [[nodiscard]] Result<> check_path(const PathOptions& path, rdma_cm_id& id);
 
-// For so many requests at once. Its completions go to the device's queues. Errors: exhausted.
+// For so many requests at once; with `shared`, its receives are those of this queue. Its
+// completions go to the device's queues. Errors: exhausted.
 [[nodiscard]] Result<QueuePair> make_queue_pair(Device& device, std::uint32_t sends,
-                                                std::uint32_t receives, std::uint32_t& inline_most);
+                                                std::uint32_t receives, ibv_srq* shared,
+                                                std::uint32_t& inline_most);
 
 // To the next of the states INIT, RTR (ready to receive), RTS (ready to send). Errors: refused,
 // with the option that the port cannot fulfil.

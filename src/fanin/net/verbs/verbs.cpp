@@ -223,8 +223,9 @@ Result<std::unique_ptr<posted::Link>> VerbsNetwork::connect(const Url& url) {
 
 // --- completions ---
 
-Completion translate(const ibv_wc& completion, bool of_receive) {
+Completion translate(const Device& device, const ibv_wc& completion, bool of_receive) {
   Completion result{.operation = reinterpret_cast<Operation*>(completion.wr_id)};
+  if (result.operation->shared != nullptr) result.link = device.sharing(completion.qp_num);
   switch (completion.status) {
   case IBV_WC_SUCCESS:
     if (of_receive) {
@@ -245,7 +246,8 @@ Completion translate(const ibv_wc& completion, bool of_receive) {
   return result;
 }
 
-std::size_t read(ibv_cq* queue, std::span<Completion> to, bool of_receives) {
+std::size_t read(const Device& device, bool of_receives, std::span<Completion> to) {
+  ibv_cq* const queue = (of_receives ? device.receives : device.sends).get();
   std::array<ibv_wc, reads_most> taken;
   std::size_t count = 0;
   while (count < to.size()) {
@@ -253,7 +255,7 @@ std::size_t read(ibv_cq* queue, std::span<Completion> to, bool of_receives) {
                                 taken.data());
     if (got <= 0) break;
     for (const ibv_wc& completion : std::span(taken).first(static_cast<std::size_t>(got)))
-      to[count++] = translate(completion, of_receives);
+      to[count++] = translate(device, completion, of_receives);
   }
   return count;
 }
@@ -262,8 +264,8 @@ std::size_t read(ibv_cq* queue, std::span<Completion> to, bool of_receives) {
 std::size_t VerbsNetwork::completions(std::span<Completion> to) {
   std::size_t count = 0;
   for (const auto& device : devices_) {
-    count += read(device->sends.get(), to.subspan(count), false);
-    count += read(device->receives.get(), to.subspan(count), true);
+    count += read(*device, false, to.subspan(count));
+    count += read(*device, true, to.subspan(count));
   }
   return count;
 }

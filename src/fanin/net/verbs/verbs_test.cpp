@@ -22,7 +22,8 @@ using posted::protocol_version;
 using posted::Tag;
 using posted::TagKind;
 
-class Verbs : public testing::Test {
+// With receives of their own, and sharing them.
+class Verbs : public testing::TestWithParam<bool> {
 protected:
   void SetUp() override {
     auto made = make_network();
@@ -35,7 +36,9 @@ protected:
     };
     transport = std::make_unique<PostedTransport>(loop, std::move(*made), std::move(options));
     loop.add(*transport);
-    const auto listener = transport->listen(Url{.scheme = "verbs"}, server.options());
+    url.scheme = "verbs";
+    if (GetParam()) url.options["share_above"] = "0";
+    const auto listener = transport->listen(url, server.options());
     ASSERT_TRUE(listener) << listener.error().text;
     url = transport->listening_url(*listener);
   }
@@ -89,7 +92,7 @@ protected:
   std::unique_ptr<PostedTransport> transport; // ends before the pools
 };
 
-TEST_F(Verbs, a_peer_of_another_version_is_told_so_and_refused) {
+TEST_P(Verbs, a_peer_of_another_version_is_told_so_and_refused) {
   RawPeer raw;
   connect(raw, encode(Hello{.version = protocol_version + 1, .max_message = 100, .credits = 8}),
           RDMA_CM_EVENT_REJECTED);
@@ -101,7 +104,7 @@ TEST_F(Verbs, a_peer_of_another_version_is_told_so_and_refused) {
   EXPECT_TRUE(run_until([&] { return pages_are_home(); }));
 }
 
-TEST_F(Verbs, a_listener_of_another_version_is_understood) {
+TEST_P(Verbs, a_listener_of_another_version_is_understood) {
   RawPeer raw;
   raw.listen(url.host);
   Url there = url;
@@ -115,14 +118,14 @@ TEST_F(Verbs, a_listener_of_another_version_is_understood) {
   EXPECT_NE(said.find("speaks version 9"), std::string::npos) << said;
 }
 
-TEST_F(Verbs, who_is_no_node_of_fanin_is_refused) {
+TEST_P(Verbs, who_is_no_node_of_fanin_is_refused) {
   RawPeer raw;
   connect(raw, HelloBytes{}, RDMA_CM_EVENT_REJECTED);
   EXPECT_NE(said.find("introduced itself as no peer of fanin does"), std::string::npos) << said;
   EXPECT_TRUE(run_until([&] { return pages_are_home(); }));
 }
 
-TEST_F(Verbs, a_peer_that_vanishes_before_it_is_accepted_leaves_nothing) {
+TEST_P(Verbs, a_peer_that_vanishes_before_it_is_accepted_leaves_nothing) {
   for (int i = 0; i < 4; ++i) {
     RawPeer raw;
     raw.resolve(url.host, url.port);
@@ -139,7 +142,7 @@ TEST_F(Verbs, a_peer_that_vanishes_before_it_is_accepted_leaves_nothing) {
   EXPECT_TRUE(run_until([&] { return pages_are_home(); })) << said;
 }
 
-TEST_F(Verbs, what_no_peer_sends_ends_that_connection_and_no_other) {
+TEST_P(Verbs, what_no_peer_sends_ends_that_connection_and_no_other) {
   const ConnectionId good = connect_to(url);
   ASSERT_TRUE(run_until([&] { return client.opened == std::vector{good}; }));
   ASSERT_TRUE(run_until([&] { return server.opened.size() == 1; }));
@@ -170,7 +173,7 @@ TEST_F(Verbs, what_no_peer_sends_ends_that_connection_and_no_other) {
   EXPECT_TRUE(client.closed.empty());
 }
 
-TEST_F(Verbs, a_path_that_the_port_does_not_have_is_an_error_in_words) {
+TEST_P(Verbs, a_path_that_the_port_does_not_have_is_an_error_in_words) {
   const std::pair<const char*, const char*> cases[] = {{"pkey", "0x1234"}, {"gid_index", "200"}};
   for (const auto& [option, value] : cases) {
     SCOPED_TRACE(option);
@@ -184,13 +187,13 @@ TEST_F(Verbs, a_path_that_the_port_does_not_have_is_an_error_in_words) {
   }
 }
 
-TEST_F(Verbs, the_options_of_a_path_reach_the_queue_pair) {
+TEST_P(Verbs, the_options_of_a_path_reach_the_queue_pair) {
   Url there = url;
-  there.options = {{"service_level", "3"},
-                   {"traffic_class", "0x68"},
-                   {"pkey", "0xffff"},
-                   {"gid_index", "1"},
-                   {"mtu", "512"}};
+  there.options.insert({{"service_level", "3"},
+                        {"traffic_class", "0x68"},
+                        {"pkey", "0xffff"},
+                        {"gid_index", "1"},
+                        {"mtu", "512"}});
   const ConnectionId id = connect_to(there);
   ASSERT_TRUE(run_until([&] { return !client.opened.empty() && !server.opened.empty(); })) << said;
   for (std::uint64_t i = 0; i < 20; ++i) {
@@ -200,7 +203,7 @@ TEST_F(Verbs, the_options_of_a_path_reach_the_queue_pair) {
   EXPECT_TRUE(run_until([&] { return server.messages == 20; }));
 }
 
-TEST_F(Verbs, small_messages_go_inline_and_large_ones_without_a_copy) {
+TEST_P(Verbs, small_messages_go_inline_and_large_ones_without_a_copy) {
   const ConnectionId id = connect_to(url);
   ASSERT_TRUE(run_until([&] { return !client.opened.empty() && !server.opened.empty(); }));
   const auto send = [&](std::uint64_t number, std::uint32_t size) {
@@ -217,7 +220,7 @@ TEST_F(Verbs, small_messages_go_inline_and_large_ones_without_a_copy) {
   EXPECT_EQ(transport->counters().moved, moved);
 }
 
-TEST_F(Verbs, a_small_message_behind_a_large_one_does_not_keep_its_page) {
+TEST_P(Verbs, a_small_message_behind_a_large_one_does_not_keep_its_page) {
   const ConnectionId id = connect_to(url);
   ASSERT_TRUE(run_until([&] { return !client.opened.empty() && !server.opened.empty(); }));
   EXPECT_EQ(client.send(*transport, id, 0, page_size / 2), SendOutcome::accepted);
@@ -227,7 +230,7 @@ TEST_F(Verbs, a_small_message_behind_a_large_one_does_not_keep_its_page) {
   }));
 }
 
-TEST_F(Verbs, a_peer_without_power_is_noticed_and_a_silent_one_stays) {
+TEST_P(Verbs, a_peer_without_power_is_noticed_and_a_silent_one_stays) {
   const ConnectionId silent = connect_to(url);
   ASSERT_TRUE(run_until([&] { return !client.opened.empty() && server.opened.size() == 1; }));
   RawPeer raw;
@@ -241,6 +244,30 @@ TEST_F(Verbs, a_peer_without_power_is_noticed_and_a_silent_one_stays) {
   EXPECT_EQ(client.send(*transport, silent, 0, 100), SendOutcome::accepted);
   EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
 }
+
+// One after the other, through a queue that never ends: what a connection had begun to receive, and
+// what nobody has looked at, comes back.
+TEST_P(Verbs, connections_that_come_and_go_leave_their_receives_to_the_others) {
+  const ConnectionId stays = connect_to(url);
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 1 && server.opened.size() == 1; }));
+  const ConnectionId end = server.opened.front();
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    SCOPED_TRACE(round);
+    const ConnectionId goes = connect_to(url);
+    ASSERT_TRUE(run_until(
+        [&] { return client.opened.size() == round + 2 && server.opened.size() == round + 2; }));
+    for (std::uint64_t i = 0; i < 3; ++i) (void)client.send(*transport, goes, i, page_size / 2);
+    transport->flush();
+    transport->close(round % 2 == 0 ? goes : server.opened.back(), true);
+    ASSERT_TRUE(run_until([&] {
+      return client.send(*transport, stays, round, page_size / 2) == SendOutcome::accepted;
+    })) << said;
+    ASSERT_TRUE(run_until([&] { return server.next[end] == round + 1; })) << said;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Verbs, testing::Bool(),
+                         [](const auto& one) { return one.param ? "shared" : "own"; });
 
 } // namespace
 } // namespace fanin::net::verbs

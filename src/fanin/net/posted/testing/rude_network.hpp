@@ -2,8 +2,9 @@
 // posted/network.hpp allow. It takes fewer sends than it was given, reads them late, tells of one
 // for all before it, tells the listener of a connection after the first message, and leaves
 // completions of links that are closed, which it may be at for a while: then it writes rubbish to
-// what was posted. It may refuse what is sent to a peer that is gone before it has said so. A
-// message for which nothing was posted fails the test.
+// what was posted. Links can share receives: one that is closed keeps one that it had begun with.
+// It may refuse what is sent to a peer that is gone before it has said so. A message for which
+// nothing was posted fails the test.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +39,12 @@ struct RudeFabric {
   std::uint16_t next_port = 1;
 };
 
+struct RudeQueue final : ReceiveQueue {
+  [[nodiscard]] std::uint32_t most() const override { return 256; }
+  std::deque<Receive> receives;
+  std::uint32_t size = 0; // of each
+};
+
 class RudeLink final : public Link {
 public:
   RudeLink(RudeNetwork& network, std::uint16_t port) : network_(network), port_(port) {}
@@ -46,12 +53,17 @@ public:
   [[nodiscard]] Result<Limits> open(const memory::PagePool&) override {
     return Limits{.copied_most = 64, .pieces_most = 3, .reads_anything = true};
   }
+  [[nodiscard]] const void* device() override;
+  [[nodiscard]] Result<std::unique_ptr<ReceiveQueue>> make_receive_queue() override {
+    return std::make_unique<RudeQueue>();
+  }
+  void share(ReceiveQueue& queue) override { queue_ = &static_cast<RudeQueue&>(queue); }
   [[nodiscard]] Result<> start(const HelloBytes& hello) override;
   void reject(const HelloBytes& hello) override;
   [[nodiscard]] Result<> post_receives(std::span<const Receive> receives,
                                        std::uint32_t size) override {
-    receives_.insert(receives_.end(), receives.begin(), receives.end());
-    receive_size_ = size;
+    queue_->receives.insert(queue_->receives.end(), receives.begin(), receives.end());
+    queue_->size = size;
     return {};
   }
   [[nodiscard]] Result<std::size_t> post_sends(std::span<const Send> sends) override;
@@ -59,6 +71,7 @@ public:
   void close() override;
   [[nodiscard]] bool at_rest() const override;
 
+  void cancel(const std::deque<Receive>& receives) const;
   // Delivers one message. False: there is none.
   bool carry();
   [[nodiscard]] bool busy() const { return !under_way_.empty() && other_ != nullptr; }
@@ -77,8 +90,10 @@ private:
   bool ready_ = false;
   bool closed_ = false;
   RudeLink* other_ = nullptr;
-  std::deque<Receive> receives_;
-  std::uint32_t receive_size_ = 0;
+  [[nodiscard]] bool shares() const { return queue_ != &own_; }
+
+  RudeQueue own_;
+  RudeQueue* queue_ = &own_;
   std::deque<UnderWay> under_way_;
   mutable std::deque<Receive> left_; // it is still at them
 };
@@ -150,6 +165,8 @@ private:
   std::deque<Completion> done_;
 };
 
+inline const void* RudeLink::device() { return &network_; }
+
 inline RudeLink::~RudeLink() {
   close();
   std::erase(network_.links_, this);
@@ -216,36 +233,53 @@ inline bool RudeLink::carry() {
   if (!busy()) return false;
   UnderWay one = std::move(under_way_.front());
   under_way_.pop_front();
-  EXPECT_FALSE(other_->receives_.empty()) << "a message came where nothing waited for it";
-  if (other_->receives_.empty()) return false;
-  const Receive receive = other_->receives_.front();
-  other_->receives_.pop_front();
+  RudeQueue& there = *other_->queue_;
+  EXPECT_FALSE(there.receives.empty()) << "a message came where nothing waited for it";
+  if (there.receives.empty()) return false;
+  const Receive receive = there.receives.front();
+  there.receives.pop_front();
   if (one.pieces.empty()) one.pieces.emplace_back(one.copy);
   std::uint32_t size = 0;
   for (const auto& piece : one.pieces) {
-    EXPECT_LE(size + piece.size(), other_->receive_size_);
+    EXPECT_LE(size + piece.size(), there.size);
     if (!piece.empty()) std::memcpy(receive.to + size, piece.data(), piece.size());
     size += static_cast<std::uint32_t>(piece.size());
   }
-  other_->network_.done_.push_back({.operation = receive.operation, .tag = one.tag, .size = size});
+  other_->network_.done_.push_back({.operation = receive.operation,
+                                    .link = other_->shares() ? other_ : nullptr,
+                                    .tag = one.tag,
+                                    .size = size});
   if (one.operation != nullptr) network_.done_.push_back({.operation = one.operation});
   return true;
 }
 
 inline bool RudeLink::at_rest() const {
-  if (!left_.empty() && network_.random().chance(1, 3)) left_.clear();
-  for (const Receive& receive : left_) std::memset(receive.to, 0xdd, receive_size_);
-  return left_.empty();
+  for (const Receive& receive : left_) std::memset(receive.to, 0xdd, queue_->size);
+  if (left_.empty()) return true;
+  if (!network_.random().chance(1, 3)) return false;
+  if (shares()) cancel(left_);
+  left_.clear();
+  return !shares(); // else once that has been read
+}
+
+inline void RudeLink::cancel(const std::deque<Receive>& receives) const {
+  for (const Receive& receive : receives) {
+    network_.done_.push_back({.operation = receive.operation,
+                              .link = shares() ? const_cast<RudeLink*>(this) : nullptr,
+                              .status = Completion::Status::canceled});
+  }
 }
 
 inline void RudeLink::close() {
   if (std::exchange(closed_, true)) return;
   network_.forget(this);
-  for (const Receive& receive : receives_) {
-    network_.done_.push_back(
-        {.operation = receive.operation, .status = Completion::Status::canceled});
+  if (!shares()) {
+    cancel(own_.receives);
+    left_ = std::exchange(own_.receives, {});
+  } else if (other_ != nullptr && !other_->under_way_.empty() && !queue_->receives.empty()) {
+    left_.push_back(queue_->receives.front()); // of which it has received a part
+    queue_->receives.pop_front();
   }
-  left_ = std::exchange(receives_, {});
   under_way_.clear();
   if (other_ == nullptr) return;
   other_->network_.say({.kind = LinkEvent::Kind::gone, .link = other_});

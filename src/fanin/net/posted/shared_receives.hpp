@@ -1,0 +1,178 @@
+// Receives that the connections of one device have in common, so that many peers need less memory
+// (InfiniBand's shared receive queue; docs/modules/net.md says what it saves). Messages take them
+// in the order of posting, whoever sends, so pages fill up one after the other. No more is promised
+// to all peers together than is posted: the receiver is ready here as it is without sharing.
+//
+// A page whose slots are all held is let go, and another one is taken when promises ask for it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "fanin/net/posted/receives.hpp"
+#include "fanin/net/posted/slot_layout.hpp"
+
+namespace fanin::net::posted {
+
+class SharedReceives {
+public:
+  class Share;
+
+  // `device`: of the links that may use it.
+  SharedReceives(const void* device, memory::PagePool& pool, SlotLayout layout,
+                 std::unique_ptr<ReceiveQueue> queue)
+      : device_(device), pool_(pool), layout_(layout), queue_(std::move(queue)) {}
+
+  [[nodiscard]] ReceiveQueue& queue() { return *queue_; }
+  // Whether a connection, whose peer may use so many receives at once, can have a share.
+  [[nodiscard]] bool suits(const void* device, const memory::PagePool& pool,
+                           const SlotLayout& layout, std::uint32_t window) const {
+    return device == device_ && &pool == &pool_ && layout.size() == layout_.size() &&
+           windows_ + window + layout_.per_page() <= queue_->most();
+  }
+  [[nodiscard]] bool unused() const { return shares_ == 0; }
+
+  // A receive has completed for a link that is no more.
+  void forget(std::uint32_t slot) {
+    --posted_;
+    free_slots_.push_back(slot);
+  }
+
+private:
+  struct Page {
+    memory::Loan page;
+    std::uint32_t held = 0;
+    std::vector<Operation> operations; // by slot
+  };
+
+  [[nodiscard]] std::uint32_t spare() const {
+    return posted_ > promised_ ? posted_ - promised_ : 0;
+  }
+  [[nodiscard]] bool can_post() const { return !free_slots_.empty() || pool_.available() > 0; }
+
+  [[nodiscard]] bool post_more(std::vector<Receive>& to) {
+    if (!free_slots_.empty()) {
+      post(free_slots_.back(), to);
+      free_slots_.pop_back();
+      return true;
+    }
+    memory::Loan fresh = pool_.take();
+    if (!fresh) return false;
+    if (free_pages_.empty()) add_page();
+    const std::uint32_t index = free_pages_.back();
+    free_pages_.pop_back();
+    pages_[index].page = std::move(fresh);
+    for (std::uint32_t i = 0; i < layout_.per_page(); ++i) post(index * layout_.per_page() + i, to);
+    return true;
+  }
+  void add_page() {
+    const auto index = static_cast<std::uint32_t>(pages_.size());
+    std::vector<Operation>& operations = pages_.emplace_back().operations;
+    for (std::uint32_t i = 0; i < layout_.per_page(); ++i) {
+      operations.push_back({.shared = this,
+                            .number = index * layout_.per_page() + i,
+                            .kind = Operation::Kind::receive});
+    }
+    free_pages_.push_back(index);
+  }
+  void post(std::uint32_t slot, std::vector<Receive>& to) {
+    Page& page = pages_[layout_.page_of(slot)];
+    to.push_back(
+        {page.page.data() + layout_.offset(slot), &page.operations[slot % layout_.per_page()]});
+    ++posted_;
+  }
+
+  const void* device_;
+  memory::PagePool& pool_;
+  SlotLayout layout_;
+  std::deque<Page> pages_; // which stay where they are
+  std::vector<std::uint32_t> free_pages_; // have no page
+  std::vector<std::uint32_t> free_slots_;
+  std::uint32_t posted_ = 0; // receives, not completed
+  std::uint32_t promised_ = 0; // of them, to peers
+  std::uint32_t windows_ = 0; // the most that could be promised
+  std::uint32_t shares_ = 0;
+  std::unique_ptr<ReceiveQueue> queue_; // ends before the pages
+};
+
+// One connection's.
+class SharedReceives::Share final : public Receives {
+public:
+  Share(SharedReceives& all, std::uint32_t window) : all_(all), window_(window) {
+    ++all_.shares_;
+    all_.windows_ += window_;
+  }
+  // Its link is no more.
+  ~Share() override {
+    --all_.shares_;
+    all_.windows_ -= window_;
+    all_.promised_ -= promised_;
+  }
+
+  [[nodiscard]] std::uint32_t most() const override { return window_; }
+  [[nodiscard]] std::uint32_t slot_size() const override { return all_.layout_.size(); }
+  [[nodiscard]] bool shared() const override { return true; }
+
+  [[nodiscard]] std::uint32_t replenish(std::vector<Receive>& to) override {
+    const std::uint32_t wanted = window_ - promised_;
+    while (all_.spare() < wanted && all_.post_more(to)) {
+    }
+    const std::uint32_t more = std::min(wanted, all_.spare());
+    starving_ = more < wanted;
+    promised_ += more;
+    all_.promised_ += more;
+    return more;
+  }
+  [[nodiscard]] std::uint32_t replenish(std::uint32_t, std::vector<Receive>& to) override {
+    return replenish(to);
+  }
+  [[nodiscard]] bool starving() const override { return starving_; }
+  [[nodiscard]] bool can_replenish() const override {
+    return starving_ && (all_.spare() > 0 || all_.can_post());
+  }
+
+  [[nodiscard]] memory::View take(std::uint32_t slot, std::uint32_t size, PageFiller& filler,
+                                  bool& moved) override {
+    const std::uint32_t index = all_.layout_.page_of(slot);
+    const std::uint32_t offset = all_.layout_.offset(slot);
+    Page& page = all_.pages_[index];
+    memory::View view;
+    moved = all_.layout_.move_out(page.page.data() + offset, size, filler, view);
+    if (moved || size == 0) {
+      drop(slot);
+      return view;
+    }
+    use();
+    if (++page.held < all_.layout_.per_page()) return page.page.freeze(offset, size);
+    page.held = 0;
+    all_.free_pages_.push_back(index);
+    view = page.page.freeze(offset, size);
+    page.page = {};
+    return view;
+  }
+  void drop(std::uint32_t slot) override {
+    use();
+    all_.free_slots_.push_back(slot);
+  }
+  // What it was promised may be in use until its link is no more.
+  void give_back() override {}
+
+private:
+  void use() {
+    --all_.posted_;
+    if (promised_ == 0) return; // more than the peer was allowed to
+    --promised_;
+    --all_.promised_;
+  }
+
+  SharedReceives& all_;
+  std::uint32_t window_;
+  std::uint32_t promised_ = 0;
+  bool starving_ = false;
+};
+
+} // namespace fanin::net::posted

@@ -1,0 +1,50 @@
+// How the pages of a receive pool are cut into slots, each as large as the largest message. A
+// message that fills half of its slot stays where it is; a smaller one is moved to a page that
+// small messages share, and its slot is free at once. So a page that is held is at least half full.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "fanin/memory/copy.hpp"
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/net/page_filler.hpp"
+
+namespace fanin::net::posted {
+
+class SlotLayout {
+public:
+  // At most so many slots a page.
+  SlotLayout(const memory::PagePool& pool, std::uint32_t max_message, std::uint32_t most)
+      : size_(std::max(max_message + 7U, 64U) & ~7U),
+        per_page_(std::clamp(most, 1U, pool.page_size() / size_)) {
+    const bool fill_pages = per_page_ * size_ >= pool.page_size() / 2;
+    stays_from_ = fill_pages ? size_ / 2 : size_ + 1;
+  }
+
+  [[nodiscard]] std::uint32_t size() const { return size_; } // of a slot, bytes
+  [[nodiscard]] std::uint32_t per_page() const { return per_page_; }
+  // Slots are numbered through the pages of a connection or queue.
+  [[nodiscard]] std::uint32_t page_of(std::uint32_t slot) const { return slot / per_page_; }
+  [[nodiscard]] std::uint32_t offset(std::uint32_t slot) const { return slot % per_page_ * size_; }
+
+  // False: the message stays in its slot, `from`.
+  [[nodiscard]] bool move_out(const std::byte* from, std::uint32_t size, PageFiller& filler,
+                              memory::View& to) const {
+    if (size == 0 || size >= stays_from_) return false;
+    PageFiller::Room room = filler.reserve(size);
+    if (!room.page) return false;
+    memory::copy(room.page.data() + room.offset, {from, size});
+    to = room.page.freeze(room.offset, size);
+    filler.give_back(std::move(room.page), room.offset + size);
+    return true;
+  }
+
+private:
+  std::uint32_t size_;
+  std::uint32_t per_page_;
+  std::uint32_t stays_from_ = 0; // bytes
+};
+
+} // namespace fanin::net::posted

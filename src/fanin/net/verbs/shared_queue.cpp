@@ -1,0 +1,33 @@
+#include "fanin/net/verbs/shared_queue.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+namespace fanin::net::verbs {
+namespace {
+
+// Receives of 256 to 4096 connections. For more of them there are more queues.
+constexpr int receives_usual = 8192;
+
+} // namespace
+
+Result<std::unique_ptr<SharedQueue>> SharedQueue::make(Device& device) {
+  ibv_device_attr limits{};
+  if (ibv_query_device(device.context(), &limits) != 0 || limits.max_srq_wr < 1) {
+    return fail(ErrorKind::unsupported,
+                fmt::format("{} has no shared receive queues", device.name()));
+  }
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_wr = static_cast<std::uint32_t>(std::min(limits.max_srq_wr, receives_usual));
+  attributes.attr.max_sge = 1;
+  ReceiveQueueHandle handle(ibv_create_srq(device.domain(), &attributes));
+  if (handle == nullptr) {
+    return fail_errno(ErrorKind::exhausted, fmt::format("{}: shared receive queue", device.name()),
+                      errno);
+  }
+  return std::unique_ptr<SharedQueue>(new SharedQueue(std::move(handle), attributes.attr.max_wr));
+}
+
+} // namespace fanin::net::verbs

@@ -1,0 +1,29 @@
+// A shared receive queue of a device: its queue pairs take receives from there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "fanin/base/result.hpp"
+#include "fanin/net/posted/network.hpp"
+#include "fanin/net/verbs/device.hpp"
+#include "fanin/net/verbs/handle.hpp"
+
+namespace fanin::net::verbs {
+
+class SharedQueue final : public posted::ReceiveQueue {
+public:
+  // Errors: exhausted, unsupported.
+  [[nodiscard]] static Result<std::unique_ptr<SharedQueue>> make(Device& device);
+  [[nodiscard]] std::uint32_t most() const override { return most_; }
+  [[nodiscard]] ibv_srq* get() const { return handle_.get(); }
+
+private:
+  SharedQueue(ReceiveQueueHandle handle, std::uint32_t most)
+      : handle_(std::move(handle)), most_(most) {}
+
+  ReceiveQueueHandle handle_;
+  std::uint32_t most_;
+};
+
+} // namespace fanin::net::verbs
