@@ -59,6 +59,16 @@ def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
     death.readout_dies("push", deadline="4s")
 
 
+def test_where_connections_share_receives_the_events_of_a_dead_builder_are_built_by_others():
+    sharing = f"{CONTROL}?share_above=0"
+    builds("--set", f"network.url={sharing}", "--set", f"network.control={sharing}")
+    fanin_run.URL = sharing
+    try:
+        death.builder_dies("pull", deadline=PATIENCE)
+    finally:
+        fanin_run.URL = CONTROL
+
+
 def test_a_small_memory_lock_limit_is_said_in_one_line_with_the_mend():
     with Folder() as folder:
         folder.path.chmod(0o777)

@@ -4,7 +4,7 @@
 set -uo pipefail
 build=$1
 export FANIN=$PWD/$build/bin/fanin FANIN_SOURCE_DIR=$PWD PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-export FANIN_TEST_URLS="verbs://10.9.0.1 ofi+verbs://10.9.0.1"
+export FANIN_TEST_URLS="verbs://10.9.0.1 verbs://10.9.0.1?share_above=1 ofi+verbs://10.9.0.1"
 passed=0 failed=0
 run() {  # name, command...
   local start=$SECONDS name=$1; shift
