@@ -87,6 +87,7 @@ struct Connection {
   bool end_sent = false;
   bool cut = false; // by the peer or the network: what has come is all there is
   bool cut_is_known = false; // and all of it is in `arrived`
+  bool cut_unexplained = false; // by a cancellation, so far
   CloseReason reason = CloseReason::local; // of `ended`
   CloseReason cut_reason = CloseReason::peer_died;
   ListenerId listener = ListenerId::none; // that accepted it

@@ -67,6 +67,7 @@ public:
     --pages_[layout_.page_of(slot)].posted;
   }
 
+  void make_good(std::vector<Receive>&) override {}
   void give_back() override { pages_.clear(); }
 
 private:

@@ -132,8 +132,7 @@ void PostedTransport::bury(Connection& connection) {
   connection.link->close();
   if (connection.traffic) {
     Traffic& traffic = *connection.traffic;
-    for (; traffic.taken != traffic.came; ++traffic.taken)
-      traffic.receives->drop(traffic.next().slot);
+    for (; traffic.taken != traffic.came; ++traffic.taken) drop(connection, traffic.next().slot);
     if (connection.link->at_rest()) {
       traffic.receives->give_back();
       for (posted::Sent& sent : traffic.sending.ring) sent.extents = {};
@@ -265,7 +264,7 @@ void PostedTransport::take_completion(const Completion& completion) {
   Connection& connection = *link->connection;
   const bool wanted =
       connection.stage != Stage::buried && completion.status == Completion::Status::done;
-  if (operation.shared != nullptr && !wanted) connection.traffic->receives->drop(operation.number);
+  if (operation.shared != nullptr && !wanted) drop(connection, operation.number);
   if (connection.stage == Stage::buried) return;
   // The peer may hear of the connection, and say something, before this side does.
   if (connection.stage == Stage::handshake && !connection.ours() &&
@@ -278,7 +277,7 @@ void PostedTransport::take_completion(const Completion& completion) {
   case Operation::Kind::message: sent_until(connection, operation.number + 1); return;
   case Operation::Kind::receive:
     if (traffic.overrun()) {
-      traffic.receives->drop(operation.number);
+      drop(connection, operation.number);
       return violation(connection, "sent more than it was allowed to");
     }
     traffic.arrived[traffic.came % traffic.arrived.size()] = {operation.number, completion.size,
@@ -291,10 +290,12 @@ void PostedTransport::take_completion(const Completion& completion) {
 
 // What was under way when the connection ended, or what has ended it.
 void PostedTransport::take_failure(Connection& connection, const Completion& completion) {
-  if (connection.cut) return;
+  if (connection.cut && !connection.cut_unexplained) return;
   const bool too_large = completion.status == Completion::Status::too_large;
   const CloseReason reason = too_large ? CloseReason::message_too_large : CloseReason::peer_died;
-  if (completion.status != Completion::Status::canceled) {
+  // What has failed may be told after what was cancelled for it.
+  connection.cut_unexplained = completion.status == Completion::Status::canceled;
+  if (!connection.cut_unexplained) {
     report(reason, connection,
            too_large ? "sent a message larger than what was agreed" : completion.text);
   }
@@ -313,6 +314,13 @@ void PostedTransport::post_collected(Connection& connection) {
   if (posted) return;
   report(CloseReason::peer_died, connection, posted.error().text);
   cut(connection, CloseReason::peer_died);
+}
+
+// What has come is not wanted, and nothing more is promised to the peer for it.
+void PostedTransport::drop(Connection& connection, std::uint32_t slot) {
+  connection.traffic->receives->drop(slot);
+  connection.traffic->receives->make_good(collected_);
+  post_collected(connection);
 }
 
 void PostedTransport::replenish(Connection& connection) {

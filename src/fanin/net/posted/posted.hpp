@@ -130,6 +130,7 @@ private:
   void sweep();
   void help_poor();
   void post_collected(Connection& connection);
+  void drop(Connection& connection, std::uint32_t slot);
   void replenish(Connection& connection);
   void replenish_given_back();
   void be_poor(Connection& connection);

@@ -38,6 +38,8 @@ public:
                                           PageFiller& filler, bool& moved) = 0;
   // A receive has completed, and what it brought is not wanted.
   virtual void drop(std::uint32_t slot) = 0;
+  // What others were promised and this connection's peer has taken is put behind `to`.
+  virtual void make_good(std::vector<Receive>& to) = 0;
   // The network does not write for this connection any more.
   virtual void give_back() = 0;
 };

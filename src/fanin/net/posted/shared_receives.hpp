@@ -158,6 +158,10 @@ public:
     use();
     all_.free_slots_.push_back(slot);
   }
+  void make_good(std::vector<Receive>& to) override {
+    while (all_.posted_ < all_.promised_ && all_.post_more(to)) {
+    }
+  }
   // What it was promised may be in use until its link is no more.
   void give_back() override {}
 

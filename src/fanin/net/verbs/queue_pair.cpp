@@ -17,7 +17,9 @@ namespace {
 constexpr std::uint8_t ack_timeout = 17;
 constexpr std::uint8_t retries = 6;
 // A message that finds no receive would be a fault of ours, and must not look like a slow peer.
+// Where receives are shared it may be another peer's fault, which is soon mended.
 constexpr std::uint8_t not_ready_retries = 0;
+constexpr std::uint8_t not_ready_retries_shared = 6; // 0.66 s each
 constexpr std::uint32_t inline_wanted = 192; // bytes; what devices take without a second access
 
 // What the address says of the path goes over what the connection manager has chosen.
@@ -105,7 +107,6 @@ Result<> change_state(rdma_cm_id& id, ibv_qp& queue_pair, const PathOptions& pat
   if (state == IBV_QPS_RTS) {
     attributes.timeout = ack_timeout;
     attributes.retry_cnt = retries;
-    attributes.rnr_retry = not_ready_retries;
   }
   const int error = ibv_modify_qp(&queue_pair, &attributes, mask);
   if (error == 0) return {};
@@ -117,7 +118,9 @@ rdma_conn_param connect_parameters(const posted::HelloBytes& hello, const ibv_qp
   result.private_data = hello.data();
   result.private_data_len = posted::hello_size;
   result.retry_count = retries;
-  result.rnr_retry_count = not_ready_retries;
+  // Of the peer.
+  result.rnr_retry_count = queue_pair.srq == nullptr ? not_ready_retries : not_ready_retries_shared;
+  result.srq = queue_pair.srq != nullptr ? 1 : 0;
   result.qp_num = queue_pair.qp_num;
   return result;
 }

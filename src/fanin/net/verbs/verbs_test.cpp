@@ -245,6 +245,29 @@ TEST_P(Verbs, a_peer_without_power_is_noticed_and_a_silent_one_stays) {
   EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
 }
 
+TEST_P(Verbs, a_peer_that_sends_more_than_it_may_ends_and_others_go_on) {
+  const ConnectionId good = connect_to(url);
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 1 && server.opened.size() == 1; }));
+  const ConnectionId end = server.opened.front();
+  RawPeer raw;
+  connect(raw, encode(Hello{.max_message = 100, .credits = 8}), RDMA_CM_EVENT_ESTABLISHED);
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == 2; }));
+  for (int i = 0; i < 4; ++i) raw.send(0, encode(Tag{})); // three, or one, it may
+  for (int i = 0; i < 4; ++i) { // before the transport looks
+    while (!raw.arrived()) sched_yield();
+  }
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    ASSERT_TRUE(run_until(
+        [&] { return client.send(*transport, good, i, page_size / 2) == SendOutcome::accepted; }));
+    ASSERT_TRUE(run_until([&] { return server.next[end] == i + 1; })) << said;
+  }
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
+  EXPECT_EQ(server.closed.front().second, CloseReason::protocol_violation);
+  EXPECT_NE(said.find("more than it was allowed"), std::string::npos) << said;
+  EXPECT_EQ(server.closed.size(), 1U);
+  EXPECT_TRUE(client.closed.empty());
+}
+
 // One after the other, through a queue that never ends: what a connection had begun to receive, and
 // what nobody has looked at, comes back.
 TEST_P(Verbs, connections_that_come_and_go_leave_their_receives_to_the_others) {

@@ -90,6 +90,12 @@ public:
     ASSERT_EQ(ibv_post_send(id_->qp, &request, &bad), 0);
   }
 
+  // Whether one more of what was sent has arrived.
+  [[nodiscard]] bool arrived() {
+    ibv_wc completion{};
+    return ibv_poll_cq(id_->send_cq, 1, &completion) == 1 && completion.status == IBV_WC_SUCCESS;
+  }
+
   // As a host without power: nobody is told.
   void fall_silent() {
     region_.reset();
