@@ -128,8 +128,10 @@ public:
   // After close(): a network may still be at what was posted, for as long as the peer is there.
   // Asked when the queues have been empty once; what makes it so wakes.
   [[nodiscard]] virtual bool at_rest() const { return true; }
-  // After PostedOptions::rest_timeout without being at rest.
-  virtual void overdue() {}
+  // After close() and not at rest: the queues have been empty once more.
+  virtual void drained() {}
+  // The same for PostedOptions::rest_timeout: what it waits for will not come.
+  virtual void rest_now() {}
 
   std::string peer; // for people
   Connection* connection = nullptr; // the transport's

@@ -106,7 +106,7 @@ void PostedTransport::end(Connection& connection, CloseReason reason) {
 }
 
 void PostedTransport::violation(Connection& connection, std::string_view what) {
-  report(CloseReason::protocol_violation, connection, what);
+  if (connection.stage == Stage::open) report(CloseReason::protocol_violation, connection, what);
   end(connection, CloseReason::protocol_violation);
 }
 
@@ -158,7 +158,11 @@ void PostedTransport::sweep() {
   std::erase_if(resting_, [this](ConnectionId id) {
     const Connection* const connection = connections_.find(id);
     if (connection == nullptr) return true; // was cut and buried: named twice
-    if (!connection->link->at_rest()) return false;
+    if (!connection->link->at_rest()) {
+      connection->link->drained();
+      if (connection->link->at_rest()) released_ = true; // and look once more
+      return false;
+    }
     connections_.erase(id);
     return released_ = true;
   });
@@ -166,7 +170,10 @@ void PostedTransport::sweep() {
 }
 
 void PostedTransport::expire(Connection& connection) {
-  if (connection.stage == Stage::buried) return connection.link->overdue();
+  if (connection.stage == Stage::buried) {
+    if (!connection.deadline.active()) connection.link->rest_now(); // else it is an older deadline
+    return;
+  }
   if (connection.stage == Stage::closing) { // the peer has not taken everything
     bury(connection);
     return;
@@ -299,7 +306,11 @@ void PostedTransport::take_failure(Connection& connection, const Completion& com
     report(reason, connection,
            too_large ? "sent a message larger than what was agreed" : completion.text);
   }
-  cut(connection, reason);
+  if (connection.cut) {
+    connection.cut_reason = reason;
+  } else {
+    cut(connection, reason);
+  }
 }
 
 // --- receives ---
@@ -326,9 +337,9 @@ void PostedTransport::drop(Connection& connection, std::uint32_t slot) {
 void PostedTransport::replenish(Connection& connection) {
   Traffic& traffic = *connection.traffic;
   const std::uint32_t posted = traffic.receives->replenish(collected_);
+  post_collected(connection);
   if (posted == 0) return;
   traffic.credits.posted(posted);
-  post_collected(connection);
   if (traffic.credits.update_is_due() || traffic.sending.waits()) mark(connection);
 }
 
@@ -473,8 +484,10 @@ void PostedTransport::discard_arrived(Connection& connection) {
     traffic.receives->drop(front.slot);
     traffic.credits.posted(for_messages(traffic.receives->replenish(front.slot, collected_), *tag));
   }
+  over = over || connection.cut_is_known;
+  if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
-  if (over || connection.cut_is_known) {
+  if (over) {
     bury(connection);
   } else {
     mark(connection);

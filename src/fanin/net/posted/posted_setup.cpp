@@ -101,7 +101,7 @@ SharedReceives* PostedTransport::to_share(Connection& connection) {
       ++own;
   });
   if (own < connection.receiving.share_above) return nullptr;
-  const posted::SlotLayout layout(pool, connection.max_message, posted::receives_most / 2);
+  const posted::SlotLayout layout(pool, connection.max_message, SharedReceives::slots_most);
   for (const auto& shared : shared_) {
     if (shared->suits(device, pool, layout, shared_window(connection))) return shared.get();
   }

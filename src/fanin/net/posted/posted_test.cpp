@@ -248,6 +248,18 @@ TEST_F(PostedSharedReceives, that_find_no_page_go_on_with_what_others_leave) {
   EXPECT_FALSE(all.unused());
 }
 
+TEST_F(PostedSharedReceives, post_what_was_let_go_rather_than_more_pages) {
+  SharedReceives::Share first(all, 4);
+  (void)replenish(first);
+  for (int i = 0; i < 40; ++i) {
+    (void)take(first, i % 4 == 3 ? 100 : 4096); // a small one's slot is posted again
+    EXPECT_GE(pool->available(), 1U);
+  }
+  SharedReceives::Share second(all, 8);
+  EXPECT_EQ(replenish(second), 8U);
+  EXPECT_FALSE(second.starving());
+}
+
 TEST_F(PostedSharedReceives, are_for_links_of_one_device_with_messages_of_one_size) {
   EXPECT_TRUE(all.suits(this, *pool, layout, 4));
   EXPECT_FALSE(all.suits(&layout, *pool, layout, 4));

@@ -23,7 +23,7 @@ public:
   [[nodiscard]] virtual std::uint32_t slot_size() const = 0;
   [[nodiscard]] virtual bool shared() const = 0;
 
-  // What has to be posted now is put behind `to`. Returns how many messages more may come.
+  // What has to be posted now is put behind `to`. Returns how many more the peer may use.
   [[nodiscard]] virtual std::uint32_t replenish(std::vector<Receive>& to) = 0;
   // The same, after take() or drop(), looking no further than it has to.
   [[nodiscard]] virtual std::uint32_t replenish(std::uint32_t slot, std::vector<Receive>& to) = 0;

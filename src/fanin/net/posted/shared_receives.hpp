@@ -4,9 +4,12 @@
 // to all peers together than is posted: the receiver is ready here as it is without sharing.
 //
 // A page whose slots are all held is let go, and another one is taken when promises ask for it.
+// Where more pages are here than promises need, those of which nobody holds anything any more are
+// posted again first.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -22,7 +25,9 @@ class SharedReceives {
 public:
   class Share;
 
-  // `device`: of the links that may use it.
+  static constexpr std::uint32_t slots_most = 32; // of a page
+
+  // `device`: of the links that may use it. `layout`: of slots_most.
   SharedReceives(const void* device, memory::PagePool& pool, SlotLayout layout,
                  std::unique_ptr<ReceiveQueue> queue)
       : device_(device), pool_(pool), layout_(layout), queue_(std::move(queue)) {}
@@ -45,16 +50,25 @@ public:
 private:
   struct Page {
     memory::Loan page;
-    std::uint32_t held = 0;
+    std::uint32_t held = 0; // a bit for each slot
     std::vector<Operation> operations; // by slot
+    [[nodiscard]] bool released() const { return held != 0 && page.page()->references == 1; }
   };
 
   [[nodiscard]] std::uint32_t spare() const {
     return posted_ > promised_ ? posted_ - promised_ : 0;
   }
-  [[nodiscard]] bool can_post() const { return !free_slots_.empty() || pool_.available() > 0; }
+  [[nodiscard]] bool can_post() const {
+    return !free_slots_.empty() || pool_.available() > 0 ||
+           std::ranges::any_of(pages_, &Page::released);
+  }
+  // One more than a device needs that fills them one after the other.
+  [[nodiscard]] bool has_many_pages() const {
+    return pages_.size() - free_pages_.size() > promised_ / layout_.per_page() + 1;
+  }
 
   [[nodiscard]] bool post_more(std::vector<Receive>& to) {
+    if (free_slots_.empty() && (has_many_pages() || pool_.available() == 0)) find_released();
     if (!free_slots_.empty()) {
       post(free_slots_.back(), to);
       free_slots_.pop_back();
@@ -68,6 +82,16 @@ private:
     pages_[index].page = std::move(fresh);
     for (std::uint32_t i = 0; i < layout_.per_page(); ++i) post(index * layout_.per_page() + i, to);
     return true;
+  }
+  void find_released() {
+    for (std::uint32_t index = 0; index < pages_.size(); ++index) {
+      Page& page = pages_[index];
+      if (!page.released()) continue;
+      for (std::uint32_t i = 0; i < layout_.per_page(); ++i) {
+        if ((page.held >> i & 1) != 0) free_slots_.push_back(index * layout_.per_page() + i);
+      }
+      page.held = 0;
+    }
   }
   void add_page() {
     const auto index = static_cast<std::uint32_t>(pages_.size());
@@ -147,11 +171,13 @@ public:
       return view;
     }
     use();
-    if (++page.held < all_.layout_.per_page()) return page.page.freeze(offset, size);
-    page.held = 0;
-    all_.free_pages_.push_back(index);
     view = page.page.freeze(offset, size);
+    const std::uint32_t per_page = all_.layout_.per_page();
+    page.held |= 1U << slot % per_page;
+    if (static_cast<std::uint32_t>(std::popcount(page.held)) < per_page) return view;
+    page.held = 0;
     page.page = {};
+    all_.free_pages_.push_back(index);
     return view;
   }
   void drop(std::uint32_t slot) override {

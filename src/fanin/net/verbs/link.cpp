@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "fanin/net/posted/shared_receives.hpp"
 #include "fanin/net/verbs/queue_pair.hpp"
 #include "fanin/net/verbs/shared_queue.hpp"
 
@@ -19,7 +20,7 @@ constexpr std::uint32_t unsignalled_most = 8;
 VerbsLink::~VerbsLink() {
   close();
   end_queue_pair();
-  if (device_ != nullptr) device_->give_back(requests_most, posted::receives_most);
+  if (device_ != nullptr) device_->give_back(requests_most, receives_reserved());
 }
 
 const void* VerbsLink::device() {
@@ -46,7 +47,7 @@ Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_poo
   const auto key = (*device)->key(*receive_pool.arena());
   if (!key) return std::unexpected(key.error());
   receive_key_ = *key;
-  if (auto room = (*device)->reserve(requests_most, posted::receives_most); !room)
+  if (auto room = (*device)->reserve(requests_most, receives_reserved()); !room)
     return std::unexpected(room.error());
   device_ = *device;
   std::uint32_t inline_most = 0;
@@ -54,8 +55,10 @@ Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_poo
   if (!made) return std::unexpected(made.error());
   queue_pair_ = std::move(*made);
   if (shared_ != nullptr) device_->know(*queue_pair_, *this);
-  if (auto done = change_state(*id_, *queue_pair_, path_, IBV_QPS_INIT); !done)
+  if (auto done = change_state(*id_, *queue_pair_, path_, IBV_QPS_INIT); !done) {
+    end_queue_pair();
     return std::unexpected(done.error());
+  }
   return Limits{.copied_most = inline_most, .pieces_most = max_extents};
 }
 
@@ -137,7 +140,14 @@ Result<> VerbsLink::post_receives(std::span<const posted::Receive> all, std::uin
   ibv_recv_wr* bad = nullptr;
   const int error = shared_ == nullptr ? ibv_post_recv(queue_pair_.get(), requests.data(), &bad)
                                        : ibv_post_srq_recv(shared_, requests.data(), &bad);
-  if (error != 0) return fail_errno(ErrorKind::internal, "the device takes no receive", error);
+  if (error != 0) {
+    if (shared_ != nullptr) {
+      for (const posted::Receive& left :
+           all.subspan(static_cast<std::size_t>(bad - requests.data())))
+        left.operation->shared->forget(left.operation->number);
+    }
+    return fail_errno(ErrorKind::internal, "the device takes no receive", error);
+  }
   if (receives.size() == all.size()) return {};
   return post_receives(all.subspan(receives.size()), size);
 }

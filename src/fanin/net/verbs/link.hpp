@@ -38,10 +38,11 @@ public:
   [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
   void probe(posted::Operation& operation) override;
   void close() override;
-  [[nodiscard]] bool at_rest() const override {
-    return queue_pair_ == nullptr || !takes_shared_ || took_last_;
+  [[nodiscard]] bool at_rest() const override { return queue_pair_ == nullptr || !takes_shared_; }
+  void drained() override {
+    if (took_last_) end_queue_pair();
   }
-  void overdue() override { end_queue_pair(); }
+  void rest_now() override { end_queue_pair(); }
 
   [[nodiscard]] rdma_cm_id* id() const { return id_.get(); }
   void know_way() { way_known_ = true; }
@@ -60,6 +61,10 @@ private:
 
   [[nodiscard]] Result<> ready_to_send();
   void end_queue_pair();
+  // In the completion queue; a shared queue has reserved its own.
+  [[nodiscard]] std::uint32_t receives_reserved() const {
+    return shared_ == nullptr ? posted::receives_most : 0;
+  }
   void asked(std::uint32_t end);
   void fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces);
 

@@ -19,15 +19,17 @@ Result<std::unique_ptr<SharedQueue>> SharedQueue::make(Device& device) {
     return fail(ErrorKind::unsupported,
                 fmt::format("{} has no shared receive queues", device.name()));
   }
+  const auto most = static_cast<std::uint32_t>(std::min(limits.max_srq_wr, receives_usual));
   ibv_srq_init_attr attributes{};
-  attributes.attr.max_wr = static_cast<std::uint32_t>(std::min(limits.max_srq_wr, receives_usual));
+  attributes.attr.max_wr = most;
   attributes.attr.max_sge = 1;
   ReceiveQueueHandle handle(ibv_create_srq(device.domain(), &attributes));
   if (handle == nullptr) {
     return fail_errno(ErrorKind::exhausted, fmt::format("{}: shared receive queue", device.name()),
                       errno);
   }
-  return std::unique_ptr<SharedQueue>(new SharedQueue(std::move(handle), attributes.attr.max_wr));
+  if (auto room = device.reserve(0, most); !room) return std::unexpected(room.error());
+  return std::unique_ptr<SharedQueue>(new SharedQueue(device, std::move(handle), most));
 }
 
 } // namespace fanin::net::verbs

@@ -15,13 +15,15 @@ class SharedQueue final : public posted::ReceiveQueue {
 public:
   // Errors: exhausted, unsupported.
   [[nodiscard]] static Result<std::unique_ptr<SharedQueue>> make(Device& device);
+  ~SharedQueue() override { device_.give_back(0, most_); }
   [[nodiscard]] std::uint32_t most() const override { return most_; }
   [[nodiscard]] ibv_srq* get() const { return handle_.get(); }
 
 private:
-  SharedQueue(ReceiveQueueHandle handle, std::uint32_t most)
-      : handle_(std::move(handle)), most_(most) {}
+  SharedQueue(Device& device, ReceiveQueueHandle handle, std::uint32_t most)
+      : device_(device), handle_(std::move(handle)), most_(most) {}
 
+  Device& device_;
   ReceiveQueueHandle handle_;
   std::uint32_t most_;
 };

@@ -70,8 +70,9 @@ public:
   [[nodiscard]] Result<> reach(const memory::Arena&) override { return {}; }
   void close() override;
   [[nodiscard]] bool at_rest() const override;
+  void drained() override;
 
-  void cancel(const std::deque<Receive>& receives) const;
+  void cancel(const std::deque<Receive>& receives);
   // Delivers one message. False: there is none.
   bool carry();
   [[nodiscard]] bool busy() const { return !under_way_.empty() && other_ != nullptr; }
@@ -255,17 +256,21 @@ inline bool RudeLink::carry() {
 
 inline bool RudeLink::at_rest() const {
   for (const Receive& receive : left_) std::memset(receive.to, 0xdd, queue_->size);
-  if (left_.empty()) return true;
-  if (!network_.random().chance(1, 3)) return false;
-  if (shares()) cancel(left_);
-  left_.clear();
-  return !shares(); // else once that has been read
+  if (!shares() && network_.random().chance(1, 3)) left_.clear();
+  return left_.empty();
 }
 
-inline void RudeLink::cancel(const std::deque<Receive>& receives) const {
+inline void RudeLink::drained() {
+  if (!shares() || !network_.random().chance(1, 3)) return;
+  cancel(left_);
+  left_.clear();
+}
+
+inline void RudeLink::cancel(const std::deque<Receive>& receives) {
   for (const Receive& receive : receives) {
+    const bool known = shares() && network_.random().chance(1, 2);
     network_.done_.push_back({.operation = receive.operation,
-                              .link = shares() ? const_cast<RudeLink*>(this) : nullptr,
+                              .link = known ? this : nullptr,
                               .status = Completion::Status::canceled});
   }
 }
