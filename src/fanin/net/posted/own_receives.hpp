@@ -51,12 +51,12 @@ public:
     });
   }
 
-  [[nodiscard]] memory::View take(std::uint32_t slot, std::uint32_t size, PageFiller& filler,
-                                  bool& moved) override {
+  [[nodiscard]] memory::View take(std::uint32_t slot, std::uint32_t size, bool roomy,
+                                  PageFiller& filler, bool& moved) override {
     Owned& owned = pages_[layout_.page_of(slot)];
     const std::uint32_t offset = layout_.offset(slot);
     memory::View view;
-    moved = layout_.move_out(owned.page.data() + offset, size, filler, view);
+    moved = layout_.move_out(owned.page.data() + offset, size, roomy, filler, view);
     drop(slot);
     if (moved || size == 0) return view;
     states_[slot] = State::held;

@@ -418,6 +418,8 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
   const std::uint32_t before = traffic.taken;
   std::uint32_t reposted = 0; // for messages
   std::size_t left = messages_per_visit;
+  const memory::PagePool& pool = connection.filler->pool();
+  const bool roomy = connection.options.low_latency && pool.available() >= pool.pages() / 4 * 3;
   const auto finish = [&](bool more) {
     if (traffic.taken == before) return more;
     traffic.credits.posted(reposted);
@@ -453,7 +455,7 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
     if (tag->kind == TagKind::message) {
       bool moved = false;
       emit(connection, budget, EventKind::message).message =
-          receives.take(front.slot, front.size, *connection.filler, moved);
+          receives.take(front.slot, front.size, roomy, *connection.filler, moved);
       if (moved) {
         ++counters_.moved;
       } else if (front.size > 0 && !receives.shared() &&

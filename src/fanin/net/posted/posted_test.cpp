@@ -143,7 +143,7 @@ protected:
     const std::uint32_t slot = posted.front();
     posted.pop_front();
     bool moved = false;
-    memory::View view = which.take(slot, size, filler, moved);
+    memory::View view = which.take(slot, size, false, filler, moved);
     to_post.clear();
     (void)which.replenish(slot, to_post);
     for (const Receive& receive : to_post) posted.push_back(receive.operation->number);

@@ -33,8 +33,8 @@ public:
   [[nodiscard]] virtual bool can_replenish() const = 0;
 
   // A receive has completed with so many bytes, at most slot_size(). The message is in a page that
-  // small messages share if it was `moved`.
-  [[nodiscard]] virtual memory::View take(std::uint32_t slot, std::uint32_t size,
+  // small messages share if it was `moved`; where it is `roomy`, only really small ones are.
+  [[nodiscard]] virtual memory::View take(std::uint32_t slot, std::uint32_t size, bool roomy,
                                           PageFiller& filler, bool& moved) = 0;
   // A receive has completed, and what it brought is not wanted.
   virtual void drop(std::uint32_t slot) = 0;

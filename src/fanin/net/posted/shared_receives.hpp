@@ -159,13 +159,13 @@ public:
     return starving_ && (all_.spare() > 0 || all_.can_post());
   }
 
-  [[nodiscard]] memory::View take(std::uint32_t slot, std::uint32_t size, PageFiller& filler,
-                                  bool& moved) override {
+  [[nodiscard]] memory::View take(std::uint32_t slot, std::uint32_t size, bool roomy,
+                                  PageFiller& filler, bool& moved) override {
     const std::uint32_t index = all_.layout_.page_of(slot);
     const std::uint32_t offset = all_.layout_.offset(slot);
     Page& page = all_.pages_[index];
     memory::View view;
-    moved = all_.layout_.move_out(page.page.data() + offset, size, filler, view);
+    moved = all_.layout_.move_out(page.page.data() + offset, size, roomy, filler, view);
     if (moved || size == 0) {
       drop(slot);
       return view;

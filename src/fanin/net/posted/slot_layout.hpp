@@ -15,6 +15,9 @@ namespace fanin::net::posted {
 
 class SlotLayout {
 public:
+  // Where there is room, a message of so many bytes stays: that saves a copy.
+  static constexpr std::uint32_t stays_with_room = 32U << 10;
+
   // At most so many slots a page.
   SlotLayout(const memory::PagePool& pool, std::uint32_t max_message, std::uint32_t most)
       : size_(std::max(max_message + 7U, 64U) & ~7U),
@@ -30,9 +33,9 @@ public:
   [[nodiscard]] std::uint32_t offset(std::uint32_t slot) const { return slot % per_page_ * size_; }
 
   // False: the message stays in its slot, `from`.
-  [[nodiscard]] bool move_out(const std::byte* from, std::uint32_t size, PageFiller& filler,
-                              memory::View& to) const {
-    if (size == 0 || size >= stays_from_) return false;
+  [[nodiscard]] bool move_out(const std::byte* from, std::uint32_t size, bool roomy,
+                              PageFiller& filler, memory::View& to) const {
+    if (size == 0 || size >= stays_from_ || (roomy && size >= stays_with_room)) return false;
     PageFiller::Room room = filler.reserve(size);
     if (!room.page) return false;
     memory::copy(room.page.data() + room.offset, {from, size});
