@@ -196,6 +196,24 @@ TEST_F(PostedReceives, a_page_that_is_used_up_is_replaced_and_one_that_nobody_ho
   EXPECT_EQ(pool->available(), 4U);
 }
 
+TEST_F(PostedReceives, where_there_is_room_only_small_messages_are_moved) {
+  const auto large = conformance::make_pool({.page_size = 512U << 10, .pages = 4});
+  PageFiller shared_page(*large);
+  OwnReceives slots(link, *large, 256U << 10, 2, 64);
+  (void)replenish(slots);
+  const auto stays = [&](std::uint32_t size, bool roomy) {
+    bool moved = false;
+    const std::uint32_t slot = posted.front();
+    posted.pop_front();
+    (void)slots.take(slot, size, roomy, shared_page, moved);
+    return !moved;
+  };
+  EXPECT_FALSE(stays(64U << 10, false));
+  EXPECT_TRUE(stays(64U << 10, true));
+  EXPECT_FALSE(stays(16U << 10, true));
+  EXPECT_TRUE(stays(128U << 10, false));
+}
+
 class PostedSharedReceives : public PostedReceives {
 protected:
   SlotLayout layout{*pool, 4096, 32};
