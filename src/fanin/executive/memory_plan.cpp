@@ -100,7 +100,7 @@ std::uint32_t posted_pages(std::span<const net::Url> rails, std::size_t connecti
   const auto most = static_cast<std::uint32_t>(rails.size() > 1 ? 2 * connections : connections);
   std::uint32_t pages = 0;
   for (const net::Url& url : rails) pages = std::max(pages, net::posted::pages_planned(url, most));
-  return pages == 0 ? 0 : pages + static_cast<std::uint32_t>(rails.size());
+  return pages == 0 ? 0 : pages + 1;
 }
 
 // A readout unit's to a builder unit: the data's, and with pull that of the requests.

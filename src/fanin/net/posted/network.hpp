@@ -71,12 +71,12 @@ struct Completion {
 };
 
 // Receives that links of one device have in common.
-class ReceiveQueue {
+class SharedReceiveQueue {
 public:
-  ReceiveQueue() = default;
-  ReceiveQueue(const ReceiveQueue&) = delete;
-  ReceiveQueue& operator=(const ReceiveQueue&) = delete;
-  virtual ~ReceiveQueue() = default; // after its links
+  SharedReceiveQueue() = default;
+  SharedReceiveQueue(const SharedReceiveQueue&) = delete;
+  SharedReceiveQueue& operator=(const SharedReceiveQueue&) = delete;
+  virtual ~SharedReceiveQueue() = default; // after its links
   [[nodiscard]] virtual std::uint32_t most() const = 0; // receives at once
 };
 
@@ -101,11 +101,11 @@ public:
   // Before open(): links of the same device can share receives. Null: they cannot.
   [[nodiscard]] virtual const void* device() { return nullptr; }
   // Of its device. Errors: exhausted, unsupported.
-  [[nodiscard]] virtual Result<std::unique_ptr<ReceiveQueue>> make_receive_queue() {
+  [[nodiscard]] virtual Result<std::unique_ptr<SharedReceiveQueue>> make_shared_receive_queue() {
     return fail(ErrorKind::unsupported, "this network shares no receives");
   }
   // Before open(): its receives are those of a queue of its device.
-  virtual void share(ReceiveQueue&) {}
+  virtual void share(SharedReceiveQueue&) {}
   // Connects or accepts. LinkEvent::Kind::connected or refused follows.
   [[nodiscard]] virtual Result<> start(const HelloBytes& hello) = 0;
   virtual void reject(const HelloBytes& hello) = 0; // a request, instead of open()
@@ -126,7 +126,7 @@ public:
   // Completions may be left.
   virtual void close() = 0;
   // After close(): a network may still be at what was posted, for as long as the peer is there.
-  // Asked when the queues have been empty once; what makes it so wakes.
+  // What makes it so, if not close() or drained(), wakes.
   [[nodiscard]] virtual bool at_rest() const { return true; }
   // After close() and not at rest: the queues have been empty once more.
   virtual void drained() {}

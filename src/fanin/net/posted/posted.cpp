@@ -149,23 +149,23 @@ void PostedTransport::sweep() {
     Connection* const connection = connections_.find(id);
     if (connection == nullptr) continue;
     if (connection->stage == Stage::buried) {
-      resting_.push_back(id);
+      const bool twice = std::ranges::find(resting_, id) != resting_.end(); // cut, then buried
+      if (!twice) resting_.push_back(id);
     } else {
       connection->cut_is_known = true;
       make_ready(*connection);
     }
   }
   std::erase_if(resting_, [this](ConnectionId id) {
-    const Connection* const connection = connections_.find(id);
-    if (connection == nullptr) return true; // was cut and buried: named twice
-    if (!connection->link->at_rest()) {
-      connection->link->drained();
-      if (connection->link->at_rest()) released_ = true; // and look once more
-      return false;
-    }
+    if (!connections_.find(id)->link->at_rest()) return false;
     connections_.erase(id);
     return released_ = true;
   });
+  for (const ConnectionId id : resting_) { // those that come to rest now go when all is read again
+    posted::Link& link = *connections_.find(id)->link;
+    link.drained();
+    if (link.at_rest()) released_ = true;
+  }
   std::erase_if(shared_, [](const auto& shared) { return shared->unused(); });
 }
 
@@ -205,6 +205,7 @@ bool PostedTransport::arm() {
     released_ = false;
     return false;
   }
+  for (const auto& shared : shared_) shared->look_again();
   for (const ConnectionId id : poor_) {
     const Connection* const connection = connections_.find(id);
     if (connection == nullptr || connection->stage == Stage::buried ||
@@ -266,9 +267,10 @@ void PostedTransport::reap() {
 
 void PostedTransport::take_completion(const Completion& completion) {
   const Operation& operation = *completion.operation;
-  const posted::Link* const link = operation.shared != nullptr ? completion.link : operation.link;
-  if (link == nullptr) return operation.shared->forget(operation.number);
-  Connection& connection = *link->connection;
+  if (operation.shared != nullptr && completion.link == nullptr)
+    return operation.shared->forget(operation.number);
+  const posted::Link& link = operation.shared != nullptr ? *completion.link : *operation.link;
+  Connection& connection = *link.connection;
   const bool wanted =
       connection.stage != Stage::buried && completion.status == Completion::Status::done;
   if (operation.shared != nullptr && !wanted) drop(connection, operation.number);
@@ -361,6 +363,7 @@ void PostedTransport::be_poor(Connection& connection) {
 }
 
 void PostedTransport::help_poor() {
+  for (const auto& shared : shared_) shared->look_again();
   std::erase_if(poor_, [this](ConnectionId id) {
     Connection* const connection = connections_.find(id);
     if (connection == nullptr || connection->cut || connection->stage == Stage::ended ||
@@ -419,7 +422,7 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
   std::uint32_t reposted = 0; // for messages
   std::size_t left = messages_per_visit;
   const memory::PagePool& pool = connection.filler->pool();
-  const bool roomy = connection.options.low_latency && pool.available() >= pool.pages() / 4 * 3;
+  const bool roomy = connection.options.low_latency && pool.available() / 3.0 >= pool.pages() / 4.0;
   const auto finish = [&](bool more) {
     if (traffic.taken == before) return more;
     traffic.credits.posted(reposted);

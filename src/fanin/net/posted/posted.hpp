@@ -175,6 +175,7 @@ private:
   bool look_ = false; // at the events of links, with the next poll
   bool released_ = false; // pages have come back since the last poll
   bool told_of_memory_ = false;
+  bool told_of_sharing_ = false;
   PostedCounters counters_;
 };
 

@@ -105,8 +105,16 @@ SharedReceives* PostedTransport::to_share(Connection& connection) {
   for (const auto& shared : shared_) {
     if (shared->suits(device, pool, layout, shared_window(connection))) return shared.get();
   }
-  auto queue = connection.link->make_receive_queue();
-  if (!queue) return nullptr;
+  auto queue = connection.link->make_shared_receive_queue();
+  if (!queue) {
+    if (!std::exchange(told_of_sharing_, true)) {
+      report(CloseReason::local, connection,
+             fmt::format("connections share no receives, and need twice the pages: {}; with "
+                         "share_above in the address fanin check counts them",
+                         queue.error().text));
+    }
+    return nullptr;
+  }
   auto made = std::make_unique<SharedReceives>(device, pool, layout, std::move(*queue));
   if (!made->suits(device, pool, layout, shared_window(connection))) return nullptr;
   return shared_.emplace_back(std::move(made)).get();

@@ -1,7 +1,8 @@
 // Receives that the connections of one device have in common, so that many peers need less memory
 // (InfiniBand's shared receive queue; docs/modules/net.md says what it saves). Messages take them
 // in the order of posting, whoever sends, so pages fill up one after the other. No more is promised
-// to all peers together than is posted: the receiver is ready here as it is without sharing.
+// to all peers together, in credits and receives kept for them (credits.hpp), than is posted: the
+// receiver is ready here as it is without sharing.
 //
 // A page whose slots are all held is let go, and another one is taken when promises ask for it.
 // Where more pages are here than promises need, those of which nobody holds anything any more are
@@ -29,10 +30,10 @@ public:
 
   // `device`: of the links that may use it. `layout`: of slots_most.
   SharedReceives(const void* device, memory::PagePool& pool, SlotLayout layout,
-                 std::unique_ptr<ReceiveQueue> queue)
+                 std::unique_ptr<SharedReceiveQueue> queue)
       : device_(device), pool_(pool), layout_(layout), queue_(std::move(queue)) {}
 
-  [[nodiscard]] ReceiveQueue& queue() { return *queue_; }
+  [[nodiscard]] SharedReceiveQueue& queue() { return *queue_; }
   // Whether a connection, whose peer may use so many receives at once, can have a share.
   [[nodiscard]] bool suits(const void* device, const memory::PagePool& pool,
                            const SlotLayout& layout, std::uint32_t window) const {
@@ -40,6 +41,8 @@ public:
            windows_ + window + layout_.per_page() <= queue_->most();
   }
   [[nodiscard]] bool unused() const { return shares_ == 0; }
+  // Pages may have come back since it was asked what can be posted.
+  void look_again() { in_vain_ = false; }
 
   // A receive has completed for a link that is no more.
   void forget(std::uint32_t slot) {
@@ -58,11 +61,12 @@ private:
   [[nodiscard]] std::uint32_t spare() const {
     return posted_ > promised_ ? posted_ - promised_ : 0;
   }
-  [[nodiscard]] bool can_post() const {
-    return !free_slots_.empty() || pool_.available() > 0 ||
-           std::ranges::any_of(pages_, &Page::released);
+  [[nodiscard]] bool can_post() {
+    if (!free_slots_.empty() || pool_.available() > 0) return true;
+    if (!in_vain_) in_vain_ = std::ranges::none_of(pages_, &Page::released);
+    return !in_vain_;
   }
-  // One more than a device needs that fills them one after the other.
+  // More than promises fill, and one that is being filled.
   [[nodiscard]] bool has_many_pages() const {
     return pages_.size() - free_pages_.size() > promised_ / layout_.per_page() + 1;
   }
@@ -116,11 +120,12 @@ private:
   std::deque<Page> pages_; // which stay where they are
   std::vector<std::uint32_t> free_pages_; // have no page
   std::vector<std::uint32_t> free_slots_;
-  std::uint32_t posted_ = 0; // receives, not completed
+  bool in_vain_ = false; // no page was found that has come back
+  std::uint32_t posted_ = 0; // receives, not taken yet
   std::uint32_t promised_ = 0; // of them, to peers
   std::uint32_t windows_ = 0; // the most that could be promised
   std::uint32_t shares_ = 0;
-  std::unique_ptr<ReceiveQueue> queue_; // ends before the pages
+  std::unique_ptr<SharedReceiveQueue> queue_; // ends before the pages
 };
 
 // One connection's.

@@ -20,10 +20,9 @@ public:
   }
 
 protected:
-  Posted() {
+  explicit Posted(Url url = {.scheme = "rude"}) {
     loop.add(server);
-    listener =
-        server.listen(Url{.scheme = "rude"}, {.receive_pool = pool.get(), .handler = this}).value();
+    listener = server.listen(url, {.receive_pool = pool.get(), .handler = this}).value();
   }
 
   void start_client(PostedOptions options = {}) {
@@ -51,6 +50,8 @@ protected:
     for (memory::View& extent : extents) extent.size /= max_extents;
     return client->send(id, extents);
   }
+
+  void end_twice();
 
   void on_event(Transport&, Event& event) override {
     switch (event.kind) {
@@ -81,7 +82,16 @@ protected:
   std::set<const void*> pages; // that messages came in
 };
 
-TEST_F(Posted, a_connection_that_ends_twice_in_one_turn_ends_once) {
+class PostedSharing : public Posted {
+protected:
+  PostedSharing() : Posted({.scheme = "rude", .options = {{"share_above", "0"}}}) {}
+};
+
+TEST_F(Posted, a_connection_that_ends_twice_in_one_turn_ends_once) { end_twice(); }
+
+TEST_F(PostedSharing, a_connection_that_ends_twice_in_one_turn_ends_once) { end_twice(); }
+
+void Posted::end_twice() {
   start_client();
   for (int round = 0; round < 50; ++round) {
     const ConnectionId id = connect();

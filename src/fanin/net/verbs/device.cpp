@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
-#include "fanin/net/verbs/link.hpp"
 
 namespace fanin::net::verbs {
 namespace {
@@ -51,9 +50,10 @@ Result<> Completions::make(ibv_context* context, ibv_comp_channel* channel) {
 Result<> Completions::reserve(std::uint32_t entries) {
   const auto size = static_cast<std::uint32_t>(queue_->cqe);
   if (reserved_ + entries > size) {
-    const auto more = static_cast<int>(std::max(2 * size, reserved_ + entries));
-    if (const int error = ibv_resize_cq(queue_.get(), more); error != 0)
-      return fail_of(queue_->context, "a longer completion queue", error);
+    const std::uint32_t least = reserved_ + entries;
+    int error = ibv_resize_cq(queue_.get(), static_cast<int>(std::max(2 * size, least)));
+    if (error != 0) error = ibv_resize_cq(queue_.get(), static_cast<int>(least));
+    if (error != 0) return fail_of(queue_->context, "a longer completion queue", error);
   }
   reserved_ += entries;
   return {};
@@ -108,31 +108,32 @@ Result<> Device::reserve(std::uint32_t send_requests, std::uint32_t receive_requ
   return room;
 }
 
-std::string Device::take_async_event() {
+std::optional<DeviceEvent> Device::take_async_event() {
   ibv_async_event event{};
-  std::string text;
-  while (text.empty() && ibv_get_async_event(context_, &event) == 0) {
-    switch (event.event_type) {
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      if (VerbsLink* const link = sharing(event.element.qp->qp_num)) link->took_last();
-      break;
-    case IBV_EVENT_PORT_ERR:
-      text = fmt::format("{}: port {} is down", name(), event.element.port_num);
-      break;
-    case IBV_EVENT_PORT_ACTIVE:
-      text = fmt::format("{}: port {} is up", name(), event.element.port_num);
-      break;
-    case IBV_EVENT_DEVICE_FATAL: text = fmt::format("{}: the device has failed", name()); break;
-    case IBV_EVENT_CQ_ERR: text = fmt::format("{}: a completion queue has failed", name()); break;
-    case IBV_EVENT_QP_FATAL: text = fmt::format("{}: a queue pair has failed", name()); break;
-    case IBV_EVENT_SRQ_ERR:
-      text = fmt::format("{}: a shared receive queue has failed", name());
-      break;
-    default: break;
-    }
-    ibv_ack_async_event(&event);
+  if (ibv_get_async_event(context_, &event) != 0) return {};
+  DeviceEvent result;
+  switch (event.event_type) {
+  case IBV_EVENT_QP_LAST_WQE_REACHED: result.took_last = link_of(event.element.qp->qp_num); break;
+  case IBV_EVENT_PORT_ERR:
+    result.text = fmt::format("{}: port {} is down", name(), event.element.port_num);
+    break;
+  case IBV_EVENT_PORT_ACTIVE:
+    result.text = fmt::format("{}: port {} is up", name(), event.element.port_num);
+    break;
+  case IBV_EVENT_DEVICE_FATAL:
+    result.text = fmt::format("{}: the device has failed", name());
+    break;
+  case IBV_EVENT_CQ_ERR:
+    result.text = fmt::format("{}: a completion queue has failed", name());
+    break;
+  case IBV_EVENT_QP_FATAL: result.text = fmt::format("{}: a queue pair has failed", name()); break;
+  case IBV_EVENT_SRQ_ERR:
+    result.text = fmt::format("{}: a shared receive queue has failed", name());
+    break;
+  default: break;
   }
-  return text;
+  ibv_ack_async_event(&event);
+  return result;
 }
 
 void Device::take_channel_events() {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -37,6 +38,12 @@ private:
 
 class VerbsLink;
 
+// What has happened to a device, a port of it or a queue.
+struct DeviceEvent {
+  std::string text; // for people, if they care for it
+  VerbsLink* took_last = nullptr; // takes no more of the receives that it shares
+};
+
 class Device {
 public:
   // Errors: exhausted (memlock, mostly), internal.
@@ -64,19 +71,20 @@ public:
     receives.give_back(receive_requests);
   }
 
-  // Who uses receives that queue pairs share, by the queue pair's number.
-  void know(const ibv_qp& queue_pair, VerbsLink& link) { sharing_[queue_pair.qp_num] = &link; }
-  void forget(const ibv_qp& queue_pair) { sharing_.erase(queue_pair.qp_num); }
-  [[nodiscard]] VerbsLink* sharing(std::uint32_t queue_pair) const {
+  // Those that take receives from a shared receive queue, by the number of their queue pair.
+  void add_sharing(const ibv_qp& queue_pair, VerbsLink& link) {
+    sharing_[queue_pair.qp_num] = &link;
+  }
+  void remove_sharing(const ibv_qp& queue_pair) { sharing_.erase(queue_pair.qp_num); }
+  [[nodiscard]] VerbsLink* link_of(std::uint32_t queue_pair) const {
     const auto found = sharing_.find(queue_pair);
     return found == sharing_.end() ? nullptr : found->second;
   }
 
   // Events of the channel: the queues that have woken us.
   void take_channel_events();
-  // What has happened to the device or its ports, in words; empty: nothing (more) that people care
-  // for.
-  [[nodiscard]] std::string take_async_event();
+  // None: there is none.
+  [[nodiscard]] std::optional<DeviceEvent> take_async_event();
 
 private:
   explicit Device(ibv_context* context) : context_(context) {}

@@ -7,7 +7,7 @@
 
 #include "fanin/net/posted/shared_receives.hpp"
 #include "fanin/net/verbs/queue_pair.hpp"
-#include "fanin/net/verbs/shared_queue.hpp"
+#include "fanin/net/verbs/shared_receive_queue.hpp"
 
 namespace fanin::net::verbs {
 namespace {
@@ -28,16 +28,16 @@ const void* VerbsLink::device() {
   return find_device_(id_->verbs).value_or(nullptr);
 }
 
-Result<std::unique_ptr<posted::ReceiveQueue>> VerbsLink::make_receive_queue() {
+Result<std::unique_ptr<posted::SharedReceiveQueue>> VerbsLink::make_shared_receive_queue() {
   const auto device = find_device_(id_->verbs);
   if (!device) return std::unexpected(device.error());
-  auto made = SharedQueue::make(**device);
+  auto made = SharedReceiveQueue::make(**device);
   if (!made) return std::unexpected(made.error());
   return std::move(*made);
 }
 
-void VerbsLink::share(posted::ReceiveQueue& queue) {
-  shared_ = static_cast<SharedQueue&>(queue).get();
+void VerbsLink::share(posted::SharedReceiveQueue& queue) {
+  shared_ = static_cast<SharedReceiveQueue&>(queue).get();
 }
 
 Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_pool) {
@@ -54,7 +54,7 @@ Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_poo
   auto made = make_queue_pair(*device_, requests_most, posted::receives_most, shared_, inline_most);
   if (!made) return std::unexpected(made.error());
   queue_pair_ = std::move(*made);
-  if (shared_ != nullptr) device_->know(*queue_pair_, *this);
+  if (shared_ != nullptr) device_->add_sharing(*queue_pair_, *this);
   if (auto done = change_state(*id_, *queue_pair_, path_, IBV_QPS_INIT); !done) {
     end_queue_pair();
     return std::unexpected(done.error());
@@ -110,7 +110,7 @@ void VerbsLink::close() {
 }
 
 void VerbsLink::end_queue_pair() {
-  if (queue_pair_ != nullptr) device_->forget(*queue_pair_);
+  if (queue_pair_ != nullptr) device_->remove_sharing(*queue_pair_);
   queue_pair_.reset();
 }
 
@@ -137,7 +137,7 @@ Result<> VerbsLink::post_receives(std::span<const posted::Receive> all, std::uin
                    .sg_list = &pieces[i],
                    .num_sge = 1};
   }
-  ibv_recv_wr* bad = nullptr;
+  ibv_recv_wr* bad = requests.data();
   const int error = shared_ == nullptr ? ibv_post_recv(queue_pair_.get(), requests.data(), &bad)
                                        : ibv_post_srq_recv(shared_, requests.data(), &bad);
   if (error != 0) {

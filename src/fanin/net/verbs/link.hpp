@@ -28,8 +28,9 @@ public:
   [[nodiscard]] bool ready() const override { return asked_ || way_known_; }
   [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
   [[nodiscard]] const void* device() override;
-  [[nodiscard]] Result<std::unique_ptr<posted::ReceiveQueue>> make_receive_queue() override;
-  void share(posted::ReceiveQueue& queue) override;
+  [[nodiscard]] Result<std::unique_ptr<posted::SharedReceiveQueue>>
+  make_shared_receive_queue() override;
+  void share(posted::SharedReceiveQueue& queue) override;
   [[nodiscard]] Result<> start(const posted::HelloBytes& hello) override;
   void reject(const posted::HelloBytes& hello) override;
   [[nodiscard]] Result<> post_receives(std::span<const posted::Receive> receives,

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint8_t ack_timeout = 17;
 constexpr std::uint8_t retries = 6;
 // A message that finds no receive would be a fault of ours, and must not look like a slow peer.
-// Where receives are shared it may be another peer's fault, which is soon mended.
+// Where receives are shared, another peer or its end may be the cause, and that is mended soon.
 constexpr std::uint8_t not_ready_retries = 0;
 constexpr std::uint8_t not_ready_retries_shared = 6; // 0.66 s each
 constexpr std::uint32_t inline_wanted = 192; // bytes; what devices take without a second access

@@ -225,7 +225,7 @@ Result<std::unique_ptr<posted::Link>> VerbsNetwork::connect(const Url& url) {
 
 Completion translate(const Device& device, const ibv_wc& completion, bool of_receive) {
   Completion result{.operation = reinterpret_cast<Operation*>(completion.wr_id)};
-  if (result.operation->shared != nullptr) result.link = device.sharing(completion.qp_num);
+  if (result.operation->shared != nullptr) result.link = device.link_of(completion.qp_num);
   switch (completion.status) {
   case IBV_WC_SUCCESS:
     if (of_receive) {
@@ -296,8 +296,11 @@ bool VerbsNetwork::next_event(LinkEvent& event) {
   }
   for (const auto& device : devices_) {
     device->take_channel_events();
-    event.text = device->take_async_event();
-    if (!event.text.empty()) return true;
+    while (auto happened = device->take_async_event()) {
+      if (happened->took_last != nullptr) happened->took_last->took_last();
+      event.text = std::move(happened->text);
+      if (!event.text.empty()) return true;
+    }
   }
   return false;
 }

@@ -39,7 +39,7 @@ struct RudeFabric {
   std::uint16_t next_port = 1;
 };
 
-struct RudeQueue final : ReceiveQueue {
+struct RudeQueue final : SharedReceiveQueue {
   [[nodiscard]] std::uint32_t most() const override { return 256; }
   std::deque<Receive> receives;
   std::uint32_t size = 0; // of each
@@ -54,10 +54,10 @@ public:
     return Limits{.copied_most = 64, .pieces_most = 3, .reads_anything = true};
   }
   [[nodiscard]] const void* device() override;
-  [[nodiscard]] Result<std::unique_ptr<ReceiveQueue>> make_receive_queue() override {
+  [[nodiscard]] Result<std::unique_ptr<SharedReceiveQueue>> make_shared_receive_queue() override {
     return std::make_unique<RudeQueue>();
   }
-  void share(ReceiveQueue& queue) override { queue_ = &static_cast<RudeQueue&>(queue); }
+  void share(SharedReceiveQueue& queue) override { queue_ = &static_cast<RudeQueue&>(queue); }
   [[nodiscard]] Result<> start(const HelloBytes& hello) override;
   void reject(const HelloBytes& hello) override;
   [[nodiscard]] Result<> post_receives(std::span<const Receive> receives,

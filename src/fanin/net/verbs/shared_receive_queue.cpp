@@ -1,4 +1,4 @@
-#include "fanin/net/verbs/shared_queue.hpp"
+#include "fanin/net/verbs/shared_receive_queue.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@ constexpr int receives_usual = 8192;
 
 } // namespace
 
-Result<std::unique_ptr<SharedQueue>> SharedQueue::make(Device& device) {
+Result<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::make(Device& device) {
   ibv_device_attr limits{};
   if (ibv_query_device(device.context(), &limits) != 0 || limits.max_srq_wr < 1) {
     return fail(ErrorKind::unsupported,
@@ -23,13 +23,14 @@ Result<std::unique_ptr<SharedQueue>> SharedQueue::make(Device& device) {
   ibv_srq_init_attr attributes{};
   attributes.attr.max_wr = most;
   attributes.attr.max_sge = 1;
-  ReceiveQueueHandle handle(ibv_create_srq(device.domain(), &attributes));
+  SharedReceiveQueueHandle handle(ibv_create_srq(device.domain(), &attributes));
   if (handle == nullptr) {
     return fail_errno(ErrorKind::exhausted, fmt::format("{}: shared receive queue", device.name()),
                       errno);
   }
   if (auto room = device.reserve(0, most); !room) return std::unexpected(room.error());
-  return std::unique_ptr<SharedQueue>(new SharedQueue(device, std::move(handle), most));
+  return std::unique_ptr<SharedReceiveQueue>(
+      new SharedReceiveQueue(device, std::move(handle), most));
 }
 
 } // namespace fanin::net::verbs

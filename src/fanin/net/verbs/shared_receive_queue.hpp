@@ -11,20 +11,20 @@
 
 namespace fanin::net::verbs {
 
-class SharedQueue final : public posted::ReceiveQueue {
+class SharedReceiveQueue final : public posted::SharedReceiveQueue {
 public:
   // Errors: exhausted, unsupported.
-  [[nodiscard]] static Result<std::unique_ptr<SharedQueue>> make(Device& device);
-  ~SharedQueue() override { device_.give_back(0, most_); }
+  [[nodiscard]] static Result<std::unique_ptr<SharedReceiveQueue>> make(Device& device);
+  ~SharedReceiveQueue() override { device_.give_back(0, most_); }
   [[nodiscard]] std::uint32_t most() const override { return most_; }
   [[nodiscard]] ibv_srq* get() const { return handle_.get(); }
 
 private:
-  SharedQueue(Device& device, ReceiveQueueHandle handle, std::uint32_t most)
+  SharedReceiveQueue(Device& device, SharedReceiveQueueHandle handle, std::uint32_t most)
       : device_(device), handle_(std::move(handle)), most_(most) {}
 
   Device& device_;
-  ReceiveQueueHandle handle_;
+  SharedReceiveQueueHandle handle_;
   std::uint32_t most_;
 };
 
