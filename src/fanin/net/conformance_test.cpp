@@ -18,7 +18,8 @@ namespace {
 // Transports of one loop in real time, as the registry makes them.
 class LoopBackend final : public Backend {
 public:
-  explicit LoopBackend(std::string_view url) : address_(Url::parse(url).value()) {
+  explicit LoopBackend(std::string_view url, WaitPolicy policy = WaitPolicy::block)
+      : address_(Url::parse(url).value()), loop_(clock_, policy) {
     server_ = make();
     loop_.add(*server_);
     if (address_.network() == "inproc") return; // both ends in one
@@ -45,7 +46,7 @@ public:
     client_.reset();
     return true;
   }
-  Loop* sleeping_loop() override { return &loop_; }
+  Loop* sleeping_loop() override { return loop_.policy() == WaitPolicy::block ? &loop_ : nullptr; }
 
 private:
   [[nodiscard]] std::unique_ptr<Transport> make() const {
@@ -56,7 +57,7 @@ private:
 
   Url address_;
   MonotonicClock clock_;
-  mutable Loop loop_{clock_};
+  mutable Loop loop_;
   std::unique_ptr<Transport> server_;
   std::unique_ptr<Transport> client_;
 };
@@ -117,6 +118,10 @@ private:
 Parameter over(std::string name, const char* url) {
   return {.name = std::move(name), .make = [url] { return std::make_unique<LoopBackend>(url); }};
 }
+[[maybe_unused]] Parameter over_polling(std::string name, const char* url) {
+  return {.name = std::move(name),
+          .make = [url] { return std::make_unique<LoopBackend>(url, WaitPolicy::poll); }};
+}
 Parameter over_shm(std::string name, const char* url, bool shared_pools) {
   Parameter parameter = over(std::move(name), url);
   parameter.shared_pools = shared_pools;
@@ -157,6 +162,7 @@ constexpr const char* bad_shm = "trace+fault+shm://test?seed=5&delay=50us&backpr
 INSTANTIATE_TEST_SUITE_P(Ofi, TransportConformance,
                          testing::Values(over("ofi_tcp", "ofi+tcp://127.0.0.1"),
                                          over("ofi_tcp6", "ofi+tcp://[::1]"),
+                                         over_polling("ofi_tcp_polling", "ofi+tcp://127.0.0.1"),
                                          over("fault_ofi_tcp", bad_ofi),
                                          over_ofi_shm("ofi_shm", "ofi+shm://127.0.0.1"),
                                          over_ofi_shm("fault_ofi_shm", bad_ofi_shm),

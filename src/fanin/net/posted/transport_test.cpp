@@ -118,6 +118,17 @@ TEST_F(Posted, who_waits_for_pages_to_copy_to_goes_on_when_others_have_given_the
   EXPECT_TRUE(closed.empty());
 }
 
+TEST_F(Posted, large_messages_leave_before_the_turn_ends) {
+  start_client();
+  const ConnectionId id = connect();
+  const std::uint64_t before = client->counters().posts;
+  for (int i = 0; i < 7; ++i) ASSERT_EQ(send_in_pieces(id, 32768), SendOutcome::accepted);
+  EXPECT_EQ(client->counters().posts, before);
+  ASSERT_EQ(send_in_pieces(id, 32768), SendOutcome::accepted); // 256 KiB
+  EXPECT_EQ(client->counters().posts, before + 1);
+  until([&] { return messages == 8; });
+}
+
 TEST_F(Posted, what_was_given_back_is_received_in_again) {
   start_client();
   const ConnectionId id = connect();
