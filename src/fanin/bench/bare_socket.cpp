@@ -14,7 +14,7 @@ namespace {
 
 constexpr int spins = 100; // before giving the core away
 
-Result<Descriptor> make_socket(const net::tcp::Address& address, const std::string& congestion) {
+Result<Descriptor> make_socket(const net::Address& address, const std::string& congestion) {
   Descriptor made{socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   if (made.get() < 0) return fail_errno(ErrorKind::exhausted, "socket", errno);
   const int on = 1;
@@ -30,9 +30,9 @@ Result<Descriptor> make_socket(const net::tcp::Address& address, const std::stri
 } // namespace
 
 Result<Descriptor> listen_at(const net::Url& url, const std::string& congestion) {
-  const auto addresses = net::tcp::resolve(url, true);
+  const auto addresses = net::resolve(url, true);
   if (!addresses) return std::unexpected(addresses.error());
-  const net::tcp::Address& address = addresses->front();
+  const net::Address& address = addresses->front();
   auto listener = make_socket(address, congestion);
   if (!listener) return listener;
   if (bind(listener->get(), address.get(), address.length) != 0 ||
@@ -51,9 +51,9 @@ Result<Descriptor> accept_one(const Descriptor& listener) {
 }
 
 Result<Descriptor> connect_to(const net::Url& url, const std::string& congestion) {
-  const auto addresses = net::tcp::resolve(url, false);
+  const auto addresses = net::resolve(url, false);
   if (!addresses) return std::unexpected(addresses.error());
-  const net::tcp::Address& address = addresses->front();
+  const net::Address& address = addresses->front();
   auto made = make_socket(address, congestion);
   if (!made) return made;
   if (connect(made->get(), address.get(), address.length) != 0)

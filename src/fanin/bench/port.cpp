@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/address.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -23,7 +23,7 @@ constexpr double bits_per_byte = 8;
 std::vector<std::string> interfaces_of(const net::Url& url) {
   std::vector<std::string> hosts;
   if (!url.host.empty()) {
-    const auto addresses = net::tcp::resolve(url, true);
+    const auto addresses = net::resolve(url, true);
     if (!addresses) return {};
     for (const auto& address : *addresses) hosts.push_back(address.host());
   }
@@ -35,7 +35,7 @@ std::vector<std::string> interfaces_of(const net::Url& url) {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
     const bool ip4 = one->ifa_addr->sa_family == AF_INET;
     if (!ip4 && one->ifa_addr->sa_family != AF_INET6) continue;
-    net::tcp::Address address;
+    net::Address address;
     address.length = ip4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     std::memcpy(&address.storage, one->ifa_addr, address.length);
     const bool is_meant =

@@ -26,7 +26,7 @@ bool watch(const Descriptor& epoll, int descriptor) {
   return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
-Result<Descriptor> listen_on(const net::Url& url, const net::tcp::Address& address) {
+Result<Descriptor> listen_on(const net::Url& url, const net::Address& address) {
   Descriptor socket(
       ::socket(address.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return fail_errno(ErrorKind::internal, url.text(), errno);
@@ -64,7 +64,7 @@ ReceiveSource::ReceiveSource(ReceiveOptions options, Descriptor epoll)
       staging_(staging_size) {}
 
 Result<> ReceiveSource::listen() {
-  const auto addresses = net::tcp::resolve(options_.listen, true);
+  const auto addresses = net::resolve(options_.listen, true);
   if (!addresses) return std::unexpected(addresses.error());
   Result<Descriptor> socket = fail(ErrorKind::not_found, options_.listen.text() + ": no address");
   for (const auto& address : *addresses) {

@@ -26,7 +26,7 @@ class Peer {
 public:
   explicit Peer(const ReceiveSource& source) {
     const auto url = net::Url::parse(source.listening_url()).value();
-    const auto address = net::tcp::resolve(url, false).value().front();
+    const auto address = net::resolve(url, false).value().front();
     socket_ = Descriptor(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(socket_.get(), address.get(), address.length), 0);
   }

@@ -61,7 +61,7 @@ void RdmListening::on_ready(std::uint32_t) { network.accept(*this); }
 
 void RdmNetwork::accept(RdmListening& listening) {
   for (int left = accepts_at_once; left > 0; --left) {
-    tcp::Address peer;
+    Address peer;
     Descriptor socket;
     if (strangers_.size() < strangers_most) socket = tcp::accept_from(listening.socket.get(), peer);
     if (!socket) {
@@ -129,7 +129,7 @@ void RdmNetwork::resume() {
 
 Result<std::unique_ptr<posted::Listening>>
 RdmNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
-  const auto addresses = tcp::resolve(url, true);
+  const auto addresses = resolve(url, true);
   if (!addresses) return std::unexpected(addresses.error());
   auto socket = tcp::bind_and_listen(url, *addresses);
   if (!socket) return std::unexpected(socket.error());
@@ -158,12 +158,12 @@ Result<std::unique_ptr<posted::Link>> RdmNetwork::connect(const Url& url) {
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in {}://host:7000", url.text(), url.scheme));
   }
-  auto addresses = tcp::resolve(url, false);
+  auto addresses = resolve(url, false);
   // Where the resolver may know later, this is like a host that does not answer yet.
   if (!addresses && addresses.error().kind != ErrorKind::disconnected)
     return std::unexpected(addresses.error());
   return std::make_unique<RdmLink>(*this, url,
-                                   addresses ? std::move(*addresses) : std::vector<tcp::Address>{});
+                                   addresses ? std::move(*addresses) : std::vector<Address>{});
 }
 
 // --- the network ---

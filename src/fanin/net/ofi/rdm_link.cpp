@@ -25,7 +25,7 @@ std::uint64_t upper(std::uint32_t number) { return std::uint64_t{number} << numb
 
 } // namespace
 
-RdmLink::RdmLink(RdmNetwork& network, const Url& url, std::vector<tcp::Address> addresses)
+RdmLink::RdmLink(RdmNetwork& network, const Url& url, std::vector<Address> addresses)
     : network_(network),
       asked_(false),
       host_(url.host.empty() ? "127.0.0.1" : url.host),
@@ -108,7 +108,7 @@ void RdmLink::reject(const posted::HelloBytes& hello) {
 // Tries the addresses of the host one after the other.
 void RdmLink::connect_next(int last_error) {
   while (!addresses_.empty()) {
-    const tcp::Address address = addresses_.back();
+    const Address address = addresses_.back();
     addresses_.pop_back();
     socket_ = Descriptor(
         ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -131,8 +131,8 @@ void RdmLink::introduce() {
   (void)getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return connect_next(error);
   // Connecting to a port of this host on which nobody listens may reach itself.
-  const tcp::Address local = tcp::local_address(socket_.get());
-  const tcp::Address there = tcp::peer_address(socket_.get());
+  const Address local = tcp::local_address(socket_.get());
+  const Address there = tcp::peer_address(socket_.get());
   if (local.port() == there.port() && local.host() == there.host())
     return connect_next(ECONNREFUSED);
   stage_ = Stage::introducing;

@@ -23,7 +23,7 @@ namespace fanin::net::ofi {
 
 class RdmLink final : public posted::Link, public Watched {
 public:
-  RdmLink(RdmNetwork& network, const Url& url, std::vector<tcp::Address> addresses);
+  RdmLink(RdmNetwork& network, const Url& url, std::vector<Address> addresses);
   // A request: what it has said, and bytes behind it.
   RdmLink(RdmNetwork& network, Descriptor socket, Introduction said, std::vector<std::byte> rest,
           std::string domain);
@@ -73,7 +73,7 @@ private:
   bool asked_;
   std::string host_; // where the endpoint is to be
   std::string domain_;
-  std::vector<tcp::Address> addresses_; // to try, from the back
+  std::vector<Address> addresses_; // to try, from the back
   posted::HelloBytes hello_{};
   Descriptor socket_;
   std::vector<std::byte> heard_;

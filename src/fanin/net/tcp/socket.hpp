@@ -1,32 +1,16 @@
-// Small things about sockets: addresses, options.
+// Small things about TCP sockets.
 #pragma once
-
-#include <sys/socket.h>
 
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/net/address.hpp"
 #include "fanin/net/url.hpp"
 
 namespace fanin::net::tcp {
-
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-
-  [[nodiscard]] const sockaddr* get() const;
-  [[nodiscard]] std::uint16_t port() const;
-  [[nodiscard]] std::string host() const;
-};
-
-// The addresses of a host, numeric ones without asking anybody; an empty host is loopback. Blocks
-// for as long as the host's resolver does. Errors: not_found, and disconnected where asking again
-// may help.
-[[nodiscard]] Result<std::vector<Address>> resolve(const Url& url, bool to_listen);
 
 // At the first of them where that is possible, without blocking. Errors: refused, with the mend.
 [[nodiscard]] Result<Descriptor> bind_and_listen(const Url& url,

@@ -111,8 +111,8 @@ private:
     Descriptor socket;
     tcp::StreamReceiver receiver;
     tcp::SendQueue queue;
-    std::vector<tcp::Address> addresses; // still to be tried
-    tcp::Address peer; // once it is connected
+    std::vector<Address> addresses; // still to be tried
+    Address peer; // once it is connected
     std::string target; // for people, until then
     std::string congestion;
     Timer deadline; // of the handshake, then of closing

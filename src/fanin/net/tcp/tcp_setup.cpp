@@ -14,7 +14,6 @@
 namespace fanin::net {
 namespace {
 
-using tcp::Address;
 using tcp::error_text;
 
 constexpr int accepts_per_poll = 64;
@@ -78,7 +77,7 @@ const std::string& TcpTransport::congestion_of(const Url& url) const {
 
 Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
   if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
-  const auto addresses = tcp::resolve(url, true);
+  const auto addresses = resolve(url, true);
   if (!addresses) return std::unexpected(addresses.error());
   Result<Descriptor> socket = tcp::bind_and_listen(url, *addresses);
   if (!socket) return std::unexpected(socket.error());
@@ -198,7 +197,7 @@ Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptio
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
   }
-  auto addresses = tcp::resolve(url, false);
+  auto addresses = resolve(url, false);
   // Where the resolver may know later, this is like a host that does not answer yet.
   if (!addresses && addresses.error().kind != ErrorKind::disconnected) {
     return std::unexpected(addresses.error());

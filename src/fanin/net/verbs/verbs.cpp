@@ -18,7 +18,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
-#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/address.hpp"
 #include "fanin/net/verbs/link.hpp"
 #include "fanin/net/verbs/queue_pair.hpp"
 
@@ -28,7 +28,6 @@ namespace {
 using posted::Completion;
 using posted::LinkEvent;
 using posted::Operation;
-using tcp::Address;
 
 constexpr int backlog = 128;
 constexpr int resolve_timeout_ms = 2000;
@@ -172,7 +171,7 @@ Result<Device*> VerbsNetwork::device_of(ibv_context* context) {
 Result<std::pair<Url, Address>> VerbsNetwork::resolve(const Url& url, bool to_listen) const {
   Url real = url;
   if (real.host.empty()) real.host = first_address(channel_.get());
-  const auto addresses = tcp::resolve(real, to_listen);
+  const auto addresses = net::resolve(real, to_listen);
   if (!addresses) return std::unexpected(addresses.error());
   return std::pair{std::move(real), addresses->front()};
 }
