@@ -16,7 +16,7 @@ namespace fanin::net::ofi {
 inline constexpr std::size_t copied_room = 512; // bytes of a message that the provider copies
 static_assert(sizeof(posted::Operation::of_network) >= sizeof(fi_context2));
 
-// The bytes of a message that is `copied`, in one piece: its own, or put together in `room`.
+// The bytes of a message that is `inlined`, in one piece: its own, or put together in `room`.
 [[nodiscard]] inline const std::byte* in_one_piece(const posted::Send& send,
                                                    std::span<std::byte, copied_room> room) {
   if (send.extents.size() == 1) return send.extents.front().data();

@@ -141,7 +141,7 @@ Result<posted::Link::Limits> OfiLink::open(const memory::PagePool& receive_pool)
   }
   return Limits{.receives = static_cast<std::uint32_t>(
                     std::min<std::size_t>(posted::receives_most, info_->rx_attr->size)),
-                .copied_most =
+                .inline_most =
                     static_cast<std::uint32_t>(std::min(info_->tx_attr->inject_size, copied_room)),
                 .pieces_most = info_->tx_attr->iov_limit,
                 .reads_anything = !domain_->needs_registration()};
@@ -168,7 +168,7 @@ Result<> OfiLink::post_receives(std::span<const posted::Receive> receives, std::
 Result<std::size_t> OfiLink::post_sends(std::span<const posted::Send> sends) {
   std::size_t count = 0;
   for (; count < sends.size(); ++count) {
-    const ssize_t error = sends[count].copied ? copy_out(sends[count]) : post(sends[count]);
+    const ssize_t error = sends[count].inlined ? copy_out(sends[count]) : post(sends[count]);
     if (error == -FI_EAGAIN) break;
     if (error != 0) return failed(ErrorKind::disconnected, "cannot send", error);
   }

@@ -48,7 +48,7 @@ RdmEndpoint::RdmEndpoint(Domain& domain, Completions& completions, const fi_info
       own_(own),
       named_by_text_(info.addr_format == FI_ADDR_STR),
       receives_(static_cast<std::uint32_t>(std::min(info.rx_attr->size, operations_most))),
-      copied_most_(static_cast<std::uint32_t>(std::min(info.tx_attr->inject_size, copied_room))),
+      inline_most_(static_cast<std::uint32_t>(std::min(info.tx_attr->inject_size, copied_room))),
       pieces_most_(info.tx_attr->iov_limit) {
   completions_->room -= operations_;
 }

@@ -27,7 +27,7 @@ public:
   [[nodiscard]] bool own() const { return own_; }
   [[nodiscard]] fid_ep* get() const { return endpoint_.get(); }
   [[nodiscard]] const std::vector<std::byte>& name() const { return name_; }
-  [[nodiscard]] std::uint32_t copied_most() const { return copied_most_; }
+  [[nodiscard]] std::uint32_t inline_most() const { return inline_most_; }
   [[nodiscard]] std::size_t pieces_most() const { return pieces_most_; }
 
   // Receives for one more connection: a share of those that are left; 0: there are too few.
@@ -55,7 +55,7 @@ private:
   bool own_;
   bool named_by_text_;
   std::uint32_t receives_;
-  std::uint32_t copied_most_;
+  std::uint32_t inline_most_;
   std::size_t pieces_most_;
   Owned<fid_av> addresses_;
   Owned<fid_ep> endpoint_; // ends before the addresses

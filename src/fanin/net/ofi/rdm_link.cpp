@@ -77,7 +77,7 @@ Result<posted::Link::Limits> RdmLink::open(const memory::PagePool& receive_pool)
     receive_description_ = *known;
   }
   return Limits{.receives = quota_,
-                .copied_most = endpoint_->copied_most(),
+                .inline_most = endpoint_->inline_most(),
                 .pieces_most = endpoint_->pieces_most(),
                 .reads_anything = !domain.needs_registration()};
 }
@@ -244,14 +244,14 @@ Result<std::size_t> RdmLink::post_sends(std::span<const posted::Send> sends) {
     if (error != 0)
       return fail(ErrorKind::disconnected, fmt::format("cannot send: {}", error_text(error)));
     ++sent_;
-    if (!sends[count].copied) sends_.posted(sends[count].operation);
+    if (!sends[count].inlined) sends_.posted(sends[count].operation);
   }
   return count;
 }
 
 ssize_t RdmLink::post(const posted::Send& send) {
   const std::uint64_t tag = upper(peer_.number) | send.tag;
-  if (send.copied) {
+  if (send.inlined) {
     std::array<std::byte, copied_room> room;
     return fi_tinject(endpoint_->get(), in_one_piece(send, room), send.size, peer_address_, tag);
   }

@@ -20,7 +20,7 @@ struct Sent {
   std::array<memory::View, max_extents> extents;
   std::uint32_t count = 0;
   std::uint32_t size = 0; // bytes
-  bool copied = false;
+  bool inlined = false;
   bool done = false;
 };
 

@@ -54,7 +54,7 @@ struct Send {
   std::uint32_t size = 0; // their bytes
   std::uint32_t tag = 0;
   Operation* operation = nullptr;
-  bool copied = false; // the memory is free as soon as it is posted
+  bool inlined = false; // taken with the request: the memory is free as soon as it is posted
 };
 
 // In the order of posting for one link's receives, and for its sends, where one that succeeded
@@ -84,7 +84,7 @@ class Link {
 public:
   struct Limits {
     std::uint32_t receives = receives_most;
-    std::uint32_t copied_most = 0; // bytes of a message that can be `copied`
+    std::uint32_t inline_most = 0; // bytes of a message that can be `inlined`
     std::size_t pieces_most = 1; // of a message
     bool reads_anything = false; // memory need not be named to it (reach())
   };

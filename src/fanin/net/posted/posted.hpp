@@ -45,7 +45,7 @@ struct PostedCounters {
   std::uint64_t handshake_timeouts = 0;
   std::uint64_t rejected = 0; // requests for a connection that were no peer's
   std::uint64_t posts = 0; // of sends; each takes what has gathered
-  std::uint64_t injected = 0; // messages sent that the network has copied
+  std::uint64_t inlined = 0; // messages sent that the network took with the request
   std::uint64_t copied = 0; // messages sent from a page of the transport
   std::uint64_t moved = 0; // messages received, so that pages are at least half full
   std::uint64_t updates = 0; // credits sent in a message of their own

@@ -36,8 +36,8 @@ SendOutcome PostedTransport::send(ConnectionId id, std::span<const memory::View>
   const bool too_much = sending.queued_bytes > 0 &&
                         sending.queued_bytes + size > connection->options.send_queue_bytes;
   memory::View copied;
-  const bool injected = size <= connection->limits.copied_most;
-  const bool to_copy = !injected && must_copy(*connection, extents);
+  const bool inlined = size <= connection->limits.inline_most;
+  const bool to_copy = !inlined && must_copy(*connection, extents);
   if (too_much || sending.full() || (to_copy && !copy(*connection, extents, bytes, copied))) {
     if (connection->cut) return SendOutcome::closed;
     connection->wants_writable = true;
@@ -46,7 +46,7 @@ SendOutcome PostedTransport::send(ConnectionId id, std::span<const memory::View>
   Sent& sent = sending.at(sending.accepted);
   sent.operation.number = sending.accepted;
   sent.size = bytes;
-  sent.copied = injected;
+  sent.inlined = inlined;
   sent.done = false;
   sent.count = 0;
   if (to_copy) {
@@ -171,13 +171,13 @@ void PostedTransport::pump(Connection& connection) {
     batch_[messages++] = {.extents = std::span(sent.extents).first(sent.count),
                           .size = sent.size,
                           .tag = encode(after.spend(TagKind::message)),
-                          .operation = sent.copied ? &traffic.other : &sent.operation,
-                          .copied = sent.copied};
+                          .operation = sent.inlined ? &traffic.other : &sent.operation,
+                          .inlined = sent.inlined};
   }
   std::size_t count = messages;
   const auto add = [&](posted::Tag tag) {
     batch_[count++] = {
-        .extents = {}, .size = 0, .tag = encode(tag), .operation = &traffic.other, .copied = true};
+        .extents = {}, .size = 0, .tag = encode(tag), .operation = &traffic.other, .inlined = true};
   };
   const bool ends = connection.stage == Stage::closing && after.can_send() &&
                     sending.posted + messages == sending.accepted;
@@ -196,8 +196,8 @@ void PostedTransport::pump(Connection& connection) {
     (void)traffic.credits.spend(TagKind::message);
     const std::uint32_t number = sending.posted++;
     sending.waiting_bytes -= sending.at(number).size;
-    if (!sending.at(number).copied) continue;
-    ++counters_.injected;
+    if (!sending.at(number).inlined) continue;
+    ++counters_.inlined;
     release(connection, number);
   }
   if (*posted < count) return mark(connection);

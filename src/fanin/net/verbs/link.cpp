@@ -59,7 +59,7 @@ Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_poo
     end_queue_pair();
     return std::unexpected(done.error());
   }
-  return Limits{.copied_most = inline_most, .pieces_most = max_extents};
+  return Limits{.inline_most = inline_most, .pieces_most = max_extents};
 }
 
 Result<> VerbsLink::ready_to_send() {
@@ -164,7 +164,7 @@ Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
   for (std::size_t i = 0; i < count; ++i) {
     fill(sends[i], requests[i], &pieces[i * max_extents]);
     requests[i].next = i + 1 < count ? &requests[i + 1] : nullptr;
-    if (!sends[i].copied) signalled = i + 1;
+    if (!sends[i].inlined) signalled = i + 1;
   }
   if (signalled == 0 && posted_ + count - signalled_ >= unsignalled_most) signalled = count;
   if (signalled > 0) {
@@ -191,10 +191,10 @@ void VerbsLink::fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pi
   request.imm_data = htonl(send.tag);
   request.sg_list = pieces;
   request.num_sge = static_cast<int>(send.extents.size());
-  if (send.copied && send.size > 0) request.send_flags = IBV_SEND_INLINE;
+  if (send.inlined && send.size > 0) request.send_flags = IBV_SEND_INLINE;
   for (const memory::View& extent : send.extents) {
     const std::uint32_t key =
-        send.copied ? 0 : device_->key(*extent.page.get()->home->arena()).value();
+        send.inlined ? 0 : device_->key(*extent.page.get()->home->arena()).value();
     *pieces++ = {reinterpret_cast<std::uintptr_t>(extent.data()), extent.size, key};
   }
 }

@@ -212,10 +212,10 @@ TEST_P(Verbs, small_messages_go_inline_and_large_ones_without_a_copy) {
     ASSERT_TRUE(run_until([&] { return server.messages == number + 1; }));
   };
   for (std::uint64_t i = 0; i < 50; ++i) send(i, 100);
-  EXPECT_EQ(transport->counters().injected, 50U);
+  EXPECT_EQ(transport->counters().inlined, 50U);
   const std::uint64_t moved = transport->counters().moved;
   for (std::uint64_t i = 50; i < 100; ++i) send(i, page_size / 2);
-  EXPECT_EQ(transport->counters().injected, 50U);
+  EXPECT_EQ(transport->counters().inlined, 50U);
   EXPECT_EQ(transport->counters().copied, 0U);
   EXPECT_EQ(transport->counters().moved, moved);
 }

@@ -51,7 +51,7 @@ public:
   ~RudeLink() override;
   [[nodiscard]] bool ready() const override { return ready_; }
   [[nodiscard]] Result<Limits> open(const memory::PagePool&) override {
-    return Limits{.copied_most = 64, .pieces_most = 3, .reads_anything = true};
+    return Limits{.inline_most = 64, .pieces_most = 3, .reads_anything = true};
   }
   [[nodiscard]] const void* device() override;
   [[nodiscard]] Result<std::unique_ptr<SharedReceiveQueue>> make_shared_receive_queue() override {
@@ -213,14 +213,14 @@ inline Result<std::size_t> RudeLink::post_sends(std::span<const Send> sends) {
   const std::size_t count = network_.random().below(sends.size() + 1);
   std::size_t told = 0; // the last that holds memory is
   for (std::size_t i = 0; i < count; ++i) {
-    if (!sends[i].copied) told = i + 1;
+    if (!sends[i].inlined) told = i + 1;
   }
   for (std::size_t i = 0; i < count; ++i) {
     UnderWay& one = under_way_.emplace_back();
     one.tag = sends[i].tag;
     one.operation = i + 1 == told ? sends[i].operation : nullptr;
     for (const memory::View& extent : sends[i].extents) {
-      if (sends[i].copied) {
+      if (sends[i].inlined) {
         one.copy.insert(one.copy.end(), extent.data(), extent.data() + extent.size);
       } else {
         one.pieces.emplace_back(extent.data(), extent.size);
