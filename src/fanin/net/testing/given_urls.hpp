@@ -1,6 +1,7 @@
 // For the tests: networks that only some hosts have.
 #pragma once
 
+#include <cctype>
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -17,11 +18,12 @@ inline std::vector<std::string> given_urls() {
   return urls;
 }
 
-// In the name of a test: "ofi_verbs".
+// In the name of a test, scheme and options: "ofi_verbs", "verbs_share_above_1".
 inline std::string test_name(const std::string& url) {
   std::string name = url.substr(0, url.find(':'));
+  if (const auto options = url.find('?'); options != std::string::npos) name += url.substr(options);
   for (char& character : name) {
-    if (character == '+' || character == '-') character = '_';
+    if (std::isalnum(static_cast<unsigned char>(character)) == 0) character = '_';
   }
   return name;
 }
