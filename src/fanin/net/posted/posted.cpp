@@ -422,7 +422,8 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
   std::uint32_t reposted = 0; // for messages
   std::size_t left = messages_per_visit;
   const memory::PagePool& pool = connection.filler->pool();
-  const bool roomy = connection.options.low_latency && pool.available() / 3.0 >= pool.pages() / 4.0;
+  const bool roomy =
+      connection.options.low_latency && 4ULL * pool.available() >= 3ULL * pool.pages();
   const auto finish = [&](bool more) {
     if (traffic.taken == before) return more;
     traffic.credits.posted(reposted);

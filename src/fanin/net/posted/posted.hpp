@@ -19,7 +19,6 @@
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/posted/network.hpp"
 #include "fanin/net/posted/pages.hpp"
-#include "fanin/net/posted/shared_receives.hpp"
 #include "fanin/net/slot_map.hpp"
 #include "fanin/net/transport.hpp"
 
