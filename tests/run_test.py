@@ -83,6 +83,31 @@ def test_a_number_of_events_ends_the_run():
         check_equal(verify(result)["complete"], 3000, "complete events")
 
 
+def test_batches_of_one_event_lose_nothing():
+    config = """
+[run]
+output = "discard"
+duration = "500ms"
+[network]
+url = "shm"
+[event]
+batch_events = 1
+[[readout]]
+count = 2
+source = [{ type = "emulator", size = "64B" }]
+[[builder]]
+count = 2
+"""
+    with Folder() as folder:
+        with Run(folder.write("run.toml", config), cwd=folder.path) as run:
+            result = run.finish()
+    check_balanced(result)
+    check_equal(result["events"]["lost"], 0, "lost events")
+    check_equal(result["fragments"]["lost"], 0, "lost fragments")
+    for name, node in result["nodes"].items():
+        check_equal(node.get("starts", 1), 1, f"starts of {name}")
+
+
 def test_discarding_writes_nothing():
     with Folder() as folder:
         with Run(folder.small(), "--duration", "1s", "--set", "run.output=discard", cwd=folder.path) as run:

@@ -217,7 +217,9 @@ bool BuilderUnit::on_assign(const wire::Assign& assign) {
   assembly.assigned = true;
   assembly.epoch = assign.epoch;
   if (system_.protocol == Protocol::pull) {
-    for (std::size_t i = 0; i < readouts_.size(); ++i) request(assembly, static_cast<NodeId>(i));
+    for (Readout& readout : readouts_) {
+      if (readout.requests) readout.to_request.push_back(assign.first);
+    }
   }
   set_deadline(assembly);
   if (assembly.open_sources == 0) {
@@ -229,16 +231,23 @@ bool BuilderUnit::on_assign(const wire::Assign& assign) {
 }
 
 // Pull (seed 003, figure 6): the builder unit asks each readout unit.
-void BuilderUnit::request(Assembly& assembly, NodeId node) {
-  wire::Assign assign;
-  assign.first = assembly.range.first;
-  assign.events = static_cast<std::uint32_t>(assembly.range.count());
-  assign.attempt = assembly.attempt;
-  assign.builder = options_.node;
-  assign.builder_incarnation = incarnation_;
-  assign.epoch = assembly.epoch;
-  Readout& readout = readouts_[node];
-  if (readout.requests && readout.requests_to == readout.member) readout.requests.append(assign);
+void BuilderUnit::send_requests(Readout& readout) {
+  if (!readout.requests || readout.requests_to != readout.member) return;
+  for (; !readout.to_request.empty() && readout.requests.roomy(); readout.to_request.pop_front()) {
+    const auto found = assemblies_.find(readout.to_request.front());
+    if (found == assemblies_.end() || !found->second->assigned || found->second->decided) continue;
+    const Assembly& assembly = *found->second;
+    wire::Assign assign;
+    assign.first = assembly.range.first;
+    assign.events = static_cast<std::uint32_t>(assembly.range.count());
+    assign.attempt = assembly.attempt;
+    assign.builder = options_.node;
+    assign.builder_incarnation = incarnation_;
+    assign.epoch = assembly.epoch;
+    readout.requests.append(assign);
+  }
+  readout.requests.flush();
+  if (readout.requests.failed()) readout.requests.link().close(true);
 }
 
 // Counters, and the names of files that are new. False: there is no room for all of it now.

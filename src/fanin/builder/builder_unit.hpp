@@ -100,6 +100,7 @@ private:
     net::Link data;
     Gather requests; // pull
     Incarnation requests_to = 0;
+    std::deque<EventNumber> to_request; // batches, when the readout unit has read the earlier ones
   };
   using Assemblies = std::pmr::map<EventNumber, Assembly*>;
 
@@ -125,7 +126,7 @@ private:
   void hang_up(net::Link link, std::string_view why);
   void accept_partial(Assembly& assembly, Progress& progress, const wire::PartView& part);
   void check_fragments(Assembly& assembly, const wire::PartView& part);
-  void request(Assembly& assembly, NodeId node);
+  void send_requests(Readout& readout);
 
   // deciding
   Assembly& open(EventRange range, Attempt attempt);

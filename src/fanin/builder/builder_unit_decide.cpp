@@ -289,11 +289,7 @@ bool BuilderUnit::poll() {
   if (incarnation_ != 0) {
     submit_decided();
     check_deadlines();
-    for (auto& readout : readouts_) {
-      if (!readout.requests) continue;
-      readout.requests.flush();
-      if (readout.requests.failed()) readout.requests.link().close(true);
-    }
+    for (auto& readout : readouts_) send_requests(readout);
     if (!failure_) {
       report_progress();
       finish_if_written();

@@ -33,7 +33,9 @@ void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::closed:
     forget_stranger(link);
     for (auto& readout : readouts_) {
-      if (readout.requests.link() == link) readout.requests = {};
+      if (readout.requests.link() != link) continue;
+      readout.requests = {};
+      readout.to_request.clear();
     }
     if (const auto known = links_.find(link); known != links_.end()) {
       readouts_[known->second].data = {};
@@ -97,8 +99,9 @@ void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
     readout.requests.link().close(true);
     readout.requests = Gather{link, *environment_.control_pool};
     readout.requests_to = hello.incarnation;
+    readout.to_request.clear();
     for (auto& [first, assembly] : assemblies_) {
-      if (assembly->assigned && !assembly->decided) request(*assembly, hello.node);
+      if (assembly->assigned && !assembly->decided) readout.to_request.push_back(first);
     }
     return;
   }

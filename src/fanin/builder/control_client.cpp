@@ -12,7 +12,12 @@ constexpr Duration retry_longest = std::chrono::milliseconds{500};
 ControlClient::ControlClient(NodeEnvironment environment, Options options)
     : environment_(std::move(environment)),
       options_(std::move(options)),
-      retry_([this] { connect(); }) {}
+      channel_(*environment_.control_pool),
+      retry_([this] { connect(); }),
+      grace_([this] { end_conversation(); }) {
+  options_.hello.session = environment_.session;
+  options_.hello.text_size = static_cast<std::uint32_t>(options_.text.size());
+}
 
 ControlClient::~ControlClient() { link_.close(true); }
 
@@ -21,8 +26,9 @@ void ControlClient::start() { connect(); }
 void ControlClient::stop() {
   stopped_ = true;
   retry_.cancel();
-  gather_.flush();
-  gather_ = {};
+  grace_.cancel();
+  channel_.flush();
+  channel_ = {};
   link_.close();
   connected_ = false;
 }
@@ -47,19 +53,24 @@ void ControlClient::connect() {
   link_ = {*transport, *id};
 }
 
+// What is known of the event manager is still true for a while, and what was said is kept.
 void ControlClient::lost(std::string_view why) {
   const bool was = connected_;
-  gather_ = {};
+  channel_.detach();
   link_ = {};
   connected_ = false;
   if (stopped_) return;
   const Time now = environment_.loop->now();
+  if (was && lost_at_ == never) lost_at_ = now;
   if (was) {
-    lost_at_ = now;
     retry_after_ = retry_first;
     environment_.log(LogLevel::warning, fmt::format("lost the event manager at {}: {}",
                                                     options_.event_manager.text(), why));
-    options_.on_lost();
+    if (options_.grace <= Duration{0} || incarnation_ == 0) {
+      end_conversation();
+    } else if (!grace_.active()) {
+      grace_.start(*environment_.loop, now + options_.grace);
+    }
     if (stopped_) return;
   } else if (was_connected_ && now - lost_at_ >= options_.give_up_after) {
     stopped_ = true;
@@ -68,24 +79,70 @@ void ControlClient::lost(std::string_view why) {
                                                    options_.event_manager.text(), why)});
     return;
   }
-  retry_.start(*environment_.loop, now + retry_after_);
+  try_again();
+}
+
+void ControlClient::try_again() {
+  retry_.start(*environment_.loop, environment_.loop->now() + retry_after_);
   retry_after_ = std::min(retry_after_ * 2, retry_longest);
 }
 
+void ControlClient::end_conversation() {
+  incarnation_ = 0;
+  channel_ = ControlChannel{*environment_.control_pool};
+  options_.on_lost();
+}
+
+void ControlClient::say_hello() {
+  wire::Hello hello = options_.hello;
+  hello.resumes = incarnation_;
+  hello.received = channel_.received();
+  channel_.greet(link_, hello, std::string_view{options_.text});
+}
+
+bool ControlClient::on_message(wire::MessageType type, std::span<const std::byte> body) {
+  wire::MessageReader reader{body};
+  switch (type) {
+  case wire::MessageType::refuse: {
+    wire::Refuse refuse;
+    if (!reader.read(refuse)) return false;
+    const std::string reason{reader.text(refuse.text_size)};
+    if (!reader.ok()) return false;
+    refused(reason, refuse.for_now != 0);
+    return true;
+  }
+  case wire::MessageType::resumed: {
+    wire::Resumed resumed;
+    if (incarnation_ == 0 || !reader.read(resumed)) return false;
+    grace_.cancel();
+    refused_since_ = lost_at_ = never;
+    return channel_.resume(link_, resumed.received);
+  }
+  case wire::MessageType::welcome: {
+    wire::Welcome welcome;
+    if (!reader.read(welcome)) return false;
+    grace_.cancel();
+    refused_since_ = lost_at_ = never;
+    incarnation_ = welcome.incarnation;
+    channel_.begin(link_);
+    return options_.on_message(type, body);
+  }
+  default: return options_.on_message(type, body);
+  }
+}
+
 void ControlClient::receive(const memory::View& page) {
-  const bool good = for_each_message(
-      page.bytes(), [this](wire::MessageType type, std::span<const std::byte> body) {
-        if (type != wire::MessageType::refuse) {
-          refused_since_ = never;
-          return options_.on_message(type, body);
+  channel_.begin_page();
+  const net::Link from = link_;
+  const bool good =
+      for_each_message(page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
+        if (link_ != from) return true; // it has ended meanwhile
+        switch (channel_.take(type, body)) {
+        case ControlChannel::Taken::done: return true;
+        case ControlChannel::Taken::bad: return false;
+        case ControlChannel::Taken::message: break;
         }
-        wire::MessageReader reader{body};
-        wire::Refuse refuse;
-        if (!reader.read(refuse)) return false;
-        const std::string reason{reader.text(refuse.text_size)};
-        if (!reader.ok()) return false;
-        refused(reason, refuse.for_now != 0);
-        return true;
+        return on_message(type, body);
       });
   if (!good && link_) {
     link_.close(true);
@@ -103,7 +160,7 @@ void ControlClient::refused(const std::string& reason, bool for_now) {
   }
   if (refused_since_ == now) environment_.log(LogLevel::warning, reason + "; trying again");
   link_.close();
-  gather_ = {};
+  channel_.detach();
   connected_ = false;
   retry_.start(*environment_.loop, now + retry_longest);
 }
@@ -114,12 +171,10 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::connected:
     connected_ = was_connected_ = true;
     retry_after_ = retry_first;
-    gather_ = Gather{link_, *environment_.control_pool};
-    options_.hello.text_size = static_cast<std::uint32_t>(options_.text.size());
-    gather_.append(options_.hello, std::string_view{options_.text});
+    say_hello();
     break;
   case net::EventKind::message: receive(event.message); break;
-  case net::EventKind::writable: gather_.flush(); break;
+  case net::EventKind::writable: channel_.flush(); break;
   case net::EventKind::closed:
     if (event.reason == net::CloseReason::version_mismatch) {
       stopped_ = true;
@@ -137,9 +192,9 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
 }
 
 void ControlClient::flush() {
-  if (!connected_) return;
-  gather_.flush();
-  if (gather_.failed()) {
+  if (stopped_) return;
+  channel_.flush();
+  if (connected_ && channel_.failed()) {
     link_.close(true);
     lost("it does not read");
   }

@@ -1,12 +1,13 @@
-// A node's connection to the event manager: connects in any order of starting, says hello, and
-// comes back after a loss. Shared by readout and builder units.
+// A node's conversation with the event manager: connects in any order of starting, says hello, and
+// comes back after a loss, within `grace` as if nothing had been. Shared by readout and builder
+// units.
 #pragma once
 
 #include <functional>
 #include <string>
 
 #include "fanin/base/log.hpp"
-#include "fanin/builder/gather.hpp"
+#include "fanin/builder/control_channel.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/net/link.hpp"
 #include "fanin/net/loop.hpp"
@@ -19,6 +20,7 @@ struct NodeEnvironment {
   net::TransportSet* transports = nullptr;
   memory::PagePool* control_pool = nullptr; // for messages in and out
   LogFunction log;
+  std::uint64_t session = 1; // drawn at random for the process
 };
 
 // What may wait to be sent on one control connection: a peer that stops reading is given up beyond,
@@ -29,7 +31,7 @@ struct NodeEnvironment {
 // The least page for control messages, the same for all nodes: half of it carries the counters of
 // a readout unit with so many sources, or an event that all of them lack.
 [[nodiscard]] inline std::uint32_t control_page_least(std::size_t sources) {
-  return static_cast<std::uint32_t>(2 * (sizeof(wire::SourceCounters) * sources + 128));
+  return static_cast<std::uint32_t>(2 * (sizeof(wire::SourceCounters) * sources + 192));
 }
 // Pages of control messages for a node with so many connections.
 [[nodiscard]] inline std::uint32_t control_pages(std::size_t connections) {
@@ -45,10 +47,11 @@ public:
     net::Url event_manager;
     wire::Hello hello; // role, node, digest, capacity
     std::string text; // name, '\n', data URL
+    Duration grace{}; // without a connection, before the conversation is over
     Duration give_up_after =
         std::chrono::seconds{10}; // without an event manager that once was there
     OnMessage on_message;
-    std::function<void()> on_lost; // the connection ended; a new one is tried
+    std::function<void()> on_lost; // the conversation is over; a new one is tried
     // Refused for good, or for longer than give_up_after; or the event manager stays away.
     std::function<void(const Error&)> on_given_up;
   };
@@ -62,32 +65,38 @@ public:
 
   template <class Body, class... Parts>
   void send(const Body& body, const Parts&... parts) {
-    gather_.append(body, parts...);
+    channel_.append(body, parts...);
   }
-  // As Gather's: what may grow long is only said while there is room.
-  [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return gather_.roomy(parts_bytes); }
-  [[nodiscard]] std::size_t room_max() const { return gather_.room_max(); }
+  // As the channel's: what may grow long is only said while there is room.
+  [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return channel_.roomy(parts_bytes); }
+  [[nodiscard]] std::size_t room_max() const { return channel_.room_max(); }
   [[nodiscard]] bool connected() const { return connected_; }
-  [[nodiscard]] bool sent() const { return gather_.sent(); }
+  [[nodiscard]] bool sent() const { return channel_.sent(); }
 
   void on_event(net::Transport& transport, net::Event& event) override;
 
 private:
   void connect();
+  void try_again();
+  void say_hello();
   void lost(std::string_view why);
+  void end_conversation();
+  bool on_message(wire::MessageType type, std::span<const std::byte> body);
   void receive(const memory::View& page);
   void refused(const std::string& reason, bool for_now);
 
   NodeEnvironment environment_;
   Options options_;
-  Gather gather_;
+  ControlChannel channel_;
   net::Link link_;
   net::Timer retry_;
+  net::Timer grace_; // runs while the conversation is without a connection
   Duration retry_after_ = std::chrono::milliseconds{10};
   bool connected_ = false;
   bool stopped_ = false;
   bool was_connected_ = false;
-  Time lost_at_ = never;
+  Incarnation incarnation_ = 0; // of the conversation; 0: there is none
+  Time lost_at_ = never; // the first loss since it was last welcome
   Time refused_since_ = never;
 };
 

@@ -22,6 +22,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       builders_(system.builder_units.size()),
       trigger_tick_([this] { trigger(); }),
       alive_tick_([this] { check_alive(); }),
+      grace_tick_([this] { end_graces(); }),
       laggard_tick_([this] { watch_laggards(); }) {
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     const auto [first, last] = system_.sources_of(static_cast<NodeId>(i));
@@ -88,8 +89,7 @@ void EventManager::trigger() {
   const Time now = environment_.loop->now();
   const double elapsed_s = static_cast<double>((now - trigger_start_).count()) * 1e-9;
   auto due = static_cast<EventNumber>(elapsed_s * system_.trigger_rate_hz) + 1;
-  const EventNumber decided = batches_.empty() ? frontier_ : batches_.begin()->first;
-  due = std::min(due, decided + system_.trigger_window);
+  due = std::min(due, decided() + system_.trigger_window);
   if (system_.events_max != 0) due = std::min(due, system_.events_max);
   if (due > triggered_) {
     triggered_ = due;
@@ -107,9 +107,9 @@ void EventManager::trigger() {
 void EventManager::tell_triggered() {
   for (auto& readout : readouts_) {
     if (!readout.peer || readout.limit_said == triggered_) continue;
-    Gather& gather = readout.peer->gather;
-    if (!gather.roomy(gather.room_max())) continue; // what else it has to be told needs the room
-    gather.append(wire::Limit{triggered_, 0});
+    ControlChannel& channel = readout.peer->channel;
+    if (!channel.roomy()) continue;
+    channel.append(wire::Limit{triggered_, 0});
     readout.limit_said = triggered_;
   }
 }
@@ -159,7 +159,7 @@ void EventManager::finish() {
   state_ = State::finishing;
   tell_readouts(wire::Finish{});
   for (auto& builder : builders_) {
-    if (builder.peer) builder.peer->gather.append(wire::Finish{});
+    if (builder.peer) builder.peer->channel.append(wire::Finish{});
   }
 }
 
@@ -247,8 +247,8 @@ void EventManager::flush_peers() {
   std::vector<net::Link> stuck;
   const auto flush = [&](const std::unique_ptr<Peer>& peer) {
     if (!peer) return;
-    peer->gather.flush();
-    if (peer->gather.failed()) stuck.push_back(peer->link);
+    peer->channel.flush();
+    if (peer->link && peer->channel.failed()) stuck.push_back(peer->link);
   };
   for (const auto& readout : readouts_) flush(readout.peer);
   for (const auto& builder : builders_) flush(builder.peer);

@@ -71,12 +71,16 @@ private:
     std::uint64_t bytes = 0; // announced for events below `end`, since the incarnation began
   };
   struct Peer { // a connection that is or may become a node
-    net::Link link;
-    Gather gather;
+    net::Link link; // none: lost, and it may come back for a while
+    ControlChannel channel;
+    std::uint64_t session = 0;
+    Time lost_at = never; // its connection
     wire::Role role{};
     NodeId node = 0;
     bool known = false; // has said hello
     Time heard{};
+    Time listening{}; // when it was last not behind with what it is told
+    std::uint64_t acknowledged = 0; // at that time or later
   };
   struct Readout {
     std::unique_ptr<Peer> peer; // null: down
@@ -119,6 +123,7 @@ private:
       bool done = false;
     };
     std::deque<Reservation> reservations;
+    std::uint64_t returned = 0; // reservations before those
     std::uint64_t events = 0;
     wire::NodeCounters counters;
     std::vector<std::string> files; // of the current incarnation
@@ -130,6 +135,7 @@ private:
     Incarnation builder_incarnation = 0; // 0: waits to be assigned again
     std::uint64_t epoch = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t reservation = 0; // its builder unit's, counted from the first
     bool received = false;
     std::vector<wire::MissingRun> missing; // said so far
     std::vector<wire::BadFragment> bad;
@@ -146,7 +152,11 @@ private:
   void builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity, std::string rails);
   void readout_down(NodeId node, std::string_view why);
   void builder_down(NodeId node, std::string_view why);
-  void peer_lost(net::Link link, std::string_view why);
+  // `for_now`: only the connection is lost; a readout unit may come back over another one.
+  void peer_lost(net::Link link, std::string_view why, bool for_now = false);
+  [[nodiscard]] bool try_resume(Peer& fresh, const wire::Hello& hello);
+  void leave_to_process(const wire::Hello& hello, const Peer& fresh);
+  void end_graces();
   void publish_members();
   Peer* find_peer(net::Link link);
   void receive(Peer& peer, const memory::View& page);
@@ -171,7 +181,8 @@ private:
   [[nodiscard]] static std::uint64_t present(const Readout& readout, std::size_t local,
                                              EventRange events);
   void release(Builder& builder, const Batch& batch);
-  void forget_decided();
+  [[nodiscard]] EventNumber decided() const;
+  void leave_epoch(std::uint64_t epoch);
   void summarise_nodes();
 
   // assignment
@@ -191,7 +202,8 @@ private:
     std::uint64_t metadata = 0;
   };
   [[nodiscard]] Share fair_share() const;
-  [[nodiscard]] std::optional<NodeId> choose(const Cut& cut, bool again) const;
+  [[nodiscard]] std::optional<NodeId> choose(const Cut& cut, bool again);
+  [[nodiscard]] bool readouts_roomy();
   void send_assignment(Batch& batch, NodeId node);
   void watch_laggards();
 
@@ -205,7 +217,7 @@ private:
   template <class Body>
   void tell_readouts(const Body& body) {
     for (auto& readout : readouts_) {
-      if (readout.peer) readout.peer->gather.append(body);
+      if (readout.peer) readout.peer->channel.append(body);
     }
   }
 
@@ -224,8 +236,11 @@ private:
   std::vector<Builder> builders_;
   bool members_changed_ = false;
   std::uint64_t epoch_ = 0;
-  std::map<std::uint64_t, std::vector<Incarnation>>
-      members_; // by epoch, as long as a batch needs it
+  struct Members {
+    std::vector<Incarnation> readouts;
+    std::uint64_t batches = 0; // assigned with them
+  };
+  std::map<std::uint64_t, Members> members_; // by epoch, as long as a batch needs it
 
   EventNumber frontier_ = 0;  // events below are assigned
   bool frontier_known_ = false;
@@ -242,6 +257,7 @@ private:
   Time trigger_start_{};
   net::Timer trigger_tick_;
   net::Timer alive_tick_;
+  net::Timer grace_tick_; // runs while a readout unit has lost its connection
   net::Timer laggard_tick_;
   EventNumber laggard_horizon_ = 0; // the horizon when laggard_tick_ last fired
   Time started_at_ = never;

@@ -93,8 +93,8 @@ bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& 
   for (const auto& gap : batch.gaps) builder.events -= gap.end - gap.first;
   release(builder, batch);
   tell_readouts(wire::Clear{batch.range.first, static_cast<std::uint32_t>(batch.range.count()), 0});
+  leave_epoch(batch.epoch);
   batches_.erase(found);
-  forget_decided();
   return true;
 }
 
@@ -135,7 +135,7 @@ void EventManager::account(const Batch& batch, const wire::Built& built) {
 // died, it stays unaccounted here and is lost at the end.
 void EventManager::account_sources(const Batch& batch, std::uint64_t events) {
   missing_of_.assign(system_.sources.size(), 0);
-  const auto& members = members_.at(batch.epoch);
+  const auto& members = members_.at(batch.epoch).readouts;
   for (const auto& run : batch.missing) {
     const std::size_t source = sources_.find(run.source);
     missing_of_[source] += run.count;
@@ -177,17 +177,17 @@ std::uint64_t EventManager::present(const Readout& readout, std::size_t local, E
   return count;
 }
 
-void EventManager::forget_decided() {
-  const EventNumber decided = batches_.empty() ? frontier_ : batches_.begin()->first;
-  std::uint64_t epoch = epoch_;
-  for (auto& readout : readouts_) {
-    for (auto& absent : readout.absent) {
-      while (!absent.empty() && absent.front().end <= decided) absent.pop_front();
-    }
+// Events below are built.
+EventNumber EventManager::decided() const {
+  return batches_.empty() ? frontier_ : batches_.begin()->first;
+}
+
+// One batch less was assigned with the members of that time.
+void EventManager::leave_epoch(std::uint64_t epoch) {
+  --members_.at(epoch).batches;
+  while (members_.begin()->first < epoch_ && members_.begin()->second.batches == 0) {
+    members_.erase(members_.begin());
   }
-  if (members_.size() == 1) return;
-  for (const auto& [first, batch] : batches_) epoch = std::min(epoch, batch.epoch);
-  members_.erase(members_.begin(), members_.lower_bound(epoch));
 }
 
 const RunSummary& EventManager::summary() {

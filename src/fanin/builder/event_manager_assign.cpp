@@ -15,6 +15,9 @@ constexpr std::uint64_t part_overhead = 256;
 std::uint64_t metadata_bytes(std::uint64_t events, std::uint64_t sources, std::uint64_t payload) {
   return sources * (events * sizeof(wire::FragmentEntry) + part_overhead) + payload / 512;
 }
+// Assigned and not built: tiny batches are bounded by their number, not by their bytes. Nodes hold
+// far more (ReadoutUnit, BuilderUnit).
+constexpr std::size_t batches_max = 16384;
 } // namespace
 
 bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
@@ -37,7 +40,9 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
   for (const auto& run : absent) {
     const std::size_t local = sources_.find(run.source) - first_source;
     ledger[local].read -= run.count;
-    readout.absent[local].push_back({run.first, run.first + run.count});
+    auto& known = readout.absent[local];
+    while (!known.empty() && known.front().end <= decided()) known.pop_front();
+    known.push_back({run.first, run.first + run.count});
   }
   readout.end = announce.end;
   readout.bytes += announce.bytes;
@@ -153,7 +158,7 @@ EventManager::Share EventManager::fair_share() const {
 // kept for batches of builder units that died, so that those cannot be crowded out by new ones. The
 // parts of what would be one batch at a higher rate stay together: then a page of a readout unit is
 // held by few builder units, and a frozen one cannot pin them all.
-std::optional<NodeId> EventManager::choose(const Cut& cut, bool again) const {
+std::optional<NodeId> EventManager::choose(const Cut& cut, bool again) {
   const std::uint64_t bytes = cut.bytes;
   const std::uint64_t metadata = metadata_per_source(cut.range.count());
   const Share share = fair_share();
@@ -163,7 +168,7 @@ std::optional<NodeId> EventManager::choose(const Cut& cut, bool again) const {
   for (std::size_t i = 0; i < builders_.size(); ++i) {
     const std::size_t node = (first + i) % builders_.size();
     const Builder& builder = builders_[node];
-    if (!builder.peer || builder.finished) continue;
+    if (!builder.peer || builder.finished || !builder.peer->channel.roomy()) continue;
     const std::uint64_t reserve = std::min(builder.capacity / 4, 2 * system_.batch_bytes);
     const std::uint64_t capacity =
         again ? builder.capacity : std::min(builder.capacity - reserve, share.memory);
@@ -177,10 +182,17 @@ std::optional<NodeId> EventManager::choose(const Cut& cut, bool again) const {
   return std::nullopt;
 }
 
+// A readout unit that is behind with what it was told is told of no further batch: what the event
+// manager has to say is bounded, and its sources are held back.
+bool EventManager::readouts_roomy() {
+  return std::ranges::all_of(
+      readouts_, [](auto& readout) { return !readout.peer || readout.peer->channel.roomy(); });
+}
+
 void EventManager::assign_batches() {
   if (!assign_again()) return; // the old ones first
   const EventNumber end = assignable_end();
-  while (frontier_ < end) {
+  while (frontier_ < end && batches_.size() < batches_max && readouts_roomy()) {
     const Cut cut = next_cut(end);
     if (cut.range.empty()) return;
     const auto node = choose(cut, false);
@@ -202,6 +214,7 @@ void EventManager::assign_batches() {
 // False: some are still waiting for room.
 bool EventManager::assign_again() {
   while (!again_.empty()) {
+    if (!readouts_roomy()) return false;
     Batch& batch = batches_.at(again_.front());
     const auto node = choose({batch.range, batch.bytes}, true);
     if (!node) return false;
@@ -220,6 +233,8 @@ void EventManager::send_assignment(Batch& batch, NodeId node) {
   batch.builder = node;
   batch.builder_incarnation = builder.incarnation;
   batch.epoch = epoch_;
+  ++members_.at(epoch_).batches;
+  batch.reservation = builder.returned + builder.reservations.size();
   builder.reserved += batch.bytes;
   builder.under_way += batch.bytes;
   const std::uint64_t metadata = metadata_per_source(batch.range.count());
@@ -234,7 +249,7 @@ void EventManager::send_assignment(Batch& batch, NodeId node) {
   assign.builder_incarnation = builder.incarnation;
   assign.epoch = epoch_;
   assign.bytes = batch.bytes;
-  builder.peer->gather.append(assign);
+  builder.peer->channel.append(assign);
   if (system_.protocol == Protocol::push) tell_readouts(assign);
 }
 
@@ -255,15 +270,13 @@ void EventManager::on_received(Builder& builder, const wire::Received& received)
 // each stream, and the pool's size bounds them.
 void EventManager::release(Builder& builder, const Batch& batch) {
   if (!batch.received) builder.under_way -= batch.bytes;
-  const auto mine = std::ranges::find_if(builder.reservations, [&](const auto& reservation) {
-    return reservation.first == batch.range.first && !reservation.done;
-  });
-  FANIN_ASSERT(mine != builder.reservations.end());
-  mine->done = true;
+  FANIN_ASSERT(batch.reservation >= builder.returned);
+  builder.reservations[static_cast<std::size_t>(batch.reservation - builder.returned)].done = true;
   while (!builder.reservations.empty() && builder.reservations.front().done) {
     builder.reserved -= builder.reservations.front().bytes;
     builder.metadata -= builder.reservations.front().metadata;
     builder.reservations.pop_front();
+    ++builder.returned;
   }
 }
 
@@ -278,8 +291,9 @@ std::uint64_t EventManager::bytes_reserved() const {
 // Tells readout units that others are ahead, so that they stop waiting for sources that are silent.
 void EventManager::watch_laggards() {
   for (auto& readout : readouts_) {
-    if (readout.peer && !readout.final && readout.end < laggard_horizon_) {
-      readout.peer->gather.append(wire::Horizon{laggard_horizon_});
+    if (readout.peer && !readout.final && readout.end < laggard_horizon_ &&
+        readout.peer->channel.roomy()) {
+      readout.peer->channel.append(wire::Horizon{laggard_horizon_});
     }
   }
   laggard_horizon_ = horizon_;

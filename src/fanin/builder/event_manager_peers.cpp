@@ -39,8 +39,8 @@ void EventManager::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::accepted: {
     auto peer = std::make_unique<Peer>();
     peer->link = link;
-    peer->gather = Gather{link, *environment_.control_pool};
-    peer->heard = environment_.loop->now();
+    peer->channel = ControlChannel{*environment_.control_pool};
+    peer->heard = peer->listening = environment_.loop->now();
     strangers_.push_back(std::move(peer));
     break;
   }
@@ -48,9 +48,9 @@ void EventManager::on_event(net::Transport& transport, net::Event& event) {
     if (Peer* peer = find_peer(link)) receive(*peer, event.message);
     break;
   case net::EventKind::writable:
-    if (Peer* peer = find_peer(link)) peer->gather.flush();
+    if (Peer* peer = find_peer(link)) peer->channel.flush();
     break;
-  case net::EventKind::closed: peer_lost(link, net::name(event.reason)); break;
+  case net::EventKind::closed: peer_lost(link, net::name(event.reason), true); break;
   case net::EventKind::connected: break;
   }
 }
@@ -58,11 +58,17 @@ void EventManager::on_event(net::Transport& transport, net::Event& event) {
 void EventManager::receive(Peer& peer, const memory::View& page) {
   peer.heard = environment_.loop->now();
   const net::Link link = peer.link;
+  peer.channel.begin_page();
   const bool good =
       for_each_message(page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {
         // A hello moves the peer, and a message may end it: look it up each time.
         Peer* current = find_peer(link);
         if (current == nullptr) return true;
+        switch (current->channel.take(type, body)) {
+        case ControlChannel::Taken::done: return true;
+        case ControlChannel::Taken::bad: return false;
+        case ControlChannel::Taken::message: break;
+        }
         if (current->known) return on_message(*current, type, body);
         wire::MessageReader reader{body};
         wire::Hello hello;
@@ -86,10 +92,9 @@ void EventManager::receive(Peer& peer, const memory::View& page) {
 
 void EventManager::refuse(Peer& peer, std::string reason, bool for_now, LogLevel level) {
   environment_.log(level, fmt::format("{} refused: {}", peer.link.peer(), reason));
-  reason.resize(std::min(reason.size(), peer.gather.room_max()));
-  peer.gather.append(wire::Refuse{static_cast<std::uint32_t>(reason.size()), for_now ? 1U : 0U},
-                     std::string_view{reason});
-  peer.gather.flush();
+  reason.resize(std::min(reason.size(), peer.channel.room_max()));
+  const wire::Refuse message{static_cast<std::uint32_t>(reason.size()), for_now ? 1U : 0U};
+  peer.channel.greet(peer.link, message, std::string_view{reason});
   peer.link.close();
 }
 
@@ -122,6 +127,8 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
   if (!is_readout && !parse_rails(rails)) {
     return refuse(*peer, fmt::format("builder unit '{}' has no data address", shown));
   }
+  if (is_readout && try_resume(*peer, hello)) return;
+  leave_to_process(hello, *peer);
   const bool taken =
       is_readout ? readouts_[hello.node].peer != nullptr : builders_[hello.node].peer != nullptr;
   if (taken) {
@@ -141,6 +148,8 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
   peer->link.trust();
   peer->role = hello.role;
   peer->node = hello.node;
+  peer->session = hello.session;
+  peer->channel.begin(peer->link);
   if (is_readout) {
     readout_up(std::move(peer), hello);
   } else {
@@ -175,14 +184,14 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   readout.limit_said = triggered_;
   readout.announced_any = welcome.joining != 0;
   readout.first = readout.end = welcome.first_event;
-  readout.peer->gather.append(welcome);
+  readout.peer->channel.greet(readout.peer->link, welcome);
   for (std::size_t i = 0; i < builders_.size(); ++i) {
     const Builder& builder = builders_[i];
     if (!builder.peer) continue;
-    readout.peer->gather.append(wire::BuilderUp{static_cast<NodeId>(i), 0, builder.incarnation,
-                                                static_cast<std::uint32_t>(builder.rails.size()),
-                                                0},
-                                std::string_view{builder.rails});
+    readout.peer->channel.append(wire::BuilderUp{static_cast<NodeId>(i), 0, builder.incarnation,
+                                                 static_cast<std::uint32_t>(builder.rails.size()),
+                                                 0},
+                                 std::string_view{builder.rails});
   }
   environment_.log(LogLevel::info,
                    fmt::format("readout unit '{}' is here{}", system_.readout_units[node],
@@ -200,30 +209,96 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
   builder.capacity = capacity;
   builder.reserved = builder.metadata = builder.under_way = 0;
   builder.reservations.clear();
+  builder.returned = 0;
   builder.rails = std::move(rails);
   builder.finished = builder.failed = false;
   builder.files.clear();
-  builder.peer->gather.append(
-      wire::Welcome{.run = system_.run, .incarnation = builder.incarnation});
+  builder.peer->channel.greet(
+      builder.peer->link, wire::Welcome{.run = system_.run, .incarnation = builder.incarnation});
   environment_.log(LogLevel::info,
                    fmt::format("builder unit '{}' is here{}", system_.builder_units[node],
                                builder.starts > 1 ? " again" : ""));
   for (auto& readout : readouts_) {
     if (!readout.peer) continue;
-    readout.peer->gather.append(wire::BuilderUp{node, 0, builder.incarnation,
-                                                static_cast<std::uint32_t>(builder.rails.size()),
-                                                0},
-                                std::string_view{builder.rails});
+    readout.peer->channel.append(wire::BuilderUp{node, 0, builder.incarnation,
+                                                 static_cast<std::uint32_t>(builder.rails.size()),
+                                                 0},
+                                 std::string_view{builder.rails});
   }
   members_changed_ = true;
   start_if_ready();
 }
 
-void EventManager::peer_lost(net::Link link, std::string_view why) {
+// The same process over another connection, maybe before the loss of the old one was noticed: what
+// it holds still counts.
+bool EventManager::try_resume(Peer& fresh, const wire::Hello& hello) {
+  Readout& readout = readouts_[hello.node];
+  if (!readout.peer || hello.session != readout.peer->session ||
+      hello.resumes != readout.incarnation ||
+      !readout.peer->channel.resume(fresh.link, hello.received)) {
+    return false;
+  }
+  Peer& peer = *readout.peer;
+  peer.link.close(true);
+  peer.link = fresh.link;
+  peer.link.trust();
+  peer.lost_at = never;
+  peer.heard = peer.listening = environment_.loop->now();
+  peer.channel.greet(peer.link, wire::Resumed{peer.channel.received()});
+  environment_.log(LogLevel::info, fmt::format("readout unit '{}' has come back in time",
+                                               system_.readout_units[hello.node]));
+  return true;
+}
+
+// Whoever begins anew has nothing left of before, and another process than one that has lost its
+// connection is there instead of it.
+void EventManager::leave_to_process(const wire::Hello& hello, const Peer& fresh) {
+  const bool is_readout = hello.role == wire::Role::readout_unit;
+  const Peer* old =
+      is_readout ? readouts_[hello.node].peer.get() : builders_[hello.node].peer.get();
+  if (old == nullptr || (old->session != hello.session && old->link)) return;
+  environment_.log(LogLevel::debug, fmt::format("{} begins anew", fresh.link.peer()));
+  net::Link link = old->link;
+  if (is_readout) {
+    readout_down(hello.node, "it begins anew");
+  } else {
+    builder_down(hello.node, "it begins anew");
+  }
+  link.close(true);
+}
+
+// Readout units whose connection did not come back.
+void EventManager::end_graces() {
+  const Time now = environment_.loop->now();
+  Time next = never;
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    if (!readouts_[i].peer || readouts_[i].peer->lost_at == never) continue;
+    const Time due = readouts_[i].peer->lost_at + system_.grace;
+    if (due <= now) {
+      readout_down(static_cast<NodeId>(i), "its connection is lost");
+    } else {
+      next = std::min(next, due);
+    }
+  }
+  if (next != never) grace_tick_.start(*environment_.loop, next);
+}
+
+void EventManager::peer_lost(net::Link link, std::string_view why, bool for_now) {
   std::erase_if(strangers_, [&](const auto& stranger) { return stranger->link == link; });
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    if (readouts_[i].peer && readouts_[i].peer->link == link)
+    Readout& readout = readouts_[i];
+    if (!readout.peer || readout.peer->link != link) continue;
+    if (!for_now || readout.finished || state_ == State::ended || system_.grace <= Duration{0}) {
       readout_down(static_cast<NodeId>(i), why);
+      continue;
+    }
+    environment_.log(LogLevel::warning,
+                     fmt::format("readout unit '{}': its connection is lost ({}), waiting for it",
+                                 system_.readout_units[i], why));
+    readout.peer->link = {};
+    readout.peer->channel.detach();
+    readout.peer->lost_at = environment_.loop->now();
+    end_graces();
   }
   for (std::size_t i = 0; i < builders_.size(); ++i) {
     if (builders_[i].peer && builders_[i].peer->link == link)
@@ -251,6 +326,7 @@ void EventManager::builder_down(NodeId node, std::string_view why) {
   for (auto& [first, batch] : batches_) {
     if (batch.builder != node || batch.builder_incarnation != builder.incarnation) continue;
     batch.builder_incarnation = 0;
+    leave_epoch(batch.epoch);
     batch.missing.clear();
     batch.bad.clear();
     batch.gaps.clear();
@@ -288,9 +364,9 @@ void EventManager::publish_members() {
   }
   const wire::Members message{++epoch_, static_cast<std::uint32_t>(incarnations.size()), 0};
   for (auto& builder : builders_) {
-    if (builder.peer) builder.peer->gather.append(message, incarnations);
+    if (builder.peer) builder.peer->channel.append(message, incarnations);
   }
-  members_[epoch_] = std::move(incarnations);
+  members_[epoch_].readouts = std::move(incarnations);
 }
 
 // A node that says nothing for long is given up: it may be frozen, or its host dead without a word.
@@ -301,8 +377,15 @@ void EventManager::check_alive() {
   std::vector<net::Link> silent;
   const auto look_at = [&](const std::unique_ptr<Peer>& peer) {
     if (!peer) return;
+    const bool reads = peer->channel.acknowledged() != peer->acknowledged || peer->channel.roomy();
+    peer->acknowledged = peer->channel.acknowledged();
     if (was_frozen_myself) peer->heard = now;
-    if (now - peer->heard > system_.dead_after) silent.push_back(peer->link);
+    if (was_frozen_myself || reads || !peer->known) peer->listening = now;
+    if (!peer->link) return;
+    if (now - std::min(peer->heard, peer->listening) > system_.dead_after) {
+      silent.push_back(peer->link);
+    }
+    peer->channel.acknowledge();
   };
   for (const auto& stranger : strangers_) look_at(stranger);
   for (const auto& readout : readouts_) look_at(readout.peer);

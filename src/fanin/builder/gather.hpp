@@ -17,6 +17,20 @@
 
 namespace fanin::builder {
 
+// The bytes of a part of a message: text, or an array of records.
+inline std::span<const std::byte> message_bytes(std::string_view text) {
+  return std::as_bytes(std::span{text.data(), text.size()});
+}
+template <class T>
+  requires(!std::convertible_to<T, std::string_view>)
+std::span<const std::byte> message_bytes(const T& records) {
+  return std::as_bytes(std::span{records});
+}
+inline void put_bytes(std::byte*& at, std::span<const std::byte> bytes) {
+  if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
+  at += bytes.size();
+}
+
 // A connection fills one page after the other, whatever the number of its messages, so that a peer
 // that stops reading holds no more pages than its bytes need; an idle one holds none.
 //
@@ -32,11 +46,11 @@ public:
   // Appends a message: its body, then the bytes of `parts` (arrays of records, or text).
   template <class Body, class... Parts>
   void append(const Body& body, const Parts&... parts) {
-    const std::size_t size = sizeof(Body) + (bytes_of(parts).size() + ... + 0);
+    const std::size_t size = sizeof(Body) + (message_bytes(parts).size() + ... + 0);
     std::byte* at = reserve(Body::type, (size + 7) & ~std::size_t{7});
     if (at == nullptr) return;
-    put(at, std::as_bytes(std::span{&body, 1}));
-    (put(at, bytes_of(parts)), ...);
+    put_bytes(at, std::as_bytes(std::span{&body, 1}));
+    (put_bytes(at, message_bytes(parts)), ...);
   }
 
   // True if a message with so many bytes of parts can be appended now. Otherwise the peer has not
@@ -58,18 +72,6 @@ public:
   explicit operator bool() const { return static_cast<bool>(link_); }
 
 private:
-  static std::span<const std::byte> bytes_of(std::string_view text) {
-    return std::as_bytes(std::span{text.data(), text.size()});
-  }
-  template <class T>
-    requires(!std::convertible_to<T, std::string_view>)
-  static std::span<const std::byte> bytes_of(const T& records) {
-    return std::as_bytes(std::span{records});
-  }
-  static void put(std::byte*& at, std::span<const std::byte> bytes) {
-    if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
-    at += bytes.size();
-  }
   static constexpr std::size_t body_max = 120; // of any message, with its padding
 
   std::byte* reserve(wire::MessageType type, std::size_t size);

@@ -43,6 +43,7 @@ struct System {
   std::uint64_t transfer_window = 4U << 20; // bytes under way per builder unit
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
   Duration event_deadline = std::chrono::seconds{1}; // longest silence before a source is missing
+  Duration grace = std::chrono::seconds{1}; // a lost control connection may come back
   Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
 
   double trigger_rate_hz = 0; // 0: no trigger source, events exist as they are announced

@@ -50,7 +50,19 @@ void read_network(TableReader reader, Network& network) {
   if (network.dead_after < std::chrono::milliseconds{600}) {
     reader.reject("dead_after", "nodes say every 250 ms that they live; give them 600ms or more");
   }
-  network.give_up_after = reader.duration("give_up_after", network.give_up_after);
+  network.grace = reader.duration("grace", std::min(network.grace, network.dead_after / 2));
+  if (network.grace >= network.dead_after) {
+    reader.reject("grace",
+                  "has to be shorter than network.dead_after: a node that was given up has "
+                  "nothing to come back to");
+  }
+  network.give_up_after =
+      reader.duration("give_up_after", std::max(network.give_up_after, 2 * network.dead_after));
+  if (network.give_up_after <= network.dead_after) {
+    reader.reject("give_up_after",
+                  "has to be longer than network.dead_after: until then an earlier "
+                  "process may have the node's name");
+  }
   network.transfer_window = reader.size("transfer_window", network.transfer_window);
   network.wait = static_cast<net::WaitPolicy>(reader.choice("wait", {"block", "poll"}));
   reader.finish();

@@ -38,6 +38,7 @@ struct Network {
   net::Url control; // where the event manager listens
   net::Url data; // where builder units listen, unless they say so themselves
   Protocol protocol = Protocol::push;
+  Duration grace = std::chrono::seconds{1}; // a lost control connection may come back
   Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
   Duration give_up_after = std::chrono::seconds{10}; // without the event manager, once it was there
   std::uint64_t transfer_window = 4U << 20; // bytes under way to one builder unit

@@ -218,6 +218,12 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[run]\nrestart = \"yes\"\n",
        "run.toml:5: run.restart: \"yes\" is neither true nor false"},
       {m + "[run]\noutput = [1]\n", "run.toml:5: run.output: is a list; a text is wanted"},
+      {m + "[network]\ngrace = \"5s\"\n", "run.toml:5: network.grace: has to be shorter than "
+                                          "network.dead_after: a node that was given "
+                                          "up has nothing to come back to"},
+      {m + "[network]\ndead_after = \"20s\"\ngive_up_after = \"20s\"\n",
+       "run.toml:6: network.give_up_after: has to be longer than network.dead_after: until then an "
+       "earlier process may have the node's name"},
       {m + "[network]\nprotocol = \"shove\"\n",
        "run.toml:5: network.protocol: \"shove\" is none of \"push\", \"pull\""},
       {m + "[network]\nurl = \"tcp://::1:7000\"\n",
@@ -280,6 +286,15 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       EXPECT_EQ(found, error) << text;
     }
   }
+}
+
+TEST(Configuration, what_follows_from_the_time_until_a_node_is_dead_needs_no_key) {
+  const auto network = good(std::string{minimal} + "[network]\ndead_after = \"600ms\"\n").network;
+  EXPECT_EQ(network.grace, std::chrono::milliseconds{300});
+  EXPECT_EQ(network.give_up_after, std::chrono::seconds{10});
+  const auto slow = good(std::string{minimal} + "[network]\ndead_after = \"1min\"\n").network;
+  EXPECT_EQ(slow.grace, std::chrono::seconds{1});
+  EXPECT_EQ(slow.give_up_after, std::chrono::minutes{2});
 }
 
 TEST(Configuration, wrong_overrides_are_said_in_one_line) {

@@ -25,6 +25,7 @@ builder::System make_system(const config::Configuration& configuration, RunNumbe
   system.transfer_window = configuration.network.transfer_window;
   system.announce_deadline = configuration.event.batch_delay;
   system.event_deadline = configuration.event.deadline;
+  system.grace = configuration.network.grace;
   system.dead_after = configuration.network.dead_after;
   system.trigger_rate_hz = configuration.trigger.rate_hz;
   system.trigger_window = configuration.trigger.window;

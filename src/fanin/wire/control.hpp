@@ -16,7 +16,7 @@
 namespace fanin::wire {
 
 // Goes up with every change of any message. Peers of different versions refuse each other.
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 3;
 
 enum class MessageType : std::uint16_t {
   hello = 1,   // node -> event manager, and readout unit -> builder unit: who I am
@@ -39,6 +39,9 @@ enum class MessageType : std::uint16_t {
   finish,      // event manager -> node: the run is over; close files
   finished,    // the answer: final counters and files
   failed,      // builder unit -> event manager: its storage cannot go on
+  numbered,    // first in a page of control messages: its number, and what has come
+  acknowledge, // what has come, where there is nothing else to say
+  resumed,     // event manager -> node: the conversation goes on over this connection
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -57,8 +60,29 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
   std::uint32_t text_size = 0;
   Incarnation peer_incarnation = 0; // data, request: of the builder unit that is meant
   std::uint64_t metadata = 0; // readout unit: bytes for each source (builder/metadata.hpp)
+  std::uint64_t session = 0; // of the process, drawn at random: who has it is the same process
+  std::uint64_t received = 0; // to resume: pages that have come of the conversation
+  Incarnation resumes = 0; // the incarnation that goes on; 0: begins anew
+  std::uint32_t connection = 0; // data, request: counts those of the readout unit to this peer
 };
-static_assert(sizeof(Hello) == 48);
+static_assert(sizeof(Hello) == 72);
+
+// A page of control messages between a node and the event manager is kept until it is acknowledged,
+// and sent again over the next connection (builder/control_channel.hpp).
+struct Numbered {
+  static constexpr MessageType type = MessageType::numbered;
+  std::uint64_t number = 0; // from 1 on, of the pages of this conversation
+  std::uint64_t received = 0; // pages that have come
+};
+struct Acknowledge {
+  static constexpr MessageType type = MessageType::acknowledge;
+  std::uint64_t received = 0;
+};
+struct Resumed {
+  static constexpr MessageType type = MessageType::resumed;
+  std::uint64_t received = 0;
+};
+static_assert(sizeof(Numbered) == 16 && sizeof(Acknowledge) == 8 && sizeof(Resumed) == 8);
 
 struct Welcome {
   static constexpr MessageType type = MessageType::welcome;

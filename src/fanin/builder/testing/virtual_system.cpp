@@ -51,6 +51,7 @@ System make_system(std::size_t readouts, std::size_t builders, std::size_t sourc
   system.batch_events = 64;
   system.batch_bytes = 64U << 10;
   system.event_deadline = std::chrono::milliseconds{200};
+  system.grace = std::chrono::milliseconds{40};
   system.dead_after = std::chrono::seconds{2};
   return system;
 }
@@ -132,12 +133,14 @@ NodeEnvironment VirtualSystem::environment(Node& node) {
   return {.loop = &node.node->loop(),
           .transports = &node.transports,
           .control_pool = node.control_pool.get(),
-          .log = [this, &node](LogLevel, std::string_view text) {
-            log_.push_back(
-                fmt::format("{:.6f} {}: {}",
-                            static_cast<double>(world_.now().time_since_epoch().count()) * 1e-9,
-                            node.node->name(), text));
-          }};
+          .log =
+              [this, &node](LogLevel, std::string_view text) {
+                log_.push_back(
+                    fmt::format("{:.6f} {}: {}",
+                                static_cast<double>(world_.now().time_since_epoch().count()) * 1e-9,
+                                node.node->name(), text));
+              },
+          .session = ++sessions_};
 }
 
 void VirtualSystem::start_event_manager() {

@@ -114,6 +114,7 @@ private:
   VirtualSystemOptions options_;
   std::vector<std::string> log_;
   std::size_t ended_ = 0;
+  std::uint64_t sessions_ = 0;
   std::unique_ptr<Recorder> recorder_;
   Node manager_;
   std::vector<std::unique_ptr<ReadoutNode>> readouts_;

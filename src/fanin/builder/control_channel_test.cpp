@@ -1,0 +1,178 @@
+#include "fanin/builder/control_channel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <vector>
+
+#include "fanin/base/random.hpp"
+
+namespace fanin::builder {
+namespace {
+
+std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages) {
+  return memory::PagePool::make(
+             {.page_size = 4096, .pages = pages, .arena = {.huge_pages = memory::HugePages::off}})
+      .value();
+}
+
+// What one end sends, until the other one takes it.
+class Wire final : public net::Transport {
+public:
+  Result<net::ListenerId> listen(const net::Url&, const net::ConnectionOptions&) override {
+    return net::ListenerId::none;
+  }
+  net::Url listening_url(net::ListenerId) const override { return {}; }
+  void close_listener(net::ListenerId) override {}
+  Result<net::ConnectionId> connect(const net::Url&, const net::ConnectionOptions&) override {
+    return net::ConnectionId::none;
+  }
+  net::SendOutcome send(net::ConnectionId, std::span<const memory::View> extents) override {
+    if (blocked) return net::SendOutcome::backpressure;
+    for (const auto& extent : extents) sent.push_back(extent);
+    return net::SendOutcome::accepted;
+  }
+  void flush() override {}
+  std::size_t poll(std::span<net::Event>) override { return 0; }
+  bool arm() override { return true; }
+  int descriptor() const override { return -1; }
+  void close(net::ConnectionId, bool) override {}
+  std::string peer_name(net::ConnectionId) const override { return "wire"; }
+
+  net::Link link() { return {this, net::ConnectionId{1}}; }
+  bool blocked = false;
+  std::deque<memory::View> sent;
+};
+
+// One end, with what it has said and heard.
+struct End {
+  explicit End(std::uint32_t pages) : pool(make_pool(pages)), channel(*pool) {}
+  std::unique_ptr<memory::PagePool> pool;
+  Wire wire;
+  ControlChannel channel;
+  EventNumber said = 0;
+  EventNumber heard = 0;
+
+  void say() { channel.append(wire::Horizon{said++}); }
+  // The next page that `other` sent.
+  bool hear(End& other) {
+    if (other.wire.sent.empty()) return true;
+    const memory::View page = other.wire.sent.front();
+    other.wire.sent.pop_front();
+    channel.begin_page();
+    return for_each_message(page.bytes(),
+                            [&](wire::MessageType type, std::span<const std::byte> body) {
+                              const auto taken = channel.take(type, body);
+                              if (taken != ControlChannel::Taken::message)
+                                return taken == ControlChannel::Taken::done;
+                              wire::MessageReader reader{body};
+                              wire::Horizon horizon;
+                              return reader.read(horizon) && horizon.event == heard++;
+                            });
+  }
+};
+
+void connect(End& a, End& b) {
+  for (End* end : {&a, &b}) {
+    end->channel.detach();
+    end->wire.sent.clear();
+  }
+  ASSERT_TRUE(a.channel.resume(a.wire.link(), b.channel.received()));
+  ASSERT_TRUE(b.channel.resume(b.wire.link(), a.channel.received()));
+}
+
+TEST(ControlChannel, every_message_comes_once_and_in_order_over_connections_that_break) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random{seed};
+    End a{8};
+    End b{8};
+    a.channel.begin(a.wire.link());
+    b.channel.begin(b.wire.link());
+    for (int step = 0; step < 2000; ++step) {
+      End& one = random.chance(1, 2) ? a : b;
+      End& other = &one == &a ? b : a;
+      switch (random.below(8)) {
+      case 0:
+        if (random.chance(1, 10)) connect(a, b);
+        break;
+      case 1: one.wire.blocked = random.chance(1, 3); break;
+      case 2:
+      case 3: one.channel.flush(); break;
+      case 4: one.channel.acknowledge(); break;
+      case 5:
+      case 6: ASSERT_TRUE(one.hear(other)); break;
+      default:
+        for (std::uint64_t i = random.below(80); i > 0; --i) one.say();
+      }
+    }
+    a.wire.blocked = b.wire.blocked = false;
+    for (int i = 0; i < 4000 && (a.heard < b.said || b.heard < a.said); ++i) {
+      for (End* end : {&a, &b}) {
+        end->channel.acknowledge();
+        end->channel.flush();
+      }
+      ASSERT_TRUE(a.hear(b) && b.hear(a));
+    }
+    EXPECT_EQ(a.heard, b.said);
+    EXPECT_EQ(b.heard, a.said);
+    EXPECT_FALSE(a.channel.failed() || b.channel.failed());
+  }
+}
+
+TEST(ControlChannel, pages_go_home_when_all_is_acknowledged) {
+  End a{4};
+  End b{4};
+  a.channel.begin(a.wire.link());
+  b.channel.begin(b.wire.link());
+  for (int i = 0; i < 50; ++i) a.say();
+  a.channel.flush();
+  ASSERT_TRUE(b.hear(a));
+  EXPECT_LT(a.pool->available(), 4U);
+  b.channel.acknowledge();
+  ASSERT_TRUE(a.hear(b));
+  for (End* end : {&a, &b}) {
+    end->channel.flush();
+    end->wire.sent.clear();
+    EXPECT_EQ(end->pool->available(), 4U);
+  }
+}
+
+TEST(ControlChannel, who_is_not_acknowledged_has_no_room_and_loses_nothing) {
+  End a{16};
+  End b{16};
+  a.channel.begin(a.wire.link());
+  b.channel.begin(b.wire.link());
+  while (a.channel.roomy()) {
+    a.say();
+    a.channel.flush();
+  }
+  EXPECT_GE(a.pool->available(), 12U); // pages are bounded, whatever the number of messages
+  for (int i = 0; i < 1000; ++i) a.say(); // what has to be said waits
+  EXPECT_FALSE(a.channel.failed());
+  EXPECT_GE(a.pool->available(), 12U);
+  while (b.heard < a.said) {
+    ASSERT_TRUE(b.hear(a));
+    b.channel.acknowledge();
+    b.channel.flush();
+    ASSERT_TRUE(a.hear(b));
+    a.channel.flush();
+  }
+  EXPECT_TRUE(a.channel.roomy());
+}
+
+TEST(ControlChannel, numbers_that_nobody_sent_make_no_sense) {
+  End a{4};
+  a.channel.begin(a.wire.link());
+  const auto take = [&](const auto& body) {
+    return a.channel.take(body.type, std::as_bytes(std::span{&body, 1}));
+  };
+  EXPECT_EQ(take(wire::Numbered{2, 0}), ControlChannel::Taken::bad);
+  EXPECT_EQ(take(wire::Numbered{1, 1}), ControlChannel::Taken::bad);
+  EXPECT_EQ(take(wire::Acknowledge{1}), ControlChannel::Taken::bad);
+  EXPECT_FALSE(a.channel.resume(a.wire.link(), 1));
+  EXPECT_EQ(take(wire::Numbered{1, 0}), ControlChannel::Taken::done);
+}
+
+} // namespace
+} // namespace fanin::builder
