@@ -19,6 +19,7 @@ if(sources)
   if(FANIN_HAVE_GTEST)
     list(APPEND libs GTest::gtest)  # the conformance suite is a header too
   endif()
+  set_target_properties(fanin_headers_check PROPERTIES UNITY_BUILD OFF)
   target_include_directories(fanin_headers_check PRIVATE "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
   target_link_libraries(fanin_headers_check PRIVATE ${libs} Threads::Threads)
   target_compile_options(fanin_headers_check PRIVATE -O0 -g0 -Wno-unused)

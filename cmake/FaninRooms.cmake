@@ -50,6 +50,7 @@ function(fanin_room_tests name)
   target_link_libraries(${target} PRIVATE fanin ${libs} ${room_libs} GTest::gmock GTest::gtest_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   # Where the tests find what they need, without a path compiled into a test's own source.
+  target_compile_options(${target} PRIVATE ${FANIN_TEST_OPTIONS})
   target_compile_definitions(${target} PRIVATE
     "FANIN_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
   add_dependencies(fanin_tests ${target})
@@ -62,6 +63,10 @@ endfunction()
 
 # With FANIN_FUZZ a libFuzzer executable; otherwise the same target with a main that replays the corpus, cuts each
 # entry short and flips bytes in it, so that every build tests every decoder.
+if(FANIN_TESTS AND NOT FANIN_FUZZ)
+  add_library(fanin_fuzz_replay OBJECT "${PROJECT_SOURCE_DIR}/fuzz/replay_main.cpp")
+endif()
+
 function(fanin_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 FUZZ "" "" "SOURCES;LIBS")
   if(NOT FANIN_TESTS)
@@ -83,7 +88,7 @@ function(fanin_fuzz name)
     # libFuzzer wants a folder of its own to write to; -runs=0 only replays what is committed.
     set(command ${target} -runs=0 -timeout=10 -rss_limit_mb=4096 "${corpus}")
   else()
-    target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/fuzz/replay_main.cpp")
+    target_link_libraries(${target} PRIVATE fanin_fuzz_replay)
     set(command ${target} "${corpus}")
   endif()
   if(IS_DIRECTORY "${corpus}")

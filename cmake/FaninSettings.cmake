@@ -4,6 +4,7 @@ option(FANIN_TESTS "Build the tests, where GoogleTest is found" ON)
 option(FANIN_FUZZ "Build the fuzz targets with libFuzzer (clang); otherwise they replay their corpora" OFF)
 option(FANIN_COVERAGE "Measure coverage (gcc: gcov)" OFF)
 option(FANIN_WARNINGS_AS_ERRORS "A warning stops the build" ${PROJECT_IS_TOP_LEVEL})
+option(FANIN_UNITY "Compile each module, and the tests of each, as one file: a quarter of the time" OFF)
 set(FANIN_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 23)
@@ -11,6 +12,9 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# One file for each target: a name in an unnamed namespace is unique in its module.
+set(CMAKE_UNITY_BUILD ${FANIN_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
 
 if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
@@ -30,6 +34,12 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_C_COMPILER_LAUNCHER "${FANIN_CCACHE}")
     set(CMAKE_CXX_COMPILER_LAUNCHER "${FANIN_CCACHE}")
   endif()
+endif()
+
+# Test code is compiled for little: optimising it costs more than it saves. What is tested keeps its flags.
+set(FANIN_TEST_OPTIONS -O1 -g1)
+if(FANIN_SANITIZE)
+  set(FANIN_TEST_OPTIONS -O0 -g1)
 endif()
 
 include(CheckCXXCompilerFlag)
@@ -62,6 +72,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   list(REMOVE_ITEM FANIN_WARNINGS -Wmissing-declarations)  # in clang: a C-ism about typedefs
   list(APPEND FANIN_WARNINGS -Wshadow-uncaptured-local -Wunreachable-code -Wcomma -Wrange-loop-analysis)
+endif()
+if(FANIN_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND FANIN_WARNINGS -Wno-subobject-linkage) # takes every source in such a file for a header
 endif()
 if(FANIN_WARNINGS_AS_ERRORS)
   list(APPEND FANIN_WARNINGS -Werror)

@@ -25,7 +25,7 @@ namespace {
 
 using bench::Pattern;
 
-constexpr Duration shortest = std::chrono::milliseconds{50}; // of a measurement
+constexpr Duration shortest_sample = std::chrono::milliseconds{50}; // of a measurement
 constexpr const char* sizes_default = "64B,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB";
 
 // As the user wrote them; empty: the default.
@@ -123,8 +123,8 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
   options.peers = read_peers(reading, words);
   if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
     options.window.duration = *time;
-  if (options.window.duration < shortest)
-    reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest)));
+  if (options.window.duration < shortest_sample)
+    reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest_sample)));
   options.runs = words.runs;
   options.under_load = words.under_load;
   spec.senders = words.senders;

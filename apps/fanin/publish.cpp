@@ -24,7 +24,7 @@ message::SlowSubscriber slow_of(const PublishWords& words) {
   return message::SlowSubscriber::block;
 }
 
-Result<int> live(SocketTool& tool, const PublishWords& words) {
+Result<int> run_publisher(SocketTool& tool, const PublishWords& words) {
   std::unique_ptr<message::Publisher> socket;
   message::PublisherOptions options;
   options.slow = slow_of(words);
@@ -59,7 +59,7 @@ void add_publish(CLI::App& app, int& status) {
                    "A subscriber that does not read: disconnect, block (all wait), sample")
       ->check(CLI::IsMember({"disconnect", "block", "sample"}));
   command->callback([words, &status] {
-    status = run_tool(*words, [&](SocketTool& tool) { return live(tool, *words); });
+    status = run_tool(*words, [&](SocketTool& tool) { return run_publisher(tool, *words); });
   });
 }
 

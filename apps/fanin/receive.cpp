@@ -26,7 +26,7 @@ Result<int> receive_through(SocketTool& tool, std::unique_ptr<Socket>& socket, O
   return tool.run(socket->counters(), [] {});
 }
 
-Result<int> live(SocketTool& tool) {
+Result<int> run_receiver(SocketTool& tool) {
   if (tool.mode() == message::Mode::low_latency) {
     std::unique_ptr<message::LowLatencyReceiver> socket;
     message::LowLatencyReceiverOptions options;
@@ -57,7 +57,7 @@ void add_receive(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("receive", "Receive messages and count them");
   add_tool_options(*command, *words);
   add_mode_option(*command, *words);
-  command->callback([words, &status] { status = run_tool(*words, live); });
+  command->callback([words, &status] { status = run_tool(*words, run_receiver); });
 }
 
 } // namespace fanin::command

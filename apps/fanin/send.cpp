@@ -39,7 +39,7 @@ Result<int> send_through(SocketTool& tool) {
   return tool.run((*socket)->counters(), [&socket] { (*socket)->close(); }, sent);
 }
 
-Result<int> live(SocketTool& tool) {
+Result<int> run_sender(SocketTool& tool) {
   if (tool.mode() == message::Mode::low_latency)
     return send_through<message::LowLatencySender, message::LowLatencySenderOptions>(tool);
   return send_through<message::HighThroughputSender, message::HighThroughputSenderOptions>(tool);
@@ -54,7 +54,7 @@ void add_send(CLI::App& app, int& status) {
   add_tool_options(*command, *words);
   add_message_options(*command, *words);
   add_mode_option(*command, *words);
-  command->callback([words, &status] { status = run_tool(*words, live); });
+  command->callback([words, &status] { status = run_tool(*words, run_sender); });
 }
 
 } // namespace fanin::command

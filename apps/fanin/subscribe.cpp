@@ -17,7 +17,7 @@ struct SubscribeWords : ToolWords {
   std::vector<message::Tag> tags;
 };
 
-Result<int> live(SocketTool& tool, const SubscribeWords& words) {
+Result<int> run_subscriber(SocketTool& tool, const SubscribeWords& words) {
   message::Message message;
   std::unique_ptr<message::Subscriber> socket;
   message::SubscriberOptions options;
@@ -56,7 +56,7 @@ void add_subscribe(CLI::App& app, int& status) {
   add_mode_option(*command, *words);
   command->add_option("--tag", words->tags, "Numbers")->required()->check(natural_number(0));
   command->callback([words, &status] {
-    status = run_tool(*words, [&](SocketTool& tool) { return live(tool, *words); });
+    status = run_tool(*words, [&](SocketTool& tool) { return run_subscriber(tool, *words); });
   });
 }
 

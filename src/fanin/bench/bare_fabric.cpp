@@ -24,7 +24,7 @@ namespace {
 
 namespace ofi = net::ofi;
 
-constexpr int spins = 100;               // before giving the core away
+constexpr int fabric_spins = 100;               // before giving the core away
 constexpr std::size_t window_most = 64;  // transfers under way
 constexpr std::size_t window_bytes = 4U << 20;
 constexpr int reads_most = 16; // completions at once
@@ -245,7 +245,7 @@ public:
   Result<> look(Endpoint& endpoint, Take take) {
     const auto any = endpoint.look(take, -1);
     if (!any) return std::unexpected(any.error());
-    if (!*any && ++idle_ % spins == 0) sched_yield();
+    if (!*any && ++idle_ % fabric_spins == 0) sched_yield();
     return {};
   }
 
@@ -328,7 +328,7 @@ public:
 
   Result<bool> receive(Time until) override {
     for (int i = 0; messages_ == 0; ++i) {
-      if (i == spins || (until != never && clock_.now() >= until)) return false;
+      if (i == fabric_spins || (until != never && clock_.now() >= until)) return false;
       if (auto looked = look(timeout_ms(until)); !looked) return std::unexpected(looked.error());
     }
     --messages_;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t slots = 4;
 constexpr std::uint64_t copied_set = 1U << 20; // that memcpy goes round in
-constexpr int spins = 1000;                    // before giving the core away
+constexpr int memory_spins = 1000;                    // before giving the core away
 
 void relax() {
 #if defined(__x86_64__)
@@ -31,7 +31,7 @@ void relax() {
 
 void spin_until(auto condition) {
   for (int i = 1; !condition(); ++i) {
-    if (i % spins == 0) sched_yield();
+    if (i % memory_spins == 0) sched_yield();
     relax();
   }
 }
@@ -113,7 +113,7 @@ public:
   }
   Result<bool> receive(Time) override {
     for (int i = 0; theirs_->load(std::memory_order_acquire) == received_; ++i) {
-      if (i == spins) return false;
+      if (i == memory_spins) return false;
       relax();
     }
     touch({in_ + received_ % pipeline_ * room_, 1}, false);

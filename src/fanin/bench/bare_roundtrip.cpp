@@ -14,7 +14,7 @@
 namespace fanin::bench {
 namespace {
 
-constexpr int spins = 100; // of one call of receive()
+constexpr int receive_spins = 100; // of one call of receive()
 
 class SocketPipe final : public Pipe {
 public:
@@ -42,7 +42,7 @@ public:
   Result<bool> receive(Time until) override {
     const bool plain = !spin_ && until == never; // blocks in recv() itself
     for (int i = 0; messages_ == 0; ++i) {
-      if (i == spins) return false;
+      if (i == receive_spins) return false;
       if (!plain && !spin_ && !wait(POLLIN, until)) return false;
       const auto read = read_some(plain ? 0 : MSG_DONTWAIT);
       if (!read) return std::unexpected(read.error());

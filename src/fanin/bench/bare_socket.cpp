@@ -12,7 +12,7 @@
 namespace fanin::bench {
 namespace {
 
-constexpr int spins = 100; // before giving the core away
+constexpr int socket_spins = 100; // before giving the core away
 
 Result<Descriptor> make_socket(const net::Address& address, const std::string& congestion) {
   Descriptor made{socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
@@ -76,7 +76,7 @@ Result<> write_all(int socket, std::span<const std::byte> bytes, bool spin) {
     const ssize_t written =
         send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | (spin ? MSG_DONTWAIT : 0));
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) {
-      if (++refused % spins == 0) sched_yield();
+      if (++refused % socket_spins == 0) sched_yield();
       continue;
     }
     if (written <= 0) return fail_errno(ErrorKind::disconnected, "write", errno);

@@ -18,7 +18,7 @@
 namespace fanin::bench {
 namespace {
 
-constexpr int spins = 100; // before giving the core away
+constexpr int tcp_spins = 100; // before giving the core away
 
 // Pages in the order in which they come back, so that all of them are cycled through.
 class Ring {
@@ -152,7 +152,7 @@ public:
       if (any) continue;
       if (!options_.spin) {
         (void)poll(watched_.data(), watched_.size(), -1);
-      } else if (++idle % spins == 0) {
+      } else if (++idle % tcp_spins == 0) {
         sched_yield();
       }
     }

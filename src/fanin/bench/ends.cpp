@@ -5,7 +5,7 @@
 namespace fanin::bench {
 namespace {
 
-constexpr Duration patience = std::chrono::seconds{10};
+constexpr Duration end_patience = std::chrono::seconds{10};
 
 // The scheduler likes to put two that talk to each other on one core.
 void keep_to_core(const Ends& ends, std::size_t process) {
@@ -52,7 +52,7 @@ Result<> start_connectors(ProcessGroup& group, const Ends& ends,
 
 Result<Histogram> take_latency(ProcessGroup& group, std::size_t index) {
   group.terminate(index);
-  if (auto ended = group.wait_until_ended(index, patience); !ended)
+  if (auto ended = group.wait_until_ended(index, end_patience); !ended)
     return std::unexpected(ended.error());
   return group.cell(index).latency;
 }

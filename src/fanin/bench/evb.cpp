@@ -40,9 +40,9 @@ struct Plan {
   std::uint64_t receive_set = 0;
 };
 
-class Bench {
+class EvbBench {
 public:
-  Bench(const EvbOptions& options, const Progress& progress)
+  EvbBench(const EvbOptions& options, const Progress& progress)
       : options_(options), progress_(progress), port_(find_port(options.setup.url)) {}
 
   Result<json::Value> run() {
@@ -297,7 +297,7 @@ private:
 
 Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progress) {
   if (auto valid = options.setup.system.validate(); !valid) return std::unexpected(valid.error());
-  return Bench{options, progress}.run();
+  return EvbBench{options, progress}.run();
 }
 
 namespace {

@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint32_t control_page = 64U << 10;
 constexpr std::uint32_t metadata_page = 64U << 10;
 constexpr std::uint32_t window_max = 65536;
-constexpr Duration patience = std::chrono::seconds{10};
+constexpr Duration node_patience = std::chrono::seconds{10};
 
 // A node of the event builder: pools, then the application on them.
 class Node {
@@ -432,7 +432,7 @@ Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration
   auto sample = group.measure(warmup, duration, !idle);
   if (!sample) return sample;
   group.terminate(0); // the event manager ends the run
-  if (auto ended = group.wait_until_ended(patience); !ended) {
+  if (auto ended = group.wait_until_ended(node_patience); !ended) {
     sample->remark = ended.error().text;
   }
   sample->latency = group.cell(0).latency;

@@ -19,7 +19,7 @@
 namespace fanin::bench {
 namespace {
 
-constexpr std::array<std::uint64_t, 3> page_sizes{64U << 10, 256U << 10, 1U << 20};
+constexpr std::array<std::uint64_t, 3> stream_page_sizes{64U << 10, 256U << 10, 1U << 20};
 constexpr Window probe{std::chrono::milliseconds{50}, std::chrono::milliseconds{250}};
 constexpr std::string_view loaded = "fanin-loaded";
 constexpr std::string_view point_to_point = "point-to-point";
@@ -42,9 +42,9 @@ bool timed(const Series& series) {
                              [](const auto& sample) { return sample.latency.count() > 0; });
 }
 
-class Bench {
+class MessageBench {
 public:
-  Bench(const MessageBenchOptions& options, const Progress& progress)
+  MessageBench(const MessageBenchOptions& options, const Progress& progress)
       : options_(options), progress_(progress), port_(find_port(options.spec.url)) {}
 
   Result<json::Value> run() {
@@ -80,7 +80,7 @@ private:
   [[nodiscard]] Spec spec_of(std::string_view what, std::uint32_t size) const {
     Spec spec = options_.spec;
     spec.size = size;
-    spec.page = page_sizes[1];
+    spec.page = stream_page_sizes[1];
     spec.warmup = options_.window.warmup;
     spec.peer = what;
     if (what == loaded) {
@@ -138,7 +138,7 @@ private:
     double best_rate = -1;
     Spec best = spec;
     for (const net::WaitPolicy wait : waits) {
-      for (const std::uint64_t page : page_sizes) {
+      for (const std::uint64_t page : stream_page_sizes) {
         spec.wait = wait;
         spec.page = page;
         const auto sample = measure(spec, probe);
@@ -252,7 +252,7 @@ private:
 } // namespace
 
 Result<json::Value> bench_messages(const MessageBenchOptions& options, const Progress& progress) {
-  return Bench{options, progress}.run();
+  return MessageBench{options, progress}.run();
 }
 
 } // namespace fanin::bench

@@ -99,8 +99,8 @@ namespace {
 
 constexpr double width = 720;
 constexpr double height = 440;
-constexpr double left = 70;
-constexpr double right = 130; // the legend
+constexpr double plot_left = 70;
+constexpr double plot_right = 130; // the legend
 constexpr double top = 30;
 constexpr double bottom = 40;
 constexpr std::array<const char*, 7> colours{"#c0392b", "#2471a3", "#1e8449", "#b7950b",
@@ -133,20 +133,21 @@ std::string message_plot(const json::Value& result) {
   const auto sizes = sizes_in(result);
   if (sizes.empty() || high == 0) return {};
   const Axis x{std::log10(static_cast<double>(sizes.front())) - 0.1,
-               std::log10(static_cast<double>(sizes.back())) + 0.1, left, width - right};
+               std::log10(static_cast<double>(sizes.back())) + 0.1, plot_left, width - plot_right};
   const Axis y{std::floor(std::log10(low)), std::ceil(std::log10(high) + 1e-9), height - bottom,
                top};
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"{0}\" "
       "height=\"{1}\" fill=\"white\"/>\n<text x=\"{2}\" y=\"18\">fanin bench {3} {4}: {5}</text>\n",
-      width, height, left, result.at("bench").text(), result.at("settings").at("url").text(),
+      width, height, plot_left, result.at("bench").text(), result.at("settings").at("url").text(),
       roundtrip ? "round trip, p50, us" : "bytes/s");
   for (double exponent = y.low; exponent <= y.high; ++exponent) {
     const double at = y.at(std::pow(10, exponent));
-    svg += fmt::format("<path d=\"M{} {:.1f}H{}\" stroke=\"#ddd\"/>\n", left, at, width - right);
-    svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">1e{}</text>\n", left - 6,
-                       at + 4, exponent);
+    svg += fmt::format("<path d=\"M{} {:.1f}H{}\" stroke=\"#ddd\"/>\n", plot_left, at,
+                       width - plot_right);
+    svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">1e{}</text>\n",
+                       plot_left - 6, at + 4, exponent);
   }
   for (const std::uint64_t size : sizes) {
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
@@ -165,7 +166,7 @@ std::string message_plot(const json::Value& result) {
                          y.at(value), colour);
     }
     svg += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\"/>\n", line, colour);
-    svg += fmt::format("<text x=\"{}\" y=\"{}\" fill=\"{}\">{}</text>\n", width - right + 10,
+    svg += fmt::format("<text x=\"{}\" y=\"{}\" fill=\"{}\">{}</text>\n", width - plot_right + 10,
                        top + 16 + 16 * static_cast<double>(index), colour, what);
     ++index;
   }

@@ -20,7 +20,7 @@ namespace fanin::bench {
 namespace {
 
 constexpr std::uint64_t bytes_per_turn = 1U << 20;
-constexpr std::uint32_t control_page = 64U << 10;
+constexpr std::uint32_t stream_control_page = 64U << 10;
 
 std::uint32_t round_up(std::uint64_t bytes) {
   return static_cast<std::uint32_t>((bytes + 4095) / 4096 * 4096);
@@ -55,13 +55,14 @@ private:
 };
 
 // Offers message after message to its connections in turn; one that is full is skipped.
-class Sender : public net::Handler, public net::Service {
+class StreamSender : public net::Handler, public net::Service {
 public:
-  Sender(LoopProcess& process, const StreamOptions& options, Cell& cell, std::uint64_t held_bytes)
+  StreamSender(LoopProcess& process, const StreamOptions& options, Cell& cell,
+               std::uint64_t held_bytes)
       : process_(process), options_(options), cell_(cell), held_(held_bytes) {}
 
   Result<> connect(const std::vector<net::Url>& urls) {
-    auto pool = make_pool(control_page, control_page * 8);
+    auto pool = make_pool(stream_control_page, stream_control_page * 8);
     if (!pool) return std::unexpected(pool.error());
     control_pool_ = std::move(*pool);
     for (const auto& url : urls) {
@@ -136,11 +137,11 @@ private:
   Held held_;
 };
 
-class PageSender final : public Sender {
+class PageSender final : public StreamSender {
 public:
   PageSender(LoopProcess& process, const StreamOptions& options, Cell& cell,
              std::unique_ptr<memory::PagePool> pool, SourceId source)
-      : Sender(process, options, cell, options.send_set),
+      : StreamSender(process, options, cell, options.send_set),
         pool_(std::move(pool)),
         layout_(options.size, options.message),
         source_(source) {}
@@ -163,12 +164,12 @@ private:
   EventNumber event_ = 0;
 };
 
-class PartSender final : public Sender {
+class PartSender final : public StreamSender {
 public:
   PartSender(LoopProcess& process, const StreamOptions& options, Cell& cell,
              std::unique_ptr<memory::PagePool> pool, std::unique_ptr<memory::PagePool> metadata,
              SourceId source)
-      : Sender(process, options, cell, options.send_set),
+      : StreamSender(process, options, cell, options.send_set),
         pool_(std::move(pool)),
         metadata_pool_(std::move(metadata)),
         emulator_({.source = source, .size = source::FixedSize{options.size}}),
@@ -252,9 +253,9 @@ std::uint32_t walk_part(const net::Event& event, bool checksum) {
   return part->header.entries;
 }
 
-class Receiver final : public net::Handler {
+class StreamReceiver final : public net::Handler {
 public:
-  Receiver(LoopProcess& process, const StreamOptions& options, Cell& cell, Walk walk)
+  StreamReceiver(LoopProcess& process, const StreamOptions& options, Cell& cell, Walk walk)
       : process_(process),
         options_(options),
         cell_(cell),
@@ -302,14 +303,14 @@ Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t l
   auto pool =
       make_pool(page, 2 * options.receive_set + (4 + 4 * options.senders) * std::uint64_t{page});
   if (!pool) return std::unexpected(pool.error());
-  Receiver receiver{**process, options, cell, walk};
+  StreamReceiver receiver{**process, options, cell, walk};
   if (auto listening = receiver.listen(std::move(*pool)); !listening) return listening;
   (*process)->loop().run();
   return fail(ErrorKind::disconnected, receiver.damaged() ? "damaged message" : "a sender is gone");
 }
 
 using MakeSender =
-    std::function<Result<std::unique_ptr<Sender>>(LoopProcess&, Cell&, std::size_t index)>;
+    std::function<Result<std::unique_ptr<StreamSender>>(LoopProcess&, Cell&, std::size_t index)>;
 
 Result<> send(const StreamOptions& options, const std::vector<net::Url>& urls,
               const MakeSender& make, std::size_t index, Cell& cell) {
@@ -349,7 +350,7 @@ Result<Sample> run_stream(const StreamOptions& options, const MakeSender& make, 
 Result<Sample> run_page_stream(const StreamOptions& options) {
   const std::uint64_t size = PageLayout{options.size, options.message}.page();
   const MakeSender make = [&](LoopProcess& process, Cell& cell,
-                              std::size_t index) -> Result<std::unique_ptr<Sender>> {
+                              std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
     auto pool =
         make_pool(round_up(size), options.send_set + (8U << 20) * options.receivers + 4 * size,
                   process.transport().shares_memory());
@@ -364,7 +365,7 @@ Result<Sample> run_part_stream(const StreamOptions& options) {
   const std::uint64_t head =
       sizeof(wire::PartHeader) + options.batch_events * sizeof(wire::FragmentEntry);
   const MakeSender make = [&](LoopProcess& process, Cell& cell,
-                              std::size_t index) -> Result<std::unique_ptr<Sender>> {
+                              std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
     auto pool = make_pool(options.source_page,
                           options.send_set + (8U << 20) * options.receivers +
                               8 * std::uint64_t{options.source_page},

@@ -16,11 +16,11 @@ PageLayout layout_of(const Spec& spec) {
   return {spec.size, spec.records * (sizeof(RecordHeader) + std::uint64_t{spec.size})};
 }
 
-class Receiver final : public Part {
+class NxnReceiver final : public Part {
 public:
   static MadePart make(message::Context& context, net::Url& url, Cell& cell) {
-    std::unique_ptr<Receiver> part{new Receiver};
-    Receiver& self = *part;
+    std::unique_ptr<NxnReceiver> part{new NxnReceiver};
+    NxnReceiver& self = *part;
     auto socket = message::HighThroughputReceiver::listen(
         context, url,
         {.message_max = bench::message_size_max,
@@ -56,12 +56,12 @@ private:
   std::unique_ptr<message::HighThroughputReceiver> socket_;
 };
 
-class Sender final : public Part {
+class NxnSender final : public Part {
 public:
   static MadePart make(message::Context& context, const Spec& spec, std::size_t index,
                        const std::vector<net::Url>& urls) {
-    std::unique_ptr<Sender> part{new Sender{context, spec, index}};
-    Sender& self = *part;
+    std::unique_ptr<NxnSender> part{new NxnSender{context, spec, index}};
+    NxnSender& self = *part;
     for (std::size_t i = 0; i < urls.size(); ++i) {
       auto socket = message::HighThroughputSender::connect(
           context, urls[i],
@@ -80,11 +80,11 @@ private:
     bool open = false;
   };
   struct Offer {
-    Sender& sender;
+    NxnSender& sender;
     std::optional<net::SendOutcome> operator()() const { return sender.offer(); }
   };
 
-  Sender(message::Context& context, const Spec& spec, std::size_t index)
+  NxnSender(message::Context& context, const Spec& spec, std::size_t index)
       : context_(context),
         layout_(layout_of(spec)),
         source_(static_cast<SourceId>(index)),
@@ -160,11 +160,11 @@ Parts nxn_parts(const Spec& spec) {
   parts.message = layout_of(spec).page();
   parts.one_page = parts.message <= (4U << 20);
   parts.listen = [](message::Context& context, std::size_t, net::Url& url, Cell& cell) {
-    return Receiver::make(context, url, cell);
+    return NxnReceiver::make(context, url, cell);
   };
   parts.connect = [spec](message::Context& context, std::size_t index,
                          const std::vector<net::Url>& urls,
-                         Cell&) { return Sender::make(context, spec, index, urls); };
+                         Cell&) { return NxnSender::make(context, spec, index, urls); };
   return parts;
 }
 

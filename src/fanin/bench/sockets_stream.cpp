@@ -6,11 +6,11 @@
 namespace fanin::bench {
 namespace {
 
-class Receiver final : public Part {
+class StreamReceiverPart final : public Part {
 public:
   static MadePart make(message::Context& context, const Spec& spec, net::Url& url, Cell& cell) {
-    std::unique_ptr<Receiver> part{new Receiver};
-    Receiver& self = *part;
+    std::unique_ptr<StreamReceiverPart> part{new StreamReceiverPart};
+    StreamReceiverPart& self = *part;
     auto socket = message::HighThroughputReceiver::listen(
         context, url,
         {.message_max = bench::message_size_max,
@@ -29,11 +29,11 @@ private:
   std::unique_ptr<message::HighThroughputReceiver> socket_;
 };
 
-class Sender final : public Part {
+class StreamSenderPart final : public Part {
 public:
   static MadePart make(message::Context& context, const Spec& spec, const net::Url& url) {
-    std::unique_ptr<Sender> part{new Sender{context, spec}};
-    Sender& self = *part;
+    std::unique_ptr<StreamSenderPart> part{new StreamSenderPart{context, spec}};
+    StreamSenderPart& self = *part;
     auto socket = message::HighThroughputSender::connect(
         context, url,
         {.send_queue_bytes = stream_queue_bytes(spec),
@@ -47,10 +47,10 @@ public:
 
 private:
   struct Offer {
-    Sender& sender;
+    StreamSenderPart& sender;
     net::SendOutcome operator()() const { return sender.socket_->send(sender.source_.bytes()); }
   };
-  Sender(message::Context& context, const Spec& spec)
+  StreamSenderPart(message::Context& context, const Spec& spec)
       : source_(spec.size), feeder_(context, spec.size, Offer{*this}) {}
 
   PayloadSource source_;
@@ -64,10 +64,10 @@ Parts stream_parts(const Spec& spec) {
   Parts parts;
   parts.message = spec.size;
   parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, Cell& cell) {
-    return Receiver::make(context, spec, url, cell);
+    return StreamReceiverPart::make(context, spec, url, cell);
   };
   parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
-                         Cell&) { return Sender::make(context, spec, urls.front()); };
+                         Cell&) { return StreamSenderPart::make(context, spec, urls.front()); };
   return parts;
 }
 

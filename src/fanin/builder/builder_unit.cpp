@@ -9,7 +9,6 @@
 namespace fanin::builder {
 
 namespace {
-constexpr Duration status_period = std::chrono::milliseconds{250};
 constexpr std::uint64_t pages_per_connection = 2; // one being filled, one just begun
 } // namespace
 

@@ -23,6 +23,9 @@ struct NodeEnvironment {
   std::uint64_t session = 1; // drawn at random for the process
 };
 
+// How often a node reports its counters to the event manager.
+inline constexpr Duration status_period = std::chrono::milliseconds{250};
+
 // What may wait to be sent on one control connection: a peer that stops reading is given up beyond,
 // and cannot take the pages of the others.
 [[nodiscard]] inline std::uint64_t control_queue_bytes(const memory::PagePool& pool) {

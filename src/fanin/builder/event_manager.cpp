@@ -7,7 +7,6 @@
 namespace fanin::builder {
 
 namespace {
-constexpr Duration alive_period = std::chrono::milliseconds{250};
 constexpr Duration trigger_step = std::chrono::microseconds{50};
 } // namespace
 

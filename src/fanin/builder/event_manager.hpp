@@ -28,6 +28,9 @@ public:
   virtual void summary(const RunSummary& summary) = 0;
 };
 
+// How often it looks for nodes that have fallen silent.
+inline constexpr Duration alive_period = std::chrono::milliseconds{250};
+
 struct EventManagerOptions {
   net::Url url;                     // where to listen; port 0 works
   RunRecorder* recorder = nullptr;  // may be null

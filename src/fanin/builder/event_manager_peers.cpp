@@ -8,7 +8,6 @@
 namespace fanin::builder {
 
 namespace {
-constexpr Duration alive_period = std::chrono::milliseconds{250};
 constexpr std::size_t name_shown = 200;
 constexpr std::size_t reason_shown = 1000; // it names a path
 

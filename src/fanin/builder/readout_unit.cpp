@@ -9,7 +9,6 @@
 namespace fanin::builder {
 
 namespace {
-constexpr Duration status_period = std::chrono::milliseconds{250};
 constexpr std::size_t waiting_max = 65536; // assignments, far more than a sane event manager makes
 } // namespace
 

@@ -18,13 +18,17 @@
 #include "fanin/base/descriptor.hpp"
 
 namespace fanin::executive {
+
+double cpu_seconds(const rusage& usage) {
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 namespace {
 
 constexpr int pipe_bytes = 1 << 20;
-
-double seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-}
 
 // In the child: only calls that are safe after fork.
 [[noreturn]] void become(const std::vector<char*>& arguments, int report_descriptor, pid_t parent) {
@@ -171,7 +175,7 @@ void Child::finish() {
   exit.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   exit.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   exit.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-  exit.cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  exit.cpu_s = cpu_seconds(usage);
   handlers_.on_exit(exit);
 }
 

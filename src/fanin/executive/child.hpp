@@ -1,6 +1,7 @@
 // A process that the launcher has started: its reports, and how it ended.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -13,6 +14,9 @@
 #include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
+
+// Processor time in user and system mode together, in seconds.
+[[nodiscard]] double cpu_seconds(const rusage& usage);
 
 struct ChildExit {
   int status = 0;      // exit status; -1: killed

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/executive/child.hpp"
 #include "fanin/source/fragment_queue.hpp"
 
 namespace fanin::executive {
@@ -16,11 +17,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warning", "error"};
 
-double seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
+double duration_seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
 double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
-double seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-}
 
 json::Value dropped_by_reason(const std::vector<std::uint64_t>& counts) {
   json::Value reasons{json::Object{}};
@@ -134,7 +132,7 @@ json::Value to_json(const builder::SourceLedger& ledger) {
 
 json::Value to_json(const builder::RunSummary& summary, const builder::System& system) {
   json::Value result;
-  const double duration_s = seconds(summary.duration);
+  const double duration_s = duration_seconds(summary.duration);
   const double rate = duration_s > 0 ? 1 / duration_s : 0;
   result["run"] = summary.run;
   result["duration_s"] = duration_s;
@@ -192,7 +190,7 @@ void add_resources(json::Value& report) {
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) != 0) return;
   report["peak_rss_bytes"] = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-  report["cpu_s"] = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  report["cpu_s"] = cpu_seconds(usage);
 }
 
 } // namespace fanin::executive

@@ -11,15 +11,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::unique_ptr<memory::PagePool> make_pool(std::uint32_t page_size, std::uint32_t pages) {
-  return *memory::PagePool::make({.page_size = page_size, .pages = pages});
+std::unique_ptr<memory::PagePool> make_small_pool(std::uint32_t size_of_page, std::uint32_t pages) {
+  return *memory::PagePool::make({.page_size = size_of_page, .pages = pages});
 }
 
 // One application on one node: counts what it gets.
-class Peer final : public Handler {
+class CountingPeer final : public Handler {
 public:
-  explicit Peer(VirtualNode& node, std::uint32_t pages = 64, std::uint32_t send_pages = 64)
-      : node_(node), pool(make_pool(4096, pages)), send_pool(make_pool(4096, send_pages)) {}
+  explicit CountingPeer(VirtualNode& node, std::uint32_t pages = 64, std::uint32_t send_pages = 64)
+      : node_(node),
+        pool(make_small_pool(4096, pages)),
+        send_pool(make_small_pool(4096, send_pages)) {}
 
   ConnectionOptions options() {
     return {.receive_pool = pool.get(), .handler = this, .send_queue_bytes = 1 << 20};
@@ -87,11 +89,11 @@ struct Two {
 };
 
 TEST(VirtualWorld, MessagesArriveInOrderAfterTheirLatency) {
-  std::unique_ptr<Peer> client;
-  std::unique_ptr<Peer> server;
+  std::unique_ptr<CountingPeer> client;
+  std::unique_ptr<CountingPeer> server;
   Two two;
-  client = std::make_unique<Peer>(two.a);
-  server = std::make_unique<Peer>(two.b);
+  client = std::make_unique<CountingPeer>(two.a);
+  server = std::make_unique<CountingPeer>(two.b);
   server->listen();
   client->connect(two.b);
   EXPECT_EQ(client->send(1), SendOutcome::closed); // not yet
@@ -114,11 +116,11 @@ TEST(VirtualWorld, MessagesArriveInOrderAfterTheirLatency) {
 
 TEST(VirtualWorld, AnEmptyReceivePoolHoldsTheSenderBackWithoutLoss) {
   for (const bool strict : {false, true}) {
-    std::unique_ptr<Peer> client;
-    std::unique_ptr<Peer> server;
+    std::unique_ptr<CountingPeer> client;
+    std::unique_ptr<CountingPeer> server;
     Two two(strict);
-    client = std::make_unique<Peer>(two.a);
-    server = std::make_unique<Peer>(two.b, 5);
+    client = std::make_unique<CountingPeer>(two.a);
+    server = std::make_unique<CountingPeer>(two.b, 5);
     server->keep = true;
     server->listen();
     client->connect(two.b);
@@ -137,11 +139,11 @@ TEST(VirtualWorld, AnEmptyReceivePoolHoldsTheSenderBackWithoutLoss) {
 }
 
 TEST(VirtualWorld, ADeadNodesMessagesArriveAndThenItsPeersKnow) {
-  std::unique_ptr<Peer> client;
-  std::unique_ptr<Peer> server;
+  std::unique_ptr<CountingPeer> client;
+  std::unique_ptr<CountingPeer> server;
   Two two;
-  client = std::make_unique<Peer>(two.a);
-  server = std::make_unique<Peer>(two.b);
+  client = std::make_unique<CountingPeer>(two.a);
+  server = std::make_unique<CountingPeer>(two.b);
   server->listen();
   client->connect(two.b);
   two.world.run_until(Time{1ms});
@@ -155,7 +157,7 @@ TEST(VirtualWorld, ADeadNodesMessagesArriveAndThenItsPeersKnow) {
   EXPECT_EQ(server->send(1), SendOutcome::closed);
 
   two.a.restart();
-  client = std::make_unique<Peer>(two.a);
+  client = std::make_unique<CountingPeer>(two.a);
   client->connect(two.b);
   two.world.run_until(never);
   EXPECT_EQ(client->connected, 1);
@@ -168,11 +170,11 @@ TEST(VirtualWorld, ADeadNodesMessagesArriveAndThenItsPeersKnow) {
 }
 
 TEST(VirtualWorld, AFrozenNodeIsSilentUntilItIsThawed) {
-  std::unique_ptr<Peer> client;
-  std::unique_ptr<Peer> server;
+  std::unique_ptr<CountingPeer> client;
+  std::unique_ptr<CountingPeer> server;
   Two two;
-  client = std::make_unique<Peer>(two.a);
-  server = std::make_unique<Peer>(two.b);
+  client = std::make_unique<CountingPeer>(two.a);
+  server = std::make_unique<CountingPeer>(two.b);
   server->listen();
   client->connect(two.b);
   two.world.run_until(Time{1ms});
@@ -191,11 +193,11 @@ TEST(VirtualWorld, AFrozenNodeIsSilentUntilItIsThawed) {
 }
 
 TEST(VirtualWorld, DisconnectedNodesBothSeeADeadPeer) {
-  std::unique_ptr<Peer> client;
-  std::unique_ptr<Peer> server;
+  std::unique_ptr<CountingPeer> client;
+  std::unique_ptr<CountingPeer> server;
   Two two;
-  client = std::make_unique<Peer>(two.a);
-  server = std::make_unique<Peer>(two.b);
+  client = std::make_unique<CountingPeer>(two.a);
+  server = std::make_unique<CountingPeer>(two.b);
   server->listen();
   client->connect(two.b);
   two.world.run_until(Time{1ms});
@@ -212,11 +214,11 @@ TEST(VirtualWorld, DisconnectedNodesBothSeeADeadPeer) {
 }
 
 TEST(VirtualWorld, ASlowNodeIsLate) {
-  std::unique_ptr<Peer> client;
-  std::unique_ptr<Peer> server;
+  std::unique_ptr<CountingPeer> client;
+  std::unique_ptr<CountingPeer> server;
   Two two;
-  client = std::make_unique<Peer>(two.a);
-  server = std::make_unique<Peer>(two.b);
+  client = std::make_unique<CountingPeer>(two.a);
+  server = std::make_unique<CountingPeer>(two.b);
   server->listen();
   two.b.slow_down(10ms);
   client->connect(two.b);
@@ -228,11 +230,11 @@ TEST(VirtualWorld, ASlowNodeIsLate) {
 
 TEST(VirtualWorldDeathTest, StrictSendsMustKeepTheirMemoryUntilTheyComplete) {
   const auto reuse_early = [](bool early) {
-    std::unique_ptr<Peer> client;
-    std::unique_ptr<Peer> server;
+    std::unique_ptr<CountingPeer> client;
+    std::unique_ptr<CountingPeer> server;
     Two two(true);
-    client = std::make_unique<Peer>(two.a);
-    server = std::make_unique<Peer>(two.b);
+    client = std::make_unique<CountingPeer>(two.a);
+    server = std::make_unique<CountingPeer>(two.b);
     server->listen();
     client->connect(two.b);
     two.world.run_until(Time{1ms});
@@ -283,7 +285,7 @@ TEST(VirtualWorld, TimersFireAtTheirVirtualTime) {
 
 // Every node sends to random others for a while; answers are counted.
 struct Storm {
-  std::vector<std::unique_ptr<Peer>> peers; // ends after the world
+  std::vector<std::unique_ptr<CountingPeer>> peers; // ends after the world
   VirtualWorld world;
   std::uint64_t messages = 0;
 
@@ -293,7 +295,7 @@ struct Storm {
     for (std::size_t i = 0; i < nodes; ++i) {
       all.push_back(&world.add_node("n" + std::to_string(i)));
       peers.push_back(
-          std::make_unique<Peer>(*all[i], 4 + 8 * static_cast<std::uint32_t>(fan_out), 8));
+          std::make_unique<CountingPeer>(*all[i], 4 + 8 * static_cast<std::uint32_t>(fan_out), 8));
       peers[i]->listen();
     }
     for (std::size_t i = 0; i < nodes; ++i) {

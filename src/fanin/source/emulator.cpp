@@ -13,7 +13,7 @@
 namespace fanin::source {
 namespace {
 
-constexpr std::uint32_t bytes_per_read = 256U << 10;
+constexpr std::uint32_t emulated_bytes_per_read = 256U << 10;
 constexpr std::uint32_t cost_per_fragment = 64; // in bytes; bounds a call on tiny fragments
 
 // The pseudo-random bytes repeat after `period`, which stays in the first-level cache. They are
@@ -162,7 +162,7 @@ ReadResult Emulator::read(FragmentQueue& queue, Time now) {
   const EventNumber due = std::min(end_, pacer_.due_until(now));
   const std::uint32_t size_max = queue.options().fragment_max;
   const bool fill = options_.content == EmulatedContent::pattern;
-  std::uint32_t budget = bytes_per_read;
+  std::uint32_t budget = emulated_bytes_per_read;
   while (next_ < due) {
     const std::uint32_t size = std::min(sizes_(next_), size_max);
     const auto payload = [&](std::span<std::byte> room) {

@@ -16,7 +16,7 @@ using testing::bytes_of;
 using testing::payload_of;
 using testing::QueueFixture;
 
-constexpr memory::PoolOptions small_pages{.page_size = 4096, .pages = 8};
+constexpr memory::PoolOptions eight_small_pages{.page_size = 4096, .pages = 8};
 
 // Opens a fragment and puts in a part of it.
 void begin_part(FragmentQueue& queue, EventNumber event, std::uint32_t size, std::uint32_t part) {
@@ -31,7 +31,7 @@ void begin_part(FragmentQueue& queue, EventNumber event, std::uint32_t size, std
 }
 
 TEST(FragmentQueueCut, AWholeRunInOnePageIsOnePiece) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   for (EventNumber event = 0; event < 10; ++event) {
     if (event != 4) {
@@ -50,7 +50,7 @@ TEST(FragmentQueueCut, AWholeRunInOnePageIsOnePiece) {
 }
 
 TEST(FragmentQueueCut, PiecesEndAtPagesAtThePayloadLimitAndAtTheTableLimit) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   for (EventNumber event = 0; event < 10; ++event) {
     ASSERT_EQ(queue.write(event, bytes_of(1000, event)), WriteOutcome::ok); // four a page
@@ -71,7 +71,7 @@ TEST(FragmentQueueCut, PiecesEndAtPagesAtThePayloadLimitAndAtTheTableLimit) {
 }
 
 TEST(FragmentQueueCut, AFragmentOverThePayloadLimitComesInParts) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(7, bytes_of(2500, 7)), WriteOutcome::ok);
   Cursor cursor{7, 0};
@@ -91,7 +91,7 @@ TEST(FragmentQueueCut, AFragmentOverThePayloadLimitComesInParts) {
 }
 
 TEST(FragmentQueueCut, EventsBeforeTheFirstAreAbsent) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(10, bytes_of(5, 1)), WriteOutcome::ok);
   std::array<wire::FragmentEntry, 16> table;
@@ -104,7 +104,7 @@ TEST(FragmentQueueCut, EventsBeforeTheFirstAreAbsent) {
 }
 
 TEST(FragmentQueueOpen, AnOpenFragmentKeepsItsPagesWhileEarlierEventsAreReleased) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
   begin_part(queue, 1, 10000, 9000); // over three pages
@@ -118,7 +118,7 @@ TEST(FragmentQueueOpen, AnOpenFragmentKeepsItsPagesWhileEarlierEventsAreReleased
 }
 
 TEST(FragmentQueueOpen, AnOpenFragmentWhoseEventIsGivenUpIsLate) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
   begin_part(queue, 1, 5000, 4500);
@@ -135,7 +135,7 @@ TEST(FragmentQueueOpen, AnOpenFragmentWhoseEventIsGivenUpIsLate) {
 }
 
 TEST(FragmentQueueOpen, ACancelledFragmentMayComeAgain) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
   for (int again = 0; again < 100; ++again) { // and costs no page
@@ -152,7 +152,7 @@ TEST(FragmentQueueOpen, ACancelledFragmentMayComeAgain) {
 }
 
 TEST(FragmentQueueOpen, CancelledFragmentsDoNotUseUpThePool) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, eight_small_pages);
   for (int again = 0; again < 50; ++again) {
     begin_part(fixture.queue, 0, 12000, 11000);
     fixture.queue.cancel();

@@ -13,7 +13,7 @@ using testing::bytes_of;
 using testing::payload_of;
 using testing::QueueFixture;
 
-constexpr memory::PoolOptions small_pages{.page_size = 4096, .pages = 4};
+constexpr memory::PoolOptions four_small_pages{.page_size = 4096, .pages = 4};
 
 TEST(FragmentQueue, NumberingBeginsWithTheFirstFragment) {
   QueueFixture fixture({.window = 64});
@@ -120,7 +120,7 @@ TEST(FragmentQueue, AFullWindowHoldsTheSourceBack) {
 }
 
 TEST(FragmentQueue, NoPageLeftHoldsTheSourceBack) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;
   EventNumber event = 0;
   while (queue.write(event, bytes_of(3000, event)) == WriteOutcome::ok) ++event;
@@ -205,7 +205,7 @@ TEST(FragmentQueue, AFragmentLongerThanAPageIsChained) {
 }
 
 TEST(FragmentQueue, AFragmentMayNeedEveryPageOfThePool) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
   const Bytes whole = bytes_of(4 * 4096, 1);
@@ -218,7 +218,7 @@ TEST(FragmentQueue, AFragmentMayNeedEveryPageOfThePool) {
 }
 
 TEST(FragmentQueue, PagesLiveOnInTheViewsThatWereCut) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(4000, 1)), WriteOutcome::ok);
   Cursor cursor{0, 0};
@@ -233,7 +233,7 @@ TEST(FragmentQueue, PagesLiveOnInTheViewsThatWereCut) {
 }
 
 TEST(FragmentQueue, StartForgetsEverything) {
-  QueueFixture fixture({.window = 64}, small_pages);
+  QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;
   for (EventNumber event = 0; event < 4; ++event) {
     ASSERT_EQ(queue.write(event, bytes_of(3000, event)), WriteOutcome::ok);

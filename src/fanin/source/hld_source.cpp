@@ -6,7 +6,7 @@
 
 namespace fanin::source {
 namespace {
-constexpr std::uint64_t bytes_per_read = 256U << 10; // of the file
+constexpr std::uint64_t file_bytes_per_read = 256U << 10; // of the file
 
 int key_bits(HldKey key) { return key == HldKey::trigger ? 24 : 32; }
 } // namespace
@@ -72,7 +72,7 @@ EventNumber HldSource::number_of_block() {
 ReadResult HldSource::read(FragmentQueue& queue, Time now) {
   if (!failure_) return {.state = ReadState::failed, .error = failure_.error()};
   if (numbers_.exhausted()) return {.state = ReadState::finished};
-  const std::uint64_t scan_end = reader_.position() + bytes_per_read;
+  const std::uint64_t scan_end = reader_.position() + file_bytes_per_read;
   while (true) {
     if (!pending_ && !pending_skip_) {
       const auto step = next_step(scan_end);

@@ -12,7 +12,7 @@ namespace fanin::source {
 namespace {
 
 constexpr std::size_t staging_size = 64U << 10;
-constexpr std::size_t bytes_per_read = 512U << 10;
+constexpr std::size_t socket_bytes_per_read = 512U << 10;
 constexpr std::size_t cost_per_call = 512; // in bytes; bounds a read() of a sender that drips
 constexpr Duration accept_retry = std::chrono::milliseconds{100};
 constexpr Duration quiet_time = std::chrono::seconds{1};
@@ -187,7 +187,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
   if (accept_again_) accept_all(queue);
 
   const Time wake = accept_again_ ? now + accept_retry : never;
-  for (std::size_t bytes = 0; connection_ && bytes < bytes_per_read;) {
+  for (std::size_t bytes = 0; connection_ && bytes < socket_bytes_per_read;) {
     const auto staged = std::span(staging_).subspan(staged_from_, staged_to_ - staged_from_);
     const ReceiveDecoder::Taken taken = decoder_.take(staged, queue);
     staged_from_ += taken.bytes;

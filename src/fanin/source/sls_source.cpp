@@ -5,7 +5,7 @@
 
 namespace fanin::source {
 namespace {
-constexpr std::uint64_t bytes_per_read = 256U << 10;
+constexpr std::uint64_t image_bytes_per_read = 256U << 10;
 }
 
 Result<std::unique_ptr<SlsSource>> SlsSource::make(const SlsOptions& options) {
@@ -64,7 +64,7 @@ ReadResult SlsSource::read(FragmentQueue& queue, Time now) {
   };
   if (!failure_) return {.state = ReadState::failed, .error = failure_.error()};
   if (numbers_.exhausted()) return {.state = ReadState::finished};
-  for (std::uint64_t bytes = 0; bytes < bytes_per_read;) {
+  for (std::uint64_t bytes = 0; bytes < image_bytes_per_read;) {
     if (!pending_) {
       const auto step = next_step();
       if (!step) return failed(step.error());

@@ -71,8 +71,7 @@ void dd(benchmark::State& state, const std::string& flags) {
 class Batches {
 public:
   explicit Batches(std::uint32_t fragment_size)
-      : fragment_size_(fragment_size),
-        pool_(
+      : pool_(
             memory::PagePool::make({.page_size = page_size, .pages = pages, .arena = {}}).value()) {
     const auto entry_size = static_cast<std::uint32_t>(sizeof(wire::FragmentEntry));
     count_ = page_size / (fragment_size + entry_size);
@@ -113,7 +112,6 @@ public:
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
 private:
-  std::uint32_t fragment_size_;
   std::uint32_t count_ = 0;
   std::unique_ptr<memory::PagePool> pool_;
   std::vector<memory::View> tables_;

@@ -13,7 +13,7 @@ namespace {
 
 // Events held back; then the transport below waits, which is backpressure to the peers.
 constexpr std::size_t held_max = 1024;
-constexpr std::size_t events_per_poll = 64;
+constexpr std::size_t events_per_turn = 64;
 
 std::unexpected<Error> wrong(const Url& url, std::string_view option, std::string_view what) {
   return fail(ErrorKind::usage, fmt::format("{}: option \"{}\": {}", url.text(), option, what));
@@ -190,7 +190,7 @@ std::size_t FaultTransport::poll(std::span<Event> events) {
 }
 
 void FaultTransport::take_from_below(std::size_t limit) {
-  std::array<Event, events_per_poll> events;
+  std::array<Event, events_per_turn> events;
   const std::size_t count = below().poll(std::span(events).first(std::min(limit, events.size())));
   below().dispatching(std::span(events).first(count));
   for (Event& event : std::span(events).first(count)) {

@@ -33,7 +33,7 @@ using posted::Hello;
 using posted::Tag;
 using posted::TagKind;
 
-constexpr std::uint32_t max_message = 1000;
+constexpr std::uint32_t rdm_max_message = 1000;
 
 // Real time, and what a test adds to it.
 class HurriedClock final : public Clock {
@@ -62,9 +62,9 @@ void say(const Descriptor& socket, std::span<const std::byte> bytes) {
 }
 
 // An endpoint of libfabric, and a connection beside, that say what a test wants.
-class RawPeer {
+class RawRdmPeer {
 public:
-  RawPeer(const std::string& provider, const Url& url)
+  RawRdmPeer(const std::string& provider, const Url& url)
       : info_(ofi::find_datagrams(provider, "127.0.0.1", true, "").value()),
         fabric_(ofi::Fabric::open(*info_).value()),
         domain_(ofi::Domain::open(*fabric_, *info_).value()) {
@@ -153,7 +153,7 @@ protected:
     gone.reset();
   }
   ListenerId listen(ConnectionOptions options) {
-    options.max_message = max_message;
+    options.max_message = rdm_max_message;
     return transport->listen(Url::parse("ofi+" + GetParam() + "://127.0.0.1").value(), options)
         .value();
   }
@@ -169,9 +169,9 @@ protected:
     }
     return condition();
   }
-  std::unique_ptr<RawPeer> raw() { return std::make_unique<RawPeer>(GetParam(), url()); }
+  std::unique_ptr<RawRdmPeer> raw() { return std::make_unique<RawRdmPeer>(GetParam(), url()); }
   // A raw peer that is connected.
-  std::unique_ptr<RawPeer> connected() {
+  std::unique_ptr<RawRdmPeer> connected() {
     auto peer = raw();
     say(peer->socket, encode(peer->introduction()));
     EXPECT_TRUE(run_until([&] {
@@ -180,13 +180,13 @@ protected:
     }));
     return peer;
   }
-  void send(RawPeer& peer, std::uint64_t tag, std::size_t size) {
+  void send(RawRdmPeer& peer, std::uint64_t tag, std::size_t size) {
     EXPECT_TRUE(run_until([&] {
       peer.turn();
       return peer.send(tag, size);
     }));
   }
-  bool ends(RawPeer& peer, CloseReason reason) {
+  bool ends(RawRdmPeer& peer, CloseReason reason) {
     EXPECT_TRUE(run_until([&] {
       peer.turn();
       return !server.closed.empty();

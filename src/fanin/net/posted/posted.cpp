@@ -15,15 +15,14 @@ namespace fanin::net {
 using posted::Completion;
 using posted::Operation;
 using posted::TagKind;
-using posted::Traffic;
 using Stage = posted::Connection::Stage;
 
 namespace {
 
 // Asking for the events of links costs a system call, and while messages flow there are none.
-constexpr std::uint32_t polls_per_look = 64;
+constexpr std::uint32_t posted_polls_per_look = 64;
 constexpr int reads_per_poll = 4;
-constexpr std::size_t messages_per_visit = 16;
+constexpr std::size_t posted_messages_per_visit = 16;
 constexpr std::uint32_t strangers_largest = 4096; // bytes
 
 // Of receives that are posted after what came with `tag`: what has brought credits was no message's
@@ -131,7 +130,7 @@ void PostedTransport::bury(Connection& connection) {
   connection.deadline.cancel();
   connection.link->close();
   if (connection.traffic) {
-    Traffic& traffic = *connection.traffic;
+    posted::Traffic& traffic = *connection.traffic;
     for (; traffic.taken != traffic.came; ++traffic.taken) drop(connection, traffic.next().slot);
     if (connection.link->at_rest()) {
       traffic.receives->give_back();
@@ -190,7 +189,7 @@ void PostedTransport::expire(Connection& connection) {
 void PostedTransport::probe() {
   connections_.for_each([](ConnectionId, Connection& connection) {
     if (connection.stage != Stage::open || connection.cut) return;
-    Traffic& traffic = *connection.traffic;
+    posted::Traffic& traffic = *connection.traffic;
     if (std::exchange(traffic.heard, traffic.came) == traffic.came)
       connection.link->probe(traffic.other);
   });
@@ -225,7 +224,7 @@ std::size_t PostedTransport::poll(std::span<Event> events) {
     if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
   }
   expired_.clear();
-  if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % polls_per_look == 0)
+  if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % posted_polls_per_look == 0)
     read_events();
   reap();
   if (!poor_.empty()) help_poor(); // before those that have pages
@@ -280,7 +279,7 @@ void PostedTransport::take_completion(const Completion& completion) {
       completion.status != Completion::Status::canceled)
     take_connected(connection, {});
   if (completion.status != Completion::Status::done) return take_failure(connection, completion);
-  Traffic& traffic = *connection.traffic;
+  posted::Traffic& traffic = *connection.traffic;
   switch (operation.kind) {
   case Operation::Kind::other: return;
   case Operation::Kind::message: sent_until(connection, operation.number + 1); return;
@@ -337,7 +336,7 @@ void PostedTransport::drop(Connection& connection, std::uint32_t slot) {
 }
 
 void PostedTransport::replenish(Connection& connection) {
-  Traffic& traffic = *connection.traffic;
+  posted::Traffic& traffic = *connection.traffic;
   const std::uint32_t posted = traffic.receives->replenish(collected_);
   post_collected(connection);
   if (posted == 0) return;
@@ -408,7 +407,7 @@ void PostedTransport::visit(Connection& connection, Budget& budget) {
     connection.writable_pending = false;
     emit(connection, budget, EventKind::writable);
   }
-  const Traffic& traffic = *connection.traffic;
+  const posted::Traffic& traffic = *connection.traffic;
   if (connection.cut_is_known && traffic.came == traffic.taken)
     end(connection, connection.cut_reason);
   if (more || (connection.writable_pending && !connection.cut)) make_ready(connection);
@@ -416,11 +415,11 @@ void PostedTransport::visit(Connection& connection, Budget& budget) {
 
 // True: there is more that can be taken. Receives to be posted are collected.
 bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
-  Traffic& traffic = *connection.traffic;
+  posted::Traffic& traffic = *connection.traffic;
   posted::Receives& receives = *traffic.receives;
   const std::uint32_t before = traffic.taken;
   std::uint32_t reposted = 0; // for messages
-  std::size_t left = messages_per_visit;
+  std::size_t left = posted_messages_per_visit;
   const memory::PagePool& pool = connection.filler->pool();
   const bool roomy =
       connection.options.low_latency && 4ULL * pool.available() >= 3ULL * pool.pages();
@@ -477,7 +476,7 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
 
 // After close(): what still comes is nobody's. The peer's end, or that it has hung up, is ours.
 void PostedTransport::discard_arrived(Connection& connection) {
-  Traffic& traffic = *connection.traffic;
+  posted::Traffic& traffic = *connection.traffic;
   bool over = false;
   while (traffic.taken != traffic.came) {
     const posted::Arrived front = traffic.next();

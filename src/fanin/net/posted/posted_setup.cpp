@@ -17,7 +17,7 @@ using Stage = posted::Connection::Stage;
 
 namespace {
 
-constexpr int events_per_poll = 256;
+constexpr int completions_per_poll = 256;
 constexpr std::size_t undecided_least = 8; // strangers of a listener that may wait
 constexpr std::uint32_t undecided_share = 2; // else, at most this part of the pool is for them
 
@@ -194,7 +194,7 @@ Result<ConnectionId> PostedTransport::connect(const Url& url, const ConnectionOp
 // --- the events of links ---
 
 void PostedTransport::read_events() {
-  for (int left = events_per_poll; left > 0; --left) {
+  for (int left = completions_per_poll; left > 0; --left) {
     LinkEvent event;
     if (!network_->next_event(event)) return;
     take_event(event);

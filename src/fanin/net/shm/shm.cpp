@@ -26,11 +26,11 @@ using shm::RecordKind;
 namespace {
 
 // The kernel is asked what else there is only so often while connections are busy.
-constexpr std::uint32_t polls_per_look = 64;
+constexpr std::uint32_t shm_polls_per_look = 64;
 // A connection is looked into for so many polls after the last message: a fraction of a
 // millisecond.
 constexpr std::uint32_t polls_until_cold = 4096;
-constexpr std::size_t messages_per_visit = 16;
+constexpr std::size_t shm_messages_per_visit = 16;
 constexpr std::uint32_t lent_max = 1U << 20; // messages of one peer held here
 
 } // namespace
@@ -289,7 +289,7 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
     if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
   }
   expired_.clear();
-  if (hot_.empty() || ++polls_ % polls_per_look == 0) collect();
+  if (hot_.empty() || ++polls_ % shm_polls_per_look == 0) collect();
   if (!accepting_.empty()) accept_all();
   Budget budget{.events = events};
   bool some_left = false;
@@ -394,7 +394,7 @@ bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
   const std::uint32_t before = receiving.read;
   if (written - receiving.read > shm::units_max)
     return violation(connection, "says that it has sent more than there is room for");
-  for (std::size_t left = messages_per_visit;
+  for (std::size_t left = shm_messages_per_visit;
        left > 0 && receiving.read != written && !budget.full(); --left) {
     if (!take_record(connection, written - receiving.read, budget)) break;
   }

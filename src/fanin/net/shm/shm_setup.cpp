@@ -21,7 +21,7 @@
 namespace fanin::net {
 namespace {
 
-constexpr int accepts_per_poll = 64;
+constexpr int shm_accepts_per_poll = 64;
 
 std::string text_of(int error) { return std::strerror(error); }
 
@@ -204,7 +204,7 @@ void ShmTransport::accept_all() {
   for (const ListenerId id : listeners) {
     Listener* const listener = listeners_.find(id);
     if (listener == nullptr) continue;
-    int left = accepts_per_poll;
+    int left = shm_accepts_per_poll;
     while (left > 0 && accept_one(*listener)) --left;
     if (left == 0) accepting_.push_back(id);
   }

@@ -25,7 +25,7 @@ constexpr int discards_per_visit = 16;
 // only every so many polls in which nothing happened.
 constexpr std::size_t hot_max = 4;
 constexpr std::uint16_t misses_max = 256;
-constexpr std::uint32_t polls_per_look = 16;
+constexpr std::uint32_t tcp_polls_per_look = 16;
 // While they come and go, a stream beside them is read and written in portions: its share of a turn
 // is what they wait for.
 constexpr std::size_t bytes_beside_hot = 32U << 10;
@@ -305,7 +305,7 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
     if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
   }
   expired_.clear();
-  if (hot_.empty() || quiet_polls_ % polls_per_look == 0) collect_ready();
+  if (hot_.empty() || quiet_polls_ % tcp_polls_per_look == 0) collect_ready();
   list_hot();
   accept_all();
   wake_starving();

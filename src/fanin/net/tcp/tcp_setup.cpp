@@ -16,7 +16,7 @@ namespace {
 
 using tcp::error_text;
 
-constexpr int accepts_per_poll = 64;
+constexpr int tcp_accepts_per_poll = 64;
 
 // Why accept() failed for one connection, which is gone: the next may be good.
 bool of_one_connection(int error) {
@@ -127,7 +127,7 @@ void TcpTransport::accept_all() {
   for (const ListenerId id : listeners) {
     Listener* const listener = listeners_.find(id);
     if (listener == nullptr) continue;
-    int left = accepts_per_poll;
+    int left = tcp_accepts_per_poll;
     while (left > 0 && accept_one(*listener)) --left;
     if (left == 0) accepting_.push_back(id);
   }
