@@ -1,5 +1,6 @@
 """Whole runs of real processes that end as they should."""
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -126,6 +127,18 @@ def test_run_numbers_go_up_and_nothing_is_overwritten():
         with Run(config, "--events", "100", "--set", "run.number=1") as run:
             run.finish(status=1)
             check("run000001.manifest.json" in run.text(), f"does not say what is there already:\n{run.text()}")
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_as_good_as_any():
+    with Folder() as folder:
+        output = os.fsencode(folder.path) + b"/run \xff"
+        with Run(folder.small(), "--events", "100", "--set", b"run.output=" + output) as run:
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["built"], 100, "events")
+        check_equal({os.path.dirname(file) for file in result["files"]}, {f"{folder.path}/run \ufffd"}, "folder")
+        files = [output + b"/" + name for name in os.listdir(output) if name.endswith(b".h5")]
+        check_equal(len(files), len(result["files"]), "files")
 
 
 RECEIVING = """

@@ -1,12 +1,15 @@
 """fanin send, receive, publish, subscribe: real processes, what is sent arrives, ^C ends in order, bad input is said in one
 line."""
 
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from fanin_run import FANIN, LONGEST_S, check, check_equal, fanin, main  # noqa: E402
@@ -73,6 +76,35 @@ def test_a_rate_is_kept():
         check_equal(done.returncode, 0, done.stderr)
         rate = json.loads(done.stdout)["messages_per_s"]
         check(rate < 1100, f"{rate} messages/s at 1 kHz")
+
+
+def forward(source, sink, limit):
+    """Up to `limit` bytes of one connection into another, then both end."""
+    try:
+        while limit > 0 and (some := source.recv(min(limit, 65536))):
+            sink.sendall(some)
+            limit -= len(some)
+    except OSError:
+        pass
+    for end in (source, sink):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_receiver_that_got_no_whole_message_received_for_no_time():
+    with Tool("receive", "tcp") as receiver, socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(receiver.url().rsplit(":", 1)[1])
+        with Tool("send", f"tcp://127.0.0.1:{server.getsockname()[1]}", "--size", "4MiB") as sender:
+            left, right = server.accept()[0], socket.create_connection(("127.0.0.1", port))
+            back = threading.Thread(target=forward, args=(right, left, 1 << 30))
+            back.start()
+            forward(left, right, 2_000_000)
+            back.join()
+            receiver.wait_for("a connection has ended")
+            sender.process.kill()
+        result = receiver.end(signal.SIGINT)
+        check_equal(result["messages"], 0, "messages")
+        check_equal(result["duration_s"], 0, "duration")
 
 
 def test_interrupted_tools_end_in_order():

@@ -231,7 +231,9 @@ Result<> SocketTool::judge(const message::SocketCounters& counters) const {
 
 int SocketTool::report(const message::SocketCounters& counters) {
   const Result<> verdict = judge(counters);
-  const double time = seconds(last_ - first_);
+  // From the first message to the last; of a side that moved none there is neither.
+  const Duration moving = last_ == Time{} ? Duration{} : last_ - first_;
+  const double time = seconds(moving);
   const auto rate = [time](std::uint64_t count) {
     return time > 0 ? static_cast<double>(count) / time : 0;
   };
@@ -251,7 +253,7 @@ int SocketTool::report(const message::SocketCounters& counters) {
   result["error"] = verdict ? json::Value{} : json::Value{verdict.error().text};
   if (words_.json != "-") {
     fmt::print("{} messages of {} in {}: {}, {}\n", counters.messages, format_size(counters.bytes),
-               format_duration(last_ - first_), format_rate(rate(counters.messages)),
+               format_duration(moving), format_rate(rate(counters.messages)),
                format_bandwidth(rate(counters.bytes)));
   }
   const auto written = json_->write(result);

@@ -97,10 +97,11 @@ def fanin(*arguments, cwd=None, env=None):
 class Run:
     """A `fanin run` under way; its standard error is read line by line."""
 
-    def __init__(self, *arguments, cwd=None, env=None):
+    def __init__(self, *arguments, cwd=None, env=None, prefix=()):
         self.result_path = Path(tempfile.mkstemp(prefix="fanin-result-")[1])
-        command = [FANIN, "run", *map(str, arguments), "--log", "debug", "--json", str(self.result_path)]
-        self.process = subprocess.Popen(command, cwd=cwd, env=env, stderr=subprocess.PIPE, text=True)
+        words = [word if isinstance(word, bytes) else str(word) for word in arguments]
+        command = [*prefix, FANIN, "run", *words, "--log", "debug", "--json", str(self.result_path)]
+        self.process = subprocess.Popen(command, cwd=cwd, env=env, stderr=subprocess.PIPE, text=True, errors="replace")
         self.lines = []
         self.arriving = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

@@ -11,9 +11,38 @@ namespace {
 
 constexpr int depth_max = 64;
 
+// Bytes of the character that begins `text`; 0: it is not UTF-8.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t at) {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
+  };
+  const unsigned first = byte(0);
+  const std::size_t length = first < 0x80                    ? 1
+                             : first >= 0xc2 && first < 0xe0 ? 2
+                             : first >= 0xe0 && first < 0xf0 ? 3
+                             : first >= 0xf0 && first < 0xf5 ? 4
+                                                             : 0;
+  for (std::size_t at = 1; at < length; ++at) {
+    if ((byte(at) & 0xc0U) != 0x80U) return 0;
+  }
+  // Overlong forms, surrogates and what is beyond the last character.
+  const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
+                     (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
+  return wrong ? 0 : length;
+}
+
+// File names and messages of others may be any bytes; what is not UTF-8 becomes U+FFFD.
 void write_text(std::string& out, std::string_view text) {
   out += '"';
-  for (const char c : text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text.substr(at));
+    const char c = text[at];
+    if (length != 1) {
+      out += length == 0 ? std::string_view{"\xef\xbf\xbd"} : text.substr(at, length);
+      at += std::max<std::size_t>(length, 1);
+      continue;
+    }
+    ++at;
     switch (c) {
     case '"': out += "\\\""; break;
     case '\\': out += "\\\\"; break;

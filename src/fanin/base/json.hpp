@@ -49,7 +49,8 @@ public:
   [[nodiscard]] const List& list() const;     // empty if it is none
   [[nodiscard]] const Object& object() const; // likewise
 
-  // On one line, or with `indent` blanks a level. Numbers that JSON does not have become null.
+  // On one line, or with `indent` blanks a level. Numbers that JSON does not have become null,
+  // bytes of text that are not UTF-8 become U+FFFD.
   [[nodiscard]] std::string dump(int indent = -1) const;
   // Errors: malformed. Nesting is limited.
   [[nodiscard]] static Result<Value> parse(std::string_view text);

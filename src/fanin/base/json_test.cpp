@@ -1,8 +1,11 @@
 #include "fanin/base/json.hpp"
 
 #include <limits>
+#include <string>
 
 #include <gtest/gtest.h>
+
+#include "fanin/base/random.hpp"
 
 namespace fanin::json {
 namespace {
@@ -43,6 +46,27 @@ TEST(Json, escapes_are_decoded) {
   const auto value = Value::parse(R"("\u00e9\ud83d\ude00\/\b")");
   ASSERT_TRUE(value) << value.error().text;
   EXPECT_EQ(value->text(), "\xc3\xa9\xf0\x9f\x98\x80/\b");
+}
+
+TEST(Json, text_that_is_not_utf_8_is_still_json) {
+  const std::string replaced = "\xef\xbf\xbd";
+  const std::string good = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+  EXPECT_EQ(Value(good).dump(), "\"" + good + "\"");
+  for (const char* bad : {"\xff", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xc0\xaf", "\xe0\x80\x80",
+                          "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\x80"}) {
+    const auto read = Value::parse(Value(good + bad + "z").dump());
+    ASSERT_TRUE(read) << read.error().text;
+    EXPECT_TRUE(read->text().starts_with(good + replaced)) << read->text();
+    EXPECT_TRUE(read->text().ends_with(replaced + "z")) << read->text();
+  }
+  Random random(7);
+  for (int round = 0; round < 1000; ++round) {
+    std::string text(random.below(12), ' ');
+    for (char& c : text) c = static_cast<char>(random.next());
+    const auto read = Value::parse(Value(text).dump());
+    ASSERT_TRUE(read) << read.error().text;
+    EXPECT_EQ(Value(*read).dump(), Value(read->text()).dump());
+  }
 }
 
 TEST(Json, what_is_not_json_is_an_error) {

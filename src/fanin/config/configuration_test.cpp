@@ -337,6 +337,27 @@ host = "b"
   EXPECT_EQ(error_of(hosts + "[network]\ncontrol = \"tcp://a:7000\"\n"), "no error");
 }
 
+TEST(Configuration, each_source_that_listens_has_a_port_of_its_own) {
+  const auto error = [](const std::string& first, const std::string& second,
+                        const std::string& more = "") {
+    return error_of("[[readout]]\nsource = [{ type = \"receive\", listen = \"" + first +
+                    "\" },\n  { type = \"receive\", name = \"right\", listen = \"" + second +
+                    "\" }]\n[[builder]]\n" + more);
+  };
+  const std::string both = "run.toml:3: readout.0.source.1.listen: source \"0x0\" and source "
+                           "\"right\" would both listen on port 9000";
+  EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://127.0.0.1:9000"), both);
+  EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://0.0.0.0:9000"), both);
+  EXPECT_EQ(error("tcp://[::]:9000", "tcp://127.0.0.1:9000"), both);
+  EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://127.0.0.1:9001"), "no error");
+  EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://127.0.0.2:9000"), "no error");
+  EXPECT_EQ(error("tcp://127.0.0.1", "tcp://127.0.0.1"), "no error"); // any free one
+  EXPECT_EQ(error("tcp://127.0.0.1", "tcp://127.0.0.1:7000",
+                  "[network]\ncontrol = \"tcp://127.0.0.1:7000\"\n"),
+            "run.toml:3: readout.0.source.1.listen: \"evm\" and source \"right\" would both listen "
+            "on port 7000");
+}
+
 TEST(Configuration, a_file_that_is_not_there_says_so) {
   const auto result = load("/nowhere/at/all.toml", {});
   ASSERT_FALSE(result);

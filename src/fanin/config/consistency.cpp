@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -124,6 +127,45 @@ void check_addresses(const Configuration& configuration, Problems& problems) {
   }
 }
 
+// A TCP port that a source or node of a host listens on.
+struct Listener {
+  std::string who;
+  std::string host; // of the node; empty: this one
+  net::Url url;
+
+  [[nodiscard]] bool collides_with(const Listener& other) const {
+    return url.port != 0 && url.port == other.url.port && host == other.host &&
+           (url.host == other.url.host || is_wildcard(url.host) || is_wildcard(other.url.host));
+  }
+};
+
+// Each source that listens has a port of its own: the second one on a port could not start.
+void check_ports(const Configuration& configuration, Problems& problems) {
+  std::vector<Listener> seen;
+  for (const Node& node : configuration.nodes) {
+    for (const net::Url& url : node.urls) {
+      if (url.network() == "tcp")
+        seen.push_back({fmt::format("\"{}\"", node.name), node.host, url});
+    }
+  }
+  for (const Source& source : configuration.sources) {
+    const auto listen = source.settings.find("listen");
+    if (listen == source.settings.end()) continue;
+    const auto url = net::Url::parse(listen->second.value);
+    if (!url) continue; // its type says what is wrong
+    Listener listener{fmt::format("source \"{}\"", source.name),
+                      configuration.nodes[configuration.readout_node(source.readout)].host, *url};
+    const auto other = std::ranges::find_if(
+        seen, [&](const Listener& earlier) { return listener.collides_with(earlier); });
+    if (other != seen.end()) {
+      problems.add(listen->second.place, source.key + ".listen",
+                   fmt::format("{} and {} would both listen on port {}", other->who, listener.who,
+                               url->port));
+    }
+    seen.push_back(std::move(listener));
+  }
+}
+
 void check_processes(const Configuration& configuration, Problems& problems) {
   std::set<std::string> names;
   for (const Process& process : configuration.processes) {
@@ -164,6 +206,7 @@ void check_consistency(const Configuration& configuration, Problems& problems) {
   check_sources(configuration, problems);
   check_hosts(configuration, problems);
   check_addresses(configuration, problems);
+  check_ports(configuration, problems);
   check_processes(configuration, problems);
   const std::uint64_t table = configuration.event.batch_events * 8ULL + part_head;
   if (table * 2 > configuration.buffers.page / 2) {

@@ -97,7 +97,9 @@ public:
 private:
   Result<builder::ReadoutInput> make_input(const config::Source& source, memory::PagePool& pool) {
     source::SourceSettings settings = make_source_settings(*context_.configuration, source);
-    settings.log = context_.log;
+    settings.log = [log = context_.log, name = source.name](LogLevel level, std::string_view text) {
+      log(level, fmt::format("source {}: {}", name, text));
+    };
     auto made = context_.plugins->sources.make(settings);
     if (!made) return std::unexpected(made.error());
     auto watched = std::make_unique<WatchedSource>(std::move(*made), source.name, context_.log);

@@ -124,7 +124,6 @@ Made make_receive(const SourceSettings& settings) {
   SettingsReader reader(settings);
   ReceiveOptions options;
   options.source = settings.id;
-  options.name = settings.name;
   options.log = settings.log;
   options.check = reader.boolean("check", true);
   const std::string url = reader.required_text("listen");

@@ -96,7 +96,7 @@ std::string ReceiveSource::listening_url() const {
 }
 
 void ReceiveSource::log(LogLevel level, std::string_view text) const {
-  if (options_.log) options_.log(level, fmt::format("source {}: {}", options_.name, text));
+  if (options_.log) options_.log(level, text);
 }
 
 // A sender that has not said its preface yet gives way to another, so that a stray connection does

@@ -18,7 +18,6 @@ namespace fanin::source {
 
 struct ReceiveOptions {
   SourceId source = 0;
-  std::string name;        // for people
   net::Url listen;         // tcp://host:port; port 0: any free one
   std::string listen_from; // "run.toml:12: readout.0.source.1.listen", for messages; may be empty
   bool check = true;       // compare the sender's checksums

@@ -39,8 +39,8 @@ Result<std::unique_ptr<Source>> Registry::make(const SourceSettings& settings) c
     }
     return made;
   } catch (const std::exception& e) {
-    return fail(ErrorKind::internal,
-                fmt::format("source {} of type \"{}\": {}", settings.id, settings.type, e.what()));
+    return fail(ErrorKind::internal, fmt::format("source {:#x} of type \"{}\": {}", settings.id,
+                                                 settings.type, e.what()));
   }
 }
 

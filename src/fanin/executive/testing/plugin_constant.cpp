@@ -1,6 +1,8 @@
 // A plug-in for the tests: one fragment of eight bytes of `value`.
 #include <array>
 
+#include <fmt/format.h>
+
 #include "fanin/executive/plugin.hpp"
 
 namespace {
@@ -25,6 +27,8 @@ Result<std::unique_ptr<Source>> make_constant(const SourceSettings& settings) {
   SettingsReader reader(settings);
   const auto value = static_cast<std::byte>(reader.integer("value", 0, 0, 255));
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
+  if (settings.log)
+    settings.log(LogLevel::info, fmt::format("made with {}", static_cast<int>(value)));
   return std::make_unique<Constant>(value);
 }
 
