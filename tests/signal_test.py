@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import (FANIN, LONGEST_S, Folder, Run, check, check_balanced, check_equal, main, verify,  # noqa: E402
-                       wait_until)
+from fanin_run import (FANIN, LONGEST_S, Folder, Run, check, check_balanced, check_equal, fanin, main,  # noqa: E402
+                       verify, wait_until)
 
 
 def alive(pid):
@@ -57,6 +57,8 @@ def test_a_second_signal_stops_at_once():
         check("second signal" in result["error"], result["error"])
         check_balanced(result)
         check(result["events"]["lost"] > 0, result["events"])
+        done = fanin("verify", result["manifest"])
+        check_equal(done.returncode, 0, f"what was stored and not acknowledged is no fault: {done.stdout}")
 
 
 def test_a_signal_during_the_start_ends_in_good_order():

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/executive/this_host.hpp"
 #include "fanin/storage/inspect.hpp"
 #include "fanin/storage/manifest.hpp"
 #include "terminal.hpp"
@@ -24,10 +25,10 @@ Result<std::string> text_of(const Options& options) {
   if (options.event) {
     return storage::inspect_event(options.file, *options.event, {.dump_bytes = options.dump_bytes});
   }
-  const auto files = storage::run_files(options.file);
+  const auto files = storage::find_run_files({options.file}, executive::is_here);
   if (!files) return std::unexpected(files.error());
   std::string text;
-  for (const auto& file : *files) {
+  for (const auto& file : files->files) {
     const auto shown = storage::inspect_file(file);
     if (!shown) return shown;
     text += (text.empty() ? "" : "\n") + *shown;

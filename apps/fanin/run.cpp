@@ -85,6 +85,7 @@ public:
     if (decides_) say("\n" + executive::summary_text(result));
     if (auto written = json_.write(result); !written) return complain(written.error());
     const bool good = decides_ ? executive::succeeded(result) : result.at("ok").boolean();
+    if (!decides_ && !good) say("\n" + executive::nodes_text(result));
     return good ? status_done : status_failed;
   }
 

@@ -9,6 +9,7 @@
 
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/executive/this_host.hpp"
 #include "fanin/storage/manifest.hpp"
 #include "fanin/storage/verify.hpp"
 #include "terminal.hpp"
@@ -62,17 +63,14 @@ void print(const storage::VerifyResult& result) {
 }
 
 int verify(const std::vector<std::string>& arguments, const std::string& json) {
-  std::vector<std::string> files;
-  for (const auto& argument : arguments) {
-    const auto more = storage::run_files(argument);
-    if (!more) {
-      (void)complain(more.error());
-      return status_failed;
-    }
-    files.insert(files.end(), more->begin(), more->end());
+  const auto found = storage::find_run_files(arguments, executive::is_here);
+  if (!found) {
+    (void)complain(found.error());
+    return status_failed;
   }
   Terminal terminal(LogLevel::info);
   storage::VerifyOptions options;
+  options.manifests = found->manifests;
   const auto start = std::chrono::steady_clock::now();
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     const auto elapsed = std::chrono::steady_clock::now() - start;
@@ -82,7 +80,7 @@ int verify(const std::vector<std::string>& arguments, const std::string& json) {
     terminal.progress(fmt::format("verified {} of {} ({:.0f} %), {}", format_size(done),
                                   format_size(total), 100 * part, format_bandwidth(rate)));
   };
-  const auto result = storage::verify(files, options);
+  const auto result = storage::verify(found->files, options);
   terminal.end_progress();
   if (!result) return complain(result.error());
   if (json != "-") print(*result);

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -19,7 +22,8 @@ public:
   explicit EventManagerNode(NodeContext context)
       : Node(std::move(context)),
         progress_tick_([this] { report_progress(); }),
-        duration_tick_([this] { manager_->stop(); }) {}
+        duration_tick_([this] { manager_->stop(); }),
+        manifest_tick_([this] { finish_manifest(); }) {}
 
   Result<> make() { return make_control_pool(); }
 
@@ -31,7 +35,13 @@ public:
     manager_.emplace(*context_.system, std::move(options), environment());
     if (auto started = manager_->start(); !started) return started;
     if (const std::string& folder = context_.configuration->run.output; !folder.empty()) {
-      auto manifest = ManifestRecorder::make(folder, *context_.system, context_.log);
+      const config::Configuration& configuration = *context_.configuration;
+      std::vector<std::string> hosts;
+      for (std::size_t i = 0; i < configuration.builders; ++i) {
+        hosts.push_back(configuration.nodes[configuration.builder_node(i)].host);
+      }
+      auto manifest =
+          ManifestRecorder::make(folder, *context_.system, std::move(hosts), context_.log);
       if (!manifest) return std::unexpected(manifest.error());
       recorder_.manifest = std::move(*manifest);
     }
@@ -48,6 +58,9 @@ public:
   }
   void stop_now(const std::string& why) override {
     if (manager_ && !manager_->ended()) manager_->stop_now(why);
+    if (ended_ || !manager_) return;
+    manifest_by_ = context_.loop->now();
+    finish_manifest();
   }
   bool ended() const override { return ended_; }
   std::optional<net::Url> listening() const override { return manager_->url(); }
@@ -88,8 +101,22 @@ private:
     } else if (!summary.balanced) {
       outcome_ = fail(ErrorKind::internal, "the sums of the ledger disagree");
     }
+    result_ = std::move(report);
+    manifest_by_ = context_.loop->now();
+    if (!summary.forced) manifest_by_ += context_.configuration->run.drain;
+    finish_manifest();
+  }
+
+  // A full disk may have refused its last lines; builder units wait for as long.
+  void finish_manifest() {
+    const Time now = context_.loop->now();
+    if (recorder_.manifest && !recorder_.manifest->retry() && now < manifest_by_) {
+      manifest_tick_.start(*context_.loop, std::min(now + progress_period, manifest_by_));
+      return;
+    }
+    manifest_tick_.cancel();
     ended_ = true;
-    context_.report(std::move(report));
+    context_.report(std::move(result_));
   }
 
   void report_progress() {
@@ -103,6 +130,7 @@ private:
     report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
     report["waiting_for"] = manager_->waiting_for();
     context_.report(std::move(report));
+    if (recorder_.manifest) recorder_.manifest->retry();
     watch_drain(summary);
     if (ended_) return;
     progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
@@ -124,6 +152,9 @@ private:
   std::optional<builder::EventManager> manager_;
   net::Timer progress_tick_;
   net::Timer duration_tick_;
+  net::Timer manifest_tick_; // after the end
+  Time manifest_by_{};
+  json::Value result_; // until the manifest is written
   Time began_at_ = never; // all nodes were there
   bool ended_ = false;
   std::uint64_t built_before_ = 0;

@@ -18,8 +18,10 @@ std::int64_t unix_ns() {
 
 } // namespace
 
-Result<std::unique_ptr<ManifestRecorder>>
-ManifestRecorder::make(const std::string& folder, const builder::System& system, LogFunction log) {
+Result<std::unique_ptr<ManifestRecorder>> ManifestRecorder::make(const std::string& folder,
+                                                                 const builder::System& system,
+                                                                 std::vector<std::string> hosts,
+                                                                 LogFunction log) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -33,27 +35,35 @@ ManifestRecorder::make(const std::string& folder, const builder::System& system,
                                                          .started_unix_ns = unix_ns()});
   if (!writer) return std::unexpected(writer.error());
   return std::unique_ptr<ManifestRecorder>(
-      new ManifestRecorder(std::move(*writer), system, std::move(log)));
+      new ManifestRecorder(std::move(*writer), system, std::move(hosts), std::move(log)));
 }
 
 ManifestRecorder::ManifestRecorder(storage::ManifestWriter writer, const builder::System& system,
-                                   LogFunction log)
-    : writer_(std::move(writer)), system_(system), log_(std::move(log)) {}
+                                   std::vector<std::string> hosts, LogFunction log)
+    : writer_(std::move(writer)), system_(system), hosts_(std::move(hosts)), log_(std::move(log)) {}
 
 // A manifest that cannot be written does not end the run: without it, verify takes the highest
 // attempt of each batch.
 void ManifestRecorder::check(const Result<>& written) {
-  if (written || complained_) return;
-  complained_ = true;
-  log_(LogLevel::error,
-       fmt::format("the run's manifest is not complete: {}", written.error().text));
+  if (!written && complete_) {
+    log_(LogLevel::error,
+         fmt::format("the run's manifest is not complete: {}", written.error().text));
+  } else if (written && !complete_) {
+    log_(LogLevel::info, "the run's manifest is complete again");
+  }
+  complete_ = written.has_value();
+}
+
+bool ManifestRecorder::retry() {
+  if (!complete_) check(writer_.flush());
+  return complete_;
 }
 
 void ManifestRecorder::file(NodeId builder, Incarnation incarnation, const std::string& name) {
-  check(
-      writer_.add(storage::ManifestFile{.node = system_.builder_units[builder],
-                                        .incarnation = incarnation,
-                                        .file = std::filesystem::path(name).filename().string()}));
+  check(writer_.add(storage::ManifestFile{.node = system_.builder_units[builder],
+                                          .incarnation = incarnation,
+                                          .file = std::filesystem::path(name).filename().string(),
+                                          .host = hosts_[builder]}));
 }
 
 void ManifestRecorder::winner(EventRange batch, Attempt attempt, NodeId builder,

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fanin/base/log.hpp"
 #include "fanin/builder/event_manager.hpp"
@@ -15,24 +16,30 @@ namespace fanin::executive {
 class ManifestRecorder final : public builder::RunRecorder {
 public:
   // Makes `folder` and in it a manifest for the system's run. Errors: refused (there is one
-  // already, no permission), exhausted, internal. `system` outlives it.
+  // already, no permission), exhausted, internal. `hosts` are those of the builder units; empty:
+  // they are on this one. `system` outlives it.
   [[nodiscard]] static Result<std::unique_ptr<ManifestRecorder>>
-  make(const std::string& folder, const builder::System& system, LogFunction log);
+  make(const std::string& folder, const builder::System& system, std::vector<std::string> hosts,
+       LogFunction log);
 
   void file(NodeId builder, Incarnation incarnation, const std::string& name) override;
   void winner(EventRange batch, Attempt attempt, NodeId builder, Incarnation incarnation) override;
   void summary(const builder::RunSummary& summary) override;
 
+  // Writes what a full disk has refused. False: something is still missing.
+  bool retry();
   [[nodiscard]] const std::string& path() const { return writer_.path(); }
 
 private:
-  ManifestRecorder(storage::ManifestWriter writer, const builder::System& system, LogFunction log);
+  ManifestRecorder(storage::ManifestWriter writer, const builder::System& system,
+                   std::vector<std::string> hosts, LogFunction log);
   void check(const Result<>& written);
 
   storage::ManifestWriter writer_;
   const builder::System& system_;
+  std::vector<std::string> hosts_;
   LogFunction log_;
-  bool complained_ = false;
+  bool complete_ = true; // nothing is waiting to be written
 };
 
 } // namespace fanin::executive

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -17,6 +17,7 @@
 #include "fanin/executive/report.hpp"
 #include "fanin/executive/signals.hpp"
 #include "fanin/executive/system.hpp"
+#include "fanin/storage/manifest.hpp"
 
 namespace fanin::executive {
 
@@ -93,7 +94,9 @@ bool Process::has_event_manager() const {
 Result<> Process::make_nodes() {
   RunNumber run = configuration_.run.number.value_or(1);
   if (has_event_manager() && !configuration_.run.number && !configuration_.run.output.empty()) {
-    run = next_run_number(configuration_.run.output);
+    const auto next = next_run_number(configuration_.run.output);
+    if (!next) return std::unexpected(next.error());
+    run = *next;
   }
   system_ = make_system(configuration_, run);
   if (auto valid = system_.validate(); !valid) return valid;
@@ -220,19 +223,17 @@ bool Process::succeeded() const {
   return std::ranges::all_of(nodes_, [](const auto& node) { return node->outcome().has_value(); });
 }
 
-RunNumber next_run_number(const std::string& folder) {
+Result<RunNumber> next_run_number(const std::string& folder) {
   RunNumber highest = 0;
   std::error_code ignored; // a folder that is not there has no runs
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("run")) continue;
-    RunNumber number = 0;
-    const auto [stop, error] = std::from_chars(name.data() + 3, name.data() + name.size(), number);
-    const bool ours =
-        error == std::errc{} && stop != name.data() + name.size() && (*stop == '_' || *stop == '.');
-    if (ours) highest = std::max(highest, number);
+    if (const auto run = storage::run_of(entry.path().filename().string()); run)
+      highest = std::max(highest, *run);
   }
-  return highest + 1;
+  if (highest < std::numeric_limits<RunNumber>::max()) return highest + 1;
+  return fail(ErrorKind::exhausted,
+              fmt::format("{} has the last run number, {}: set run.number, or take another folder",
+                          folder, highest));
 }
 
 void Process::log(std::size_t node, LogLevel level, std::string_view text) {

@@ -80,7 +80,8 @@ private:
   bool companions_stopped_ = false;
 };
 
-// One more than the highest run number of the files in `folder`; 1 where there are none.
-[[nodiscard]] RunNumber next_run_number(const std::string& folder);
+// One more than the highest run number of the run files and manifests in `folder`; 1 where there
+// are none. Errors: exhausted.
+[[nodiscard]] Result<RunNumber> next_run_number(const std::string& folder);
 
 } // namespace fanin::executive

@@ -1,6 +1,9 @@
 #include "fanin/executive/process.hpp"
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -157,6 +160,35 @@ TEST(Process, what_is_wrong_with_a_plug_in_names_the_line) {
     ASSERT_FALSE(ran.outcome) << error;
     EXPECT_EQ(ran.outcome.error().text, error);
   }
+}
+
+TEST(Process, a_source_of_a_plug_in_is_named_in_what_it_says) {
+  const Ran ran =
+      run_all("[run]\noutput = \"discard\"\n[network]\nurl = \"inproc://\"\n"
+              "[buffers]\nreadout = \"8MiB\"\nbuilder = \"32MiB\"\nhuge_pages = \"off\"\n"
+              "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_CONSTANT "\"\n"
+              "[[readout]]\nsource = [{ id = 0x7c0000, type = \"test_constant\" }]\n"
+              "[[builder]]\n");
+  ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+  EXPECT_THAT(ran.log, Contains("ru0: source 0x7c0000: made with 0"));
+}
+
+TEST(NextRunNumber, goes_by_run_files_and_manifests_alone) {
+  std::string folder = ::testing::TempDir() + "/fanin_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto put = [&](const std::string& name) { std::ofstream(folder + "/" + name) << " "; };
+  EXPECT_EQ(next_run_number(folder).value_or(0), 1U);
+  EXPECT_EQ(next_run_number(folder + "/none").value_or(0), 1U);
+  put("run4294967295_x.h5");
+  put("run000700");
+  EXPECT_EQ(next_run_number(folder).value_or(0), 1U);
+  put("run000007_bu0_i1_0001.h5");
+  EXPECT_EQ(next_run_number(folder).value_or(0), 8U);
+  put("run4294967295.manifest.json");
+  const auto none = next_run_number(folder);
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().text, HasSubstr("run.number"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ThisHost, knows_its_own_names) {

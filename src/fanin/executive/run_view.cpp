@@ -221,7 +221,25 @@ json::Value RunView::sum_of_nodes() const {
                                   "themselves counted"
                                 : why;
   add_ends(result);
+  add_elsewhere(result);
   return result;
+}
+
+// Nodes of other hosts say there what they have counted.
+void RunView::add_elsewhere(json::Value& result) const {
+  json::Value names{json::List{}};
+  std::string text;
+  for (const config::Process& process : configuration_.processes) {
+    for (const std::size_t index : process.nodes) {
+      const config::Node& node = configuration_.nodes[index];
+      const bool counts = node.role == config::Role::readout || node.role == config::Role::builder;
+      if (!counts || exits_.contains(process.name) || ends_.contains(node.name)) continue;
+      text += (text.empty() ? "" : ", ") + node.name;
+      names.append(node.name);
+    }
+  }
+  if (!text.empty()) result["error"] = result.at("error").text() + "; without those of " + text;
+  result["not_summed"] = std::move(names);
 }
 
 bool succeeded(const json::Value& result) {

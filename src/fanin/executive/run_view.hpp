@@ -37,6 +37,7 @@ private:
   void add_failures(json::Value& result) const;
   [[nodiscard]] json::Value sum_of_nodes() const;
   void add_ends(json::Value& result) const;
+  void add_elsewhere(json::Value& result) const;
 
   const config::Configuration& configuration_;
   json::Value progress_;
@@ -50,6 +51,8 @@ private:
 
 // The result as a table of some lines.
 [[nodiscard]] std::string summary_text(const json::Value& result);
+// What each node has counted, from nodes_result(), a line each.
+[[nodiscard]] std::string nodes_text(const json::Value& nodes_result);
 
 // True if the run ended in good order and its ledger is balanced: exit status 0.
 [[nodiscard]] bool succeeded(const json::Value& result);

@@ -96,7 +96,7 @@ std::string gaps_text(const json::Value& result) {
   return text + (ranges.size() > gaps_shown ? " ...\n" : "\n");
 }
 
-std::string nodes_text(const json::Value& result) {
+std::string nodes_table(const json::Value& result) {
   std::string text = fmt::format("{:<10} {:<13} {:>6} {:>12} {:>10} {:>9} {:>9} {:>9}\n", "node",
                                  "role", "starts", "events", "bytes", "throttled", "memory", "cpu");
   std::map<std::string, std::string> first_of; // node by process: memory and CPU stand once
@@ -140,9 +140,25 @@ std::string summary_text(const json::Value& result) {
                         of_microseconds(latency.at("p99").real()),
                         of_microseconds(latency.at("p999").real()));
   }
-  text += "\n" + nodes_text(result);
+  text += "\n" + nodes_table(result);
   if (!result.at("files").list().empty()) text += "\n";
   for (const auto& file : result.at("files").list())
+    text += fmt::format("file       {}\n", file.text());
+  return text;
+}
+
+std::string nodes_text(const json::Value& nodes_result) {
+  std::string text;
+  for (const auto& [name, node] : nodes_result.at("nodes").object()) {
+    if (node.find("fragments_read") != nullptr) {
+      text += fmt::format("{:<10} {} fragments read\n", name, natural(node, "fragments_read"));
+    } else if (node.find("events_stored") != nullptr) {
+      text += fmt::format("{:<10} {} events of {} fragments stored, {}\n", name,
+                          natural(node, "events_stored"), natural(node, "fragments_stored"),
+                          format_size(natural(node, "bytes_stored")));
+    }
+  }
+  for (const auto& file : nodes_result.at("files").list())
     text += fmt::format("file       {}\n", file.text());
   return text;
 }

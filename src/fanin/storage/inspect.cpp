@@ -1,14 +1,13 @@
 #include "fanin/storage/inspect.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <span>
 #include <tuple>
 #include <vector>
-
-#include <sys/stat.h>
 
 #include <fmt/format.h>
 
@@ -125,13 +124,14 @@ const char* state_of(const RunFileInfo& info) {
   return info.finished ? "closed" : "not closed: being written, or its writer was killed";
 }
 
-// From the start of the run until the file was last written; 0: not to be told.
+// From the start of the run to its end, as its manifest says; 0: there is none beside the file.
 double seconds_of_run(const RunFileInfo& info) {
-  struct stat status{};
-  if (info.started_unix_ns == 0 || ::stat(info.path.c_str(), &status) != 0) return 0;
-  return static_cast<double>(status.st_mtim.tv_sec) +
-         1e-9 * static_cast<double>(status.st_mtim.tv_nsec) -
-         1e-9 * static_cast<double>(info.started_unix_ns);
+  const auto path = std::filesystem::path(info.path).parent_path() / manifest_name(info.run);
+  const auto manifest = read_manifest(path.string());
+  if (!manifest || !manifest->summary) return 0;
+  const auto begin = manifest->header.started_unix_ns;
+  const auto end = manifest->summary->ended_unix_ns;
+  return end > begin ? 1e-9 * static_cast<double>(end - begin) : 0;
 }
 
 void append_dump(std::string& text, std::span<const std::byte> bytes) {
@@ -161,7 +161,7 @@ Result<> append_fragment(std::string& text, RunFileReader& file, const FragmentR
                   : fmt::format("crc32c {:08x} BAD, should be {:08x}", checksum, fragment.crc32c);
   }
   const auto flags = text_of_flags(fragment.flags);
-  fmt::format_to(std::back_inserter(text), "  source {:<10} {:<20} {:>10} B  {}{}{}\n",
+  fmt::format_to(std::back_inserter(text), "  source {:<#10x} {:<20} {:>10} B  {}{}{}\n",
                  fragment.source, name_of(file.info(), fragment.source), fragment.size, verdict,
                  flags.empty() ? "" : "; ", flags);
   append_dump(text, std::span(*bytes).first(std::min(dump_bytes, bytes->size())));
@@ -172,12 +172,20 @@ Result<> append_fragment(std::string& text, RunFileReader& file, const FragmentR
   return {};
 }
 
+bool is_gap(RunFileReader& file, EventNumber event) {
+  bool found = false;
+  const auto read = for_each_row<GapRow>(
+      file.gaps(), [&](auto first, auto rows) { return file.read_gaps(first, rows); },
+      [&](const GapRow& row) { found = found || (row.first <= event && event < row.end); });
+  return read && found;
+}
+
 // The file with the copy that counts, as fanin verify counts: what the manifest says, else the
 // highest attempt, and of one writer's copies the last part.
 Result<std::string> file_with(EventNumber event, const std::string& manifest_path) {
   const auto manifest = read_manifest(manifest_path);
   if (!manifest) return std::unexpected(manifest.error());
-  const auto files = run_files(manifest_path);
+  const auto files = find_run_files({manifest_path}, [](const auto&) { return false; });
   if (!files) return std::unexpected(files.error());
   const auto last = std::ranges::find_if(
       manifest->winners.rbegin(), manifest->winners.rend(),
@@ -185,25 +193,30 @@ Result<std::string> file_with(EventNumber event, const std::string& manifest_pat
   std::string best;
   std::string unreadable;
   std::tuple<bool, std::uint16_t, std::uint32_t> best_rank;
-  for (const auto& path : *files) {
+  for (const auto& path : files->files) {
     const auto file = RunFileReader::open(path);
     const auto row = file ? (*file)->find_event(event) : std::unexpected(file.error());
     if (!row) {
       unreadable += fmt::format("; {}", row.error().text);
       continue;
     }
-    if (!*row) continue;
     const auto& info = (*file)->info();
-    const bool wins = last != manifest->winners.rend() && last->attempt == (*row)->attempt &&
-                      last->node == info.node && last->incarnation == info.incarnation;
+    const bool writer = last != manifest->winners.rend() && last->node == info.node &&
+                        last->incarnation == info.incarnation;
+    if (!*row && writer && is_gap(**file, event)) {
+      return fail(ErrorKind::not_found, fmt::format("{}: no source has event {}", path, event));
+    }
+    if (!*row) continue;
+    const bool wins = writer && last->attempt == (*row)->attempt;
     const std::tuple rank{wins, (*row)->attempt, info.part};
     if (!best.empty() && rank < best_rank) continue;
     best = path;
     best_rank = rank;
   }
   if (!best.empty()) return best;
-  return fail(ErrorKind::not_found, fmt::format("{}: none of the run's {} files has an event {}{}",
-                                                manifest_path, files->size(), event, unreadable));
+  return fail(ErrorKind::not_found,
+              fmt::format("{}: none of the run's {} files has an event {}{}", manifest_path,
+                          files->files.size(), event, unreadable));
 }
 
 } // namespace
@@ -235,7 +248,7 @@ Result<std::string> inspect_file(const std::string& path) {
   }
   fmt::format_to(out, "; {} in the file\n", format_size(info.file_size));
   if (const auto seconds = seconds_of_run(info); seconds > 0 && file.events() > 0) {
-    fmt::format_to(out, "  {} over the {:.1f} s from the start of the run to the last write\n",
+    fmt::format_to(out, "  {} in this file over the {:.1f} s of the run\n",
                    format_rate(static_cast<double>(file.events()) / seconds), seconds);
   }
   text += '\n';
@@ -243,7 +256,7 @@ Result<std::string> inspect_file(const std::string& path) {
                  "name", "readout unit", "fragments", "bytes", "smallest", "largest", "missing",
                  "faults");
   for (const auto& [source, tally] : summary->sources) {
-    fmt::format_to(out, "  {:>10}  {:<20} {:<12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>7}\n", source,
+    fmt::format_to(out, "  {:>#10x}  {:<20} {:<12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>7}\n", source,
                    name_of(info, source), unit_of(info, source), tally.fragments,
                    format_size(tally.bytes), tally.fragments == 0 ? 0 : tally.smallest,
                    tally.largest, tally.missing, tally.flagged);
@@ -285,7 +298,7 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
     }
   }
   for (const auto& lacking : *missing) {
-    fmt::format_to(std::back_inserter(text), "  source {:<10} {:<20}    missing  {}\n",
+    fmt::format_to(std::back_inserter(text), "  source {:<#10x} {:<20}    missing  {}\n",
                    lacking.source, name_of(file.info(), lacking.source), text_of(lacking.reason));
   }
   return text;

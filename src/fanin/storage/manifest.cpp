@@ -1,15 +1,19 @@
 #include "fanin/storage/manifest.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fanin/base/json.hpp"
 #include "fanin/version.hpp"
@@ -89,6 +93,7 @@ std::string parse_line(const json::Value& line, Manifest& manifest) {
     file.file = members.text("file");
     file.node = members.text("node");
     file.incarnation = members.number<Incarnation>("incarnation");
+    if (line.find("host") != nullptr) file.host = members.text("host");
     if (members.problem().empty()) manifest.files.push_back(std::move(file));
     return members.problem();
   }
@@ -104,6 +109,21 @@ std::string parse_line(const json::Value& line, Manifest& manifest) {
   return {};
 }
 
+ErrorKind kind_of(int error_number) {
+  return error_number == ENOENT   ? ErrorKind::not_found
+         : error_number == ENOSPC ? ErrorKind::exhausted
+                                  : ErrorKind::refused;
+}
+
+std::unexpected<Error> no_name(const std::string& path, int error_number) {
+  if (error_number != EEXIST) {
+    return fail_errno(kind_of(error_number), fmt::format("create {}", path), error_number);
+  }
+  return fail(ErrorKind::refused, fmt::format("{} exists, and runs are never overwritten: take "
+                                              "another run number or directory, or move it away",
+                                              path));
+}
+
 } // namespace
 
 std::string manifest_name(RunNumber run) { return fmt::format("run{:06}.manifest.json", run); }
@@ -114,18 +134,13 @@ ManifestWriter::ManifestWriter(std::string path, Descriptor descriptor)
 Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
                                               const ManifestHeader& header) {
   auto path = fmt::format("{}/{}", directory, manifest_name(header.run));
+  // Without a name until its first line is there: a full disk or a kill leaves no empty manifest.
+  const auto hidden =
+      fmt::format("{}/.{}.{}", directory, manifest_name(header.run), static_cast<int>(::getpid()));
   Descriptor descriptor(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+      ::open(hidden.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (!descriptor) {
-    const auto kind = errno == ENOENT   ? ErrorKind::not_found
-                      : errno == ENOSPC ? ErrorKind::exhausted
-                                        : ErrorKind::refused;
-    if (errno == EEXIST) {
-      return fail(kind, fmt::format("{} exists, and runs are never overwritten: take another run "
-                                    "number or directory, or move it away",
-                                    path));
-    }
-    return fail_errno(kind, fmt::format("create {}", path), errno);
+    return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
   }
   ManifestWriter writer(std::move(path), std::move(descriptor));
   const json::Value line = json::Object{{"manifest", manifest_version},
@@ -134,37 +149,53 @@ Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
                                         {"integrity", header.integrity ? "crc32c" : "none"},
                                         {"started_unix_ns", header.started_unix_ns},
                                         {"fanin", version}};
-  if (auto written = writer.write_line(line.dump()); !written) {
-    return std::unexpected(std::move(written.error()));
-  }
+  auto done = writer.write_line(line.dump());
+  if (done && ::link(hidden.c_str(), writer.path_.c_str()) != 0)
+    done = no_name(writer.path_, errno);
+  ::unlink(hidden.c_str());
+  if (!done) return std::unexpected(std::move(done.error()));
   return writer;
 }
 
-Result<> ManifestWriter::write_line(std::string line) {
-  line += '\n';
-  if (torn_) line.insert(0, 1, '\n');
-  ssize_t written = 0;
-  do {
-    written = ::write(descriptor_.get(), line.data(), line.size());
-  } while (written < 0 && errno == EINTR);
-  if (written == static_cast<ssize_t>(line.size())) {
-    size_ += written;
-    torn_ = false;
-    return {};
+Result<> ManifestWriter::write_line(const std::string& line) {
+  if (kept_.size() + line.size() < kept_max) {
+    kept_ += line;
+    kept_ += '\n';
+  } else {
+    ++left_out_;
   }
-  const int error_number = written < 0 ? errno : ENOSPC;
-  if (written > 0 &&
-      ::ftruncate(descriptor_.get(), size_) != 0) { // a torn line stays in the middle
-    size_ += written;
-    torn_ = true;
+  return flush();
+}
+
+Result<> ManifestWriter::flush() {
+  while (!kept_.empty()) {
+    const ssize_t written = ::write(descriptor_.get(), kept_.data(), kept_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written == static_cast<ssize_t>(kept_.size())) {
+      size_ += written;
+      kept_.clear();
+      break;
+    }
+    const int error_number = written < 0 ? errno : ENOSPC;
+    if (written > 0 &&
+        ::ftruncate(descriptor_.get(), size_) != 0) { // a torn line stays in the middle
+      size_ += written;
+      if (kept_.front() != '\n') kept_.insert(0, 1, '\n');
+    }
+    return fail_errno(error_number == ENOSPC ? ErrorKind::exhausted : ErrorKind::internal,
+                      fmt::format("write {}", path_), error_number);
   }
-  return fail_errno(error_number == ENOSPC ? ErrorKind::exhausted : ErrorKind::internal,
-                    fmt::format("write {}", path_), error_number);
+  if (finished_ && ::fdatasync(descriptor_.get()) != 0) {
+    return fail_errno(ErrorKind::internal, fmt::format("fdatasync {}", path_), errno);
+  }
+  if (left_out_ == 0) return {};
+  return fail(ErrorKind::exhausted, fmt::format("{}: {} lines were left out", path_, left_out_));
 }
 
 Result<> ManifestWriter::add(const ManifestFile& file) {
-  const json::Value line =
+  json::Value line =
       json::Object{{"file", file.file}, {"node", file.node}, {"incarnation", file.incarnation}};
+  if (!file.host.empty()) line["host"] = file.host;
   return write_line(line.dump());
 }
 
@@ -184,22 +215,24 @@ Result<> ManifestWriter::finish(const ManifestSummary& summary) {
                                  {"lost", summary.lost},
                                  {"balanced", summary.balanced},
                                  {"ended_unix_ns", summary.ended_unix_ns}};
-  if (auto written = write_line(line.dump()); !written) return written;
-  if (::fdatasync(descriptor_.get()) == 0) return {};
-  return fail_errno(ErrorKind::internal, fmt::format("fdatasync {}", path_), errno);
+  finished_ = true;
+  return write_line(line.dump());
 }
 
 Result<Manifest> read_manifest(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorKind::not_found, fmt::format("{} cannot be opened", path));
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return parse_manifest(std::string(std::istreambuf_iterator<char>(file), {}), path);
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::string& path) {
   Manifest manifest;
   manifest.path = path;
   std::size_t number = 0;
   std::size_t begin = 0;
   // What follows the last end of line is torn: its writer was killed.
   for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
-    const auto line = json::Value::parse(std::string_view{text}.substr(begin, end - begin));
+    const auto line = json::Value::parse(text.substr(begin, end - begin));
     begin = end + 1;
     ++number;
     if (!line && number > 1) { // torn by a full disk
@@ -216,19 +249,64 @@ Result<Manifest> read_manifest(const std::string& path) {
   return fail(ErrorKind::malformed, fmt::format("{}: the file is empty", path));
 }
 
+std::optional<RunNumber> run_of(std::string_view name) {
+  constexpr std::string_view digits = "0123456789";
+  RunNumber run = 0;
+  const auto* const end = name.data() + name.size();
+  if (!name.starts_with("run")) return std::nullopt;
+  if (std::from_chars(name.data() + 3, end, run).ec != std::errc{}) return std::nullopt;
+  if (name == manifest_name(run)) return run;
+  // run000042_bu0_i1_0001.h5, from its end: what is between may be any node's name
+  const auto prefix = fmt::format("run{:06}_", run);
+  if (!name.starts_with(prefix) || !name.ends_with(".h5")) return std::nullopt;
+  name.remove_suffix(3);
+  for (const std::string_view mark : {"_", "_i"}) {
+    const auto number = name.find_last_not_of(digits) + 1;
+    if (number == name.size() || !name.substr(0, number).ends_with(mark)) return std::nullopt;
+    name = name.substr(0, number - mark.size());
+  }
+  if (name.size() <= prefix.size()) return std::nullopt;
+  return run;
+}
+
 bool is_manifest(const std::string& path) { return path.ends_with(".manifest.json"); }
 
-Result<std::vector<std::string>> run_files(const std::string& path) {
-  if (!is_manifest(path)) return std::vector{path};
-  const auto manifest = read_manifest(path);
-  if (!manifest) return std::unexpected(manifest.error());
-  if (manifest->files.empty()) {
-    return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));
+Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
+                                const std::function<bool(const std::string& host)>& is_this_host) {
+  RunFiles found;
+  std::set<std::string> names;
+  for (const auto& path : paths) {
+    if (is_manifest(path)) continue;
+    found.files.push_back(path);
+    names.insert(std::filesystem::path(path).filename().string());
   }
-  std::vector<std::string> files;
-  const auto folder = std::filesystem::path(path).parent_path();
-  for (const auto& file : manifest->files) files.push_back((folder / file.file).string());
-  return files;
+  for (const auto& path : paths) {
+    if (!is_manifest(path)) continue;
+    const auto manifest = read_manifest(path);
+    if (!manifest) return std::unexpected(manifest.error());
+    found.manifests.push_back(path);
+    std::set<std::string> hosts;
+    for (const auto& file : manifest->files) {
+      if (names.contains(file.file)) continue;
+      auto there = (std::filesystem::path(path).parent_path() / file.file).string();
+      std::error_code ignored;
+      if (!file.host.empty() && !std::filesystem::exists(there, ignored) &&
+          !is_this_host(file.host)) {
+        hosts.insert(file.host);
+      } else {
+        found.files.push_back(std::move(there));
+      }
+    }
+    if (manifest->files.empty())
+      return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));
+    if (found.files.empty()) {
+      return fail(ErrorKind::not_found,
+                  fmt::format("{}: the files of the run lie on {}: run this there, or give the "
+                              "paths of the files as well",
+                              path, fmt::join(hosts, ", ")));
+    }
+  }
+  return found;
 }
 
 } // namespace fanin::storage

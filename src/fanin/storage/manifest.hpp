@@ -3,14 +3,16 @@
 // goes on; readable at any time and after a kill, when the last line may be torn and is ignored.
 //
 //   {"manifest":1,"run":42,"protocol":"pull","integrity":"crc32c","started_unix_ns":...,"fanin":"0.1.0"}
-//   {"file":"run000042_bu0_i1_0001.h5","node":"bu0","incarnation":1}
+//   {"file":"run000042_bu0_i1_0001.h5","node":"bu0","incarnation":1,"host":"daq-bu0"}
 //   {"first":2048,"end":3072,"attempt":1,"node":"bu1","incarnation":1}
 //   {"summary":{"built":1000000,"incomplete":0,"lost":0,"balanced":true,"ended_unix_ns":...}}
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fanin/base/descriptor.hpp"
@@ -30,6 +32,7 @@ struct ManifestFile {
   std::string node;
   Incarnation incarnation = 0;
   std::string file; // name only: the manifest lies in the same directory
+  std::string host{}; // where that is another host's; empty: the configuration names none
 };
 
 // The copy of these events that was acknowledged.
@@ -60,40 +63,61 @@ struct Manifest {
 // run000042.manifest.json
 [[nodiscard]] std::string manifest_name(RunNumber run);
 
-// Thread: one. Every line is one write to the kernel, which does not wait for the disk.
+// Thread: one. Every line is one write to the kernel, which does not wait for the disk. A line that
+// cannot be written (a full disk) is kept and goes before the next one.
 class ManifestWriter {
 public:
-  // A new file. Errors: refused (exists, no permission), not_found (directory), exhausted,
-  // internal.
+  // A new file, which gets its name with its first line in it. Errors: refused (exists, no
+  // permission), not_found (directory), exhausted, internal; then there is no file.
   [[nodiscard]] static Result<ManifestWriter> create(const std::string& directory,
                                                      const ManifestHeader& header);
 
-  // Errors: exhausted, internal; the manifest is as before, and the call may be repeated.
+  // Errors: exhausted, internal; the line is kept.
   [[nodiscard]] Result<> add(const ManifestFile& file);
   [[nodiscard]] Result<> add(const ManifestWinner& winner);
   // The last line; also waits for the disk.
   [[nodiscard]] Result<> finish(const ManifestSummary& summary);
+  // Writes the lines that are kept. Errors: as of add(); exhausted (more had to be kept than
+  // kept_max, and lines were left out).
+  [[nodiscard]] Result<> flush();
   [[nodiscard]] const std::string& path() const { return path_; }
+
+  static constexpr std::size_t kept_max = 16U << 20; // bytes
 
 private:
   ManifestWriter(std::string path, Descriptor descriptor);
-  [[nodiscard]] Result<> write_line(std::string line);
+  [[nodiscard]] Result<> write_line(const std::string& line);
 
   std::string path_;
   Descriptor descriptor_;
   std::int64_t size_ = 0;
-  bool torn_ = false; // the last line was cut off and could not be taken back
+  std::string kept_; // lines that are not in the file
+  std::uint64_t left_out_ = 0;
+  bool finished_ = false;
 };
 
 // Strict: a line that this version does not write is an error that names file and line; one that is
 // no JSON was torn by a full disk and is left out. Errors:
 // not_found, malformed.
 [[nodiscard]] Result<Manifest> read_manifest(const std::string& path);
+// The same of its content; `path` is for messages.
+[[nodiscard]] Result<Manifest> parse_manifest(std::string_view text, const std::string& path);
+
+// The run whose manifest or run file has this name; none: it is no such name.
+[[nodiscard]] std::optional<RunNumber> run_of(std::string_view name);
 
 [[nodiscard]] bool is_manifest(const std::string& path); // by its name
 
-// The run files that `path` stands for: those that a manifest names, or itself. Errors: as of
-// read_manifest(); not_found (the run has no files).
-[[nodiscard]] Result<std::vector<std::string>> run_files(const std::string& path);
+// What run files and manifests stand for: themselves, and what the manifests name.
+struct RunFiles {
+  std::vector<std::string> files;
+  std::vector<std::string> manifests;
+};
+// A file that a manifest names is the one of that name in `paths`, else the one beside the
+// manifest. One that is not there is left out if it lies on another host. Errors: as of
+// read_manifest(); not_found (a run has no files, or none of them is on this host).
+[[nodiscard]] Result<RunFiles>
+find_run_files(const std::vector<std::string>& paths,
+               const std::function<bool(const std::string& host)>& is_this_host);
 
 } // namespace fanin::storage

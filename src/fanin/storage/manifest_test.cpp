@@ -1,8 +1,11 @@
 // The run's manifest: what is written comes back, and whatever else stands there is an error.
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+
+#include <sys/resource.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,6 +109,85 @@ TEST_F(ManifestTest, is_never_overwritten) {
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().kind, ErrorKind::refused);
   EXPECT_THAT(again.error().text, HasSubstr("never overwritten"));
+}
+
+// The kernel refuses to let files grow: what a full disk does, without one.
+class NoRoom {
+public:
+  NoRoom() {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    allow(0);
+  }
+  ~NoRoom() { setrlimit(RLIMIT_FSIZE, &before_); }
+  NoRoom(const NoRoom&) = delete;
+  NoRoom& operator=(const NoRoom&) = delete;
+  void allow(rlim_t bytes) const {
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+
+private:
+  rlimit before_{};
+};
+
+TEST_F(ManifestTest, a_full_disk_leaves_no_file_that_blocks_the_run_number) {
+  {
+    const NoRoom no_room;
+    EXPECT_FALSE(ManifestWriter::create(directory.path(), header));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+  EXPECT_TRUE(ManifestWriter::create(directory.path(), header));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
+TEST_F(ManifestTest, lines_that_a_full_disk_refuses_are_written_when_there_is_room_again) {
+  auto writer = create();
+  {
+    const NoRoom no_room;
+    EXPECT_FALSE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
+    no_room.allow(std::filesystem::file_size(writer.path()) + 10); // room for a part of it
+    EXPECT_FALSE(writer.add(ManifestWinner{{0, 8}, 1, "bu0", 1}));
+    EXPECT_FALSE(writer.flush());
+    const auto so_far = read_manifest(writer.path());
+    ASSERT_TRUE(so_far);
+    EXPECT_TRUE(so_far->files.empty());
+    EXPECT_FALSE(writer.finish({.built = 8}));
+  }
+  EXPECT_TRUE(writer.flush());
+  EXPECT_TRUE(writer.flush()); // there is nothing left to do
+  const auto manifest = read_manifest(writer.path());
+  ASSERT_TRUE(manifest) << manifest.error().text;
+  EXPECT_EQ(manifest->files.size(), 1U);
+  EXPECT_EQ(manifest->winners.size(), 1U);
+  ASSERT_TRUE(manifest->summary);
+  EXPECT_EQ(manifest->summary->built, 8U);
+  EXPECT_TRUE(manifest->notes.empty());
+}
+
+TEST_F(ManifestTest, lines_that_wait_for_room_are_bounded) {
+  auto writer = create();
+  const ManifestWinner winner{{0, 8}, 1, std::string(1U << 20, 'n'), 1};
+  {
+    const NoRoom no_room;
+    for (int i = 0; i < 20; ++i) EXPECT_FALSE(writer.add(winner));
+  }
+  const auto late = writer.flush();
+  ASSERT_FALSE(late);
+  EXPECT_THAT(late.error().text, HasSubstr("5 lines were left out"));
+  EXPECT_EQ(read_manifest(writer.path())->winners.size(), 15U);
+}
+
+TEST(RunOf, knows_the_names_of_run_files_and_manifests_and_no_others) {
+  EXPECT_EQ(run_of("run000042.manifest.json"), 42U);
+  EXPECT_EQ(run_of("run000042_bu0_i1_0001.h5"), 42U);
+  EXPECT_EQ(run_of("run4294967295_left_i2_of_i17_10001.h5"), 4294967295U);
+  for (const auto* name :
+       {"run4294967295_x.h5", "run4294967296.manifest.json", "run42.manifest.json", "run.h5", "run",
+        "run000042", "run000042.h5", "run000042_bu0_i1_0001.h5.bak", "run000042_bu0_i_0001.h5",
+        "run000042_bu0_i1_.h5", "run000042_i1_0001.h5", ".run000042_bu0_i1_0001.h5.17", ""}) {
+    EXPECT_FALSE(run_of(name)) << name;
+  }
 }
 
 TEST_F(ManifestTest, names_file_and_line_of_what_it_does_not_know) {

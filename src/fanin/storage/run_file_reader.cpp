@@ -342,8 +342,9 @@ Result<std::vector<MissingRow>> RunFileReader::missing_of(const EventRow& row) {
 
 Result<std::vector<std::byte>> RunFileReader::bytes_of(const FragmentRow& row) {
   if (row.offset > bytes() || row.size > bytes() - row.offset) {
-    return impl_->malformed(fmt::format("event {}, source {}: bytes {} to {} are not in the file",
-                                        row.event, row.source, row.offset, row.offset + row.size));
+    return impl_->malformed(
+        fmt::format("event {}, source {:#x}: bytes {} to {} are not in the file", row.event,
+                    row.source, row.offset, row.offset + row.size));
   }
   std::vector<std::byte> out(row.size);
   if (auto read = read_bytes(row.offset, out); !read)

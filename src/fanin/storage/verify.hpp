@@ -16,6 +16,7 @@ struct VerifyOptions {
   // After every few megabytes; bytes of the files checked so far, and in all.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
   std::size_t lines_max = 100; // of problems, of notes and of what is missing each
+  std::vector<std::string> manifests{}; // of runs whose manifests do not lie beside their files
 };
 
 struct VerifyResult {
@@ -44,10 +45,11 @@ struct VerifyResult {
 };
 
 // Checks all given files together, a run at a time: CRC32C of every fragment, completeness against
-// /sources, copies of one event against each other. The manifest beside the files decides which
-// copy counts; where there is none, or it does not say, the highest attempt does. A file that
-// cannot be read is a problem in the result, and the others are checked all the same. Blocks on the
-// disk; memory: a few megabytes, and 32 bytes for every batch. Errors: usage (no files).
+// /sources, copies of one event against each other. The run's manifest decides which copy counts:
+// one that is given, else the one beside the files; where there is none, or it does not say, the
+// highest attempt does. A file that cannot be read is a problem in the result, and the others are
+// checked all the same. Blocks on the disk; memory: a few megabytes, and 32 bytes for every batch.
+// Errors: usage (no files).
 [[nodiscard]] Result<VerifyResult> verify(std::span<const std::string> files,
                                           const VerifyOptions& options);
 

@@ -29,6 +29,7 @@ using testing::FragmentPlan;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::make_sources;
+using ::testing::Not;
 using testing::payload_of;
 using testing::TemporaryDirectory;
 using testing::varied_plan;
@@ -36,6 +37,7 @@ using testing::varied_plan;
 struct Part {
   EventRange events;
   Attempt attempt = 0;
+  std::vector<EventRange> gaps{};
 };
 
 class Verify : public ::testing::Test {
@@ -53,12 +55,26 @@ protected:
                                         part_number);
     if (!writer) throw std::runtime_error(writer.error().text);
     for (const auto& part : parts) {
-      const auto batch = maker.make(0, part.events, plan, part.attempt);
+      auto batch = maker.make(0, part.events, plan, part.attempt);
+      batch.gaps = part.gaps;
       const std::array group = {&batch};
       if (!(*writer)->append(group)) throw std::runtime_error("append");
     }
     if (!(*writer)->close()) throw std::runtime_error("close");
     return (*writer)->path();
+  }
+  // Of the files of bu0 and bu1.
+  void write_manifest(const std::vector<ManifestWinner>& winners, const ManifestSummary& summary) {
+    std::filesystem::remove(directory.path() + "/" + manifest_name(7));
+    auto manifest = ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"});
+    if (!manifest) throw std::runtime_error(manifest.error().text);
+    for (const auto* const node : {"bu0", "bu1"}) {
+      const auto name = run_file_name(7, node, 1, 1);
+      if (!std::filesystem::exists(directory.path() + "/" + name)) continue;
+      EXPECT_TRUE(manifest->add(ManifestFile{node, 1, name}));
+    }
+    for (const auto& winner : winners) EXPECT_TRUE(manifest->add(winner));
+    EXPECT_TRUE(manifest->finish(summary));
   }
   static VerifyResult check(const std::vector<std::string>& files,
                             const VerifyOptions& options = {}) {
@@ -111,7 +127,7 @@ TEST_F(Verify, names_the_sources_that_incomplete_events_lack) {
   EXPECT_EQ(result.complete, 9U);
   EXPECT_EQ(result.incomplete, 1U);
   EXPECT_THAT(result.missing,
-              ElementsAre(HasSubstr("event 3 lacks source 20 (source-20), absent")));
+              ElementsAre(HasSubstr("event 3 lacks source 0x14 (source-20), absent")));
 }
 
 TEST_F(Verify, finds_a_byte_that_has_changed) {
@@ -128,7 +144,8 @@ TEST_F(Verify, finds_a_byte_that_has_changed) {
   EXPECT_FALSE(result.good());
   EXPECT_EQ(result.crc_errors, 1U);
   EXPECT_EQ(result.events, 50U);
-  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("event 17, source 20 (source-20): checksum")));
+  EXPECT_THAT(result.problems,
+              ElementsAre(HasSubstr("event 17, source 0x14 (source-20): checksum")));
   const auto text = inspect_event(path, 17);
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, HasSubstr("BAD"));
@@ -176,7 +193,8 @@ TEST_F(Verify, lets_the_manifest_say_who_wins) {
   EXPECT_EQ(result.events, 100U);
   EXPECT_EQ(result.incomplete, 100U);
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("bu0_i1_0001.h5 belongs to the run")));
-  EXPECT_THAT(result.missing, ElementsAre(HasSubstr("events 100 to 199 lack source 10")));
+  EXPECT_THAT(result.missing,
+              ElementsAre(HasSubstr("events 100 to 199 lack source 0xa (source-10)")));
 }
 
 TEST_F(Verify, misses_what_was_acknowledged_and_is_not_there) {
@@ -192,6 +210,47 @@ TEST_F(Verify, misses_what_was_acknowledged_and_is_not_there) {
       result.problems,
       ElementsAre(HasSubstr("events 40 to 59: the copy that was acknowledged, attempt 1 of bu1"),
                   HasSubstr("counts 101 events built, and the files hold 100")));
+}
+
+TEST_F(Verify, a_forced_end_leaves_events_that_are_stored_and_not_acknowledged) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    const bool absent = event == 95 && source == 10;
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 5U};
+  };
+  const auto a = write("bu0", {{{0, 100}}}, 1, plan);
+  // Of the events below 120 those below 90 were acknowledged, and the others count as lost.
+  write_manifest({}, {.built = 90, .lost = 30, .balanced = true});
+  auto result = check({a});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.events, 100U);
+  EXPECT_EQ(result.incomplete, 1U);
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("10 of the 30 events that it counts as lost")));
+  // What no loss explains is still wrong.
+  write_manifest({}, {.built = 90, .lost = 9, .balanced = true});
+  EXPECT_THAT(check({a}).problems, ElementsAre(HasSubstr("counts 90 events built")));
+  write_manifest({}, {.built = 101, .incomplete = 1, .lost = 30, .balanced = true});
+  EXPECT_THAT(check({a}).problems, ElementsAre(HasSubstr("counts 101 events built")));
+  write_manifest({}, {.built = 90, .incomplete = 2, .lost = 30, .balanced = true});
+  EXPECT_THAT(check({a}).problems, ElementsAre(HasSubstr("counts 2 incomplete events")));
+}
+
+// Its readout units died between the two attempts, so the second one found no event.
+TEST_F(Verify, the_copy_that_was_acknowledged_may_say_that_there_is_no_event) {
+  const auto plan = [](EventNumber event, SourceId) {
+    const bool absent = event >= 60 && event < 70;
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 5U};
+  };
+  const auto a = write("bu0", {{{0, 100}, 0}});
+  const auto b = write("bu1", {{{40, 100}, 1, {{60, 70}}}}, 1, plan);
+  write_manifest({{{40, 100}, 1, "bu1", 1}}, {.built = 90, .balanced = true});
+  const auto result = check({a, b});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.events, 90U);
+  EXPECT_EQ(result.superseded, 60U);
+  EXPECT_EQ(result.gaps, 10U);
+  const auto event = inspect_event(directory.path() + "/" + manifest_name(7), 65);
+  ASSERT_FALSE(event);
+  EXPECT_THAT(event.error().text, HasSubstr("no source has event 65"));
 }
 
 TEST_F(Verify, tells_duplicates_from_superseded_copies) {
@@ -306,9 +365,10 @@ TEST_F(Verify, inspect_shows_a_file_and_an_event) {
                                "source-30", "ru1", "29 fragments", "closed"}) {
     EXPECT_THAT(*file, HasSubstr(expected));
   }
+  EXPECT_THAT(*file, Not(HasSubstr("of the run"))); // how long it took is not in the file
   const auto event = inspect_event(path, 3, {.dump_bytes = 32});
   ASSERT_TRUE(event) << event.error().text;
-  for (const auto* expected : {"event 3 of run 7: 2 fragments, 200 B, incomplete", "source 10",
+  for (const auto* expected : {"event 3 of run 7: 2 fragments, 200 B, incomplete", "source 0xa",
                                "good", "and 68 bytes more", "missing  absent"}) {
     EXPECT_THAT(*event, HasSubstr(expected));
   }
@@ -316,6 +376,14 @@ TEST_F(Verify, inspect_shows_a_file_and_an_event) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().kind, ErrorKind::not_found);
   EXPECT_THAT(none.error().text, HasSubstr("no event 10"));
+}
+
+TEST_F(Verify, inspect_takes_the_duration_from_the_manifest_and_not_from_the_files_time) {
+  const auto path = write("bu0", {{{0, 100}}});
+  write_manifest({}, {.built = 100, .balanced = true, .ended_unix_ns = 4'000'000'000});
+  const auto file = inspect_file(path);
+  ASSERT_TRUE(file) << file.error().text;
+  EXPECT_THAT(*file, HasSubstr("25 Hz in this file over the 4.0 s of the run"));
 }
 
 } // namespace

@@ -40,8 +40,9 @@ void FileScan::problem(const std::string& text) {
 std::string FileScan::name_of(SourceId source) const {
   const auto& sources = reader_.info().sources;
   const auto at = std::ranges::lower_bound(sources, source, {}, &SourceInfo::id);
-  if (at == sources.end() || at->id != source || at->name.empty()) return fmt::format("{}", source);
-  return fmt::format("{} ({})", source, at->name);
+  auto id = fmt::format("{:#x}", source);
+  if (at == sources.end() || at->id != source || at->name.empty() || at->name == id) return id;
+  return fmt::format("{} ({})", id, at->name);
 }
 
 void FileScan::run(const std::function<void(std::uint64_t)>& checked) {

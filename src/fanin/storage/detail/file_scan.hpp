@@ -18,6 +18,7 @@ struct EventSpan {
   std::uint32_t file = 0; // index of the caller's
   Attempt attempt = 0;
   bool incomplete = false;
+  bool gap = false; // no events: numbers that no source has
 };
 
 // Collects lines up to a limit and counts the rest.
