@@ -1,0 +1,90 @@
+"""A whole run whose nodes are killed at random instants, again and again: what the event manager has acknowledged is in
+the files, once and with good checksums. FANIN_KILL_ROUNDS kills (a handful, if it is not set; a nightly run does 1000),
+FANIN_SEED other instants:
+
+    FANIN_KILL_ROUNDS=1000 FANIN=build/release/bin/fanin python3 tests/kills_test.py
+"""
+
+import os
+import random
+import re
+import signal
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+from fanin_run import Folder, Run, check, check_balanced, check_equal, fanin, main, verify  # noqa: E402
+
+ROUNDS = int(os.environ.get("FANIN_KILL_ROUNDS", "3"))
+SEED = int(os.environ.get("FANIN_SEED", "20261122"))
+KILLS_OF_A_RUN = 20  # each leaves files behind
+LONGEST_WAIT_S = 0.2  # until the next kill
+
+
+def at_a_random_instant(choice):
+    """The instant is what is random: nothing is waited for."""
+    threading.Event().wait(choice.uniform(0, LONGEST_WAIT_S))
+
+
+def pid_of(run, node):
+    """Of its latest start."""
+    return [int(found[1]) for line in run.lines if (found := re.search(rf" {node} is process (\d+)$", line))][-1]
+
+
+def builders_are_killed(kills, choice):
+    with Folder() as folder:
+        config = folder.small(choice.choice(["push", "pull"]), builders=3)
+        with Run(config, "--set", "run.restart=true", "--set", "storage.max_file=1MiB") as run:
+            run.wait_for("run 1 begins")
+            for _ in range(kills):
+                at_a_random_instant(choice)
+                node = f"bu{choice.randrange(3)}"
+                os.kill(pid_of(run, node), signal.SIGKILL)
+                run.wait_for(rf"{node} died: killed by signal 9")
+                run.wait_for(rf"builder unit '{node}' is here again")
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        for what in ("lost", "incomplete"):
+            check_equal(result["events"][what], 0, f"{what} events")
+        manifest = fanin("verify", result["manifest"])
+        check_equal(manifest.returncode, 0, f"fanin verify: {manifest.stdout}{manifest.stderr}")
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        return result["events"]["built"]
+
+
+def the_event_manager_is_killed(choice):
+    """All that it had said to be built is there, though nobody wrote a summary."""
+    with Folder() as folder:
+        with Run(folder.small(choice.choice(["push", "pull"]), builders=2)) as run:
+            run.wait_for("run 1 begins")
+            at_a_random_instant(choice)
+            pid = pid_of(run, "evm")
+            os.kill(pid, signal.SIGKILL)
+            result = run.finish(status=1)
+            said = [int(found[1]) for line in run.lines if (found := re.search(r" (\d+) events ", line))]
+        found = verify(result)
+        check_equal(found["events"], result["events"]["built"], "events in the files")
+        check(found["events"] >= max(said, default=0), f"{found['events']} events in the files, {said[-1:]} were built")
+        return found["events"]
+
+
+def test_nothing_acknowledged_is_lost_in_a_run_whose_nodes_are_killed():
+    print(f"FANIN_SEED={SEED} FANIN_KILL_ROUNDS={ROUNDS}", flush=True)
+    left, events, run = ROUNDS, 0, 0
+    while left > 0:
+        choice = random.Random(f"{SEED}.{run}")
+        kills = min(left, KILLS_OF_A_RUN)
+        try:
+            if kills > 1:
+                events += builders_are_killed(kills - 1, choice)
+            events += the_event_manager_is_killed(choice)
+        except AssertionError as problem:
+            raise AssertionError(f"run {run} of FANIN_SEED={SEED}: {problem}") from None
+        left, run = left - kills, run + 1
+    print(f"{ROUNDS} kills, {events} events")
+
+
+if __name__ == "__main__":
+    main()
