@@ -66,7 +66,18 @@ public:
   [[nodiscard]] bool connected() const { return static_cast<bool>(link_); }
   [[nodiscard]] bool closed() const { return closed_; } // by the other side
   [[nodiscard]] bool heard(wire::MessageType type) const {
-    return std::ranges::find(heard_, type) != heard_.end();
+    return std::ranges::find(heard_, type, &Heard::type) != heard_.end();
+  }
+  // The bodies of all messages of that kind, without what follows them.
+  template <class Body>
+  [[nodiscard]] std::vector<Body> all() const {
+    std::vector<Body> bodies;
+    for (const auto& heard : heard_) {
+      if (heard.type != Body::type) continue;
+      wire::MessageReader reader{heard.body};
+      FANIN_ASSERT(reader.read(bodies.emplace_back()));
+    }
+    return bodies;
   }
 
   void on_event(net::Transport& transport, net::Event& event) override {
@@ -75,8 +86,8 @@ public:
     case net::EventKind::accepted: link_ = {&transport, event.connection}; break;
     case net::EventKind::message:
       (void)for_each_message(event.message.bytes(),
-                             [this](wire::MessageType type, std::span<const std::byte>) {
-                               heard_.push_back(type);
+                             [this](wire::MessageType type, std::span<const std::byte> body) {
+                               heard_.push_back({type, {body.begin(), body.end()}});
                                return true;
                              });
       break;
@@ -89,12 +100,16 @@ public:
   }
 
 private:
+  struct Heard {
+    wire::MessageType type{};
+    std::vector<std::byte> body;
+  };
   net::ConnectionOptions options() { return {.receive_pool = pool_.get(), .handler = this}; }
 
   net::VirtualNode& node_;
   std::unique_ptr<memory::PagePool> pool_;
   net::Link link_;
-  std::vector<wire::MessageType> heard_;
+  std::vector<Heard> heard_;
   bool closed_ = false;
 };
 

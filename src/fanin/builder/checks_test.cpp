@@ -1,0 +1,520 @@
+// Every check of what a builder unit and an event manager are told: what it lets through, and what
+// it stops. The other side is played by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fanin/builder/testing/fake_node.hpp"
+#include "fanin/builder/testing/virtual_system.hpp"
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::Contains;
+using testing::FakeNode;
+using ::testing::HasSubstr;
+using testing::make_system;
+using testing::VirtualSystem;
+using testing::VirtualSystemOptions;
+
+// A part's payload is zeros: their CRC32C.
+std::uint32_t crc_of(std::uint32_t size) { return wire::crc32c(std::vector<std::byte>(size)); }
+
+// Builder unit 0 of a system with one builder unit and two readout units, of one source each. The
+// event manager and readout unit 0 are played; readout unit 1 takes no part.
+class BuilderChecks : public ::testing::Test {
+protected:
+  BuilderChecks() { options_.system = make_system(2, 1); }
+
+  void start() {
+    system_.emplace(options_);
+    manager_.emplace(system_->manager_node());
+    manager_->listen("sim://evm");
+    system_->start_builder(0);
+    run();
+    manager_->say(wire::Welcome{.run = 7, .incarnation = 3});
+    manager_->say(wire::Members{.epoch = 1, .count = 2}, std::vector<Incarnation>{5, 0});
+    run();
+    data_ = connect(data_hello());
+  }
+  void run() { system_->run_for(5ms); }
+  std::unique_ptr<FakeNode> connect(const wire::Hello& hello) {
+    auto node =
+        std::make_unique<FakeNode>(system_->world(), "fake " + std::to_string(++connections_));
+    node->connect("sim://bu0");
+    run();
+    node->say_hello(hello, "");
+    run();
+    return node;
+  }
+  [[nodiscard]] wire::Hello data_hello() const {
+    wire::Hello hello;
+    hello.role = wire::Role::data;
+    hello.node = 0;
+    hello.system_digest = options_.system.digest();
+    hello.run = 7;
+    hello.incarnation = 5;
+    hello.peer_incarnation = 3;
+    return hello;
+  }
+  // Of the whole batch: events 8 to 11.
+  static wire::PartHeader header(std::uint32_t entries, std::uint32_t size) {
+    wire::PartHeader header;
+    header.run = 7;
+    header.batch_first = header.first_event = 8;
+    header.batch_events = 4;
+    header.source = 1;
+    header.entries = entries;
+    header.payload_size = size;
+    header.readout_unit = 0;
+    header.readout_incarnation = 5;
+    header.builder_incarnation = 3;
+    return header;
+  }
+  static std::vector<wire::FragmentEntry> good_table() {
+    return {{10, crc_of(10)}, {0, crc_of(0)}, {20, crc_of(20)}, {30, crc_of(30)}};
+  }
+  static wire::Assign assignment() {
+    wire::Assign assign;
+    assign.first = 8;
+    assign.events = 4;
+    assign.builder_incarnation = 3;
+    assign.epoch = 1;
+    return assign;
+  }
+  void say(const wire::PartHeader& header, const std::vector<wire::FragmentEntry>& table) {
+    data_->say_part(header, table, options_.system.checksum);
+    run();
+  }
+  // What is said of the batch once it is stored.
+  wire::Built build(const std::vector<wire::FragmentEntry>& table) {
+    start();
+    manager_->say(assignment());
+    std::uint32_t size = 0;
+    for (const auto& entry : table) size += entry.size();
+    say(header(4, size), table);
+    run();
+    const auto built = manager_->all<wire::Built>();
+    EXPECT_EQ(built.size(), 1U);
+    return built.empty() ? wire::Built{} : built.front();
+  }
+  [[nodiscard]] std::uint32_t flags_of(EventNumber event) const {
+    for (const auto& stored : system_->store(0).events) {
+      if (stored.row.event == event) return stored.row.flags;
+    }
+    ADD_FAILURE() << "event " << event << " is not stored";
+    return 0;
+  }
+  [[nodiscard]] const wire::NodeCounters& counters() {
+    const auto deadline = manager_->all<wire::Status>().size() + 1;
+    while (manager_->all<wire::Status>().size() < deadline) system_->run_for(100ms);
+    return counters_ = manager_->all<wire::Status>().back().counters;
+  }
+  void TearDown() override {
+    if (system_) system_->destroy_applications();
+  }
+
+  // Whoever sends this loses its connection.
+  void expect_cut_off(const std::string& why, const std::function<void()>& said) {
+    start();
+    said();
+    EXPECT_TRUE(data_->closed()) << why;
+    EXPECT_THAT(system_->log(), Contains(HasSubstr(why)));
+    TearDown();
+    reset();
+  }
+  // This is left out and counted, and the connection stays.
+  void expect_stale(const std::string& what, const std::function<void()>& said) {
+    SCOPED_TRACE(what);
+    start();
+    said();
+    EXPECT_FALSE(data_->closed());
+    EXPECT_EQ(counters().stale, 1U);
+    TearDown();
+    reset();
+  }
+  void reset() {
+    data_.reset();
+    manager_.reset();
+    system_.reset();
+  }
+
+  VirtualSystemOptions options_;
+  std::optional<VirtualSystem> system_;
+  std::optional<FakeNode> manager_;
+  std::unique_ptr<FakeNode> data_;
+  wire::NodeCounters counters_;
+  int connections_ = 0;
+};
+
+TEST_F(BuilderChecks, finds_a_bad_checksum) {
+  auto table = good_table();
+  table[2].crc32c ^= 1;
+  const auto built = build(table);
+  EXPECT_EQ(built.bad, 1U);
+  EXPECT_EQ(flags_of(8), storage::event_incomplete); // readout unit 1 takes no part
+  EXPECT_EQ(flags_of(9), storage::event_incomplete);
+  EXPECT_EQ(flags_of(10), storage::event_incomplete | storage::event_bad_checksum);
+  EXPECT_EQ(flags_of(11), storage::event_incomplete);
+  EXPECT_THAT(system_->log(), Contains(HasSubstr("1 damaged fragments in events 8 to 11")));
+}
+
+TEST_F(BuilderChecks, finds_nothing_wrong_with_good_checksums) {
+  const auto built = build(good_table());
+  EXPECT_EQ(built.bad, 0U);
+  EXPECT_EQ(built.bytes, 60U);
+  EXPECT_EQ(built.incomplete, 4U);
+}
+
+TEST_F(BuilderChecks, without_integrity_no_checksum_is_looked_at) {
+  options_.system.checksum = false;
+  const auto built = build({{10, 0}, {20, 1}, {30, 2}, {40, 3}});
+  EXPECT_EQ(built.bad, 0U);
+  EXPECT_EQ(flags_of(10), storage::event_incomplete);
+}
+
+TEST_F(BuilderChecks, keeps_the_flags_of_the_readout_unit) {
+  auto table = good_table();
+  table[0].size_and_flags |= wire::fragment_bad_number;
+  table[1].size_and_flags |= wire::fragment_absent;
+  table[2].size_and_flags |= wire::fragment_truncated;
+  const auto built = build(table);
+  EXPECT_EQ(built.bad, 2U);
+  EXPECT_EQ(flags_of(8), storage::event_incomplete | storage::event_bad_number);
+  EXPECT_EQ(flags_of(10), storage::event_incomplete | storage::event_truncated);
+}
+
+TEST_F(BuilderChecks, finds_a_bad_checksum_of_a_fragment_in_several_parts) {
+  for (const bool good : {true, false}) {
+    SCOPED_TRACE(good);
+    start();
+    auto assign = assignment();
+    assign.events = 1;
+    manager_->say(assign);
+    const std::vector<wire::FragmentEntry> entry{{1000, crc_of(1000) ^ (good ? 0U : 1U)}};
+    auto part = header(1, 600);
+    part.batch_events = 1;
+    say(part, entry);
+    EXPECT_TRUE(manager_->all<wire::Built>().empty());
+    part.payload_offset = 600;
+    part.payload_size = 400;
+    say(part, entry);
+    ASSERT_EQ(manager_->all<wire::Built>().size(), 1U);
+    EXPECT_EQ(manager_->all<wire::Built>().front().bad, good ? 0U : 1U);
+    TearDown();
+    reset();
+  }
+}
+
+TEST_F(BuilderChecks, without_integrity_no_checksum_of_several_parts_is_looked_at) {
+  options_.system.checksum = false;
+  start();
+  auto assign = assignment();
+  assign.events = 1;
+  manager_->say(assign);
+  auto part = header(1, 600);
+  part.batch_events = 1;
+  say(part, {{1000, 17}});
+  part.payload_offset = 600;
+  part.payload_size = 400;
+  say(part, {{1000, 17}});
+  ASSERT_EQ(manager_->all<wire::Built>().size(), 1U);
+  EXPECT_EQ(manager_->all<wire::Built>().front().bad, 0U);
+}
+
+TEST_F(BuilderChecks, hellos_that_it_does_not_take_are_cut_off) {
+  start();
+  const auto closed = [&](const std::function<void(wire::Hello&)>& change) {
+    auto hello = data_hello();
+    change(hello);
+    return connect(hello)->closed();
+  };
+  EXPECT_FALSE(closed([](wire::Hello&) {}));
+  EXPECT_FALSE(closed([](wire::Hello& hello) { hello.role = wire::Role::request; }));
+  EXPECT_TRUE(closed([](wire::Hello& hello) { ++hello.version; }));
+  EXPECT_TRUE(closed([](wire::Hello& hello) { --hello.version; }));
+  EXPECT_TRUE(closed([](wire::Hello& hello) { hello.node = 2; }));
+  EXPECT_TRUE(closed([](wire::Hello& hello) { hello.role = wire::Role::readout_unit; }));
+  EXPECT_EQ(counters().stale, 0U);
+  EXPECT_TRUE(closed([](wire::Hello& hello) { ++hello.run; }));
+  EXPECT_TRUE(closed([](wire::Hello& hello) { ++hello.peer_incarnation; }));
+  EXPECT_TRUE(closed([](wire::Hello& hello) { ++hello.system_digest; }));
+  EXPECT_EQ(counters().stale, 3U);
+}
+
+TEST_F(BuilderChecks, what_comes_before_a_hello_is_cut_off) {
+  start();
+  FakeNode node(system_->world(), "rude");
+  node.connect("sim://bu0");
+  run();
+  node.say(wire::Horizon{});
+  run();
+  EXPECT_TRUE(node.closed());
+}
+
+TEST_F(BuilderChecks, who_says_nothing_is_cut_off_after_a_while) {
+  options_.system.dead_after = 1s;
+  start();
+  FakeNode node(system_->world(), "silent");
+  node.connect("sim://bu0");
+  system_->run_for(900ms);
+  EXPECT_FALSE(node.closed());
+  system_->run_for(200ms);
+  EXPECT_TRUE(node.closed());
+}
+
+TEST_F(BuilderChecks, parts_that_no_good_readout_unit_sends_are_cut_off) {
+  const auto wrong = [&](const std::string& why,
+                         const std::function<void(wire::PartHeader&)>& change) {
+    expect_cut_off(why, [&] {
+      auto part = header(4, 60);
+      change(part);
+      say(part, good_table());
+    });
+  };
+  wrong("which is not its own", [](wire::PartHeader& part) { part.source = 2; });
+  wrong("which is not its own", [](wire::PartHeader& part) { part.source = 99; });
+  wrong("which is not its own", [](wire::PartHeader& part) { part.readout_unit = 1; });
+  wrong("which is not its own", [this](wire::PartHeader& part) {
+    part.batch_first = 0;
+    part.batch_events = options_.system.batch_events + 1;
+  });
+  wrong("wrong magic", [](wire::PartHeader& part) { ++part.magic; });
+  wrong("left out a part", [](wire::PartHeader& part) { // event 9 is not the next
+    ++part.first_event;
+    part.batch_events = 5;
+  });
+  expect_cut_off("left out a part", [&] { // of the middle of a fragment
+    auto part = header(1, 400);
+    part.payload_offset = 600;
+    say(part, {{1000, 0}});
+  });
+  expect_cut_off("without a checksum", [&] {
+    data_->say_part(header(4, 60), good_table(), false);
+    run();
+  });
+}
+
+TEST_F(BuilderChecks, the_largest_batch_is_taken) {
+  start();
+  auto part = header(4, 60);
+  part.batch_events = options_.system.batch_events;
+  part.batch_first = 0;
+  part.first_event = 0;
+  say(part, good_table());
+  EXPECT_FALSE(data_->closed());
+}
+
+TEST_F(BuilderChecks, parts_of_another_time_are_left_out) {
+  const auto stale = [&](const std::string& what,
+                         const std::function<void(wire::PartHeader&)>& change) {
+    expect_stale(what, [&] {
+      manager_->say(assignment());
+      auto part = header(4, 60);
+      change(part);
+      say(part, good_table());
+      EXPECT_TRUE(manager_->all<wire::Built>().empty());
+    });
+  };
+  stale("run", [](wire::PartHeader& part) { ++part.run; });
+  stale("builder's incarnation", [](wire::PartHeader& part) { ++part.builder_incarnation; });
+  stale("readout's incarnation", [](wire::PartHeader& part) { ++part.readout_incarnation; });
+  stale("attempt", [](wire::PartHeader& part) { ++part.attempt; });
+  stale("batch", [](wire::PartHeader& part) { ++part.batch_events; });
+  expect_stale("said twice", [&] {
+    say(header(2, 10), {{10, crc_of(10)}, {0, 0}});
+    say(header(2, 10), {{10, crc_of(10)}, {0, 0}});
+  });
+  expect_stale("a piece said twice", [&] {
+    say(header(1, 600), {{1000, 0}});
+    say(header(1, 600), {{1000, 0}});
+  });
+}
+
+TEST_F(BuilderChecks, parts_of_a_batch_that_was_decided_are_late) {
+  build(good_table());
+  say(header(4, 60), good_table());
+  EXPECT_FALSE(data_->closed());
+  EXPECT_EQ(counters().late, 1U);
+  EXPECT_EQ(counters().stale, 0U);
+}
+
+TEST_F(BuilderChecks, a_batch_may_come_before_its_assignment) {
+  start();
+  say(header(4, 60), good_table());
+  EXPECT_TRUE(manager_->all<wire::Built>().empty());
+  manager_->say(assignment());
+  run();
+  EXPECT_EQ(manager_->all<wire::Built>().size(), 1U);
+}
+
+TEST_F(BuilderChecks, what_no_good_event_manager_says_ends_the_connection_to_it) {
+  const auto wrong = [&](const std::string& what, const std::function<void()>& said) {
+    SCOPED_TRACE(what);
+    start();
+    said();
+    run();
+    EXPECT_THAT(system_->log(), Contains(HasSubstr("it sent a message that makes no sense")));
+    TearDown();
+    reset();
+  };
+  const auto wrong_assignment = [&](const std::string& what,
+                                    const std::function<void(wire::Assign&)>& change) {
+    wrong(what, [&] {
+      auto assign = assignment();
+      change(assign);
+      manager_->say(assign);
+    });
+  };
+  wrong_assignment("incarnation", [](wire::Assign& assign) { ++assign.builder_incarnation; });
+  wrong_assignment("no events", [](wire::Assign& assign) { assign.events = 0; });
+  wrong_assignment("too many events", [this](wire::Assign& assign) {
+    assign.events = options_.system.batch_events + 1;
+  });
+  wrong_assignment("beyond all numbers", [](wire::Assign& assign) { assign.first = ~0ULL - 2; });
+  wrong_assignment("members to come", [](wire::Assign& assign) { ++assign.epoch; });
+  const auto wrong_second = [&](const std::string& what,
+                                const std::function<void(wire::Assign&)>& change) {
+    wrong_assignment(what, [&](wire::Assign& assign) {
+      manager_->say(assign);
+      change(assign);
+    });
+  };
+  wrong_second("twice", [](wire::Assign&) {});
+  wrong_second("another attempt", [](wire::Assign& assign) { ++assign.attempt; });
+  wrong_second("another range", [](wire::Assign& assign) { ++assign.events; });
+  const std::vector<Incarnation> two{5, 0};
+  wrong("too few members",
+        [&] { manager_->say(wire::Members{.epoch = 2, .count = 1}, std::vector<Incarnation>{5}); });
+  wrong("members of before", [&] { manager_->say(wire::Members{.epoch = 1, .count = 2}, two); });
+  wrong("finish twice", [&] {
+    manager_->say(assignment()); // keeps it from ending
+    manager_->say(wire::Finish{});
+    manager_->say(wire::Finish{});
+  });
+  wrong("not for a builder unit", [&] { manager_->say(wire::Horizon{}); });
+}
+
+TEST_F(BuilderChecks, the_largest_assignment_is_taken) {
+  start();
+  auto assign = assignment();
+  assign.first = 0;
+  assign.events = options_.system.batch_events;
+  manager_->say(assign);
+  run();
+  EXPECT_FALSE(manager_->closed());
+}
+
+// An event manager, and a node played by hand that comes with a hello of its own.
+class ManagerChecks : public ::testing::Test {
+protected:
+  ManagerChecks() { options_.system = make_system(2, 2); }
+
+  void start() {
+    node_.reset();
+    if (system_) system_->destroy_applications();
+    system_.emplace(options_);
+    system_->start_event_manager();
+    node_.emplace(system_->world(), "node");
+    node_->connect("sim://evm");
+    run();
+  }
+  void run() { system_->run_for(5ms); }
+  [[nodiscard]] wire::Hello hello_of(wire::Role role) const {
+    wire::Hello hello;
+    hello.role = role;
+    hello.node = 1;
+    hello.system_digest = options_.system.digest();
+    hello.capacity = hello.metadata = 1U << 20;
+    return hello;
+  }
+  // The reason for which a hello is refused; empty: it is welcome.
+  std::string refusal(wire::Role role, const std::string& text,
+                      const std::function<void(wire::Hello&)>& change = {}) {
+    start();
+    auto hello = hello_of(role);
+    if (change) change(hello);
+    node_->say_hello(hello, text);
+    run();
+    EXPECT_NE(node_->heard(wire::MessageType::refuse), node_->heard(wire::MessageType::welcome));
+    if (node_->heard(wire::MessageType::welcome)) return {};
+    for (const auto& line : system_->log()) {
+      if (const auto at = line.find("refused: "); at != std::string::npos) return line.substr(at);
+    }
+    return "refused without a reason";
+  }
+  void TearDown() override {
+    if (system_) system_->destroy_applications();
+  }
+
+  VirtualSystemOptions options_;
+  std::optional<VirtualSystem> system_;
+  std::optional<FakeNode> node_;
+};
+
+TEST_F(ManagerChecks, refuses_another_version_of_the_protocol) {
+  for (const int step : {-1, 1}) {
+    EXPECT_THAT(refusal(wire::Role::readout_unit, "ru1\n",
+                        [step](wire::Hello& hello) {
+                          hello.version = static_cast<std::uint16_t>(hello.version + step);
+                        }),
+                HasSubstr("version"));
+  }
+  EXPECT_EQ(refusal(wire::Role::readout_unit, "ru1\n"), "");
+  EXPECT_EQ(refusal(wire::Role::builder_unit, "bu1\nsim://node"), "");
+}
+
+TEST_F(ManagerChecks, refuses_nodes_that_it_does_not_know) {
+  const auto unknown = HasSubstr("knows no node");
+  EXPECT_THAT(refusal(wire::Role::readout_unit, "ru0\n"), unknown);
+  EXPECT_THAT(refusal(wire::Role::builder_unit, "ru1\nsim://node"), unknown);
+  EXPECT_THAT(refusal(wire::Role::readout_unit, "bu1\n"), unknown);
+  EXPECT_THAT(refusal(wire::Role::data, "bu1\nsim://node"), unknown);
+  EXPECT_THAT(
+      refusal(wire::Role::readout_unit, "ru1\n", [](wire::Hello& hello) { hello.node = 2; }),
+      unknown);
+  EXPECT_THAT(
+      refusal(wire::Role::readout_unit, "ru1\n", [](wire::Hello& hello) { ++hello.system_digest; }),
+      HasSubstr("another configuration"));
+  EXPECT_THAT(refusal(wire::Role::builder_unit, "bu1\n"), HasSubstr("no data address"));
+}
+
+TEST_F(ManagerChecks, messages_that_are_not_of_their_sender_end_its_connection) {
+  const auto ends = [&](wire::Role role, const auto& message, const auto&... more) {
+    EXPECT_EQ(refusal(role, role == wire::Role::readout_unit ? "ru1\n" : "bu1\nsim://node"), "");
+    node_->say(message, more...);
+    run();
+    return node_->closed();
+  };
+  using enum wire::Role;
+  EXPECT_TRUE(ends(builder_unit, wire::Announce{}));
+  EXPECT_FALSE(ends(readout_unit, wire::Announce{}));
+  EXPECT_TRUE(ends(builder_unit, wire::Paused{}));
+  EXPECT_FALSE(ends(readout_unit, wire::Paused{}));
+  EXPECT_TRUE(ends(readout_unit, wire::Received{}));
+  EXPECT_FALSE(ends(builder_unit, wire::Received{}));
+  EXPECT_TRUE(ends(readout_unit, wire::Built{}));
+  EXPECT_FALSE(ends(builder_unit, wire::Built{}));
+  EXPECT_TRUE(ends(readout_unit, wire::Failed{}));
+  EXPECT_FALSE(ends(builder_unit, wire::Status{}));
+  EXPECT_FALSE(ends(readout_unit, wire::Status{}));
+  EXPECT_TRUE(ends(readout_unit, wire::Finished{}));
+  EXPECT_TRUE(ends(readout_unit, wire::Horizon{}));
+  EXPECT_TRUE(ends(readout_unit, wire::Hello{}));
+  // Counters of more sources than it has.
+  wire::Status counters;
+  counters.counters.sources = 1;
+  EXPECT_FALSE(ends(readout_unit, counters, std::vector<wire::SourceCounters>(1)));
+  counters.counters.sources = 2;
+  EXPECT_TRUE(ends(readout_unit, counters, std::vector<wire::SourceCounters>(2)));
+}
+
+} // namespace
+} // namespace fanin::builder
