@@ -13,7 +13,7 @@ from fanin_run import FANIN, LONGEST_S, check, check_equal, fanin, main  # noqa:
 def measured(*options, idle=False):
     """A sample is short, and as long as it takes until everybody has had a turn on a busy machine."""
     for duration in ("100ms", "1s", "10s"):
-        done = fanin("bench", *options, "--duration", duration, "--runs", "1", "--quiet", "--json", "-")
+        done = fanin("bench", *options, "--duration", duration, "--runs", "1", "--stolen-max", "100", "--quiet", "--json", "-")
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
         if idle or all(row["messages_per_s"] > 0 for row in result["results"]):
@@ -53,6 +53,27 @@ def test_a_trigger_gives_latencies():
     assert 0 < own["p50_us"] <= own["p99_us"] <= own["p999_us"], own
 
 
+def test_events_are_stored_and_the_folder_is_empty_afterwards():
+    with tempfile.TemporaryDirectory() as folder:
+        own = bench("evb", "--rate", "1kHz", "--storage", folder)["evb"]
+        check(own["p50_us"] > 0, f"no latency: {own}")
+        check("remark" not in own, f"{own.get('remark')}")
+        check_equal(os.listdir(folder), [], "what is left in the folder")
+
+
+def test_contenders_share_one_congestion_control():
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
+        host = file.read().strip()
+    check_equal(measured("stream", "--size", "1KiB", "--peers", "none")["settings"]["congestion"], host, "congestion control")
+    with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as file:
+        others = [name for name in file.read().split() if name != host]
+    if not others:
+        return
+    result = measured("stream", "--size", "1KiB", "--peers", "raw,zeromq,mpi", "--congestion", others[0])
+    check_equal({row["what"] for row in result["results"]}, {"raw", "fanin"}, "contenders")
+    check_equal({text.split(":")[0] for text in result["remarks"]}, {"zeromq", "mpi"}, "those that were left out")
+
+
 def test_idle_processes_are_counted():
     own = bench("evb", "--rus", "1", "--bus", "1", "--idle", idle=True)["evb"]
     assert {process["name"] for process in own["processes"]} >= {"evm", "ru0", "bu0"}, own
@@ -75,6 +96,7 @@ def test_round_trips_stand_beside_their_peers():
         rows = bench("roundtrip", "--url", url, "--size", "64B", "--under-load")
         check_latencies(rows, "raw", "fanin", "fanin-loaded")
         check(rows["fanin-loaded"]["ratio_to_unloaded"] > 0, f"no ratio: {rows['fanin-loaded']}")
+        check(rows["fanin-loaded"]["load_bytes_per_s"] > 0, f"no load: {rows['fanin-loaded']}")
     check_latencies(bench("roundtrip", "--url", "inproc", "--size", "64B", "--peers", "none"), "fanin")
 
 

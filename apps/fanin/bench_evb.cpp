@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/bench/evb.hpp"
+#include "fanin/bench/machine.hpp"
 #include "fanin/executive/placement.hpp"
 #include "reading.hpp"
 #include "terminal.hpp"
@@ -31,7 +32,9 @@ struct EvbWords {
   std::string duration = "2s";
   std::size_t runs = 5;
   std::string wait = "poll";
-  std::string congestion = "cubic";
+  std::string congestion = bench::host_congestion();
+  double stolen_max = 5; // percent
+  std::string working_set;
   std::string rate;
   std::string storage;
   std::string page;
@@ -68,6 +71,8 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   if (options.duration < shortest)
     reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest)));
   options.runs = words.runs;
+  options.stolen_max = words.stolen_max / 100;
+  reading.size("--working-set", words.working_set, options.working_set);
   if (!words.rate.empty()) {
     if (const auto rate = parse_rate_hz(words.rate); reading.keep("--rate", rate)) {
       setup.system.trigger_rate_hz = *rate;
@@ -135,10 +140,14 @@ void add_evb(CLI::App& bench, int& status) {
                    "poll (where there are cores enough, and not --idle) or block")
       ->check(CLI::IsMember({"poll", "block"}));
   command->add_option("--congestion", words->congestion,
-                      "TCP congestion control of all connections");
+                      "TCP congestion control of all connections, the host's by default");
+  add_stolen_option(*command, words->stolen_max);
+  command->add_option("--working-set", words->working_set,
+                      "That each end of the fair loop goes round in, as 8MiB");
   command->add_option("--rate", words->rate,
                       "Trigger at a fixed rate, as 10kHz; reports the latency");
-  command->add_option("--storage", words->storage, "Folder: events are written there");
+  command->add_option("--storage", words->storage,
+                      "Folder: events are written there, and removed after each measurement");
   command->add_option("--page", words->page, "Of the builder units' pools");
   command->add_option("--source-page", words->source_page, "Of the sources' pools");
   command->add_option("--readout-buffer", words->readout_buffer, "Of each readout unit");

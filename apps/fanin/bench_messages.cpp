@@ -15,6 +15,7 @@
 #include "bench.hpp"
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/bench/machine.hpp"
 #include "fanin/bench/message_bench.hpp"
 #include "fanin/bench/remote.hpp"
 #include "reading.hpp"
@@ -38,7 +39,8 @@ struct Words {
   std::string duration = "1s";
   std::size_t runs = 3;
   std::string wait = "poll";
-  std::string congestion = "cubic";
+  std::string congestion = bench::host_congestion();
+  double stolen_max = 5; // percent
   std::size_t senders = 1;
   std::size_t receivers = 1;
   std::size_t pipeline = 1;
@@ -126,6 +128,7 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
   if (options.window.duration < shortest_sample)
     reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest_sample)));
   options.runs = words.runs;
+  options.stolen_max = words.stolen_max / 100;
   options.under_load = words.under_load;
   spec.senders = words.senders;
   spec.receivers = words.receivers;
@@ -204,7 +207,9 @@ std::shared_ptr<Words> add(CLI::App& bench, int& status, Pattern pattern, const 
   command->add_option("--wait", words->wait, "poll (where there are cores enough) or block")
       ->check(CLI::IsMember({"poll", "block"}));
   command->add_option("--congestion", words->congestion,
-                      "TCP congestion control of fanin and the bare loops");
+                      "TCP congestion control of all, the host's by default; another leaves out "
+                      "zeromq and mpi, which take the host's");
+  add_stolen_option(*command, words->stolen_max);
   command->add_option("--json", words->json, "File for the result; - is standard output");
   command->add_option("--plot", words->plot, "File for a drawing of the result, SVG");
   command->add_flag("-q,--quiet", words->quiet, "No progress");

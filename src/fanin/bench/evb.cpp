@@ -36,8 +36,6 @@ double microseconds(Duration duration) { return static_cast<double>(duration.cou
 struct Plan {
   std::uint64_t raw_page = 0;
   std::uint64_t fair_page = 0;
-  std::uint64_t send_set = 0; // what a readout unit really cycles through
-  std::uint64_t receive_set = 0;
 };
 
 class EvbBench {
@@ -51,9 +49,10 @@ public:
     if (with_baselines()) {
       if (auto planned = plan(); !planned) return std::unexpected(planned.error());
     }
-    auto all = run_rounds(contenders(), options_.runs, progress_);
-    if (!all) return std::unexpected(all.error());
-    return report(*all);
+    const auto rounds = run_rounds(
+        contenders(), {.runs = options_.runs, .stolen_max = options_.stolen_max}, progress_);
+    if (!rounds) return std::unexpected(rounds.error());
+    return report(*rounds);
   }
 
 private:
@@ -103,23 +102,11 @@ private:
   }
 
   Result<> plan() {
-    const auto probe = run_evb(options_.setup, probe_warmup, probe_duration);
-    if (!probe) return std::unexpected(probe.error());
-    const auto held = [&](std::string_view prefix) {
-      std::vector<double> values;
-      for (const auto& process : probe->processes) {
-        if (process.name.starts_with(prefix)) values.push_back(process.held_bytes);
-      }
-      return static_cast<std::uint64_t>(statistic(std::move(values)).median);
-    };
-    plan_.send_set = held("ru");
-    plan_.receive_set = held("bu");
-    say(fmt::format("fanin holds {} in a readout unit and {} in a builder unit, on average",
-                    format_size(plan_.send_set), format_size(plan_.receive_set)));
     auto page = best_page("raw", false, 0, 0);
     if (!page) return std::unexpected(page.error());
     plan_.raw_page = *page;
-    page = best_page("fair", options_.setup.system.checksum, plan_.send_set, plan_.receive_set);
+    page = best_page("fair", options_.setup.system.checksum, options_.working_set,
+                     options_.working_set);
     if (!page) return std::unexpected(page.error());
     plan_.fair_page = *page;
     return {};
@@ -136,8 +123,8 @@ private:
             .url = setup.url,
             .size = setup.fragment_size,
             .message = plan_.fair_page,
-            .send_set = plan_.send_set,
-            .receive_set = plan_.receive_set,
+            .send_set = options_.working_set,
+            .receive_set = options_.working_set,
             .source_page = setup.source_page,
             .batch_events = setup.system.batch_events,
             .checksum = setup.system.checksum,
@@ -192,7 +179,7 @@ private:
       list.push_back(bare_contender("raw", bare(false, plan_.raw_page, 0, 0)));
       if (options_.ladder) add_ladder(list);
       list.push_back(bare_contender(
-          "fair", bare(checksum, plan_.fair_page, plan_.send_set, plan_.receive_set)));
+          "fair", bare(checksum, plan_.fair_page, options_.working_set, options_.working_set)));
       if (options_.ladder) {
         list.push_back({"net", [stream = stream()] { return run_page_stream(stream); }});
         StreamOptions parts = stream();
@@ -235,8 +222,7 @@ private:
     if (with_baselines()) {
       object["raw_page_bytes"] = plan_.raw_page;
       object["fair_page_bytes"] = plan_.fair_page;
-      object["fair_send_set_bytes"] = plan_.send_set;
-      object["fair_receive_set_bytes"] = plan_.receive_set;
+      object["fair_working_set_bytes"] = options_.working_set;
     }
     return object;
   }
@@ -277,13 +263,17 @@ private:
     }
   }
 
-  [[nodiscard]] json::Value report(const std::vector<Series>& all) const {
+  [[nodiscard]] json::Value report(const Rounds& rounds) const {
     json::Value result;
     result["bench"] = "evb";
     result["machine"] = describe_machine();
     result["settings"] = settings();
     put_port(result, port_);
-    for (const auto& series : all) result["results"].append(describe(series, all));
+    for (const auto& series : rounds.all) {
+      json::Value row = describe(series, rounds.all);
+      put_rounds(row, rounds);
+      result["results"].append(std::move(row));
+    }
     return result;
   }
 

@@ -15,6 +15,9 @@ namespace fanin::bench {
 struct EvbOptions {
   EvbSetup setup;
   std::string congestion = "cubic"; // of every TCP connection, the baselines' too
+  // That each end of the fair loop goes round in. It is the same whatever fanin uses.
+  std::uint64_t working_set = 8ULL << 20;
+  double stolen_max = 0.05; // share of a round's time; see RoundOptions
   Duration duration = std::chrono::seconds{2}; // of one measurement
   Duration warmup = std::chrono::milliseconds{300};
   std::size_t runs = 5;

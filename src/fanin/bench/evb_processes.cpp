@@ -1,6 +1,8 @@
 #include "fanin/bench/evb_processes.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -255,9 +257,6 @@ private:
       return std::make_unique<Counting<storage::DiscardSink>>(
           std::make_unique<storage::DiscardSink>(), cell_);
     }
-    std::error_code error;
-    std::filesystem::create_directories(setup_.storage, error);
-    if (error) return fail(ErrorKind::usage, setup_.storage + ": " + error.message());
     storage::FileSinkOptions options;
     options.file.directory = setup_.storage;
     options.file.run = run;
@@ -424,7 +423,34 @@ builder::System make_system(std::size_t readout_units, std::size_t builder_units
   return system;
 }
 
-Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle) {
+namespace {
+
+// Where one measurement writes to; removed with all that is in it.
+class Folder {
+public:
+  static Result<Folder> make(const std::string& parent) {
+    std::error_code error;
+    std::filesystem::create_directories(parent, error);
+    std::string path = parent + "/evb-XXXXXX";
+    if (error || mkdtemp(path.data()) == nullptr)
+      return fail_errno(ErrorKind::usage, fmt::format("{}: no folder can be made there", parent),
+                        errno);
+    return Folder(std::move(path));
+  }
+  Folder(Folder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  Folder& operator=(Folder&&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+  explicit Folder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle) {
   ProcessGroup group;
   auto started = setup.url.scheme == "inproc" ? start_in_one_process(group, setup)
                                               : start_processes(group, setup);
@@ -440,6 +466,17 @@ Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration
     sample->remark = group.cell(i).remark.data();
   }
   return sample;
+}
+
+} // namespace
+
+Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle) {
+  if (setup.storage.empty()) return measure_evb(setup, warmup, duration, idle);
+  const auto folder = Folder::make(setup.storage);
+  if (!folder) return std::unexpected(folder.error());
+  EvbSetup own = setup;
+  own.storage = folder->path();
+  return measure_evb(own, warmup, duration, idle);
 }
 
 } // namespace fanin::bench

@@ -54,4 +54,32 @@ json::Value describe_machine() {
   return machine;
 }
 
+ProcessorTime processor_time() {
+  std::ifstream file("/proc/stat");
+  std::string name;
+  file >> name; // "cpu", all of them: user nice system idle iowait irq softirq steal
+  constexpr std::size_t fields = 8;
+  ProcessorTime time;
+  for (std::size_t i = 0; i < fields && file; ++i) {
+    std::uint64_t ticks = 0;
+    file >> ticks;
+    time.all += ticks;
+    if (i + 1 == fields) time.stolen = ticks;
+  }
+  return time;
+}
+
+double stolen_between(const ProcessorTime& before, const ProcessorTime& after) {
+  if (after.all <= before.all || after.stolen < before.stolen) return 0;
+  return static_cast<double>(after.stolen - before.stolen) /
+         static_cast<double>(after.all - before.all);
+}
+
+std::string host_congestion() {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_congestion_control");
+  std::string name;
+  file >> name;
+  return name.empty() ? "cubic" : name;
+}
+
 } // namespace fanin::bench

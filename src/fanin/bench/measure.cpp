@@ -66,25 +66,50 @@ Statistic ratio(const Series& series, const Series& baseline, const Rate& of) {
   return statistic(std::move(values));
 }
 
-Result<std::vector<Series>> run_rounds(const std::vector<Contender>& contenders, std::size_t rounds,
-                                       const Progress& progress) {
-  std::vector<Series> all;
-  for (const auto& contender : contenders) all.push_back({contender.what, {}});
-  for (std::size_t round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < contenders.size(); ++i) {
-      auto sample = contenders[i].run();
+Result<Rounds> run_rounds(const std::vector<Contender>& contenders, const RoundOptions& options,
+                          const Progress& progress) {
+  const auto say = [&progress](const std::string& text) {
+    if (progress) progress(text);
+  };
+  Rounds rounds;
+  for (const auto& contender : contenders) rounds.all.push_back({contender.what, {}});
+  for (std::size_t run = 0; run < options.runs;) {
+    std::vector<Sample> samples;
+    double stolen = 0;
+    for (const auto& contender : contenders) {
+      const ProcessorTime before = options.processor_time();
+      auto sample = contender.run();
       if (!sample) {
-        return fail(sample.error().kind, contenders[i].what + ": " + sample.error().text);
+        return fail(sample.error().kind, contender.what + ": " + sample.error().text);
       }
-      if (progress) {
-        progress(fmt::format("{}/{} {:<16} {:>10} {:>12} {}", round + 1, rounds, contenders[i].what,
-                             format_bandwidth(bytes_per_s(*sample)),
-                             format_rate(messages_per_s(*sample)), sample->remark));
-      }
-      all[i].samples.push_back(std::move(*sample));
+      sample->stolen = stolen_between(before, options.processor_time());
+      stolen = std::max(stolen, sample->stolen);
+      say(fmt::format("{}/{} {:<16} {:>10} {:>12} {}", run + 1, options.runs, contender.what,
+                      format_bandwidth(bytes_per_s(*sample)), format_rate(messages_per_s(*sample)),
+                      sample->remark));
+      samples.push_back(std::move(*sample));
     }
+    if (stolen > options.stolen_max) {
+      say(fmt::format("dropped: {:.1f} % of the time was stolen", 100 * stolen));
+      if (++rounds.dropped <= options.runs) continue;
+      return fail(ErrorKind::exhausted,
+                  fmt::format("{} of {} rounds had more than {:.0f} % of their time stolen: other "
+                              "machines have this host's processors",
+                              rounds.dropped, rounds.dropped + run, 100 * options.stolen_max));
+    }
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      rounds.all[i].samples.push_back(std::move(samples[i]));
+    }
+    rounds.stolen = std::max(rounds.stolen, stolen);
+    ++run;
   }
-  return all;
+  return rounds;
+}
+
+void put_rounds(json::Value& object, const Rounds& rounds) {
+  object["runs"] = rounds.all.empty() ? 0 : rounds.all.front().samples.size();
+  object["runs_dropped"] = rounds.dropped;
+  object["stolen_max"] = rounds.stolen;
 }
 
 void put(json::Value& object, std::string_view name, const Statistic& statistic) {
@@ -98,6 +123,11 @@ json::Value to_json(const Series& series) {
   object["what"] = series.what;
   put(object, "messages_per_s", rate(series, messages_per_s));
   put(object, "bytes_per_s", rate(series, bytes_per_s));
+  if (std::ranges::any_of(series.samples,
+                          [](const auto& sample) { return sample.load_bytes > 0; })) {
+    put(object, "load_bytes_per_s",
+        rate(series, [](const Sample& sample) { return per_second(sample.load_bytes, sample); }));
+  }
   object["processes"] = processes_of(series);
   std::string remark;
   for (const auto& sample : series.samples) {

@@ -10,6 +10,7 @@
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/bench/machine.hpp"
 #include "fanin/bench/processes.hpp"
 
 namespace fanin::bench {
@@ -43,9 +44,25 @@ using Rate = std::function<double(const Sample&)>;
 // One line at a time, for people.
 using Progress = std::function<void(std::string_view)>;
 
-// Errors: the first of any contender, with its name.
-[[nodiscard]] Result<std::vector<Series>> run_rounds(const std::vector<Contender>& contenders,
-                                                     std::size_t rounds, const Progress& progress);
+struct RoundOptions {
+  std::size_t runs = 5;
+  // A round in which more than this share of the host's time was stolen is dropped and run again,
+  // `runs` times at most.
+  double stolen_max = 0.05;
+  std::function<ProcessorTime()> processor_time = bench::processor_time; // another in tests
+};
+struct Rounds {
+  std::vector<Series> all;
+  std::size_t dropped = 0;
+  double stolen = 0; // the most of a round that counts
+};
+
+// Errors: the first of any contender, with its name; exhausted (too many rounds had to be dropped).
+[[nodiscard]] Result<Rounds> run_rounds(const std::vector<Contender>& contenders,
+                                        const RoundOptions& options, const Progress& progress);
+
+// Adds `runs`, `runs_dropped` and `stolen_max`.
+void put_rounds(json::Value& object, const Rounds& rounds);
 
 // Adds `name`, `name`_min and `name`_max.
 void put(json::Value& object, std::string_view name, const Statistic& statistic);

@@ -97,6 +97,12 @@ private:
 
   Result<> check(std::string_view what) const {
     const Spec spec = spec_of(what, options_.sizes.front());
+    const bool takes_the_hosts = what == "mpi" || what == "zeromq";
+    if (takes_the_hosts && spec.url.scheme == "tcp" && spec.congestion != host_congestion()) {
+      return fail(ErrorKind::unsupported,
+                  fmt::format("{}: takes the host's congestion control, {}, and not {}", what,
+                              host_congestion(), spec.congestion));
+    }
     if (what == "mpi")
       return other_ ? fail(ErrorKind::unsupported, "mpi: not across two hosts") : find_mpi(spec);
     const auto ends = make_ends(spec);
@@ -165,10 +171,14 @@ private:
       contenders.push_back({what, [this, spec] { return measure(spec, options_.window); }});
     }
     say(fmt::format("{} of {}", name(options_.spec.pattern), format_size(size)));
-    const auto all = run_rounds(contenders, options_.runs, progress_);
-    if (!all) return std::unexpected(all.error());
-    for (std::size_t i = 0; i < all->size(); ++i)
-      result_["results"].append(describe((*all)[i], specs[i], *all));
+    const auto rounds = run_rounds(
+        contenders, {.runs = options_.runs, .stolen_max = options_.stolen_max}, progress_);
+    if (!rounds) return std::unexpected(rounds.error());
+    for (std::size_t i = 0; i < rounds->all.size(); ++i) {
+      json::Value row = describe(rounds->all[i], specs[i], rounds->all);
+      put_rounds(row, *rounds);
+      result_["results"].append(std::move(row));
+    }
     return {};
   }
 

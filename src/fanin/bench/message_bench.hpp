@@ -26,6 +26,7 @@ struct MessageBenchOptions {
   std::optional<net::Url> other_host; // where the listeners are
   Window window{std::chrono::milliseconds{200}, std::chrono::seconds{1}}; // of one measurement
   std::size_t runs = 3;
+  double stolen_max = 0.05; // share of a round's time; see RoundOptions
 };
 
 // The result object: settings, machine, results[], and remarks[] on peers that are not here.

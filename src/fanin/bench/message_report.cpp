@@ -90,6 +90,12 @@ std::string message_table(const json::Value& result) {
     text += '\n';
   }
   if (result.at("bench").text() == "roundtrip") text += "p50/p99/p99.9; /x: fanin's time of x's\n";
+  for (const auto& row : result.at("results").list()) {
+    if (row.find("load_bytes_per_s") == nullptr) continue;
+    text += fmt::format("fanin-loaded at {}: beside a stream of {}\n",
+                        format_size(row.at("size_bytes").natural()),
+                        format_bandwidth(row.at("load_bytes_per_s").real()));
+  }
   if (const auto port = port_text(result); !port.empty()) text += "/port: of " + port + "\n";
   for (const auto& remark : result.at("remarks").list()) text += remark.text() + "\n";
   return text;

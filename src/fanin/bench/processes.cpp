@@ -161,6 +161,7 @@ struct ProcessGroup::Snapshot {
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t load_bytes = 0;
   std::vector<Of> processes;
 };
 
@@ -177,6 +178,7 @@ ProcessGroup::Snapshot ProcessGroup::look() const {
     snapshot.events += member.cell->events.get();
     snapshot.messages += member.cell->messages.get();
     snapshot.bytes += member.cell->bytes.get();
+    snapshot.load_bytes += member.cell->load_bytes.get();
   }
   return snapshot;
 }
@@ -199,6 +201,7 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
   sample.events = after.events - before.events;
   sample.messages = after.messages - before.messages;
   sample.bytes = after.bytes - before.bytes;
+  sample.load_bytes = after.load_bytes - before.load_bytes;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const auto& [cpu, status, held, looks] = after.processes[i];
     const Snapshot::Of& first = before.processes[i];

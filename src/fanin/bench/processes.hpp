@@ -39,6 +39,7 @@ struct Cell {
   Counter events;
   Counter messages; // fragments, where there are fragments
   Counter bytes;    // of payload
+  Counter load_bytes; // of payload beside what is measured
   Counter held_bytes; // of pages in use, summed over...
   Counter held_looks; // ...so many looks
   Histogram latency;  // valid once the state is `ended`
@@ -70,6 +71,8 @@ struct Sample {
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t load_bytes = 0;
+  double stolen = 0; // share of the host's processor time that it did not get, meanwhile
   std::vector<ProcessUse> processes;
   Histogram latency; // of the whole run
   std::string remark; // empty: all is well

@@ -54,8 +54,7 @@ inline constexpr std::uint64_t send_page = message::ContextOptions::send_page;
 template <class Offer> // net::SendOutcome(), or none: nothing to offer in this turn
 class Feeder final : public net::Service {
 public:
-  Feeder(message::Context& context, std::uint64_t size, Offer offer,
-         std::uint64_t bytes_per_turn = 256U << 10)
+  Feeder(message::Context& context, std::uint64_t size, Offer offer)
       : per_turn_(static_cast<std::size_t>(
             std::clamp<std::uint64_t>(bytes_per_turn / size, 1, messages_per_turn))),
         offer_(std::move(offer)) {
@@ -75,6 +74,7 @@ public:
 
 private:
   static constexpr std::uint64_t messages_per_turn = 4096;
+  static constexpr std::uint64_t bytes_per_turn = 256U << 10;
   std::size_t per_turn_;
   Offer offer_;
   bool open_ = false;

@@ -11,8 +11,7 @@
 namespace fanin::bench {
 namespace {
 
-constexpr std::uint32_t load_size = 16U << 10; // of the stream's messages
-constexpr std::uint64_t load_per_turn = 32U << 10; // before trips are looked at again
+constexpr std::uint32_t load_size = 16U << 10; // of the stream's messages, as many as go
 
 std::string text_of(message::Message& message) {
   const auto bytes = message.bytes();
@@ -71,10 +70,7 @@ private:
   }
 
   void read_load() {
-    for (std::uint64_t bytes = 0; bytes < load_per_turn && load_->recv(loaded_);) {
-      touch(loaded_.piece(0).bytes(), false);
-      bytes += loaded_.size();
-    }
+    while (load_->recv(loaded_)) touch(loaded_.piece(0).bytes(), false);
     loaded_ = {};
   }
 
@@ -116,7 +112,11 @@ public:
 private:
   struct Offer {
     Asker& asker;
-    net::SendOutcome operator()() const { return asker.load_->send(asker.load_source_.bytes()); }
+    net::SendOutcome operator()() const {
+      const auto outcome = asker.load_->send(asker.load_source_.bytes());
+      if (outcome == net::SendOutcome::accepted) asker.cell_.load_bytes.add(load_size);
+      return outcome;
+    }
   };
 
   Asker(message::Context& context, const Spec& spec, Cell& cell)
@@ -125,7 +125,7 @@ private:
         cell_(cell),
         source_(spec.size),
         load_source_(load_size),
-        feeder_(context, load_size, Offer{*this}, load_per_turn),
+        feeder_(context, load_size, Offer{*this}),
         timer_([this] { ask(); }) {}
 
   void on_answer(message::Message& message) {
