@@ -141,7 +141,8 @@ def test_when_the_event_manager_dies_each_host_says_what_it_has_counted():
     needs_programs()
     with Folder() as folder, Hosts(folder.path) as hosts:
         config = folder.write("run.toml", CONFIG.format(output=hosts.output))
-        with hosts.run(0, config) as first, hosts.run(1, config, "--set", "network.give_up_after=1s") as second:
+        with hosts.run(0, config) as first, hosts.run(1, config, "--set", "network.dead_after=1s", "--set",
+                                                   "network.give_up_after=2s") as second:
             first.wait_for("run 1 begins")
             first.wait_for_events(200)
             first.kill("evm", signal.SIGKILL)
