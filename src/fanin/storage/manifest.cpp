@@ -109,7 +109,7 @@ std::string parse_line(const json::Value& line, Manifest& manifest) {
   return {};
 }
 
-ErrorKind kind_of(int error_number) {
+ErrorKind manifest_error(int error_number) {
   return error_number == ENOENT   ? ErrorKind::not_found
          : error_number == ENOSPC ? ErrorKind::exhausted
                                   : ErrorKind::refused;
@@ -117,7 +117,7 @@ ErrorKind kind_of(int error_number) {
 
 std::unexpected<Error> no_name(const std::string& path, int error_number) {
   if (error_number != EEXIST) {
-    return fail_errno(kind_of(error_number), fmt::format("create {}", path), error_number);
+    return fail_errno(manifest_error(error_number), fmt::format("create {}", path), error_number);
   }
   return fail(ErrorKind::refused, fmt::format("{} exists, and runs are never overwritten: take "
                                               "another run number or directory, or move it away",
@@ -140,7 +140,7 @@ Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
   Descriptor descriptor(
       ::open(hidden.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   if (!descriptor) {
-    return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
+    return fail_errno(manifest_error(errno), fmt::format("create {}", path), errno);
   }
   ManifestWriter writer(std::move(path), std::move(descriptor));
   const json::Value line = json::Object{{"manifest", manifest_version},
