@@ -104,6 +104,7 @@ count = 2
             result = run.finish()
     check_balanced(result)
     check_equal(result["events"]["lost"], 0, "lost events")
+    check_equal(result["events"]["incomplete"], 0, "incomplete events")
     check_equal(result["fragments"]["lost"], 0, "lost fragments")
     for name, node in result["nodes"].items():
         check_equal(node.get("starts", 1), 1, f"starts of {name}")

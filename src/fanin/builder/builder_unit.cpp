@@ -10,6 +10,7 @@ namespace fanin::builder {
 
 namespace {
 constexpr std::uint64_t pages_per_connection = 2; // one being filled, one just begun
+constexpr Duration path_timeout_least = std::chrono::milliseconds{100};
 } // namespace
 
 std::uint64_t receive_pages(std::uint64_t capacity, std::uint32_t page_size,
@@ -33,9 +34,11 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
         (void)send_counters<wire::Status>();
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }),
-      deadline_tick_([] {}),
+      path_tick_([] {}),
       stranger_tick_([this] { close_silent_strangers(); }),
-      readouts_(system.readout_units.size()) {
+      readouts_(system.readout_units.size()),
+      path_timeout_(std::max(system.event_deadline, path_timeout_least)),
+      clock_(path_timeout_ / 4) {
   environment_.loop->add(*this);
 }
 
@@ -107,13 +110,13 @@ void BuilderUnit::reset() {
   incarnation_ = 0;
   finishing_ = false;
   status_tick_.cancel();
-  deadline_tick_.cancel();
+  path_tick_.cancel();
   decided_.clear();
   received_.clear();
+  handed_back_.clear();
+  recently_decided_ = {};
   committed_.clear();
   files_said_ = 0;
-  due_.clear();
-  looked_ = never;
   while (!assemblies_.empty()) release(*assemblies_.begin()->second);
   for (auto& readout : readouts_) {
     readout.data.close(true);
@@ -207,20 +210,31 @@ bool BuilderUnit::on_assign(const wire::Assign& assign) {
       assign.epoch > epoch_) {
     return false;
   }
-  const auto found = assemblies_.find(assign.first);
+  auto found = assemblies_.find(assign.first);
+  if (found != assemblies_.end() && found->second->assigned) return false;
+  bool spoiled = recently_decided_.contains(assign.first, assign.attempt);
+  if (found != assemblies_.end()) { // blocks that came early: the event manager's word counts
+    Assembly& early = *found->second;
+    const bool same = early.range == assign.range() && early.attempt == assign.attempt;
+    spoiled = spoiled || early.spoiled || (!same && early.attempt >= assign.attempt);
+    if (!same) throw_away(early);
+  }
+  found = assemblies_.find(assign.first);
   Assembly& assembly =
       found != assemblies_.end() ? *found->second : open(assign.range(), assign.attempt);
-  if (assembly.range != assign.range() || assembly.attempt != assign.attempt || assembly.assigned) {
-    return false;
-  }
   assembly.assigned = true;
+  --early_;
   assembly.epoch = assign.epoch;
+  assembly.assigned_at = assembly.heard_at = fair_now();
+  if (spoiled) {
+    hand_back(assembly, std::nullopt);
+    return true;
+  }
   if (system_.protocol == Protocol::pull) {
     for (Readout& readout : readouts_) {
       if (readout.requests) readout.to_request.push_back(assign.first);
     }
   }
-  set_deadline(assembly);
   if (assembly.open_sources == 0) {
     decide(assembly);
   } else {
@@ -279,7 +293,9 @@ bool BuilderUnit::say_files() {
 bool BuilderUnit::say_failed() {
   if (failure_said_) return control_->sent();
   report_progress();
-  if (!received_.empty() || !committed_.empty() || !send_counters<wire::Status>()) return false;
+  if (!received_.empty() || !handed_back_.empty() || !committed_.empty() ||
+      !send_counters<wire::Status>())
+    return false;
   const std::string_view why = std::string_view{failure_->text}.substr(0, control_->room_max());
   if (!control_->roomy(why.size())) return false;
   const wire::Failed failed{static_cast<std::uint32_t>(why.size()),

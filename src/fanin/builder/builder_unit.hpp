@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
+#include "fanin/builder/fair_clock.hpp"
 #include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/storage/event_sink.hpp"
@@ -82,7 +83,10 @@ private:
     std::vector<wire::BadFragment> bad;
     std::vector<wire::Gap> gaps;
     std::uint32_t incomplete = 0;
-    Duration due{};                  // on the fair clock
+    bool spoiled = false;            // blocks of it were thrown away
+    bool heard = false;              // a block has come since heard_at
+    Duration heard_at{};             // or assigned; on the fair clock
+    Duration assigned_at{};
     struct Said {                    // to the event manager, of the lists above
       std::size_t missing = 0;
       std::size_t bad = 0;
@@ -97,6 +101,10 @@ private:
     Incarnation member = 0;          // as the event manager says; 0: takes no part
     std::uint64_t member_since = 0;  // epoch
     Incarnation connected = 0;       // of its data connection
+    std::uint32_t connection = 0;    // the latest one that said hello
+    wire::Reached said;              // to the event manager
+    bool heard = false;              // a block has come since heard_at
+    Duration heard_at{};             // on the fair clock
     net::Link data;
     Gather requests; // pull
     Incarnation requests_to = 0;
@@ -120,6 +128,8 @@ private:
 
   // data
   void on_hello(net::Link link, const memory::View& page);
+  void disconnect(Readout& readout);
+  Assembly* find_or_open(const wire::PartHeader& header);
   void forget_stranger(net::Link link);
   void close_silent_strangers();
   void on_part(Readout& readout, NodeId node, const net::Event& event);
@@ -142,9 +152,14 @@ private:
   void on_commit(std::uint64_t ticket);
   void report_progress();
   bool report(Assembly& assembly);
-  void set_deadline(Assembly& assembly);
-  void check_deadlines();
-  [[nodiscard]] Duration fair_clock();
+  [[nodiscard]] Duration fair_now();
+  void watch_paths();
+  void check_paths(Duration now);
+  [[nodiscard]] bool owes(const Assembly& assembly, std::size_t node) const;
+  void give_back_path(std::size_t node);
+  void hand_back(Assembly& assembly, std::optional<NodeId> blamed);
+  void throw_away(Assembly& assembly);
+  void say_reached();
 
   const System& system_;
   const std::uint64_t digest_; // of system_
@@ -160,7 +175,7 @@ private:
   };
   std::vector<Listener> listeners_; // one a rail
   net::Timer status_tick_;
-  net::Timer deadline_tick_;
+  net::Timer path_tick_; // runs while there are assemblies
   net::Timer stranger_tick_; // runs while there are strangers
 
   Incarnation incarnation_ = 0; // 0: not welcomed
@@ -177,21 +192,17 @@ private:
   std::deque<Assembly*> decided_; // waiting for room in storage
   // What the event manager has to be told, while there is room for it.
   std::deque<wire::Received> received_;
+  std::deque<wire::HandBack> handed_back_;
   std::deque<Assembly*> committed_;
   std::size_t files_said_ = 0; // of the sink's
   RecentlyDecided recently_decided_;
 
-  struct Due {
-    Duration due{}; // on the fair clock
-    EventNumber first = 0;
-    Attempt attempt = 0;
-  };
-  std::deque<Due> due_; // in order
+  const Duration path_timeout_; // without a block that is owed
+  FairClock clock_;
+  Duration next_check_{}; // of paths, on the fair clock
+  std::size_t early_ = 0; // assemblies that are not assigned
   std::optional<Error> failure_; // of storage, fatal
   bool failure_said_ = false;
-  Duration stalled_{}; // total time in which deadlines stood still
-  Time stalled_since_ = never;
-  Time looked_ = never; // when the fair clock was last looked at; never: nothing is due
   bool finishing_ = false;
   bool ended_ = false;
   wire::NodeCounters counters_;

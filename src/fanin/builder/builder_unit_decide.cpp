@@ -14,7 +14,8 @@ BuilderUnit::Assembly& BuilderUnit::open(EventRange range, Attempt attempt) {
   spare_.pop_back();
   assembly.range = range;
   assembly.attempt = attempt;
-  assembly.assigned = assembly.decided = false;
+  assembly.assigned = assembly.decided = assembly.spoiled = assembly.heard = false;
+  ++early_;
   assembly.bytes = 0;
   assembly.incomplete = 0;
   assembly.said = {};
@@ -26,6 +27,7 @@ BuilderUnit::Assembly& BuilderUnit::open(EventRange range, Attempt attempt) {
 
 void BuilderUnit::release(Assembly& assembly) {
   assemblies_.erase(assembly.range.first);
+  if (!assembly.assigned) --early_;
   assembly.batch.pieces.clear();
   assembly.batch.missing.clear();
   assembly.batch.gaps.clear();
@@ -180,6 +182,11 @@ void BuilderUnit::on_commit(std::uint64_t ticket) {
 // Storage may be faster than the event manager reads, and lists of exceptions are long: what there
 // is no room for is said later.
 void BuilderUnit::report_progress() {
+  say_reached(); // before what follows from it
+  while (!handed_back_.empty() && control_->roomy()) {
+    control_->send(handed_back_.front());
+    handed_back_.pop_front();
+  }
   while (!received_.empty() && control_->roomy()) {
     control_->send(received_.front());
     received_.pop_front();
@@ -223,61 +230,120 @@ bool BuilderUnit::report(Assembly& assembly) {
   return true;
 }
 
-// Time that stands still while this node or its storage has no buffer, and while this node does not
-// run (SIGSTOP, a paused host): what has come meanwhile is in its sockets. So neither a slow disk
-// nor a pause makes an event incomplete.
-Duration BuilderUnit::fair_clock() {
-  const Time now = environment_.loop->now();
-  if (looked_ != never) {
-    const bool slept = now - looked_ > system_.event_deadline / 2; // it wakes more often than that
-    if (slept && stalled_since_ == never) stalled_ += now - looked_;
-    looked_ = now;
-  }
-  const bool stalled = !decided_.empty() || options_.receive_pool->available() == 0;
-  if (stalled && stalled_since_ == never) stalled_since_ = now;
-  if (!stalled && stalled_since_ != never) {
-    stalled_ += now - stalled_since_;
-    stalled_since_ = never;
-  }
-  return (stalled_since_ == never ? now : stalled_since_).time_since_epoch() - stalled_;
+// Stands still also while this node or its storage has no buffer: a slow disk is nobody else's
+// fault.
+Duration BuilderUnit::fair_now() {
+  const bool held_up = !decided_.empty() || options_.receive_pool->available() == 0;
+  return clock_.look(environment_.loop->now(), held_up);
 }
 
-void BuilderUnit::set_deadline(Assembly& assembly) {
-  assembly.due = fair_clock() + system_.event_deadline;
-  due_.push_back({assembly.due, assembly.range.first, assembly.attempt});
-}
-
-void BuilderUnit::check_deadlines() {
-  const Duration now = fair_clock();
-  while (!due_.empty()) {
-    const auto [due, first, attempt] = due_.front();
-    const auto found = assemblies_.find(first);
-    const bool open = found != assemblies_.end() && found->second->attempt == attempt &&
-                      found->second->due == due && !found->second->decided;
-    if (open && due > now) break;
-    due_.pop_front();
-    if (!open) continue;
-    Assembly& assembly = *found->second;
-    if (!assembly.assigned) { // late parts of a batch decided long ago, or of no batch at all
-      counters_.late += assembly.batch.pieces.size();
-      release(assembly);
-      continue;
-    }
-    for (std::size_t source = 0; source < system_.sources.size(); ++source) {
-      give_up_source(assembly, source, storage::MissingReason::deadline);
-    }
-    decide(assembly);
-  }
-  if (due_.empty()) {
-    deadline_tick_.cancel();
-    looked_ = never;
+// Looks now and then whether blocks that are owed still come.
+void BuilderUnit::watch_paths() {
+  if (assemblies_.empty()) {
+    path_tick_.cancel();
+    clock_.rest();
     return;
   }
-  looked_ = environment_.loop->now();
-  if (deadline_tick_.active()) return;
-  const Duration wait = std::clamp<Duration>(due_.front().due - now, std::chrono::microseconds{50},
-                                             system_.event_deadline / 4);
-  deadline_tick_.start(*environment_.loop, looked_ + wait);
+  const Duration now = fair_now();
+  if (now >= next_check_) {
+    next_check_ = now + path_timeout_ / 4;
+    check_paths(now);
+  }
+  if (!path_tick_.active()) {
+    path_tick_.start(*environment_.loop, environment_.loop->now() + path_timeout_ / 4);
+  }
+}
+
+// A readout unit that owes blocks and completes none, of any batch, has no way to this node: what
+// it owes is given back, to be built elsewhere. A batch of which nothing comes although others get
+// on is given back alone.
+void BuilderUnit::check_paths(Duration now) {
+  std::vector<bool> silent(readouts_.size());
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    Readout& readout = readouts_[node];
+    if (std::exchange(readout.heard, false)) readout.heard_at = now;
+    silent[node] = now - readout.heard_at >= path_timeout_ && readout.member != 0;
+  }
+  std::vector<bool> dead(readouts_.size());
+  std::vector<Assembly*> stuck;
+  for (auto& [first, assembly] : assemblies_) {
+    if (assembly->decided) continue;
+    if (std::exchange(assembly->heard, false)) assembly->heard_at = now;
+    if (now - assembly->heard_at >= system_.dead_after + path_timeout_) stuck.push_back(assembly);
+    if (!assembly->assigned || now - assembly->assigned_at < path_timeout_) continue;
+    for (std::size_t node = 0; node < readouts_.size(); ++node) {
+      if (silent[node] && !dead[node]) dead[node] = owes(*assembly, node);
+    }
+  }
+  for (Assembly* assembly : stuck) {
+    if (assembly->assigned) {
+      hand_back(*assembly, std::nullopt);
+    } else {
+      throw_away(*assembly); // of no batch, or of one that was decided long ago
+    }
+  }
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    if (dead[node]) give_back_path(node);
+  }
+}
+
+bool BuilderUnit::owes(const Assembly& assembly, std::size_t node) const {
+  const auto [first, last] = system_.sources_of(static_cast<NodeId>(node));
+  for (std::size_t source = first; source < last; ++source) {
+    if (assembly.progress[source].next != assembly.range.end) return true;
+  }
+  return false;
+}
+
+void BuilderUnit::give_back_path(std::size_t node) {
+  Readout& readout = readouts_[node];
+  std::vector<Assembly*> owed;
+  std::uint64_t events = 0;
+  for (auto& [first, assembly] : assemblies_) {
+    if (!assembly->assigned || assembly->decided || !owes(*assembly, node)) continue;
+    owed.push_back(assembly);
+    events += assembly->range.count();
+  }
+  environment_.log(LogLevel::warning,
+                   fmt::format("nothing comes from readout unit '{}': {} events are given back, to "
+                               "be built elsewhere",
+                               system_.readout_units[node], events));
+  disconnect(readout);
+  readout.requests.link().close(true);
+  readout.requests = {};
+  readout.requests_to = 0;
+  readout.to_request.clear();
+  for (Assembly* assembly : owed) hand_back(*assembly, static_cast<NodeId>(node));
+}
+
+void BuilderUnit::hand_back(Assembly& assembly, std::optional<NodeId> blamed) {
+  handed_back_.push_back(
+      {assembly.range.first, assembly.attempt, blamed.value_or(0), blamed ? 1U : 0U});
+  recently_decided_.note(assembly.range.first, assembly.attempt);
+  release(assembly);
+}
+
+// Blocks that came early; if their batch is assigned after all, it is handed back.
+void BuilderUnit::throw_away(Assembly& assembly) {
+  counters_.late += assembly.batch.pieces.size();
+  recently_decided_.note(assembly.range.first, assembly.attempt);
+  release(assembly);
+}
+
+// Which readout units reach this node, as far as that has changed.
+void BuilderUnit::say_reached() {
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    Readout& readout = readouts_[node];
+    const bool yes = readout.connected != 0 && (system_.protocol == Protocol::push ||
+                                                readout.requests_to == readout.connected);
+    const bool same = yes ? readout.said.yes != 0 && readout.said.connection == readout.connection
+                          : readout.said.yes == 0;
+    if (same || !control_->roomy()) continue;
+    wire::Reached& said = readout.said;
+    if (yes) said = {static_cast<NodeId>(node), 1, readout.connected, readout.connection, 0};
+    said.yes = yes ? 1 : 0;
+    control_->send(said);
+  }
 }
 
 bool BuilderUnit::poll() {
@@ -288,7 +354,7 @@ bool BuilderUnit::poll() {
   });
   if (incarnation_ != 0) {
     submit_decided();
-    check_deadlines();
+    watch_paths();
     for (auto& readout : readouts_) send_requests(readout);
     if (!failure_) {
       report_progress();

@@ -8,7 +8,9 @@
 namespace fanin::builder {
 
 namespace {
-constexpr std::size_t assemblies_max = 65536; // far more than any capacity holds
+// Batches of which blocks have come before their assignment; what is beyond is thrown away, and
+// sent again.
+constexpr std::size_t early_max = 4096;
 } // namespace
 
 void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
@@ -35,12 +37,11 @@ void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
     for (auto& readout : readouts_) {
       if (readout.requests.link() != link) continue;
       readout.requests = {};
+      readout.requests_to = 0;
       readout.to_request.clear();
     }
     if (const auto known = links_.find(link); known != links_.end()) {
-      readouts_[known->second].data = {};
-      readouts_[known->second].connected = 0;
-      links_.erase(known);
+      disconnect(readouts_[known->second]);
       give_up_lost();
     }
     break;
@@ -67,12 +68,16 @@ void BuilderUnit::close_silent_strangers() {
 void BuilderUnit::hang_up(net::Link link, std::string_view why) {
   environment_.log(LogLevel::error, fmt::format("{}: {}; connection closed", link.peer(), why));
   if (const auto known = links_.find(link); known != links_.end()) {
-    readouts_[known->second].data = {};
-    readouts_[known->second].connected = 0;
-    links_.erase(known);
+    disconnect(readouts_[known->second]);
   }
   link.close(true);
   give_up_lost();
+}
+
+void BuilderUnit::disconnect(Readout& readout) {
+  links_.erase(readout.data);
+  readout.data.close(true);
+  readout.connected = 0;
 }
 
 void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
@@ -111,6 +116,7 @@ void BuilderUnit::on_hello(net::Link link, const memory::View& page) {
   }
   readout.data = link;
   readout.connected = hello.incarnation;
+  readout.connection = hello.connection;
   links_[link] = hello.node;
   give_up_lost();
 }
@@ -136,29 +142,11 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const net::Event& event
   if (system_.checksum && header.checksum == 0) {
     return hang_up(link, fmt::format("part of source {} without a checksum", header.source));
   }
-  auto found = assemblies_.find(header.batch_first);
-  if (found == assemblies_.end()) {
-    if (recently_decided_.contains(header.batch_first, header.attempt)) {
-      ++counters_.late;
-      return;
-    }
-    if (assemblies_.size() >= assemblies_max) {
-      return hang_up(link, "parts of more batches than were ever assigned");
-    }
-    // Nothing is ordered across connections: the data may be here before the assignment.
-    Assembly& early = open(header.batch(), header.attempt);
-    set_deadline(early);
-    found = assemblies_.find(header.batch_first);
-  }
-  Assembly& assembly = *found->second;
-  if (assembly.range != header.batch() || assembly.attempt != header.attempt) {
-    ++counters_.stale;
-    return;
-  }
-  if (assembly.decided) {
-    ++counters_.late;
-    return;
-  }
+  readout.heard = true;
+  Assembly* const found = find_or_open(header);
+  if (found == nullptr) return;
+  Assembly& assembly = *found;
+  assembly.heard = true;
   Progress& progress = assembly.progress[source];
   if (header.first_event < progress.next ||
       (header.first_event == progress.next && header.payload_offset < progress.payload_offset)) {
@@ -193,6 +181,37 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const net::Event& event
     --assembly.open_sources;
     if (assembly.open_sources == 0 && assembly.assigned) decide(assembly);
   }
+}
+
+// The batch that a block belongs to, which may be here before its assignment, since nothing is
+// ordered across connections. Null: the block is of no use.
+BuilderUnit::Assembly* BuilderUnit::find_or_open(const wire::PartHeader& header) {
+  auto found = assemblies_.find(header.batch_first);
+  if (found != assemblies_.end() && !found->second->assigned &&
+      header.attempt > found->second->attempt) {
+    throw_away(*found->second); // of an attempt before
+    found = assemblies_.end();
+  }
+  if (found != assemblies_.end()) {
+    Assembly& assembly = *found->second;
+    const bool same = assembly.range == header.batch() && assembly.attempt == header.attempt;
+    if (same && !assembly.decided) return &assembly;
+    ++(same ? counters_.late : counters_.stale);
+    if (!same && header.attempt == assembly.attempt) assembly.spoiled = true; // one of them lies
+    return nullptr;
+  }
+  if (recently_decided_.contains(header.batch_first, header.attempt)) {
+    ++counters_.late;
+    return nullptr;
+  }
+  if (early_ >= early_max) {
+    ++counters_.late;
+    recently_decided_.note(header.batch_first, header.attempt);
+    return nullptr;
+  }
+  Assembly& early = open(header.batch(), header.attempt);
+  early.heard_at = fair_now();
+  return &early;
 }
 
 // A piece of a fragment that spans messages: its checksum is known with the last one.

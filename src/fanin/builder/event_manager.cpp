@@ -28,6 +28,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
     readouts_[i].sources = last - first;
     readouts_[i].absent.resize(last - first);
   }
+  for (auto& builder : builders_) builder.ways.resize(readouts_.size());
   environment_.loop->add(*this);
   summary_.run = system_.run;
 }
@@ -217,6 +218,13 @@ std::string EventManager::waiting_for() const {
     const Builder& builder = builders_[i];
     if (!builder.peer) {
       add(fmt::format("builder unit '{}' to start", system_.builder_units[i]));
+    } else if (state_ != State::waiting && !builder.reached) {
+      for (std::size_t node = 0; node < readouts_.size(); ++node) {
+        if (!readouts_[node].peer || builder.ways[node].incarnation == readouts_[node].incarnation)
+          continue;
+        add(fmt::format("readout unit '{}' to reach builder unit '{}'", system_.readout_units[node],
+                        system_.builder_units[i]));
+      }
     } else if (builder.reserved > 0) {
       const auto batch = batches_.find(builder.reservations.front().first);
       add(fmt::format("builder unit '{}' to build event {} ({} of {} bytes in use)",
@@ -232,6 +240,7 @@ bool EventManager::poll() {
   if (state_ == State::ended) return false;
   if (state_ != State::waiting) {
     publish_members();
+    find_reached();
     if (state_ == State::running) tell_triggered();
     find_frontier();
     assign_batches();

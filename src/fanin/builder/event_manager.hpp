@@ -106,6 +106,8 @@ private:
     std::vector<std::deque<EventRange>> absent; // by source, ascending; of events not decided yet
     std::vector<std::vector<SourceLedger>> ledgers; // by incarnation - 1, then source
     std::vector<std::vector<std::vector<std::uint64_t>>> dropped; // likewise, then reason
+    Time failing_since = never; // its data do not come, and nothing of it was built since
+    Time barred_until{}; // given up because it reaches nobody
     wire::NodeCounters counters;
   };
   struct Builder {
@@ -127,6 +129,13 @@ private:
     };
     std::deque<Reservation> reservations;
     std::uint64_t returned = 0; // reservations before those
+    struct Way { // from a readout unit
+      Incarnation incarnation = 0; // whose data can come; 0: none
+      Time broken_since{}; // if it is, or told to take another
+    };
+    std::vector<Way> ways; // by readout unit
+    bool reached = false; // by all readout units that are here
+    bool lagging = false; // pull: readout units are told what they would be asked for
     std::uint64_t events = 0;
     wire::NodeCounters counters;
     std::vector<std::string> files; // of the current incarnation
@@ -140,6 +149,7 @@ private:
     std::uint64_t bytes = 0;
     std::uint64_t reservation = 0; // its builder unit's, counted from the first
     bool received = false;
+    std::optional<NodeId> handed_back; // by this builder unit; another one is better
     std::vector<wire::MissingRun> missing; // said so far
     std::vector<wire::BadFragment> bad;
     std::vector<wire::Gap> gaps;
@@ -160,6 +170,11 @@ private:
   [[nodiscard]] bool try_resume(Peer& fresh, const wire::Hello& hello);
   void leave_to_process(const wire::Hello& hello, const Peer& fresh);
   void end_graces();
+  bool on_reached(NodeId node, const wire::Reached& reached);
+  void find_reached();
+  void watch_ways(bool was_frozen_myself);
+  void give_up_unreachable();
+  void give_up_path(NodeId node, std::string_view why);
   void publish_members();
   Peer* find_peer(net::Link link);
   void receive(Peer& peer, const memory::View& page);
@@ -183,6 +198,9 @@ private:
   void account_sources(const Batch& batch, std::uint64_t events);
   [[nodiscard]] static std::uint64_t present(const Readout& readout, std::size_t local,
                                              EventRange events);
+  bool on_hand_back(Builder& builder, NodeId node, const wire::HandBack& back);
+  void on_uncut(Readout& readout, const wire::Uncut& uncut);
+  void take_back(Batch& batch);
   void release(Builder& builder, const Batch& batch);
   [[nodiscard]] EventNumber decided() const;
   void leave_epoch(std::uint64_t epoch);
@@ -205,9 +223,11 @@ private:
     std::uint64_t metadata = 0;
   };
   [[nodiscard]] Share fair_share() const;
-  [[nodiscard]] std::optional<NodeId> choose(const Cut& cut, bool again);
+  [[nodiscard]] std::optional<NodeId> choose(const Cut& cut, const Batch* again);
+  [[nodiscard]] bool has_room(const Builder& builder, const Cut& cut, bool again) const;
   [[nodiscard]] bool readouts_roomy();
   void send_assignment(Batch& batch, NodeId node);
+  [[nodiscard]] static wire::Assign assignment_of(const Batch& batch);
   void watch_laggards();
 
   // end
@@ -238,6 +258,8 @@ private:
   std::vector<Readout> readouts_;
   std::vector<Builder> builders_;
   bool members_changed_ = false;
+  bool ways_changed_ = false;
+  Time unreached_since_ = never; // no builder unit is reached by all
   std::uint64_t epoch_ = 0;
   struct Members {
     std::vector<Incarnation> readouts;

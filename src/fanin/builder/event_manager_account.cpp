@@ -153,6 +153,7 @@ void EventManager::account_sources(const Batch& batch, std::uint64_t events) {
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
     const std::size_t count = readouts_[node].sources;
     if (members[node] != 0) {
+      if (members[node] == readouts_[node].incarnation) readouts_[node].failing_since = never;
       auto& ledger = readouts_[node].ledgers[members[node] - 1];
       for (std::size_t i = 0; i < count; ++i) ledger[i].built += events - missing_of_[source + i];
     }

@@ -158,28 +158,39 @@ EventManager::Share EventManager::fair_share() const {
 // kept for batches of builder units that died, so that those cannot be crowded out by new ones. The
 // parts of what would be one batch at a higher rate stay together: then a page of a readout unit is
 // held by few builder units, and a frozen one cannot pin them all.
-std::optional<NodeId> EventManager::choose(const Cut& cut, bool again) {
-  const std::uint64_t bytes = cut.bytes;
-  const std::uint64_t metadata = metadata_per_source(cut.range.count());
-  const Share share = fair_share();
-  const bool stay = !again && (frontier_ & (system_.batch_events - 1)) != 0 &&
+std::optional<NodeId> EventManager::choose(const Cut& cut, const Batch* again) {
+  const bool stay = again == nullptr && (frontier_ & (system_.batch_events - 1)) != 0 &&
                     together_bytes_ < system_.batch_bytes;
   const std::size_t first = next_builder_ + builders_.size() - (stay ? 1 : 0);
+  std::optional<NodeId> last_choice;
+  bool others = false;
   for (std::size_t i = 0; i < builders_.size(); ++i) {
-    const std::size_t node = (first + i) % builders_.size();
+    const auto node = static_cast<NodeId>((first + i) % builders_.size());
     const Builder& builder = builders_[node];
-    if (!builder.peer || builder.finished || !builder.peer->channel.roomy()) continue;
-    const std::uint64_t reserve = std::min(builder.capacity / 4, 2 * system_.batch_bytes);
-    const std::uint64_t capacity =
-        again ? builder.capacity : std::min(builder.capacity - reserve, share.memory);
-    const bool room =
-        builder.reserved == 0 || (builder.reserved + bytes <= capacity &&
-                                  (again || builder.metadata + metadata <= share.metadata));
-    const bool window =
-        builder.under_way == 0 || builder.under_way + bytes <= system_.transfer_window;
-    if (room && window) return static_cast<NodeId>(node);
+    if (!builder.peer || builder.finished || !builder.reached || !builder.peer->channel.roomy()) {
+      continue;
+    }
+    const bool gave_back = again != nullptr && again->handed_back == node;
+    others = others || !gave_back;
+    if (!has_room(builder, cut, again != nullptr)) continue;
+    if (!gave_back) return node;
+    last_choice = node;
   }
-  return std::nullopt;
+  return others ? std::nullopt : last_choice;
+}
+
+bool EventManager::has_room(const Builder& builder, const Cut& cut, bool again) const {
+  const std::uint64_t metadata = metadata_per_source(cut.range.count());
+  const Share share = fair_share();
+  const std::uint64_t reserve = std::min(builder.capacity / 4, 2 * system_.batch_bytes);
+  const std::uint64_t capacity =
+      again ? builder.capacity : std::min(builder.capacity - reserve, share.memory);
+  const bool room =
+      builder.reserved == 0 || (builder.reserved + cut.bytes <= capacity &&
+                                (again || builder.metadata + metadata <= share.metadata));
+  const bool window =
+      builder.under_way == 0 || builder.under_way + cut.bytes <= system_.transfer_window;
+  return room && window;
 }
 
 // A readout unit that is behind with what it was told is told of no further batch: what the event
@@ -195,7 +206,7 @@ void EventManager::assign_batches() {
   while (frontier_ < end && batches_.size() < batches_max && readouts_roomy()) {
     const Cut cut = next_cut(end);
     if (cut.range.empty()) return;
-    const auto node = choose(cut, false);
+    const auto node = choose(cut, nullptr);
     if (!node) return;
     Batch& batch = batches_[cut.range.first];
     batch.range = cut.range;
@@ -216,7 +227,7 @@ bool EventManager::assign_again() {
   while (!again_.empty()) {
     if (!readouts_roomy()) return false;
     Batch& batch = batches_.at(again_.front());
-    const auto node = choose({batch.range, batch.bytes}, true);
+    const auto node = choose({batch.range, batch.bytes}, &batch);
     if (!node) return false;
     ++batch.attempt;
     batch.received = false;
@@ -241,16 +252,71 @@ void EventManager::send_assignment(Batch& batch, NodeId node) {
   builder.metadata += metadata;
   builder.reservations.push_back({batch.range.first, batch.bytes, metadata, false});
 
+  const wire::Assign assign = assignment_of(batch);
+  builder.peer->channel.append(assign);
+  if (system_.protocol == Protocol::push || builder.lagging) tell_readouts(assign);
+}
+
+wire::Assign EventManager::assignment_of(const Batch& batch) {
   wire::Assign assign;
   assign.first = batch.range.first;
   assign.events = static_cast<std::uint32_t>(batch.range.count());
   assign.attempt = batch.attempt;
-  assign.builder = node;
-  assign.builder_incarnation = builder.incarnation;
-  assign.epoch = epoch_;
+  assign.builder = batch.builder;
+  assign.builder_incarnation = batch.builder_incarnation;
+  assign.epoch = batch.epoch;
   assign.bytes = batch.bytes;
-  builder.peer->channel.append(assign);
-  if (system_.protocol == Protocol::push) tell_readouts(assign);
+  return assign;
+}
+
+// Pull: a builder unit that does not ask for its batches holds up a readout unit. It is told itself
+// what it would be asked for, as in the push flow, until that builder unit goes on.
+void EventManager::on_uncut(Readout& readout, const wire::Uncut& uncut) {
+  auto found = batches_.upper_bound(uncut.event);
+  if (found == batches_.begin()) return;
+  const Batch& held = (--found)->second;
+  if (!held.range.contains(uncut.event) || held.builder_incarnation == 0) return;
+  builders_[held.builder].lagging = true;
+  for (const auto& [first, batch] : batches_) {
+    const bool same = batch.builder_incarnation != 0 && batch.builder == held.builder;
+    if (!same || batch.received) continue;
+    if (!readout.peer->channel.roomy()) return;
+    readout.peer->channel.append(assignment_of(batch));
+  }
+}
+
+// A builder unit that cannot complete an attempt. What comes of it afterwards is stale; another
+// builder unit gets the next attempt, if there is one.
+bool EventManager::on_hand_back(Builder& builder, NodeId node, const wire::HandBack& back) {
+  if (back.blames != 0 && back.readout_unit >= readouts_.size()) return false;
+  const auto found = batches_.find(back.first);
+  if (found == batches_.end()) return true;
+  Batch& batch = found->second;
+  if (batch.attempt != back.attempt || batch.builder != node ||
+      batch.builder_incarnation != builder.incarnation) {
+    return true;
+  }
+  release(builder, batch);
+  take_back(batch);
+  batch.handed_back = node;
+  if (back.blames == 0) return true;
+  Readout& readout = readouts_[back.readout_unit];
+  const Time now = environment_.loop->now();
+  if (readout.failing_since == never) readout.failing_since = now;
+  if (readout.peer && now - readout.failing_since > 2 * system_.dead_after) {
+    give_up_path(back.readout_unit, "nothing of it comes anywhere");
+  }
+  return true;
+}
+
+// To be assigned again.
+void EventManager::take_back(Batch& batch) {
+  batch.builder_incarnation = 0;
+  leave_epoch(batch.epoch);
+  batch.missing.clear();
+  batch.bad.clear();
+  batch.gaps.clear();
+  again_.push_back(batch.range.first);
 }
 
 void EventManager::on_received(Builder& builder, const wire::Received& received) {
@@ -262,6 +328,7 @@ void EventManager::on_received(Builder& builder, const wire::Received& received)
     return;
   }
   batch.received = true;
+  builder.lagging = false;
   builder.under_way -= batch.bytes;
 }
 

@@ -138,6 +138,13 @@ void EventManager::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello
                   true);
   }
   // A builder unit may be the only one left that can build what the run still holds.
+  if (is_readout && environment_.loop->now() < readouts_[hello.node].barred_until) {
+    return refuse(*peer,
+                  fmt::format("readout unit '{}' was given up because it reaches no builder "
+                              "unit that the others reach",
+                              shown),
+                  true, LogLevel::debug);
+  }
   const State last_welcome = is_readout ? State::running : State::draining;
   const bool failed = !is_readout && builders_[hello.node].failed && !summary_.error.empty();
   if (state_ > last_welcome || failed) {
@@ -195,7 +202,9 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   environment_.log(LogLevel::info,
                    fmt::format("readout unit '{}' is here{}", system_.readout_units[node],
                                readout.starts > 1 ? " again" : ""));
-  members_changed_ = true;
+  readout.failing_since = never;
+  for (auto& builder : builders_) builder.ways[node] = {0, environment_.loop->now()};
+  members_changed_ = ways_changed_ = true;
   start_if_ready();
 }
 
@@ -209,6 +218,9 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
   builder.reserved = builder.metadata = builder.under_way = 0;
   builder.reservations.clear();
   builder.returned = 0;
+  builder.ways.assign(readouts_.size(), {0, environment_.loop->now()});
+  builder.reached = builder.lagging = false;
+  ways_changed_ = true;
   builder.rails = std::move(rails);
   builder.finished = builder.failed = false;
   builder.files.clear();
@@ -314,22 +326,18 @@ void EventManager::readout_down(NodeId node, std::string_view why) {
                                : "the run goes on, its sources are missing until it comes back";
   environment_.log(LogLevel::error, fmt::format("readout unit '{}' is gone ({}): {}",
                                                 system_.readout_units[node], why, then));
-  members_changed_ = true;
+  members_changed_ = ways_changed_ = true;
 }
 
 void EventManager::builder_down(NodeId node, std::string_view why) {
   Builder& builder = builders_[node];
   builder.peer.reset();
+  ways_changed_ = true;
   if (builder.finished || state_ == State::ended) return;
   std::uint64_t events = 0;
   for (auto& [first, batch] : batches_) {
     if (batch.builder != node || batch.builder_incarnation != builder.incarnation) continue;
-    batch.builder_incarnation = 0;
-    leave_epoch(batch.epoch);
-    batch.missing.clear();
-    batch.bad.clear();
-    batch.gaps.clear();
-    again_.push_back(first);
+    take_back(batch);
     events += batch.range.count();
   }
   const std::string then =
@@ -393,7 +401,98 @@ void EventManager::check_alive() {
     peer_lost(link, "no sign of life");
     link.close(true);
   }
+  watch_ways(was_frozen_myself);
   alive_tick_.start(*environment_.loop, now + alive_period);
+}
+
+// --- ways of the data ----------------------------------------------------------------------------
+
+bool EventManager::on_reached(NodeId node, const wire::Reached& reached) {
+  if (reached.readout_unit >= readouts_.size()) return false;
+  Builder& builder = builders_[node];
+  Readout& readout = readouts_[reached.readout_unit];
+  if (reached.incarnation != readout.incarnation) return true; // of before
+  builder.ways[reached.readout_unit] = {reached.yes != 0 ? reached.incarnation : 0,
+                                        environment_.loop->now()};
+  ways_changed_ = true;
+  if (reached.yes == 0 && readout.peer) { // it may not have noticed itself
+    readout.peer->channel.append(
+        wire::Reconnect{node, 0, builder.incarnation, reached.connection, 0});
+  }
+  return true;
+}
+
+// Batches go only to builder units that all readout units reach.
+void EventManager::find_reached() {
+  if (!std::exchange(ways_changed_, false)) return;
+  bool any = false;
+  for (auto& builder : builders_) {
+    builder.reached = builder.peer != nullptr;
+    for (std::size_t node = 0; node < readouts_.size() && builder.reached; ++node) {
+      const Readout& readout = readouts_[node];
+      builder.reached = !readout.peer || builder.ways[node].incarnation == readout.incarnation;
+    }
+    any = any || builder.reached;
+  }
+  if (any || builders_up() == 0) {
+    unreached_since_ = never;
+  } else if (unreached_since_ == never) {
+    unreached_since_ = environment_.loop->now();
+  }
+}
+
+// A readout unit that does not get through is told to try its next way, and given up if it finds
+// none for as long as a silent one.
+void EventManager::watch_ways(bool was_frozen_myself) {
+  const Time now = environment_.loop->now();
+  const Duration patience = std::max<Duration>(2 * system_.event_deadline, 2 * alive_period);
+  for (std::size_t b = 0; b < builders_.size(); ++b) {
+    if (!builders_[b].peer || builders_[b].reached) continue;
+    for (std::size_t r = 0; r < readouts_.size(); ++r) {
+      auto& way = builders_[b].ways[r];
+      if (was_frozen_myself) way.broken_since = now;
+      const bool broken = readouts_[r].peer && way.incarnation != readouts_[r].incarnation;
+      if (!broken || now - way.broken_since < patience) continue;
+      if (!readouts_[r].peer->channel.roomy()) continue;
+      way.broken_since = now;
+      readouts_[r].peer->channel.append(
+          wire::Reconnect{static_cast<NodeId>(b), 0, builders_[b].incarnation, 0, 0});
+    }
+  }
+  if (was_frozen_myself && unreached_since_ != never) unreached_since_ = now;
+  const bool building = state_ > State::waiting && state_ < State::finishing;
+  if (building && unreached_since_ != never && now - unreached_since_ > system_.dead_after) {
+    give_up_unreachable();
+  }
+}
+
+// No builder unit is reached by all: the fewest readout units are given up whose loss leaves one.
+void EventManager::give_up_unreachable() {
+  std::vector<NodeId> fewest;
+  bool any = false;
+  for (const auto& builder : builders_) {
+    if (!builder.peer) continue;
+    std::vector<NodeId> without;
+    for (std::size_t r = 0; r < readouts_.size(); ++r) {
+      if (!readouts_[r].peer || builder.ways[r].incarnation == readouts_[r].incarnation) continue;
+      without.push_back(static_cast<NodeId>(r));
+    }
+    if (any && without.size() >= fewest.size()) continue;
+    any = true;
+    fewest = std::move(without);
+  }
+  unreached_since_ = never;
+  ways_changed_ = true;
+  for (const NodeId node : fewest)
+    give_up_path(node, "no builder unit is reached by all others and by it");
+}
+
+void EventManager::give_up_path(NodeId node, std::string_view why) {
+  Readout& readout = readouts_[node];
+  readout.barred_until = environment_.loop->now() + 4 * system_.dead_after;
+  net::Link link = readout.peer->link;
+  readout_down(node, why);
+  link.close(true);
 }
 
 bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<const std::byte> body) {
@@ -421,6 +520,21 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
   }
   case wire::MessageType::built:
     return !from_readout && on_built(builders_[peer.node], peer.node, reader);
+  case wire::MessageType::reached: {
+    wire::Reached reached;
+    return !from_readout && reader.read(reached) && on_reached(peer.node, reached);
+  }
+  case wire::MessageType::hand_back: {
+    wire::HandBack back;
+    return !from_readout && reader.read(back) &&
+           on_hand_back(builders_[peer.node], peer.node, back);
+  }
+  case wire::MessageType::uncut: {
+    wire::Uncut uncut;
+    if (!from_readout || !reader.read(uncut)) return false;
+    on_uncut(readouts_[peer.node], uncut);
+    return true;
+  }
   case wire::MessageType::failed: {
     wire::Failed failed;
     if (from_readout || !reader.read(failed)) return false;

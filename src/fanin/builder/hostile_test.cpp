@@ -170,6 +170,26 @@ TEST_F(HostileData, a_part_without_a_checksum_is_cut_off_where_there_should_be_o
   EXPECT_TRUE(data_->closed());
 }
 
+TEST_F(HostileData, an_early_block_of_a_batch_that_is_cut_otherwise_costs_no_connection) {
+  data_->say_part(header(0, 8), {{8, 0}}); // of events 0 to 8
+  fake_->say(wire::Announce{.first = 0, .end = 0});
+  fake_->say(wire::Announce{.first = 0, .end = 64, .bytes = 64});
+  system_->run_for(500ms);
+  for (const auto& node : system_->summary().nodes) EXPECT_LE(node.incarnations, 1U) << node.name;
+}
+
+TEST_F(HostileData, early_blocks_of_batches_without_end_are_bounded) {
+  for (std::uint64_t batch = 0; batch < 6000; ++batch) {
+    auto part = header(0, 8);
+    part.batch_first = part.first_event = batch * 64;
+    data_->say_part(part, {{8, 0}});
+    system_->run_for(20us);
+  }
+  system_->run_for(5ms);
+  EXPECT_FALSE(data_->closed());
+  EXPECT_LE(system_->summary().nodes[2].incarnations, 1U);
+}
+
 TEST_F(Hostile, a_node_whose_name_is_still_taken_waits_until_it_is_free) {
   start();
   say_hello(wire::Role::builder_unit); // the earlier process, not dead yet

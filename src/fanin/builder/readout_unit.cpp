@@ -39,7 +39,8 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
           control_->send(wire::Status{counters_}, source_counters_);
         }
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
-      }) {
+      }),
+      clock_(system.event_deadline / 4) {
   const auto [first, last] = system_.sources_of(options_.node);
   FANIN_ASSERT(options_.inputs.size() == last - first);
   for (auto& input : options_.inputs) {
@@ -101,7 +102,7 @@ void ReadoutUnit::reset() {
   numbered_ = last_ = final_ = paused_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
   horizon_ = announced_ = cut_until_ = limit_ = 0;
-  announce_due_ = throttled_since_ = never;
+  announce_due_ = throttled_since_ = uncut_since_ = never;
   batches_.clear();
   cut_.clear();
   cleared_ = {};
@@ -165,6 +166,12 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     on_clear(clear);
     return true;
   }
+  case wire::MessageType::reconnect: {
+    wire::Reconnect reconnect;
+    if (!reader.read(reconnect) || reconnect.builder >= builders_.size()) return false;
+    on_reconnect(reconnect);
+    return true;
+  }
   case wire::MessageType::finish: finish_wanted_ = true; return incarnation_ != 0;
   default: return false;
   }
@@ -179,7 +186,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   for (auto& input : inputs_) {
     if (welcome.joining != 0) input->queue.start(welcome.first_event);
     input->queue.set_limit(limit_);
-    input->behind_since = never;
+    input->behind_since.reset();
     input->last = {};
     input->last.wake = now;
     input->far_ahead = false;
@@ -212,6 +219,19 @@ bool ReadoutUnit::on_builder_up(const wire::BuilderUp& up, std::string_view rail
   builder.rail = (options_.node + up.node) % builder.rails.size();
   connect(builder);
   return true;
+}
+
+// The builder unit hears nothing of this node.
+void ReadoutUnit::on_reconnect(const wire::Reconnect& reconnect) {
+  Builder& builder = builders_[reconnect.builder];
+  const bool this_one = reconnect.connection == 0 || reconnect.connection == builder.connection;
+  if (builder.incarnation != reconnect.incarnation || builder.incarnation == 0 || !this_one) return;
+  builder.data.close(true);
+  builder.request.close(true);
+  builder.data_ready = builder.request_ready = false;
+  builder.reconnect->cancel();
+  change_rail(builder);
+  connect(builder);
 }
 
 bool ReadoutUnit::on_assign(const wire::Assign& assign) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
+#include "fanin/builder/fair_clock.hpp"
 #include "fanin/builder/metadata.hpp"
 #include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
@@ -71,7 +72,7 @@ private:
     std::array<std::uint64_t, source::drop_reasons> dropped_before{}; // by earlier incarnations
     std::uint32_t pages_left = 0; // in the pool, after it was last read
     bool far_ahead = false; // read further than builder units take
-    Time behind_since = never; // silent while others went on
+    std::optional<Duration> behind_since; // silent while others went on; on the fair clock
     EventNumber behind_until = 0;
     [[nodiscard]] bool done() const {
       return last.state == source::ReadState::finished || last.state == source::ReadState::failed;
@@ -95,6 +96,7 @@ private:
     std::size_t rail = 0; // in use, or the next to be tried
     net::Link data;
     net::Link request; // pull only
+    std::uint32_t connection = 0; // counts them
     bool data_ready = false; // hello was sent
     bool request_ready = false;
     bool unreachable_said = false;
@@ -113,6 +115,7 @@ private:
   bool try_assign(const wire::Assign& assign);
   void retry_waiting();
   void on_clear(const wire::Clear& clear);
+  void on_reconnect(const wire::Reconnect& reconnect);
   void on_lost();
   void end(Result<> result);
   void reset();
@@ -122,6 +125,7 @@ private:
   [[nodiscard]] const std::string& name_of(const Input& input) const; // of its source
   [[nodiscard]] std::optional<EventRange> begun() const;
   bool read_inputs();
+  void say_uncut(Time now);
   void watch_silence();
   void announce(bool idle);
   [[nodiscard]] std::uint64_t bytes_of(EventRange range) const;
@@ -174,6 +178,9 @@ private:
   bool ended_ = false;
   Time announce_due_ = never;
   Time throttled_since_ = never;
+  Time uncut_since_ = never; // pull: what is announced and not asked for holds the sources up
+  EventNumber uncut_ = 0; // from here on
+  FairClock clock_; // for silent sources
 
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the two maps, reused
   std::pmr::map<EventNumber, Batch> batches_{&memory_};

@@ -23,6 +23,7 @@ void add_absent(std::vector<wire::AbsentRun>& absent, const source::FragmentQueu
 bool ReadoutUnit::poll() {
   if (incarnation_ != 0) {
     const bool more = read_inputs();
+    say_uncut(environment_.loop->now());
     watch_silence();
     const bool ahead = std::ranges::any_of(inputs_, [](const auto& i) { return i->far_ahead; });
     announce(!more && !ahead);
@@ -93,14 +94,38 @@ bool ReadoutUnit::read_inputs() {
   return more;
 }
 
+// Pull: numbers are given back in order, so that a batch which nobody asks for, since its builder
+// unit is frozen, would in the end hold up the sources. Then the event manager is asked whose it
+// is.
+void ReadoutUnit::say_uncut(Time now) {
+  if (system_.protocol != Protocol::pull) return;
+  const bool held_up =
+      numbered_ && announced_ > cut_until_ && std::ranges::any_of(inputs_, [](const auto& input) {
+        return input->far_ahead || input->queue.throttled();
+      });
+  if (!held_up) {
+    uncut_since_ = never;
+  } else if (uncut_since_ == never || uncut_ != cut_until_) {
+    uncut_since_ = now;
+    uncut_ = cut_until_;
+  } else if (now - uncut_since_ >= system_.event_deadline / 16 && control_->roomy()) {
+    control_->send(wire::Uncut{cut_until_});
+    uncut_since_ = now;
+  }
+}
+
 // A source that stays silent while others have gone on is given up after the deadline. The time in
-// which it is held back by us does not count, nor is it silent while it has more to read.
+// which it is held back by us does not count, nor that in which this node does not run, nor is it
+// silent while it has more to read.
 void ReadoutUnit::watch_silence() {
-  const Time now = environment_.loop->now();
   for (const auto& input : inputs_) {
     if (input->queue.numbered()) horizon_ = std::max(horizon_, input->queue.next_event());
   }
   if (horizon_ > limit_) horizon_ = limit_;
+  const bool anyone = std::ranges::any_of(
+      inputs_, [](const auto& input) { return input->behind_since.has_value(); });
+  if (!anyone) clock_.rest();
+  const Duration now = clock_.look(environment_.loop->now(), false);
   for (auto& input : inputs_) {
     source::FragmentQueue& queue = input->queue;
     const bool behind = horizon_ > 0 && (!queue.numbered() || queue.next_event() < horizon_);
@@ -108,17 +133,17 @@ void ReadoutUnit::watch_silence() {
       if (behind) retry_full_ = !queue.give_up_until(horizon_) || retry_full_;
     } else if (!behind || queue.throttled() || input->far_ahead ||
                input->last.state == source::ReadState::more) {
-      input->behind_since = never;
-    } else if (input->behind_since == never ||
+      input->behind_since.reset();
+    } else if (!input->behind_since ||
                (queue.numbered() && queue.next_event() >= input->behind_until)) {
       input->behind_since = now;
       input->behind_until = horizon_;
-    } else if (now - input->behind_since >= system_.event_deadline) {
+    } else if (now - *input->behind_since >= system_.event_deadline) {
       environment_.log(LogLevel::warning,
                        fmt::format("source {} is silent: given up until event {}", name_of(*input),
                                    input->behind_until));
       (void)queue.give_up_until(input->behind_until);
-      input->behind_since = never;
+      input->behind_since.reset();
     }
   }
 }
@@ -224,14 +249,13 @@ bool ReadoutUnit::announce_range(EventRange range) {
 
 void ReadoutUnit::arm_tick(Time now) {
   Time due = announce_due_;
-  if (!waiting_again_.empty() || !waiting_.empty()) {
+  if (!waiting_again_.empty() || !waiting_.empty() || uncut_since_ != never) {
     due = std::min(due, now + system_.event_deadline / 16);
   }
   for (const auto& input : inputs_) {
     if (input->done()) continue;
     if (input->last.state == source::ReadState::waiting) due = std::min(due, input->last.wake);
-    if (input->behind_since != never)
-      due = std::min(due, input->behind_since + system_.event_deadline);
+    if (input->behind_since) due = std::min(due, now + system_.event_deadline / 4);
   }
   if (due == never) {
     tick_.cancel();

@@ -140,6 +140,7 @@ void ReadoutUnit::enqueue(Batch& batch) {
 }
 
 void ReadoutUnit::connect(Builder& builder) {
+  ++builder.connection;
   const net::Url& url = builder.rails[builder.rail];
   const auto transport = environment_.transports->find(url);
   if (!transport) {
@@ -191,6 +192,7 @@ void ReadoutUnit::introduce(Builder& builder, bool is_data) {
   hello.run = run_;
   hello.incarnation = incarnation_;
   hello.peer_incarnation = builder.incarnation;
+  hello.connection = builder.connection;
   Gather first{is_data ? builder.data : builder.request, *environment_.control_pool};
   first.append(hello);
   first.flush();

@@ -254,6 +254,18 @@ void VirtualNode::disconnect(VirtualNode& other) {
   if (alive() && other.alive()) state_->transport->disconnect(*other.state_->transport);
 }
 
+void VirtualNode::break_path(VirtualNode& to, std::uint16_t port) {
+  if (alive() && to.alive()) {
+    state_->world->network.break_path(*state_->transport, *to.state_->transport, port);
+  }
+}
+
+void VirtualNode::mend_path(VirtualNode& to, std::uint16_t port) {
+  if (alive() && to.alive()) {
+    state_->world->network.mend_path(*state_->transport, *to.state_->transport, port);
+  }
+}
+
 void VirtualNode::slow_down(Duration extra_latency) {
   state_->extra_latency = extra_latency;
   if (alive()) state_->transport->set_extra_latency(extra_latency);

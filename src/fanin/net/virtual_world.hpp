@@ -78,6 +78,11 @@ public:
   // Cuts all connections between two nodes, as a lost network would: both ends get peer_died, and
   // what was under way is lost.
   void disconnect(VirtualNode& other);
+  // Nothing arrives any more from this node at the other one, over connections that were made to
+  // this port (0: any), and nobody is told: a dead link or a firewall, in one direction. What was
+  // sent meanwhile arrives when it is mended, unless its connection has ended.
+  void break_path(VirtualNode& to, std::uint16_t port = 0);
+  void mend_path(VirtualNode& to, std::uint16_t port = 0);
   // Between the two directions of the node and all others: extra delay, for slow nodes.
   void slow_down(Duration extra_latency);
   [[nodiscard]] bool alive() const;

@@ -42,6 +42,10 @@ enum class MessageType : std::uint16_t {
   numbered,    // first in a page of control messages: its number, and what has come
   acknowledge, // what has come, where there is nothing else to say
   resumed,     // event manager -> node: the conversation goes on over this connection
+  reached,     // builder unit -> event manager: whether a readout unit's data can come
+  reconnect,   // event manager -> readout unit: that way to a builder unit is dead, take another
+  hand_back,   // builder unit -> event manager: an attempt that it cannot complete
+  uncut,       // readout unit -> event manager (pull): held up by a batch that nobody asks for
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -227,6 +231,41 @@ struct Built { // followed by MissingRun[missing_runs], BadFragment[bad], Gap[ga
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
 static_assert(sizeof(Built) == 40);
+
+struct Reached { // on change
+  static constexpr MessageType type = MessageType::reached;
+  NodeId readout_unit = 0;
+  std::uint16_t yes = 0; // its data connection has said hello, and in the pull flow the other one
+  Incarnation incarnation = 0; // of the readout unit
+  std::uint32_t connection = 0; // Hello::connection
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Reached) == 16);
+
+struct Reconnect {
+  static constexpr MessageType type = MessageType::reconnect;
+  NodeId builder = 0;
+  std::uint16_t reserved = 0;
+  Incarnation incarnation = 0; // of the builder unit
+  std::uint32_t connection = 0; // Hello::connection of the dead one; 0: whichever there is
+  std::uint32_t reserved2 = 0;
+};
+static_assert(sizeof(Reconnect) == 16);
+
+struct HandBack {
+  static constexpr MessageType type = MessageType::hand_back;
+  EventNumber first = 0;
+  Attempt attempt = 0;
+  NodeId readout_unit = 0; // whose data do not come, if `blames`
+  std::uint32_t blames = 0; // 0: nobody; blocks that came too early were thrown away
+};
+static_assert(sizeof(HandBack) == 16);
+
+struct Uncut {
+  static constexpr MessageType type = MessageType::uncut;
+  EventNumber event = 0; // the first one that is announced and not cut
+};
+static_assert(sizeof(Uncut) == 8);
 
 struct Clear {
   static constexpr MessageType type = MessageType::clear;

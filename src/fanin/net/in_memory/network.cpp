@@ -15,6 +15,9 @@ namespace {
 // Messages taken from one connection before the next one has its turn.
 constexpr int messages_per_visit = 16;
 
+// When what was sent over a broken path is due.
+constexpr Time held_back = never - Duration{1};
+
 std::uint32_t checksum_of(const Item& item) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < item.extent_count; ++i) {
@@ -316,6 +319,10 @@ SendOutcome MemoryTransport::send(ConnectionId connection, std::span<const memor
 }
 
 void MemoryTransport::send_in_order(End& from, MemoryTransport& to, Item& item) {
+  if (network_.broken(node_, to.node_, item.pipe->target.port)) {
+    dispatch_to(to, item, held_back);
+    return;
+  }
   from.last_due = std::max(from.last_due, network_.arrival(*this, to));
   dispatch_to(to, item, from.last_due);
 }
@@ -373,6 +380,39 @@ void MemoryTransport::disconnect(MemoryTransport& other) {
     Connection back{connection.pipe, static_cast<std::uint8_t>(1 - connection.side)};
     other.send_end(back, CloseReason::peer_died);
   });
+}
+
+bool Network::broken(std::uint32_t from, std::uint32_t to, std::uint16_t port) const {
+  return !broken_.empty() &&
+         (broken_.contains({from, to, port}) || broken_.contains({from, to, 0}));
+}
+
+void Network::break_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port) {
+  broken_.insert({from.node(), to.node(), port});
+}
+
+void Network::mend_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port) {
+  broken_.erase({from.node(), to.node(), port});
+  to.release_held();
+}
+
+// What was held back on its way here comes now, in the order in which it was sent.
+void MemoryTransport::release_held() {
+  std::ranges::sort(heap_, {}, &Arrival::sequence);
+  Time first = never;
+  for (Arrival& arrival : heap_) {
+    if (arrival.due != held_back) continue;
+    End& sender = arrival.item->pipe->ends[1 - arrival.item->side];
+    if (sender.transport == nullptr) {
+      arrival.due = network_.now();
+    } else if (!network_.broken(sender.transport->node_, node_, arrival.item->pipe->target.port)) {
+      arrival.due = std::max(sender.last_due, network_.arrival(*sender.transport, *this));
+      sender.last_due = arrival.due;
+    }
+    first = std::min(first, arrival.due);
+  }
+  std::ranges::make_heap(heap_, Later{});
+  if (first < held_back && network_.on_departure) network_.on_departure(*this, first);
 }
 
 // --- items: their ways and ends ---

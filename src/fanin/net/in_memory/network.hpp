@@ -10,7 +10,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "fanin/base/clock.hpp"
@@ -95,6 +97,10 @@ public:
   std::function<void(MemoryTransport&, Time)> on_departure;
 
   [[nodiscard]] std::uint64_t trace_hash() const { return trace_hash_; }
+  // One direction between two nodes, of connections to this port (0: to any): nothing arrives any
+  // more, and nobody is told. What was held back arrives once it is whole again.
+  void break_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
+  void mend_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
   // Before many transports end at once: what is under way need not be kept for the others.
   void end_world() { ending_ = true; }
 
@@ -104,12 +110,14 @@ private:
   [[nodiscard]] bool immediate() const { return options_.clock == nullptr; }
   [[nodiscard]] Time now() const { return immediate() ? Time{} : options_.clock->now(); }
   [[nodiscard]] Time arrival(const MemoryTransport& from, const MemoryTransport& to);
+  [[nodiscard]] bool broken(std::uint32_t from, std::uint32_t to, std::uint16_t port) const;
   Item& make_item(ItemKind kind, const std::shared_ptr<Pipe>& pipe, int side);
   void free_item(Item& item);
   void trace(std::uint32_t node, const Event& event);
 
   NetworkOptions options_;
   std::map<std::string, MemoryTransport*> transports_; // by host name; "" is any host
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>> broken_; // from, to, port
   std::deque<Item> items_;
   std::vector<Item*> free_items_;
   std::uint64_t sequence_ = 0;
@@ -181,6 +189,7 @@ private:
   void dispatch_to(MemoryTransport& to, Item& item, Time due);
   void send_in_order(End& from, MemoryTransport& to, Item& item);
   void send_end(Connection& connection, CloseReason reason);
+  void release_held();
   void arrivals();
   void arrive(Item& item);
   void accept(Item& item);
