@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Runs clang-tidy over the sources of a build, and remembers what passed.
 
-Usage: tidy.py --build DIR [-j N] [FILE...]
+Usage: tidy.py --build DIR [-j N] [--modules] [FILE...]
 A file is checked again when it, a header of this project that it includes, its compile command or .clang-tidy
-changed since it last passed. Exits 1 if any file has findings.
+changed since it last passed. With --modules (a build with FANIN_UNITY) each module is checked as one file, which reads
+what its sources include once: a sixth of the time, and it misses only what one source of a module hides for another.
+Exits 1 if any file has findings.
 """
 
 import argparse
@@ -20,8 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # In tests and benchmarks neither the analyzer (GoogleTest's macros cost it half a minute a file) nor speed is asked for.
 TEST_CHECKS = "-clang-analyzer-*,-performance-*"
+# A module's one file includes its sources, as it should.
+MODULE_CHECKS = "-bugprone-suspicious-include"
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*["<](fanin/[^">]+)[">]', re.M)
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<](fanin/[^">]+|/[^">]+)[">]', re.M)  # absolute: a module's sources
 
 
 def digest_of(path, seen):
@@ -30,7 +34,7 @@ def digest_of(path, seen):
         return seen
     seen[path] = hashlib.sha256(path.read_bytes()).hexdigest()
     for name in INCLUDE.findall(path.read_text(encoding="utf-8", errors="replace")):
-        digest_of(ROOT / "src" / name, seen)
+        digest_of(ROOT / "src" / name, seen)  # stays as it is where it is absolute
     return seen
 
 
@@ -44,6 +48,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True, type=Path)
     parser.add_argument("-j", type=int, default=2)
+    parser.add_argument("--modules", action="store_true")
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
     tidy = shutil.which("clang-tidy-19") or shutil.which("clang-tidy")
@@ -58,7 +63,8 @@ def main():
     entries = {}
     for entry in json.loads((options.build / "compile_commands.json").read_text()):
         path = Path(entry["file"])
-        if not path.is_relative_to(ROOT) or path.is_relative_to(ROOT / "build"):
+        module = path.parent.name == "Unity"
+        if not path.is_relative_to(ROOT) or path.is_relative_to(ROOT / "build") and not (options.modules and module):
             continue
         if not wanted or path in wanted:
             entries[path] = entry
@@ -73,8 +79,9 @@ def main():
     def run(job):
         path, mark = job
         start = time.monotonic()
-        checks = [f"--checks={TEST_CHECKS}"] if path.stem.endswith(("_test", "_bench")) else []
-        result = subprocess.run([tidy, *checks, "-p", str(options.build), "--quiet", "--extra-arg=-Wno-error",
+        of_tests = path.stem.endswith(("_test", "_bench")) or path.parent.parent.stem.endswith(("_test", "_microbench"))
+        checks = ",".join([TEST_CHECKS] * of_tests + [MODULE_CHECKS] * (path.parent.name == "Unity"))
+        result = subprocess.run([tidy, f"--checks={checks}", "-p", str(options.build), "--quiet", "--extra-arg=-Wno-error",
                                  "--extra-arg=-Wno-unknown-warning-option", str(path)],
                                 capture_output=True, text=True, cwd=ROOT)
         if result.returncode == 0:

@@ -146,7 +146,7 @@ TEST_P(TransportConformance, SidesThatHoldEachOtherBackGoOnWhenBothTake) {
 
 TEST_P(TransportConformance, ASleepingLoopIsWokenForEverything) {
   Loop* const loop = backend->sleeping_loop();
-  if (loop == nullptr) GTEST_SKIP() << "nothing sleeps here";
+  if (loop == nullptr) GTEST_SKIP() << "not applicable: nothing sleeps here";
   Peer poor({.receive_pages = 6});
   poor.keep = true;
   listen(poor);

@@ -75,7 +75,7 @@ TEST_P(TransportConformance, TheDeathOfAProcessIsNoticed) {
   open();
   send_all(0, 20, [](std::uint64_t) { return 1000U; });
   ASSERT_TRUE(run_until([&] { return server.messages > 0; }));
-  if (!kill_client()) GTEST_SKIP() << "both sides are one process";
+  if (!kill_client()) GTEST_SKIP() << "not applicable: both sides are one process";
   ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_died}}));
 }

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""The stages of ./dev test, ./dev test --full and ./dev nightly: runs them, measures them, judges what was skipped.
+
+Usage: checks.py test [NAME...] [--full] [--preset PRESET] [-- CTEST_OPTIONS]
+       checks.py nightly [--restart] [--only STEP]
+
+A stage fails alone; the others still run. The last line says "N passed, N failed, N skipped". Exits 1 if anything failed,
+or if a test was skipped that this machine could run (with --full and with NAME).
+docs/workshop.md has the table of stages.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from test_report import TestReport, excuse, not_applicable, slowest_units
+
+ROOT = Path(__file__).resolve().parent.parent
+CORES = os.cpu_count() or 2
+BOLD, RED, GREEN, DIM, PLAIN = ("\033[1m", "\033[31m", "\033[32m", "\033[2m", "\033[0m") if sys.stdout.isatty() else [""] * 5
+# The modules that start threads or share memory between threads (tests/threads_test.py finds one that is missing here).
+# Their tests, and event builders of whole processes, are what ThreadSanitizer runs in --full; nightly runs all of them.
+THREADED = ["net_loop", "storage", "executive", "run", "shm", "threads"]
+SHARED_MEMORY = "^net\\..*([Ss]hm|SHM)"
+
+
+@dataclass
+class Stage:
+    name: str
+    wall_s: float = 0
+    cpu_s: float = 0
+    ok: bool = True
+    note: str = ""
+
+
+@dataclass
+class Session:
+    stages: list = field(default_factory=list)
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    slow_tests: list = field(default_factory=list)  # (seconds, preset, name)
+    slow_units: list = field(default_factory=list)  # (seconds, preset, file)
+
+    def run(self, name, action, counts=True):
+        """Runs action(), which returns (ok, note). With counts it is one test of the closing line."""
+        print(f"{BOLD}=={PLAIN} {name}", flush=True)
+        before, start = cpu_seconds(), time.monotonic()
+        ok, note = action()
+        self.stages.append(Stage(name, time.monotonic() - start, cpu_seconds() - before, ok, note))
+        if counts:
+            self.passed, self.failed = self.passed + ok, self.failed + (not ok)
+        return ok
+
+    def build(self, preset, *targets):
+        def action():
+            since = time.time()
+            ok = call(["./dev", "build", preset, *targets])
+            self.slow_units += [(s, preset, f) for s, f in slowest_units(ROOT / "build" / preset, since)]
+            return ok, "" if ok else "does not build"
+
+        ok = self.run(f"build ({preset})", action, counts=False)
+        self.failed += not ok
+        return ok
+
+    def tests(self, preset, options=(), gate_skips=False, jobs=CORES, environment=None, name=None):
+        def action():
+            report = run_ctest(preset, list(options), jobs, environment or {})
+            if report is None:
+                self.failed += 1
+                return False, "no test was run"
+            self.passed += len(report.passed)
+            self.failed += len(report.failed)
+            self.slow_tests += [(s, preset, n) for n, s in report.slowest(5)]
+            inapplicable = [t for t in report.skipped if not_applicable(t)]
+            skipped = [t for t in report.skipped if not not_applicable(t)]
+            self.skipped += len(skipped)
+            could_run = [t for t in skipped if not excuse(t)]
+            for test in skipped:
+                why = excuse(test) or f"{RED}this machine could run it{PLAIN}"
+                print(f"   skipped {test.name}: {test.reason} ({why})")
+            ok = not report.failed
+            if gate_skips and could_run:
+                self.failed += len(could_run)
+                ok = False
+            note = f"{len(report.passed)} passed, {len(report.failed)} failed, {len(skipped)} skipped"
+            return ok, note + (f", {len(inapplicable)} not applicable" if inapplicable else "")
+
+        return self.run(name or f"tests ({preset})", action, counts=False)
+
+    def close(self, started):
+        print()
+        width = max(len(s.name) for s in self.stages)
+        print(f"{'stage':<{width}}  result   wall     processor")
+        for s in self.stages:
+            mark = f"{GREEN}passed{PLAIN}" if s.ok else f"{RED}FAILED{PLAIN}"
+            print(f"{s.name:<{width}}  {mark}  {s.wall_s:5.0f} s  {s.cpu_s:5.0f} s  {s.note}")
+        total = sum(s.cpu_s for s in self.stages)
+        wall = time.monotonic() - started
+        print(f"{'in all':<{width}}          {wall:5.0f} s  {total:5.0f} s")
+        for title, rows in (("slowest tests", self.slow_tests), ("slowest compilations", self.slow_units)):
+            if rows:
+                print(f"{DIM}{title}:{PLAIN}")
+                for seconds, preset, what in sorted(rows, reverse=True)[:8]:
+                    print(f"{DIM}  {seconds:6.1f} s  {preset:<10}  {what}{PLAIN}")
+        steal = stolen_share(self.stolen_at_start)
+        if steal > 0.05:
+            print(f"the hypervisor took {steal:.0%} of the processor time: times say little")
+        print(f"\n{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
+        return 0 if self.failed == 0 and self.passed > 0 and all(s.ok for s in self.stages) else 1
+
+    def __post_init__(self):
+        self.stolen_at_start = processor_times()
+
+
+def cpu_seconds():
+    """Of all processes that ended below this one."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def processor_times():
+    return [int(value) for value in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+
+
+def stolen_share(before):
+    spent = [now - then for now, then in zip(processor_times(), before)]
+    return spent[7] / max(1, sum(spent))
+
+
+def call(command, environment=None):
+    return subprocess.run(command, cwd=ROOT, env=os.environ | (environment or {})).returncode == 0
+
+
+def run_ctest(preset, options, jobs, environment):
+    path = ROOT / "build" / preset / "junit.xml"
+    path.unlink(missing_ok=True)
+    # sanitizers name functions and lines with the llvm-symbolizer they find first
+    symbolizer = shutil.which("llvm-symbolizer-19")
+    search = f"{Path(symbolizer).resolve().parent}:" if symbolizer else ""
+    process = subprocess.Popen(["ctest", "--preset", preset, "-j", str(jobs), "--no-label-summary", "--output-junit",
+                                str(path), *options],
+                               cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace",
+                               env=os.environ | environment | {"PATH": search + os.environ["PATH"]})
+    noise = re.compile(r"^ *Start +\d+:|^Internal ctest|^ *$|^ *\d+/\d+ Test +#.* (Passed|\*\*\*Skipped) ")
+    for line in process.stdout:
+        if not noise.match(line):
+            print(line, end="", flush=True)
+    process.wait()
+    return TestReport.read(path) if path.exists() else None
+
+
+def labels(preset):
+    listing = subprocess.run(["ctest", "--preset", preset, "--print-labels"], cwd=ROOT, capture_output=True, text=True).stdout
+    return [line.strip() for line in listing.splitlines() if line.startswith("  ")]
+
+
+def label_options(names):
+    return ["-L", "^(" + "|".join(re.escape(name) for name in names) + ")$"]
+
+
+# --- stages of --full and nightly that are one command --------------------------------------------------------------
+def command(*words, **environment):
+    return lambda: (call(list(words), environment), "")
+
+
+def dev(*words, **environment):
+    return command("./dev", *words, **environment)
+
+
+def test(options):
+    session = Session()
+    started = time.monotonic()
+    preset = options.preset
+    selection = list(options.ctest)
+    if session.build(preset):
+        if options.names:
+            known = labels(preset)
+            unknown = [name for name in options.names if name not in known]
+            if unknown:
+                print(f"./dev test: no test is labelled {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
+                return 2
+            selection += label_options(options.names)
+        session.tests(preset, selection, gate_skips=bool(options.full or options.names))
+    if options.full:
+        session.run("clang-format", dev("format", "--check"))
+        session.run("headers compile alone", dev("build", "release", "fanin_headers_check"))
+        session.run("install test", command("tests/install/run.sh", "build/release"))
+        session.run("RDMA in a guest", dev("test-rdma"))
+        if session.build("asan-ubsan"):
+            session.tests("asan-ubsan", selection, gate_skips=True)
+            session.run("fuzzing, 5 s a target", dev("fuzz", "--preset", "asan-ubsan", "5"))
+        if session.build("tsan", "fanin_threaded_tests"):
+            session.tests("tsan", [*selection, *label_options(THREADED)], gate_skips=True, name="tests (tsan), threads")
+            session.tests("tsan", [*selection, "-R", SHARED_MEMORY], gate_skips=True, name="tests (tsan), shared memory")
+        session.run("clang-tidy", dev("tidy", "--modules"))
+    return session.close(started)
+
+
+# --- nightly ------------------------------------------------------------------------------------------------------
+# What takes long and finds little. In the order of what it costs; each a name and what it does with a session.
+NIGHTLY = {
+    "conformance": lambda s: s.build("release") and s.run(
+        "conformance suite at its limits",
+        command("build/release/tests/fanin_net_test", "--gtest_brief=1", "--gtest_filter=*Conformance*",
+                FANIN_CONFORMANCE="full")),
+    "files": lambda s: s.build("dev") and s.tests("dev"),  # each source and each test compiled by itself
+    "seeds": lambda s: s.build("release", "fanin_builder_test") and s.run(
+        "fault runs, 10,000 seeds", command("build/release/tests/fanin_builder_test", "--gtest_brief=1",
+                                            "--gtest_filter=*random*", FANIN_SEEDS="10000")),
+    "kills": lambda s: s.build("release") and s.tests(
+        "release", ["-L", "^(storage|death)$"], environment={"FANIN_KILL_ROUNDS": "1000"}, jobs=1,
+        name="1,000 kills while storing"),
+    "tsan": lambda s: s.build("tsan", "all") and s.tests("tsan"),
+    "tidy": lambda s: s.run("clang-tidy, file by file", dev("tidy")),
+    "fuzz": lambda s: s.run("fuzzing, 300 s a target", dev("fuzz", "300")),
+}
+
+
+def nightly(options):
+    state_file = ROOT / "build" / "nightly.json"
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    state = json.loads(state_file.read_text()) if state_file.exists() else {}
+    if options.restart or state.get("commit") != commit:
+        state = {"commit": commit, "passed": {}}
+    session = Session()
+    started = time.monotonic()
+    for name, step in NIGHTLY.items():
+        if options.only and name not in options.only:
+            continue
+        if name in state["passed"] and not options.only:
+            print(f"   {name}: passed before at {commit}, in {state['passed'][name]:.0f} s")
+            continue
+        begun = time.monotonic()
+        if step(session):
+            state["passed"][name] = time.monotonic() - begun
+            state_file.parent.mkdir(exist_ok=True)
+            state_file.write_text(json.dumps(state, indent=1))
+    if not session.stages:
+        print(f"everything passed before at {commit}; --restart runs it again")
+        return 0
+    return session.close(started)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    tests = commands.add_parser("test")
+    tests.add_argument("names", nargs="*", help="labels: modules and files of tests/")
+    tests.add_argument("--full", action="store_true")
+    tests.add_argument("--preset", default="release")
+    night = commands.add_parser("nightly")
+    night.add_argument("--restart", action="store_true", help="forget what passed before at this commit")
+    night.add_argument("--only", action="append", choices=list(NIGHTLY), help="this step alone; may be repeated")
+    words = sys.argv[1:]
+    extra = []
+    if "--" in words:
+        at = words.index("--")
+        words, extra = words[:at], words[at + 1:]
+    options = parser.parse_args(words)
+    options.ctest = extra
+    os.chdir(ROOT)
+    return test(options) if options.command == "test" else nightly(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
