@@ -1,5 +1,4 @@
 // The transports that come with fanin.
-#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/net/fault/fault.hpp"
 #include "fanin/net/inproc/inproc.hpp"
 #include "fanin/net/ofi/ofi.hpp"
@@ -22,10 +22,7 @@ namespace {
 
 using MadeTransport = Result<std::unique_ptr<Transport>>;
 
-constexpr Duration strangers_period = std::chrono::seconds{1};
-constexpr std::uint64_t strangers_said = 3; // in a period; a port scan would fill the log
-
-// Connections by who is no node of a run; those that were not said are counted in the next line.
+// Connections by who is no node of a run: a port scan would fill the log.
 class StrangerLog {
 public:
   StrangerLog(Loop& loop, LogFunction log) : loop_(loop), log_(std::move(log)) {}
@@ -36,27 +33,13 @@ public:
                          reason == CloseReason::local || // something is missing here
                          reason == CloseReason::message_too_large;
     if (!strange) return log_(LogLevel::debug, text);
-    if (loop_.now() >= period_end_) {
-      period_end_ = loop_.now() + strangers_period;
-      said_ = 0;
-    }
-    if (said_ == strangers_said) {
-      ++left_out_;
-      return;
-    }
-    ++said_;
-    const std::uint64_t before = std::exchange(left_out_, 0);
-    log_(LogLevel::warning,
-         before == 0 ? std::string(text)
-                     : fmt::format("{} (and {} such lines were left out before)", text, before));
+    limiter_.say(log_, loop_.now(), LogLevel::warning, text);
   }
 
 private:
   Loop& loop_;
   LogFunction log_;
-  Time period_end_{};
-  std::uint64_t said_ = 0;
-  std::uint64_t left_out_ = 0;
+  LogLimiter limiter_;
 };
 
 MadeTransport make_tcp(Loop& loop, const LogFunction& log) {
