@@ -51,7 +51,7 @@ struct Page {
   PageHome* home = nullptr;
   std::uint32_t references = 0;
   std::uint32_t index = 0; // within the pool
-  std::uint32_t lends = 0; // how often it was taken: tells two loans of one page apart
+  std::uint64_t lends = 0; // how often it was taken: tells two loans of one page apart
   bool read_elsewhere = false; // since it was taken, by another process
 };
 

@@ -1,6 +1,7 @@
 // The transports of this library against the conformance suite.
 #include "fanin/net/conformance/suite.hpp"
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,8 +66,8 @@ private:
 // Receives posted ahead, in memory.
 class RudeBackend final : public Backend {
 public:
-  explicit RudeBackend(bool sharing) {
-    if (sharing) address_.options["share_above"] = "1";
+  explicit RudeBackend(std::map<std::string, std::string> options) {
+    address_.options = {options.begin(), options.end()};
     for (auto* const side : {&server_, &client_}) {
       *side =
           std::make_unique<PostedTransport>(loop_, std::make_unique<posted::RudeNetwork>(fabric_));
@@ -118,6 +119,11 @@ private:
 Parameter over(std::string name, const char* url) {
   return {.name = std::move(name), .make = [url] { return std::make_unique<LoopBackend>(url); }};
 }
+Parameter over_tcp(std::string name, const char* url) {
+  Parameter parameter = over(std::move(name), url);
+  parameter.small_without_pages = true;
+  return parameter;
+}
 [[maybe_unused]] Parameter over_polling(std::string name, const char* url) {
   return {.name = std::move(name),
           .make = [url] { return std::make_unique<LoopBackend>(url, WaitPolicy::poll); }};
@@ -126,6 +132,7 @@ Parameter over_shm(std::string name, const char* url, bool shared_pools) {
   Parameter parameter = over(std::move(name), url);
   parameter.shared_pools = shared_pools;
   parameter.descriptors = 12;
+  parameter.small_without_pages = true;
   return parameter;
 }
 // Each end of a connection takes 4 MiB of /dev/shm.
@@ -140,9 +147,9 @@ Parameter over_shm(std::string name, const char* url, bool shared_pools) {
   parameter.limits.connections = std::min<std::size_t>(parameter.limits.connections, 512);
   return parameter;
 }
-Parameter over_rude(std::string name, bool sharing) {
+Parameter over_rude(std::string name, std::map<std::string, std::string> options) {
   return {.name = std::move(name),
-          .make = [sharing] { return std::make_unique<RudeBackend>(sharing); }};
+          .make = [options] { return std::make_unique<RudeBackend>(options); }};
 }
 Parameter over_sim(std::string name, bool strict) {
   return {.name = std::move(name),
@@ -184,13 +191,14 @@ INSTANTIATE_TEST_SUITE_P(Given, TransportConformance, testing::ValuesIn(given())
 INSTANTIATE_TEST_SUITE_P(
     Net, TransportConformance,
     testing::Values(over("inproc", "inproc://server"), over_sim("sim", false),
-                    over_rude("posted", false), over_rude("posted_shared", true),
-                    over_sim("strict", true), over_shm("shm", "shm://test", true),
-                    over_shm("shm_copied", "shm://test", false), over("tcp", "tcp://127.0.0.1"),
-                    over("tcp6", "tcp://[::1]"), over("trace_inproc", "trace+inproc://server"),
-                    over("trace_tcp", "trace+tcp://127.0.0.1"), over("fault_none", nothing_wrong),
-                    over("fault_inproc", bad_inproc), over("fault_tcp", bad_tcp),
-                    over_shm("trace_fault_shm", bad_shm, true)),
+                    over_rude("posted", {}), over_rude("posted_3", {{"posted", "3"}}),
+                    over_rude("posted_shared", {{"share_above", "1"}}), over_sim("strict", true),
+                    over_shm("shm", "shm://test", true),
+                    over_shm("shm_copied", "shm://test", false), over_tcp("tcp", "tcp://127.0.0.1"),
+                    over_tcp("tcp6", "tcp://[::1]"), over("trace_inproc", "trace+inproc://server"),
+                    over_tcp("trace_tcp", "trace+tcp://127.0.0.1"),
+                    over("fault_none", nothing_wrong), over("fault_inproc", bad_inproc),
+                    over_tcp("fault_tcp", bad_tcp), over_shm("trace_fault_shm", bad_shm, true)),
     parameter_name);
 
 } // namespace

@@ -25,6 +25,9 @@ constexpr int turns_until_yield = 64;
 constexpr int patience_min = 1;
 constexpr int patience_max = 32;
 
+// Where something cannot wake the loop: it looks this often.
+constexpr Duration longest_blind_sleep = std::chrono::milliseconds{1};
+
 // Sleeps until the epoll descriptor is readable or `timeout` (null: for ever) is over.
 // Milliseconds, as epoll_wait has them, would break deadlines of 50 to 200 us.
 void sleep_on(int epoll, const timespec* timeout) {
@@ -80,22 +83,26 @@ struct Loop::Waiter {
   // The descriptors in the epoll set, parallel to transports_ and services_; -1: none.
   std::vector<int> transports;
   std::vector<int> services;
+  bool all_watched = true;
 
   Waiter() {
-    if (!epoll || !wake) throw std::system_error(errno, std::generic_category(), "event loop");
     // Edge triggered: each wake() ends one wait, and nobody has to read the counter.
     epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = wake.get()}};
-    (void)epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event);
+    if (!epoll || !wake || epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0)
+      throw std::system_error(errno, std::generic_category(), "event loop");
   }
 
-  void watch(int& watched, int descriptor) {
-    if (watched == descriptor) return;
+  // False: the kernel cannot, now (no memory, no watches left) or ever (a file).
+  [[nodiscard]] bool watch(int& watched, int descriptor) {
+    if (watched == descriptor) return true;
     if (watched >= 0)
       (void)epoll_ctl(epoll.get(), EPOLL_CTL_DEL, watched, nullptr); // or closed already
-    watched = descriptor;
-    if (descriptor < 0) return;
+    watched = -1;
+    if (descriptor < 0) return true;
     epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
-    (void)epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event);
+    if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) return false;
+    watched = descriptor;
+    return true;
   }
 };
 
@@ -117,7 +124,7 @@ void Loop::remove_from(std::vector<Watched*>& list, std::vector<int>* descriptor
   if (found == list.end()) return;
   const auto index = static_cast<std::size_t>(found - list.begin());
   if (descriptors != nullptr && index < descriptors->size())
-    waiter_->watch((*descriptors)[index], -1);
+    (void)waiter_->watch((*descriptors)[index], -1);
   *found = nullptr; // a turn may be walking the list
   if (in_turn_) {
     removed_in_turn_ = true;
@@ -261,20 +268,23 @@ void Loop::make_waiter() {
 }
 
 void Loop::watch_descriptors() {
+  bool all = true;
   waiter_->transports.resize(transports_.size(), -1);
   waiter_->services.resize(services_.size(), -1);
   for (std::size_t i = 0; i < transports_.size(); ++i) {
-    waiter_->watch(waiter_->transports[i], transports_[i]->descriptor());
+    all &= waiter_->watch(waiter_->transports[i], transports_[i]->descriptor());
   }
   for (std::size_t i = 0; i < services_.size(); ++i) {
-    waiter_->watch(waiter_->services[i], services_[i]->descriptor());
+    all &= waiter_->watch(waiter_->services[i], services_[i]->descriptor());
   }
+  waiter_->all_watched = all;
 }
 
 void Loop::wait() {
   watch_descriptors();
   if (!arm_all() || stopping_.load(std::memory_order_relaxed)) return;
-  const Time deadline = next_deadline();
+  Time deadline = next_deadline();
+  if (!waiter_->all_watched) deadline = std::min(deadline, clock_.now() + longest_blind_sleep);
   if (deadline == never) {
     sleep_on(waiter_->epoll.get(), nullptr);
     return;

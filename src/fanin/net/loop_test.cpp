@@ -1,5 +1,6 @@
 #include "fanin/net/loop.hpp"
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -148,6 +149,28 @@ TEST(Loop, RunWaitsForTimersServicesAndOtherThreads) {
   });
   loop.run();
   stopper.join();
+}
+
+TEST(Loop, WhatTheKernelCannotWatchIsLookedAtAllTheSame) {
+  class Unwatchable final : public Service {
+  public:
+    explicit Unwatchable(Loop& of) : loop(of) {}
+    bool poll() override {
+      if (++polls == 100) loop.stop();
+      return false;
+    }
+    [[nodiscard]] int descriptor() const override { return file.get(); }
+    Loop& loop;
+    Descriptor file{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    int polls = 0;
+  };
+  const MonotonicClock clock;
+  Loop loop(clock);
+  Unwatchable service(loop);
+  loop.add(service);
+  loop.run();
+  EXPECT_EQ(service.polls, 100);
+  loop.remove(service);
 }
 
 TEST(Loop, AStopBeforeTheRunCounts) {

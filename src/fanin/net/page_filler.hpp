@@ -62,7 +62,7 @@ private:
 
   memory::PagePool& pool_;
   memory::Page* page_ = nullptr; // not owned: see above
-  std::uint32_t lends_ = 0; // the loan of page_ that was seen
+  std::uint64_t lends_ = 0; // the loan of page_ that was seen
   std::uint32_t filled_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // Values under ids that are never used twice: the low half of an id is the slot, the high half
-// counts the slot's uses. Finding is an index and a comparison; values stay where they are.
+// counts the slot's uses. Finding is an index and a comparison; values stay where they are. A slot
+// whose uses are used up is left: the two highest bits of an id are always free for its owner.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +14,17 @@ namespace fanin::net {
 template <class Id, class T>
 class SlotMap {
 public:
+  static constexpr std::uint32_t uses_max = 1U << 30;
+
+  // `first_use`: for tests, of all slots.
+  explicit SlotMap(std::uint32_t first_use = 0) : first_use_(first_use) {}
+
   template <class... Arguments>
   std::pair<Id, T&> emplace(Arguments&&... arguments) {
     std::uint32_t index = 0;
     if (free_.empty()) {
       index = static_cast<std::uint32_t>(slots_.size());
-      slots_.emplace_back();
+      slots_.push_back({.value = nullptr, .uses = first_use_});
     } else {
       index = free_.back();
       free_.pop_back();
@@ -40,8 +46,7 @@ public:
     if (find(id) == nullptr) return;
     const std::uint32_t index = static_cast<std::uint32_t>(id) - 1;
     const auto value = std::move(slots_[index].value);
-    ++slots_[index].uses;
-    free_.push_back(index);
+    if (++slots_[index].uses < uses_max) free_.push_back(index);
     --size_;
   }
 
@@ -61,6 +66,7 @@ private:
     std::unique_ptr<T> value;
     std::uint32_t uses = 0;
   };
+  std::uint32_t first_use_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::size_t size_ = 0;

@@ -64,7 +64,8 @@ struct Event {
   CloseReason reason = CloseReason::local;
   ConnectionId connection = ConnectionId::none;
   Handler* handler = nullptr;
-  // The whole message, in a page of the receive pool; or, where memory is shared (shares_memory()),
+  // The whole message, in a page of the receive pool, or of the transport if its sender is not
+  // trusted yet (ConnectionOptions::strangers); or, where memory is shared (shares_memory()),
   // in the sender's. There, one that was sent as two extents stays in two pieces: `message`, then
   // `rest`, which is empty otherwise.
   memory::View message;
@@ -91,9 +92,9 @@ struct ConnectionOptions {
   // Where memory is shared, likewise beyond this in messages that the peer has not let go of.
   std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
   bool low_latency = false; // control: small messages leave at once. Otherwise bulk data
-  // Of a listener that strangers may reach: a connection takes only small messages (4 KiB), and
-  // larger ones wait, until trust(). So what it can pin of the pool is little. Transports whose
-  // peers are of this program or this user ignore it.
+  // Of a listener that anybody may reach: until trust(), a connection takes only small messages
+  // (4 KiB), in pages of the transport (shm, tcp), and larger ones wait. So it can pin nothing of
+  // the pool, and needs nothing of it. Transports whose peers are of this program ignore it.
   bool strangers = false;
 };
 

@@ -58,6 +58,8 @@ struct Parameter {
   // Whether what is sent lies in memory that other processes may read.
   bool shared_pools = false;
   Limits limits = Limits::of_environment();
+  // Whether a small message of a peer that is not trusted yet needs no page of the receive pool.
+  bool small_without_pages = false;
   std::size_t descriptors = 2; // open files of a connection, both ends together
   friend std::ostream& operator<<(std::ostream& out, const Parameter& parameter) {
     return out << parameter.name;

@@ -118,7 +118,7 @@ public:
     if (event.message.size > 0) {
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(event.message.data()) % 8, 0U);
       const memory::PageHome* const home = event.message.page.get()->home;
-      EXPECT_TRUE(home == receive_pool.get() || transport.shares_memory());
+      EXPECT_TRUE(home == receive_pool.get() || transport.shares_memory() || any_home);
     } else {
       EXPECT_EQ(event.rest.size, 0U);
     }
@@ -154,6 +154,7 @@ public:
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   bool keep = false;
+  bool any_home = false; // of messages: not all come from peers that are trusted
   std::deque<memory::View> kept;
   std::function<std::size_t(std::uint64_t)> sizes; // expected
   std::function<void(Transport&, Event&)> react;

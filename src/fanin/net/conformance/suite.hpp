@@ -12,6 +12,7 @@
 // and no test depends on how long anything takes. FANIN_CONFORMANCE=full goes to the limits.
 #pragma once
 
+#include "fanin/net/conformance/attacks.hpp"
 #include "fanin/net/conformance/backpressure.hpp"
 #include "fanin/net/conformance/connecting.hpp"
 #include "fanin/net/conformance/ending.hpp"

@@ -547,12 +547,14 @@ std::size_t MemoryTransport::poll(std::span<Event> events) {
   released_ = false;
   arrivals();
   std::size_t count = 0;
-  // Each listed end once; those that still have something go to the back of the list.
+  // Each listed end once. Those that still have something go to the back of the list; those that
+  // found no page stay in front: or the same one would take each page that comes back.
   for (std::size_t visits = ready_.size(); visits > 0 && count < events.size(); --visits) {
     const Connection connection = std::move(ready_.front());
     ready_.pop_front();
     End& end = connection.end();
     end.listed = false;
+    const std::size_t before = count;
     int budget = messages_per_visit;
     while (end.alive && budget-- > 0 && count < events.size() && deliverable(end)) {
       Event& event = events[count];
@@ -562,9 +564,12 @@ std::size_t MemoryTransport::poll(std::span<Event> events) {
       ++count;
     }
     if (end.alive && (end.first != nullptr || end.writable_pending || !end.handed_out)) {
-      list(end, connection.pipe, connection.side);
+      end.listed = true;
+      (count == before && !deliverable(end) ? starved_ : ready_).push_back(connection);
     }
   }
+  ready_.insert(ready_.begin(), starved_.begin(), starved_.end());
+  starved_.clear();
   return count;
 }
 

@@ -219,6 +219,7 @@ private:
   PageFillers fillers_;
   std::vector<Arrival> heap_;
   std::deque<Connection> ready_; // ends with arrived items
+  std::deque<Connection> starved_; // of ready_, in this poll
   bool released_ = false; // views have come back since the last poll
 };
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <memory>
 #include <vector>
 
+#include "fanin/net/first_count.hpp"
 #include "fanin/net/posted/credits.hpp"
 #include "fanin/net/posted/network.hpp"
 #include "fanin/net/posted/own_receives.hpp"
@@ -24,12 +26,13 @@ struct Sent {
   bool done = false;
 };
 
-// A ring; the numbers only grow.
+// A ring; the numbers only grow, and wrap.
+static_assert(std::has_single_bit(messages_most));
 struct Sending {
   std::array<Sent, messages_most> ring;
-  std::uint32_t accepted = 0;
-  std::uint32_t posted = 0;
-  std::uint32_t done = 0;
+  std::uint32_t accepted = first_count;
+  std::uint32_t posted = first_count;
+  std::uint32_t done = first_count;
   std::uint64_t queued_bytes = 0; // accepted and not done
   std::uint64_t waiting_bytes = 0; // accepted and not posted
   [[nodiscard]] Sent& at(std::uint32_t number) { return ring[number % messages_most]; }
@@ -48,14 +51,14 @@ struct Arrived {
 struct Traffic {
   Traffic(Link& link, std::unique_ptr<Receives> given);
   [[nodiscard]] const Arrived& next() const { return arrived[taken % arrived.size()]; }
-  [[nodiscard]] bool overrun() const { return came - taken == arrived.size(); }
+  [[nodiscard]] bool overrun() const { return came - taken == receives->most(); }
 
   Credits credits;
   std::unique_ptr<Receives> receives;
-  std::vector<Arrived> arrived; // a ring, as many as may come at once
-  std::uint32_t came = 0;
-  std::uint32_t taken = 0;
-  std::uint32_t heard = 0; // `came` when the peer was last looked for
+  std::vector<Arrived> arrived; // a ring of a power of two: for as many as may come at once
+  std::uint32_t came = first_count;
+  std::uint32_t taken = first_count;
+  std::uint32_t heard = first_count; // `came` when the peer was last looked for
   Operation other; // of sends that nobody waits for
   Sending sending;
 };

@@ -1,6 +1,7 @@
 #include "fanin/net/posted/posted.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <utility>
 
@@ -36,7 +37,7 @@ std::uint32_t for_messages(std::uint32_t posted, posted::Tag tag) {
 // --- life ---
 
 posted::Traffic::Traffic(Link& link, std::unique_ptr<Receives> given)
-    : receives(std::move(given)), arrived(receives->most()), other{.link = &link} {
+    : receives(std::move(given)), arrived(std::bit_ceil(receives->most())), other{.link = &link} {
   for (Sent& sent : sending.ring) sent.operation.link = &link;
 }
 

@@ -116,7 +116,7 @@ bool PostedTransport::copy(Connection& connection, std::span<const memory::View>
   }
   std::byte* to = room.page.data() + room.offset;
   for (const memory::View& extent : extents) {
-    memory::copy(to, {extent.data(), extent.size});
+    memory::copy(to, extent.bytes());
     to += extent.size;
   }
   made = room.page.freeze(room.offset, size);

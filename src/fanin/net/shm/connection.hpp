@@ -46,14 +46,14 @@ struct ShmTransport::Connection {
   bool broken = false; // the peer has done what no peer does: nothing more is read of it
   bool to_signal = false; // something new is in the own outbox
   bool took = false; // the peer has room that it had not
-  bool peer_ended = false; // it has shut down its half, or is gone
-  bool peer_gone = false; // whatever it had mapped is not used any more
+  bool peer_ended = false; // it has aborted, or is gone
+  bool peer_gone = false; // it has hung up: what it had mapped is not used any more
   bool silent = false; // ended before anybody was told of it
   CloseReason reason = CloseReason::local; // of `ended`
   ListenerId listener = ListenerId::none; // that accepted it
   std::uint32_t max_message = 0; // that this side takes
   std::uint32_t peer_max_message = 0;
-  std::uint32_t armed = 0;
+  std::uint64_t armed = 0;
   std::uint32_t idle_polls = 0;
   std::uint32_t refused_bytes = 0; // of the message that wants_writable
   std::uint32_t wants_copy = 0; // bytes in a page to copy to

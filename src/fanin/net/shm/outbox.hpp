@@ -8,15 +8,20 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+
+#include "fanin/net/first_count.hpp"
 
 namespace fanin::net::shm {
 
 inline constexpr std::size_t line = 64; // of cache
 inline constexpr std::size_t unit_size = 32;
 inline constexpr std::uint32_t units_max = 64;
-inline constexpr std::uint32_t returns_max = 224;
+inline constexpr std::uint32_t returns_max = 128;
+// Counts wrap at 2^32, where the place in a ring must not jump.
+static_assert(std::has_single_bit(units_max) && std::has_single_bit(returns_max));
 // A message up to this size travels in the outbox itself; to pin a page for less is a waste.
 inline constexpr std::uint32_t inline_max = 256;
 inline constexpr std::uint32_t pieces_max = 2;
@@ -43,28 +48,34 @@ struct Piece {
 };
 static_assert(sizeof(Piece) == 16);
 
-// A message given back. All counts here run freely and wrap at 2^32.
+// A message given back.
 struct Return {
   std::uint32_t slot = 0;
   std::uint32_t use = 0;
 };
 
 // `armed` is a number that grows with every time its owner goes to sleep, times 4, plus:
-inline constexpr std::uint32_t armed_for_work = 1; // messages, and pages that come back
-inline constexpr std::uint32_t armed_for_room = 2; // messages were taken
+inline constexpr std::uint64_t armed_for_work = 1; // messages, and pages that come back
+inline constexpr std::uint64_t armed_for_room = 2; // messages were taken
 
+// All counts run freely and wrap at 2^32.
 struct Outbox {
-  alignas(line) std::atomic<std::uint32_t> written{0}; // units
-  alignas(line) std::atomic<std::uint32_t> returned{0}; // entries of `returns`
-  alignas(line) std::atomic<std::uint32_t> taken{0}; // of the peer's units
-  std::atomic<std::uint32_t> returns_taken{0}; // of the peer's returns
-  alignas(line) std::atomic<std::uint32_t> armed{0};
+  alignas(line) std::atomic<std::uint32_t> written{first_count}; // units
+  // Not 0: nothing more follows, and the end is no orderly one; its owner still reads what it was
+  // lent. Only the end of its process, or of its use of that, hangs up the socket.
+  std::atomic<std::uint32_t> aborted{0};
+  alignas(line) std::atomic<std::uint32_t> returned{first_count}; // entries of `returns`
+  alignas(line) std::atomic<std::uint32_t> taken{first_count}; // of the peer's units
+  std::atomic<std::uint32_t> returns_taken{first_count}; // of the peer's returns
+  alignas(line) std::atomic<std::uint64_t> armed{0};
   alignas(line) std::array<std::byte, units_max * unit_size> units{};
   std::array<Return, returns_max> returns{};
+  std::array<std::byte, 768> unused{}; // up to a page
 };
 static_assert(sizeof(Outbox) == 4096);
 static_assert(offsetof(Outbox, units) == 256 && offsetof(Outbox, returns) == 2304);
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
+              std::atomic<std::uint64_t>::is_always_lock_free);
 
 [[nodiscard]] constexpr std::uint32_t units_of(std::size_t bytes) {
   return static_cast<std::uint32_t>((bytes + unit_size - 1) / unit_size);

@@ -1,5 +1,6 @@
 #include "fanin/net/shm/packet.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <bit>
@@ -67,10 +68,11 @@ union ControlBuffer {
   std::byte bytes[CMSG_SPACE(descriptors_max * sizeof(int))];
 };
 
-// Takes what came with a packet. False: more than there may be; they are closed.
-bool take_descriptors(msghdr& message, ReceivedPacket& packet) {
+enum class Taken : std::uint8_t { all, too_many, no_room };
+
+// Takes what came with a packet.
+Taken take_descriptors(msghdr& message, ReceivedPacket& packet) {
   std::size_t count = 0;
-  bool all = (message.msg_flags & MSG_CTRUNC) == 0;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -79,14 +81,27 @@ bool take_descriptors(msghdr& message, ReceivedPacket& packet) {
       int number = -1;
       std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
       Descriptor descriptor(number);
-      if (count < descriptors_max) {
-        packet.descriptors[count++] = std::move(descriptor);
-      } else {
-        all = false;
-      }
+      if (count < descriptors_max) packet.descriptors[count] = std::move(descriptor);
+      ++count;
     }
   }
-  return all;
+  if (count > descriptors_max) return Taken::too_many;
+  if ((message.msg_flags & MSG_CTRUNC) == 0) return Taken::all;
+  // The kernel stops where the process has no room for another one.
+  return count == descriptors_max ? Taken::too_many : Taken::no_room;
+}
+
+ssize_t receive(int socket, msghdr& message, int flags) {
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(socket, &message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+ErrorKind kind_of(int error) {
+  if (error == EAGAIN) return ErrorKind::not_found;
+  return error == ECONNRESET ? ErrorKind::disconnected : ErrorKind::exhausted;
 }
 
 } // namespace
@@ -110,6 +125,7 @@ bool send_packet(int socket, const PacketBytes& bytes, std::span<const int> desc
          static_cast<ssize_t>(bytes.size());
 }
 
+// Looked at first: a packet whose descriptors found no room must not be gone.
 Result<ReceivedPacket> receive_packet(int socket) {
   ReceivedPacket packet;
   iovec piece{packet.bytes.data(), packet.bytes.size()};
@@ -119,18 +135,23 @@ Result<ReceivedPacket> receive_packet(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof control.bytes;
-  ssize_t got = 0;
-  do {
-    got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) {
-    return fail_errno(errno == EAGAIN ? ErrorKind::not_found : ErrorKind::disconnected, "recvmsg",
-                      errno);
-  }
+  const ssize_t got = receive(socket, message, MSG_PEEK);
+  if (got < 0) return fail_errno(kind_of(errno), "recvmsg", errno);
   packet.size = static_cast<std::size_t>(got);
-  if (!take_descriptors(message, packet) || (message.msg_flags & MSG_TRUNC) != 0)
+  const bool too_long = (message.msg_flags & MSG_TRUNC) != 0;
+  const Taken taken = take_descriptors(message, packet);
+  if (taken == Taken::no_room)
+    return fail(ErrorKind::exhausted, "no room for another descriptor: raise `ulimit -n`");
+  msghdr nothing{};
+  (void)receive(socket, nothing, 0);
+  if (taken == Taken::too_many || too_long)
     return fail(ErrorKind::malformed, "packet with more than belongs to it");
   return packet;
+}
+
+bool has_hung_up(int socket) {
+  pollfd one{.fd = socket, .events = 0, .revents = 0};
+  return ::poll(&one, 1, 0) == 1 && (one.revents & POLLHUP) != 0;
 }
 
 } // namespace fanin::net::shm

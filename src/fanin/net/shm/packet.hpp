@@ -22,7 +22,7 @@
 namespace fanin::net::shm {
 
 inline constexpr std::size_t packet_size = 32;
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 inline constexpr std::size_t descriptors_max = 2; // with one packet
 
 struct Hello {
@@ -42,14 +42,17 @@ using PacketBytes = std::array<std::byte, packet_size>;
 
 struct ReceivedPacket {
   std::array<std::byte, packet_size> bytes;
-  std::size_t size = 0; // 0: the peer has shut down its half
+  std::size_t size = 0; // 0: nothing more comes
   std::array<Descriptor, descriptors_max> descriptors;
 };
 // Without blocking. False: errno says why (EAGAIN: the socket's buffer is full).
 [[nodiscard]] bool send_packet(int socket, const PacketBytes& bytes,
                                std::span<const int> descriptors);
-// Without blocking. Errors: disconnected, malformed (too long, or too many descriptors);
-// not_found: nothing is there now.
+// Without blocking. Errors: malformed (too long, or too many descriptors); not_found: nothing is
+// there now; disconnected: the peer has hung up, but what it has sent can still be received;
+// exhausted: this process has no room for descriptors, or no memory, and the packet stays there.
 [[nodiscard]] Result<ReceivedPacket> receive_packet(int socket);
+// Whether nobody has the other end open any more.
+[[nodiscard]] bool has_hung_up(int socket);
 
 } // namespace fanin::net::shm

@@ -63,6 +63,11 @@ void ShmTransport::report(CloseReason reason, const Connection& connection,
   if (options_.report) options_.report(reason, fmt::format("{}: {}", connection.target, text));
 }
 
+void ShmTransport::trust(ConnectionId id) {
+  Connection* const connection = connections_.find(id);
+  if (connection != nullptr) connection->filler = &fillers_.of(*connection->options.receive_pool);
+}
+
 std::string ShmTransport::peer_name(ConnectionId id) const {
   const Connection* const connection = connections_.find(id);
   return connection == nullptr ? "" : connection->target;
@@ -83,7 +88,7 @@ void ShmTransport::close(ConnectionId id, bool abort) {
     return;
   }
   if (abort || connection->stage == Stage::ended || connection->peer_ended) {
-    if (abort) (void)::shutdown(connection->socket.get(), SHUT_WR);
+    if (abort) say_aborted(*connection);
     linger(*connection);
     return;
   }
@@ -126,7 +131,7 @@ void ShmTransport::end(Connection& connection, CloseReason reason) {
 bool ShmTransport::violation(Connection& connection, std::string_view what) {
   if (std::exchange(connection.broken, true)) return false;
   report(CloseReason::protocol_violation, connection, what);
-  (void)::shutdown(connection.socket.get(), SHUT_WR);
+  say_aborted(connection);
   if (connection.stage == Stage::closing) --closing_;
   if (connection.stage == Stage::closing || connection.stage == Stage::lingering) {
     connection.stage = Stage::lingering;
@@ -134,6 +139,18 @@ bool ShmTransport::violation(Connection& connection, std::string_view what) {
     end(connection, CloseReason::protocol_violation);
   }
   return false;
+}
+
+// Never by shutdown(): where both ends do it, the kernel tells both that the other one has hung up,
+// and a hang-up says that nobody there reads our memory any more.
+void ShmTransport::say_aborted(Connection& connection) {
+  if (!connection.connected()) return; // hanging up says it
+  connection.out().aborted.store(1, std::memory_order_release);
+  signal(connection, true);
+}
+
+void ShmTransport::look_for_abort(Connection& connection) {
+  if (connection.peer().aborted.load(std::memory_order_acquire) != 0) connection.peer_ended = true;
 }
 
 // A page dies only with its holder: as long as one end reads what the other has lent, and both
@@ -152,7 +169,7 @@ void ShmTransport::want_nothing(Connection& connection) {
   connection.wants_writable = connection.writable_pending = false;
   connection.wants_copy = 0;
   connection.receiving.starving_for = 0;
-  connection.receiving.holds_all = false;
+  connection.receiving.holds_all = connection.receiving.lacks_memory = false;
 }
 
 void ShmTransport::erase_if_done(Connection& connection) {
@@ -179,7 +196,7 @@ void ShmTransport::peer_gone(Connection& connection) {
 void ShmTransport::expire(Connection& connection) {
   if (connection.stage == Stage::closing) { // the peer has taken nothing all the time
     --closing_;
-    (void)::shutdown(connection.socket.get(), SHUT_WR);
+    say_aborted(connection);
     linger(connection);
     return;
   }
@@ -240,15 +257,18 @@ bool ShmTransport::has_work(const Connection& connection) const {
   if (connection.wants_copy > 0 && can_copy(connection)) return true;
   if (!receiving.returns.empty() && receiving.returned - now(peer.returns_taken) < shm::returns_max)
     return true;
+  const bool over = connection.peer_ended || now(peer.aborted) != 0;
+  if (connection.stage == Stage::closing && over) return true;
   if (connection.stage != Stage::open) {
     return !connection.peer_gone && now(peer.written) != receiving.read &&
            receiving.returns.size() < shm::returns_max;
   }
   if (now(peer.written) != receiving.read) {
+    if (receiving.lacks_memory) return false; // until `retry`
     if (receiving.holds_all) return connection.lent->lent() < lent_max;
     return receiving.starving_for == 0 || connection.filler->can_reserve(receiving.starving_for);
   }
-  return connection.peer_ended;
+  return over;
 }
 
 // For pages that come back to pools of this process: no peer says so.
@@ -339,7 +359,7 @@ void ShmTransport::collect() {
 void ShmTransport::socket_event(Connection& connection, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0) connection.socket_full = false;
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) != 0) read_packets(connection);
-  if ((events & (EPOLLHUP | EPOLLERR)) != 0) peer_gone(connection);
+  if ((events & EPOLLHUP) != 0) peer_gone(connection);
   if (connection.peer_ended && connection.stage == Stage::handshake) {
     const bool ours = connection.listener == ListenerId::none;
     report(ours ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
@@ -361,6 +381,7 @@ bool ShmTransport::visit(Connection& connection, Budget& budget) {
     erase_if_done(connection);
     return false;
   }
+  look_for_abort(connection);
   bool worked = false;
   if (connection.stage == Stage::open && !connection.handed_out) {
     connection.handed_out = true;
@@ -475,7 +496,7 @@ bool ShmTransport::take_record(Connection& connection, std::uint32_t available, 
     if (record.kind == RecordKind::inlined || record.kind == RecordKind::lent) {
       report(CloseReason::message_too_large, connection,
              "sent a message larger than what was agreed");
-      (void)::shutdown(connection.socket.get(), SHUT_WR);
+      say_aborted(connection);
       end(connection, CloseReason::message_too_large);
       return false;
     }
@@ -522,7 +543,7 @@ bool ShmTransport::take_lent(Connection& connection, const Record& record, std::
   for (const Piece& piece : std::span(pieces).first(count)) {
     // The memory was announced before the message, so it is there if it is anywhere.
     if (piece.memory >= connection.lent->memories()) read_packets(connection);
-    if (connection.stage != Stage::open) return false;
+    if (connection.stage != Stage::open || connection.receiving.lacks_memory) return false;
     if (piece.length == 0 || !connection.lent->contains(piece))
       return violation(connection, "sent a message outside of its memory");
     total += piece.length;

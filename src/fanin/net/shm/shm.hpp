@@ -25,6 +25,7 @@
 #include "fanin/net/shm/packet.hpp"
 #include "fanin/net/slot_map.hpp"
 #include "fanin/net/transport.hpp"
+#include "fanin/net/unidentified.hpp"
 
 namespace fanin::net {
 
@@ -72,6 +73,7 @@ public:
   [[nodiscard]] bool arm() override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
   void close(ConnectionId connection, bool abort) override;
+  void trust(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
   [[nodiscard]] std::size_t closing() const override { return closing_; }
   [[nodiscard]] bool shares_memory() const override { return true; }
@@ -79,6 +81,8 @@ public:
   [[nodiscard]] const ShmCounters& counters() const { return counters_; }
 
 private:
+  static constexpr std::uint32_t strangers_usual = 128; // at once; more wait for each other's pages
+
   enum class Stage : std::uint8_t {
     connecting, // the listener's queue was full: tried again
     handshake, // until the peer's hello is here
@@ -91,16 +95,16 @@ private:
   // A message whose bytes the peer reads.
   struct Slot {
     std::array<memory::View, shm::pieces_max> extents;
-    std::uint32_t use = 0;
+    std::uint32_t use = first_count;
     std::uint32_t bytes = 0;
     bool lent = false;
   };
 
   struct Sending {
-    std::uint32_t written = 0; // units
-    std::uint32_t taken = 0; // of them, as far as was looked
-    std::uint32_t returns_taken = 0; // of the peer's
-    std::uint32_t signalled = 0; // the peer's `armed` that was answered
+    std::uint32_t written = first_count; // units
+    std::uint32_t taken = first_count; // of them, as far as was looked
+    std::uint32_t returns_taken = first_count; // of the peer's
+    std::uint64_t signalled = 0; // the peer's `armed` that was answered
     std::uint64_t queued_bytes = 0; // of messages not taken yet
     std::uint64_t held_bytes = 0; // of messages not given back yet
     std::array<std::uint32_t, shm::units_max> bytes_at{}; // of the message that begins there
@@ -109,11 +113,12 @@ private:
     std::vector<std::uint64_t> announced; // arenas
   };
   struct Receiving {
-    std::uint32_t read = 0; // units of the peer's
-    std::uint32_t returned = 0; // into the own outbox
+    std::uint32_t read = first_count; // units of the peer's
+    std::uint32_t returned = first_count; // into the own outbox
     std::vector<shm::Return> returns; // that have no room there yet
     std::uint32_t starving_for = 0; // bytes of a page
     bool holds_all = false; // as many messages of the peer as may be
+    bool lacks_memory = false; // that the peer has announced, and no descriptor is left for
   };
 
   struct Connection;
@@ -186,6 +191,8 @@ private:
   void end(Connection& connection, CloseReason reason);
   void continue_closing(Connection& connection);
   void linger(Connection& connection);
+  void say_aborted(Connection& connection);
+  static void look_for_abort(Connection& connection);
   static void want_nothing(Connection& connection);
   void erase_if_done(Connection& connection);
   void erase(Connection& connection);
@@ -196,6 +203,7 @@ private:
   ShmOptions options_;
   Descriptor epoll_;
   PageFillers fillers_;
+  UnidentifiedPages unidentified_{strangers_usual};
   std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // of growing page size
   std::vector<std::unique_ptr<PageFiller>> copy_fillers_; // of copy_pools_
   SlotMap<ConnectionId, Connection> connections_;

@@ -269,8 +269,8 @@ void ShmTransport::mark_for_flush(Connection& connection) {
 // Wakes the peer if it sleeps and waits for what is new: work, or only room.
 void ShmTransport::signal(Connection& connection, bool work) {
   std::atomic_thread_fence(std::memory_order_seq_cst); // our stores before its `armed`
-  const std::uint32_t armed = connection.peer().armed.load(std::memory_order_relaxed);
-  const std::uint32_t wanted = work ? shm::armed_for_work : shm::armed_for_room;
+  const std::uint64_t armed = connection.peer().armed.load(std::memory_order_relaxed);
+  const std::uint64_t wanted = work ? shm::armed_for_work : shm::armed_for_room;
   if ((armed & wanted) == 0 || armed == connection.sending.signalled) return;
   connection.sending.signalled = armed;
   ++counters_.wakes;

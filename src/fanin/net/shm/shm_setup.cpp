@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -150,6 +151,10 @@ Result<ShmTransport::Connection*> ShmTransport::make_connection(const Connection
 
 Result<ListenerId> ShmTransport::listen(const Url& url, const ConnectionOptions& options) {
   if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  if (options.strangers) {
+    if (auto reserved = unidentified_.reserve(); !reserved)
+      return std::unexpected(reserved.error());
+  }
   Descriptor socket = make_socket();
   if (!socket)
     return fail_errno(ErrorKind::exhausted, fmt::format("{}: socket", url.text()), errno);
@@ -230,6 +235,7 @@ bool ShmTransport::accept_one(Listener& listener) {
   }
   Connection& connection = **made;
   connection.listener = listener.id;
+  if (listener.options.strangers) connection.filler = &unidentified_.filler();
   connection.socket = std::move(socket);
   start_handshake(connection);
   return true;
@@ -257,6 +263,7 @@ void ShmTransport::try_again(Connection& connection) {
   if (connection.stage == Stage::connecting) return try_connect(connection);
   connection.socket_full = false;
   warm(connection);
+  if (std::exchange(connection.receiving.lacks_memory, false)) read_packets(connection);
 }
 
 void ShmTransport::try_connect(Connection& connection) {
@@ -314,16 +321,14 @@ void ShmTransport::read_packets(Connection& connection) {
          connection.stage == Stage::closing || connection.stage == Stage::lingering) {
     auto packet = shm::receive_packet(connection.socket.get());
     if (!packet && packet.error().kind == ErrorKind::not_found) return;
-    if (!packet && packet.error().kind == ErrorKind::disconnected) {
-      // It went with packets of ours unread; what it had sent before is still there.
-      if (connection.peer_gone) return;
-      peer_gone(connection);
-      continue;
-    }
-    if (packet && packet->size == 0) {
-      connection.peer_ended = true;
+    // It went with packets of ours unread; what it had sent before is still there.
+    if (!packet && packet.error().kind == ErrorKind::disconnected) continue;
+    if (!packet && packet.error().kind == ErrorKind::exhausted) {
+      connection.receiving.lacks_memory = true;
+      connection.retry.start(loop_, loop_.now() + options_.retry_pause);
       return;
     }
+    if (packet && packet->size == 0 && shm::has_hung_up(connection.socket.get())) return;
     const Result<> taken =
         packet ? take_packet(connection, *packet) : std::unexpected(packet.error());
     if (!taken) {

@@ -297,8 +297,8 @@ TEST_F(Shm, a_peer_that_lies_while_it_holds_a_page_costs_one_line_and_no_time) {
   settle();
   const std::vector view{filled(*at_server_.shared, 3000, 1)};
   EXPECT_EQ(server_.send(at_server_.connections.front(), view), SendOutcome::accepted);
-  peer.outbox().returns[0] = {3, 1};
-  peer.outbox().returned = 1;
+  peer.outbox().returns[first_count % shm::returns_max] = {3, 1};
+  peer.outbox().returned = first_count + 1;
   settle();
   EXPECT_EQ(at_server_.closed, std::vector{CloseReason::protocol_violation});
   EXPECT_EQ(said_.size(), 1U);
@@ -387,7 +387,7 @@ TEST_F(Shm, counts_that_cannot_be_close_the_connection) {
   shm::RawPeer peer(url_);
   peer.say_hello();
   settle();
-  peer.outbox().written = shm::units_max + 1;
+  peer.outbox().written = first_count + shm::units_max + 1;
   expect_violation("more than there is room for");
 }
 
@@ -411,8 +411,8 @@ TEST_F(Shm, giving_back_what_was_not_lent_closes_the_connection) {
   shm::RawPeer peer(url_);
   peer.say_hello();
   settle();
-  peer.outbox().returns[0] = {3, 1};
-  peer.outbox().returned = 1;
+  peer.outbox().returns[first_count % shm::returns_max] = {3, 1};
+  peer.outbox().returned = first_count + 1;
   expect_violation("does not have");
 }
 

@@ -83,7 +83,7 @@ StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {
       phase_ = Phase::lead;
       return Step::message;
     }
-    if (!place_beginning()) return Step::starved;
+    place_beginning();
   }
   if (have_ < length_) return Step::need_bytes;
   message = region_.freeze(region_at_, length_);
@@ -93,20 +93,39 @@ StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {
 }
 
 // Reserves the region of the current message around its beginning, which was read ahead, or
-// elsewhere if the page ends too early. False: the pool has no page.
-bool StreamReceiver::place_beginning() {
+// elsewhere if the page ends too early. Where the pool has no page, the beginning waits on the
+// heap: to keep the end of a page for it would pin that page, and all pages of a pool could be
+// pinned so.
+void StreamReceiver::place_beginning() {
   const std::uint32_t available = ahead_end_ - ahead_at_;
   if (ahead_.size() - ahead_at_ >= length_) {
     region_at_ = ahead_at_;
     region_ = memory::Loan{ahead_.page()};
     filler_->give_back(std::move(ahead_), region_at_ + length_);
   } else {
-    if (!claim_region()) return false;
-    std::memcpy(region_.data() + region_at_, ahead_.data() + ahead_at_, available);
+    const std::byte* const beginning = ahead_.data() + ahead_at_;
+    if (claim_region()) {
+      std::memcpy(region_.data() + region_at_, beginning, available);
+    } else {
+      save(beginning, available);
+    }
     filler_->give_back(std::move(ahead_), ahead_at_);
   }
   have_ = available;
   ahead_at_ = ahead_end_ = 0;
+}
+
+void StreamReceiver::save(const std::byte* beginning, std::uint32_t size) {
+  if (size == 0) return;
+  saved_ = std::make_unique_for_overwrite<std::byte[]>(size);
+  std::memcpy(saved_.get(), beginning, size);
+}
+
+bool StreamReceiver::retreat() {
+  const std::uint32_t most = std::min(filler_->pool().page_size() / 16, length_ - 1);
+  if (phase_ != Phase::payload || !region_ || ahead_ || have_ > most) return false;
+  save(region_.data() + region_at_, have_);
+  region_.reset();
   return true;
 }
 
@@ -116,6 +135,8 @@ bool StreamReceiver::claim_region() {
   region_at_ = room.offset;
   region_ = memory::Loan{room.page.page()};
   filler_->give_back(std::move(room.page), region_at_ + length_);
+  if (saved_) std::memcpy(region_.data() + region_at_, saved_.get(), have_);
+  saved_.reset();
   return true;
 }
 
@@ -139,6 +160,7 @@ StreamReceiver::Step StreamReceiver::fail(CloseReason reason) {
 void StreamReceiver::reset() {
   if (ahead_) give_back_ahead();
   region_.reset();
+  saved_.reset();
   phase_ = Phase::over;
 }
 

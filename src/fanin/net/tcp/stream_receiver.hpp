@@ -9,7 +9,9 @@
 //   is
 //     complete there is handed out in place; the region of a message that is not is reserved around
 //     its beginning. Only a beginning at the end of a page is moved.
-// Between messages it owns no page, and within a message no more than the message's region.
+// Between messages it owns no page, within a message no more than the message's region, and nothing
+// while it starves: what has come of a message by then waits on the heap, at most a quarter of a
+// page.
 #pragma once
 
 #include <sys/uio.h>
@@ -17,6 +19,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "fanin/memory/page_pool.hpp"
@@ -54,9 +57,19 @@ public:
 
   // Whether next() and prepare() could go on after `starved`.
   [[nodiscard]] bool can_go_on() const { return may_take() && filler_->can_reserve(length_); }
-  // Without trust (it begins with it), a message over stranger_message_max is `starved` before
-  // anything is reserved for it, and nothing is read ahead.
-  void set_trusted(bool trusted) { trusted_ = trusted; }
+  // Until trust(), a message over stranger_message_max is `starved` before anything is reserved
+  // for it, nothing is read ahead, and messages lie in pages of `filler`.
+  void distrust(PageFiller& filler) {
+    trusted_ = false;
+    filler_ = &filler;
+  }
+  void trust(PageFiller& filler) {
+    trusted_ = true;
+    filler_ = &filler;
+  }
+  // Gives up the region of a message of which at most 1/16 of a page has come: that waits on the
+  // heap. False: there is none.
+  bool retreat();
   // There is more to look at in a page that nobody else can fill meanwhile.
   [[nodiscard]] bool holds_page() const { return static_cast<bool>(ahead_); }
   // Nothing of a message or a header has come that is not handed out.
@@ -74,7 +87,8 @@ private:
   [[nodiscard]] Step step_preface();
   [[nodiscard]] Step step_lead();
   [[nodiscard]] Step step_payload(memory::View& message);
-  [[nodiscard]] bool place_beginning();
+  void place_beginning();
+  void save(const std::byte* beginning, std::uint32_t size);
   void expect_lead(std::uint32_t length);
   Step fail(CloseReason reason);
   void give_back_ahead();
@@ -97,6 +111,7 @@ private:
   std::uint32_t have_ = 0;
   std::uint32_t region_at_ = 0;
   memory::Loan region_; // empty until the region is reserved
+  std::unique_ptr<std::byte[]> saved_; // until then, the have_ bytes that have come; or none
   // Read ahead of the current message: [ahead_at_, ahead_end_) has not been looked at.
   memory::Loan ahead_;
   std::uint32_t ahead_at_ = 0;

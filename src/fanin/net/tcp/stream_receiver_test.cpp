@@ -1,5 +1,6 @@
 #include "fanin/net/tcp/stream_receiver.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -120,6 +121,73 @@ TEST(TcpStreamReceiver, GivesTheSameMessagesHoweverTheStreamIsCut) {
   }
 }
 
+// Otherwise the pages of a pool could all wait for each other.
+TEST(TcpStreamReceiver, OwnsNoPageWhileItStarves) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    Bytes stream = preface();
+    std::vector<Bytes> messages;
+    for (int i = 0; i < 200; ++i) {
+      messages.push_back(random_message(random, random.chance(1, 8) ? page_size / 2 + 1 : 3000));
+      append_message(stream, messages.back());
+    }
+    const auto pool = make_pool(static_cast<std::uint32_t>(1 + random.below(3)));
+    PageFiller filler(*pool);
+    StreamReceiver receiver(filler, page_size / 2);
+    Feed feed{stream};
+    std::vector<memory::View> held;
+    std::size_t received = 0;
+    while (received < messages.size()) {
+      memory::View view;
+      Step step = receiver.next(view);
+      if (step == Step::message) {
+        ASSERT_TRUE(std::ranges::equal(view.bytes(), messages[received]));
+        ++received;
+        if (view.size > 0) held.push_back(std::move(view));
+        continue;
+      }
+      if (step == Step::need_bytes && feed.read(receiver, 1 + random.below(9000)) == 0)
+        step = Step::starved;
+      if (step != Step::starved) continue;
+      if (!receiver.can_go_on()) held.clear();
+      if (held.empty()) {
+        (void)receiver.retreat();
+        ASSERT_EQ(pool->available(), pool->pages());
+      }
+    }
+  }
+}
+
+TEST(TcpStreamReceiver, GivesUpTheRegionOfAMessageThatHasHardlyBegunAndGoesOnLater) {
+  const auto pool = make_pool(1);
+  PageFiller filler(*pool);
+  StreamReceiver receiver(filler, page_size / 2);
+  Bytes message(page_size / 2);
+  for (std::size_t i = 0; i < message.size(); ++i) message[i] = static_cast<std::byte>(i * 7);
+  Bytes stream = preface();
+  append_message(stream, message);
+  Feed feed{stream};
+  memory::View view;
+  EXPECT_EQ(receiver.next(view), Step::need_bytes);
+  EXPECT_EQ(feed.read(receiver, preface_size), preface_size);
+  EXPECT_EQ(receiver.next(view), Step::opened);
+  EXPECT_EQ(receiver.next(view), Step::need_bytes);
+  EXPECT_EQ(feed.read(receiver, header_size), header_size);
+  for (const std::size_t part : {0U, 1U, 700U}) {
+    EXPECT_EQ(receiver.next(view), Step::need_bytes);
+    EXPECT_EQ(feed.read(receiver, part), part);
+    EXPECT_EQ(pool->available(), 0U);
+    EXPECT_TRUE(receiver.retreat());
+    EXPECT_EQ(pool->available(), 1U);
+  }
+  EXPECT_EQ(receiver.next(view), Step::need_bytes);
+  EXPECT_EQ(feed.read(receiver, 4000), 4000U);
+  EXPECT_FALSE(receiver.retreat()); // this much it has paid for
+  while (receiver.next(view) == Step::need_bytes) (void)feed.read(receiver, SIZE_MAX);
+  EXPECT_TRUE(std::ranges::equal(view.bytes(), message));
+}
+
 // One page is enough for any number of connections that are within small messages.
 TEST(TcpStreamReceiver, UnfinishedMessagesShareAPage) {
   const auto pool = make_pool(1);
@@ -173,7 +241,7 @@ TEST(TcpStreamReceiver, AStrangerPinsNoMoreThanASmallMessage) {
   const auto pool = make_pool(2);
   PageFiller filler(*pool);
   StreamReceiver receiver(filler, page_size / 2);
-  receiver.set_trusted(false);
+  receiver.distrust(filler);
   Bytes stream = preface();
   append_message(stream, Bytes(StreamReceiver::stranger_message_max));
   append_message(stream, Bytes(page_size / 2));
@@ -191,7 +259,7 @@ TEST(TcpStreamReceiver, AStrangerPinsNoMoreThanASmallMessage) {
   EXPECT_EQ(receiver.next(view), Step::starved);
   EXPECT_FALSE(receiver.can_go_on());
   EXPECT_EQ(pool->available(), 2U);
-  receiver.set_trusted(true);
+  receiver.trust(filler);
   EXPECT_TRUE(receiver.can_go_on());
   EXPECT_EQ(receiver.next(view), Step::need_bytes);
   EXPECT_GT(feed.read(receiver, 1 << 20), 0U);

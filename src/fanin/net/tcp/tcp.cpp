@@ -62,7 +62,10 @@ TcpTransport::Connection::Connection(TcpTransport& owner, const ConnectionOption
       deadline([this, &owner] { owner.expired_.push_back(id); }) {}
 
 TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
-    : loop_(loop), options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    : loop_(loop),
+      options_(std::move(options)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      unidentified_(options_.strangers_max) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "tcp transport: epoll");
 }
 
@@ -206,7 +209,7 @@ void TcpTransport::trust(ConnectionId id) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr) return;
   no_stranger(*connection);
-  connection->receiver.set_trusted(true);
+  connection->receiver.trust(fillers_.of(*connection->options.receive_pool));
 }
 
 void TcpTransport::no_stranger(Connection& connection) {
@@ -287,6 +290,8 @@ void TcpTransport::expire(Connection& connection) {
     return;
   }
   if (connection.stage != Stage::connecting && connection.stage != Stage::handshake) return;
+  if (connection.stage == Stage::connecting && !connection.addresses.empty())
+    return connect_next(connection, ETIMEDOUT);
   const bool stranger = connection.listener != ListenerId::none;
   const CloseReason reason =
       stranger ? CloseReason::protocol_violation : CloseReason::connect_failed;
@@ -317,8 +322,11 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
     if (connection == nullptr) continue;
     connection->listed = false;
     budget.visit_bytes = std::min(budget.bytes, bytes_per_visit);
+    budget.before = budget.count;
     visit(*connection, budget);
   }
+  starving_.insert(starving_.end(), served_.begin(), served_.end());
+  served_.clear();
   quiet_polls_ = budget.count == 0 && budget.bytes == bytes ? quiet_polls_ + 1 : 0;
   return budget.count;
 }
@@ -369,15 +377,32 @@ void TcpTransport::collect_ready() {
   }
 }
 
+// They come before those who did not wait, in the order in which they have begun to: or one that
+// always has something to read would take every page that comes back. Only who holds the page that
+// is being filled is before them, as in take_messages().
 void TcpTransport::wake_starving() {
-  std::erase_if(starving_, [this](ConnectionId id) {
+  if (starving_.empty()) return;
+  const Connection* const next = ready_.empty() ? nullptr : connections_.find(ready_.front());
+  std::ptrdiff_t at = next != nullptr && next->receiver.holds_page() ? 1 : 0;
+  std::erase_if(starving_, [&](ConnectionId id) {
     Connection* const connection = connections_.find(id);
     if (connection == nullptr) return true;
     if (connection->stage == Stage::open && !connection->receiver.can_go_on()) return false;
     connection->starving = false;
-    list(*connection);
+    if (!std::exchange(connection->listed, true)) ready_.insert(ready_.begin() + at++, id);
     return true;
   });
+}
+
+// A message that has hardly begun may take for ever. What it has reserved, others wait for.
+void TcpTransport::retreat() {
+  if (starving_.empty()) return;
+  connections_.for_each([this](ConnectionId, Connection& connection) {
+    const memory::PagePool& pool = *connection.options.receive_pool;
+    if (connection.stage == Stage::open && pool.available() == 0)
+      released_ |= connection.receiver.retreat();
+  });
+  retreating_.start(loop_, loop_.now() + options_.retreat_period);
 }
 
 void TcpTransport::visit(Connection& connection, Budget& budget) {
@@ -417,7 +442,7 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
     case Step::opened: opened(connection, budget); break;
     case Step::ended: end(connection, CloseReason::peer_closed, false); break;
     case Step::failed: stream_failed(connection); break;
-    case Step::starved: starve(connection); return;
+    case Step::starved: starve(connection, budget); return;
     case Step::need_bytes:
       if (!connection.readable) return;
       if (budget.visit_bytes == 0) {
@@ -440,16 +465,18 @@ void TcpTransport::opened(Connection& connection, Budget& budget) {
        connection.listener == ListenerId::none ? EventKind::connected : EventKind::accepted);
 }
 
-void TcpTransport::starve(Connection& connection) {
+// Who has got something in this visit goes behind those who get nothing in this poll.
+void TcpTransport::starve(Connection& connection, const Budget& budget) {
   connection.starving = true;
-  starving_.push_back(connection.id);
+  (budget.count == budget.before ? starving_ : served_).push_back(connection.id);
+  if (!retreating_.active()) retreating_.start(loop_, loop_.now() + options_.retreat_period);
 }
 
 void TcpTransport::read(Connection& connection, Budget& budget) {
   std::array<iovec, tcp::StreamReceiver::pieces_max> pieces;
   const std::size_t count = connection.receiver.prepare(pieces);
   if (count == 0) {
-    starve(connection);
+    starve(connection, budget);
     return;
   }
   std::size_t room = 0;

@@ -20,6 +20,7 @@
 #include "fanin/net/tcp/socket.hpp"
 #include "fanin/net/tcp/stream_receiver.hpp"
 #include "fanin/net/transport.hpp"
+#include "fanin/net/unidentified.hpp"
 
 namespace fanin::net {
 
@@ -35,7 +36,13 @@ struct TcpOptions {
   Duration stranger_patience = std::chrono::seconds{1};
   // Before accepting goes on: the process has run out of descriptors, or strangers_max is reached.
   Duration accept_pause = std::chrono::milliseconds{100};
+  // While connections wait for pages: how often messages that have hardly begun give up theirs.
+  Duration retreat_period = std::chrono::milliseconds{20};
   std::string congestion = "cubic"; // the default of ?congestion=; empty: the host's
+  // The addresses of a host to connect to; tests give others.
+  std::function<Result<std::vector<Address>>(const Url&)> resolve = [](const Url& url) {
+    return net::resolve(url, false);
+  };
   // Told why a connection could not be made or was broken off, in words, for the log.
   std::function<void(CloseReason, std::string_view)> report;
 };
@@ -112,6 +119,7 @@ private:
     tcp::StreamReceiver receiver;
     tcp::SendQueue queue;
     std::vector<Address> addresses; // still to be tried
+    Time connect_by{}; // by one of them
     Address peer; // once it is connected
     std::string target; // for people, until then
     std::string congestion;
@@ -131,6 +139,7 @@ private:
   struct Budget {
     std::span<Event> events;
     std::size_t count = 0;
+    std::size_t before = 0; // `count` when this connection was visited
     std::size_t bytes = 0; // still to be read in this poll
     std::size_t visit_bytes = 0; // from this connection
     [[nodiscard]] bool full() const { return count == events.size(); }
@@ -151,6 +160,7 @@ private:
   void accept_all();
   [[nodiscard]] bool accept_one(Listener& listener); // false: nothing more for now
   [[nodiscard]] Connection* stranger_in_the_way() const;
+  void send_away(Connection& stranger);
   void no_stranger(Connection& connection);
   void connect_next(Connection& connection, int last_error);
   void connect_progress(Connection& connection);
@@ -160,7 +170,8 @@ private:
   void receive(Connection& connection, Budget& budget);
   void take_messages(Connection& connection, Budget& budget);
   void opened(Connection& connection, Budget& budget);
-  void starve(Connection& connection);
+  void starve(Connection& connection, const Budget& budget);
+  void retreat();
   void read(Connection& connection, Budget& budget);
   void read_failed(Connection& connection, int error);
   void stream_failed(Connection& connection);
@@ -179,13 +190,15 @@ private:
   Descriptor epoll_;
   tcp::SendQueue::Store store_; // before the connections that use it
   PageFillers fillers_;
+  UnidentifiedPages unidentified_;
   SlotMap<ConnectionId, Connection> connections_;
   SlotMap<ListenerId, Listener> listeners_;
   std::deque<ConnectionId> ready_;
   std::vector<ConnectionId>
       hot_; // low latency, and something came lately: read without asking epoll
   std::uint32_t quiet_polls_ = 0; // in a row
-  std::vector<ConnectionId> starving_;
+  std::vector<ConnectionId> starving_; // who has waited longest comes first
+  std::vector<ConnectionId> served_; // have begun to starve in this poll, after a message
   std::vector<ConnectionId> flush_list_;
   std::vector<ConnectionId> flushing_;
   std::vector<ConnectionId> expired_;
@@ -193,6 +206,7 @@ private:
   std::size_t closing_ = 0;
   std::size_t strangers_ = 0;
   bool released_ = false; // pages have come back since the last poll
+  Timer retreating_{[this] { retreat(); }}; // while connections starve
   Timer looking_{[this] { cut_unanswered(); }}; // while there are connections
   TcpCounters counters_;
 };

@@ -15,6 +15,7 @@ namespace fanin::net {
 namespace {
 
 using tcp::error_text;
+using tcp::set_reset_on_close;
 
 constexpr int tcp_accepts_per_poll = 64;
 
@@ -77,6 +78,10 @@ const std::string& TcpTransport::congestion_of(const Url& url) const {
 
 Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
   if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  if (options.strangers) {
+    if (auto reserved = unidentified_.reserve(); !reserved)
+      return std::unexpected(reserved.error());
+  }
   const auto addresses = resolve(url, true);
   if (!addresses) return std::unexpected(addresses.error());
   Result<Descriptor> socket = tcp::bind_and_listen(url, *addresses);
@@ -144,6 +149,17 @@ TcpTransport::Connection* TcpTransport::stranger_in_the_way() const {
   return oldest;
 }
 
+// One that was closed here and does not hang up is told nothing, and neither is its owner.
+void TcpTransport::send_away(Connection& stranger) {
+  if (stranger.stage == Stage::closing) {
+    set_reset_on_close(stranger.socket);
+    erase(stranger);
+    return;
+  }
+  report(CloseReason::protocol_violation, stranger, "never said who it is, and others wait");
+  end(stranger, CloseReason::protocol_violation, true);
+}
+
 bool TcpTransport::accept_one(Listener& listener) {
   // Not at once: those of a whole system that starts together would push each other out.
   Connection* const oldest = stranger_in_the_way();
@@ -168,17 +184,14 @@ bool TcpTransport::accept_one(Listener& listener) {
     }
     return false;
   }
-  if (oldest != nullptr) {
-    report(CloseReason::protocol_violation, *oldest, "never said who it is, and others wait");
-    end(*oldest, CloseReason::protocol_violation, true);
-  }
+  if (oldest != nullptr) send_away(*oldest);
   Connection& connection = make_connection(listener.options);
   connection.listener = listener.id;
   connection.socket = std::move(socket);
   connection.peer = peer;
   connection.accepted_at = loop_.now();
   connection.stranger = true;
-  connection.receiver.set_trusted(!listener.options.strangers);
+  if (listener.options.strangers) connection.receiver.distrust(unidentified_.filler());
   ++strangers_;
   if (watch(connection)) {
     start_handshake(connection);
@@ -197,7 +210,7 @@ Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptio
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
   }
-  auto addresses = resolve(url, false);
+  auto addresses = options_.resolve(url);
   // Where the resolver may know later, this is like a host that does not answer yet.
   if (!addresses && addresses.error().kind != ErrorKind::disconnected) {
     return std::unexpected(addresses.error());
@@ -206,6 +219,7 @@ Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptio
   connection.stage = Stage::connecting;
   connection.target = url.text();
   connection.congestion = congestion_of(url);
+  connection.connect_by = loop_.now() + options_.handshake_timeout;
   if (addresses) {
     connection.addresses = std::move(*addresses);
     std::ranges::reverse(connection.addresses); // taken from the back
@@ -214,7 +228,8 @@ Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptio
   return connection.id;
 }
 
-// Tries the addresses of the host one after the other.
+// Tries the addresses of the host one after the other. Each has its share of the time that is left:
+// one that swallows packets must not keep the next from being tried.
 void TcpTransport::connect_next(Connection& connection, int last_error) {
   while (!connection.addresses.empty()) {
     const Address address = connection.addresses.back();
@@ -236,6 +251,8 @@ void TcpTransport::connect_next(Connection& connection, int last_error) {
       last_error = errno;
       continue;
     }
+    const auto shares = static_cast<std::int64_t>(connection.addresses.size()) + 1;
+    connection.deadline.start(loop_, loop_.now() + (connection.connect_by - loop_.now()) / shares);
     if (result == 0) start_handshake(connection);
     return;
   }
@@ -264,6 +281,7 @@ void TcpTransport::start_handshake(Connection& connection) {
     // luck in the choice of the own port, reach itself.
     const Address local = tcp::local_address(socket);
     connection.peer = tcp::peer_address(socket);
+    connection.deadline.start(loop_, connection.connect_by);
     if (local.port() == connection.peer.port() && local.host() == connection.peer.host()) {
       report(CloseReason::connect_failed, connection, error_text(ECONNREFUSED));
       end(connection, CloseReason::connect_failed, true);

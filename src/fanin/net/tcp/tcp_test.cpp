@@ -40,11 +40,11 @@ public:
     ASSERT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
               0);
   }
-  [[nodiscard]] std::uint16_t listen() const {
+  [[nodiscard]] std::uint16_t listen(int backlog = 8) const {
     const sockaddr_in address = loopback(0);
     EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
               0);
-    EXPECT_EQ(::listen(socket_.get(), 8), 0);
+    EXPECT_EQ(::listen(socket_.get(), backlog), 0);
     return tcp::local_address(socket_.get()).port();
   }
   [[nodiscard]] Raw accept() const { return Raw(::accept(socket_.get(), nullptr, nullptr)); }
@@ -220,6 +220,31 @@ TEST_F(Tcp, AServerOfAnotherVersionIsNamed) {
   EXPECT_EQ(client.closed.front().second, CloseReason::version_mismatch);
 }
 
+TEST_F(Tcp, WhereOneAddressOfAHostSwallowsPacketsTheNextIsTried) {
+  const Raw full; // its queue takes one connection, and then nothing is answered
+  const std::uint16_t silent = full.listen(0);
+  const Raw one;
+  one.connect(silent);
+  const std::uint16_t port = listen();
+  TcpOptions options;
+  options.resolve = [&](const Url&) -> Result<std::vector<Address>> {
+    std::vector<Address> both;
+    for (const std::uint16_t number : {silent, port})
+      both.push_back(net::resolve(Url{.scheme = "tcp", .host = "127.0.0.1", .port = number}, false)
+                         .value()
+                         .front());
+    return both;
+  };
+  TcpTransport here(loop, options);
+  loop.add(here);
+  ASSERT_TRUE(here.connect(*Url::parse("tcp://two.example:1"), client.options()));
+  settle();
+  EXPECT_TRUE(client.opened.empty());
+  clock.advance(2500ms);
+  EXPECT_TRUE(run_until([&] { return !client.opened.empty(); }));
+  loop.remove(here);
+}
+
 TEST_F(Tcp, AServerThatStaysSilentIsAFailedConnect) {
   const Raw listener;
   const std::uint16_t port = listener.listen();
@@ -373,6 +398,97 @@ TEST_F(Tcp, WhereStrangersCrowdTheOldestGoesAfterAWhile) {
   clock.advance(500ms);
   ASSERT_TRUE(run_until([&] { return server.opened.size() == 1; }));
   EXPECT_EQ(closed(CloseReason::protocol_violation), 1U);
+}
+
+TEST_F(Tcp, OneThatWasSentAwayAndStaysGoesBeforeThoseWhoWaitAndWithoutAnEvent) {
+  ConnectionOptions options = server.options();
+  options.strangers = true;
+  const auto made = transport->listen(*Url::parse("tcp"), options);
+  ASSERT_TRUE(made);
+  const std::uint16_t port = transport->listening_url(*made).port;
+  server.react = [](Transport& here, Event& event) { here.close(event.connection); };
+  std::vector<Raw> strangers(TcpOptions{}.strangers_max);
+  for (const Raw& raw : strangers) {
+    raw.connect(port);
+    raw.send(preface());
+  }
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == strangers.size(); }));
+  EXPECT_EQ(transport->closing(), strangers.size());
+  clock.advance(1s);
+  std::vector<Raw> late(10);
+  for (const Raw& raw : late) {
+    raw.connect(port);
+    raw.send(preface());
+  }
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == strangers.size() + late.size(); }));
+  clock.advance(5s);
+  EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
+  EXPECT_TRUE(server.closed.empty());
+}
+
+TEST_F(Tcp, AHelloGetsThroughWhileOthersHoldAllPagesAndManyHaveBegunOne) {
+  Peer full({.receive_pages = 2});
+  full.any_home = true;
+  ConnectionOptions options = full.options();
+  options.strangers = true;
+  const auto made = transport->listen(*Url::parse("tcp"), options);
+  ASSERT_TRUE(made);
+  const std::uint16_t port = transport->listening_url(*made).port;
+  full.react = [](Transport& here, Event& event) {
+    if (event.kind == EventKind::message) here.trust(event.connection);
+  };
+  std::vector<Raw> slow(50);
+  for (const Raw& raw : slow) {
+    raw.connect(port);
+    raw.send(preface() + header(tcp::StreamReceiver::stranger_message_max) + Bytes(1));
+  }
+  ASSERT_TRUE(run_until([&] { return full.opened.size() == slow.size(); }));
+  settle();
+  const memory::Loan first = full.receive_pool->take();
+  const memory::Loan second = full.receive_pool->take();
+  EXPECT_TRUE(first && second);
+  Raw honest;
+  honest.connect(port);
+  Bytes hello(32);
+  for (std::size_t i = 0; i < hello.size(); ++i) hello[i] = conformance::content(0, i);
+  honest.send(preface() + header(32) + hello);
+  EXPECT_TRUE(run_until([&] { return full.messages == 1; }));
+  loop.remove(*transport);
+  transport.reset();
+}
+
+// Each of them has introduced itself, and its message would fill half a page.
+TEST_F(Tcp, MessagesThatHaveHardlyBegunDoNotKeepThePagesThatOthersNeed) {
+  Peer scarce({.receive_pages = 4});
+  const auto made = transport->listen(*Url::parse("tcp"), scarce.options());
+  ASSERT_TRUE(made);
+  const std::uint16_t port = transport->listening_url(*made).port;
+  const std::uint32_t half_a_page = conformance::page_size / 2;
+  Bytes message(half_a_page);
+  for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+  std::vector<Raw> slow(32);
+  for (const Raw& raw : slow) {
+    raw.connect(port);
+    raw.send(preface() + header(half_a_page));
+    raw.send(std::span(message).first(1));
+  }
+  ASSERT_TRUE(run_until([&] { return scarce.opened.size() == slow.size(); }));
+  settle();
+  EXPECT_EQ(scarce.receive_pool->available(), 0U);
+  Raw honest;
+  honest.connect(port);
+  honest.send(preface() + header(half_a_page) + message);
+  settle();
+  EXPECT_EQ(scarce.messages, 0U);
+  EXPECT_TRUE(run_until([&] { // all take turns
+    clock.advance(1ms);
+    return scarce.messages == 1;
+  }));
+  for (const Raw& raw : slow) raw.send(std::span(message).subspan(1));
+  EXPECT_TRUE(run_until([&] { return scarce.messages == 1 + slow.size(); }));
+  loop.remove(*transport);
+  transport.reset();
+  EXPECT_EQ(scarce.receive_pool->available(), scarce.receive_pool->pages());
 }
 
 TEST_F(Tcp, WithoutDescriptorsAcceptingPausesInsteadOfSpinning) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "fanin/net/first_count.hpp"
 #include "fanin/net/posted/network.hpp"
 #include "fanin/net/verbs/device.hpp"
 #include "fanin/net/verbs/handle.hpp"
@@ -83,12 +84,12 @@ private:
   bool took_last_ = false;
   std::uint32_t receive_key_ = 0; // of the receive pool
   // Of send requests, since the beginning.
-  std::uint32_t posted_ = 0;
-  std::uint32_t signalled_ = 0;
-  std::uint32_t retired_ = 0;
+  std::uint32_t posted_ = first_count;
+  std::uint32_t signalled_ = first_count;
+  std::uint32_t retired_ = first_count;
   std::array<std::uint32_t, requests_most> signals_; // a ring: posted_ behind each that asked
-  std::uint32_t signals_put_ = 0;
-  std::uint32_t signals_taken_ = 0;
+  std::uint32_t signals_put_ = first_count;
+  std::uint32_t signals_taken_ = first_count;
 };
 
 } // namespace fanin::net::verbs

@@ -77,7 +77,7 @@ private:
   Descriptor wake_;
   Descriptor file_;
   Outbox* outbox_ = nullptr;
-  std::uint32_t written_ = 0;
+  std::uint32_t written_ = first_count;
 };
 
 } // namespace fanin::net::shm
