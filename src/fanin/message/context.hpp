@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fanin/base/log.hpp"
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/base/random.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/memory/page_pool.hpp"
@@ -92,6 +93,10 @@ public:
   void say(LogLevel level, std::string_view text) const {
     if (log_) log_(level, text);
   }
+  // Warnings that peers can cause, a few a second.
+  void say_of_peers(std::string_view text) {
+    if (log_) refusals_.say(log_, loop_.now(), LogLevel::warning, text);
+  }
   void at_turn_end(TurnEndTask& task);
   void forget(TurnEndTask& task);
   // A socket was closed and has something left to send; or has sent it.
@@ -113,6 +118,7 @@ private:
   memory::PagePool& receive_pool_;
   Random random_;
   LogFunction log_;
+  LogLimiter refusals_;
   std::vector<net::Transport*> used_;
   std::vector<TurnEndTask*> tasks_; // null: gone
   bool unsettled_ = false; // a task was listed since the last end of a turn

@@ -229,6 +229,7 @@ void HighThroughputSender::proceed() {
   blocked_ = false;
   empty_outbox();
   hand_over_page();
+  page_.suspend(); // the next message starts the deadline
   context_.at_turn_end(*this);
   if (closing_) finish_closing();
 }

@@ -29,9 +29,10 @@ public:
   void say(const T& what) {
     say_bytes(std::as_bytes(std::span{&what, 1}));
   }
-  void say_bytes(std::span<const std::byte> bytes) {
+  void say_bytes(std::span<const std::byte> bytes) { (void)try_to_say(bytes); }
+  bool try_to_say(std::span<const std::byte> bytes) { // true: it was taken
     const memory::View view = memory::HeapPage::copy(bytes);
-    (void)link_.send({&view, 1});
+    return link_.send({&view, 1}) == net::SendOutcome::accepted;
   }
 
   bool connected = false;
@@ -194,6 +195,83 @@ TEST_P(hostile, unfinished_messages_are_bounded) {
     EXPECT_FALSE(receiver->recv(message));
     return count(CloseReason::unfinished_too_large) > 0;
   }));
+}
+
+// A view of each would be many times what it is a view of.
+TEST_P(hostile, one_byte_pieces_of_a_message_are_gathered_as_they_come) {
+  constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
+  constexpr std::size_t pieces = 10'000;
+  const auto stranger = meet(receiver->url());
+  stranger->say(good_hello(SocketKind::high_throughput));
+  ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+  const auto a_piece = [](std::uint16_t flags) { return page_of({{{0, flags, 1}, 8}}); };
+  Bytes some;
+  for (int i = 0; i < 500; ++i) {
+    const Bytes one = a_piece(both);
+    some.insert(some.end(), one.begin(), one.end());
+  }
+  const auto say = [&](const Bytes& page) {
+    ASSERT_TRUE(ends.until([&] {
+      EXPECT_FALSE(receiver->recv(message));
+      return stranger->try_to_say(page);
+    }));
+  };
+  say(a_piece(FrameHeader::goes_on));
+  for (std::size_t sent = 0; sent < pieces; sent += 500) say(some);
+  say(a_piece(FrameHeader::continued));
+  ASSERT_TRUE(ends.until([&] { return receiver->recv(message); }));
+  EXPECT_EQ(message.size(), pieces + 2);
+  EXPECT_LE(message.pieces(), 2 + pieces / 4096 + 1);
+}
+
+TEST_P(hostile, pieces_are_charged_what_they_take_of_the_heap) {
+  std::vector<std::unique_ptr<Stranger>> strangers;
+  const auto cut_off = [&] { return count(CloseReason::unfinished_too_large); };
+  constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
+  for (int i = 0; i < 6; ++i) { // 4 KiB each, of the 20,000 bytes that there may be
+    strangers.push_back(meet(receiver->url()));
+    strangers.back()->say(good_hello(SocketKind::high_throughput));
+    ASSERT_TRUE(ends.until([&] { return !strangers.back()->answers.empty(); }));
+    strangers.back()->say_bytes(page_of({{{0, FrameHeader::goes_on, 1}, 8}, {{0, both, 1}, 8}}));
+    ends.turn();
+    EXPECT_FALSE(receiver->recv(message));
+  }
+  ASSERT_TRUE(ends.until([&] {
+    EXPECT_FALSE(receiver->recv(message));
+    return cut_off() > 0;
+  }));
+}
+
+TEST_P(hostile, subscriptions_one_by_one_and_taken_back_add_up) {
+  const auto publisher = Publisher::listen(ends.server(), ends.address()).value();
+  const auto stranger = meet(publisher->url());
+  stranger->say(good_hello(SocketKind::subscribe_high_throughput));
+  ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+  for (std::uint16_t tag = 1; tag <= 100; ++tag) { // only every third stays
+    Bytes page = page_of({{{1, 0, 8}, 8},
+                          {{2, 0, 8}, 8},
+                          {{static_cast<std::uint16_t>(tag % 3 == 0 ? 1 : 2), 0, 8}, 8}});
+    for (const std::size_t at : {8U, 24U, 40U}) page[at] = static_cast<std::byte>(tag);
+    ASSERT_TRUE(ends.until([&] { return stranger->try_to_say(page); }));
+  }
+  ASSERT_TRUE(ends.until([&] { return publisher->has_subscriber(99); }));
+  for (Tag tag = 1; tag <= 100; ++tag) EXPECT_EQ(publisher->has_subscriber(tag), tag % 3 == 0);
+}
+
+TEST_P(hostile, a_flood_of_refusals_leaves_few_lines) {
+  for (int i = 0; i < 40; ++i) {
+    const auto garbage = meet(receiver->url());
+    garbage->say_bytes(pattern(32, 3));
+    ASSERT_TRUE(ends.until([&] { return garbage->closed; }));
+  }
+  EXPECT_EQ(count(CloseReason::not_a_socket), 40U);
+  std::size_t lines = 0;
+  const std::string& said = ends.said();
+  for (auto at = said.find("turned away"); at != std::string::npos;
+       at = said.find("turned away", at + 1))
+    ++lines;
+  EXPECT_GE(lines, 1U);
+  EXPECT_LE(lines, 20U); // three a second
 }
 
 TEST_P(hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {

@@ -2,9 +2,18 @@
 
 #include <algorithm>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
+#include "fanin/message/gathering_page.hpp"
 
 namespace fanin::message {
+namespace {
+
+// Taken of the heap at once, for pieces of one message; bytes.
+constexpr std::uint64_t heap_least = 4096;
+constexpr std::uint64_t heap_most = 64U << 10;
+
+} // namespace
 
 PageQueue::PageQueue(Context& context, SocketCounters& counters, Options options, OnBad on_bad)
     : message_max_(static_cast<std::uint32_t>(std::min(options.message_max, Message::size_max))),
@@ -139,7 +148,8 @@ bool PageQueue::read_frame(Message& message, const Frame& frame) {
 }
 
 // A piece of a message waits for the rest. What it holds meanwhile can be what the rest needs to
-// come, its own or that of others: so it moves out of the way when pages are scarce.
+// come, its own or that of others: so it moves out of the way when pages are scarce. Small pieces
+// always do, but the first, as a published message's tag is: a view of each would be more than it.
 void PageQueue::keep(PageSource& source, memory::View view) {
   const bool lent = view.page.get()->home != &context_.receive_pool();
   const std::uint64_t held = std::uint64_t{reading_.page.size} + reading_.rest.size;
@@ -147,21 +157,42 @@ void PageQueue::keep(PageSource& source, memory::View view) {
   const bool scarce =
       lent ? source.lent_bytes + held > source.lent_max : pool.available() <= pool.pages() / 4;
   source.unfinished_bytes += view.size;
-  if (scarce) {
-    source.heap_bytes += view.size;
-    heap_bytes_ += view.size;
-    if (heap_bytes_ > unfinished_max_) return reject(source, CloseReason::unfinished_too_large);
-    view = memory::HeapPage::copy(view.bytes());
-  } else if (lent) {
-    source.lent_bytes += held;
-  }
+  if (scarce || (view.size < copy_below_bytes && !source.unfinished.empty()))
+    return keep_copy(source, view.bytes());
+  if (lent) source.lent_bytes += held;
+  source.heap_room = 0;
   source.unfinished.push_back(std::move(view));
+}
+
+// Behind the piece before, where that lies on the heap already. What is taken of the heap counts,
+// not what is used: so small pieces cost what they are charged.
+void PageQueue::keep_copy(PageSource& source, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (source.heap_room == 0) {
+      const std::uint64_t usual =
+          std::clamp<std::uint64_t>(source.heap_bytes, heap_least, heap_most);
+      source.heap_room = static_cast<std::uint32_t>(std::max<std::uint64_t>(usual, bytes.size()));
+      source.heap_bytes += source.heap_room;
+      heap_bytes_ += source.heap_room;
+      if (heap_bytes_ > unfinished_max_) return reject(source, CloseReason::unfinished_too_large);
+      std::byte* at = nullptr;
+      source.unfinished.push_back(memory::HeapPage::make(source.heap_room, at));
+      source.unfinished.back().size = 0;
+    }
+    memory::View& last = source.unfinished.back();
+    const std::size_t size = std::min<std::size_t>(source.heap_room, bytes.size());
+    memory::copy(last.page.get()->data + last.offset + last.size, bytes.first(size));
+    last.size += static_cast<std::uint32_t>(size);
+    source.heap_room -= static_cast<std::uint32_t>(size);
+    bytes = bytes.subspan(size);
+  }
 }
 
 void PageQueue::forget_unfinished(PageSource& source) {
   heap_bytes_ -= source.heap_bytes;
   source.unfinished.clear();
   source.unfinished_bytes = source.lent_bytes = source.heap_bytes = 0;
+  source.heap_room = 0;
 }
 
 } // namespace fanin::message

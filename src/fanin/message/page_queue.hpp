@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <memory_resource>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,14 +28,17 @@ struct PageSource {
   std::vector<memory::View> unfinished; // pieces of a message whose end has not come
   std::uint64_t unfinished_bytes = 0;
   std::uint64_t lent_bytes = 0; // of the peer's messages that are held for them, where it lends
-  std::uint64_t heap_bytes = 0; // of them, moved out of pages
+  // Of the heap for pieces that were moved out of pages; the last of `unfinished` lies in it and
+  // may grow by heap_room.
+  std::uint64_t heap_bytes = 0;
+  std::uint32_t heap_room = 0;
 };
 
 class PageQueue final : TurnEndTask {
 public:
   struct Options {
     std::uint64_t message_max = 0; // bytes
-    // Bytes of heap for unfinished messages, all together; 0: as message_max.
+    // Bytes of heap for unfinished messages, all together, as they are taken; 0: as message_max.
     std::uint64_t unfinished_max = 0;
     // There are messages: read some. Called again next turn if not all were read.
     std::function<void()> on_ready;
@@ -91,6 +95,7 @@ private:
   [[nodiscard]] bool next_page();
   [[nodiscard]] bool read_frame(Message& message, const Frame& frame);
   void keep(PageSource& source, memory::View view);
+  void keep_copy(PageSource& source, std::span<const std::byte> bytes);
   void nothing_follows(PageSource& source); // of its connection
   void forget_unfinished(PageSource& source);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
@@ -362,6 +363,7 @@ bool Publisher::look_after(Group& group) {
 
 TurnEndTask::Answer Publisher::at_turn_end() {
   Answer answer;
+  change_subscriptions();
   for (const auto& group : table_.groups()) {
     if (!group->listed) continue;
     answer.worked |= look_after(*group);
@@ -371,7 +373,7 @@ TurnEndTask::Answer Publisher::at_turn_end() {
     wants_writable_ = false;
     if (options_.on_writable) options_.on_writable();
   }
-  answer.stay |= wants_writable_;
+  answer.stay |= wants_writable_ || !asking_.empty();
   for (const auto& group : table_.groups()) answer.stay |= group->listed; // filled by the callback
   return answer;
 }
@@ -393,15 +395,20 @@ void Publisher::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
   if (options_.on_subscriber) options_.on_subscriber(peer->id);
 }
 
+// A change costs as much as all tags that the member has: so there is one a turn, or where more is
+// asked for than a member can have, whatever the requests look like.
 void Publisher::on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) {
   auto& member = static_cast<Member&>(*peer);
-  if (event.rest.size == 0 && read_request(member, event.message.bytes())) {
-    table_.place(member);
-    empty_outbox(member);
-    return;
+  const bool first = member.asked.empty();
+  if (event.rest.size > 0 || !read_request(member, event.message.bytes())) {
+    acceptor_.close(member, CloseReason::bad_page);
+    on_closed(peer, CloseReason::bad_page);
+  } else if (member.asked.size() > options_.tags_max) {
+    change_subscriptions(peer);
+  } else if (first && !member.asked.empty()) {
+    asking_.push_back(member.id);
+    context_.at_turn_end(*this);
   }
-  acceptor_.close(member, CloseReason::bad_page);
-  on_closed(peer, CloseReason::bad_page);
 }
 
 // False: it makes no sense.
@@ -410,27 +417,34 @@ bool Publisher::read_request(Member& member, std::span<const std::byte> page) {
   Frame frame;
   PageReader::Step step{};
   while ((step = reader.next(frame)) == PageReader::Step::frame) {
+    const auto request = static_cast<SubscriptionRequest>(frame.header.type);
+    const bool subscribe = request == SubscriptionRequest::subscribe;
+    if (!subscribe && request != SubscriptionRequest::unsubscribe) return false;
     if (frame.header.flags != 0 || frame.header.size % tag_size != 0) return false;
-    std::vector<Tag> tags(frame.header.size / tag_size);
-    if (!tags.empty()) std::memcpy(tags.data(), page.data() + frame.offset, frame.header.size);
-    std::sort(tags.begin(), tags.end());
-    std::vector<Tag> changed;
-    switch (static_cast<SubscriptionRequest>(frame.header.type)) {
-    case SubscriptionRequest::subscribe:
-      std::set_union(member.tags.begin(), member.tags.end(), tags.begin(), tags.end(),
-                     std::back_inserter(changed));
-      changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
-      break;
-    case SubscriptionRequest::unsubscribe:
-      std::set_difference(member.tags.begin(), member.tags.end(), tags.begin(), tags.end(),
-                          std::back_inserter(changed));
-      break;
-    default: return false;
+    for (std::uint32_t at = 0; at < frame.header.size; at += tag_size) {
+      Tag tag = 0;
+      std::memcpy(&tag, page.data() + frame.offset + at, tag_size);
+      member.asked.push_back({tag, subscribe});
     }
-    if (changed.size() > options_.tags_max) return false;
-    member.tags = std::move(changed);
   }
   return step == PageReader::Step::end;
+}
+
+void Publisher::change_subscriptions() {
+  for (const PeerId id : std::exchange(asking_, {})) {
+    if (const auto peer = acceptor_.find(id)) change_subscriptions(peer);
+  }
+}
+
+void Publisher::change_subscriptions(const std::shared_ptr<detail::Peer>& peer) {
+  auto& member = static_cast<Member&>(*peer);
+  member.take_wishes();
+  if (member.tags.size() > options_.tags_max) {
+    acceptor_.close(member, CloseReason::bad_page);
+    return on_closed(peer, CloseReason::bad_page);
+  }
+  table_.place(member);
+  empty_outbox(member);
 }
 
 void Publisher::on_writable(detail::Peer& peer) {

@@ -116,7 +116,9 @@ private:
   void watch(Group& group);
   void flush(Group& group);
   [[nodiscard]] bool look_after(Group& group);
-  [[nodiscard]] bool read_request(Member& member, std::span<const std::byte> page);
+  [[nodiscard]] static bool read_request(Member& member, std::span<const std::byte> page);
+  void change_subscriptions();
+  void change_subscriptions(const std::shared_ptr<detail::Peer>& peer);
   void made_progress();
   void finish_closing();
   void end_closing();
@@ -128,6 +130,7 @@ private:
   net::PageFiller filler_; // low latency
   detail::SubscriptionTable table_;
   std::vector<PeerId> doomed_;
+  std::vector<PeerId> asking_; // have asked for other tags in this turn
   bool wants_writable_ = false; // the application was told backpressure
   bool progress_ = false; // since then, a subscriber has read or has gone
   bool closing_ = false;

@@ -9,8 +9,6 @@
 namespace fanin::message {
 namespace {
 
-constexpr std::size_t tags_per_request = 100; // a page takes them, however small it is
-
 memory::View make_request(SubscriptionRequest request, std::span<const Tag> tags) {
   const FrameHeader header{static_cast<std::uint16_t>(request), 0,
                            static_cast<std::uint32_t>(tags.size_bytes())};
@@ -60,6 +58,7 @@ void Subscriber::Line::on_open(const Hello& peer) {
   }
   requests.clear();
   const std::vector<Tag> all(tags.begin(), tags.end());
+  const std::size_t tags_per_request = (peer.page_max - sizeof(FrameHeader)) / sizeof(Tag);
   for (std::size_t at = 0; at < all.size(); at += tags_per_request) {
     request(SubscriptionRequest::subscribe,
             std::span(all).subspan(at, std::min(tags_per_request, all.size() - at)));

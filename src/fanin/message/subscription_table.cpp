@@ -1,8 +1,27 @@
 #include "fanin/message/subscription_table.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace fanin::message::detail {
+
+// The last word on each tag counts. However they come, it is sorted and merged once.
+void Member::take_wishes() {
+  std::ranges::stable_sort(asked, {}, &Wish::tag);
+  std::vector<Tag> changed;
+  changed.reserve(tags.size() + asked.size());
+  auto known = tags.begin();
+  for (auto wish = asked.begin(); wish != asked.end(); ++wish) {
+    if (const auto next = wish + 1; next != asked.end() && next->tag == wish->tag) continue;
+    const auto end = std::lower_bound(known, tags.end(), wish->tag);
+    changed.insert(changed.end(), known, end);
+    known = end != tags.end() && *end == wish->tag ? end + 1 : end;
+    if (wish->subscribed) changed.push_back(wish->tag);
+  }
+  changed.insert(changed.end(), known, tags.end());
+  tags = std::move(changed);
+  asked.clear();
+}
 
 void Member::put(Parcel parcel) {
   outbox_bytes += parcel.size();
@@ -38,14 +57,36 @@ void SubscriptionTable::look_up(Tag tag) {
 }
 
 void SubscriptionTable::place(Member& member) {
-  leave(member);
+  if (member.group != nullptr && member.group->tags == member.tags) return;
   last_ = nullptr;
+  Group* group = find_group(member);
+  const bool alone = member.group != nullptr && member.group->members.size() == 1;
+  if (alone && group == nullptr && !member.tags.empty())
+    return change_tags(*member.group, member.tags);
+  leave(member);
   if (member.tags.empty()) return;
-  Group& group = group_for(member);
-  group.members.push_back(&member);
-  member.group = &group;
-  member.offset = group.page.end();
-  member.seen = group.messages;
+  if (group == nullptr) group = &make_group(member);
+  group->members.push_back(&member);
+  member.group = group;
+  member.offset = group->page.end();
+  member.seen = group->messages;
+}
+
+// Costs what has changed, so that tags may come one by one.
+void SubscriptionTable::change_tags(Group& group, const std::vector<Tag>& tags) {
+  std::vector<Tag> changed;
+  std::ranges::set_difference(group.tags, tags, std::back_inserter(changed));
+  for (const Tag tag : changed) erase(group, tag);
+  changed.clear();
+  std::ranges::set_difference(tags, group.tags, std::back_inserter(changed));
+  for (const Tag tag : changed) groups_of_[tag].push_back(&group);
+  group.tags = tags;
+}
+
+void SubscriptionTable::erase(const Group& group, Tag tag) {
+  const auto found = groups_of_.find(tag);
+  std::erase(found->second, &group);
+  if (found->second.empty()) groups_of_.erase(found);
 }
 
 void SubscriptionTable::remove(Member& member) {
@@ -60,20 +101,20 @@ void SubscriptionTable::leave(Member& member) {
   std::erase(group->members, &member);
   if (!group->members.empty()) return;
   last_ = nullptr;
-  for (const Tag tag : group->tags) {
-    const auto found = groups_of_.find(tag);
-    std::erase(found->second, group);
-    if (found->second.empty()) groups_of_.erase(found);
-  }
+  for (const Tag tag : group->tags) erase(*group, tag);
   std::erase_if(groups_, [group](const auto& one) { return one.get() == group; });
 }
 
-Group& SubscriptionTable::group_for(const Member& member) {
+Group* SubscriptionTable::find_group(const Member& member) const {
   for (const auto& group : groups_) {
     if (group->mode == member.mode && group->page_max == member.hello.page_max &&
         group->message_max == member.hello.message_max && group->tags == member.tags)
-      return *group;
+      return group.get();
   }
+  return nullptr;
+}
+
+Group& SubscriptionTable::make_group(const Member& member) {
   Group& group = *groups_.emplace_back(std::make_unique<Group>(pool_, member));
   for (const Tag tag : group.tags) groups_of_[tag].push_back(&group);
   return group;

@@ -23,6 +23,11 @@ struct Group;
 struct Member final : Peer {
   Mode mode = Mode::low_latency;
   std::vector<Tag> tags; // sorted
+  struct Wish {
+    Tag tag = 0;
+    bool subscribed = false;
+  };
+  std::vector<Wish> asked; // since the tags were changed last, in order
   Group* group = nullptr;
   std::uint32_t offset = 0; // in the group's page: what is before it, this member has
   std::uint64_t seen = 0;   // of the group's messages
@@ -33,6 +38,7 @@ struct Member final : Peer {
   bool doomed = false;       // gets nothing any more, and is cut off
   std::uint64_t skipped = 0; // messages
 
+  void take_wishes(); // changes the tags
   void put(Parcel parcel);
   void pop();
 };
@@ -79,7 +85,10 @@ public:
 private:
   void look_up(Tag tag);
   void leave(Member& member);
-  [[nodiscard]] Group& group_for(const Member& member);
+  [[nodiscard]] Group* find_group(const Member& member) const;
+  [[nodiscard]] Group& make_group(const Member& member);
+  void change_tags(Group& group, const std::vector<Tag>& tags);
+  void erase(const Group& group, Tag tag);
 
   memory::PagePool& pool_;
   std::unordered_map<Tag, std::vector<Group*>> groups_of_;

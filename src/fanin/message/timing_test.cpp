@@ -56,6 +56,24 @@ TEST_F(timing, a_message_leaves_at_its_deadline_and_not_before) {
   }
 }
 
+// Beside other senders whose pages go first, the network is full and free again at any moment.
+TEST_F(timing, every_message_has_a_deadline_whatever_the_network_takes) {
+  start({.idle = false, .deadline = 3ms});
+  std::uint64_t sent = 0;
+  for (int round = 0; round < 50; ++round) {
+    SCOPED_TRACE(round);
+    Random random(static_cast<std::uint64_t>(round));
+    for (int burst = 0; burst < 400; ++burst) { // more than the network takes
+      if (sender->send(pattern(500 + random.below(4000), sent)) != net::SendOutcome::accepted) {
+        ends.turn(static_cast<int>(random.below(3)));
+        continue;
+      }
+      ++sent;
+    }
+    ASSERT_TRUE(ends.until([&] { return received == sent; }));
+  }
+}
+
 TEST_F(timing, a_full_page_leaves_without_a_deadline_and_the_rest_when_it_is_told_to) {
   start({.idle = false, .deadline = FlushPolicy::never_flush});
   for (int i = 0; i < 20; ++i)
