@@ -99,10 +99,11 @@ void BuilderUnit::decide(Assembly& assembly) {
   assembly.decided = true;
   if (!assembly.missing.empty()) find_gaps(assembly);
   if (!assembly.bad.empty()) {
-    environment_.log(LogLevel::error,
-                     fmt::format("{} damaged fragments in events {} to {}, the first of source {}",
-                                 assembly.bad.size(), assembly.range.first, assembly.range.end - 1,
-                                 assembly.bad.front().source));
+    environment_.log(
+        LogLevel::error,
+        fmt::format("{} damaged fragments in events {} to {}, the first of source {:#x}",
+                    assembly.bad.size(), assembly.range.first, assembly.range.end - 1,
+                    assembly.bad.front().source));
   }
   recently_decided_.note(assembly.range.first, assembly.attempt);
   storage::BuiltBatch& batch = assembly.batch;

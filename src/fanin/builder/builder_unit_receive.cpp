@@ -137,10 +137,10 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const net::Event& event
   const std::size_t source = sources_.find(header.source);
   if (source == System::npos || system_.sources[source].readout_unit != node ||
       header.readout_unit != node || header.batch_events > system_.batch_events) {
-    return hang_up(link, fmt::format("part of source {}, which is not its own", header.source));
+    return hang_up(link, fmt::format("part of source {:#x}, which is not its own", header.source));
   }
   if (system_.checksum && header.checksum == 0) {
-    return hang_up(link, fmt::format("part of source {} without a checksum", header.source));
+    return hang_up(link, fmt::format("part of source {:#x} without a checksum", header.source));
   }
   readout.heard = true;
   Assembly* const found = find_or_open(header);
@@ -154,11 +154,11 @@ void BuilderUnit::on_part(Readout& readout, NodeId node, const net::Event& event
     return;
   }
   if (header.first_event != progress.next || header.payload_offset != progress.payload_offset) {
-    return hang_up(
-        link, fmt::format("source {} left out a part of event {}", header.source, progress.next));
+    return hang_up(link, fmt::format("source {:#x} left out a part of event {}", header.source,
+                                     progress.next));
   }
   if (header.payload_offset != 0 && part->table.front() != progress.entry) {
-    return hang_up(link, fmt::format("source {}: parts of event {} that disagree", header.source,
+    return hang_up(link, fmt::format("source {:#x}: parts of event {} that disagree", header.source,
                                      progress.next));
   }
   const auto table_size = static_cast<std::uint32_t>(part->table.size_bytes());

@@ -163,7 +163,9 @@ TEST_F(BuilderChecks, finds_a_bad_checksum) {
   EXPECT_EQ(flags_of(9), storage::event_incomplete);
   EXPECT_EQ(flags_of(10), storage::event_incomplete | storage::event_bad_checksum);
   EXPECT_EQ(flags_of(11), storage::event_incomplete);
-  EXPECT_THAT(system_->log(), Contains(HasSubstr("1 damaged fragments in events 8 to 11")));
+  EXPECT_THAT(
+      system_->log(),
+      Contains(HasSubstr("1 damaged fragments in events 8 to 11, the first of source 0x1")));
 }
 
 TEST_F(BuilderChecks, finds_nothing_wrong_with_good_checksums) {
