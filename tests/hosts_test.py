@@ -70,7 +70,7 @@ class Hosts:
         command = ["unshare", "--mount", "--uts", "--net", "--propagation", "private", "sh", "-c", script]
         holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if holder.stdout.readline() != "ready\n":
-            raise Skip(f"no namespaces can be made here: {holder.communicate()[1].strip()}")
+            raise Skip(f"no network namespaces can be made here: {holder.communicate()[1].strip()}")
         return holder
 
     def command(self, host, words):
@@ -101,7 +101,7 @@ def needs_programs():
         raise Skip("needs root: other users run it with: unshare --user --map-root-user --mount --net python3 " + __file__)
     for program in ("unshare", "nsenter", "ip", "mount", "hostname"):
         if not shutil.which(program):
-            raise Skip(f"{program} is not installed")
+            raise Skip(f"no network namespace without {program}, which is not installed")
 
 
 def verified(hosts, host, *files, status=0):
