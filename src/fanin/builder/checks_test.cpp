@@ -261,6 +261,68 @@ TEST_F(BuilderChecks, what_comes_before_a_hello_is_cut_off) {
   EXPECT_TRUE(node.closed());
 }
 
+// A good hello in all but its type.
+struct Disguised : wire::Hello {
+  static constexpr wire::MessageType type = wire::MessageType::status;
+};
+
+TEST_F(BuilderChecks, only_a_hello_is_a_hello) {
+  start();
+  FakeNode node(system_->world(), "disguised");
+  node.connect("sim://bu0");
+  run();
+  node.say(Disguised{data_hello()});
+  run();
+  EXPECT_TRUE(node.closed());
+}
+
+TEST_F(BuilderChecks, nothing_is_taken_before_the_welcome) {
+  const auto wait = [&] {
+    reset();
+    system_.emplace(options_);
+    manager_.emplace(system_->manager_node());
+    manager_->listen("sim://evm");
+    system_->start_builder(0);
+    run();
+  };
+  const auto nonsense = Contains(HasSubstr("it sent a message that makes no sense"));
+  wait();
+  manager_->say(wire::Members{.epoch = 1, .count = 2}, std::vector<Incarnation>{5, 0});
+  run();
+  EXPECT_THAT(system_->log(), nonsense);
+  TearDown();
+  wait();
+  auto assign = assignment();
+  assign.builder_incarnation = 0;
+  assign.epoch = 0;
+  manager_->say(assign);
+  run();
+  EXPECT_THAT(system_->log(), nonsense);
+  TearDown();
+  wait();
+  auto hello = data_hello();
+  hello.run = 0;
+  hello.peer_incarnation = 0;
+  hello.system_digest = 0;
+  EXPECT_TRUE(connect(hello)->closed());
+}
+
+TEST_F(BuilderChecks, early_data_of_an_attempt_that_was_given_up_do_not_count) {
+  start();
+  say(header(2, 10), {{10, crc_of(10)}, {0, 0}});
+  auto assign = assignment();
+  ++assign.attempt;
+  manager_->say(assign);
+  run();
+  EXPECT_TRUE(manager_->all<wire::Built>().empty());
+  auto part = header(4, 60);
+  ++part.attempt;
+  say(part, good_table());
+  ASSERT_EQ(manager_->all<wire::Built>().size(), 1U);
+  EXPECT_EQ(manager_->all<wire::Built>().front().bytes, 60U);
+  EXPECT_EQ(manager_->all<wire::Built>().front().attempt, 1U);
+}
+
 TEST_F(BuilderChecks, who_says_nothing_is_cut_off_after_a_while) {
   options_.system.dead_after = 1s;
   start();
@@ -486,6 +548,20 @@ TEST_F(ManagerChecks, refuses_nodes_that_it_does_not_know) {
       refusal(wire::Role::readout_unit, "ru1\n", [](wire::Hello& hello) { ++hello.system_digest; }),
       HasSubstr("another configuration"));
   EXPECT_THAT(refusal(wire::Role::builder_unit, "bu1\n"), HasSubstr("no data address"));
+}
+
+TEST_F(ManagerChecks, only_a_whole_hello_is_a_hello) {
+  start();
+  node_->say(Disguised{hello_of(wire::Role::readout_unit)});
+  run();
+  EXPECT_TRUE(node_->closed());
+  start();
+  auto hello = hello_of(wire::Role::readout_unit);
+  hello.text_size = 1000; // and there is none
+  node_->say(hello);
+  run();
+  EXPECT_TRUE(node_->closed());
+  EXPECT_FALSE(node_->heard(wire::MessageType::refuse));
 }
 
 TEST_F(ManagerChecks, messages_that_are_not_of_their_sender_end_its_connection) {

@@ -253,6 +253,39 @@ TEST_F(Verify, the_copy_that_was_acknowledged_may_say_that_there_is_no_event) {
   EXPECT_THAT(event.error().text, HasSubstr("no source has event 65"));
 }
 
+// The incomplete copy is in its file alone, so it shows whose copy counts.
+TEST_F(Verify, the_manifest_means_one_attempt_of_one_node_in_one_incarnation) {
+  const auto plan = [](EventNumber, SourceId source) {
+    return FragmentPlan{.absent = source == 10, .size = source == 10 ? 0U : 5U};
+  };
+  const auto a = write("bu0", {{{0, 100}, 1}});
+  const auto b = write("bu1", {{{0, 100}, 1}}, 1, plan);
+  write_manifest({{{0, 100}, 1, "bu1", 1}}, {.built = 100, .incomplete = 100, .balanced = true});
+  auto result = check({a, b});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.incomplete, 100U);
+  EXPECT_EQ(result.superseded, 100U);
+  const auto c = write("bu0", {{{0, 100}, 0}}, 2, plan);
+  write_manifest({{{0, 100}, 0, "bu0", 1}}, {.built = 100, .incomplete = 100, .balanced = true});
+  result = check({a, c});
+  EXPECT_EQ(result.incomplete, 100U);
+  write_manifest({{{0, 100}, 1, "bu0", 2}}, {.built = 100, .balanced = true});
+  EXPECT_THAT(check({a, b, c}).problems, ::testing::Contains(HasSubstr("is in none of the files")));
+}
+
+TEST_F(Verify, a_later_line_of_the_manifest_leaves_what_it_does_not_cover) {
+  const auto plan = [](EventNumber, SourceId source) {
+    return FragmentPlan{.absent = source == 10, .size = source == 10 ? 0U : 5U};
+  };
+  const auto a = write("bu0", {{{0, 100}, 0}});
+  const auto b = write("bu1", {{{0, 100}, 1}}, 1, plan);
+  write_manifest({{{0, 100}, 0, "bu0", 1}, {{40, 60}, 1, "bu1", 1}},
+                 {.built = 100, .incomplete = 20, .balanced = true});
+  const auto result = check({a, b});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.incomplete, 20U);
+}
+
 TEST_F(Verify, tells_duplicates_from_superseded_copies) {
   const auto a = write("bu0", {{{0, 100}}});
   const auto b = write("bu1", {{{90, 120}}});

@@ -84,6 +84,22 @@ TEST(part, events_outside_the_batch_are_refused) {
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.payload_offset = 1; })).has_value());
 }
 
+// Well sealed, so that no checksum notices.
+TEST(part, headers_that_lie_are_refused) {
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.reserved = 1; })));
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.batch_events = 0; })));
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { // its end is beyond all numbers
+    header.batch_first = header.first_event = ~EventNumber{0} - 6;
+  })));
+  std::vector<std::byte> message = make_part([](PartHeader& header) {
+    header.entries = 0;
+    header.payload_size = 0;
+  });
+  message.resize(sizeof(PartHeader)); // no table
+  seal_part(message, true);
+  EXPECT_FALSE(decode_part(message));
+}
+
 TEST(part, the_header_has_the_documented_layout) {
   const auto message = make_part([](PartHeader& h) {
     h.readout_unit = 0x0201;
