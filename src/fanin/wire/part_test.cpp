@@ -84,6 +84,33 @@ TEST(part, events_outside_the_batch_are_refused) {
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.payload_offset = 1; })).has_value());
 }
 
+// One fragment of 10 bytes, of which a part is here.
+TEST(part, pieces_that_do_not_fit_their_fragment_are_refused) {
+  const auto good = [](std::uint32_t offset, std::uint32_t size, std::size_t entries = 1) {
+    PartHeader header;
+    header.batch_events = 8;
+    header.entries = static_cast<std::uint32_t>(entries);
+    header.payload_offset = offset;
+    header.payload_size = size;
+    const std::vector<FragmentEntry> table(entries, FragmentEntry{10, 0});
+    const std::size_t head = sizeof header + entries * sizeof(FragmentEntry);
+    std::vector<std::byte> message(head + size);
+    std::memcpy(message.data(), &header, sizeof header);
+    std::memcpy(message.data() + sizeof header, table.data(), head - sizeof header);
+    seal_part(std::span{message}.first(head), true);
+    return decode_part(message).has_value();
+  };
+  EXPECT_TRUE(good(0, 10));
+  EXPECT_TRUE(good(0, 6));
+  EXPECT_TRUE(good(6, 4));
+  EXPECT_FALSE(good(6, 5));
+  EXPECT_FALSE(good(0, 11));
+  EXPECT_FALSE(good(0, 0));
+  EXPECT_FALSE(good(10, 0));
+  EXPECT_TRUE(good(0, 20, 2));
+  EXPECT_FALSE(good(0, 15, 2));
+}
+
 // Well sealed, so that no checksum notices.
 TEST(part, headers_that_lie_are_refused) {
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.reserved = 1; })));
