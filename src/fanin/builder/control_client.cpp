@@ -46,6 +46,7 @@ void ControlClient::connect() {
                      .handler = this,
                      .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
                      .low_latency = true});
+  if (!id && was_connected_) return lost(id.error().text); // its name was known: ask again
   if (!id) {
     options_.on_given_up(id.error());
     return;

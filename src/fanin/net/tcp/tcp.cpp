@@ -296,6 +296,7 @@ void TcpTransport::expire(Connection& connection) {
   const CloseReason reason =
       stranger ? CloseReason::protocol_violation : CloseReason::connect_failed;
   ++counters_.handshake_timeouts;
+  known_.erase(connection.target); // another host may have its address now
   report(reason, connection,
          fmt::format("no answer within {}", format_duration(options_.handshake_timeout)));
   end(connection, reason, true);

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,7 +41,8 @@ struct TcpOptions {
   // While connections wait for pages: how often messages that have hardly begun give up theirs.
   Duration retreat_period = std::chrono::milliseconds{20};
   std::string congestion = "cubic"; // the default of ?congestion=; empty: the host's
-  // The addresses of a host to connect to; tests give others.
+  // The addresses of a host to connect to; tests give others. What was found is kept until a
+  // connect() to it fails: who only comes back asks nobody, and waits for no resolver.
   std::function<Result<std::vector<Address>>(const Url&)> resolve = [](const Url& url) {
     return net::resolve(url, false);
   };
@@ -147,6 +150,7 @@ private:
 
   [[nodiscard]] Result<> check(const Url& url, const ConnectionOptions& options) const;
   [[nodiscard]] const std::string& congestion_of(const Url& url) const;
+  [[nodiscard]] Result<std::vector<Address>> look_up(const Url& url);
   Connection& make_connection(const ConnectionOptions& options);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void list(Connection& connection, bool first = false);
@@ -202,6 +206,7 @@ private:
   std::vector<ConnectionId> flush_list_;
   std::vector<ConnectionId> flushing_;
   std::vector<ConnectionId> expired_;
+  std::map<std::string, std::vector<Address>> known_; // by address as it was written
   std::vector<ListenerId> accepting_; // may have connections to accept
   std::size_t closing_ = 0;
   std::size_t strangers_ = 0;

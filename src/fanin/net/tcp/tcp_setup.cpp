@@ -18,6 +18,7 @@ using tcp::error_text;
 using tcp::set_reset_on_close;
 
 constexpr int tcp_accepts_per_poll = 64;
+constexpr std::size_t known_max = 4096; // hosts of which the addresses are kept
 
 // Why accept() failed for one connection, which is gone: the next may be good.
 bool of_one_connection(int error) {
@@ -210,7 +211,7 @@ Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptio
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
   }
-  auto addresses = options_.resolve(url);
+  auto addresses = look_up(url);
   // Where the resolver may know later, this is like a host that does not answer yet.
   if (!addresses && addresses.error().kind != ErrorKind::disconnected) {
     return std::unexpected(addresses.error());
@@ -226,6 +227,15 @@ Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptio
   }
   connect_next(connection, EHOSTUNREACH);
   return connection.id;
+}
+
+Result<std::vector<Address>> TcpTransport::look_up(const Url& url) {
+  const auto known = known_.find(url.text());
+  if (known != known_.end()) return known->second;
+  auto addresses = options_.resolve(url);
+  if (known_.size() >= known_max) known_.clear();
+  if (addresses) known_[url.text()] = *addresses;
+  return addresses;
 }
 
 // Tries the addresses of the host one after the other. Each has its share of the time that is left:
@@ -256,6 +266,7 @@ void TcpTransport::connect_next(Connection& connection, int last_error) {
     if (result == 0) start_handshake(connection);
     return;
   }
+  known_.erase(connection.target); // it may have moved
   report(CloseReason::connect_failed, connection, error_text(last_error));
   end(connection, CloseReason::connect_failed, false);
 }

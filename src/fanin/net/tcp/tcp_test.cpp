@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "fanin/base/random.hpp"
@@ -254,6 +255,42 @@ TEST_F(Tcp, AServerThatStaysSilentIsAFailedConnect) {
   clock.advance(5s);
   ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
   EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
+}
+
+TEST_F(Tcp, AHostIsLookedUpAgainOnlyAfterAConnectToItHasFailed) {
+  int asked = 0;
+  bool gone = false;
+  TcpOptions options;
+  options.resolve = [&](const Url& name) -> Result<std::vector<Address>> {
+    ++asked;
+    if (gone) return fail(ErrorKind::not_found, "no such host");
+    return net::resolve(*Url::parse(fmt::format("tcp://127.0.0.1:{}", name.port)), false);
+  };
+  TcpTransport caller{loop, options};
+  loop.add(caller);
+  const Url name = *Url::parse(fmt::format("tcp://daq-evm:{}", listen()));
+  const auto connect = [&] {
+    const auto id = caller.connect(name, client.options());
+    if (!id) return false;
+    const std::size_t opened = client.opened.size();
+    const std::size_t closed = client.closed.size();
+    EXPECT_TRUE(
+        run_until([&] { return client.opened.size() > opened || client.closed.size() > closed; }));
+    const bool connected = client.opened.size() > opened;
+    caller.close(*id, true);
+    return connected;
+  };
+  EXPECT_TRUE(connect());
+  gone = true; // the resolver knows it no more, or takes its time
+  EXPECT_TRUE(connect());
+  EXPECT_EQ(asked, 1);
+  loop.remove(*transport);
+  transport.reset(); // the host is gone
+  EXPECT_FALSE(connect());
+  EXPECT_EQ(asked, 1);
+  EXPECT_FALSE(connect());
+  EXPECT_EQ(asked, 2);
+  loop.remove(caller);
 }
 
 TEST_F(Tcp, ALyingLengthEndsTheConnection) {
