@@ -35,6 +35,21 @@ def test_the_events_of_a_dead_builder_are_built_by_others_with_pull():
     builder_dies("pull")
 
 
+def test_a_frozen_builder_is_killed_when_it_is_given_up():
+    with Folder() as folder:
+        with Run(folder.small(), "--set", "network.dead_after=1200ms", "--duration", "60s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(200)
+            run.kill("bu1", signal.SIGSTOP)
+            run.wait_for("bu1 died: killed by signal 9")
+            run.wait_for_events(200)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+
+
 def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
     with Folder() as folder:
         config = folder.small()

@@ -191,6 +191,8 @@ def test(options):
             selection += label_options(options.names)
         session.tests(preset, selection, gate_skips=bool(options.full or options.names))
     if options.full:
+        session.run("fault runs, 300 seeds", command("build/release/tests/fanin_builder_test", "--gtest_brief=1",
+                                                     "--gtest_filter=*random*", FANIN_SEEDS="300"))
         session.run("clang-format", dev("format", "--check"))
         session.run("headers compile alone", dev("build", "release", "fanin_headers_check"))
         session.run("install test", command("tests/install/run.sh", "build/release"))

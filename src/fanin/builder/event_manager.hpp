@@ -36,6 +36,8 @@ struct EventManagerOptions {
   RunRecorder* recorder = nullptr;  // may be null
   // Called once, on the loop; must not destroy the event manager.
   std::function<void(const RunSummary&)> on_end;
+  // A builder unit was given up because it says nothing: frozen, it still holds pages of others.
+  std::function<void(NodeId)> on_silent; // may be empty
 };
 
 // Thread: its loop. Registered there as a service for its lifetime.
@@ -89,6 +91,7 @@ private:
     std::unique_ptr<Peer> peer; // null: down
     Incarnation incarnation = 0;
     Incarnation starts = 0;
+    wire::Welcome welcome; // of this incarnation
     std::uint64_t memory = 0;           // bytes in which it keeps what is not cleared
     std::uint64_t metadata = 0;         // bytes for the metadata of that, for each source
     bool announced_any = false;

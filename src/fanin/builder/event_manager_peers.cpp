@@ -190,6 +190,7 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   readout.limit_said = triggered_;
   readout.announced_any = welcome.joining != 0;
   readout.first = readout.end = welcome.first_event;
+  readout.welcome = welcome;
   readout.peer->channel.greet(readout.peer->link, welcome);
   for (std::size_t i = 0; i < builders_.size(); ++i) {
     const Builder& builder = builders_[i];
@@ -244,18 +245,23 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
 // it holds still counts.
 bool EventManager::try_resume(Peer& fresh, const wire::Hello& hello) {
   Readout& readout = readouts_[hello.node];
-  if (!readout.peer || hello.session != readout.peer->session ||
-      hello.resumes != readout.incarnation ||
-      !readout.peer->channel.resume(fresh.link, hello.received)) {
-    return false;
-  }
+  if (!readout.peer || hello.session != readout.peer->session) return false;
   Peer& peer = *readout.peer;
+  // The connection may have ended before the welcome came: it is said again.
+  const bool unwelcomed =
+      hello.resumes == 0 && peer.channel.received() == 0 && peer.channel.acknowledged() == 0;
+  if (!unwelcomed && hello.resumes != readout.incarnation) return false;
+  if (!peer.channel.resume(fresh.link, unwelcomed ? 0 : hello.received)) return false;
   peer.link.close(true);
   peer.link = fresh.link;
   peer.link.trust();
   peer.lost_at = never;
   peer.heard = peer.listening = environment_.loop->now();
-  peer.channel.greet(peer.link, wire::Resumed{peer.channel.received()});
+  if (unwelcomed) {
+    peer.channel.greet(peer.link, readout.welcome);
+  } else {
+    peer.channel.greet(peer.link, wire::Resumed{peer.channel.received()});
+  }
   environment_.log(LogLevel::info, fmt::format("readout unit '{}' has come back in time",
                                                system_.readout_units[hello.node]));
   return true;
@@ -398,8 +404,12 @@ void EventManager::check_alive() {
   for (const auto& readout : readouts_) look_at(readout.peer);
   for (const auto& builder : builders_) look_at(builder.peer);
   for (net::Link link : silent) {
+    const Peer* peer = find_peer(link);
+    const bool builder = peer->known && peer->role == wire::Role::builder_unit;
+    const NodeId node = peer->node;
     peer_lost(link, "no sign of life");
     link.close(true);
+    if (builder && options_.on_silent) options_.on_silent(node);
   }
   watch_ways(was_frozen_myself);
   alive_tick_.start(*environment_.loop, now + alive_period);

@@ -27,7 +27,8 @@ std::string source_text(const Configuration& configuration, const config::Source
                      source.name, source.type, source.id, source.required ? "" : ", optional",
                      pool.pages, format_size(pool.page_size), format_size(pool.bytes()),
                      format_size(source.fragment_max),
-                     rate > 0 ? ", about " + format_bandwidth(rate) : "");
+                     rate > 0 ? ", about " + format_bandwidth(rate)
+                              : ", rate unknown: its memory is not checked (expected says it)");
 }
 
 std::string place_text(const Configuration& configuration, std::size_t index) {

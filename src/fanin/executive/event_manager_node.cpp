@@ -32,6 +32,12 @@ public:
     options.url = configured().urls.front();
     options.recorder = &recorder_;
     options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
+    options.on_silent = [this](NodeId builder) {
+      json::Value report;
+      report["report"] = "silent";
+      report["silent"] = context_.system->builder_units[builder];
+      context_.report(std::move(report));
+    };
     manager_.emplace(*context_.system, std::move(options), environment());
     if (auto started = manager_->start(); !started) return started;
     if (const std::string& folder = context_.configuration->run.output; !folder.empty()) {

@@ -129,10 +129,28 @@ void Launcher::on_report(Part& part, const json::Value& report) {
     ++part.ended_nodes;
   } else if (kind == "progress") {
     begun_ |= report.at("state").text() != "waiting";
+  } else if (kind == "silent") {
+    on_silent(report.at("silent").text());
   } else if (kind == "result") {
     end_all();
   }
   options_.on_report(report);
+}
+
+// A builder unit that was given up: frozen, it would hold pages of the readout units for ever.
+void Launcher::on_silent(const std::string& node) {
+  for (auto& part : parts_) {
+    const auto& nodes = process(*part).nodes;
+    const bool it = std::ranges::any_of(
+        nodes, [&](std::size_t index) { return configuration_.nodes[index].name == node; });
+    const bool alone = std::ranges::all_of(nodes, [&](std::size_t index) {
+      return configuration_.nodes[index].role == config::Role::builder;
+    });
+    if (!it || !alone || part->child == nullptr || !part->child->alive()) continue;
+    options_.log(LogLevel::warning,
+                 fmt::format("{} was given up: it is killed", process(*part).name));
+    part->child->signal(SIGKILL);
+  }
 }
 
 void Launcher::on_exit(Part& part, const ChildExit& exit) {

@@ -49,6 +49,7 @@ private:
   [[nodiscard]] Result<> start(Part& part);
   void start_others();
   void on_report(Part& part, const json::Value& report);
+  void on_silent(const std::string& node);
   void on_exit(Part& part, const ChildExit& exit);
   void on_death(Part& part, const ChildExit& exit);
   void restart_later(Part& part);
