@@ -424,7 +424,7 @@ bool Publisher::read_request(Member& member, std::span<const std::byte> page) {
     for (std::uint32_t at = 0; at < frame.header.size; at += tag_size) {
       Tag tag = 0;
       std::memcpy(&tag, page.data() + frame.offset + at, tag_size);
-      member.asked.push_back({tag, subscribe});
+      member.ask(tag, subscribe);
     }
   }
   return step == PageReader::Step::end;

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace fanin::message::detail {
 
 // The last word on each tag counts. However they come, it is sorted and merged once.
 void Member::take_wishes() {
-  std::ranges::stable_sort(asked, {}, &Wish::tag);
+  std::ranges::sort(asked, {}, [](const Wish& wish) { return std::pair{wish.tag, wish.number}; });
   std::vector<Tag> changed;
   changed.reserve(tags.size() + asked.size());
   auto known = tags.begin();

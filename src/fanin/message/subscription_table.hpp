@@ -25,6 +25,7 @@ struct Member final : Peer {
   std::vector<Tag> tags; // sorted
   struct Wish {
     Tag tag = 0;
+    std::size_t number = 0; // in the order of asking
     bool subscribed = false;
   };
   std::vector<Wish> asked; // since the tags were changed last, in order
@@ -38,6 +39,7 @@ struct Member final : Peer {
   bool doomed = false;       // gets nothing any more, and is cut off
   std::uint64_t skipped = 0; // messages
 
+  void ask(Tag tag, bool subscribed) { asked.push_back({tag, asked.size(), subscribed}); }
   void take_wishes(); // changes the tags
   void put(Parcel parcel);
   void pop();

@@ -25,7 +25,7 @@ TEST(SubscriptionTable, who_gets_a_tag_follows_from_what_was_asked_for_in_any_or
       for (std::uint64_t wishes = random.below(8); wishes > 0; --wishes) {
         const Tag tag = random.below(tags);
         const bool subscribed = random.chance(1, 2);
-        members[at].asked.push_back({tag, subscribed});
+        members[at].ask(tag, subscribed);
         if (subscribed) {
           expected[at].insert(tag);
         } else {
