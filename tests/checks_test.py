@@ -1,0 +1,75 @@
+"""What the tool of the checks reads from ctest and ninja: results, reasons for skipping, times."""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(os.environ["FANIN_SOURCE_DIR"])
+sys.path[:0] = [str(Path(__file__).resolve().parent / "support"), str(ROOT / "tools")]
+from fanin_run import check, check_equal, main  # noqa: E402
+from test_report import Test, TestReport, excuse, not_applicable, slowest_units  # noqa: E402
+
+JUNIT = """<?xml version="1.0"?>
+<testsuite name="x" tests="4" failures="1" disabled="0" skipped="2">
+  <testcase name="net.A" time="2.5" status="run"><system-out>fine</system-out></testcase>
+  <testcase name="net.B" time="0.5" status="fail"><failure message="Failed"/><system-out>no</system-out></testcase>
+  <testcase name="net.C" time="0.1" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
+    <system-out>[ RUN ] C
+src/fanin/net/x.hpp:12: Skipped
+not applicable: both sides are one process
+
+[  SKIPPED ] C (0 ms)</system-out></testcase>
+  <testcase name="rails" time="0.1" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+    <system-out>no network namespace here: it needs unshare
+</system-out></testcase>
+</testsuite>
+"""
+
+
+def test_results_and_reasons_for_skipping_are_read_from_junit():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "junit.xml"
+        path.write_text(JUNIT)
+        report = TestReport.read(path)
+    check_equal([t.name for t in report.passed], ["net.A"], "passed")
+    check_equal([t.name for t in report.failed], ["net.B"], "failed")
+    check_equal([t.reason for t in report.skipped],
+                ["not applicable: both sides are one process", "no network namespace here: it needs unshare"], "reasons")
+    check_equal([not_applicable(t) for t in report.skipped], [True, False], "not applicable")
+    check_equal(report.slowest(1), [("net.A", 2.5)], "slowest")
+
+
+def test_a_reason_that_nobody_listed_is_no_excuse():
+    check_equal(excuse(Test("x", 0, "skipped", "it is Monday")), "", "excuse")
+
+
+def test_an_excuse_holds_only_while_the_thing_is_missing():
+    before = os.environ.get("PATH", "")
+    try:
+        os.environ["PATH"] = "/nonexistent"
+        check_equal(excuse(Test("x", 0, "skipped", "valgrind is not installed")), "valgrind is not installed", "excuse")
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "valgrind").write_text("#!/bin/sh\n")
+            (Path(folder) / "valgrind").chmod(0o755)
+            os.environ["PATH"] = folder
+            check_equal(excuse(Test("x", 0, "skipped", "valgrind is not installed")), "", "excuse")
+    finally:
+        os.environ["PATH"] = before
+
+
+def test_the_longest_compilations_of_this_build_are_found():
+    now = time.time()
+    rows = [f"0\t9000\t{int((now - 500) * 1e9)}\tsrc/CMakeFiles/old.dir/old.cpp.o\tx",
+            f"0\t3000\t{int((now + 1) * 1e9)}\tsrc/fanin/net/CMakeFiles/fanin_net.dir/Unity/unity_0_cxx.cxx.o\tx",
+            f"0\t5000\t{int((now + 2) * 1e9)}\tapps/CMakeFiles/app.dir/main.cpp.o\tx",
+            f"0\t7000\t{int((now + 2) * 1e9)}\tlib/libfanin.so\tx"]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / ".ninja_log").write_text("# ninja log v5\n" + "\n".join(rows) + "\n")
+        found = slowest_units(Path(folder), now)
+    check_equal(found, [(5.0, "app: main.cpp"), (3.0, "fanin_net")], "compilations")
+
+
+if __name__ == "__main__":
+    main()
