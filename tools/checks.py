@@ -176,6 +176,10 @@ def dev(*words, **environment):
     return command("./dev", *words, **environment)
 
 
+def fault_runs(seeds):
+    return command("build/release/tests/fanin_builder_test", "--gtest_brief=1", "--gtest_filter=*random*", FANIN_SEEDS=str(seeds))
+
+
 def test(options):
     session = Session()
     started = time.monotonic()
@@ -191,8 +195,7 @@ def test(options):
             selection += label_options(options.names)
         session.tests(preset, selection, gate_skips=bool(options.full or options.names))
     if options.full:
-        session.run("fault runs, 300 seeds", command("build/release/tests/fanin_builder_test", "--gtest_brief=1",
-                                                     "--gtest_filter=*random*", FANIN_SEEDS="300"))
+        session.run("fault runs, 300 seeds", fault_runs(300))
         session.run("clang-format", dev("format", "--check"))
         session.run("headers compile alone", dev("build", "release", "fanin_headers_check"))
         session.run("install test", command("tests/install/run.sh", "build/release"))
@@ -215,11 +218,9 @@ NIGHTLY = {
         command("build/release/tests/fanin_net_test", "--gtest_brief=1", "--gtest_filter=*Conformance*",
                 FANIN_CONFORMANCE="full")),
     "files": lambda s: s.build("dev") and s.tests("dev"),  # each source and each test compiled by itself
-    "seeds": lambda s: s.build("release", "fanin_builder_test") and s.run(
-        "fault runs, 10,000 seeds", command("build/release/tests/fanin_builder_test", "--gtest_brief=1",
-                                            "--gtest_filter=*random*", FANIN_SEEDS="10000")),
+    "seeds": lambda s: s.build("release", "fanin_builder_test") and s.run("fault runs, 10,000 seeds", fault_runs(10_000)),
     "kills": lambda s: s.build("release") and s.tests(
-        "release", ["-L", "^(storage|death)$"], environment={"FANIN_KILL_ROUNDS": "1000"}, jobs=1,
+        "release", label_options(["storage", "kills"]), environment={"FANIN_KILL_ROUNDS": "1000"}, jobs=1,
         name="1,000 kills while storing"),
     "runs": lambda s: s.build("release", "fanin_command") and s.run(
         "1,000 kills in whole runs", command("python3", "tests/kills_test.py", FANIN_KILL_ROUNDS="1000",

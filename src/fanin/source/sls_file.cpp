@@ -71,10 +71,10 @@ std::optional<std::uint64_t> find_sls_image_size(std::string_view master) {
 }
 
 Result<std::uint64_t> read_sls_image_size(const std::string& master_path) {
-  constexpr std::uint64_t size_max = 1U << 20;
+  constexpr std::uint64_t master_bytes_max = 1U << 20;
   auto file = FileWindow::open(master_path);
   if (!file) return std::unexpected(file.error());
-  const auto bytes = file->at(0, std::min(file->size(), size_max));
+  const auto bytes = file->at(0, std::min(file->size(), master_bytes_max));
   if (!bytes) return std::unexpected(bytes.error());
   const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   const auto size = find_sls_image_size(text);
