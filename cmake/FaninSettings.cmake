@@ -38,8 +38,10 @@ endif()
 
 # Test code is compiled for little: optimising it costs more than it saves. What is tested keeps its flags.
 set(FANIN_TEST_OPTIONS -O1 -g1)
+set(FANIN_COLD_OPTIONS) # of what runs once in a process
 if(FANIN_SANITIZE)
   set(FANIN_TEST_OPTIONS -O0 -g1)
+  set(FANIN_COLD_OPTIONS -O0)
 endif()
 
 include(CheckCXXCompilerFlag)
