@@ -157,7 +157,7 @@ bool BuilderUnit::on_control(wire::MessageType type, std::span<const std::byte> 
   }
   case wire::MessageType::assign: {
     wire::Assign assign;
-    return reader.read(assign) && on_assign(assign);
+    return reader.read(assign) && on_assign(assign, reader);
   }
   case wire::MessageType::finish:
     if (incarnation_ == 0 || finishing_) return false;
@@ -204,8 +204,10 @@ bool BuilderUnit::on_members(const wire::Members& members,
   return true;
 }
 
-bool BuilderUnit::on_assign(const wire::Assign& assign) {
-  if (incarnation_ == 0 || assign.builder_incarnation != incarnation_ || assign.events == 0 ||
+bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& reader) {
+  const auto gaps = reader.records<wire::Gap>(assign.gaps);
+  const auto lost = reader.records<wire::MissingRun>(assign.lost);
+  if (!reader.ok() || incarnation_ == 0 || assign.builder_incarnation != incarnation_ || assign.events == 0 ||
       assign.events > system_.batch_events || assign.range().end < assign.first ||
       assign.epoch > epoch_) {
     return false;
@@ -222,6 +224,12 @@ bool BuilderUnit::on_assign(const wire::Assign& assign) {
   found = assemblies_.find(assign.first);
   Assembly& assembly =
       found != assemblies_.end() ? *found->second : open(assign.range(), assign.attempt);
+  for (const auto& gap : gaps) {
+    if (gap.end <= gap.first || gap.end > assign.range().end) return false;
+    assembly.gaps.push_back(gap);
+  }
+  assembly.lost.insert(assembly.lost.end(), lost.begin(), lost.end());
+  if (assign.more != 0) return true;
   assembly.assigned = true;
   --early_;
   assembly.epoch = assign.epoch;

@@ -81,7 +81,8 @@ private:
     storage::BuiltBatch batch;
     std::vector<wire::MissingRun> missing;
     std::vector<wire::BadFragment> bad;
-    std::vector<wire::Gap> gaps;
+    std::vector<wire::Gap> gaps;        // as the event manager says
+    std::vector<wire::MissingRun> lost; // likewise
     std::uint32_t incomplete = 0;
     bool spoiled = false;            // blocks of it were thrown away
     bool heard = false;              // a block has come since heard_at
@@ -90,7 +91,6 @@ private:
     struct Said {                    // to the event manager, of the lists above
       std::size_t missing = 0;
       std::size_t bad = 0;
-      std::size_t gaps = 0;
     } said;
   };
   struct Stranger { // a connection that has not said hello
@@ -116,7 +116,7 @@ private:
   bool on_control(wire::MessageType type, std::span<const std::byte> body);
   bool on_welcome(const wire::Welcome& welcome);
   bool on_members(const wire::Members& members, std::span<const Incarnation> incarnations);
-  bool on_assign(const wire::Assign& assign);
+  bool on_assign(const wire::Assign& assign, wire::MessageReader& reader);
   void on_lost();
   [[nodiscard]] bool say_files();
   [[nodiscard]] bool say_failed();
@@ -147,7 +147,7 @@ private:
   void give_up_lost(Assembly& assembly);
   void give_up_lost();
   void decide(Assembly& assembly);
-  void find_gaps(Assembly& assembly);
+  void sort_out_missing(Assembly& assembly);
   void submit_decided();
   void on_commit(std::uint64_t ticket);
   void report_progress();

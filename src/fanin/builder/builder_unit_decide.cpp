@@ -35,6 +35,7 @@ void BuilderUnit::release(Assembly& assembly) {
   assembly.missing.clear();
   assembly.bad.clear();
   assembly.gaps.clear();
+  assembly.lost.clear();
   spare_.push_back(&assembly);
 }
 
@@ -97,7 +98,7 @@ void BuilderUnit::give_up_lost() {
 
 void BuilderUnit::decide(Assembly& assembly) {
   assembly.decided = true;
-  if (!assembly.missing.empty()) find_gaps(assembly);
+  if (!assembly.missing.empty() || !assembly.gaps.empty()) sort_out_missing(assembly);
   if (!assembly.bad.empty()) {
     environment_.log(
         LogLevel::error,
@@ -122,48 +123,42 @@ void BuilderUnit::decide(Assembly& assembly) {
   submit_decided();
 }
 
-// Numbers that no source has are gaps, not events, unless a trigger gave them; what is missing for
-// the others makes them incomplete if the source is required.
-void BuilderUnit::find_gaps(Assembly& assembly) {
+// Of numbers that no source has nothing is missing. A readout unit that died and is here again says
+// that it has none of what it had before: that was lost. The rest makes events incomplete if the
+// source is required.
+void BuilderUnit::sort_out_missing(Assembly& assembly) {
+  const EventNumber first = assembly.range.first;
   const auto count = static_cast<std::size_t>(assembly.range.count());
   std::vector<std::uint32_t> missing(count);
   std::vector<bool> incomplete(count);
-  std::vector<bool> someone_says_absent(count);
-  for (const auto& run : assembly.missing) {
-    const bool absent = run.reason == static_cast<std::uint32_t>(storage::MissingReason::absent);
-    const bool late = run.reason == static_cast<std::uint32_t>(storage::MissingReason::deadline);
-    const bool required = system_.sources[sources_.find(run.source)].required;
-    for (std::size_t i = 0; i < run.count; ++i) {
-      const auto at = static_cast<std::size_t>(run.first - assembly.range.first) + i;
-      missing[at] += late ? 0 : 1;
-      if (absent) someone_says_absent[at] = true;
-      if (required) incomplete[at] = true;
-    }
-  }
-  const auto is_gap = [&](EventNumber event) {
-    const auto at = static_cast<std::size_t>(event - assembly.range.first);
-    return system_.trigger_rate_hz <= 0 && missing[at] == system_.sources.size() &&
-           someone_says_absent[at];
-  };
-  for (EventNumber event = assembly.range.first; event < assembly.range.end; ++event) {
-    if (!is_gap(event)) {
-      assembly.incomplete +=
-          incomplete[static_cast<std::size_t>(event - assembly.range.first)] ? 1U : 0U;
-    } else if (!assembly.gaps.empty() && assembly.gaps.back().end == event) {
-      ++assembly.gaps.back().end;
-    } else {
-      assembly.gaps.push_back({event, event + 1});
-    }
-  }
-  if (assembly.gaps.empty()) return;
+  std::vector<bool> gap(count);
   const auto runs = std::exchange(assembly.missing, {});
   for (const auto& run : runs) {
+    for (std::size_t i = 0; i < run.count; ++i) ++missing[run.first - first + i];
+  }
+  std::erase_if(assembly.gaps, [&](const wire::Gap& one) {
+    for (EventNumber event = std::max(one.first, first); event < one.end; ++event) {
+      if (missing[event - first] != system_.sources.size()) return true; // somebody is wrong
+    }
+    for (EventNumber event = std::max(one.first, first); event < one.end; ++event) {
+      gap[event - first] = true;
+    }
+    return false;
+  });
+  for (const auto& run : runs) {
+    const bool required = system_.sources[sources_.find(run.source)].required;
     for (EventNumber event = run.first; event < run.first + run.count; ++event) {
-      if (is_gap(event)) continue;
+      if (gap[event - first]) continue;
+      const bool lost = std::ranges::any_of(assembly.lost, [&](const wire::MissingRun& one) {
+        return one.source == run.source && event >= one.first && event - one.first < one.count;
+      });
       add_missing(assembly, run.source, {event, event + 1},
-                  static_cast<storage::MissingReason>(run.reason));
+                  lost ? storage::MissingReason::lost
+                       : static_cast<storage::MissingReason>(run.reason));
+      if (required) incomplete[event - first] = true;
     }
   }
+  assembly.incomplete = static_cast<std::uint32_t>(std::ranges::count(incomplete, true));
 }
 
 void BuilderUnit::submit_decided() {
@@ -214,19 +209,13 @@ bool BuilderUnit::report(Assembly& assembly) {
     Assembly::Said& said = assembly.said;
     const auto missing = some(assembly.missing, said.missing);
     const auto bad = some(assembly.bad, said.bad);
-    const auto gaps = some(assembly.gaps, said.gaps);
-    if (!control_->roomy(missing.size_bytes() + bad.size_bytes() + gaps.size_bytes())) return false;
+    if (!control_->roomy(missing.size_bytes() + bad.size_bytes())) return false;
     said.missing += missing.size();
     said.bad += bad.size();
-    said.gaps += gaps.size();
     built.missing_runs = static_cast<std::uint32_t>(missing.size());
     built.bad = static_cast<std::uint32_t>(bad.size());
-    built.gaps = static_cast<std::uint32_t>(gaps.size());
-    built.more = said.missing < assembly.missing.size() || said.bad < assembly.bad.size() ||
-                         said.gaps < assembly.gaps.size()
-                     ? 1
-                     : 0;
-    control_->send(built, missing, bad, gaps);
+    built.more = said.missing < assembly.missing.size() || said.bad < assembly.bad.size() ? 1 : 0;
+    control_->send(built, missing, bad);
   } while (built.more != 0);
   return true;
 }

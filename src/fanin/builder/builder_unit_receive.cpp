@@ -11,6 +11,15 @@ namespace {
 // Batches of which blocks have come before their assignment; what is beyond is thrown away, and
 // sent again.
 constexpr std::size_t early_max = 4096;
+
+storage::MissingReason reason_of(const wire::FragmentEntry& absent) {
+  switch (static_cast<wire::AbsentReason>(absent.crc32c)) {
+  case wire::AbsentReason::silent: return storage::MissingReason::deadline;
+  case wire::AbsentReason::dropped: return storage::MissingReason::dropped;
+  case wire::AbsentReason::none: break;
+  }
+  return storage::MissingReason::absent;
+}
 } // namespace
 
 void BuilderUnit::on_event(net::Transport& transport, net::Event& event) {
@@ -241,8 +250,7 @@ void BuilderUnit::check_fragments(Assembly& assembly, const wire::PartView& part
     }
     if (flags != 0) [[unlikely]] {
       if ((flags & wire::fragment_absent) != 0) {
-        add_missing(assembly, part.header.source, {event, event + 1},
-                    storage::MissingReason::absent);
+        add_missing(assembly, part.header.source, {event, event + 1}, reason_of(entry));
       } else {
         assembly.bad.push_back({event, part.header.source, flags});
       }

@@ -53,7 +53,7 @@ struct End {
   EventNumber said = 0;
   EventNumber heard = 0;
 
-  void say() { channel.append(wire::Horizon{said++}); }
+  void say() { channel.append(wire::Uncut{said++}); }
   // The next page that `other` sent.
   bool hear(End& other) {
     if (other.wire.sent.empty()) return true;
@@ -66,8 +66,8 @@ struct End {
                               if (taken != ControlChannel::Taken::message)
                                 return taken == ControlChannel::Taken::done;
                               wire::MessageReader reader{body};
-                              wire::Horizon horizon;
-                              return reader.read(horizon) && horizon.event == heard++;
+                              wire::Uncut uncut;
+                              return reader.read(uncut) && uncut.event == heard++;
                             });
   }
 };

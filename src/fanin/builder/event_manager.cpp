@@ -145,7 +145,7 @@ void EventManager::pause_or_drain() {
   }
   state_ = State::pausing;
   for (auto& readout : readouts_) readout.paused = false;
-  tell_readouts(wire::Pause{});
+  tell_readouts(wire::Pause{agreed_horizon()});
 }
 
 void EventManager::drain_until(EventNumber event) {
@@ -208,6 +208,7 @@ std::string EventManager::waiting_for() const {
         add(fmt::format("readout unit '{}' to start", system_.readout_units[i]));
     }
   }
+  if (!apart_.empty()) add(apart_);
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     const Readout& readout = readouts_[i];
     if (state_ == State::waiting || !readout.peer || readout.final || readout.end > frontier_)
@@ -243,6 +244,7 @@ bool EventManager::poll() {
     find_reached();
     if (state_ == State::running) tell_triggered();
     find_frontier();
+    answer_held();
     assign_batches();
     finish_if_drained();
   }

@@ -75,6 +75,10 @@ private:
     EventNumber end = 0;
     std::uint64_t bytes = 0; // announced for events below `end`, since the incarnation began
   };
+  struct Announced {
+    EventRange range;
+    std::vector<std::deque<EventRange>> absent; // by source
+  };
   struct Peer { // a connection that is or may become a node
     net::Link link; // none: lost, and it may come back for a while
     ControlChannel channel;
@@ -104,9 +108,16 @@ private:
     EventNumber end = 0;                // announced below
     std::uint64_t bytes = 0;            // announced in all
     std::uint64_t floor_bytes = 0;      // announced below the frontier
+    bool silent = false;                // all its sources were given up
+    std::uint32_t held = 0;             // the last Held it sent
+    EventNumber held_event = 0;         // its number
+    bool held_waits = false;            // the horizon has not reached it
     std::deque<AnnouncePoint> points;   // beyond the frontier
     std::size_t sources = 0;            // how many it has
     std::vector<std::deque<EventRange>> absent; // by source, ascending; of events not decided yet
+    // What earlier incarnations had announced beyond the frontier: those events exist, and their
+    // fragments are lost.
+    std::vector<Announced> past;
     std::vector<std::vector<SourceLedger>> ledgers; // by incarnation - 1, then source
     std::vector<std::vector<std::vector<std::uint64_t>>> dropped; // likewise, then reason
     Time failing_since = never; // its data do not come, and nothing of it was built since
@@ -155,7 +166,8 @@ private:
     std::optional<NodeId> handed_back; // by this builder unit; another one is better
     std::vector<wire::MissingRun> missing; // said so far
     std::vector<wire::BadFragment> bad;
-    std::vector<wire::Gap> gaps;
+    std::vector<wire::Gap> gaps;        // in it, and right before it
+    std::vector<wire::MissingRun> lost; // of earlier incarnations
   };
   using Batches = std::pmr::map<EventNumber, Batch>;
 
@@ -194,6 +206,19 @@ private:
   [[nodiscard]] bool can_be_absent(const Readout& readout, EventRange range,
                                    std::span<const wire::AbsentRun> absent) const;
   void find_frontier();
+  [[nodiscard]] bool apart();
+  [[nodiscard]] EventNumber agreed_horizon() const;
+  void answer_held();
+  void add_gap(EventRange gap);
+  [[nodiscard]] EventNumber present_from(EventNumber event, EventNumber end) const;
+  [[nodiscard]] EventNumber gap_from(EventNumber event, EventNumber end) const;
+  [[nodiscard]] EventNumber count_present(EventRange range) const;
+  bool skip_gap(EventNumber end);
+  void move_frontier(EventNumber event);
+  void say_horizon(Readout& readout, EventNumber horizon);
+  [[nodiscard]] std::vector<wire::Gap> gaps_in(EventRange& range) const;
+  [[nodiscard]] std::vector<wire::MissingRun> lost_in(EventRange range) const;
+  void send_to_builder(Builder& builder, const Batch& batch, wire::Assign assign);
   bool on_counters(Peer& peer, const wire::NodeCounters& counters, wire::MessageReader& reader);
   void on_received(Builder& builder, const wire::Received& received);
   bool on_built(Builder& builder, NodeId node, wire::MessageReader& reader);
@@ -272,7 +297,9 @@ private:
 
   EventNumber frontier_ = 0;  // events below are assigned
   bool frontier_known_ = false;
-  EventNumber horizon_ = 0;   // events below exist
+  EventNumber horizon_ = 0;   // the furthest announcement
+  std::optional<wire::Gap> skipped_; // right before the frontier, for the next batch to tell of
+  std::string apart_; // readout units that begin too far from each other; empty: none
   EventNumber first_event_ = 0;
   std::pmr::unsynchronized_pool_resource memory_;
   Batches batches_{&memory_};

@@ -10,7 +10,6 @@
 namespace fanin::builder {
 
 namespace {
-constexpr std::size_t gaps_listed = 1000;
 constexpr std::size_t incomplete_listed = 1000;
 constexpr std::uint64_t latency_samples = 64; // per batch at most
 } // namespace
@@ -61,7 +60,6 @@ bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& 
   if (!reader.read(built)) return false;
   const auto missing = reader.records<wire::MissingRun>(built.missing_runs);
   const auto bad = reader.records<wire::BadFragment>(built.bad);
-  const auto gaps = reader.records<wire::Gap>(built.gaps);
   if (!reader.ok()) return false;
   const auto found = batches_.find(built.first);
   if (found == batches_.end()) return true; // of an attempt that was given up
@@ -77,12 +75,8 @@ bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& 
   for (const auto& run : missing) {
     if (!inside(run.first, run.count) || sources_.find(run.source) == System::npos) return false;
   }
-  for (const auto& gap : gaps) {
-    if (gap.end < gap.first || !inside(gap.first, gap.end - gap.first)) return false;
-  }
   batch.missing.insert(batch.missing.end(), missing.begin(), missing.end());
   batch.bad.insert(batch.bad.end(), bad.begin(), bad.end());
-  batch.gaps.insert(batch.gaps.end(), gaps.begin(), gaps.end());
   if (built.more != 0) return true;
 
   account(batch, built);
@@ -90,9 +84,11 @@ bool EventManager::on_built(Builder& builder, NodeId node, wire::MessageReader& 
     options_.recorder->winner(batch.range, batch.attempt, node, builder.incarnation);
   }
   builder.events += batch.range.count();
-  for (const auto& gap : batch.gaps) builder.events -= gap.end - gap.first;
+  for (const auto& gap : batch.gaps) {
+    if (gap.first >= batch.range.first) builder.events -= gap.end - gap.first;
+  }
   release(builder, batch);
-  tell_readouts(wire::Clear{batch.range.first, static_cast<std::uint32_t>(batch.range.count()), 0});
+  tell_readouts(wire::Clear{batch.range.first, batch.range.end});
   leave_epoch(batch.epoch);
   batches_.erase(found);
   return true;
@@ -103,8 +99,9 @@ void EventManager::account(const Batch& batch, const wire::Built& built) {
   last_commit_ = now;
   std::uint64_t gap_events = 0;
   for (const auto& gap : batch.gaps) {
+    if (gap.first < batch.range.first) continue; // before it: known already
     gap_events += gap.end - gap.first;
-    if (summary_.gap_list.size() < gaps_listed) summary_.gap_list.push_back({gap.first, gap.end});
+    add_gap({gap.first, gap.end});
   }
   account_sources(batch, batch.range.count() - gap_events);
   for (const auto& run : batch.missing) {
@@ -122,7 +119,6 @@ void EventManager::account(const Batch& batch, const wire::Built& built) {
   summary_.events_built += batch.range.count() - gap_events;
   summary_.events_incomplete += built.incomplete;
   summary_.bytes_built += built.bytes;
-  summary_.gaps += gap_events;
   if (system_.trigger_rate_hz > 0) {
     const std::uint64_t step = (batch.range.count() + latency_samples - 1) / latency_samples;
     for (EventNumber event = batch.range.first; event < batch.range.end; event += step) {
@@ -202,7 +198,7 @@ const RunSummary& EventManager::summary() {
     const SourceInfo& info = system_.sources[source];
     const Readout& readout = readouts_[info.readout_unit];
     const std::size_t local = source - system_.sources_of(info.readout_unit).first;
-    SourceResult result{info, {}, std::vector<std::uint64_t>(5)};
+    SourceResult result{info, {}, std::vector<std::uint64_t>(source::drop_reasons)};
     for (std::size_t i = 0; i < readout.ledgers.size(); ++i) {
       SourceLedger ledger = readout.ledgers[i][local];
       const bool may_lose = summary_.forced || i + 1 < readout.ledgers.size() || !readout.finished;
@@ -263,7 +259,10 @@ void EventManager::end() {
   alive_tick_.cancel();
   laggard_tick_.cancel();
   for (const auto& [first, batch] : batches_) summary_.events_lost += batch.range.count();
-  if (horizon_ > frontier_ && frontier_known_) summary_.events_lost += horizon_ - frontier_;
+  if (horizon_ > frontier_ && frontier_known_) {
+    const EventRange rest{frontier_, horizon_};
+    summary_.events_lost += system_.trigger_rate_hz > 0 ? rest.count() : count_present(rest);
+  }
   const RunSummary& result = summary();
   if (options_.recorder != nullptr) options_.recorder->summary(result);
   if (summary_.forced) {

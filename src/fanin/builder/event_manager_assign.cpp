@@ -18,13 +18,23 @@ std::uint64_t metadata_bytes(std::uint64_t events, std::uint64_t sources, std::u
 // Assigned and not built: tiny batches are bounded by their number, not by their bytes. Nodes hold
 // far more (ReadoutUnit, BuilderUnit).
 constexpr std::size_t batches_max = 16384;
+
+void add_run(std::deque<EventRange>& runs, EventRange run) {
+  if (run.empty()) return;
+  if (!runs.empty() && runs.back().end == run.first) {
+    runs.back().end = run.end;
+  } else {
+    runs.push_back(run);
+  }
+}
 } // namespace
 
 bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
                                std::span<const wire::AbsentRun> absent) {
   const EventRange range{announce.first, announce.end};
   if (announce.end < announce.first || announce.end > event_number_end ||
-      range.count() > system_.batch_events || readout.final ||
+      (announce.nothing == 0 && range.count() > system_.batch_events) ||
+      (announce.nothing != 0 && !absent.empty()) || readout.final ||
       (readout.announced_any && announce.first != readout.end) ||
       !can_be_absent(readout, range, absent)) {
     return false;
@@ -36,18 +46,23 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
   const auto node = static_cast<NodeId>(&readout - readouts_.data());
   const std::size_t first_source = system_.sources_of(node).first;
   auto& ledger = readout.ledgers.back();
-  for (auto& source : ledger) source.read += range.count();
+  if (announce.nothing == 0) {
+    for (auto& source : ledger) source.read += range.count();
+  } else {
+    for (auto& runs : readout.absent) add_run(runs, range);
+  }
   for (const auto& run : absent) {
     const std::size_t local = sources_.find(run.source) - first_source;
     ledger[local].read -= run.count;
     auto& known = readout.absent[local];
     while (!known.empty() && known.front().end <= decided()) known.pop_front();
-    known.push_back({run.first, run.first + run.count});
+    add_run(known, {run.first, run.first + run.count});
   }
   readout.end = announce.end;
   readout.bytes += announce.bytes;
   if (!range.empty()) readout.points.push_back({announce.end, readout.bytes});
   readout.final = announce.final != 0;
+  if (!range.empty()) readout.silent = announce.silent != 0;
   horizon_ = std::max(horizon_, announce.end);
   return true;
 }
@@ -84,7 +99,7 @@ void EventManager::find_frontier() {
     any = true;
     if (readout.end != readout.first || !readout.final) first = std::min(first, readout.first);
   }
-  if (!any) return;
+  if (!any || (state_ == State::running && apart())) return;
   frontier_known_ = true;
   frontier_ = first_event_ = first == event_number_end ? horizon_ : first;
   if (system_.events_max == 0) return;
@@ -204,21 +219,31 @@ void EventManager::assign_batches() {
   if (!assign_again()) return; // the old ones first
   const EventNumber end = assignable_end();
   while (frontier_ < end && batches_.size() < batches_max && readouts_roomy()) {
-    const Cut cut = next_cut(end);
+    if (skip_gap(end)) continue;
+    Cut cut = next_cut(end);
     if (cut.range.empty()) return;
+    auto gaps = gaps_in(cut.range);
     const auto node = choose(cut, nullptr);
     if (!node) return;
     Batch& batch = batches_[cut.range.first];
     batch.range = cut.range;
     batch.bytes = cut.bytes;
+    batch.gaps = std::move(gaps);
+    if (skipped_) batch.gaps.insert(batch.gaps.begin(), *std::exchange(skipped_, {}));
+    batch.lost = lost_in(cut.range);
     send_assignment(batch, *node);
-    frontier_ = cut.range.end;
-    for (auto& readout : readouts_) {
-      while (!readout.points.empty() && readout.points.front().end <= frontier_) {
-        readout.floor_bytes = readout.points.front().bytes;
-        readout.points.pop_front();
-      }
+    move_frontier(cut.range.end);
+  }
+}
+
+void EventManager::move_frontier(EventNumber event) {
+  frontier_ = event;
+  for (auto& readout : readouts_) {
+    while (!readout.points.empty() && readout.points.front().end <= frontier_) {
+      readout.floor_bytes = readout.points.front().bytes;
+      readout.points.pop_front();
     }
+    std::erase_if(readout.past, [&](const Announced& past) { return past.range.end <= event; });
   }
 }
 
@@ -253,7 +278,7 @@ void EventManager::send_assignment(Batch& batch, NodeId node) {
   builder.reservations.push_back({batch.range.first, batch.bytes, metadata, false});
 
   const wire::Assign assign = assignment_of(batch);
-  builder.peer->channel.append(assign);
+  send_to_builder(builder, batch, assign);
   if (system_.protocol == Protocol::push || builder.lagging) tell_readouts(assign);
 }
 
@@ -315,7 +340,6 @@ void EventManager::take_back(Batch& batch) {
   leave_epoch(batch.epoch);
   batch.missing.clear();
   batch.bad.clear();
-  batch.gaps.clear();
   again_.push_back(batch.range.first);
 }
 
@@ -360,10 +384,10 @@ void EventManager::watch_laggards() {
   for (auto& readout : readouts_) {
     if (readout.peer && !readout.final && readout.end < laggard_horizon_ &&
         readout.peer->channel.roomy()) {
-      readout.peer->channel.append(wire::Horizon{laggard_horizon_});
+      say_horizon(readout, laggard_horizon_);
     }
   }
-  laggard_horizon_ = horizon_;
+  laggard_horizon_ = agreed_horizon();
   laggard_tick_.start(*environment_.loop, environment_.loop->now() + system_.event_deadline / 4);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fanin/builder/rails.hpp"
+#include "fanin/source/fragment_queue.hpp"
 
 namespace fanin::builder {
 
@@ -173,10 +174,15 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   readout.incarnation = ++readout.starts;
   readout.final = readout.paused = readout.finished = false;
   readout.points.clear();
+  if (readout.announced_any && readout.end > frontier_) {
+    readout.past.push_back({{std::max(readout.first, frontier_), readout.end}, readout.absent});
+  }
   for (auto& absent : readout.absent) absent.clear();
+  readout.silent = readout.held_waits = false;
+  readout.held = 0;
   readout.floor_bytes = readout.bytes = 0;
   readout.ledgers.emplace_back(last - first);
-  readout.dropped.emplace_back(last - first, std::vector<std::uint64_t>(5));
+  readout.dropped.emplace_back(last - first, std::vector<std::uint64_t>(source::drop_reasons));
   readout.counters = {};
 
   const bool triggered = system_.trigger_rate_hz > 0;
@@ -184,7 +190,7 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   welcome.run = system_.run;
   welcome.incarnation = readout.incarnation;
   welcome.joining = triggered || frontier_known_ ? 1 : 0;
-  welcome.first_event = triggered ? triggered_ : std::max(horizon_, frontier_);
+  welcome.first_event = triggered ? triggered_ : std::max(agreed_horizon(), frontier_);
   if (welcome.joining == 0) welcome.first_event = 0;
   if (state_ == State::running) welcome.limit = triggered ? triggered_ : limit_;
   readout.limit_said = triggered_;
@@ -520,6 +526,16 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
     if (!from_readout || !reader.read(paused)) return false;
     readouts_[peer.node].paused = true;
     readouts_[peer.node].paused_at = paused.next_event;
+    return true;
+  }
+  case wire::MessageType::held: {
+    wire::Held held;
+    if (!from_readout || !reader.read(held)) return false;
+    Readout& readout = readouts_[peer.node];
+    readout.held = held.count;
+    readout.held_event = held.event;
+    readout.held_waits = true;
+    say_horizon(readout, agreed_horizon());
     return true;
   }
   case wire::MessageType::received: {

@@ -666,7 +666,8 @@ TEST(silence, what_was_dropped_is_counted_once_over_all_incarnations) {
   system.stop();
   ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
   EXPECT_GT(repeated, 3000U);
-  EXPECT_LE(system.summary().fragments.dropped, repeated);
+  // The first number is held: its repetition drops it, and is held in its place.
+  EXPECT_LE(system.summary().fragments.dropped, repeated + 4);
   EXPECT_GT(system.summary().fragments.dropped, repeated / 2); // all but since the last status
   expect_balanced(system);
 }
@@ -726,7 +727,7 @@ TEST(scale, a_thousand_nodes_in_one_thread) {
   ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
   EXPECT_EQ(system.summary().events_built, 20U);
   EXPECT_EQ(system.summary().events_incomplete, 0U);
-  EXPECT_EQ(delivered(system), 11'821'001'697'300'394'509U);
+  EXPECT_EQ(delivered(system), 4'244'529'217'699'004'309U);
 }
 
 VirtualSystemOptions random_options(std::uint64_t seed, Random& random) {
@@ -929,8 +930,8 @@ TEST(faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced
 }
 
 TEST(faults, the_same_seed_gives_the_same_trace_everywhere) {
-  EXPECT_EQ(run_faults(4711), 955'387'013'000'888'353U);
-  EXPECT_EQ(run_faults(4712), 15'272'007'587'079'984'047U);
+  EXPECT_EQ(run_faults(4711), 6'381'647'716'756'956'336U);
+  EXPECT_EQ(run_faults(4712), 13'704'536'629'861'987'381U);
 }
 
 } // namespace

@@ -19,7 +19,7 @@ std::vector<std::byte> page_of(std::initializer_list<message::FrameHeader> heade
 bool accept(wire::MessageType, std::span<const std::byte>) { return true; }
 
 TEST(for_each_message, visits_each_message_with_its_body) {
-  wire::Clear clear{.first = 7, .events = 3};
+  wire::Clear clear{.first = 7, .end = 10};
   std::vector<std::byte> page;
   for (int i = 0; i < 3; ++i) {
     const message::FrameHeader header{static_cast<std::uint16_t>(wire::MessageType::clear), 0,

@@ -101,7 +101,9 @@ void ReadoutUnit::reset() {
   incarnation_ = 0;
   numbered_ = last_ = final_ = paused_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
-  horizon_ = announced_ = cut_until_ = limit_ = 0;
+  horizon_ = heard_ = announced_ = cut_until_ = limit_ = held_told_ = 0;
+  held_said_ = held_answered_ = 0;
+  alone_ = apart_said_ = false;
   announce_due_ = throttled_since_ = uncut_since_ = never;
   batches_.clear();
   cut_.clear();
@@ -152,10 +154,19 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
   case wire::MessageType::horizon: {
     wire::Horizon horizon;
     if (!reader.read(horizon)) return false;
-    horizon_ = std::max(horizon_, horizon.event);
+    heard_ = std::max(heard_, horizon.event);
+    horizon_ = std::max(horizon_, heard_);
+    held_answered_ = std::max(held_answered_, horizon.held);
+    alone_ = horizon.alone != 0;
     return true;
   }
-  case wire::MessageType::pause: paused_ = pause_wanted_ = true; return true;
+  case wire::MessageType::pause: {
+    wire::Pause pause;
+    if (!reader.read(pause)) return false;
+    heard_ = std::max(heard_, pause.horizon);
+    paused_ = pause_wanted_ = true;
+    return true;
+  }
   case wire::MessageType::assign: {
     wire::Assign assign;
     return reader.read(assign) && on_assign(assign);
@@ -186,14 +197,19 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   for (auto& input : inputs_) {
     if (welcome.joining != 0) input->queue.start(welcome.first_event);
     input->queue.set_limit(limit_);
+    input->queue.set_may_fall(welcome.joining == 0);
     input->behind_since.reset();
+    input->accepted_at.reset();
+    input->slow_since.reset();
+    input->silent = input->slow_said = false;
     input->last = {};
     input->last.wake = now;
     input->far_ahead = false;
     for (std::size_t reason = 0; reason < source::drop_reasons; ++reason) {
       input->dropped_before[reason] = input->queue.dropped(static_cast<source::DropReason>(reason));
     }
-    if (const auto started = input->source->start(welcome.first_event, now); !started) {
+    if (const auto started = input->source->start(input->queue.counter_of(welcome.first_event), now);
+        !started) {
       environment_.log(LogLevel::error, fmt::format("source {} cannot start: {}", name_of(*input),
                                                     started.error().text));
       input->last = {source::ReadState::failed, never, started.error()};
@@ -325,6 +341,7 @@ void ReadoutUnit::count() {
 void ReadoutUnit::answer() {
   if (pause_wanted_ && control_->roomy()) {
     pause_wanted_ = false;
+    end_held();
     EventNumber furthest = 0;
     for (auto& input : inputs_) {
       if (input->queue.numbered()) furthest = std::max(furthest, input->queue.next_event());

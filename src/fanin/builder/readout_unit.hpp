@@ -74,6 +74,11 @@ private:
     bool far_ahead = false; // read further than builder units take
     std::optional<Duration> behind_since; // silent while others went on; on the fair clock
     EventNumber behind_until = 0;
+    std::uint64_t written = 0; // when it was last looked at
+    std::optional<Duration> accepted_at; // its last fragment, as far as was looked
+    std::optional<Duration> slow_since;  // it alone holds the others back
+    bool slow_said = false;
+    bool silent = false; // it was given up, and has sent nothing since
     [[nodiscard]] bool done() const {
       return last.state == source::ReadState::finished || last.state == source::ReadState::failed;
     }
@@ -123,13 +128,21 @@ private:
   // reading
   [[nodiscard]] bool far_ahead(Input& input) const;
   [[nodiscard]] const std::string& name_of(const Input& input) const; // of its source
-  [[nodiscard]] std::optional<EventRange> begun() const;
+  [[nodiscard]] source::OtherSources whole_run();
+  [[nodiscard]] bool apart();
   bool read_inputs();
   void say_uncut(Time now);
+  void judge_held();
+  void confirm_equal();
+  void end_held();
   void watch_silence();
+  bool watch_silence(Input& input, Duration now);
+  void watch_slow(Input& input, Duration now);
   void announce(bool idle);
   [[nodiscard]] std::uint64_t bytes_of(EventRange range) const;
   bool announce_range(EventRange range);
+  bool announce_gap(EventNumber end);
+  [[nodiscard]] bool all_silent() const;
   void answer();
   void count();
 
@@ -166,6 +179,13 @@ private:
   RunNumber run_ = 0;
   EventNumber limit_ = 0;
   EventNumber horizon_ = 0; // events below exist somewhere
+  EventNumber heard_ = 0; // the event manager's horizon
+  std::uint32_t held_said_ = 0; // messages
+  std::uint32_t held_answered_ = 0;
+  EventNumber held_told_ = 0; // the lowest number held, when it was said last
+  bool apart_said_ = false;
+  bool alone_ = false; // all other readout units have come to their end
+  std::vector<EventNumber> ends_; // reused
   EventNumber announced_ = 0; // events below are announced
   EventNumber joined_ = 0; // the first number announced; all below are absent
   bool numbered_ = false; // announced_ means something

@@ -23,6 +23,7 @@ void add_absent(std::vector<wire::AbsentRun>& absent, const source::FragmentQueu
 bool ReadoutUnit::poll() {
   if (incarnation_ != 0) {
     const bool more = read_inputs();
+    judge_held();
     say_uncut(environment_.loop->now());
     watch_silence();
     const bool ahead = std::ranges::any_of(inputs_, [](const auto& i) { return i->far_ahead; });
@@ -46,17 +47,109 @@ bool ReadoutUnit::far_ahead(Input& input) const {
   return input.far_ahead;
 }
 
-// From the first event held to the last one answered, of all sources that have begun.
-std::optional<EventRange> ReadoutUnit::begun() const {
-  std::optional<EventRange> range;
+// Where the sources of the run are, as far as this readout unit knows.
+source::OtherSources ReadoutUnit::whole_run() {
+  source::OtherSources all{.low = event_number_end, .high = 0, .any = false};
+  ends_.clear();
+  EventNumber ended = 0; // those that are at their end, or silent, are not waited for
   for (const auto& input : inputs_) {
     const source::FragmentQueue& queue = input->queue;
     if (!queue.numbered()) continue;
-    if (!range) range.emplace(queue.first_event(), queue.next_event());
-    range->first = std::min(range->first, queue.first_event());
-    range->end = std::max(range->end, queue.next_event());
+    all.low = std::min(all.low, queue.first_event());
+    if (input->done() || input->silent) {
+      ended = std::max(ended, queue.next_event());
+    } else {
+      ends_.push_back(queue.next_event());
+    }
   }
-  return range;
+  if (heard_ > 0) ends_.push_back(heard_);
+  all.any = !ends_.empty() || ended > 0;
+  all.high = source::agreed_end(ends_, system_.event_window);
+  if (ended <= all.high || ended - all.high <= system_.event_window || ends_.empty()) {
+    all.high = std::max(all.high, ended);
+  }
+  all.low = std::min(all.low, all.high);
+  return all;
+}
+
+// Before anything was announced: sources more than a window from all others wait for them, since
+// one of them begins with a wrong number, or with another run's.
+bool ReadoutUnit::apart() {
+  std::vector<EventRange> ranges;
+  for (const auto& input : inputs_) {
+    const source::FragmentQueue& queue = input->queue;
+    if (queue.numbered()) ranges.push_back({queue.first_event(), queue.next_event()});
+  }
+  std::ranges::sort(ranges, {}, &EventRange::first);
+  EventNumber end = ranges.empty() ? 0 : ranges.front().end;
+  for (const EventRange& range : ranges) {
+    if (range.first > end && range.first - end > system_.event_window) {
+      if (!std::exchange(apart_said_, true)) {
+        environment_.log(LogLevel::warning,
+                         fmt::format("sources begin more than event.window ({}) apart, at event {} "
+                                     "and at event {}: the run waits until they come together",
+                                     system_.event_window, ranges.front().first, range.first));
+      }
+      return true;
+    }
+    end = std::max(end, range.end);
+  }
+  return false;
+}
+
+// Numbers that sources hold, with what is known of the others now.
+void ReadoutUnit::judge_held() {
+  std::optional<EventNumber> lowest;
+  bool all_done = true;
+  for (const auto& input : inputs_) {
+    all_done = all_done && input->done();
+    const auto held = input->queue.held();
+    if (held) lowest = std::min(lowest.value_or(*held), *held);
+  }
+  if (!lowest) return;
+  const source::OtherSources all = whole_run();
+  for (const auto& input : inputs_) {
+    if (!input->queue.held()) continue;
+    source::OtherSources others = all;
+    others.any = heard_ > 0 || ends_.size() > (input->queue.numbered() ? 1U : 0U);
+    input->queue.set_others(others);
+    (void)input->queue.look_at_held();
+  }
+  confirm_equal();
+  const bool single = system_.readout_units.size() == 1;
+  const bool answered = single || held_answered_ == held_said_;
+  for (const auto& input : inputs_) {
+    if (!input->done() || !input->queue.held() || !answered) continue;
+    input->queue.end_held(all_done && (single || alone_));
+  }
+  if (single || (held_told_ == *lowest && held_said_ != 0) || !control_->roomy()) return;
+  held_told_ = *lowest;
+  control_->send(wire::Held{.event = *lowest, .count = ++held_said_});
+}
+
+// Two sources that hold the same number confirm it.
+void ReadoutUnit::confirm_equal() {
+  if (inputs_.size() < 2) return;
+  std::vector<std::pair<EventNumber, source::FragmentQueue*>> held;
+  for (const auto& input : inputs_) {
+    if (const auto number = input->queue.held()) held.emplace_back(*number, &input->queue);
+  }
+  std::ranges::sort(held);
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    const bool equal = (i > 0 && held[i - 1].first == held[i].first) ||
+                       (i + 1 < held.size() && held[i + 1].first == held[i].first);
+    if (equal) (void)held[i].second->confirm_held();
+  }
+}
+
+// The run ends: nothing will follow what is held.
+void ReadoutUnit::end_held() {
+  source::OtherSources all = whole_run();
+  for (const auto& input : inputs_) {
+    all.any = heard_ > 0 || ends_.size() > (input->queue.numbered() ? 1U : 0U);
+    input->queue.set_others(all);
+    input->queue.end_held(true);
+  }
 }
 
 // True if a source has more to give at once.
@@ -73,8 +166,10 @@ bool ReadoutUnit::read_inputs() {
                      now >= input->last.wake || input->source->descriptor() >= 0 ||
                      (input->queue.throttled() && pages_back);
     if (due) {
-      if (!input->queue.numbered()) {
-        if (const auto others = begun()) input->queue.set_reference(*others);
+      if (!input->queue.numbered() || input->queue.held()) {
+        source::OtherSources others = whole_run();
+        others.any = heard_ > 0 || ends_.size() > (input->queue.numbered() ? 1U : 0U);
+        input->queue.set_others(others);
       }
       input->last = input->source->read(input->queue, now);
       input->pages_left = input->pool->available();
@@ -114,12 +209,9 @@ void ReadoutUnit::say_uncut(Time now) {
   }
 }
 
-// A source that stays silent while others have gone on is given up after the deadline. The time in
-// which it is held back by us does not count, nor that in which this node does not run, nor is it
-// silent while it has more to read.
 void ReadoutUnit::watch_silence() {
-  for (const auto& input : inputs_) {
-    if (input->queue.numbered()) horizon_ = std::max(horizon_, input->queue.next_event());
+  if (const source::OtherSources all = whole_run(); all.any) {
+    horizon_ = std::max(horizon_, all.high);
   }
   if (horizon_ > limit_) horizon_ = limit_;
   const bool anyone = std::ranges::any_of(
@@ -127,25 +219,80 @@ void ReadoutUnit::watch_silence() {
   if (!anyone) clock_.rest();
   const Duration now = clock_.look(environment_.loop->now(), false);
   for (auto& input : inputs_) {
-    source::FragmentQueue& queue = input->queue;
-    const bool behind = horizon_ > 0 && (!queue.numbered() || queue.next_event() < horizon_);
-    if (input->done()) {
-      if (behind) retry_full_ = !queue.give_up_until(horizon_) || retry_full_;
-    } else if (!behind || queue.throttled() || input->far_ahead ||
-               input->last.state == source::ReadState::more) {
-      input->behind_since.reset();
-    } else if (!input->behind_since ||
-               (queue.numbered() && queue.next_event() >= input->behind_until)) {
-      input->behind_since = now;
-      input->behind_until = horizon_;
-    } else if (now - *input->behind_since >= system_.event_deadline) {
-      environment_.log(LogLevel::warning,
-                       fmt::format("source {} is silent: given up until event {}", name_of(*input),
-                                   input->behind_until));
-      (void)queue.give_up_until(input->behind_until);
-      input->behind_since.reset();
+    if (input->queue.written() != input->written) {
+      input->written = input->queue.written();
+      input->accepted_at = now;
+      input->silent = false;
     }
+    if (watch_silence(*input, now)) watch_slow(*input, now);
   }
+}
+
+// A source that stays silent while others have gone on is given up after the deadline. The time in
+// which it is held back by us does not count, nor that in which this node does not run, nor is it
+// silent while it has more to read, or when a fragment of it was taken within the deadline. True:
+// it is behind the others. `now` is on the fair clock.
+bool ReadoutUnit::watch_silence(Input& input, Duration now) {
+  source::FragmentQueue& queue = input.queue;
+  const bool behind = horizon_ > 0 && (!queue.numbered() || queue.next_event() < horizon_);
+  if (input.done()) {
+    if (behind) retry_full_ = !queue.give_up_until(horizon_) || retry_full_;
+    return false;
+  }
+  if (!behind || queue.throttled() || input.far_ahead ||
+      input.last.state == source::ReadState::more) {
+    input.behind_since.reset();
+    input.slow_since.reset();
+    return false;
+  }
+  if (!input.behind_since ||
+      (queue.numbered() && queue.next_event() >= input.behind_until)) {
+    input.behind_since = now;
+    input.behind_until = horizon_;
+    return true;
+  }
+  const Duration since = std::max(*input.behind_since, input.accepted_at.value_or(Duration::min()));
+  if (now - since < system_.event_deadline) return true;
+  if (!input.silent) {
+    environment_.log(LogLevel::warning,
+                     fmt::format("source {} is silent: given up until event {}", name_of(input),
+                                 input.behind_until));
+  }
+  input.silent = true;
+  (void)queue.give_up_until(input.behind_until);
+  input.behind_since.reset();
+  input.slow_since.reset();
+  return false;
+}
+
+// It sends, and alone holds all others back: slow, which is for people to judge.
+void ReadoutUnit::watch_slow(Input& input, Duration now) {
+  const bool alone = std::ranges::all_of(inputs_, [&](const auto& other) {
+    return other.get() == &input || other->done() || other->queue.throttled() || other->far_ahead;
+  });
+  if (!alone || inputs_.size() < 2) {
+    input.slow_since.reset();
+    return;
+  }
+  if (!input.slow_since) input.slow_since = now;
+  if (now - *input.slow_since >= system_.event_deadline && !std::exchange(input.slow_said, true)) {
+    environment_.log(LogLevel::warning,
+                     fmt::format("source {} is slow: at event {} it holds all others of the "
+                                 "readout unit back",
+                                 name_of(input), input.queue.next_event()));
+  }
+  if (system_.event_give_up_slow == Duration{0} ||
+      now - *input.slow_since < system_.event_give_up_slow) {
+    return;
+  }
+  environment_.log(LogLevel::warning, fmt::format("source {} is slow: given up until event {}",
+                                                  name_of(input), horizon_));
+  (void)input.queue.give_up_until(horizon_);
+  input.slow_since.reset();
+}
+
+bool ReadoutUnit::all_silent() const {
+  return std::ranges::all_of(inputs_, [](const auto& input) { return input->silent; });
 }
 
 void ReadoutUnit::announce(bool idle) {
@@ -162,9 +309,11 @@ void ReadoutUnit::announce(bool idle) {
     low = std::min(low, input->queue.next_event());
     all_done = all_done && input->done();
   }
+  for (const auto& input : inputs_) all_done = all_done && !input->queue.held();
   if (low == ~EventNumber{0}) low = announced_;
   low =
       std::min(low, std::max(limit_, announced_)); // what was read beyond the end is not announced
+  if (!numbered_ && !last_ && !paused_ && !all_done && apart()) return;
   if (!numbered_) {
     EventNumber first = ~EventNumber{0};
     for (const auto& input : inputs_) {
@@ -173,13 +322,11 @@ void ReadoutUnit::announce(bool idle) {
     if (first == ~EventNumber{0}) first = low = 0;
     numbered_ = true;
     announced_ = cut_until_ = joined_ = first;
-    if (system_.events_max != 0) { // the event manager's limit may be lower, and is on its way
-      limit_ = std::min(limit_, first + std::min(system_.events_max, event_number_end));
-      for (auto& input : inputs_) input->queue.set_limit(limit_);
-      low = std::min(low, limit_);
-    }
+    for (auto& input : inputs_) input->queue.set_may_fall(false);
     control_->send(wire::Announce{.first = first, .end = first});
   }
+  // The last event is known when all readout units have begun.
+  if (system_.events_max != 0 && limit_ >= event_number_end) return;
   const Time now = environment_.loop->now();
   const bool final =
       !final_ && !paused_ && ((last_ && low >= limit_) || (all_done && low >= horizon_));
@@ -196,12 +343,27 @@ void ReadoutUnit::announce(bool idle) {
   }
   announce_due_ = never;
   while (announced_ < low) {
+    if (announce_gap(low)) continue;
     const EventNumber boundary = (announced_ | (system_.batch_events - 1)) + 1;
     if (!announce_range({announced_, std::min(low, boundary)})) return;
   }
   if (!final || !control_->roomy()) return;
   control_->send(wire::Announce{.first = announced_, .end = announced_, .final = 1});
   final_ = true;
+}
+
+// Numbers of which no source has any, batches of them: one message, however many.
+bool ReadoutUnit::announce_gap(EventNumber end) {
+  for (const auto& input : inputs_) {
+    if (!input->queue.may_be_absent_from(announced_)) return false;
+    end = std::min(end, input->queue.present_from(announced_));
+  }
+  if (end < announced_ + system_.batch_events || !control_->roomy()) return false;
+  control_->send(wire::Announce{
+      .first = announced_, .end = end, .silent = all_silent() ? std::uint8_t{1} : std::uint8_t{0},
+      .nothing = 1});
+  announced_ = end;
+  return true;
 }
 
 // Written for these events, page ends included.
@@ -234,6 +396,7 @@ bool ReadoutUnit::announce_range(EventRange range) {
       bytes = bytes_of(part);
     }
     wire::Announce message{.first = part.first, .end = part.end, .bytes = bytes};
+    message.silent = all_silent() ? 1 : 0;
     absent.clear();
     for (const auto& input : inputs_) {
       const source::FragmentQueue& queue = input->queue;

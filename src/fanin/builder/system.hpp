@@ -44,6 +44,8 @@ struct System {
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
   Duration event_deadline = std::chrono::seconds{1}; // longest silence before a source is missing
   Duration grace = std::chrono::seconds{1}; // a lost control connection may come back
+  Duration event_give_up_slow{}; // a source that holds all others back so long; 0: never given up
+  std::uint64_t event_window = 65536; // numbers less far apart confirm each other
   Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
 
   double trigger_rate_hz = 0; // 0: no trigger source, events exist as they are announced

@@ -82,6 +82,15 @@ void read_event(TableReader reader, EventRules& event) {
   if (event.deadline < std::chrono::milliseconds{1}) {
     reader.reject("deadline", "below 1ms every event would be incomplete");
   }
+  if (reader.has("give_up_slow")) {
+    event.give_up_slow = reader.duration("give_up_slow", event.give_up_slow);
+    if (event.give_up_slow < event.deadline) {
+      reader.reject("give_up_slow", "is below event.deadline; leave it out to wait for ever");
+    }
+  }
+  event.window = reader.integer("window", event.window, 2, std::uint64_t{1} << 62);
+  event.window_given = reader.has("window");
+  event.window_place = reader.place_of("window");
   event.checksum = reader.choice("integrity", {"crc32c", "none"}) == 0;
   event.batch_events =
       static_cast<std::uint32_t>(reader.integer("batch_events", event.batch_events, 1, 4096));
@@ -148,6 +157,23 @@ Result<Configuration> in_one_line(Result<Configuration> result) {
   return result;
 }
 
+// At most half of a counter's range: beyond that a step ahead is one back.
+void fit_window(Configuration& configuration, Problems& problems) {
+  EventRules& event = configuration.event;
+  for (const Source& source : configuration.sources) {
+    const std::uint64_t half = std::uint64_t{1} << (source.counter_bits - 1);
+    if (event.window <= half) continue;
+    if (event.window_given) {
+      problems.add(event.window_place, "event.window",
+                   fmt::format("{} is more than half the range of source {}'s counter of {} bits: "
+                               "at most {}",
+                               event.window, source.name, source.counter_bits, half));
+      return;
+    }
+    event.window = half;
+  }
+}
+
 Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
                                 const std::vector<std::string>& overrides) {
   if (!parsed) return std::unexpected(parsed.error());
@@ -176,6 +202,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
     plugin.finish();
   }
   detail::read_nodes(reader, configuration, problems);
+  fit_window(configuration, problems);
   reader.finish();
   if (!problems.first) detail::check_consistency(configuration, problems);
   if (problems.first) return std::unexpected(*problems.first);

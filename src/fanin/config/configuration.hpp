@@ -52,6 +52,10 @@ struct Trigger {
 
 struct EventRules {
   Duration deadline = std::chrono::seconds{1}; // longest silence before a source is missing
+  Duration give_up_slow{}; // of a source that holds all others back; 0: never
+  std::uint64_t window = 65536; // numbers less far apart confirm each other
+  bool window_given = false; // else at most half of the narrowest counter's range
+  Place window_place;
   bool checksum = true;
   std::uint32_t batch_events = 1024; // a power of two
   std::uint64_t batch_bytes = 2U << 20;
@@ -86,6 +90,9 @@ struct Source {
   bool required = true;
   std::uint32_t fragment_max = 1U << 20; // bytes
   std::optional<double> expected_bytes_per_s; // for the check of memory
+  int counter_bits = 64; // of its event numbers
+  std::int64_t offset = 0; // added to them
+  std::optional<EventNumber> first; // what comes before this number is dropped
   std::map<std::string, Setting> settings;
   std::string key;
   Place place;

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t nodes_max = 4096; // of one role
 constexpr std::size_t sources_max = 65'536;
 constexpr std::size_t rails_max = 8; // of a builder unit
+constexpr std::int64_t offset_max = std::int64_t{1} << 62;
 
 // "left" or, of several alike, "left0", "left1", ...; without a name the prefix and the index.
 std::string node_name(const std::string& given, std::string_view prefix, std::size_t index,
@@ -114,10 +115,14 @@ private:
     }
     source.fragment_max = static_cast<std::uint32_t>(fragment_max);
     if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
+    source.counter_bits = static_cast<int>(reader.integer("counter_bits", 64, 8, 64));
+    source.offset = reader.signed_integer("offset", 0, -offset_max, offset_max);
+    if (reader.has("first")) source.first = reader.integer("first", 0, 0, event_number_end - 1);
     source.key = reader.key();
     source.place = reader.place();
     read_own_settings(reader,
-                      {"count", "id", "name", "type", "required", "fragment_max", "expected"},
+                      {"count", "id", "name", "type", "required", "fragment_max", "expected",
+                       "counter_bits", "offset", "first"},
                       source.settings);
     for (std::uint64_t copy = 0; copy < count * readouts; ++copy) {
       Source one = source;

@@ -74,13 +74,13 @@ std::string head_text(const Configuration& configuration) {
   std::string text = fmt::format(
       "{}: 1 event manager, {} readout units, {} builder units, {} sources\n", configuration.file,
       configuration.readouts, configuration.builders, configuration.sources.size());
-  text += fmt::format("protocol {}, {}, integrity {}, deadline {}\n",
+  text += fmt::format("protocol {}, {}, integrity {}, deadline {}, window {}\n",
                       configuration.network.protocol == config::Protocol::push ? "push" : "pull",
                       configuration.trigger.rate_hz > 0
                           ? fmt::format("trigger at {}", format_rate(configuration.trigger.rate_hz))
                           : "events as they are announced",
                       configuration.event.checksum ? "crc32c" : "none",
-                      format_duration(configuration.event.deadline));
+                      format_duration(configuration.event.deadline), configuration.event.window);
   const config::Run& run = configuration.run;
   text += run.output.empty() ? "built events are discarded"
                              : fmt::format("run files go to {}", run.output);

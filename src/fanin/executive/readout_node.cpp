@@ -108,7 +108,11 @@ private:
                                  .queue = {.source = source.id,
                                            .window = context_.plan->window,
                                            .fragment_max = source.fragment_max,
-                                           .checksum = context_.system->checksum}};
+                                           .checksum = context_.system->checksum,
+                                           .near = context_.system->event_window,
+                                           .counter_bits = source.counter_bits,
+                                           .offset = source.offset,
+                                           .first = source.first}};
   }
 
   void leave(const std::string& why) {

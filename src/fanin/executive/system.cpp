@@ -26,6 +26,8 @@ builder::System make_system(const config::Configuration& configuration, RunNumbe
   system.announce_deadline = configuration.event.batch_delay;
   system.event_deadline = configuration.event.deadline;
   system.grace = configuration.network.grace;
+  system.event_give_up_slow = configuration.event.give_up_slow;
+  system.event_window = configuration.event.window;
   system.dead_after = configuration.network.dead_after;
   system.trigger_rate_hz = configuration.trigger.rate_hz;
   system.trigger_window = configuration.trigger.window;

@@ -31,6 +31,7 @@ TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a
   const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
   ASSERT_TRUE(pool) << pool.error().text;
   source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
+  queue.start(7);
   std::vector<std::string> lines;
   auto one_by_one = std::make_unique<OneByOne>();
   OneByOne& inner = *one_by_one;
@@ -44,17 +45,17 @@ TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a
   using std::chrono::milliseconds;
   read(7, 8, milliseconds{0});
   read(8, 33, milliseconds{0});
-  read(8, 33, milliseconds{1});
+  read(9, 33, milliseconds{1});
   read(7, 8, milliseconds{2}); // of another kind
-  read(8, 33, milliseconds{900});
+  read(10, 33, milliseconds{900});
   EXPECT_EQ(lines.size(), 2U);
-  read(8, 8, milliseconds{1100}); // good, but there is something left to say
-  read(9, 8, milliseconds{3000});
+  read(11, 8, milliseconds{1100}); // good, but there is something left to say
+  read(12, 8, milliseconds{3000});
   EXPECT_THAT(
       lines,
-      ElementsAre("source left (0x10): fragments dropped near event 8: oversize (1 so far)",
-                  "source left (0x10): fragments dropped near event 8: number_repeat (1 so far)",
-                  "source left (0x10): fragments dropped near event 9: oversize (3 so far)"));
+      ElementsAre("source left (0x10): fragments dropped near event 9: oversize (1 so far)",
+                  "source left (0x10): fragments dropped near event 10: number_back (1 so far)",
+                  "source left (0x10): fragments dropped near event 12: oversize (3 so far)"));
 }
 
 } // namespace

@@ -17,7 +17,6 @@ namespace {
 
 using Made = Result<std::unique_ptr<Source>>;
 
-constexpr std::int64_t offset_max = std::int64_t{1} << 62;
 constexpr std::uint64_t size_max = wire::fragment_size_mask;
 
 std::uint64_t natural(SettingsReader& reader, std::string_view key, std::int64_t fallback) {
@@ -77,7 +76,6 @@ Made make_emulator(const SourceSettings& settings) {
 ReplayOptions replay_options(SettingsReader& reader) {
   ReplayOptions options;
   options.loops = natural(reader, "loops", 1);
-  options.offset = reader.integer("offset", 0, -offset_max, offset_max);
   options.span = natural(reader, "loop_span", 0);
   options.rate_hz = reader.rate_hz("rate", 0);
   return options;

@@ -137,6 +137,7 @@ TEST(Emulator, ARateFollowsTheTimePassedIn) {
   QueueFixture fixture({.window = 4096}, {.page_size = 65536, .pages = 8});
   Emulator emulator({.size = FixedSize{16}, .rate_hz = 1000});
   const Time begin{5s};
+  fixture.queue.start(0);
   ASSERT_TRUE(emulator.start(0, begin));
   const ReadResult first = emulator.read(fixture.queue, begin);
   EXPECT_EQ(first.state, ReadState::waiting);

@@ -18,6 +18,7 @@ const char* name(DropReason reason) {
   case DropReason::number_jump: return "number_jump";
   case DropReason::oversize: return "oversize";
   case DropReason::late: return "late";
+  case DropReason::before_first: return "before_first";
   }
   return "unknown";
 }
@@ -28,7 +29,9 @@ FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePo
       page_size_(pool.page_size()),
       window_(options.window),
       slots_(options.window),
-      held_(pool.pages() + 1) {
+      held_pages_(pool.pages() + 1),
+      numbering_(options.counter_bits, options.offset),
+      judge_(options.near, options.first) {
   FANIN_ASSERT(std::has_single_bit(options.window));
   FANIN_ASSERT(options.fragment_max <= wire::fragment_size_mask);
   start_unnumbered();
@@ -36,12 +39,12 @@ FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePo
 
 void FragmentQueue::start(EventNumber first) {
   start_unnumbered();
-  numbered_ = true;
-  next_ = base_ = absent_end_ = first; // nothing written yet: a lower number is late
+  judge_.join();
+  number_from(first);
 }
 
 void FragmentQueue::start_unnumbered() {
-  for (auto& page : held_) page.reset();
+  for (auto& page : held_pages_) page.reset();
   page_.reset();
   position_ = page_end_ = base_position_ = end_position_ = 0;
   held_first_ = 0;
@@ -50,55 +53,231 @@ void FragmentQueue::start_unnumbered() {
   written_end_ = absent_end_ = 0;
   open_ = 0;
   writing_ = Writing::none;
-  numbered_ = throttled_ = false;
-  others_ = {0, event_number_end};
+  numbered_ = throttled_ = may_fall_ = false;
+  judge_.restart();
+  held_.reset();
+  leapt_ = {};
+  dropped_there_ = 0;
   mask_ = std::min(window_, first_ring) - 1;
+  find_fast_end();
+}
+
+// Nothing is written yet: a lower number is late.
+void FragmentQueue::number_from(EventNumber first) {
+  numbered_ = true;
+  next_ = base_ = absent_end_ = first;
+  find_fast_end();
+}
+
+// Numbers that are held, and counters of which more is to be known, are not for the fast path.
+void FragmentQueue::find_fast_end() {
+  const bool slow = held_ || !numbering_.plain() || judge_.waits_for_first();
+  fast_end_ = slow ? 0 : limit_;
 }
 
 WriteOutcome FragmentQueue::reject(DropReason reason) {
   ++dropped_[static_cast<std::size_t>(reason)];
+  if (reason <= DropReason::number_jump) { // of a fragment that may have been the next one
+    dropped_there_ = dropped_at_ == next_ ? dropped_there_ + 1 : 1;
+    dropped_at_ = next_;
+  }
   return WriteOutcome::rejected;
 }
 
-// Not a number to begin with.
-bool FragmentQueue::absurd(EventNumber event) const {
-  const auto ahead = [](EventNumber a, EventNumber b) { return a > b ? a - b : 0; };
-  return event >= event_number_end || ahead(event, others_.end) >= window_ ||
-         ahead(others_.first, event) >= window_;
+EventNumber FragmentQueue::number_of(std::uint64_t counter) const {
+  if (numbered_) return numbering_.near(counter, next_);
+  const EventNumber event = numbering_.first_turn(counter);
+  if (!held_) return event;
+  const EventNumber near = numbering_.near(counter, held_->event); // over the counter's wrap
+  return near > held_->event && near - held_->event < options_.near ? near : event;
+}
+
+bool FragmentQueue::too_large(std::uint32_t size) const {
+  return size > options_.fragment_max || size > std::uint64_t{pool_.pages()} * page_size_;
 }
 
 // Everything that is not the next number in the room at hand.
-WriteOutcome FragmentQueue::begin_slow(EventNumber event, std::uint32_t size) {
+WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size) {
   throttled_ = false;
-  if (!numbered_) {
-    if (absurd(event)) return reject(DropReason::number_jump);
-    if (event >= limit_) return WriteOutcome::full;
-    start(event);
+  if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1); // what took the fast path
+  const EventNumber event = number_of(counter);
+  if (event >= event_number_end) return reject(DropReason::number_jump);
+  if (judge_.too_early(event)) return reject(DropReason::before_first);
+  if (numbered_ && event < next_ && !may_fall_) return reject_old(event);
+  if (held_ && !judge_held(event)) return WriteOutcome::full;
+  return judge_.follows(event, next()) ? begin_next(event, size) : begin_held(event, size);
+}
+
+// It is below what was answered. One that was only given up could have been right, so it says
+// something of a number that is held.
+WriteOutcome FragmentQueue::reject_old(EventNumber event) {
+  if (judge_.waits_for_first()) {
+    judge_.join();
+    find_fast_end();
   }
-  if (event < next_) {
-    if (event + 1 == written_end_) return reject(DropReason::number_repeat);
-    return reject(event >= written_end_ ? DropReason::late : DropReason::number_back);
-  }
-  if (event - next_ >= window_ || event >= event_number_end) return reject(DropReason::number_jump);
-  if (size > options_.fragment_max) return reject(DropReason::oversize);
+  if (event + 1 == written_end_) return reject(DropReason::number_repeat);
+  if (event < written_end_) return reject(DropReason::number_back);
+  if (held_ && !held_->right) drop_held();
+  return reject(DropReason::late);
+}
+
+WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   if (event >= limit_) return WriteOutcome::full;
-  if (event - base_ >= window_) {
-    throttled_ = true;
-    return WriteOutcome::full;
+  if (!numbered_) number_from(event);
+  if (!reach(event)) return WriteOutcome::full;
+  if (too_large(size)) {
+    fill_absent(event, reason_of_skip(event));
+    fill_absent(event + 1, wire::AbsentReason::dropped);
+    written_end_ = next_;
+    judge_.accepted(event);
+    return reject(DropReason::oversize);
   }
-  if (size > page_room() || !page_) {
-    const std::uint32_t pages = std::max(1U, (size + page_size_ - 1) / page_size_);
-    if (pages > pool_.pages()) return reject(DropReason::oversize);
-    if (pool_.available() < pages && base_ == next_) drop_pages();
-    if (pool_.available() < pages) {
-      throttled_ = true;
-      return WriteOutcome::full;
-    }
-    next_page();
-  }
-  fill_absent(event);
+  if (!make_room(size)) return WriteOutcome::full;
+  fill_absent(event, reason_of_skip(event));
   if (event - base_ > mask_) grow(event);
+  judge_.accepted(event);
+  find_fast_end();
+  writing_ = Writing::open;
+  open_ = size;
+  crc_ = 0;
+  slots_[event & mask_].position = position_;
   return WriteOutcome::ok;
+}
+
+WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
+  if (too_large(size)) {
+    const auto dropped = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
+    held_ = {event, position_, dropped};
+    find_fast_end();
+    return reject(DropReason::oversize);
+  }
+  if (!make_room(size)) return WriteOutcome::full;
+  aside_ = {.event = event, .position = position_, .entry = {}};
+  writing_ = Writing::to_hold;
+  open_ = size;
+  crc_ = 0;
+  return WriteOutcome::ok;
+}
+
+void FragmentQueue::end_aside(std::uint32_t flags) {
+  const bool late = writing_ == Writing::given_up;
+  if (late || (numbered_ && aside_.event < next_ && !may_fall_)) {
+    reject(DropReason::late);
+    return cancel();
+  }
+  aside_.entry = {static_cast<std::uint32_t>(position_ - aside_.position) | flags, crc_};
+  held_ = aside_;
+  writing_ = Writing::none;
+  find_fast_end();
+}
+
+// False: it is right, and there is no room for it now.
+bool FragmentQueue::judge_held(EventNumber following) {
+  if (held_->right) return take();
+  switch (judge_.by_next(held_->event, following, next())) {
+  case NumberJudge::Verdict::right: return take();
+  case NumberJudge::Verdict::wrong: drop_held(); break;
+  case NumberJudge::Verdict::afresh: begin_afresh(); return take();
+  }
+  return true;
+}
+
+// What is held is right: numbers below are skipped. False: there is no room, or it is not wanted.
+bool FragmentQueue::take() {
+  held_->right = true;
+  const Held held = *held_;
+  const bool skip = held.entry.absent();
+  if (held.event >= limit_) return false;
+  if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1);
+  if (!numbered_) number_from(skip ? held.event + 1 : held.event);
+  if (held.event >= next_ && !reach(held.event)) return false;
+  fill_absent(held.event, reason_of_skip(held.event));
+  if (skip) {
+    fill_absent(held.event + 1, static_cast<wire::AbsentReason>(held.entry.crc32c));
+  } else {
+    if (held.event - base_ > mask_) grow(held.event);
+    slots_[held.event & mask_] = {held.position, held.entry};
+    end_position_ = position_;
+    written_end_ = ++next_;
+    ++written_;
+    judge_.accepted(held.event);
+  }
+  held_.reset();
+  find_fast_end();
+  return true;
+}
+
+bool FragmentQueue::confirm_held() { return held_ && take(); }
+
+void FragmentQueue::end_held(bool run) {
+  if (!held_ || held_->right) return;
+  if (judge_.right_at_end(held_->event)) {
+    (void)take();
+  } else if (run || !judge_.sparse()) {
+    drop_held();
+  }
+}
+
+void FragmentQueue::drop_held() {
+  const Held held = *held_;
+  held_.reset();
+  find_fast_end();
+  if (!held.entry.absent()) take_back(held.position);
+  // What was too large is counted already.
+  if (held.entry.crc32c == 0 || !held.entry.absent()) reject(DropReason::number_jump);
+}
+
+// The counter was reset before the run began: what it gave before was of no event.
+void FragmentQueue::begin_afresh() {
+  for (EventNumber event = base_; event < next_; ++event) {
+    if (slots_[event & mask_].entry.absent()) continue;
+    reject(DropReason::number_jump);
+    --written_;
+  }
+  base_position_ = end_position_ = held_->position;
+  for (; held_first_ < base_position_ / page_size_; ++held_first_) held_page(held_first_).reset();
+  written_end_ = 0;
+  judge_.restart();
+  number_from(held_->event);
+}
+
+// Whether `event` has a place in the window. What is more than a window ahead gets one when nothing
+// is held below: then the numbers in between take no room.
+bool FragmentQueue::reach(EventNumber event) {
+  if (event - base_ < window_) return true;
+  if (base_ == next_ && event > next_) {
+    leap(event, reason_of_skip(event));
+    return true;
+  }
+  throttled_ = true;
+  return false;
+}
+
+void FragmentQueue::leap(EventNumber to, wire::AbsentReason why) {
+  leapt_ = {next_, to};
+  leapt_why_ = why;
+  next_ = base_ = absent_end_ = to;
+  base_position_ = end_position_;
+}
+
+// Numbers that were left out after fragments that were dropped: those were theirs.
+wire::AbsentReason FragmentQueue::reason_of_skip(EventNumber end) const {
+  const bool theirs = dropped_at_ == next_ && end > next_ && end - next_ <= dropped_there_;
+  return theirs ? wire::AbsentReason::dropped : wire::AbsentReason::none;
+}
+
+bool FragmentQueue::make_room(std::uint32_t size) {
+  if (size <= page_room() && page_) return true;
+  const bool unused = page_ && position_ + page_size_ == page_end_; // a fragment was taken back
+  const std::uint32_t pages = std::max(1U, (size + page_size_ - 1) / page_size_);
+  if (unused && pool_.available() + 1 >= pages) return true;
+  if (pool_.available() < pages && (base_ == next_ || !numbered_) && !held_) drop_pages();
+  if (pool_.available() < pages) {
+    throttled_ = true;
+    return false;
+  }
+  next_page();
+  return true;
 }
 
 // Nothing is held any more, so the page being filled may go as well: it could be the one missing.
@@ -127,12 +306,12 @@ void FragmentQueue::grow(EventNumber event) {
   }
 }
 
-void FragmentQueue::fill_absent(EventNumber end) {
+void FragmentQueue::fill_absent(EventNumber end, wire::AbsentReason why) {
   if (next_ >= end) return;
   if (end - 1 - base_ > mask_) grow(end - 1);
   absent_end_ = end;
   for (; next_ < end; ++next_) {
-    slots_[next_ & mask_] = {end_position_, {wire::fragment_absent, 0}};
+    slots_[next_ & mask_] = {end_position_, wire::FragmentEntry::make_absent(why)};
   }
 }
 
@@ -157,38 +336,73 @@ WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> 
 }
 
 void FragmentQueue::cancel() {
-  // Nobody has seen the bytes: of the page at hand they are taken back.
-  position_ = std::max(end_position_, page_end_ - page_size_);
-  end_position_ = position_;
+  take_back(writing_ == Writing::open ? slots_[next_ & mask_].position : aside_.position);
   open_ = 0;
   writing_ = Writing::none;
 }
 
-bool FragmentQueue::skip_to(EventNumber event) {
+// Nobody has seen what was written from there on. Of several pages the last takes the place of the
+// first, and the others go home.
+void FragmentQueue::take_back(std::uint64_t position) {
+  const std::uint64_t first = position / page_size_;
+  std::uint64_t last = page_end_ / page_size_ - 1;
+  if (position < page_end_ && first != last) {
+    held_page(first) = std::move(held_page(last));
+    for (; last > first; --last) held_page(last).reset();
+    page_end_ = (first + 1) * page_size_;
+  }
+  position_ = position;
+}
+
+bool FragmentQueue::skip_to(EventNumber counter) {
   FANIN_ASSERT(writing_ == Writing::none);
   throttled_ = false;
-  if (event >= event_number_end || (!numbered_ && absurd(event))) {
+  if (counter == 0) return true;
+  if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1);
+  const EventNumber last = number_of(counter - 1); // it has none
+  if (last >= event_number_end) {
     (void)reject(DropReason::number_jump);
     return true;
   }
-  if (!numbered_) start(std::min(event, limit_));
-  const EventNumber wanted = std::min(event, limit_);
-  const EventNumber reachable = base_ + window_;
-  if (wanted > next_) fill_absent(std::min(wanted, reachable));
-  throttled_ = wanted > reachable;
-  return next_ >= event;
+  if (judge_.waits_for_first() || (numbered_ && last < next_)) return true;
+  if (held_ && held_->event == last) return true; // says nothing new
+  if (held_ && !judge_held(last)) return false;
+  if (judge_.follows(last, next())) return skip_now(last + 1);
+  held_ = {last, position_, wire::FragmentEntry::make_absent(wire::AbsentReason::none)};
+  find_fast_end();
+  return true;
+}
+
+bool FragmentQueue::skip_now(EventNumber end) {
+  const EventNumber wanted = std::min(end, limit_);
+  if (wanted > next_ && reach(wanted - 1)) fill_absent(wanted, reason_of_skip(wanted));
+  return next_ >= end;
 }
 
 bool FragmentQueue::give_up_until(EventNumber event) {
-  if (!numbered_) start(event);
-  if (event > next_ && writing_ == Writing::open) writing_ = Writing::given_up;
-  if (event > next_) fill_absent(std::min(event, base_ + window_));
+  if (held_ && held_->event < event && !take()) return false;
+  if (!numbered_) number_from(event);
+  if (event <= next_) return true;
+  if (writing_ == Writing::open) {
+    aside_ = {.event = next_, .position = slots_[next_ & mask_].position, .entry = {}};
+    writing_ = Writing::given_up;
+  }
+  constexpr auto why = wire::AbsentReason::silent;
+  if (event - base_ > window_ && base_ == next_) leap(event, why);
+  fill_absent(std::min(event, base_ + window_), why);
   return next_ >= event;
+}
+
+EventNumber FragmentQueue::present_from(EventNumber event) const {
+  event = std::max(event, base_);
+  if (event >= absent_end_) return event;
+  while (event < next_ && slots_[event & mask_].entry.absent()) ++event;
+  return event;
 }
 
 memory::View FragmentQueue::view(std::uint64_t position, std::uint32_t size) const {
   if (size == 0) return {};
-  const auto& page = held_[position / page_size_ % held_.size()];
+  const auto& page = held_pages_[position / page_size_ % held_pages_.size()];
   return memory::View{page, static_cast<std::uint32_t>(position % page_size_), size};
 }
 

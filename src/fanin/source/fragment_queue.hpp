@@ -2,6 +2,9 @@
 // pages lent to it, in the order of event numbers; the queue numbers, checks, sums and limits. The
 // readout unit cuts runs of events out of it, without a copy.
 //
+// A number that is not the next one is held in its page, one a source, until its next fragment's
+// number or the other sources tell whether it is right (number_judge.hpp).
+//
 // Bounded twice: by a pool of pages of its own and by a window of event numbers. When either is
 // used up, begin() says `full` and the source waits: backpressure up to the detector. Nothing
 // allocates after construction. Thread: the loop of the readout unit.
@@ -11,12 +14,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "fanin/base/identity.hpp"
 #include "fanin/memory/page_pool.hpp"
+#include "fanin/source/number_judge.hpp"
+#include "fanin/source/numbering.hpp"
 #include "fanin/wire/checksum.hpp"
 #include "fanin/wire/fragment.hpp"
 
@@ -32,11 +38,12 @@ enum class WriteOutcome : std::uint8_t {
 enum class DropReason : std::uint8_t {
   number_back,   // its number is below one that came before
   number_repeat, // the same number again
-  number_jump,   // further ahead than the window; a first number that is so far from the others'
+  number_jump,   // nothing confirmed its number
   oversize,      // over fragment_max
-  late // its event had been given up (deadline); the ledger shows it apart from the others
+  late, // its event had been given up (deadline); the ledger shows it apart from the others
+  before_first // it came before the source's first number
 };
-inline constexpr std::size_t drop_reasons = 5;
+inline constexpr std::size_t drop_reasons = 6;
 [[nodiscard]] const char* name(DropReason reason);
 
 struct FragmentQueueOptions {
@@ -44,6 +51,10 @@ struct FragmentQueueOptions {
   std::uint32_t window = 65536; // event numbers held at most, a power of two
   std::uint32_t fragment_max = 1U << 20; // bytes
   bool checksum = true;
+  std::uint64_t near = 65536; // numbers less far apart confirm each other (event.window)
+  int counter_bits = 64;      // of the source's own counter; what is above them is not taken
+  std::int64_t offset = 0;    // added to its numbers
+  std::optional<EventNumber> first; // what comes before this number is dropped
 };
 
 // Where a cut has got to: an event, and a byte of its fragment.
@@ -71,11 +82,11 @@ public:
 
   // Opens the fragment of `event`, of exactly `size` bytes. Numbers in between that were skipped
   // become absent. After `ok`, fill room() and advance() until `size` bytes are in, then end().
+  // `event` is the number as the source has it, of its counter's width and without its offset.
   [[nodiscard]] WriteOutcome begin(EventNumber event, std::uint32_t size) {
     FANIN_ASSERT(writing_ == Writing::none);
     if (!expected(event, size)) [[unlikely]] {
-      const WriteOutcome outcome = begin_slow(event, size);
-      if (outcome != WriteOutcome::ok) return outcome;
+      return begin_slow(event, size);
     }
     throttled_ = false;
     writing_ = Writing::open;
@@ -103,10 +114,8 @@ public:
   // late.
   void end(std::uint32_t flags = 0) {
     FANIN_ASSERT(open_ == 0 && writing_ != Writing::none);
-    if (writing_ == Writing::given_up) [[unlikely]] {
-      reject(DropReason::late);
-      cancel();
-      return;
+    if (writing_ != Writing::open) [[unlikely]] {
+      return end_aside(flags);
     }
     Slot& slot = slots_[next_ & mask_];
     slot.entry = {static_cast<std::uint32_t>(position_ - slot.position) | flags, crc_};
@@ -146,13 +155,17 @@ public:
     return true;
   }
 
-  // Says that the source will send nothing below `event`. False: the window has no room for that
-  // yet, or numbers up to there are not wanted yet; say it again later. What would be a number_jump
-  // as a first number is ignored, and counted as one.
+  // Says that the source will send nothing below `event`. It is judged as a fragment's number is,
+  // and may be held and dropped likewise. False: the window has no room for that yet, or numbers up
+  // to there are not wanted yet; say it again later.
   [[nodiscard]] bool skip_to(EventNumber event);
 
   // Numbers from here on are not wanted yet (not triggered, or after the end of the run).
   [[nodiscard]] EventNumber limit() const { return limit_; }
+  // What the source's counter says at `event`.
+  [[nodiscard]] std::uint64_t counter_of(EventNumber event) const {
+    return numbering_.counter_of(event);
+  }
   // All numbers below this one have been answered.
   [[nodiscard]] EventNumber next_event() const { return next_; }
   [[nodiscard]] bool numbered() const { return numbered_; } // next_event() means something
@@ -166,27 +179,47 @@ public:
   void start_unnumbered();
   void set_limit(EventNumber limit) {
     limit_ = limit < event_number_end ? limit : event_number_end;
+    find_fast_end();
   }
-  // Where other sources are: a first number further than the window from there is a jump.
-  void set_reference(EventRange others) { others_ = others; }
+  // What the judging of numbers may look at.
+  void set_others(const OtherSources& others) { judge_.set_others(others); }
+  // Until something of the source was announced its counter may be reset: then it begins afresh,
+  // and what it gave before is dropped.
+  void set_may_fall(bool may) { may_fall_ = may; }
+
+  // A number that waits to be confirmed, of a fragment or of a skip.
+  [[nodiscard]] std::optional<EventNumber> held() const {
+    return held_ ? std::optional{held_->event} : std::nullopt;
+  }
+  // Looks at the others again, which may have reached the number held. True: something was taken.
+  bool look_at_held() { return held_ && (held_->right || judge_.reached(held_->event)) && take(); }
+  // Another source has the same number, for example. False: the window has no room for it yet, or
+  // it is not wanted yet; look_at_held() will try again.
+  bool confirm_held();
+  // Nothing will follow: the number is right, or dropped. A sparse one waits for the others to get
+  // there unless it is the `run` that ends.
+  void end_held(bool run);
+  [[nodiscard]] bool waits_for_first() const { return judge_.waits_for_first(); }
 
   // True if the last begin() or skip_to() found no page or no window: the source is being held
   // back, which is not silence.
   [[nodiscard]] bool throttled() const { return throttled_; }
 
   // Stops waiting for the source: what was not answered below `event` becomes absent, and what
-  // comes later for those numbers is dropped as late. False: the window has no room for all of it
-  // yet.
+  // comes later for those numbers is dropped as late. A number held below is right: others have
+  // reached it. False: the window has no room for all of it yet.
   [[nodiscard]] bool give_up_until(EventNumber event);
 
   // Of an event below next_event(); absent where it lies before the first.
   [[nodiscard]] wire::FragmentEntry entry(EventNumber event) const {
     FANIN_ASSERT(event < next_);
-    if (event < base_) return {wire::fragment_absent, 0};
+    if (event < base_) return wire::FragmentEntry::make_absent(reason_below(event));
     return slots_[event & mask_].entry;
   }
   // False: every event from `event` on that was answered has a fragment.
   [[nodiscard]] bool may_be_absent_from(EventNumber event) const { return absent_end_ > event; }
+  // The first event from `event` on that has a fragment, or next_event(). Numbered.
+  [[nodiscard]] EventNumber present_from(EventNumber event) const;
   // Bytes written for events below `event`, page ends that were left empty included: a difference
   // bounds the payload of a range from above. Not counted: a fragment that is still open.
   [[nodiscard]] std::uint64_t position(EventNumber event) const {
@@ -222,18 +255,49 @@ private:
   }
   // An exact fit is not: begin_slow() is the one that finds out that there is no page yet.
   [[nodiscard]] bool expected(EventNumber event, std::uint32_t size) const {
-    return event == next_ && event < limit_ && event - base_ <= mask_ && size < page_room() &&
+    return event == next_ && event < fast_end_ && event - base_ <= mask_ && size < page_room() &&
            size <= options_.fragment_max;
   }
-  WriteOutcome begin_slow(EventNumber event, std::uint32_t size);
+  enum class Writing : std::uint8_t { none, open, given_up, to_hold };
+  struct Held { // a number that is not confirmed; its fragment, if it has one, is the last written
+    EventNumber event = 0;
+    std::uint64_t position = 0;
+    wire::FragmentEntry entry; // absent: a skip over `event`
+    bool right = false; // waits for room, or until it is wanted
+  };
+
+  WriteOutcome begin_slow(std::uint64_t counter, std::uint32_t size);
+  WriteOutcome reject_old(EventNumber event);
+  WriteOutcome begin_next(EventNumber event, std::uint32_t size);
+  WriteOutcome begin_held(EventNumber event, std::uint32_t size);
+  void end_aside(std::uint32_t flags);
+  bool skip_now(EventNumber end);
   WriteOutcome reject(DropReason reason);
-  [[nodiscard]] bool absurd(EventNumber event) const;
-  void fill_absent(EventNumber end);
+  [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
+  [[nodiscard]] std::optional<EventNumber> next() const {
+    return numbered_ ? std::optional{next_} : std::nullopt;
+  }
+  bool judge_held(EventNumber following);
+  bool take();
+  void drop_held();
+  void begin_afresh();
+  void number_from(EventNumber first);
+  bool reach(EventNumber event);
+  void leap(EventNumber to, wire::AbsentReason why);
+  [[nodiscard]] wire::AbsentReason reason_of_skip(EventNumber end) const;
+  [[nodiscard]] wire::AbsentReason reason_below(EventNumber event) const {
+    return event >= leapt_.first && event < leapt_.end ? leapt_why_ : wire::AbsentReason::none;
+  }
+  [[nodiscard]] bool too_large(std::uint32_t size) const;
+  bool make_room(std::uint32_t size);
+  void take_back(std::uint64_t position);
+  void find_fast_end();
+  void fill_absent(EventNumber end, wire::AbsentReason why);
   void grow(EventNumber event);
   void next_page();
   void drop_pages();
   [[nodiscard]] memory::PageRef& held_page(std::uint64_t sequence) {
-    return held_[sequence % held_.size()];
+    return held_pages_[sequence % held_pages_.size()];
   }
   [[nodiscard]] memory::View view(std::uint64_t position, std::uint32_t size) const;
 
@@ -245,7 +309,7 @@ private:
   // held: what is not needed stays out of the cache.
   std::vector<Slot> slots_;
   std::uint64_t mask_ = 0;
-  std::vector<memory::PageRef> held_; // pages with events not yet released, by sequence
+  std::vector<memory::PageRef> held_pages_; // with events not yet released, by sequence
 
   memory::Loan page_; // being filled
   std::uint64_t position_ = 0; // of the next byte
@@ -255,16 +319,24 @@ private:
   EventNumber base_ = 0; // first event not released
   std::uint64_t base_position_ = 0;
   EventNumber limit_ = event_number_end;
-  EventRange others_{0, event_number_end};
+  EventNumber fast_end_ = event_number_end; // limit_, or 0 where every number has to be looked at
   EventNumber written_end_ = 0; // the number after the last one written; 0: none written yet
   EventNumber absent_end_ = 0; // the number after the last one that was filled as absent
   std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete
   std::uint32_t open_ = 0; // bytes missing in the open fragment
   std::uint32_t crc_ = 0;
-  enum class Writing : std::uint8_t { none, open, given_up };
   Writing writing_ = Writing::none;
   bool numbered_ = false;
   bool throttled_ = false;
+  bool may_fall_ = false;
+  Numbering numbering_;
+  NumberJudge judge_;
+  std::optional<Held> held_;
+  Held aside_; // the open fragment, given up or to be held
+  EventRange leapt_; // numbers that were skipped at once, more than the window holds
+  wire::AbsentReason leapt_why_{};
+  std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
+  EventNumber dropped_at_ = 0;
   std::uint64_t written_ = 0;
   std::array<std::uint64_t, drop_reasons> dropped_{};
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 
 #include "fanin/base/random.hpp"
 #include "fanin/source/fragment_queue.hpp"
@@ -73,6 +74,7 @@ TEST(FragmentQueueCut, PiecesEndAtPagesAtThePayloadLimitAndAtTheTableLimit) {
 TEST(FragmentQueueCut, AFragmentOverThePayloadLimitComesInParts) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
+  queue.start(7);
   ASSERT_EQ(queue.write(7, bytes_of(2500, 7)), WriteOutcome::ok);
   Cursor cursor{7, 0};
   std::vector<std::uint32_t> offsets;
@@ -93,6 +95,7 @@ TEST(FragmentQueueCut, AFragmentOverThePayloadLimitComesInParts) {
 TEST(FragmentQueueCut, EventsBeforeTheFirstAreAbsent) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
+  queue.start(10);
   ASSERT_EQ(queue.write(10, bytes_of(5, 1)), WriteOutcome::ok);
   std::array<wire::FragmentEntry, 16> table;
   Cursor cursor{8, 0};
@@ -170,18 +173,33 @@ void run_script(std::uint64_t seed) {
   EventNumber released = 5;
   EventNumber next = 5;
   queue.start(5);
+  std::optional<std::pair<EventNumber, Bytes>> held; // not the next number; others confirm it
+  const auto settle = [&] {
+    (void)queue.confirm_held();
+    if (held && !queue.held()) {
+      model[held->first] = std::move(held->second);
+      held.reset();
+      next = queue.next_event();
+    }
+  };
   for (int step = 0; step < 3000; ++step) {
     const std::uint64_t action = random.below(10);
     if (action < 6) {
       const EventNumber event = next + (random.chance(1, 8) ? random.below(4) : 0);
       const std::size_t size = random.chance(1, 10) ? random.below(12000) : random.below(600);
       if (queue.write(event, bytes_of(size, event)) == WriteOutcome::ok) {
-        model[event] = bytes_of(size, event);
-        next = event + 1;
+        if (queue.held()) {
+          held = {event, bytes_of(size, event)};
+        } else {
+          model[event] = bytes_of(size, event);
+          next = event + 1;
+        }
       }
+      settle();
     } else if (action == 6) {
       (void)queue.give_up_until(next + random.below(3));
       next = queue.next_event();
+      settle();
     } else if (action < 9 && released < next) {
       const EventNumber event = released + random.below(next - released);
       const auto found = model.find(event);
@@ -193,6 +211,7 @@ void run_script(std::uint64_t seed) {
       released += random.below(next - released + 1);
       queue.release_until(released);
       model.erase(model.begin(), model.lower_bound(released));
+      settle();
     }
     ASSERT_EQ(queue.next_event(), next);
     for (EventNumber event = released; event < next; ++event) {

@@ -9,8 +9,10 @@
 namespace fanin::source {
 
 // A counter of `bits` bits (24-bit LV1, 32-bit trigger number, ...) wraps; each value is taken as
-// the one nearest to the value before, so that a step back of less than half the range is a step
-// back and not a wrap. The offset of the source is added to the result; it may be negative.
+// the one nearest to the last number that was accepted, so that a step back of less than half the
+// range is a step back and not a wrap. A value that was not accepted moves nothing: one flipped bit
+// does not leave the source a turn of its counter behind. The offset of the source is added to the
+// result; it may be negative.
 class Numbering {
 public:
   explicit Numbering(int bits = 64, std::int64_t offset = 0)
@@ -19,26 +21,34 @@ public:
   }
 
   // Of bits above the counter's width nothing is taken. Below zero (a step back from the first
-  // pass, or a negative offset) numbers wrap to the top of the 64-bit range, far beyond any window.
-  [[nodiscard]] EventNumber extend(std::uint64_t counter) {
-    if (!started_) {
-      started_ = true;
-      last_ = (counter << shift_) >> shift_;
-      return last_ + offset_;
-    }
-    // The difference in the counter's own width, sign-extended.
-    const auto step = static_cast<std::int64_t>((counter - last_) << shift_) >> shift_;
-    last_ += static_cast<std::uint64_t>(step);
-    return last_ + offset_;
+  // turn, or a negative offset) numbers wrap to the top of the 64-bit range, far beyond any window.
+  [[nodiscard]] EventNumber extend(std::uint64_t counter) const {
+    return started_ ? near(counter, last_ + offset_) : first_turn(counter);
   }
+  // The number of that counter value nearest to `event`.
+  [[nodiscard]] EventNumber near(std::uint64_t counter, EventNumber event) const {
+    const std::uint64_t last = event - offset_;
+    // The difference in the counter's own width, sign-extended.
+    const auto step = static_cast<std::int64_t>((counter - last) << shift_) >> shift_;
+    return event + static_cast<std::uint64_t>(step);
+  }
+  [[nodiscard]] EventNumber first_turn(std::uint64_t counter) const {
+    return ((counter << shift_) >> shift_) + offset_;
+  }
+  // What the source's counter says where the run has `event`; 0 where that would be below zero.
+  [[nodiscard]] std::uint64_t counter_of(EventNumber event) const {
+    const std::uint64_t counter = event - offset_;
+    return counter < event_number_end ? counter : 0;
+  }
+  [[nodiscard]] bool plain() const { return shift_ == 0 && offset_ == 0; } // numbers as they are
 
-  // The next value is taken as it is.
-  void restart() { started_ = false; }
-  // The next value is the one nearest to `event`: for a source that joins a run under way.
-  void restart_near(EventNumber event) {
+  // Later values are taken as the ones nearest to `event`.
+  void accept(EventNumber event) {
     started_ = true;
     last_ = event - offset_;
   }
+  // The next value is taken as it is.
+  void restart() { started_ = false; }
 
 private:
   int shift_;

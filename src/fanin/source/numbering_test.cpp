@@ -5,8 +5,22 @@
 namespace fanin::source {
 namespace {
 
+// Every number is accepted.
+class Accepting {
+public:
+  explicit Accepting(int bits = 64, std::int64_t offset = 0) : numbering_(bits, offset) {}
+  EventNumber extend(std::uint64_t counter) {
+    const EventNumber event = numbering_.extend(counter);
+    numbering_.accept(event);
+    return event;
+  }
+
+private:
+  Numbering numbering_;
+};
+
 TEST(Numbering, A24BitCounterGoesOnOverItsWraps) {
-  Numbering numbering(24);
+  Accepting numbering(24);
   constexpr EventNumber range = EventNumber{1} << 24;
   EXPECT_EQ(numbering.extend(0xfffffe), 0xfffffeU);
   EXPECT_EQ(numbering.extend(0xffffff), 0xffffffU);
@@ -18,7 +32,7 @@ TEST(Numbering, A24BitCounterGoesOnOverItsWraps) {
 }
 
 TEST(Numbering, AStepBackAcrossTheWrapIsNoWrap) {
-  Numbering numbering(24);
+  Accepting numbering(24);
   constexpr EventNumber range = EventNumber{1} << 24;
   (void)numbering.extend(0xfffff0);
   EXPECT_EQ(numbering.extend(5), range + 5);
@@ -27,53 +41,57 @@ TEST(Numbering, AStepBackAcrossTheWrapIsNoWrap) {
 }
 
 TEST(Numbering, HalfTheRangeDecidesBetweenForthAndBack) {
-  Numbering forth(8);
+  Accepting forth(8);
   EXPECT_EQ(forth.extend(200), 200U);
   EXPECT_EQ(forth.extend((200 + 127) & 0xff), 327U);
-  Numbering back(8);
+  Accepting back(8);
   EXPECT_EQ(back.extend(200), 200U);
   EXPECT_EQ(back.extend((200 + 128) & 0xff), 72U);
 }
 
 TEST(Numbering, A32BitCounterWraps) {
-  Numbering numbering(32);
+  Accepting numbering(32);
   EXPECT_EQ(numbering.extend(0xffffffff), 0xffffffffU);
   EXPECT_EQ(numbering.extend(0), 0x100000000U);
   EXPECT_EQ(numbering.extend(0xffffffff), 0xffffffffU);
 }
 
 TEST(Numbering, A64BitCounterIsTakenAsItIs) {
-  Numbering numbering;
+  Accepting numbering;
   EXPECT_EQ(numbering.extend(7), 7U);
   EXPECT_EQ(numbering.extend(0x123456789abcdef0), 0x123456789abcdef0U);
   EXPECT_EQ(numbering.extend(8), 8U);
 }
 
 TEST(Numbering, AOneBitCounterCounts) {
-  Numbering numbering(1);
+  Accepting numbering(1);
   EXPECT_EQ(numbering.extend(0), 0U);
   // With one bit every change is half the range: a step back by the rule.
   EXPECT_EQ(numbering.extend(0), 0U);
 }
 
 TEST(Numbering, BitsAboveTheCounterAreIgnored) {
-  Numbering numbering(16);
+  Accepting numbering(16);
   EXPECT_EQ(numbering.extend(0xabcd0001), 1U);
   EXPECT_EQ(numbering.extend(0x12340002), 2U);
 }
 
 TEST(Numbering, TheOffsetIsAddedAndMayBeNegative) {
-  Numbering later(32, 1000);
+  Accepting later(32, 1000);
   EXPECT_EQ(later.extend(1), 1001U);
-  Numbering earlier(32, -50001);
+  Accepting earlier(32, -50001);
   EXPECT_EQ(earlier.extend(50002), 1U);
   EXPECT_EQ(earlier.extend(50003), 2U);
 }
 
-TEST(Numbering, ARestartNearAnEventFindsItsTurnOfTheCounter) {
+TEST(Numbering, WhatWasNotAcceptedMovesNothing) {
   Numbering numbering(24, 10);
-  numbering.restart_near((EventNumber{5} << 24) + 10);
+  numbering.accept((EventNumber{5} << 24) + 10);
   EXPECT_EQ(numbering.extend(3), (EventNumber{5} << 24) + 13);
+  EXPECT_EQ(numbering.extend(0x800000 - 1), (EventNumber{5} << 24) + 0x800000 + 9);
+  EXPECT_EQ(numbering.extend(4), (EventNumber{5} << 24) + 14);
+  EXPECT_EQ(numbering.counter_of(20), 10U);
+  EXPECT_EQ(numbering.counter_of(5), 0U);
   numbering.restart();
   EXPECT_EQ(numbering.extend(3), 13U);
 }

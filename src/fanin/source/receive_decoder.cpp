@@ -70,10 +70,7 @@ void ReceiveDecoder::check_header() {
 
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   if (header_.kind == ReceiveKind::skip_to) {
-    const bool too_far = queue.numbered() && header_.event > queue.next_event() &&
-                         header_.event - queue.next_event() > queue.options().window;
-    if (too_far) ++skips_ignored_;
-    if (!too_far && !queue.skip_to(header_.event)) return State::full;
+    if (!queue.skip_to(header_.event)) return State::full;
     step_ = Step::header;
     return State::hungry;
   }

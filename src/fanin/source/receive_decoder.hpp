@@ -58,7 +58,6 @@ public:
   [[nodiscard]] ReceiveFault fault() const { return fault_; }
   [[nodiscard]] bool introduced() const { return step_ != Step::preface; } // a good preface came
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
-  [[nodiscard]] std::uint64_t skips_ignored() const { return skips_ignored_; } // beyond the window
 
 private:
   enum class Step : std::uint8_t { preface, header, begin, payload, discard, ended };
@@ -81,7 +80,6 @@ private:
   std::uint32_t payload_left_ = 0;
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none
   std::uint64_t bad_checksums_ = 0;
-  std::uint64_t skips_ignored_ = 0;
 };
 
 } // namespace fanin::source

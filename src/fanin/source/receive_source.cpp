@@ -216,8 +216,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
 std::vector<SourceCounter> ReceiveSource::counters() const {
   std::vector<SourceCounter> result{{"connections", connections_},
                                     {"refused", refused_},
-                                    {"bad_checksum", decoder_.bad_checksums()},
-                                    {"skip_ignored", decoder_.skips_ignored()}};
+                                    {"bad_checksum", decoder_.bad_checksums()}};
   for (std::size_t i = 1; i < receive_faults; ++i) {
     result.push_back({name(static_cast<ReceiveFault>(i)), faults_[i]});
   }

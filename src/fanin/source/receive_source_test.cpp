@@ -147,6 +147,7 @@ TEST(ReceiveSource, AFullQueuePushesBackToTheSenderAndNothingIsLost) {
 
 TEST(ReceiveSource, BadBytesCloseTheConnectionWithANameAndAnotherMayCome) {
   Bench bench;
+  bench.fixture.queue.start(0);
   Peer stray(*bench.source);
   stray.send(Bytes(100, std::byte{'G'}));
   bench.read_until([&] { return bench.counter("bad_preface") == 1; });
@@ -192,6 +193,7 @@ TEST(ReceiveSource, AfterTheEndOfTheDataItListensOnlyWhenItIsStartedAgain) {
 
 TEST(ReceiveSource, ASecondSenderIsRefusedButASilentStrayGivesWay) {
   Bench bench;
+  bench.fixture.queue.start(0);
   Peer stray(*bench.source);
   bench.read_until([&] { return bench.counter("connections") == 1; });
   Peer first(*bench.source);

@@ -69,6 +69,7 @@ void expect_stream(Source& source, const Stream& expected, std::uint64_t loops =
   FragmentQueue& queue = fixture.queue;
   const EventNumber first = expected.begin()->first;
   const EventNumber span = expected.rbegin()->first - first + 1;
+  queue.start(first);
   ASSERT_TRUE(source.start(0, Time{}));
   EventNumber checked = first;
   std::size_t fragments = 0;

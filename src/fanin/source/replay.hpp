@@ -13,10 +13,9 @@
 namespace fanin::source {
 
 struct ReplayOptions {
-  std::uint64_t loops = 1;  // passes over the file; 0: for ever
-  std::int64_t offset = 0;  // added to the recorded numbers
-  std::uint64_t span = 0;   // numbers from one pass to the next; 0: last - first + 1 of the file
-  double rate_hz = 0;       // 0: as fast as the queue takes them
+  std::uint64_t loops = 1; // passes over the file; 0: for ever
+  std::uint64_t span = 0;  // numbers from one pass to the next; 0: last - first + 1 of the file
+  double rate_hz = 0;      // 0: as fast as the queue takes them
 };
 
 // The first pass gives the numbers as recorded; each further one goes on after the last number of
@@ -25,7 +24,7 @@ struct ReplayOptions {
 class ReplayNumbers {
 public:
   ReplayNumbers(const ReplayOptions& options, int bits)
-      : options_(options), numbering_(bits, options.offset) {}
+      : options_(options), numbering_(bits) {}
 
   // Numbers below `first_wanted` are left out.
   void start(EventNumber first_wanted) {
@@ -36,6 +35,14 @@ public:
   // The number of what was recorded as `key`. To be asked for everything in the file, in order.
   [[nodiscard]] EventNumber number(std::uint64_t key) {
     const EventNumber plain = numbering_.extend(key);
+    doubtful_ = !begins_ && !near(plain, previous_) && !near(plain, doubted_);
+    if (doubtful_) {
+      doubted_ = plain;
+      return plain + pass_ * span();
+    }
+    begins_ = false;
+    previous_ = plain;
+    numbering_.accept(plain);
     if (!seen_all_) {
       first_ = seen_any_ ? std::min(first_, plain) : plain;
       last_ = seen_any_ ? std::max(last_, plain) : plain;
@@ -53,12 +60,9 @@ public:
     skip_passes();
     return !exhausted();
   }
-  // Further ahead than the queue's window: damage, or another run. Neither paced nor skipped to,
-  // but offered to the queue, which counts it.
-  [[nodiscard]] static bool jumps(const FragmentQueue& queue, EventNumber event) {
-    return queue.numbered() && event >= queue.next_event() &&
-           event - queue.next_event() >= queue.options().window;
-  }
+  // The last number is far from the one before, and none has followed it yet: damage, or another
+  // run. Neither paced nor skipped to, but offered to the queue, which judges it.
+  [[nodiscard]] bool doubtful() const { return doubtful_; }
   // What is wanted lies after the last pass.
   [[nodiscard]] bool exhausted() const { return options_.loops != 0 && pass_ >= options_.loops; }
   [[nodiscard]] bool seen_any() const { return seen_any_; }
@@ -68,8 +72,13 @@ private:
   [[nodiscard]] std::uint64_t span() const {
     return options_.span != 0 ? options_.span : std::max<std::uint64_t>(1, last_ - first_ + 1);
   }
+  [[nodiscard]] static bool near(EventNumber a, EventNumber b) {
+    return std::max(a, b) - std::min(a, b) < near_enough;
+  }
   void begin_pass(std::uint64_t pass) {
     pass_ = pass;
+    begins_ = true;
+    doubtful_ = false;
     numbering_.restart();
   }
   // Passes that lie below what is wanted need not be read.
@@ -78,12 +87,18 @@ private:
     if (wanted_ >= end) pass_ += (wanted_ - end) / span() + 1;
   }
 
+  static constexpr std::uint64_t near_enough = 65536;
+
   ReplayOptions options_;
   Numbering numbering_;
   EventNumber wanted_ = 0;
   std::uint64_t pass_ = 0;
   EventNumber first_ = 0; // of the whole file
   EventNumber last_ = 0;
+  EventNumber previous_ = 0; // in this pass
+  EventNumber doubted_ = 0;
+  bool begins_ = true; // a pass
+  bool doubtful_ = false;
   bool seen_any_ = false;
   bool seen_all_ = false;
 };

@@ -30,7 +30,8 @@ struct SourcePiece {
 enum class MissingReason : std::uint8_t {
   absent = 1, // its readout unit said that there is none
   deadline = 2, // did not arrive in time
-  lost = 3 // its readout unit died
+  lost = 3,    // its readout unit died
+  dropped = 4 // what the source sent could not be taken: its number, or its size
 };
 
 struct MissingFragment {
@@ -54,7 +55,8 @@ struct BuiltBatch {
   std::vector<SourcePiece> pieces; // per source in order of events; sources in any order
   std::vector<MissingFragment> missing; // of required and optional sources alike
   std::vector<BadFragment> bad; // what the builder unit found; adds to the entries' flags
-  std::vector<EventRange> gaps; // numbers that no source has: no event, no row
+  // Numbers that no source has: no event, no row. In the range, or right before it.
+  std::vector<EventRange> gaps;
 };
 
 enum class SubmitOutcome : std::uint8_t { accepted, busy };

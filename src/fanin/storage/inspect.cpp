@@ -45,6 +45,7 @@ const char* text_of(std::uint32_t reason) {
   case MissingReason::absent: return "absent: its readout unit has none";
   case MissingReason::deadline: return "not there in time";
   case MissingReason::lost: return "lost with its readout unit";
+  case MissingReason::dropped: return "dropped at its source: its number or its size was wrong";
   }
   return "for an unknown reason";
 }

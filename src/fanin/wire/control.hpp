@@ -46,6 +46,7 @@ enum class MessageType : std::uint16_t {
   reconnect,   // event manager -> readout unit: that way to a builder unit is dead, take another
   hand_back,   // builder unit -> event manager: an attempt that it cannot complete
   uncut,       // readout unit -> event manager (pull): held up by a batch that nobody asks for
+  held,        // readout unit -> event manager: it holds a number that nothing has confirmed
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -141,13 +142,23 @@ static_assert(sizeof(Limit) == 16);
 
 struct Horizon {
   static constexpr MessageType type = MessageType::horizon;
-  EventNumber event = 0;
+  EventNumber event = 0;     // numbers below exist, as far as readout units agree
+  std::uint32_t held = 0;    // the last Held that it answers
+  std::uint32_t alone = 0;   // 1: all other readout units have come to their end
 };
-static_assert(sizeof(Horizon) == 8);
+static_assert(sizeof(Horizon) == 16);
+
+struct Held { // answered by a horizon at once, and when the horizon has reached the number
+  static constexpr MessageType type = MessageType::held;
+  EventNumber event = 0;
+  std::uint32_t count = 0; // of such messages
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Held) == 16);
 
 struct Pause {
   static constexpr MessageType type = MessageType::pause;
-  std::uint64_t reserved = 0;
+  EventNumber horizon = 0;
 };
 struct Paused {
   static constexpr MessageType type = MessageType::paused;
@@ -168,23 +179,27 @@ struct Announce { // followed by AbsentRun[absent_runs]
   EventNumber end = 0;
   std::uint64_t bytes = 0; // on the wire, at most
   std::uint32_t absent_runs = 0;
-  std::uint32_t final = 0; // 1: nothing will follow
+  std::uint16_t final = 0;  // 1: nothing will follow
+  std::uint8_t silent = 0;  // 1: all sources of the readout unit were given up as silent
+  std::uint8_t nothing = 0; // 1: no source has any of these events, of which there may be many
 };
 static_assert(sizeof(Announce) == 32);
 
-struct Assign {
+struct Assign { // to a builder unit; followed by Gap[gaps], MissingRun[lost]
   static constexpr MessageType type = MessageType::assign;
   EventNumber first = 0;
   std::uint32_t events = 0;
   Attempt attempt = 0;
   NodeId builder = 0;
   Incarnation builder_incarnation = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t more = 0; // 1: further gaps and lost fragments follow in another such message
   std::uint64_t epoch = 0; // of the members that take part
   std::uint64_t bytes = 0; // reserved for it
+  std::uint32_t gaps = 0; // numbers that no source has, in the batch or right before it
+  std::uint32_t lost = 0; // fragments of readout units that died and are here again
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
-static_assert(sizeof(Assign) == 40);
+static_assert(sizeof(Assign) == 48);
 
 struct Received {
   static constexpr MessageType type = MessageType::received;
@@ -217,7 +232,7 @@ struct Gap {
 };
 static_assert(sizeof(Gap) == 16);
 
-struct Built { // followed by MissingRun[missing_runs], BadFragment[bad], Gap[gaps]
+struct Built { // followed by MissingRun[missing_runs], BadFragment[bad]
   static constexpr MessageType type = MessageType::built;
   EventNumber first = 0;
   std::uint32_t events = 0;
@@ -226,8 +241,8 @@ struct Built { // followed by MissingRun[missing_runs], BadFragment[bad], Gap[ga
   std::uint64_t bytes = 0; // payload
   std::uint32_t missing_runs = 0;
   std::uint32_t bad = 0;
-  std::uint32_t gaps = 0;
   std::uint32_t incomplete = 0; // events that lack a required source
+  std::uint32_t reserved = 0;
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
 static_assert(sizeof(Built) == 40);
@@ -267,21 +282,20 @@ struct Uncut {
 };
 static_assert(sizeof(Uncut) == 8);
 
-struct Clear {
+struct Clear { // a batch, or a gap
   static constexpr MessageType type = MessageType::clear;
   EventNumber first = 0;
-  std::uint32_t events = 0;
-  std::uint32_t reserved = 0;
-  [[nodiscard]] EventRange range() const { return {first, first + events}; }
+  EventNumber end = 0;
+  [[nodiscard]] EventRange range() const { return {first, end}; }
 };
 static_assert(sizeof(Clear) == 16);
 
 struct SourceCounters { // since the incarnation began
   SourceId source = 0;
   std::uint32_t reserved = 0;
-  std::array<std::uint64_t, 5> dropped{}; // by source::DropReason
+  std::array<std::uint64_t, 6> dropped{}; // by source::DropReason
 };
-static_assert(sizeof(SourceCounters) == 48);
+static_assert(sizeof(SourceCounters) == 56);
 
 // Shared by status (periodic) and finished (last); followed by SourceCounters[sources], then text:
 // names of files, each with '\n'.

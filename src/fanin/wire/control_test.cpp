@@ -9,7 +9,7 @@ namespace {
 
 TEST(message_reader, reads_bodies_records_and_text_in_order) {
   struct Message {
-    Clear clear{.first = 5, .events = 2};
+    Clear clear{.first = 5, .end = 7};
     std::array<Gap, 2> gaps{{{1, 2}, {3, 4}}};
     std::array<char, 8> text{'a', 'b', 'c'};
   } message;
@@ -29,8 +29,8 @@ TEST(message_reader, fails_for_good_once_a_read_goes_past_the_end) {
   MessageReader reader{bytes};
   EXPECT_TRUE(reader.records<Gap>(~std::uint64_t{0}).empty());
   EXPECT_FALSE(reader.ok());
-  Horizon horizon;
-  EXPECT_FALSE(reader.read(horizon));
+  Uncut uncut;
+  EXPECT_FALSE(reader.read(uncut));
   EXPECT_TRUE(reader.text(1).empty());
 }
 

@@ -14,12 +14,23 @@ enum FragmentFlag : std::uint32_t {
   fragment_bad_checksum = 1U << 28  // set by the builder unit: CRC32C differs
 };
 
+// Why a fragment is absent; in the entry's checksum, which an absent fragment has none of.
+enum class AbsentReason : std::uint32_t {
+  none,   // the source skipped the number
+  silent, // the source was given up until a later number
+  dropped // what the source sent for it could not be taken
+};
+
 inline constexpr std::uint32_t fragment_size_mask = (1U << 28) - 1; // 256 MiB - 1
 inline constexpr std::uint32_t fragment_flag_mask = ~fragment_size_mask;
 
 struct FragmentEntry {
   std::uint32_t size_and_flags = 0;
-  std::uint32_t crc32c = 0; // of the payload; 0 where integrity = "none"
+  std::uint32_t crc32c = 0; // of the payload, 0 where integrity = "none"; absent: AbsentReason
+
+  [[nodiscard]] static FragmentEntry make_absent(AbsentReason why) {
+    return {fragment_absent, static_cast<std::uint32_t>(why)};
+  }
 
   [[nodiscard]] std::uint32_t size() const { return size_and_flags & fragment_size_mask; }
   [[nodiscard]] std::uint32_t flags() const { return size_and_flags & fragment_flag_mask; }

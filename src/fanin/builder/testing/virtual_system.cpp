@@ -169,7 +169,8 @@ void VirtualSystem::start_readout(std::size_t index) {
     input.queue = {.source = info.id,
                    .window = options_.source_window,
                    .fragment_max = options_.fragment_max,
-                   .checksum = options_.system.checksum};
+                   .checksum = options_.system.checksum,
+                   .near = options_.system.event_window};
     if (options_.make_source) {
       input.source = options_.make_source(info);
     } else {

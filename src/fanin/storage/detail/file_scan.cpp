@@ -20,6 +20,7 @@ const char* text_of(std::uint32_t reason) {
   case MissingReason::absent: return "absent";
   case MissingReason::deadline: return "not there in time";
   case MissingReason::lost: return "lost with its readout unit";
+  case MissingReason::dropped: return "dropped at its source";
   }
   return "for an unknown reason";
 }

@@ -62,9 +62,9 @@ void RowBuilder::add_events(const BuiltBatch& batch) {
   batch_events_ = events_.size();
   row_of_.assign(batch.range.count(), 0);
   for (const auto& gap : batch.gaps) {
-    FANIN_ASSERT(gap.first >= batch.range.first && gap.end <= batch.range.end);
+    FANIN_ASSERT(gap.end <= batch.range.end);
     gaps_.push_back({.first = gap.first, .end = gap.end});
-    for (auto event = gap.first; event < gap.end; ++event) {
+    for (auto event = std::max(gap.first, batch.range.first); event < gap.end; ++event) {
       row_of_[event - batch.range.first] = gap_row;
     }
   }

@@ -1,0 +1,242 @@
+// Which numbers are events, and up to where readout units agree that there are any.
+#include "fanin/builder/event_manager.hpp"
+
+#include <algorithm>
+
+#include "fanin/source/number_judge.hpp"
+
+namespace fanin::builder {
+
+namespace {
+constexpr std::size_t gaps_listed = 1000;
+
+using Runs = std::deque<EventRange>;
+
+// The first run that ends after `event`.
+Runs::const_iterator run_at(const Runs& runs, EventNumber event) {
+  return std::ranges::partition_point(runs, [&](const EventRange& run) { return run.end <= event; });
+}
+
+// Calls look(range, absent) for every source of all that was announced, until it says true.
+template <class Readouts, class Look>
+bool any_source(const Readouts& readouts, const Look& look) {
+  for (const auto& readout : readouts) {
+    for (const auto& past : readout.past) {
+      for (const auto& absent : past.absent) {
+        if (look(past.range, absent)) return true;
+      }
+    }
+    if (!readout.announced_any) continue;
+    for (const auto& absent : readout.absent) {
+      if (look(EventRange{readout.first, readout.end}, absent)) return true;
+    }
+  }
+  return false;
+}
+} // namespace
+
+// The first event from `event` on that a source has, or `end`.
+EventNumber EventManager::present_from(EventNumber event, EventNumber end) const {
+  EventNumber found = end;
+  (void)any_source(readouts_, [&](EventRange range, const Runs& absent) {
+    EventNumber first = std::max(event, range.first);
+    const auto run = run_at(absent, first);
+    if (run != absent.end() && run->first <= first) first = run->end;
+    if (first < range.end) found = std::min(found, first);
+    return found == event;
+  });
+  return found;
+}
+
+// The first from `event` on that no source has, or `end`.
+EventNumber EventManager::gap_from(EventNumber event, EventNumber end) const {
+  for (EventNumber before = end; before != event && event < end;) {
+    before = event;
+    (void)any_source(readouts_, [&](EventRange range, const Runs& absent) {
+      if (!range.contains(event)) return false;
+      const auto run = run_at(absent, event);
+      const EventNumber until = run == absent.end() ? range.end : run->first;
+      event = std::max(event, std::min(until, range.end));
+      return event >= end;
+    });
+  }
+  return std::min(event, end);
+}
+
+EventNumber EventManager::count_present(EventRange range) const {
+  EventNumber count = 0;
+  for (EventNumber event = range.first; (event = present_from(event, range.end)) < range.end;) {
+    const EventNumber gap = gap_from(event, range.end);
+    count += gap - event;
+    event = gap;
+  }
+  return count;
+}
+
+// Numbers that no source has need no batch, however many they are. False: the frontier is an event.
+bool EventManager::skip_gap(EventNumber end) {
+  if (system_.trigger_rate_hz > 0) return false;
+  const EventNumber event = present_from(frontier_, end);
+  if (event == frontier_) return false;
+  const EventRange gap{frontier_, event};
+  add_gap(gap);
+  if (skipped_ && skipped_->end == gap.first) {
+    skipped_->end = gap.end;
+  } else {
+    skipped_ = {gap.first, gap.end};
+  }
+  tell_readouts(wire::Clear{gap.first, gap.end});
+  move_frontier(event);
+  return true;
+}
+
+// A batch ends with an event, so that a gap that goes on lies in one piece.
+std::vector<wire::Gap> EventManager::gaps_in(EventRange& range) const {
+  std::vector<wire::Gap> gaps;
+  if (system_.trigger_rate_hz > 0) return gaps;
+  for (EventNumber event = range.first; event < range.end;) {
+    const EventNumber first = gap_from(event, range.end);
+    if (first == range.end) break;
+    event = present_from(first, range.end);
+    if (event == range.end) {
+      range.end = first;
+    } else {
+      gaps.push_back({first, event});
+    }
+  }
+  return gaps;
+}
+
+std::vector<wire::MissingRun> EventManager::lost_in(EventRange range) const {
+  std::vector<wire::MissingRun> lost;
+  std::size_t source = 0;
+  for (const auto& readout : readouts_) {
+    for (const auto& past : readout.past) {
+      const EventNumber end = std::min(range.end, past.range.end);
+      for (std::size_t i = 0; i < past.absent.size(); ++i) {
+        EventNumber event = std::max(range.first, past.range.first);
+        while (event < end) {
+          const auto run = run_at(past.absent[i], event);
+          const bool none = run == past.absent[i].end();
+          const EventNumber until = none ? end : std::min(end, run->first);
+          if (until > event) {
+            lost.push_back(
+                {.source = system_.sources[source + i].id,
+                 .count = static_cast<std::uint32_t>(until - event),
+                 .first = event,
+                 .reason = static_cast<std::uint32_t>(storage::MissingReason::lost)});
+          }
+          event = none ? end : std::max(run->end, until);
+        }
+      }
+    }
+    source += readout.sources;
+  }
+  return lost;
+}
+
+// Gaps and lost fragments are rare; where they are many they take several messages.
+void EventManager::send_to_builder(Builder& builder, const Batch& batch, wire::Assign assign) {
+  const std::size_t records =
+      builder.peer->channel.room_max() / (sizeof(wire::Gap) + sizeof(wire::MissingRun));
+  std::span<const wire::Gap> gaps = batch.gaps;
+  std::span<const wire::MissingRun> lost = batch.lost;
+  do {
+    const auto some_gaps = gaps.first(std::min(gaps.size(), records));
+    const auto some_lost = lost.first(std::min(lost.size(), records));
+    gaps = gaps.subspan(some_gaps.size());
+    lost = lost.subspan(some_lost.size());
+    assign.gaps = static_cast<std::uint32_t>(some_gaps.size());
+    assign.lost = static_cast<std::uint32_t>(some_lost.size());
+    assign.more = gaps.empty() && lost.empty() ? 0 : 1;
+    builder.peer->channel.append(assign, some_gaps, some_lost);
+  } while (assign.more != 0);
+}
+
+void EventManager::add_gap(EventRange gap) {
+  summary_.gaps += gap.count();
+  auto& list = summary_.gap_list;
+  auto at = std::ranges::lower_bound(list, gap.first, {}, &EventRange::end);
+  if (at == list.end() || at->first > gap.end) {
+    if (list.size() < gaps_listed) list.insert(at, gap);
+    return;
+  }
+  at->first = std::min(at->first, gap.first);
+  at->end = std::max(at->end, gap.end);
+  const auto next = std::next(at);
+  if (next == list.end() || next->first > at->end) return;
+  at->end = std::max(at->end, next->end);
+  list.erase(next);
+}
+
+// An announcement more than a window ahead of all others counts when another one comes there: its
+// source may be wrong. Who is at its end, or silent, is not waited for.
+EventNumber EventManager::agreed_horizon() const {
+  if (state_ >= State::draining || system_.trigger_rate_hz > 0) return horizon_;
+  std::vector<EventNumber> ends;
+  EventNumber ended = frontier_;
+  for (const auto& readout : readouts_) {
+    if (!readout.peer || !readout.announced_any) continue;
+    if (readout.final || readout.silent) {
+      ended = std::max(ended, readout.end);
+    } else {
+      ends.push_back(readout.end);
+    }
+  }
+  const EventNumber agreed = source::agreed_end(ends, system_.event_window);
+  const bool near = ended <= agreed || ended - agreed <= system_.event_window;
+  return near || ends.empty() ? std::max(agreed, ended) : agreed;
+}
+
+void EventManager::say_horizon(Readout& readout, EventNumber horizon) {
+  const bool alone = std::ranges::all_of(readouts_, [&](const auto& other) {
+    return &other == &readout || !other.peer || other.final;
+  });
+  readout.peer->channel.append(
+      wire::Horizon{.event = horizon, .held = readout.held, .alone = alone ? 1U : 0U});
+}
+
+// Who holds a number hears at once when others have reached it, or have come to their end.
+void EventManager::answer_held() {
+  std::optional<EventNumber> horizon;
+  for (auto& readout : readouts_) {
+    if (!readout.peer || !readout.held_waits) continue;
+    if (!horizon) horizon = agreed_horizon();
+    const bool alone = std::ranges::all_of(readouts_, [&](const auto& other) {
+      return &other == &readout || !other.peer || other.final;
+    });
+    if (*horizon <= readout.held_event && !alone) continue;
+    readout.held_waits = false;
+    say_horizon(readout, *horizon);
+  }
+}
+
+// Before anything is assigned: readout units that begin more than a window from all others wait for
+// them, and people are told.
+bool EventManager::apart() {
+  std::vector<const Readout*> sorted;
+  for (const auto& readout : readouts_) {
+    if (readout.peer && !readout.final) sorted.push_back(&readout);
+  }
+  std::ranges::sort(sorted, {}, [](const Readout* r) { return r->first; });
+  EventNumber end = sorted.empty() ? 0 : sorted.front()->end;
+  for (const Readout* readout : sorted) {
+    if (readout->first > end && readout->first - end > system_.event_window) {
+      const auto name = [&](const Readout* r) {
+        return system_.readout_units[static_cast<std::size_t>(r - readouts_.data())];
+      };
+      const bool said = !apart_.empty();
+      apart_ = fmt::format("readout units '{}', which begins at event {}, and '{}', at event {}, "
+                           "to come within event.window ({}) of each other",
+                           name(sorted.front()), sorted.front()->first, name(readout),
+                           readout->first, system_.event_window);
+      if (!said) environment_.log(LogLevel::warning, "the run waits for " + apart_);
+      return true;
+    }
+    end = std::max(end, readout->end);
+  }
+  apart_.clear();
+  return false;
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,90 @@
+// Which of a source's event numbers are right. A front end may flip a bit of a number, lose some, or
+// have its counter reset late: a number that is not the next one is held until something confirms
+// it, and moves nothing before. Knows no fragment, no page and no time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "fanin/base/identity.hpp"
+
+namespace fanin::source {
+
+// Of all that have begun, up to where numbers exist: the furthest of `ends` that is not more than
+// `window` ahead of all others. One that is waits until another comes there. Sorts them.
+[[nodiscard]] EventNumber agreed_end(std::span<EventNumber> ends, std::uint64_t window);
+
+// Where the other sources of the run are.
+struct OtherSources {
+  EventNumber low = 0;  // the first event that one of them holds
+  EventNumber high = 0; // events below exist, as far as they agree
+  bool any = false;     // false: there are none that have begun
+};
+
+class NumberJudge {
+public:
+  // Numbers less than `window` apart confirm each other. What comes before the number `first` was
+  // seen is dropped.
+  explicit NumberJudge(std::uint64_t window, std::optional<EventNumber> first = {})
+      : window_(window), first_(first), waits_for_first_(first.has_value()) {}
+
+  // Comes before the source's first number was seen.
+  [[nodiscard]] bool too_early(EventNumber number) const {
+    return waits_for_first_ && number != first_;
+  }
+  // The next number, or one that repeats the last two steps, or the source's first: right at once.
+  // (One step alone could be that of a fragment that was lost.) Any other has to be held. `next`: all numbers below are answered; none: the source has no number
+  // yet. The number is not below `next`, unless the source's counter may fall.
+  [[nodiscard]] bool follows(EventNumber number, std::optional<EventNumber> next) const;
+
+  enum class Verdict : std::uint8_t {
+    right,
+    wrong,
+    afresh // the source's counter was reset before the run began: what it gave before was wrong
+  };
+  // Of a number that is held, by the number of the fragment that follows it. One that is held below
+  // `next` is a counter that was reset, if the following one goes on there.
+  [[nodiscard]] Verdict by_next(EventNumber held, EventNumber following,
+                                std::optional<EventNumber> next) const;
+  // A sparse source's next fragment may be long in coming: others that have reached the number
+  // confirm it. So they do with a source's first one.
+  [[nodiscard]] bool reached(EventNumber held) const {
+    return (sparse() || !last_) && others_.any && held >= others_.low && held < others_.high;
+  }
+  // Nothing will follow it.
+  [[nodiscard]] bool right_at_end(EventNumber held) const {
+    return !others_.any || near_others(held);
+  }
+  [[nodiscard]] bool sparse() const { return step_ > 1; }
+  [[nodiscard]] bool waits_for_first() const { return waits_for_first_; }
+
+  void set_others(const OtherSources& others) { others_ = others; }
+  void accepted(EventNumber number); // a fragment's
+  // All numbers up to `number` came one after the other.
+  void accepted_up_to(EventNumber number) {
+    if (last_ == number) return;
+    last_ = number;
+    step_ = 1;
+    steady_ = true;
+  }
+  void restart();
+  // The source joins a run under way: it has begun long ago.
+  void join() { waits_for_first_ = false; }
+
+private:
+  [[nodiscard]] bool near_others(EventNumber number) const {
+    const EventNumber low = others_.low > window_ ? others_.low - window_ : 0;
+    return number >= low && (number <= others_.high || number - others_.high < window_);
+  }
+
+  std::uint64_t window_;
+  std::optional<EventNumber> first_;
+  std::optional<EventNumber> last_; // accepted
+  std::uint64_t step_ = 0;          // between the last two accepted; 0: there are not two yet
+  bool steady_ = false;             // the step before was the same
+  bool waits_for_first_;
+  OtherSources others_;
+};
+
+} // namespace fanin::source

@@ -1,0 +1,402 @@
+// The policy for event numbers, case by case: which fragments a queue takes and which it drops.
+#include "fanin/source/number_judge.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fanin/base/random.hpp"
+#include "fanin/source/testing/queue_fixture.hpp"
+
+namespace fanin::source {
+namespace {
+
+using testing::bytes_of;
+using testing::QueueFixture;
+
+using Numbers = std::vector<EventNumber>;
+
+// A source and the readout unit behind it, which takes out at once what it can.
+class Sender {
+public:
+  explicit Sender(FragmentQueueOptions options = {.window = 256, .near = 256},
+                  memory::PoolOptions pool = {.page_size = 4096, .pages = 4})
+      : fixture_(options, pool) {}
+
+  Sender& sends(const Numbers& numbers, std::size_t size = 10) {
+    for (const EventNumber number : numbers) {
+      while (queue().write(number, bytes_of(size, number)) == WriteOutcome::full) {
+        const auto taken = numbers_.size();
+        collect();
+        if (taken == numbers_.size()) {
+          ADD_FAILURE() << "number " << number << " is never taken";
+          return *this;
+        }
+      }
+    }
+    collect();
+    return *this;
+  }
+  Sender& sends_up_to(EventNumber first, EventNumber end) {
+    for (; first < end; ++first) sends({first});
+    return *this;
+  }
+  Sender& others_are_at(EventNumber low, EventNumber high) {
+    queue().set_others({.low = low, .high = high, .any = true});
+    (void)queue().look_at_held();
+    collect();
+    return *this;
+  }
+  Sender& ends(bool run = true) {
+    collect();
+    queue().end_held(run);
+    (void)queue().look_at_held();
+    collect();
+    return *this;
+  }
+  Sender& is_given_up_until(EventNumber event) {
+    collect();
+    while (!queue().give_up_until(event)) collect();
+    collect();
+    return *this;
+  }
+  FragmentQueue& queue() { return fixture_.queue; }
+  memory::PagePool& pool() { return *fixture_.pool; }
+  [[nodiscard]] const Numbers& taken() const { return numbers_; }
+  [[nodiscard]] std::uint64_t jumps() { return queue().dropped(DropReason::number_jump); }
+
+private:
+  void collect() {
+    if (!queue().numbered()) return;
+    EventNumber event = queue().first_event();
+    while ((event = queue().present_from(event)) < queue().next_event()) {
+      EXPECT_EQ(testing::payload_of(queue(), event),
+                bytes_of(queue().entry(event).size(), queue().counter_of(event)));
+      numbers_.push_back(event++);
+    }
+    queue().release_until(queue().next_event());
+  }
+
+  QueueFixture fixture_;
+  Numbers numbers_;
+};
+
+TEST(Numbers, TheFirstIsHeldUntilTheSecondConfirmsIt) {
+  Sender sender;
+  sender.sends({1000});
+  EXPECT_EQ(sender.taken(), (Numbers{}));
+  EXPECT_EQ(sender.queue().held(), 1000U);
+  sender.sends({1001});
+  EXPECT_EQ(sender.taken(), (Numbers{1000, 1001}));
+}
+
+TEST(Numbers, AFlippedBitCostsItsFragmentOnly) {
+  for (int bit = 0; bit < 63; ++bit) {
+    for (const EventNumber at : {1003U, 1017U}) {
+      Sender sender;
+      sender.others_are_at(1000, 1001);
+      sender.sends_up_to(1000, at);
+      sender.sends({at ^ EventNumber{1} << bit}).sends_up_to(at + 1, 1040).ends();
+      Numbers good;
+      for (EventNumber event = 1000; event < 1040; ++event) {
+        if (event != at) good.push_back(event);
+      }
+      EXPECT_EQ(sender.taken(), good) << "bit " << bit << " of " << at;
+      EXPECT_EQ(sender.jumps() + sender.queue().dropped(DropReason::number_back) +
+                    sender.queue().dropped(DropReason::number_repeat),
+                1U);
+    }
+  }
+}
+
+TEST(Numbers, AFlippedBitInTheFirstOrSecondNumberCostsNoOther) {
+  for (int bit = 0; bit < 63; ++bit) {
+    for (const EventNumber at : {1000U, 1001U}) {
+      Sender sender;
+      sender.others_are_at(1000, 1002);
+      for (EventNumber event = 1000; event < 1040; ++event) {
+        sender.sends({event == at ? event ^ EventNumber{1} << bit : event});
+      }
+      std::uint64_t good = 0;
+      for (const auto event : sender.taken()) good += event >= 1000 && event < 1040 && event != at;
+      EXPECT_EQ(good, 39U) << "bit " << bit << " of " << at;
+    }
+  }
+}
+
+TEST(Numbers, AFlippedBitInTheLastNumberIsDroppedAtTheEndIfItIsFarFromTheOthers) {
+  Sender sender;
+  sender.others_are_at(0, 20);
+  sender.sends_up_to(0, 20).sends({20 ^ 1U << 15}).ends();
+  EXPECT_EQ(sender.taken().size(), 20U);
+  EXPECT_EQ(sender.jumps(), 1U);
+}
+
+TEST(Numbers, ANumberHeldAtTheEndIsTakenNearTheOthersOrWhereThereAreNone) {
+  Sender alone;
+  alone.sends({7}).ends();
+  EXPECT_EQ(alone.taken(), (Numbers{7}));
+  Sender near;
+  near.others_are_at(0, 20);
+  near.sends_up_to(0, 10).sends({15}).ends();
+  EXPECT_EQ(near.taken().back(), 15U);
+}
+
+TEST(Numbers, APrescaledSourceIsTakenAtOnceFromItsFourthNumberOn) {
+  Sender sender;
+  sender.sends({0, 100});
+  EXPECT_EQ(sender.taken(), (Numbers{0}));
+  sender.sends({200}); // confirms the one before
+  EXPECT_EQ(sender.taken(), (Numbers{0, 100}));
+  sender.sends({300}); // the step is known now
+  EXPECT_EQ(sender.taken(), (Numbers{0, 100, 200, 300}));
+  sender.sends({400});
+  EXPECT_EQ(sender.taken().back(), 400U);
+}
+
+TEST(Numbers, ALossIsNoPrescale) {
+  Sender sender;
+  sender.sends_up_to(0, 344).sends({345, 347 /* 346, a bit flipped */, 347, 348, 349});
+  EXPECT_EQ(sender.taken().size(), 344U + 4);
+  EXPECT_EQ(sender.jumps(), 1U);
+}
+
+TEST(Numbers, ASparseSourceIsTakenAsSoonAsOthersReachIt) {
+  Sender sender;
+  sender.others_are_at(0, 30);
+  sender.sends({0, 20, 50});
+  EXPECT_EQ(sender.taken(), (Numbers{0, 20}));
+  sender.others_are_at(0, 50);
+  EXPECT_EQ(sender.taken(), (Numbers{0, 20}));
+  sender.others_are_at(0, 51);
+  EXPECT_EQ(sender.taken(), (Numbers{0, 20, 50}));
+}
+
+TEST(Numbers, ASparseSourceFarAheadOfTheOthersKeepsAllItHas) {
+  Sender sender{{.window = 256}};
+  sender.others_are_at(0, 10);
+  sender.sends({0, 100, 150'000, 199'999});
+  sender.ends(false);
+  EXPECT_EQ(sender.queue().held(), 199'999U);
+  sender.others_are_at(0, 200'000);
+  EXPECT_EQ(sender.taken(), (Numbers{0, 100, 150'000, 199'999}));
+  EXPECT_EQ(sender.jumps(), 0U);
+}
+
+TEST(Numbers, AStrayFirstNumberHoldsNobodyBack) {
+  Sender sender; // 5, then 300000...
+  sender.others_are_at(0, 1);
+  sender.sends({5, 300'000}).sends_up_to(300'001, 300'010);
+  EXPECT_EQ(sender.taken().front(), 5U);
+  EXPECT_EQ(sender.taken().size(), 11U);
+}
+
+TEST(Numbers, GarbageBeforeTheFirstNumberIsDroppedWhereItIsKnown) {
+  Sender sender{{.window = 256, .near = 256, .first = 0}};
+  sender.sends({5000, 5001, 5002});
+  EXPECT_TRUE(sender.queue().waits_for_first());
+  sender.sends({0});
+  EXPECT_EQ(sender.taken(), (Numbers{0})); // at once
+  sender.sends({1, 2});
+  EXPECT_EQ(sender.taken(), (Numbers{0, 1, 2}));
+  EXPECT_EQ(sender.queue().dropped(DropReason::before_first), 3U);
+}
+
+TEST(Numbers, ACounterThatIsResetBeforeTheRunBeginsStartsAfresh) {
+  QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_may_fall(true);
+  for (const EventNumber event : Numbers{5000, 5001, 5002, 0, 1, 2}) {
+    ASSERT_EQ(queue.write(event, bytes_of(2000, event)), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.first_event(), 0U);
+  EXPECT_EQ(queue.next_event(), 3U);
+  EXPECT_EQ(queue.dropped(DropReason::number_jump), 3U);
+  EXPECT_EQ(queue.written(), 3U);
+  for (EventNumber event = 0; event < 3; ++event) {
+    EXPECT_EQ(testing::payload_of(queue, event), bytes_of(2000, event));
+  }
+}
+
+TEST(Numbers, AFlippedBitIsNoReset) {
+  QueueFixture fixture({.window = 256, .near = 256});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_may_fall(true);
+  for (const EventNumber event : Numbers{5, 6, 7, 0, 9, 10}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.first_event(), 5U);
+  EXPECT_EQ(queue.next_event(), 11U);
+  EXPECT_EQ(queue.dropped(DropReason::number_jump), 1U);
+}
+
+TEST(Numbers, ManyMissingNumbersAreSkippedAtOnce) {
+  for (const EventNumber gap : {10U, 200U, 1'000'000U}) {
+    Sender sender;
+    sender.others_are_at(0, 20);
+    sender.sends_up_to(0, 20).sends_up_to(20 + gap, 40 + gap);
+    EXPECT_EQ(sender.taken().size(), 40U);
+    EXPECT_EQ(sender.queue().next_event(), 40 + gap);
+    EXPECT_EQ(sender.jumps(), 0U);
+  }
+  Sender sender;
+  constexpr EventNumber far = 1'000'000'000'000;
+  sender.sends_up_to(0, 20).sends({far, far + 1});
+  EXPECT_EQ(sender.taken().size(), 22U);
+  EXPECT_TRUE(sender.queue().entry(far - 1).absent());
+}
+
+TEST(Numbers, AJumpWaitsUntilWhatLiesBelowHasBeenTaken) {
+  QueueFixture fixture({.window = 64, .near = 64});
+  FragmentQueue& queue = fixture.queue;
+  ASSERT_EQ(queue.write(0, {}), WriteOutcome::ok);
+  ASSERT_EQ(queue.write(1, {}), WriteOutcome::ok);
+  ASSERT_EQ(queue.write(1000, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.write(1001, {}), WriteOutcome::full);
+  EXPECT_TRUE(queue.throttled());
+  queue.release_until(2);
+  EXPECT_EQ(queue.write(1001, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.first_event(), 1000U);
+  EXPECT_EQ(queue.next_event(), 1002U);
+}
+
+TEST(Numbers, ALateSourceBeginsWhereTheOthersAre) {
+  Sender sender; // ten minutes late
+  sender.is_given_up_until(600'000);
+  sender.others_are_at(600'000, 600'100);
+  sender.sends_up_to(599'990, 600'010);
+  EXPECT_EQ(sender.taken().front(), 600'000U);
+  EXPECT_EQ(sender.taken().size(), 10U);
+  EXPECT_EQ(sender.queue().dropped(DropReason::late), 10U);
+}
+
+TEST(Numbers, AConstantOffsetIsTakenAway) {
+  Sender sender{{.window = 256, .near = 256, .offset = -1000}};
+  sender.sends_up_to(1000, 1010);
+  EXPECT_EQ(sender.queue().next_event(), 10U);
+  EXPECT_EQ(sender.queue().counter_of(10), 1010U);
+  Sender up{{.window = 256, .near = 256, .offset = 5}};
+  up.sends_up_to(0, 10);
+  EXPECT_EQ(up.queue().next_event(), 15U);
+}
+
+TEST(Numbers, ACounterWrapsWithALossThere) {
+  constexpr EventNumber turn = EventNumber{1} << 16;
+  Sender sender{{.window = 256, .near = 256, .counter_bits = 16}};
+  const auto send = [&](EventNumber event) {
+    while (sender.queue().write(event % turn, bytes_of(10, event)) == WriteOutcome::full) {
+    }
+  };
+  for (EventNumber event = turn - 5; event < turn + 5; ++event) {
+    if (event != turn - 1 && event != turn) send(event);
+  }
+  EXPECT_EQ(sender.queue().first_event(), turn - 5);
+  EXPECT_EQ(sender.queue().next_event(), turn + 5);
+  EXPECT_TRUE(sender.queue().entry(turn).absent());
+  EXPECT_EQ(sender.queue().written(), 8U);
+}
+
+TEST(Numbers, AFlippedBitOfANarrowCounterLeavesTheSourceNoTurnBehind) {
+  QueueFixture fixture({.window = 256, .near = 256, .counter_bits = 24});
+  FragmentQueue& queue = fixture.queue;
+  constexpr EventNumber start = (1U << 24) - 100;
+  for (EventNumber event = start; event < start + 200; ++event) {
+    const EventNumber sent = event == start + 50 ? event ^ 1U << 23 : event;
+    (void)queue.write(sent & 0xffffff, bytes_of(8, event));
+  }
+  EXPECT_EQ(queue.next_event(), start + 200);
+  EXPECT_EQ(queue.written(), 199U);
+}
+
+TEST(Numbers, ASlowSourceThatIsGivenUpKeepsWhatOthersHaveReached) {
+  Sender sender; // 1 Hz beside 10 kHz
+  sender.others_are_at(0, 10'000);
+  sender.sends({0}).is_given_up_until(5000);
+  EXPECT_EQ(sender.taken(), (Numbers{0}));
+  sender.sends({10'000});
+  EXPECT_EQ(sender.taken(), (Numbers{0}));
+  sender.is_given_up_until(9000); // others have not got there: it stays held
+  EXPECT_EQ(sender.queue().held(), 10'000U);
+  sender.is_given_up_until(11'000);
+  EXPECT_EQ(sender.taken(), (Numbers{0, 10'000}));
+}
+
+TEST(Numbers, AHeldFragmentOfTheLargestSizeNeedsNoPageOfTheNext) {
+  constexpr std::size_t largest = 3 * 4096;
+  for (const EventNumber bad : {EventNumber{1} << 40, EventNumber{50}}) {
+    Sender sender{{.window = 256, .fragment_max = largest, .near = 256}};
+    sender.sends({0, 1, bad, 2, 3, 4}, largest);
+    EXPECT_EQ(sender.taken(), (Numbers{0, 1, 2, 3, 4}));
+  }
+}
+
+TEST(Numbers, NumbersOfDroppedFragmentsAreAbsentWithThatReason) {
+  QueueFixture fixture({.window = 64, .fragment_max = 100});
+  FragmentQueue& queue = fixture.queue;
+  const auto reason = [&](EventNumber event) {
+    EXPECT_TRUE(queue.entry(event).absent());
+    return static_cast<wire::AbsentReason>(queue.entry(event).crc32c);
+  };
+  for (const EventNumber event : Numbers{0, 1, 1 << 20, 3, 4, 6, 7}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok);
+  }
+  EXPECT_EQ(queue.write(8, bytes_of(101, 1)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(9, {}), WriteOutcome::ok);
+  EXPECT_TRUE(queue.give_up_until(12));
+  EXPECT_EQ(queue.next_event(), 12U);
+  EXPECT_EQ(reason(2), wire::AbsentReason::dropped);
+  EXPECT_EQ(reason(5), wire::AbsentReason::none);
+  EXPECT_EQ(reason(8), wire::AbsentReason::dropped);
+  EXPECT_EQ(reason(10), wire::AbsentReason::silent);
+}
+
+TEST(Numbers, ASkipIsJudgedAsANumberIs) {
+  QueueFixture fixture({.window = 64});
+  FragmentQueue& queue = fixture.queue;
+  ASSERT_EQ(queue.write(0, {}), WriteOutcome::ok);
+  ASSERT_EQ(queue.write(1, {}), WriteOutcome::ok);
+  EXPECT_TRUE(queue.skip_to(3)); // one number: the next
+  EXPECT_EQ(queue.next_event(), 3U);
+  EXPECT_TRUE(queue.skip_to(1U << 30));
+  EXPECT_EQ(queue.next_event(), 3U);
+  ASSERT_EQ(queue.write(3, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.dropped(DropReason::number_jump), 1U);
+  EXPECT_TRUE(queue.skip_to(10));
+  EXPECT_EQ(queue.next_event(), 4U);
+  ASSERT_EQ(queue.write(10, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.next_event(), 11U);
+}
+
+// Whatever a front end does to single numbers, what it sends in between is taken.
+TEST(Numbers, RandomFlipsLossesAndJumpsCostNoGoodFragment) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random{seed};
+    Sender sender{{.window = 256, .near = 256}};
+    EventNumber event = random.below(1000);
+    Numbers good;
+    EventNumber safe = event + 3; // the first ones have nothing before them
+    sender.others_are_at(event, event + 1);
+    for (int i = 0; i < 300; ++i, ++event) {
+      if (event >= safe && random.chance(1, 40)) { // lost, a few or very many
+        event += 1 + random.below(random.chance(1, 4) ? 1'000'000 : 5);
+        sender.others_are_at(event, event + 1);
+        safe = std::max(safe, event + 2); // a number after a loss is held, and its successor judges
+      }
+      if (event >= safe && random.chance(1, 30)) {
+        sender.sends({event ^ EventNumber{1} << random.below(63)});
+        safe = event + 3; // two in a row confirm each other
+        ++event;
+      }
+      sender.sends({event});
+      good.push_back(event);
+    }
+    sender.ends();
+    for (const EventNumber number : good) {
+      EXPECT_TRUE(std::ranges::find(sender.taken(), number) != sender.taken().end()) << number;
+    }
+  }
+}
+
+} // namespace
+} // namespace fanin::source
