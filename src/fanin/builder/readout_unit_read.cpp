@@ -236,7 +236,7 @@ bool ReadoutUnit::watch_silence(Input& input, Duration now) {
   source::FragmentQueue& queue = input.queue;
   const bool behind = horizon_ > 0 && (!queue.numbered() || queue.next_event() < horizon_);
   if (input.done()) {
-    if (behind) retry_full_ = !queue.give_up_until(horizon_) || retry_full_;
+    if (behind && !queue.give_up_until(horizon_, wire::AbsentReason::none)) retry_full_ = true;
     return false;
   }
   if (!behind || queue.throttled() || input.far_ahead ||
@@ -302,7 +302,7 @@ void ReadoutUnit::announce(bool idle) {
   for (const auto& input : inputs_) {
     if (!input->queue.numbered()) {
       // A run without any event at all still has to end.
-      if (!last_ && !input->done()) return;
+      if ((!last_ && !input->done()) || input->queue.held()) return;
       if (limit_ == 0 || horizon_ == 0) continue;
       return;
     }

@@ -38,7 +38,7 @@ std::byte* ReadoutUnit::reserve_metadata(Builder& builder, std::uint32_t size) {
 bool ReadoutUnit::answered(EventRange range) {
   return std::ranges::all_of(inputs_, [range](const auto& input) {
     const bool all = input->queue.numbered() && input->queue.next_event() >= range.end;
-    return all || input->queue.give_up_until(range.end);
+    return all || input->queue.give_up_until(range.end, wire::AbsentReason::none);
   });
 }
 

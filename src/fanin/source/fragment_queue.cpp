@@ -379,7 +379,7 @@ bool FragmentQueue::skip_now(EventNumber end) {
   return next_ >= end;
 }
 
-bool FragmentQueue::give_up_until(EventNumber event) {
+bool FragmentQueue::give_up_until(EventNumber event, wire::AbsentReason why) {
   if (held_ && held_->event < event && !take()) return false;
   if (!numbered_) number_from(event);
   if (event <= next_) return true;
@@ -387,7 +387,6 @@ bool FragmentQueue::give_up_until(EventNumber event) {
     aside_ = {.event = next_, .position = slots_[next_ & mask_].position, .entry = {}};
     writing_ = Writing::given_up;
   }
-  constexpr auto why = wire::AbsentReason::silent;
   if (event - base_ > window_ && base_ == next_) leap(event, why);
   fill_absent(std::min(event, base_ + window_), why);
   return next_ >= event;

@@ -208,7 +208,8 @@ public:
   // Stops waiting for the source: what was not answered below `event` becomes absent, and what
   // comes later for those numbers is dropped as late. A number held below is right: others have
   // reached it. False: the window has no room for all of it yet.
-  [[nodiscard]] bool give_up_until(EventNumber event);
+  [[nodiscard]] bool give_up_until(EventNumber event,
+                                   wire::AbsentReason why = wire::AbsentReason::silent);
 
   // Of an event below next_event(); absent where it lies before the first.
   [[nodiscard]] wire::FragmentEntry entry(EventNumber event) const {
