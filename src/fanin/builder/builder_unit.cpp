@@ -207,9 +207,9 @@ bool BuilderUnit::on_members(const wire::Members& members,
 bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& reader) {
   const auto gaps = reader.records<wire::Gap>(assign.gaps);
   const auto lost = reader.records<wire::MissingRun>(assign.lost);
-  if (!reader.ok() || incarnation_ == 0 || assign.builder_incarnation != incarnation_ || assign.events == 0 ||
-      assign.events > system_.batch_events || assign.range().end < assign.first ||
-      assign.epoch > epoch_) {
+  if (!reader.ok() || incarnation_ == 0 || assign.builder_incarnation != incarnation_ ||
+      assign.events == 0 || assign.events > system_.batch_events ||
+      assign.range().end < assign.first || assign.epoch > epoch_) {
     return false;
   }
   auto found = assemblies_.find(assign.first);

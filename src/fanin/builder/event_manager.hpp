@@ -132,9 +132,9 @@ private:
     bool finished = false;
     bool failed = false; // its storage, and it has left
     std::uint64_t capacity = 0;
-    std::uint64_t reserved = 0;   // of the capacity; returned in the order of assignment
-    std::uint64_t metadata = 0;   // reserved at readout units, likewise
-    std::uint64_t under_way = 0;  // of the transfer window
+    std::uint64_t reserved = 0; // of the capacity; returned in the order of assignment
+    std::uint64_t metadata = 0; // reserved at readout units, likewise
+    std::uint64_t under_way = 0; // of the transfer window
     struct Reservation {
       EventNumber first = 0;
       std::uint64_t bytes = 0;
@@ -166,7 +166,7 @@ private:
     std::optional<NodeId> handed_back; // by this builder unit; another one is better
     std::vector<wire::MissingRun> missing; // said so far
     std::vector<wire::BadFragment> bad;
-    std::vector<wire::Gap> gaps;        // in it, and right before it
+    std::vector<wire::Gap> gaps; // in it, and right before it
     std::vector<wire::MissingRun> lost; // of earlier incarnations
   };
   using Batches = std::pmr::map<EventNumber, Batch>;
@@ -295,16 +295,16 @@ private:
   };
   std::map<std::uint64_t, Members> members_; // by epoch, as long as a batch needs it
 
-  EventNumber frontier_ = 0;  // events below are assigned
+  EventNumber frontier_ = 0; // events below are assigned
   bool frontier_known_ = false;
-  EventNumber horizon_ = 0;   // the furthest announcement
+  EventNumber horizon_ = 0; // the furthest announcement
   std::optional<wire::Gap> skipped_; // right before the frontier, for the next batch to tell of
   std::string apart_; // readout units that begin too far from each other; empty: none
   EventNumber first_event_ = 0;
   std::pmr::unsynchronized_pool_resource memory_;
   Batches batches_{&memory_};
   std::deque<EventNumber> again_; // to be assigned anew
-  std::size_t next_builder_ = 0;  // round robin
+  std::size_t next_builder_ = 0; // round robin
   std::uint64_t together_bytes_ = 0; // assigned to one builder unit in a row
 
   EventNumber limit_ = ~EventNumber{0}; // read up to here, without a trigger

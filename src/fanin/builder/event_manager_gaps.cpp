@@ -14,7 +14,8 @@ using Runs = std::deque<EventRange>;
 
 // The first run that ends after `event`.
 Runs::const_iterator run_at(const Runs& runs, EventNumber event) {
-  return std::ranges::partition_point(runs, [&](const EventRange& run) { return run.end <= event; });
+  return std::ranges::partition_point(runs,
+                                      [&](const EventRange& run) { return run.end <= event; });
 }
 
 // Calls look(range, absent) for every source of all that was announced, until it says true.
@@ -120,11 +121,10 @@ std::vector<wire::MissingRun> EventManager::lost_in(EventRange range) const {
           const bool none = run == past.absent[i].end();
           const EventNumber until = none ? end : std::min(end, run->first);
           if (until > event) {
-            lost.push_back(
-                {.source = system_.sources[source + i].id,
-                 .count = static_cast<std::uint32_t>(until - event),
-                 .first = event,
-                 .reason = static_cast<std::uint32_t>(storage::MissingReason::lost)});
+            lost.push_back({.source = system_.sources[source + i].id,
+                            .count = static_cast<std::uint32_t>(until - event),
+                            .first = event,
+                            .reason = static_cast<std::uint32_t>(storage::MissingReason::lost)});
           }
           event = none ? end : std::max(run->end, until);
         }

@@ -208,7 +208,8 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     for (std::size_t reason = 0; reason < source::drop_reasons; ++reason) {
       input->dropped_before[reason] = input->queue.dropped(static_cast<source::DropReason>(reason));
     }
-    if (const auto started = input->source->start(input->queue.counter_of(welcome.first_event), now);
+    if (const auto started =
+            input->source->start(input->queue.counter_of(welcome.first_event), now);
         !started) {
       environment_.log(LogLevel::error, fmt::format("source {} cannot start: {}", name_of(*input),
                                                     started.error().text));

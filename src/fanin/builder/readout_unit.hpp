@@ -76,7 +76,7 @@ private:
     EventNumber behind_until = 0;
     std::uint64_t written = 0; // when it was last looked at
     std::optional<Duration> accepted_at; // its last fragment, as far as was looked
-    std::optional<Duration> slow_since;  // it alone holds the others back
+    std::optional<Duration> slow_since; // it alone holds the others back
     bool slow_said = false;
     bool silent = false; // it was given up, and has sent nothing since
     [[nodiscard]] bool done() const {

@@ -245,8 +245,7 @@ bool ReadoutUnit::watch_silence(Input& input, Duration now) {
     input.slow_since.reset();
     return false;
   }
-  if (!input.behind_since ||
-      (queue.numbered() && queue.next_event() >= input.behind_until)) {
+  if (!input.behind_since || (queue.numbered() && queue.next_event() >= input.behind_until)) {
     input.behind_since = now;
     input.behind_until = horizon_;
     return true;
@@ -254,9 +253,8 @@ bool ReadoutUnit::watch_silence(Input& input, Duration now) {
   const Duration since = std::max(*input.behind_since, input.accepted_at.value_or(Duration::min()));
   if (now - since < system_.event_deadline) return true;
   if (!input.silent) {
-    environment_.log(LogLevel::warning,
-                     fmt::format("source {} is silent: given up until event {}", name_of(input),
-                                 input.behind_until));
+    environment_.log(LogLevel::warning, fmt::format("source {} is silent: given up until event {}",
+                                                    name_of(input), input.behind_until));
   }
   input.silent = true;
   (void)queue.give_up_until(input.behind_until);
@@ -359,9 +357,10 @@ bool ReadoutUnit::announce_gap(EventNumber end) {
     end = std::min(end, input->queue.present_from(announced_));
   }
   if (end < announced_ + system_.batch_events || !control_->roomy()) return false;
-  control_->send(wire::Announce{
-      .first = announced_, .end = end, .silent = all_silent() ? std::uint8_t{1} : std::uint8_t{0},
-      .nothing = 1});
+  control_->send(wire::Announce{.first = announced_,
+                                .end = end,
+                                .silent = all_silent() ? std::uint8_t{1} : std::uint8_t{0},
+                                .nothing = 1});
   announced_ = end;
   return true;
 }

@@ -42,7 +42,8 @@ public:
   [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override {
     // Counted first: an accepted batch is gone.
     std::uint64_t events = batch.range.count();
-    for (const EventRange& gap : batch.gaps) if (gap.first >= batch.range.first) events -= gap.count();
+    for (const EventRange& gap : batch.gaps)
+      if (gap.first >= batch.range.first) events -= gap.count();
     std::uint64_t fragments = events * sources_;
     for (const auto& missing : batch.missing) fragments -= missing.events.count();
     std::uint64_t bytes = 0;

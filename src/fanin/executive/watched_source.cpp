@@ -18,8 +18,8 @@ WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string 
 source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   source::ReadResult result = inner_->read(queue, now);
   using enum source::DropReason;
-  for (const auto reason : {number_back, number_repeat, number_jump, oversize,
-                            before_first}) { // late: by rule
+  for (const auto reason :
+       {number_back, number_repeat, number_jump, oversize, before_first}) { // late: by rule
     if (queue.dropped(reason) != said_[static_cast<std::size_t>(reason)]) [[unlikely]] {
       say_dropped(queue, reason, now);
     }

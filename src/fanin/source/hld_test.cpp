@@ -159,8 +159,7 @@ TEST(HldSource, TheRecordedEventNumberMayBeTheKey) {
   HldBuilder file;
   file.event(7, 50, {0xe000});
   QueueFixture fixture({.window = 64});
-  HldSource source = open_source(
-      file.bytes(), {.address = 0xe000, .key = HldKey::sequence});
+  HldSource source = open_source(file.bytes(), {.address = 0xe000, .key = HldKey::sequence});
   ASSERT_TRUE(source.start(0, Time{}));
   EXPECT_EQ(read_all(source, fixture.queue).state, ReadState::finished);
   fixture.settle();

@@ -1,6 +1,6 @@
-// Which of a source's event numbers are right. A front end may flip a bit of a number, lose some, or
-// have its counter reset late: a number that is not the next one is held until something confirms
-// it, and moves nothing before. Knows no fragment, no page and no time.
+// Which of a source's event numbers are right. A front end may flip a bit of a number, lose some,
+// or have its counter reset late: a number that is not the next one is held until something
+// confirms it, and moves nothing before. Knows no fragment, no page and no time.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,9 @@ public:
     return waits_for_first_ && number != first_;
   }
   // The next number, or one that repeats the last two steps, or the source's first: right at once.
-  // (One step alone could be that of a fragment that was lost.) Any other has to be held. `next`: all numbers below are answered; none: the source has no number
-  // yet. The number is not below `next`, unless the source's counter may fall.
+  // (One step alone could be that of a fragment that was lost.) Any other has to be held. `next`:
+  // all numbers below are answered; none: the source has no number yet. The number is not below
+  // `next`, unless the source's counter may fall.
   [[nodiscard]] bool follows(EventNumber number, std::optional<EventNumber> next) const;
 
   enum class Verdict : std::uint8_t {
@@ -81,8 +82,8 @@ private:
   std::uint64_t window_;
   std::optional<EventNumber> first_;
   std::optional<EventNumber> last_; // accepted
-  std::uint64_t step_ = 0;          // between the last two accepted; 0: there are not two yet
-  bool steady_ = false;             // the step before was the same
+  std::uint64_t step_ = 0; // between the last two accepted; 0: there are not two yet
+  bool steady_ = false; // the step before was the same
   bool waits_for_first_;
   OtherSources others_;
 };

@@ -207,7 +207,12 @@ TEST(ReceiveDecoder, AFullQueueStopsTheBytesAndLosesNone) {
 
 TEST(ReceiveDecoder, ASkipIsConfirmedByWhatFollows) {
   SenderBytes sender(5);
-  sender.preface().fragment(0, {}).skip_to(10).fragment(10, {}).skip_to(1ULL << 60).fragment(11, {});
+  sender.preface()
+      .fragment(0, {})
+      .skip_to(10)
+      .fragment(10, {})
+      .skip_to(1ULL << 60)
+      .fragment(11, {});
   QueueFixture fixture({.source = 5, .window = 64});
   ReceiveDecoder decoder(5, true);
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);

@@ -23,8 +23,7 @@ struct ReplayOptions {
 // agree on the shift.
 class ReplayNumbers {
 public:
-  ReplayNumbers(const ReplayOptions& options, int bits)
-      : options_(options), numbering_(bits) {}
+  ReplayNumbers(const ReplayOptions& options, int bits) : options_(options), numbering_(bits) {}
 
   // Numbers below `first_wanted` are left out.
   void start(EventNumber first_wanted) {

@@ -83,9 +83,8 @@ TEST(SlsSource, LoopingGoesThroughAllFilesAgainWithShiftedNumbers) {
   const TemporaryFolder folder;
   folder.write("f0.raw", records({1, 2}, 100));
   folder.write("f1.raw", records({3}, 100));
-  auto source = SlsSource::make({.files = {folder.file("f{file}.raw"), 0},
-                                 .image_size = 100,
-                                 .replay = {.loops = 4}});
+  auto source = SlsSource::make(
+      {.files = {folder.file("f{file}.raw"), 0}, .image_size = 100, .replay = {.loops = 4}});
   ASSERT_TRUE(source) << source.error().text;
   QueueFixture fixture({.window = 64});
   ASSERT_TRUE((*source)->start(0, Time{}));

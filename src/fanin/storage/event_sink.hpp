@@ -30,7 +30,7 @@ struct SourcePiece {
 enum class MissingReason : std::uint8_t {
   absent = 1, // its readout unit said that there is none
   deadline = 2, // did not arrive in time
-  lost = 3,    // its readout unit died
+  lost = 3, // its readout unit died
   dropped = 4 // what the source sent could not be taken: its number, or its size
 };
 

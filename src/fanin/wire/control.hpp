@@ -142,9 +142,9 @@ static_assert(sizeof(Limit) == 16);
 
 struct Horizon {
   static constexpr MessageType type = MessageType::horizon;
-  EventNumber event = 0;     // numbers below exist, as far as readout units agree
-  std::uint32_t held = 0;    // the last Held that it answers
-  std::uint32_t alone = 0;   // 1: all other readout units have come to their end
+  EventNumber event = 0; // numbers below exist, as far as readout units agree
+  std::uint32_t held = 0; // the last Held that it answers
+  std::uint32_t alone = 0; // 1: all other readout units have come to their end
 };
 static_assert(sizeof(Horizon) == 16);
 
@@ -179,8 +179,8 @@ struct Announce { // followed by AbsentRun[absent_runs]
   EventNumber end = 0;
   std::uint64_t bytes = 0; // on the wire, at most
   std::uint32_t absent_runs = 0;
-  std::uint16_t final = 0;  // 1: nothing will follow
-  std::uint8_t silent = 0;  // 1: all sources of the readout unit were given up as silent
+  std::uint16_t final = 0; // 1: nothing will follow
+  std::uint8_t silent = 0; // 1: all sources of the readout unit were given up as silent
   std::uint8_t nothing = 0; // 1: no source has any of these events, of which there may be many
 };
 static_assert(sizeof(Announce) == 32);
