@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,9 +85,10 @@ class Session:
             skipped = [t for t in report.skipped if not not_applicable(t)]
             self.skipped += len(skipped)
             could_run = [t for t in skipped if not excuse(t)]
-            for test in skipped:
-                why = excuse(test) or f"{RED}this machine could run it{PLAIN}"
-                print(f"   skipped {test.name}: {test.reason} ({why})")
+            for test in could_run:
+                print(f"   {RED}skipped, and this machine could run it:{PLAIN} {test.name}: {test.reason}")
+            for why, count in Counter(excuse(t) for t in skipped if t not in could_run).items():
+                print(f"   skipped {count}: {why}")
             ok = not report.failed
             if gate_skips and could_run:
                 self.failed += len(could_run)
@@ -150,7 +152,7 @@ def run_ctest(preset, options, jobs, environment):
                                 str(path), *options],
                                cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace",
                                env=os.environ | environment | {"PATH": search + os.environ["PATH"]})
-    noise = re.compile(r"^ *Start +\d+:|^Internal ctest|^ *$|^ *\d+/\d+ Test +#.* (Passed|\*\*\*Skipped) ")
+    noise = re.compile(r"^ *Start +\d+:|^Internal ctest|^ *$|^ *\d+/\d+ Test +#.*(Passed|\*\*\*Skipped) ")
     for line in process.stdout:
         if not noise.match(line):
             print(line, end="", flush=True)
