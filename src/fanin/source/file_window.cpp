@@ -13,7 +13,7 @@
 namespace fanin::source {
 namespace {
 
-constexpr std::size_t window = 256U << 10; // bytes read at once
+constexpr std::size_t window_bytes = 256U << 10; // bytes read at once
 
 ErrorKind kind_of(int error_number) {
   if (error_number == ENOENT || error_number == ENOTDIR) return ErrorKind::not_found;
@@ -83,7 +83,7 @@ Result<std::span<const std::byte>> FileWindow::at(std::uint64_t offset, std::siz
   const bool held = offset >= buffer_offset_ && offset - buffer_offset_ <= buffer_size_ &&
                     size <= buffer_size_ - (offset - buffer_offset_);
   if (!held) {
-    if (buffer_.size() < std::max(size, window)) buffer_.resize(std::max(size, window));
+    if (buffer_.size() < std::max(size, window_bytes)) buffer_.resize(std::max(size, window_bytes));
     buffer_size_ = 0;
     const auto got = read_some(offset, buffer_);
     if (!got) return std::unexpected(got.error());
