@@ -172,13 +172,15 @@ def test_what_a_source_counts_is_in_the_result():
 
 
 def test_memory_stays_within_the_pools_and_64_mib():
+    # AddressSanitizer keeps what was freed, and its shadow.
+    beside = 128 if "sanitize" in fanin("--version").stdout else 64
     with Folder() as folder:
         config = folder.small(rate="5kHz")
         with Run(config, "--duration", "3s") as run:
             result = run.finish()
         for name, pools in {"evm": 8, "ru0": 16 + 4 + 6, "bu0": 48 + 6}.items():
             peak = result["nodes"][name]["peak_rss_bytes"] / (1 << 20)
-            check(peak < pools + 64, f"{name}: {peak:.0f} MiB, pools have {pools} MiB")
+            check(peak < pools + beside, f"{name}: {peak:.0f} MiB, pools have {pools} MiB")
 
 
 def test_check_prints_what_every_example_would_start():
