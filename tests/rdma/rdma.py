@@ -193,10 +193,12 @@ def test_a_lost_rail_costs_speed_and_no_event():
 
 
 def test_a_device_that_is_down_for_a_while_costs_no_event():
-    """Its connections break when nobody answers for some seconds; they are made again when it is back."""
+    """Its connections break when nobody answers for some seconds; they are made again when it is back.
+
+    A readout unit that reaches nobody for dead_after is given up: here it has longer, for SoftRoCE's lost attempts."""
     with Folder() as folder:
         with Run(folder.small(), "--set", f"network.url={OTHER}", "--set", f"network.control={CONTROL}",
-                 "--duration", "100s") as run:
+                 "--set", "network.dead_after=95s", "--set", "network.give_up_after=200s", "--duration", "100s") as run:
             run.wait_for("run 1 begins")
             run.wait_for_events(500)
             with DeviceDown():
