@@ -50,8 +50,8 @@ function(fanin_room_tests name)
   add_executable(${target} ${TEST_UNPARSED_ARGUMENTS})
   target_link_libraries(${target} PRIVATE fanin ${libs} ${room_libs} GTest::gmock GTest::gtest_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-  # Where the tests find what they need, without a path compiled into a test's own source.
   target_compile_options(${target} PRIVATE ${FANIN_TEST_OPTIONS})
+  # Where the tests find what they need, without a path compiled into a test's own source.
   target_compile_definitions(${target} PRIVATE
     "FANIN_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
   add_dependencies(fanin_tests ${target})
@@ -62,12 +62,12 @@ function(fanin_room_tests name)
     TEST_PREFIX "${name}." PROPERTIES TIMEOUT ${FANIN_TEST_TIMEOUT_S} LABELS ${name})
 endfunction()
 
-# With FANIN_FUZZ a libFuzzer executable; otherwise the same target with a main that replays the corpus, cuts each
-# entry short and flips bytes in it, so that every build tests every decoder.
 if(FANIN_TESTS AND NOT FANIN_FUZZ)
   add_library(fanin_fuzz_replay OBJECT "${PROJECT_SOURCE_DIR}/fuzz/replay_main.cpp")
 endif()
 
+# With FANIN_FUZZ a libFuzzer executable; otherwise the same target with a main that replays the corpus, cuts each
+# entry short and flips bytes in it, so that every build tests every decoder.
 function(fanin_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 FUZZ "" "" "SOURCES;LIBS")
   if(NOT FANIN_TESTS)

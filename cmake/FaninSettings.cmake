@@ -4,7 +4,7 @@ option(FANIN_TESTS "Build the tests, where GoogleTest is found" ON)
 option(FANIN_FUZZ "Build the fuzz targets with libFuzzer (clang); otherwise they replay their corpora" OFF)
 option(FANIN_COVERAGE "Measure coverage (gcc: gcov)" OFF)
 option(FANIN_WARNINGS_AS_ERRORS "A warning stops the build" ${PROJECT_IS_TOP_LEVEL})
-option(FANIN_UNITY "Compile each module, and the tests of each, as one file: a quarter of the time" OFF)
+option(FANIN_UNITY "Compile each module, and the tests of each, as one file: less than half of the time" OFF)
 set(FANIN_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 23)

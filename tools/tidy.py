@@ -4,7 +4,7 @@
 Usage: tidy.py --build DIR [-j N] [--modules] [FILE...]
 A file is checked again when it, a header of this project that it includes, its compile command or .clang-tidy
 changed since it last passed. With --modules (a build with FANIN_UNITY) each module is checked as one file, which reads
-what its sources include once: a sixth of the time, and it misses only what one source of a module hides for another.
+what its sources include once; it misses only what one source of a module hides for another.
 Exits 1 if any file has findings.
 """
 
