@@ -146,6 +146,7 @@ private:
     struct Way { // from a readout unit
       Incarnation incarnation = 0; // whose data can come; 0: none
       Time broken_since{}; // if it is, or told to take another
+      Duration patience{}; // until it is told again: longer each time, for slow networks
     };
     std::vector<Way> ways; // by readout unit
     bool reached = false; // by all readout units that are here

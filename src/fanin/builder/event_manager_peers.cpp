@@ -461,16 +461,18 @@ void EventManager::find_reached() {
 // none for as long as a silent one.
 void EventManager::watch_ways(bool was_frozen_myself) {
   const Time now = environment_.loop->now();
-  const Duration patience = std::max<Duration>(2 * system_.event_deadline, 2 * alive_period);
+  const Duration patience_least = std::max<Duration>(2 * system_.event_deadline, 2 * alive_period);
   for (std::size_t b = 0; b < builders_.size(); ++b) {
     if (!builders_[b].peer || builders_[b].reached) continue;
     for (std::size_t r = 0; r < readouts_.size(); ++r) {
       auto& way = builders_[b].ways[r];
       if (was_frozen_myself) way.broken_since = now;
       const bool broken = readouts_[r].peer && way.incarnation != readouts_[r].incarnation;
+      const Duration patience = std::max(way.patience, patience_least);
       if (!broken || now - way.broken_since < patience) continue;
       if (!readouts_[r].peer->channel.roomy()) continue;
       way.broken_since = now;
+      way.patience = 2 * patience;
       readouts_[r].peer->channel.append(
           wire::Reconnect{static_cast<NodeId>(b), 0, builders_[b].incarnation, 0, 0});
     }

@@ -243,9 +243,6 @@ void ReadoutUnit::on_reconnect(const wire::Reconnect& reconnect) {
   Builder& builder = builders_[reconnect.builder];
   const bool this_one = reconnect.connection == 0 || reconnect.connection == builder.connection;
   if (builder.incarnation != reconnect.incarnation || builder.incarnation == 0 || !this_one) return;
-  // An attempt to connect that is under way ends by itself, and there is no other rail to try.
-  const bool connecting = builder.data && !builder.data_ready;
-  if (connecting && builder.rails.size() == 1) return;
   builder.data.close(true);
   builder.request.close(true);
   builder.data_ready = builder.request_ready = false;
