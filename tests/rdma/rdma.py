@@ -155,59 +155,57 @@ def test_pools_and_threads_are_on_the_configured_numa_node():
             check_balanced(run.finish())
 
 
-class DeviceDown:
-    """The interface of rxe1 is down within it. SoftRoCE loses the first attempts to connect after that: last tests use it."""
-
-    STATE = Path("/sys/class/infiniband/rxe1/ports/1/state")
-
-    def __init__(self):
-        wait_until(lambda: "ACTIVE" in self.STATE.read_text(), "an active port of rxe1")
-
-    def __enter__(self):
-        subprocess.run(["ip", "link", "set", "v0", "down"], check=True)
-
-    def __exit__(self, *exception):
-        subprocess.run(["ip", "link", "set", "v0", "up"], check=True)
-        wait_until(lambda: "ACTIVE" in self.STATE.read_text(), "an active port of rxe1")
+def make_rxe1_anew():
+    """SoftRoCE of Linux 6.1 receives no request to connect any more once it had to send one while its interface was
+    down (docs/rdma.md). Nobody uses the device meanwhile."""
+    for command in ("ip link set v0 up", "rdma link delete rxe1", "rdma link add rxe1 type rxe netdev v0"):
+        subprocess.run(command.split(), check=True)
+    state = Path("/sys/class/infiniband/rxe1/ports/1/state")
+    wait_until(lambda: state.exists() and "ACTIVE" in state.read_text(), "an active port of rxe1")
+    subprocess.run(["bash", "-c", "chmod 666 /dev/infiniband/*"], check=True)
 
 
 def test_a_lost_rail_costs_speed_and_no_event():
     with Folder() as folder:
         config = folder.small()
         config.write_text(config.read_text().replace("[[builder]]", f'[[builder]]\nurl = ["{CONTROL}", "{OTHER}"]'))
-        with Run(config, "--set", f"event.deadline={PATIENCE}", "--duration", "100s") as run:
-            run.wait_for("run 1 begins")
-            run.wait_for_events(500)
-            # At first two connections are on each; who said hello too early has changed over.
-            moves = [len(re.findall(rf"trying {re.escape(rail)}:", run.text())) for rail in (OTHER, CONTROL)]
-            check(2 + moves[0] - moves[1] > 0, f"nothing is on the rail that will be lost:\n{run.text()}")
-            with DeviceDown():
+        try:
+            with Run(config, "--set", f"event.deadline={PATIENCE}", "--duration", "100s") as run:
+                run.wait_for("run 1 begins")
+                run.wait_for_events(500)
+                # At first two connections are on each; who said hello too early has changed over.
+                moves = [len(re.findall(rf"trying {re.escape(rail)}:", run.text())) for rail in (OTHER, CONTROL)]
+                check(2 + moves[0] - moves[1] > 0, f"nothing is on the rail that will be lost:\n{run.text()}")
+                subprocess.run("ip link set v0 down".split(), check=True)
                 run.wait_for(r"10\.8\.0\.1:\d+ is closed, trying \S+10\.9\.0\.1")
                 run.wait_for_events(1000)
-            run.signal(signal.SIGINT)
-            result = run.finish()
+                run.signal(signal.SIGINT)
+                result = run.finish()
+        finally:
+            make_rxe1_anew()
         check_balanced(result)
         check_equal(result["events"]["lost"], 0, "lost events")
         check_equal(result["events"]["incomplete"], 0, "incomplete events\n" + run.text())
         check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
 
 
-def test_a_device_that_is_down_for_a_while_costs_no_event():
-    """Its connections break when nobody answers for some seconds; they are made again when it is back.
-
-    A readout unit that reaches nobody for dead_after is given up: here it has longer, for SoftRoCE's lost attempts."""
+def test_connections_that_break_are_made_again_and_cost_no_event():
+    """The interface gets another hardware address: the connections that there are can send nothing any more."""
+    address = Path("/sys/class/net/v0/address").read_text().strip()
     with Folder() as folder:
         with Run(folder.small(), "--set", f"network.url={OTHER}", "--set", f"network.control={CONTROL}",
-                 "--set", "network.dead_after=95s", "--set", "network.give_up_after=200s", "--duration", "100s") as run:
+                 "--set", f"event.deadline={PATIENCE}", "--duration", "100s") as run:
             run.wait_for("run 1 begins")
             run.wait_for_events(500)
-            with DeviceDown():
-                run.wait_for(r"is down|retry counter exceeded|No route|no RDMA device")
+            changed = address[:-1] + ("0" if address[-1] != "0" else "1")
+            subprocess.run(["ip", "link", "set", "v0", "address", changed], check=True)
+            run.wait_for("local QP operation error|retry counter exceeded")
             run.wait_for_events(2000)
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
         check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(result["events"]["incomplete"], 0, "incomplete events")
         check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
 
 
