@@ -1,4 +1,4 @@
-# What fanin stands on, under short names: a room says LIBS isal hdf5, and where it is found is said here only.
+# What fanin stands on, under short names: a module says LIBS isal hdf5, and where it is found is said here only.
 # docs/dependencies.md says why each is there. Reference: the versions of Debian 12.
 
 find_package(Threads REQUIRED)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the order of the rooms: a room includes only rooms below it, and builder/ asks the operating system nothing.
+"""Checks the order of the modules: a module includes only modules below it, and builder/ asks the operating system nothing.
 
-Usage: check_rooms.py [--selftest] [ROOT]
+Usage: check_modules.py [--selftest] [ROOT]
 Prints file:line: what is wrong, one a line; exits 1 if anything is. See docs/workshop.md.
 """
 
@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-def rooms_of(root):
-    """The rooms of CMakeLists.txt, ground floor first. A room may include itself and those before it."""
-    listed = re.search(r"set\(FANIN_ROOMS ([^)]*)\)", (root / "CMakeLists.txt").read_text())
+def modules_of(root):
+    """The modules of CMakeLists.txt, lowest layer first. A module may include itself and those before it."""
+    listed = re.search(r"set\(FANIN_MODULES ([^)]*)\)", (root / "CMakeLists.txt").read_text())
     return listed[1].split()
 
 
@@ -66,20 +66,20 @@ def sources(folder):
     return sorted(p for p in folder.rglob("*") if p.suffix in (".hpp", ".cpp", ".h", ".cc"))
 
 
-def check_includes(text, room, rooms, problems, say):
-    rank = rooms.index(room)
+def check_includes(text, module, modules, problems, say):
+    rank = modules.index(module)
     for number, line in enumerate(text.splitlines(), 1):
         found = INCLUDE.match(line)
         if found:
             other = found.group(1)
-            if other not in rooms:
-                problems.append(f"{say}:{number}: includes fanin/{other}/, which is no room")
-            elif rooms.index(other) > rank:
-                problems.append(f"{say}:{number}: {room}/ includes {other}/, which is above it")
+            if other not in modules:
+                problems.append(f"{say}:{number}: includes fanin/{other}/, which is no module")
+            elif modules.index(other) > rank:
+                problems.append(f"{say}:{number}: {module}/ includes {other}/, which is above it")
             continue
         found = ANY_FANIN_INCLUDE.match(line)
         if found and not found.group(1).startswith("fanin/"):
-            problems.append(f'{say}:{number}: write #include "fanin/<room>/...", not "{found.group(1)}"')
+            problems.append(f'{say}:{number}: write #include "fanin/<module>/...", not "{found.group(1)}"')
 
 
 def check_determinism(text, problems, say):
@@ -96,20 +96,20 @@ def check_determinism(text, problems, say):
 
 def check(root):
     problems = []
-    rooms = rooms_of(root)
+    modules = modules_of(root)
     base = root / "src" / "fanin"
     for folder in sorted(p for p in base.iterdir() if p.is_dir()) if base.is_dir() else []:
-        room = folder.name
+        module = folder.name
         files = sources(folder)
-        if room not in rooms:
+        if module not in modules:
             if files:
-                problems.append(f"src/fanin/{room}: no such room; CMakeLists.txt has their order")
+                problems.append(f"src/fanin/{module}: no such module; CMakeLists.txt has their order")
             continue
         for path in files:
             say = path.relative_to(root)
             text = path.read_text(encoding="utf-8", errors="replace")
-            check_includes(text, room, rooms, problems, say)
-            if room == "builder" and not is_test(path.relative_to(folder)):
+            check_includes(text, module, modules, problems, say)
+            if module == "builder" and not is_test(path.relative_to(folder)):
                 check_determinism(text, problems, say)
     return problems
 
@@ -138,9 +138,9 @@ def selftest():
         "src/fanin/builder/j.cpp": 'clock_gettime(CLOCK_MONOTONIC, &t);\n',
     }
     failures = []
-    rooms = "set(FANIN_ROOMS base net builder)\n"
+    modules = "set(FANIN_MODULES base net builder)\n"
     with tempfile.TemporaryDirectory() as name:
-        for path, text in {"CMakeLists.txt": rooms, **good}.items():
+        for path, text in {"CMakeLists.txt": modules, **good}.items():
             target = Path(name) / "good" / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
@@ -149,7 +149,7 @@ def selftest():
             root = Path(name) / str(number)
             (root / path).parent.mkdir(parents=True)
             (root / path).write_text(text)
-            (root / "CMakeLists.txt").write_text(rooms)
+            (root / "CMakeLists.txt").write_text(modules)
             if not check(root):
                 failures.append(f"not noticed in {path}: {text!r}")
     return failures
@@ -164,7 +164,7 @@ def main():
         problems = check(root)
     for problem in problems:
         print(problem)
-    print(f"{len(problems)} problems" if problems else "the rooms are in order")
+    print(f"{len(problems)} problems" if problems else "the modules are in order")
     return 1 if problems else 0
 
 

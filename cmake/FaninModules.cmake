@@ -1,12 +1,12 @@
-# The functions a room's CMakeLists.txt is written with:
+# The functions a module's CMakeLists.txt is written with:
 #
-#   fanin_room(wire
-#     SOURCES header.cpp checksum.cpp      # relative to the room
+#   fanin_module(wire
+#     SOURCES header.cpp checksum.cpp      # relative to the module
 #     LIBS isal                            # short names of cmake/FaninDependencies.cmake, or any CMake target
-#     PUBLIC_LIBS fmt)                     # those that the room's own headers include
-#   fanin_room_tests(wire
+#     PUBLIC_LIBS fmt)                     # those that the module's own headers include
+#   fanin_module_tests(wire
 #     header_test.cpp checksum_test.cpp)   # one GoogleTest executable, every test case registered with ctest;
-#                                          # has the room's own LIBS, and more with LIBS
+#                                          # has the module's own LIBS, and more with LIBS
 #   fanin_fuzz(wire_header SOURCES header_fuzz.cpp)    # defines LLVMFuzzerTestOneInput; corpus: fuzz/corpus/wire_header/
 #   fanin_microbench(wire SOURCES header_bench.cpp)    # Google Benchmark, built with the target fanin_microbenches
 #
@@ -23,14 +23,14 @@ if(FANIN_SANITIZE)
   set(FANIN_TEST_TIMEOUT_S 600)
 endif()
 
-function(fanin_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 ROOM "" "" "SOURCES;LIBS;PUBLIC_LIBS")
-  fanin_resolve_libs(libs ${ROOM_LIBS})
-  fanin_resolve_libs(public_libs ${ROOM_PUBLIC_LIBS} fmt)
+function(fanin_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 MODULE "" "" "SOURCES;LIBS;PUBLIC_LIBS")
+  fanin_resolve_libs(libs ${MODULE_LIBS})
+  fanin_resolve_libs(public_libs ${MODULE_PUBLIC_LIBS} fmt)
   set_property(GLOBAL PROPERTY FANIN_LIBS_OF_${name} ${libs})
   set(target fanin_${name})
-  if(ROOM_SOURCES)
-    add_library(${target} OBJECT ${ROOM_SOURCES})
+  if(MODULE_SOURCES)
+    add_library(${target} OBJECT ${MODULE_SOURCES})
     target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
     target_link_libraries(${target} PRIVATE ${libs} ${public_libs} Threads::Threads)
     target_sources(fanin PRIVATE $<TARGET_OBJECTS:${target}>)
@@ -39,16 +39,16 @@ function(fanin_room name)
   set_property(GLOBAL APPEND PROPERTY FANIN_PUBLIC_TARGETS ${public_libs})
 endfunction()
 
-function(fanin_room_tests name)
+function(fanin_module_tests name)
   cmake_parse_arguments(PARSE_ARGV 1 TEST "" "" "LIBS")
   if(NOT FANIN_HAVE_GTEST)
     return()
   endif()
   fanin_resolve_libs(libs ${TEST_LIBS})
-  get_property(room_libs GLOBAL PROPERTY FANIN_LIBS_OF_${name})  # a test may look where its room looks
+  get_property(module_libs GLOBAL PROPERTY FANIN_LIBS_OF_${name})  # a test may look where its module looks
   set(target fanin_${name}_test)
   add_executable(${target} ${TEST_UNPARSED_ARGUMENTS})
-  target_link_libraries(${target} PRIVATE fanin ${libs} ${room_libs} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE fanin ${libs} ${module_libs} GTest::gmock GTest::gtest_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   target_compile_options(${target} PRIVATE ${FANIN_TEST_OPTIONS})
   # Where the tests find what they need, without a path compiled into a test's own source.
@@ -113,7 +113,7 @@ function(fanin_microbench name)
   add_dependencies(fanin_microbenches ${target})
 endfunction()
 
-# Called once, after the rooms.
+# Called once, after the modules.
 function(fanin_finish_library)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
   set(description "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
