@@ -33,6 +33,16 @@ inline constexpr std::size_t farewell_size = 8;
 // The 48 bits of a tag that every provider has: above those of posted::Tag the receiver's number.
 inline constexpr int number_shift = 20;
 inline constexpr std::uint32_t numbers_most = (1U << 28) - 1;
+// Numbers begin just below the wrap, so that every process soon passes it.
+inline constexpr std::uint32_t first_number = numbers_most - 8;
+// Not the same one again soon: a late message is for nobody then. None that is in use.
+template <class InUse>
+[[nodiscard]] std::uint32_t number_after(std::uint32_t last, InUse in_use) {
+  do {
+    last = last % numbers_most + 1;
+  } while (in_use(last));
+  return last;
+}
 static_assert(encode(posted::Tag{posted::TagKind::end, true, posted::credits_most}) <
               1U << number_shift);
 

@@ -77,6 +77,15 @@ TEST(Introduction, of_another_version_only_the_hello_is_looked_at) {
   EXPECT_TRUE((*back)->address.empty());
 }
 
+TEST(Numbers, wrap_and_leave_out_those_that_are_in_use) {
+  const auto none = [](std::uint32_t) { return false; };
+  EXPECT_EQ(number_after(first_number - 1, none), first_number);
+  EXPECT_EQ(number_after(numbers_most - 1, none), numbers_most);
+  EXPECT_EQ(number_after(numbers_most, none), 1U);
+  EXPECT_EQ(number_after(numbers_most, [](std::uint32_t number) { return number < 4; }), 4U);
+  EXPECT_EQ(std::uint64_t{numbers_most} << number_shift >> 48, 0U); // the bits that tags have
+}
+
 TEST(Farewell, comes_back_as_it_was_sent) {
   auto bytes = encode_farewell(0x12345678);
   EXPECT_EQ(decode_farewell(bytes), 0x12345678U);

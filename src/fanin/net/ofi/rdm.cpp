@@ -214,9 +214,11 @@ Result<std::shared_ptr<RdmEndpoint>> RdmNetwork::endpoint(const std::string& hos
   return made;
 }
 
-// Not the same one again soon: a late message is for nobody then.
 std::uint32_t RdmNetwork::next_number() {
-  last_number_ = last_number_ % numbers_most + 1;
+  last_number_ = number_after(last_number_, [this](std::uint32_t number) {
+    return std::ranges::any_of(links_,
+                               [&](const RdmLink* link) { return link->number() == number; });
+  });
   return last_number_;
 }
 

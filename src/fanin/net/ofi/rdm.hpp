@@ -20,6 +20,7 @@
 #include "fanin/base/descriptor.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/ofi/fabric.hpp"
+#include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/rdm_endpoint.hpp"
 #include "fanin/net/posted/network.hpp"
 
@@ -90,6 +91,7 @@ public:
   void drop_strangers_of(const RdmListening& listening);
   void tend_later();
   [[nodiscard]] Time now() const { return loop_.now(); }
+  [[nodiscard]] Loop& loop() { return loop_; }
 
 private:
   void tend();
@@ -109,7 +111,7 @@ private:
   std::deque<posted::LinkEvent> events_;
   std::deque<posted::Completion> done_;
   std::array<posted::Completion, 64> read_;
-  std::uint32_t last_number_ = 0;
+  std::uint32_t last_number_ = first_number - 1;
   Duration pause_;
   Timer look_again_{[] {}}; // where the provider wakes nobody
   Timer tending_{[this] { tend(); }};

@@ -21,6 +21,9 @@ namespace {
 
 constexpr std::uint64_t tag_mask = (1U << number_shift) - 1;
 
+// For all addresses of a host, as over tcp.
+constexpr Duration connect_timeout = std::chrono::seconds{5};
+
 std::uint64_t upper(std::uint32_t number) { return std::uint64_t{number} << number_shift; }
 
 } // namespace
@@ -85,6 +88,7 @@ Result<posted::Link::Limits> RdmLink::open(const memory::PagePool& receive_pool)
 Result<> RdmLink::start(const posted::HelloBytes& hello) {
   hello_ = hello;
   if (!asked_) {
+    connect_by_ = network_.now() + connect_timeout;
     connect_next(EHOSTUNREACH);
     return {};
   }
@@ -105,7 +109,8 @@ void RdmLink::reject(const posted::HelloBytes& hello) {
   socket_ = {};
 }
 
-// Tries the addresses of the host one after the other.
+// Tries the addresses of the host one after the other. Each has its share of the time that is left:
+// one that swallows packets does not keep the next from being tried.
 void RdmLink::connect_next(int last_error) {
   while (!addresses_.empty()) {
     const Address address = addresses_.back();
@@ -118,6 +123,10 @@ void RdmLink::connect_next(int last_error) {
     // Registered after connect(): before, epoll would report a socket that hung up.
     if (begun && network_.watch(socket_.get(), EPOLLOUT, this)) {
       stage_ = Stage::connecting;
+      const auto shares = static_cast<std::int64_t>(addresses_.size()) + 1;
+      if (shares > 1)
+        next_address_.start(network_.loop(),
+                            network_.now() + (connect_by_ - network_.now()) / shares);
       return;
     }
     last_error = errno;
@@ -136,6 +145,7 @@ void RdmLink::introduce() {
   if (local.port() == there.port() && local.host() == there.host())
     return connect_next(ECONNREFUSED);
   stage_ = Stage::introducing;
+  next_address_.cancel();
   const Introduction mine{.number = number_, .hello = hello_, .address = endpoint_->name()};
   if (!write(encode(mine)) || !network_.watch(socket_.get(), EPOLLIN, this, true))
     refused({}, "the peer is gone");
@@ -143,6 +153,7 @@ void RdmLink::introduce() {
 
 void RdmLink::refused(const posted::HelloBytes& hello, std::string text) {
   socket_ = {};
+  next_address_.cancel();
   stage_ = Stage::made;
   network_.say(
       {.kind = LinkEvent::Kind::refused, .link = this, .hello = hello, .text = std::move(text)});
@@ -294,6 +305,7 @@ void RdmLink::completed(const Completion& completion) {
 void RdmLink::close() {
   if (std::exchange(closed_, true)) return;
   network_.forget_events(*this);
+  next_address_.cancel();
   since_ = network_.now();
   if (stage_ != Stage::connected) {
     socket_ = {};

@@ -7,6 +7,7 @@
 // TCP connection is closed in this direction. Then the peer has not to do with this end any more.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -40,6 +41,7 @@ public:
   [[nodiscard]] bool at_rest() const override;
 
   // For the network.
+  [[nodiscard]] std::uint32_t number() const { return number_; }
   void on_ready(std::uint32_t events) override;
   void completed(const posted::Completion& completion);
   void go_on_posting(); // receives that the provider had no room for
@@ -74,6 +76,9 @@ private:
   std::string host_; // where the endpoint is to be
   std::string domain_;
   std::vector<Address> addresses_; // to try, from the back
+  Time connect_by_{};
+  Timer next_address_{
+      [this] { connect_next(ETIMEDOUT); }}; // the one that is tried has had its share of the time
   posted::HelloBytes hello_{};
   Descriptor socket_;
   std::vector<std::byte> heard_;

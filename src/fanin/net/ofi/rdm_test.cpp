@@ -23,6 +23,7 @@
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/ofi.hpp"
 #include "fanin/net/ofi/rdm_endpoint.hpp"
+#include "fanin/net/ofi/rdm_link.hpp"
 #include "fanin/net/posted/posted.hpp"
 
 namespace fanin::net {
@@ -474,6 +475,47 @@ TEST_P(OfiRdm, a_process_that_is_killed_leaves_nothing) {
     if (file.path().filename().string().starts_with(left)) files.push_back(file.path());
   }
   for (const auto& file : files) std::filesystem::remove(file);
+}
+
+// The first one's queue takes one connection, and then nothing is answered.
+TEST_P(OfiRdm, where_one_address_of_a_host_swallows_packets_the_next_is_tried) {
+  const auto listening = [](int backlog) {
+    Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(socket.get(), backlog), 0);
+    return socket;
+  };
+  const Descriptor full = listening(0);
+  const Descriptor good = listening(8);
+  const auto url_of = [](const Descriptor& socket) {
+    return Url{
+        .scheme = "tcp", .host = "127.0.0.1", .port = tcp::local_address(socket.get()).port()};
+  };
+  const Descriptor first = connect_to(url_of(full));
+  Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+  Descriptor sockets(epoll_create1(EPOLL_CLOEXEC));
+  ofi::RdmNetwork network(loop, GetParam(), std::move(epoll), std::move(sockets));
+  {
+    std::vector<Address> both;
+    for (const Descriptor* const socket : {&full, &good})
+      both.push_back(resolve(url_of(*socket), false).value().front());
+    ofi::RdmLink link(network, url_of(full), both);
+    ASSERT_TRUE(link.open(*server.receive_pool));
+    ASSERT_TRUE(link.start(encode(Hello{.max_message = 4000, .credits = 1})));
+    const auto accepted = [&] {
+      posted::LinkEvent event;
+      EXPECT_FALSE(network.next_event(event));
+      (void)loop.turn();
+      return Descriptor(::accept(good.get(), nullptr, nullptr)).get() >= 0;
+    };
+    for (int i = 0; i < 100; ++i) ASSERT_FALSE(accepted());
+    clock.ahead += std::chrono::milliseconds{2600};
+    EXPECT_TRUE(run_until(accepted));
+  }
+  network.stop();
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, OfiRdm, testing::Values("shm", "tcp-rxm"),
