@@ -305,6 +305,29 @@ TEST_F(Shm, a_peer_that_lies_while_it_holds_a_page_costs_one_line_and_no_time) {
   EXPECT_TRUE(falls_asleep(server_));
 }
 
+TEST_F(Shm, at_the_limit_of_descriptors_an_established_connection_waits) {
+  connect();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{std::min<rlim_t>(before.rlim_cur, 256), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  std::vector<Descriptor> all;
+  while (true) {
+    Descriptor more(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!more) break;
+    all.push_back(std::move(more));
+  }
+  EXPECT_EQ(send({filled(*at_client_.shared, 4000, 1)}), SendOutcome::accepted); // and its pool
+  settle();
+  EXPECT_EQ(at_server_.messages, 0U);
+  EXPECT_TRUE(at_server_.closed.empty() && at_client_.closed.empty());
+  EXPECT_TRUE(falls_asleep(server_));
+  all.clear();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  while (at_server_.messages == 0 && at_server_.closed.empty()) (void)loop_.turn();
+  EXPECT_TRUE(at_server_.closed.empty());
+}
+
 TEST_F(Shm, packets_that_are_none_close_the_connection_and_harm_nobody) {
   const std::vector<std::function<void(shm::RawPeer&)>> openings{
       [](shm::RawPeer& peer) { peer.say(std::as_bytes(std::span("GET / HTTP/1.1")), {}); },
