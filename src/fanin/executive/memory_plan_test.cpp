@@ -66,12 +66,13 @@ TEST(MemoryPlan, what_the_network_holds_ready_comes_on_top) {
         plan_memory(configuration({wanted, "network.url=verbs://10.0.0.1?posted=5"}));
     ASSERT_TRUE(plain && posting);
     const std::uint32_t each = 5;
+    const std::uint32_t unidentified = 8;
     EXPECT_EQ((*plain)[3].posted, 0U);
-    EXPECT_EQ((*posting)[3].posted, 1 + each * connections);
+    EXPECT_EQ((*posting)[3].posted, 1 + each * connections + unidentified);
     EXPECT_EQ((*posting)[3].receive.pages, (*plain)[3].receive.pages + (*posting)[3].posted);
-    EXPECT_EQ((*posting)[0].control.pages, (*plain)[0].control.pages + 1 + 3 * each);
+    EXPECT_EQ((*posting)[0].control.pages, (*plain)[0].control.pages + 1 + 3 * each + unidentified);
     EXPECT_EQ((*posting)[1].control.pages,
-              (*plain)[1].control.pages + 2 + (1 + connections / 2) * each);
+              (*plain)[1].control.pages + 2 + (1 + connections / 2) * each + 2 * unidentified);
   }
 }
 
@@ -81,8 +82,9 @@ TEST(MemoryPlan, connections_may_be_there_twice_while_they_move_to_another_rail)
         config::parse(fmt::format("{}url = {}\n", two_by_one, urls), "test.toml", {});
     return plan_memory(parsed.value()).value().back();
   };
-  EXPECT_EQ(planned(R"("verbs://10.9.0.1?posted=5")").posted, 1 + 2 * 5);
-  EXPECT_EQ(planned(R"(["verbs://10.9.0.1?posted=5", "tcp://10.8.0.1"])").posted, 1 + 2 * 2 * 5);
+  EXPECT_EQ(planned(R"("verbs://10.9.0.1?posted=5")").posted, 1 + 2 * 5 + 8);
+  EXPECT_EQ(planned(R"(["verbs://10.9.0.1?posted=5", "tcp://10.8.0.1"])").posted,
+            1 + 2 * 2 * 5 + 8);
 }
 
 TEST(MemoryPlan, every_source_can_take_its_largest_fragment) {

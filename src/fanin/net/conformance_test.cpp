@@ -11,6 +11,7 @@
 #include "fanin/net/posted/testing/rude_network.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/net/testing/given_urls.hpp"
+#include "fanin/net/testing/raw_peers.hpp"
 #include "fanin/net/virtual_world.hpp"
 
 namespace fanin::net::conformance {
@@ -46,6 +47,9 @@ public:
     loop_.remove(*client_);
     client_.reset();
     return true;
+  }
+  std::unique_ptr<RawPeer> connect_raw(const Url& listener) override {
+    return conformance::connect_raw(listener);
   }
   Loop* sleeping_loop() override { return loop_.policy() == WaitPolicy::block ? &loop_ : nullptr; }
 

@@ -2,7 +2,9 @@
 // abort, many that want the last page, those that are sent away before they are known.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -108,11 +110,7 @@ TEST_P(TransportConformance, SendersThatShareASmallPoolAllGetTheirPart) {
 // As a listener does with those who say something wrong.
 TEST_P(TransportConformance, ConnectionsClosedBeforeTheyAreTrustedLeaveNothing) {
   constexpr std::size_t count = 40;
-  ConnectionOptions options = server.options();
-  options.strangers = true;
-  const auto made = backend->server().listen(backend->address(), options);
-  ASSERT_TRUE(made);
-  listener = *made;
+  listen_to_anybody();
   server.react = [](Transport& transport, Event& event) { transport.close(event.connection); };
   for (std::size_t i = 0; i < count; ++i) {
     (void)connect(client.options());
@@ -126,12 +124,8 @@ TEST_P(TransportConformance, ConnectionsClosedBeforeTheyAreTrustedLeaveNothing) 
 // Who says hello must not wait for those who hold what they have received.
 TEST_P(TransportConformance, AHelloGetsThroughWhileTheReceivePoolIsEmpty) {
   if (!GetParam().small_without_pages) return; // it needs a receive that was posted before
-  ConnectionOptions options = server.options();
-  options.strangers = true;
   server.any_home = true;
-  const auto made = backend->server().listen(backend->address(), options);
-  ASSERT_TRUE(made);
-  listener = *made;
+  listen_to_anybody();
   std::vector<memory::Loan> all;
   while (memory::Loan loan = server.receive_pool->take()) all.push_back(std::move(loan));
   server.react = [](Transport& transport, Event& event) {
@@ -150,6 +144,100 @@ TEST_P(TransportConformance, AHelloGetsThroughWhileTheReceivePoolIsEmpty) {
   EXPECT_EQ(server.messages, 40U);
   all.clear();
   EXPECT_TRUE(run_until([&] { return server.messages == 41; }));
+}
+
+// They have connected, and never say who they are.
+TEST_P(TransportConformance, SilentPeersTakeNothingThatOthersNeed) {
+  constexpr std::uint32_t pages = 32;
+  constexpr std::uint64_t kept = 20; // messages of half a page
+  PeerPools pools{.receive_pages = pages, .shared = GetParam().shared_pools};
+  server.set_pools(pools);
+  pools.receive_pages = 160;
+  pools.send_pages = 2 * kept;
+  client.set_pools(pools);
+  server.any_home = true;
+  server.keep = true;
+  server.react = [](Transport& transport, Event& event) {
+    if (event.kind == EventKind::message) transport.trust(event.connection);
+  };
+  listen_to_anybody();
+  const auto say_hello = [&](ConnectionId id) {
+    const std::uint64_t before = server.messages;
+    EXPECT_EQ(send(client, backend->client(), id, 0, 32), SendOutcome::accepted);
+    return run_until([&] { return server.messages > before; });
+  };
+  const auto known = connect(client.options());
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 1; }));
+  ASSERT_TRUE(say_hello(known));
+  std::vector<ConnectionId> silent(std::min<std::size_t>(40, possible_connections() - 2));
+  for (ConnectionId& id : silent) id = connect(client.options());
+  settle();
+  EXPECT_GE(server.receive_pool->available(), pages * 3 / 4);
+  for (std::uint64_t i = 1; i <= kept; ++i) {
+    EXPECT_EQ(send(client, backend->client(), known, i, page_size / 2), SendOutcome::accepted);
+  }
+  EXPECT_TRUE(run_until([&] { return server.messages == 1 + kept; }));
+  server.kept.clear();
+  for (const ConnectionId id : silent) backend->client().close(id, true);
+  const std::size_t before = client.opened.size();
+  const auto late = connect(client.options());
+  ASSERT_TRUE(run_until([&] { return client.opened.size() > before; }));
+  EXPECT_TRUE(say_hello(late));
+}
+
+TEST_P(TransportConformance, AFloodOfConnectionsThatAreGivenUpLeavesNothing) {
+  listen_to_anybody();
+  Random random(random_seed());
+  SCOPED_TRACE("seed " + std::to_string(random_seed()));
+  for (int i = 0; i < 60; ++i) {
+    const auto id = connect(client.options());
+    for (std::uint64_t turns = random.below(8); turns > 0; --turns) (void)backend->turn();
+    backend->client().close(id, true);
+  }
+  EXPECT_TRUE(run_until([&] { return server.closed.size() == server.opened.size(); }));
+  EXPECT_TRUE(run_until([&] { return pools_are_full(); }));
+  const std::size_t before = client.opened.size();
+  (void)connect(client.options());
+  EXPECT_TRUE(run_until([&] { return client.opened.size() > before; }));
+}
+
+TEST_P(TransportConformance, WhoDoesNotEvenIntroduceItselfKeepsNobodyOut) {
+  listen_to_anybody();
+  const Url url = backend->server().listening_url(listener);
+  std::vector<std::unique_ptr<RawPeer>> raw;
+  for (int i = 0; i < 60; ++i) {
+    raw.push_back(backend->connect_raw(url));
+    if (raw.back() == nullptr) GTEST_SKIP() << "not applicable: nothing is below this transport";
+    for (int turns = 0; turns < 4; ++turns) (void)backend->turn();
+  }
+  settle();
+  EXPECT_TRUE(server.opened.empty());
+  EXPECT_EQ(server.receive_pool->available(), server.receive_pool->pages());
+  server.any_home = true;
+  const auto honest = connect(client.options());
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 1; }));
+  EXPECT_EQ(send(client, backend->client(), honest, 0, 32), SendOutcome::accepted);
+  EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
+}
+
+TEST_P(TransportConformance, MessagesThatHaveHardlyBegunDoNotKeepThePagesThatOthersNeed) {
+  PeerPools pools{.receive_pages = 4, .shared = GetParam().shared_pools};
+  server.set_pools(pools);
+  listen(server);
+  const Url url = backend->server().listening_url(listener);
+  std::vector<std::unique_ptr<RawPeer>> slow;
+  for (std::size_t i = 0; i < 32; ++i) {
+    slow.push_back(backend->connect_raw(url));
+    if (slow.back() == nullptr || !slow.back()->begin_message(page_size / 2))
+      GTEST_SKIP() << "not applicable: messages come as a whole or not at all";
+    ASSERT_TRUE(run_until([&] { return server.opened.size() == i + 1; }));
+  }
+  const auto honest = connect(client.options());
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 1; }));
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(send(client, backend->client(), honest, i, page_size / 2), SendOutcome::accepted);
+    EXPECT_TRUE(run_until([&] { return server.messages == i + 1; }));
+  }
 }
 
 } // namespace fanin::net::conformance

@@ -15,6 +15,21 @@
 
 namespace fanin::net::conformance {
 
+// A peer made by hand, below the transport; it has connected, and says nothing by itself.
+class RawPeer {
+public:
+  RawPeer() = default;
+  RawPeer(const RawPeer&) = delete;
+  RawPeer& operator=(const RawPeer&) = delete;
+  virtual ~RawPeer() = default;
+  // Introduces itself and begins a message of so many bytes, of which it says the first. False:
+  // messages come as a whole here, or not at all.
+  [[nodiscard]] virtual bool begin_message(std::uint32_t size) {
+    (void)size;
+    return false;
+  }
+};
+
 // Two sides that can reach each other, driven from one thread. They may be one transport.
 class Backend {
 public:
@@ -34,6 +49,11 @@ public:
   // The client's process dies without a word; client() is not used any more. False: there is only
   // one process.
   virtual bool kill_client() = 0;
+  // To a listener of the server. Null: there is nothing below this transport that can be reached.
+  [[nodiscard]] virtual std::unique_ptr<RawPeer> connect_raw(const Url& listener) {
+    (void)listener;
+    return nullptr;
+  }
   // The loop of both sides, where one runs in real time and can sleep.
   [[nodiscard]] virtual Loop* sleeping_loop() { return nullptr; }
 };

@@ -100,6 +100,15 @@ protected:
     listener = *made;
   }
 
+  // Who connects is to say who it is before it is trusted.
+  void listen_to_anybody() {
+    ConnectionOptions options = server.options();
+    options.strangers = true;
+    const auto made = backend->server().listen(backend->address(), options);
+    ASSERT_TRUE(made) << made.error().text;
+    listener = *made;
+  }
+
   ConnectionId connect(const ConnectionOptions& options) {
     return connect_to(backend->server().listening_url(listener), options);
   }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "fanin/net/posted/credits.hpp"
 #include "fanin/net/posted/network.hpp"
 #include "fanin/net/posted/own_receives.hpp"
+#include "fanin/net/posted/pages.hpp"
 #include "fanin/net/posted/posted.hpp"
 #include "fanin/net/posted/shared_receives.hpp"
 
@@ -85,6 +87,7 @@ struct Connection {
   bool given_out = false; // in given_out_
   bool silent = false; // ended before anybody was told of it
   bool trusted = true;
+  bool admitted = false; // not trusted, and one of those that have a page
   bool wants_writable = false;
   bool writable_pending = false;
   bool end_sent = false;
@@ -94,9 +97,11 @@ struct Connection {
   CloseReason reason = CloseReason::local; // of `ended`
   CloseReason cut_reason = CloseReason::peer_died;
   ListenerId listener = ListenerId::none; // that accepted it
+  Time since{}; // admitted
   std::uint32_t max_message = 0; // that this side takes
   ReceiveOptions receiving;
   std::uint32_t peer_max_message = 0;
+  std::uint32_t peer_credits = 0; // in its request
   std::uint32_t wants_copy = 0; // bytes in a page of `copies`
   std::uint64_t reached = ~0ULL; // the last Arena::id() that the link was found to know
   ConnectionOptions options;
@@ -116,6 +121,12 @@ struct PostedTransport::Listener {
   ConnectionOptions options;
   Terms terms;
   std::unique_ptr<posted::Listening> listening;
+  std::uint32_t unidentified = 0; // connections that are admitted and not trusted
+  std::deque<ConnectionId> waiting; // to be admitted
+
+  [[nodiscard]] bool has_room() const {
+    return unidentified < posted::unidentified_pages_of(options.receive_pool->pages());
+  }
 };
 
 } // namespace fanin::net

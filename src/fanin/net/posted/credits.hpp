@@ -59,7 +59,11 @@ public:
     return true;
   }
   // So many receives that messages had used are posted again.
-  void posted(std::uint32_t receives) { owed_ += receives; }
+  // What it may use in all grows where there were fewer to begin with.
+  void posted(std::uint32_t receives) {
+    owed_ += receives;
+    at_once_ = std::max(at_once_, (peer_has_ + owed_) / 2);
+  }
 
 private:
   [[nodiscard]] Tag tag(TagKind kind) {

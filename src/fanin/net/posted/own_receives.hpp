@@ -36,7 +36,8 @@ public:
   [[nodiscard]] std::uint32_t replenish(std::vector<Receive>& to) override {
     std::uint32_t count = 0;
     starving_ = false;
-    for (std::uint32_t page = 0; page < pages_.size(); ++page) count += replenish_page(page, to);
+    const std::size_t allowed = limited_ ? 1 : pages_.size();
+    for (std::uint32_t page = 0; page < allowed; ++page) count += replenish_page(page, to);
     return count;
   }
   [[nodiscard]] std::uint32_t replenish(std::uint32_t slot, std::vector<Receive>& to) override {
@@ -69,6 +70,7 @@ public:
 
   void make_good(std::vector<Receive>&) override {}
   void give_back() override { pages_.clear(); }
+  void set_limited(bool limited) override { limited_ = limited; }
 
 private:
   enum class State : std::uint8_t { free, posted, held };
@@ -111,6 +113,7 @@ private:
   memory::PagePool& pool_;
   SlotLayout layout_;
   bool starving_ = false;
+  bool limited_ = false;
   std::vector<Owned> pages_;
   std::vector<State> states_; // by slot
   std::vector<Operation> operations_; // by slot

@@ -47,7 +47,7 @@ std::uint32_t pages_planned(const Url& url, std::uint32_t connections) {
   const bool can_share = scheme == "verbs";
   const std::uint32_t own = can_share ? std::min(connections, options.share_above) : connections;
   const std::uint32_t shared = (connections - own) * ((options.pages + 1) / 2);
-  return own * options.pages + shared + (shared > 0 ? 1 : 0);
+  return own * options.pages + shared + (shared > 0 ? 1 : 0) + unidentified_pages;
 }
 
 } // namespace fanin::net::posted

@@ -1,6 +1,7 @@
 // How many pages of its receive pool a connection keeps posted, as its address says.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -21,7 +22,13 @@ struct ReceiveOptions {
 
 // Errors: usage.
 [[nodiscard]] Result<ReceiveOptions> receive_options(const Url& url);
-// Of so many connections with one receive pool; 0 where the address's network posts none.
+// Pages for peers that have not said who they are, one each; further ones wait.
+inline constexpr std::uint32_t unidentified_pages = 8;
+[[nodiscard]] constexpr std::uint32_t unidentified_pages_of(std::uint32_t pool_pages) {
+  return std::clamp(pool_pages / 8, 1U, unidentified_pages);
+}
+// Of so many connections with one receive pool, and for unidentified peers; 0 where the address's
+// network posts none.
 [[nodiscard]] std::uint32_t pages_planned(const Url& url, std::uint32_t connections);
 
 } // namespace fanin::net::posted

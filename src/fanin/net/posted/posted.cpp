@@ -68,6 +68,13 @@ void PostedTransport::trust(ConnectionId id) {
   if (connection == nullptr) return;
   connection->trusted = true;
   make_ready(*connection);
+  if (!connection->admitted) return;
+  connection->traffic->receives->set_limited(false);
+  if (connection->stage == Stage::open && !connection->cut) {
+    replenish(*connection);
+    be_poor(*connection);
+  }
+  leave_unidentified(*connection);
 }
 
 // --- closing ---
@@ -129,6 +136,7 @@ void PostedTransport::bury(Connection& connection) {
   if (connection.stage == Stage::waiting || connection.stage == Stage::handshake) --setting_up_;
   connection.stage = Stage::buried;
   connection.deadline.cancel();
+  if (!connection.traffic && !connection.ours()) connection.link->reject(encode(posted::Hello{}));
   connection.link->close();
   if (connection.traffic) {
     posted::Traffic& traffic = *connection.traffic;
@@ -157,7 +165,9 @@ void PostedTransport::sweep() {
     }
   }
   std::erase_if(resting_, [this](ConnectionId id) {
-    if (!connections_.find(id)->link->at_rest()) return false;
+    Connection& connection = *connections_.find(id);
+    if (!connection.link->at_rest()) return false;
+    leave_unidentified(connection);
     connections_.erase(id);
     return released_ = true;
   });
@@ -180,7 +190,8 @@ void PostedTransport::expire(Connection& connection) {
   }
   if (connection.stage != Stage::waiting && connection.stage != Stage::handshake) return;
   ++counters_.handshake_timeouts;
-  const bool no_page = connection.stage == Stage::waiting && connection.link->ready();
+  const bool no_page =
+      !connection.traffic || (connection.stage == Stage::waiting && connection.link->ready());
   refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation,
          connection,
          fmt::format("{} {}", no_page ? "no page to receive in for" : "no answer within",

@@ -27,6 +27,8 @@ namespace fanin::net {
 struct PostedOptions {
   // Until both ends of a connection know each other.
   Duration handshake_timeout = std::chrono::seconds{5};
+  // How long a peer may stay without having said who it is, while others wait for its page.
+  Duration undisturbed = std::chrono::seconds{1};
   // How long close() goes on to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
   // After one to two of them without a word the network looks whether the peer is there (verbs).
@@ -104,6 +106,10 @@ private:
   void read_events();
   void take_event(posted::LinkEvent& event);
   void take_request(posted::LinkEvent& event);
+  void admit(Connection& connection);
+  void admit_waiting(Listener& listener);
+  void leave_unidentified(Connection& connection);
+  void make_room();
   void take_ready(Connection& connection);
   void take_connected(Connection& connection, const posted::HelloBytes& bytes);
   void take_refused(Connection& connection, const posted::LinkEvent& event);
@@ -158,6 +164,7 @@ private:
   std::array<posted::Send, posted::sends_most> batch_; // that goes to a link
   std::vector<posted::Receive> collected_; // to be posted for the connection that is looked at
   Timer probing_{[this] { probe(); }}; // while there are connections
+  Timer crowding_{[this] { make_room(); }}; // while unidentified peers wait for each other
   std::vector<ConnectionId> ready_; // have something for visit()
   std::vector<ConnectionId> visiting_;
   std::vector<ConnectionId> marked_; // flush() has something to do for them

@@ -18,8 +18,7 @@ using Stage = posted::Connection::Stage;
 namespace {
 
 constexpr int completions_per_poll = 256;
-constexpr std::size_t undecided_least = 8; // strangers of a listener that may wait
-constexpr std::uint32_t undecided_share = 2; // else, at most this part of the pool is for them
+constexpr std::size_t undecided_most = 128; // peers of a listener that have not said who they are
 
 // Half of what a connection with receives of its own has posted.
 std::uint32_t shared_window(const posted::Connection& connection) {
@@ -231,7 +230,7 @@ void PostedTransport::take_request(LinkEvent& event) {
     ++counters_.closed[static_cast<std::size_t>(reason)];
     if (options_.report) options_.report(reason, fmt::format("{}: {}", event.request->peer, why));
   };
-  const Listener* const listener = listeners_.find(event.listener);
+  Listener* const listener = listeners_.find(event.listener);
   if (listener == nullptr) return event.request->reject(encode(Hello{}));
   const auto hello = posted::decode_hello(event.hello);
   if (!hello) return reject(CloseReason::protocol_violation, hello.error().text);
@@ -243,21 +242,75 @@ void PostedTransport::take_request(LinkEvent& event) {
       if (!known.trusted && known.listener == event.listener) ++undecided;
     });
   }
-  const std::uint32_t share = listener->options.receive_pool->pages() / undecided_share;
-  if (undecided >= std::max<std::size_t>(undecided_least, share / listener->terms.receives.pages))
+  if (undecided >= undecided_most)
     return reject(CloseReason::local, "too many have connected without saying who they are");
   Connection& connection =
       make_connection(listener->options, listener->terms, std::move(event.request));
   connection.listener = event.listener;
   connection.trusted = !listener->options.strangers;
   connection.peer_max_message = hello->max_message;
+  connection.peer_credits = hello->credits;
+  if (connection.trusted) return admit(connection);
+  listener->waiting.push_back(connection.id);
+  admit_waiting(*listener);
+}
+
+void PostedTransport::admit(Connection& connection) {
   if (auto opened = open(connection); !opened) {
-    connection.link->reject(encode(Hello{}));
     ++counters_.rejected;
     return refuse(CloseReason::local, connection, opened.error().text);
   }
-  connection.traffic->credits.take_hello(*hello);
+  connection.traffic->credits.take_hello({.credits = connection.peer_credits});
+  connection.traffic->receives->set_limited(!connection.trusted);
   start(connection);
+}
+
+// --- peers that have not said who they are ---
+
+// Each of them has a page of the receive pool, and there are few: further ones wait without one.
+void PostedTransport::admit_waiting(Listener& listener) {
+  while (!listener.waiting.empty() && listener.has_room()) {
+    Connection* const connection = connections_.find(listener.waiting.front());
+    listener.waiting.pop_front();
+    if (connection == nullptr || connection->stage != Stage::waiting) continue;
+    connection->admitted = true;
+    connection->since = loop_.now();
+    ++listener.unidentified;
+    admit(*connection);
+  }
+  if (!listener.waiting.empty() && !crowding_.active())
+    crowding_.start(loop_, loop_.now() + options_.undisturbed);
+}
+
+// It has said who it is, or holds no page any more.
+void PostedTransport::leave_unidentified(Connection& connection) {
+  if (!std::exchange(connection.admitted, false)) return;
+  Listener* const listener = listeners_.find(connection.listener);
+  if (listener == nullptr) return;
+  --listener->unidentified;
+  admit_waiting(*listener);
+}
+
+// Those who have had their time go, as many as wait.
+void PostedTransport::make_room() {
+  const Time before = loop_.now() - options_.undisturbed;
+  bool crowded = false;
+  listeners_.for_each([&](ListenerId id, Listener& listener) {
+    std::erase_if(listener.waiting, [&](ConnectionId waiting) { // some have given up
+      const Connection* const connection = connections_.find(waiting);
+      return connection == nullptr || connection->stage != Stage::waiting;
+    });
+    std::size_t wanted = listener.waiting.size();
+    crowded = crowded || wanted > 0;
+    connections_.for_each([&](ConnectionId, Connection& connection) {
+      const bool had_its_time =
+          connection.admitted && connection.stage <= Stage::open && connection.since <= before;
+      if (wanted == 0 || connection.listener != id || !had_its_time) return;
+      --wanted;
+      refuse(CloseReason::protocol_violation, connection, "did not say who it is, and others wait");
+    });
+  });
+  if (crowded) crowding_.start(loop_, loop_.now() + options_.undisturbed);
 }
 
 void PostedTransport::take_ready(Connection& connection) {

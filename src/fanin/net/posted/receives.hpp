@@ -42,6 +42,8 @@ public:
   virtual void make_good(std::vector<Receive>& to) = 0;
   // The network does not write for this connection any more.
   virtual void give_back() = 0;
+  // Until it is lifted, one page or what credits need at least: the peer has not said who it is.
+  virtual void set_limited(bool limited) = 0;
 };
 
 } // namespace fanin::net::posted

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/net/posted/credits.hpp"
 #include "fanin/net/posted/receives.hpp"
 #include "fanin/net/posted/slot_layout.hpp"
 
@@ -147,7 +148,8 @@ public:
   [[nodiscard]] bool shared() const override { return true; }
 
   [[nodiscard]] std::uint32_t replenish(std::vector<Receive>& to) override {
-    const std::uint32_t wanted = window_ - promised_;
+    const std::uint32_t window = limited_ ? std::min(window_, Credits::kept + 1) : window_;
+    const std::uint32_t wanted = window > promised_ ? window - promised_ : 0;
     while (all_.spare() < wanted && all_.post_more(to)) {
     }
     const std::uint32_t more = std::min(wanted, all_.spare());
@@ -195,6 +197,7 @@ public:
   }
   // What it was promised may be in use until its link is no more.
   void give_back() override {}
+  void set_limited(bool limited) override { limited_ = limited; }
 
 private:
   void use() {
@@ -208,6 +211,7 @@ private:
   std::uint32_t window_;
   std::uint32_t promised_ = 0;
   bool starving_ = false;
+  bool limited_ = false;
 };
 
 } // namespace fanin::net::posted

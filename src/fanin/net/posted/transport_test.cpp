@@ -1,6 +1,7 @@
 // What a PostedTransport does with a network at its worst; the conformance suite has the rest.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <vector>
@@ -116,6 +117,67 @@ TEST_F(Posted, who_waits_for_pages_to_copy_to_goes_on_when_others_have_given_the
   EXPECT_EQ(send_in_pieces(second, 32768), SendOutcome::accepted);
   until([&] { return messages == sent + 1; });
   EXPECT_TRUE(closed.empty());
+}
+
+// It listens to anybody, over a pool of 16 pages, of which two are for peers that are not known.
+class PostedToAnybody : public Posted {
+protected:
+  PostedToAnybody() {
+    loop.add(open_to_all);
+    here = open_to_all
+               .listen({.scheme = "rude"},
+                       {.receive_pool = few.get(), .handler = this, .strangers = true})
+               .value();
+    start_client();
+  }
+  ~PostedToAnybody() override { loop.remove(open_to_all); }
+  ConnectionId knock() {
+    return client
+        ->connect(open_to_all.listening_url(here), {.receive_pool = pool.get(), .handler = this})
+        .value();
+  }
+  void settle() {
+    for (int turns = 0; turns < 200; ++turns) (void)loop.turn();
+  }
+  std::unique_ptr<memory::PagePool> few =
+      memory::PagePool::make({.page_size = 65536, .pages = 16, .arena = {}}).value();
+  PostedTransport open_to_all{loop, std::make_unique<posted::RudeNetwork>(fabric),
+                              PostedOptions{.undisturbed = std::chrono::microseconds{100}}};
+  ListenerId here = ListenerId::none;
+};
+
+TEST_F(PostedToAnybody, who_does_not_say_who_it_is_goes_when_others_wait) {
+  for (int i = 0; i < 10; ++i) (void)knock(); // silent for ever
+  settle();
+  EXPECT_GE(few->available(), 14U);
+  const ConnectionId honest = knock();
+  until([&] { return std::ranges::find(connected, honest) != connected.end(); });
+  EXPECT_EQ(send_in_pieces(honest, 64), SendOutcome::accepted);
+  until([&] { return messages == 1; });
+  EXPECT_GE(few->available(), 12U);
+  EXPECT_GE(closed.size(), 2U);
+}
+
+TEST_F(PostedToAnybody, who_is_trusted_gets_all_its_pages_and_leaves_room_for_the_next) {
+  std::vector<ConnectionId> ids;
+  for (int i = 0; i < 4; ++i) {
+    ids.push_back(knock());
+    const std::size_t before = accepted.size();
+    until([&] { return accepted.size() > before; });
+    until([&] { return connected.size() > before; });
+    EXPECT_EQ(few->available(), 16U - 2 * before - 1);
+    open_to_all.trust(accepted.back());
+    EXPECT_EQ(few->available(), 16U - 2 * accepted.size());
+  }
+  EXPECT_TRUE(closed.empty());
+}
+
+TEST_F(PostedToAnybody, those_who_wait_and_give_up_leave_nothing) {
+  std::vector<ConnectionId> ids(20);
+  for (ConnectionId& id : ids) id = knock();
+  settle();
+  for (const ConnectionId id : ids) client->close(id, true);
+  until([&] { return few->available() == 16; });
 }
 
 TEST_F(Posted, large_messages_leave_before_the_turn_ends) {
