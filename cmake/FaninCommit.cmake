@@ -1,4 +1,4 @@
-# Script: writes OUTPUT from TEMPLATE with the commit of SOURCE_DIR; a "+" marks changes that are not committed.
+# Script: writes each of NAMES into OUTPUT_DIR from its template beside this file, with the commit of SOURCE_DIR; a "+" marks changes that are not committed.
 set(FANIN_COMMIT "unknown")
 find_package(Git QUIET)
 if(GIT_FOUND AND EXISTS "${SOURCE_DIR}/.git")
@@ -13,4 +13,6 @@ if(GIT_FOUND AND EXISTS "${SOURCE_DIR}/.git")
     endif()
   endif()
 endif()
-configure_file("${TEMPLATE}" "${OUTPUT}" @ONLY)
+foreach(name IN LISTS NAMES)
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/${name}.in" "${OUTPUT_DIR}/${name}" @ONLY)
+endforeach()

@@ -1,5 +1,4 @@
 # cmake --install: the library, its headers, the command, the CMake package, the examples.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 file(RELATIVE_PATH lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")

@@ -7,12 +7,15 @@
 #   fanin_module_tests(wire
 #     header_test.cpp checksum_test.cpp)   # one GoogleTest executable, every test case registered with ctest;
 #                                          # has the module's own LIBS, and more with LIBS
+#   fanin_shared_module(ofi              # fanin_ofi.so beside the library, opened at run time (base/shared_module.hpp)
+#     SOURCES module.cpp LIBS ofi)       # its object files for tests: fanin_shared_ofi_objects
 #   fanin_fuzz(wire_header SOURCES header_fuzz.cpp)    # defines LLVMFuzzerTestOneInput; corpus: fuzz/corpus/wire_header/
 #   fanin_microbench(wire SOURCES header_bench.cpp)    # Google Benchmark, built with the target fanin_microbenches
 #
 # Includes are written from src/: #include "fanin/wire/header.hpp".
 
 add_custom_target(fanin_tests)
+add_custom_target(fanin_shared_modules)
 add_custom_target(fanin_threaded_tests) # what ThreadSanitizer runs in ./dev test --full (tests/threads_test.py)
 add_custom_target(fanin_fuzzers)
 add_custom_target(fanin_microbenches)
@@ -39,6 +42,21 @@ function(fanin_module name)
   set_property(GLOBAL APPEND PROPERTY FANIN_PUBLIC_TARGETS ${public_libs})
 endfunction()
 
+function(fanin_shared_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 MODULE "" "" "SOURCES;LIBS")
+  fanin_resolve_libs(libs ${MODULE_LIBS})
+  set(target fanin_shared_${name})
+  add_library(${target}_objects OBJECT ${MODULE_SOURCES})
+  target_link_libraries(${target}_objects PUBLIC fanin ${libs})
+  add_library(${target} MODULE $<TARGET_OBJECTS:${target}_objects> "${FANIN_GENERATED_DIR}/module_commit.cpp")
+  add_dependencies(${target} fanin_commit)
+  target_link_libraries(${target} PRIVATE fanin ${libs})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME fanin_${name} UNITY_BUILD OFF
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/fanin" INSTALL_RPATH "$ORIGIN/..")
+  add_dependencies(fanin_shared_modules ${target})
+  install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/fanin" COMPONENT fanin)
+endfunction()
+
 function(fanin_module_tests name)
   cmake_parse_arguments(PARSE_ARGV 1 TEST "" "" "LIBS")
   if(NOT FANIN_HAVE_GTEST)
@@ -54,7 +72,7 @@ function(fanin_module_tests name)
   # Where the tests find what they need, without a path compiled into a test's own source.
   target_compile_definitions(${target} PRIVATE
     "FANIN_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
-  add_dependencies(fanin_tests ${target})
+  add_dependencies(fanin_tests ${target} fanin_shared_modules)
   include(GoogleTest)
   gtest_discover_tests(${target}
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES NO_PRETTY_TYPES

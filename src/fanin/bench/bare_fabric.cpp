@@ -1,7 +1,5 @@
 #include "fanin/bench/bare_fabric.hpp"
 
-#if FANIN_HAVE_OFI
-
 #include <sched.h>
 
 #include <algorithm>
@@ -357,9 +355,7 @@ private:
   std::size_t messages_ = 0; // complete, and not yet asked for
 };
 
-} // namespace
-
-Result<Ends> bare_fabric_stream(const Spec& spec) {
+Result<Ends> fabric_stream(const Spec& spec) {
   if (auto connected = check_connected(spec); !connected) return std::unexpected(connected.error());
   Ends ends;
   ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {
@@ -377,7 +373,7 @@ Result<Ends> bare_fabric_stream(const Spec& spec) {
   return ends;
 }
 
-Result<Ends> bare_fabric_roundtrip(const Spec& spec) {
+Result<Ends> fabric_roundtrip(const Spec& spec) {
   if (auto connected = check_connected(spec); !connected) return std::unexpected(connected.error());
   Ends ends;
   ends.latency = ends.connectors_count = true;
@@ -395,22 +391,9 @@ Result<Ends> bare_fabric_roundtrip(const Spec& spec) {
   return ends;
 }
 
-} // namespace fanin::bench
-
-#else
-
-namespace fanin::bench {
-namespace {
-
-std::unexpected<Error> not_here(const Spec& spec) {
-  return fail(ErrorKind::unsupported, spec.peer + ": fanin was built without libfabric");
-}
-
 } // namespace
-
-Result<Ends> bare_fabric_stream(const Spec& spec) { return not_here(spec); }
-Result<Ends> bare_fabric_roundtrip(const Spec& spec) { return not_here(spec); }
-
 } // namespace fanin::bench
 
-#endif
+extern "C" void fanin_bare_fabric(fanin::bench::BareFabric& loops) {
+  loops = {.stream = fanin::bench::fabric_stream, .roundtrip = fanin::bench::fabric_roundtrip};
+}

@@ -8,11 +8,19 @@
 
 namespace fanin::bench {
 
-// Over ofi+PROVIDER. Small messages travel together in pages of spec.page bytes, large ones in
-// pieces of that. Errors: unsupported, where fanin was built without libfabric or the provider has
-// datagrams only.
+// The functions of the shared module fanin_bench_ofi.so, which is linked to libfabric.
+struct BareFabric {
+  // Small messages travel together in pages of spec.page bytes, large ones in pieces of that.
+  Result<Ends> (*stream)(const Spec& spec) = nullptr;
+  // One transfer for each message, whatever its size.
+  Result<Ends> (*roundtrip)(const Spec& spec) = nullptr;
+};
+
+// Over ofi+PROVIDER. Errors: unsupported, where there is no libfabric or the provider has datagrams
+// only.
 [[nodiscard]] Result<Ends> bare_fabric_stream(const Spec& spec);
-// One transfer for each message, whatever its size.
 [[nodiscard]] Result<Ends> bare_fabric_roundtrip(const Spec& spec);
 
 } // namespace fanin::bench
+
+extern "C" void fanin_bare_fabric(fanin::bench::BareFabric& loops);

@@ -6,11 +6,11 @@
 namespace fanin::doctor {
 namespace {
 
-Finding about_providers(const std::optional<std::vector<std::string>>& providers) {
+Finding about_providers(const Result<std::vector<std::string>>& providers) {
   constexpr const char* what = "libfabric";
   if (!providers) {
-    return {what, Level::hint, "fanin was built without it, so there is no ofi+PROVIDER://",
-            "install libfabric-dev, 1.17 or later, and build again"};
+    return {what, Level::hint, "no ofi+PROVIDER://: " + providers.error().text,
+            "install libfabric1, 1.17 or later, and a fanin that was built with libfabric-dev"};
   }
   if (providers->empty()) {
     return {what, Level::hint, "no provider with connected endpoints or reliable datagrams",
@@ -30,7 +30,7 @@ std::string_view name(Level level) {
   return "unknown";
 }
 
-Findings examine(const Host& host, const std::optional<std::vector<std::string>>& providers) {
+Findings examine(const Host& host, const Result<std::vector<std::string>>& providers) {
   Findings findings;
   detail::examine_rdma(host, findings);
   findings.push_back(about_providers(providers));

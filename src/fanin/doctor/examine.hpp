@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fanin/base/result.hpp"
 #include "fanin/doctor/host.hpp"
 
 namespace fanin::doctor {
@@ -26,10 +26,9 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
-// Only reads files of the host. `providers` are those of libfabric that can be used; none: fanin
-// was built without it.
-[[nodiscard]] Findings examine(const Host& host,
-                               const std::optional<std::vector<std::string>>& providers);
+// Only reads files of the host. `providers`: those of libfabric that can be used, or why it cannot
+// be used.
+[[nodiscard]] Findings examine(const Host& host, const Result<std::vector<std::string>>& providers);
 
 namespace detail {
 void examine_rdma(const Host& host, Findings& findings); // devices.cpp

@@ -1,17 +1,17 @@
 #include "fanin/net/ofi/providers.hpp"
 
-#if FANIN_HAVE_OFI
-#include "fanin/net/ofi/fabric.hpp"
-#endif
+#include "fanin/base/shared_module.hpp"
 
 namespace fanin::net {
 
-std::optional<std::vector<std::string>> ofi_providers() {
-#if FANIN_HAVE_OFI
-  return ofi::usable_providers();
-#else
-  return std::nullopt;
-#endif
+Result<std::vector<std::string>> ofi_providers() {
+  const auto module = SharedModule::open("ofi");
+  if (!module) return std::unexpected(module.error());
+  const auto list = module->function<void(std::vector<std::string>&)>("fanin_ofi_providers");
+  if (!list) return std::unexpected(list.error());
+  std::vector<std::string> names;
+  (*list)(names);
+  return names;
 }
 
 } // namespace fanin::net

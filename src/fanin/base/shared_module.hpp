@@ -1,0 +1,38 @@
+// Parts of fanin that need a library which not every host has: shared objects beside the library,
+// opened when they are first needed. Where that library is missing, everything else works.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "fanin/base/result.hpp"
+
+namespace fanin {
+
+/// A module that is open. It stays open until the process ends: its code may be in use until then.
+class SharedModule {
+public:
+  /// Opens fanin_NAME.so in the folders of the environment variable FANIN_MODULE_PATH (separated by
+  /// colons), then in the folder fanin/ beside the library. Any thread; reads files.
+  /// Errors: unsupported: there is no such module, a library that it needs is missing, or it
+  /// belongs to another commit of fanin. The text says which; the caller adds what to install.
+  [[nodiscard]] static Result<SharedModule> open(std::string_view name);
+
+  /// A function with C linkage. Errors: unsupported: the module has none of that name.
+  template <class Function>
+  [[nodiscard]] Result<Function*> function(const char* name) const {
+    auto found = find(name);
+    if (!found) return std::unexpected(found.error());
+    return reinterpret_cast<Function*>(*found);
+  }
+
+private:
+  SharedModule(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
+  [[nodiscard]] Result<void*> find(const char* name) const;
+
+  void* handle_;
+  std::string path_;
+};
+
+} // namespace fanin

@@ -1,0 +1,2 @@
+extern "C" int nothing();
+extern "C" int nothing() { return 0; }

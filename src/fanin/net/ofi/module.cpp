@@ -1,0 +1,21 @@
+// What the shared module fanin_ofi.so has.
+#include <string>
+#include <vector>
+
+#include "fanin/net/ofi/fabric.hpp"
+#include "fanin/net/ofi/ofi.hpp"
+#include "fanin/net/ofi/providers.hpp"
+#include "fanin/net/posted/made.hpp"
+#include "fanin/net/transport_module.hpp"
+
+extern "C" void fanin_register_transports(fanin::net::TransportRegistry& registry) {
+  using namespace fanin;
+  registry.add_family(
+      "ofi", [](net::Loop& loop, const LogFunction& log, std::string_view provider) {
+        return net::posted::make_transport(loop, log, net::ofi::make_network(loop, provider));
+      });
+}
+
+extern "C" void fanin_ofi_providers(std::vector<std::string>& names) {
+  names = fanin::net::ofi::usable_providers();
+}

@@ -1,0 +1,33 @@
+// The report function of a transport that listens: who is refused is no node of a run, so it is
+// logged, and a port scan does not fill the log.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "fanin/base/log_limiter.hpp"
+#include "fanin/net/loop.hpp"
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net {
+
+class RefusedPeers {
+public:
+  RefusedPeers(Loop& loop, LogFunction log) : loop_(loop), log_(std::move(log)) {}
+
+  void operator()(CloseReason reason, std::string_view text) {
+    const bool warn = reason == CloseReason::protocol_violation ||
+                      reason == CloseReason::version_mismatch ||
+                      reason == CloseReason::local || // something is missing here
+                      reason == CloseReason::message_too_large;
+    if (!warn) return log_(LogLevel::debug, text);
+    limiter_.say(log_, loop_.now(), LogLevel::warning, text);
+  }
+
+private:
+  Loop& loop_;
+  LogFunction log_;
+  LogLimiter limiter_;
+};
+
+} // namespace fanin::net
