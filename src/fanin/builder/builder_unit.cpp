@@ -251,7 +251,7 @@ bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& rea
   return true;
 }
 
-// Pull (seed 003, figure 6): the builder unit asks each readout unit.
+// Pull (Moser 2007, figure 6): the builder unit asks each readout unit.
 void BuilderUnit::send_requests(Readout& readout) {
   if (!readout.requests || readout.requests_to != readout.member) return;
   for (; !readout.to_request.empty() && readout.requests.roomy(); readout.to_request.pop_front()) {

@@ -1,7 +1,8 @@
 // Gathers the control messages of event building into pages and sends them when the loop has
-// nothing more to add (NetIO's high-throughput sending, seed 002, section III-A). At low rate a
-// message leaves at the end of the turn it was written in; at high rate pages fill. A message is a
-// frame (page_format.hpp) of a multiple of 8 bytes, whose type is its wire::MessageType.
+// nothing more to add (NetIO's high-throughput sending, Schumacher 2017, section III-A). At low
+// rate a message leaves at the end of the turn it was written in; at high rate pages fill. A
+// message is a frame (page_format.hpp) of a multiple of 8 bytes, whose type is its
+// wire::MessageType.
 #pragma once
 
 #include <concepts>

@@ -14,8 +14,8 @@
 namespace fanin::builder {
 
 enum class Protocol : std::uint8_t {
-  push, // the event manager instructs the readout units, which send (seed 000, section 4)
-  pull // the event manager tells the builder unit, which asks each readout unit (seed 003, figure
+  push, // the event manager instructs the readout units, which send (Forrest 2014, section 4)
+  pull // the event manager tells the builder unit, which asks each readout unit (Moser 2007, figure
        // 6)
 };
 

@@ -1,4 +1,4 @@
-// Fixed pools of fixed-size pages, made once at start (seed 000, section 3.2: pools and buffer
+// Fixed pools of fixed-size pages, made once at start (Forrest 2014, section 3.2: pools and buffer
 // loaning). A page is written through a Loan by exactly one holder; what has been written is handed
 // on as counted read-only Views. When the last holder lets go, the page goes home. Exhaustion is
 // backpressure: take() gives nothing, and nobody allocates.

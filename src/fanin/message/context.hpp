@@ -1,4 +1,4 @@
-// What the message sockets of one thread have in common: the loop (seed 002, section III: "a
+// What the message sockets of one thread have in common: the loop (Schumacher 2017, section III: "a
 // central event loop"), transports by scheme, page pools, random numbers for back-off, and where to
 // say something to people.
 #pragma once

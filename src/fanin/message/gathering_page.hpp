@@ -1,6 +1,6 @@
-// The page that messages are gathered in (seed 002, section III-A: "buffers in which messages are
-// copied ... referred to as pages"). Its owner sends what is in it, and may go on filling it
-// afterwards, behind what was sent.
+// The page that messages are gathered in (Schumacher 2017, section III-A: "buffers in which
+// messages are copied ... referred to as pages"). Its owner sends what is in it, and may go on
+// filling it afterwards, behind what was sent.
 #pragma once
 
 #include <algorithm>

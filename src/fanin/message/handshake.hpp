@@ -15,7 +15,7 @@
 
 namespace fanin::message {
 
-// The kind of connection, named after its user-level sockets (seed 002, table II).
+// The kind of connection, named after its user-level sockets (Schumacher 2017, table II).
 enum class SocketKind : std::uint8_t {
   low_latency = 1,
   high_throughput = 2,

@@ -1,6 +1,6 @@
-// The receiving side of high throughput (seed 002, table II and section III-A): pages are queued as
-// they come, and "user code can read the received messages by calling recv()". Messages are not
-// copied: recv() hands out views of the page (the paper's zero-copy mode).
+// The receiving side of high throughput (Schumacher 2017, table II and section III-A): pages are
+// queued as they come, and "user code can read the received messages by calling recv()". Messages
+// are not copied: recv() hands out views of the page (the paper's zero-copy mode).
 //
 // Thread: the Context's, callbacks too. Order: as sent, within a connection.
 #pragma once

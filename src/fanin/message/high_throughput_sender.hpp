@@ -1,6 +1,7 @@
-// The sending side of high throughput (seed 002, table II and section III-A): "messages are copied
-// into a large connection buffer instead of being sent immediately. The buffer is transmitted when
-// it is full or after a timeout occurs", and here also when the loop has nothing more to do.
+// The sending side of high throughput (Schumacher 2017, table II and section III-A): "messages are
+// copied into a large connection buffer instead of being sent immediately. The buffer is
+// transmitted when it is full or after a timeout occurs", and here also when the loop has nothing
+// more to do.
 //
 // Thread: the Context's, callbacks too. Order: as sent, over reconnections too.
 #pragma once

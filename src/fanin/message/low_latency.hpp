@@ -1,6 +1,6 @@
-// Low-latency sockets (seed 002, table II): "a message that is posted is immediately sent to the
-// remote endpoint without any delay", and "a message that is received is immediately passed to the
-// user code via a callback". Nothing is gathered; the transport frames the messages.
+// Low-latency sockets (Schumacher 2017, table II): "a message that is posted is immediately sent to
+// the remote endpoint without any delay", and "a message that is received is immediately passed to
+// the user code via a callback". Nothing is gathered; the transport frames the messages.
 //
 // A receiver may answer: over the same connection, so that a round trip needs only one, whose data
 // carry the acknowledgements of both directions.

@@ -1,7 +1,7 @@
-// Messages in a page (seed 002, section III-A: "simply prepending an 8 byte length field to the
-// message contents"): frames one behind the other, each a header of 8 bytes and its payload, padded
-// with zeros to 8. A message larger than a page is split: its frames lie in pages that follow each
-// other on one connection. Little-endian.
+// Messages in a page (Schumacher 2017, section III-A: "simply prepending an 8 byte length field to
+// the message contents"): frames one behind the other, each a header of 8 bytes and its payload,
+// padded with zeros to 8. A message larger than a page is split: its frames lie in pages that
+// follow each other on one connection. Little-endian.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Pages that were received and not read yet (seed 002, section III-A: the "page queue"), taken
-// apart in place. The pools that the pages are from bound it.
+// Pages that were received and not read yet (Schumacher 2017, section III-A: the "page queue"),
+// taken apart in place. The pools that the pages are from bound it.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The publish socket (seed 002, table II): "when a message is published under a given tag, the tag
-// is matched against a subscription table and the message is sent to all subscribed remote
+// The publish socket (Schumacher 2017, table II): "when a message is published under a given tag,
+// the tag is matched against a subscription table and the message is sent to all subscribed remote
 // endpoints via either low-latency or high-throughput send sockets". Who has subscribed in the same
 // mode to the same tags shares one page: a message is copied once for all of them.
 //

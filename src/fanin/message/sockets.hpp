@@ -1,4 +1,4 @@
-// NetIO's six message sockets (seed 002, section III), over any transport.
+// NetIO's six message sockets (Schumacher 2017, section III), over any transport.
 #pragma once
 
 #include "fanin/message/context.hpp"                  // IWYU pragma: export

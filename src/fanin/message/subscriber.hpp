@@ -1,5 +1,5 @@
-// The subscribe socket (seed 002, table II): "sends subscription requests to publish sockets ...
-// and then receives messages via either a low-latency or a high-throughput receive socket".
+// The subscribe socket (Schumacher 2017, table II): "sends subscription requests to publish sockets
+// ... and then receives messages via either a low-latency or a high-throughput receive socket".
 // Subscribes to any number of tags of any number of publishers, each in one of the two modes;
 // subscriptions are renewed when a connection had to be made again.
 //
@@ -21,7 +21,7 @@ namespace fanin::message {
 struct SubscriberOptions {
   ReconnectPolicy reconnect = {};
   std::uint64_t message_max = 64U << 20; // bytes; said to the publishers
-  std::uint64_t unfinished_max = 0;      // as HighThroughputReceiverOptions
+  std::uint64_t unfinished_max = 0; // as HighThroughputReceiverOptions
   // Called in the loop with each message of a low-latency subscription; see
   // LowLatencyReceiverOptions. If it throws, the connection is closed and made again.
   std::function<void(Message&)> on_message = {};

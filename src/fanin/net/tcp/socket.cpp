@@ -123,10 +123,10 @@ bool is_unanswered(int socket) {
 }
 
 void set_stream_options(int socket, const std::string& congestion) {
-  // Seed 001 wants Nagle's algorithm on for data, so that small writes gather, and off for control,
-  // which it delays by up to 10 ms. Here each flush gathers itself and writes all it has at once,
-  // with MSG_MORE where it has to write in parts: what Nagle would hold back for data is not there,
-  // and the end of a batch must not wait for an acknowledgement. So it is off for both.
+  // Pieri 2006 wants Nagle's algorithm on for data, so that small writes gather, and off for
+  // control, which it delays by up to 10 ms. Here each flush gathers itself and writes all it has
+  // at once, with MSG_MORE where it has to write in parts: what Nagle would hold back for data is
+  // not there, and the end of a batch must not wait for an acknowledgement. So it is off for both.
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   // BBR, a common default, is a third slower on a busy host; where the wanted one is not available,
   // the default stays.
