@@ -41,10 +41,10 @@ Result<PartView> decode_part(std::span<const std::byte> message, std::span<const
   if (header.entries == 0 || !whole) {
     return fail(ErrorKind::malformed, "part whose lengths do not add up");
   }
-  if (header.batch_events == 0 || header.batch_first + header.batch_events < header.batch_first ||
-      header.first_event < header.batch_first ||
-      header.first_event - header.batch_first > header.batch_events ||
-      header.entries > header.batch_events - (header.first_event - header.batch_first)) {
+  // In a batch that ends below 2^64 this is more than its size too where an event comes before it.
+  const EventNumber at = header.first_event - header.batch_first;
+  if (header.batch_first + header.batch_events < header.batch_first || at > header.batch_events ||
+      header.entries > header.batch_events - at) {
     return fail(ErrorKind::malformed, "part with events outside its batch");
   }
   const auto* table = message.data() + sizeof header;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -60,8 +62,10 @@ TEST(part, may_come_in_two_pieces) {
 
 TEST(part, every_truncation_and_extension_is_refused) {
   auto message = make_part();
-  for (std::size_t size = 0; size < message.size(); ++size) {
-    EXPECT_FALSE(decode_part(std::span{message}.first(size)).has_value()) << size;
+  for (std::size_t size = 0; size < message.size(); ++size) { // with nothing behind it to read
+    const std::vector<std::byte> cut(message.begin(),
+                                     message.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_FALSE(decode_part(cut).has_value()) << size;
   }
   message.push_back(std::byte{0});
   EXPECT_FALSE(decode_part(message).has_value());
@@ -79,9 +83,28 @@ TEST(part, every_flipped_bit_of_header_and_table_is_noticed) {
 TEST(part, events_outside_the_batch_are_refused) {
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 99; })).has_value());
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 106; })).has_value());
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 110; })).has_value());
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 0; })).has_value());
+  EXPECT_TRUE(decode_part(make_part([](PartHeader& h) { h.first_event = 105; })).has_value());
+  EXPECT_TRUE(decode_part(make_part([](PartHeader& h) { h.first_event = 100; })).has_value());
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.batch_events = 0; })).has_value());
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.batch_first = ~0ULL; })).has_value());
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.payload_offset = 1; })).has_value());
+}
+
+TEST(part, without_a_checksum_is_taken_as_it_is) {
+  auto message = make_part({}, false);
+  EXPECT_TRUE(decode_part(message).has_value());
+  message = make_part();
+  seal_part(std::span{message}.first(message.size() - 3), false);
+  EXPECT_TRUE(decode_part(message).has_value());
+}
+
+TEST(part, at_an_odd_address_is_refused) {
+  const auto message = make_part();
+  std::vector<std::byte> moved(message.size() + 2);
+  std::ranges::copy(message, moved.begin() + 2);
+  EXPECT_FALSE(decode_part(std::span{moved}.subspan(2)).has_value());
 }
 
 // One fragment of 10 bytes, of which a part is here.
@@ -114,6 +137,7 @@ TEST(part, pieces_that_do_not_fit_their_fragment_are_refused) {
 // Well sealed, so that no checksum notices.
 TEST(part, headers_that_lie_are_refused) {
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.reserved = 1; })));
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { ++header.magic; })));
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.batch_events = 0; })));
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { // its end is beyond all numbers
     header.batch_first = header.first_event = ~EventNumber{0} - 6;
