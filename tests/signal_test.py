@@ -112,16 +112,18 @@ def test_a_log_that_nobody_reads_any_more_ends_no_run():
 
 
 def test_a_disk_that_stays_full_does_not_keep_the_process():
-    with Folder() as folder:
-        with Run(folder.small(), "--set", "network.url=inproc://", "--set", "run.drain=1s",
-                 "--set", "storage.max_file=1MiB") as run:
-            run.wait_for_events(500)
-            (folder.path / "out").rename(folder.path / "away")  # no next file can be made: as a full disk
-            run.wait_for("No such file or directory")
-            run.signal()
-            run.wait_for("nothing could be written for")
-            result = run.finish(status=1)
-        check("no event was built for" in result["error"], result["error"])
+    for url in ("inproc://", "tcp://127.0.0.1"):
+        with Folder() as folder:
+            with Run(folder.small(), "--set", f"network.url={url}", "--set", "run.drain=500ms",
+                     "--set", "storage.max_file=1MiB") as run:
+                run.wait_for_events(500)
+                (folder.path / "out").rename(folder.path / "away")  # no next file can be made: as a full disk
+                run.wait_for("No such file or directory")
+                run.signal()
+                run.wait_for("nothing could be written for")
+                result = run.finish(status=1)
+            check("no event was built for" in result["error"], result["error"])
+            check("killed" not in run.text(), run.text())
 
 
 def test_a_second_signal_stops_at_once_while_the_disk_is_full():

@@ -221,7 +221,7 @@ def run(test, arguments, environment, limit):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", help="PATH or PATH:FIRST-LAST, of one module or several")
-    parser.add_argument("--filter", default="*", help="of GoogleTest")
+    parser.add_argument("--filter", action="append", help="of GoogleTest; a second one for what survives the first, and so on")
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
     numbers, files = iter(range(1, 1_000_000)), []
@@ -234,21 +234,23 @@ def main():
     copy_tree(files)
     for file in files:
         file.write()
-    tests = build(sorted({Path(file.path).parts[2] for file in files}), arguments.jobs)
-    filtered = [f"--gtest_filter={arguments.filter}"]
+    tests = build(dict.fromkeys(Path(file.path).parts[2] for file in files), arguments.jobs)
+    filters = [[f"--gtest_filter={given}"] for given in arguments.filter or ["*"]]
     total, survived = 0, []
     for module, test in tests.items():
         seen = WORK / "seen"
         seen.unlink(missing_ok=True)
-        started = time.monotonic()
-        if wrong := run(test, filtered, {"FANIN_MUTANTS_SEEN": str(seen)}, 3600):
-            sys.exit(f"{module}: the tests fail without a mutant: {wrong}")
-        limit = 20 + 10 * (time.monotonic() - started)
+        limits = []
+        for filtered in filters:
+            started = time.monotonic()
+            if wrong := run(test, filtered, {"FANIN_MUTANTS_SEEN": str(seen)}, 3600):
+                sys.exit(f"{module}: the tests fail without a mutant: {wrong}")
+            limits.append(5 + 10 * (time.monotonic() - started))
         reached = set(map(int, seen.read_text().split())) if seen.exists() else set()
         for mutant in (m for file in files if Path(file.path).parts[2] == module for m in file.mutants):
             total += 1
-            found = run(test, filtered, {"FANIN_MUTANT": str(mutant.number)}, limit) if mutant.number in reached else ""
-            if found:
+            switch = {"FANIN_MUTANT": str(mutant.number)}
+            if mutant.number in reached and any(run(test, f, switch, limit) for f, limit in zip(filters, limits)):
                 continue
             survived.append(mutant)
             how = "survived" if mutant.number in reached else "no test comes here"

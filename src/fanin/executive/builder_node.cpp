@@ -74,7 +74,10 @@ public:
   void destroy_application() override { unit_.reset(); }
   void turn() override {
     if (!stopping_ || unit_ended_ || unit_->connected()) return;
-    if (sink_log_.open > 0) return; // of before the loss: still being written
+    if (sink_log_.open > 0) { // of before the loss: still being written
+      if (!full_tick_.active()) watch_sinks();
+      return;
+    }
     unit_.reset();
     leave("stopped without an event manager");
   }
@@ -107,6 +110,7 @@ private:
     if (sink_log_.open == 0) return;
     if (sink_log_.commits != commits_before_) return watch_sinks();
     unit_.reset();
+    unit_ended_ = true;
     outcome_ = fail(ErrorKind::exhausted,
                     fmt::format("nothing could be written for {} (run.drain) after the end",
                                 format_duration(context_.configuration->run.drain)));
