@@ -210,7 +210,7 @@ void FileSink::collect() {
     const auto slot = queued_.front();
     const auto more = slots_[slot].size;
     const auto present = writer_ ? writer_->size() : 0;
-    if (present + size + more > options_.max_file_size) {
+    if (present + size + more > part_max()) {
       if (!group_.empty()) break;
       if (present > 0) close_part();
     }
@@ -266,6 +266,11 @@ bool FileSink::survive(const Error& error) {
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, options_.retry_interval, [this] { return abandoned_.load(); });
   return !abandoned_;
+}
+
+std::uint64_t FileSink::part_max() const {
+  const bool first = next_part_ == (writer_ ? 2U : 1U);
+  return first ? std::min(first_part_max, options_.max_file_size) : options_.max_file_size;
 }
 
 Result<> FileSink::open_part() {

@@ -82,6 +82,7 @@ private:
   [[nodiscard]] bool commit_group();
   [[nodiscard]] Result<> write_group();
   [[nodiscard]] bool survive(const Error& error);
+  [[nodiscard]] std::uint64_t part_max() const; // of the part that is open, or the next one
   [[nodiscard]] Result<> open_part();
   void close_part();
   void report(const Error& error, bool fatal);

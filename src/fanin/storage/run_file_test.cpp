@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -299,6 +300,33 @@ TEST_F(RunFile, is_whole_when_its_writer_goes_away_without_closing) {
 }
 
 // h5py is how most people will read a run: live, in SWMR mode.
+TEST_F(RunFile, of_a_small_run_is_small_while_it_is_written_and_after_a_kill) {
+  struct Plan {
+    EventNumber events;
+    std::uint32_t fragment; // bytes
+  };
+  RunFileOptions chosen = options();
+  chosen.bytes_chunk = chosen.rows_chunk = 0;
+  for (const auto [events, fragment] :
+       {Plan{1, 10}, Plan{250, 200}, Plan{3000, 20}, Plan{40, 20000}}) {
+    ++chosen.run;
+    const auto writer = create(chosen);
+    ASSERT_TRUE(writer);
+    for (EventNumber event = 0; event < events; event += 10) {
+      append(*writer, maker.make(event, {event, std::min(events, event + 10)},
+                                 [size = fragment](EventNumber, SourceId) {
+                                   return FragmentPlan{.size = size};
+                                 }));
+      struct stat status{};
+      ASSERT_EQ(::stat(writer->path().c_str(), &status), 0);
+      const auto most = 2 * writer->size() + (256U << 10);
+      ASSERT_LE(static_cast<std::uint64_t>(status.st_size), most) << writer->size();
+      ASSERT_LE(static_cast<std::uint64_t>(status.st_blocks) * 512, most) << writer->size();
+    }
+    ASSERT_TRUE(writer->close());
+  }
+}
+
 TEST_F(RunFile, is_read_live_by_h5py) {
   const auto python = testing::python_with_h5py();
   if (python.empty()) GTEST_SKIP() << "python3-h5py is not installed";

@@ -26,11 +26,23 @@ namespace {
 // Metadata never crosses a page of this size, and the kernel copies a page whole: a kill cannot
 // tear an index block in two.
 constexpr hsize_t file_page_size = 4096;
-// Room for HDF5's own growth (index blocks) on top of the chunks, so that it never meets a full
-// disk.
-constexpr std::uint64_t metadata_reserve = 1U << 20;
-// Taken from the disk ahead of need, where there is plenty.
-constexpr std::uint64_t reserve_step = 32U << 20;
+struct Chunks {
+  std::uint64_t bytes;
+  std::uint64_t rows;
+};
+constexpr Chunks chunks_of_first_part{.bytes = 64U << 10, .rows = 512};
+constexpr Chunks chunks_of_others{.bytes = 8U << 20, .rows = 32768};
+
+// Space for HDF5's own growth (index blocks) on top of the chunks, so that it never meets a full
+// disk: a page for each block, 8 bytes for each chunk.
+constexpr std::uint64_t metadata_reserve(std::uint64_t growth) {
+  return (64U << 10) + growth / 256;
+}
+// Taken from the disk ahead of need, where there is plenty: as a share of the file, so that a small
+// file takes little.
+constexpr std::uint64_t reserve_ahead(std::uint64_t size) {
+  return std::min<std::uint64_t>(size / 4, 32U << 20);
+}
 
 RunFileOptions sorted(RunFileOptions options) {
   std::ranges::sort(options.sources, {}, &SourceInfo::id);
@@ -177,8 +189,10 @@ Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
   const auto fragment_type = detail::fragment_row_type();
   const auto missing_type = detail::missing_row_type();
   const auto gap_type = detail::gap_row_type();
-  const auto rows_chunk = options.rows_chunk;
-  Result<> made = make(bytes, "/bytes", H5T_STD_U8LE, options.bytes_chunk);
+  const Chunks& usual = part == 1 ? chunks_of_first_part : chunks_of_others;
+  const auto bytes_chunk = options.bytes_chunk != 0 ? options.bytes_chunk : usual.bytes;
+  const auto rows_chunk = options.rows_chunk != 0 ? options.rows_chunk : usual.rows;
+  Result<> made = make(bytes, "/bytes", H5T_STD_U8LE, bytes_chunk);
   if (made) made = make(fragments, "/fragments", fragment_type.get(), 2 * rows_chunk);
   if (made) made = make(missing, "/missing", missing_type.get(), rows_chunk);
   if (made) made = make(gaps, "/gaps", gap_type.get(), rows_chunk / 8 + 1);
@@ -212,10 +226,10 @@ Result<> RunFileWriter::Impl::reserve(std::uint64_t growth) {
     const detail::Hdf5Guard guard;
     if (H5Fget_eoa(file.get(), &end) < 0) return detail::fail_hdf5(path);
   }
-  const auto needed = end + growth + metadata_reserve;
+  const auto needed = end + growth + metadata_reserve(growth);
   if (needed <= reserved) return {};
   int error_number = 0;
-  for (const auto target : {growth == 0 ? needed : needed + reserve_step, needed}) {
+  for (const auto target : {needed + reserve_ahead(end), needed}) {
     int outcome = 0;
     do {
       outcome = ::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(reserved),

@@ -34,11 +34,15 @@ struct RunFileOptions {
   CommitMode commit = CommitMode::written;
 
   // For measurements and tests; the defaults are what measured best.
-  std::uint64_t bytes_chunk = 8U << 20; // bytes, a multiple of 4096
-  std::uint64_t rows_chunk = 32768; // rows of /events; twice as many of /fragments
+  std::uint64_t bytes_chunk = 0; // bytes, a multiple of 4096; 0: by part, as rows_chunk
+  std::uint64_t rows_chunk = 0; // rows of /events; twice as many of /fragments
   bool direct = true; // false: through H5Dwrite, with one copy
   bool reserve = true; // false: no fallocate ahead of writing
 };
+
+// The first part takes its space in small pieces, so that a small run is a small file. It ends
+// here, since HDF5's index grows with the number of pieces; the parts after it take large ones.
+inline constexpr std::uint64_t first_part_max = 128U << 20; // bytes of payload and rows
 
 // run000042_bu0_i1_0001.h5: run, builder unit, incarnation, part (from 1).
 [[nodiscard]] std::string run_file_name(RunNumber run, std::string_view node,
