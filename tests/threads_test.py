@@ -15,6 +15,7 @@ STARTS = re.compile(r"\bstd::(j?thread|async)\b|\bpthread_create\b|\bclone3?\(")
 COVERED_BY = {
     "src/fanin/executive/placement.cpp": "executive",
     "src/fanin/executive/report_pipe_test.cpp": "executive",
+    "src/fanin/net/host_resolver.cpp": "net_loop",
     "src/fanin/net/loop_test.cpp": "net_loop",
     "src/fanin/storage/file_sink.cpp": "storage",
     "src/fanin/storage/file_sink.hpp": "storage",

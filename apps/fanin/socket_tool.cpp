@@ -85,8 +85,10 @@ Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolWords& words) {
       {.log = [&self = *tool](LogLevel level, std::string_view text) { self.note(level, text); }});
   if (!context) return std::unexpected(context.error());
   tool->context_ = std::move(*context);
-  auto signals = executive::Signals::make(tool->context_->loop(),
-                                          [&self = *tool](pid_t) { self.end_or_give_up(); });
+  tool->resolver_.emplace(tool->context_->loop());
+  auto signals = executive::Signals::make(
+      tool->context_->loop(),
+      {.on_signal = [&self = *tool](pid_t) { self.end_or_give_up(); }, .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   tool->signals_ = std::move(*signals);
   tool->context_->loop().add(*tool);

@@ -13,6 +13,7 @@
 #include "fanin/message/counters.hpp"
 #include "fanin/message/peer.hpp"
 #include "fanin/message/subscription.hpp"
+#include "fanin/net/host_resolver.hpp"
 #include "terminal.hpp"
 
 namespace CLI {
@@ -97,6 +98,7 @@ private:
   Duration period_{}; // 0: as fast as it goes
   Duration duration_{}; // 0: no end
   std::unique_ptr<message::Context> context_;
+  std::optional<net::HostResolver> resolver_; // of its loop
   std::unique_ptr<executive::Signals> signals_;
   net::Timer next_send_;
   net::Timer limit_;

@@ -46,7 +46,7 @@ void ControlClient::connect() {
                      .handler = this,
                      .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
                      .low_latency = true});
-  if (!id && was_connected_) return lost(id.error().text); // its name was known: ask again
+  if (!id && was_connected_) return lost(id.error().text); // it was possible: try again
   if (!id) {
     options_.on_given_up(id.error());
     return;
@@ -184,6 +184,14 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
                                  fmt::format("{} speaks another version of the protocol: run the "
                                              "same release of fanin on all nodes",
                                              options_.event_manager.text())});
+      return;
+    }
+    if (event.reason == net::CloseReason::unknown_host && !was_connected_) {
+      stopped_ = true;
+      link_ = {};
+      options_.on_given_up(
+          Error{ErrorKind::not_found,
+                fmt::format("{}: there is no host of that name", options_.event_manager.text())});
       return;
     }
     lost(net::name(event.reason));

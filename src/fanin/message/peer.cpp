@@ -8,6 +8,7 @@ std::string_view name(CloseReason reason) {
   case CloseReason::peer_closed: return "closed by the peer";
   case CloseReason::peer_died: return "peer died";
   case CloseReason::unreachable: return "nobody listens there";
+  case CloseReason::unknown_host: return "unknown host";
   case CloseReason::no_answer: return "no answer";
   case CloseReason::not_a_socket: return "not a message socket";
   case CloseReason::wrong_version: return "a message socket of another version";
@@ -29,6 +30,7 @@ CloseReason reason_of(net::CloseReason reason) {
   case net::CloseReason::connect_failed: return CloseReason::unreachable;
   case net::CloseReason::protocol_violation: return CloseReason::not_a_socket;
   case net::CloseReason::version_mismatch: return CloseReason::wrong_version;
+  case net::CloseReason::unknown_host: return CloseReason::unknown_host;
   case net::CloseReason::message_too_large: return CloseReason::message_too_large;
   }
   return CloseReason::peer_died;

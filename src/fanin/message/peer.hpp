@@ -17,6 +17,7 @@ enum class CloseReason : std::uint8_t {
   peer_closed,   // in order: everything it had sent is here
   peer_died,     // the connection broke
   unreachable,   // nobody listens there
+  unknown_host,  // nobody knows its name now
   no_answer,     // somebody listens there and does not answer, or connects and says nothing
   not_a_socket,  // bytes that no socket says first
   wrong_version, // a socket of another release
@@ -27,7 +28,7 @@ enum class CloseReason : std::uint8_t {
   callback_threw,       // the application's callback, while it had a message of this connection
   too_slow              // a subscriber that does not read (SlowSubscriber::disconnect)
 };
-inline constexpr std::size_t close_reasons = 13;
+inline constexpr std::size_t close_reasons = 14;
 [[nodiscard]] std::string_view name(CloseReason reason);
 [[nodiscard]] CloseReason reason_of(net::CloseReason reason);
 

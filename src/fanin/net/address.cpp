@@ -3,8 +3,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -15,6 +17,34 @@ namespace {
 template <class To>
 const To& as(const sockaddr_storage& storage) {
   return *reinterpret_cast<const To*>(&storage);
+}
+
+constexpr std::string_view own_loopback = "127.0.0.1";
+
+// What getaddrinfo says of it; EAI_... in `error`.
+std::vector<Address> look_up(const std::string& host, int flags, int& error) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  std::vector<Address> addresses;
+  if (error != 0) return addresses;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &freeaddrinfo);
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    Address& address = addresses.emplace_back();
+    std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
+    address.length = entry->ai_addrlen;
+  }
+  return addresses;
+}
+
+// 127.0.1.1 and its like, that stand for this host in its own eyes only.
+bool is_of_this_host_only(const Address& address) {
+  if (address.storage.ss_family != AF_INET) return false;
+  const std::uint32_t number = ntohl(as<sockaddr_in>(address.storage).sin_addr.s_addr);
+  return number >> 24U == IN_LOOPBACKNET && number != INADDR_LOOPBACK;
 }
 
 } // namespace
@@ -34,30 +64,39 @@ std::string Address::host() const {
   return text;
 }
 
+void Address::set_port(std::uint16_t port) {
+  const std::uint16_t bytes = htons(port);
+  if (storage.ss_family == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(&storage)->sin_port = bytes;
+  } else if (storage.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = bytes;
+  }
+}
+
+std::optional<std::vector<Address>> addresses_of_number(const std::string& host) {
+  int error = 0;
+  auto addresses = look_up(host.empty() ? std::string{own_loopback} : host, AI_NUMERICHOST, error);
+  if (error != 0) return std::nullopt;
+  return addresses;
+}
+
+Result<std::vector<Address>> resolve_host(const std::string& host) {
+  if (auto numbers = addresses_of_number(host)) return std::move(*numbers);
+  int error = 0;
+  auto addresses = look_up(host, AI_ADDRCONFIG, error);
+  if (error == 0) return addresses;
+  return fail(error == EAI_AGAIN ? ErrorKind::disconnected : ErrorKind::not_found,
+              fmt::format("host \"{}\": {}", host, gai_strerror(error)));
+}
+
 Result<std::vector<Address>> resolve(const Url& url, bool to_listen) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
-  const std::string host = url.host.empty() ? "127.0.0.1" : url.host;
-  const std::string port = fmt::format("{}", url.port);
-  addrinfo* found = nullptr;
-  int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  if (error == EAI_NONAME) {
-    hints.ai_flags = (hints.ai_flags & ~AI_NUMERICHOST) | AI_ADDRCONFIG;
-    error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  }
-  if (error != 0) {
-    return fail(error == EAI_AGAIN ? ErrorKind::disconnected : ErrorKind::not_found,
-                fmt::format("{}: host \"{}\": {}", url.text(), host, gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &freeaddrinfo);
-  std::vector<Address> addresses;
-  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    Address& address = addresses.emplace_back();
-    std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
-    address.length = entry->ai_addrlen;
-  }
+  auto addresses = resolve_host(url.host);
+  if (!addresses)
+    return fail(addresses.error().kind, fmt::format("{}: {}", url.text(), addresses.error().text));
+  const bool named = !addresses_of_number(url.host);
+  if (to_listen && named && std::ranges::all_of(*addresses, is_of_this_host_only))
+    addresses = addresses_of_number("0.0.0.0").value();
+  for (Address& address : *addresses) address.set_port(url.port);
   return addresses;
 }
 

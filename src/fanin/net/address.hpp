@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,20 @@ struct Address {
 
   [[nodiscard]] const sockaddr* get() const;
   [[nodiscard]] std::uint16_t port() const;
+  void set_port(std::uint16_t port);
   [[nodiscard]] std::string host() const;
 };
 
 // The addresses of a host, numeric ones without asking anybody; an empty host is loopback. Blocks
-// for as long as the host's resolver does. Errors: not_found, and disconnected where asking again
-// may help.
+// for as long as the host's resolver does (net/resolver.hpp does not). Errors: not_found, and
+// disconnected where asking again may help.
+//
+// To listen: a host that knows its own name only as a loopback address (Debian: 127.0.1.1) listens
+// at all its addresses, since the others know that name as another one.
 [[nodiscard]] Result<std::vector<Address>> resolve(const Url& url, bool to_listen);
+// Likewise, without a port, to connect.
+[[nodiscard]] Result<std::vector<Address>> resolve_host(const std::string& host);
+// Where there is nobody to ask: a number, or the empty name.
+[[nodiscard]] std::optional<std::vector<Address>> addresses_of_number(const std::string& host);
 
 } // namespace fanin::net

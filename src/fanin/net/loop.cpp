@@ -14,6 +14,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/descriptor.hpp"
+#include "fanin/net/resolver.hpp"
 
 namespace fanin::net {
 namespace {
@@ -111,6 +112,12 @@ Loop::Loop(const Clock& clock, WaitPolicy policy)
 
 Loop::~Loop() {
   for (Timer* timer : heap_) timer->loop_ = nullptr;
+}
+
+Resolver& Loop::resolver() {
+  if (resolver_ != nullptr) return *resolver_;
+  if (!own_resolver_) own_resolver_ = std::make_unique<BlockingResolver>(resolve_host);
+  return *own_resolver_;
 }
 
 void Loop::add(Transport& transport) { transports_.push_back(&transport); }

@@ -16,6 +16,8 @@
 
 namespace fanin::net {
 
+class Resolver;
+
 // Something besides a transport that the loop looks after: storage completions, a source with a
 // file descriptor, work that an application has left.
 class Service {
@@ -74,6 +76,11 @@ public:
   void remove(Transport& transport);
   void remove(Service& service);
 
+  // Who knows the addresses of hosts (net/resolver.hpp): that of the process, or if it has handed
+  // in none, one that blocks. Null: again none.
+  void set_resolver(Resolver* resolver) { resolver_ = resolver; }
+  [[nodiscard]] Resolver& resolver();
+
   // Of the current turn: the same for all handlers that run in it. Outside a turn the clock's.
   [[nodiscard]] Time now() const { return in_turn_ ? now_ : clock_.now(); }
   [[nodiscard]] WaitPolicy policy() const { return policy_; }
@@ -115,6 +122,8 @@ private:
   void heap_place(Timer* timer, std::size_t index);
 
   const Clock& clock_;
+  Resolver* resolver_ = nullptr;
+  std::unique_ptr<Resolver> own_resolver_;
   const WaitPolicy policy_;
   Time now_;
   std::vector<Transport*> transports_;

@@ -42,9 +42,10 @@ enum class CloseReason : std::uint8_t {
   connect_failed, // nobody listens, or no route
   protocol_violation, // bytes that no peer of this version sends; counted
   version_mismatch, // a peer of another protocol version
-  message_too_large
+  message_too_large,
+  unknown_host // nobody knows its name; the name service may know it later
 };
-inline constexpr std::size_t close_reasons = 7;
+inline constexpr std::size_t close_reasons = 8;
 [[nodiscard]] std::string_view name(CloseReason reason);
 
 enum class EventKind : std::uint8_t {

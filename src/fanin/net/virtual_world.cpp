@@ -15,7 +15,8 @@ struct VirtualNode::State {
   VirtualWorld::State* world = nullptr;
   std::string name;
   std::uint32_t index = 0;
-  std::unique_ptr<Loop> loop;                 // both null while the node is dead
+  std::unique_ptr<Loop> loop;                 // null while the node is dead, as the next two
+  std::unique_ptr<ScriptedResolver> name_service;
   std::unique_ptr<MemoryTransport> transport;
   bool frozen = false;
   bool runnable = true;                       // has to run even if nothing is due
@@ -78,6 +79,9 @@ void VirtualWorld::State::start(NodeState& node) {
   node.loop = std::make_unique<Loop>(clock);
   node.transport = std::make_unique<MemoryTransport>(network, node.name, node.index);
   node.transport->set_extra_latency(node.extra_latency);
+  node.name_service = std::make_unique<ScriptedResolver>(*node.loop);
+  node.loop->set_resolver(node.name_service.get());
+  node.transport->set_resolver(node.name_service.get());
   node.loop->add(*node.transport);
   node.frozen = false;
   node.runnable = true;
@@ -89,6 +93,7 @@ void VirtualWorld::State::stop(NodeState& node) {
   FANIN_ASSERT(running != &node);
   set_wake(node, never);
   node.transport.reset();
+  node.name_service.reset();
   node.loop.reset();
 }
 
@@ -223,6 +228,11 @@ Loop& VirtualNode::loop() {
 Transport& VirtualNode::transport() {
   FANIN_ASSERT(alive());
   return *state_->transport;
+}
+
+ScriptedResolver& VirtualNode::name_service() {
+  FANIN_ASSERT(alive());
+  return *state_->name_service;
 }
 
 const std::string& VirtualNode::name() const { return state_->name; }

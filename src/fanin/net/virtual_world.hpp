@@ -14,6 +14,7 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/base/random.hpp"
 #include "fanin/net/loop.hpp"
+#include "fanin/net/resolver.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::net {
@@ -64,6 +65,8 @@ class VirtualNode {
 public:
   [[nodiscard]] Loop& loop();
   [[nodiscard]] Transport& transport();
+  // Of this life; it knows all names at once, until it is told otherwise.
+  [[nodiscard]] ScriptedResolver& name_service();
   [[nodiscard]] const std::string& name() const;
 
   // A frozen node (SIGSTOP) does not run, and its peers see nothing but silence.

@@ -241,17 +241,31 @@ Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOp
   end.options = options;
   if (end.options.max_message == 0) end.options.max_message = options.receive_pool->page_size() / 2;
   end.filler = &fillers_.of(*options.receive_pool);
+  if (resolver_ == nullptr) {
+    request(id, {});
+    return id;
+  }
+  auto& question =
+      questions_.try_emplace(id, [this, id](const Resolver::Found& found) { request(id, found); })
+          .first->second;
+  if (const auto found = resolver_->ask(pipe->target.host, question)) request(id, *found);
+  return id;
+}
 
+void MemoryTransport::request(ConnectionId id, const Resolver::Found& found) {
+  questions_.erase(id);
+  const std::shared_ptr<Pipe> pipe = connections_.find(id)->pipe;
   auto peer = network_.transports_.find(pipe->target.host);
   if (peer == network_.transports_.end()) peer = network_.transports_.find(""); // any host
-  if (peer == network_.transports_.end()) {
+  if (!found || peer == network_.transports_.end()) {
+    const bool unknown = !found && found.error().kind == ErrorKind::not_found;
     Item& refusal = network_.make_item(ItemKind::end, pipe, 0);
-    refusal.reason = CloseReason::connect_failed;
+    refusal.reason = unknown ? CloseReason::unknown_host : CloseReason::connect_failed;
     dispatch_to(*this, refusal, network_.arrival(*this, *this));
   } else {
-    send_in_order(end, *peer->second, network_.make_item(ItemKind::connect_request, pipe, 1));
+    send_in_order(pipe->ends[0], *peer->second,
+                  network_.make_item(ItemKind::connect_request, pipe, 1));
   }
-  return id;
 }
 
 void MemoryTransport::accept(Item& item) {
@@ -352,6 +366,7 @@ void MemoryTransport::send_end(Connection& connection, CloseReason reason) {
 void MemoryTransport::close(ConnectionId connection, bool abort) {
   Connection* const found = connections_.find(connection);
   if (found == nullptr) return;
+  questions_.erase(connection);
   withdraw(connection);
   if (abort) drop_outstanding(found->end());
   send_end(*found, abort ? CloseReason::peer_died : CloseReason::peer_closed);
@@ -613,6 +628,8 @@ bool MemoryTransport::deliver_one(const Connection& connection, Event& event) {
   }
   event.kind = EventKind::closed;
   event.reason = item.reason;
+  if (item.reason == CloseReason::connect_failed && resolver_ != nullptr)
+    resolver_->forget(item.pipe->target.host);
   network_.free_item(item);
   drop_outstanding(end); // nobody is there to take it
   const ConnectionId id = end.id;

@@ -18,6 +18,7 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/base/random.hpp"
 #include "fanin/net/page_filler.hpp"
+#include "fanin/net/resolver.hpp"
 #include "fanin/net/slot_map.hpp"
 #include "fanin/net/transport.hpp"
 
@@ -157,6 +158,8 @@ public:
   // All connections between the two: what is under way is lost, both ends get peer_died.
   void disconnect(MemoryTransport& other);
   void set_extra_latency(Duration extra) { extra_latency_ = extra; }
+  // Asked for the peer's name with each connect(); null: all names are known.
+  void set_resolver(Resolver* resolver) { resolver_ = resolver; }
 
   // Messages copied once more so that their pages are at least half full (strict).
 
@@ -188,6 +191,7 @@ private:
   [[nodiscard]] std::uint16_t free_port(const std::string& host) const;
   [[nodiscard]] std::pair<ListenerId, const Listener*> find_listener(const Url& url) const;
 
+  void request(ConnectionId id, const Resolver::Found& found);
   void dispatch_to(MemoryTransport& to, Item& item, Time due);
   void send_in_order(End& from, MemoryTransport& to, Item& item);
   void send_end(Connection& connection, CloseReason reason);
@@ -215,6 +219,8 @@ private:
   std::string host_;
   std::uint32_t node_;
   Duration extra_latency_{};
+  Resolver* resolver_ = nullptr;
+  std::map<ConnectionId, Resolver::Question> questions_; // of connections without an answer yet
   SlotMap<ConnectionId, Connection> connections_;
   std::vector<Connection> lingering_; // closed here, with messages still on their way
   SlotMap<ListenerId, Listener> listeners_;

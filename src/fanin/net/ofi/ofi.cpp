@@ -61,7 +61,8 @@ public:
   [[nodiscard]] Result<> check(const Url& url) const override;
   [[nodiscard]] Result<std::unique_ptr<posted::Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) override;
-  [[nodiscard]] Result<std::unique_ptr<posted::Link>> connect(const Url& url) override;
+  [[nodiscard]] Result<std::unique_ptr<posted::Link>>
+  connect(const Url& url, std::span<const Address> addresses) override;
   [[nodiscard]] std::size_t completions(std::span<Completion> to) override;
   [[nodiscard]] bool next_event(LinkEvent& event) override;
   [[nodiscard]] bool arm() override { return domains_.arm(); }
@@ -247,8 +248,11 @@ OfiNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receiv
   return listening;
 }
 
-Result<std::unique_ptr<posted::Link>> OfiNetwork::connect(const Url& url) {
-  auto info = find_endpoint(provider_, url, false);
+Result<std::unique_ptr<posted::Link>> OfiNetwork::connect(const Url& url,
+                                                          std::span<const Address> addresses) {
+  Url there = url;
+  there.host = addresses.front().host(); // the provider would look up a name, and wait
+  auto info = find_endpoint(provider_, there, false);
   if (!info) return std::unexpected(info.error());
   auto link = std::make_unique<OfiLink>(*this, std::move(*info), nullptr);
   link->peer = url.text();

@@ -153,17 +153,10 @@ RdmNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receiv
   return listening;
 }
 
-Result<std::unique_ptr<posted::Link>> RdmNetwork::connect(const Url& url) {
-  if (url.port == 0) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: a port is missing, as in {}://host:7000", url.text(), url.scheme));
-  }
-  auto addresses = resolve(url, false);
-  // Where the resolver may know later, this is like a host that does not answer yet.
-  if (!addresses && addresses.error().kind != ErrorKind::disconnected)
-    return std::unexpected(addresses.error());
+Result<std::unique_ptr<posted::Link>> RdmNetwork::connect(const Url& url,
+                                                          std::span<const Address> addresses) {
   return std::make_unique<RdmLink>(*this, url,
-                                   addresses ? std::move(*addresses) : std::vector<Address>{});
+                                   std::vector<Address>(addresses.begin(), addresses.end()));
 }
 
 // --- the network ---

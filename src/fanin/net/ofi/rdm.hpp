@@ -64,7 +64,8 @@ public:
   [[nodiscard]] Result<> check(const Url& url) const override;
   [[nodiscard]] Result<std::unique_ptr<posted::Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) override;
-  [[nodiscard]] Result<std::unique_ptr<posted::Link>> connect(const Url& url) override;
+  [[nodiscard]] Result<std::unique_ptr<posted::Link>>
+  connect(const Url& url, std::span<const Address> addresses) override;
   [[nodiscard]] std::size_t completions(std::span<posted::Completion> to) override;
   [[nodiscard]] bool next_event(posted::LinkEvent& event) override;
   [[nodiscard]] bool arm() override;

@@ -31,7 +31,7 @@ std::uint64_t upper(std::uint32_t number) { return std::uint64_t{number} << numb
 RdmLink::RdmLink(RdmNetwork& network, const Url& url, std::vector<Address> addresses)
     : network_(network),
       asked_(false),
-      host_(url.host.empty() ? "127.0.0.1" : url.host),
+      host_(addresses.front().host()), // a name the provider would look up, and wait
       domain_(domain_of(url)),
       addresses_(std::move(addresses)) {
   std::ranges::reverse(addresses_);

@@ -24,7 +24,7 @@ namespace fanin::net::ofi {
 
 class RdmLink final : public posted::Link, public Watched {
 public:
-  RdmLink(RdmNetwork& network, const Url& url, std::vector<Address> addresses);
+  RdmLink(RdmNetwork& network, const Url& url, std::vector<Address> addresses); // at least one
   // A request: what it has said, and bytes behind it.
   RdmLink(RdmNetwork& network, Descriptor socket, Introduction said, std::vector<std::byte> rest,
           std::string domain);

@@ -14,6 +14,7 @@
 #include "fanin/net/posted/pages.hpp"
 #include "fanin/net/posted/posted.hpp"
 #include "fanin/net/posted/shared_receives.hpp"
+#include "fanin/net/resolver.hpp"
 
 namespace fanin::net {
 
@@ -75,8 +76,13 @@ struct Connection {
     buried // its link is closed, until no completion can name it any more
   };
 
-  Connection(const ConnectionOptions& given, PageFiller& packer, std::vector<ConnectionId>& expired)
-      : options(given), filler(&packer), deadline([this, &expired] { expired.push_back(id); }) {}
+  Connection(const ConnectionOptions& given, PageFiller& packer, std::vector<ConnectionId>& expired,
+             std::function<void(Connection&, const Resolver::Found&)> take_addresses)
+      : options(given),
+        filler(&packer),
+        question(
+            [this, take = std::move(take_addresses)](const auto& found) { take(*this, found); }),
+        deadline([this, &expired] { expired.push_back(id); }) {}
 
   ConnectionId id = ConnectionId::none;
   Stage stage = Stage::waiting;
@@ -106,6 +112,8 @@ struct Connection {
   std::uint64_t reached = ~0ULL; // the last Arena::id() that the link was found to know
   ConnectionOptions options;
   PageFiller* filler;
+  Url target; // of connect(), where its host has a name
+  Resolver::Question question; // for its addresses
   PageFiller* copies = nullptr; // once needed
   std::unique_ptr<Traffic> traffic;
   Link::Limits limits;

@@ -3,8 +3,8 @@
 // pages, the life of a connection) is the transport's.
 //
 // A link is made by connect() or comes with a request. Once its way is known it is opened, gets its
-// first receives, and is started, with a hello for the peer. Nothing here blocks but the look-up of
-// a host's name.
+// first receives, and is started, with a hello for the peer. Nothing here blocks but listen(),
+// which looks up a host's name.
 #pragma once
 
 #include <array>
@@ -18,6 +18,7 @@
 #include "fanin/base/result.hpp"
 #include "fanin/memory/arena.hpp"
 #include "fanin/memory/page_pool.hpp"
+#include "fanin/net/address.hpp"
 #include "fanin/net/posted/hello.hpp"
 #include "fanin/net/transport.hpp"
 #include "fanin/net/url.hpp"
@@ -175,7 +176,10 @@ public:
   [[nodiscard]] virtual Result<> check(const Url& url) const = 0;
   [[nodiscard]] virtual Result<std::unique_ptr<Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) = 0;
-  [[nodiscard]] virtual Result<std::unique_ptr<Link>> connect(const Url& url) = 0;
+  // To one of the addresses, with the port; there is at least one. An empty host is the network's
+  // own choice.
+  [[nodiscard]] virtual Result<std::unique_ptr<Link>>
+  connect(const Url& url, std::span<const Address> addresses) = 0;
 
   // Fewer than there is room for: all queues have been empty since the call.
   [[nodiscard]] virtual std::size_t completions(std::span<Completion> to) = 0;

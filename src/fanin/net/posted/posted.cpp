@@ -106,6 +106,8 @@ void PostedTransport::end(Connection& connection, CloseReason reason) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
   if (connection.stage == Stage::waiting || connection.stage == Stage::handshake) --setting_up_;
   connection.silent = !connection.ours() && !connection.handed_out;
+  if (reason == CloseReason::connect_failed && !connection.question.waits())
+    loop_.resolver().forget(connection.target.host); // it may have moved
   connection.stage = Stage::ended;
   connection.reason = reason;
   connection.deadline.cancel();

@@ -19,6 +19,7 @@
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/posted/network.hpp"
 #include "fanin/net/posted/pages.hpp"
+#include "fanin/net/resolver.hpp"
 #include "fanin/net/slot_map.hpp"
 #include "fanin/net/transport.hpp"
 
@@ -102,6 +103,7 @@ private:
                               std::unique_ptr<posted::Link> link);
   [[nodiscard]] Result<> open(Connection& connection);
   [[nodiscard]] posted::SharedReceives* to_share(Connection& connection);
+  void take_addresses(Connection& connection, const Resolver::Found& found);
   void start(Connection& connection);
   void read_events();
   void take_event(posted::LinkEvent& event);
@@ -178,6 +180,7 @@ private:
   std::size_t closing_ = 0;
   std::size_t setting_up_ = 0; // connections in handshake, or without a way
   std::uint32_t polls_ = 0;
+  std::size_t names_tried_ = 0; // connects by name: the next takes the next address
   bool look_ = false; // at the events of links, with the next poll
   bool released_ = false; // pages have come back since the last poll
   bool told_of_memory_ = false;

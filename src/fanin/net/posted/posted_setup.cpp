@@ -28,6 +28,28 @@ std::uint32_t shared_window(const posted::Connection& connection) {
   return std::max(2U, pages * own.per_page() / 2);
 }
 
+// Of a connection whose host's addresses are being looked up.
+class NamelessLink final : public posted::Link {
+public:
+  [[nodiscard]] bool ready() const override { return false; }
+  [[nodiscard]] Result<Limits> open(const memory::PagePool&) override { return none(); }
+  [[nodiscard]] Result<> start(const posted::HelloBytes&) override { return none(); }
+  void reject(const posted::HelloBytes&) override {}
+  [[nodiscard]] Result<> post_receives(std::span<const posted::Receive>, std::uint32_t) override {
+    return none();
+  }
+  [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send>) override {
+    return none();
+  }
+  [[nodiscard]] Result<> reach(const memory::Arena&) override { return none(); }
+  void close() override {}
+
+private:
+  static std::unexpected<Error> none() {
+    return fail(ErrorKind::internal, "it has no address yet");
+  }
+};
+
 std::string other_version(std::uint32_t version) {
   return fmt::format("speaks version {} of the protocol, this process version {}: use the same "
                      "release in all processes",
@@ -59,8 +81,9 @@ Result<PostedTransport::Terms> PostedTransport::check(const Url& url,
 PostedTransport::Connection& PostedTransport::make_connection(const ConnectionOptions& options,
                                                               const Terms& terms,
                                                               std::unique_ptr<posted::Link> link) {
-  const auto [id, connection] =
-      connections_.emplace(options, fillers_.of(*options.receive_pool), expired_);
+  const auto [id, connection] = connections_.emplace(
+      options, fillers_.of(*options.receive_pool), expired_,
+      [this](Connection& asks, const Resolver::Found& found) { take_addresses(asks, found); });
   connection.id = id;
   connection.max_message = terms.max_message;
   connection.receiving = terms.receives;
@@ -183,11 +206,43 @@ void PostedTransport::close_listener(ListenerId listener) {
 Result<ConnectionId> PostedTransport::connect(const Url& url, const ConnectionOptions& options) {
   const auto terms = check(url, options);
   if (!terms) return std::unexpected(terms.error());
-  auto link = network_->connect(url);
-  if (!link) return std::unexpected(link.error());
-  Connection& connection = make_connection(options, *terms, std::move(*link));
-  if (connection.link->ready()) take_ready(connection);
+  if (url.port == 0) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: a port is missing, as in {}://host:7000", url.text(), url.scheme));
+  }
+  if (auto numbers = addresses_of_number(url.host)) {
+    for (Address& address : *numbers) address.set_port(url.port);
+    auto link = network_->connect(url, *numbers);
+    if (!link) return std::unexpected(link.error());
+    Connection& connection = make_connection(options, *terms, std::move(*link));
+    if (connection.link->ready()) take_ready(connection);
+    return connection.id;
+  }
+  Connection& connection = make_connection(options, *terms, std::make_unique<NamelessLink>());
+  connection.link->peer = url.text();
+  connection.target = url;
+  if (const auto found = loop_.resolver().ask(url.host, connection.question))
+    take_addresses(connection, *found);
   return connection.id;
+}
+
+// Networks that take only one of them get the next one with the next attempt.
+void PostedTransport::take_addresses(Connection& connection, const Resolver::Found& found) {
+  if (connection.stage != Stage::waiting) return;
+  if (!found) {
+    const bool later = found.error().kind == ErrorKind::disconnected;
+    return refuse(later ? CloseReason::connect_failed : CloseReason::unknown_host, connection,
+                  found.error().text);
+  }
+  std::vector<Address> addresses = *found;
+  for (Address& address : addresses) address.set_port(connection.target.port);
+  const auto first = static_cast<std::ptrdiff_t>(names_tried_++ % addresses.size());
+  std::ranges::rotate(addresses, addresses.begin() + first);
+  auto link = network_->connect(connection.target, addresses);
+  if (!link) return refuse(CloseReason::connect_failed, connection, link.error().text);
+  connection.link = std::move(*link);
+  connection.link->connection = &connection;
+  if (connection.link->ready()) take_ready(connection);
 }
 
 // --- the events of links ---

@@ -59,6 +59,8 @@ TcpTransport::Connection::Connection(TcpTransport& owner, const ConnectionOption
     : options(given),
       receiver(filler, largest),
       queue(owner.store_),
+      question(
+          [this, &owner](const Resolver::Found& found) { owner.take_addresses(*this, found); }),
       deadline([this, &owner] { owner.expired_.push_back(id); }) {}
 
 TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
@@ -99,7 +101,7 @@ void TcpTransport::list(Connection& connection, bool first) {
 }
 
 std::string TcpTransport::peer_text(const Connection& connection) {
-  return connection.peer.length > 0 ? tcp::address_text(connection.peer) : connection.target;
+  return connection.peer.length > 0 ? tcp::address_text(connection.peer) : connection.target.text();
 }
 
 void TcpTransport::report(CloseReason reason, const Connection& connection,
@@ -246,6 +248,7 @@ void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
   connection.stage = Stage::ended;
   connection.reason = reason;
   if (reset) set_reset_on_close(connection.socket);
+  connection.question.withdraw();
   connection.socket.reset();
   connection.receiver.reset();
   if (!connection.queue.empty()) released_ = true;
@@ -296,9 +299,13 @@ void TcpTransport::expire(Connection& connection) {
   const CloseReason reason =
       stranger ? CloseReason::protocol_violation : CloseReason::connect_failed;
   ++counters_.handshake_timeouts;
-  known_.erase(connection.target); // another host may have its address now
+  const bool named = !connection.question.waits();
+  if (named && !stranger) { // another host may have its address now
+    loop_.resolver().forget(connection.target.host);
+  }
   report(reason, connection,
-         fmt::format("no answer within {}", format_duration(options_.handshake_timeout)));
+         fmt::format("no answer {}within {}", named ? "" : "of the name service ",
+                     format_duration(options_.handshake_timeout)));
   end(connection, reason, true);
 }
 

@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
+#include "fanin/net/resolver.hpp"
 #include "fanin/net/slot_map.hpp"
 #include "fanin/net/tcp/send_queue.hpp"
 #include "fanin/net/tcp/socket.hpp"
@@ -41,11 +41,6 @@ struct TcpOptions {
   // While connections wait for pages: how often messages that have hardly begun give up theirs.
   Duration retreat_period = std::chrono::milliseconds{20};
   std::string congestion = "cubic"; // the default of ?congestion=; empty: the host's
-  // The addresses of a host to connect to; tests give others. What was found is kept until a
-  // connect() to it fails: who only comes back asks nobody, and waits for no resolver.
-  std::function<Result<std::vector<Address>>(const Url&)> resolve = [](const Url& url) {
-    return net::resolve(url, false);
-  };
   // Told why a connection could not be made or was broken off, in words, for the log.
   std::function<void(CloseReason, std::string_view)> report;
 };
@@ -121,10 +116,11 @@ private:
     Descriptor socket;
     tcp::StreamReceiver receiver;
     tcp::SendQueue queue;
+    Resolver::Question question; // for its host's addresses
     std::vector<Address> addresses; // still to be tried
     Time connect_by{}; // by one of them
     Address peer; // once it is connected
-    std::string target; // for people, until then
+    Url target; // until then
     std::string congestion;
     Timer deadline; // of the handshake, then of closing
   };
@@ -150,7 +146,6 @@ private:
 
   [[nodiscard]] Result<> check(const Url& url, const ConnectionOptions& options) const;
   [[nodiscard]] const std::string& congestion_of(const Url& url) const;
-  [[nodiscard]] Result<std::vector<Address>> look_up(const Url& url);
   Connection& make_connection(const ConnectionOptions& options);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void list(Connection& connection, bool first = false);
@@ -166,6 +161,7 @@ private:
   [[nodiscard]] Connection* stranger_in_the_way() const;
   void send_away(Connection& stranger);
   void no_stranger(Connection& connection);
+  void take_addresses(Connection& connection, const Resolver::Found& found);
   void connect_next(Connection& connection, int last_error);
   void connect_progress(Connection& connection);
   void start_handshake(Connection& connection);
@@ -206,7 +202,6 @@ private:
   std::vector<ConnectionId> flush_list_;
   std::vector<ConnectionId> flushing_;
   std::vector<ConnectionId> expired_;
-  std::map<std::string, std::vector<Address>> known_; // by address as it was written
   std::vector<ListenerId> accepting_; // may have connections to accept
   std::size_t closing_ = 0;
   std::size_t strangers_ = 0;

@@ -18,7 +18,6 @@ using tcp::error_text;
 using tcp::set_reset_on_close;
 
 constexpr int tcp_accepts_per_poll = 64;
-constexpr std::size_t known_max = 4096; // hosts of which the addresses are kept
 
 // Why accept() failed for one connection, which is gone: the next may be good.
 bool of_one_connection(int error) {
@@ -211,31 +210,29 @@ Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptio
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
   }
-  auto addresses = look_up(url);
-  // Where the resolver may know later, this is like a host that does not answer yet.
-  if (!addresses && addresses.error().kind != ErrorKind::disconnected) {
-    return std::unexpected(addresses.error());
-  }
   Connection& connection = make_connection(options);
   connection.stage = Stage::connecting;
-  connection.target = url.text();
+  connection.target = url;
   connection.congestion = congestion_of(url);
   connection.connect_by = loop_.now() + options_.handshake_timeout;
-  if (addresses) {
-    connection.addresses = std::move(*addresses);
-    std::ranges::reverse(connection.addresses); // taken from the back
-  }
-  connect_next(connection, EHOSTUNREACH);
+  if (const auto found = loop_.resolver().ask(url.host, connection.question))
+    take_addresses(connection, *found);
   return connection.id;
 }
 
-Result<std::vector<Address>> TcpTransport::look_up(const Url& url) {
-  const auto known = known_.find(url.text());
-  if (known != known_.end()) return known->second;
-  auto addresses = options_.resolve(url);
-  if (known_.size() >= known_max) known_.clear();
-  if (addresses) known_[url.text()] = *addresses;
-  return addresses;
+void TcpTransport::take_addresses(Connection& connection, const Resolver::Found& found) {
+  if (!found) {
+    const bool later = found.error().kind == ErrorKind::disconnected;
+    const CloseReason reason = later ? CloseReason::connect_failed : CloseReason::unknown_host;
+    report(reason, connection, found.error().text);
+    return end(connection, reason, false);
+  }
+  connection.addresses = *found;
+  for (Address& address : connection.addresses) {
+    if (address.port() == 0) address.set_port(connection.target.port);
+  }
+  std::ranges::reverse(connection.addresses); // taken from the back
+  connect_next(connection, EHOSTUNREACH);
 }
 
 // Tries the addresses of the host one after the other. Each has its share of the time that is left:
@@ -266,7 +263,7 @@ void TcpTransport::connect_next(Connection& connection, int last_error) {
     if (result == 0) start_handshake(connection);
     return;
   }
-  known_.erase(connection.target); // it may have moved
+  loop_.resolver().forget(connection.target.host); // it may have moved
   report(CloseReason::connect_failed, connection, error_text(last_error));
   end(connection, CloseReason::connect_failed, false);
 }

@@ -227,16 +227,16 @@ TEST_F(Tcp, WhereOneAddressOfAHostSwallowsPacketsTheNextIsTried) {
   const Raw one;
   one.connect(silent);
   const std::uint16_t port = listen();
-  TcpOptions options;
-  options.resolve = [&](const Url&) -> Result<std::vector<Address>> {
-    std::vector<Address> both;
-    for (const std::uint16_t number : {silent, port})
-      both.push_back(net::resolve(Url{.scheme = "tcp", .host = "127.0.0.1", .port = number}, false)
-                         .value()
-                         .front());
-    return both;
-  };
-  TcpTransport here(loop, options);
+  BlockingResolver both([&](const std::string&) -> Resolver::Found {
+    std::vector<Address> addresses;
+    for (const std::uint16_t number : {silent, port}) {
+      addresses.push_back(resolve_host("127.0.0.1").value().front());
+      addresses.back().set_port(number);
+    }
+    return addresses;
+  });
+  loop.set_resolver(&both);
+  TcpTransport here(loop);
   loop.add(here);
   ASSERT_TRUE(here.connect(*Url::parse("tcp://two.example:1"), client.options()));
   settle();
@@ -244,6 +244,7 @@ TEST_F(Tcp, WhereOneAddressOfAHostSwallowsPacketsTheNextIsTried) {
   clock.advance(2500ms);
   EXPECT_TRUE(run_until([&] { return !client.opened.empty(); }));
   loop.remove(here);
+  loop.set_resolver(nullptr);
 }
 
 TEST_F(Tcp, AServerThatStaysSilentIsAFailedConnect) {
@@ -260,13 +261,13 @@ TEST_F(Tcp, AServerThatStaysSilentIsAFailedConnect) {
 TEST_F(Tcp, AHostIsLookedUpAgainOnlyAfterAConnectToItHasFailed) {
   int asked = 0;
   bool gone = false;
-  TcpOptions options;
-  options.resolve = [&](const Url& name) -> Result<std::vector<Address>> {
+  BlockingResolver names([&](const std::string&) -> Resolver::Found {
     ++asked;
     if (gone) return fail(ErrorKind::not_found, "no such host");
-    return net::resolve(*Url::parse(fmt::format("tcp://127.0.0.1:{}", name.port)), false);
-  };
-  TcpTransport caller{loop, options};
+    return resolve_host("127.0.0.1");
+  });
+  loop.set_resolver(&names);
+  TcpTransport caller{loop};
   loop.add(caller);
   const Url name = *Url::parse(fmt::format("tcp://daq-evm:{}", listen()));
   const auto connect = [&] {
@@ -281,16 +282,51 @@ TEST_F(Tcp, AHostIsLookedUpAgainOnlyAfterAConnectToItHasFailed) {
     return connected;
   };
   EXPECT_TRUE(connect());
-  gone = true; // the resolver knows it no more, or takes its time
+  gone = true; // the name service knows it no more
   EXPECT_TRUE(connect());
   EXPECT_EQ(asked, 1);
   loop.remove(*transport);
   transport.reset(); // the host is gone
   EXPECT_FALSE(connect());
   EXPECT_EQ(asked, 1);
-  EXPECT_FALSE(connect());
+  EXPECT_FALSE(connect()); // at the address that was known
   EXPECT_EQ(asked, 2);
+  EXPECT_EQ(client.closed.back().second, CloseReason::connect_failed);
   loop.remove(caller);
+  loop.set_resolver(nullptr);
+}
+
+TEST_F(Tcp, ANameServiceThatTakesItsTimeHoldsUpNobodyElse) {
+  ScriptedResolver names(loop);
+  loop.set_resolver(&names);
+  names.take(6s); // longer than a connect may take
+  const std::uint16_t port = listen();
+  const Url name = *Url::parse(fmt::format("tcp://daq-evm:{}", port));
+  ASSERT_TRUE(transport->connect(name, client.options()));
+  const auto closed = transport->connect(name, client.options());
+  ASSERT_TRUE(closed);
+  transport->close(*closed, true); // before there is an answer
+  ASSERT_TRUE(connect(fmt::format("tcp://127.0.0.1:{}", port)));
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 1; }));
+  clock.advance(5s);
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
+  clock.advance(1s); // nobody waits for the answer any more, but it is kept
+  settle();
+  names.fail(ErrorKind::not_found);
+  ASSERT_TRUE(transport->connect(name, client.options()));
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 2; }));
+  EXPECT_EQ(names.asked(), 1U);
+  names.take(1s);
+  ASSERT_TRUE(transport->connect(*Url::parse("tcp://nobody:1"), client.options()));
+  settle();
+  EXPECT_EQ(client.closed.size(), 1U);
+  clock.advance(1s);
+  ASSERT_TRUE(run_until([&] { return client.closed.size() == 2; }));
+  EXPECT_EQ(client.closed.back().second, CloseReason::unknown_host);
+  loop.remove(*transport);
+  transport.reset();
+  loop.set_resolver(nullptr);
 }
 
 TEST_F(Tcp, ALyingLengthEndsTheConnection) {

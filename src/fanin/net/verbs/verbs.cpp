@@ -135,7 +135,8 @@ public:
   }
   [[nodiscard]] Result<std::unique_ptr<posted::Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) override;
-  [[nodiscard]] Result<std::unique_ptr<posted::Link>> connect(const Url& url) override;
+  [[nodiscard]] Result<std::unique_ptr<posted::Link>>
+  connect(const Url& url, std::span<const Address> addresses) override;
   [[nodiscard]] std::size_t completions(std::span<Completion> to) override;
   [[nodiscard]] bool next_event(LinkEvent& event) override;
   [[nodiscard]] bool arm() override;
@@ -206,16 +207,20 @@ VerbsNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& rece
   return listening;
 }
 
-Result<std::unique_ptr<posted::Link>> VerbsNetwork::connect(const Url& url) {
-  const auto real = resolve(url, false);
-  if (!real) return std::unexpected(real.error());
+Result<std::unique_ptr<posted::Link>> VerbsNetwork::connect(const Url& url,
+                                                            std::span<const Address> addresses) {
+  Address address = addresses.front();
+  if (url.host.empty()) {
+    const auto own = resolve(url, false);
+    if (!own) return std::unexpected(own.error());
+    address = own->second;
+  }
   auto cm_id = make_id(channel_.get());
   if (!cm_id) return std::unexpected(cm_id.error());
   auto link =
       std::make_unique<VerbsLink>(finder(), std::move(*cm_id), *parse_path_options(url), false);
-  link->peer = real->first.text();
-  if (rdma_resolve_addr(link->id(), nullptr, mutable_address(real->second), resolve_timeout_ms) !=
-      0)
+  link->peer = url.host.empty() ? name_of(address.get()) : url.text();
+  if (rdma_resolve_addr(link->id(), nullptr, mutable_address(address), resolve_timeout_ms) != 0)
     link->has_no_way(no_way(errno));
   return link;
 }

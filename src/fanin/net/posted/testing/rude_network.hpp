@@ -119,7 +119,8 @@ public:
     }
     return listening;
   }
-  [[nodiscard]] Result<std::unique_ptr<Link>> connect(const Url& url) override {
+  [[nodiscard]] Result<std::unique_ptr<Link>> connect(const Url& url,
+                                                      std::span<const Address>) override {
     auto link = std::make_unique<RudeLink>(*this, url.port);
     link->peer = url.text();
     say({.kind = LinkEvent::Kind::ready, .link = link.get()});
