@@ -108,6 +108,22 @@ def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back_with_pull(
     readout_dies("pull")
 
 
+def test_a_readout_unit_whose_death_the_launcher_has_seen_is_not_waited_for():
+    with Folder() as folder:
+        config = folder.small()
+        times = ("network.grace=50s", "network.dead_after=60s", "network.give_up_after=70s")
+        with Run(config, *(word for time in times for word in ("--set", time)), "--duration", "60s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(500)
+            run.kill("ru1")
+            run.wait_for(r"readout unit 'ru1' is gone \(it died\)")
+            run.wait_for_events(1000)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        check(result["events"]["incomplete"] > 0, "no event was incomplete")
+
+
 def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe():
     with Folder() as folder:
         with Run(folder.small(), "--duration", "60s") as run:

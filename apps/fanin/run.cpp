@@ -36,6 +36,7 @@ struct RunOptions {
   std::string log = "info";
   bool quiet = false;
   int report_descriptor = -1;
+  std::uint64_t session = 0;
 };
 
 // With --duration and --events, which are the same.
@@ -136,12 +137,13 @@ Result<bool> run_here(const config::Configuration& configuration,
 
 // A child of the launcher: everything goes through the pipe.
 int run_as_child(const config::Configuration& configuration, const std::vector<std::size_t>& nodes,
-                 int descriptor) {
-  executive::ReportPipe pipe(descriptor);
+                 const RunOptions& options) {
+  executive::ReportPipe pipe(options.report_descriptor);
   const auto done =
       run_here(configuration, {.nodes = nodes,
                                .report = [&pipe](const json::Value& report) { pipe.write(report); },
-                               .attended = false});
+                               .attended = false,
+                               .session = options.session});
   if (done) return *done ? status_done : status_failed;
   for (const std::size_t node : nodes) {
     json::Value report;
@@ -202,7 +204,7 @@ int run(const RunOptions& options) {
   const auto nodes = nodes_of(*configuration, *processes);
   if (processes->size() == 1) name_process(configuration->processes[processes->front()].name);
   if (options.report_descriptor >= 0) {
-    return run_as_child(*configuration, nodes, options.report_descriptor);
+    return run_as_child(*configuration, nodes, options);
   }
   if (auto good = executive::check_here(*configuration, nodes); !good)
     return complain(good.error());
@@ -250,6 +252,7 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   command->add_flag("--quiet", options->quiet, "Only warnings and the result");
   command->add_option("--report-fd", options->report_descriptor)->group(""); // of the launcher's
+  command->add_option("--session", options->session)->group(""); // likewise
   command->callback([options, &status] { status = run(*options); });
 }
 

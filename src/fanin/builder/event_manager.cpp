@@ -57,7 +57,9 @@ Result<> EventManager::start() {
                      .strangers = true});
   if (!listener) return std::unexpected(listener.error());
   listener_ = *listener;
-  alive_tick_.start(*environment_.loop, environment_.loop->now() + alive_period);
+  looked_ = environment_.loop->now();
+  fair_ = clock_.look(looked_, false);
+  alive_tick_.start(*environment_.loop, looked_ + alive_period);
   return {};
 }
 
@@ -89,7 +91,8 @@ void EventManager::trigger() {
   const Time now = environment_.loop->now();
   const double elapsed_s = static_cast<double>((now - trigger_start_).count()) * 1e-9;
   auto due = static_cast<EventNumber>(elapsed_s * system_.trigger_rate_hz) + 1;
-  due = std::min(due, decided() + system_.trigger_window);
+  const EventNumber window_end = decided() + system_.trigger_window;
+  due = std::min(due, window_end);
   if (system_.events_max != 0) due = std::min(due, system_.events_max);
   if (due > triggered_) {
     triggered_ = due;
@@ -99,6 +102,8 @@ void EventManager::trigger() {
       return;
     }
   }
+  trigger_waits_ = triggered_ >= window_end;
+  if (trigger_waits_) return; // poll() goes on with it
   const auto next = trigger_time(triggered_);
   trigger_tick_.start(*environment_.loop, std::max(next, now + trigger_step));
 }
@@ -242,6 +247,7 @@ bool EventManager::poll() {
   if (state_ != State::waiting) {
     publish_members();
     find_reached();
+    if (trigger_waits_ && triggered_ < decided() + system_.trigger_window) trigger();
     if (state_ == State::running) tell_triggered();
     find_frontier();
     answer_held();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
+#include "fanin/builder/fair_clock.hpp"
 #include "fanin/builder/ledger.hpp"
 #include "fanin/builder/system.hpp"
 
@@ -55,6 +56,10 @@ public:
   // Ends it now; what is not built is lost, and the ledger says so.
   void stop_now(std::string why);
 
+  // Whoever watches over the process of this session (wire::Hello) saw it die: its connection will
+  // not come back.
+  void process_died(std::uint64_t session);
+
   [[nodiscard]] bool running() const { return state_ == State::running; }
   [[nodiscard]] bool stopping() const { return stop_wanted_; } // or has been
   [[nodiscard]] bool ended() const { return state_ == State::ended; }
@@ -62,6 +67,8 @@ public:
   [[nodiscard]] std::string waiting_for() const;
   // Of builder units' capacity and transfer windows; 0 when nothing is being built.
   [[nodiscard]] std::uint64_t bytes_reserved() const;
+  // How often it has gone through announcements to find the next batch.
+  [[nodiscard]] std::uint64_t looks_for_batches() const { return looks_for_batches_; }
   // As of now.
   [[nodiscard]] const RunSummary& summary();
 
@@ -84,6 +91,7 @@ private:
     ControlChannel channel;
     std::uint64_t session = 0;
     Time lost_at = never; // its connection
+    bool died = false; // its process: it does not come back
     wire::Role role{};
     NodeId node = 0;
     bool known = false; // has said hello
@@ -96,8 +104,8 @@ private:
     Incarnation incarnation = 0;
     Incarnation starts = 0;
     wire::Welcome welcome; // of this incarnation
-    std::uint64_t memory = 0;           // bytes in which it keeps what is not cleared
-    std::uint64_t metadata = 0;         // bytes for the metadata of that, for each source
+    std::uint64_t memory = 0; // bytes in which it keeps what is not cleared
+    std::uint64_t metadata = 0; // bytes for the metadata of that, for each source
     bool announced_any = false;
     bool final = false;
     bool paused = false;
@@ -105,15 +113,15 @@ private:
     EventNumber paused_at = 0;
     EventNumber limit_said = 0; // with a trigger
     EventNumber first = 0;
-    EventNumber end = 0;                // announced below
-    std::uint64_t bytes = 0;            // announced in all
-    std::uint64_t floor_bytes = 0;      // announced below the frontier
-    bool silent = false;                // all its sources were given up
-    std::uint32_t held = 0;             // the last Held it sent
-    EventNumber held_event = 0;         // its number
-    bool held_waits = false;            // the horizon has not reached it
-    std::deque<AnnouncePoint> points;   // beyond the frontier
-    std::size_t sources = 0;            // how many it has
+    EventNumber end = 0; // announced below
+    std::uint64_t bytes = 0; // announced in all
+    std::uint64_t floor_bytes = 0; // announced below the frontier
+    bool silent = false; // all its sources were given up
+    std::uint32_t held = 0; // the last Held it sent
+    EventNumber held_event = 0; // its number
+    bool held_waits = false; // the horizon has not reached it
+    std::deque<AnnouncePoint> points; // beyond the frontier
+    std::size_t sources = 0; // how many it has
     std::vector<std::deque<EventRange>> absent; // by source, ascending; of events not decided yet
     // What earlier incarnations had announced beyond the frontier: those events exist, and their
     // fragments are lost.
@@ -188,7 +196,8 @@ private:
   void end_graces();
   bool on_reached(NodeId node, const wire::Reached& reached);
   void find_reached();
-  void watch_ways(bool was_frozen_myself);
+  void watch_ways();
+  void pass_over_pauses();
   void give_up_unreachable();
   void give_up_path(NodeId node, std::string_view why);
   void publish_members();
@@ -225,8 +234,6 @@ private:
   bool on_built(Builder& builder, NodeId node, wire::MessageReader& reader);
   void account(const Batch& batch, const wire::Built& built);
   void account_sources(const Batch& batch, std::uint64_t events);
-  [[nodiscard]] static std::uint64_t present(const Readout& readout, std::size_t local,
-                                             EventRange events);
   bool on_hand_back(Builder& builder, NodeId node, const wire::HandBack& back);
   void on_uncut(Readout& readout, const wire::Uncut& uncut);
   void take_back(Batch& batch);
@@ -306,13 +313,19 @@ private:
   Batches batches_{&memory_};
   std::deque<EventNumber> again_; // to be assigned anew
   std::size_t next_builder_ = 0; // round robin
+  bool no_room_ = false; // nobody had room for the next batch, and nothing has changed since
+  std::uint64_t looks_for_batches_ = 0;
   std::uint64_t together_bytes_ = 0; // assigned to one builder unit in a row
 
   EventNumber limit_ = ~EventNumber{0}; // read up to here, without a trigger
   EventNumber triggered_ = 0;
   Time trigger_start_{};
+  bool trigger_waits_ = false; // its window is full
   net::Timer trigger_tick_;
   net::Timer alive_tick_;
+  FairClock clock_{alive_period}; // for all others: it looks with alive_tick_
+  Duration fair_{}; // when it looked last
+  Time looked_ = never;
   net::Timer grace_tick_; // runs while a readout unit has lost its connection
   net::Timer laggard_tick_;
   EventNumber laggard_horizon_ = 0; // the horizon when laggard_tick_ last fired

@@ -127,23 +127,13 @@ void EventManager::account(const Batch& batch, const wire::Built& built) {
   }
 }
 
-// A fragment that was announced and is missing came too late, if its readout unit lives; if that
-// died, it stays unaccounted here and is lost at the end.
+// What was announced and is missing is lost with its readout unit: it stays unaccounted until the
+// end.
 void EventManager::account_sources(const Batch& batch, std::uint64_t events) {
   missing_of_.assign(system_.sources.size(), 0);
   const auto& members = members_.at(batch.epoch).readouts;
   for (const auto& run : batch.missing) {
-    const std::size_t source = sources_.find(run.source);
-    missing_of_[source] += run.count;
-    const NodeId node = system_.sources[source].readout_unit;
-    Readout& readout = readouts_[node];
-    if (run.reason != static_cast<std::uint32_t>(storage::MissingReason::deadline) ||
-        members[node] == 0 || members[node] != readout.incarnation) {
-      continue;
-    }
-    const std::size_t local = source - system_.sources_of(node).first;
-    readout.ledgers.back()[local].late +=
-        present(readout, local, {run.first, run.first + run.count});
+    missing_of_[sources_.find(run.source)] += run.count;
   }
   std::size_t source = 0;
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
@@ -155,23 +145,6 @@ void EventManager::account_sources(const Batch& batch, std::uint64_t events) {
     }
     source += count;
   }
-}
-
-// How many of these events the readout unit has announced with a fragment of this source.
-std::uint64_t EventManager::present(const Readout& readout, std::size_t local, EventRange events) {
-  const auto overlap = [&](EventNumber first, EventNumber end) -> std::uint64_t {
-    first = std::max(first, events.first);
-    end = std::min(end, events.end);
-    return first < end ? end - first : 0;
-  };
-  std::uint64_t count = overlap(readout.first, readout.end);
-  const auto& absent = readout.absent[local];
-  const auto ends_after = [&](const EventRange& run) { return run.end <= events.first; };
-  for (auto run = std::ranges::partition_point(absent, ends_after);
-       run != absent.end() && run->first < events.end; ++run) {
-    count -= overlap(run->first, run->end);
-  }
-  return count;
 }
 
 // Events below are built.

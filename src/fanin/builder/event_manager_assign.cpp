@@ -216,15 +216,18 @@ bool EventManager::readouts_roomy() {
 }
 
 void EventManager::assign_batches() {
+  if (no_room_) return; // nothing has changed since nobody had any
   if (!assign_again()) return; // the old ones first
   const EventNumber end = assignable_end();
   while (frontier_ < end && batches_.size() < batches_max && readouts_roomy()) {
     if (skip_gap(end)) continue;
+    ++looks_for_batches_;
     Cut cut = next_cut(end);
     if (cut.range.empty()) return;
     auto gaps = gaps_in(cut.range);
     const auto node = choose(cut, nullptr);
-    if (!node) return;
+    no_room_ = !node.has_value();
+    if (no_room_) return;
     Batch& batch = batches_[cut.range.first];
     batch.range = cut.range;
     batch.bytes = cut.bytes;
@@ -253,7 +256,8 @@ bool EventManager::assign_again() {
     if (!readouts_roomy()) return false;
     Batch& batch = batches_.at(again_.front());
     const auto node = choose({batch.range, batch.bytes}, &batch);
-    if (!node) return false;
+    no_room_ = !node.has_value();
+    if (no_room_) return false;
     ++batch.attempt;
     batch.received = false;
     send_assignment(batch, *node);

@@ -57,6 +57,7 @@ void EventManager::on_event(net::Transport& transport, net::Event& event) {
 
 void EventManager::receive(Peer& peer, const memory::View& page) {
   peer.heard = environment_.loop->now();
+  if (peer.known && peer.role == wire::Role::builder_unit) no_room_ = false;
   const net::Link link = peer.link;
   peer.channel.begin_page();
   const bool good =
@@ -212,6 +213,7 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   readout.failing_since = never;
   for (auto& builder : builders_) builder.ways[node] = {0, environment_.loop->now()};
   members_changed_ = ways_changed_ = true;
+  no_room_ = false;
   start_if_ready();
 }
 
@@ -243,6 +245,7 @@ void EventManager::builder_up(std::unique_ptr<Peer> peer, std::uint64_t capacity
                                                  0},
                                  std::string_view{builder.rails});
   }
+  no_room_ = false;
   members_changed_ = true;
   start_if_ready();
 }
@@ -292,18 +295,27 @@ void EventManager::leave_to_process(const wire::Hello& hello, const Peer& fresh)
 
 // Readout units whose connection did not come back.
 void EventManager::end_graces() {
+  pass_over_pauses();
   const Time now = environment_.loop->now();
   Time next = never;
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     if (!readouts_[i].peer || readouts_[i].peer->lost_at == never) continue;
+    const bool died = readouts_[i].peer->died;
     const Time due = readouts_[i].peer->lost_at + system_.grace;
-    if (due <= now) {
-      readout_down(static_cast<NodeId>(i), "its connection is lost");
+    if (due <= now || died) {
+      readout_down(static_cast<NodeId>(i), died ? "it died" : "its connection is lost");
     } else {
       next = std::min(next, due);
     }
   }
   if (next != never) grace_tick_.start(*environment_.loop, next);
+}
+
+void EventManager::process_died(std::uint64_t session) {
+  for (auto& readout : readouts_) {
+    if (readout.peer && readout.peer->session == session) readout.peer->died = true;
+  }
+  end_graces();
 }
 
 void EventManager::peer_lost(net::Link link, std::string_view why, bool for_now) {
@@ -339,12 +351,14 @@ void EventManager::readout_down(NodeId node, std::string_view why) {
   environment_.log(LogLevel::error, fmt::format("readout unit '{}' is gone ({}): {}",
                                                 system_.readout_units[node], why, then));
   members_changed_ = ways_changed_ = true;
+  no_room_ = false;
 }
 
 void EventManager::builder_down(NodeId node, std::string_view why) {
   Builder& builder = builders_[node];
   builder.peer.reset();
   ways_changed_ = true;
+  no_room_ = false;
   if (builder.finished || state_ == State::ended) return;
   std::uint64_t events = 0;
   for (auto& [first, batch] : batches_) {
@@ -391,15 +405,15 @@ void EventManager::publish_members() {
 // A node that says nothing for long is given up: it may be frozen, or its host dead without a word.
 // What it still sends is recognised as stale by its incarnation.
 void EventManager::check_alive() {
+  pass_over_pauses();
+  no_room_ = false; // whatever it was
   const Time now = environment_.loop->now();
-  const bool was_frozen_myself = now - alive_tick_.deadline() > system_.dead_after / 2;
   std::vector<net::Link> silent;
   const auto look_at = [&](const std::unique_ptr<Peer>& peer) {
     if (!peer) return;
     const bool reads = peer->channel.acknowledged() != peer->acknowledged || peer->channel.roomy();
     peer->acknowledged = peer->channel.acknowledged();
-    if (was_frozen_myself) peer->heard = now;
-    if (was_frozen_myself || reads || !peer->known) peer->listening = now;
+    if (reads || !peer->known) peer->listening = now;
     if (!peer->link) return;
     if (now - std::min(peer->heard, peer->listening) > system_.dead_after) {
       silent.push_back(peer->link);
@@ -417,8 +431,36 @@ void EventManager::check_alive() {
     link.close(true);
     if (builder && options_.on_silent) options_.on_silent(node);
   }
-  watch_ways(was_frozen_myself);
+  watch_ways();
   alive_tick_.start(*environment_.loop, now + alive_period);
+}
+
+// Nobody is judged by the time in which the event manager itself did not run, or hardly: what
+// others have said meanwhile lies in its sockets. All times from which it counts are moved.
+void EventManager::pass_over_pauses() {
+  const Time now = environment_.loop->now();
+  const Duration fair = clock_.look(now, false);
+  const Duration paused = (now - looked_) - (fair - fair_);
+  looked_ = now;
+  fair_ = fair;
+  if (paused <= Duration{0}) return;
+  const auto move = [&](Time& time) {
+    if (time != never) time = std::min(now, time + paused);
+  };
+  const auto move_peer = [&](const std::unique_ptr<Peer>& peer) {
+    if (!peer) return;
+    for (Time* const time : {&peer->heard, &peer->listening, &peer->lost_at}) move(*time);
+  };
+  for (const auto& stranger : strangers_) move_peer(stranger);
+  for (auto& readout : readouts_) {
+    move_peer(readout.peer);
+    move(readout.failing_since);
+  }
+  for (auto& builder : builders_) {
+    move_peer(builder.peer);
+    for (auto& way : builder.ways) move(way.broken_since);
+  }
+  move(unreached_since_);
 }
 
 // --- ways of the data ----------------------------------------------------------------------------
@@ -441,6 +483,7 @@ bool EventManager::on_reached(NodeId node, const wire::Reached& reached) {
 // Batches go only to builder units that all readout units reach.
 void EventManager::find_reached() {
   if (!std::exchange(ways_changed_, false)) return;
+  no_room_ = false;
   bool any = false;
   for (auto& builder : builders_) {
     builder.reached = builder.peer != nullptr;
@@ -459,14 +502,13 @@ void EventManager::find_reached() {
 
 // A readout unit that does not get through is told to try its next way, and given up if it finds
 // none for as long as a silent one.
-void EventManager::watch_ways(bool was_frozen_myself) {
+void EventManager::watch_ways() {
   const Time now = environment_.loop->now();
   const Duration patience_least = std::max<Duration>(2 * system_.event_deadline, 2 * alive_period);
   for (std::size_t b = 0; b < builders_.size(); ++b) {
     if (!builders_[b].peer || builders_[b].reached) continue;
     for (std::size_t r = 0; r < readouts_.size(); ++r) {
       auto& way = builders_[b].ways[r];
-      if (was_frozen_myself) way.broken_since = now;
       const bool broken = readouts_[r].peer && way.incarnation != readouts_[r].incarnation;
       const Duration patience = std::max(way.patience, patience_least);
       if (!broken || now - way.broken_since < patience) continue;
@@ -477,7 +519,6 @@ void EventManager::watch_ways(bool was_frozen_myself) {
           wire::Reconnect{static_cast<NodeId>(b), 0, builders_[b].incarnation, 0, 0});
     }
   }
-  if (was_frozen_myself && unreached_since_ != never) unreached_since_ = now;
   const bool building = state_ > State::waiting && state_ < State::finishing;
   if (building && unreached_since_ != never && now - unreached_since_ > system_.dead_after) {
     give_up_unreachable();

@@ -1,7 +1,9 @@
 // A clock for deadlines that others have to keep: it stands still while its owner does not run
-// (SIGSTOP, a paused host) or is itself what everything waits for. What has come meanwhile lies in
-// its sockets, so that a pause makes nobody late.
+// (SIGSTOP, a paused host, a busy one) or is itself what everything waits for. What has come
+// meanwhile lies in its sockets, so that a pause makes nobody late.
 #pragma once
+
+#include <algorithm>
 
 #include "fanin/base/clock.hpp"
 
@@ -14,9 +16,9 @@ public:
 
   // The time now; `held_up`: it stands still from here on until that is false.
   [[nodiscard]] Duration look(Time now, bool held_up) {
-    if (looked_ != never) {
-      const bool slept = now - looked_ > 2 * period_;
-      if (slept && stalled_since_ == never) stalled_ += now - looked_;
+    if (looked_ != never && stalled_since_ == never) {
+      const Duration passed = now - looked_;
+      stalled_ += passed > 2 * period_ ? passed : std::max(passed - period_, Duration{0});
     }
     looked_ = now;
     if (held_up && stalled_since_ == never) stalled_since_ = now;

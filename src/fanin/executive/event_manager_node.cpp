@@ -71,6 +71,9 @@ public:
   bool ended() const override { return ended_; }
   std::optional<net::Url> listening() const override { return manager_->url(); }
   void destroy_application() override { manager_.reset(); }
+  void process_died(std::uint64_t session) override {
+    if (manager_) manager_->process_died(session);
+  }
 
   void turn() override {
     if (began_at_ != never || !manager_ || !manager_->running()) return;

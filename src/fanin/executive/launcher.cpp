@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/executive/process.hpp"
+
 namespace fanin::executive {
 namespace {
 
@@ -72,7 +74,8 @@ std::string Launcher::command_line(const Part& part) const {
 }
 
 Result<> Launcher::run() {
-  auto signals = Signals::make(loop_, [this](pid_t) { on_signal(); });
+  auto signals =
+      Signals::make(loop_, {.on_signal = [this](pid_t) { on_signal(); }, .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
   signals_ = std::move(*signals);
   // Where the event manager is here, the others are told where it really listens.
@@ -95,6 +98,9 @@ Result<> Launcher::start(Part& part) {
   }
   part.ended_nodes = 0;
   part.started_at = loop_.now();
+  part.session = new_session();
+  arguments.emplace_back("--session");
+  arguments.push_back(fmt::format("{}", part.session));
   auto child =
       Child::start(loop_, std::move(arguments),
                    {.on_report = [this, &part](const json::Value& r) { on_report(part, r); },
@@ -175,6 +181,8 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
     return;
   }
   Part* const decides = event_manager();
+  if (died && decides != nullptr && decides->child->alive())
+    tell_of_death(decides->child->pid(), part.session);
   if (!died && !begun_ && !configuration_.run.restart && decides != nullptr) {
     options_.log(LogLevel::error, fmt::format("{}; the run cannot begin without it", how));
     decides->child->signal(SIGTERM);

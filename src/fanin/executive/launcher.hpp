@@ -41,6 +41,7 @@ private:
     std::size_t process = 0;
     std::unique_ptr<Child> child;
     std::size_t ended_nodes = 0; // that have given their last report
+    std::uint64_t session = 0; // of its process
     std::unique_ptr<net::Timer> restart;
     Duration restart_after{};
     Time started_at{};

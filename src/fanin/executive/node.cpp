@@ -1,7 +1,5 @@
 #include "fanin/executive/node.hpp"
 
-#include <sys/random.h>
-
 #include <fmt/format.h>
 
 namespace fanin::executive {
@@ -17,14 +15,11 @@ Result<std::unique_ptr<Node>> Node::make(NodeContext context) {
 }
 
 builder::NodeEnvironment Node::environment() {
-  std::uint64_t session = 0; // that no other process of this name has had
-  const auto drawn = getrandom(&session, sizeof session, 0);
-  FANIN_ASSERT(drawn == sizeof session);
   return {.loop = context_.loop,
           .transports = context_.transports,
           .control_pool = control_pool_.get(),
           .log = context_.log,
-          .session = session};
+          .session = context_.session};
 }
 
 Result<> Node::make_control_pool() {

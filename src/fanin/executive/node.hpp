@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ struct NodeContext {
   net::Url event_manager; // where it really listens
   bool by_hand = false; // a user has started its process, which is without an event manager
   net::Loop* loop = nullptr;
+  std::uint64_t session = 0; // of the process
   net::TransportSet* transports = nullptr;
   LogFunction log;
   // What others may want to know, an object with a member "report": see report.hpp.
@@ -62,6 +64,8 @@ public:
   [[nodiscard]] virtual std::optional<net::Url> listening() const { return std::nullopt; }
   // Before start(), if that is not where the configuration says.
   void set_event_manager(const net::Url& url) { context_.event_manager = url; }
+  // The launcher says that the process of this session has died.
+  virtual void process_died(std::uint64_t) {}
   // Called in each turn of the loop.
   virtual void turn() {}
 

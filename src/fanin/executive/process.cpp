@@ -1,5 +1,6 @@
 #include "fanin/executive/process.hpp"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/report.hpp"
 #include "fanin/executive/signals.hpp"
@@ -40,7 +42,10 @@ Process::Process(const config::Configuration& configuration, const Plugins& plug
     : configuration_(configuration),
       plugins_(plugins),
       options_(std::move(options)),
-      loop_(clock_, configuration.network.wait) {}
+      loop_(clock_, configuration.network.wait),
+      resolver_(loop_) {
+  if (options_.session == 0) options_.session = new_session();
+}
 
 Process::~Process() {
   turns_.reset();
@@ -116,6 +121,7 @@ Result<> Process::make_nodes() {
     context.event_manager = configuration_.event_manager().urls.front();
     context.by_hand = options_.attended && !has_event_manager();
     context.loop = &loop_;
+    context.session = options_.session;
     context.transports = &transport_set_;
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };
     context.log = [this, index](LogLevel level, std::string_view text) { log(index, level, text); };
@@ -138,7 +144,12 @@ Result<> Process::start_nodes() {
 }
 
 Result<> Process::run() {
-  auto signals = Signals::make(loop_, [this](pid_t sender) { on_signal(sender); });
+  auto signals = Signals::make(loop_, {.on_signal = [this](pid_t sender) { on_signal(sender); },
+                                       .on_death =
+                                           [this](pid_t sender, std::uint64_t session) {
+                                             if (options_.attended || sender != getppid()) return;
+                                             for (auto& node : nodes_) node->process_died(session);
+                                           }});
   if (!signals) return std::unexpected(signals.error());
   signals_ = std::move(*signals);
   if (auto started = start_nodes(); !started) return started;
@@ -221,6 +232,13 @@ void Process::report_end(std::size_t index) {
 
 bool Process::succeeded() const {
   return std::ranges::all_of(nodes_, [](const auto& node) { return node->outcome().has_value(); });
+}
+
+std::uint64_t new_session() {
+  std::uint64_t session = 0;
+  const auto drawn = getrandom(&session, sizeof session, 0);
+  FANIN_ASSERT(drawn == sizeof session);
+  return session;
 }
 
 Result<RunNumber> next_run_number(const std::string& folder) {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +17,7 @@
 #include "fanin/executive/node.hpp"
 #include "fanin/executive/plugins.hpp"
 #include "fanin/executive/signals.hpp"
+#include "fanin/net/host_resolver.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
@@ -25,6 +27,7 @@ struct ProcessOptions {
   // Each report of a node (report.hpp); on the loop's thread, must not block.
   std::function<void(const json::Value&)> report;
   bool attended = true; // a user, not a launcher, sends the signals: say what they do
+  std::uint64_t session = 0; // of this process alone (hello); 0: one is drawn
 };
 
 // Thread: the one that makes it.
@@ -70,6 +73,7 @@ private:
   std::vector<NodePlan> plans_;
   MonotonicClock clock_;
   net::Loop loop_;
+  net::HostResolver resolver_;
   std::vector<std::unique_ptr<Node>> nodes_; // with their pools: after the transports are gone
   std::vector<bool> end_reported_;
   std::vector<std::unique_ptr<net::Transport>> transports_;
@@ -79,6 +83,9 @@ private:
   int signals_seen_ = 0;
   bool companions_stopped_ = false;
 };
+
+// That no other process has had.
+[[nodiscard]] std::uint64_t new_session();
 
 // One more than the highest run number of the run files and manifests in `folder`; 1 where there
 // are none. Errors: exhausted.

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <utility>
 
 namespace fanin::executive {
@@ -21,22 +22,29 @@ sigset_t ours() {
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGHUP);
+  sigaddset(&set, SIGRTMIN); // tell_of_death(): these queue, and carry a value
   return set;
 }
 
 } // namespace
 
-Result<std::unique_ptr<Signals>> Signals::make(net::Loop& loop,
-                                               std::function<void(pid_t)> on_signal) {
+void tell_of_death(pid_t process, std::uint64_t session) {
+  sigval value{};
+  static_assert(sizeof value == sizeof session);
+  std::memcpy(&value, &session, sizeof value);
+  (void)sigqueue(process, SIGRTMIN, value); // else it notices by itself, after network.grace
+}
+
+Result<std::unique_ptr<Signals>> Signals::make(net::Loop& loop, Handlers handlers) {
   const sigset_t set = ours();
   Descriptor descriptor(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!descriptor) return fail_errno(ErrorKind::exhausted, "signalfd", errno);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return std::unique_ptr<Signals>(new Signals(loop, std::move(on_signal), std::move(descriptor)));
+  return std::unique_ptr<Signals>(new Signals(loop, std::move(handlers), std::move(descriptor)));
 }
 
-Signals::Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, Descriptor descriptor)
-    : loop_(loop), on_signal_(std::move(on_signal)), descriptor_(std::move(descriptor)) {
+Signals::Signals(net::Loop& loop, Handlers handlers, Descriptor descriptor)
+    : loop_(loop), handlers_(std::move(handlers)), descriptor_(std::move(descriptor)) {
   loop_.add(*this);
 }
 
@@ -46,7 +54,12 @@ bool Signals::poll() {
   if (!std::exchange(look_, false) && ++polls_ % polls_per_look != 0) return false;
   signalfd_siginfo info{};
   if (read(descriptor_.get(), &info, sizeof info) != ssize_t{sizeof info}) return false;
-  on_signal_(static_cast<pid_t>(info.ssi_pid));
+  const auto sender = static_cast<pid_t>(info.ssi_pid);
+  if (info.ssi_signo != static_cast<std::uint32_t>(SIGRTMIN)) {
+    handlers_.on_signal(sender);
+  } else if (handlers_.on_death) {
+    handlers_.on_death(sender, info.ssi_ptr);
+  }
   return true;
 }
 

@@ -1,10 +1,12 @@
-// SIGINT, SIGTERM and SIGHUP as something the loop looks after, and not as interruptions.
+// SIGINT, SIGTERM and SIGHUP as something the loop looks after, and not as interruptions. And the
+// launcher's word to one of its children that another one has died.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/result.hpp"
@@ -12,13 +14,20 @@
 
 namespace fanin::executive {
 
+// Tells a process that the process of this session (ProcessOptions::session) has ended. It reaches
+// its Signals, also where they are made later, if the process was started with them blocked.
+void tell_of_death(pid_t process, std::uint64_t session);
+
 // Blocks these signals for the calling thread and those that it starts afterwards. They stay so
 // after its end: who takes down what has ended is not to be interrupted. Thread: its loop.
 class Signals final : public net::Service {
 public:
+  struct Handlers {
+    std::function<void(pid_t sender)> on_signal;
+    std::function<void(pid_t sender, std::uint64_t session)> on_death; // may be empty
+  };
   // Errors: exhausted (no descriptor).
-  [[nodiscard]] static Result<std::unique_ptr<Signals>>
-  make(net::Loop& loop, std::function<void(pid_t sender)> on_signal);
+  [[nodiscard]] static Result<std::unique_ptr<Signals>> make(net::Loop& loop, Handlers handlers);
   ~Signals() override;
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
@@ -28,10 +37,10 @@ public:
   [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
 
 private:
-  Signals(net::Loop& loop, std::function<void(pid_t)> on_signal, Descriptor descriptor);
+  Signals(net::Loop& loop, Handlers handlers, Descriptor descriptor);
 
   net::Loop& loop_;
-  std::function<void(pid_t)> on_signal_;
+  Handlers handlers_;
   Descriptor descriptor_;
   std::uint32_t polls_ = 0;
   bool look_ = true; // with the next poll

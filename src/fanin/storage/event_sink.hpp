@@ -29,7 +29,7 @@ struct SourcePiece {
 // Why an event is not complete, one source at a time.
 enum class MissingReason : std::uint8_t {
   absent = 1, // its readout unit said that there is none
-  deadline = 2, // did not arrive in time
+  deadline = 2, // its source was silent for event.deadline; in files of before, or came too late
   lost = 3, // its readout unit died
   dropped = 4 // what the source sent could not be taken: its number, or its size
 };

@@ -130,6 +130,7 @@ void VirtualSystem::make_node(Node& node, const std::string& name) {
 NodeEnvironment VirtualSystem::environment(Node& node) {
   node.transports = {};
   node.transports.add("sim", node.node->transport());
+  node.session = ++sessions_;
   return {.loop = &node.node->loop(),
           .transports = &node.transports,
           .control_pool = node.control_pool.get(),
@@ -140,7 +141,7 @@ NodeEnvironment VirtualSystem::environment(Node& node) {
                                 static_cast<double>(world_.now().time_since_epoch().count()) * 1e-9,
                                 node.node->name(), text));
               },
-          .session = ++sessions_};
+          .session = node.session};
 }
 
 void VirtualSystem::start_event_manager() {

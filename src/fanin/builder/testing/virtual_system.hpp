@@ -53,6 +53,10 @@ public:
   void start_all();
 
   void kill_readout(std::size_t index);
+  // As a launcher does: its death is seen, and the event manager told.
+  void tell_of_death(std::size_t readout) {
+    event_manager_->process_died(readouts_[readout]->session);
+  }
   void kill_builder(std::size_t index);
   void kill_event_manager();
 
@@ -93,6 +97,7 @@ private:
     net::VirtualNode* node = nullptr;
     std::unique_ptr<memory::PagePool> control_pool;
     net::TransportSet transports;
+    std::uint64_t session = 0; // of its process
   };
   struct ReadoutNode : Node {
     std::vector<std::unique_ptr<memory::PagePool>> source_pools;
