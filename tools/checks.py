@@ -26,6 +26,7 @@ from test_report import TestReport, excuse, not_applicable, slowest_units
 
 ROOT = Path(__file__).resolve().parent.parent
 CORES = os.cpu_count() or 2
+JOBS = CORES + 1  # tests at a time: many of them wait for processes
 BOLD, RED, GREEN, DIM, PLAIN = ("\033[1m", "\033[31m", "\033[32m", "\033[2m", "\033[0m") if sys.stdout.isatty() else [""] * 5
 # The modules that start threads or share memory between threads (tests/threads_test.py finds one that is missing here).
 # Their tests, and event builders of whole processes, are what ThreadSanitizer runs in --full; nightly runs all of them.
@@ -72,7 +73,7 @@ class Session:
         self.failed += not ok
         return ok
 
-    def tests(self, preset, options=(), gate_skips=False, jobs=CORES, environment=None, name=None):
+    def tests(self, preset, options=(), gate_skips=False, jobs=JOBS, environment=None, name=None):
         def action():
             report = run_ctest(preset, list(options), jobs, environment or {})
             if report is None:
