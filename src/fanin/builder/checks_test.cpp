@@ -419,6 +419,38 @@ TEST_F(BuilderChecks, a_batch_may_come_before_its_assignment) {
   EXPECT_EQ(manager_->all<wire::Built>().size(), 1U);
 }
 
+// Batches that nobody has assigned: so many are kept, and those beyond are handed back at once.
+TEST_F(BuilderChecks, early_batches_are_kept_up_to_a_number) {
+  constexpr std::uint32_t kept = 4096;
+  constexpr EventNumber first = 8;
+  start();
+  const auto say_early = [&](std::uint32_t number) {
+    auto part = header(1, 0);
+    part.batch_first = part.first_event = first + EventNumber{number} * 4;
+    data_->say_part(part, {{0, 0}}, options_.system.checksum);
+    if (number % 16 == 0) run();
+  };
+  for (std::uint32_t i = 0; i < kept; ++i) say_early(i);
+  EXPECT_EQ(counters().late, 0U);
+  say_early(kept);
+  EXPECT_EQ(counters().late, 1U);
+  say_early(kept); // it is known now
+  EXPECT_EQ(counters().late, 2U);
+  EXPECT_FALSE(data_->closed());
+  auto assign = assignment();
+  manager_->say(assign);
+  run();
+  EXPECT_TRUE(manager_->all<wire::HandBack>().empty());
+  assign.first += EventNumber{kept} * 4;
+  manager_->say(assign);
+  run();
+  ASSERT_EQ(manager_->all<wire::HandBack>().size(), 1U);
+  EXPECT_EQ(manager_->all<wire::HandBack>().front().first, assign.first);
+  say_early(kept + 1); // there is room again, for one
+  say_early(kept + 2);
+  EXPECT_EQ(counters().late, 3U);
+}
+
 TEST_F(BuilderChecks, what_no_good_event_manager_says_ends_the_connection_to_it) {
   const auto wrong = [&](const std::string& what, const std::function<void()>& said) {
     SCOPED_TRACE(what);

@@ -161,6 +161,45 @@ TEST(ControlChannel, who_is_not_acknowledged_has_no_room_and_loses_nothing) {
   EXPECT_TRUE(a.channel.roomy());
 }
 
+TEST(ControlChannel, what_waits_for_room_is_bounded) {
+  constexpr EventNumber most = (4U << 20) / (sizeof(message::FrameHeader) + sizeof(wire::Uncut));
+  End a{4};
+  a.channel.begin(a.wire.link());
+  while (a.channel.roomy()) {
+    a.say();
+    a.channel.flush();
+  }
+  const EventNumber before = a.said;
+  while (!a.channel.failed() && a.said < before + 2 * most) a.say();
+  EXPECT_GE(a.said, before + most - 1);
+  EXPECT_LE(a.said, before + most + 8);
+  EXPECT_FALSE(a.channel.roomy());
+  a.channel.begin(a.wire.link());
+  EXPECT_FALSE(a.channel.failed());
+  EXPECT_TRUE(a.channel.roomy());
+}
+
+// A node that only listens acknowledges all the same, and not each page.
+TEST(ControlChannel, many_pages_or_many_bytes_are_acknowledged_without_being_asked) {
+  End a{32};
+  End b{4};
+  a.channel.begin(a.wire.link());
+  b.channel.begin(b.wire.link());
+  const auto hear_a_page_of = [&](int messages) {
+    for (int i = 0; i < messages; ++i) a.say();
+    a.channel.flush();
+    EXPECT_TRUE(b.hear(a));
+    b.channel.flush();
+    return !b.wire.sent.empty();
+  };
+  for (int page = 1; page < 16; ++page) EXPECT_FALSE(hear_a_page_of(1)) << page;
+  EXPECT_TRUE(hear_a_page_of(1));
+  ASSERT_TRUE(a.hear(b));
+  constexpr int quarter = 1024 / (sizeof(message::FrameHeader) + sizeof(wire::Uncut));
+  EXPECT_FALSE(hear_a_page_of(quarter - 1));
+  EXPECT_TRUE(hear_a_page_of(2));
+}
+
 TEST(ControlChannel, numbers_that_nobody_sent_make_no_sense) {
   End a{4};
   a.channel.begin(a.wire.link());
