@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Which checks does no test need? All mutants of some source files are compiled at once, behind a switch; then the tests of
-their module run once for each mutant that they reach, and those that nothing noticed are listed.
+"""Which checks does no test need? All mutants of some source files are compiled at once, behind a switch; then for each mutant
+the tests of its module that come to it run, the quick ones first, and the mutants that none of them noticed are listed.
 
     tools/mutants.py src/fanin/wire/part.cpp src/fanin/storage/file_scan.cpp:100-200
-    tools/mutants.py --filter 'EventManager*' src/fanin/builder/event_manager_peers.cpp
+    tools/mutants.py --tests 'Flows|Hostile' src/fanin/builder/event_manager_peers.cpp
 
 A mutant changes a condition: the boundary of a comparison (< to <=), its sense (== to !=), a part of it that is left out, or
 `return false` to `return true`. The working tree stays as it is: a copy of it is built in build/mutants. With a header, all that
@@ -206,9 +206,9 @@ def build(modules, jobs):
     return {module: here / "tests" / f"fanin_{module}_test" for module in modules}
 
 
-def run(test, arguments, environment, limit):
-    """How it ended, and the first test that failed."""
-    command = [test, "--gtest_fail_fast", "--gtest_brief=1", *arguments]
+def run(test, names, environment, limit):
+    """How it ended: nothing, if all is well, or the first test that failed."""
+    command = [test, "--gtest_fail_fast", "--gtest_brief=1", f"--gtest_filter={':'.join(names)}"]
     try:
         done = subprocess.run(command, env={**os.environ, **environment}, timeout=limit, capture_output=True, text=True,
                               errors="replace", cwd=WORK)
@@ -218,10 +218,55 @@ def run(test, arguments, environment, limit):
     return "" if done.returncode == 0 else failed[1] if failed else f"exit status {done.returncode}"
 
 
+def names_of(test):
+    listed = subprocess.run([test, "--gtest_list_tests"], capture_output=True, text=True, check=True)
+    suite = ""
+    for line in listed.stdout.splitlines():
+        name = line.split("#")[0].strip()
+        if line.startswith("  "):
+            yield suite + name
+        elif name.endswith("."):
+            suite = name
+
+
+def reach_of(test, wanted, longest):
+    """Of each test that takes no longer: how long, and the mutants that it comes to."""
+    seen, reach = WORK / "seen", {}
+    for name in names_of(test):
+        if not re.search(wanted, name):
+            continue
+        seen.unlink(missing_ok=True)
+        started = time.monotonic()
+        if wrong := run(test, [name], {"FANIN_MUTANTS_SEEN": str(seen)}, 60 * longest):
+            print(f"{name} is left out: without a mutant it ends with {wrong!r}", flush=True)
+            continue
+        seconds = time.monotonic() - started
+        if seconds <= longest and seen.exists():
+            reach[name] = seconds, set(map(int, seen.read_text().split()))
+    return reach
+
+
+def is_noticed(test, mutant, reach):
+    """The quick tests first."""
+    coming = sorted((seconds, name) for name, (seconds, numbers) in reach.items() if mutant.number in numbers)
+    while coming:
+        budget = max(4 * coming[0][0], 0.2)
+        chunk = []
+        while coming and budget > 0:
+            seconds, name = coming.pop(0)
+            budget -= seconds
+            chunk.append((seconds, name))
+        limit = 5 + 20 * sum(seconds for seconds, _ in chunk)
+        if run(test, [name for _, name in chunk], {"FANIN_MUTANT": str(mutant.number)}, limit):
+            return True
+    return False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", help="PATH or PATH:FIRST-LAST, of one module or several")
-    parser.add_argument("--filter", action="append", help="of GoogleTest; a second one for what survives the first, and so on")
+    parser.add_argument("--tests", default="", help="a regular expression: only these")
+    parser.add_argument("--longest", type=float, default=1, help="seconds: tests that take longer are left out")
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
     numbers, files = iter(range(1, 1_000_000)), []
@@ -235,27 +280,18 @@ def main():
     for file in files:
         file.write()
     tests = build(dict.fromkeys(Path(file.path).parts[2] for file in files), arguments.jobs)
-    filters = [[f"--gtest_filter={given}"] for given in arguments.filter or ["*"]]
-    total, survived = 0, []
+    total, survived = 0, 0
     for module, test in tests.items():
-        seen = WORK / "seen"
-        seen.unlink(missing_ok=True)
-        limits = []
-        for filtered in filters:
-            started = time.monotonic()
-            if wrong := run(test, filtered, {"FANIN_MUTANTS_SEEN": str(seen)}, 3600):
-                sys.exit(f"{module}: the tests fail without a mutant: {wrong}")
-            limits.append(5 + 10 * (time.monotonic() - started))
-        reached = set(map(int, seen.read_text().split())) if seen.exists() else set()
-        for mutant in (m for file in files if Path(file.path).parts[2] == module for m in file.mutants):
-            total += 1
-            switch = {"FANIN_MUTANT": str(mutant.number)}
-            if mutant.number in reached and any(run(test, f, switch, limit) for f, limit in zip(filters, limits)):
-                continue
-            survived.append(mutant)
-            how = "survived" if mutant.number in reached else "no test comes here"
-            print(f"{mutant.file}:{mutant.line}: {mutant.change}   ({how})", flush=True)
-    print(f"{total} mutants, {len(survived)} survived")
+        reach = reach_of(test, arguments.tests, arguments.longest)
+        reached = set().union(*(numbers for _, numbers in reach.values()))
+        for file in (file for file in files if Path(file.path).parts[2] == module):
+            left = [mutant for mutant in file.mutants if not is_noticed(test, mutant, reach)]
+            total, survived = total + len(file.mutants), survived + len(left)
+            print(f"{file.path}: {len(file.mutants)} mutants, {len(left)} survived", flush=True)
+            for mutant in left:
+                how = "" if mutant.number in reached else "   (no test comes here)"
+                print(f"    {mutant.line}: {mutant.change}{how}", flush=True)
+    print(f"{total} mutants, {survived} survived")
     sys.exit(1 if survived else 0)
 
 
