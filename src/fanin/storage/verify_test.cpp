@@ -16,6 +16,7 @@
 #include "fanin/base/random.hpp"
 #include "fanin/storage/inspect.hpp"
 #include "fanin/storage/manifest.hpp"
+#include "fanin/storage/run_file_reader.hpp"
 #include "fanin/storage/run_file_writer.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
 #include "fanin/storage/verify.hpp"
@@ -344,6 +345,96 @@ TEST_F(Verify, finds_a_file_truncated_anywhere) {
     for (const auto& problem : result.problems) EXPECT_THAT(problem, HasSubstr(cut));
     static_cast<void>(inspect_file(cut));
   }
+}
+
+// A row of a good file is changed in one field: what is wrong is said, once.
+class VerifyRow : public Verify {
+protected:
+  VerifyRow() {
+    path_ = write("bu0", {{{0, 10}}}, 1, [](EventNumber event, SourceId source) {
+      const bool absent = event == 3 && source == 20;
+      return FragmentPlan{.absent = absent, .size = absent ? 0U : 9U};
+    });
+    whole_ = content(path_);
+  }
+  // The first problem of a copy in which the row is another one; none: it is good.
+  template <class Row, class Change>
+  std::string problem_of(Row row, Change change) {
+    const auto bytes_of = [](const Row& from) {
+      return std::string(reinterpret_cast<const char*>(&from), sizeof from);
+    };
+    const auto at = whole_.find(bytes_of(row));
+    EXPECT_NE(at, std::string::npos);
+    change(row);
+    auto bytes = whole_;
+    bytes.replace(at, sizeof row, bytes_of(row));
+    const auto odd = directory.path() + "/odd.h5";
+    put(odd, bytes);
+    const auto result = check({odd});
+    EXPECT_EQ(result.good(), result.problems.empty());
+    return result.problems.empty() ? "" : result.problems.front();
+  }
+  template <class Change>
+  std::string event(std::uint64_t number, Change change) {
+    EventRow row;
+    EXPECT_TRUE(reader().read_events(number, {&row, 1}));
+    return problem_of(row, change);
+  }
+  template <class Change>
+  std::string fragment(std::uint64_t number, Change change) {
+    FragmentRow row;
+    EXPECT_TRUE(reader().read_fragments(number, {&row, 1}));
+    return problem_of(row, change);
+  }
+  RunFileReader& reader() {
+    if (!reader_) reader_ = std::move(*RunFileReader::open(path_));
+    return *reader_;
+  }
+
+private:
+  std::string path_;
+  std::string whole_;
+  std::unique_ptr<RunFileReader> reader_;
+};
+
+TEST_F(VerifyRow, of_an_event_that_lies_is_named) {
+  EXPECT_EQ(event(5, [](EventRow&) {}), "");
+  EXPECT_THAT(event(5, [](EventRow& row) { ++row.first_fragment; }), HasSubstr("not its own"));
+  EXPECT_THAT(event(5, [](EventRow& row) { ++row.first_missing; }), HasSubstr("not its own"));
+  EXPECT_THAT(event(9, [](EventRow& row) { ++row.fragment_count; }), HasSubstr("beyond the end"));
+  EXPECT_THAT(event(9, [](EventRow& row) { ++row.missing_count; }), HasSubstr("beyond the end"));
+  EXPECT_THAT(event(9, [](EventRow& row) { row.fragment_count = ~0U; }),
+              HasSubstr("beyond the end"));
+  EXPECT_THAT(event(9, [](EventRow& row) { --row.fragment_count; }),
+              HasSubstr("bytes, and it says"));
+  EXPECT_THAT(event(5, [](EventRow& row) { ++row.size; }), HasSubstr("bytes, and it says"));
+  EXPECT_THAT(event(5, [](EventRow& row) { row.flags ^= event_incomplete; }),
+              HasSubstr("is marked as incomplete, and has 3 of 3"));
+  EXPECT_THAT(event(3, [](EventRow& row) { row.flags ^= event_incomplete; }),
+              HasSubstr("is marked as complete, and has 2 of 3"));
+  EXPECT_THAT(event(9, [](EventRow& row) { row.event = ~0ULL; }), HasSubstr("event"));
+}
+
+TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {
+  EXPECT_EQ(fragment(5, [](FragmentRow&) {}), "");
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.event; }),
+              HasSubstr("stands among its own"));
+  EXPECT_THAT(fragment(4, [](FragmentRow& row) { row.source = 10; }),
+              HasSubstr("there twice, or out of order"));
+  EXPECT_THAT(fragment(4, [](FragmentRow& row) { row.source = 9; }),
+              HasSubstr("there twice, or out of order"));
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.source = 31; }),
+              HasSubstr("is marked as complete, and has 2 of 3"));
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.size; }), HasSubstr("bytes, and it says"));
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.crc32c; }), HasSubstr("checksum of its 9"));
+  for (const std::uint64_t offset :
+       {reader().bytes() - 8, reader().bytes() + 1, ~std::uint64_t{0}}) {
+    EXPECT_THAT(fragment(5, [&](FragmentRow& row) { row.offset = offset; }),
+                HasSubstr("beyond the end of /bytes"));
+  }
+  // The last nine bytes are another fragment's, and there.
+  EXPECT_THAT(fragment(5, [&](FragmentRow& row) { row.offset = reader().bytes() - 9; }),
+              HasSubstr("checksum of its 9"));
 }
 
 // Nothing is asserted of the result: a byte that nobody uses may change. But nothing crashes or
