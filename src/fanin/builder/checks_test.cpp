@@ -553,6 +553,8 @@ protected:
   VirtualSystemOptions options_;
   std::optional<VirtualSystem> system_;
   std::optional<FakeNode> node_;
+  int count_ = 0;
+  std::uint64_t sessions_ = 0;
 };
 
 TEST_F(ManagerChecks, refuses_another_version_of_the_protocol) {
@@ -580,6 +582,80 @@ TEST_F(ManagerChecks, refuses_nodes_that_it_does_not_know) {
       refusal(wire::Role::readout_unit, "ru1\n", [](wire::Hello& hello) { ++hello.system_digest; }),
       HasSubstr("another configuration"));
   EXPECT_THAT(refusal(wire::Role::builder_unit, "bu1\n"), HasSubstr("no data address"));
+}
+
+// While the run drains a builder unit is welcome: it may be the only one left. Nobody else is.
+TEST_F(ManagerChecks, refuses_a_readout_unit_once_the_run_is_ending) {
+  const auto come = [this](FakeNode& node, wire::Role role, NodeId number, std::string text) {
+    node.connect("sim://evm");
+    run();
+    auto hello = hello_of(role);
+    hello.node = number;
+    hello.session = ++sessions_;
+    node.say_hello(hello, text);
+    run();
+  };
+  using enum wire::Role;
+  start();
+  FakeNode readout(system_->world(), "readout");
+  FakeNode gone(system_->world(), "gone");
+  FakeNode builder(system_->world(), "builder");
+  come(readout, readout_unit, 0, "ru0\n");
+  come(gone, readout_unit, 1, "ru1\n");
+  come(builder, builder_unit, 0, "bu0\nsim://builder");
+  for (FakeNode* const node : {&readout, &gone})
+    node->say(wire::Announce{.first = 0, .end = 64, .bytes = 64});
+  run();
+  system_->stop(); // the builder unit never builds what it was assigned
+  run();
+  gone.close();
+  run();
+  FakeNode late(system_->world(), "late");
+  come(late, readout_unit, 1, "ru1\n");
+  EXPECT_TRUE(late.heard(wire::MessageType::refuse));
+  EXPECT_THAT(system_->log(), Contains(HasSubstr("the run is ending")));
+  FakeNode helper(system_->world(), "helper");
+  come(helper, builder_unit, 1, "bu1\nsim://helper");
+  EXPECT_TRUE(helper.heard(wire::MessageType::welcome));
+}
+
+// Who comes with the session of a readout unit that is here goes on where that was; with another
+// one it is another process, and waits while the first one lives.
+TEST_F(ManagerChecks, a_session_is_one_process) {
+  start();
+  auto hello = hello_of(wire::Role::readout_unit);
+  hello.session = 7;
+  node_->say_hello(hello, "ru1\n");
+  run();
+  ASSERT_EQ(node_->all<wire::Welcome>().size(), 1U);
+  node_->say(wire::Announce{});
+  run();
+  const auto again = [&](const std::function<void(wire::Hello&)>& change) {
+    auto fresh = std::make_unique<FakeNode>(system_->world(), "again " + std::to_string(++count_));
+    fresh->connect("sim://evm");
+    run();
+    auto other = hello;
+    other.resumes = 1;
+    change(other);
+    fresh->say_hello(other, "ru1\n");
+    run();
+    return fresh;
+  };
+  const auto another = again([](wire::Hello& other) { other.session = 8; });
+  EXPECT_TRUE(another->heard(wire::MessageType::refuse));
+  EXPECT_FALSE(node_->closed());
+  const auto same = again([](wire::Hello&) {});
+  EXPECT_TRUE(same->heard(wire::MessageType::resumed));
+  EXPECT_FALSE(same->heard(wire::MessageType::welcome));
+  EXPECT_TRUE(node_->closed());
+  // It begins anew: of another incarnation, or with pages that nobody sent.
+  EXPECT_EQ(again([](wire::Hello& other) { other.resumes = 9; })->all<wire::Welcome>().size(), 1U);
+  const auto lying = again([](wire::Hello& other) {
+    other.resumes = 2;
+    other.received = 1000;
+  });
+  ASSERT_EQ(lying->all<wire::Welcome>().size(), 1U);
+  EXPECT_EQ(lying->all<wire::Welcome>().front().incarnation, 3U);
 }
 
 TEST_F(ManagerChecks, only_a_whole_hello_is_a_hello) {
