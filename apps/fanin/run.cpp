@@ -13,6 +13,7 @@
 
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/executive/describe.hpp"
 #include "fanin/executive/launcher.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/process.hpp"
@@ -61,6 +62,10 @@ public:
 
   [[nodiscard]] executive::RunView& view() { return view_; }
   void log(LogLevel level, std::string_view text) { terminal_.log(level, text); }
+  void tell_unknown_rates(const config::Configuration& configuration) {
+    if (const auto unknown = executive::unknown_rates(configuration); !unknown.empty())
+      log(LogLevel::info, unknown);
+  }
 
   // Of a report that the view has seen.
   void on_report(const json::Value& report) {
@@ -161,6 +166,7 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
 int run_alone(const config::Configuration& configuration, const std::vector<std::size_t>& nodes,
               const RunOptions& options, JsonFile& json) {
   Show show(configuration, options, has_event_manager(nodes), json);
+  show.tell_unknown_rates(configuration);
   const auto report = [&show](const json::Value& message) {
     show.view().on_report(message);
     show.on_report(message);
@@ -173,6 +179,7 @@ int run_alone(const config::Configuration& configuration, const std::vector<std:
 int launch(const config::Configuration& configuration, const std::vector<std::size_t>& processes,
            const RunOptions& options, JsonFile& json) {
   Show show(configuration, options, has_event_manager(nodes_of(configuration, processes)), json);
+  show.tell_unknown_rates(configuration);
   executive::LauncherOptions launcher;
   launcher.command = {options.program, "run", options.configuration};
   for (const auto& assignment : all_overrides(options)) {

@@ -91,6 +91,22 @@ std::string head_text(const Configuration& configuration) {
 
 } // namespace
 
+std::string unknown_rates(const Configuration& configuration) {
+  constexpr std::size_t named = 5;
+  std::vector<std::string> names;
+  std::size_t count = 0;
+  for (const config::Source& source : configuration.sources) {
+    if (expected_rate(configuration, source) > 0 || ++count > named) continue;
+    names.push_back(source.name);
+  }
+  if (count == 0) return {};
+  return fmt::format(
+      "the rate of {} {} ({}{}) is not known, so nobody has checked whether {} memory "
+      "suffices: say it with expected",
+      count, count == 1 ? "source" : "sources", fmt::join(names, ", "),
+      count > named ? ", ..." : "", count == 1 ? "its" : "their");
+}
+
 Result<std::string> describe(const Configuration& configuration) {
   const auto plans = plan_memory(configuration);
   if (!plans) return std::unexpected(plans.error());

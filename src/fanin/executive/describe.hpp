@@ -11,4 +11,8 @@ namespace fanin::executive {
 // Nodes with their addresses, sources and pools, and the sum of memory. Errors as of plan_memory.
 [[nodiscard]] Result<std::string> describe(const config::Configuration& configuration);
 
+// Says of which sources nobody knows the rate: whether their memory suffices is not checked. Empty:
+// of none.
+[[nodiscard]] std::string unknown_rates(const config::Configuration& configuration);
+
 } // namespace fanin::executive

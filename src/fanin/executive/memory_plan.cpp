@@ -108,7 +108,8 @@ std::size_t connections_each(const Configuration& configuration) {
   return configuration.network.protocol == config::Protocol::pull ? 2 : 1;
 }
 
-// The node's buffer is shared out by expected rate where that is known for all, else evenly.
+// The node's buffer is shared out by expected rate where that is known for all. Else those whose
+// rate is known get what they need, and all an even share of the rest.
 Result<> plan_sources(const Configuration& configuration, const config::Node& node,
                       std::size_t readout, NodePlan& plan) {
   const auto [first, last] = configuration.sources_of(readout);
@@ -121,12 +122,15 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
     plan.bytes_per_s += rate;
     events_hz = std::max(events_hz, event_rate(configuration, configuration.sources[i]));
   }
+  const double hold_s = seconds(hold_time(configuration));
+  const double rest = std::max(0.0, static_cast<double>(node.buffer) - plan.bytes_per_s * hold_s);
   std::uint64_t least_in_all = 0;
   for (std::size_t i = first; i < last; ++i) {
     const config::Source& source = configuration.sources[i];
-    const double part = all_known ? expected_rate(configuration, source) / plan.bytes_per_s
-                                  : 1.0 / static_cast<double>(count);
-    const auto share = static_cast<std::uint64_t>(static_cast<double>(node.buffer) * part);
+    const double rate = expected_rate(configuration, source);
+    const auto share = static_cast<std::uint64_t>(
+        all_known ? static_cast<double>(node.buffer) * rate / plan.bytes_per_s
+                  : rate * hold_s + rest / static_cast<double>(count));
     const std::uint32_t page = source_page(share, configuration.buffers.page);
     // A fragment of the largest size that begins within a page, and one page being cut and sent.
     const std::uint64_t least =
