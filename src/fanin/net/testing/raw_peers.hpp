@@ -56,6 +56,7 @@ private:
 
 // Null: the network of the address has no connections that could be made so.
 inline std::unique_ptr<RawPeer> connect_raw(const Url& url) {
+  if (url.network() == "verbs") return nullptr;
   if (url.scheme.find("ofi+") != std::string::npos) return std::make_unique<RawSocket>(url);
   if (url.network() == "tcp") return std::make_unique<RawTcpPeer>(url);
   if (url.network() == "shm") return std::make_unique<RawShmPeer>(url);
