@@ -660,17 +660,26 @@ TEST_F(ManagerChecks, a_session_is_one_process) {
 
 TEST_F(ManagerChecks, only_a_whole_hello_is_a_hello) {
   start();
-  node_->say(Disguised{hello_of(wire::Role::readout_unit)});
+  auto hello = hello_of(wire::Role::readout_unit);
+  hello.text_size = 4;
+  node_->say(Disguised{hello}, std::string_view{"ru1\n"});
   run();
   EXPECT_TRUE(node_->closed());
+  EXPECT_FALSE(node_->heard(wire::MessageType::welcome));
   start();
-  auto hello = hello_of(wire::Role::readout_unit);
   hello.text_size = 1000; // and there is none
   node_->say(hello);
   run();
   EXPECT_TRUE(node_->closed());
   EXPECT_FALSE(node_->heard(wire::MessageType::refuse));
 }
+
+// Not all of its body is there.
+template <wire::MessageType kind>
+struct Short {
+  static constexpr wire::MessageType type = kind;
+  std::uint64_t body = 0;
+};
 
 TEST_F(ManagerChecks, messages_that_are_not_of_their_sender_end_its_connection) {
   const auto ends = [&](wire::Role role, const auto& message, const auto&... more) {
@@ -694,6 +703,19 @@ TEST_F(ManagerChecks, messages_that_are_not_of_their_sender_end_its_connection) 
   EXPECT_TRUE(ends(readout_unit, wire::Finished{}));
   EXPECT_TRUE(ends(readout_unit, wire::Horizon{}));
   EXPECT_TRUE(ends(readout_unit, wire::Hello{}));
+  EXPECT_TRUE(ends(builder_unit, wire::Held{}));
+  EXPECT_FALSE(ends(readout_unit, wire::Held{}));
+  EXPECT_TRUE(ends(builder_unit, wire::Uncut{}));
+  EXPECT_TRUE(ends(readout_unit, wire::HandBack{}));
+  EXPECT_TRUE(ends(readout_unit, wire::Reached{}));
+  EXPECT_FALSE(ends(builder_unit, wire::Reached{.readout_unit = 1}));
+  EXPECT_TRUE(ends(builder_unit, wire::Reached{.readout_unit = 2})); // there are two
+  EXPECT_TRUE(ends(builder_unit, wire::Failed{.text_size = 1000})); // and there is none
+  EXPECT_TRUE(ends(readout_unit, Short<wire::MessageType::announce>{}));
+  EXPECT_TRUE(ends(readout_unit, Short<wire::MessageType::held>{}));
+  EXPECT_TRUE(ends(builder_unit, Short<wire::MessageType::received>{}));
+  EXPECT_TRUE(ends(builder_unit, Short<wire::MessageType::reached>{}));
+  EXPECT_TRUE(ends(builder_unit, Short<wire::MessageType::hand_back>{}));
   // Counters of more sources than it has.
   wire::Status counters;
   counters.counters.sources = 1;

@@ -29,6 +29,7 @@ public:
   }
   net::SendOutcome send(net::ConnectionId, std::span<const memory::View> extents) override {
     if (blocked) return net::SendOutcome::backpressure;
+    if (too_small) return net::SendOutcome::too_large;
     for (const auto& extent : extents) sent.push_back(extent);
     return net::SendOutcome::accepted;
   }
@@ -41,6 +42,7 @@ public:
 
   net::Link link() { return {this, net::ConnectionId{1}}; }
   bool blocked = false;
+  bool too_small = false;
   std::deque<memory::View> sent;
 };
 
@@ -197,7 +199,117 @@ TEST(ControlChannel, many_pages_or_many_bytes_are_acknowledged_without_being_ask
   ASSERT_TRUE(a.hear(b));
   constexpr int quarter = 1024 / (sizeof(message::FrameHeader) + sizeof(wire::Uncut));
   EXPECT_FALSE(hear_a_page_of(quarter - 1));
-  EXPECT_TRUE(hear_a_page_of(2));
+  EXPECT_TRUE(hear_a_page_of(1));
+}
+
+TEST(ControlChannel, what_is_said_while_others_wait_comes_after_them) {
+  End a{16};
+  End b{16};
+  a.channel.begin(a.wire.link());
+  b.channel.begin(b.wire.link());
+  while (a.channel.roomy()) {
+    a.say();
+    a.channel.flush();
+  }
+  for (int i = 0; i < 10; ++i) a.say(); // they wait
+  while (!a.wire.sent.empty()) ASSERT_TRUE(b.hear(a));
+  b.channel.acknowledge();
+  ASSERT_TRUE(a.hear(b)); // and now there is room
+  a.say();
+  a.channel.flush();
+  while (!a.wire.sent.empty()) ASSERT_TRUE(b.hear(a));
+  EXPECT_EQ(b.heard, a.said);
+}
+
+TEST(ControlChannel, what_the_network_does_not_take_is_sent_later_and_once) {
+  End a{8};
+  End b{8};
+  a.channel.begin(a.wire.link());
+  b.channel.begin(b.wire.link());
+  a.wire.blocked = true;
+  a.say();
+  a.channel.flush();
+  EXPECT_TRUE(a.wire.sent.empty());
+  a.wire.blocked = false;
+  a.channel.flush();
+  a.channel.flush();
+  ASSERT_EQ(a.wire.sent.size(), 1U);
+  ASSERT_TRUE(b.hear(a));
+  a.channel.detach(); // without a connection it is kept
+  a.say();
+  a.channel.flush();
+  EXPECT_TRUE(a.wire.sent.empty());
+  ASSERT_TRUE(a.channel.resume(a.wire.link(), b.channel.received()));
+  a.channel.flush();
+  ASSERT_TRUE(b.hear(a));
+  EXPECT_EQ(b.heard, 2U);
+}
+
+TEST(ControlChannel, of_nobody_says_nothing) {
+  ControlChannel none;
+  EXPECT_FALSE(none.roomy());
+  none.append(wire::Uncut{});
+  none.flush();
+  none.acknowledge();
+  EXPECT_TRUE(none.sent());
+}
+
+TEST(ControlChannel, what_no_peer_takes_is_a_failure) {
+  End a{8};
+  a.channel.begin(a.wire.link());
+  a.wire.too_small = true;
+  a.say();
+  a.channel.flush();
+  EXPECT_TRUE(a.channel.failed());
+  EXPECT_FALSE(a.channel.roomy());
+}
+
+TEST(ControlChannel, is_acknowledged_once_and_not_without_a_connection) {
+  End a{8};
+  End b{8};
+  a.channel.begin(a.wire.link());
+  b.channel.begin(b.wire.link());
+  a.say();
+  a.channel.flush();
+  ASSERT_TRUE(b.hear(a));
+  b.channel.acknowledge();
+  b.channel.acknowledge();
+  EXPECT_EQ(b.wire.sent.size(), 1U);
+  a.say();
+  a.channel.flush();
+  ASSERT_TRUE(b.hear(a));
+  b.channel.detach();
+  b.channel.acknowledge();
+  EXPECT_EQ(b.wire.sent.size(), 1U);
+}
+
+TEST(ControlChannel, a_page_acknowledged_before_it_left_again_stops_nothing) {
+  End a{8};
+  a.channel.begin(a.wire.link());
+  a.wire.blocked = true;
+  a.say();
+  a.channel.flush();
+  const wire::Acknowledge all{1}; // it came over an earlier connection
+  EXPECT_EQ(a.channel.take(all.type, std::as_bytes(std::span{&all, 1})),
+            ControlChannel::Taken::done);
+  a.wire.blocked = false;
+  a.say();
+  a.channel.flush();
+  EXPECT_EQ(a.wire.sent.size(), 1U);
+}
+
+TEST(ControlChannel, a_page_that_comes_again_is_skipped_and_counts_nothing_back) {
+  End a{4};
+  a.channel.begin(a.wire.link());
+  const auto take = [&](const auto& body) {
+    return a.channel.take(body.type, std::as_bytes(std::span{&body, 1}));
+  };
+  for (const std::uint64_t number : {1U, 2U, 1U})
+    EXPECT_EQ(take(wire::Numbered{number, 0}), ControlChannel::Taken::done);
+  EXPECT_EQ(take(wire::Uncut{}), ControlChannel::Taken::done); // of the one known already
+  EXPECT_EQ(a.channel.received(), 2U);
+  EXPECT_EQ(take(wire::Numbered{3, 0}), ControlChannel::Taken::done);
+  EXPECT_EQ(take(wire::Uncut{}), ControlChannel::Taken::message);
 }
 
 TEST(ControlChannel, numbers_that_nobody_sent_make_no_sense) {
