@@ -51,10 +51,11 @@ class Hosts:
         self.holders = []
         self.output = folder / "data"
         self.output.mkdir()
-        names = folder / "hosts"
-        names.write_text("127.0.0.1 localhost\n" + "".join(f"10.77.0.{i + 1} {name}\n" for i, name in enumerate(HOSTS)))
         for name in HOSTS:
             (folder / name).mkdir()
+            names = folder / f"hosts_{name}"  # as Debian writes it: a host knows itself by an address that is no use to others
+            names.write_text(f"127.0.0.1 localhost\n127.0.1.1 {name}\n" + "".join(
+                f"10.77.0.{i + 1} {other}\n" for i, other in enumerate(HOSTS) if other != name))
             script = (f"hostname {name} && mount --bind {names} /etc/hosts && "
                       f"mount --bind {folder / name} {self.output} && ip link set lo up && echo ready && exec cat")
             self.holders.append(self.unshare(script))

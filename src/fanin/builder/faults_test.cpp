@@ -274,7 +274,7 @@ TEST(control, a_death_that_was_seen_ends_the_wait_at_once) {
 
 // All of it on one host that is paused again and again; the event manager runs first.
 TEST(silence, a_busy_host_makes_nobody_silent) {
-  auto options = triggered(2, 2, 1000);
+  auto options = triggered(2, 2, 1); // they have little to say
   options.system.dead_after = 400ms;
   options.system.grace = 100ms;
   VirtualSystem system{options};
