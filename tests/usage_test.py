@@ -77,7 +77,7 @@ def test_what_this_host_does_not_have():
 def test_pools_too_small_for_the_rate():
     with Folder() as folder:
         config = folder.small(rate="100kHz")
-        says(2, "readout.0.buffer: 16 MiB is too small: 200 MB/s for 250 ms (buffers.hold) take 47.7 MiB; raise "
+        says(2, "readout.0.buffer: 16 MiB is too small: 200 MB/s for 300 ms (buffers.hold + event.latency) take 57.2 MiB; raise "
                 "buffers.readout or lower the rate", "check", config)
         config = folder.small()
         says(2, "builder.0.buffer: 4 MiB is too small: two batches of 4 MiB", "check", config,

@@ -8,6 +8,7 @@ namespace fanin::builder {
 
 namespace {
 constexpr Duration trigger_step = std::chrono::microseconds{50};
+constexpr Duration rounding = std::chrono::microseconds{1}; // later than the event is due, for sure
 } // namespace
 
 EventManager::EventManager(const System& system, EventManagerOptions options,
@@ -104,8 +105,20 @@ void EventManager::trigger() {
   }
   trigger_waits_ = triggered_ >= window_end;
   if (trigger_waits_) return; // poll() goes on with it
-  const auto next = trigger_time(triggered_);
-  trigger_tick_.start(*environment_.loop, std::max(next, now + trigger_step));
+  trigger_tick_.start(*environment_.loop, std::max(next_trigger_tick(), now + trigger_step));
+}
+
+// Triggers are gathered until they fill a batch, and no longer than the latency allows.
+Time EventManager::next_trigger_tick() const {
+  const Time next = trigger_time(triggered_);
+  if (system_.gather_time() == Duration{0}) return next;
+  EventNumber last = triggered_ | (system_.batch_events - 1);
+  if (bytes_per_event_ > 0) {
+    last = std::min(last, triggered_ + system_.batch_bytes / bytes_per_event_);
+  }
+  const double gather_s = static_cast<double>(system_.gather_time().count()) * 1e-9;
+  const auto gathered = static_cast<EventNumber>(gather_s * system_.trigger_rate_hz);
+  return trigger_time(std::min(last, triggered_ + gathered)) + rounding;
 }
 
 // What was triggered. One that does not read for a while is told later, and only the last.
@@ -129,7 +142,8 @@ void EventManager::stop() {
   if (state_ == State::waiting) {
     finish();
   } else if (state_ == State::running) {
-    pause_or_drain();
+    trigger(); // what is due by now
+    if (state_ == State::running) pause_or_drain();
   }
 }
 

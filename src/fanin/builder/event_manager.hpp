@@ -211,6 +211,7 @@ private:
   void trigger();
   void tell_triggered();
   [[nodiscard]] Time trigger_time(EventNumber event) const;
+  [[nodiscard]] Time next_trigger_tick() const;
   bool on_announce(Readout& readout, const wire::Announce& announce,
                    std::span<const wire::AbsentRun> absent);
   [[nodiscard]] bool can_be_absent(const Readout& readout, EventRange range,
@@ -321,6 +322,7 @@ private:
   EventNumber triggered_ = 0;
   Time trigger_start_{};
   bool trigger_waits_ = false; // its window is full
+  std::uint64_t bytes_per_event_ = 0; // of the latest batch; 0: none yet
   net::Timer trigger_tick_;
   net::Timer alive_tick_;
   FairClock clock_{alive_period}; // for all others: it looks with alive_tick_

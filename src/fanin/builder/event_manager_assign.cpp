@@ -235,6 +235,7 @@ void EventManager::assign_batches() {
     if (skipped_) batch.gaps.insert(batch.gaps.begin(), *std::exchange(skipped_, {}));
     batch.lost = lost_in(cut.range);
     send_assignment(batch, *node);
+    bytes_per_event_ = std::max<std::uint64_t>(1, cut.bytes / cut.range.count());
     move_frontier(cut.range.end);
   }
 }

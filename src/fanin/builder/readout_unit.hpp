@@ -139,6 +139,7 @@ private:
   bool watch_silence(Input& input, Duration now);
   void watch_slow(Input& input, Duration now);
   void announce(bool idle);
+  [[nodiscard]] bool worth_announcing(EventNumber& end, bool idle);
   [[nodiscard]] std::uint64_t bytes_of(EventRange range) const;
   bool announce_range(EventRange range);
   bool announce_gap(EventNumber end);

@@ -325,20 +325,13 @@ void ReadoutUnit::announce(bool idle) {
   }
   // The last event is known when all readout units have begun.
   if (system_.events_max != 0 && limit_ >= event_number_end) return;
-  const Time now = environment_.loop->now();
   const bool final =
       !final_ && !paused_ && ((last_ && low >= limit_) || (all_done && low >= horizon_));
   if (low <= announced_ && !final) {
     announce_due_ = never;
     return;
   }
-  const std::uint64_t bytes = bytes_of({announced_, low});
-  if (announce_due_ == never) announce_due_ = now + system_.announce_deadline;
-  if (!idle && !final && now < announce_due_) { // a message for something, and in whole batches
-    if (bytes < announce_bytes) return;
-    const EventNumber whole = low & ~static_cast<EventNumber>(system_.batch_events - 1);
-    if (whole > announced_) low = whole;
-  }
+  if (!final && !worth_announcing(low, idle)) return;
   announce_due_ = never;
   while (announced_ < low) {
     if (announce_gap(low)) continue;
@@ -348,6 +341,24 @@ void ReadoutUnit::announce(bool idle) {
   if (!final || !control_->roomy()) return;
   control_->send(wire::Announce{.first = announced_, .end = announced_, .final = 1});
   final_ = true;
+}
+
+// Whether a message up to `end` is worth it now; `end` may fall, so that batches are whole. Where a
+// latency is allowed, fragments are gathered, unless that would hold up the sources, or nothing can
+// follow before the next trigger.
+bool ReadoutUnit::worth_announcing(EventNumber& end, bool idle) {
+  const Time now = environment_.loop->now();
+  const bool gathers = system_.gather_time() > Duration{0};
+  const bool held_up = std::ranges::any_of(
+      inputs_, [](const auto& input) { return input->far_ahead || input->queue.throttled(); });
+  const Duration wait = gathers && !held_up ? system_.gather_time() : system_.announce_deadline;
+  announce_due_ = std::min(announce_due_, now + wait);
+  if ((idle && !gathers) || end >= limit_ || now >= announce_due_) return true;
+  const EventNumber whole = end & ~static_cast<EventNumber>(system_.batch_events - 1);
+  const bool enough = bytes_of({announced_, end}) >= announce_bytes;
+  if (!enough && !(gathers && whole > announced_)) return false;
+  if (whole > announced_) end = whole;
+  return true;
 }
 
 // Numbers of which no source has any, batches of them: one message, however many.

@@ -49,6 +49,7 @@ std::uint64_t System::digest() const {
   digest.add(batch_bytes);
   digest.add(data_page);
   digest.add(static_cast<std::uint64_t>(announce_deadline.count()));
+  digest.add(static_cast<std::uint64_t>(latency.count()));
   digest.add(static_cast<std::uint64_t>(event_deadline.count()));
   digest.add(trigger_rate_hz > 0 ? 1 : 0);
   digest.add(event_window);

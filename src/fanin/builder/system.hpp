@@ -42,6 +42,8 @@ struct System {
   std::uint64_t read_ahead = 4U << 20; // bytes not assigned yet, of sources on demand
   std::uint64_t transfer_window = 4U << 20; // bytes under way per builder unit
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
+  Duration
+      latency{}; // from trigger to commit, to be spent on fuller batches; 0: as fast as it goes
   Duration event_deadline = std::chrono::seconds{1}; // longest silence before a source is missing
   Duration grace = std::chrono::seconds{1}; // a lost control connection may come back
   Duration event_give_up_slow{}; // a source that holds all others back so long; 0: never given up
@@ -51,6 +53,10 @@ struct System {
   double trigger_rate_hz = 0; // 0: no trigger source, events exist as they are announced
   std::uint64_t trigger_window = 100'000; // triggered and not yet built, at most
   std::uint64_t events_max = 0; // stop after so many; 0: no limit
+
+  // How long triggers, or fragments that are not triggered, are gathered at the start of their way.
+  // The rest of the latency is for transfer, building and storage.
+  [[nodiscard]] Duration gather_time() const { return latency / 4 * 3; }
 
   // Equal for nodes that can work together: who there is, the protocol, and how events are cut.
   [[nodiscard]] std::uint64_t digest() const;

@@ -101,6 +101,11 @@ void read_event(TableReader reader, EventRules& event) {
   event.batch_bytes = reader.size("batch_size", event.batch_bytes);
   if (event.batch_bytes < 4096) reader.reject("batch_size", "a batch takes at least 4KiB");
   event.batch_delay = reader.duration("batch_delay", event.batch_delay);
+  event.latency = reader.duration("latency", std::min(event.latency, event.deadline / 4));
+  if (event.latency >= event.deadline) {
+    reader.reject("latency",
+                  "has to be shorter than event.deadline, after which a source is missing");
+  }
   reader.finish();
 }
 

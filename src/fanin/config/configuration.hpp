@@ -60,6 +60,7 @@ struct EventRules {
   std::uint32_t batch_events = 1024; // a power of two
   std::uint64_t batch_bytes = 2U << 20;
   Duration batch_delay = std::chrono::microseconds{200};
+  Duration latency = std::chrono::milliseconds{50}; // from trigger to commit, for fuller batches
 };
 
 struct Buffers {

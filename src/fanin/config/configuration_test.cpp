@@ -236,6 +236,9 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
        "name of its host"},
       {m + "[event]\nbatch_events = 1000\n",
        "run.toml:5: event.batch_events: 1000 is not a power of two, as 1024 is"},
+      {m + "[event]\ndeadline = \"20ms\"\nlatency = \"20ms\"\n",
+       "run.toml:6: event.latency: has to be shorter than event.deadline, after which a source is "
+       "missing"},
       {m + "[event]\nintegrity = \"crc64\"\n",
        "run.toml:5: event.integrity: \"crc64\" is none of \"crc32c\", \"none\""},
       {m + "[buffers]\npage = \"100KiB\"\n",

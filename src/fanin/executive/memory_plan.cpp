@@ -58,6 +58,12 @@ double event_rate(const Configuration& configuration, const config::Source& sour
   return rate == source.settings.end() ? 0 : parse_rate_hz(rate->second.value).value_or(0);
 }
 
+bool several_hosts(const Configuration& configuration) {
+  const std::string& first = configuration.nodes.front().host;
+  return std::ranges::any_of(configuration.nodes,
+                             [&first](const config::Node& node) { return node.host != first; });
+}
+
 // Small enough that each source has some pages, large enough that batches lie in few pieces.
 std::uint32_t source_page(std::uint64_t share, std::uint32_t largest) {
   std::uint32_t page = largest;
@@ -178,12 +184,11 @@ Result<> plan_readout(const Configuration& configuration, const config::Node& no
   if (plan.needed > node.buffer) {
     return too_small(
         configuration, node,
-        fmt::format("{} is too small: {} for {} (buffers.hold{}) take {}; raise buffers.readout or "
-                    "lower the rate",
+        fmt::format("{} is too small: {} for {} (buffers.hold + event.latency{}) take {}; raise "
+                    "buffers.readout or lower the rate",
                     format_size(node.buffer), format_bandwidth(plan.bytes_per_s),
                     format_duration(hold_time(configuration)),
-                    hold_time(configuration) > configuration.buffers.hold ? " + network.dead_after"
-                                                                          : "",
+                    several_hosts(configuration) ? " + network.dead_after" : "",
                     format_size(plan.needed)));
   }
   return {};
@@ -242,10 +247,8 @@ std::uint64_t NodePlan::pools() const { return payload() + control.bytes() + met
 std::uint64_t NodePlan::total() const { return pools() + queues; }
 
 Duration hold_time(const Configuration& configuration) {
-  const std::string& first = configuration.nodes.front().host;
-  const bool several = std::ranges::any_of(
-      configuration.nodes, [&first](const config::Node& node) { return node.host != first; });
-  return configuration.buffers.hold + (several ? configuration.network.dead_after : Duration{0});
+  return configuration.buffers.hold + configuration.event.latency +
+         (several_hosts(configuration) ? configuration.network.dead_after : Duration{0});
 }
 
 double expected_rate(const Configuration& configuration, const config::Source& source) {

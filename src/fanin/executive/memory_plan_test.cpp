@@ -134,11 +134,10 @@ TEST(MemoryPlan, a_builder_unit_can_take_the_largest_event_and_two_batches) {
 }
 
 TEST(MemoryPlan, buffers_that_are_too_small_are_refused_with_the_mend) {
-  EXPECT_EQ(
-      error_of({"buffers.readout=4MiB"}),
-      "test.toml:7: readout.0.buffer: 4 MiB is too small: 41 MB/s for 250 ms (buffers.hold) take "
-      "9.77 MiB; raise buffers.readout or lower the rate");
-  EXPECT_THAT(error_of({"buffers.readout=128KiB", "buffers.hold=1ms"}),
+  EXPECT_EQ(error_of({"buffers.readout=4MiB"}),
+            "test.toml:7: readout.0.buffer: 4 MiB is too small: 41 MB/s for 300 ms (buffers.hold + "
+            "event.latency) take 11.7 MiB; raise buffers.readout or lower the rate");
+  EXPECT_THAT(error_of({"buffers.readout=128KiB", "buffers.hold=1ms", "event.latency=0ms"}),
               HasSubstr("2 sources whose fragments may have 64 KiB need 256 KiB; raise "
                         "buffers.readout or lower fragment_max"));
   EXPECT_THAT(error_of({"buffers.builder=8MiB", "trigger.rate=10Hz"}),
@@ -156,11 +155,12 @@ TEST(MemoryPlan, on_several_hosts_the_time_to_notice_a_death_counts) {
   const auto one = config::parse(two_by_one, "test.toml");
   const auto several = config::parse(text, "test.toml", {"readout.*.host=a"});
   ASSERT_TRUE(one && several) << several.error().text;
-  EXPECT_EQ(hold_time(*one), std::chrono::milliseconds{250});
-  EXPECT_EQ(hold_time(*several), std::chrono::milliseconds{5250});
+  EXPECT_EQ(hold_time(*one), std::chrono::milliseconds{300});
+  EXPECT_EQ(hold_time(*several), std::chrono::milliseconds{5300});
   const auto plans = plan_memory(*several);
   ASSERT_FALSE(plans);
-  EXPECT_THAT(plans.error().text, HasSubstr("for 5.25 s (buffers.hold + network.dead_after)"));
+  EXPECT_THAT(plans.error().text,
+              HasSubstr("for 5.3 s (buffers.hold + event.latency + network.dead_after)"));
 }
 
 TEST(MemoryPlan, all_nodes_have_control_pages_of_one_size_that_all_counters_fit_into) {
@@ -187,9 +187,9 @@ TEST(MemoryPlan, all_nodes_have_control_pages_of_one_size_that_all_counters_fit_
 
 TEST(MemoryPlan, a_high_rate_gets_a_wide_window_and_many_sources_narrow_ones) {
   EXPECT_EQ((*plan_memory(configuration()))[1].window, 65536U);
-  const auto fast = plan_memory(
-      configuration({"trigger.rate=1MHz", "source.size=1B", "readout.0.source.0.size=1B",
-                     "readout.0.source.1.size=1B", "readout.1.source.1.size=1B"}));
+  const auto fast = plan_memory(configuration(
+      {"trigger.rate=1MHz", "event.latency=0ms", "source.size=1B", "readout.0.source.0.size=1B",
+       "readout.0.source.1.size=1B", "readout.1.source.1.size=1B"}));
   ASSERT_TRUE(fast) << fast.error().text;
   EXPECT_EQ((*fast)[1].window, 262'144U);
   const auto many = plan_memory(configuration(

@@ -24,6 +24,7 @@ builder::System make_system(const config::Configuration& configuration, RunNumbe
   system.data_page = configuration.buffers.page;
   system.transfer_window = configuration.network.transfer_window;
   system.announce_deadline = configuration.event.batch_delay;
+  system.latency = configuration.event.latency;
   system.event_deadline = configuration.event.deadline;
   system.grace = configuration.network.grace;
   system.event_give_up_slow = configuration.event.give_up_slow;
