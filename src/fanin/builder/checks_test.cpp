@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -672,6 +673,107 @@ TEST_F(ManagerChecks, only_a_whole_hello_is_a_hello) {
   run();
   EXPECT_TRUE(node_->closed());
   EXPECT_FALSE(node_->heard(wire::MessageType::refuse));
+}
+
+// What a builder unit says that it has built: of a batch that is its own, and within it.
+class BuiltChecks : public ManagerChecks {
+protected:
+  // The batch that was assigned to it.
+  wire::Assign assigned() {
+    for (auto& readout : readouts_) readout.reset(); // of the world before
+    start();
+    for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+      auto& readout = readouts_[node];
+      readout = std::make_unique<FakeNode>(system_->world(), "readout " + std::to_string(node));
+      introduce(*readout, wire::Role::readout_unit, node, node == 0 ? "ru0\n" : "ru1\n");
+    }
+    introduce(*node_, wire::Role::builder_unit, 1, "bu1\nsim://node");
+    for (const NodeId node : {NodeId{0}, NodeId{1}})
+      node_->say(wire::Reached{.readout_unit = node, .yes = 1, .incarnation = 1});
+    for (auto& readout : readouts_)
+      readout->say(wire::Announce{.first = 0, .end = options_.system.batch_events, .bytes = 64});
+    run();
+    const auto all = node_->all<wire::Assign>();
+    EXPECT_EQ(all.size(), 1U);
+    return all.empty() ? wire::Assign{} : all.front();
+  }
+  void introduce(FakeNode& node, wire::Role role, NodeId number, const std::string& text) {
+    if (!node.connected()) node.connect("sim://evm");
+    run();
+    auto hello = hello_of(role);
+    hello.node = number;
+    hello.session = ++sessions_;
+    node.say_hello(hello, text);
+    run();
+  }
+  static wire::Built built_of(const wire::Assign& assign) {
+    wire::Built built;
+    built.first = assign.first;
+    built.events = assign.events;
+    built.attempt = assign.attempt;
+    return built;
+  }
+  // Whether the batch counts as built.
+  bool counts(const std::function<void(wire::Built&)>& change) {
+    auto built = built_of(assigned());
+    change(built);
+    node_->say(built);
+    run();
+    EXPECT_FALSE(node_->closed());
+    return readouts_[0]->heard(wire::MessageType::clear);
+  }
+  // Whether it lost its connection for that.
+  bool ends(const std::function<void(wire::MissingRun&)>& change) {
+    const auto assign = assigned();
+    auto built = built_of(assign);
+    built.missing_runs = 1;
+    wire::MissingRun missing{.source = 1, .count = 1, .first = assign.first};
+    change(missing);
+    node_->say(built, std::vector{missing});
+    run();
+    EXPECT_NE(node_->closed(), readouts_[0]->heard(wire::MessageType::clear));
+    return node_->closed();
+  }
+  void TearDown() override {
+    for (auto& readout : readouts_) readout.reset();
+    ManagerChecks::TearDown();
+  }
+  std::array<std::unique_ptr<FakeNode>, 2> readouts_;
+};
+
+TEST_F(BuiltChecks, only_its_own_batch_as_it_was_assigned_counts) {
+  EXPECT_TRUE(counts([](wire::Built&) {}));
+  EXPECT_FALSE(counts([](wire::Built& built) { ++built.first; }));
+  EXPECT_FALSE(counts([](wire::Built& built) { --built.events; }));
+  EXPECT_FALSE(counts([](wire::Built& built) { ++built.attempt; }));
+  EXPECT_FALSE(counts([](wire::Built& built) { built.more = 1; }));
+  const auto built = built_of(assigned());
+  FakeNode other(system_->world(), "other");
+  introduce(other, wire::Role::builder_unit, 0, "bu0\nsim://other");
+  other.say(built);
+  run();
+  EXPECT_FALSE(readouts_[0]->heard(wire::MessageType::clear));
+  node_->say(built);
+  run();
+  EXPECT_TRUE(readouts_[0]->heard(wire::MessageType::clear));
+}
+
+TEST_F(BuiltChecks, missing_fragments_are_of_the_batch_and_of_a_source_that_there_is) {
+  const std::uint32_t events = options_.system.batch_events;
+  EXPECT_FALSE(ends([](wire::MissingRun&) {}));
+  EXPECT_FALSE(ends([&](wire::MissingRun& run) { run.count = events; }));
+  EXPECT_FALSE(ends([&](wire::MissingRun& run) { run.first += events - 1; }));
+  EXPECT_TRUE(ends([&](wire::MissingRun& run) { run.count = events + 1; }));
+  EXPECT_TRUE(ends([&](wire::MissingRun& run) { run.first += events; }));
+  EXPECT_TRUE(ends([&](wire::MissingRun& run) { run.first += events + 1; }));
+  EXPECT_TRUE(ends([](wire::MissingRun& run) { run.first = ~0ULL; }));
+  EXPECT_TRUE(ends([](wire::MissingRun& run) { run.source = 99; }));
+  const auto assign = assigned();
+  auto built = built_of(assign);
+  built.missing_runs = 1; // and there is none
+  node_->say(built);
+  run();
+  EXPECT_TRUE(node_->closed());
 }
 
 // Not all of its body is there.
