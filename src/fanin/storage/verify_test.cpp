@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -357,7 +358,7 @@ protected:
     });
     whole_ = content(path_);
   }
-  // The first problem of a copy in which the row is another one; none: it is good.
+  // The problems of a copy in which the row is another one; none: it is good.
   template <class Row, class Change>
   std::string problem_of(Row row, Change change) {
     const auto bytes_of = [](const Row& from) {
@@ -372,7 +373,7 @@ protected:
     put(odd, bytes);
     const auto result = check({odd});
     EXPECT_EQ(result.good(), result.problems.empty());
-    return result.problems.empty() ? "" : result.problems.front();
+    return fmt::format("{}", fmt::join(result.problems, "\n"));
   }
   template <class Change>
   std::string event(std::uint64_t number, Change change) {
@@ -412,7 +413,8 @@ TEST_F(VerifyRow, of_an_event_that_lies_is_named) {
               HasSubstr("is marked as incomplete, and has 3 of 3"));
   EXPECT_THAT(event(3, [](EventRow& row) { row.flags ^= event_incomplete; }),
               HasSubstr("is marked as complete, and has 2 of 3"));
-  EXPECT_THAT(event(9, [](EventRow& row) { row.event = ~0ULL; }), HasSubstr("event"));
+  EXPECT_THAT(event(9, [](EventRow& row) { row.event = ~0ULL; }),
+              HasSubstr("a number that none can have"));
 }
 
 TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {
@@ -425,6 +427,15 @@ TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {
               HasSubstr("there twice, or out of order"));
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.source = 31; }),
               HasSubstr("is marked as complete, and has 2 of 3"));
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.source = 99; }), HasSubstr("has 2 of 3"));
+  const auto marked = HasSubstr("seen and marked when it was built");
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.crc32c; }), Not(marked));
+  EXPECT_THAT(fragment(5,
+                       [](FragmentRow& row) {
+                         ++row.crc32c;
+                         row.flags = event_bad_checksum;
+                       }),
+              marked);
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.size; }), HasSubstr("bytes, and it says"));
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.crc32c; }), HasSubstr("checksum of its 9"));
   for (const std::uint64_t offset :
