@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -446,6 +447,35 @@ TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {
   // The last nine bytes are another fragment's, and there.
   EXPECT_THAT(fragment(5, [&](FragmentRow& row) { row.offset = reader().bytes() - 9; }),
               HasSubstr("checksum of its 9"));
+}
+
+// Whoever shows one event goes by such a row too.
+TEST_F(VerifyRow, that_points_beyond_the_file_is_an_error_of_the_reader) {
+  EventRow last;
+  ASSERT_TRUE(reader().read_events(9, {&last, 1}));
+  ASSERT_EQ(reader().fragments_of(last)->size(), 3U);
+  ASSERT_TRUE(reader().missing_of(last));
+  const auto refused = [&](const std::function<void(EventRow&)>& change) {
+    EventRow row = last;
+    change(row);
+    const auto fragments = reader().fragments_of(row);
+    const auto missing = reader().missing_of(row);
+    return !fragments || !missing;
+  };
+  EXPECT_TRUE(refused([](EventRow& row) { ++row.fragment_count; }));
+  EXPECT_TRUE(refused([](EventRow& row) { row.fragment_count = ~0U; }));
+  EXPECT_TRUE(refused([](EventRow& row) { ++row.first_fragment; }));
+  EXPECT_TRUE(refused([](EventRow& row) { row.first_fragment = ~0ULL; }));
+  EXPECT_TRUE(refused([](EventRow& row) { ++row.event; }));
+  EXPECT_TRUE(refused([](EventRow& row) { row.missing_count = 2; }));
+  EXPECT_TRUE(refused([](EventRow& row) { row.first_missing = ~0ULL; }));
+  const FragmentRow fragment = reader().fragments_of(last)->back();
+  EXPECT_TRUE(reader().bytes_of(fragment));
+  for (const std::uint64_t offset : {reader().bytes() - 8, ~std::uint64_t{0}}) {
+    FragmentRow row = fragment;
+    row.offset = offset;
+    EXPECT_FALSE(reader().bytes_of(row));
+  }
 }
 
 // Nothing is asserted of the result: a byte that nobody uses may change. But nothing crashes or
