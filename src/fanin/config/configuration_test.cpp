@@ -361,6 +361,84 @@ TEST(Configuration, each_source_that_listens_has_a_port_of_its_own) {
             "on port 7000");
 }
 
+// With these keys in its only source.
+std::string numbered(const std::string& keys, const std::string& more = "") {
+  return "[[readout]]\nsource = [{ type = \"emulator\", name = \"tagger\"" +
+         (keys.empty() ? keys : ", " + keys) + " }]\n[[builder]]\n" + more;
+}
+
+TEST(Configuration, event_numbers_are_as_wide_and_begin_where_a_source_says) {
+  const Configuration plain = good(numbered(""));
+  EXPECT_EQ(plain.sources[0].counter_bits, 64);
+  EXPECT_EQ(plain.sources[0].offset, 0);
+  EXPECT_EQ(plain.sources[0].first, std::nullopt);
+  const Configuration c = good(numbered("counter_bits = 24, offset = -1000, first = 0"));
+  EXPECT_EQ(c.sources[0].counter_bits, 24);
+  EXPECT_EQ(c.sources[0].offset, -1000);
+  EXPECT_EQ(c.sources[0].first, 0U);
+  EXPECT_EQ(good("source = { counter_bits = 32 }\n" + numbered("")).sources[0].counter_bits, 32);
+}
+
+TEST(Configuration, counters_and_numbers_that_cannot_be_are_refused) {
+  const auto error = [](const std::string& keys) { return error_of(numbered(keys)); };
+  const std::string at = "run.toml:2: readout.0.source.0.";
+  EXPECT_EQ(error("counter_bits = 7"), at + "counter_bits: 7 is not a whole number from 8 to 64");
+  EXPECT_EQ(error("counter_bits = 65"), at + "counter_bits: 65 is not a whole number from 8 to 64");
+  EXPECT_EQ(error("counter_bits = 8"), "no error");
+  EXPECT_EQ(error("offset = 4611686018427387905"),
+            at + "offset: 4611686018427387905 is not a whole number from -4611686018427387904 to "
+                 "4611686018427387904");
+  EXPECT_EQ(error("offset = -4611686018427387904"), "no error");
+  EXPECT_EQ(error("offset = 0.5"),
+            at + "offset: 0.5 is not a whole number from -4611686018427387904 to "
+                 "4611686018427387904");
+  EXPECT_EQ(error("first = -1"),
+            at + "first: -1 is not a whole number from 0 to 9223372036854775807");
+  EXPECT_EQ(error("first = 9223372036854775807"), "no error");
+}
+
+TEST(Configuration, a_first_number_that_the_counter_never_says_is_refused) {
+  const auto error = [](const std::string& keys) { return error_of(numbered(keys)); };
+  const std::string at = "run.toml:2: readout.0.source.0.first: ";
+  EXPECT_EQ(error("counter_bits = 8, first = 255"), "no error");
+  EXPECT_EQ(error("counter_bits = 8, first = 256"),
+            at + "256 is none of the numbers 0 to 255 that its counter of 8 bits begins with");
+  EXPECT_EQ(error("counter_bits = 8, offset = 1000, first = 1255"), "no error");
+  EXPECT_EQ(error("counter_bits = 8, offset = 1000, first = 999"),
+            at + "999 is none of the numbers 1000 to 1255 that its counter of 8 bits begins with");
+  EXPECT_EQ(error("counter_bits = 16, offset = -1000, first = 0"), "no error");
+}
+
+TEST(Configuration, the_window_of_event_numbers_fits_the_narrowest_counter) {
+  const auto window = [](const std::string& keys, const std::string& more = "") {
+    return good(numbered(keys, more)).event.window;
+  };
+  EXPECT_EQ(window(""), 65536U);
+  EXPECT_EQ(window("counter_bits = 16"), 32768U);
+  EXPECT_EQ(window("counter_bits = 24"), 65536U);
+  EXPECT_EQ(window("counter_bits = 16", "[event]\nwindow = 32768\n"), 32768U);
+  EXPECT_EQ(error_of(numbered("counter_bits = 16", "[event]\nwindow = 32769\n")),
+            "run.toml:5: event.window: 32769 is more than half the range of source tagger's counter "
+            "of 16 bits: at most 32768");
+  EXPECT_EQ(error_of(numbered("", "[event]\nwindow = 1\n")),
+            "run.toml:5: event.window: 1 is not a whole number from 2 to 4611686018427387904");
+  EXPECT_EQ(window("", "[event]\nwindow = 2\n"), 2U);
+}
+
+TEST(Configuration, a_slow_source_is_given_up_no_earlier_than_a_silent_one) {
+  using namespace std::chrono_literals;
+  const auto slow = [](const std::string& value) {
+    return numbered("", "[event]\ndeadline = \"2s\"\ngive_up_slow = " + value + "\n");
+  };
+  EXPECT_EQ(good(minimal).event.give_up_slow, Duration{0}); // never
+  EXPECT_EQ(good(slow("\"1min\"")).event.give_up_slow, Duration{60s});
+  EXPECT_EQ(good(slow("\"2s\"")).event.give_up_slow, Duration{2s});
+  EXPECT_EQ(error_of(slow("\"1999ms\"")),
+            "run.toml:6: event.give_up_slow: is below event.deadline; leave it out to wait for "
+            "ever");
+  EXPECT_THAT(error_of(slow("3")), ::testing::StartsWith("run.toml:6: event.give_up_slow: "));
+}
+
 TEST(Configuration, a_file_that_is_not_there_says_so) {
   const auto result = load("/nowhere/at/all.toml", {});
   ASSERT_FALSE(result);

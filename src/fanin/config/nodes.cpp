@@ -92,6 +92,19 @@ public:
   }
 
 private:
+  // One that its counter can say before it has wrapped.
+  static EventNumber read_first(TableReader& reader, const Source& source) {
+    const EventNumber first = reader.integer("first", 0, 0, event_number_end - 1);
+    const std::uint64_t counter = first - static_cast<std::uint64_t>(source.offset);
+    if (source.counter_bits == 64 || counter >> source.counter_bits == 0) return first;
+    const std::uint64_t last = first - counter + (std::uint64_t{1} << source.counter_bits) - 1;
+    reader.reject("first", fmt::format("{} is none of the numbers {} to {} that its counter of {} "
+                                       "bits begins with",
+                                       first, source.offset, static_cast<std::int64_t>(last),
+                                       source.counter_bits));
+    return first;
+  }
+
   void read_alike(TableReader& reader, std::size_t first_readout, std::uint64_t readouts) {
     const std::uint64_t count = reader.integer("count", 1, 1, sources_max);
     const std::uint64_t first_id =
@@ -117,7 +130,7 @@ private:
     if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
     source.counter_bits = static_cast<int>(reader.integer("counter_bits", 64, 8, 64));
     source.offset = reader.signed_integer("offset", 0, -offset_max, offset_max);
-    if (reader.has("first")) source.first = reader.integer("first", 0, 0, event_number_end - 1);
+    if (reader.has("first")) source.first = read_first(reader, source);
     source.key = reader.key();
     source.place = reader.place();
     read_own_settings(reader,
