@@ -159,6 +159,12 @@ bool BuilderUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     wire::Assign assign;
     return reader.read(assign) && on_assign(assign, reader);
   }
+  case wire::MessageType::lost: {
+    wire::Lost lost;
+    if (!reader.read(lost)) return false;
+    const auto runs = reader.records<wire::MissingRun>(lost.runs);
+    return reader.ok() && on_lost_fragments(runs);
+  }
   case wire::MessageType::finish:
     if (incarnation_ == 0 || finishing_) return false;
     finishing_ = true;
@@ -247,6 +253,28 @@ bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& rea
     decide(assembly);
   } else {
     give_up_lost(assembly);
+  }
+  return true;
+}
+
+// A readout unit has died, which had these fragments; members that say so follow.
+bool BuilderUnit::on_lost_fragments(std::span<const wire::MissingRun> lost) {
+  if (incarnation_ == 0) return false;
+  for (const wire::MissingRun& run : lost) {
+    const EventNumber end = run.first + run.count;
+    if (end < run.first || sources_.find(run.source) == System::npos) return false;
+    auto at = assemblies_.upper_bound(run.first);
+    if (at != assemblies_.begin()) --at;
+    for (; at != assemblies_.end() && at->first < end; ++at) {
+      Assembly& assembly = *at->second;
+      const EventNumber first = std::max(run.first, assembly.range.first);
+      const EventNumber until = std::min(end, assembly.range.end);
+      if (!assembly.assigned || assembly.decided || first >= until) continue;
+      assembly.lost.push_back({.source = run.source,
+                               .count = static_cast<std::uint32_t>(until - first),
+                               .first = first,
+                               .reason = run.reason});
+    }
   }
   return true;
 }

@@ -117,6 +117,7 @@ private:
   bool on_welcome(const wire::Welcome& welcome);
   bool on_members(const wire::Members& members, std::span<const Incarnation> incarnations);
   bool on_assign(const wire::Assign& assign, wire::MessageReader& reader);
+  bool on_lost_fragments(std::span<const wire::MissingRun> lost);
   void on_lost();
   [[nodiscard]] bool say_files();
   [[nodiscard]] bool say_failed();
@@ -143,7 +144,7 @@ private:
   void release(Assembly& assembly);
   static void add_missing(Assembly& assembly, SourceId source, EventRange events,
                           storage::MissingReason reason);
-  void give_up_source(Assembly& assembly, std::size_t source, storage::MissingReason reason);
+  void give_up_source(Assembly& assembly, std::size_t source);
   void give_up_lost(Assembly& assembly);
   void give_up_lost();
   void decide(Assembly& assembly);

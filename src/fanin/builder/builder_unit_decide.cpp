@@ -53,8 +53,7 @@ void BuilderUnit::add_missing(Assembly& assembly, SourceId source, EventRange ev
       {source, static_cast<std::uint32_t>(events.count()), events.first, why, 0});
 }
 
-void BuilderUnit::give_up_source(Assembly& assembly, std::size_t source,
-                                 storage::MissingReason reason) {
+void BuilderUnit::give_up_source(Assembly& assembly, std::size_t source) {
   Progress& progress = assembly.progress[source];
   if (progress.next == assembly.range.end) return;
   if (progress.payload_offset != 0) { // a fragment of which only a part has come
@@ -66,12 +65,14 @@ void BuilderUnit::give_up_source(Assembly& assembly, std::size_t source,
       return true;
     });
   }
-  add_missing(assembly, system_.sources[source].id, {progress.next, assembly.range.end}, reason);
+  add_missing(assembly, system_.sources[source].id, {progress.next, assembly.range.end},
+              storage::MissingReason::absent);
   progress = {.next = assembly.range.end};
   --assembly.open_sources;
 }
 
-// Sources whose readout unit is dead, for good and with nothing left on its connection.
+// Sources whose readout unit is dead, for good and with nothing left on its connection. What it had
+// is lost, as the event manager has said; of the rest there was nothing.
 void BuilderUnit::give_up_lost(Assembly& assembly) {
   if (!assembly.assigned || assembly.decided) return;
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
@@ -81,9 +82,7 @@ void BuilderUnit::give_up_lost(Assembly& assembly) {
     const bool drained = readout.connected == 0 || readout.connected == readout.member;
     if (as_assigned ? readout.member != 0 : !drained) continue;
     const auto [first, last] = system_.sources_of(static_cast<NodeId>(node));
-    for (std::size_t source = first; source < last; ++source) {
-      give_up_source(assembly, source, storage::MissingReason::lost);
-    }
+    for (std::size_t source = first; source < last; ++source) give_up_source(assembly, source);
   }
   if (assembly.open_sources == 0) decide(assembly);
 }
@@ -123,8 +122,8 @@ void BuilderUnit::decide(Assembly& assembly) {
   submit_decided();
 }
 
-// Of numbers that no source has nothing is missing. A readout unit that died and is here again says
-// that it has none of what it had before: that was lost. The rest makes events incomplete if the
+// Of numbers that no source has nothing is missing. What a readout unit had before it died was
+// lost, whatever it says when it is here again. What is missing makes events incomplete if the
 // source is required.
 void BuilderUnit::sort_out_missing(Assembly& assembly) {
   const EventNumber first = assembly.range.first;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "fanin/source/number_judge.hpp"
+
 namespace fanin::builder {
 
 namespace {
@@ -80,7 +82,7 @@ void EventManager::start_if_ready() {
     trigger_start_ = started_at_;
     trigger();
   } else {
-    tell_readouts(wire::Limit{limit_, 0});
+    tell_readouts(wire::Limit{limit_, 0, limit_});
   }
   if (stop_wanted_) pause_or_drain();
 }
@@ -127,7 +129,7 @@ void EventManager::tell_triggered() {
     if (!readout.peer || readout.limit_said == triggered_) continue;
     ControlChannel& channel = readout.peer->channel;
     if (!channel.roomy()) continue;
-    channel.append(wire::Limit{triggered_, 0});
+    channel.append(wire::Limit{triggered_, 0, triggered_});
     readout.limit_said = triggered_;
   }
 }
@@ -159,7 +161,7 @@ void EventManager::stop_now(std::string why) {
 void EventManager::pause_or_drain() {
   trigger_tick_.cancel();
   if (system_.trigger_rate_hz > 0) {
-    drain_until(triggered_);
+    drain_until(triggered_, triggered_);
     return;
   }
   state_ = State::pausing;
@@ -167,11 +169,30 @@ void EventManager::pause_or_drain() {
   tell_readouts(wire::Pause{agreed_horizon()});
 }
 
-void EventManager::drain_until(EventNumber event) {
+// The run ends at the furthest event, so that none at its end lacks a fragment. But a number so far
+// ahead that no other source can be on its way to it is wrong: nobody is read up to there.
+void EventManager::drain_where_paused() {
+  EventNumber furthest = 0;
+  std::uint64_t span = system_.event_window;
+  std::vector<EventNumber> ends;
+  for (const auto& readout : readouts_) {
+    if (!readout.peer) continue;
+    furthest = std::max(furthest, readout.paused_at.next_event);
+    if (readout.final) continue;
+    span = std::max(span, readout.paused_at.span);
+    ends.push_back(readout.paused_at.agreed);
+    if (readout.paused_at.next_event != ends.back()) ends.push_back(readout.paused_at.next_event);
+  }
+  const EventNumber end = std::max(horizon_, std::min(furthest, limit_));
+  const EventNumber read = ends.empty() ? end : source::agreed_end(ends, span);
+  drain_until(end, std::min(read, end));
+}
+
+void EventManager::drain_until(EventNumber event, EventNumber read) {
   state_ = State::draining;
   horizon_ = std::max(horizon_, event);
   limit_ = event;
-  tell_readouts(wire::Limit{event, 1});
+  tell_readouts(wire::Limit{event, 1, read});
 }
 
 void EventManager::finish() {
@@ -186,13 +207,9 @@ void EventManager::finish_if_drained() {
   const auto up = [](const auto& node) { return node.peer != nullptr; };
   if (state_ == State::pausing) {
     if (!std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.paused; })) return;
-    EventNumber furthest = 0;
-    for (const auto& readout : readouts_) {
-      if (readout.peer) furthest = std::max(furthest, readout.paused_at);
-    }
-    drain_until(std::max(horizon_, std::min(furthest, limit_)));
+    drain_where_paused();
   }
-  if (state_ == State::running && horizon_ >= limit_) drain_until(limit_); // run.events
+  if (state_ == State::running && horizon_ >= limit_) drain_until(limit_, limit_); // run.events
   const bool all_final =
       std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.final; });
   if (state_ == State::running && all_final && std::ranges::any_of(readouts_, up)) {

@@ -110,7 +110,7 @@ private:
     bool final = false;
     bool paused = false;
     bool finished = false;
-    EventNumber paused_at = 0;
+    wire::Paused paused_at;
     EventNumber limit_said = 0; // with a trigger
     EventNumber first = 0;
     EventNumber end = 0; // announced below
@@ -123,7 +123,7 @@ private:
     std::deque<AnnouncePoint> points; // beyond the frontier
     std::size_t sources = 0; // how many it has
     std::vector<std::deque<EventRange>> absent; // by source, ascending; of events not decided yet
-    // What earlier incarnations had announced beyond the frontier: those events exist, and their
+    // What incarnations that died had announced beyond the frontier: those events exist, and their
     // fragments are lost.
     std::vector<Announced> past;
     std::vector<std::vector<SourceLedger>> ledgers; // by incarnation - 1, then source
@@ -216,6 +216,7 @@ private:
                    std::span<const wire::AbsentRun> absent);
   [[nodiscard]] bool can_be_absent(const Readout& readout, EventRange range,
                                    std::span<const wire::AbsentRun> absent) const;
+  void on_begin(Readout& readout);
   void find_frontier();
   [[nodiscard]] bool apart();
   [[nodiscard]] EventNumber agreed_horizon() const;
@@ -229,6 +230,10 @@ private:
   void say_horizon(Readout& readout, EventNumber horizon);
   [[nodiscard]] std::vector<wire::Gap> gaps_in(EventRange& range) const;
   [[nodiscard]] std::vector<wire::MissingRun> lost_in(EventRange range) const;
+  static void add_lost(std::vector<wire::MissingRun>& lost, EventRange range, SourceId source,
+                       EventRange known, const std::deque<EventRange>& absent);
+  static void say_lost(ControlChannel& channel, std::vector<wire::MissingRun>& lost);
+  void leave_behind(NodeId node);
   void send_to_builder(Builder& builder, const Batch& batch, wire::Assign assign);
   bool on_counters(Peer& peer, const wire::NodeCounters& counters, wire::MessageReader& reader);
   void on_received(Builder& builder, const wire::Received& received);
@@ -269,7 +274,9 @@ private:
 
   // end
   void pause_or_drain();
-  void drain_until(EventNumber end);
+  // Sources are read up to `read`.
+  void drain_until(EventNumber end, EventNumber read);
+  void drain_where_paused();
   void finish();
   void finish_if_drained();
   void end();

@@ -67,6 +67,30 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
   return true;
 }
 
+// Its numbers fell. As long as no batch begins anywhere, what it has announced can be taken back.
+void EventManager::on_begin(Readout& readout) {
+  const bool yes = !frontier_known_ && readout.announced_any;
+  if (yes) {
+    environment_.log(
+        LogLevel::warning,
+        fmt::format("readout unit '{}' begins afresh: its event numbers fell below {}",
+                    system_.readout_units[static_cast<std::size_t>(&readout - readouts_.data())],
+                    readout.end));
+    readout.announced_any = readout.final = readout.silent = false;
+    readout.first = readout.end = 0;
+    readout.bytes = 0;
+    readout.points.clear();
+    for (auto& absent : readout.absent) absent.clear();
+    for (auto& source : readout.ledgers.back()) source.read = 0;
+    horizon_ = 0;
+    for (const auto& other : readouts_) {
+      if (other.announced_any) horizon_ = std::max(horizon_, other.end);
+      for (const auto& past : other.past) horizon_ = std::max(horizon_, past.range.end);
+    }
+  }
+  readout.peer->channel.append(wire::Begin{.horizon = agreed_horizon(), .yes = yes ? 1U : 0U});
+}
+
 // Runs inside the range and of the readout unit's own sources, source by source, none overlapping.
 bool EventManager::can_be_absent(const Readout& readout, EventRange range,
                                  std::span<const wire::AbsentRun> absent) const {
@@ -104,7 +128,7 @@ void EventManager::find_frontier() {
   frontier_ = first_event_ = first == event_number_end ? horizon_ : first;
   if (system_.events_max == 0) return;
   limit_ = first_event_ + std::min(system_.events_max, event_number_end);
-  tell_readouts(wire::Limit{limit_, 0});
+  tell_readouts(wire::Limit{limit_, 0, limit_});
 }
 
 // All live readout units have announced the events below.

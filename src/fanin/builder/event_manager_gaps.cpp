@@ -9,6 +9,7 @@ namespace fanin::builder {
 
 namespace {
 constexpr std::size_t gaps_listed = 1000;
+constexpr std::uint32_t run_most = 1U << 30; // events
 
 using Runs = std::deque<EventRange>;
 
@@ -108,31 +109,87 @@ std::vector<wire::Gap> EventManager::gaps_in(EventRange& range) const {
   return gaps;
 }
 
+// The fragments in the range, of no more events than a batch has, that were announced in `known`
+// with these runs of absent ones.
+void EventManager::add_lost(std::vector<wire::MissingRun>& lost, EventRange range, SourceId source,
+                            EventRange known, const std::deque<EventRange>& absent) {
+  const EventNumber end = std::min(range.end, known.end);
+  for (EventNumber event = std::max(range.first, known.first); event < end;) {
+    const auto run = run_at(absent, event);
+    const bool none = run == absent.end();
+    const EventNumber until = none ? end : std::min(end, run->first);
+    if (until > event) {
+      lost.push_back({.source = source,
+                      .count = static_cast<std::uint32_t>(until - event),
+                      .first = event,
+                      .reason = static_cast<std::uint32_t>(storage::MissingReason::lost)});
+    }
+    event = none ? end : std::max(run->end, until);
+  }
+}
+
 std::vector<wire::MissingRun> EventManager::lost_in(EventRange range) const {
   std::vector<wire::MissingRun> lost;
   std::size_t source = 0;
   for (const auto& readout : readouts_) {
     for (const auto& past : readout.past) {
-      const EventNumber end = std::min(range.end, past.range.end);
       for (std::size_t i = 0; i < past.absent.size(); ++i) {
-        EventNumber event = std::max(range.first, past.range.first);
-        while (event < end) {
-          const auto run = run_at(past.absent[i], event);
-          const bool none = run == past.absent[i].end();
-          const EventNumber until = none ? end : std::min(end, run->first);
-          if (until > event) {
-            lost.push_back({.source = system_.sources[source + i].id,
-                            .count = static_cast<std::uint32_t>(until - event),
-                            .first = event,
-                            .reason = static_cast<std::uint32_t>(storage::MissingReason::lost)});
-          }
-          event = none ? end : std::max(run->end, until);
-        }
+        add_lost(lost, range, system_.sources[source + i].id, past.range, past.absent[i]);
       }
     }
     source += readout.sources;
   }
   return lost;
+}
+
+// A readout unit has died: what it had announced is lost, unless it was sent before. Builder units
+// hear what it had of their batches, before they hear that it takes part no more.
+void EventManager::leave_behind(NodeId node) {
+  Readout& readout = readouts_[node];
+  if (!readout.announced_any) return;
+  const EventRange known{readout.first, readout.end};
+  const std::size_t first_source = system_.sources_of(node).first;
+  std::vector<std::vector<wire::MissingRun>> lost(builders_.size());
+  for (auto& [first, batch] : batches_) {
+    const std::size_t before = batch.lost.size();
+    for (std::size_t i = 0; i < readout.sources; ++i) {
+      add_lost(batch.lost, batch.range, system_.sources[first_source + i].id, known,
+               readout.absent[i]);
+    }
+    if (batch.builder_incarnation == 0) continue; // said when it is assigned again
+    auto& said = lost[batch.builder];
+    said.insert(said.end(), batch.lost.begin() + static_cast<std::ptrdiff_t>(before),
+                batch.lost.end());
+  }
+  for (std::size_t i = 0; i < builders_.size(); ++i) {
+    if (builders_[i].peer) say_lost(builders_[i].peer->channel, lost[i]);
+  }
+  if (readout.end > frontier_) {
+    readout.past.push_back({{std::max(readout.first, frontier_), readout.end}, readout.absent});
+  }
+  readout.announced_any = false;
+  for (auto& absent : readout.absent) absent.clear();
+}
+
+void EventManager::say_lost(ControlChannel& channel, std::vector<wire::MissingRun>& lost) {
+  // Source by source, so that runs of batches that follow each other are one.
+  std::ranges::sort(lost, {}, [](const auto& run) { return std::pair{run.source, run.first}; });
+  std::vector<wire::MissingRun> runs;
+  for (const wire::MissingRun& run : lost) {
+    const bool goes_on = !runs.empty() && runs.back().source == run.source &&
+                         runs.back().first + runs.back().count == run.first;
+    if (goes_on && runs.back().count < run_most) {
+      runs.back().count += run.count;
+    } else {
+      runs.push_back(run);
+    }
+  }
+  const std::size_t most = channel.room_max() / sizeof(wire::MissingRun);
+  for (std::span<const wire::MissingRun> rest = runs; !rest.empty();) {
+    const auto some = rest.first(std::min(rest.size(), most));
+    rest = rest.subspan(some.size());
+    channel.append(wire::Lost{some.size()}, some);
+  }
 }
 
 // Gaps and lost fragments are rare; where they are many they take several messages.

@@ -175,10 +175,6 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   readout.incarnation = ++readout.starts;
   readout.final = readout.paused = readout.finished = false;
   readout.points.clear();
-  if (readout.announced_any && readout.end > frontier_) {
-    readout.past.push_back({{std::max(readout.first, frontier_), readout.end}, readout.absent});
-  }
-  for (auto& absent : readout.absent) absent.clear();
   readout.silent = readout.held_waits = false;
   readout.held = 0;
   readout.floor_bytes = readout.bytes = 0;
@@ -345,6 +341,7 @@ void EventManager::readout_down(NodeId node, std::string_view why) {
   Readout& readout = readouts_[node];
   readout.peer.reset();
   if (readout.finished || state_ == State::ended) return;
+  leave_behind(node);
   const std::string_view then =
       state_ == State::waiting ? "the run waits for it"
                                : "the run goes on, its sources are missing until it comes back";
@@ -568,7 +565,7 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
     wire::Paused paused;
     if (!from_readout || !reader.read(paused)) return false;
     readouts_[peer.node].paused = true;
-    readouts_[peer.node].paused_at = paused.next_event;
+    readouts_[peer.node].paused_at = paused;
     return true;
   }
   case wire::MessageType::held: {
@@ -581,6 +578,10 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
     say_horizon(readout, agreed_horizon());
     return true;
   }
+  case wire::MessageType::begin:
+    if (!from_readout) return false;
+    on_begin(readouts_[peer.node]);
+    return true;
   case wire::MessageType::received: {
     wire::Received received;
     if (from_readout || !reader.read(received)) return false;

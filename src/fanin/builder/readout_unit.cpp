@@ -103,7 +103,7 @@ void ReadoutUnit::reset() {
   status_tick_.cancel();
   horizon_ = heard_ = announced_ = cut_until_ = limit_ = held_told_ = 0;
   held_said_ = held_answered_ = 0;
-  alone_ = apart_said_ = false;
+  alone_ = apart_said_ = begin_asked_ = false;
   announce_due_ = throttled_since_ = uncut_since_ = never;
   batches_.clear();
   cut_.clear();
@@ -146,16 +146,14 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     limit_ = limit.event;
     last_ = limit.last != 0;
     paused_ = pause_wanted_ = false;
-    if (last_) horizon_ = limit_; // all of them exist: somebody has announced the last
-    for (auto& input : inputs_) input->queue.set_limit(limit_);
+    for (auto& input : inputs_) input->queue.set_limit(std::min(limit_, limit.read), last_);
     retry_full_ = true;
     return true;
   }
   case wire::MessageType::horizon: {
     wire::Horizon horizon;
     if (!reader.read(horizon)) return false;
-    heard_ = std::max(heard_, horizon.event);
-    horizon_ = std::max(horizon_, heard_);
+    heard_ = horizon.event;
     held_answered_ = std::max(held_answered_, horizon.held);
     alone_ = horizon.alone != 0;
     return true;
@@ -163,8 +161,14 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
   case wire::MessageType::pause: {
     wire::Pause pause;
     if (!reader.read(pause)) return false;
-    heard_ = std::max(heard_, pause.horizon);
+    heard_ = pause.horizon;
     paused_ = pause_wanted_ = true;
+    return true;
+  }
+  case wire::MessageType::begin: {
+    wire::Begin begin;
+    if (!reader.read(begin) || !begin_asked_) return false;
+    on_begin(begin);
     return true;
   }
   case wire::MessageType::assign: {
@@ -197,7 +201,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   for (auto& input : inputs_) {
     if (welcome.joining != 0) input->queue.start(welcome.first_event);
     input->queue.set_limit(limit_);
-    input->queue.set_may_fall(welcome.joining == 0);
+    if (welcome.joining == 0) input->queue.set_may_fall(source::FragmentQueue::Fall::yes);
     input->behind_since.reset();
     input->accepted_at.reset();
     input->slow_since.reset();
@@ -216,9 +220,11 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
       input->last = {source::ReadState::failed, never, started.error()};
     }
   }
-  if (welcome.joining != 0) {
+  joined_run_ = welcome.joining != 0;
+  if (joined_run_) {
     numbered_ = true;
     announced_ = joined_ = cut_until_ = horizon_ = welcome.first_event;
+    for (auto& input : inputs_) input->queue.set_others(others_of(*input));
     control_->send(wire::Announce{.first = announced_, .end = announced_});
   }
   status_tick_.start(*environment_.loop, now + status_period);
@@ -256,6 +262,7 @@ bool ReadoutUnit::on_assign(const wire::Assign& assign) {
       assign.events > system_.batch_events || assign.range().end < assign.first) {
     return false;
   }
+  set_may_fall(source::FragmentQueue::Fall::no); // the run has begun
   auto& waiting = assign.attempt > 0 ? waiting_again_ : waiting_;
   if (!waiting.empty() || !try_assign(assign)) waiting.push_back(assign);
   return waiting.size() <= waiting_max;
@@ -309,6 +316,7 @@ bool ReadoutUnit::try_assign(const wire::Assign& assign) {
 }
 
 void ReadoutUnit::on_clear(const wire::Clear& clear) {
+  set_may_fall(source::FragmentQueue::Fall::no);
   const auto found = batches_.find(clear.first);
   if (found != batches_.end()) {
     auto pieces = std::move(found->second.pieces);
@@ -343,12 +351,18 @@ void ReadoutUnit::answer() {
   if (pause_wanted_ && control_->roomy()) {
     pause_wanted_ = false;
     end_held();
-    EventNumber furthest = 0;
+    wire::Paused paused{.span = system_.event_window};
+    std::vector<EventNumber> ends;
     for (auto& input : inputs_) {
-      if (input->queue.numbered()) furthest = std::max(furthest, input->queue.next_event());
+      const source::FragmentQueue& queue = input->queue;
+      if (!queue.numbered()) continue;
+      paused.next_event = std::max(paused.next_event, queue.next_event());
+      paused.span = std::max<std::uint64_t>(paused.span, queue.options().window);
+      if (!input->done()) ends.push_back(queue.next_event());
     }
-    for (auto& input : inputs_) input->queue.set_limit(furthest);
-    control_->send(wire::Paused{furthest});
+    paused.agreed = ends.empty() ? paused.next_event : source::agreed_end(ends, paused.span);
+    for (auto& input : inputs_) input->queue.set_limit(paused.next_event);
+    control_->send(paused);
   }
   if (finish_wanted_ && control_->roomy(std::as_bytes(std::span{source_counters_}).size())) {
     count();

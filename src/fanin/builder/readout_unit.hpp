@@ -129,10 +129,14 @@ private:
   [[nodiscard]] bool far_ahead(Input& input) const;
   [[nodiscard]] const std::string& name_of(const Input& input) const; // of its source
   [[nodiscard]] source::OtherSources whole_run();
+  [[nodiscard]] source::OtherSources others_of(const Input& input);
   [[nodiscard]] bool apart();
   bool read_inputs();
   void say_uncut(Time now);
   void judge_held();
+  void ask_to_begin();
+  void on_begin(const wire::Begin& begin);
+  void set_may_fall(source::FragmentQueue::Fall may);
   void confirm_equal();
   void end_held();
   void watch_silence();
@@ -184,7 +188,9 @@ private:
   std::uint32_t held_said_ = 0; // messages
   std::uint32_t held_answered_ = 0;
   EventNumber held_told_ = 0; // the lowest number held, when it was said last
+  bool joined_run_ = false; // under way, or triggered
   bool apart_said_ = false;
+  bool begin_asked_ = false; // and not answered
   bool alone_ = false; // all other readout units have come to their end
   std::vector<EventNumber> ends_; // reused
   EventNumber announced_ = 0; // events below are announced

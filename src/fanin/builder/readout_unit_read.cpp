@@ -24,6 +24,7 @@ bool ReadoutUnit::poll() {
   if (incarnation_ != 0) {
     const bool more = read_inputs();
     judge_held();
+    ask_to_begin();
     say_uncut(environment_.loop->now());
     watch_silence();
     const bool ahead = std::ranges::any_of(inputs_, [](const auto& i) { return i->far_ahead; });
@@ -72,6 +73,17 @@ source::OtherSources ReadoutUnit::whole_run() {
   return all;
 }
 
+// What a number of this source is judged by. Of a run under way it is known where it is, if not
+// more; a trigger says which numbers exist.
+source::OtherSources ReadoutUnit::others_of(const Input& input) {
+  source::OtherSources others = whole_run();
+  const std::size_t own = input.queue.numbered() && !input.done() && !input.silent ? 1 : 0;
+  others.any = joined_run_ || heard_ > 0 || ends_.size() > own;
+  if (joined_run_) others.high = std::max(others.high, joined_);
+  if (system_.trigger_rate_hz > 0) others.high = std::max(others.high, limit_);
+  return others;
+}
+
 // Before anything was announced: sources more than a window from all others wait for them, since
 // one of them begins with a wrong number, or with another run's.
 bool ReadoutUnit::apart() {
@@ -107,12 +119,9 @@ void ReadoutUnit::judge_held() {
     if (held) lowest = std::min(lowest.value_or(*held), *held);
   }
   if (!lowest) return;
-  const source::OtherSources all = whole_run();
   for (const auto& input : inputs_) {
     if (!input->queue.held()) continue;
-    source::OtherSources others = all;
-    others.any = heard_ > 0 || ends_.size() > (input->queue.numbered() ? 1U : 0U);
-    input->queue.set_others(others);
+    input->queue.set_others(others_of(*input));
     (void)input->queue.look_at_held();
   }
   confirm_equal();
@@ -125,6 +134,31 @@ void ReadoutUnit::judge_held() {
   if (single || (held_told_ == *lowest && held_said_ != 0) || !control_->roomy()) return;
   held_told_ = *lowest;
   control_->send(wire::Held{.event = *lowest, .count = ++held_said_});
+}
+
+void ReadoutUnit::set_may_fall(source::FragmentQueue::Fall may) {
+  for (auto& input : inputs_) input->queue.set_may_fall(may);
+}
+
+// A source's counter was reset after its numbers had been announced. While the run has no event of
+// this readout unit, which waits for others, they can be taken back.
+void ReadoutUnit::ask_to_begin() {
+  const bool wanted =
+      std::ranges::any_of(inputs_, [](const auto& input) { return input->queue.asks_to_fall(); });
+  if (!wanted || begin_asked_ || !control_->roomy()) return;
+  begin_asked_ = true;
+  control_->send(wire::Begin{});
+}
+
+void ReadoutUnit::on_begin(const wire::Begin& begin) {
+  begin_asked_ = false;
+  retry_full_ = true;
+  if (begin.yes == 0) return set_may_fall(source::FragmentQueue::Fall::no);
+  set_may_fall(source::FragmentQueue::Fall::yes);
+  heard_ = begin.horizon;
+  announced_ = cut_until_ = joined_ = 0;
+  numbered_ = final_ = apart_said_ = false;
+  announce_due_ = never;
 }
 
 // Two sources that hold the same number confirm it.
@@ -144,10 +178,8 @@ void ReadoutUnit::confirm_equal() {
 
 // The run ends: nothing will follow what is held.
 void ReadoutUnit::end_held() {
-  source::OtherSources all = whole_run();
   for (const auto& input : inputs_) {
-    all.any = heard_ > 0 || ends_.size() > (input->queue.numbered() ? 1U : 0U);
-    input->queue.set_others(all);
+    input->queue.set_others(others_of(*input));
     input->queue.end_held(true);
   }
 }
@@ -167,9 +199,7 @@ bool ReadoutUnit::read_inputs() {
                      (input->queue.throttled() && pages_back);
     if (due) {
       if (!input->queue.numbered() || input->queue.held()) {
-        source::OtherSources others = whole_run();
-        others.any = heard_ > 0 || ends_.size() > (input->queue.numbered() ? 1U : 0U);
-        input->queue.set_others(others);
+        input->queue.set_others(others_of(*input));
       }
       input->last = input->source->read(input->queue, now);
       input->pages_left = input->pool->available();
@@ -210,10 +240,8 @@ void ReadoutUnit::say_uncut(Time now) {
 }
 
 void ReadoutUnit::watch_silence() {
-  if (const source::OtherSources all = whole_run(); all.any) {
-    horizon_ = std::max(horizon_, all.high);
-  }
-  if (horizon_ > limit_) horizon_ = limit_;
+  // Below the last limit all events exist: somebody has announced the last one.
+  horizon_ = last_ ? limit_ : std::min(limit_, std::max(heard_, whole_run().high));
   const bool anyone = std::ranges::any_of(
       inputs_, [](const auto& input) { return input->behind_since.has_value(); });
   if (!anyone) clock_.rest();
@@ -294,6 +322,7 @@ bool ReadoutUnit::all_silent() const {
 }
 
 void ReadoutUnit::announce(bool idle) {
+  if (begin_asked_) return; // maybe all of it is taken back
   if (final_) return; // numbers beyond that others have are absent here, as the event manager knows
   EventNumber low = ~EventNumber{0};
   bool all_done = true;
@@ -320,7 +349,7 @@ void ReadoutUnit::announce(bool idle) {
     if (first == ~EventNumber{0}) first = low = 0;
     numbered_ = true;
     announced_ = cut_until_ = joined_ = first;
-    for (auto& input : inputs_) input->queue.set_may_fall(false);
+    set_may_fall(source::FragmentQueue::Fall::ask);
     control_->send(wire::Announce{.first = first, .end = first});
   }
   // The last event is known when all readout units have begun.

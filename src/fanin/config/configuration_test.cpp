@@ -417,9 +417,10 @@ TEST(Configuration, the_window_of_event_numbers_fits_the_narrowest_counter) {
   EXPECT_EQ(window("counter_bits = 16"), 32768U);
   EXPECT_EQ(window("counter_bits = 24"), 65536U);
   EXPECT_EQ(window("counter_bits = 16", "[event]\nwindow = 32768\n"), 32768U);
-  EXPECT_EQ(error_of(numbered("counter_bits = 16", "[event]\nwindow = 32769\n")),
-            "run.toml:5: event.window: 32769 is more than half the range of source tagger's counter "
-            "of 16 bits: at most 32768");
+  EXPECT_EQ(
+      error_of(numbered("counter_bits = 16", "[event]\nwindow = 32769\n")),
+      "run.toml:5: event.window: 32769 is more than half the range of source tagger's counter "
+      "of 16 bits: at most 32768");
   EXPECT_EQ(error_of(numbered("", "[event]\nwindow = 1\n")),
             "run.toml:5: event.window: 1 is not a whole number from 2 to 4611686018427387904");
   EXPECT_EQ(window("", "[event]\nwindow = 2\n"), 2U);

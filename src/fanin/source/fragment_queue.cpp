@@ -53,7 +53,8 @@ void FragmentQueue::start_unnumbered() {
   written_end_ = absent_end_ = 0;
   open_ = 0;
   writing_ = Writing::none;
-  numbered_ = throttled_ = may_fall_ = false;
+  numbered_ = throttled_ = limit_is_last_ = false;
+  set_may_fall(Fall::no);
   judge_.restart();
   held_.reset();
   leapt_ = {};
@@ -103,7 +104,7 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
   const EventNumber event = number_of(counter);
   if (event >= event_number_end) return reject(DropReason::number_jump);
   if (judge_.too_early(event)) return reject(DropReason::before_first);
-  if (numbered_ && event < next_ && !may_fall_) return reject_old(event);
+  if (numbered_ && event < next_ && fall_ == Fall::no) return reject_old(event);
   if (held_ && !judge_held(event)) return WriteOutcome::full;
   return judge_.follows(event, next()) ? begin_next(event, size) : begin_held(event, size);
 }
@@ -151,7 +152,13 @@ WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
     find_fast_end();
     return reject(DropReason::oversize);
   }
-  if (!make_room(size)) return WriteOutcome::full;
+  if (!make_room(size)) {
+    if (!numbered_ || event >= next_) return WriteOutcome::full;
+    // What fills all pages is of no use if the counter was reset.
+    held_ = {event, position_, wire::FragmentEntry::make_absent(wire::AbsentReason::dropped)};
+    throttled_ = false;
+    return reject(DropReason::number_back);
+  }
   aside_ = {.event = event, .position = position_, .entry = {}};
   writing_ = Writing::to_hold;
   open_ = size;
@@ -161,7 +168,7 @@ WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
 
 void FragmentQueue::end_aside(std::uint32_t flags) {
   const bool late = writing_ == Writing::given_up;
-  if (late || (numbered_ && aside_.event < next_ && !may_fall_)) {
+  if (late || (numbered_ && aside_.event < next_ && fall_ == Fall::no)) {
     reject(DropReason::late);
     return cancel();
   }
@@ -177,7 +184,16 @@ bool FragmentQueue::judge_held(EventNumber following) {
   switch (judge_.by_next(held_->event, following, next())) {
   case NumberJudge::Verdict::right: return take();
   case NumberJudge::Verdict::wrong: drop_held(); break;
-  case NumberJudge::Verdict::afresh: begin_afresh(); return take();
+  case NumberJudge::Verdict::afresh:
+    if (fall_ == Fall::ask) {
+      fall_wanted_ = throttled_ = true;
+      return false;
+    }
+    if (fall_ == Fall::yes) {
+      begin_afresh();
+      return take();
+    }
+    drop_held();
   }
   return true;
 }
@@ -187,7 +203,13 @@ bool FragmentQueue::take() {
   held_->right = true;
   const Held held = *held_;
   const bool skip = held.entry.absent();
-  if (held.event >= limit_) return false;
+  if (held.event >= limit_ && !limit_is_last_) return false;
+  if (held.event >= limit_) {
+    if (!skip) take_back(held.position);
+    held_.reset();
+    find_fast_end();
+    return true;
+  }
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1);
   if (!numbered_) number_from(skip ? held.event + 1 : held.event);
   if (held.event >= next_ && !reach(held.event)) return false;
@@ -207,10 +229,11 @@ bool FragmentQueue::take() {
   return true;
 }
 
-bool FragmentQueue::confirm_held() { return held_ && take(); }
+bool FragmentQueue::confirm_held() { return held_ && !fallen() && take(); }
 
 void FragmentQueue::end_held(bool run) {
   if (!held_ || held_->right) return;
+  if (fallen()) return drop_held();
   if (judge_.right_at_end(held_->event)) {
     (void)take();
   } else if (run || !judge_.sparse()) {
@@ -380,7 +403,13 @@ bool FragmentQueue::skip_now(EventNumber end) {
 }
 
 bool FragmentQueue::give_up_until(EventNumber event, wire::AbsentReason why) {
-  if (held_ && held_->event < event && !take()) return false;
+  if (held_ && held_->event < event) {
+    if (fallen()) {
+      drop_held();
+    } else if (!take()) {
+      return false;
+    }
+  }
   if (!numbered_) number_from(event);
   if (event <= next_) return true;
   if (writing_ == Writing::open) {

@@ -177,22 +177,31 @@ public:
   // Forgets everything held and starts numbering at `first`, or at the first fragment's number.
   void start(EventNumber first);
   void start_unnumbered();
-  void set_limit(EventNumber limit) {
+  // `last`: nothing beyond will ever be wanted; a number held there is forgotten.
+  void set_limit(EventNumber limit, bool last = false) {
     limit_ = limit < event_number_end ? limit : event_number_end;
+    limit_is_last_ = last;
     find_fast_end();
   }
   // What the judging of numbers may look at.
   void set_others(const OtherSources& others) { judge_.set_others(others); }
-  // Until something of the source was announced its counter may be reset: then it begins afresh,
-  // and what it gave before is dropped.
-  void set_may_fall(bool may) { may_fall_ = may; }
+  // Until the run has an event of the source its counter may be reset: then it begins afresh, and
+  // what it gave before is dropped. `ask`: it waits until it hears whether it may.
+  enum class Fall : std::uint8_t { no, ask, yes };
+  void set_may_fall(Fall may) {
+    fall_ = may;
+    fall_wanted_ = false;
+  }
+  [[nodiscard]] bool asks_to_fall() const { return fall_wanted_; }
 
   // A number that waits to be confirmed, of a fragment or of a skip.
   [[nodiscard]] std::optional<EventNumber> held() const {
     return held_ ? std::optional{held_->event} : std::nullopt;
   }
   // Looks at the others again, which may have reached the number held. True: something was taken.
-  bool look_at_held() { return held_ && (held_->right || judge_.reached(held_->event)) && take(); }
+  bool look_at_held() {
+    return held_ && !fallen() && (held_->right || judge_.reached(held_->event)) && take();
+  }
   // Another source has the same number, for example. False: the window has no room for it yet, or
   // it is not wanted yet; look_at_held() will try again.
   bool confirm_held();
@@ -278,6 +287,8 @@ private:
   [[nodiscard]] std::optional<EventNumber> next() const {
     return numbered_ ? std::optional{next_} : std::nullopt;
   }
+  // A number is held that is below what was answered.
+  [[nodiscard]] bool fallen() const { return numbered_ && held_->event < next_; }
   bool judge_held(EventNumber following);
   bool take();
   void drop_held();
@@ -329,7 +340,9 @@ private:
   Writing writing_ = Writing::none;
   bool numbered_ = false;
   bool throttled_ = false;
-  bool may_fall_ = false;
+  bool limit_is_last_ = false;
+  Fall fall_ = Fall::no;
+  bool fall_wanted_ = false;
   Numbering numbering_;
   NumberJudge judge_;
   std::optional<Held> held_;

@@ -15,7 +15,7 @@ EventNumber agreed_end(std::span<EventNumber> ends, std::uint64_t window) {
 bool NumberJudge::follows(EventNumber number, std::optional<EventNumber> next) const {
   if (waits_for_first_) return number == first_;
   if (!next || number < *next) return false;
-  return number == *next || (steady_ && number - *last_ == step_);
+  return number == *next || (steady() && number - *last_ == step_);
 }
 
 NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber following,
@@ -26,14 +26,17 @@ NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber followin
   if (next && held < *next) {
     return close && following < *next ? Verdict::afresh : Verdict::wrong;
   }
-  if (close || !others_.any) return Verdict::right;
+  if (close) return Verdict::right;
+  // A dense source whose number jumps, and jumps again: one of them may be wrong, or both. To take
+  // a wrong one would cost all numbers up to there, to drop a right one costs a fragment.
+  if (dense()) return reached_by_others(held) ? Verdict::right : Verdict::wrong;
   const bool near_last = next && held - *next < window_;
-  return near_last || near_others(held) ? Verdict::right : Verdict::wrong;
+  return near_last || right_at_end(held) ? Verdict::right : Verdict::wrong;
 }
 
 void NumberJudge::accepted(EventNumber number) {
   if (last_ && number > *last_) {
-    steady_ = number - *last_ == step_;
+    step_before_ = step_;
     step_ = number - *last_;
   }
   last_ = number;
@@ -42,8 +45,7 @@ void NumberJudge::accepted(EventNumber number) {
 
 void NumberJudge::restart() {
   last_.reset();
-  step_ = 0;
-  steady_ = false;
+  step_ = step_before_ = 0;
   waits_for_first_ = first_.has_value();
   others_ = {};
 }

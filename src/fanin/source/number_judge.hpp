@@ -51,13 +51,14 @@ public:
   // A sparse source's next fragment may be long in coming: others that have reached the number
   // confirm it. So they do with a source's first one.
   [[nodiscard]] bool reached(EventNumber held) const {
-    return (sparse() || !last_) && others_.any && held >= others_.low && held < others_.high;
+    return (sparse() || !last_) && reached_by_others(held);
   }
   // Nothing will follow it.
   [[nodiscard]] bool right_at_end(EventNumber held) const {
     return !others_.any || near_others(held);
   }
-  [[nodiscard]] bool sparse() const { return step_ > 1; }
+  // Its last two numbers were not consecutive, and not because of one loss.
+  [[nodiscard]] bool sparse() const { return step_ > 1 && step_before_ != 1; }
   [[nodiscard]] bool waits_for_first() const { return waits_for_first_; }
 
   void set_others(const OtherSources& others) { others_ = others; }
@@ -66,14 +67,18 @@ public:
   void accepted_up_to(EventNumber number) {
     if (last_ == number) return;
     last_ = number;
-    step_ = 1;
-    steady_ = true;
+    step_ = step_before_ = 1;
   }
   void restart();
   // The source joins a run under way: it has begun long ago.
   void join() { waits_for_first_ = false; }
 
 private:
+  [[nodiscard]] bool steady() const { return step_ != 0 && step_ == step_before_; }
+  [[nodiscard]] bool dense() const { return steady() && step_ == 1; }
+  [[nodiscard]] bool reached_by_others(EventNumber number) const {
+    return others_.any && number >= others_.low && number < others_.high;
+  }
   [[nodiscard]] bool near_others(EventNumber number) const {
     const EventNumber low = others_.low > window_ ? others_.low - window_ : 0;
     return number >= low && (number <= others_.high || number - others_.high < window_);
@@ -83,7 +88,7 @@ private:
   std::optional<EventNumber> first_;
   std::optional<EventNumber> last_; // accepted
   std::uint64_t step_ = 0; // between the last two accepted; 0: there are not two yet
-  bool steady_ = false; // the step before was the same
+  std::uint64_t step_before_ = 0; // likewise
   bool waits_for_first_;
   OtherSources others_;
 };

@@ -205,7 +205,7 @@ TEST(Numbers, GarbageBeforeTheFirstNumberIsDroppedWhereItIsKnown) {
 TEST(Numbers, ACounterThatIsResetBeforeTheRunBeginsStartsAfresh) {
   QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
   FragmentQueue& queue = fixture.queue;
-  queue.set_may_fall(true);
+  queue.set_may_fall(FragmentQueue::Fall::yes);
   for (const EventNumber event : Numbers{5000, 5001, 5002, 0, 1, 2}) {
     ASSERT_EQ(queue.write(event, bytes_of(2000, event)), WriteOutcome::ok) << event;
   }
@@ -221,13 +221,81 @@ TEST(Numbers, ACounterThatIsResetBeforeTheRunBeginsStartsAfresh) {
 TEST(Numbers, AFlippedBitIsNoReset) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
-  queue.set_may_fall(true);
+  queue.set_may_fall(FragmentQueue::Fall::yes);
   for (const EventNumber event : Numbers{5, 6, 7, 0, 9, 10}) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
   }
   EXPECT_EQ(queue.first_event(), 5U);
   EXPECT_EQ(queue.next_event(), 11U);
   EXPECT_EQ(queue.dropped(DropReason::number_jump), 1U);
+}
+
+TEST(Numbers, TwoJumpsInARowOfADenseSourceCostTheirFragmentsOnly) {
+  for (const bool alone : {false, true}) {
+    Sender sender;
+    if (!alone) sender.others_are_at(0, 20);
+    sender.sends_up_to(0, 20).sends({20 ^ 1U << 7, 1U << 30}).sends_up_to(22, 40).ends();
+    EXPECT_EQ(sender.taken().size(), 38U);
+    EXPECT_EQ(sender.jumps(), 2U);
+  }
+}
+
+TEST(Numbers, OneLossMakesNoSourceSparse) {
+  Sender sender;
+  sender.others_are_at(0, 100);
+  sender.sends_up_to(0, 20).sends({21, 54 /* 22, a bit flipped */}).sends_up_to(23, 40).ends();
+  EXPECT_EQ(sender.taken().size(), 38U);
+  EXPECT_EQ(sender.jumps(), 1U);
+}
+
+TEST(Numbers, ANumberHeldBeyondTheLastEventHoldsNothingUp) {
+  QueueFixture fixture({.window = 256, .near = 256});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_limit(10, true);
+  for (const EventNumber event : Numbers{0, 1, 200, 201}) {
+    EXPECT_NE(queue.write(event, bytes_of(10, event)), WriteOutcome::rejected);
+  }
+  for (EventNumber event = 2; event < 10; ++event) {
+    EXPECT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok);
+  }
+  EXPECT_EQ(queue.next_event(), 10U);
+  EXPECT_EQ(queue.write(10, {}), WriteOutcome::full);
+}
+
+TEST(Numbers, ACounterThatWasResetWaitsWhereItHasToAskWhetherItMay) {
+  for (const auto answer : {FragmentQueue::Fall::yes, FragmentQueue::Fall::no}) {
+    QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
+    FragmentQueue& queue = fixture.queue;
+    queue.set_may_fall(FragmentQueue::Fall::ask);
+    for (const EventNumber event : Numbers{5000, 5001, 5002, 0}) {
+      ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok) << event;
+    }
+    EXPECT_FALSE(queue.confirm_held()); // though another source has fallen to the same number
+    EXPECT_EQ(queue.write(1, {}), WriteOutcome::full);
+    EXPECT_TRUE(queue.asks_to_fall());
+    queue.set_may_fall(answer);
+    const bool yes = answer == FragmentQueue::Fall::yes;
+    EXPECT_EQ(queue.write(1, {}), yes ? WriteOutcome::ok : WriteOutcome::rejected);
+    EXPECT_EQ(queue.first_event(), yes ? 0U : 5000U);
+    EXPECT_EQ(queue.next_event(), yes ? 2U : 5003U);
+    EXPECT_FALSE(queue.asks_to_fall());
+  }
+}
+
+TEST(Numbers, ACounterThatIsResetWhenAllPagesAreFullCostsItsFirstFragmentOnly) {
+  QueueFixture fixture({.window = 256, .fragment_max = 4096, .near = 256},
+                       {.page_size = 4096, .pages = 2});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_may_fall(FragmentQueue::Fall::yes);
+  for (const EventNumber event : Numbers{5000, 5001}) {
+    ASSERT_EQ(queue.write(event, bytes_of(4000, event)), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.write(0, bytes_of(4000, 0)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(1, bytes_of(4000, 1)), WriteOutcome::ok);
+  EXPECT_EQ(queue.first_event(), 0U);
+  EXPECT_EQ(queue.next_event(), 2U);
+  EXPECT_TRUE(queue.entry(0).absent());
+  EXPECT_EQ(testing::payload_of(queue, 1), bytes_of(4000, 1));
 }
 
 TEST(Numbers, ManyMissingNumbersAreSkippedAtOnce) {

@@ -47,6 +47,9 @@ enum class MessageType : std::uint16_t {
   hand_back,   // builder unit -> event manager: an attempt that it cannot complete
   uncut,       // readout unit -> event manager (pull): held up by a batch that nobody asks for
   held,        // readout unit -> event manager: it holds a number that nothing has confirmed
+  begin,       // readout unit -> event manager: its numbers fell before the run has any event of
+               // it, may it begin afresh; and the answer
+  lost,        // event manager -> builder unit: what a readout unit that died had of its batches
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -137,8 +140,11 @@ struct Limit {
   static constexpr MessageType type = MessageType::limit;
   EventNumber event = 0;
   std::uint64_t last = 0; // 1: nothing will follow; answer with a final announcement
+  // Sources are read up to here. At the end of a run some may have numbers far beyond those of all
+  // others, which will never get there.
+  EventNumber read = 0;
 };
-static_assert(sizeof(Limit) == 16);
+static_assert(sizeof(Limit) == 24);
 
 struct Horizon {
   static constexpr MessageType type = MessageType::horizon;
@@ -156,6 +162,13 @@ struct Held { // answered by a horizon at once, and when the horizon has reached
 };
 static_assert(sizeof(Held) == 16);
 
+struct Begin {
+  static constexpr MessageType type = MessageType::begin;
+  EventNumber horizon = 0; // the answer's
+  std::uint64_t yes = 0; // likewise: what it has announced is forgotten
+};
+static_assert(sizeof(Begin) == 16);
+
 struct Pause {
   static constexpr MessageType type = MessageType::pause;
   EventNumber horizon = 0;
@@ -163,8 +176,10 @@ struct Pause {
 struct Paused {
   static constexpr MessageType type = MessageType::paused;
   EventNumber next_event = 0; // the furthest of its sources
+  EventNumber agreed = 0; // the furthest that is not more than `span` ahead of the others
+  std::uint64_t span = 0; // sources that are right are not further apart: so much one can hold
 };
-static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 8);
+static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 24);
 
 struct AbsentRun { // source `source` of the readout unit has no fragment for these events
   SourceId source = 0;
@@ -196,7 +211,7 @@ struct Assign { // to a builder unit; followed by Gap[gaps], MissingRun[lost]
   std::uint64_t epoch = 0; // of the members that take part
   std::uint64_t bytes = 0; // reserved for it
   std::uint32_t gaps = 0; // numbers that no source has, in the batch or right before it
-  std::uint32_t lost = 0; // fragments of readout units that died and are here again
+  std::uint32_t lost = 0; // fragments of readout units that died before
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
 static_assert(sizeof(Assign) == 48);
@@ -218,6 +233,12 @@ struct MissingRun { // why: storage::MissingReason
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(MissingRun) == 24);
+
+struct Lost { // followed by MissingRun[runs]; says nothing of batches of other builder units
+  static constexpr MessageType type = MessageType::lost;
+  std::uint64_t runs = 0;
+};
+static_assert(sizeof(Lost) == 8);
 
 struct BadFragment { // flags of wire::FragmentFlag
   EventNumber event = 0;

@@ -253,31 +253,39 @@ bool VirtualSystem::run_until_ended(Duration limit) {
 
 void VirtualSystem::run_for(Duration time) { world_.run_until(world_.now() + time); }
 
-std::string VirtualSystem::check_stored() {
-  std::map<EventNumber, std::size_t> counted;
-  std::uint64_t events = 0;
-  std::uint64_t fragments = 0;
-  std::uint64_t incomplete = 0;
+void VirtualSystem::for_each_stored(
+    const std::function<void(const storage::StoredEvent&)>& look) const {
   for (const auto& node : builders_) {
     for (const auto& event : node->store.events) {
       const auto winner = recorder_->winners.find(event.row.event);
       const Attempt authoritative =
           winner == recorder_->winners.end() ? Attempt{0} : winner->second;
-      if (event.row.attempt != authoritative) continue; // superseded
-      if (++counted[event.row.event] > 1)
-        return fmt::format("event {} is there twice", event.row.event);
-      ++events;
-      fragments += event.fragments.size();
-      incomplete += event.missing.empty() ? 0U : 1U;
-      for (const auto& fragment : event.fragments) {
-        if (options_.keep_bytes && !options_.make_source &&
-            !source::check_emulated_payload(fragment.bytes, event.row.event, fragment.source)) {
-          return fmt::format("event {}: the bytes of source {} are wrong", event.row.event,
-                             fragment.source);
-        }
-      }
+      if (event.row.attempt == authoritative) look(event); // else superseded
     }
   }
+}
+
+std::string VirtualSystem::check_stored() {
+  std::map<EventNumber, std::size_t> counted;
+  std::uint64_t events = 0;
+  std::uint64_t fragments = 0;
+  std::uint64_t incomplete = 0;
+  std::string wrong;
+  for_each_stored([&](const storage::StoredEvent& event) {
+    if (++counted[event.row.event] > 1)
+      wrong = fmt::format("event {} is there twice", event.row.event);
+    ++events;
+    fragments += event.fragments.size();
+    incomplete += (event.row.flags & storage::event_incomplete) != 0 ? 1U : 0U;
+    for (const auto& fragment : event.fragments) {
+      if (options_.keep_bytes && !options_.make_source &&
+          !source::check_emulated_payload(fragment.bytes, event.row.event, fragment.source)) {
+        wrong = fmt::format("event {}: the bytes of source {} are wrong", event.row.event,
+                            fragment.source);
+      }
+    }
+  });
+  if (!wrong.empty()) return wrong;
   const RunSummary& known = summary();
   if (events != known.events_built) {
     return fmt::format("{} events stored, {} built", events, known.events_built);

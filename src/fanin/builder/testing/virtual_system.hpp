@@ -84,6 +84,8 @@ public:
   [[nodiscard]] std::size_t ended_nodes() const { return ended_; }
   [[nodiscard]] const std::vector<std::string>& log() const { return log_; }
 
+  // Every event's authoritative copy.
+  void for_each_stored(const std::function<void(const storage::StoredEvent&)>& look) const;
   // Each event once among the authoritative rows (the winner of the event manager's record), every
   // fragment of it there with the emulator's bytes, and nothing the ledger does not know of.
   // Returns what is wrong, empty if nothing.

@@ -1,0 +1,249 @@
+#include "fanin/builder/testing/odd_numbers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "fanin/source/pacer.hpp"
+
+namespace fanin::builder::testing {
+
+namespace {
+constexpr std::size_t close = 4; // fragments: faults so near to each other act together
+
+struct Payload { // begins each fragment
+  std::uint64_t index = 0; // in Sender::sent
+  SourceId source = 0;
+  std::uint32_t reserved = 0;
+};
+} // namespace
+
+class OddSource final : public source::Source {
+public:
+  OddSource(OddNumbers& all, SourceId id)
+      : all_(all), id_(id), sender_(all.senders_.at(id)), pacer_(all.rate_hz_) {}
+
+  Result<> start(EventNumber first_event, Time now) override {
+    index_ = all_.index_from(first_event - std::min(first_event, sender_.shift));
+    pacer_.start(now);
+    pacer_.first(index_);
+    to_send_.clear();
+    return {};
+  }
+
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    sender_.limit = queue.limit();
+    const std::uint64_t due = pacer_.due_until(now);
+    for (int i = 0; i < 200; ++i) {
+      if (to_send_.empty()) {
+        if (index_ >= due) return {source::ReadState::waiting, pacer_.wake(index_, now)};
+        const bool wanted = all_.number_of(index_) + sender_.shift < queue.limit();
+        if (!wanted) return {};
+        draw(queue.options().fragment_max);
+        if (to_send_.empty()) continue; // lost
+      }
+      if (!send(queue)) return {};
+    }
+    return {source::ReadState::more};
+  }
+
+private:
+  struct Send {
+    OddNumbers::Fragment fragment;
+    std::size_t size = 0;
+  };
+
+  // What it sends for the next event.
+  void draw(std::uint32_t fragment_max) {
+    Random& random = sender_.random;
+    const bool gap = index_ > 0 && all_.number_of(index_) != all_.number_of(index_ - 1) + 1;
+    const EventNumber right = all_.number_of(index_++) + sender_.shift;
+    const std::size_t size =
+        random.chance(1, 100) ? fragment_max : sizeof(Payload) + random.below(200);
+    Send good{{.right = right, .number = right, .gap = gap}, size};
+    Send bad = good;
+    bad.fragment.fault = true;
+    const bool first = sender_.sent.size() < sender_.wrong_first;
+    if (!first && (sender_.fault_every == 0 || !random.chance(1, sender_.fault_every))) {
+      to_send_.push_back(good);
+      return;
+    }
+    switch (first ? 0 : random.below(8)) {
+    default: bad.fragment.number ^= EventNumber{1} << random.below(63); break;
+    case 3: sender_.sent.push_back(bad.fragment); return; // lost
+    case 4: bad.fragment.number += 1 + random.below(100'000); break;
+    case 5: bad.fragment.number -= std::min(right, 1 + random.below(100)); break;
+    case 6: bad.size = fragment_max + 1; break;
+    case 7: to_send_.push_back(good); break; // and once more
+    }
+    to_send_.push_back(bad);
+  }
+
+  bool send(source::FragmentQueue& queue) {
+    const Send& next = to_send_.front();
+    bytes_.assign(next.size, {});
+    const Payload payload{.index = sender_.sent.size(), .source = id_};
+    std::memcpy(bytes_.data(), &payload, sizeof payload);
+    const auto outcome = queue.write(next.fragment.number, bytes_);
+    if (outcome == source::WriteOutcome::full) return false;
+    sender_.sent.push_back(next.fragment);
+    to_send_.erase(to_send_.begin());
+    return true;
+  }
+
+  OddNumbers& all_;
+  SourceId id_;
+  OddNumbers::Sender& sender_;
+  source::Pacer pacer_;
+  std::uint64_t index_ = 0;
+  std::vector<Send> to_send_;
+  std::vector<std::byte> bytes_;
+};
+
+OddNumbers::OddNumbers(std::uint64_t seed, VirtualSystemOptions& options)
+    : system_(options.system),
+      rate_hz_(options.system.trigger_rate_hz > 0 ? 0 : options.source_rate_hz) {
+  Random random{seed};
+  options.keep_bytes = true;
+  if (rate_hz_ > 0) { // else the trigger numbers the events
+    constexpr std::array<EventNumber, 4> firsts{0, 1000, 1'000'000'000, EventNumber{1} << 50};
+    first_ = firsts[random.below(firsts.size())];
+    std::uint64_t index = 0;
+    for (std::uint64_t i = random.below(20); i > 0; --i) {
+      constexpr std::array<EventNumber, 4> counts{1, 100, 1'000'000, 1'000'000'000'000};
+      index += 1 + random.below(2000);
+      jumps_.push_back({index, 1 + random.below(counts[random.below(counts.size())])});
+    }
+  }
+  constexpr std::array<std::uint64_t, 4> every{0, 1000, 100, 15};
+  for (SourceInfo& info : options.system.sources) {
+    Sender& sender = senders_[info.id];
+    sender.random = Random{random.next()};
+    sender.fault_every = every[random.below(every.size())];
+    sender.wrong_first = random.chance(1, 4) ? 1 + random.below(3) : 0;
+    if (random.chance(1, 6)) {
+      info.required = false;
+      if (rate_hz_ > 0) sender.shift = random.below(random.chance(1, 2) ? 20 : 3000);
+    }
+  }
+}
+
+OddNumbers::~OddNumbers() = default;
+
+std::unique_ptr<source::Source> OddNumbers::make(const SourceInfo& info) {
+  return std::make_unique<OddSource>(*this, info.id);
+}
+
+EventNumber OddNumbers::number_of(std::uint64_t index) const {
+  EventNumber number = first_ + index;
+  for (const Jump& jump : jumps_) {
+    if (jump.index <= index) number += jump.count;
+  }
+  return number;
+}
+
+std::uint64_t OddNumbers::index_from(EventNumber number) const {
+  std::uint64_t index = number - std::min(number, first_);
+  for (const Jump& jump : jumps_) {
+    if (jump.index < index) index -= std::min(index - jump.index, jump.count);
+  }
+  return index;
+}
+
+std::string OddNumbers::check(VirtualSystem& system,
+                              const std::function<bool(const SourceInfo&)>& spared) {
+  if (auto wrong = count_stored(system); !wrong.empty()) return wrong;
+  for (const SourceInfo& info : system_.sources) {
+    if (!spared(info)) continue;
+    if (auto wrong = check(info); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+std::string OddNumbers::count_stored(const VirtualSystem& system) {
+  std::string wrong;
+  system.for_each_stored([&](const storage::StoredEvent& event) {
+    for (const auto& fragment : event.fragments) {
+      Payload payload;
+      std::memcpy(&payload, fragment.bytes.data(), sizeof payload);
+      auto& sent = senders_.at(fragment.source).sent;
+      if (payload.source != fragment.source || payload.index >= sent.size() ||
+          sent[payload.index].number != event.row.event) {
+        wrong = fmt::format("event {} holds what source {} never sent for it", event.row.event,
+                            fragment.source);
+        continue;
+      }
+      ++sent[payload.index].stored;
+    }
+  });
+  return wrong;
+}
+
+std::string OddNumbers::check(const SourceInfo& info) {
+  const Sender& sender = senders_.at(info.id);
+  EventNumber accepted = 0; // wrong numbers below this one were taken
+  for (std::size_t i = 0; i < sender.sent.size(); ++i) {
+    const Fragment& fragment = sender.sent[i];
+    const bool beyond = fragment.number >= sender.limit; // it may be stored, or not
+    if (fragment.fault && (fragment.stored > 0 || (beyond && confirmed(info.id, i)))) {
+      accepted = std::max(accepted, fragment.number + 1);
+    }
+    if (fragment.stored == (fragment.fault ? 0U : 1U) || (beyond && fragment.stored < 2)) continue;
+    const bool behind = fragment.right < accepted; // the source is ahead of itself
+    if (fragment.stored < 2 && (behind || explained(info, i))) continue;
+    return fmt::format("source {}: event {} was stored {} times; it sent (from {} on)\n{}",
+                       info.name, fragment.number, fragment.stored, i, history(info.id, i));
+  }
+  return {};
+}
+
+// Two things that happen close together may cost a good fragment, or confirm a wrong number: faults
+// of the source, or of another one of its readout unit; numbers that are left out everywhere; the
+// beginning and the end.
+bool OddNumbers::explained(const SourceInfo& info, std::size_t at) const {
+  const auto& sent = senders_.at(info.id).sent;
+  std::size_t reasons = at < close ? 1 : 0;
+  if (at + close >= sent.size() || sent[at + close].number >= senders_.at(info.id).limit) ++reasons;
+  for (std::size_t i = at < close ? 0 : at - close; i < std::min(sent.size(), at + close + 1);
+       ++i) {
+    reasons += (sent[i].fault ? 1U : 0U) + (sent[i].gap ? 1U : 0U);
+  }
+  if (reasons >= 2) return true;
+  for (const SourceInfo& other : system_.sources) {
+    if (other.readout_unit != info.readout_unit || other.id == info.id) continue;
+    const auto& theirs = senders_.at(other.id).sent;
+    const EventNumber low = sent[at].right - std::min<EventNumber>(sent[at].right, close);
+    auto i = std::ranges::lower_bound(theirs, low, {}, &Fragment::right);
+    for (; i != theirs.end() && i->right <= sent[at].right + close; ++i)
+      reasons += i->fault ? 1U : 0U;
+  }
+  return reasons >= 2;
+}
+
+// Two wrong numbers near each other, one after the other.
+bool OddNumbers::confirmed(SourceId source, std::size_t at) const {
+  const auto& sent = senders_.at(source).sent;
+  const auto alike = [&](std::size_t i) {
+    const EventNumber a = sent[at].number;
+    const EventNumber b = sent[i].number;
+    return i != at && sent[i].fault && std::max(a, b) - std::min(a, b) < system_.event_window;
+  };
+  for (std::size_t i = at < close ? 0 : at - close; i < std::min(sent.size(), at + close + 1);
+       ++i) {
+    if (alike(i)) return true;
+  }
+  return false;
+}
+
+std::string OddNumbers::history(SourceId source, std::size_t at) const {
+  const auto& sent = senders_.at(source).sent;
+  std::string text;
+  for (std::size_t i = at < 6 ? 0 : at - 6; i < std::min(sent.size(), at + 7); ++i) {
+    const Fragment& one = sent[i];
+    text += fmt::format("{} {} for {}{}{}, stored {}\n", i == at ? ">" : " ", one.number, one.right,
+                        one.fault ? ", fault" : "", one.gap ? ", after a gap" : "", one.stored);
+  }
+  return text + fmt::format("limit {}\n", senders_.at(source).limit);
+}
+
+} // namespace fanin::builder::testing
