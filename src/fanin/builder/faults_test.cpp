@@ -762,6 +762,41 @@ TEST(silence, what_was_dropped_is_counted_once_over_all_incarnations) {
   expect_balanced(system);
 }
 
+TEST(lost, files_and_ledger_agree_on_what_a_dead_readout_unit_had) {
+  for (const bool comes_back : {false, true}) {
+    VirtualSystemOptions options;
+    options.system = make_system(2, 2);
+    options.commit_delay = 20ms;
+    options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      if (info.id == 2) return std::make_unique<EverySecond>(info.id, 1'000'000);
+      return std::make_unique<source::Emulator>(source::EmulatorOptions{
+          .source = info.id, .size = source::FixedSize{100}, .rate_hz = 50'000});
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(200ms);
+    system.kill_readout(1);
+    system.run_for(100ms);
+    if (comes_back) system.start_readout(1);
+    system.run_for(200ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+    std::uint64_t lost = 0;
+    system.for_each_stored([&](const storage::StoredEvent& event) {
+      for (const auto& row : event.missing) {
+        if (row.reason != static_cast<std::uint32_t>(storage::MissingReason::lost)) continue;
+        ++lost;
+        EXPECT_EQ(row.source, 2U);
+        EXPECT_EQ(event.row.event % 2, 0U); // it has none of the odd ones
+      }
+    });
+    EXPECT_GT(lost, 0U);
+    EXPECT_EQ(lost, system.summary().sources[1].ledger.lost) << tail_of_log(system);
+    EXPECT_EQ(system.summary().gaps, 0U);
+    expect_balanced(system);
+  }
+}
+
 TEST(silence, an_optional_source_that_is_absent_leaves_events_complete) {
   VirtualSystemOptions options;
   options.system = make_system(2, 1);
