@@ -908,6 +908,8 @@ public:
       break;
     case 3: system_.readout_node(r).disconnect(system_.builder_node(b)); break;
     case 4:
+      // What a slow node has said is still under way, and the loss comes behind it.
+      if (system_.world().now() < slow_until_ + slowest_) system_.run_for(slowest_);
       system_.readout_node(r).disconnect(system_.manager_node());
       system_.run_for(50ms); // a pause now would outlast the grace
       break;
@@ -1009,17 +1011,21 @@ private:
   void slow_down() {
     const std::size_t i = random_.below(up_.size() + 1);
     net::VirtualNode& slow = i == up_.size() ? system_.manager_node() : node(i);
-    slow.slow_down(Duration{random_.below(100'000'000)});
+    slow.slow_down(Duration{random_.below(static_cast<std::uint64_t>(slowest_.count()))});
     run_for(500ms);
     slow.slow_down({});
+    slow_until_ = system_.world().now();
   }
   void run_for(Duration longest) {
     system_.run_for(Duration{random_.below(static_cast<std::uint64_t>(longest.count()))});
   }
 
+  static constexpr Duration slowest_ = 100ms;
+
   VirtualSystem& system_;
   Random& random_;
   bool spare_readouts_;
+  Time slow_until_{};
   std::vector<bool> up_; // readout units, then builder units
   std::vector<std::uint64_t> given_up_; // at most so often
 };
