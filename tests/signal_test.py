@@ -41,6 +41,23 @@ def test_sigterm_drains_and_closes():
     drains(signal.SIGTERM)
 
 
+def test_builder_units_that_die_while_the_run_stops_are_started_again():
+    with Folder() as folder:
+        with Run(folder.small(), "--set", "run.restart=true", "--set", "run.drain=1h") as run:
+            run.wait_for_events(200)
+            for node in ("bu0", "bu1"):
+                run.kill(node, signal.SIGSTOP)
+            run.wait_for(r" [1-9]\d{2,} open")
+            run.signal()
+            run.wait_for("stopping: what was read is still built")
+            for node in ("bu0", "bu1"):
+                run.kill(node)
+            result = run.finish()
+        check_balanced(result)
+        check_equal(result["events"]["lost"], 0, "lost events")
+        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+
+
 def test_a_second_signal_stops_at_once():
     with Folder() as folder:
         with Run(folder.small(), "--set", "run.drain=1h") as run:

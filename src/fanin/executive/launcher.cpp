@@ -143,16 +143,20 @@ void Launcher::on_report(Part& part, const json::Value& report) {
   options_.on_report(report);
 }
 
+// Such a process is needed until everything is built.
+bool Launcher::builds_only(const Part& part) const {
+  return std::ranges::all_of(process(part).nodes, [&](std::size_t index) {
+    return configuration_.nodes[index].role == config::Role::builder;
+  });
+}
+
 // A builder unit that was given up: frozen, it would hold pages of the readout units for ever.
 void Launcher::on_silent(const std::string& node) {
   for (auto& part : parts_) {
     const auto& nodes = process(*part).nodes;
     const bool it = std::ranges::any_of(
         nodes, [&](std::size_t index) { return configuration_.nodes[index].name == node; });
-    const bool alone = std::ranges::all_of(nodes, [&](std::size_t index) {
-      return configuration_.nodes[index].role == config::Role::builder;
-    });
-    if (!it || !alone || part->child == nullptr || !part->child->alive()) continue;
+    if (!it || !builds_only(*part) || part->child == nullptr || !part->child->alive()) continue;
     options_.log(LogLevel::warning,
                  fmt::format("{} was given up: it is killed", process(*part).name));
     part->child->signal(SIGKILL);
@@ -176,11 +180,12 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
     options_.log(LogLevel::error, fmt::format("{}; everything stops, what was built is safe", how));
     return;
   }
-  if (over_ || signals_seen_ > 0) {
+  Part* const decides = event_manager();
+  const bool drains = signals_seen_ == 1 && decides != nullptr; // it still builds what was read
+  if (over_ || (signals_seen_ > 0 && !(drains && builds_only(part)))) {
     options_.log(LogLevel::error, how);
     return;
   }
-  Part* const decides = event_manager();
   if (died && decides != nullptr && decides->child->alive())
     tell_of_death(decides->child->pid(), part.session);
   if (!died && !begun_ && !configuration_.run.restart && decides != nullptr) {

@@ -54,6 +54,7 @@ private:
   void on_exit(Part& part, const ChildExit& exit);
   void on_death(Part& part, const ChildExit& exit);
   void restart_later(Part& part);
+  [[nodiscard]] bool builds_only(const Part& part) const;
   void on_signal();
   // The run is over: the rest has some time to end. Nodes that the event manager has told to finish
   // do so first; those that have lost it, or never had it, leave.

@@ -262,7 +262,12 @@ bool FileSink::survive(const Error& error) {
     report(error, true);
     return false;
   }
-  if (!std::exchange(troubled_, true)) report(error, false);
+  if (!std::exchange(troubled_, true)) {
+    const char* remedy = error.kind == ErrorKind::exhausted
+                             ? "; nothing is lost, the sources are held back: free space there"
+                             : "; nothing is lost, it is tried again in another file";
+    report({error.kind, error.text + remedy}, false);
+  }
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, options_.retry_interval, [this] { return abandoned_.load(); });
   return !abandoned_;

@@ -297,9 +297,10 @@ Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
         found.files.push_back(std::move(there));
       }
     }
-    if (manifest->files.empty())
+    const bool empty_run = manifest->summary && manifest->summary->built == 0;
+    if (manifest->files.empty() && !empty_run)
       return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));
-    if (found.files.empty()) {
+    if (found.files.empty() && !manifest->files.empty()) {
       return fail(ErrorKind::not_found,
                   fmt::format("{}: the files of the run lie on {}: run this there, or give the "
                               "paths of the files as well",

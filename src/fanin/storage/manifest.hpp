@@ -115,7 +115,8 @@ struct RunFiles {
 };
 // A file that a manifest names is the one of that name in `paths`, else the one beside the
 // manifest. One that is not there is left out if it lies on another host. Errors: as of
-// read_manifest(); not_found (a run has no files, or none of them is on this host).
+// read_manifest(); not_found (a run that built events has no files, or none of them is on this
+// host).
 [[nodiscard]] Result<RunFiles>
 find_run_files(const std::vector<std::string>& paths,
                const std::function<bool(const std::string& host)>& is_this_host);

@@ -12,6 +12,7 @@
 
 #include "fanin/storage/manifest.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
+#include "fanin/storage/verify.hpp"
 
 namespace fanin::storage {
 namespace {
@@ -101,6 +102,24 @@ TEST_F(ManifestTest, leaves_out_a_torn_line_and_says_so) {
   EXPECT_EQ(manifest->files.size(), 2U);
   EXPECT_EQ(manifest->files.back().file, "c.h5");
   EXPECT_EQ(manifest->notes, std::vector{path + ":3: not JSON, left out"});
+}
+
+TEST_F(ManifestTest, of_a_run_without_events_names_no_files) {
+  auto writer = ManifestWriter::create(directory.path(), {.run = 7});
+  ASSERT_TRUE(writer);
+  const std::string path = directory.path() + "/" + manifest_name(7);
+  const auto here = [](const std::string&) { return true; };
+  const auto unfinished = find_run_files({path}, here);
+  ASSERT_FALSE(unfinished);
+  EXPECT_THAT(unfinished.error().text, HasSubstr("the run has no files"));
+  ASSERT_TRUE(writer->finish({.built = 0, .balanced = true}));
+  const auto found = find_run_files({path}, here);
+  ASSERT_TRUE(found) << found.error().text;
+  EXPECT_TRUE(found->files.empty());
+  const auto result = verify(found->files, {.manifests = found->manifests});
+  ASSERT_TRUE(result) << result.error().text;
+  EXPECT_TRUE(result->good());
+  EXPECT_EQ(result->events, 0U);
 }
 
 TEST_F(ManifestTest, is_never_overwritten) {

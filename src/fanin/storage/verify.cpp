@@ -295,7 +295,8 @@ void scan_file(const std::string& path, std::map<RunNumber, std::vector<ScannedF
 } // namespace
 
 Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOptions& options) {
-  if (files.empty()) return fail(ErrorKind::usage, "no files to verify");
+  if (files.empty() && options.manifests.empty())
+    return fail(ErrorKind::usage, "no files to verify");
   VerifyResult result;
   Lines problems(result.problems, result.problems_left_out, options.lines_max);
   Lines notes(result.notes, result.notes_left_out, options.lines_max);
