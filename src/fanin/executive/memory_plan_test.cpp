@@ -46,24 +46,24 @@ TEST(MemoryPlan, a_buffer_is_shared_by_expected_rate_where_that_is_known) {
   EXPECT_DOUBLE_EQ(known.bytes_per_s, 4096 * 10'000.0);
   const NodePlan& unknown = (*plans)[2]; // nobody knows the sizes in a file
   EXPECT_EQ(unknown.sources[0].bytes(), 30U << 20);
-  EXPECT_EQ(unknown.sources[1].bytes(), 33U << 20); // 10 MB/s for 250 ms more
+  EXPECT_EQ(unknown.sources[1].bytes(), 33U << 20); // 10 MB/s for 300 ms more
 }
 
 TEST(MemoryPlan, a_source_whose_rate_is_known_has_what_it_needs_beside_others) {
-  // 500 MB/s for 250 ms are more than half of the buffer.
+  // 500 MB/s for 300 ms are more than half of the buffer.
   const auto plans = plan_memory(configuration(
-      {"buffers.readout=160MiB", "buffers.builder=1GiB", "readout.1.source.0.expected=500MB/s"}));
+      {"buffers.readout=190MiB", "buffers.builder=1GiB", "readout.1.source.0.expected=500MB/s"}));
   ASSERT_TRUE(plans) << plans.error().text;
-  EXPECT_GE((*plans)[2].sources[0].bytes(), 119U << 20);
+  EXPECT_GE((*plans)[2].sources[0].bytes(), 143U << 20);
   const auto beside = plan_memory(configuration(
-      {"buffers.readout=160MiB", "buffers.builder=1GiB", "readout.1.source.1.expected=500MB/s"}));
+      {"buffers.readout=190MiB", "buffers.builder=1GiB", "readout.1.source.1.expected=500MB/s"}));
   ASSERT_TRUE(beside) << beside.error().text;
   const NodePlan& mixed = (*beside)[2]; // the other's rate nobody knows
-  EXPECT_GE(mixed.sources[1].bytes(), 119U << 20);
+  EXPECT_GE(mixed.sources[1].bytes(), 143U << 20);
   EXPECT_GE(mixed.sources[0].bytes(), 16U << 20);
-  EXPECT_LE(mixed.sources[0].bytes() + mixed.sources[1].bytes(), 160U << 20);
+  EXPECT_LE(mixed.sources[0].bytes() + mixed.sources[1].bytes(), 190U << 20);
   EXPECT_THAT(error_of({"readout.1.source.1.expected=500MB/s", "buffers.builder=1GiB"}),
-              HasSubstr("readout.1.buffer: 64 MiB is too small: 500 MB/s for 250 ms"));
+              HasSubstr("readout.1.buffer: 64 MiB is too small: 500 MB/s for 300 ms"));
 }
 
 TEST(MemoryPlan, sources_without_a_known_rate_are_named) {
