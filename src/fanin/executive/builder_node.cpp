@@ -149,7 +149,7 @@ private:
                                        .count();
     options.file.commit = storage.commit == config::Commit::written ? storage::CommitMode::written
                                                                     : storage::CommitMode::synced;
-    options.max_file_size = storage.max_file;
+    options.file.size_max = storage.max_file;
     options.on_full =
         storage.on_full == config::OnFull::wait ? storage::OnFull::wait : storage::OnFull::stop;
     if (configured().cpus.size() > 1) options.cpu = configured().cpus[1];

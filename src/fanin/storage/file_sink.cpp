@@ -275,7 +275,7 @@ bool FileSink::survive(const Error& error) {
 
 std::uint64_t FileSink::part_max() const {
   const bool first = next_part_ == (writer_ ? 2U : 1U);
-  return first ? std::min(first_part_max, options_.max_file_size) : options_.max_file_size;
+  return first ? std::min(first_part_max, options_.file.size_max) : options_.file.size_max;
 }
 
 Result<> FileSink::open_part() {

@@ -27,7 +27,6 @@ enum class OnFull : std::uint8_t {
 
 struct FileSinkOptions {
   RunFileOptions file;
-  std::uint64_t max_file_size = 8ULL << 30; // bytes; a new part is begun at a batch boundary
   OnFull on_full = OnFull::wait;
   std::size_t depth = 64;                   // batches taken and not yet committed; beyond: busy
   std::uint64_t group_bytes = 64U << 20;    // at most so much in one commit, or one batch

@@ -30,8 +30,8 @@ struct Chunks {
   std::uint64_t bytes;
   std::uint64_t rows;
 };
-constexpr Chunks chunks_of_first_part{.bytes = 64U << 10, .rows = 512};
-constexpr Chunks chunks_of_others{.bytes = 8U << 20, .rows = 32768};
+constexpr Chunks chunks_of_small_parts{.bytes = 64U << 10, .rows = 512};
+constexpr Chunks chunks_of_large_parts{.bytes = 8U << 20, .rows = 32768};
 
 // Space for HDF5's own growth (index blocks) on top of the chunks, so that it never meets a full
 // disk: a page for each block, 8 bytes for each chunk.
@@ -189,7 +189,8 @@ Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
   const auto fragment_type = detail::fragment_row_type();
   const auto missing_type = detail::missing_row_type();
   const auto gap_type = detail::gap_row_type();
-  const Chunks& usual = part == 1 ? chunks_of_first_part : chunks_of_others;
+  const bool small = part == 1 || options.size_max <= first_part_max;
+  const Chunks& usual = small ? chunks_of_small_parts : chunks_of_large_parts;
   const auto bytes_chunk = options.bytes_chunk != 0 ? options.bytes_chunk : usual.bytes;
   const auto rows_chunk = options.rows_chunk != 0 ? options.rows_chunk : usual.rows;
   Result<> made = make(bytes, "/bytes", H5T_STD_U8LE, bytes_chunk);

@@ -32,6 +32,7 @@ struct RunFileOptions {
   bool integrity = true; // false: no checksums in this run (integrity = "none")
   std::int64_t started_unix_ns = 0; // start of the run, UTC
   CommitMode commit = CommitMode::written;
+  std::uint64_t size_max = 8ULL << 30; // bytes; whoever writes begins a new part then
 
   // For measurements and tests; the defaults are what measured best.
   std::uint64_t bytes_chunk = 0; // bytes, a multiple of 4096; 0: by part, as rows_chunk
@@ -41,7 +42,8 @@ struct RunFileOptions {
 };
 
 // The first part takes its space in small pieces, so that a small run is a small file. It ends
-// here, since HDF5's index grows with the number of pieces; the parts after it take large ones.
+// here, since HDF5's index grows with the number of pieces; parts that may be longer take large
+// ones.
 inline constexpr std::uint64_t first_part_max = 128U << 20; // bytes of payload and rows
 
 // run000042_bu0_i1_0001.h5: run, builder unit, incarnation, part (from 1).
