@@ -50,7 +50,7 @@ void FragmentQueue::start_unnumbered() {
   held_first_ = 0;
   next_ = ~EventNumber{0}; // no number is the next one: begin() takes the slow path
   base_ = 0;
-  written_end_ = absent_end_ = 0;
+  written_end_ = said_end_ = absent_end_ = 0;
   open_ = 0;
   writing_ = Writing::none;
   numbered_ = throttled_ = limit_is_last_ = false;
@@ -85,8 +85,9 @@ WriteOutcome FragmentQueue::reject(DropReason reason) {
   return WriteOutcome::rejected;
 }
 
+// Extended from what the source itself has said: that it was given up moves its counter by nothing.
 EventNumber FragmentQueue::number_of(std::uint64_t counter) const {
-  if (numbered_) return numbering_.near(counter, next_);
+  if (numbered_) return numbering_.near(counter, said_end_ != 0 ? said_end_ : next_);
   const EventNumber event = numbering_.first_turn(counter);
   if (!held_) return event;
   const EventNumber near = numbering_.near(counter, held_->event); // over the counter's wrap
@@ -119,6 +120,7 @@ WriteOutcome FragmentQueue::reject_old(EventNumber event) {
   if (event + 1 == written_end_) return reject(DropReason::number_repeat);
   if (event < written_end_) return reject(DropReason::number_back);
   if (held_ && !held_->right) drop_held();
+  said_end_ = event + 1;
   return reject(DropReason::late);
 }
 
@@ -129,7 +131,7 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   if (too_large(size)) {
     fill_absent(event, reason_of_skip(event));
     fill_absent(event + 1, wire::AbsentReason::dropped);
-    written_end_ = next_;
+    written_end_ = said_end_ = next_;
     judge_.accepted(event);
     return reject(DropReason::oversize);
   }
@@ -137,6 +139,7 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   fill_absent(event, reason_of_skip(event));
   if (event - base_ > mask_) grow(event);
   judge_.accepted(event);
+  said_end_ = event + 1;
   find_fast_end();
   writing_ = Writing::open;
   open_ = size;
@@ -224,6 +227,7 @@ bool FragmentQueue::take() {
     ++written_;
     judge_.accepted(held.event);
   }
+  said_end_ = next_;
   held_.reset();
   find_fast_end();
   return true;
@@ -259,7 +263,7 @@ void FragmentQueue::begin_afresh() {
   }
   base_position_ = end_position_ = held_->position;
   for (; held_first_ < base_position_ / page_size_; ++held_first_) held_page(held_first_).reset();
-  written_end_ = 0;
+  written_end_ = said_end_ = 0;
   judge_.restart();
   number_from(held_->event);
 }
@@ -399,6 +403,7 @@ bool FragmentQueue::skip_to(EventNumber counter) {
 bool FragmentQueue::skip_now(EventNumber end) {
   const EventNumber wanted = std::min(end, limit_);
   if (wanted > next_ && reach(wanted - 1)) fill_absent(wanted, reason_of_skip(wanted));
+  said_end_ = next_;
   return next_ >= end;
 }
 

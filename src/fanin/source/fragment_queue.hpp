@@ -333,6 +333,9 @@ private:
   EventNumber limit_ = event_number_end;
   EventNumber fast_end_ = event_number_end; // limit_, or 0 where every number has to be looked at
   EventNumber written_end_ = 0; // the number after the last one written; 0: none written yet
+  // The number after the last one that the source said and that was accepted, or late; 0: none yet.
+  // Kept where numbers are looked at (narrow counters).
+  EventNumber said_end_ = 0;
   EventNumber absent_end_ = 0; // the number after the last one that was filled as absent
   std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete
   std::uint32_t open_ = 0; // bytes missing in the open fragment

@@ -364,6 +364,32 @@ TEST(Numbers, ACounterWrapsWithALossThere) {
   EXPECT_EQ(sender.queue().written(), 8U);
 }
 
+TEST(Numbers, ANarrowCounterThatIsGivenUpForTurnsGoesOnWhereItWas) {
+  QueueFixture fixture({.window = 4096, .near = 64, .counter_bits = 8});
+  FragmentQueue& queue = fixture.queue;
+  const auto send = [&](EventNumber first, EventNumber end) {
+    for (; first < end; ++first) {
+      (void)queue.write(first % 256, bytes_of(8, first));
+      if (queue.numbered()) queue.release_until(queue.next_event() - 1);
+    }
+  };
+  for (const EventNumber ahead : {100U, 130U, 256U, 1600U}) {
+    queue.start_unnumbered();
+    const std::uint64_t late = queue.dropped(DropReason::late);
+    const std::uint64_t written = queue.written();
+    send(0, 700);
+    ASSERT_TRUE(queue.give_up_until(700 + ahead));
+    send(700, 700 + ahead); // what piled up meanwhile
+    EXPECT_EQ(queue.next_event(), 700 + ahead);
+    EXPECT_EQ(queue.written() - written, 700U);
+    EXPECT_EQ(queue.dropped(DropReason::late) - late, ahead);
+    send(700 + ahead, 3000);
+    EXPECT_EQ(queue.next_event(), 3000U);
+    EXPECT_EQ(queue.written() - written, 3000U - ahead);
+    EXPECT_EQ(testing::payload_of(queue, 2999), bytes_of(8, 2999));
+  }
+}
+
 TEST(Numbers, AFlippedBitOfANarrowCounterLeavesTheSourceNoTurnBehind) {
   QueueFixture fixture({.window = 256, .near = 256, .counter_bits = 24});
   FragmentQueue& queue = fixture.queue;
