@@ -249,7 +249,11 @@ std::string EventManager::waiting_for() const {
     const Readout& readout = readouts_[i];
     if (state_ == State::waiting || !readout.peer || readout.final || readout.end > frontier_)
       continue;
-    add(fmt::format("readout unit '{}' to have event {}", system_.readout_units[i], readout.end));
+    const Readout* const by = overtaker(readout);
+    add(by != nullptr && readout.overtaken_since
+            ? overtaken(readout, *by)
+            : fmt::format("readout unit '{}' to have event {}", system_.readout_units[i],
+                          readout.end));
   }
   for (std::size_t i = 0; i < builders_.size(); ++i) {
     const Builder& builder = builders_[i];

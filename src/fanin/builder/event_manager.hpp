@@ -117,6 +117,11 @@ private:
     std::uint64_t bytes = 0; // announced in all
     std::uint64_t floor_bytes = 0; // announced below the frontier
     bool silent = false; // all its sources were given up
+    Duration announced_at{}; // something, last; fair_ then
+    std::uint64_t in_a_row = 0; // numbers announced since they last jumped by a window
+    std::optional<Duration> overtaken_since; // another one is more than a window ahead
+    bool overtaken_said = false;
+    bool passed_over = false; // has announced nothing since: not asked whether that one is right
     std::uint32_t held = 0; // the last Held it sent
     EventNumber held_event = 0; // its number
     bool held_waits = false; // the horizon has not reached it
@@ -220,6 +225,9 @@ private:
   void find_frontier();
   [[nodiscard]] bool apart();
   [[nodiscard]] EventNumber agreed_horizon() const;
+  [[nodiscard]] const Readout* overtaker(const Readout& readout) const;
+  void pass_over_quiet();
+  [[nodiscard]] std::string overtaken(const Readout& readout, const Readout& by) const;
   void answer_held();
   void add_gap(EventRange gap);
   [[nodiscard]] EventNumber present_from(EventNumber event, EventNumber end) const;

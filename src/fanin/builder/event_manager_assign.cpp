@@ -60,7 +60,13 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
   }
   readout.end = announce.end;
   readout.bytes += announce.bytes;
-  if (!range.empty()) readout.points.push_back({announce.end, readout.bytes});
+  if (!range.empty()) {
+    readout.points.push_back({announce.end, readout.bytes});
+    readout.announced_at = fair_;
+    readout.passed_over = false;
+    const bool jump = announce.nothing != 0 && range.count() >= system_.event_window;
+    readout.in_a_row = jump ? 0 : readout.in_a_row + (announce.nothing != 0 ? 0 : range.count());
+  }
   readout.final = announce.final != 0;
   if (!range.empty()) readout.silent = announce.silent != 0;
   horizon_ = std::max(horizon_, announce.end);

@@ -2,6 +2,7 @@
 #include "fanin/builder/event_manager.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "fanin/source/number_judge.hpp"
 
@@ -234,7 +235,7 @@ EventNumber EventManager::agreed_horizon() const {
   EventNumber ended = frontier_;
   for (const auto& readout : readouts_) {
     if (!readout.peer || !readout.announced_any) continue;
-    if (readout.final || readout.silent) {
+    if (readout.final || readout.silent || readout.passed_over) {
       ended = std::max(ended, readout.end);
     } else {
       ends.push_back(readout.end);
@@ -243,6 +244,48 @@ EventNumber EventManager::agreed_horizon() const {
   const EventNumber agreed = source::agreed_end(ends, system_.event_window);
   const bool near = ended <= agreed || ended - agreed <= system_.event_window;
   return near || ends.empty() ? std::max(agreed, ended) : agreed;
+}
+
+// As ReadoutUnit::overtaker(), for readout units.
+const EventManager::Readout* EventManager::overtaker(const Readout& readout) const {
+  if (!readout.peer || !readout.announced_any || readout.final || readout.silent) return nullptr;
+  for (const auto& other : readouts_) {
+    if (!other.peer || !other.announced_any || other.end <= readout.end) continue;
+    if (other.end - readout.end > system_.event_window &&
+        other.in_a_row >= source::enough_in_a_row &&
+        other.announced_at + system_.event_deadline >= readout.announced_at) {
+      return &other;
+    }
+  }
+  return nullptr;
+}
+
+// One readout unit more than a window ahead is not believed until others follow, but for one that
+// has been quiet for the deadline while the other was ahead: it never follows.
+void EventManager::pass_over_quiet() {
+  for (auto& readout : readouts_) {
+    const Readout* const by = system_.trigger_rate_hz > 0 ? nullptr : overtaker(readout);
+    if (by == nullptr) {
+      readout.overtaken_since.reset();
+      readout.passed_over = readout.overtaken_said = false;
+      continue;
+    }
+    if (!readout.overtaken_since) readout.overtaken_since = fair_;
+    const Duration quiet = fair_ - std::max(*readout.overtaken_since, readout.announced_at);
+    readout.passed_over = quiet >= system_.event_deadline;
+    const bool long_enough = quiet >= std::min(system_.event_deadline / 2, 2 * alive_period);
+    if (!long_enough || std::exchange(readout.overtaken_said, true)) continue;
+    environment_.log(LogLevel::warning, "the run waits for " + overtaken(readout, *by));
+  }
+}
+
+std::string EventManager::overtaken(const Readout& readout, const Readout& by) const {
+  const auto name = [&](const Readout& r) {
+    return system_.readout_units[static_cast<std::size_t>(&r - readouts_.data())];
+  };
+  return fmt::format("readout unit '{}', which is at event {}: readout unit '{}' is at event {}, "
+                     "more than event.window ({}) ahead",
+                     name(readout), readout.end, name(by), by.end, system_.event_window);
 }
 
 void EventManager::say_horizon(Readout& readout, EventNumber horizon) {

@@ -175,7 +175,9 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   readout.incarnation = ++readout.starts;
   readout.final = readout.paused = readout.finished = false;
   readout.points.clear();
-  readout.silent = readout.held_waits = false;
+  readout.silent = readout.held_waits = readout.passed_over = readout.overtaken_said = false;
+  readout.overtaken_since.reset();
+  readout.in_a_row = 0;
   readout.held = 0;
   readout.floor_bytes = readout.bytes = 0;
   readout.ledgers.emplace_back(last - first);
@@ -428,6 +430,7 @@ void EventManager::check_alive() {
     link.close(true);
     if (builder && options_.on_silent) options_.on_silent(node);
   }
+  pass_over_quiet();
   watch_ways();
   alive_tick_.start(*environment_.loop, now + alive_period);
 }

@@ -1,5 +1,6 @@
 // Starvation, deadlock, deaths, lost connections, silence: in virtual time, seeded. A failing seed
 // is printed and replays with FANIN_SEED=<seed>; FANIN_SEEDS is how many are run, from there on.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,6 +13,7 @@ namespace fanin::builder {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 using testing::make_system;
 using testing::VirtualSystem;
 using testing::VirtualSystemOptions;
@@ -696,6 +698,103 @@ TEST(silence, a_source_that_is_silent_is_missing_after_the_deadline) {
     ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
     EXPECT_EQ(system.summary().sources[1].ledger.built + system.summary().sources[1].ledger.late,
               500U);
+    expect_balanced(system);
+  }
+}
+
+// Gives the numbers of a list, so many a second, one after the other.
+class Listed final : public source::Source {
+public:
+  explicit Listed(std::vector<EventNumber> numbers, Duration step = 100us)
+      : numbers_(std::move(numbers)), step_(step) {}
+  Result<> start(EventNumber, Time now) override {
+    begin_ = now;
+    return {};
+  }
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    const std::array<std::byte, 8> payload{};
+    for (; at_ < numbers_.size(); ++at_) {
+      const Time due = begin_ + static_cast<Duration::rep>(at_) * step_;
+      if (due > now) return {source::ReadState::waiting, due};
+      const EventNumber number = numbers_[at_];
+      if (number == pause) continue;
+      if (queue.write(number, payload) == source::WriteOutcome::full) return {};
+    }
+    return ends_ ? source::ReadResult{source::ReadState::finished} : source::ReadResult{};
+  }
+  std::unique_ptr<Listed> and_ends() && {
+    ends_ = true;
+    return std::make_unique<Listed>(std::move(*this));
+  }
+  static constexpr EventNumber pause = ~EventNumber{0}; // nothing for a step
+
+private:
+  std::vector<EventNumber> numbers_;
+  Duration step_;
+  Time begin_{};
+  std::size_t at_ = 0;
+  bool ends_ = false;
+};
+
+std::vector<EventNumber> with_jump(EventNumber before, EventNumber jump, EventNumber after) {
+  std::vector<EventNumber> numbers;
+  for (EventNumber i = 0; i < before; ++i) numbers.push_back(i);
+  for (EventNumber i = 0; i < after; ++i) numbers.push_back(before + jump + i);
+  return numbers;
+}
+
+TEST(silence, a_dead_source_stops_nobody_who_goes_on_more_than_a_window_ahead) {
+  struct Case {
+    std::size_t readouts;
+    std::size_t per_unit;
+  };
+  for (const Case& c : {Case{1, 2}, Case{2, 1}, Case{2, 2}, Case{3, 2}}) {
+    const auto dead = static_cast<SourceId>(c.readouts * c.per_unit);
+    VirtualSystemOptions options;
+    options.system = make_system(c.readouts, 1, c.per_unit);
+    options.make_source = [&](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      const bool dies = info.id == dead;
+      return std::make_unique<Listed>(with_jump(1000, 1'000'000, dies ? 0 : 10'000));
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(270ms); // the jump comes at 100 ms, the deadline is 200 ms
+    if (c.readouts > 1) {
+      EXPECT_THAT(system.manager().waiting_for(), HasSubstr("event.window"));
+    }
+    system.run_for(5s);
+    EXPECT_EQ(system.summary().sources[0].ledger.built, 11'000U)
+        << tail_of_log(system) << system.manager().waiting_for();
+    EXPECT_EQ(system.summary().sources[dead - 1].ledger.built, 1000U);
+    EXPECT_THAT(tail_of_log(system), HasSubstr("more than event.window"));
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
+TEST(silence, two_wrong_numbers_in_a_row_before_a_pause_give_nobody_up) {
+  for (const std::size_t readouts : {1U, 2U}) {
+    VirtualSystemOptions options;
+    options.system = make_system(readouts, 1, 3 - readouts);
+    options.make_source = [](const SourceInfo& info) {
+      auto numbers = with_jump(1000, 0, 0);
+      if (info.id == 1) {
+        for (const EventNumber wrong : {5'000'000U, 5'000'001U}) numbers.push_back(wrong);
+      } else {
+        for (const EventNumber right : {1000U, 1001U}) numbers.push_back(right);
+      }
+      numbers.insert(numbers.end(), 20'000, Listed::pause); // 2 s
+      for (EventNumber i = 1002; i < 3000; ++i) numbers.push_back(i);
+      return std::make_unique<Listed>(std::move(numbers));
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(5s);
+    EXPECT_EQ(system.summary().sources[1].ledger.built, 3000U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().sources[1].ledger.late, 0U);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
     expect_balanced(system);
   }
 }

@@ -205,7 +205,8 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     input->behind_since.reset();
     input->accepted_at.reset();
     input->slow_since.reset();
-    input->silent = input->slow_said = false;
+    input->silent = input->slow_said = input->passed_over = input->overtaken_said = false;
+    input->overtaken_since.reset();
     input->last = {};
     input->last.wake = now;
     input->far_ahead = false;

@@ -79,6 +79,11 @@ private:
     std::optional<Duration> slow_since; // it alone holds the others back
     bool slow_said = false;
     bool silent = false; // it was given up, and has sent nothing since
+    Duration moved_at{}; // it last gave a fragment, or had one to give; on the fair clock
+    std::optional<Duration> overtaken_since; // another one is more than a window ahead
+    bool overtaken_said = false;
+    bool passed_over = false; // has been quiet since: not asked whether the other one is right
+    [[nodiscard]] bool asked() const { return !done() && !silent && !passed_over; }
     [[nodiscard]] bool done() const {
       return last.state == source::ReadState::finished || last.state == source::ReadState::failed;
     }
@@ -139,6 +144,8 @@ private:
   void set_may_fall(source::FragmentQueue::Fall may);
   void confirm_equal();
   void end_held();
+  [[nodiscard]] const Input* overtaker(const Input& input) const;
+  void pass_over_quiet(Duration now);
   void watch_silence();
   bool watch_silence(Input& input, Duration now);
   void watch_slow(Input& input, Duration now);

@@ -7,6 +7,7 @@ namespace fanin::builder {
 
 namespace {
 constexpr std::uint64_t announce_bytes = 1U << 20; // worth a message of its own
+constexpr Duration waited_long = std::chrono::milliseconds{500}; // people are told of it
 
 void add_absent(std::vector<wire::AbsentRun>& absent, const source::FragmentQueue& queue,
                 EventRange range) {
@@ -53,17 +54,21 @@ source::OtherSources ReadoutUnit::whole_run() {
   source::OtherSources all{.low = event_number_end, .high = 0, .any = false};
   ends_.clear();
   EventNumber ended = 0; // those that are at their end, or silent, are not waited for
+  bool passed_over = false;
   for (const auto& input : inputs_) {
     const source::FragmentQueue& queue = input->queue;
     if (!queue.numbered()) continue;
     all.low = std::min(all.low, queue.first_event());
-    if (input->done() || input->silent) {
-      ended = std::max(ended, queue.next_event());
-    } else {
+    passed_over = passed_over || input->passed_over;
+    if (input->asked()) {
       ends_.push_back(queue.next_event());
+    } else {
+      ended = std::max(ended, queue.next_event());
     }
   }
-  if (heard_ > 0) ends_.push_back(heard_);
+  // What this readout unit has announced itself comes back: it says nothing of one that is ahead.
+  const bool echo = passed_over && heard_ <= announced_;
+  if (heard_ > 0 && !echo) ends_.push_back(heard_);
   all.any = !ends_.empty() || ended > 0;
   all.high = source::agreed_end(ends_, system_.event_window);
   if (ended <= all.high || ended - all.high <= system_.event_window || ends_.empty()) {
@@ -77,7 +82,7 @@ source::OtherSources ReadoutUnit::whole_run() {
 // more; a trigger says which numbers exist.
 source::OtherSources ReadoutUnit::others_of(const Input& input) {
   source::OtherSources others = whole_run();
-  const std::size_t own = input.queue.numbered() && !input.done() && !input.silent ? 1 : 0;
+  const std::size_t own = input.queue.numbered() && input.asked() ? 1 : 0;
   others.any = joined_run_ || heard_ > 0 || ends_.size() > own;
   if (joined_run_) others.high = std::max(others.high, joined_);
   if (system_.trigger_rate_hz > 0) others.high = std::max(others.high, limit_);
@@ -239,19 +244,67 @@ void ReadoutUnit::say_uncut(Time now) {
   }
 }
 
+// Another source that has gone on more than a window ahead of it, for good: it lives as long, or is
+// held back by us, and has given several fragments there.
+const ReadoutUnit::Input* ReadoutUnit::overtaker(const Input& input) const {
+  const EventNumber next = input.queue.next_event();
+  for (const auto& other : inputs_) {
+    const source::FragmentQueue& queue = other->queue;
+    if (!queue.numbered() || queue.next_event() <= next) continue;
+    if (queue.next_event() - next > system_.event_window &&
+        queue.in_a_row() >= source::enough_in_a_row &&
+        other->moved_at + system_.event_deadline >= input.moved_at) {
+      return other.get();
+    }
+  }
+  return nullptr;
+}
+
+// One source more than a window ahead is not believed, and nobody is given up because of it, until
+// others follow. But one that is dead never does: it is not asked any more when it has been quiet
+// for the deadline, while the other one was ahead.
+void ReadoutUnit::pass_over_quiet(Duration now) {
+  for (auto& input : inputs_) {
+    const Input* other = input->asked() || input->passed_over ? overtaker(*input) : nullptr;
+    if (other == nullptr || !input->queue.numbered() || input->done()) {
+      input->overtaken_since.reset();
+      input->passed_over = input->overtaken_said = false;
+      continue;
+    }
+    if (!input->overtaken_since) input->overtaken_since = now;
+    const Duration quiet = now - std::max(*input->overtaken_since, input->moved_at);
+    input->passed_over = quiet >= system_.event_deadline;
+    const bool long_enough = quiet >= std::min(system_.event_deadline / 2, waited_long);
+    if (!long_enough || std::exchange(input->overtaken_said, true)) continue;
+    environment_.log(LogLevel::warning,
+                     fmt::format("source {} is waited for at event {}: source {} is at event {}, "
+                                 "more than event.window ({}) ahead",
+                                 name_of(*input), input->queue.next_event(), name_of(*other),
+                                 other->queue.next_event(), system_.event_window));
+  }
+}
+
 void ReadoutUnit::watch_silence() {
-  // Below the last limit all events exist: somebody has announced the last one.
-  horizon_ = last_ ? limit_ : std::min(limit_, std::max(heard_, whole_run().high));
-  const bool anyone = std::ranges::any_of(
-      inputs_, [](const auto& input) { return input->behind_since.has_value(); });
+  const bool anyone = std::ranges::any_of(inputs_, [](const auto& input) {
+    return input->behind_since.has_value() || input->overtaken_since.has_value();
+  });
   if (!anyone) clock_.rest();
   const Duration now = clock_.look(environment_.loop->now(), false);
   for (auto& input : inputs_) {
     if (input->queue.written() != input->written) {
       input->written = input->queue.written();
-      input->accepted_at = now;
+      input->accepted_at = input->moved_at = now;
       input->silent = false;
     }
+    if (input->queue.throttled() || input->far_ahead ||
+        input->last.state == source::ReadState::more) {
+      input->moved_at = now;
+    }
+  }
+  pass_over_quiet(now);
+  // Below the last limit all events exist: somebody has announced the last one.
+  horizon_ = last_ ? limit_ : std::min(limit_, std::max(heard_, whole_run().high));
+  for (auto& input : inputs_) {
     if (watch_silence(*input, now)) watch_slow(*input, now);
   }
 }
@@ -457,7 +510,8 @@ void ReadoutUnit::arm_tick(Time now) {
   for (const auto& input : inputs_) {
     if (input->done()) continue;
     if (input->last.state == source::ReadState::waiting) due = std::min(due, input->last.wake);
-    if (input->behind_since) due = std::min(due, now + system_.event_deadline / 4);
+    if (input->behind_since || input->overtaken_since)
+      due = std::min(due, now + system_.event_deadline / 4);
   }
   if (due == never) {
     tick_.cancel();

@@ -51,6 +51,7 @@ void FragmentQueue::start_unnumbered() {
   next_ = ~EventNumber{0}; // no number is the next one: begin() takes the slow path
   base_ = 0;
   written_end_ = said_end_ = absent_end_ = 0;
+  jumped_ = written_;
   open_ = 0;
   writing_ = Writing::none;
   numbered_ = throttled_ = limit_is_last_ = false;
@@ -138,6 +139,7 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   if (!make_room(size)) return WriteOutcome::full;
   fill_absent(event, reason_of_skip(event));
   if (event - base_ > mask_) grow(event);
+  note_step(event);
   judge_.accepted(event);
   said_end_ = event + 1;
   find_fast_end();
@@ -222,6 +224,7 @@ bool FragmentQueue::take() {
   } else {
     if (held.event - base_ > mask_) grow(held.event);
     slots_[held.event & mask_] = {held.position, held.entry};
+    note_step(held.event);
     end_position_ = position_;
     written_end_ = ++next_;
     ++written_;

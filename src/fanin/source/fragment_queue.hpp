@@ -249,6 +249,9 @@ public:
   void release_until(EventNumber event);
 
   [[nodiscard]] std::uint64_t written() const { return written_; } // fragments, since start
+  // Likewise, since numbers last jumped by a window: of those, and so of wrong ones, few follow
+  // each other.
+  [[nodiscard]] std::uint64_t in_a_row() const { return written_ - jumped_; }
   [[nodiscard]] std::uint64_t dropped(DropReason reason) const {
     return dropped_[static_cast<std::size_t>(reason)];
   }
@@ -290,6 +293,9 @@ private:
   // A number is held that is below what was answered.
   [[nodiscard]] bool fallen() const { return numbered_ && held_->event < next_; }
   bool judge_held(EventNumber following);
+  void note_step(EventNumber event) {
+    if (written_end_ != 0 && event - written_end_ >= options_.near) jumped_ = written_;
+  }
   bool take();
   void drop_held();
   void begin_afresh();
@@ -355,6 +361,7 @@ private:
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;
   std::uint64_t written_ = 0;
+  std::uint64_t jumped_ = 0; // written_ when numbers last jumped
   std::array<std::uint64_t, drop_reasons> dropped_{};
 };
 

@@ -22,6 +22,9 @@ struct OtherSources {
   bool any = false;     // false: there are none that have begun
 };
 
+// So many fragments in a row are not wrong: who is quiet for the deadline is not asked about them.
+inline constexpr std::uint64_t enough_in_a_row = 8;
+
 class NumberJudge {
 public:
   // Numbers less than `window` apart confirm each other. What comes before the number `first` was
