@@ -124,7 +124,9 @@ private:
     bool passed_over = false; // has announced nothing since: not asked whether that one is right
     std::uint32_t held = 0; // the last Held it sent
     EventNumber held_event = 0; // its number
-    bool held_waits = false; // the horizon has not reached it
+    bool held_waits = false; // it may hear more of it
+    bool held_reached = false; // has heard that the horizon has reached it
+    bool held_ended = false; // all its sources have come to their end
     std::deque<AnnouncePoint> points; // beyond the frontier
     std::size_t sources = 0; // how many it has
     std::vector<std::deque<EventRange>> absent; // by source, ascending; of events not decided yet
@@ -235,6 +237,8 @@ private:
   [[nodiscard]] EventNumber count_present(EventRange range) const;
   bool skip_gap(EventNumber end);
   void move_frontier(EventNumber event);
+  [[nodiscard]] bool alone(const Readout& readout) const;
+  [[nodiscard]] bool held_by_another(const Readout& readout) const;
   void say_horizon(Readout& readout, EventNumber horizon);
   [[nodiscard]] std::vector<wire::Gap> gaps_in(EventRange& range) const;
   [[nodiscard]] std::vector<wire::MissingRun> lost_in(EventRange range) const;

@@ -288,25 +288,40 @@ std::string EventManager::overtaken(const Readout& readout, const Readout& by) c
                      name(readout), readout.end, name(by), by.end, system_.event_window);
 }
 
-void EventManager::say_horizon(Readout& readout, EventNumber horizon) {
-  const bool alone = std::ranges::all_of(readouts_, [&](const auto& other) {
-    return &other == &readout || !other.peer || other.final;
+// All others have come to their end, maybe with a number that waits for others as well.
+bool EventManager::alone(const Readout& readout) const {
+  return std::ranges::all_of(readouts_, [&](const auto& other) {
+    return &other == &readout || !other.peer || other.final || other.held_ended;
   });
-  readout.peer->channel.append(
-      wire::Horizon{.event = horizon, .held = readout.held, .alone = alone ? 1U : 0U});
 }
 
-// Who holds a number hears at once when others have reached it, or have come to their end.
+bool EventManager::held_by_another(const Readout& readout) const {
+  return readout.held != 0 && std::ranges::any_of(readouts_, [&](const auto& other) {
+           return &other != &readout && other.peer && other.held != 0 &&
+                  other.held_event == readout.held_event;
+         });
+}
+
+void EventManager::say_horizon(Readout& readout, EventNumber horizon) {
+  const auto flag = [](bool set) { return static_cast<std::uint16_t>(set ? 1 : 0); };
+  readout.peer->channel.append(wire::Horizon{.event = horizon,
+                                             .held = readout.held,
+                                             .alone = flag(alone(readout)),
+                                             .equal = flag(held_by_another(readout))});
+}
+
+// Who holds a number hears at once when others have reached it, hold it too, or have come to their
+// end.
 void EventManager::answer_held() {
   std::optional<EventNumber> horizon;
   for (auto& readout : readouts_) {
     if (!readout.peer || !readout.held_waits) continue;
     if (!horizon) horizon = agreed_horizon();
-    const bool alone = std::ranges::all_of(readouts_, [&](const auto& other) {
-      return &other == &readout || !other.peer || other.final;
-    });
-    if (*horizon <= readout.held_event && !alone) continue;
-    readout.held_waits = false;
+    const bool last = alone(readout) || held_by_another(readout);
+    const bool reached = *horizon > readout.held_event && !readout.held_reached;
+    if (!last && !reached) continue;
+    readout.held_waits = !last;
+    readout.held_reached = true;
     say_horizon(readout, *horizon);
   }
 }

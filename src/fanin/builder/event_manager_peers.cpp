@@ -177,6 +177,7 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   readout.points.clear();
   readout.silent = readout.held_waits = readout.passed_over = readout.overtaken_said = false;
   readout.overtaken_since.reset();
+  readout.held_ended = false;
   readout.in_a_row = 0;
   readout.held = 0;
   readout.floor_bytes = readout.bytes = 0;
@@ -577,7 +578,9 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
     Readout& readout = readouts_[peer.node];
     readout.held = held.count;
     readout.held_event = held.event;
+    readout.held_ended = held.ended != 0;
     readout.held_waits = true;
+    readout.held_reached = false;
     say_horizon(readout, agreed_horizon());
     return true;
   }

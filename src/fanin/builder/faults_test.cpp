@@ -773,6 +773,37 @@ TEST(silence, a_dead_source_stops_nobody_who_goes_on_more_than_a_window_ahead) {
   }
 }
 
+// Numbers more than a window apart confirm each other by being equal only.
+TEST(end, a_run_ends_whatever_its_sources_hold_at_their_end) {
+  struct Case {
+    std::vector<EventNumber> first;
+    std::vector<EventNumber> second;
+  };
+  const std::vector<EventNumber> apart{1'000'000, 2'500'000, 3'900'000, 5'000'000};
+  const std::vector<EventNumber> far{1'000'000'000};
+  const std::vector<EventNumber> sparse{0, 1000, 2000, 3000, 1'000'000};
+  const std::vector<EventNumber> sparser{0, 1000, 2000, 3000, 5'000'000};
+  for (const Case& c : {Case{apart, apart}, Case{apart, far}, Case{far, far}, Case{{}, far},
+                        Case{sparse, sparse}, Case{sparse, sparser}}) {
+    for (const Duration delay : {0us, 50us, 5000us}) {
+      VirtualSystemOptions options;
+      options.system = make_system(2, 1);
+      options.make_source = [&](const SourceInfo& info) {
+        return Listed{info.id == 1 ? c.first : c.second, info.id == 1 ? 1ms : 1ms + delay}
+            .and_ends();
+      };
+      VirtualSystem system{options};
+      system.start_all();
+      ASSERT_TRUE(system.run_until_ended(20s))
+          << tail_of_log(system) << system.manager().waiting_for();
+      if (c.first == sparse && c.second == sparse && delay == 0us) {
+        EXPECT_EQ(system.summary().fragments.dropped, 0U) << tail_of_log(system);
+      }
+      expect_balanced(system);
+    }
+  }
+}
+
 TEST(silence, two_wrong_numbers_in_a_row_before_a_pause_give_nobody_up) {
   for (const std::size_t readouts : {1U, 2U}) {
     VirtualSystemOptions options;

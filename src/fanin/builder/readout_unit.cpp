@@ -103,7 +103,7 @@ void ReadoutUnit::reset() {
   status_tick_.cancel();
   horizon_ = heard_ = announced_ = cut_until_ = limit_ = held_told_ = 0;
   held_said_ = held_answered_ = 0;
-  alone_ = apart_said_ = begin_asked_ = false;
+  alone_ = apart_said_ = begin_asked_ = held_ended_ = false;
   announce_due_ = throttled_since_ = uncut_since_ = never;
   batches_.clear();
   cut_.clear();
@@ -156,6 +156,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     heard_ = horizon.event;
     held_answered_ = std::max(held_answered_, horizon.held);
     alone_ = horizon.alone != 0;
+    if (horizon.equal != 0 && horizon.held == held_said_) confirm_told();
     return true;
   }
   case wire::MessageType::pause: {

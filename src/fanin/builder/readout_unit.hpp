@@ -143,6 +143,7 @@ private:
   void on_begin(const wire::Begin& begin);
   void set_may_fall(source::FragmentQueue::Fall may);
   void confirm_equal();
+  void confirm_told();
   void end_held();
   [[nodiscard]] const Input* overtaker(const Input& input) const;
   void pass_over_quiet(Duration now);
@@ -195,6 +196,7 @@ private:
   std::uint32_t held_said_ = 0; // messages
   std::uint32_t held_answered_ = 0;
   EventNumber held_told_ = 0; // the lowest number held, when it was said last
+  bool held_ended_ = false; // said then: all sources have come to their end
   bool joined_run_ = false; // under way, or triggered
   bool apart_said_ = false;
   bool begin_asked_ = false; // and not answered

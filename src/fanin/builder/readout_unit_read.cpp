@@ -136,9 +136,18 @@ void ReadoutUnit::judge_held() {
     if (!input->done() || !input->queue.held() || !answered) continue;
     input->queue.end_held(all_done && (single || alone_));
   }
-  if (single || (held_told_ == *lowest && held_said_ != 0) || !control_->roomy()) return;
+  const bool said = held_said_ != 0 && held_told_ == *lowest && held_ended_ == all_done;
+  if (single || said || !control_->roomy()) return;
   held_told_ = *lowest;
-  control_->send(wire::Held{.event = *lowest, .count = ++held_said_});
+  held_ended_ = all_done;
+  control_->send(wire::Held{.event = *lowest, .count = ++held_said_, .ended = all_done ? 1U : 0U});
+}
+
+// Another readout unit has held the same number: that confirms it.
+void ReadoutUnit::confirm_told() {
+  for (const auto& input : inputs_) {
+    if (input->queue.held() == held_told_) (void)input->queue.confirm_held();
+  }
 }
 
 void ReadoutUnit::set_may_fall(source::FragmentQueue::Fall may) {

@@ -16,7 +16,7 @@
 namespace fanin::wire {
 
 // Goes up with every change of any message. Peers of different versions refuse each other.
-inline constexpr std::uint16_t protocol_version = 3;
+inline constexpr std::uint16_t protocol_version = 4;
 
 enum class MessageType : std::uint16_t {
   hello = 1,   // node -> event manager, and readout unit -> builder unit: who I am
@@ -150,15 +150,18 @@ struct Horizon {
   static constexpr MessageType type = MessageType::horizon;
   EventNumber event = 0; // numbers below exist, as far as readout units agree
   std::uint32_t held = 0; // the last Held that it answers
-  std::uint32_t alone = 0; // 1: all other readout units have come to their end
+  std::uint16_t alone = 0; // 1: all other readout units have come to their end
+  std::uint16_t equal = 0; // 1: another one has held the number of that Held, too
 };
 static_assert(sizeof(Horizon) == 16);
 
-struct Held { // answered by a horizon at once, and when the horizon has reached the number
+// Answered by a horizon at once, when the horizon has reached the number, when another readout unit
+// holds the same one, and when all others have come to their end.
+struct Held {
   static constexpr MessageType type = MessageType::held;
   EventNumber event = 0;
   std::uint32_t count = 0; // of such messages
-  std::uint32_t reserved = 0;
+  std::uint32_t ended = 0; // 1: all its sources have come to their end
 };
 static_assert(sizeof(Held) == 16);
 
