@@ -35,12 +35,27 @@ void WatchedSource::say_dropped(const source::FragmentQueue& queue, source::Drop
   said = queue.dropped(reason);
   quiet_until = now + quiet_time;
   const SourceId id = queue.options().source;
-  const std::string id_text = name_ == fmt::format("{:#x}", id) ? "" : fmt::format(" ({:#x})", id);
+  const std::string who =
+      name_ == fmt::format("{:#x}", id) ? name_ : fmt::format("{} ({:#x})", name_, id);
   log_(LogLevel::warning,
-       fmt::format("source {}{}: fragments dropped {}: {} ({} so far)", name_, id_text,
+       fmt::format("source {}: fragments dropped {}: {} ({} so far)", who,
                    queue.numbered() ? fmt::format("near event {}", queue.next_event())
                                     : "before the first event",
                    source::name(reason), said));
+  if (reason == source::DropReason::number_back) say_stuck(queue, who);
+}
+
+// Since the last line, a second ago or more, numbers fell and none was taken.
+void WatchedSource::say_stuck(const source::FragmentQueue& queue, const std::string& who) {
+  const bool stuck = written_ == queue.written() && written_ != 0;
+  written_ = queue.written();
+  if (!stuck) stuck_said_ = false;
+  if (!stuck || std::exchange(stuck_said_, true)) return;
+  log_(LogLevel::warning,
+       fmt::format("source {}: its last accepted event number is {}, and now it sends {}: a wrong "
+                   "number was accepted, or its counter was reset. All it sends is dropped until "
+                   "it comes there: start a new run, with all counters reset together",
+                   who, queue.last_written(), queue.last_back()));
 }
 
 } // namespace fanin::executive

@@ -1,5 +1,6 @@
 #include "fanin/executive/watched_source.hpp"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -13,7 +14,9 @@
 namespace fanin::executive {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 // Writes one fragment in each read.
 struct OneByOne final : source::Source {
@@ -56,6 +59,38 @@ TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a
       ElementsAre("source left (0x10): fragments dropped near event 9: oversize (1 so far)",
                   "source left (0x10): fragments dropped near event 10: number_back (1 so far)",
                   "source left (0x10): fragments dropped near event 12: oversize (3 so far)"));
+}
+
+TEST(WatchedSource, says_once_that_a_source_is_dropped_until_it_comes_to_its_last_number_again) {
+  const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
+  ASSERT_TRUE(pool) << pool.error().text;
+  source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
+  queue.start(1000);
+  std::vector<std::string> lines;
+  auto one_by_one = std::make_unique<OneByOne>();
+  OneByOne& inner = *one_by_one;
+  inner.size = 8;
+  WatchedSource watched(std::move(one_by_one), "left",
+                        [&lines](LogLevel, std::string_view text) { lines.emplace_back(text); });
+  Time now{};
+  const auto read = [&](EventNumber event) {
+    inner.event = event;
+    (void)watched.read(queue, now += std::chrono::milliseconds{100});
+  };
+  const auto said = [&] {
+    return std::ranges::count_if(lines, [](const auto& line) {
+      return line.find("last accepted event number is") != std::string::npos;
+    });
+  };
+  for (EventNumber event = 1000; event < 1030; ++event) {
+    read(event);
+    read(event - 5); // now and then
+  }
+  EXPECT_EQ(said(), 0);
+  for (EventNumber event = 0; event < 100; ++event) read(event);
+  EXPECT_EQ(said(), 1);
+  EXPECT_THAT(lines, Contains(StartsWith("source left (0x10): its last accepted event number is "
+                                         "1029, and now it sends ")));
 }
 
 } // namespace

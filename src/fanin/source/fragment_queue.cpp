@@ -119,7 +119,10 @@ WriteOutcome FragmentQueue::reject_old(EventNumber event) {
     find_fast_end();
   }
   if (event + 1 == written_end_) return reject(DropReason::number_repeat);
-  if (event < written_end_) return reject(DropReason::number_back);
+  if (event < written_end_) {
+    last_back_ = event;
+    return reject(DropReason::number_back);
+  }
   if (held_ && !held_->right) drop_held();
   said_end_ = event + 1;
   return reject(DropReason::late);

@@ -256,6 +256,13 @@ public:
     return dropped_[static_cast<std::size_t>(reason)];
   }
 
+  // For people: the last number that was taken, if any was, and the one that was dropped last as
+  // being below it.
+  [[nodiscard]] EventNumber last_written() const {
+    return written_end_ == 0 ? 0 : written_end_ - 1;
+  }
+  [[nodiscard]] EventNumber last_back() const { return last_back_; }
+
 private:
   struct Slot {
     std::uint64_t position = 0; // of the payload's first byte: page sequence x page size + offset
@@ -360,6 +367,7 @@ private:
   wire::AbsentReason leapt_why_{};
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;
+  EventNumber last_back_ = 0;
   std::uint64_t written_ = 0;
   std::uint64_t jumped_ = 0; // written_ when numbers last jumped
   std::array<std::uint64_t, drop_reasons> dropped_{};
