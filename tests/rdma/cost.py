@@ -97,12 +97,19 @@ def run(end, both, sender, count):
         file = Path(folder) / "callgrind"
         ends = {"receive": [FANIN, "receive", URL, *both], "send": [FANIN, "send", URL, *both, *sender]}
         ends[end] = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={file}", *ends[end]]
+        # Into files: valgrind has much to say of each wait, and who reads one pipe would stop the other end.
+        said = [open(Path(folder) / name, "w+") for name in ends]
         processes = [subprocess.Popen(["timeout", str(LONGEST_S), *command, "--count", str(count), "--quiet"],
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                      env=os.environ | {"GLIBC_TUNABLES": VECTORS}) for command in ends.values()]
+                                      stdout=output, stderr=subprocess.STDOUT,
+                                      env=os.environ | {"GLIBC_TUNABLES": VECTORS})
+                     for command, output in zip(ends.values(), said)]
         for process in processes:
-            said, _ = process.communicate()
-            assert process.returncode == 0, said
+            process.wait()
+        for process, output in zip(processes, said):
+            output.seek(0)
+            text = output.read()
+            output.close()
+            assert process.returncode == 0, text
         return read_profile(file)
 
 
