@@ -46,7 +46,7 @@ Result<SharedModule> SharedModule::open(std::string_view name) {
     if (access(path.c_str(), F_OK) != 0) continue;
     void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return fail(ErrorKind::unsupported, linker_says());
-    const SharedModule module{handle, path};
+    SharedModule module{handle, path};
     const auto commit = module.function<const char*()>("fanin_module_commit");
     if (!commit) return std::unexpected(commit.error());
     if (const std::string_view found = (*commit)(); found != version_commit()) {

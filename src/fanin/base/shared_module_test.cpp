@@ -12,7 +12,7 @@ using testing::HasSubstr;
 class SharedModuleTest : public testing::Test {
 protected:
   SharedModuleTest() { setenv("FANIN_MODULE_PATH", "/nowhere::" FANIN_TEST_MODULES, 1); }
-  ~SharedModuleTest() override { unsetenv("FANIN_MODULE_PATH"); }
+  void TearDown() override { unsetenv("FANIN_MODULE_PATH"); }
 
   static std::string refusal(std::string_view name) {
     const auto module = SharedModule::open(name);

@@ -23,14 +23,13 @@ Resolver::~Resolver() {
 }
 
 // What those who wait for it hear.
-const Resolver::Found& Resolver::take(Host& host, const Found& found, Found& known) {
+Resolver::Found Resolver::take(Host& host, Found found) {
   host.asked = false;
   if (found) {
     host.addresses = *found;
     host.good = true;
   } else if (!host.addresses.empty()) {
-    known = host.addresses;
-    return known;
+    return host.addresses;
   }
   return found;
 }
@@ -44,10 +43,7 @@ std::optional<Resolver::Found> Resolver::ask(const std::string& name, Question& 
   if (host.good) return host.addresses;
   if (!host.asked) {
     host.asked = true;
-    if (const auto found = look_up(name)) {
-      Found known;
-      return take(host, *found, known);
-    }
+    if (auto found = look_up(name)) return take(host, *std::move(found));
   }
   question.resolver_ = this;
   host.waiting.push_back(&question);
@@ -61,8 +57,7 @@ void Resolver::forget(const std::string& name) {
 void Resolver::answered(const std::string& name, const Found& found) {
   const auto host = hosts_.find(name);
   if (host == hosts_.end()) return;
-  Found known;
-  const Found& answer = take(host->second, found, known);
+  const Found answer = take(host->second, found);
   answering_ = std::exchange(host->second.waiting, {});
   for (std::size_t i = 0; i < answering_.size(); ++i) {
     Question* const question = std::exchange(answering_[i], nullptr);

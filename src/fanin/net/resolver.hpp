@@ -67,7 +67,7 @@ private:
     bool asked = false; // an answer is to come
     std::vector<Question*> waiting;
   };
-  [[nodiscard]] static const Found& take(Host& host, const Found& found, Found& known);
+  [[nodiscard]] static Found take(Host& host, Found found);
 
   std::map<std::string, Host> hosts_;
   std::vector<Question*> answering_; // null: withdrawn

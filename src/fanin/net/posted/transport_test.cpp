@@ -130,7 +130,7 @@ protected:
                .value();
     start_client();
   }
-  ~PostedToAnybody() override { loop.remove(open_to_all); }
+  void TearDown() override { loop.remove(open_to_all); }
   ConnectionId knock() {
     return client
         ->connect(open_to_all.listening_url(here), {.receive_pool = pool.get(), .handler = this})
