@@ -6,7 +6,7 @@
 # It is Debian's stock kernel under plain emulation: no RDMA, no KVM and no rights are needed here, and nothing that
 # it measures says anything of speed. In the guest: rxe0 on 10.9.0.1, rxe1 on 10.8.0.1, lo; ulimit -l unlimited.
 # Environment: MEM (MiB, 2048), CPUS (2), NUMA=1 (two NUMA nodes, a processor and half of the memory each),
-# LIMIT (seconds, 600).
+# LIMIT (seconds, 1200).
 set -euo pipefail
 out=""
 if [[ ${1:-} == --out ]]; then out=$(realpath "$2"); shift 2; fi
@@ -92,7 +92,7 @@ if [[ ${NUMA:-0} == 1 ]]; then
   numa=(-object "memory-backend-ram,id=m0,size=$((memory / 2))M" -object "memory-backend-ram,id=m1,size=$((memory / 2))M"
     -numa node,nodeid=0,cpus=0,memdev=m0 -numa node,nodeid=1,cpus=1,memdev=m1)
 fi
-timeout "${LIMIT:-600}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "${CPUS:-2}" -m "$memory" "${numa[@]}" \
+timeout "${LIMIT:-1200}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp "${CPUS:-2}" -m "$memory" "${numa[@]}" \
   -display none -serial stdio -monitor none -no-reboot -nic none \
   -kernel "$cache/$version/boot/vmlinuz-$version" -initrd "$work/initrd" -append 'console=ttyS0 panic=-1 quiet' \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
