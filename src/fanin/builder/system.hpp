@@ -35,7 +35,7 @@ struct System {
   bool checksum = true; // CRC32C per fragment, set at the source, checked by the BU
 
   // A batch is a run of event numbers that never crosses a multiple of batch_events; at low rate it
-  // travels in parts, so that no event waits for it.
+  // travels in parts, so that no event waits for it longer than `latency` allows.
   std::uint32_t batch_events = 1024; // a power of two
   std::uint64_t batch_bytes = 2U << 20; // of all sources together; cut earlier beyond this
   std::uint32_t data_page = 1U << 20; // bytes; a data message is at most half of it
