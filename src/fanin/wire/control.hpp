@@ -1,6 +1,7 @@
-// The control messages of event building (seeds 000 and 003, figure 6): both flows, push and pull,
-// use the same ones. Each is a fixed body and arrays of fixed records, 8-byte aligned,
-// little-endian; many travel in one page, as frames (builder/gather.hpp).
+// The control messages of event building (Forrest 2014; Moser 2007, figure 6). Both flows, push and
+// pull, use the same messages. A message is a fixed body and arrays of fixed records, 8-byte
+// aligned, little-endian. Many messages travel in one page, as frames (builder/gather.hpp).
+// docs/modules/builder/protocol.md has trigger, effect and failure of each.
 #pragma once
 
 #include <array>
@@ -15,7 +16,8 @@
 
 namespace fanin::wire {
 
-// Goes up with every change of any message. Peers of different versions refuse each other.
+// Rises with every change of a message; protocol.md has the history. Nodes of different versions
+// refuse each other.
 inline constexpr std::uint16_t protocol_version = 4;
 
 enum class MessageType : std::uint16_t {

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Checks the documents: each link leads to a file and a heading that exist, and the protocol page has a section for each message.
+
+Usage: check_docs.py [--selftest] [ROOT]
+Prints file: what is wrong, one a line; exits 1 if anything is. See docs/workshop.md.
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+PROTOCOL = "docs/modules/builder/protocol.md"
+MESSAGES = "src/fanin/wire/control.hpp"
+
+
+def without_code(text):
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+
+
+def anchors(text):
+    """The names by which GitHub links to the headings of a document."""
+    headings = re.findall(r"^#+ +(.*)$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(path, root):
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(path.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        if not target.exists():
+            yield f"{path.relative_to(root)}: {link} does not exist"
+        elif anchor and anchor not in anchors(target.read_text()):
+            yield f"{path.relative_to(root)}: {link}: no such heading"
+
+
+def messages(root):
+    """Every enumerator of wire::MessageType has a section of its name."""
+    enumerators = re.search(r"enum class MessageType[^{]*\{(.*?)\};", (root / MESSAGES).read_text(), flags=re.S)[1]
+    names = re.findall(r"(\w+)(?: *= *\d+)?,", re.sub(r"//[^\n]*", "", enumerators))
+    sections = anchors((root / PROTOCOL).read_text())
+    return [f"{PROTOCOL}: the message `{name}` has no section" for name in names if name not in sections]
+
+
+def problems(root):
+    documents = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("examples/**/*.md")]
+    return [problem for path in sorted(documents) for problem in links(path, root)] + messages(root)
+
+
+def selftest():
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name in (PROTOCOL, MESSAGES):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / MESSAGES).write_text("enum class MessageType : int {\n  hello = 1, // who, and where\n  clear,\n};\n")
+        (root / PROTOCOL).write_text("### hello\n`[x](nowhere.md)`\n```\n# no heading\n```\n### clear\n[a](#hello)\n")
+        assert problems(root) == [], problems(root)
+        (root / "README.md").write_text(f"[a]({PROTOCOL}#hello) [b]({PROTOCOL}#no-heading) [c](gone.md) [d](https://e.f)\n")
+        (root / PROTOCOL).write_text("### hello\n")
+        assert len(problems(root)) == 3, problems(root)
+
+
+def main():
+    arguments = sys.argv[1:]
+    if arguments == ["--selftest"]:
+        return selftest()
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    found = problems(root)
+    for problem in found:
+        print(problem)
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
