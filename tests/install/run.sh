@@ -20,6 +20,11 @@ if [[ -x $prefix/bin/fanin ]]; then
   say "the installed command: $("$prefix/bin/fanin" --version | head -1)"
 fi
 
+say "the documents"
+(cd "$source_dir" && find README.md docs -name '*.md') | while read -r document; do
+  [[ -e $prefix/share/doc/fanin/$document ]] || { echo "$document is not installed"; exit 1; }
+done
+
 build_project() {  # name, folder
   cmake -G Ninja -S "$2" -B "$work/$1" -D CMAKE_PREFIX_PATH="$prefix" -D CMAKE_BUILD_TYPE=Release \
     -D CMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >"$work/$1.log" 2>&1 &&
