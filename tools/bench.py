@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The recorded set of measurements (docs/benchmarks.md); ./dev bench runs it.
+"""The recorded set of measurements; ./dev bench runs it.
 
-Usage: bench.py FANIN RESULTS [speed|latency|idle|memory|storage|sockets|ofi ...]
-RESULTS is a folder for the JSON of each; a table of each goes to standard output. All of them where none is named: about
-an hour, 2 GiB of disk. FANIN_BENCH_SECONDS is the length of one measurement of the sockets (1); with less the tables say
-that they are no record. Rounds in which other machines took more than 5 % of the time are dropped; their number is said.
+RESULTS is a folder for the JSON of each. The tables go to standard output and, with --record, into the document, where
+they replace what stands between `<!-- bench SET -->` and `<!-- end of bench SET -->`. All sets where none is named: about
+an hour, 2 GiB of disk. FANIN_BENCH_SECONDS is the length of one measurement of the sockets (1); shorter ones are not
+recorded. Rounds in which other machines took more than 5 % of the time are dropped; their number is said.
 """
 
+import argparse
+import datetime
 import json
 import os
 import subprocess
@@ -17,43 +19,76 @@ from pathlib import Path
 MARGIN = 64 << 20  # bytes that a process may need beside its pools
 
 
-def bench(name, *options):
-    """Runs fanin bench; its result rows."""
-    print(f"   fanin bench {' '.join(options)}", file=sys.stderr, flush=True)
-    file = RESULTS / f"{name}.json"
-    subprocess.run([FANIN, "bench", *options, "--json", str(file), "--quiet"], check=True, stdout=subprocess.DEVNULL)
-    result = json.loads(file.read_text())
-    dropped = sum(row["runs_dropped"] for row in result["results"])
-    if dropped:
-        print(f"   {dropped} rounds were dropped: their time was stolen", file=sys.stderr, flush=True)
-    return result["results"]
+class Measurements:
+    """One set of measurements: runs the commands, and gathers the tables and the conditions."""
 
+    def __init__(self, fanin, results, again):
+        self.fanin, self.results, self.again = fanin, results, again
+        self.lines = []
+        self.machines = {}  # by commit
+        self.congestion = set()
+        self.dates = set()
+        self.dropped = self.kept = 0
+        self.stolen_max = 0.0
 
-def evb(name, *options):
-    return {row["what"]: row for row in bench(name, "evb", *options)}
+    def run(self, file, command):
+        """Runs what writes the file; with --again the file of an earlier run is taken."""
+        if not self.again:
+            print(f"   {' '.join(map(str, command))}", file=sys.stderr, flush=True)
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return json.loads(file.read_text())
 
+    def bench(self, name, *options):
+        """The result rows of fanin bench."""
+        file = self.results / f"{name}.json"
+        result = self.run(file, [self.fanin, "bench", *options, "--json", file, "--quiet"])
+        self.machines[result["machine"]["commit"]] = result["machine"]
+        self.congestion.add(result["settings"].get("congestion", ""))
+        self.dates.add(datetime.date.fromtimestamp(file.stat().st_mtime).isoformat())
+        rows = result["results"]
+        self.dropped += sum(row["runs_dropped"] for row in rows)
+        self.kept += sum(row["runs"] for row in rows)
+        self.stolen_max = max([self.stolen_max, *(row["stolen_max"] for row in rows)])
+        return rows
 
-def table(*rows):
-    for number, row in enumerate(rows):
-        print("| " + " | ".join(row) + " |")
-        if number == 0:
-            print("|" + "---|" * len(row))
-    print(flush=True)
+    def evb(self, name, *options):
+        """The same of fanin bench evb, by contender."""
+        return {row["what"]: row for row in self.bench(name, "evb", *options)}
+
+    def table(self, *rows):
+        for number, row in enumerate(rows):
+            self.lines.append("| " + " | ".join(row) + " |")
+            if number == 0:
+                self.lines.append("|" + "---|" * len(row))
+        self.lines.append("")
+
+    def conditions(self):
+        machine = next(iter(self.machines.values()))
+        congestion = ", ".join(sorted(self.congestion - {""}))
+        return (f"{', '.join(sorted(self.dates))}, commit {', '.join(sorted(self.machines))}: {machine['processor']}, "
+                f"{machine['cores']} cores, caches of {machine['cache_l2']} and {machine['cache_l3']}; Linux "
+                f"{machine['kernel'].split('-')[0]}; {machine['build']}; congestion control {congestion or 'none'}. "
+                f"Other machines took at most {self.stolen_max * 100:.1f} % of a round; {self.dropped} of "
+                f"{self.kept + self.dropped} measurements were dropped for that.")
+
+    def text(self):
+        conditions = [self.conditions(), ""] if self.machines else []
+        return "\n".join(conditions + self.lines).rstrip() + "\n"
 
 
 def rate(row):
     return f"{row['messages_per_s'] / 1e6:.2f} M/s, {row['bytes_per_s'] / 1e9:.2f} GB/s"
 
 
-def speed():
+def speed(m):
     rows = [("fragments", "raw", "fair", "fanin", "of fair (min to max)")]
     for units, size in ((1, "16KiB"), (1, "64KiB"), (1, "256KiB"), (1, "1MiB"), (2, "200B")):
-        found = evb(f"speed-{units}x{units}-{size}", "--rus", str(units), "--bus", str(units), "--fragment-size", size,
-                    "--runs", "7", "--duration", "1s")
+        found = m.evb(f"speed-{units}x{units}-{size}", "--rus", str(units), "--bus", str(units), "--fragment-size", size,
+                      "--runs", "7", "--duration", "1s")
         own = found["evb"]
         rows.append((f"{units} x {units}, {size}", rate(found["raw"]), rate(found["fair"]), rate(own),
                      f"{own['ratio_to_fair']:.2f} ({own['ratio_to_fair_min']:.2f} to {own['ratio_to_fair_max']:.2f})"))
-    table(*rows)
+    m.table(*rows)
 
 
 def size_text(size):
@@ -93,19 +128,19 @@ SECONDS = os.environ.get("FANIN_BENCH_SECONDS", "1")
 SHORT = ("--duration", f"{SECONDS}s", "--runs", "5" if float(SECONDS) >= 1 else "1")
 
 
-def sockets():
+def sockets(m):
     """The message sockets beside bare loops, ZeroMQ and MPI: two processes on two cores."""
     for url, more in (("tcp", ()), ("shm", ("--read",))):
         # Each size beside its peers, and a drawing of it.
         rows = [(f"stream, {url}", "raw", "memcpy", "ZeroMQ", "MPI", "fanin", "of raw (min to max)",
                  "of ZeroMQ (min to max)")]
-        found = bench(f"stream-{url}", "stream", "--url", url, "--sizes", "8B..64MiB", *more, *SHORT,
-                      "--plot", str(RESULTS / f"stream-{url}.svg"))
+        found = m.bench(f"stream-{url}", "stream", "--url", url, "--sizes", "8B..64MiB", *more, *SHORT,
+                        "--plot", str(m.results / f"stream-{url}.svg"))
         for size, row in by_size(found).items():
             own = row["fanin"]
             rows.append((size_text(size), *(short_rate(row.get(what)) for what in ("raw", "memcpy", "zeromq", "mpi", "fanin")),
                          ratio(own, "raw"), ratio(own, "zeromq")))
-        table(*rows)
+        m.table(*rows)
     rows = [("round trip of 64 B, us", "raw", "ZeroMQ", "MPI", "fanin", "of raw, p50", "beside a stream", "of its p99 alone",
              "the stream")]
     for what, *options in (("tcp, polling", "--url", "tcp", "--under-load"),
@@ -115,89 +150,84 @@ def sockets():
                            ("tcp, blocking, at 10 kHz", "--url", "tcp", "--wait", "block", "--rate", "10kHz"),
                            ("tcp, 32 under way", "--url", "tcp", "--pipeline", "32")):
         name = "roundtrip-" + what.replace(",", "").replace(" ", "-")
-        row = by_size(bench(name, "roundtrip", "--size", "64B", *options, *SHORT))[64]
+        row = by_size(m.bench(name, "roundtrip", "--size", "64B", *options, *SHORT))[64]
         loaded = row.get("fanin-loaded")
         rows.append((what, *(times(row.get(peer)) for peer in ("raw", "zeromq", "mpi", "fanin")), ratio(row["fanin"], "raw"),
                      times(loaded), ratio(loaded, "unloaded"),
                      "-" if loaded is None else f"{loaded['load_bytes_per_s'] / 1e9:.2f} GB/s"))
-    table(*rows)
+    m.table(*rows)
     rows = [("1 publisher, 4 subscribers, in sum", "raw", "ZeroMQ", "fanin", "point to point", "of that (min to max)")]
     for url in ("tcp", "shm"):
-        found = bench(f"pubsub-{url}", "pubsub", "--url", url, "--sizes", "64B,1KiB,16KiB,256KiB", *SHORT)
+        found = m.bench(f"pubsub-{url}", "pubsub", "--url", url, "--sizes", "64B,1KiB,16KiB,256KiB", *SHORT)
         for size, row in by_size(found).items():
             rows.append((f"{url}, {size_text(size)}",
                          *(short_rate(row.get(what)) for what in ("raw", "zeromq", "fanin", "point-to-point")),
                          ratio(row["fanin"], "point_to_point")))
-    table(*rows)
+    m.table(*rows)
     rows = [("event building", "nxn", "evb", "of nxn (min to max)")]
     for url in ("tcp", "shm"):
         for units, size in ((1, "16KiB"), (1, "256KiB"), (2, "200B")):
-            found = evb(f"evb-{url}-{units}-{size}", "--url", url, "--rus", str(units), "--bus", str(units),
-                        "--fragment-size", size, *SHORT)
+            found = m.evb(f"evb-{url}-{units}-{size}", "--url", url, "--rus", str(units), "--bus", str(units),
+                          "--fragment-size", size, *SHORT)
             rows.append((f"{url}, {units} x {units}, {size}", rate(found["nxn"]), rate(found["evb"]),
                          ratio(found["evb"], "nxn")))
-    table(*rows)
+    m.table(*rows)
 
 
-def ofi():
+def ofi(m):
     """The message sockets over libfabric's TCP beside raw libfabric on the same provider."""
-    stream = by_size(bench("stream-ofi-tcp", "stream", "--url", "ofi+tcp", "--sizes", "64B..4MiB", "--peers", "raw", *SHORT))
-    trips = by_size(bench("roundtrip-ofi-tcp", "roundtrip", "--url", "ofi+tcp", "--sizes", "64B..1MiB", "--peers", "raw",
-                          *SHORT))
+    stream = by_size(m.bench("stream-ofi-tcp", "stream", "--url", "ofi+tcp", "--sizes", "64B..4MiB", "--peers", "raw", *SHORT))
+    trips = by_size(m.bench("roundtrip-ofi-tcp", "roundtrip", "--url", "ofi+tcp", "--sizes", "64B..1MiB", "--peers", "raw",
+                            *SHORT))
     rows = [("ofi+tcp", "stream, raw", "fanin", "of raw (min to max)", "round trip, raw, us", "fanin",
              "p50 of raw (min to max)")]
     for size, row in stream.items():
         trip = trips.get(size, {})
         rows.append((size_text(size), short_rate(row.get("raw")), short_rate(row["fanin"]), ratio(row["fanin"], "raw"),
                      times(trip.get("raw")), times(trip.get("fanin")), ratio(trip.get("fanin"), "raw")))
-    table(*rows)
+    m.table(*rows)
 
 
-def latency():
+def latency(m):
     """From trigger to commit as a run has it: files, the default configuration, processes that wait in the kernel."""
     rows = [("2 x 2, 200 B, trigger rate", "p50", "p99", "p99.9", "cores used")]
-    with tempfile.TemporaryDirectory(dir=RESULTS) as folder:
+    with tempfile.TemporaryDirectory(dir=m.results) as folder:
         for trigger in ("100Hz", "10kHz", "100kHz"):
-            own = evb(f"latency-{trigger}", "--rus", "2", "--bus", "2", "--fragment-size", "200B", "--rate", trigger,
-                      "--wait", "block", "--storage", folder, "--runs", "5", "--duration", "5s")["evb"]
+            own = m.evb(f"latency-{trigger}", "--rus", "2", "--bus", "2", "--fragment-size", "200B", "--rate", trigger,
+                        "--wait", "block", "--storage", folder, "--runs", "5", "--duration", "5s")["evb"]
             cores = sum(process["cpu"] for process in own["processes"])
             rows.append((trigger, *(f"{own[key]:.0f} us" for key in ("p50_us", "p99_us", "p999_us")), f"{cores:.2f}"))
-    table(*rows)
+    m.table(*rows)
 
 
-def idle():
-    own = evb("idle", "--rus", "2", "--bus", "2", "--idle", "--runs", "3", "--duration", "5s")["evb"]
-    table(("idle process", "of a core", "wake-ups/s"),
-          *((p["name"], f"{p['cpu'] * 100:.2f} %", f"{p['waits_per_s']:.0f}") for p in own["processes"]))
+def idle(m):
+    own = m.evb("idle", "--rus", "2", "--bus", "2", "--idle", "--runs", "3", "--duration", "5s")["evb"]
+    m.table(("idle process", "of a core", "wake-ups/s"),
+            *((p["name"], f"{p['cpu'] * 100:.2f} %", f"{p['waits_per_s']:.0f}") for p in own["processes"]))
 
 
-def memory():
+def memory(m):
     """Five minutes of the quickstart without storage: the peak of each process beside its pools."""
     duration = os.environ.get("FANIN_BENCH_MEMORY", "5min")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "run.json"
-        command = [FANIN, "run", "examples/quickstart.toml", "--set", "run.output=discard", "--duration", duration]
-        print(f"   {' '.join(command)}", file=sys.stderr, flush=True)
-        subprocess.run([*command, "--quiet", "--json", str(file)], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
-        (RESULTS / "memory.json").write_text(file.read_text())
-        nodes = json.loads(file.read_text())["nodes"]
+    file = m.results / "memory.json"
+    nodes = m.run(file, [m.fanin, "run", "examples/quickstart.toml", "--set", "run.output=discard", "--duration", duration,
+                         "--quiet", "--json", file])["nodes"]
     rows = [(f"process, after {duration}", "pools", "peak", "beside the pools")]
     for name, node in nodes.items():
         beside = node["peak_rss_bytes"] - node["pool_bytes"]
         assert beside <= MARGIN, f"{name}: {beside >> 20} MiB beside its pools"
         rows.append((name, *(f"{count / 2**20:.0f} MiB" for count in (node["pool_bytes"], node["peak_rss_bytes"], beside))))
-    table(*rows)
+    m.table(*rows)
 
 
-def storage():
-    program = Path(FANIN).parent.parent / "bench" / "fanin_storage_microbench"
-    file = RESULTS / "storage.json"
-    print(f"   {program.name}: 2 GiB a run, beside dd", file=sys.stderr, flush=True)
-    subprocess.run([program, "--benchmark_enable_random_interleaving=true", "--benchmark_report_aggregates_only=true",
-                    f"--benchmark_out={file}"], check=True, stdout=subprocess.DEVNULL)
+def storage(m):
+    """The sink beside dd, 2 GiB a run."""
+    program = Path(m.fanin).parent.parent / "bench" / "fanin_storage_microbench"
+    file = m.results / "storage.json"
+    result = m.run(file, [program, "--benchmark_enable_random_interleaving=true", "--benchmark_report_aggregates_only=true",
+                          f"--benchmark_out={file}"])
     medians = {entry["run_name"].split("/iterations")[0]: entry["real_time"]
-               for entry in json.loads(file.read_text())["benchmarks"] if entry.get("aggregate_name") == "median"}
+               for entry in result["benchmarks"] if entry.get("aggregate_name") == "median"}
     rows = [("2 GiB, median", "time", "of dd")]
     for mode in ("written", "synced"):
         dd = medians[f"dd/{mode}"]
@@ -205,17 +235,44 @@ def storage():
         for size in (200, 16384):
             own = medians[f"sink/{mode}/{size}"]
             rows.append((f"fanin, {mode}, fragments of {size} B", f"{own:.0f} ms", f"{dd / own:.2f}"))
-    table(*rows)
+    m.table(*rows)
+
+
+SETS = {"speed": speed, "latency": latency, "idle": idle, "memory": memory, "storage": storage, "sockets": sockets, "ofi": ofi}
+
+
+def replace_between_marks(document, name, text):
+    """The document with the set's text between its marks; it must have both."""
+    begin, end = f"<!-- bench {name} -->\n", f"<!-- end of bench {name} -->\n"
+    before, found_begin, rest = document.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise ValueError(f"the marks '{begin.strip()}' and '{end.strip()}' are missing")
+    return before + begin + text + end + after
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("fanin", metavar="FANIN")
+    parser.add_argument("results", metavar="RESULTS", type=Path)
+    parser.add_argument("sets", metavar="SET", nargs="*", help=", ".join(SETS))
+    parser.add_argument("--record", metavar="DOCUMENT", type=Path, help="writes the tables into it, between their marks")
+    parser.add_argument("--again", action="store_true", help="measures nothing: makes the tables from the JSON in RESULTS")
+    asked = parser.parse_args()
+    for name in asked.sets:
+        if name not in SETS:
+            parser.error(f"no measurement '{name}': {', '.join(SETS)}")
+    asked.results.mkdir(parents=True, exist_ok=True)
+    short = float(SECONDS) < 1
+    if short:
+        print("Measurements of less than 1 s: a check, not recorded.\n")
+    for name in asked.sets or SETS:
+        measurements = Measurements(asked.fanin, asked.results, asked.again)
+        SETS[name](measurements)
+        print(measurements.text(), flush=True)
+        if asked.record and not short:
+            asked.record.write_text(replace_between_marks(asked.record.read_text(), name, measurements.text()))
 
 
 if __name__ == "__main__":
-    FANIN, RESULTS = sys.argv[1], Path(sys.argv[2])
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    sets = {"speed": speed, "latency": latency, "idle": idle, "memory": memory, "storage": storage,
-            "sockets": sockets, "ofi": ofi}
-    if float(SECONDS) < 1:
-        print("Measurements of less than 1 s: a check, no record.\n")
-    for wanted in sys.argv[3:] or sets:
-        if wanted not in sets:
-            sys.exit(f"no measurement '{wanted}': {', '.join(sets)}")
-        sets[wanted]()
+    main()
