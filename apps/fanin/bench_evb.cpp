@@ -1,6 +1,7 @@
 // fanin bench evb: event building beside bare loops, in the same run.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -18,6 +19,7 @@ namespace fanin::command {
 namespace {
 
 constexpr std::uint32_t fragment_size_max = 16U << 20;
+const std::string no_event_within_a_run = "0.001Hz"; // and yet connected
 constexpr Duration shortest = std::chrono::milliseconds{50}; // of a measurement
 
 // As the user wrote them; empty: the default.
@@ -38,7 +40,6 @@ struct EvbWords {
   std::string rate;
   std::string storage;
   std::string page;
-  std::string source_page;
   std::string readout_buffer;
   std::string builder_buffer;
   std::size_t batch_events = 0;
@@ -51,21 +52,37 @@ struct EvbWords {
   bool quiet = false;
 };
 
+// The options that are keys of the configuration, which says what is wrong with them.
+std::vector<std::string> overrides(const EvbWords& words, const net::Url& url, bool poll) {
+  std::vector<std::string> all{fmt::format("network.url={}", url.text()),
+                               fmt::format("network.wait={}", poll ? "poll" : "block"),
+                               fmt::format("network.protocol={}", words.protocol),
+                               fmt::format("event.integrity={}", words.integrity)};
+  const auto add = [&all](std::string_view key, const std::string& value) {
+    if (!value.empty()) all.push_back(fmt::format("{}={}", key, value));
+  };
+  add("run.output", words.storage);
+  add("trigger.rate", words.idle ? no_event_within_a_run : words.rate);
+  add("buffers.page", words.page);
+  add("buffers.readout", words.readout_buffer);
+  add("buffers.builder", words.builder_buffer);
+  add("event.batch_events", words.batch_events == 0 ? "" : fmt::to_string(words.batch_events));
+  add("event.batch_size", words.batch_size);
+  add("network.transfer_window", words.transfer_window);
+  return all;
+}
+
 Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   Reading reading;
   bench::EvbOptions options;
   bench::EvbSetup& setup = options.setup;
-  setup.system = bench::make_system(words.rus, words.bus, words.sources);
-  setup.url = reading.url("--url", words.url);
+  options.url = reading.url("--url", words.url);
   options.congestion = words.congestion;
-  if (setup.url.scheme == "tcp") reading.congestion(words.congestion);
-  if (setup.url.scheme == "tcp") setup.url.options.try_emplace("congestion", words.congestion);
+  if (options.url.scheme == "tcp") reading.congestion(words.congestion);
+  if (options.url.scheme == "tcp") options.url.options.try_emplace("congestion", words.congestion);
   reading.size("--fragment-size", words.fragment_size, setup.fragment_size);
   if (setup.fragment_size > fragment_size_max)
     reading.fail_with("--fragment-size", fmt::format("{} at most", format_size(fragment_size_max)));
-  setup.system.protocol =
-      words.protocol == "pull" ? builder::Protocol::pull : builder::Protocol::push;
-  setup.system.checksum = words.integrity != "none";
   if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
     options.duration = *time;
   if (options.duration < shortest)
@@ -73,31 +90,20 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   options.runs = words.runs;
   options.stolen_max = words.stolen_max / 100;
   reading.size("--working-set", words.working_set, options.working_set);
-  if (!words.rate.empty()) {
-    if (const auto rate = parse_rate_hz(words.rate); reading.keep("--rate", rate)) {
-      setup.system.trigger_rate_hz = *rate;
-    }
-  }
-  if (words.idle) setup.system.trigger_rate_hz = 1e-3; // connected, and no event within the run
-  setup.storage = words.storage;
-  reading.size("--page", words.page, setup.system.data_page);
-  reading.size("--source-page", words.source_page, setup.source_page);
-  reading.size("--readout-buffer", words.readout_buffer, setup.readout_buffer);
-  reading.size("--builder-buffer", words.builder_buffer, setup.builder_buffer);
-  if (words.batch_events != 0)
-    setup.system.batch_events = static_cast<std::uint32_t>(words.batch_events);
-  reading.size("--batch-size", words.batch_size, setup.system.batch_bytes);
-  reading.size("--transfer-window", words.transfer_window, setup.system.transfer_window);
   // Processes that poll where others need the core take it away: there, polling becomes blocking.
   const bool poll =
       words.wait == "poll" && !words.idle && words.rus + words.bus <= executive::usable_cores();
-  setup.wait = poll ? net::WaitPolicy::poll : net::WaitPolicy::block;
   const bool poll_evm = poll && words.rus + words.bus < executive::usable_cores();
   setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
   options.baselines = !words.no_baselines;
   options.ladder = words.ladder;
   options.idle = words.idle;
   if (!reading.result()) return std::unexpected(reading.result().error());
+  auto configuration =
+      bench::evb_configuration(words.rus, words.bus, words.sources, setup.fragment_size,
+                               overrides(words, options.url, poll));
+  if (!configuration) return std::unexpected(configuration.error());
+  setup.configuration = std::move(*configuration);
   return options;
 }
 
@@ -148,8 +154,7 @@ void add_evb(CLI::App& bench, int& status) {
                       "Trigger at a fixed rate, as 10kHz; reports the latency");
   command->add_option("--storage", words->storage,
                       "Folder: events are written there, and removed after each measurement");
-  command->add_option("--page", words->page, "Of the builder units' pools");
-  command->add_option("--source-page", words->source_page, "Of the sources' pools");
+  command->add_option("--page", words->page, "Of all pools of payload (buffers.page)");
   command->add_option("--readout-buffer", words->readout_buffer, "Of each readout unit");
   command->add_option("--builder-buffer", words->builder_buffer, "Of each builder unit");
   command->add_option("--batch-events", words->batch_events, "Events in a batch, at most");

@@ -41,11 +41,10 @@ struct Plan {
 class EvbBench {
 public:
   EvbBench(const EvbOptions& options, const Progress& progress)
-      : options_(options), progress_(progress), port_(find_port(options.setup.url)) {}
+      : options_(options), progress_(progress), port_(find_port(options.url)) {}
 
   Result<json::Value> run() {
-    const builder::System& system = options_.setup.system;
-    executive::share_cores(system.readout_units.size() + system.builder_units.size() + 1);
+    executive::share_cores(configuration().processes.size());
     if (with_baselines()) {
       if (auto planned = plan(); !planned) return std::unexpected(planned.error());
     }
@@ -56,21 +55,22 @@ public:
   }
 
 private:
+  [[nodiscard]] const config::Configuration& configuration() const {
+    return options_.setup.configuration;
+  }
   // What bounds event building, if it runs as fast as it can.
   [[nodiscard]] bool with_nxn() const {
-    return options_.baselines && !options_.idle && options_.setup.system.trigger_rate_hz == 0;
+    return options_.baselines && !options_.idle && configuration().trigger.rate_hz == 0;
   }
-  [[nodiscard]] bool with_baselines() const {
-    return with_nxn() && options_.setup.url.scheme == "tcp";
-  }
+  [[nodiscard]] bool with_baselines() const { return with_nxn() && options_.url.scheme == "tcp"; }
   void say(std::string_view text) const {
     if (progress_) progress_(text);
   }
 
   [[nodiscard]] BareOptions bare(bool checksum, std::uint64_t page, std::uint64_t send_set,
                                  std::uint64_t receive_set) const {
-    return {.senders = options_.setup.system.readout_units.size(),
-            .receivers = options_.setup.system.builder_units.size(),
+    return {.senders = configuration().readouts,
+            .receivers = configuration().builders,
             .size = options_.setup.fragment_size,
             .page = page,
             .send_set = send_set,
@@ -105,7 +105,7 @@ private:
     auto page = best_page("raw", false, 0, 0);
     if (!page) return std::unexpected(page.error());
     plan_.raw_page = *page;
-    page = best_page("fair", options_.setup.system.checksum, options_.working_set,
+    page = best_page("fair", configuration().event.checksum, options_.working_set,
                      options_.working_set);
     if (!page) return std::unexpected(page.error());
     plan_.fair_page = *page;
@@ -117,31 +117,29 @@ private:
   }
 
   [[nodiscard]] StreamOptions stream() const {
-    const EvbSetup& setup = options_.setup;
-    return {.senders = setup.system.readout_units.size(),
-            .receivers = setup.system.builder_units.size(),
-            .url = setup.url,
-            .size = setup.fragment_size,
+    return {.senders = configuration().readouts,
+            .receivers = configuration().builders,
+            .url = options_.url,
+            .size = options_.setup.fragment_size,
             .message = plan_.fair_page,
             .send_set = options_.working_set,
             .receive_set = options_.working_set,
-            .source_page = setup.source_page,
-            .batch_events = setup.system.batch_events,
-            .checksum = setup.system.checksum,
-            .wait = setup.wait,
+            .source_page = configuration().buffers.page,
+            .batch_events = configuration().event.batch_events,
+            .checksum = configuration().event.checksum,
+            .wait = configuration().network.wait,
             .warmup = options_.warmup,
             .duration = options_.duration};
   }
 
   // What a readout unit puts into one message of one source.
   [[nodiscard]] std::uint64_t part_bytes() const {
-    const builder::System& system = options_.setup.system;
     const std::uint64_t head =
-        sizeof(wire::PartHeader) + system.batch_events * sizeof(wire::FragmentEntry);
+        sizeof(wire::PartHeader) + configuration().event.batch_events * sizeof(wire::FragmentEntry);
     return std::max<std::uint64_t>(
         options_.setup.fragment_size,
-        std::min<std::uint64_t>(system.batch_bytes / system.sources.size(),
-                                system.data_page / 2 - head));
+        std::min<std::uint64_t>(configuration().event.batch_bytes / configuration().sources.size(),
+                                configuration().buffers.page / 2 - head));
   }
 
   // As many streams through the message sockets, in messages of what a readout unit would send.
@@ -149,13 +147,14 @@ private:
     const EvbSetup& setup = options_.setup;
     Spec spec;
     spec.pattern = Pattern::nxn;
-    spec.url = setup.url;
+    spec.url = options_.url;
     spec.size = setup.fragment_size;
-    spec.records = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-        part_bytes() / (sizeof(RecordHeader) + setup.fragment_size), 1, setup.system.batch_events));
-    spec.senders = setup.system.readout_units.size();
-    spec.receivers = setup.system.builder_units.size();
-    spec.wait = setup.wait;
+    spec.records = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(part_bytes() / (sizeof(RecordHeader) + setup.fragment_size), 1,
+                                  configuration().event.batch_events));
+    spec.senders = configuration().readouts;
+    spec.receivers = configuration().builders;
+    spec.wait = configuration().network.wait;
     return {"nxn", [this, spec]() -> Result<Sample> {
               const auto ends = sockets_ends(spec);
               if (!ends) return std::unexpected(ends.error());
@@ -164,7 +163,7 @@ private:
   }
 
   void add_ladder(std::vector<Contender>& list) const {
-    const bool checksum = options_.setup.system.checksum;
+    const bool checksum = configuration().event.checksum;
     list.push_back(bare_contender("crc", bare(checksum, plan_.raw_page, 0, 0)));
     list.push_back(bare_contender(
         "fair-4", bare(checksum, plan_.fair_page, 4 * plan_.fair_page, 4 * plan_.fair_page)));
@@ -174,7 +173,7 @@ private:
 
   [[nodiscard]] std::vector<Contender> contenders() const {
     std::vector<Contender> list;
-    const bool checksum = options_.setup.system.checksum;
+    const bool checksum = configuration().event.checksum;
     if (with_baselines()) {
       list.push_back(bare_contender("raw", bare(false, plan_.raw_page, 0, 0)));
       if (options_.ladder) add_ladder(list);
@@ -196,27 +195,26 @@ private:
   }
 
   [[nodiscard]] json::Value settings() const {
-    const EvbSetup& setup = options_.setup;
+    const config::Configuration& own = configuration();
     json::Value object;
-    object["rus"] = setup.system.readout_units.size();
-    object["bus"] = setup.system.builder_units.size();
-    object["sources"] = setup.system.sources.size();
-    object["url"] = setup.url.text();
-    object["protocol"] = setup.system.protocol == builder::Protocol::push ? "push" : "pull";
-    object["fragment_size_bytes"] = setup.fragment_size;
-    object["integrity"] = setup.system.checksum ? "crc32c" : "none";
-    object["wait"] = name(setup.wait);
-    object["wait_evm"] = name(setup.manager_wait);
+    object["rus"] = own.readouts;
+    object["bus"] = own.builders;
+    object["sources"] = own.sources.size();
+    object["url"] = options_.url.text();
+    object["protocol"] = own.network.protocol == config::Protocol::push ? "push" : "pull";
+    object["fragment_size_bytes"] = options_.setup.fragment_size;
+    object["integrity"] = own.event.checksum ? "crc32c" : "none";
+    object["wait"] = name(own.network.wait);
+    object["wait_evm"] = name(options_.setup.manager_wait);
     object["congestion"] = options_.congestion;
-    object["rate_hz"] = setup.system.trigger_rate_hz;
-    object["storage"] = setup.storage.empty() ? "discard" : "file";
-    object["page_bytes"] = setup.system.data_page;
-    object["source_page_bytes"] = setup.source_page;
-    object["readout_buffer_bytes"] = setup.readout_buffer;
-    object["builder_buffer_bytes"] = setup.builder_buffer;
-    object["batch_events"] = setup.system.batch_events;
-    object["batch_bytes"] = setup.system.batch_bytes;
-    object["transfer_window_bytes"] = setup.system.transfer_window;
+    object["rate_hz"] = own.trigger.rate_hz;
+    object["storage"] = own.run.output.empty() ? "discard" : "file";
+    object["page_bytes"] = own.buffers.page;
+    object["readout_buffer_bytes"] = own.buffers.readout;
+    object["builder_buffer_bytes"] = own.buffers.builder;
+    object["batch_events"] = own.event.batch_events;
+    object["batch_bytes"] = own.event.batch_bytes;
+    object["transfer_window_bytes"] = own.network.transfer_window;
     object["duration_s"] = seconds(options_.duration);
     object["runs"] = options_.runs;
     if (with_baselines()) {
@@ -229,11 +227,10 @@ private:
 
   [[nodiscard]] json::Value describe(const Series& series, const std::vector<Series>& all) const {
     json::Value object = to_json(series);
-    const EvbSetup& setup = options_.setup;
-    object["url"] = setup.url.text();
-    object["size_bytes"] = setup.fragment_size;
+    object["url"] = options_.url.text();
+    object["size_bytes"] = options_.setup.fragment_size;
     object["per_node_bytes_per_s"] =
-        rate(series, bytes_per_s).median / static_cast<double>(setup.system.readout_units.size());
+        rate(series, bytes_per_s).median / static_cast<double>(configuration().readouts);
     for (const char* baseline : {"raw", "fair", "nxn"}) {
       const auto found = std::ranges::find(all, baseline, &Series::what);
       const std::string key = std::string("ratio_to_") + baseline;
@@ -254,7 +251,7 @@ private:
     put(object, "batches_per_s", rate(series, [](const Sample& sample) {
           return static_cast<double>(sample.batches) / sample.seconds;
         }));
-    if (options_.setup.system.trigger_rate_hz == 0) return;
+    if (configuration().trigger.rate_hz == 0 || options_.idle) return;
     for (const auto& [key, fraction] :
          {std::pair{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}}) {
       put(object, key, rate(series, [fraction](const Sample& sample) {
@@ -286,7 +283,6 @@ private:
 } // namespace
 
 Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progress) {
-  if (auto valid = options.setup.system.validate(); !valid) return std::unexpected(valid.error());
   return EvbBench{options, progress}.run();
 }
 

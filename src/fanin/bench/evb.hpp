@@ -9,11 +9,13 @@
 #include "fanin/base/result.hpp"
 #include "fanin/bench/evb_processes.hpp"
 #include "fanin/bench/measure.hpp"
+#include "fanin/net/url.hpp"
 
 namespace fanin::bench {
 
 struct EvbOptions {
   EvbSetup setup;
+  net::Url url; // that the baselines take: of the configuration's network
   std::string congestion = "cubic"; // of every TCP connection, the baselines' too
   // That each end of the fair loop goes round in. It is the same whatever fanin uses.
   std::uint64_t working_set = 8ULL << 20;

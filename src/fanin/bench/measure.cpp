@@ -29,7 +29,6 @@ json::Value processes_of(const Series& series) {
     process["cpu"] = median(&ProcessUse::cpu);
     process["waits_per_s"] = median(&ProcessUse::voluntary_switches_per_s);
     process["preempted_per_s"] = median(&ProcessUse::forced_switches_per_s);
-    process["held_bytes"] = median(&ProcessUse::held_bytes);
     process["peak_rss_bytes"] = median(&ProcessUse::peak_rss_bytes);
     list.append(std::move(process));
   }

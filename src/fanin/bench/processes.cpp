@@ -138,8 +138,16 @@ Result<> ProcessGroup::check_alive() {
 }
 
 Result<> ProcessGroup::wait_until_ready(std::size_t index) {
+  return wait_until(index, Cell::State::ready);
+}
+
+Result<> ProcessGroup::wait_until_running(std::size_t index) {
+  return wait_until(index, Cell::State::running);
+}
+
+Result<> ProcessGroup::wait_until(std::size_t index, Cell::State state) {
   const Time limit = now() + start_patience;
-  while (members_[index].cell->state == Cell::State::starting) {
+  while (members_[index].cell->state.load() < state) {
     if (auto alive = check_alive(); !alive) return alive;
     if (members_[index].pid < 0 || now() > limit) {
       return fail(ErrorKind::internal, members_[index].name + " does not start");
@@ -153,8 +161,6 @@ struct ProcessGroup::Snapshot {
   struct Of {
     double cpu_s = 0;
     Status status;
-    std::uint64_t held_bytes = 0;
-    std::uint64_t held_looks = 0;
   };
   Time at;
   std::uint64_t batches = 0;
@@ -168,9 +174,8 @@ struct ProcessGroup::Snapshot {
 ProcessGroup::Snapshot ProcessGroup::look() const {
   Snapshot snapshot;
   for (const auto& member : members_) {
-    snapshot.processes.push_back({member.pid < 0 ? 0 : cpu_seconds(member.pid),
-                                  read_status(member.pid), member.cell->held_bytes.get(),
-                                  member.cell->held_looks.get()});
+    snapshot.processes.push_back(
+        {member.pid < 0 ? 0 : cpu_seconds(member.pid), read_status(member.pid)});
   }
   snapshot.at = now();
   for (const auto& member : members_) {
@@ -203,21 +208,16 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
   sample.bytes = after.bytes - before.bytes;
   sample.load_bytes = after.load_bytes - before.load_bytes;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    const auto& [cpu, status, held, looks] = after.processes[i];
+    const auto& [cpu, status] = after.processes[i];
     const Snapshot::Of& first = before.processes[i];
     const auto switches = [&](std::uint64_t Status::* which) {
       return static_cast<double>(status.*which - first.status.*which) / sample.seconds;
     };
-    ProcessUse use{.name = members_[i].name,
-                   .cpu = (cpu - first.cpu_s) / sample.seconds,
-                   .voluntary_switches_per_s = switches(&Status::voluntary),
-                   .forced_switches_per_s = switches(&Status::forced),
-                   .peak_rss_bytes = status.peak_rss_bytes};
-    if (looks > first.held_looks) {
-      use.held_bytes = static_cast<double>(held - first.held_bytes) /
-                       static_cast<double>(looks - first.held_looks);
-    }
-    sample.processes.push_back(std::move(use));
+    sample.processes.push_back({.name = members_[i].name,
+                                .cpu = (cpu - first.cpu_s) / sample.seconds,
+                                .voluntary_switches_per_s = switches(&Status::voluntary),
+                                .forced_switches_per_s = switches(&Status::forced),
+                                .peak_rss_bytes = status.peak_rss_bytes});
   }
   return sample;
 }

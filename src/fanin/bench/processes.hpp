@@ -32,7 +32,7 @@ private:
 
 // What one process says, written by it alone. Lies in memory shared with the measuring process.
 struct Cell {
-  enum class State : std::uint32_t { starting, ready, ended, failed };
+  enum class State : std::uint32_t { starting, ready, running, ended, failed };
 
   std::atomic<State> state{State::starting};
   Counter batches;
@@ -40,8 +40,6 @@ struct Cell {
   Counter messages; // fragments, where there are fragments
   Counter bytes;    // of payload
   Counter load_bytes; // of payload beside what is measured
-  Counter held_bytes; // of pages in use, summed over...
-  Counter held_looks; // ...so many looks
   Histogram latency;  // valid once the state is `ended`
   std::array<char, 512> text{}; // where it listens, before `ready`; why it failed, after `failed`
   std::array<char, 512> remark{}; // valid once `ended`: something that people should know
@@ -61,7 +59,6 @@ struct ProcessUse {
   double voluntary_switches_per_s = 0; // waits
   double forced_switches_per_s = 0; // preempted
   std::uint64_t peak_rss_bytes = 0; // since its start
-  double held_bytes = 0;            // of its pools' pages in use, on average
 };
 
 // One measurement, over a window in which everything ran.
@@ -101,6 +98,7 @@ public:
 
   // Errors: a process failed or ended, or it takes too long.
   [[nodiscard]] Result<> wait_until_ready(std::size_t index);
+  [[nodiscard]] Result<> wait_until_running(std::size_t index);
   // Waits for the first message in any process, then for `warmup`, then measures for `duration`.
   [[nodiscard]] Result<Sample> measure(Duration warmup, Duration duration,
                                        bool wait_for_messages = true);
@@ -122,6 +120,7 @@ private:
   };
   struct Snapshot;
 
+  [[nodiscard]] Result<> wait_until(std::size_t index, Cell::State state);
   [[nodiscard]] Result<> check_alive();
   [[nodiscard]] Snapshot look() const;
   [[noreturn]] static void live(const Body& body, Cell& cell);

@@ -125,7 +125,7 @@ private:
                      : make_file_sink(run, incarnation);
     if (!inner) return inner;
     return std::make_unique<CountingSink>(std::move(*inner), context_.system->sources.size(),
-                                          sink_log_);
+                                          sink_log_, context_.observer);
   }
 
   MadeSink make_file_sink(RunNumber run, Incarnation incarnation) {

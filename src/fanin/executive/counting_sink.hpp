@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/executive/observer.hpp"
 #include "fanin/storage/event_sink.hpp"
 
 namespace fanin::executive {
@@ -23,9 +24,11 @@ struct SinkLog {
 
 class CountingSink final : public storage::EventSink {
 public:
-  // `log` outlives the sink; several sinks may share it. `sources`: how many the run has.
-  CountingSink(std::unique_ptr<storage::EventSink> inner, std::size_t sources, SinkLog& log)
-      : inner_(std::move(inner)), sources_(sources), log_(log) {
+  // `log` and `observer` (null: none) outlive the sink; several sinks may share them. `sources`:
+  // how many the run has.
+  CountingSink(std::unique_ptr<storage::EventSink> inner, std::size_t sources, SinkLog& log,
+               Observer* observer)
+      : inner_(std::move(inner)), sources_(sources), log_(log), observer_(observer) {
     ++log_.open;
     inner_->on_commit([this](std::uint64_t ticket) {
       ++log_.commits;
@@ -53,6 +56,7 @@ public:
       log_.events += events;
       log_.fragments += fragments;
       log_.bytes += bytes;
+      if (observer_ != nullptr) observer_->on_batch({events, fragments, bytes});
     }
     return outcome;
   }
@@ -71,6 +75,7 @@ private:
   std::unique_ptr<storage::EventSink> inner_;
   std::size_t sources_;
   SinkLog& log_;
+  Observer* observer_;
 };
 
 } // namespace fanin::executive

@@ -81,6 +81,7 @@ public:
     const Duration duration = context_.configuration->run.duration;
     if (duration > Duration{0}) duration_tick_.start(*context_.loop, began_at_ + duration);
     report_progress(); // that it has begun
+    if (context_.observer != nullptr) context_.observer->on_begin();
   }
 
 private:
@@ -102,6 +103,7 @@ private:
   void on_end(const builder::RunSummary& summary) {
     progress_tick_.cancel();
     duration_tick_.cancel();
+    if (context_.observer != nullptr) context_.observer->on_end(summary);
     json::Value report = to_json(summary, *context_.system);
     if (recorder_.manifest) report["manifest"] = recorder_.manifest->path();
     report["report"] = "result";

@@ -16,6 +16,7 @@
 #include "fanin/builder/system.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/memory_plan.hpp"
+#include "fanin/executive/observer.hpp"
 #include "fanin/executive/plugins.hpp"
 #include "fanin/memory/page_pool.hpp"
 
@@ -36,6 +37,7 @@ struct NodeContext {
   LogFunction log;
   // What others may want to know, an object with a member "report": see report.hpp.
   std::function<void(json::Value)> report;
+  Observer* observer = nullptr; // null: none
 };
 
 // Thread: its loop. Destroy it in two steps: the application, then (after the transports, which may

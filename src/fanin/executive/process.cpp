@@ -123,6 +123,7 @@ Result<> Process::make_nodes() {
     context.loop = &loop_;
     context.session = options_.session;
     context.transports = &transport_set_;
+    context.observer = options_.observer;
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };
     context.log = [this, index](LogLevel level, std::string_view text) { log(index, level, text); };
     auto node = Node::make(std::move(context));

@@ -28,6 +28,7 @@ struct ProcessOptions {
   std::function<void(const json::Value&)> report;
   bool attended = true; // a user, not a launcher, sends the signals: say what they do
   std::uint64_t session = 0; // of this process alone (hello); 0: one is drawn
+  Observer* observer = nullptr; // outlives the process; null: none
 };
 
 // Thread: the one that makes it.
