@@ -189,7 +189,7 @@ def test_check_prints_what_every_example_would_start():
         if "No such file" in done.stderr:  # recorded data that is not here
             continue
         check_equal(done.returncode, 0, f"fanin check {example.name}: {done.stderr}")
-        check("memory in all" in done.stdout, f"{example.name}: {done.stdout}")
+        check("total memory" in done.stdout, f"{example.name}: {done.stdout}")
 
 
 if __name__ == "__main__":

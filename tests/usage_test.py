@@ -71,7 +71,7 @@ def test_what_this_host_does_not_have():
                  "buffers.builder=100TiB")
             says(2, "event_manager: NUMA node 1000", command, config, "--set", "buffers.numa_node=1000")
         config = folder.write("cpu.toml", config.read_text().replace("[[builder]]", '[[builder]]\ncpu = "900-901"'))
-        says(2, "builder.0.cpu: this process may not use CPU 900", "check", config)
+        says(2, "builder.0.cpu: CPU 900 does not exist", "check", config)
 
 
 def test_pools_too_small_for_the_rate():
@@ -218,11 +218,11 @@ host = "{1}"
 def test_a_host_finds_its_part():
     with Folder() as folder:
         config = folder.write("cluster.toml", CLUSTER.format("no-such-host-a", "no-such-host-b"))
-        says(2, "no node of it runs on this host", "run", config)
+        says(2, "none of its nodes runs on this host", "run", config)
         done = fanin("check", config)
         check_equal(done.returncode, 0, done.stderr)
         check("tcp://no-such-host-a:7999" in done.stdout, done.stdout)
-        check("memory in all on no-such-host-b" in done.stdout, done.stdout)
+        check("total memory on no-such-host-b" in done.stdout, done.stdout)
 
 
 def test_a_slurm_task_finds_its_part():

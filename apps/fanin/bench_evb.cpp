@@ -133,39 +133,42 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--sources", words->sources, "Sources of each readout unit")
       ->check(CLI::Range(1, 256));
   command->add_option("--url", words->url, "Transport: tcp, shm, inproc, or a whole address");
-  command->add_option("--fragment-size", words->fragment_size, "As 200B or 16KiB");
+  command->add_option("--fragment-size", words->fragment_size,
+                      "Size of a fragment, as 200B or 16KiB");
   command->add_option("--protocol", words->protocol, "push or pull")
       ->check(CLI::IsMember({"push", "pull"}));
   command->add_option("--integrity", words->integrity, "crc32c or none")
       ->check(CLI::IsMember({"crc32c", "none"}));
-  command->add_option("--duration", words->duration, "Of one measurement, as 2s");
+  command->add_option("--duration", words->duration, "Length of one measurement, as 2s");
   command->add_option("--runs", words->runs, "Measurements of each contender, in turns")
       ->check(CLI::Range(1, 1000));
   command
       ->add_option("--wait", words->wait,
-                   "poll (where there are cores enough, and not --idle) or block")
+                   "poll (default where there are enough cores, and not with --idle) or block")
       ->check(CLI::IsMember({"poll", "block"}));
   command->add_option("--congestion", words->congestion,
-                      "TCP congestion control of all connections, the host's by default");
+                      "TCP congestion control of all connections; default: the host's");
   add_stolen_option(*command, words->stolen_max);
   command->add_option("--working-set", words->working_set,
-                      "That each end of the fair loop goes round in, as 8MiB");
+                      "Working set of each end of the fair loop, as 8MiB");
   command->add_option("--rate", words->rate,
-                      "Trigger at a fixed rate, as 10kHz; reports the latency");
-  command->add_option("--storage", words->storage,
-                      "Folder: events are written there, and removed after each measurement");
-  command->add_option("--page", words->page, "Of all pools of payload (buffers.page)");
-  command->add_option("--readout-buffer", words->readout_buffer, "Of each readout unit");
-  command->add_option("--builder-buffer", words->builder_buffer, "Of each builder unit");
-  command->add_option("--batch-events", words->batch_events, "Events in a batch, at most");
-  command->add_option("--batch-size", words->batch_size, "Bytes in a batch, of all sources");
+                      "Trigger at a fixed rate, as 10kHz, and report the latency");
+  command->add_option(
+      "--storage", words->storage,
+      "Folder to which events are written; files are removed after each measurement");
+  command->add_option("--page", words->page, "Page size of all pools of payload (buffers.page)");
+  command->add_option("--readout-buffer", words->readout_buffer, "Memory of each readout unit");
+  command->add_option("--builder-buffer", words->builder_buffer, "Memory of each builder unit");
+  command->add_option("--batch-events", words->batch_events, "Most events in a batch");
+  command->add_option("--batch-size", words->batch_size,
+                      "Bytes at which a batch is cut, of all sources");
   command->add_option("--transfer-window", words->transfer_window,
-                      "Bytes under way to a builder unit");
+                      "Most bytes under way to a builder unit");
   command->add_option("--json", words->json, "File for the result; - is standard output");
   command->add_flag("--ladder", words->ladder,
-                    "Also what lies between the bare loop and event building");
-  command->add_flag("--idle", words->idle, "Connected and without events: what waiting costs");
-  command->add_flag("--no-baselines", words->no_baselines, "Event building alone");
+                    "Also measure the layers between the bare loop and event building");
+  command->add_flag("--idle", words->idle, "Measure idle processes: connected, without events");
+  command->add_flag("--no-baselines", words->no_baselines, "Measure event building only");
   command->add_flag("-q,--quiet", words->quiet, "No progress");
   command->callback([words, &status] { status = run_evb(*words); });
 }

@@ -192,23 +192,23 @@ std::shared_ptr<Words> add(CLI::App& bench, int& status, Pattern pattern, const 
   auto words = std::make_shared<Words>();
   words->pattern = pattern;
   command = bench.add_subcommand(std::string(bench::name(pattern)), what);
-  auto* url = command->add_option("--url", words->url,
-                                  "Transport: tcp, shm, inproc; or where --listen listens");
+  auto* url = command->add_option(
+      "--url", words->url, "Transport: tcp, shm, inproc; or the address at which --listen listens");
   command
       ->add_option("--listen", words->listen,
-                   "Be the other host of a measurement, as tcp://0.0.0.0:7000; ^C ends")
+                   "Makes this the other host of a measurement, as tcp://0.0.0.0:7000; ^C ends")
       ->excludes(url);
   command->add_option("--size,--sizes", words->sizes,
-                      "Of a message: 64KiB, or 64B,1KiB, or 8B..64MiB");
-  command->add_option("--peers", words->peers, "Beside fanin, as raw,zeromq; or none");
-  command->add_option("--duration", words->duration, "Of one measurement, as 2s");
+                      "Size of a message: 64KiB, or 64B,1KiB, or 8B..64MiB");
+  command->add_option("--peers", words->peers, "Contenders beside fanin, as raw,zeromq; or none");
+  command->add_option("--duration", words->duration, "Length of one measurement, as 2s");
   command->add_option("--runs", words->runs, "Measurements of each contender, in turns")
       ->check(CLI::Range(1, 1000));
-  command->add_option("--wait", words->wait, "poll (where there are cores enough) or block")
+  command->add_option("--wait", words->wait, "poll (default where there are enough cores) or block")
       ->check(CLI::IsMember({"poll", "block"}));
   command->add_option("--congestion", words->congestion,
-                      "TCP congestion control of all, the host's by default; another leaves out "
-                      "zeromq and mpi, which take the host's");
+                      "TCP congestion control of all connections; default: the host's. With "
+                      "another one zeromq and mpi are left out");
   add_stolen_option(*command, words->stolen_max);
   command->add_option("--json", words->json, "File for the result; - is standard output");
   command->add_option("--plot", words->plot, "File for a drawing of the result, SVG");
@@ -227,18 +227,21 @@ void add_message_benches(CLI::App& bench, int& status) {
   words = add(bench, status, Pattern::roundtrip, "Round-trip time, two processes", command);
   command->add_option("--pipeline", words->pipeline, "Messages under way")
       ->check(CLI::Range(1, 65536));
-  command->add_option("--rate", words->rate,
-                      "Offered at a fixed rate, as 10kHz; time counts from when one was meant");
+  command->add_option(
+      "--rate", words->rate,
+      "Send at a fixed rate, as 10kHz; each message is timed from its intended start");
   command->add_flag("--under-load", words->under_load,
-                    "fanin once more, while a stream fills the same path");
+                    "Measure fanin again while a stream uses the same path");
 
-  words = add(bench, status, Pattern::pubsub, "One publisher, its subscribers together", command);
+  words = add(bench, status, Pattern::pubsub, "One publisher; sum of what its subscribers receive",
+              command);
   words->receivers = 4;
   command->add_option("--subscribers", words->receivers, "Processes that subscribe")
       ->check(CLI::Range(std::size_t{1}, bench::processes_max));
 
   words = add(bench, status, Pattern::nxn,
-              "N senders to M receivers in turn; filled and checked as event building", command);
+              "N senders that send to M receivers in turn; fill and checks as in event building",
+              command);
   command->add_option("--rus", words->senders, "Senders")
       ->check(CLI::Range(std::size_t{1}, bench::processes_max));
   command->add_option("--bus", words->receivers, "Receivers")

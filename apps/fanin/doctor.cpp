@@ -52,7 +52,7 @@ int examine_host(const std::string& json) {
 void add_doctor(CLI::App& app, int& status) {
   auto json = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand(
-      "doctor", "Look at this host: devices, limits, settings, and what to do about them");
+      "doctor", "Examine this host: devices, limits, settings, and how to fix them");
   command->add_option("--json", *json, "Write the findings to this file; - is standard output");
   command->callback([json, &status] { status = examine_host(*json); });
 }

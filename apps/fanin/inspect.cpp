@@ -53,7 +53,7 @@ void add_inspect(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("inspect", "Show a run file, or one event of it");
   command->add_option("FILE", options->file, "Run file, or a run's manifest")->required();
   command->add_option("--event", options->event, "The event with this number");
-  command->add_option("--bytes", options->dump_bytes, "So many bytes of each fragment (64)");
+  command->add_option("--bytes", options->dump_bytes, "Bytes to show of each fragment (64)");
   command->callback([options, &status] { status = inspect(*options); });
 }
 

@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   const auto commands = app.get_subcommands([](CLI::App*) { return true; });
   if (argc > 1 && argv[1][0] != '-' &&
       std::ranges::none_of(commands, [&](const auto* c) { return c->check_name(argv[1]); })) {
-    fmt::print(stderr, "fanin: there is no command '{}'; fanin --help lists what there is\n",
+    fmt::print(stderr, "fanin: there is no command '{}'; fanin --help lists the commands\n",
                argv[1]);
     return status_usage;
   }
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& success) { // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    say(fmt::format("fanin: {}; fanin --help lists what there is\n", error.what()));
+    say(fmt::format("fanin: {}; fanin --help lists the commands\n", error.what()));
     return status_usage;
   } catch (const std::exception& error) {
     say(fmt::format("fanin: {}\n", error.what()));

@@ -32,7 +32,7 @@ Result<int> run_publisher(SocketTool& tool, const PublishWords& words) {
     tool.say(fmt::format("{} has connected", socket->peer_name(peer)));
   };
   options.on_subscriber_gone = [&](auto, auto reason) {
-    tool.say(fmt::format("a subscriber has gone: {}", name(reason)));
+    tool.say(fmt::format("a subscriber has left: {}", name(reason)));
   };
   options.on_writable = [&tool] { tool.open(); };
   auto made = message::Publisher::listen(tool.context(), tool.url(), std::move(options));
@@ -50,7 +50,7 @@ Result<int> run_publisher(SocketTool& tool, const PublishWords& words) {
 void add_publish(CLI::App& app, int& status) {
   auto words = std::make_shared<PublishWords>();
   words->nobody = "nobody subscribed to that tag";
-  CLI::App* command = app.add_subcommand("publish", "Publish messages under a tag");
+  CLI::App* command = app.add_subcommand("publish", "Publish messages with a tag");
   add_tool_options(*command, *words);
   add_message_options(*command, *words);
   command->add_option("--tag", words->tag, "A number")->required()->check(natural_number(0));

@@ -13,7 +13,7 @@ std::function<std::string(const std::string&)> natural_number(std::uint64_t leas
     const char* const end = word.data() + word.size();
     const auto [stopped, error] = std::from_chars(word.data(), end, value);
     if (error == std::errc{} && stopped == end && value >= least) return {};
-    return fmt::format("{}: a whole number from {} on", word, least);
+    return fmt::format("{}: must be a whole number, at least {}", word, least);
   };
 }
 

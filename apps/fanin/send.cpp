@@ -14,8 +14,10 @@ namespace {
 // The answer does not say what the other side is.
 std::string_view other_kind(message::Mode mode) {
   return mode == message::Mode::low_latency
-             ? "no low-latency receiver: try --mode high-throughput; or it publishes (subscribe)"
-             : "no high-throughput receiver: try --mode low-latency; or it publishes (subscribe)";
+             ? "the other side is no low-latency receiver: try --mode high-throughput, or fanin "
+               "subscribe if it publishes"
+             : "the other side is no high-throughput receiver: try --mode low-latency, or fanin "
+               "subscribe if it publishes";
 }
 
 template <class Socket, class Options>

@@ -24,15 +24,15 @@ double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9;
 
 void add_tool_options(CLI::App& command, ToolWords& words) {
   command.add_option("URL", words.url, "As tcp://127.0.0.1:7000 or shm://name:1")->required();
-  command.add_option("--count", words.count, "Ends after so many messages")
+  command.add_option("--count", words.count, "End after so many messages")
       ->check(natural_number(1));
-  command.add_option("--duration", words.duration, "Ends after so long, as 10s");
+  command.add_option("--duration", words.duration, "End after this time, as 10s");
   command.add_option("--json", words.json, "File for the result; - is standard output");
   command.add_flag("-q,--quiet", words.quiet, "No progress");
 }
 
 void add_message_options(CLI::App& command, ToolWords& words) {
-  command.add_option("--size", words.size, "Of a message, as 64KiB");
+  command.add_option("--size", words.size, "Size of a message, as 64KiB");
   command.add_option("--rate", words.rate, "Messages at a fixed rate, as 10kHz");
 }
 
@@ -130,7 +130,7 @@ void SocketTool::send_with(Offer offer, std::function<bool()> wanted) {
 void SocketTool::look_who_wants() {
   if (!wanted_ || ending_ || wanted_() == is_wanted_) return;
   is_wanted_ = !is_wanted_;
-  say(is_wanted_ ? "messages are wanted: publishes" : "nobody wants messages any more: waits");
+  say(is_wanted_ ? "a subscriber is connected: publishing" : "no subscriber is left: waiting");
   if (is_wanted_ && next_ != Time{}) next_ = std::max(next_, clock_.now()); // no burst
   open(is_wanted_);
 }
@@ -156,8 +156,9 @@ bool SocketTool::send_one() {
   const net::SendOutcome outcome = offer_();
   open_ = outcome == net::SendOutcome::accepted;
   if (outcome == net::SendOutcome::too_large) {
-    outcome_ = fail(ErrorKind::usage, fmt::format("--size {}: the other side takes less at once",
-                                                  format_size(message_.size())));
+    outcome_ =
+        fail(ErrorKind::usage, fmt::format("--size {}: the other side takes only smaller messages",
+                                           format_size(message_.size())));
     end();
   }
   if (!open_) return false;

@@ -36,7 +36,7 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeWords& words) {
     tool.say(fmt::format("connected to {}", tool.url().text()));
   };
   options.on_disconnected = [&tool](auto, auto reason) {
-    tool.unconnected(reason, "no publisher: a receiver is for fanin send");
+    tool.unconnected(reason, "the other side is no publisher; use fanin send for a receiver");
   };
   socket = std::make_unique<message::Subscriber>(tool.context(), std::move(options));
   for (const message::Tag tag : words.tags) {
@@ -51,7 +51,8 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeWords& words) {
 void add_subscribe(CLI::App& app, int& status) {
   auto words = std::make_shared<SubscribeWords>();
   words->connects = true;
-  CLI::App* command = app.add_subcommand("subscribe", "Receive what is published under tags");
+  CLI::App* command =
+      app.add_subcommand("subscribe", "Receive what is published with the given tags");
   add_tool_options(*command, *words);
   add_mode_option(*command, *words);
   command->add_option("--tag", words->tags, "Numbers")->required()->check(natural_number(0));

@@ -48,20 +48,18 @@ void read_network(TableReader reader, Network& network) {
   network.protocol = static_cast<Protocol>(reader.choice("protocol", {"push", "pull"}));
   network.dead_after = reader.duration("dead_after", network.dead_after);
   if (network.dead_after < std::chrono::milliseconds{600}) {
-    reader.reject("dead_after", "nodes say every 250 ms that they live; give them 600ms or more");
+    reader.reject("dead_after", "nodes report every 250 ms; set 600ms or more");
   }
   network.grace = reader.duration("grace", std::min(network.grace, network.dead_after / 2));
   if (network.grace >= network.dead_after) {
-    reader.reject("grace",
-                  "has to be shorter than network.dead_after: a node that was given up has "
-                  "nothing to come back to");
+    reader.reject(
+        "grace", "must be shorter than network.dead_after: a node that was given up cannot resume");
   }
   network.give_up_after =
       reader.duration("give_up_after", std::max(network.give_up_after, 2 * network.dead_after));
   if (network.give_up_after <= network.dead_after) {
-    reader.reject("give_up_after",
-                  "has to be longer than network.dead_after: until then an earlier "
-                  "process may have the node's name");
+    reader.reject("give_up_after", "must be longer than network.dead_after: until then an earlier "
+                                   "process may still have the node's name");
   }
   network.transfer_window = reader.size("transfer_window", network.transfer_window);
   network.wait = static_cast<net::WaitPolicy>(reader.choice("wait", {"block", "poll"}));
@@ -104,7 +102,7 @@ void read_event(TableReader reader, EventRules& event) {
   event.latency = reader.duration("latency", std::min(event.latency, event.deadline / 4));
   if (event.latency >= event.deadline) {
     reader.reject("latency",
-                  "has to be shorter than event.deadline, after which a source is missing");
+                  "must be shorter than event.deadline, after which a source is given up");
   }
   reader.finish();
 }

@@ -218,12 +218,12 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[run]\nrestart = \"yes\"\n",
        "run.toml:5: run.restart: \"yes\" is neither true nor false"},
       {m + "[run]\noutput = [1]\n", "run.toml:5: run.output: is a list; a text is wanted"},
-      {m + "[network]\ngrace = \"5s\"\n", "run.toml:5: network.grace: has to be shorter than "
-                                          "network.dead_after: a node that was given "
-                                          "up has nothing to come back to"},
+      {m + "[network]\ngrace = \"5s\"\n",
+       "run.toml:5: network.grace: must be shorter than network.dead_after: a node that was given "
+       "up cannot resume"},
       {m + "[network]\ndead_after = \"20s\"\ngive_up_after = \"20s\"\n",
-       "run.toml:6: network.give_up_after: has to be longer than network.dead_after: until then an "
-       "earlier process may have the node's name"},
+       "run.toml:6: network.give_up_after: must be longer than network.dead_after: until then an "
+       "earlier process may still have the node's name"},
       {m + "[network]\nprotocol = \"shove\"\n",
        "run.toml:5: network.protocol: \"shove\" is none of \"push\", \"pull\""},
       {m + "[network]\nurl = \"tcp://::1:7000\"\n",
@@ -237,8 +237,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[event]\nbatch_events = 1000\n",
        "run.toml:5: event.batch_events: 1000 is not a power of two, as 1024 is"},
       {m + "[event]\ndeadline = \"20ms\"\nlatency = \"20ms\"\n",
-       "run.toml:6: event.latency: has to be shorter than event.deadline, after which a source is "
-       "missing"},
+       "run.toml:6: event.latency: must be shorter than event.deadline, after which a source is "
+       "given up"},
       {m + "[event]\nintegrity = \"crc64\"\n",
        "run.toml:5: event.integrity: \"crc64\" is none of \"crc32c\", \"none\""},
       {m + "[buffers]\npage = \"100KiB\"\n",
@@ -402,10 +402,10 @@ TEST(Configuration, a_first_number_that_the_counter_never_says_is_refused) {
   const std::string at = "run.toml:2: readout.0.source.0.first: ";
   EXPECT_EQ(error("counter_bits = 8, first = 255"), "no error");
   EXPECT_EQ(error("counter_bits = 8, first = 256"),
-            at + "256 is none of the numbers 0 to 255 that its counter of 8 bits begins with");
+            at + "256 is not between 0 and 255, the first range of its counter of 8 bits");
   EXPECT_EQ(error("counter_bits = 8, offset = 1000, first = 1255"), "no error");
   EXPECT_EQ(error("counter_bits = 8, offset = 1000, first = 999"),
-            at + "999 is none of the numbers 1000 to 1255 that its counter of 8 bits begins with");
+            at + "999 is not between 1000 and 1255, the first range of its counter of 8 bits");
   EXPECT_EQ(error("counter_bits = 16, offset = -1000, first = 0"), "no error");
 }
 

@@ -171,8 +171,9 @@ void check_processes(const Configuration& configuration, Problems& problems) {
   for (const Process& process : configuration.processes) {
     const Node& first = configuration.nodes[process.nodes.front()];
     if (!is_name(process.name) || !names.insert(process.name).second) {
-      problems.add(first.place, first.key + ".process",
-                   fmt::format("\"{}\" is no name, or that of another process", process.name));
+      problems.add(
+          first.place, first.key + ".process",
+          fmt::format("\"{}\" is not a valid name, or another process has it", process.name));
     }
     for (const std::size_t node : process.nodes) {
       if (configuration.nodes[node].host != first.host) {

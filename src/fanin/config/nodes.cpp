@@ -98,10 +98,10 @@ private:
     const std::uint64_t counter = first - static_cast<std::uint64_t>(source.offset);
     if (source.counter_bits == 64 || counter >> source.counter_bits == 0) return first;
     const std::uint64_t last = first - counter + (std::uint64_t{1} << source.counter_bits) - 1;
-    reader.reject("first", fmt::format("{} is none of the numbers {} to {} that its counter of {} "
-                                       "bits begins with",
-                                       first, source.offset, static_cast<std::int64_t>(last),
-                                       source.counter_bits));
+    reader.reject(
+        "first",
+        fmt::format("{} is not between {} and {}, the first range of its counter of {} bits", first,
+                    source.offset, static_cast<std::int64_t>(last), source.counter_bits));
     return first;
   }
 
@@ -227,7 +227,8 @@ void read_applications(TableReader& root, Configuration& configuration) {
     node.name = node_name(reader.text("name", ""), "app", index++, 0, 1);
     node.cpus = reader.cpus("cpu");
     node.type = reader.text("type", "");
-    if (node.type.empty()) reader.reject("type", "is missing: what a plug-in has registered");
+    if (node.type.empty())
+      reader.reject("type", "is missing: the type that a plug-in has registered");
     read_own_settings(reader, {"name", "host", "cpu", "numa_node", "type"}, node.settings);
     configuration.nodes.push_back(std::move(node));
   }

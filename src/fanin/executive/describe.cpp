@@ -28,7 +28,7 @@ std::string source_text(const Configuration& configuration, const config::Source
                      pool.pages, format_size(pool.page_size), format_size(pool.bytes()),
                      format_size(source.fragment_max),
                      rate > 0 ? ", about " + format_bandwidth(rate)
-                              : ", rate unknown: its memory is not checked (expected says it)");
+                              : ", rate unknown: its memory is not checked (set expected)");
 }
 
 std::string place_text(const Configuration& configuration, std::size_t index) {
@@ -100,11 +100,10 @@ std::string unknown_rates(const Configuration& configuration) {
     names.push_back(source.name);
   }
   if (count == 0) return {};
-  return fmt::format(
-      "the rate of {} {} ({}{}) is not known, so nobody has checked whether {} memory "
-      "suffices: say it with expected",
-      count, count == 1 ? "source" : "sources", fmt::join(names, ", "),
-      count > named ? ", ..." : "", count == 1 ? "its" : "their");
+  return fmt::format("the rate of {} {} ({}{}) is not known, so it was not checked whether {} "
+                     "memory is enough: set expected",
+                     count, count == 1 ? "source" : "sources", fmt::join(names, ", "),
+                     count > named ? ", ..." : "", count == 1 ? "its" : "their");
 }
 
 Result<std::string> describe(const Configuration& configuration) {
@@ -122,7 +121,7 @@ Result<std::string> describe(const Configuration& configuration) {
   text += "\n";
   for (const auto& [host, bytes] : memory) {
     text +=
-        fmt::format("memory in all{}: {}\n", host.empty() ? "" : " on " + host, format_size(bytes));
+        fmt::format("total memory{}: {}\n", host.empty() ? "" : " on " + host, format_size(bytes));
   }
   return text;
 }

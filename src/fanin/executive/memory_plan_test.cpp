@@ -68,8 +68,8 @@ TEST(MemoryPlan, a_source_whose_rate_is_known_has_what_it_needs_beside_others) {
 
 TEST(MemoryPlan, sources_without_a_known_rate_are_named) {
   EXPECT_EQ(unknown_rates(configuration()),
-            "the rate of 1 source (0x3) is not known, so nobody has checked whether its memory "
-            "suffices: say it with expected");
+            "the rate of 1 source (0x3) is not known, so it was not checked whether its memory is "
+            "enough: set expected");
   EXPECT_EQ(unknown_rates(configuration({"readout.1.source.0.expected=1MB/s"})), "");
 }
 

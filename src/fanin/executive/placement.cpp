@@ -17,9 +17,10 @@ Result<> check_cpus(const std::vector<int>& cpus) {
   (void)sched_getaffinity(0, sizeof usable, &usable);
   for (const int cpu : cpus) {
     if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(static_cast<unsigned>(cpu), &usable)) continue;
-    return fail(ErrorKind::usage, fmt::format("this process may not use CPU {}, or there is none "
-                                              "(it may use {} of them)",
-                                              cpu, CPU_COUNT(&usable)));
+    return fail(
+        ErrorKind::usage,
+        fmt::format("CPU {} does not exist, or this process may not use it (it may use {} CPUs)",
+                    cpu, CPU_COUNT(&usable)));
   }
   return {};
 }

@@ -141,7 +141,7 @@ void RunView::add_failures(json::Value& result) const {
       result["ok"] = false;
       if (result.at("error").text().empty()) {
         result["error"] =
-            fmt::format("source {} of {} could not go on: {}", source, node, why.text());
+            fmt::format("source {} of {} could not continue: {}", source, node, why.text());
       }
     }
   }

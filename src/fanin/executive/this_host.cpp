@@ -165,8 +165,8 @@ Result<std::vector<std::size_t>> processes_here(const config::Configuration& con
   }
   if (!here.empty()) return here;
   return fail(ErrorKind::usage,
-              fmt::format("{}: no node of it runs on this host, {}: its hosts are {}; --node NAME "
-                          "runs one anyway",
+              fmt::format("{}: none of its nodes runs on this host, {}: its hosts are {}; --node "
+                          "NAME starts one anyway",
                           configuration.file, host_name(), fmt::join(hosts, ", ")));
 }
 

@@ -52,10 +52,11 @@ void WatchedSource::say_stuck(const source::FragmentQueue& queue, const std::str
   if (!stuck) stuck_said_ = false;
   if (!stuck || std::exchange(stuck_said_, true)) return;
   log_(LogLevel::warning,
-       fmt::format("source {}: its last accepted event number is {}, and now it sends {}: a wrong "
-                   "number was accepted, or its counter was reset. All it sends is dropped until "
-                   "it comes there: start a new run, with all counters reset together",
-                   who, queue.last_written(), queue.last_back()));
+       fmt::format(
+           "source {}: its last accepted event number is {}, and now it sends {}: a wrong number "
+           "was accepted, or its counter was reset. Its fragments are dropped until its numbers "
+           "are above the accepted one: start a new run, with all counters reset together",
+           who, queue.last_written(), queue.last_back()));
 }
 
 } // namespace fanin::executive

@@ -13,7 +13,7 @@ Result<std::unique_ptr<PagePool>> PagePool::make(const PoolOptions& options) {
     return fail(ErrorKind::usage, fmt::format("page size {} is not a multiple of 4 KiB",
                                               format_size(options.page_size)));
   }
-  if (options.pages == 0) return fail(ErrorKind::usage, "a pool of no pages");
+  if (options.pages == 0) return fail(ErrorKind::usage, "a pool needs at least one page");
   auto arena = Arena::make(std::size_t{options.page_size} * options.pages, options.arena);
   if (!arena) return std::unexpected(arena.error());
   return std::unique_ptr<PagePool>(

@@ -140,7 +140,7 @@ net::SendOutcome Acceptor::answer(const Key& key, SocketKind kind, Refusal refus
 void Acceptor::turn_away(const Key& key, CloseReason reason) {
   ++counters_.closed[static_cast<std::size_t>(reason)];
   context_.say_of_peers(
-      fmt::format("{}: turned away: {}", key.transport->peer_name(key.id), name(reason)));
+      fmt::format("{}: refused: {}", key.transport->peer_name(key.id), name(reason)));
   // Who speaks another language, or none, is not answered.
   const bool understands =
       reason == CloseReason::wrong_kind || reason == CloseReason::wrong_version;
@@ -171,7 +171,7 @@ void Acceptor::close(Peer& peer, CloseReason reason) {
   if (!peer.link) return;
   ++counters_.closed[static_cast<std::size_t>(reason)];
   if (reason != CloseReason::here)
-    context_.say_of_peers(fmt::format("{}: cut off: {}", peer.name, name(reason)));
+    context_.say_of_peers(fmt::format("{}: disconnected: {}", peer.name, name(reason)));
   const Key key{peer.link.transport, peer.link.id};
   peer.link.close(reason != CloseReason::here);
   --admitted_;

@@ -40,7 +40,7 @@ Result<std::unique_ptr<HighThroughputSender>>
 HighThroughputSender::connect(Context& context, const net::Url& url,
                               HighThroughputSenderOptions options) {
   if (options.page_size != 0 && options.page_size < Hello::page_max_least) {
-    return fail(ErrorKind::usage, fmt::format("pages of {} bytes: at least {} are sent at once",
+    return fail(ErrorKind::usage, fmt::format("page_size is {} bytes, and must be at least {}",
                                               options.page_size, Hello::page_max_least));
   }
   std::unique_ptr<HighThroughputSender> sender(

@@ -120,7 +120,8 @@ LowLatencyReceiver::~LowLatencyReceiver() = default;
 Result<std::unique_ptr<LowLatencyReceiver>>
 LowLatencyReceiver::listen(Context& context, const net::Url& url,
                            LowLatencyReceiverOptions options) {
-  if (!options.on_message) return fail(ErrorKind::usage, "no on_message: nobody takes messages");
+  if (!options.on_message)
+    return fail(ErrorKind::usage, "on_message is not set, so nobody would receive the messages");
   std::unique_ptr<LowLatencyReceiver> receiver(new LowLatencyReceiver(context, std::move(options)));
   auto listening = receiver->acceptor_.listen(url);
   if (!listening) return std::unexpected(listening.error());

@@ -13,9 +13,9 @@ std::string_view name(CloseReason reason) {
   case CloseReason::not_a_socket: return "not a message socket";
   case CloseReason::wrong_version: return "a message socket of another version";
   case CloseReason::wrong_kind: return "a message socket of another kind";
-  case CloseReason::bad_page: return "a page that makes no sense";
+  case CloseReason::bad_page: return "an invalid page";
   case CloseReason::message_too_large: return "message too large";
-  case CloseReason::unfinished_too_large: return "unfinished messages take too much memory";
+  case CloseReason::unfinished_too_large: return "incomplete messages use too much memory";
   case CloseReason::callback_threw: return "the callback threw an exception";
   case CloseReason::too_slow: return "reads too slowly";
   }

@@ -44,9 +44,9 @@ SizeDistribution size_distribution(SettingsReader& reader) {
     reader.reject(uniform ? "size_max" : "size_mean",
                   "give one of: size; size_min and size_max; size_mean and size_sigma");
   } else if (uniform && (!reader.has("size_max") || range.min_bytes > range.max_bytes)) {
-    reader.reject("size_max", "must be there and not below size_min");
+    reader.reject("size_max", "is required, and must not be below size_min");
   } else if (lognormal && (!reader.has("size_mean") || mean == 0)) {
-    reader.reject("size_mean", "must be there and above 0B");
+    reader.reject("size_mean", "is required, and must be above 0B");
   } else if (lognormal && sigma / 100 > mean) {
     reader.reject("size_sigma", "is more than 100 times size_mean");
   } else if (uniform) {
@@ -107,7 +107,7 @@ Made make_sls(const SourceSettings& settings) {
   options.image_size = reader.size("image_size", 0); // its limit: SlsReader
   options.replay = replay_options(reader);
   if (sized != master.empty()) {
-    reader.reject("image_size", "give either image_size or master, the file that tells it");
+    reader.reject("image_size", "give either image_size or master, the file that says it");
   }
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
   if (!sized) {

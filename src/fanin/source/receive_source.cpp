@@ -112,10 +112,12 @@ void ReceiveSource::accept_all(FragmentQueue& queue) {
     const std::string peer = net::tcp::address_text(net::tcp::peer_address(socket.get()));
     if (connection_ && decoder_.introduced()) {
       ++refused_;
-      log(LogLevel::warning, fmt::format("{} refused: {} is the sender", peer, peer_));
+      log(LogLevel::warning,
+          fmt::format("{} refused: {} is already connected as the sender", peer, peer_));
       continue;
     }
-    if (connection_) close_connection(queue, "another came before it said what it is");
+    if (connection_)
+      close_connection(queue, "another sender connected before this one had sent its preface");
     net::tcp::set_stream_options(socket.get(), {});
     if (!watch(epoll_, socket.get())) continue;
     connection_ = std::move(socket);

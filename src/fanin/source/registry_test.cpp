@@ -71,7 +71,7 @@ TEST(Registry, ImpossibleValuesAreErrors) {
   EXPECT_THAT(error_of("emulator", {{"size", "1kB"}, {"size_mean", "1kB"}}),
               HasSubstr("give one of"));
   EXPECT_THAT(error_of("emulator", {{"size_min", "2kB"}, {"size_max", "1kB"}}),
-              HasSubstr("size_max: must be there and not below size_min"));
+              HasSubstr("size_max: is required, and must not be below size_min"));
   EXPECT_THAT(error_of("emulator", {{"size_sigma", "2kB"}}), HasSubstr("size_mean: "));
   EXPECT_THAT(error_of("emulator", {{"size_mean", "1B"}, {"size_sigma", "1kB"}}),
               HasSubstr("more than 100 times size_mean"));

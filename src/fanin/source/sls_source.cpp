@@ -33,7 +33,7 @@ Result<SlsSource::Step> SlsSource::next_step() {
     return Step::record;
   }
   if (!numbers_.seen_any()) {
-    return std::unexpected(reader_.file().wrong(0, "there is no record in it").error());
+    return std::unexpected(reader_.file().wrong(0, "the file has no record").error());
   }
   if (!numbers_.next_pass()) return Step::end;
   if (auto good = reader_.rewind(); !good) return std::unexpected(good.error());

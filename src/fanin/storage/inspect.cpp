@@ -42,8 +42,8 @@ struct Summary {
 
 const char* text_of(std::uint32_t reason) {
   switch (static_cast<MissingReason>(reason)) {
-  case MissingReason::absent: return "absent: its readout unit has none";
-  case MissingReason::deadline: return "not there in time";
+  case MissingReason::absent: return "absent: the source has no fragment";
+  case MissingReason::deadline: return "silent: given up at the deadline";
   case MissingReason::lost: return "lost with its readout unit";
   case MissingReason::dropped: return "dropped at its source: its number or its size was wrong";
   }

@@ -48,7 +48,7 @@ public:
 
 private:
   void complain(const char* key) {
-    if (problem_.empty()) problem_ = fmt::format("\"{}\" is missing or not as it should be", key);
+    if (problem_.empty()) problem_ = fmt::format("\"{}\" is missing or invalid", key);
   }
 
   const json::Value& object_;
@@ -301,10 +301,9 @@ Result<RunFiles> find_run_files(const std::vector<std::string>& paths,
     if (manifest->files.empty() && !empty_run)
       return fail(ErrorKind::not_found, fmt::format("{}: the run has no files", path));
     if (found.files.empty() && !manifest->files.empty()) {
-      return fail(ErrorKind::not_found,
-                  fmt::format("{}: the files of the run lie on {}: run this there, or give the "
-                              "paths of the files as well",
-                              path, fmt::join(hosts, ", ")));
+      return fail(ErrorKind::not_found, fmt::format("{}: the files of the run are on {}: run this "
+                                                    "there, or give the paths of the files as well",
+                                                    path, fmt::join(hosts, ", ")));
     }
   }
   return found;

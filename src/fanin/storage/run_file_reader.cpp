@@ -31,7 +31,8 @@ Result<std::string> read_text(hid_t file, const char* name) {
   const detail::Handle attribute{H5Aopen(file, name, H5P_DEFAULT), H5Aclose};
   const detail::Handle type{attribute ? H5Aget_type(attribute.get()) : H5I_INVALID_HID, H5Tclose};
   if (!type || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0) {
-    return fail(ErrorKind::malformed, fmt::format("attribute \"{}\" is missing or no text", name));
+    return fail(ErrorKind::malformed,
+                fmt::format("attribute \"{}\" is missing or not a text", name));
   }
   std::string value(std::min<std::size_t>(H5Tget_size(type.get()), 65536), '\0');
   const auto memory_type = detail::fixed_string_type(value.size());
@@ -48,7 +49,7 @@ Result<std::int64_t> read_number(hid_t file, const char* name) {
   std::int64_t value = 0;
   if (!attribute || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) {
     return fail(ErrorKind::malformed,
-                fmt::format("attribute \"{}\" is missing or no number", name));
+                fmt::format("attribute \"{}\" is missing or not a number", name));
   }
   return value;
 }
@@ -322,8 +323,8 @@ Result<std::vector<FragmentRow>> RunFileReader::fragments_of(const EventRow& row
   }
   for (const auto& fragment : rows) {
     if (fragment.event == row.event) continue;
-    return impl_->malformed(fmt::format("event {}: a fragment of event {} stands among its own",
-                                        row.event, fragment.event));
+    return impl_->malformed(
+        fmt::format("event {}: a fragment of event {} is in its rows", row.event, fragment.event));
   }
   return rows;
 }

@@ -408,20 +408,19 @@ TEST_F(VerifyRow, of_an_event_that_lies_is_named) {
   EXPECT_THAT(event(9, [](EventRow& row) { row.fragment_count = ~0U; }),
               HasSubstr("beyond the end"));
   EXPECT_THAT(event(9, [](EventRow& row) { --row.fragment_count; }),
-              HasSubstr("bytes, and it says"));
-  EXPECT_THAT(event(5, [](EventRow& row) { ++row.size; }), HasSubstr("bytes, and it says"));
+              HasSubstr("bytes, but its row says"));
+  EXPECT_THAT(event(5, [](EventRow& row) { ++row.size; }), HasSubstr("bytes, but its row says"));
   EXPECT_THAT(event(5, [](EventRow& row) { row.flags ^= event_incomplete; }),
               HasSubstr("is marked as incomplete, and has 3 of 3"));
   EXPECT_THAT(event(3, [](EventRow& row) { row.flags ^= event_incomplete; }),
               HasSubstr("is marked as complete, and has 2 of 3"));
   EXPECT_THAT(event(9, [](EventRow& row) { row.event = ~0ULL; }),
-              HasSubstr("a number that none can have"));
+              HasSubstr("an impossible number"));
 }
 
 TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {
   EXPECT_EQ(fragment(5, [](FragmentRow&) {}), "");
-  EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.event; }),
-              HasSubstr("stands among its own"));
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.event; }), HasSubstr("is in its rows"));
   EXPECT_THAT(fragment(4, [](FragmentRow& row) { row.source = 10; }),
               HasSubstr("there twice, or out of order"));
   EXPECT_THAT(fragment(4, [](FragmentRow& row) { row.source = 9; }),
@@ -437,7 +436,8 @@ TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {
                          row.flags = event_bad_checksum;
                        }),
               marked);
-  EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.size; }), HasSubstr("bytes, and it says"));
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.size; }),
+              HasSubstr("bytes, but its row says"));
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.crc32c; }), HasSubstr("checksum of its 9"));
   for (const std::uint64_t offset :
        {reader().bytes() - 8, reader().bytes() + 1, ~std::uint64_t{0}}) {

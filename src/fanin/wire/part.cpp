@@ -28,10 +28,12 @@ Result<PartView> decode_part(std::span<const std::byte> message, std::span<const
   PartView part;
   PartHeader& header = part.header;
   if (message.size() < sizeof header)
-    return fail(ErrorKind::malformed, "part shorter than its header");
+    return fail(ErrorKind::malformed, "data message shorter than its header");
   std::memcpy(&header, message.data(), sizeof header);
-  if (header.magic != part_magic) return fail(ErrorKind::malformed, "not a part: wrong magic");
-  if (header.reserved != 0) return fail(ErrorKind::malformed, "part with reserved bits set");
+  if (header.magic != part_magic)
+    return fail(ErrorKind::malformed, "not a data message: wrong magic");
+  if (header.reserved != 0)
+    return fail(ErrorKind::malformed, "data message with reserved bits set");
 
   const std::uint64_t table_bytes = std::uint64_t{header.entries} * sizeof(FragmentEntry);
   const std::uint64_t head_bytes = sizeof header + table_bytes;
@@ -39,35 +41,35 @@ Result<PartView> decode_part(std::span<const std::byte> message, std::span<const
                          ? head_bytes + header.payload_size == message.size()
                          : head_bytes == message.size() && header.payload_size == rest.size();
   if (header.entries == 0 || !whole) {
-    return fail(ErrorKind::malformed, "part whose lengths do not add up");
+    return fail(ErrorKind::malformed, "data message with inconsistent lengths");
   }
   // In a batch that ends below 2^64 this is more than its size too where an event comes before it.
   const EventNumber at = header.first_event - header.batch_first;
   if (header.batch_first + header.batch_events < header.batch_first || at > header.batch_events ||
       header.entries > header.batch_events - at) {
-    return fail(ErrorKind::malformed, "part with events outside its batch");
+    return fail(ErrorKind::malformed, "data message with events outside its batch");
   }
   const auto* table = message.data() + sizeof header;
   if (reinterpret_cast<std::uintptr_t>(table) % alignof(FragmentEntry) != 0) {
-    return fail(ErrorKind::malformed, "part that is not aligned");
+    return fail(ErrorKind::malformed, "data message that is not aligned");
   }
   part.table = {reinterpret_cast<const FragmentEntry*>(table), header.entries};
   part.payload = rest.empty() ? message.subspan(head_bytes) : rest;
   if (header.checksum != 0 && header.checksum != part_checksum(message.first(head_bytes))) {
-    return fail(ErrorKind::malformed, "part whose header or table is damaged");
+    return fail(ErrorKind::malformed, "data message with a damaged header or table");
   }
 
   std::uint64_t total = 0;
   for (const FragmentEntry& entry : part.table) {
     if (entry.absent() && entry.size() != 0) {
-      return fail(ErrorKind::malformed, "part with an absent fragment that has a size");
+      return fail(ErrorKind::malformed, "data message with an absent fragment that has a size");
     }
     total += entry.size();
   }
   part.partial_ = total != header.payload_size || header.payload_offset != 0;
   if (part.partial() && (header.entries != 1 || header.payload_size == 0 ||
                          std::uint64_t{header.payload_offset} + header.payload_size > total)) {
-    return fail(ErrorKind::malformed, "part whose sizes do not add up");
+    return fail(ErrorKind::malformed, "data message with inconsistent fragment sizes");
   }
   return part;
 }

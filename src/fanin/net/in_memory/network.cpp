@@ -162,10 +162,10 @@ Result<> MemoryTransport::check(const Url& url, const ConnectionOptions& options
   }
   if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
   if (options.max_message > options.receive_pool->page_size() / 2) {
-    return fail(
-        ErrorKind::usage,
-        fmt::format("{}: messages of {} B need pages of twice that; the receive pool has {} B",
-                    url.text(), options.max_message, options.receive_pool->page_size()));
+    return fail(ErrorKind::usage,
+                fmt::format("{}: messages of {} B need pages of twice that size; those of the "
+                            "receive pool have {} B",
+                            url.text(), options.max_message, options.receive_pool->page_size()));
   }
   return {};
 }

@@ -175,11 +175,10 @@ Result<Info> find_endpoint(std::string_view provider, const Url& url, bool liste
     if (listen) set_port(info->src_addr, info->src_addrlen, url.port);
     return info;
   }
-  return fail(
-      ErrorKind::not_found,
-      fmt::format("{}: the provider has no way to \"{}\" ({}); `fi_info -p {} -t FI_EP_MSG` "
-                  "shows the addresses that it has here",
-                  url.text(), host, error_text(error), provider));
+  return fail(ErrorKind::not_found,
+              fmt::format("{}: the provider cannot reach \"{}\" ({}); `fi_info -p {} -t FI_EP_MSG` "
+                          "shows its addresses on this host",
+                          url.text(), host, error_text(error), provider));
 }
 
 void put_address(Url& url, const void* address, std::size_t size) {

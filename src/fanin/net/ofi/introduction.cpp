@@ -36,7 +36,7 @@ std::vector<std::byte> encode(const Introduction& introduction) {
 }
 
 Result<std::optional<Introduction>> decode_introduction(std::span<const std::byte> bytes) {
-  const auto strange = fail(ErrorKind::malformed, "introduced itself as no peer of fanin does");
+  const auto strange = fail(ErrorKind::malformed, "sent an introduction that is not fanin's");
   if (bytes.empty()) return std::nullopt;
   if (std::memcmp(bytes.data(), magic, std::min(bytes.size(), magic_size)) != 0) return strange;
   if (bytes.size() < introduction_least) return std::nullopt;
@@ -67,7 +67,7 @@ std::array<std::byte, farewell_size> encode_farewell(std::uint32_t sent) {
 
 Result<std::uint32_t> decode_farewell(std::span<const std::byte, farewell_size> bytes) {
   if (std::memcmp(bytes.data(), bye, bye_size) != 0)
-    return fail(ErrorKind::malformed, "said what no peer of fanin says");
+    return fail(ErrorKind::malformed, "sent bytes that are not fanin's");
   return number_at(bytes, bye_size);
 }
 

@@ -290,7 +290,7 @@ void RdmNetwork::tend() {
   const Time long_ago = loop_.now() - patience;
   std::erase_if(strangers_, [&](const auto& stranger) {
     if (stranger->since > long_ago) return false;
-    say({.text = fmt::format("{}: did not say who it is within {}", stranger->peer,
+    say({.text = fmt::format("{}: did not identify itself within {}", stranger->peer,
                              format_duration(patience))});
     return true;
   });

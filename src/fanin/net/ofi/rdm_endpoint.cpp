@@ -103,7 +103,7 @@ bool RdmEndpoint::is_address(std::span<const std::byte> address) const {
 Result<fi_addr_t> RdmEndpoint::insert(const std::vector<std::byte>& address) {
   if (!is_address(address)) return fail(ErrorKind::malformed, "has no address of this provider");
   if (named_by_text_ && !has_memory(text_of(address)))
-    return fail(ErrorKind::disconnected, "its endpoint is gone");
+    return fail(ErrorKind::disconnected, "its endpoint is closed");
   Peer& peer = peers_[address];
   if (peer.uses++ > 0) return peer.address;
   if (fi_av_insert(addresses_.get(), address.data(), 1, &peer.address, 0, nullptr) == 1)

@@ -191,7 +191,7 @@ void RdmLink::take_answer() {
   auto said = decode_introduction(heard_);
   if (!said) return refused({}, said.error().text);
   if (!*said) {
-    if (hung_up_) refused({}, "the peer hung up instead of an answer");
+    if (hung_up_) refused({}, "the peer closed the connection instead of answering");
     return;
   }
   peer_ = std::move(**said);

@@ -243,7 +243,7 @@ TEST_P(OfiRdm, strangers_that_say_nothing_are_sent_away_and_hold_up_nobody_for_l
   EXPECT_TRUE(client.opened.empty());
   clock.ahead += std::chrono::seconds{2};
   EXPECT_TRUE(run_until([&] { return !client.opened.empty(); }));
-  EXPECT_NE(said.find("did not say who it is within 5 s"), std::string::npos) << said;
+  EXPECT_NE(said.find("did not identify itself within 5 s"), std::string::npos) << said;
   transport->close(*made, true);
   EXPECT_TRUE(run_until([&] { return client.pages_are_home(); }));
 }

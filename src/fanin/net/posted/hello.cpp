@@ -24,7 +24,7 @@ HelloBytes encode(const Hello& hello) {
 
 Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   if (bytes.size() < hello_size || std::memcmp(bytes.data(), magic, magic_size) != 0)
-    return fail(ErrorKind::malformed, "introduced itself as no peer of fanin does");
+    return fail(ErrorKind::malformed, "sent an introduction that is not fanin's");
   Hello hello;
   std::memcpy(&hello.version, bytes.data() + 8, 4);
   if (hello.version != protocol_version) return hello;
@@ -33,7 +33,7 @@ Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   std::uint32_t zero = 0;
   std::memcpy(&zero, bytes.data() + 20, 4);
   if (hello.credits > credits_most || zero != 0)
-    return fail(ErrorKind::malformed, "introduced itself with numbers that cannot be");
+    return fail(ErrorKind::malformed, "sent an introduction with impossible values");
   return hello;
 }
 

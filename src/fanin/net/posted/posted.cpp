@@ -196,7 +196,7 @@ void PostedTransport::expire(Connection& connection) {
       !connection.traffic || (connection.stage == Stage::waiting && connection.link->ready());
   refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation,
          connection,
-         fmt::format("{} {}", no_page ? "no page to receive in for" : "no answer within",
+         fmt::format("{} {}", no_page ? "no free page in the receive pool for" : "no answer within",
                      format_duration(options_.handshake_timeout)));
 }
 
@@ -300,7 +300,7 @@ void PostedTransport::take_completion(const Completion& completion) {
   case Operation::Kind::receive:
     if (traffic.overrun()) {
       drop(connection, operation.number);
-      return violation(connection, "sent more than it was allowed to");
+      return violation(connection, "sent more messages than it was allowed to");
     }
     traffic.arrived[traffic.came % traffic.arrived.size()] = {operation.number, completion.size,
                                                               completion.tag};
@@ -319,7 +319,7 @@ void PostedTransport::take_failure(Connection& connection, const Completion& com
   connection.cut_unexplained = completion.status == Completion::Status::canceled;
   if (!connection.cut_unexplained) {
     report(reason, connection,
-           too_large ? "sent a message larger than what was agreed" : completion.text);
+           too_large ? "sent a message larger than was agreed" : completion.text);
   }
   if (connection.cut) {
     connection.cut_reason = reason;
@@ -449,18 +449,17 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
     const posted::Arrived front = traffic.next();
     const auto tag = posted::decode_tag(front.tag);
     if (!tag || (tag->kind != TagKind::message && front.size > 0)) {
-      violation(connection, "sent what is no message of fanin");
+      violation(connection, "sent bytes that are not a message of fanin");
       return false;
     }
     if (front.size > connection.max_message) {
-      report(CloseReason::message_too_large, connection,
-             "sent a message larger than what was agreed");
+      report(CloseReason::message_too_large, connection, "sent a message larger than was agreed");
       end(connection, CloseReason::message_too_large);
       return false;
     }
     if (!connection.trusted && front.size > strangers_largest) return finish(false);
     if (!traffic.credits.take(*tag)) {
-      violation(connection, "sent more than it was allowed to");
+      violation(connection, "sent more messages than it was allowed to");
       return false;
     }
     ++traffic.taken;

@@ -104,7 +104,7 @@ bool PostedTransport::copy(Connection& connection, std::span<const memory::View>
   }
   if (connection.copies == nullptr || !reaches(connection, connection.copies->pool().arena())) {
     report(CloseReason::local, connection,
-           "there is no memory to copy messages to that the network can read: raise the limits of "
+           "no memory that the network can read is left for copying messages: raise the limits of "
            "memory and of locked memory (ulimit -l)");
     cut(connection, CloseReason::local);
     return false;

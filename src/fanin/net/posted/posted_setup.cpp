@@ -71,7 +71,7 @@ Result<PostedTransport::Terms> PostedTransport::check(const Url& url,
   const std::uint32_t page = options.receive_pool->page_size();
   if (options.max_message > page / 2) {
     return fail(ErrorKind::usage,
-                fmt::format("{}: messages of up to {} need pages of twice that, and those of the "
+                fmt::format("{}: messages of up to {} need pages of twice that size; those of the "
                             "receive pool have {}",
                             url.text(), format_size(options.max_message), format_size(page)));
   }
@@ -131,8 +131,8 @@ SharedReceives* PostedTransport::to_share(Connection& connection) {
   if (!queue) {
     if (!std::exchange(told_of_sharing_, true)) {
       report(CloseReason::local, connection,
-             fmt::format("connections share no receives, and need twice the pages: {}; with "
-                         "share_above in the address fanin check counts them",
+             fmt::format("connections cannot share receives and need twice the pages: {}; set "
+                         "share_above in the address, so that fanin check counts them",
                          queue.error().text));
     }
     return nullptr;
@@ -298,7 +298,7 @@ void PostedTransport::take_request(LinkEvent& event) {
     });
   }
   if (undecided >= undecided_most)
-    return reject(CloseReason::local, "too many have connected without saying who they are");
+    return reject(CloseReason::local, "too many unidentified peers are connected");
   Connection& connection =
       make_connection(listener->options, listener->terms, std::move(event.request));
   connection.listener = event.listener;
@@ -362,7 +362,8 @@ void PostedTransport::make_room() {
           connection.admitted && connection.stage <= Stage::open && connection.since <= before;
       if (wanted == 0 || connection.listener != id || !had_its_time) return;
       --wanted;
-      refuse(CloseReason::protocol_violation, connection, "did not say who it is, and others wait");
+      refuse(CloseReason::protocol_violation, connection,
+             "did not identify itself, and others wait");
     });
   });
   if (crowded) crowding_.start(loop_, loop_.now() + options_.undisturbed);

@@ -14,10 +14,10 @@ namespace fanin::net::shm {
 Result<Mapping> Mapping::make(const Descriptor& file, std::uint64_t size) {
   const int seals = fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return fail(ErrorKind::malformed, "memory that could be taken away");
+    return fail(ErrorKind::malformed, "memory that is not sealed against shrinking");
   struct stat status{};
   if (fstat(file.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) < size)
-    return fail(ErrorKind::malformed, "memory that is smaller than was said");
+    return fail(ErrorKind::malformed, "memory that is smaller than was announced");
   void* const address = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "mmap", errno);
   Mapping mapping;
@@ -40,7 +40,8 @@ Mapping::~Mapping() {
 }
 
 Result<> LentMemory::add(const Descriptor& file, std::uint64_t size) {
-  if (memories_.size() == memories_max) return fail(ErrorKind::exhausted, "too many memories");
+  if (memories_.size() == memories_max)
+    return fail(ErrorKind::exhausted, "too many shared memories of one peer");
   auto mapping = Mapping::make(file, size);
   if (!mapping) return std::unexpected(mapping.error());
   memories_.push_back(std::move(*mapping));

@@ -55,10 +55,10 @@ Result<std::variant<Hello, Memory>> decode(std::span<const std::byte> packet) {
   if (std::memcmp(packet.data(), memory_magic, magic_size) == 0) {
     Memory memory;
     get(packet, 8, memory.size);
-    if (memory.size == 0) return fail(ErrorKind::malformed, "memory of no size");
+    if (memory.size == 0) return fail(ErrorKind::malformed, "memory of size 0");
     return memory;
   }
-  return fail(ErrorKind::malformed, "a packet that is none of shm://");
+  return fail(ErrorKind::malformed, "a packet that is not one of shm://");
 }
 
 namespace {
@@ -145,7 +145,7 @@ Result<ReceivedPacket> receive_packet(int socket) {
   msghdr nothing{};
   (void)receive(socket, nothing, 0);
   if (taken == Taken::too_many || too_long)
-    return fail(ErrorKind::malformed, "packet with more than belongs to it");
+    return fail(ErrorKind::malformed, "packet that is too long or has too many descriptors");
   return packet;
 }
 

@@ -414,7 +414,7 @@ bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
   const std::uint32_t written = connection.peer().written.load(std::memory_order_acquire);
   const std::uint32_t before = receiving.read;
   if (written - receiving.read > shm::units_max)
-    return violation(connection, "says that it has sent more than there is room for");
+    return violation(connection, "claims to have sent more than its outbox can hold");
   for (std::size_t left = shm_messages_per_visit;
        left > 0 && receiving.read != written && !budget.full(); --left) {
     if (!take_record(connection, written - receiving.read, budget)) break;
@@ -443,7 +443,7 @@ std::uint32_t ShmTransport::read_record(Connection& connection, std::uint32_t av
   case RecordKind::end: break;
   case RecordKind::inlined:
     if (record.length > shm::inline_max) {
-      (void)violation(connection, "sent a message that is not of its kind");
+      (void)violation(connection, "sent an inlined message that is too long");
       return 0;
     }
     units = shm::units_of(sizeof record + record.length);
@@ -454,10 +454,10 @@ std::uint32_t ShmTransport::read_record(Connection& connection, std::uint32_t av
     units = first.length == record.length ? 1 : 2;
     break;
   }
-  default: (void)violation(connection, "sent bytes that are no message"); return 0;
+  default: (void)violation(connection, "sent bytes that are not a message"); return 0;
   }
   if (units <= available && index + units <= shm::units_max) return units;
-  (void)violation(connection, "sent a message that is longer than what it has sent");
+  (void)violation(connection, "sent a message that is not complete in its outbox");
   return 0;
 }
 
@@ -494,8 +494,7 @@ bool ShmTransport::take_record(Connection& connection, std::uint32_t available, 
   if (record.kind == RecordKind::end) end(connection, CloseReason::peer_closed);
   if (record.length > connection.max_message) {
     if (record.kind == RecordKind::inlined || record.kind == RecordKind::lent) {
-      report(CloseReason::message_too_large, connection,
-             "sent a message larger than what was agreed");
+      report(CloseReason::message_too_large, connection, "sent a message larger than was agreed");
       say_aborted(connection);
       end(connection, CloseReason::message_too_large);
       return false;
@@ -545,7 +544,7 @@ bool ShmTransport::take_lent(Connection& connection, const Record& record, std::
     if (piece.memory >= connection.lent->memories()) read_packets(connection);
     if (connection.stage != Stage::open || connection.receiving.lacks_memory) return false;
     if (piece.length == 0 || !connection.lent->contains(piece))
-      return violation(connection, "sent a message outside of its memory");
+      return violation(connection, "sent a message that lies outside its memory");
     total += piece.length;
   }
   if (total != record.length || pieces[0].offset % PageFiller::alignment != 0)

@@ -168,7 +168,7 @@ void ShmTransport::refresh_taken(Connection& connection) {
   const std::uint32_t taken = connection.peer().taken.load(std::memory_order_acquire);
   if (taken == sending.taken) return;
   if (taken - sending.taken > sending.written - sending.taken) {
-    (void)violation(connection, "says that it has taken what was never sent");
+    (void)violation(connection, "claims to have taken messages that were never sent");
     return;
   }
   for (; sending.taken != taken; ++sending.taken) {
@@ -306,14 +306,14 @@ void ShmTransport::take_returns(Connection& connection) {
   const std::uint32_t returned = peer.returned.load(std::memory_order_acquire);
   if (returned == sending.returns_taken) return;
   if (returned - sending.returns_taken > shm::returns_max) {
-    (void)violation(connection, "gives back more than it can have");
+    (void)violation(connection, "returns more messages than it can hold");
     return;
   }
   for (; sending.returns_taken != returned; ++sending.returns_taken) {
     const shm::Return back = peer.returns[sending.returns_taken % shm::returns_max];
     if (back.slot >= sending.slots.size() || !sending.slots[back.slot].lent ||
         sending.slots[back.slot].use != back.use) {
-      (void)violation(connection, "gives back what it does not have");
+      (void)violation(connection, "returns a message that it does not hold");
       return;
     }
     free_slot(connection, back.slot);
@@ -345,7 +345,7 @@ void ShmTransport::put_returns(Connection& connection) {
   const std::uint32_t used =
       receiving.returned - connection.peer().returns_taken.load(std::memory_order_acquire);
   if (used > shm::returns_max) {
-    (void)violation(connection, "has taken back what was not given");
+    (void)violation(connection, "claims to have got back messages that were not returned");
     return;
   }
   const std::size_t count =

@@ -124,7 +124,7 @@ Result<> ShmTransport::check(const Url& url, const ConnectionOptions& options) {
   const std::uint32_t page = options.receive_pool->page_size();
   if (options.max_message > page / 2) {
     return fail(ErrorKind::usage,
-                fmt::format("{}: messages of up to {} need pages of twice that, and those of the "
+                fmt::format("{}: messages of up to {} need pages of twice that size; those of the "
                             "receive pool have {}",
                             url.text(), format_size(options.max_message), format_size(page)));
   }
@@ -345,13 +345,13 @@ Result<> ShmTransport::take_packet(Connection& connection, shm::ReceivedPacket& 
     return take_hello(connection, *hello, packet);
   if (!connection.connected()) return fail(ErrorKind::malformed, "sent memory before its hello");
   if (!packet.descriptors[0] || packet.descriptors[1])
-    return fail(ErrorKind::malformed, "announced memory without handing it over");
+    return fail(ErrorKind::malformed, "announced memory without sending its descriptor");
   return connection.lent->add(packet.descriptors[0], std::get<shm::Memory>(*decoded).size);
 }
 
 Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hello,
                                   shm::ReceivedPacket& packet) {
-  if (connection.stage != Stage::handshake) return fail(ErrorKind::malformed, "said hello twice");
+  if (connection.stage != Stage::handshake) return fail(ErrorKind::malformed, "sent hello twice");
   if (hello.version != shm::protocol_version) {
     report(CloseReason::version_mismatch, connection,
            fmt::format("speaks version {} of the protocol, this process version {}: use the same "
@@ -362,7 +362,7 @@ Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hell
   }
   if (hello.outbox_size != sizeof(shm::Outbox) || !packet.descriptors[1] ||
       !is_eventfd(packet.descriptors[1]))
-    return fail(ErrorKind::malformed, "said hello without what belongs to it");
+    return fail(ErrorKind::malformed, "sent hello without its descriptors");
   auto mapping = shm::Mapping::make(packet.descriptors[0], sizeof(shm::Outbox));
   if (!mapping) return std::unexpected(mapping.error());
   connection.peer_outbox = std::move(*mapping);

@@ -395,7 +395,7 @@ TEST_F(Shm, memory_that_is_not_there_cannot_be_announced) {
   peer.say_hello();
   settle();
   peer.announce(shm::make_sealed(4096), 1U << 30);
-  expect_violation("smaller than was said");
+  expect_violation("smaller than was announced");
 }
 
 TEST_F(Shm, memory_that_could_be_taken_away_cannot_be_announced) {
@@ -403,7 +403,7 @@ TEST_F(Shm, memory_that_could_be_taken_away_cannot_be_announced) {
   peer.say_hello();
   settle();
   peer.announce(shm::make_sealed(4096, 0), 4096);
-  expect_violation("could be taken away");
+  expect_violation("not sealed against shrinking");
 }
 
 TEST_F(Shm, counts_that_cannot_be_close_the_connection) {
@@ -411,7 +411,7 @@ TEST_F(Shm, counts_that_cannot_be_close_the_connection) {
   peer.say_hello();
   settle();
   peer.outbox().written = first_count + shm::units_max + 1;
-  expect_violation("more than there is room for");
+  expect_violation("more than its outbox can hold");
 }
 
 TEST_F(Shm, a_record_of_no_kind_closes_the_connection) {
@@ -419,7 +419,7 @@ TEST_F(Shm, a_record_of_no_kind_closes_the_connection) {
   peer.say_hello();
   settle();
   peer.put({.kind = static_cast<RecordKind>(99)});
-  expect_violation("no message");
+  expect_violation("not a message");
 }
 
 TEST_F(Shm, a_record_that_runs_past_what_was_written_closes_the_connection) {
@@ -427,7 +427,7 @@ TEST_F(Shm, a_record_that_runs_past_what_was_written_closes_the_connection) {
   peer.say_hello();
   settle();
   peer.put({.kind = RecordKind::inlined, .length = 200});
-  expect_violation("longer than what it has sent");
+  expect_violation("not complete in its outbox");
 }
 
 TEST_F(Shm, giving_back_what_was_not_lent_closes_the_connection) {
@@ -436,7 +436,7 @@ TEST_F(Shm, giving_back_what_was_not_lent_closes_the_connection) {
   settle();
   peer.outbox().returns[first_count % shm::returns_max] = {3, 1};
   peer.outbox().returned = first_count + 1;
-  expect_violation("does not have");
+  expect_violation("does not hold");
 }
 
 TEST_F(Shm, a_message_over_the_limit_closes_the_connection) {

@@ -534,11 +534,11 @@ void TcpTransport::stream_failed(Connection& connection) {
                           peer.version, tcp::protocol_version));
     break;
   case CloseReason::message_too_large:
-    report(reason, connection, "sent a message larger than what was agreed");
+    report(reason, connection, "sent a message larger than was agreed");
     break;
   default:
     report(reason, connection,
-           connection.stage == Stage::open ? "sent bytes that are no message"
+           connection.stage == Stage::open ? "sent bytes that are not a message"
                                            : "is not a fanin process");
   }
   // Without a reset in the case of versions, so that the peer gets to read ours.

@@ -62,7 +62,7 @@ Result<> TcpTransport::check(const Url& url, const ConnectionOptions& options) c
   const std::uint32_t page = options.receive_pool->page_size();
   if (options.max_message > page / 2) {
     return fail(ErrorKind::usage,
-                fmt::format("{}: messages of up to {} need pages of twice that, and those of the "
+                fmt::format("{}: messages of up to {} need pages of twice that size; those of the "
                             "receive pool have {}",
                             url.text(), format_size(options.max_message), format_size(page)));
   }
@@ -156,7 +156,7 @@ void TcpTransport::send_away(Connection& stranger) {
     erase(stranger);
     return;
   }
-  report(CloseReason::protocol_violation, stranger, "never said who it is, and others wait");
+  report(CloseReason::protocol_violation, stranger, "did not identify itself, and others wait");
   end(stranger, CloseReason::protocol_violation, true);
 }
 

@@ -93,7 +93,7 @@ Result<std::uint32_t> Device::find_or_register(const memory::Arena& arena) {
   if (is_new) found->second.reset(ibv_reg_mr(domain_.get(), arena.data(), arena.size(), access));
   if (found->second == nullptr) {
     return fail(ErrorKind::exhausted,
-                fmt::format("{} cannot be given {} of memory: {}{}", name(),
+                fmt::format("{} cannot register {} of memory: {}{}", name(),
                             format_size(arena.size()), std::strerror(is_new ? errno : ENOMEM),
                             memory_lock_advice()));
   }

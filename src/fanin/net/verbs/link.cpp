@@ -146,7 +146,7 @@ Result<> VerbsLink::post_receives(std::span<const posted::Receive> all, std::uin
            all.subspan(static_cast<std::size_t>(bad - requests.data())))
         left.operation->shared->forget(left.operation->number);
     }
-    return fail_errno(ErrorKind::internal, "the device takes no receive", error);
+    return fail_errno(ErrorKind::internal, "the device accepts no receive", error);
   }
   if (receives.size() == all.size()) return {};
   return post_receives(all.subspan(receives.size()), size);
@@ -175,7 +175,7 @@ Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queue_pair_.get(), requests.data(), &bad);
   if (error == 0) return count;
-  return fail_errno(ErrorKind::disconnected, "the device takes no message", error);
+  return fail_errno(ErrorKind::disconnected, "the device accepts no message", error);
 }
 
 // For a completion, of all requests before `end`.

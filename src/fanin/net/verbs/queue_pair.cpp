@@ -110,7 +110,7 @@ Result<> change_state(rdma_cm_id& id, ibv_qp& queue_pair, const PathOptions& pat
   }
   const int error = ibv_modify_qp(&queue_pair, &attributes, mask);
   if (error == 0) return {};
-  return fail_errno(ErrorKind::refused, "the device does not take this path", error);
+  return fail_errno(ErrorKind::refused, "the device refuses this path", error);
 }
 
 rdma_conn_param connect_parameters(const posted::HelloBytes& hello, const ibv_qp& queue_pair) {

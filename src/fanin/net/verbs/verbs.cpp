@@ -95,15 +95,15 @@ std::string first_address(rdma_event_channel* channel) {
 }
 
 std::string no_way(int error) {
-  return fmt::format("no RDMA device leads there ({}): `rdma link` and `ip address` show what does",
-                     std::strerror(error));
+  return fmt::format(
+      "no RDMA device reaches this address ({}); `rdma link` and `ip address` show the devices",
+      std::strerror(error));
 }
 
 std::unexpected<Error> no_device_there(const Url& url) {
-  return fail(ErrorKind::refused,
-              fmt::format("{}: not an address of an RDMA device of this host; `rdma link` and `ip "
-                          "address` show which are",
-                          url.text()));
+  return fail(ErrorKind::refused, fmt::format("{}: not an address of an RDMA device of this host; "
+                                              "`rdma link` and `ip address` show the devices",
+                                              url.text()));
 }
 
 std::unexpected<Error> cannot_listen(const Url& url, int error) {

@@ -18,7 +18,7 @@ constexpr std::uint64_t window_size = 4U << 20;
 const char* text_of(std::uint32_t reason) {
   switch (static_cast<MissingReason>(reason)) {
   case MissingReason::absent: return "absent";
-  case MissingReason::deadline: return "not there in time";
+  case MissingReason::deadline: return "silent at the deadline";
   case MissingReason::lost: return "lost with its readout unit";
   case MissingReason::dropped: return "dropped at its source";
   }
@@ -113,7 +113,7 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
     size += fragment.size;
     if (fragment.flags != 0) ++result_.flagged;
     if (fragment.event != row.event) {
-      problem(fmt::format("event {}: a fragment of event {} stands among its own", row.event,
+      problem(fmt::format("event {}: a fragment of event {} is in its rows", row.event,
                           fragment.event));
     }
     if (previous != nullptr && fragment.source <= previous->source) {
@@ -125,8 +125,8 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
     if (known != sources.end() && known->id == fragment.source && known->required) ++required;
   }
   if (size != row.size) {
-    problem(fmt::format("event {}: its fragments have {} bytes, and it says {}", row.event, size,
-                        row.size));
+    problem(fmt::format("event {}: its fragments have {} bytes, but its row says {}", row.event,
+                        size, row.size));
   }
   const bool incomplete = required != required_count_;
   if (incomplete != ((row.flags & event_incomplete) != 0)) {
@@ -138,7 +138,7 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
 }
 
 void FileScan::add_to_spans(const EventRow& row, bool incomplete) {
-  if (row.event == ~EventNumber{0}) return problem("an event has a number that none can have");
+  if (row.event == ~EventNumber{0}) return problem("an event has an impossible number");
   if (!spans_.empty()) {
     auto& last = spans_.back();
     if (last.events.end == row.event && last.attempt == row.attempt &&
