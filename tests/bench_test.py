@@ -4,11 +4,10 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from fanin_run import FANIN, LONGEST_S, check, check_equal, fanin, main  # noqa: E402
+from fanin_run import FANIN, LONGEST_S, fanin
+
 
 def measured(*options, idle=False):
     """A sample is short, and as long as it takes until everybody has had a turn on a busy machine."""
@@ -26,21 +25,21 @@ def bench(*options, **how):
 
 
 def check_rates(rows, *expected):
-    check(set(rows) >= set(expected), f"{expected} expected: {list(rows)}")
+    assert set(rows) >= set(expected), f"{expected} expected: {list(rows)}"
     for row in rows.values():
-        check(row["messages_per_s"] > 0 and row["bytes_per_s"] > 0, f"nothing was measured: {row}")
+        assert row["messages_per_s"] > 0 and row["bytes_per_s"] > 0, f"nothing was measured: {row}"
 
 
 def check_latencies(rows, *expected):
-    check(set(rows) >= set(expected), f"{expected} expected: {list(rows)}")
+    assert set(rows) >= set(expected), f"{expected} expected: {list(rows)}"
     for row in rows.values():
-        check(0 < row["p50_us"] <= row["p99_us"] <= row["p999_us"], f"no latencies: {row}")
+        assert 0 < row["p50_us"] <= row["p99_us"] <= row["p999_us"], f"no latencies: {row}"
 
 
 def test_the_bare_loops_are_measured_beside_it():
     rows = bench("evb", "--rus", "2", "--bus", "2", "--fragment-size", "200B")
     check_rates(rows, "raw", "fair", "nxn", "evb")
-    check(rows["evb"]["ratio_to_fair"] > 0 and rows["evb"]["ratio_to_nxn"] > 0, f"no ratio: {rows['evb']}")
+    assert rows["evb"]["ratio_to_fair"] > 0 and rows["evb"]["ratio_to_nxn"] > 0, f"no ratio: {rows['evb']}"
 
 
 def test_event_building_is_measured_beside_streams_over_every_transport():
@@ -56,22 +55,23 @@ def test_a_trigger_gives_latencies():
 def test_events_are_stored_and_the_folder_is_empty_afterwards():
     with tempfile.TemporaryDirectory() as folder:
         own = bench("evb", "--rate", "1kHz", "--storage", folder)["evb"]
-        check(own["p50_us"] > 0, f"no latency: {own}")
-        check("remark" not in own, f"{own.get('remark')}")
-        check_equal(os.listdir(folder), [], "what is left in the folder")
+        assert own["p50_us"] > 0, f"no latency: {own}"
+        assert "remark" not in own, f"{own.get('remark')}"
+        assert os.listdir(folder) == [], "what is left in the folder"
 
 
 def test_contenders_share_one_congestion_control():
     with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
         host = file.read().strip()
-    check_equal(measured("stream", "--size", "1KiB", "--peers", "none")["settings"]["congestion"], host, "congestion control")
+    assert measured("stream", "--size", "1KiB", "--peers", "none")["settings"]["congestion"] == host, (
+        "congestion control")
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as file:
         others = [name for name in file.read().split() if name != host]
     if not others:
         return
     result = measured("stream", "--size", "1KiB", "--peers", "raw,zeromq,mpi", "--congestion", others[0])
-    check_equal({row["what"] for row in result["results"]}, {"raw", "fanin"}, "contenders")
-    check_equal({text.split(":")[0] for text in result["remarks"]}, {"zeromq", "mpi"}, "those that were left out")
+    assert {row["what"] for row in result["results"]} == {"raw", "fanin"}, "contenders"
+    assert {text.split(":")[0] for text in result["remarks"]} == {"zeromq", "mpi"}, "those that were left out"
 
 
 def test_idle_processes_are_counted():
@@ -85,18 +85,18 @@ def test_streams_stand_beside_their_peers():
         for size in (64, 1 << 20):
             rows = {row["what"]: row for row in result["results"] if row["size_bytes"] == size}
             check_rates(rows, "raw", "memcpy", "fanin")
-            check(rows["fanin"]["ratio_to_raw"] > 0, f"no ratio: {rows['fanin']}")
+            assert rows["fanin"]["ratio_to_raw"] > 0, f"no ratio: {rows['fanin']}"
         # Those that were not built in are said.
         named = {row["what"] for row in result["results"]} | {text.split(":")[0] for text in result.get("remarks", [])}
-        check(named >= {"zeromq", "mpi"}, f"peers: {named}")
+        assert named >= {"zeromq", "mpi"}, f"peers: {named}"
 
 
 def test_round_trips_stand_beside_their_peers():
     for url in ("tcp", "shm"):
         rows = bench("roundtrip", "--url", url, "--size", "64B", "--under-load")
         check_latencies(rows, "raw", "fanin", "fanin-loaded")
-        check(rows["fanin-loaded"]["ratio_to_unloaded"] > 0, f"no ratio: {rows['fanin-loaded']}")
-        check(rows["fanin-loaded"]["load_bytes_per_s"] > 0, f"no load: {rows['fanin-loaded']}")
+        assert rows["fanin-loaded"]["ratio_to_unloaded"] > 0, f"no ratio: {rows['fanin-loaded']}"
+        assert rows["fanin-loaded"]["load_bytes_per_s"] > 0, f"no load: {rows['fanin-loaded']}"
     check_latencies(bench("roundtrip", "--url", "inproc", "--size", "64B", "--peers", "none"), "fanin")
 
 
@@ -105,20 +105,20 @@ def test_round_trips_overlap_and_keep_a_rate():
     rows = bench("roundtrip", "--size", "64B", "--rate", "1kHz", "--wait", "block")
     check_latencies(rows, "raw", "fanin")
     for row in rows.values():  # what is late on a busy machine is caught up; without a rate it would be tens of thousands
-        check(row["messages_per_s"] < 4000, f"more than was offered: {row}")
+        assert row["messages_per_s"] < 4000, f"more than was offered: {row}"
 
 
 def test_subscribers_are_measured_together():
     for url in ("tcp", "shm", "inproc"):
         rows = bench("pubsub", "--url", url, "--size", "1KiB", "--subscribers", "3")
         check_rates(rows, "fanin", "point-to-point")
-        check(rows["fanin"]["ratio_to_point_to_point"] > 0, f"no ratio: {rows['fanin']}")
+        assert rows["fanin"]["ratio_to_point_to_point"] > 0, f"no ratio: {rows['fanin']}"
 
 
 def test_many_send_to_many():
     rows = bench("nxn", "--rus", "2", "--bus", "2", "--size", "1KiB")
     check_rates(rows, "raw", "fair", "fanin")
-    check(rows["fanin"]["per_node_bytes_per_s"] > 0, f"no rate per node: {rows['fanin']}")
+    assert rows["fanin"]["per_node_bytes_per_s"] > 0, f"no rate per node: {rows['fanin']}"
     for url in ("shm", "inproc"):
         check_rates(bench("nxn", "--url", url, "--rus", "2", "--bus", "2", "--size", "1KiB"), "fanin")
 
@@ -128,12 +128,12 @@ def test_two_hosts_measure_together():
     try:
         url = re.search(r"listens at (\S+)", far.stderr.readline())[1]
         result = measured("stream", "--url", url, "--size", "1KiB")
-        check_equal(result["settings"]["hosts"], 2, "hosts")
+        assert result["settings"]["hosts"] == 2, "hosts"
         check_rates({row["what"]: row for row in result["results"]}, "raw", "fanin")
         check_latencies(bench("roundtrip", "--url", url, "--size", "64B"), "raw", "fanin")
         check_rates(bench("pubsub", "--url", url, "--size", "64B", "--subscribers", "2"), "fanin")
         far.terminate()
-        check_equal(far.wait(timeout=LONGEST_S), 0, "exit status of the other host")
+        assert far.wait(timeout=LONGEST_S) == 0, "exit status of the other host"
     finally:
         far.kill()
         far.wait()
@@ -145,13 +145,13 @@ def test_there_is_a_table_and_a_drawing():
         drawing = os.path.join(folder, "stream.svg")
         done = fanin("bench", "stream", "--sizes", "8B..64B", "--peers", "raw", "--duration", "50ms", "--runs", "1",
                      "--plot", drawing)
-        check_equal(done.returncode, 0, done.stderr)
+        assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
-        check(lines[0].split()[:3] == ["size", "raw", "fanin"], done.stdout)
-        check_equal([line.split("  ")[0].strip() for line in lines[1:]] and len(lines), 4, f"lines of {done.stdout}")
+        assert lines[0].split()[:3] == ["size", "raw", "fanin"], done.stdout
+        assert ([line.split("  ")[0].strip() for line in lines[1:]] and len(lines)) == 4, f"lines of {done.stdout}"
         with open(drawing, encoding="utf-8") as file:
             text = file.read()
-        check(text.startswith("<svg") and text.count("<circle") == 6, text[:200])
+        assert text.startswith("<svg") and text.count("<circle") == 6, text[:200]
 
 
 def test_bad_input_is_said_in_one_line():
@@ -161,11 +161,7 @@ def test_bad_input_is_said_in_one_line():
                       ("nxn", "--rus", "1000"), ("stream", "--listen", "shm://x"), ("stream", "--listen", "tcp", "--url", "tcp"),
                       ("stream", "--url", "shm://x:7000"), ("evb", "--url", "nothing")):
         done = fanin("bench", *arguments)
-        check_equal(done.returncode, 2, f"status of fanin bench {' '.join(arguments)}: {done.stderr}")
-        check_equal(len(done.stderr.strip().splitlines()), 1, f"lines of {done.stderr!r}")
+        assert done.returncode == 2, f"status of fanin bench {' '.join(arguments)}: {done.stderr}"
+        assert len(done.stderr.strip().splitlines()) == 1, f"lines of {done.stderr!r}"
     done = fanin("bench", "stream", "--url", "tcp://127.0.0.1:1")
-    check_equal(done.returncode, 1, f"status with nobody there: {done.stderr}")
-
-
-if __name__ == "__main__":
-    main()
+    assert done.returncode == 1, f"status with nobody there: {done.stderr}"

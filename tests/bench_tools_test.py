@@ -7,11 +7,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import bench_against
+from bench import replace_between_marks
+
 ROOT = Path(os.environ["FANIN_SOURCE_DIR"])
-sys.path[:0] = [str(Path(__file__).resolve().parent / "support"), str(ROOT / "tools")]
-import bench_against  # noqa: E402
-from bench import replace_between_marks  # noqa: E402
-from fanin_run import check, check_equal, main  # noqa: E402
 
 MACHINE = {"processor": "Some CPU", "cores": 2, "cache_l2": "1M", "cache_l3": "32M", "kernel": "6.1.0-1", "build": "GNU 12",
            "commit": "0123456789ab"}
@@ -36,12 +35,12 @@ def test_a_recorded_table_replaces_the_one_before_and_nothing_else():
         document.write_text("before\n<!-- bench idle -->\nold\n<!-- end of bench idle -->\nafter\n")
         for _ in range(2):
             done = record(folder, document)
-            check_equal(done.returncode, 0, done.stderr)
+            assert done.returncode == 0, done.stderr
         text = document.read_text()
-        check(text.startswith("before\n<!-- bench idle -->\n20"), text)
-        check(text.endswith("| evm | 0.05 % | 24 |\n<!-- end of bench idle -->\nafter\n"), text)
-        check("old" not in text and text.count("Some CPU") == 1, text)
-        check("3 of 8 measurements were dropped" in text and "cubic" in text and "0123456789ab" in text, text)
+        assert text.startswith("before\n<!-- bench idle -->\n20"), text
+        assert text.endswith("| evm | 0.05 % | 24 |\n<!-- end of bench idle -->\nafter\n"), text
+        assert "old" not in text and text.count("Some CPU") == 1, text
+        assert "3 of 8 measurements were dropped" in text and "cubic" in text and "0123456789ab" in text, text
 
 
 def test_a_document_without_the_marks_is_refused():
@@ -49,24 +48,20 @@ def test_a_document_without_the_marks_is_refused():
         try:
             replace_between_marks(document, "idle", "")
         except ValueError as error:
-            check("<!-- end of bench idle -->" in str(error), error)
+            assert "<!-- end of bench idle -->" in str(error), error
         else:
-            check(False, f"{document!r} was taken")
+            assert False, f"{document!r} was taken"
 
 
 def test_the_interval_of_a_median_needs_six_values_and_narrows():
-    check_equal(bench_against.interval_of_median([1, 2, 3, 4, 5]), None, "five")
-    check_equal(bench_against.interval_of_median([6, 2, 3, 4, 5, 1]), (1, 6), "six")
-    check_equal(bench_against.interval_of_median(range(1, 21)), (6, 15), "twenty")
-    check_equal(bench_against.median([4, 1, 2, 3]), 2.5, "median")
+    assert bench_against.interval_of_median([1, 2, 3, 4, 5]) is None, "five"
+    assert bench_against.interval_of_median([6, 2, 3, 4, 5, 1]) == (1, 6), "six"
+    assert bench_against.interval_of_median(range(1, 21)) == (6, 15), "twenty"
+    assert bench_against.median([4, 1, 2, 3]) == 2.5, "median"
 
 
 def test_a_slower_build_is_named_and_a_wide_interval_says_nothing():
-    check_equal(bench_against.verdict([1.0, 1.01, 0.99, 1.0, 1.0, 1.02], 0.05), True, "alike")
-    check_equal(bench_against.verdict([0.90, 0.91, 0.89, 0.90, 0.90, 0.92], 0.05), False, "slower")
-    check_equal(bench_against.verdict([1.2, 1.21, 1.19, 1.2, 1.2, 1.22], 0.05), True, "faster")
-    check_equal(bench_against.verdict([0.5, 1.5, 1.0, 0.7, 1.3, 1.0], 0.05), None, "noise")
-
-
-if __name__ == "__main__":
-    main()
+    assert bench_against.verdict([1.0, 1.01, 0.99, 1.0, 1.0, 1.02], 0.05) is True, "alike"
+    assert bench_against.verdict([0.90, 0.91, 0.89, 0.90, 0.90, 0.92], 0.05) is False, "slower"
+    assert bench_against.verdict([1.2, 1.21, 1.19, 1.2, 1.2, 1.22], 0.05) is True, "faster"
+    assert bench_against.verdict([0.5, 1.5, 1.0, 0.7, 1.3, 1.0], 0.05) is None, "noise"

@@ -1,15 +1,11 @@
 """What the tool of the checks reads from ctest and ninja: results, reasons for skipping, times."""
 
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(os.environ["FANIN_SOURCE_DIR"])
-sys.path[:0] = [str(Path(__file__).resolve().parent / "support"), str(ROOT / "tools")]
-from fanin_run import check, check_equal, main  # noqa: E402
-from test_report import Test, TestReport, excuse, not_applicable, slowest_units  # noqa: E402
+from test_report import Test, TestReport, excuse, not_applicable, slowest_units
 
 JUNIT = """<?xml version="1.0"?>
 <testsuite name="x" tests="4" failures="1" disabled="0" skipped="2">
@@ -33,28 +29,28 @@ def test_results_and_reasons_for_skipping_are_read_from_junit():
         path = Path(folder) / "junit.xml"
         path.write_text(JUNIT)
         report = TestReport.read(path)
-    check_equal([t.name for t in report.passed], ["net.A"], "passed")
-    check_equal([t.name for t in report.failed], ["net.B"], "failed")
-    check_equal([t.reason for t in report.skipped],
-                ["not applicable: both sides are one process", "no network namespace here: it needs unshare"], "reasons")
-    check_equal([not_applicable(t) for t in report.skipped], [True, False], "not applicable")
-    check_equal(report.slowest(1), [("net.A", 2.5)], "slowest")
+    assert [t.name for t in report.passed] == ["net.A"], "passed"
+    assert [t.name for t in report.failed] == ["net.B"], "failed"
+    reasons = ["not applicable: both sides are one process", "no network namespace here: it needs unshare"]
+    assert [t.reason for t in report.skipped] == reasons, "reasons"
+    assert [not_applicable(t) for t in report.skipped] == [True, False], "not applicable"
+    assert report.slowest(1) == [("net.A", 2.5)], "slowest"
 
 
 def test_a_reason_that_nobody_listed_is_no_excuse():
-    check_equal(excuse(Test("x", 0, "skipped", "it is Monday")), "", "excuse")
+    assert excuse(Test("x", 0, "skipped", "it is Monday")) == "", "excuse"
 
 
 def test_an_excuse_holds_only_while_the_thing_is_missing():
     before = os.environ.get("PATH", "")
     try:
         os.environ["PATH"] = "/nonexistent"
-        check_equal(excuse(Test("x", 0, "skipped", "valgrind is not installed")), "valgrind is not installed", "excuse")
+        assert excuse(Test("x", 0, "skipped", "valgrind is not installed")) == "valgrind is not installed", "excuse"
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "valgrind").write_text("#!/bin/sh\n")
             (Path(folder) / "valgrind").chmod(0o755)
             os.environ["PATH"] = folder
-            check_equal(excuse(Test("x", 0, "skipped", "valgrind is not installed")), "", "excuse")
+            assert excuse(Test("x", 0, "skipped", "valgrind is not installed")) == "", "excuse"
     finally:
         os.environ["PATH"] = before
 
@@ -68,8 +64,4 @@ def test_the_longest_compilations_of_this_build_are_found():
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / ".ninja_log").write_text("# ninja log v5\n" + "\n".join(rows) + "\n")
         found = slowest_units(Path(folder), now)
-    check_equal(found, [(5.0, "app: main.cpp"), (3.0, "fanin_net")], "compilations")
-
-
-if __name__ == "__main__":
-    main()
+    assert found == [(5.0, "app: main.cpp"), (3.0, "fanin_net")], "compilations"

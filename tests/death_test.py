@@ -1,11 +1,9 @@
 """Processes that die in mid-run, by kill -9: nothing acknowledged is lost, and the ledger says what became of the rest."""
 
 import signal
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import (FANIN, Folder, Run, check, check_balanced, check_equal, fanin, main, verify)  # noqa: E402
+from fanin_run import FANIN, Folder, Run, check_balanced, fanin, verify, wait_until
 
 
 def builder_dies(protocol, deadline="1s"):
@@ -19,12 +17,12 @@ def builder_dies(protocol, deadline="1s"):
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
-        check_equal(result["fragments"]["lost"], 0, "lost fragments")
-        check(result["nodes"]["bu1"]["exit"].startswith("killed by signal 9"), result["nodes"]["bu1"])
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] == 0, "incomplete events"
+        assert result["fragments"]["lost"] == 0, "lost fragments"
+        assert result["nodes"]["bu1"]["exit"].startswith("killed by signal 9"), result["nodes"]["bu1"]
         verified = verify(result)
-        check_equal(verified["events"], result["events"]["built"], "events in the files")
+        assert verified["events"] == result["events"]["built"], "events in the files"
 
 
 def test_the_events_of_a_dead_builder_are_built_by_others():
@@ -46,8 +44,8 @@ def test_a_frozen_builder_is_killed_when_it_is_given_up():
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] == 0, "incomplete events"
 
 
 def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
@@ -59,8 +57,8 @@ def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
             run.wait_for_events(500)
             run.kill("bu1")
             hint = run.wait_for("bu1 died: .*start it again with: (.*)")[1]
-            check("--node bu1" in hint and url in hint, f"the hint does not help: {hint}")
-            check(hint.startswith(f"{FANIN} run {config} "), f"not as the user called it: {hint}")
+            assert "--node bu1" in hint and url in hint, f"the hint does not help: {hint}"
+            assert hint.startswith(f"{FANIN} run {config} "), f"not as the user called it: {hint}"
             with Run(config, "--node", "bu1", "--set", f"network.control={url}") as again:
                 run.wait_for("builder unit 'bu1' is here again")
                 run.wait_for_events(1000)
@@ -68,10 +66,10 @@ def test_a_builder_that_comes_back_by_hand_joins_and_writes_new_files():
                 result = run.finish()
                 again.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["nodes"]["bu1"]["starts"], 2, "starts of bu1")
-        check(any("bu1_i2" in name for name in result["files"]), f"no new file of bu1: {result['files']}")
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["nodes"]["bu1"]["starts"] == 2, "starts of bu1"
+        assert any("bu1_i2" in name for name in result["files"]), f"no new file of bu1: {result['files']}"
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
 
 
 def readout_dies(protocol, deadline="300ms"):
@@ -87,17 +85,17 @@ def readout_dies(protocol, deadline="300ms"):
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
-        check_equal(result["nodes"]["ru1"]["starts"], 2, "starts of ru1")
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check(result["events"]["incomplete"] > 0, "no event was incomplete")
+        assert result["nodes"]["ru1"]["starts"] == 2, "starts of ru1"
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] > 0, "no event was incomplete"
         for name in ("0x100", "0x101"):
-            check_equal(result["sources"][name]["missing"], 0, f"missing fragments of {name}")
+            assert result["sources"][name]["missing"] == 0, f"missing fragments of {name}"
         for name in ("0x102", "0x103"):
             source = result["sources"][name]
-            check(0 < source["missing"] < result["events"]["built"], f"{name}: {source}")
+            assert 0 < source["missing"] < result["events"]["built"], f"{name}: {source}"
         verified = verify(result)
-        check_equal(verified["events"], result["events"]["built"], "events in the files")
-        check_equal(verified["incomplete"], result["events"]["incomplete"], "incomplete events in the files")
+        assert verified["events"] == result["events"]["built"], "events in the files"
+        assert verified["incomplete"] == result["events"]["incomplete"], "incomplete events in the files"
 
 
 def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
@@ -121,7 +119,7 @@ def test_a_readout_unit_whose_death_the_launcher_has_seen_is_not_waited_for():
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
-        check(result["events"]["incomplete"] > 0, "no event was incomplete")
+        assert result["events"]["incomplete"] > 0, "no event was incomplete"
 
 
 def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe():
@@ -132,11 +130,11 @@ def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe
             run.kill("evm")
             run.wait_for("evm died: killed by signal 9.*what was built is safe")
             result = run.finish(status=1)
-        check("the event manager died" in result["error"], result["error"])
-        check(result["events"]["built"] >= built, f"{result['events']} after {built} were built")
-        check(result["fragments"]["read"] >= result["fragments"]["built"], result["fragments"])
+        assert "the event manager died" in result["error"], result["error"]
+        assert result["events"]["built"] >= built, f"{result['events']} after {built} were built"
+        assert result["fragments"]["read"] >= result["fragments"]["built"], result["fragments"]
         verified = verify(result)
-        check_equal(verified["events"], result["events"]["built"], "events in the files")
+        assert verified["events"] == result["events"]["built"], "events in the files"
 
 
 def test_all_builders_die_and_the_run_waits_for_one():
@@ -155,8 +153,8 @@ def test_all_builders_die_and_the_run_waits_for_one():
                 result = run.finish()
                 again.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        assert result["events"]["lost"] == 0, "lost events"
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
 
 
 def test_a_killed_launcher_takes_its_nodes_along():
@@ -170,11 +168,10 @@ def test_a_killed_launcher_takes_its_nodes_along():
                 wait_gone(pid)
             files = sorted((folder.path / "out").glob("*.h5"))
             done = fanin("verify", *files)
-            check_equal(done.returncode, 0, done.stdout)
+            assert done.returncode == 0, done.stdout
 
 
 def wait_gone(pid):
-    from fanin_run import wait_until
 
     def gone():
         try:
@@ -182,7 +179,3 @@ def wait_gone(pid):
         except OSError:
             return True
     wait_until(gone, f"process {pid} ends")
-
-
-if __name__ == "__main__":
-    main()

@@ -6,11 +6,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import FANIN, Folder, Run, Skip, check, check_balanced, check_equal, main  # noqa: E402
+import pytest
+
+from fanin_run import FANIN, Folder, Run, check_balanced
 
 HOSTS = ["daq-a", "daq-b"]
 
@@ -71,7 +71,7 @@ class Hosts:
         command = ["unshare", "--mount", "--uts", "--net", "--propagation", "private", "sh", "-c", script]
         holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if holder.stdout.readline() != "ready\n":
-            raise Skip(f"no network namespaces can be made here: {holder.communicate()[1].strip()}")
+            pytest.skip(f"no network namespaces can be made here: {holder.communicate()[1].strip()}")
         return holder
 
     def command(self, host, words):
@@ -80,7 +80,7 @@ class Hosts:
     def enter(self, host, words):
         done = subprocess.run(self.command(host, words), capture_output=True, text=True)
         if done.returncode != 0:
-            raise Skip(f"{' '.join(words)}: {done.stderr.strip()}")
+            pytest.skip(f"{' '.join(words)}: {done.stderr.strip()}")
 
     def fanin(self, host, *arguments):
         return subprocess.run(self.command(host, [FANIN, *map(str, arguments)]), capture_output=True, text=True)
@@ -99,15 +99,15 @@ class Hosts:
 
 def needs_programs():
     if os.geteuid() != 0:
-        raise Skip("needs root: other users run it with: unshare --user --map-root-user --mount --net python3 " + __file__)
+        pytest.skip("needs root: other users run it with: unshare --user --map-root-user --mount --net python3 " + __file__)
     for program in ("unshare", "nsenter", "ip", "mount", "hostname"):
         if not shutil.which(program):
-            raise Skip(f"no network namespace without {program}, which is not installed")
+            pytest.skip(f"no network namespace without {program}, which is not installed")
 
 
 def verified(hosts, host, *files, status=0):
     done = hosts.fanin(host, "verify", "--json", "-", *files)
-    check_equal(done.returncode, status, f"fanin verify on {HOSTS[host]}: {done.stdout}{done.stderr}")
+    assert done.returncode == status, f"fanin verify on {HOSTS[host]}: {done.stdout}{done.stderr}"
     return json.loads(done.stdout)
 
 
@@ -118,24 +118,24 @@ def test_a_run_on_two_hosts_is_started_by_their_names_and_verified_on_each():
         with hosts.run(0, config, "--events", 2000) as first, hosts.run(1, config) as second:
             result, other = first.finish(), second.finish()
         check_balanced(result)
-        check_equal(result["events"]["built"], 2000, "events")
-        check(other["ok"] and sorted(other["nodes"]) == ["bu1", "ru1"], f"the second host: {other}")
+        assert result["events"]["built"] == 2000, "events"
+        assert other["ok"] and sorted(other["nodes"]) == ["bu1", "ru1"], f"the second host: {other}"
         manifest = result["manifest"]
         own = [path for path in result["files"] if "_bu0_" in path]
         # Where the manifest is: the files of this host, and it is said that there are more.
         here = verified(hosts, 0, manifest)
-        check(0 < here["events"] < 2000, f"{here['events']} events on one host")
-        check("_bu1_i1_0001.h5 of host daq-b belongs to the run" in " ".join(here["notes"]), here["notes"])
+        assert 0 < here["events"] < 2000, f"{here['events']} events on one host"
+        assert "_bu1_i1_0001.h5 of host daq-b belongs to the run" in " ".join(here["notes"]), here["notes"]
         # Where it is not: the files by themselves.
         there = [path for path in result["files"] if "_bu1_" in path]
-        check_equal(here["events"] + verified(hosts, 1, *there)["events"], 2000, "events on both hosts")
+        assert here["events"] + verified(hosts, 1, *there)["events"] == 2000, "events on both hosts"
         # All together, wherever they lie: the manifest's sums hold.
         gathered = [folder.path / "daq-b" / Path(path).name for path in there]
-        check_equal(verified(hosts, 0, manifest, *gathered)["events"], 2000, "events")
+        assert verified(hosts, 0, manifest, *gathered)["events"] == 2000, "events"
         # A file of this host that is gone is missed; one of another host is not.
         (folder.path / "daq-a" / Path(own[0]).name).unlink()
         gone = verified(hosts, 0, manifest, *gathered, status=1)
-        check(any("No such file" in line for line in gone["problems"]), gone["problems"])
+        assert any("No such file" in line for line in gone["problems"]), gone["problems"]
 
 
 def test_when_the_event_manager_dies_each_host_says_what_it_has_counted():
@@ -149,16 +149,12 @@ def test_when_the_event_manager_dies_each_host_says_what_it_has_counted():
             first.kill("evm", signal.SIGKILL)
             result = first.finish(status=1)
             other = second.finish(status=1)
-        check_equal(result["not_summed"], ["ru1", "bu1"], "nodes that are not in the sums")
-        check("without those of ru1, bu1" in result["error"], result["error"])
-        check_equal(result["events"]["built"], result["nodes"]["bu0"]["events_stored"], "events of this host")
+        assert result["not_summed"] == ["ru1", "bu1"], "nodes that are not in the sums"
+        assert "without those of ru1, bu1" in result["error"], result["error"]
+        assert result["events"]["built"] == result["nodes"]["bu0"]["events_stored"], "events of this host"
         stored = other["nodes"]["bu1"]
-        check(f"{stored['events_stored']} events of {stored['fragments_stored']} fragments stored" in second.text(),
-              second.text())
-        check(f"{other['nodes']['ru1']['fragments_read']} fragments read" in second.text(), second.text())
+        assert f"{stored['events_stored']} events of {stored['fragments_stored']} fragments stored" in second.text(), (
+            second.text())
+        assert f"{other['nodes']['ru1']['fragments_read']} fragments read" in second.text(), second.text()
         files = [folder.path / HOSTS[i] / Path(path).name for i, some in enumerate((result, other)) for path in some["files"]]
-        check_equal(verified(hosts, 0, *files)["events"], result["events"]["built"] + stored["events_stored"], "events")
-
-
-if __name__ == "__main__":
-    main()
+        assert verified(hosts, 0, *files)["events"] == result["events"]["built"] + stored["events_stored"], "events"

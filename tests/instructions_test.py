@@ -9,10 +9,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from fanin_run import FANIN, Folder, Skip, main  # noqa: E402
+import pytest
+
+from fanin_run import FANIN, Folder
 
 CONFIGURATION = """
 [run]
@@ -45,7 +45,7 @@ def instructions(folder, events):
 
 def per_fragment(url):
     if shutil.which("valgrind") is None:
-        raise Skip("valgrind is not installed")
+        pytest.skip("valgrind is not installed")
     with Folder() as folder:
         folder.write("c.toml", CONFIGURATION.format(url=url))
         return (instructions(folder.path, MANY) - instructions(folder.path, FEW)) / ((MANY - FEW) * SOURCES)

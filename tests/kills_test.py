@@ -9,12 +9,9 @@ import os
 import random
 import re
 import signal
-import sys
 import threading
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import Folder, Run, check, check_balanced, check_equal, fanin, main, verify  # noqa: E402
+from fanin_run import Folder, Run, check_balanced, fanin, verify
 
 ROUNDS = int(os.environ.get("FANIN_KILL_ROUNDS", "3"))
 SEED = int(os.environ.get("FANIN_SEED", "20261122"))
@@ -47,10 +44,10 @@ def builders_are_killed(kills, choice):
             result = run.finish()
         check_balanced(result)
         for what in ("lost", "incomplete"):
-            check_equal(result["events"][what], 0, f"{what} events")
+            assert result["events"][what] == 0, f"{what} events"
         manifest = fanin("verify", result["manifest"])
-        check_equal(manifest.returncode, 0, f"fanin verify: {manifest.stdout}{manifest.stderr}")
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        assert manifest.returncode == 0, f"fanin verify: {manifest.stdout}{manifest.stderr}"
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
         return result["events"]["built"]
 
 
@@ -65,11 +62,11 @@ def the_event_manager_is_killed(choice):
             result = run.finish(status=1)
             said = [int(found[1]) for line in run.lines if (found := re.search(r" (\d+) events ", line))]
         if not result["files"]:  # nothing was written yet
-            check_equal((result["events"]["built"], max(said, default=0)), (0, 0), "built events without a file")
+            assert (result["events"]["built"], max(said, default=0)) == (0, 0), "built events without a file"
             return 0
         found = verify(result)
-        check_equal(found["events"], result["events"]["built"], "events in the files")
-        check(found["events"] >= max(said, default=0), f"{found['events']} events in the files, {said[-1:]} were built")
+        assert found["events"] == result["events"]["built"], "events in the files"
+        assert found["events"] >= max(said, default=0), f"{found['events']} events in the files, {said[-1:]} were built"
         return found["events"]
 
 
@@ -87,7 +84,3 @@ def test_nothing_acknowledged_is_lost_in_a_run_whose_nodes_are_killed():
             raise AssertionError(f"run {run} of FANIN_SEED={SEED}: {problem}") from None
         left, run = left - kills, run + 1
         print(f"{ROUNDS - left} kills, {events} events", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,21 +2,20 @@
 
 import json
 import signal
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-import fanin_run  # noqa: E402
-from fanin_run import Folder, Run, check_balanced, check_equal, fanin, main, verify  # noqa: E402
+import pytest
 
-import death_test as death  # noqa: E402
+import death_test as death
+import fanin_run
+from fanin_run import Folder, Run, check_balanced, fanin, verify
 
-if not any(finding["what"] == "libfabric" and "ofi+tcp" in finding["found"]
-           for finding in json.loads(fanin("doctor", "--json", "-").stdout)["findings"]):
-    print("no libfabric here")
-    sys.exit(77)
 
-fanin_run.URL = "ofi+tcp://127.0.0.1"
+@pytest.fixture(autouse=True)
+def over_libfabric(monkeypatch):
+    findings = json.loads(fanin("doctor", "--json", "-").stdout)["findings"]
+    if not any(finding["what"] == "libfabric" and "ofi+tcp" in finding["found"] for finding in findings):
+        pytest.skip("no libfabric here")
+    monkeypatch.setattr(fanin_run, "URL", "ofi+tcp://127.0.0.1")
 
 
 def over(url, run, *arguments):
@@ -35,9 +34,9 @@ def a_run(protocol):
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["fragments"]["lost"], 0, "lost fragments")
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["fragments"]["lost"] == 0, "lost fragments"
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
 
 
 def test_events_are_built_over_both_kinds_of_endpoints():
@@ -61,7 +60,3 @@ def test_the_run_goes_on_without_a_dead_readout_unit_until_it_is_back():
 
 def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe():
     death.test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe()
-
-
-if __name__ == "__main__":
-    main()

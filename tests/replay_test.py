@@ -5,12 +5,9 @@ events are read from the run files with h5py, as users do.
 """
 
 import csv
-import sys
 import zlib
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import Folder, Run, SOURCE, check, check_balanced, check_equal, data_file, h5py, main, verify  # noqa: E402
+from fanin_run import Folder, Run, SOURCE, check_balanced, data_file, h5py, verify
 
 
 def replay(folder, example, *settings):
@@ -19,7 +16,7 @@ def replay(folder, example, *settings):
              "--set", "buffers.readout=16MiB", *arguments, cwd=folder.path) as run:
         result = run.finish()
     check_balanced(result)
-    check_equal(result["fragments"]["built"], result["fragments"]["read"], "built fragments")
+    assert result["fragments"]["built"] == result["fragments"]["read"], "built fragments"
     verify(result, folder.path)
     return result
 
@@ -32,17 +29,17 @@ def built_fragments(result, folder):
             content = file["bytes"][:]
             for row in file["fragments"][:]:
                 key = (int(row["event"]), int(row["source"]))
-                check(key not in found, f"twice in the files: {key}")
+                assert key not in found, f"twice in the files: {key}"
                 data = content[int(row["offset"]):int(row["offset"]) + int(row["size"])]
                 found[key] = (len(data), zlib.crc32(data.tobytes()))
     return found
 
 
 def compare(found, expected):
-    check_equal(len(found), len(expected), "number of fragments")
+    assert len(found) == len(expected), "number of fragments"
     for key, fragment in expected.items():
-        check(key in found, f"event {key[0]}: no fragment of source {key[1]:#x}")
-        check_equal(found[key], fragment, f"event {key[0]}, source {key[1]:#x}: size and crc32")
+        assert key in found, f"event {key[0]}: no fragment of source {key[1]:#x}"
+        assert found[key] == fragment, f"event {key[0]}, source {key[1]:#x}: size and crc32"
 
 
 def hld_expected(key):
@@ -68,10 +65,10 @@ def sls_path(name):
 
 
 def check_hld(result):
-    check_equal(result["events"]["built"], 4115, "events")
-    check_equal(result["events"]["incomplete"], 0, "incomplete events")
-    check_equal(result["gaps"], {"count": 2, "ranges": [[50573, 50574], [52233, 52234]]}, "gaps")
-    check_equal(result["fragments"]["lost"], 0, "lost fragments")
+    assert result["events"]["built"] == 4115, "events"
+    assert result["events"]["incomplete"] == 0, "incomplete events"
+    assert result["gaps"] == {"count": 2, "ranges": [[50573, 50574], [52233, 52234]]}, "gaps"
+    assert result["fragments"]["lost"] == 0, "lost fragments"
 
 
 def test_hld_events_match_the_recording_and_two_missing_triggers_are_gaps():
@@ -94,16 +91,16 @@ def test_hld_by_sequence_number_has_no_gaps():
     expected = hld_expected("event_seq")
     with Folder() as folder:
         result = replay(folder, "replay-hld.toml", hld_path(), "source.key=sequence")
-        check_equal(result["gaps"]["count"], 0, "gaps")
+        assert result["gaps"]["count"] == 0, "gaps"
         compare(built_fragments(result, folder), expected)
 
 
 def test_hld_in_a_loop_shifts_the_numbers():
     with Folder() as folder:
         result = replay(folder, "replay-hld.toml", hld_path(), "source.loops=5")
-        check_equal(result["events"]["built"], 5 * 4115, "events")
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
-        check_equal(result["gaps"]["count"], 5 * 2, "gaps")
+        assert result["events"]["built"] == 5 * 4115, "events"
+        assert result["events"]["incomplete"] == 0, "incomplete events"
+        assert result["gaps"]["count"] == 5 * 2, "gaps"
 
 
 def test_a_source_that_fails_at_once_is_missing_and_makes_no_gaps():
@@ -117,20 +114,20 @@ def test_a_source_that_fails_at_once_is_missing_and_makes_no_gaps():
                 run.wait_for("error +ru0 +source 0xe000 cannot go on: .*wrong.hld: offset 4")
                 result = run.finish(status=1)
             check_balanced(result)
-            check_equal(result["gaps"], {"count": 2, "ranges": [[50573, 50574], [52233, 52234]]}, "gaps")
-            check_equal(result["events"]["built"], 4115, "events")
-            check_equal(result["events"]["incomplete"], 4115, "incomplete events")
+            assert result["gaps"] == {"count": 2, "ranges": [[50573, 50574], [52233, 52234]]}, "gaps"
+            assert result["events"]["built"] == 4115, "events"
+            assert result["events"]["incomplete"] == 4115, "incomplete events"
             runs = [(part["first"], part["count"], part["reason"]) for part in result["incomplete_events"]
                     if part["source"] == "0xe000"]
-            check_equal(runs, [(50002, 571, "absent"), (50574, 1659, "absent"), (52234, 1885, "absent")],
-                        "runs of incomplete events, whatever batches they were in")
+            assert runs == [(50002, 571, "absent"), (50574, 1659, "absent"), (52234, 1885, "absent")], (
+                "runs of incomplete events, whatever batches they were in")
 
 
 def test_jungfrau_events_match_the_recording():
     expected = sls_expected("jungfrau_double")
     with Folder() as folder:
         result = replay(folder, "replay-sls.toml", sls_path("jungfrau_double_d{part}_f{file}_0.raw"))
-        check_equal(result["events"]["built"], 10, "events")
+        assert result["events"]["built"] == 10, "events"
         compare(built_fragments(result, folder), expected)
 
 
@@ -149,17 +146,13 @@ def test_modules_out_of_step_give_three_incomplete_events_that_are_named():
     expected = sls_expected("scan242")
     with Folder() as folder:
         result = replay(folder, "replay-sls-scan242.toml", sls_path("scan242_d{part}_f{file}_3.raw"))
-        check_equal(result["events"]["built"], 3, "events")
-        check_equal(result["events"]["incomplete"], 3, "incomplete events")
+        assert result["events"]["built"] == 3, "events"
+        assert result["events"]["incomplete"] == 3, "incomplete events"
         lacks = {}
         for run in result["incomplete_events"]:
             for event in range(run["first"], run["first"] + run["count"]):
                 lacks.setdefault(event, set()).add(run["source"])
-        check_equal(lacks, {6558: {"module0", "module2", "module3"}, 6564: {"module1", "module3"},
-                            6565: {"module0", "module1", "module2"}}, "what incomplete events lack")
-        check_equal(result["gaps"], {"count": 5, "ranges": [[6559, 6564]]}, "gaps")
+        assert (lacks == {6558: {"module0", "module2", "module3"}, 6564: {"module1", "module3"},
+                            6565: {"module0", "module1", "module2"}}), "what incomplete events lack"
+        assert result["gaps"] == {"count": 5, "ranges": [[6559, 6564]]}, "gaps"
         compare(built_fragments(result, folder), expected)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,11 +2,8 @@
 
 import os
 import socket
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import Folder, Run, SOURCE, check, check_balanced, check_equal, fanin, main, verify  # noqa: E402
+from fanin_run import Folder, Run, SOURCE, check_balanced, fanin, verify
 
 
 def short_run(*settings, seconds="2s", example="quickstart.toml"):
@@ -15,12 +12,12 @@ def short_run(*settings, seconds="2s", example="quickstart.toml"):
         with Run(SOURCE / "examples" / example, "--duration", seconds, *arguments, cwd=folder.path) as run:
             result = run.finish()
         check_balanced(result)
-        check(result["events"]["built"] > 0, "no event was built")
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["fragments"]["lost"], 0, "lost fragments")
+        assert result["events"]["built"] > 0, "no event was built"
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["fragments"]["lost"] == 0, "lost fragments"
         verified = verify(result, folder.path)
-        check_equal(verified["events"], result["events"]["built"], "events in the files")
-        check_equal(verified["incomplete"], result["events"]["incomplete"], "incomplete events in the files")
+        assert verified["events"] == result["events"]["built"], "events in the files"
+        assert verified["incomplete"] == result["events"]["incomplete"], "incomplete events in the files"
         return result
 
 
@@ -31,13 +28,13 @@ def test_the_quickstart_builds_events_and_its_files_verify():
     result = short_run(*SMALLER)
     for key in ("run", "duration_s", "events", "fragments", "bytes_built", "event_rate_hz", "throughput_bytes_per_s",
                 "balanced", "files", "nodes", "latency_us", "gaps", "sources"):
-        check(key in result, f"no key {key!r} in the result")
-    check_equal(sorted(result["nodes"]), ["bu0", "bu1", "evm", "ru0", "ru1"], "nodes")
+        assert key in result, f"no key {key!r} in the result"
+    assert sorted(result["nodes"]) == ["bu0", "bu1", "evm", "ru0", "ru1"], "nodes"
     for name, node in result["nodes"].items():
-        check(node["peak_rss_bytes"] > 0 and node["cpu_s"] > 0, f"{name}: no memory or time in {node}")
-        check(node["pool_bytes"] > 0, f"{name}: no pools in {node}")
-        check(name == "evm" or node["alive"], f"{name} was there to the end: {node}")
-    check_equal(sorted(result["sources"]), ["0x100", "0x101", "0x102", "0x103"], "sources")
+        assert node["peak_rss_bytes"] > 0 and node["cpu_s"] > 0, f"{name}: no memory or time in {node}"
+        assert node["pool_bytes"] > 0, f"{name}: no pools in {node}"
+        assert name == "evm" or node["alive"], f"{name} was there to the end: {node}"
+    assert sorted(result["sources"]) == ["0x100", "0x101", "0x102", "0x103"], "sources"
 
 
 def test_pull_builds_the_same():
@@ -46,7 +43,7 @@ def test_pull_builds_the_same():
 
 def test_inproc_builds_the_same_in_one_process():
     result = short_run("network.url=inproc://", *SMALLER)
-    check_equal({node["process"] for node in result["nodes"].values()}, {"all"}, "processes")
+    assert {node["process"] for node in result["nodes"].values()} == {"all"}, "processes"
 
 
 def test_data_over_inproc_and_control_over_tcp_work_together():
@@ -66,8 +63,8 @@ def test_several_nodes_share_a_process():
         with Run(config, "--duration", "1s") as run:
             result = run.finish()
         check_balanced(result)
-        check_equal({name: node["process"] for name, node in result["nodes"].items()},
-                    {"evm": "left", "ru0": "left", "bu0": "left", "ru1": "right", "bu1": "right"}, "processes")
+        processes = {name: node["process"] for name, node in result["nodes"].items()}
+        assert processes == {"evm": "left", "ru0": "left", "bu0": "left", "ru1": "right", "bu1": "right"}, "processes"
         verify(result)
 
 
@@ -80,8 +77,8 @@ def test_a_number_of_events_ends_the_run():
         with Run(folder.small(), "--events", "3000") as run:
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["built"], 3000, "events")
-        check_equal(verify(result)["complete"], 3000, "complete events")
+        assert result["events"]["built"] == 3000, "events"
+        assert verify(result)["complete"] == 3000, "complete events"
 
 
 def test_batches_of_one_event_lose_nothing():
@@ -103,11 +100,11 @@ count = 2
         with Run(folder.write("run.toml", config), cwd=folder.path) as run:
             result = run.finish()
     check_balanced(result)
-    check_equal(result["events"]["lost"], 0, "lost events")
-    check_equal(result["events"]["incomplete"], 0, "incomplete events")
-    check_equal(result["fragments"]["lost"], 0, "lost fragments")
+    assert result["events"]["lost"] == 0, "lost events"
+    assert result["events"]["incomplete"] == 0, "incomplete events"
+    assert result["fragments"]["lost"] == 0, "lost fragments"
     for name, node in result["nodes"].items():
-        check_equal(node.get("starts", 1), 1, f"starts of {name}")
+        assert node.get("starts", 1) == 1, f"starts of {name}"
 
 
 def test_discarding_writes_nothing():
@@ -115,8 +112,8 @@ def test_discarding_writes_nothing():
         with Run(folder.small(), "--duration", "1s", "--set", "run.output=discard", cwd=folder.path) as run:
             result = run.finish()
         check_balanced(result)
-        check_equal(result["files"], [], "files")
-        check_equal(sorted(p.name for p in folder.path.iterdir()), ["run.toml"], "what is in the folder")
+        assert result["files"] == [], "files"
+        assert sorted(p.name for p in folder.path.iterdir()) == ["run.toml"], "what is in the folder"
 
 
 def test_run_numbers_go_up_and_nothing_is_overwritten():
@@ -124,10 +121,10 @@ def test_run_numbers_go_up_and_nothing_is_overwritten():
         config = folder.small()
         for number in (1, 2):
             with Run(config, "--events", "100") as run:
-                check_equal(run.finish()["run"], number, "run number")
+                assert run.finish()["run"] == number, "run number"
         with Run(config, "--events", "100", "--set", "run.number=1") as run:
             run.finish(status=1)
-            check("run000001.manifest.json" in run.text(), f"does not say what is there already:\n{run.text()}")
+            assert "run000001.manifest.json" in run.text(), f"does not say what is there already:\n{run.text()}"
 
 
 def test_a_folder_whose_name_is_not_utf_8_is_as_good_as_any():
@@ -136,10 +133,10 @@ def test_a_folder_whose_name_is_not_utf_8_is_as_good_as_any():
         with Run(folder.small(), "--events", "100", "--set", b"run.output=" + output) as run:
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["built"], 100, "events")
-        check_equal({os.path.dirname(file) for file in result["files"]}, {f"{folder.path}/run \ufffd"}, "folder")
+        assert result["events"]["built"] == 100, "events"
+        assert {os.path.dirname(file) for file in result["files"]} == {f"{folder.path}/run \ufffd"}, "folder"
         files = [output + b"/" + name for name in os.listdir(output) if name.endswith(b".h5")]
-        check_equal(len(files), len(result["files"]), "files")
+        assert len(files) == len(result["files"]), "files"
 
 
 RECEIVING = """
@@ -167,8 +164,8 @@ def test_what_a_source_counts_is_in_the_result():
                 run.wait_for("disconnected: bad_preface")
             run.signal()
             result = run.finish()
-        check_equal(result["sources"]["0x300"]["counters"], {"connections": 1, "bad_preface": 1}, "counters")
-        check("1 bad_preface" in run.summary(), run.summary())
+        assert result["sources"]["0x300"]["counters"] == {"connections": 1, "bad_preface": 1}, "counters"
+        assert "1 bad_preface" in run.summary(), run.summary()
 
 
 def test_memory_stays_within_the_pools_and_64_mib():
@@ -180,7 +177,7 @@ def test_memory_stays_within_the_pools_and_64_mib():
             result = run.finish()
         for name, pools in {"evm": 8, "ru0": 16 + 4 + 6, "bu0": 48 + 6}.items():
             peak = result["nodes"][name]["peak_rss_bytes"] / (1 << 20)
-            check(peak < pools + beside, f"{name}: {peak:.0f} MiB, pools have {pools} MiB")
+            assert peak < pools + beside, f"{name}: {peak:.0f} MiB, pools have {pools} MiB"
 
 
 def test_check_prints_what_every_example_would_start():
@@ -188,9 +185,5 @@ def test_check_prints_what_every_example_would_start():
         done = fanin("check", example)
         if "No such file" in done.stderr:  # recorded data that is not here
             continue
-        check_equal(done.returncode, 0, f"fanin check {example.name}: {done.stderr}")
-        check("total memory" in done.stdout, f"{example.name}: {done.stdout}")
-
-
-if __name__ == "__main__":
-    main()
+        assert done.returncode == 0, f"fanin check {example.name}: {done.stderr}"
+        assert "total memory" in done.stdout, f"{example.name}: {done.stdout}"

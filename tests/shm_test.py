@@ -2,17 +2,19 @@
 
 import os
 import signal
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-import fanin_run  # noqa: E402
-from fanin_run import Folder, Run, check, check_balanced, check_equal, main, verify, wait_until  # noqa: E402
+import pytest
 
-import death_test as death  # noqa: E402
-import replay_test as replay  # noqa: E402
+import death_test as death
+import fanin_run
+import replay_test as replay
+from fanin_run import Folder, Run, check_balanced, verify, wait_until
 
-fanin_run.URL = "shm://"
+
+@pytest.fixture(autouse=True)
+def over_shared_memory(monkeypatch):
+    monkeypatch.setattr(fanin_run, "URL", "shm://")
 
 
 def sockets():
@@ -55,7 +57,7 @@ def test_a_killed_launcher_takes_its_nodes_along_and_leaves_nothing_behind():
     of_the_run = sockets() - before  # and of what else runs here now, which ends too
     wait_until(lambda: not of_the_run & sockets(), f"no socket is left: {of_the_run}")
     left = [name for name in os.listdir("/dev/shm") if "fanin" in name] if Path("/dev/shm").is_dir() else []
-    check_equal(left, [], "files in /dev/shm")
+    assert left == [], "files in /dev/shm"
 
 
 def test_the_memory_of_a_dead_process_is_let_go_by_those_who_read_it():
@@ -66,7 +68,7 @@ def test_the_memory_of_a_dead_process_is_let_go_by_those_who_read_it():
             run.wait_for_events(1000)
             # Its fragments lie in memory that only it and the builder units have.
             own = memories(pids["ru1"]) - memories(pids["ru0"]) - memories(pids["evm"])
-            check(own & memories(pids["bu0"]) and own & memories(pids["bu1"]), "its memory is read where it is")
+            assert own & memories(pids["bu0"]) and own & memories(pids["bu1"]), "its memory is read where it is"
             run.kill("ru1")
             run.wait_for("ru1 died")
             run.wait_for_events(1000)
@@ -75,18 +77,18 @@ def test_the_memory_of_a_dead_process_is_let_go_by_those_who_read_it():
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        assert result["events"]["lost"] == 0, "lost events"
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
 
 
 def test_control_goes_over_tcp_and_data_over_shared_memory_in_one_process():
     with Folder() as folder:
         done = fanin_run.fanin("run", folder.small(), "--set", "network.control=tcp://127.0.0.1", "--events", "2000",
                                "--json", "-")
-        check_equal(done.returncode, 0, done.stderr)
+        assert done.returncode == 0, done.stderr
         result = fanin_run.json.loads(done.stdout)
         check_balanced(result)
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
 
 
 def test_replayed_detector_data_are_the_same_over_shared_memory():
@@ -94,7 +96,3 @@ def test_replayed_detector_data_are_the_same_over_shared_memory():
         result = replay.replay(folder, "replay-hld.toml", replay.hld_path(), "network.url=shm://")
         replay.check_hld(result)
         replay.compare(replay.built_fragments(result, folder), replay.hld_expected("trigger"))
-
-
-if __name__ == "__main__":
-    main()

@@ -6,12 +6,9 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import (FANIN, LONGEST_S, Folder, Run, check, check_balanced, check_equal, fanin, main,  # noqa: E402
-                       verify, wait_until)
+from fanin_run import FANIN, LONGEST_S, Folder, Run, check_balanced, fanin, verify, wait_until
 
 
 def alive(pid):
@@ -27,10 +24,10 @@ def drains(number):
             run.wait_for("stopping: what was read is still built")
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
-        check(not any(map(alive, pids)), "a process was left behind")
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] == 0, "incomplete events"
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
+        assert not any(map(alive, pids)), "a process was left behind"
 
 
 def test_sigint_drains_and_closes():
@@ -54,8 +51,8 @@ def test_builder_units_that_die_while_the_run_stops_are_started_again():
                 run.kill(node)
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        assert result["events"]["lost"] == 0, "lost events"
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
 
 
 def test_a_second_signal_stops_at_once():
@@ -71,11 +68,11 @@ def test_a_second_signal_stops_at_once():
             run.wait_for("  stopping")
             run.signal()
             result = run.finish(status=1)
-        check("second signal" in result["error"], result["error"])
+        assert "second signal" in result["error"], result["error"]
         check_balanced(result)
-        check(result["events"]["lost"] > 0, result["events"])
+        assert result["events"]["lost"] > 0, result["events"]
         done = fanin("verify", result["manifest"])
-        check_equal(done.returncode, 0, f"what was stored and not acknowledged is no fault: {done.stdout}")
+        assert done.returncode == 0, f"what was stored and not acknowledged is no fault: {done.stdout}"
 
 
 def test_a_signal_during_the_start_ends_in_good_order():
@@ -85,7 +82,7 @@ def test_a_signal_during_the_start_ends_in_good_order():
                 run.wait_for(line)
                 run.signal()
                 run.finish()
-                check("died" not in run.text() and "failed" not in run.text(), run.text())
+                assert "died" not in run.text() and "failed" not in run.text(), run.text()
 
 
 def test_a_signal_to_all_processes_at_once_drains():
@@ -99,7 +96,7 @@ def test_a_signal_to_all_processes_at_once_drains():
             run.signal(signal.SIGTERM)
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
+        assert result["events"]["lost"] == 0, "lost events"
 
 
 def drains_without_a_reader(reader, writer, number):
@@ -113,10 +110,10 @@ def drains_without_a_reader(reader, writer, number):
             text += os.read(reader, 65536)
         os.close(reader)
         process.send_signal(number)
-        check_equal(process.wait(timeout=LONGEST_S), 0, "exit status")
+        assert process.wait(timeout=LONGEST_S) == 0, "exit status"
         result = json.loads(path.read_text())
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
+        assert result["events"]["lost"] == 0, "lost events"
         verify(result)
 
 
@@ -139,8 +136,8 @@ def test_a_disk_that_stays_full_does_not_keep_the_process():
                 run.signal()
                 run.wait_for("nothing could be written for")
                 result = run.finish(status=1)
-            check("no event was built for" in result["error"], result["error"])
-            check("killed" not in run.text(), run.text())
+            assert "no event was built for" in result["error"], result["error"]
+            assert "killed" not in run.text(), run.text()
 
 
 def test_a_second_signal_stops_at_once_while_the_disk_is_full():
@@ -155,7 +152,7 @@ def test_a_second_signal_stops_at_once_while_the_disk_is_full():
                 run.wait_for("  stopping")
                 run.signal()
                 result = run.finish(status=1)
-            check("second signal" in result["error"], run.text())
+            assert "second signal" in result["error"], run.text()
             check_balanced(result)
 
 
@@ -167,10 +164,10 @@ def test_storage_that_fails_ends_the_run_where_that_is_set_and_is_said_once():
                 run.wait_for_events(500)
                 (folder.path / "out").rename(folder.path / "away")
                 result = run.finish(status=1)
-            check("bu0" in result["error"] and "No such file" in result["error"], result["error"])
+            assert "bu0" in result["error"] and "No such file" in result["error"], result["error"]
             check_balanced(result)
             said = [line for line in run.lines if re.search("error +bu0 .*No such file", line)]
-            check_equal(len(said), 1, f"how often the error was said: {said}")
+            assert len(said) == 1, f"how often the error was said: {said}"
 
 
 def test_a_run_that_does_not_drain_is_ended():
@@ -181,7 +178,7 @@ def test_a_run_that_does_not_drain_is_ended():
             run.wait_for("bu0 died")
             run.signal()
             result = run.finish(status=1)
-        check("no event was built for" in result["error"] and "bu0" in result["error"], result["error"])
+        assert "no event was built for" in result["error"] and "bu0" in result["error"], result["error"]
         check_balanced(result)
 
 
@@ -191,7 +188,7 @@ def test_a_run_that_waits_for_its_nodes_can_be_stopped():
             run.wait_for("waiting for readout unit 'ru0' to start")
             run.signal()
             result = run.finish()
-        check_equal(result["events"]["built"], 0, "events")
+        assert result["events"]["built"] == 0, "events"
 
 
 def test_inproc_is_stopped_by_the_same_signals():
@@ -200,10 +197,10 @@ def test_inproc_is_stopped_by_the_same_signals():
             run.wait_for_events(500)
             run.signal()
             result = run.finish()
-            check("listens at" not in run.text(), run.text())
-            check_equal(run.summary().count("as ru0"), 4, "nodes whose memory is ru0's")
+            assert "listens at" not in run.text(), run.text()
+            assert run.summary().count("as ru0") == 4, "nodes whose memory is ru0's"
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
+        assert result["events"]["lost"] == 0, "lost events"
         verify(result)
 
 
@@ -213,12 +210,12 @@ def test_one_signal_ends_a_node_started_by_hand_before_the_run_begins():
         for node in ("ru0", "bu0"):
             with Run(config, "--node", node, "--set", "network.control=tcp://127.0.0.1:1") as run:
                 run.wait_for(f"{node} +waits for the event manager at tcp://127.0.0.1:1$")
-                check_equal(Path(f"/proc/{run.process.pid}/comm").read_text(), f"fanin:{node}\n", "the process's name")
+                assert Path(f"/proc/{run.process.pid}/comm").read_text() == f"fanin:{node}\n", "the process's name"
                 run.signal(signal.SIGTERM)
                 run.wait_for("left before it")
                 result = run.finish()
-                check("event manager decides" not in run.text(), run.text())
-            check(result["ok"] and result["nodes"][node]["files" if node == "bu0" else "bytes_sent"] in (0, []), result)
+                assert "event manager decides" not in run.text(), run.text()
+            assert result["ok"] and result["nodes"][node]["files" if node == "bu0" else "bytes_sent"] in (0, []), result
 
 
 def test_a_node_started_by_hand_waits_for_the_event_manager_to_end_the_run():
@@ -241,7 +238,7 @@ def test_a_node_started_by_hand_waits_for_the_event_manager_to_end_the_run():
                 bu.wait_for(rf"bu0 +run 1 has ended: {result['events']['built']} events")
                 bu.finish()
         check_balanced(result)
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+        assert result["events"]["incomplete"] == 0, "incomplete events"
 
 
 def test_a_node_that_leaves_at_once_is_missed_and_the_run_goes_on():
@@ -261,8 +258,4 @@ def test_a_node_that_leaves_at_once_is_missed_and_the_run_goes_on():
             run.signal()
             result = run.finish()
         check_balanced(result)
-        check(result["sources"]["0x102"]["missing"] > 0, result["sources"])
-
-
-if __name__ == "__main__":
-    main()
+        assert result["sources"]["0x102"]["missing"] > 0, result["sources"]

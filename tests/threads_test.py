@@ -2,13 +2,11 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 
+from checks import THREADED
+
 ROOT = Path(os.environ["FANIN_SOURCE_DIR"])
-sys.path[:0] = [str(Path(__file__).resolve().parent / "support"), str(ROOT / "tools")]
-from checks import THREADED  # noqa: E402
-from fanin_run import check, main  # noqa: E402
 
 STARTS = re.compile(r"\bstd::(j?thread|async)\b|\bpthread_create\b|\bclone3?\(")
 # A file that starts threads, and the label of the tests that run it.
@@ -26,10 +24,7 @@ def test_every_file_that_starts_a_thread_is_run_by_the_thread_sanitizer():
     found = {str(path.relative_to(ROOT)) for folder in ("src", "apps") for path in (ROOT / folder).rglob("*.[ch]pp")
              if STARTS.search(path.read_text(encoding="utf-8"))}
     new, gone = sorted(found - COVERED_BY.keys()), sorted(COVERED_BY.keys() - found)
-    check(not new, f"{new} start threads: name the tests that run them here, and their label in THREADED of tools/checks.py")
-    check(not gone, f"{gone} start no thread any more: take them out of this list")
-    check(set(COVERED_BY.values()) <= set(THREADED), "a label of this list is missing in THREADED of tools/checks.py")
-
-
-if __name__ == "__main__":
-    main()
+    assert not new, (
+        f"{new} start threads: name the tests that run them here, and their label in THREADED of tools/checks.py")
+    assert not gone, f"{gone} start no thread any more: take them out of this list"
+    assert set(COVERED_BY.values()) <= set(THREADED), "a label of this list is missing in THREADED of tools/checks.py"

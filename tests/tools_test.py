@@ -3,16 +3,13 @@ line."""
 
 import contextlib
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from fanin_run import FANIN, LONGEST_S, check, check_equal, fanin, main  # noqa: E402
+from fanin_run import FANIN, LONGEST_S, fanin
 
 
 class Tool:
@@ -48,19 +45,19 @@ class Tool:
         if number is not None:
             self.process.send_signal(number)
         out, error = self.process.communicate(timeout=LONGEST_S)
-        check_equal(self.process.returncode, status, f"exit status; {error}")
+        assert self.process.returncode == status, f"exit status; {error}"
         return json.loads(out)
 
 
 def send_and_receive(url, mode, size):
     with Tool("receive", url, "--mode", mode, "--count", 1000) as receiver:
         done = fanin("send", receiver.url(), "--mode", mode, "--count", 1000, "--size", f"{size}B", "--json", "-")
-        check_equal(done.returncode, 0, done.stderr)
+        assert done.returncode == 0, done.stderr
         sent = json.loads(done.stdout)
         received = receiver.end()
     for result in (sent, received):
-        check_equal((result["messages"], result["bytes"]), (1000, 1000 * size), "messages and bytes")
-        check(result["messages_per_s"] > 0 and result["bytes_per_s"] > 0, f"no rate: {result}")
+        assert (result["messages"], result["bytes"]) == (1000, 1000 * size), "messages and bytes"
+        assert result["messages_per_s"] > 0 and result["bytes_per_s"] > 0, f"no rate: {result}"
 
 
 def test_what_is_sent_is_received():
@@ -73,9 +70,9 @@ def test_what_is_sent_is_received():
 def test_a_rate_is_kept():
     with Tool("receive", "tcp") as receiver:
         done = fanin("send", receiver.url(), "--rate", "1kHz", "--count", 200, "--json", "-")
-        check_equal(done.returncode, 0, done.stderr)
+        assert done.returncode == 0, done.stderr
         rate = json.loads(done.stdout)["messages_per_s"]
-        check(rate < 1100, f"{rate} messages/s at 1 kHz")
+        assert rate < 1100, f"{rate} messages/s at 1 kHz"
 
 
 def forward(source, sink, limit):
@@ -103,8 +100,8 @@ def test_a_receiver_that_got_no_whole_message_received_for_no_time():
             receiver.wait_for("a connection has ended")
             sender.process.kill()
         result = receiver.end(signal.SIGINT)
-        check_equal(result["messages"], 0, "messages")
-        check_equal(result["duration_s"], 0, "duration")
+        assert result["messages"] == 0, "messages"
+        assert result["duration_s"] == 0, "duration"
 
 
 def test_interrupted_tools_end_in_order():
@@ -115,8 +112,8 @@ def test_interrupted_tools_end_in_order():
             sent = sender.end(number)
             receiver.wait_for("closed by the peer")
             received = receiver.end(number)
-        check(sent["messages"] > 0, f"nothing was sent: {sent}")
-        check_equal(received["messages"], sent["messages"], "what was accepted arrives")
+        assert sent["messages"] > 0, f"nothing was sent: {sent}"
+        assert received["messages"] == sent["messages"], "what was accepted arrives"
 
 
 def test_subscribers_get_their_tag_only():
@@ -125,11 +122,11 @@ def test_subscribers_get_their_tag_only():
         with Tool("subscribe", url, "--tag", 7, "--tag", 8, "--count", 500) as one, \
                 Tool("subscribe", url, "--tag", 7, "--mode", "low-latency", "--count", 500) as other, \
                 Tool("subscribe", url, "--tag", 9) as nothing:
-            check(one.end()["messages"] >= 500, "a subscriber got less")
-            check(other.end()["messages"] >= 500, "a subscriber with low latency got less")
+            assert one.end()["messages"] >= 500, "a subscriber got less"
+            assert other.end()["messages"] >= 500, "a subscriber with low latency got less"
             nothing.wait_for("connected to")
-            check_equal(nothing.end(signal.SIGINT)["messages"], 0, "messages of a tag that nobody publishes")
-        check(publisher.end(signal.SIGINT)["messages"] >= 500, "published less")
+            assert nothing.end(signal.SIGINT)["messages"] == 0, "messages of a tag that nobody publishes"
+        assert publisher.end(signal.SIGINT)["messages"] >= 500, "published less"
 
 
 def test_bad_input_is_said_in_one_line():
@@ -146,39 +143,39 @@ def test_bad_input_is_said_in_one_line():
                       ("bench", "stream", "--plot", "/nowhere/plot.svg"),
                       ("bench", "stream", "--json", "/nowhere/result.json")):
         done = fanin(*arguments)
-        check_equal(done.returncode, 2, f"status of fanin {' '.join(arguments)}: {done.stderr}")
-        check_equal(len(done.stderr.strip().splitlines()), 1, f"lines of {done.stderr!r}")
-        check(len(done.stderr) < 250, f"a long line: {done.stderr}")
+        assert done.returncode == 2, f"status of fanin {' '.join(arguments)}: {done.stderr}"
+        assert len(done.stderr.strip().splitlines()) == 1, f"lines of {done.stderr!r}"
+        assert len(done.stderr) < 250, f"a long line: {done.stderr}"
 
 
 def test_nobody_to_send_to_is_a_failure():
     for command in (("send", "tcp://127.0.0.1:1"), ("subscribe", "tcp://127.0.0.1:1", "--tag", 1)):
         done = fanin(*command, "--duration", "50ms", "--quiet", "--json", "-")
-        check_equal(done.returncode, 1, f"status: {done.stderr}")
-        check("refused" in done.stderr.splitlines()[-1], done.stderr)
+        assert done.returncode == 1, f"status: {done.stderr}"
+        assert "refused" in done.stderr.splitlines()[-1], done.stderr
         result = json.loads(done.stdout)
-        check(not result["ok"] and "refused" in result["error"], f"the result: {result}")
+        assert not result["ok"] and "refused" in result["error"], f"the result: {result}"
     for command in (("receive", "tcp"), ("publish", "tcp", "--tag", 1)):
         done = fanin(*command, "--duration", "50ms", "--quiet", "--json", "-")
-        check_equal(done.returncode, 1, f"status: {done.stderr}")
-        check("nobody" in done.stderr, done.stderr)
+        assert done.returncode == 1, f"status: {done.stderr}"
+        assert "nobody" in done.stderr, done.stderr
 
 
 def test_the_receiver_names_the_port_that_was_chosen():
     with Tool("receive", "tcp") as receiver:
         url = receiver.url()
-        check_equal(fanin("send", url, "--count", 1).returncode, 0, "status of send")
+        assert fanin("send", url, "--count", 1).returncode == 0, "status of send"
         receiver.wait_for("closed by the peer")
         result = receiver.end(signal.SIGINT)
-    check_equal((result["url"], result["ok"], result["error"]), (url, True, None), "url, ok, error")
+    assert (result["url"], result["ok"], result["error"]) == (url, True, None), "url, ok, error"
 
 
 def test_fewer_messages_than_count_is_a_failure():
     with Tool("receive", "tcp", "--count", 5) as receiver:
-        check_equal(fanin("send", receiver.url(), "--count", 3).returncode, 0, "status of send")
+        assert fanin("send", receiver.url(), "--count", 3).returncode == 0, "status of send"
         receiver.wait_for("closed by the peer")
         result = receiver.end(signal.SIGINT, status=1)
-    check("3 of 5" in result["error"], f"the result: {result}")
+    assert "3 of 5" in result["error"], f"the result: {result}"
 
 
 def test_a_socket_of_another_kind_ends_the_tool():
@@ -187,8 +184,8 @@ def test_a_socket_of_another_kind_ends_the_tool():
         for command, said in ((("send", to_receiver), "--mode low-latency"), (("send", to_publisher), "subscribe"),
                               (("subscribe", to_receiver, "--tag", 1), "no publisher")):
             done = fanin(*command)
-            check_equal(done.returncode, 1, f"status: {done.stderr}")
-            check(said in done.stderr.splitlines()[-1], done.stderr)
+            assert done.returncode == 1, f"status: {done.stderr}"
+            assert said in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_what_is_published_waits_for_its_tag():
@@ -197,9 +194,9 @@ def test_what_is_published_waits_for_its_tag():
         with Tool("subscribe", url, "--tag", 8) as other:  # a connection, and not for this tag
             publisher.wait_for("has connected")
             with Tool("subscribe", url, "--tag", 7, "--count", 1000) as one:
-                check_equal(one.end()["messages"], 1000, "messages of the subscriber")
-            check_equal(publisher.end()["messages"], 1000, "messages that were published")
-            check_equal(other.end(signal.SIGINT)["messages"], 0, "messages of another tag")
+                assert one.end()["messages"] == 1000, "messages of the subscriber"
+            assert publisher.end()["messages"] == 1000, "messages that were published"
+            assert other.end(signal.SIGINT)["messages"] == 0, "messages of another tag"
 
 
 def test_who_does_not_read_is_waited_for_until_it_is_given_up():
@@ -212,15 +209,11 @@ def test_who_does_not_read_is_waited_for_until_it_is_given_up():
                 sender.process.send_signal(signal.SIGINT)
             sender.wait_for("waiting until the other side has taken what was sent")
             result = sender.end(None if arguments else signal.SIGINT, status=1)
-            check(not result["delivered"] and "gave up" in result["error"], f"the result: {result}")
+            assert not result["delivered"] and "gave up" in result["error"], f"the result: {result}"
 
 
 def test_a_message_over_the_limit_is_said():
     with Tool("receive", "tcp", "--mode", "low-latency") as receiver:
         done = fanin("send", receiver.url(), "--mode", "low-latency", "--size", "4MiB", "--count", 1)
-        check_equal(done.returncode, 2, f"status: {done.stderr}")
-        check("takes only smaller" in done.stderr, done.stderr)
-
-
-if __name__ == "__main__":
-    main()
+        assert done.returncode == 2, f"status: {done.stderr}"
+        assert "takes only smaller" in done.stderr, done.stderr

@@ -3,19 +3,16 @@ run shows it."""
 
 import os
 import socket
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
-from fanin_run import Folder, Run, SOURCE, check, check_balanced, check_equal, fanin, main  # noqa: E402
+from fanin_run import Folder, Run, SOURCE, check_balanced, fanin
 
 
 def says(status, pattern, *arguments, env=None):
     done = fanin(*arguments, env=env)
     lines = done.stderr.strip().splitlines()
-    check_equal(done.returncode, status, f"exit status of {arguments}: {done.stderr}")
-    check(len(lines) == 1, f"not one line for {arguments}: {done.stderr}")
-    check(pattern in lines[0], f"{arguments}: {lines[0]!r} does not say {pattern!r}")
+    assert done.returncode == status, f"exit status of {arguments}: {done.stderr}"
+    assert len(lines) == 1, f"not one line for {arguments}: {done.stderr}"
+    assert pattern in lines[0], f"{arguments}: {lines[0]!r} does not say {pattern!r}"
 
 
 def test_wrong_command_lines():
@@ -40,8 +37,8 @@ def test_wrong_command_lines():
 def test_help_and_version_succeed():
     for arguments in (["--help"], ["run", "--help"], ["verify", "--help"], ["--version"]):
         done = fanin(*arguments)
-        check_equal(done.returncode, 0, f"exit status of {arguments}")
-        check(done.stdout and not done.stderr, f"{arguments}: {done.stdout!r} {done.stderr!r}")
+        assert done.returncode == 0, f"exit status of {arguments}"
+        assert done.stdout and not done.stderr, f"{arguments}: {done.stdout!r} {done.stderr!r}"
 
 
 def test_wrong_configurations():
@@ -95,8 +92,7 @@ def test_recorded_files_that_are_not_there_or_no_recordings():
             run.wait_for(r"wrong.hld: offset 4: ")
             result = run.finish(status=1)
         check_balanced(result)
-        check_equal(sorted(result["failed_sources"]), ["0x8000", "0xe000", "0xe001", "0xe002", "0xe003"],
-                    "failed sources")
+        assert sorted(result["failed_sources"]) == ["0x8000", "0xe000", "0xe001", "0xe002", "0xe003"], "failed sources"
 
 
 def test_a_port_in_use():
@@ -105,12 +101,12 @@ def test_a_port_in_use():
         config = folder.small()
         with Run(config, "--set", f"network.control=tcp://127.0.0.1:{port}") as run:
             run.finish(status=1)
-            check(f"tcp://127.0.0.1:{port}" in run.text() and "the port is in use" in run.text(), run.text())
-            check("the port is in use" in run.summary(), f"not in the summary: {run.summary()}")
+            assert f"tcp://127.0.0.1:{port}" in run.text() and "the port is in use" in run.text(), run.text()
+            assert "the port is in use" in run.summary(), f"not in the summary: {run.summary()}"
         with Run(config, "--set", f"builder.0.url=tcp://127.0.0.1:{port}", "--set", "builder.0.count=1") as run:
             run.wait_for("bu0 failed: exit status 1; the run cannot begin without it")
             result = run.finish(status=1)
-            check("bu0: " in result["error"] and "the port is in use" in result["error"], result["error"])
+            assert "bu0: " in result["error"] and "the port is in use" in result["error"], result["error"]
 
 
 def test_an_output_folder_that_cannot_be_made():
@@ -139,7 +135,7 @@ source = [{{ id = 1, type = "receive", listen = "{url}" }}]
             run.wait_for(f"error +ru0 +source 0x1 cannot start: .*run.toml:7: readout.0.source.0.listen: {url}: the port is "
                          "in use; `ss -ltnp` shows by whom")
             result = run.finish(status=1)
-        check("the port is in use" in result["error"], result["error"])
+        assert "the port is in use" in result["error"], result["error"]
 
 
 def test_two_nodes_with_one_name():
@@ -155,7 +151,7 @@ def test_two_nodes_with_one_name():
             run.signal()
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+        assert result["events"]["incomplete"] == 0, "incomplete events"
 
 
 def test_a_node_with_another_configuration_is_refused():
@@ -168,13 +164,13 @@ def test_a_node_with_another_configuration_is_refused():
                      "event.integrity=none") as other:
                 other.wait_for("another configuration than the event manager")
                 result = other.finish(status=1)
-            check("another configuration" in result["error"], result)
-            check("died" not in other.text(), other.text())
+            assert "another configuration" in result["error"], result
+            assert "died" not in other.text(), other.text()
             with Run(folder.write("named.toml", config.read_text().replace("[[readout]]", '[[readout]]\nname = "left"')),
                      "--node", "left1", "--set", f"network.control={url}") as other:
                 other.wait_for("the event manager knows no node 'left1'")
                 other.finish(status=1)
-                check("died" not in other.text(), other.text())
+                assert "died" not in other.text(), other.text()
             run.signal()
             check_balanced(run.finish())
 
@@ -199,7 +195,7 @@ def test_strange_bytes_on_the_control_port_do_not_disturb_the_run():
             run.signal()
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
+        assert result["events"]["incomplete"] == 0, "incomplete events"
 
 
 CLUSTER = """
@@ -220,9 +216,9 @@ def test_a_host_finds_its_part():
         config = folder.write("cluster.toml", CLUSTER.format("no-such-host-a", "no-such-host-b"))
         says(2, "none of its nodes runs on this host", "run", config)
         done = fanin("check", config)
-        check_equal(done.returncode, 0, done.stderr)
-        check("tcp://no-such-host-a:7999" in done.stdout, done.stdout)
-        check("total memory on no-such-host-b" in done.stdout, done.stdout)
+        assert done.returncode == 0, done.stderr
+        assert "tcp://no-such-host-a:7999" in done.stdout, done.stdout
+        assert "total memory on no-such-host-b" in done.stdout, done.stdout
 
 
 def test_a_slurm_task_finds_its_part():
@@ -239,13 +235,9 @@ def test_a_slurm_task_finds_its_part():
                 ru.finish()
                 bu.finish()
         check_balanced(result)
-        check_equal(result["events"]["built"], 500, "events")
+        assert result["events"]["built"] == 500, "events"
 
 
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
-
-
-if __name__ == "__main__":
-    main()

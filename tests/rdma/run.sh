@@ -19,12 +19,12 @@ run "peers that are no peers, options" "$build/tests/fanin_net_verbs_test"
 run "conformance suite" "$build/tests/fanin_net_test" --gtest_filter='Given/*:Ofi/*/ofi_tcp'
 run "message sockets" "$build/tests/fanin_message_test" --gtest_filter='sockets/*/*verbs*'
 run "what a message costs" python3 tests/rdma/cost.py check
-run "event builder over ofi+verbs" env FANIN_RDMA_SCHEME=ofi+verbs python3 tests/rdma/rdma.py \
-  test_two_by_two_build_every_event test_two_by_two_build_every_event_with_pull \
-  test_the_events_of_a_dead_builder_are_built_by_others
-for test in $(grep -oP '^def \Ktest_\w+' tests/rdma/rdma.py); do
+run "event builder over ofi+verbs" env FANIN_RDMA_SCHEME=ofi+verbs python3 -m pytest \
+  tests/rdma/rdma_test.py::test_two_by_two_build_every_event tests/rdma/rdma_test.py::test_two_by_two_build_every_event_with_pull \
+  tests/rdma/rdma_test.py::test_the_events_of_a_dead_builder_are_built_by_others
+for test in $(grep -oP '^def \Ktest_\w+' tests/rdma/rdma_test.py); do
   [[ $test != *numa* || -e /sys/devices/system/node/node1 ]] || continue
-  run "$test" python3 tests/rdma/rdma.py "$test"
+  run "$test" python3 -m pytest "tests/rdma/rdma_test.py::$test"
 done
 echo "   $passed passed, $failed failed in the guest"
 ((failed == 0))

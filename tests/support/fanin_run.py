@@ -1,7 +1,7 @@
 """What the tests of the real processes share: a run to watch, to kill parts of, and to look at afterwards.
 
-A script defines functions test_...() and calls main(); each becomes a ctest of its own. Nothing sleeps: a test waits for
-a line, a process or a file, and a line that does not come fails it with all that was written.
+Each function test_...() of tests/*_test.py is a ctest of its own, run by pytest. Nothing sleeps: a test waits for a line, a
+process or a file, and a line that does not come fails it with all that was written.
 """
 
 import json
@@ -16,6 +16,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+import pytest
 
 FANIN = os.environ.get("FANIN", "build/release/bin/fanin")
 SOURCE = Path(os.environ.get("FANIN_SOURCE_DIR", Path(__file__).resolve().parent.parent.parent))
@@ -49,23 +51,19 @@ count = {builders}
 """
 
 
-class Skip(Exception):
-    pass
-
-
 def data_file(path):
     """A recorded file, or the test is skipped."""
     for place in (os.environ.get("FANIN_DATA"), SOURCE / ".." / "shared" / "data", SOURCE / "data"):
         if place and (Path(place) / path).exists():
             return (Path(place) / path).resolve()
-    raise Skip(f"{path} is not here: ./dev data says where to get it")
+    pytest.skip(f"{path} is not here: ./dev data says where to get it")
 
 
 def h5py():
     try:
         import h5py as module
     except ImportError:
-        raise Skip("h5py is not installed") from None
+        pytest.skip("h5py is not installed")
     return module
 
 
@@ -173,37 +171,28 @@ class Run:
         """Waits for the end, checks the exit status and gives the result object."""
         while self._next("end") is not None:
             pass
-        check(self.process.wait(timeout=LONGEST_S) == status,
-              f"exit status {self.process.returncode}, not {status}:\n{self.text()}")
+        assert self.process.wait(timeout=LONGEST_S) == status, (
+            f"exit status {self.process.returncode}, not {status}:\n{self.text()}")
         text = self.result_path.read_text()
         return json.loads(text) if text else None
 
 
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def check_equal(found, expected, what):
-    check(found == expected, f"{what}: {found!r}, expected {expected!r}")
-
-
 def check_balanced(result):
     fragments = result["fragments"]
-    check(result["balanced"], f"not balanced: {fragments}")
-    check_equal(fragments["read"],
-                fragments["built"] + fragments["late"] + fragments["dropped"] + fragments["lost"], "the ledger's sum")
+    assert result["balanced"], f"not balanced: {fragments}"
+    assert fragments["read"] == fragments["built"] + fragments["late"] + fragments["dropped"] + fragments["lost"], (
+        "the ledger's sum")
 
 
 def verify(result, cwd=None):
     """Verifies the files of a result; the verification's own result object."""
     files = [str(Path(cwd or ".") / file) for file in result["files"]]
-    check(files, "the run has no files")
+    assert files, "the run has no files"
     done = fanin("verify", "--json", "-", *files)
-    check_equal(done.returncode, 0, f"fanin verify: {done.stdout}{done.stderr}")
+    assert done.returncode == 0, f"fanin verify: {done.stdout}{done.stderr}"
     found = json.loads(done.stdout)
     for key in ("duplicates", "crc_errors"):
-        check_equal(found[key], 0, key)
+        assert found[key] == 0, key
     return found
 
 
@@ -211,18 +200,5 @@ def wait_until(condition, what):
     """For what has no descriptor to wait on: asks again until it is so."""
     end = time.monotonic() + LONGEST_S
     while not condition():
-        check(time.monotonic() < end, f"not within {LONGEST_S} s: {what}")
+        assert time.monotonic() < end, f"not within {LONGEST_S} s: {what}"
         os.sched_yield()
-
-
-def main():
-    tests = {name: value for name, value in vars(sys.modules["__main__"]).items() if name.startswith("test_")}
-    for name in sys.argv[1:] or tests:
-        try:
-            tests[name]()
-        except Skip as reason:
-            print(f"{name}: skipped: {reason}")
-            if len(sys.argv) == 2:
-                sys.exit(77)
-            continue
-        print(f"{name}: passed")

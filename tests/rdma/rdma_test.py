@@ -1,38 +1,44 @@
 """The event builder over RDMA: run in a guest that has it, by ./dev test-rdma. FANIN_RDMA_SCHEME: verbs,
 or ofi+verbs; rxe0 has 10.9.0.1, rxe1 10.8.0.1 (tools/rdma_guest.sh)."""
 
+import json
 import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "support"), str(Path(__file__).resolve().parent.parent)]
-import fanin_run  # noqa: E402
-from fanin_run import Folder, Run, check, check_balanced, check_equal, fanin, main, verify, wait_until  # noqa: E402
+import pytest
 
-import death_test as death  # noqa: E402
+import death_test as death
+import fanin_run
+from fanin_run import Folder, Run, check_balanced, fanin, verify, wait_until
 
 SCHEME = os.environ.get("FANIN_RDMA_SCHEME", "verbs")
 CONTROL = f"{SCHEME}://10.9.0.1"
 OTHER = f"{SCHEME}://10.8.0.1"  # on the other device
-fanin_run.URL = CONTROL
-fanin_run.RATE = "500Hz"  # all is emulated
-PATIENCE = "20s"  # likewise: no fragment is late
+PATIENCE = "20s"  # no fragment is late, and all is emulated
+
+
+@pytest.fixture(autouse=True)
+def over_rdma(monkeypatch):
+    if not Path("/sys/class/infiniband/rxe1").exists():
+        pytest.skip("no RDMA device here: ./dev test-rdma boots a guest that has two")
+    monkeypatch.setattr(fanin_run, "URL", CONTROL)
+    monkeypatch.setattr(fanin_run, "RATE", "500Hz")
 
 
 def builds(*more):
     with Folder() as folder:
         done = fanin("run", folder.small(), "--set", f"event.deadline={PATIENCE}", "--events", "2000", "--json", "-",
                      *more)
-        check_equal(done.returncode, 0, done.stderr)
-        result = fanin_run.json.loads(done.stdout)
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
         check_balanced(result)
-        check_equal(result["events"], {"built": 2000, "incomplete": 0, "lost": 0, "bad": 0}, "events")
+        assert result["events"] == {"built": 2000, "incomplete": 0, "lost": 0, "bad": 0}, "events"
         found = verify(result)
-        check_equal(found["events"], 2000, "events in the files")
-        check_equal(found["complete"], 2000, "complete events in the files")
+        assert found["events"] == 2000, "events in the files"
+        assert found["complete"] == 2000, "complete events in the files"
 
 
 def test_two_by_two_build_every_event():
@@ -76,9 +82,9 @@ def test_a_small_memory_lock_limit_is_said_in_one_line_with_the_mend():
         command = f"ulimit -l 64 && exec setpriv --reuid 65534 --regid 65534 --clear-groups {fanin_run.FANIN} run {config}"
         done = subprocess.run(["bash", "-c", command + " --events 10"], capture_output=True, text=True,
                               timeout=fanin_run.LONGEST_S)
-        check(done.returncode != 0, "it ran")
+        assert done.returncode != 0, "it ran"
         lines = [line for line in done.stderr.splitlines() if "ulimit -l" in line]
-        check(lines and "64KiB" in lines[0].replace(" ", "") and "limits.conf" in lines[0], done.stderr)
+        assert lines and "64KiB" in lines[0].replace(" ", "") and "limits.conf" in lines[0], done.stderr
 
 
 def test_a_user_without_the_right_to_rdma_is_told_which():
@@ -90,15 +96,15 @@ def test_a_user_without_the_right_to_rdma_is_told_which():
             command += f"{fanin_run.FANIN} run {config} --events 10"
             done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=fanin_run.LONGEST_S)
             subprocess.run(["bash", "-c", "chmod 666 /dev/infiniband/*"], check=True)
-            check(done.returncode != 0, "it ran")
-            check(f"may not use /dev/infiniband/{files.rstrip('*')}" in done.stderr, f"{files}: {done.stderr}")
+            assert done.returncode != 0, "it ran"
+            assert f"may not use /dev/infiniband/{files.rstrip('*')}" in done.stderr, f"{files}: {done.stderr}"
 
 
 def test_an_address_without_a_device_is_said_so():
     with Folder() as folder:
         done = fanin("run", folder.small(), "--set", f"network.url={SCHEME}://127.0.0.1", "--events", "10")
-        check(done.returncode != 0, "it ran")
-        check("RDMA" in done.stderr, done.stderr)
+        assert done.returncode != 0, "it ran"
+        assert "RDMA" in done.stderr, done.stderr
 
 
 def test_the_benches_know_the_port_and_its_rate():
@@ -113,13 +119,13 @@ def test_the_benches_know_the_port_and_its_rate():
             file = folder.path / "result.json"
             done = fanin("bench", pattern, "--url", f"{SCHEME}://{interface}", *options, "--runs", "1", "--duration", "500ms",
                          "--quiet", "--json", str(file))
-            check_equal(done.returncode, 0, done.stderr)
-            check(f"of the {rate * 1e-9:.3g} Gb/s of {device} port 1" in done.stdout, done.stdout)
-            result = fanin_run.json.loads(file.read_text())
-            check_equal(result["port"], {"device": device, "number": "1", "rate_bits_per_s": rate}, "port")
+            assert done.returncode == 0, done.stderr
+            assert f"of the {rate * 1e-9:.3g} Gb/s of {device} port 1" in done.stdout, done.stdout
+            result = json.loads(file.read_text())
+            assert result["port"] == {"device": device, "number": "1", "rate_bits_per_s": rate}, "port"
             row = result["results"][-1]
             share = row["bytes_per_s"] * 8 / rate
-            check(row["bytes_per_s"] > 0 and abs(row["share_of_port"] - share) < 1e-6 * share, str(row))
+            assert row["bytes_per_s"] > 0 and abs(row["share_of_port"] - share) < 1e-6 * share, str(row)
 
 
 def pages_on(pid, node, least):
@@ -136,7 +142,7 @@ def pages_on(pid, node, least):
 
 def test_pools_and_threads_are_on_the_configured_numa_node():
     if not Path("/sys/devices/system/node/node1").exists():
-        raise fanin_run.Skip("this machine has one NUMA node")
+        pytest.skip("this machine has one NUMA node")
     with Folder() as folder:
         config = folder.small(readouts=1, builders=1)
         text = config.read_text()
@@ -148,9 +154,9 @@ def test_pools_and_threads_are_on_the_configured_numa_node():
             run.wait_for("run 1 begins")
             run.wait_for_events(300)
             for name, node, least in (("ru0", 0, 8 << 20), ("bu0", 1, 32 << 20)):
-                check(pages_on(pids[name], node, least), f"{name} is not on node {node}:\n"
-                      + Path(f"/proc/{pids[name]}/numa_maps").read_text())
-                check_equal(os.sched_getaffinity(pids[name]), {node}, f"processors of {name}")
+                assert pages_on(pids[name], node, least), (
+                    f"{name} is not on node {node}:\n" + Path(f"/proc/{pids[name]}/numa_maps").read_text())
+                assert os.sched_getaffinity(pids[name]) == {node}, f"processors of {name}"
             run.signal(signal.SIGINT)
             check_balanced(run.finish())
 
@@ -175,7 +181,7 @@ def test_a_lost_rail_costs_speed_and_no_event():
                 run.wait_for_events(500)
                 # At first two connections are on each; who said hello too early has changed over.
                 moves = [len(re.findall(rf"trying {re.escape(rail)}:", run.text())) for rail in (OTHER, CONTROL)]
-                check(2 + moves[0] - moves[1] > 0, f"nothing is on the rail that will be lost:\n{run.text()}")
+                assert 2 + moves[0] - moves[1] > 0, f"nothing is on the rail that will be lost:\n{run.text()}"
                 subprocess.run("ip link set v0 down".split(), check=True)
                 run.wait_for(r"10\.8\.0\.1:\d+ is closed, trying \S+10\.9\.0\.1")
                 run.wait_for_events(1000)
@@ -184,9 +190,9 @@ def test_a_lost_rail_costs_speed_and_no_event():
         finally:
             make_rxe1_anew()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["events"]["incomplete"], 0, "incomplete events\n" + run.text())
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] == 0, "incomplete events\n" + run.text()
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
 
 
 def test_connections_that_break_are_made_again_and_cost_no_event():
@@ -204,10 +210,6 @@ def test_connections_that_break_are_made_again_and_cost_no_event():
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
-        check_equal(result["events"]["lost"], 0, "lost events")
-        check_equal(result["events"]["incomplete"], 0, "incomplete events")
-        check_equal(verify(result)["events"], result["events"]["built"], "events in the files")
-
-
-if __name__ == "__main__":
-    main()
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] == 0, "incomplete events"
+        assert verify(result)["events"] == result["events"]["built"], "events in the files"
