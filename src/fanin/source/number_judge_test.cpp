@@ -461,6 +461,21 @@ TEST(Numbers, ASkipIsJudgedAsANumberIs) {
   EXPECT_EQ(queue.next_event(), 11U);
 }
 
+// As docs/plugins.md says.
+TEST(Numbers, ASkipBeforeEachFragmentCrossesTheWindowAtEachStep) {
+  constexpr EventNumber step = 300;
+  Sender sender;
+  sender.others_are_at(0, 1);
+  Numbers sent;
+  for (EventNumber event = 0; event < 10 * step; event += step) {
+    ASSERT_TRUE(sender.queue().skip_to(event));
+    sender.sends({event});
+    sent.push_back(event);
+  }
+  EXPECT_EQ(sender.taken(), sent);
+  EXPECT_EQ(sender.jumps(), 0U);
+}
+
 // Whatever a front end does to single numbers, what it sends in between is taken.
 TEST(Numbers, RandomFlipsLossesAndJumpsCostNoGoodFragment) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
