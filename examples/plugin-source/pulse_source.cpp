@@ -1,12 +1,12 @@
-// A source of one's own: a waveform digitizer, simulated. Each event is a record of 16-bit samples
-// with noise and, most of the time, a pulse that rises at once and decays. Replace make_waveform()
-// by the reading of your board and you have a source for it.
+// A source plug-in: a simulated waveform digitizer. Each event is a record of 16-bit samples with
+// noise and, most of the time, a pulse that rises at once and decays. Replace make_waveform() by
+// the code that reads your board, and you have a source for it.
 //
 //   type = "pulse"
 //   samples = 1024         # per channel
 //   channels = 4
-//   rate = "2kHz"          # of a self-triggered digitizer; without it, as fast as events are
-//   wanted occupancy = 80         # percent of channels with a pulse
+//   rate = "2kHz"          # self-triggered; without it, as fast as events are wanted
+//   occupancy = 80         # percent of channels with a pulse
 
 #include <algorithm>
 #include <cstdint>
@@ -47,7 +47,7 @@ public:
     return {};
   }
 
-  // Called on the readout unit's loop; never waits. What it cannot do now it does at the next call.
+  // Called on the readout unit's loop; it must not wait. The rest is done at the next call.
   ReadResult read(FragmentQueue& queue, Time now) override {
     for (int i = 0; i < events_per_read; ++i) {
       if (!pacer_.due(next_, now)) {
@@ -55,7 +55,8 @@ public:
       }
       if (!made_) make_waveform();
       made_ = true;
-      // `full` is backpressure, or no trigger yet: the fragment was not taken and is kept.
+      // `full` is backpressure, or no trigger yet: keep the fragment and offer it again.
+      // `rejected`: it was dropped and counted; go on with the next one.
       if (queue.write(next_, std::as_bytes(std::span(waveform_))) == WriteOutcome::full) return {};
       made_ = false;
       ++next_;
@@ -93,8 +94,8 @@ private:
   bool made_ = false;
 };
 
-// Turns the keys of the configuration into a source. What is wrong with them, unknown keys
-// included, becomes an error that names file, line and key.
+// Turns the keys of the configuration into a source. A wrong or unknown key becomes an error that
+// names file, line and key.
 Result<std::unique_ptr<Source>> make_pulse_source(const SourceSettings& settings) {
   SettingsReader reader(settings);
   PulseOptions options;

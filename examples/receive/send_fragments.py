@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Sends fragments to a `receive` source of fanin. Python's standard library is all it needs.
+"""Sends fragments to a `receive` source of fanin. It needs only Python's standard library.
 
   send_fragments.py tcp://127.0.0.1:7500 --source 0x300 --events 1000 --rate 100 --size 2000
 
-Copy it, and put your own bytes where make_payload() makes some up. The format is one page:
-docs/receive-format.md.
+Copy it, and replace make_payload() by your own data. docs/receive-format.md describes the format.
 """
 
 import argparse
