@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/net/connection_options.hpp"
 #include "fanin/wire/checksum.hpp"
 
 namespace fanin::net::in_memory {
@@ -155,19 +156,13 @@ MemoryTransport::~MemoryTransport() {
   }
 }
 
-Result<> MemoryTransport::check(const Url& url, const ConnectionOptions& options) const {
+Result<ConnectionOptions> MemoryTransport::check(const Url& url,
+                                                 const ConnectionOptions& options) const {
   if (url.scheme != network_.options_.scheme) {
     return fail(ErrorKind::usage,
                 fmt::format("{} is not an address of {}://", url.text(), network_.options_.scheme));
   }
-  if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
-  if (options.max_message > options.receive_pool->page_size() / 2) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: messages of {} B need pages of twice that size; those of the "
-                            "receive pool have {} B",
-                            url.text(), options.max_message, options.receive_pool->page_size()));
-  }
-  return {};
+  return checked_options(url, options);
 }
 
 // --- listening and connecting ---
@@ -193,7 +188,8 @@ MemoryTransport::find_listener(const Url& url) const {
 }
 
 Result<ListenerId> MemoryTransport::listen(const Url& url, const ConnectionOptions& options) {
-  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  const auto checked = check(url, options);
+  if (!checked) return std::unexpected(checked.error());
   Url real = url;
   if (real.host.empty()) real.host = host_;
   if (!host_.empty() && real.host != host_) {
@@ -204,7 +200,7 @@ Result<ListenerId> MemoryTransport::listen(const Url& url, const ConnectionOptio
     return fail(ErrorKind::refused,
                 fmt::format("{} is in use; choose another name or port", real.text()));
   }
-  return listeners_.emplace(Listener{std::move(real), options}).first;
+  return listeners_.emplace(Listener{std::move(real), *checked}).first;
 }
 
 Url MemoryTransport::listening_url(ListenerId listener) const {
@@ -229,7 +225,8 @@ void MemoryTransport::close_listener(ListenerId listener) {
 }
 
 Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOptions& options) {
-  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  const auto checked = check(url, options);
+  if (!checked) return std::unexpected(checked.error());
   const auto pipe = std::make_shared<Pipe>();
   pipe->target = url;
   if (pipe->target.host.empty()) pipe->target.host = host_;
@@ -238,8 +235,7 @@ Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOp
   end.transport = this;
   end.alive = true;
   end.id = id;
-  end.options = options;
-  if (end.options.max_message == 0) end.options.max_message = options.receive_pool->page_size() / 2;
+  end.options = *checked;
   end.filler = &fillers_.of(*options.receive_pool);
   if (resolver_ == nullptr) {
     request(id, {});
@@ -290,9 +286,6 @@ void MemoryTransport::accept(Item& item) {
   end.handed_out = false;
   end.listener = listener_id;
   end.options = listener->options;
-  if (end.options.max_message == 0) {
-    end.options.max_message = end.options.receive_pool->page_size() / 2;
-  }
   end.filler = &fillers_.of(*end.options.receive_pool);
   end.trusted = !end.options.strangers;
   if (end.trusted) post_receives(end);

@@ -187,7 +187,8 @@ private:
     }
   };
 
-  [[nodiscard]] Result<> check(const Url& url, const ConnectionOptions& options) const;
+  [[nodiscard]] Result<ConnectionOptions> check(const Url& url,
+                                                const ConnectionOptions& options) const;
   [[nodiscard]] std::uint16_t free_port(const std::string& host) const;
   [[nodiscard]] std::pair<ListenerId, const Listener*> find_listener(const Url& url) const;
 

@@ -122,7 +122,7 @@ protected:
   }
   [[nodiscard]] Url url() const { return transport->listening_url(listener); }
   [[nodiscard]] std::uint64_t closed(CloseReason reason) const {
-    return transport->counters().closed[static_cast<std::size_t>(reason)];
+    return transport->accounts().closed(reason);
   }
   bool run_until(const std::function<bool()>& condition) {
     for (int i = 0; i < 1'000'000; ++i) {
@@ -318,7 +318,7 @@ TEST_F(Ofi, a_listener_that_never_answers_is_given_up) {
   ASSERT_TRUE(transport->connect(there, client.options()));
   while (client.closed.empty()) (void)loop.turn();
   EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
-  EXPECT_EQ(transport->counters().handshake_timeouts, 1U);
+  EXPECT_EQ(transport->accounts().handshake_timeouts, 1U);
   EXPECT_NE(said.find("no answer within 20 ms"), std::string::npos) << said;
   EXPECT_EQ(client.receive_pool->available(), client.receive_pool->pages());
 }

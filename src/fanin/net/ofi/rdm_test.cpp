@@ -160,7 +160,7 @@ protected:
   }
   [[nodiscard]] Url url() const { return transport->listening_url(listener); }
   [[nodiscard]] std::uint64_t closed(CloseReason reason) const {
-    return transport->counters().closed[static_cast<std::size_t>(reason)];
+    return transport->accounts().closed(reason);
   }
   template <class Condition>
   bool run_until(Condition condition) {

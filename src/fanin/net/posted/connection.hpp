@@ -3,7 +3,6 @@
 
 #include <array>
 #include <bit>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -66,45 +65,30 @@ struct Traffic {
   Sending sending;
 };
 
+// It is `connecting` until its way is known and there are pages to post, and `retired` until no
+// completion can name it any more.
 struct Connection {
-  enum class Stage : std::uint8_t {
-    waiting, // for the way, or for pages to post
-    handshake, // until the network says that the connection is there
-    open,
-    ended, // nothing more comes or goes; `closed` is to be reported
-    closing, // closed here: what was accepted is sent, then the end, until the peer hangs up
-    buried // its link is closed, until no completion can name it any more
-  };
+  using Place = WorkList<Connection>::Place;
 
-  Connection(const ConnectionOptions& given, PageFiller& packer, std::vector<ConnectionId>& expired,
+  Connection(const ConnectionOptions& given, PageFiller& packer, WorkList<Connection>& expired_list,
              std::function<void(Connection&, const Resolver::Found&)> take_addresses)
       : options(given),
         filler(&packer),
         question(
             [this, take = std::move(take_addresses)](const auto& found) { take(*this, found); }),
-        deadline([this, &expired] { expired.push_back(id); }) {}
+        deadline([this, &expired_list] { expired_list.add(expired); }) {}
 
   ConnectionId id = ConnectionId::none;
-  Stage stage = Stage::waiting;
-  bool handed_out = false; // its `accepted` or `connected` is delivered
-  bool ready = false; // in ready_
-  bool marked = false; // in marked_
-  bool poor = false; // in poor_
-  bool given_out = false; // in given_out_
-  bool silent = false; // ended before anybody was told of it
+  ConnectionState state;
   bool trusted = true;
-  bool admitted = false; // not trusted, and one of those that have a page
+  bool admitted = false; // not trusted, and has one of the pages for unidentified peers
   bool wants_writable = false;
   bool writable_pending = false;
   bool end_sent = false;
   bool cut = false; // by the peer or the network: what has come is all there is
   bool cut_is_known = false; // and all of it is in `arrived`
   bool cut_unexplained = false; // by a cancellation, so far
-  CloseReason reason = CloseReason::local; // of `ended`
   CloseReason cut_reason = CloseReason::peer_died;
-  ListenerId listener = ListenerId::none; // that accepted it
-  Time since{}; // admitted
-  std::uint32_t max_message = 0; // that this side takes
   ReceiveOptions receiving;
   std::uint32_t peer_max_message = 0;
   std::uint32_t peer_credits = 0; // in its request
@@ -119,22 +103,34 @@ struct Connection {
   Link::Limits limits;
   std::unique_ptr<Link> link; // ends before what it may reach
   Timer deadline; // of the handshake, then of closing, then of coming to rest
-
-  [[nodiscard]] bool ours() const { return listener == ListenerId::none; }
+  UnidentifiedPeers<Connection>::Entry unidentified{*this};
+  // In the lists of the transport, and of the listener.
+  Place waiting{*this};
+  Place ready{*this};
+  Place flush{*this};
+  Place starved{*this};
+  Place given_out{*this};
+  Place copying{*this};
+  Place expired{*this};
+  Place sweep{*this};
+  Place draining{*this};
 };
 
 } // namespace posted
 
+// An unidentified peer has a page of the receive pool, and there are few: further ones wait.
 struct PostedTransport::Listener {
-  ConnectionOptions options;
+  Listener(const Terms& given, Duration patience)
+      : terms(given),
+        pages_max(posted::unidentified_pages_of(given.options.receive_pool->pages())),
+        unidentified({.peers_max = pages_max, .patience = patience}) {}
+
   Terms terms;
   std::unique_ptr<posted::Listening> listening;
-  std::uint32_t unidentified = 0; // connections that are admitted and not trusted
-  std::deque<ConnectionId> waiting; // to be admitted
-
-  [[nodiscard]] bool has_room() const {
-    return unidentified < posted::unidentified_pages_of(options.receive_pool->pages());
-  }
+  std::uint32_t pages_max;
+  std::uint32_t pages = 0; // that unidentified peers have, or had until their links are at rest
+  UnidentifiedPeers<posted::Connection> unidentified; // with a page
+  ConnectionList waiting; // for a page
 };
 
 } // namespace fanin::net

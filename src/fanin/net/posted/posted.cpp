@@ -16,7 +16,6 @@ namespace fanin::net {
 using posted::Completion;
 using posted::Operation;
 using posted::TagKind;
-using Stage = posted::Connection::Stage;
 
 namespace {
 
@@ -24,7 +23,6 @@ namespace {
 constexpr std::uint32_t posted_polls_per_look = 64;
 constexpr int reads_per_poll = 4;
 constexpr std::size_t posted_messages_per_visit = 16;
-constexpr std::uint32_t strangers_largest = 4096; // bytes
 
 // Of receives that are posted after what came with `tag`: what has brought credits was no message's
 // receive, and is posted again at once.
@@ -43,19 +41,22 @@ posted::Traffic::Traffic(Link& link, std::unique_ptr<Receives> given)
 
 PostedTransport::PostedTransport(Loop& loop, std::unique_ptr<posted::Network> network,
                                  PostedOptions options)
-    : loop_(loop), options_(std::move(options)), network_(std::move(network)) {}
+    : loop_(loop),
+      options_(std::move(options)),
+      network_(std::move(network)),
+      accounts_(options_.report) {}
 
 PostedTransport::~PostedTransport() { network_->stop(); }
 
 PostedTransport::Connection* PostedTransport::find_open(ConnectionId id) const {
   Connection* const connection = connections_.find(id);
-  const bool open = connection != nullptr && connection->stage == Stage::open && !connection->cut;
+  const bool open = connection != nullptr && connection->state.is_open() && !connection->cut;
   return open ? connection : nullptr;
 }
 
 void PostedTransport::report(CloseReason reason, const Connection& connection,
                              std::string_view text) const {
-  if (options_.report) options_.report(reason, fmt::format("{}: {}", connection.link->peer, text));
+  accounts_.report(reason, connection.link->peer, text);
 }
 
 std::string PostedTransport::peer_name(ConnectionId id) const {
@@ -67,12 +68,12 @@ void PostedTransport::trust(ConnectionId id) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr) return;
   connection->trusted = true;
-  make_ready(*connection);
+  ready_.add(connection->ready);
   if (!connection->admitted) return;
   connection->traffic->receives->set_limited(false);
-  if (connection->stage == Stage::open && !connection->cut) {
+  if (connection->state.is_open() && !connection->cut) {
     replenish(*connection);
-    be_poor(*connection);
+    mark_starved(*connection);
   }
   leave_unidentified(*connection);
 }
@@ -81,64 +82,63 @@ void PostedTransport::trust(ConnectionId id) {
 
 void PostedTransport::close(ConnectionId id, bool abort) {
   Connection* const connection = connections_.find(id);
-  if (connection == nullptr || connection->stage == Stage::closing ||
-      connection->stage == Stage::buried)
+  if (connection == nullptr || connection->state.stage() == Stage::closing ||
+      connection->state.stage() == Stage::retired)
     return;
   withdraw(id);
-  if (connection->stage != Stage::ended)
-    ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
-  if (abort || connection->stage != Stage::open || connection->cut) {
-    bury(*connection);
+  accounts_.close(connection->state);
+  if (abort || !connection->state.is_open() || connection->cut) {
+    retire(*connection);
     return;
   }
-  connection->stage = Stage::closing;
+  connection->state.enter(Stage::closing);
   ++closing_;
   connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
-  make_ready(*connection);
+  ready_.add(connection->ready);
   pump(*connection);
 }
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
 void PostedTransport::end(Connection& connection, CloseReason reason) {
-  if (connection.stage == Stage::closing || connection.stage == Stage::ended ||
-      connection.stage == Stage::buried)
-    return;
-  ++counters_.closed[static_cast<std::size_t>(reason)];
-  if (connection.stage == Stage::waiting || connection.stage == Stage::handshake) --setting_up_;
-  connection.silent = !connection.ours() && !connection.handed_out;
+  if (connection.state.over()) return;
+  if (connection.state.setting_up()) --setting_up_;
   if (reason == CloseReason::connect_failed && !connection.question.waits())
     loop_.resolver().forget(connection.target.host); // it may have moved
-  connection.stage = Stage::ended;
-  connection.reason = reason;
+  accounts_.end(connection.state, reason);
+  connection.unidentified.mark_identified();
+  connection.waiting.leave();
   connection.deadline.cancel();
-  make_ready(connection);
+  ready_.add(connection.ready);
 }
 
 void PostedTransport::violation(Connection& connection, std::string_view what) {
-  if (connection.stage == Stage::open) report(CloseReason::protocol_violation, connection, what);
+  if (connection.state.is_open()) report(CloseReason::protocol_violation, connection, what);
   end(connection, CloseReason::protocol_violation);
 }
 
 // The peer has hung up, or the network has. What came before is still delivered: it is all there
 // when the queues of completions have been empty once.
 void PostedTransport::cut(Connection& connection, CloseReason reason) {
-  if (connection.cut || connection.stage == Stage::buried) return;
-  if (connection.stage == Stage::handshake || connection.stage == Stage::waiting)
-    return refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
+  if (connection.cut || connection.state.stage() == Stage::retired) return;
+  if (connection.state.setting_up())
+    return refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
                   connection, "the connection was closed while it was being made");
   connection.cut = true;
   connection.cut_reason = reason;
-  leaving_.push_back(connection.id);
+  to_sweep_.add(connection.sweep);
 }
 
 // From here on, or once its link is at rest, the network does not touch our memory. Completions
 // that name the connection may still be in the queues: it stays until those have been empty once.
-void PostedTransport::bury(Connection& connection) {
-  if (connection.stage == Stage::closing) --closing_;
-  if (connection.stage == Stage::waiting || connection.stage == Stage::handshake) --setting_up_;
-  connection.stage = Stage::buried;
+void PostedTransport::retire(Connection& connection) {
+  if (connection.state.stage() == Stage::closing) --closing_;
+  if (connection.state.setting_up()) --setting_up_;
+  connection.state.enter(Stage::retired);
+  connection.unidentified.mark_identified();
+  connection.waiting.leave();
   connection.deadline.cancel();
-  if (!connection.traffic && !connection.ours()) connection.link->reject(encode(posted::Hello{}));
+  if (!connection.traffic && !connection.state.ours())
+    connection.link->reject(encode(posted::Hello{}));
   connection.link->close();
   if (connection.traffic) {
     posted::Traffic& traffic = *connection.traffic;
@@ -151,50 +151,46 @@ void PostedTransport::bury(Connection& connection) {
   if (!connection.link->at_rest())
     connection.deadline.start(loop_, loop_.now() + options_.rest_timeout);
   released_ = true;
-  leaving_.push_back(connection.id);
+  to_sweep_.add(connection.sweep);
 }
 
 void PostedTransport::sweep() {
-  for (const ConnectionId id : std::exchange(leaving_, {})) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) continue;
-    if (connection->stage == Stage::buried) {
-      const bool twice = std::ranges::find(resting_, id) != resting_.end(); // cut, then buried
-      if (!twice) resting_.push_back(id);
+  to_sweep_.take_each([this](Connection& connection) {
+    if (connection.state.stage() == Stage::retired) {
+      draining_.add(connection.draining);
     } else {
-      connection->cut_is_known = true;
-      make_ready(*connection);
+      connection.cut_is_known = true;
+      ready_.add(connection.ready);
     }
-  }
-  std::erase_if(resting_, [this](ConnectionId id) {
-    Connection& connection = *connections_.find(id);
-    if (!connection.link->at_rest()) return false;
-    leave_unidentified(connection);
-    connections_.erase(id);
-    return released_ = true;
   });
-  for (const ConnectionId id : resting_) { // those that come to rest now go when all is read again
-    posted::Link& link = *connections_.find(id)->link;
-    link.drained();
-    if (link.at_rest()) released_ = true;
-  }
+  draining_.take_each([this](Connection& connection) {
+    if (!connection.link->at_rest()) return draining_.add(connection.draining);
+    leave_unidentified(connection);
+    connections_.erase(connection.id);
+    released_ = true;
+  });
+  draining_.take_each([this](Connection& connection) {
+    draining_.add(connection.draining);
+    connection.link->drained();
+    if (connection.link->at_rest()) released_ = true; // it goes when all is read again
+  });
   std::erase_if(shared_, [](const auto& shared) { return shared->unused(); });
 }
 
 void PostedTransport::expire(Connection& connection) {
-  if (connection.stage == Stage::buried) {
+  if (connection.state.stage() == Stage::retired) {
     if (!connection.deadline.active()) connection.link->rest_now(); // else it is an older deadline
     return;
   }
-  if (connection.stage == Stage::closing) { // the peer has not taken everything
-    bury(connection);
+  if (connection.state.stage() == Stage::closing) { // the peer has not taken everything
+    retire(connection);
     return;
   }
-  if (connection.stage != Stage::waiting && connection.stage != Stage::handshake) return;
-  ++counters_.handshake_timeouts;
-  const bool no_page =
-      !connection.traffic || (connection.stage == Stage::waiting && connection.link->ready());
-  refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation,
+  if (!connection.state.setting_up()) return;
+  ++accounts_.handshake_timeouts;
+  const bool no_page = !connection.traffic ||
+                       (connection.state.stage() == Stage::connecting && connection.link->ready());
+  refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation,
          connection,
          fmt::format("{} {}", no_page ? "no free page in the receive pool for" : "no answer within",
                      format_duration(options_.handshake_timeout)));
@@ -202,7 +198,7 @@ void PostedTransport::expire(Connection& connection) {
 
 void PostedTransport::probe() {
   connections_.for_each([](ConnectionId, Connection& connection) {
-    if (connection.stage != Stage::open || connection.cut) return;
+    if (!connection.state.is_open() || connection.cut) return;
     posted::Traffic& traffic = *connection.traffic;
     if (std::exchange(traffic.heard, traffic.came) == traffic.came)
       connection.link->probe(traffic.other);
@@ -213,19 +209,17 @@ void PostedTransport::probe() {
 // --- polling ---
 
 bool PostedTransport::arm() {
-  if (released_ || !marked_.empty() || !ready_.empty() || !expired_.empty() || !leaving_.empty() ||
-      !given_out_.empty()) {
+  if (released_ || !flush_list_.empty() || !ready_.empty() || !expired_.empty() ||
+      !to_sweep_.empty() || !given_out_.empty()) {
     released_ = false;
     return false;
   }
   for (const auto& shared : shared_) shared->look_again();
-  for (const ConnectionId id : poor_) {
-    const Connection* const connection = connections_.find(id);
-    if (connection == nullptr || connection->stage == Stage::buried ||
-        connection->traffic->receives->can_replenish())
-      return false;
-  }
-  if (std::ranges::any_of(copying_, [this](ConnectionId id) { return may_copy(id); })) return false;
+  const bool pages_are_back = starved_.any([](const Connection& connection) {
+    return connection.state.stage() == Stage::retired ||
+           connection.traffic->receives->can_replenish();
+  });
+  if (pages_are_back || copying_.any(may_copy)) return false;
   if (!network_->arm()) return false;
   look_ = true;
   return true;
@@ -234,35 +228,20 @@ bool PostedTransport::arm() {
 std::size_t PostedTransport::poll(std::span<Event> events) {
   released_ = false;
   flush();
-  for (std::size_t i = 0; i < expired_.size(); ++i) {
-    if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
-  }
-  expired_.clear();
+  expired_.take_each([this](Connection& connection) { expire(connection); });
   if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % posted_polls_per_look == 0)
     read_events();
   reap();
-  if (!poor_.empty()) help_poor(); // before those that have pages
+  if (!starved_.empty()) retry_starved(); // before those that have pages
   if (!given_out_.empty()) replenish_given_back();
-  if (!copying_.empty()) help_copying();
+  if (!copying_.empty()) retry_copying();
   Budget budget{.events = events};
-  visiting_.clear();
-  visiting_.swap(ready_);
-  for (const ConnectionId id : visiting_) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) continue;
-    connection->ready = false;
-    if (budget.full()) {
-      make_ready(*connection);
-    } else {
-      visit(*connection, budget);
-    }
+  for (std::size_t left = ready_.size(); left > 0 && !budget.full(); --left) {
+    Connection* const connection = ready_.take();
+    if (connection == nullptr) break;
+    visit(*connection, budget);
   }
   return budget.count;
-}
-
-void PostedTransport::make_ready(Connection& connection) {
-  if (std::exchange(connection.ready, true)) return;
-  ready_.push_back(connection.id);
 }
 
 // --- completions ---
@@ -273,7 +252,7 @@ void PostedTransport::reap() {
     for (const Completion& completion : std::span(completions_).first(count))
       take_completion(completion);
     if (count == completions_.size()) continue;
-    if (!leaving_.empty() || !resting_.empty()) sweep();
+    if (!to_sweep_.empty() || !draining_.empty()) sweep();
     return;
   }
 }
@@ -285,11 +264,11 @@ void PostedTransport::take_completion(const Completion& completion) {
   const posted::Link& link = operation.shared != nullptr ? *completion.link : *operation.link;
   Connection& connection = *link.connection;
   const bool wanted =
-      connection.stage != Stage::buried && completion.status == Completion::Status::done;
+      connection.state.stage() != Stage::retired && completion.status == Completion::Status::done;
   if (operation.shared != nullptr && !wanted) drop(connection, operation.number);
-  if (connection.stage == Stage::buried) return;
+  if (connection.state.stage() == Stage::retired) return;
   // The peer may hear of the connection, and say something, before this side does.
-  if (connection.stage == Stage::handshake && !connection.ours() &&
+  if (connection.state.stage() == Stage::handshake && !connection.state.ours() &&
       completion.status != Completion::Status::canceled)
     take_connected(connection, {});
   if (completion.status != Completion::Status::done) return take_failure(connection, completion);
@@ -305,7 +284,7 @@ void PostedTransport::take_completion(const Completion& completion) {
     traffic.arrived[traffic.came % traffic.arrived.size()] = {operation.number, completion.size,
                                                               completion.tag};
     ++traffic.came;
-    make_ready(connection);
+    ready_.add(connection.ready);
     return;
   }
 }
@@ -355,67 +334,58 @@ void PostedTransport::replenish(Connection& connection) {
   post_collected(connection);
   if (posted == 0) return;
   traffic.credits.posted(posted);
-  if (traffic.credits.update_is_due() || traffic.sending.waits()) mark(connection);
+  if (traffic.credits.update_is_due() || traffic.sending.waits()) flush_list_.add(connection.flush);
 }
 
 // What the last poll has handed out may have come back since: its page takes more, where another
 // one would have been needed, and the peer hears of it sooner.
 void PostedTransport::replenish_given_back() {
-  std::erase_if(given_out_, [this](ConnectionId id) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) return true;
-    connection->given_out = false;
-    if (connection->stage == Stage::open && !connection->cut) replenish(*connection);
-    return true;
+  given_out_.take_each([this](Connection& connection) {
+    if (connection.state.is_open() && !connection.cut) replenish(connection);
   });
 }
 
-void PostedTransport::be_poor(Connection& connection) {
-  if (!connection.traffic->receives->starving() || std::exchange(connection.poor, true)) return;
-  poor_.push_back(connection.id);
+void PostedTransport::mark_starved(Connection& connection) {
+  if (connection.traffic->receives->starving()) starved_.add(connection.starved);
 }
 
-void PostedTransport::help_poor() {
+void PostedTransport::retry_starved() {
   for (const auto& shared : shared_) shared->look_again();
-  std::erase_if(poor_, [this](ConnectionId id) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr || connection->cut || connection->stage == Stage::ended ||
-        connection->stage == Stage::buried)
-      return true;
-    const posted::Receives& receives = *connection->traffic->receives;
-    if (receives.starving() && !receives.can_replenish()) return false;
-    connection->poor = true; // it is listed already
-    if (connection->stage == Stage::waiting) {
-      start(*connection);
-    } else {
-      replenish(*connection);
+  starved_.take_each([this](Connection& connection) {
+    if (connection.cut || connection.state.stage() == Stage::ended ||
+        connection.state.stage() == Stage::retired)
+      return;
+    const posted::Receives& receives = *connection.traffic->receives;
+    if (!receives.starving() || receives.can_replenish()) {
+      if (connection.state.stage() == Stage::connecting) {
+        start(connection);
+      } else {
+        replenish(connection);
+      }
     }
-    connection->poor = receives.starving();
-    return !connection->poor;
+    mark_starved(connection);
   });
 }
 
 // --- events ---
 
 void PostedTransport::visit(Connection& connection, Budget& budget) {
-  switch (connection.stage) {
-  case Stage::waiting:
+  switch (connection.state.stage()) {
+  case Stage::connecting:
   case Stage::handshake:
-  case Stage::buried: return;
+  case Stage::retired: return;
   case Stage::ended:
-    if (!connection.silent) emit(connection, budget, EventKind::closed).reason = connection.reason;
-    bury(connection);
+    if (!connection.state.silent())
+      emit(connection, budget, EventKind::closed).reason = connection.state.reason();
+    retire(connection);
     return;
   case Stage::closing: discard_arrived(connection); return;
   case Stage::open: break;
   }
-  if (!connection.handed_out) {
-    connection.handed_out = true;
-    emit(connection, budget, connection.ours() ? EventKind::connected : EventKind::accepted);
-  }
+  if (!connection.state.announced()) emit(connection, budget, connection.state.announce());
   const bool more = take_arrived(connection, budget);
   post_collected(connection);
-  if (connection.stage != Stage::open) return;
+  if (!connection.state.is_open()) return;
   if (connection.wants_writable) check_writable(connection);
   if (connection.writable_pending && !budget.full() && !connection.cut) {
     connection.writable_pending = false;
@@ -424,7 +394,7 @@ void PostedTransport::visit(Connection& connection, Budget& budget) {
   const posted::Traffic& traffic = *connection.traffic;
   if (connection.cut_is_known && traffic.came == traffic.taken)
     end(connection, connection.cut_reason);
-  if (more || (connection.writable_pending && !connection.cut)) make_ready(connection);
+  if (more || (connection.writable_pending && !connection.cut)) ready_.add(connection.ready);
 }
 
 // True: there is more that can be taken. Receives to be posted are collected.
@@ -440,8 +410,9 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
   const auto finish = [&](bool more) {
     if (traffic.taken == before) return more;
     traffic.credits.posted(reposted);
-    be_poor(connection);
-    if (traffic.credits.update_is_due() || traffic.sending.waits()) mark(connection);
+    mark_starved(connection);
+    if (traffic.credits.update_is_due() || traffic.sending.waits())
+      flush_list_.add(connection.flush);
     return more;
   };
   while (traffic.taken != traffic.came) {
@@ -452,12 +423,12 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
       violation(connection, "sent bytes that are not a message of fanin");
       return false;
     }
-    if (front.size > connection.max_message) {
+    if (front.size > connection.options.max_message) {
       report(CloseReason::message_too_large, connection, "sent a message larger than was agreed");
       end(connection, CloseReason::message_too_large);
       return false;
     }
-    if (!connection.trusted && front.size > strangers_largest) return finish(false);
+    if (!connection.trusted && front.size > unidentified_message_max) return finish(false);
     if (!traffic.credits.take(*tag)) {
       violation(connection, "sent more messages than it was allowed to");
       return false;
@@ -474,9 +445,8 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
           receives.take(front.slot, front.size, roomy, *connection.filler, moved);
       if (moved) {
         ++counters_.moved;
-      } else if (front.size > 0 && !receives.shared() &&
-                 !std::exchange(connection.given_out, true)) {
-        given_out_.push_back(connection.id);
+      } else if (front.size > 0 && !receives.shared()) {
+        given_out_.add(connection.given_out);
       }
       --left;
     } else {
@@ -506,9 +476,9 @@ void PostedTransport::discard_arrived(Connection& connection) {
   if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
   if (over) {
-    bury(connection);
+    retire(connection);
   } else {
-    mark(connection);
+    flush_list_.add(connection.flush);
   }
 }
 

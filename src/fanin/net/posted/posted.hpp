@@ -9,12 +9,13 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fanin/net/close_accounts.hpp"
+#include "fanin/net/connection_state.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/posted/network.hpp"
@@ -22,14 +23,18 @@
 #include "fanin/net/resolver.hpp"
 #include "fanin/net/slot_map.hpp"
 #include "fanin/net/transport.hpp"
+#include "fanin/net/unidentified_peers.hpp"
+#include "fanin/net/work_list.hpp"
 
 namespace fanin::net {
 
 struct PostedOptions {
   // Until both ends of a connection know each other.
   Duration handshake_timeout = std::chrono::seconds{5};
-  // How long a peer may stay without having said who it is, while others wait for its page.
-  Duration undisturbed = std::chrono::seconds{1};
+  // Accepted connections of a listener whose peers are unidentified. Further requests are rejected.
+  // Each needs a page of the receive pool, and the oldest one is closed once its time is over and
+  // others wait for its page.
+  UnidentifiedLimits unidentified;
   // How long close() goes on to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
   // After one to two of them without a word the network looks whether the peer is there (verbs).
@@ -38,13 +43,10 @@ struct PostedOptions {
   Duration rest_timeout = std::chrono::seconds{1};
   // Of the transport, for what lies in no pool or in too many pieces; bytes.
   std::uint64_t copy_pool = 8U << 20;
-  // Told why a connection could not be made or was broken off, in words, for the log.
-  std::function<void(CloseReason, std::string_view)> report;
+  ReportFunction report;
 };
 
 struct PostedCounters {
-  std::array<std::uint64_t, close_reasons> closed{}; // connections by CloseReason
-  std::uint64_t handshake_timeouts = 0;
   std::uint64_t rejected = 0; // requests for a connection that were no peer's
   std::uint64_t posts = 0; // of sends; each takes what has gathered
   std::uint64_t inlined = 0; // messages sent that the network took with the request
@@ -79,13 +81,15 @@ public:
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
   [[nodiscard]] std::size_t closing() const override { return closing_; }
 
+  [[nodiscard]] const CloseAccounts& accounts() const { return accounts_; }
   [[nodiscard]] const PostedCounters& counters() const { return counters_; }
 
 private:
   using Connection = posted::Connection;
+  using ConnectionList = WorkList<Connection>;
   struct Listener;
-  struct Terms { // what an address and options ask for
-    std::uint32_t max_message = 0;
+  struct Terms { // of the connections of an address
+    ConnectionOptions options; // checked
     posted::ReceiveOptions receives;
   };
   struct Budget {
@@ -99,8 +103,7 @@ private:
 
   // making connections (posted_setup.cpp)
   [[nodiscard]] Result<Terms> check(const Url& url, const ConnectionOptions& options) const;
-  Connection& make_connection(const ConnectionOptions& options, const Terms& terms,
-                              std::unique_ptr<posted::Link> link);
+  Connection& make_connection(const Terms& terms, std::unique_ptr<posted::Link> link);
   [[nodiscard]] Result<> open(Connection& connection);
   [[nodiscard]] posted::SharedReceives* to_share(Connection& connection);
   void take_addresses(Connection& connection, const Resolver::Found& found);
@@ -112,6 +115,7 @@ private:
   void admit_waiting(Listener& listener);
   void leave_unidentified(Connection& connection);
   void make_room();
+  void evict(Connection& unidentified);
   void take_ready(Connection& connection);
   void take_connected(Connection& connection, const posted::HelloBytes& bytes);
   void take_refused(Connection& connection, const posted::LinkEvent& event);
@@ -123,8 +127,8 @@ private:
   [[nodiscard]] bool must_copy(Connection& connection, std::span<const memory::View> extents);
   [[nodiscard]] bool reaches(Connection& connection, const memory::Arena* arena);
   [[nodiscard]] PageFiller* copy_filler(std::uint32_t largest);
-  [[nodiscard]] bool may_copy(ConnectionId id) const;
-  void help_copying();
+  [[nodiscard]] static bool may_copy(const Connection& connection);
+  void retry_copying();
   void pump(Connection& connection);
   void sent_until(Connection& connection, std::uint32_t end);
   void release(Connection& connection, std::uint32_t number);
@@ -135,13 +139,12 @@ private:
   void take_completion(const posted::Completion& completion);
   void take_failure(Connection& connection, const posted::Completion& completion);
   void sweep();
-  void help_poor();
+  void retry_starved();
   void post_collected(Connection& connection);
   void drop(Connection& connection, std::uint32_t slot);
   void replenish(Connection& connection);
   void replenish_given_back();
-  void be_poor(Connection& connection);
-  void make_ready(Connection& connection);
+  void mark_starved(Connection& connection);
   void visit(Connection& connection, Budget& budget);
   [[nodiscard]] bool take_arrived(Connection& connection, Budget& budget);
   void discard_arrived(Connection& connection);
@@ -149,8 +152,7 @@ private:
   void violation(Connection& connection, std::string_view what);
   void end(Connection& connection, CloseReason reason);
   void cut(Connection& connection, CloseReason reason);
-  void mark(Connection& connection);
-  void bury(Connection& connection);
+  void retire(Connection& connection);
   void expire(Connection& connection);
   void probe();
 
@@ -160,6 +162,7 @@ private:
   std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // by page size
   std::unique_ptr<posted::Network> network_; // ends before the pools that it knows
   std::vector<std::unique_ptr<posted::SharedReceives>> shared_; // end after their connections
+  CloseAccounts accounts_;
   SlotMap<ListenerId, Listener> listeners_;
   SlotMap<ConnectionId, Connection> connections_;
   std::array<posted::Completion, 64> completions_;
@@ -167,24 +170,22 @@ private:
   std::vector<posted::Receive> collected_; // to be posted for the connection that is looked at
   Timer probing_{[this] { probe(); }}; // while there are connections
   Timer crowding_{[this] { make_room(); }}; // while unidentified peers wait for each other
-  std::vector<ConnectionId> ready_; // have something for visit()
-  std::vector<ConnectionId> visiting_;
-  std::vector<ConnectionId> marked_; // flush() has something to do for them
-  std::vector<ConnectionId> flushing_;
-  std::vector<ConnectionId> poor_; // receives or their start wait for pages
-  std::vector<ConnectionId> given_out_; // messages in pages of theirs, with the last poll
-  std::vector<ConnectionId> copying_; // wait for pages to copy to, which all share
-  std::vector<ConnectionId> expired_;
-  std::vector<ConnectionId> leaving_; // buried, or cut off: until the queues have been empty once
-  std::vector<ConnectionId> resting_; // buried, once their links are at rest they go
+  ConnectionList ready_; // have something for visit()
+  ConnectionList flush_list_; // flush() has something to do for them
+  ConnectionList starved_; // receives or their start wait for pages
+  ConnectionList given_out_; // messages in pages of theirs, with the last poll
+  ConnectionList copying_; // wait for pages to copy to, which all share
+  ConnectionList expired_; // their deadline has passed
+  ConnectionList to_sweep_; // retired, or cut off: until the queues have been empty once
+  ConnectionList draining_; // retired: they go once their links are at rest
   std::size_t closing_ = 0;
-  std::size_t setting_up_ = 0; // connections in handshake, or without a way
+  std::size_t setting_up_ = 0; // connections that are connecting or in the handshake
   std::uint32_t polls_ = 0;
   std::size_t names_tried_ = 0; // connects by name: the next takes the next address
   bool look_ = false; // at the events of links, with the next poll
   bool released_ = false; // pages have come back since the last poll
-  bool told_of_memory_ = false;
-  bool told_of_sharing_ = false;
+  bool memory_logged_ = false;
+  bool sharing_logged_ = false;
   PostedCounters counters_;
 };
 

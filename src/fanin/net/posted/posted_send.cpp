@@ -12,7 +12,6 @@ namespace fanin::net {
 using posted::Sending;
 using posted::Sent;
 using posted::TagKind;
-using Stage = posted::Connection::Stage;
 
 namespace {
 
@@ -63,7 +62,7 @@ SendOutcome PostedTransport::send(ConnectionId id, std::span<const memory::View>
       sending.waiting_bytes >= gathered_bytes) {
     pump(*connection);
   } else {
-    mark(*connection);
+    flush_list_.add(connection->flush);
   }
   return SendOutcome::accepted;
 }
@@ -88,7 +87,7 @@ bool PostedTransport::reaches(Connection& connection, const memory::Arena* arena
     connection.reached = arena->id();
     return true;
   }
-  if (!std::exchange(told_of_memory_, true)) {
+  if (!std::exchange(memory_logged_, true)) {
     report(CloseReason::local, connection,
            fmt::format("messages are copied before they are sent: {}", known.error().text));
   }
@@ -111,7 +110,8 @@ bool PostedTransport::copy(Connection& connection, std::span<const memory::View>
   }
   PageFiller::Room room = connection.copies->reserve(size);
   if (!room.page) { // until what was sent from there has gone, by whomever
-    if (std::exchange(connection.wants_copy, size) == 0) copying_.push_back(connection.id);
+    connection.wants_copy = size;
+    copying_.add(connection.copying);
     return false;
   }
   std::byte* to = room.page.data() + room.offset;
@@ -125,20 +125,15 @@ bool PostedTransport::copy(Connection& connection, std::span<const memory::View>
   return true;
 }
 
-bool PostedTransport::may_copy(ConnectionId id) const {
-  const Connection* const connection = connections_.find(id);
-  return connection == nullptr || connection->wants_copy == 0 ||
-         connection->copies->can_reserve(connection->wants_copy);
+bool PostedTransport::may_copy(const Connection& connection) {
+  return connection.copies->can_reserve(connection.wants_copy);
 }
 
-void PostedTransport::help_copying() {
-  std::erase_if(copying_, [this](ConnectionId id) {
-    if (!may_copy(id)) return false;
-    if (Connection* const connection = connections_.find(id)) {
-      connection->wants_copy = 0;
-      make_ready(*connection);
-    }
-    return true;
+void PostedTransport::retry_copying() {
+  copying_.take_each([this](Connection& connection) {
+    if (!may_copy(connection)) return copying_.add(connection.copying);
+    connection.wants_copy = 0;
+    ready_.add(connection.ready);
   });
 }
 
@@ -179,7 +174,7 @@ void PostedTransport::pump(Connection& connection) {
     batch_[count++] = {
         .extents = {}, .size = 0, .tag = encode(tag), .operation = &traffic.other, .inlined = true};
   };
-  const bool ends = connection.stage == Stage::closing && after.can_send() &&
+  const bool ends = connection.state.stage() == Stage::closing && after.can_send() &&
                     sending.posted + messages == sending.accepted;
   const bool updates = !ends && after.update_is_due();
   if (ends) add(after.spend(TagKind::end));
@@ -200,7 +195,7 @@ void PostedTransport::pump(Connection& connection) {
     ++counters_.inlined;
     release(connection, number);
   }
-  if (*posted < count) return mark(connection);
+  if (*posted < count) return flush_list_.add(connection.flush);
   traffic.credits = after;
   connection.end_sent = ends;
   if (updates) ++counters_.updates;
@@ -222,34 +217,24 @@ void PostedTransport::release(Connection& connection, std::uint32_t number) {
   sending.queued_bytes -= sent.size;
   released_ = true;
   while (sending.done != sending.posted && sending.at(sending.done).done) ++sending.done;
-  if (connection.wants_writable) make_ready(connection);
+  if (connection.wants_writable) ready_.add(connection.ready);
 }
 
 // After backpressure.
 void PostedTransport::check_writable(Connection& connection) {
   const Sending& sending = connection.traffic->sending;
-  if (connection.wants_copy > 0) return; // help_copying()
+  if (connection.wants_copy > 0) return; // retry_copying()
   if (sending.queued_bytes > connection.options.send_queue_bytes / 2) return;
   if (sending.accepted - sending.done > posted::messages_most / 2) return;
   connection.wants_writable = false;
   connection.writable_pending = true;
 }
 
-void PostedTransport::mark(Connection& connection) {
-  if (std::exchange(connection.marked, true)) return;
-  marked_.push_back(connection.id);
-}
-
 void PostedTransport::flush() {
-  if (marked_.empty()) return;
-  flushing_.swap(marked_);
-  for (const ConnectionId id : flushing_) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) continue;
-    connection->marked = false;
-    if (connection->stage == Stage::open || connection->stage == Stage::closing) pump(*connection);
-  }
-  flushing_.clear();
+  flush_list_.take_each([this](Connection& connection) {
+    const bool sends = connection.state.is_open() || connection.state.stage() == Stage::closing;
+    if (sends) pump(connection);
+  });
 }
 
 } // namespace fanin::net

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "fanin/base/units.hpp"
+#include "fanin/net/connection_options.hpp"
 #include "fanin/net/posted/connection.hpp"
 
 namespace fanin::net {
@@ -13,17 +13,15 @@ namespace fanin::net {
 using posted::Hello;
 using posted::LinkEvent;
 using posted::SharedReceives;
-using Stage = posted::Connection::Stage;
 
 namespace {
 
 constexpr int completions_per_poll = 256;
-constexpr std::size_t undecided_most = 128; // peers of a listener that have not said who they are
 
 // Half of what a connection with receives of its own has posted.
 std::uint32_t shared_window(const posted::Connection& connection) {
   const std::uint32_t pages = connection.receiving.pages;
-  const posted::SlotLayout own(*connection.options.receive_pool, connection.max_message,
+  const posted::SlotLayout own(*connection.options.receive_pool, connection.options.max_message,
                                posted::receives_most / pages);
   return std::max(2U, pages * own.per_page() / 2);
 }
@@ -67,25 +65,17 @@ Result<PostedTransport::Terms> PostedTransport::check(const Url& url,
   const auto receives = posted::receive_options(url);
   if (!receives) return std::unexpected(receives.error());
   if (auto checked = network_->check(url); !checked) return std::unexpected(checked.error());
-  if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
-  const std::uint32_t page = options.receive_pool->page_size();
-  if (options.max_message > page / 2) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: messages of up to {} need pages of twice that size; those of the "
-                            "receive pool have {}",
-                            url.text(), format_size(options.max_message), format_size(page)));
-  }
-  return Terms{options.max_message == 0 ? page / 2 : options.max_message, *receives};
+  const auto checked = checked_options(url, options);
+  if (!checked) return std::unexpected(checked.error());
+  return Terms{*checked, *receives};
 }
 
-PostedTransport::Connection& PostedTransport::make_connection(const ConnectionOptions& options,
-                                                              const Terms& terms,
+PostedTransport::Connection& PostedTransport::make_connection(const Terms& terms,
                                                               std::unique_ptr<posted::Link> link) {
   const auto [id, connection] = connections_.emplace(
-      options, fillers_.of(*options.receive_pool), expired_,
+      terms.options, fillers_.of(*terms.options.receive_pool), expired_,
       [this](Connection& asks, const Resolver::Found& found) { take_addresses(asks, found); });
   connection.id = id;
-  connection.max_message = terms.max_message;
   connection.receiving = terms.receives;
   connection.link = std::move(link);
   connection.link->connection = &connection;
@@ -103,7 +93,8 @@ Result<> PostedTransport::open(Connection& connection) {
   connection.limits = *limits;
   std::unique_ptr<posted::Receives> receives;
   if (shared == nullptr) {
-    receives = std::make_unique<posted::OwnReceives>(*connection.link, pool, connection.max_message,
+    receives = std::make_unique<posted::OwnReceives>(*connection.link, pool,
+                                                     connection.options.max_message,
                                                      connection.receiving.pages, limits->receives);
   } else {
     receives = std::make_unique<SharedReceives::Share>(*shared, shared_window(connection));
@@ -123,13 +114,13 @@ SharedReceives* PostedTransport::to_share(Connection& connection) {
       ++own;
   });
   if (own < connection.receiving.share_above) return nullptr;
-  const posted::SlotLayout layout(pool, connection.max_message, SharedReceives::slots_most);
+  const posted::SlotLayout layout(pool, connection.options.max_message, SharedReceives::slots_most);
   for (const auto& shared : shared_) {
     if (shared->suits(device, pool, layout, shared_window(connection))) return shared.get();
   }
   auto queue = connection.link->make_shared_receive_queue();
   if (!queue) {
-    if (!std::exchange(told_of_sharing_, true)) {
+    if (!std::exchange(sharing_logged_, true)) {
       report(CloseReason::local, connection,
              fmt::format("connections cannot share receives and need twice the pages: {}; set "
                          "share_above in the address, so that fanin check counts them",
@@ -147,16 +138,16 @@ void PostedTransport::start(Connection& connection) {
   posted::Traffic& traffic = *connection.traffic;
   const std::uint32_t posted = traffic.receives->replenish(collected_);
   post_collected(connection);
-  if (connection.stage != Stage::waiting) return;
-  be_poor(connection);
+  if (connection.state.stage() != Stage::connecting) return;
+  mark_starved(connection);
   if (posted == 0) return;
-  connection.stage = Stage::handshake;
-  const Hello hello{.max_message = connection.max_message,
+  connection.state.enter(Stage::handshake);
+  const Hello hello{.max_message = connection.options.max_message,
                     .credits = traffic.credits.start(posted)};
   const auto started = connection.link->start(encode(hello));
   if (started) return;
-  refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
-         started.error().text);
+  refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
+         connection, started.error().text);
 }
 
 void PostedTransport::refuse(CloseReason reason, Connection& connection, std::string_view text) {
@@ -169,14 +160,12 @@ void PostedTransport::refuse(CloseReason reason, Connection& connection, std::st
 Result<ListenerId> PostedTransport::listen(const Url& url, const ConnectionOptions& options) {
   const auto terms = check(url, options);
   if (!terms) return std::unexpected(terms.error());
-  const auto [id, listener] = listeners_.emplace();
+  const auto [id, listener] = listeners_.emplace(*terms, options_.unidentified.patience);
   auto made = network_->listen(url, id, *options.receive_pool);
   if (!made) {
     listeners_.erase(id);
     return std::unexpected(made.error());
   }
-  listener.options = options;
-  listener.terms = *terms;
   listener.listening = std::move(*made);
   look_ = true;
   return id;
@@ -190,17 +179,8 @@ Url PostedTransport::listening_url(ListenerId listener) const {
 void PostedTransport::close_listener(ListenerId listener) {
   if (listeners_.find(listener) == nullptr) return;
   listeners_.erase(listener);
-  std::vector<ConnectionId> unseen; // nobody has been told of them
-  connections_.for_each([&](ConnectionId id, const Connection& connection) {
-    if (connection.listener == listener && !connection.handed_out) unseen.push_back(id);
-  });
-  for (const Event& event : undispatched()) {
-    if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
-    const Connection* const connection = connections_.find(event.connection);
-    if (connection != nullptr && connection->listener == listener)
-      unseen.push_back(event.connection);
-  }
-  for (const ConnectionId id : unseen) close(id, true);
+  for (const ConnectionId id : unknown_to_owner(connections_, listener, undispatched()))
+    close(id, true);
 }
 
 Result<ConnectionId> PostedTransport::connect(const Url& url, const ConnectionOptions& options) {
@@ -214,11 +194,11 @@ Result<ConnectionId> PostedTransport::connect(const Url& url, const ConnectionOp
     for (Address& address : *numbers) address.set_port(url.port);
     auto link = network_->connect(url, *numbers);
     if (!link) return std::unexpected(link.error());
-    Connection& connection = make_connection(options, *terms, std::move(*link));
+    Connection& connection = make_connection(*terms, std::move(*link));
     if (connection.link->ready()) take_ready(connection);
     return connection.id;
   }
-  Connection& connection = make_connection(options, *terms, std::make_unique<NamelessLink>());
+  Connection& connection = make_connection(*terms, std::make_unique<NamelessLink>());
   connection.link->peer = url.text();
   connection.target = url;
   if (const auto found = loop_.resolver().ask(url.host, connection.question))
@@ -228,7 +208,7 @@ Result<ConnectionId> PostedTransport::connect(const Url& url, const ConnectionOp
 
 // Networks that take only one of them get the next one with the next attempt.
 void PostedTransport::take_addresses(Connection& connection, const Resolver::Found& found) {
-  if (connection.stage != Stage::waiting) return;
+  if (connection.state.stage() != Stage::connecting) return;
   if (!found) {
     const bool later = found.error().kind == ErrorKind::disconnected;
     return refuse(later ? CloseReason::connect_failed : CloseReason::unknown_host, connection,
@@ -262,14 +242,13 @@ void PostedTransport::take_event(LinkEvent& event) {
     return;
   }
   Connection& connection = *event.link->connection;
-  const bool setting_up =
-      connection.stage == Stage::waiting || connection.stage == Stage::handshake;
+  const bool setting_up = connection.state.setting_up();
   switch (event.kind) {
   case LinkEvent::Kind::ready:
     if (setting_up) take_ready(connection);
     return;
   case LinkEvent::Kind::connected:
-    if (setting_up) take_connected(connection, event.hello);
+    if (connection.state.stage() == Stage::handshake) take_connected(connection, event.hello);
     return;
   case LinkEvent::Kind::refused:
     if (setting_up) return take_refused(connection, event);
@@ -282,8 +261,8 @@ void PostedTransport::take_request(LinkEvent& event) {
   const auto reject = [&](CloseReason reason, std::string_view why) {
     event.request->reject(encode(Hello{}));
     ++counters_.rejected;
-    ++counters_.closed[static_cast<std::size_t>(reason)];
-    if (options_.report) options_.report(reason, fmt::format("{}: {}", event.request->peer, why));
+    accounts_.refuse(reason);
+    accounts_.report(reason, event.request->peer, why);
   };
   Listener* const listener = listeners_.find(event.listener);
   if (listener == nullptr) return event.request->reject(encode(Hello{}));
@@ -291,22 +270,15 @@ void PostedTransport::take_request(LinkEvent& event) {
   if (!hello) return reject(CloseReason::protocol_violation, hello.error().text);
   if (hello->version != posted::protocol_version)
     return reject(CloseReason::version_mismatch, other_version(hello->version));
-  std::size_t undecided = 0;
-  if (listener->options.strangers) {
-    connections_.for_each([&](ConnectionId, const Connection& known) {
-      if (!known.trusted && known.listener == event.listener) ++undecided;
-    });
-  }
-  if (undecided >= undecided_most)
+  if (listener->pages + listener->waiting.size() >= options_.unidentified.peers_max)
     return reject(CloseReason::local, "too many unidentified peers are connected");
-  Connection& connection =
-      make_connection(listener->options, listener->terms, std::move(event.request));
-  connection.listener = event.listener;
-  connection.trusted = !listener->options.strangers;
+  Connection& connection = make_connection(listener->terms, std::move(event.request));
+  connection.state.set_listener(event.listener);
+  connection.trusted = !listener->terms.options.strangers;
   connection.peer_max_message = hello->max_message;
   connection.peer_credits = hello->credits;
   if (connection.trusted) return admit(connection);
-  listener->waiting.push_back(connection.id);
+  listener->waiting.add(connection.waiting);
   admit_waiting(*listener);
 }
 
@@ -322,51 +294,46 @@ void PostedTransport::admit(Connection& connection) {
 
 // --- peers that have not said who they are ---
 
-// Each of them has a page of the receive pool, and there are few: further ones wait without one.
 void PostedTransport::admit_waiting(Listener& listener) {
-  while (!listener.waiting.empty() && listener.has_room()) {
-    Connection* const connection = connections_.find(listener.waiting.front());
-    listener.waiting.pop_front();
-    if (connection == nullptr || connection->stage != Stage::waiting) continue;
-    connection->admitted = true;
-    connection->since = loop_.now();
-    ++listener.unidentified;
-    admit(*connection);
+  while (!listener.waiting.empty() && listener.pages < listener.pages_max) {
+    Connection& connection = *listener.waiting.take();
+    connection.admitted = true;
+    ++listener.pages;
+    listener.unidentified.add(connection.unidentified, loop_.now());
+    admit(connection);
   }
   if (!listener.waiting.empty() && !crowding_.active())
-    crowding_.start(loop_, loop_.now() + options_.undisturbed);
+    crowding_.start(loop_, loop_.now() + options_.unidentified.patience);
 }
 
 // It has said who it is, or holds no page any more.
 void PostedTransport::leave_unidentified(Connection& connection) {
   if (!std::exchange(connection.admitted, false)) return;
-  Listener* const listener = listeners_.find(connection.listener);
+  connection.unidentified.mark_identified();
+  Listener* const listener = listeners_.find(connection.state.listener());
   if (listener == nullptr) return;
-  --listener->unidentified;
+  --listener->pages;
   admit_waiting(*listener);
 }
 
 // Those who have had their time go, as many as wait.
 void PostedTransport::make_room() {
-  const Time before = loop_.now() - options_.undisturbed;
   bool crowded = false;
-  listeners_.for_each([&](ListenerId id, Listener& listener) {
-    std::erase_if(listener.waiting, [&](ConnectionId waiting) { // some have given up
-      const Connection* const connection = connections_.find(waiting);
-      return connection == nullptr || connection->stage != Stage::waiting;
-    });
-    std::size_t wanted = listener.waiting.size();
-    crowded = crowded || wanted > 0;
-    connections_.for_each([&](ConnectionId, Connection& connection) {
-      const bool had_its_time =
-          connection.admitted && connection.stage <= Stage::open && connection.since <= before;
-      if (wanted == 0 || connection.listener != id || !had_its_time) return;
-      --wanted;
-      refuse(CloseReason::protocol_violation, connection,
-             "did not identify itself, and others wait");
-    });
+  listeners_.for_each([&](ListenerId, Listener& listener) {
+    crowded = crowded || !listener.waiting.empty();
+    for (std::size_t wanted = listener.waiting.size(); wanted > 0; --wanted) {
+      Connection* const oldest = listener.unidentified.peer_to_evict(loop_.now());
+      if (oldest == nullptr) return;
+      evict(*oldest);
+    }
   });
-  if (crowded) crowding_.start(loop_, loop_.now() + options_.undisturbed);
+  if (crowded) crowding_.start(loop_, loop_.now() + options_.unidentified.patience);
+}
+
+// One that was closed here is told nothing more, and neither is its owner.
+void PostedTransport::evict(Connection& unidentified) {
+  if (unidentified.state.stage() == Stage::closing) return retire(unidentified);
+  refuse(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
 }
 
 void PostedTransport::take_ready(Connection& connection) {
@@ -378,7 +345,7 @@ void PostedTransport::take_ready(Connection& connection) {
 }
 
 void PostedTransport::take_connected(Connection& connection, const posted::HelloBytes& bytes) {
-  if (connection.ours()) {
+  if (connection.state.ours()) {
     const auto hello = posted::decode_hello(bytes);
     if (!hello) return refuse(CloseReason::protocol_violation, connection, hello.error().text);
     if (hello->version != posted::protocol_version)
@@ -387,10 +354,10 @@ void PostedTransport::take_connected(Connection& connection, const posted::Hello
     connection.traffic->credits.take_hello(*hello);
   }
   --setting_up_;
-  connection.stage = Stage::open;
+  connection.state.enter(Stage::open);
   connection.deadline.cancel();
   if (!probing_.active()) probing_.start(loop_, loop_.now() + options_.keep_alive);
-  make_ready(connection);
+  ready_.add(connection.ready);
 }
 
 // A connection that could not be made, or a refusal with the peer's hello.
@@ -398,7 +365,8 @@ void PostedTransport::take_refused(Connection& connection, const LinkEvent& even
   const auto hello = posted::decode_hello(event.hello);
   if (hello && hello->version != posted::protocol_version)
     return refuse(CloseReason::version_mismatch, connection, other_version(hello->version));
-  refuse(connection.ours() ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
+  refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
+         connection,
          hello ? "the peer has no room for this connection; its log says why" : event.text);
 }
 

@@ -141,8 +141,9 @@ protected:
   }
   std::unique_ptr<memory::PagePool> few =
       memory::PagePool::make({.page_size = 65536, .pages = 16, .arena = {}}).value();
-  PostedTransport open_to_all{loop, std::make_unique<posted::RudeNetwork>(fabric),
-                              PostedOptions{.undisturbed = std::chrono::microseconds{100}}};
+  PostedTransport open_to_all{
+      loop, std::make_unique<posted::RudeNetwork>(fabric),
+      PostedOptions{.unidentified = {.patience = std::chrono::microseconds{100}}}};
   ListenerId here = ListenerId::none;
 };
 

@@ -9,9 +9,9 @@ namespace fanin::net {
 
 namespace shm {
 
-// In what epoll reports, beside an id: of a listener, or of a connection's eventfd.
-inline constexpr std::uint64_t listener_bit = 1ULL << 63;
+// In what epoll reports, beside a connection's id: it is that of its eventfd.
 inline constexpr std::uint64_t wake_bit = 1ULL << 62;
+static_assert(wake_bit != SocketListeners::epoll_bit);
 
 // The outbox of this end, which others map.
 class OwnOutbox {
@@ -36,10 +36,7 @@ struct ShmTransport::Connection {
   Connection(ShmTransport& owner, const ConnectionOptions& given, PageFiller& pages);
 
   ConnectionId id = ConnectionId::none;
-  Stage stage = Stage::connecting;
-  bool hot = false; // in hot_
-  bool marked = false; // in marked_
-  bool handed_out = false; // its `accepted` or `connected` is delivered
+  ConnectionState state;
   bool wants_writable = false;
   bool writable_pending = false;
   bool socket_full = false; // until EPOLLOUT
@@ -48,10 +45,6 @@ struct ShmTransport::Connection {
   bool took = false; // the peer has room that it had not
   bool peer_ended = false; // it has aborted, or is gone
   bool peer_gone = false; // it has hung up: what it had mapped is not used any more
-  bool silent = false; // ended before anybody was told of it
-  CloseReason reason = CloseReason::local; // of `ended`
-  ListenerId listener = ListenerId::none; // that accepted it
-  std::uint32_t max_message = 0; // that this side takes
   std::uint32_t peer_max_message = 0;
   std::uint64_t armed = 0;
   std::uint32_t idle_polls = 0;
@@ -71,6 +64,10 @@ struct ShmTransport::Connection {
   Url url; // of the listener
   Timer deadline; // of the handshake, then of closing
   Timer retry;
+  UnidentifiedPeers<Connection>::Entry unidentified{*this};
+  ConnectionList::Place eager{*this};
+  ConnectionList::Place flush{*this};
+  ConnectionList::Place expired{*this};
 
   [[nodiscard]] shm::Outbox& out() const { return **own; }
   // Once it is open.
@@ -81,15 +78,6 @@ struct ShmTransport::Connection {
   [[nodiscard]] std::size_t lent_out() const {
     return sending.slots.size() - sending.free_slots.size();
   }
-};
-
-struct ShmTransport::Listener {
-  ConnectionOptions options;
-  Url url;
-  Descriptor socket;
-  Timer retry;
-  ListenerId id = ListenerId::none;
-  Listener(ShmTransport& owner, const ConnectionOptions& given, Url real, Descriptor bound);
 };
 
 } // namespace fanin::net

@@ -29,7 +29,7 @@ namespace {
 constexpr std::uint32_t shm_polls_per_look = 64;
 // A connection is looked into for so many polls after the last message: a fraction of a
 // millisecond.
-constexpr std::uint32_t polls_until_cold = 4096;
+constexpr std::uint32_t idle_polls_max = 4096;
 constexpr std::size_t shm_messages_per_visit = 16;
 constexpr std::uint32_t lent_max = 1U << 20; // messages of one peer held here
 
@@ -43,11 +43,17 @@ ShmTransport::Connection::Connection(ShmTransport& owner, const ConnectionOption
       filler(&pages),
       lent(shm::LentMemory::make(
           [this, &owner](shm::Return what) { owner.give_back(*this, what); })),
-      deadline([this, &owner] { owner.expired_.push_back(id); }),
+      deadline([this, &owner] { owner.expired_.add(expired); }),
       retry([this, &owner] { owner.try_again(*this); }) {}
 
 ShmTransport::ShmTransport(Loop& loop, ShmOptions options)
-    : loop_(loop), options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    : loop_(loop),
+      options_(std::move(options)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      unidentified_pages_(options_.unidentified.peers_max),
+      unidentified_(options_.unidentified),
+      accounts_(options_.report),
+      listeners_(loop, options_.retry_pause, accounts_) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "shm transport: epoll");
 }
 
@@ -55,17 +61,19 @@ ShmTransport::~ShmTransport() = default;
 
 ShmTransport::Connection* ShmTransport::find_open(ConnectionId id) const {
   Connection* const connection = connections_.find(id);
-  return connection != nullptr && connection->stage == Stage::open ? connection : nullptr;
+  return connection != nullptr && connection->state.is_open() ? connection : nullptr;
 }
 
 void ShmTransport::report(CloseReason reason, const Connection& connection,
                           std::string_view text) const {
-  if (options_.report) options_.report(reason, fmt::format("{}: {}", connection.target, text));
+  accounts_.report(reason, connection.target, text);
 }
 
 void ShmTransport::trust(ConnectionId id) {
   Connection* const connection = connections_.find(id);
-  if (connection != nullptr) connection->filler = &fillers_.of(*connection->options.receive_pool);
+  if (connection == nullptr) return;
+  connection->unidentified.mark_identified();
+  connection->filler = &fillers_.of(*connection->options.receive_pool);
 }
 
 std::string ShmTransport::peer_name(ConnectionId id) const {
@@ -77,26 +85,25 @@ std::string ShmTransport::peer_name(ConnectionId id) const {
 
 void ShmTransport::close(ConnectionId id, bool abort) {
   Connection* const connection = connections_.find(id);
-  if (connection == nullptr || connection->stage == Stage::closing ||
-      connection->stage == Stage::lingering)
+  if (connection == nullptr || connection->state.stage() == Stage::closing ||
+      connection->state.stage() == Stage::retired)
     return;
   withdraw(id);
-  if (connection->stage != Stage::ended)
-    ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
+  accounts_.close(connection->state);
   if (!connection->connected()) {
     erase(*connection);
     return;
   }
-  if (abort || connection->stage == Stage::ended || connection->peer_ended) {
+  if (abort || connection->state.stage() == Stage::ended || connection->peer_ended) {
     if (abort) say_aborted(*connection);
-    linger(*connection);
+    retire(*connection);
     return;
   }
-  connection->stage = Stage::closing;
+  connection->state.enter(Stage::closing);
   want_nothing(*connection);
   ++closing_;
   connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
-  warm(*connection);
+  poll_eagerly(*connection);
   continue_closing(*connection);
 }
 
@@ -111,30 +118,34 @@ void ShmTransport::continue_closing(Connection& connection) {
     signal(connection, true);
   }
   --closing_;
-  linger(connection);
+  retire(connection);
+}
+
+// The peer has taken nothing all the time.
+void ShmTransport::give_up_closing(Connection& connection) {
+  --closing_;
+  say_aborted(connection);
+  retire(connection);
 }
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
 void ShmTransport::end(Connection& connection, CloseReason reason) {
-  if (connection.stage == Stage::closing || connection.stage == Stage::lingering ||
-      connection.stage == Stage::ended)
-    return;
-  ++counters_.closed[static_cast<std::size_t>(reason)];
-  connection.silent = connection.listener != ListenerId::none && !connection.handed_out;
-  connection.stage = Stage::ended;
-  connection.reason = reason;
+  if (connection.state.over()) return;
+  accounts_.end(connection.state, reason);
+  connection.unidentified.mark_identified();
   connection.deadline.cancel();
   connection.retry.cancel();
-  warm(connection);
+  poll_eagerly(connection);
 }
 
 bool ShmTransport::violation(Connection& connection, std::string_view what) {
   if (std::exchange(connection.broken, true)) return false;
   report(CloseReason::protocol_violation, connection, what);
   say_aborted(connection);
-  if (connection.stage == Stage::closing) --closing_;
-  if (connection.stage == Stage::closing || connection.stage == Stage::lingering) {
-    connection.stage = Stage::lingering;
+  if (connection.state.stage() == Stage::closing) {
+    --closing_;
+    connection.state.enter(Stage::retired);
+    connection.unidentified.mark_identified();
   } else {
     end(connection, CloseReason::protocol_violation);
   }
@@ -155,31 +166,31 @@ void ShmTransport::look_for_abort(Connection& connection) {
 
 // A page dies only with its holder: as long as one end reads what the other has lent, and both
 // live, the socket stays open.
-void ShmTransport::linger(Connection& connection) {
-  connection.stage = Stage::lingering;
+void ShmTransport::retire(Connection& connection) {
+  connection.state.enter(Stage::retired);
+  connection.unidentified.mark_identified();
   connection.deadline.cancel();
   want_nothing(connection);
-  warm(connection);
-  erase_if_done(connection);
+  poll_eagerly(connection);
+  erase_if_drained(connection);
 }
 
 // No event follows, so nothing has to be waited for.
 void ShmTransport::want_nothing(Connection& connection) {
-  connection.handed_out = true;
   connection.wants_writable = connection.writable_pending = false;
   connection.wants_copy = 0;
   connection.receiving.starving_for = 0;
   connection.receiving.holds_all = connection.receiving.lacks_memory = false;
 }
 
-void ShmTransport::erase_if_done(Connection& connection) {
-  if (connection.stage != Stage::lingering) return;
+void ShmTransport::erase_if_drained(Connection& connection) {
+  if (connection.state.stage() != Stage::retired) return;
   const bool settled = connection.lent_out() == 0 && connection.lent->lent() == 0;
   if (settled || connection.peer_gone || !connection.connected()) erase(connection);
 }
 
 void ShmTransport::erase(Connection& connection) {
-  if (connection.stage == Stage::closing) --closing_;
+  if (connection.state.stage() == Stage::closing) --closing_;
   if (connection.lent_out() > 0) released_ = true;
   connections_.erase(connection.id);
 }
@@ -194,29 +205,22 @@ void ShmTransport::peer_gone(Connection& connection) {
 }
 
 void ShmTransport::expire(Connection& connection) {
-  if (connection.stage == Stage::closing) { // the peer has taken nothing all the time
-    --closing_;
-    say_aborted(connection);
-    linger(connection);
-    return;
-  }
-  if (connection.stage != Stage::connecting && connection.stage != Stage::handshake) return;
-  const CloseReason reason = connection.listener == ListenerId::none
-                                 ? CloseReason::connect_failed
-                                 : CloseReason::protocol_violation;
-  ++counters_.handshake_timeouts;
+  if (connection.state.stage() == Stage::closing) return give_up_closing(connection);
+  if (!connection.state.setting_up()) return;
+  const CloseReason reason =
+      connection.state.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation;
+  ++accounts_.handshake_timeouts;
   report(reason, connection,
          fmt::format("no answer within {}", format_duration(options_.handshake_timeout)));
   end(connection, reason);
 }
 
-// --- hot and cold ---
+// --- who is looked into by every poll ---
 
-void ShmTransport::warm(Connection& connection) {
+void ShmTransport::poll_eagerly(Connection& connection) {
   connection.idle_polls = 0;
-  if (connection.hot) return;
-  connection.hot = true;
-  hot_.push_back(connection.id);
+  if (connection.eager.listed()) return;
+  eager_.add(connection.eager);
   disarm(connection);
 }
 
@@ -228,8 +232,8 @@ void ShmTransport::disarm(Connection& connection) {
 
 // From now on the peer signals what is new. False: something is new already.
 bool ShmTransport::arm(Connection& connection) {
-  if (!connection.connected()) return connection.stage != Stage::ended;
-  const bool for_room = connection.wants_writable || connection.stage == Stage::closing ||
+  if (!connection.connected()) return connection.state.stage() != Stage::ended;
+  const bool for_room = connection.wants_writable || connection.state.stage() == Stage::closing ||
                         !connection.receiving.returns.empty();
   connection.armed =
       ((connection.armed | 3U) + 1) | shm::armed_for_work | (for_room ? shm::armed_for_room : 0U);
@@ -241,8 +245,8 @@ bool ShmTransport::arm(Connection& connection) {
 }
 
 bool ShmTransport::has_work(const Connection& connection) const {
-  if (connection.stage == Stage::ended || !connection.handed_out || connection.writable_pending)
-    return true;
+  if (connection.state.stage() == Stage::ended || connection.writable_pending) return true;
+  if (connection.state.is_open() && !connection.state.announced()) return true;
   if (connection.broken) return false;
   const Outbox& peer = connection.peer();
   const Sending& sending = connection.sending;
@@ -252,14 +256,14 @@ bool ShmTransport::has_work(const Connection& connection) const {
   };
   if (now(peer.returned) != sending.returns_taken) return !connection.peer_gone;
   if (now(peer.taken) != sending.taken &&
-      (connection.wants_writable || connection.stage == Stage::closing))
+      (connection.wants_writable || connection.state.stage() == Stage::closing))
     return true;
   if (connection.wants_copy > 0 && can_copy(connection)) return true;
   if (!receiving.returns.empty() && receiving.returned - now(peer.returns_taken) < shm::returns_max)
     return true;
   const bool over = connection.peer_ended || now(peer.aborted) != 0;
-  if (connection.stage == Stage::closing && over) return true;
-  if (connection.stage != Stage::open) {
+  if (connection.state.stage() == Stage::closing && over) return true;
+  if (!connection.state.is_open()) {
     return !connection.peer_gone && now(peer.written) != receiving.read &&
            receiving.returns.size() < shm::returns_max;
   }
@@ -278,24 +282,16 @@ bool ShmTransport::waits_here(const Connection& connection) {
 }
 
 bool ShmTransport::arm() {
-  if (released_ || !marked_.empty() || !expired_.empty() || !accepting_.empty()) {
+  if (released_ || !flush_list_.empty() || !expired_.empty() || listeners_.any_waiting()) {
     released_ = false;
     return false;
   }
   bool idle = true;
-  for (const ConnectionId id : hot_) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) continue;
-    if (!arm(*connection)) {
-      idle = false;
-      break;
-    }
+  eager_.take_each([&](Connection& connection) {
+    const bool armed = idle && arm(connection);
+    idle = armed;
     // Pages that come back are not the peer's doing, and are looked for here.
-    connection->hot = waits_here(*connection);
-  }
-  std::erase_if(hot_, [this](ConnectionId id) {
-    const Connection* const connection = connections_.find(id);
-    return connection == nullptr || !connection->hot;
+    if (!armed || waits_here(connection)) eager_.add(connection.eager);
   });
   return idle;
 }
@@ -305,36 +301,25 @@ bool ShmTransport::arm() {
 std::size_t ShmTransport::poll(std::span<Event> events) {
   released_ = false;
   flush();
-  for (std::size_t i = 0; i < expired_.size(); ++i) {
-    if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
-  }
-  expired_.clear();
-  if (hot_.empty() || ++polls_ % shm_polls_per_look == 0) collect();
-  if (!accepting_.empty()) accept_all();
+  expired_.take_each([this](Connection& connection) { expire(connection); });
+  if (eager_.empty() || ++polls_ % shm_polls_per_look == 0) collect();
+  listeners_.accept([this](Listener& listener) { return accept_one(listener); });
   Budget budget{.events = events};
-  bool some_left = false;
-  const std::size_t count = hot_.size();
-  for (std::size_t i = 0; i < count && !budget.full(); ++i) {
-    next_hot_ = next_hot_ + 1 < count ? next_hot_ + 1 : 0;
-    const ConnectionId id = hot_[next_hot_];
-    Connection* connection = connections_.find(id);
-    const bool worked = connection != nullptr && visit(*connection, budget);
+  for (std::size_t left = eager_.size(); left > 0 && !budget.full(); --left) {
+    Connection* connection = eager_.take();
+    if (connection == nullptr) break;
+    eager_.add(connection->eager);
+    const ConnectionId id = connection->id;
+    const bool worked = visit(*connection, budget);
     connection = connections_.find(id);
-    if (connection == nullptr) {
-      some_left = true;
-    } else if (worked) {
+    if (connection == nullptr) continue;
+    if (worked) {
       connection->idle_polls = 0;
-    } else if (++connection->idle_polls > polls_until_cold && connection->stage != Stage::ended &&
-               !waits_here(*connection) && arm(*connection)) {
-      connection->hot = false;
-      some_left = true;
+    } else if (++connection->idle_polls > idle_polls_max &&
+               connection->state.stage() != Stage::ended && !waits_here(*connection) &&
+               arm(*connection)) {
+      connection->eager.leave();
     }
-  }
-  if (some_left) {
-    std::erase_if(hot_, [this](ConnectionId id) {
-      const Connection* const connection = connections_.find(id);
-      return connection == nullptr || !connection->hot;
-    });
   }
   return budget.count;
 }
@@ -344,14 +329,14 @@ void ShmTransport::collect() {
   const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (const epoll_event& event :
        std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
-    const std::uint64_t id = event.data.u64 & ~(shm::listener_bit | shm::wake_bit);
-    if ((event.data.u64 & shm::listener_bit) != 0) {
-      accepting_.push_back(static_cast<ListenerId>(id));
+    const std::uint64_t id = event.data.u64 & ~(SocketListeners::epoll_bit | shm::wake_bit);
+    if ((event.data.u64 & SocketListeners::epoll_bit) != 0) {
+      listeners_.mark_waiting(static_cast<ListenerId>(id));
       continue;
     }
     Connection* const connection = connections_.find(static_cast<ConnectionId>(id));
     if (connection == nullptr) continue;
-    warm(*connection);
+    poll_eagerly(*connection);
     if ((event.data.u64 & shm::wake_bit) == 0) socket_event(*connection, event.events);
   }
 }
@@ -360,8 +345,8 @@ void ShmTransport::socket_event(Connection& connection, std::uint32_t events) {
   if ((events & EPOLLOUT) != 0) connection.socket_full = false;
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) != 0) read_packets(connection);
   if ((events & EPOLLHUP) != 0) peer_gone(connection);
-  if (connection.peer_ended && connection.stage == Stage::handshake) {
-    const bool ours = connection.listener == ListenerId::none;
+  if (connection.peer_ended && connection.state.stage() == Stage::handshake) {
+    const bool ours = connection.state.ours();
     report(ours ? CloseReason::connect_failed : CloseReason::peer_closed, connection,
            "closed the connection without an answer");
     end(connection, ours ? CloseReason::connect_failed : CloseReason::peer_closed);
@@ -371,27 +356,26 @@ void ShmTransport::socket_event(Connection& connection, std::uint32_t events) {
 // True: something was done, and there may be more.
 bool ShmTransport::visit(Connection& connection, Budget& budget) {
   disarm(connection);
-  if (connection.stage == Stage::ended) {
-    if (!connection.silent) emit(connection, budget, EventKind::closed).reason = connection.reason;
-    linger(connection);
+  if (connection.state.stage() == Stage::ended) {
+    if (!connection.state.silent())
+      emit(connection, budget, EventKind::closed).reason = connection.state.reason();
+    retire(connection);
     return true;
   }
   if (!connection.connected()) return false;
   if (connection.broken) {
-    erase_if_done(connection);
+    erase_if_drained(connection);
     return false;
   }
   look_for_abort(connection);
   bool worked = false;
-  if (connection.stage == Stage::open && !connection.handed_out) {
-    connection.handed_out = true;
-    emit(connection, budget,
-         connection.listener == ListenerId::none ? EventKind::connected : EventKind::accepted);
+  if (connection.state.is_open() && !connection.state.announced()) {
+    emit(connection, budget, connection.state.announce());
     worked = true;
   }
   if (!connection.peer_gone) take_returns(connection);
   if (!connection.receiving.returns.empty()) mark_for_flush(connection);
-  if (connection.stage == Stage::open) {
+  if (connection.state.is_open()) {
     if (connection.wants_writable) check_writable(connection);
     if (connection.writable_pending && !budget.full()) {
       connection.writable_pending = false;
@@ -401,10 +385,10 @@ bool ShmTransport::visit(Connection& connection, Budget& budget) {
     return take_messages(connection, budget) || worked;
   }
   if (!connection.peer_gone) discard_messages(connection);
-  if (connection.stage == Stage::closing) {
+  if (connection.state.stage() == Stage::closing) {
     continue_closing(connection);
   } else {
-    erase_if_done(connection);
+    erase_if_drained(connection);
   }
   return false;
 }
@@ -419,7 +403,7 @@ bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
        left > 0 && receiving.read != written && !budget.full(); --left) {
     if (!take_record(connection, written - receiving.read, budget)) break;
   }
-  if (receiving.read == written && connection.peer_ended && connection.stage == Stage::open &&
+  if (receiving.read == written && connection.peer_ended && connection.state.is_open() &&
       connection.peer().written.load(std::memory_order_acquire) == written) {
     end(connection, CloseReason::peer_died); // it did not say that it would
     return true;
@@ -492,7 +476,7 @@ bool ShmTransport::take_record(Connection& connection, std::uint32_t available, 
   const std::uint32_t units = read_record(connection, available, record);
   if (units == 0) return false;
   if (record.kind == RecordKind::end) end(connection, CloseReason::peer_closed);
-  if (record.length > connection.max_message) {
+  if (record.length > connection.options.max_message) {
     if (record.kind == RecordKind::inlined || record.kind == RecordKind::lent) {
       report(CloseReason::message_too_large, connection, "sent a message larger than was agreed");
       say_aborted(connection);
@@ -505,7 +489,7 @@ bool ShmTransport::take_record(Connection& connection, std::uint32_t available, 
   if (record.kind == RecordKind::lent && !take_lent(connection, record, index, budget))
     return false;
   receiving.read += units;
-  return connection.stage == Stage::open;
+  return connection.state.is_open();
 }
 
 bool ShmTransport::take_inlined(Connection& connection, const Record& record, std::uint32_t index,
@@ -542,7 +526,7 @@ bool ShmTransport::take_lent(Connection& connection, const Record& record, std::
   for (const Piece& piece : std::span(pieces).first(count)) {
     // The memory was announced before the message, so it is there if it is anywhere.
     if (piece.memory >= connection.lent->memories()) read_packets(connection);
-    if (connection.stage != Stage::open || connection.receiving.lacks_memory) return false;
+    if (!connection.state.is_open() || connection.receiving.lacks_memory) return false;
     if (piece.length == 0 || !connection.lent->contains(piece))
       return violation(connection, "sent a message that lies outside its memory");
     total += piece.length;

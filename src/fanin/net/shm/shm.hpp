@@ -13,19 +13,23 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "fanin/net/close_accounts.hpp"
+#include "fanin/net/connection_state.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/shm/lent_memory.hpp"
 #include "fanin/net/shm/outbox.hpp"
 #include "fanin/net/shm/packet.hpp"
 #include "fanin/net/slot_map.hpp"
+#include "fanin/net/socket_listeners.hpp"
 #include "fanin/net/transport.hpp"
-#include "fanin/net/unidentified.hpp"
+#include "fanin/net/unidentified_pages.hpp"
+#include "fanin/net/unidentified_peers.hpp"
+#include "fanin/net/work_list.hpp"
 
 namespace fanin::net {
 
@@ -34,19 +38,18 @@ struct ShmOptions {
   Duration handshake_timeout = std::chrono::seconds{5};
   // How long close() goes on to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
+  // Accepted connections whose peers are unidentified. At the limit accepting pauses, and the
+  // oldest one is closed once its time is over.
+  UnidentifiedLimits unidentified;
   // Before connecting or accepting is tried again: too many others do, or descriptors ran out.
   Duration retry_pause = std::chrono::milliseconds{10};
   // Of the transport, for messages from pools that are not shared; bytes, and at least two pages of
   // the largest such message. Made when the first one is sent.
   std::uint64_t copy_pool = 8U << 20;
-  // Told why a connection could not be made or was broken off, in words, for the log.
-  std::function<void(CloseReason, std::string_view)> report;
+  ReportFunction report;
 };
 
 struct ShmCounters {
-  std::array<std::uint64_t, close_reasons> closed{}; // connections by CloseReason
-  std::uint64_t handshake_timeouts = 0;
-  std::uint64_t accept_failures = 0;
   std::uint64_t wakes = 0; // of peers that slept
   std::uint64_t lent = 0; // messages sent without a copy
   std::uint64_t copied = 0; // messages copied into pages of the transport
@@ -78,20 +81,10 @@ public:
   [[nodiscard]] std::size_t closing() const override { return closing_; }
   [[nodiscard]] bool shares_memory() const override { return true; }
 
+  [[nodiscard]] const CloseAccounts& accounts() const { return accounts_; }
   [[nodiscard]] const ShmCounters& counters() const { return counters_; }
 
 private:
-  static constexpr std::uint32_t strangers_usual = 128; // at once; more wait for each other's pages
-
-  enum class Stage : std::uint8_t {
-    connecting, // the listener's queue was full: tried again
-    handshake, // until the peer's hello is here
-    open,
-    ended, // nothing more comes or goes; `closed` is to be reported
-    closing, // closed here: what was accepted has yet to go into the outbox
-    lingering // over, but for memory that one end still reads
-  };
-
   // A message whose bytes the peer reads.
   struct Slot {
     std::array<memory::View, shm::pieces_max> extents;
@@ -122,21 +115,23 @@ private:
   };
 
   struct Connection;
-  struct Listener;
+  using ConnectionList = WorkList<Connection>;
+  using Listener = SocketListeners::Listener;
   struct Budget {
     std::span<Event> events;
     std::size_t count = 0;
     [[nodiscard]] bool full() const { return count == events.size(); }
   };
 
-  [[nodiscard]] static Result<> check(const Url& url, const ConnectionOptions& options);
-  [[nodiscard]] Result<Connection*> make_connection(const ConnectionOptions& options);
+  [[nodiscard]] static Result<ConnectionOptions> check(const Url& url,
+                                                       const ConnectionOptions& options);
+  [[nodiscard]] Result<Connection*> make_connection(const ConnectionOptions& checked);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
 
   // making connections (shm_setup.cpp)
-  void accept_all();
   [[nodiscard]] bool accept_one(Listener& listener);
+  void evict(Connection& unidentified);
   void try_connect(Connection& connection);
   void try_again(Connection& connection);
   void start_handshake(Connection& connection);
@@ -164,13 +159,14 @@ private:
   void free_slot(Connection& connection, std::uint32_t slot);
   void mark(Connection& connection);
   void mark_for_flush(Connection& connection);
+  void flush(Connection& connection);
   void signal(Connection& connection, bool work);
   void check_writable(Connection& connection);
 
   // receiving and the rest
   void collect();
   void socket_event(Connection& connection, std::uint32_t events);
-  void warm(Connection& connection);
+  void poll_eagerly(Connection& connection);
   [[nodiscard]] bool arm(Connection& connection);
   void disarm(Connection& connection);
   [[nodiscard]] static bool waits_here(const Connection& connection);
@@ -190,11 +186,12 @@ private:
   static Event& emit(const Connection& connection, Budget& budget, EventKind kind);
   void end(Connection& connection, CloseReason reason);
   void continue_closing(Connection& connection);
-  void linger(Connection& connection);
+  void give_up_closing(Connection& connection);
+  void retire(Connection& connection);
   void say_aborted(Connection& connection);
   static void look_for_abort(Connection& connection);
   static void want_nothing(Connection& connection);
-  void erase_if_done(Connection& connection);
+  void erase_if_drained(Connection& connection);
   void erase(Connection& connection);
   void peer_gone(Connection& connection);
   void expire(Connection& connection);
@@ -203,17 +200,16 @@ private:
   ShmOptions options_;
   Descriptor epoll_;
   PageFillers fillers_;
-  UnidentifiedPages unidentified_{strangers_usual};
+  UnidentifiedPages unidentified_pages_;
+  UnidentifiedPeers<Connection> unidentified_;
+  CloseAccounts accounts_;
+  SocketListeners listeners_;
   std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // of growing page size
   std::vector<std::unique_ptr<PageFiller>> copy_fillers_; // of copy_pools_
   SlotMap<ConnectionId, Connection> connections_;
-  SlotMap<ListenerId, Listener> listeners_;
-  std::vector<ConnectionId> hot_; // looked into by every poll()
-  std::size_t next_hot_ = 0;
-  std::vector<ConnectionId> marked_; // flush() has something to do for them
-  std::vector<ConnectionId> flushing_;
-  std::vector<ConnectionId> expired_;
-  std::vector<ListenerId> accepting_;
+  ConnectionList eager_; // looked into by every poll(), in turns
+  ConnectionList flush_list_; // flush() has something to do for them
+  ConnectionList expired_; // their deadline has passed
   std::size_t closing_ = 0;
   std::uint32_t polls_ = 0;
   bool released_ = false; // pages have come back since the last poll

@@ -84,7 +84,7 @@ SendOutcome ShmTransport::send(ConnectionId id, std::span<const memory::View> ex
   if (outcome == SendOutcome::backpressure) {
     connection->wants_writable = true;
     connection->refused_bytes = bytes;
-    warm(*connection); // it is armed again, for room too
+    poll_eagerly(*connection); // it is armed again, for room too
   }
   return outcome;
 }
@@ -114,11 +114,9 @@ PageFiller* ShmTransport::make_copy_filler(std::uint32_t size) {
        .pages = static_cast<std::uint32_t>(std::max<std::uint64_t>(2, options_.copy_pool / page)),
        .arena = {.shared = true}});
   if (!pool) {
-    if (options_.report) {
-      options_.report(CloseReason::local,
-                      fmt::format("shm: to copy a message of {}: {}; send it from a shared pool",
-                                  format_size(size), pool.error().text));
-    }
+    accounts_.report(CloseReason::local, "shm",
+                     fmt::format("to copy a message of {}: {}; send it from a shared pool",
+                                 format_size(size), pool.error().text));
     return nullptr;
   }
   copy_pools_.push_back(std::move(*pool));
@@ -257,14 +255,10 @@ void ShmTransport::mark(Connection& connection) {
   } else {
     mark_for_flush(connection);
   }
-  if (!connection.hot) warm(connection); // it may answer
+  if (!connection.eager.listed()) poll_eagerly(connection); // it may answer
 }
 
-void ShmTransport::mark_for_flush(Connection& connection) {
-  if (connection.marked) return;
-  connection.marked = true;
-  marked_.push_back(connection.id);
-}
+void ShmTransport::mark_for_flush(Connection& connection) { flush_list_.add(connection.flush); }
 
 // Wakes the peer if it sleeps and waits for what is new: work, or only room.
 void ShmTransport::signal(Connection& connection, bool work) {
@@ -279,23 +273,19 @@ void ShmTransport::signal(Connection& connection, bool work) {
 }
 
 void ShmTransport::flush() {
-  if (marked_.empty()) return;
-  flushing_.swap(marked_);
-  for (const ConnectionId id : flushing_) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) continue;
-    connection->marked = false;
-    if (!connection->connected() || connection->broken) continue;
-    if (!connection->receiving.returns.empty()) {
-      put_returns(*connection);
-      if (!connection->receiving.returns.empty()) warm(*connection); // for the rest
-    }
-    const bool work = std::exchange(connection->to_signal, false);
-    const bool room = std::exchange(connection->took, false);
-    if (work || room) signal(*connection, work);
-    erase_if_done(*connection);
+  flush_list_.take_each([this](Connection& connection) { flush(connection); });
+}
+
+void ShmTransport::flush(Connection& connection) {
+  if (!connection.connected() || connection.broken) return;
+  if (!connection.receiving.returns.empty()) {
+    put_returns(connection);
+    if (!connection.receiving.returns.empty()) poll_eagerly(connection); // for the rest
   }
-  flushing_.clear();
+  const bool work = std::exchange(connection.to_signal, false);
+  const bool room = std::exchange(connection.took, false);
+  if (work || room) signal(connection, work);
+  erase_if_drained(connection);
 }
 
 // --- what the peer gives back ---

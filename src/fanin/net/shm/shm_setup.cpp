@@ -16,13 +16,11 @@
 
 #include <fmt/format.h>
 
-#include "fanin/base/units.hpp"
+#include "fanin/net/connection_options.hpp"
 #include "fanin/net/shm/connection.hpp"
 
 namespace fanin::net {
 namespace {
-
-constexpr int shm_accepts_per_poll = 64;
 
 std::string text_of(int error) { return std::strerror(error); }
 
@@ -105,14 +103,7 @@ OwnOutbox::~OwnOutbox() {
 
 } // namespace shm
 
-ShmTransport::Listener::Listener(ShmTransport& owner, const ConnectionOptions& given, Url real,
-                                 Descriptor bound)
-    : options(given),
-      url(std::move(real)),
-      socket(std::move(bound)),
-      retry([this, &owner] { owner.accepting_.push_back(id); }) {}
-
-Result<> ShmTransport::check(const Url& url, const ConnectionOptions& options) {
+Result<ConnectionOptions> ShmTransport::check(const Url& url, const ConnectionOptions& options) {
   if (url.scheme != "shm") {
     return fail(ErrorKind::usage, fmt::format("{} is not an address of shm://", url.text()));
   }
@@ -120,29 +111,19 @@ Result<> ShmTransport::check(const Url& url, const ConnectionOptions& options) {
     return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; shm:// has none",
                                               url.text(), url.options.begin()->first));
   }
-  if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
-  const std::uint32_t page = options.receive_pool->page_size();
-  if (options.max_message > page / 2) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: messages of up to {} need pages of twice that size; those of the "
-                            "receive pool have {}",
-                            url.text(), format_size(options.max_message), format_size(page)));
-  }
-  return {};
+  return checked_options(url, options);
 }
 
-Result<ShmTransport::Connection*> ShmTransport::make_connection(const ConnectionOptions& options) {
+Result<ShmTransport::Connection*> ShmTransport::make_connection(const ConnectionOptions& checked) {
   auto outbox = shm::OwnOutbox::make();
   if (!outbox) return std::unexpected(outbox.error());
   Descriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno(ErrorKind::exhausted, "eventfd for a connection", errno);
   const auto [id, connection] =
-      connections_.emplace(*this, options, fillers_.of(*options.receive_pool));
+      connections_.emplace(*this, checked, fillers_.of(*checked.receive_pool));
   connection.id = id;
   connection.own = std::move(*outbox);
   connection.wake = std::move(wake);
-  connection.max_message =
-      options.max_message == 0 ? options.receive_pool->page_size() / 2 : options.max_message;
   connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
   return &connection;
 }
@@ -150,9 +131,10 @@ Result<ShmTransport::Connection*> ShmTransport::make_connection(const Connection
 // --- listening ---
 
 Result<ListenerId> ShmTransport::listen(const Url& url, const ConnectionOptions& options) {
-  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  const auto checked = check(url, options);
+  if (!checked) return std::unexpected(checked.error());
   if (options.strangers) {
-    if (auto reserved = unidentified_.reserve(); !reserved)
+    if (auto reserved = unidentified_pages_.reserve(); !reserved)
       return std::unexpected(reserved.error());
   }
   Descriptor socket = make_socket();
@@ -168,74 +150,43 @@ Result<ListenerId> ShmTransport::listen(const Url& url, const ConnectionOptions&
   if (!bound) return std::unexpected(bound.error());
   if (::listen(socket.get(), SOMAXCONN) != 0)
     return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), errno);
-  const int descriptor = socket.get();
-  const auto [id, listener] =
-      listeners_.emplace(*this, options, std::move(real), std::move(socket));
-  listener.id = id;
-  epoll_event event{.events = EPOLLIN | EPOLLET,
-                    .data = {.u64 = static_cast<std::uint64_t>(id) | shm::listener_bit}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
-    const int error = errno;
-    listeners_.erase(id);
-    return fail_errno(ErrorKind::exhausted, fmt::format("{}: epoll", url.text()), error);
-  }
-  return id;
+  return listeners_.add(*checked, std::move(real), std::move(socket), epoll_.get());
 }
 
-Url ShmTransport::listening_url(ListenerId listener) const {
-  const Listener* const found = listeners_.find(listener);
-  return found == nullptr ? Url{} : found->url;
-}
+Url ShmTransport::listening_url(ListenerId listener) const { return listeners_.url(listener); }
 
 void ShmTransport::close_listener(ListenerId listener) {
-  if (listeners_.find(listener) == nullptr) return;
-  listeners_.erase(listener);
-  std::vector<ConnectionId> unseen; // nobody has been told of them
-  connections_.for_each([&](ConnectionId id, const Connection& connection) {
-    if (connection.listener == listener && !connection.handed_out) unseen.push_back(id);
-  });
-  for (const Event& event : undispatched()) {
-    if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
-    const Connection* const connection = connections_.find(event.connection);
-    if (connection != nullptr && connection->listener == listener)
-      unseen.push_back(event.connection);
-  }
-  for (const ConnectionId id : unseen) close(id, true);
+  if (!listeners_.close(listener)) return;
+  for (const ConnectionId id : unknown_to_owner(connections_, listener, undispatched()))
+    close(id, true);
 }
 
-void ShmTransport::accept_all() {
-  std::vector<ListenerId> listeners;
-  listeners.swap(accepting_);
-  for (const ListenerId id : listeners) {
-    Listener* const listener = listeners_.find(id);
-    if (listener == nullptr) continue;
-    int left = shm_accepts_per_poll;
-    while (left > 0 && accept_one(*listener)) --left;
-    if (left == 0) accepting_.push_back(id);
-  }
+// One that was closed here is told nothing more, and neither is its owner.
+void ShmTransport::evict(Connection& unidentified) {
+  if (unidentified.state.stage() == Stage::closing) return give_up_closing(unidentified);
+  report(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
+  say_aborted(unidentified);
+  end(unidentified, CloseReason::protocol_violation);
 }
 
 bool ShmTransport::accept_one(Listener& listener) {
-  Descriptor socket(
-      ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket && errno == EAGAIN) return false;
-  if (!socket && (errno == EINTR || errno == ECONNABORTED)) return true;
-  const int error = errno;
-  Result<Connection*> made = fail(ErrorKind::exhausted, text_of(error));
-  if (socket) made = make_connection(listener.options);
-  if (!made) { // what waits in the kernel's queue waits on
-    ++counters_.accept_failures;
-    listener.retry.start(loop_, loop_.now() + options_.retry_pause);
-    if (options_.report) {
-      options_.report(CloseReason::local,
-                      fmt::format("{}: accept: {}; raise the limit of open files (ulimit -n)",
-                                  listener.url.text(), made.error().text));
-    }
+  if (!unidentified_.admits(loop_.now())) { // it waits in the kernel's queue
+    listeners_.pause(listener);
     return false;
   }
+  Descriptor socket(
+      ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket) return listeners_.may_go_on(listener, errno);
+  const Result<Connection*> made = make_connection(listener.options);
+  if (!made) {
+    listeners_.pause_after_failure(listener, made.error().text);
+    return false;
+  }
+  if (unidentified_.full()) evict(*unidentified_.peer_to_evict(loop_.now()));
   Connection& connection = **made;
-  connection.listener = listener.id;
-  if (listener.options.strangers) connection.filler = &unidentified_.filler();
+  connection.state.set_listener(listener.id);
+  unidentified_.add(connection.unidentified, loop_.now());
+  if (listener.options.strangers) connection.filler = &unidentified_pages_.filler();
   connection.socket = std::move(socket);
   start_handshake(connection);
   return true;
@@ -244,13 +195,14 @@ bool ShmTransport::accept_one(Listener& listener) {
 // --- connecting ---
 
 Result<ConnectionId> ShmTransport::connect(const Url& url, const ConnectionOptions& options) {
-  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  const auto checked = check(url, options);
+  if (!checked) return std::unexpected(checked.error());
   if (const auto name = name_of(url); !name) return std::unexpected(name.error());
   if (url.port == 0) {
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in shm://name:7000", url.text()));
   }
-  auto made = make_connection(options);
+  auto made = make_connection(*checked);
   if (!made) return std::unexpected(made.error());
   Connection& connection = **made;
   connection.url = url;
@@ -260,9 +212,9 @@ Result<ConnectionId> ShmTransport::connect(const Url& url, const ConnectionOptio
 }
 
 void ShmTransport::try_again(Connection& connection) {
-  if (connection.stage == Stage::connecting) return try_connect(connection);
+  if (connection.state.stage() == Stage::connecting) return try_connect(connection);
   connection.socket_full = false;
-  warm(connection);
+  poll_eagerly(connection);
   if (std::exchange(connection.receiving.lacks_memory, false)) read_packets(connection);
 }
 
@@ -282,14 +234,13 @@ void ShmTransport::try_connect(Connection& connection) {
 }
 
 void ShmTransport::start_handshake(Connection& connection) {
-  connection.stage = Stage::handshake;
+  connection.state.enter(Stage::handshake);
   ucred peer{};
   socklen_t size = sizeof peer;
   const bool known =
       getsockopt(connection.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
-  if (connection.listener != ListenerId::none)
-    connection.target = fmt::format("shm://(process {})", peer.pid);
-  const bool ours = connection.listener == ListenerId::none;
+  if (!connection.state.ours()) connection.target = fmt::format("shm://(process {})", peer.pid);
+  const bool ours = connection.state.ours();
   const auto give_up = [&](CloseReason reason, std::string_view why) {
     report(reason, connection, why);
     end(connection, reason);
@@ -305,7 +256,7 @@ void ShmTransport::start_handshake(Connection& connection) {
     return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
   };
   const int handed_over[] = {connection.own->file.get(), connection.wake.get()};
-  const shm::Hello hello{.max_message = connection.max_message};
+  const shm::Hello hello{.max_message = connection.options.max_message};
   if (!watch(connection.socket.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, 0) ||
       !watch(connection.wake.get(), EPOLLIN, shm::wake_bit) ||
       !shm::send_packet(connection.socket.get(), shm::encode(hello), handed_over)) {
@@ -317,8 +268,8 @@ void ShmTransport::start_handshake(Connection& connection) {
 // --- packets ---
 
 void ShmTransport::read_packets(Connection& connection) {
-  while (connection.stage == Stage::handshake || connection.stage == Stage::open ||
-         connection.stage == Stage::closing || connection.stage == Stage::lingering) {
+  while (connection.state.stage() != Stage::connecting &&
+         connection.state.stage() != Stage::ended) {
     auto packet = shm::receive_packet(connection.socket.get());
     if (!packet && packet.error().kind == ErrorKind::not_found) return;
     // It went with packets of ours unread; what it had sent before is still there.
@@ -351,7 +302,8 @@ Result<> ShmTransport::take_packet(Connection& connection, shm::ReceivedPacket& 
 
 Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hello,
                                   shm::ReceivedPacket& packet) {
-  if (connection.stage != Stage::handshake) return fail(ErrorKind::malformed, "sent hello twice");
+  if (connection.state.stage() != Stage::handshake)
+    return fail(ErrorKind::malformed, "sent hello twice");
   if (hello.version != shm::protocol_version) {
     report(CloseReason::version_mismatch, connection,
            fmt::format("speaks version {} of the protocol, this process version {}: use the same "
@@ -368,7 +320,8 @@ Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hell
   connection.peer_outbox = std::move(*mapping);
   connection.peer_wake = std::move(packet.descriptors[1]);
   connection.peer_max_message = hello.max_message;
-  connection.stage = Stage::open;
+  connection.state.enter(Stage::open);
+  if (!connection.options.strangers) connection.unidentified.mark_identified();
   connection.deadline.cancel();
   return {};
 }

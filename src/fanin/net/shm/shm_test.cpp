@@ -356,8 +356,7 @@ TEST_F(Shm, packets_that_are_none_close_the_connection_and_harm_nobody) {
     shm::RawPeer peer(url_);
     opening(peer);
     settle();
-    EXPECT_EQ(server_.counters().closed[static_cast<std::size_t>(CloseReason::protocol_violation)],
-              ++count);
+    EXPECT_EQ(server_.accounts().closed(CloseReason::protocol_violation), ++count);
     EXPECT_TRUE(at_server_.connections.empty()); // nobody was told of it
   }
   connect();
@@ -369,7 +368,85 @@ TEST_F(Shm, another_version_is_told_in_words) {
   settle();
   ASSERT_FALSE(said_.empty());
   EXPECT_NE(said_.back().find("speaks version 77"), std::string::npos) << said_.back();
-  EXPECT_EQ(server_.counters().closed[static_cast<std::size_t>(CloseReason::version_mismatch)], 1U);
+  EXPECT_EQ(server_.accounts().closed(CloseReason::version_mismatch), 1U);
+}
+
+// A listener that anybody may reach, with a clock that only the test moves.
+class ShmToAnybody : public testing::Test {
+public:
+  ShmToAnybody() {
+    loop_.add(server_);
+    ConnectionOptions options = at_server_.options();
+    options.strangers = true;
+    const auto listening = server_.listen({.scheme = "shm", .host = "test"}, options);
+    url_ = server_.listening_url(listening.value());
+  }
+
+protected:
+  static constexpr std::uint32_t peers_max = 8;
+
+  void settle() {
+    for (int idle = 0; idle < 200;) idle = loop_.turn() ? 0 : idle + 1;
+  }
+  // Peers that introduce themselves only if `introduced`, and never identify themselves.
+  void arrive(std::uint32_t count, bool introduced) {
+    for (; count > 0; --count) {
+      peers_.push_back(std::make_unique<shm::RawPeer>(url_));
+      if (introduced) peers_.back()->say_hello();
+    }
+    settle();
+  }
+  [[nodiscard]] std::uint64_t evicted() const {
+    return server_.accounts().closed(CloseReason::protocol_violation);
+  }
+
+  VirtualClock clock_;
+  Loop loop_{clock_};
+  Side at_server_;
+  ShmTransport server_{loop_, {.unidentified = {.peers_max = peers_max}}};
+  Url url_;
+  std::vector<std::unique_ptr<shm::RawPeer>> peers_;
+};
+
+TEST_F(ShmToAnybody, where_unidentified_peers_crowd_the_oldest_is_evicted_after_a_while) {
+  for (const bool introduced : {false, true}) {
+    peers_.clear();
+    settle();
+    at_server_.connections.clear();
+    const std::uint64_t before = evicted();
+    arrive(peers_max, introduced);
+    const std::size_t known = at_server_.connections.size();
+    EXPECT_EQ(known, introduced ? peers_max : 0);
+    clock_.advance(std::chrono::milliseconds(500));
+    arrive(1, true);
+    EXPECT_EQ(at_server_.connections.size(), known); // it waits
+    EXPECT_EQ(evicted(), before);
+    clock_.advance(std::chrono::milliseconds(500));
+    settle();
+    EXPECT_EQ(at_server_.connections.size(), known + 1);
+    EXPECT_EQ(evicted(), before + 1);
+  }
+}
+
+TEST_F(ShmToAnybody, a_peer_that_has_identified_itself_is_not_evicted) {
+  arrive(peers_max, true);
+  ASSERT_EQ(at_server_.connections.size(), peers_max);
+  server_.trust(at_server_.connections.front());
+  clock_.advance(std::chrono::seconds(2));
+  arrive(2, true); // one has the place of the first, one that of the second
+  EXPECT_EQ(at_server_.connections.size(), peers_max + 2);
+  EXPECT_EQ(at_server_.closed, std::vector{CloseReason::protocol_violation});
+  EXPECT_EQ(server_.send(at_server_.connections[1], {}), SendOutcome::closed);
+  EXPECT_NE(server_.send(at_server_.connections[0], {}), SendOutcome::closed);
+}
+
+TEST_F(ShmToAnybody, peers_that_were_closed_leave_their_places) {
+  arrive(peers_max, true);
+  ASSERT_EQ(at_server_.connections.size(), peers_max);
+  for (const ConnectionId id : at_server_.connections) server_.close(id, false);
+  arrive(peers_max, true);
+  EXPECT_EQ(at_server_.connections.size(), 2 * peers_max);
+  EXPECT_EQ(evicted(), 0U);
 }
 
 TEST_F(Shm, a_message_outside_of_the_announced_memory_closes_the_connection) {

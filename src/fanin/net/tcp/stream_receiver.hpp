@@ -26,13 +26,13 @@
 #include "fanin/net/page_filler.hpp"
 #include "fanin/net/tcp/frame.hpp"
 #include "fanin/net/transport.hpp"
+#include "fanin/net/unidentified_peers.hpp"
 
 namespace fanin::net::tcp {
 
 class StreamReceiver {
 public:
   static constexpr std::size_t pieces_max = 3;
-  static constexpr std::uint32_t stranger_message_max = 4096;
 
   enum class Step : std::uint8_t {
     opened, // the peer's preface has come
@@ -57,7 +57,7 @@ public:
 
   // Whether next() and prepare() could go on after `starved`.
   [[nodiscard]] bool can_go_on() const { return may_take() && filler_->can_reserve(length_); }
-  // Until trust(), a message over stranger_message_max is `starved` before anything is reserved
+  // Until trust(), a message over unidentified_message_max is `starved` before anything is reserved
   // for it, nothing is read ahead, and messages lie in pages of `filler`.
   void distrust(PageFiller& filler) {
     trusted_ = false;
@@ -94,7 +94,7 @@ private:
   void give_back_ahead();
   [[nodiscard]] std::uint32_t read_ahead() const;
   [[nodiscard]] bool claim_region();
-  [[nodiscard]] bool may_take() const { return trusted_ || length_ <= stranger_message_max; }
+  [[nodiscard]] bool may_take() const { return trusted_ || length_ <= unidentified_message_max; }
 
   PageFiller* filler_;
   std::uint32_t max_message_;

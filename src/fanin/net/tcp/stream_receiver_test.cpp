@@ -243,7 +243,7 @@ TEST(TcpStreamReceiver, AStrangerPinsNoMoreThanASmallMessage) {
   StreamReceiver receiver(filler, page_size / 2);
   receiver.distrust(filler);
   Bytes stream = preface();
-  append_message(stream, Bytes(StreamReceiver::stranger_message_max));
+  append_message(stream, Bytes(unidentified_message_max));
   append_message(stream, Bytes(page_size / 2));
   Feed feed{stream};
   memory::View view;
@@ -254,7 +254,7 @@ TEST(TcpStreamReceiver, AStrangerPinsNoMoreThanASmallMessage) {
     }
     step = receiver.next(view);
   }
-  EXPECT_EQ(view.size, StreamReceiver::stranger_message_max);
+  EXPECT_EQ(view.size, unidentified_message_max);
   view = {};
   EXPECT_EQ(receiver.next(view), Step::starved);
   EXPECT_FALSE(receiver.can_go_on());

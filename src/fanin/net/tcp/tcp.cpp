@@ -23,12 +23,12 @@ constexpr std::size_t bytes_per_visit = 256U << 10;
 constexpr int discards_per_visit = 16;
 // Answers are waited for by reading: epoll costs more than a read that finds nothing, and is asked
 // only every so many polls in which nothing happened.
-constexpr std::size_t hot_max = 4;
+constexpr std::size_t eager_max = 4;
 constexpr std::uint16_t misses_max = 256;
 constexpr std::uint32_t tcp_polls_per_look = 16;
 // While they come and go, a stream beside them is read and written in portions: its share of a turn
 // is what they wait for.
-constexpr std::size_t bytes_beside_hot = 32U << 10;
+constexpr std::size_t bytes_beside_eager = 32U << 10;
 // Data queued in one turn is written before it leaves the cache.
 constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
@@ -55,31 +55,31 @@ bool cut_to(msghdr& message, std::size_t bytes) {
 // --- life ---
 
 TcpTransport::Connection::Connection(TcpTransport& owner, const ConnectionOptions& given,
-                                     PageFiller& filler, std::uint32_t largest)
+                                     PageFiller& filler)
     : options(given),
-      receiver(filler, largest),
+      receiver(filler, given.max_message),
       queue(owner.store_),
       question(
           [this, &owner](const Resolver::Found& found) { owner.take_addresses(*this, found); }),
-      deadline([this, &owner] { owner.expired_.push_back(id); }) {}
+      deadline([this, &owner] { owner.expired_.add(expired); }) {}
 
 TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
     : loop_(loop),
       options_(std::move(options)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      unidentified_(options_.strangers_max) {
+      unidentified_pages_(options_.unidentified.peers_max),
+      unidentified_(options_.unidentified),
+      accounts_(options_.report),
+      listeners_(loop, options_.accept_pause, accounts_) {
   if (!epoll_) throw std::system_error(errno, std::generic_category(), "tcp transport: epoll");
 }
 
 TcpTransport::~TcpTransport() = default;
 
-TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions& options) {
-  memory::PagePool& pool = *options.receive_pool;
-  const std::uint32_t largest =
-      options.max_message == 0 ? pool.page_size() / 2 : options.max_message;
-  const auto [id, connection] = connections_.emplace(*this, options, fillers_.of(pool), largest);
+TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions& checked) {
+  const auto [id, connection] =
+      connections_.emplace(*this, checked, fillers_.of(*checked.receive_pool));
   connection.id = id;
-  connection.max_message = largest;
   connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
   if (!looking_.active()) looking_.start(loop_, loop_.now() + look_period);
   return connection;
@@ -87,17 +87,7 @@ TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions&
 
 TcpTransport::Connection* TcpTransport::find_open(ConnectionId id) const {
   Connection* const connection = connections_.find(id);
-  return connection != nullptr && connection->stage == Stage::open ? connection : nullptr;
-}
-
-void TcpTransport::list(Connection& connection, bool first) {
-  if (connection.listed) return;
-  connection.listed = true;
-  if (first) {
-    ready_.push_front(connection.id);
-  } else {
-    ready_.push_back(connection.id);
-  }
+  return connection != nullptr && connection->state.is_open() ? connection : nullptr;
 }
 
 std::string TcpTransport::peer_text(const Connection& connection) {
@@ -106,7 +96,7 @@ std::string TcpTransport::peer_text(const Connection& connection) {
 
 void TcpTransport::report(CloseReason reason, const Connection& connection,
                           std::string_view text) const {
-  if (options_.report) options_.report(reason, fmt::format("{}: {}", peer_text(connection), text));
+  accounts_.report(reason, peer_text(connection), text);
 }
 
 bool TcpTransport::watch(Connection& connection) {
@@ -122,7 +112,8 @@ SendOutcome TcpTransport::send(ConnectionId id, std::span<const memory::View> ex
   if (connection == nullptr || connection->send_failed) return SendOutcome::closed;
   std::uint64_t size = 0;
   for (const memory::View& extent : extents) size += extent.size;
-  if (extents.size() > max_extents || size > connection->max_message) return SendOutcome::too_large;
+  if (extents.size() > max_extents || size > connection->peer_max_message)
+    return SendOutcome::too_large;
   tcp::SendQueue& queue = connection->queue;
   const bool was_empty = queue.empty();
   if (!was_empty &&
@@ -134,30 +125,23 @@ SendOutcome TcpTransport::send(ConnectionId id, std::span<const memory::View> ex
   if (!connection->can_write) return SendOutcome::accepted; // goes on when the socket says so
   if (connection->options.low_latency || queue.charged_bytes() >= write_early_bytes) {
     write(*connection);
-  } else if (!connection->to_flush) {
-    connection->to_flush = true;
-    flush_list_.push_back(id);
+  } else {
+    flush_list_.add(connection->flush);
   }
   return SendOutcome::accepted;
 }
 
 void TcpTransport::flush() {
-  flushing_.swap(flush_list_);
-  for (const ConnectionId id : flushing_) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) continue;
-    connection->to_flush = false;
-    write(*connection);
-  }
-  flushing_.clear();
+  flush_list_.take_each([this](Connection& connection) { write(connection); });
 }
 
 void TcpTransport::write(Connection& connection) {
   tcp::SendQueue& queue = connection.queue;
-  std::size_t left = hot_.empty() || connection.options.low_latency ? SIZE_MAX : bytes_beside_hot;
+  std::size_t left =
+      eager_.empty() || connection.options.low_latency ? SIZE_MAX : bytes_beside_eager;
   while (connection.can_write && !queue.empty()) {
     if (left == 0) { // the rest in the next turn
-      if (!std::exchange(connection.to_flush, true)) flush_list_.push_back(connection.id);
+      flush_list_.add(connection.flush);
       break;
     }
     std::array<iovec, pieces_per_write> pieces;
@@ -177,29 +161,28 @@ void TcpTransport::write(Connection& connection) {
       send_nothing_more(connection);
     }
   }
-  if (connection.wants_writable && connection.stage == Stage::open && !connection.send_failed &&
+  if (connection.wants_writable && connection.state.is_open() && !connection.send_failed &&
       queue.charged_bytes() <= connection.options.send_queue_bytes / 2) {
     connection.wants_writable = false;
     connection.writable_pending = true;
-    list(connection);
+    ready_.add(connection.ready);
   }
-  if (connection.stage == Stage::closing) list(connection);
+  if (connection.state.stage() == Stage::closing) ready_.add(connection.ready);
 }
 
 // --- closing ---
 
 void TcpTransport::close(ConnectionId id, bool abort) {
   Connection* const connection = connections_.find(id);
-  if (connection == nullptr || connection->stage == Stage::closing) return;
+  if (connection == nullptr || connection->state.stage() == Stage::closing) return;
   withdraw(id);
-  if (connection->stage != Stage::ended)
-    ++counters_.closed[static_cast<std::size_t>(CloseReason::local)];
-  if (abort || connection->stage != Stage::open || connection->send_failed) {
+  accounts_.close(connection->state);
+  if (abort || !connection->state.is_open() || connection->send_failed) {
     if (abort) set_reset_on_close(connection->socket);
     erase(*connection);
     return;
   }
-  connection->stage = Stage::closing;
+  connection->state.enter(Stage::closing);
   ++closing_;
   connection->receiver.reset();
   connection->queue.push_end_of_stream();
@@ -210,12 +193,8 @@ void TcpTransport::close(ConnectionId id, bool abort) {
 void TcpTransport::trust(ConnectionId id) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr) return;
-  no_stranger(*connection);
+  connection->unidentified.mark_identified();
   connection->receiver.trust(fillers_.of(*connection->options.receive_pool));
-}
-
-void TcpTransport::no_stranger(Connection& connection) {
-  if (std::exchange(connection.stranger, false)) --strangers_;
 }
 
 // Closing at once would make the kernel answer what the peer still sends with a reset, which
@@ -236,17 +215,13 @@ void TcpTransport::continue_closing(Connection& connection) {
       return;
     }
   }
-  if (connection.readable) list(connection);
+  if (connection.readable) ready_.add(connection.ready);
 }
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
 void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
-  ++counters_.closed[static_cast<std::size_t>(reason)];
-  connection.silent =
-      connection.listener != ListenerId::none && connection.stage == Stage::handshake;
-  no_stranger(connection);
-  connection.stage = Stage::ended;
-  connection.reason = reason;
+  accounts_.end(connection.state, reason);
+  connection.unidentified.mark_identified();
   if (reset) set_reset_on_close(connection.socket);
   connection.question.withdraw();
   connection.socket.reset();
@@ -254,7 +229,7 @@ void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
   if (!connection.queue.empty()) released_ = true;
   connection.queue.clear();
   connection.deadline.cancel();
-  list(connection);
+  ready_.add(connection.ready);
 }
 
 // What the peer sent before it went is still to be read; reading then finds the end.
@@ -265,13 +240,13 @@ void TcpTransport::send_nothing_more(Connection& connection) {
   connection.peer_shut_down = true;
   connection.queue.clear();
   released_ = true;
-  if (!connection.starving) list(connection);
+  if (!connection.starved.listed()) ready_.add(connection.ready);
 }
 
 // The kernel itself would go on for a quarter of an hour.
 void TcpTransport::cut_unanswered() {
   connections_.for_each([this](ConnectionId, Connection& connection) {
-    if (connection.stage != Stage::open || !tcp::is_unanswered(connection.socket.get())) return;
+    if (!connection.state.is_open() || !tcp::is_unanswered(connection.socket.get())) return;
     report(CloseReason::peer_died, connection, "its host or the network does not answer");
     (void)::shutdown(connection.socket.get(), SHUT_RDWR); // what has come can still be read
     send_nothing_more(connection);
@@ -280,27 +255,26 @@ void TcpTransport::cut_unanswered() {
 }
 
 void TcpTransport::erase(Connection& connection) {
-  if (connection.stage == Stage::closing) --closing_;
-  no_stranger(connection);
+  if (connection.state.stage() == Stage::closing) --closing_;
   if (!connection.queue.empty()) released_ = true;
   connections_.erase(connection.id);
 }
 
 void TcpTransport::expire(Connection& connection) {
-  if (connection.stage == Stage::closing) {
+  if (connection.state.stage() == Stage::closing) {
     set_reset_on_close(connection.socket);
     erase(connection);
     return;
   }
-  if (connection.stage != Stage::connecting && connection.stage != Stage::handshake) return;
-  if (connection.stage == Stage::connecting && !connection.addresses.empty())
+  if (connection.state.stage() != Stage::connecting && connection.state.stage() != Stage::handshake)
+    return;
+  if (connection.state.stage() == Stage::connecting && !connection.addresses.empty())
     return connect_next(connection, ETIMEDOUT);
-  const bool stranger = connection.listener != ListenerId::none;
-  const CloseReason reason =
-      stranger ? CloseReason::protocol_violation : CloseReason::connect_failed;
-  ++counters_.handshake_timeouts;
+  const bool ours = connection.state.ours();
+  const CloseReason reason = ours ? CloseReason::connect_failed : CloseReason::protocol_violation;
+  ++accounts_.handshake_timeouts;
   const bool named = !connection.question.waits();
-  if (named && !stranger) { // another host may have its address now
+  if (named && ours) { // another host may have its address now
     loop_.resolver().forget(connection.target.host);
   }
   report(reason, connection,
@@ -314,48 +288,37 @@ void TcpTransport::expire(Connection& connection) {
 std::size_t TcpTransport::poll(std::span<Event> events) {
   released_ = false;
   flush();
-  for (std::size_t i = 0; i < expired_.size(); ++i) {
-    if (Connection* const connection = connections_.find(expired_[i])) expire(*connection);
-  }
-  expired_.clear();
-  if (hot_.empty() || quiet_polls_ % tcp_polls_per_look == 0) collect_ready();
-  list_hot();
-  accept_all();
-  wake_starving();
-  const std::size_t bytes = hot_.empty() ? bytes_per_poll : bytes_beside_hot;
+  expired_.take_each([this](Connection& connection) { expire(connection); });
+  if (eager_.empty() || quiet_polls_ % tcp_polls_per_look == 0) collect_ready();
+  list_eager();
+  listeners_.accept([this](Listener& listener) { return accept_one(listener); });
+  retry_starved();
+  const std::size_t bytes = eager_.empty() ? bytes_per_poll : bytes_beside_eager;
   Budget budget{.events = events, .bytes = bytes};
   for (std::size_t visits = ready_.size(); visits > 0 && !budget.full(); --visits) {
-    Connection* const connection = connections_.find(ready_.front());
-    ready_.pop_front();
-    if (connection == nullptr) continue;
-    connection->listed = false;
+    Connection* const connection = ready_.take();
+    if (connection == nullptr) break;
     budget.visit_bytes = std::min(budget.bytes, bytes_per_visit);
     budget.before = budget.count;
     visit(*connection, budget);
   }
-  starving_.insert(starving_.end(), served_.begin(), served_.end());
-  served_.clear();
+  served_.take_each([this](Connection& connection) { starved_.add(connection.starved); });
   quiet_polls_ = budget.count == 0 && budget.bytes == bytes ? quiet_polls_ + 1 : 0;
   return budget.count;
 }
 
-void TcpTransport::heat(Connection& connection) {
+void TcpTransport::poll_eagerly(Connection& connection) {
   connection.misses = 0;
-  if (connection.hot || hot_.size() == hot_max) return;
-  connection.hot = true;
-  hot_.push_back(connection.id);
+  if (eager_.size() < eager_max) eager_.add(connection.eager);
 }
 
-void TcpTransport::list_hot() {
-  std::erase_if(hot_, [this](ConnectionId id) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) return true;
-    connection->hot = connection->stage == Stage::open && ++connection->misses < misses_max;
-    if (connection->hot && !connection->starving) {
-      connection->readable = true;
-      list(*connection, true);
-    }
-    return !connection->hot;
+void TcpTransport::list_eager() {
+  eager_.take_each([this](Connection& connection) {
+    if (!connection.state.is_open() || ++connection.misses == misses_max) return;
+    eager_.add(connection.eager);
+    if (connection.starved.listed()) return;
+    connection.readable = true;
+    ready_.add_first(connection.ready);
   });
 }
 
@@ -364,16 +327,17 @@ void TcpTransport::collect_ready() {
   const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
   for (const epoll_event& event :
        std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
-    if ((event.data.u64 & listener_bit) != 0) {
-      accepting_.push_back(static_cast<ListenerId>(event.data.u64 & ~listener_bit));
+    if ((event.data.u64 & SocketListeners::epoll_bit) != 0) {
+      listeners_.mark_waiting(
+          static_cast<ListenerId>(event.data.u64 & ~SocketListeners::epoll_bit));
       continue;
     }
     Connection* const connection = connections_.find(static_cast<ConnectionId>(event.data.u64));
-    if (connection == nullptr || connection->stage == Stage::ended) continue;
+    if (connection == nullptr || connection->state.stage() == Stage::ended) continue;
     if ((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) connection->peer_shut_down = true;
     if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
       connection->readable = true;
-    if (connection->stage == Stage::connecting) {
+    if (connection->state.stage() == Stage::connecting) {
       connect_progress(*connection);
       continue;
     }
@@ -381,41 +345,41 @@ void TcpTransport::collect_ready() {
       connection->can_write = true;
       if (!connection->queue.empty()) write(*connection);
     }
-    if (connection->readable && !connection->starving) list(*connection);
+    if (connection->readable && !connection->starved.listed()) ready_.add(connection->ready);
   }
 }
 
 // They come before those who did not wait, in the order in which they have begun to: or one that
 // always has something to read would take every page that comes back. Only who holds the page that
 // is being filled is before them, as in take_messages().
-void TcpTransport::wake_starving() {
-  if (starving_.empty()) return;
-  const Connection* const next = ready_.empty() ? nullptr : connections_.find(ready_.front());
-  std::ptrdiff_t at = next != nullptr && next->receiver.holds_page() ? 1 : 0;
-  std::erase_if(starving_, [&](ConnectionId id) {
-    Connection* const connection = connections_.find(id);
-    if (connection == nullptr) return true;
-    if (connection->stage == Stage::open && !connection->receiver.can_go_on()) return false;
-    connection->starving = false;
-    if (!std::exchange(connection->listed, true)) ready_.insert(ready_.begin() + at++, id);
-    return true;
+void TcpTransport::retry_starved() {
+  if (starved_.empty()) return;
+  ConnectionList::Place* next = ready_.first();
+  if (next != nullptr && next->owner().receiver.holds_page()) next = next->next();
+  starved_.take_each([this, next](Connection& connection) {
+    if (connection.state.is_open() && !connection.receiver.can_go_on()) {
+      starved_.add(connection.starved);
+    } else {
+      ready_.add_before(next, connection.ready);
+    }
   });
 }
 
 // A message that has hardly begun may take for ever. What it has reserved, others wait for.
 void TcpTransport::retreat() {
-  if (starving_.empty()) return;
+  if (starved_.empty()) return;
   connections_.for_each([this](ConnectionId, Connection& connection) {
     const memory::PagePool& pool = *connection.options.receive_pool;
-    if (connection.stage == Stage::open && pool.available() == 0)
+    if (connection.state.is_open() && pool.available() == 0)
       released_ |= connection.receiver.retreat();
   });
   retreating_.start(loop_, loop_.now() + options_.retreat_period);
 }
 
 void TcpTransport::visit(Connection& connection, Budget& budget) {
-  switch (connection.stage) {
-  case Stage::connecting: break;
+  switch (connection.state.stage()) {
+  case Stage::connecting:
+  case Stage::retired: break;
   case Stage::handshake:
   case Stage::open: receive(connection, budget); break;
   case Stage::ended: emit_closed(connection, budget); break;
@@ -428,19 +392,23 @@ void TcpTransport::receive(Connection& connection, Budget& budget) {
     connection.writable_pending = false;
     emit(connection, budget, EventKind::writable);
   }
-  if (connection.starving) return;
+  if (connection.starved.listed()) return;
   take_messages(connection, budget);
-  if (connection.stage == Stage::ended) emit_closed(connection, budget);
+  if (connection.state.stage() == Stage::ended) emit_closed(connection, budget);
 }
 
 void TcpTransport::take_messages(Connection& connection, Budget& budget) {
   using Step = tcp::StreamReceiver::Step;
   memory::View view;
-  while (connection.stage != Stage::ended) {
+  while (connection.state.stage() != Stage::ended) {
     if (budget.full()) {
       // It comes first next time if it holds the page that is being filled: others would begin a
       // page of their own, and one of the two would be left behind half empty.
-      list(connection, connection.receiver.holds_page());
+      if (connection.receiver.holds_page()) {
+        ready_.add_first(connection.ready);
+      } else {
+        ready_.add(connection.ready);
+      }
       return;
     }
     switch (connection.receiver.next(view)) {
@@ -450,33 +418,32 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
     case Step::opened: opened(connection, budget); break;
     case Step::ended: end(connection, CloseReason::peer_closed, false); break;
     case Step::failed: stream_failed(connection); break;
-    case Step::starved: starve(connection, budget); return;
+    case Step::starved: mark_starved(connection, budget); return;
     case Step::need_bytes:
       if (!connection.readable) return;
       if (budget.visit_bytes == 0) {
-        list(connection);
+        ready_.add(connection.ready);
         return;
       }
       read(connection, budget);
-      if (connection.starving) return;
+      if (connection.starved.listed()) return;
       break;
     }
   }
 }
 
 void TcpTransport::opened(Connection& connection, Budget& budget) {
-  if (!connection.options.strangers) no_stranger(connection);
-  connection.stage = Stage::open;
+  if (!connection.options.strangers) connection.unidentified.mark_identified();
+  connection.state.enter(Stage::open);
   connection.deadline.cancel();
-  connection.max_message = std::min(connection.receiver.peer().max_message, tcp::end_of_stream - 1);
-  emit(connection, budget,
-       connection.listener == ListenerId::none ? EventKind::connected : EventKind::accepted);
+  connection.peer_max_message =
+      std::min(connection.receiver.peer().max_message, tcp::end_of_stream - 1);
+  emit(connection, budget, connection.state.announce());
 }
 
 // Who has got something in this visit goes behind those who get nothing in this poll.
-void TcpTransport::starve(Connection& connection, const Budget& budget) {
-  connection.starving = true;
-  (budget.count == budget.before ? starving_ : served_).push_back(connection.id);
+void TcpTransport::mark_starved(Connection& connection, const Budget& budget) {
+  (budget.count == budget.before ? starved_ : served_).add(connection.starved);
   if (!retreating_.active()) retreating_.start(loop_, loop_.now() + options_.retreat_period);
 }
 
@@ -484,7 +451,7 @@ void TcpTransport::read(Connection& connection, Budget& budget) {
   std::array<iovec, tcp::StreamReceiver::pieces_max> pieces;
   const std::size_t count = connection.receiver.prepare(pieces);
   if (count == 0) {
-    starve(connection, budget);
+    mark_starved(connection, budget);
     return;
   }
   std::size_t room = 0;
@@ -493,7 +460,7 @@ void TcpTransport::read(Connection& connection, Budget& budget) {
   const int error = got < 0 ? errno : 0;
   connection.receiver.received(got > 0 ? static_cast<std::size_t>(got) : 0);
   if (got > 0) {
-    if (connection.options.low_latency) heat(connection);
+    if (connection.options.low_latency) poll_eagerly(connection);
     const auto bytes = static_cast<std::size_t>(got);
     budget.bytes -= std::min(budget.bytes, bytes);
     budget.visit_bytes -= std::min(budget.visit_bytes, bytes);
@@ -508,12 +475,12 @@ void TcpTransport::read(Connection& connection, Budget& budget) {
 }
 
 void TcpTransport::read_failed(Connection& connection, int error) {
-  if (connection.stage == Stage::open) {
+  if (connection.state.is_open()) {
     end(connection, CloseReason::peer_died, false); // it did not say that it would
     return;
   }
-  const CloseReason reason = connection.listener == ListenerId::none ? CloseReason::connect_failed
-                                                                     : CloseReason::peer_closed;
+  const CloseReason reason =
+      connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed;
   report(reason, connection,
          fmt::format("closed the connection without an answer ({})",
                      error == 0 ? "end of stream" : error_text(error)));
@@ -538,8 +505,8 @@ void TcpTransport::stream_failed(Connection& connection) {
     break;
   default:
     report(reason, connection,
-           connection.stage == Stage::open ? "sent bytes that are not a message"
-                                           : "is not a fanin process");
+           connection.state.is_open() ? "sent bytes that are not a message"
+                                      : "is not a fanin process");
   }
   // Without a reset in the case of versions, so that the peer gets to read ours.
   end(connection, reason, reason != CloseReason::version_mismatch);
@@ -557,30 +524,26 @@ Event& TcpTransport::emit(const Connection& connection, Budget& budget, EventKin
 }
 
 void TcpTransport::emit_closed(Connection& connection, Budget& budget) {
-  if (!connection.silent) {
+  if (!connection.state.silent()) {
     if (budget.full()) {
-      list(connection);
+      ready_.add(connection.ready);
       return;
     }
-    emit(connection, budget, EventKind::closed).reason = connection.reason;
+    emit(connection, budget, EventKind::closed).reason = connection.state.reason();
   }
   connections_.erase(connection.id);
 }
 
 bool TcpTransport::arm() {
-  for (const ConnectionId id : hot_) { // from here on epoll says what comes
-    if (Connection* const connection = connections_.find(id)) connection->hot = false;
+  while (eager_.take() != nullptr) { // from here on epoll says what comes
   }
-  hot_.clear();
-  if (released_ || !ready_.empty() || !expired_.empty() || !accepting_.empty() ||
+  if (released_ || !ready_.empty() || !expired_.empty() || listeners_.any_waiting() ||
       !flush_list_.empty()) {
     released_ = false;
     return false;
   }
-  return std::none_of(starving_.begin(), starving_.end(), [this](ConnectionId id) {
-    const Connection* const connection = connections_.find(id);
-    return connection == nullptr || connection->stage != Stage::open ||
-           connection->receiver.can_go_on();
+  return !starved_.any([](const Connection& connection) {
+    return !connection.state.is_open() || connection.receiver.can_go_on();
   });
 }
 

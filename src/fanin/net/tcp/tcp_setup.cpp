@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "fanin/base/units.hpp"
+#include "fanin/net/connection_options.hpp"
 #include "fanin/net/tcp/tcp.hpp"
 
 namespace fanin::net {
@@ -17,35 +17,9 @@ namespace {
 using tcp::error_text;
 using tcp::set_reset_on_close;
 
-constexpr int tcp_accepts_per_poll = 64;
-
-// Why accept() failed for one connection, which is gone: the next may be good.
-bool of_one_connection(int error) {
-  switch (error) {
-  case EINTR:
-  case ECONNABORTED:
-  case EPROTO: // and these are passed on from the network (accept(2))
-  case ENETDOWN:
-  case ENOPROTOOPT:
-  case EHOSTDOWN:
-  case ENONET:
-  case EHOSTUNREACH:
-  case EOPNOTSUPP:
-  case ENETUNREACH: return true;
-  default: return false;
-  }
-}
-
 } // namespace
 
-TcpTransport::Listener::Listener(TcpTransport& owner, const ConnectionOptions& given, Url real,
-                                 Descriptor bound)
-    : options(given),
-      url(std::move(real)),
-      socket(std::move(bound)),
-      retry([this, &owner] { owner.accepting_.push_back(id); }) {}
-
-Result<> TcpTransport::check(const Url& url, const ConnectionOptions& options) const {
+Result<ConnectionOptions> TcpTransport::check(const Url& url, const ConnectionOptions& options) {
   if (url.scheme != "tcp") {
     return fail(ErrorKind::usage, fmt::format("{} is not an address of tcp://", url.text()));
   }
@@ -58,15 +32,7 @@ Result<> TcpTransport::check(const Url& url, const ConnectionOptions& options) c
     if (auto known = tcp::check_congestion(value); !known)
       return fail(known.error().kind, fmt::format("{}: {}", url.text(), known.error().text));
   }
-  if (options.receive_pool == nullptr) return fail(ErrorKind::usage, "no receive pool");
-  const std::uint32_t page = options.receive_pool->page_size();
-  if (options.max_message > page / 2) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: messages of up to {} need pages of twice that size; those of the "
-                            "receive pool have {}",
-                            url.text(), format_size(options.max_message), format_size(page)));
-  }
-  return {};
+  return checked_options(url, options);
 }
 
 const std::string& TcpTransport::congestion_of(const Url& url) const {
@@ -77,9 +43,10 @@ const std::string& TcpTransport::congestion_of(const Url& url) const {
 // --- listening ---
 
 Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
-  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  const auto checked = check(url, options);
+  if (!checked) return std::unexpected(checked.error());
   if (options.strangers) {
-    if (auto reserved = unidentified_.reserve(); !reserved)
+    if (auto reserved = unidentified_pages_.reserve(); !reserved)
       return std::unexpected(reserved.error());
   }
   const auto addresses = resolve(url, true);
@@ -90,113 +57,47 @@ Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions&
   Url real = url;
   if (real.host.empty()) real.host = "127.0.0.1";
   real.port = tcp::local_address(socket->get()).port();
-  const int descriptor = socket->get();
-  const auto [id, listener] =
-      listeners_.emplace(*this, options, std::move(real), std::move(*socket));
-  listener.id = id;
-  epoll_event event{.events = EPOLLIN | EPOLLET,
-                    .data = {.u64 = static_cast<std::uint64_t>(id) | listener_bit}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
-    const int error = errno;
-    listeners_.erase(id);
-    return fail_errno(ErrorKind::exhausted, fmt::format("{}: epoll", url.text()), error);
-  }
-  return id;
+  return listeners_.add(*checked, std::move(real), std::move(*socket), epoll_.get());
 }
 
-Url TcpTransport::listening_url(ListenerId listener) const {
-  const Listener* const found = listeners_.find(listener);
-  return found == nullptr ? Url{} : found->url;
-}
+Url TcpTransport::listening_url(ListenerId listener) const { return listeners_.url(listener); }
 
 void TcpTransport::close_listener(ListenerId listener) {
-  if (listeners_.find(listener) == nullptr) return;
-  listeners_.erase(listener);
-  std::vector<ConnectionId> unseen; // nobody has been told of them
-  connections_.for_each([&](ConnectionId id, const Connection& connection) {
-    if (connection.listener == listener && connection.stage == Stage::handshake)
-      unseen.push_back(id);
-  });
-  for (const Event& event : undispatched()) {
-    if (event.handler == nullptr || event.kind != EventKind::accepted) continue;
-    const Connection* const connection = connections_.find(event.connection);
-    if (connection != nullptr && connection->listener == listener)
-      unseen.push_back(event.connection);
-  }
-  for (const ConnectionId id : unseen) close(id, true);
-}
-
-void TcpTransport::accept_all() {
-  std::vector<ListenerId> listeners;
-  listeners.swap(accepting_);
-  for (const ListenerId id : listeners) {
-    Listener* const listener = listeners_.find(id);
-    if (listener == nullptr) continue;
-    int left = tcp_accepts_per_poll;
-    while (left > 0 && accept_one(*listener)) --left;
-    if (left == 0) accepting_.push_back(id);
-  }
-}
-
-// The one that has to go if another is let in; null: none has to.
-TcpTransport::Connection* TcpTransport::stranger_in_the_way() const {
-  if (strangers_ < options_.strangers_max) return nullptr;
-  Connection* oldest = nullptr;
-  connections_.for_each([&](ConnectionId, Connection& connection) {
-    if (!connection.stranger) return;
-    if (oldest == nullptr || connection.accepted_at < oldest->accepted_at) oldest = &connection;
-  });
-  return oldest;
+  if (!listeners_.close(listener)) return;
+  for (const ConnectionId id : unknown_to_owner(connections_, listener, undispatched()))
+    close(id, true);
 }
 
 // One that was closed here and does not hang up is told nothing, and neither is its owner.
-void TcpTransport::send_away(Connection& stranger) {
-  if (stranger.stage == Stage::closing) {
-    set_reset_on_close(stranger.socket);
-    erase(stranger);
+void TcpTransport::evict(Connection& unidentified) {
+  if (unidentified.state.stage() == Stage::closing) {
+    set_reset_on_close(unidentified.socket);
+    erase(unidentified);
     return;
   }
-  report(CloseReason::protocol_violation, stranger, "did not identify itself, and others wait");
-  end(stranger, CloseReason::protocol_violation, true);
+  report(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
+  end(unidentified, CloseReason::protocol_violation, true);
 }
 
 bool TcpTransport::accept_one(Listener& listener) {
-  // Not at once: those of a whole system that starts together would push each other out.
-  Connection* const oldest = stranger_in_the_way();
-  if (oldest != nullptr && loop_.now() - oldest->accepted_at < options_.stranger_patience) {
-    listener.retry.start(loop_, loop_.now() + options_.accept_pause);
+  if (!unidentified_.admits(loop_.now())) { // it waits in the kernel's queue
+    listeners_.pause(listener);
     return false;
   }
   Address peer;
   Descriptor socket = tcp::accept_from(listener.socket.get(), peer);
-  if (!socket) {
-    const int error = errno;
-    if (error == EAGAIN) return false;
-    if (of_one_connection(error)) return true;
-    // It stays in the kernel's queue, and asking again at once would spin.
-    ++counters_.accept_failures;
-    listener.retry.start(loop_, loop_.now() + options_.accept_pause);
-    if (options_.report) {
-      options_.report(CloseReason::local,
-                      fmt::format("{}: accept: {}; raise the limit of open files "
-                                  "(ulimit -n)",
-                                  listener.url.text(), error_text(error)));
-    }
-    return false;
-  }
-  if (oldest != nullptr) send_away(*oldest);
+  if (!socket) return listeners_.may_go_on(listener, errno);
+  if (unidentified_.full()) evict(*unidentified_.peer_to_evict(loop_.now()));
   Connection& connection = make_connection(listener.options);
-  connection.listener = listener.id;
+  connection.state.set_listener(listener.id);
   connection.socket = std::move(socket);
   connection.peer = peer;
-  connection.accepted_at = loop_.now();
-  connection.stranger = true;
-  if (listener.options.strangers) connection.receiver.distrust(unidentified_.filler());
-  ++strangers_;
+  if (listener.options.strangers) connection.receiver.distrust(unidentified_pages_.filler());
+  unidentified_.add(connection.unidentified, loop_.now());
   if (watch(connection)) {
     start_handshake(connection);
   } else {
-    ++counters_.accept_failures;
+    ++accounts_.accept_failures;
     end(connection, CloseReason::local, true);
   }
   return true;
@@ -205,13 +106,13 @@ bool TcpTransport::accept_one(Listener& listener) {
 // --- connecting ---
 
 Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptions& options) {
-  if (auto checked = check(url, options); !checked) return std::unexpected(checked.error());
+  const auto checked = check(url, options);
+  if (!checked) return std::unexpected(checked.error());
   if (url.port == 0) {
     return fail(ErrorKind::usage,
                 fmt::format("{}: a port is missing, as in tcp://host:7000", url.text()));
   }
-  Connection& connection = make_connection(options);
-  connection.stage = Stage::connecting;
+  Connection& connection = make_connection(*checked);
   connection.target = url;
   connection.congestion = congestion_of(url);
   connection.connect_by = loop_.now() + options_.handshake_timeout;
@@ -280,11 +181,11 @@ void TcpTransport::connect_progress(Connection& connection) {
 }
 
 void TcpTransport::start_handshake(Connection& connection) {
-  connection.stage = Stage::handshake;
+  connection.state.enter(Stage::handshake);
   connection.addresses = {};
   connection.congestion = {};
   const int socket = connection.socket.get();
-  if (connection.listener == ListenerId::none) {
+  if (connection.state.ours()) {
     // Two ends of one socket: connecting to a port of this host on which nobody listens may, by bad
     // luck in the choice of the own port, reach itself.
     const Address local = tcp::local_address(socket);
@@ -297,14 +198,14 @@ void TcpTransport::start_handshake(Connection& connection) {
     }
   }
   std::array<std::byte, tcp::preface_size> preface;
-  tcp::encode_preface(preface, {.max_message = connection.max_message});
+  tcp::encode_preface(preface, {.max_message = connection.options.max_message});
   // The buffer of a new socket has room for it.
   if (::send(socket, preface.data(), preface.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(preface.size())) {
     read_failed(connection, errno);
     return;
   }
-  list(connection);
+  ready_.add(connection.ready);
 }
 
 } // namespace fanin::net

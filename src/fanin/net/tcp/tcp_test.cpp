@@ -1,4 +1,4 @@
-// What the conformance suite cannot know: strangers, wrong bytes, addresses, descriptors,
+// What the conformance suite cannot know: unidentified peers, wrong bytes, addresses, descriptors,
 // deadlines.
 #include "fanin/net/tcp/tcp.hpp"
 
@@ -125,7 +125,7 @@ protected:
     return url.port;
   }
   [[nodiscard]] std::uint64_t closed(CloseReason reason) const {
-    return transport->counters().closed[static_cast<std::size_t>(reason)];
+    return transport->accounts().closed(reason);
   }
   // A raw client after its introduction.
   Raw introduced() {
@@ -174,7 +174,7 @@ TEST_F(Tcp, RandomBytesOnThePortAreCountedAndTheOthersGoOn) {
   }
   EXPECT_TRUE(run_until([&] { return server.messages == 100; }));
   EXPECT_EQ(closed(CloseReason::protocol_violation), 100U);
-  EXPECT_EQ(server.opened.size(), 1U); // nobody was told of the strangers
+  EXPECT_EQ(server.opened.size(), 1U); // nobody was told of the others
   EXPECT_TRUE(server.closed.empty());
 }
 
@@ -187,7 +187,7 @@ TEST_F(Tcp, AnHttpRequestIsClosedAtItsFirstLetter) {
   EXPECT_NE(reports.front().second.find("not a fanin process"), std::string::npos);
 }
 
-TEST_F(Tcp, ASilentStrangerIsDroppedAtItsDeadline) {
+TEST_F(Tcp, ASilentPeerIsDroppedAtItsDeadline) {
   Raw raw;
   raw.connect(listen());
   raw.send(Bytes(3, std::byte{'F'}));
@@ -198,7 +198,7 @@ TEST_F(Tcp, ASilentStrangerIsDroppedAtItsDeadline) {
   EXPECT_FALSE(second.at_end());
   clock.advance(5s);
   EXPECT_TRUE(run_until([&] { return second.at_end(); }));
-  EXPECT_EQ(transport->counters().handshake_timeouts, 1U);
+  EXPECT_EQ(transport->accounts().handshake_timeouts, 1U);
 }
 
 TEST_F(Tcp, APeerOfAnotherVersionIsNamed) {
@@ -433,33 +433,32 @@ TEST_F(Tcp, PagesAreAtLeastHalfFullHoweverManyConnectionsShareThem) {
   EXPECT_LE(used, 2 * (filled / conformance::page_size + 1));
 }
 
-TEST_F(Tcp, StrangersThatAnnounceLargeMessagesPinNothingUntilTheyAreTrusted) {
+TEST_F(Tcp, UnidentifiedPeersThatAnnounceLargeMessagesPinNothingUntilTheyAreTrusted) {
   ConnectionOptions options = server.options();
   options.strangers = true;
   const auto made = transport->listen(*Url::parse("tcp"), options);
   ASSERT_TRUE(made);
   const std::uint32_t half_a_page = conformance::page_size / 2;
-  std::vector<Raw> strangers(100);
-  for (const Raw& raw : strangers) {
+  std::vector<Raw> unidentified(100);
+  for (const Raw& raw : unidentified) {
     raw.connect(transport->listening_url(*made).port);
     raw.send(preface() + header(half_a_page));
   }
-  ASSERT_TRUE(run_until([&] { return server.opened.size() == strangers.size(); }));
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == unidentified.size(); }));
   settle();
   EXPECT_EQ(server.receive_pool->available(), server.receive_pool->pages());
   Bytes message(half_a_page);
   for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
-  for (const Raw& raw : strangers) raw.send(message);
+  for (const Raw& raw : unidentified) raw.send(message);
   transport->trust(server.opened[7]);
   ASSERT_TRUE(run_until([&] { return server.messages == 1; }));
   EXPECT_EQ(server.next.begin()->first, server.opened[7]);
 }
 
-TEST_F(Tcp, WhereStrangersCrowdTheOldestGoesAfterAWhile) {
+TEST_F(Tcp, WhereUnidentifiedPeersCrowdTheOldestIsEvictedAfterAWhile) {
   const std::uint16_t port = listen();
-  const std::uint32_t most = TcpOptions{}.strangers_max;
-  std::vector<Raw> strangers(most);
-  for (const Raw& raw : strangers) raw.connect(port);
+  std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
+  for (const Raw& raw : unidentified) raw.connect(port);
   settle();
   clock.advance(500ms);
   Raw late;
@@ -473,27 +472,27 @@ TEST_F(Tcp, WhereStrangersCrowdTheOldestGoesAfterAWhile) {
   EXPECT_EQ(closed(CloseReason::protocol_violation), 1U);
 }
 
-TEST_F(Tcp, OneThatWasSentAwayAndStaysGoesBeforeThoseWhoWaitAndWithoutAnEvent) {
+TEST_F(Tcp, APeerThatWasClosedAndStaysIsEvictedWithoutAnEvent) {
   ConnectionOptions options = server.options();
   options.strangers = true;
   const auto made = transport->listen(*Url::parse("tcp"), options);
   ASSERT_TRUE(made);
   const std::uint16_t port = transport->listening_url(*made).port;
   server.react = [](Transport& here, Event& event) { here.close(event.connection); };
-  std::vector<Raw> strangers(TcpOptions{}.strangers_max);
-  for (const Raw& raw : strangers) {
+  std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
+  for (const Raw& raw : unidentified) {
     raw.connect(port);
     raw.send(preface());
   }
-  ASSERT_TRUE(run_until([&] { return server.opened.size() == strangers.size(); }));
-  EXPECT_EQ(transport->closing(), strangers.size());
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == unidentified.size(); }));
+  EXPECT_EQ(transport->closing(), unidentified.size());
   clock.advance(1s);
   std::vector<Raw> late(10);
   for (const Raw& raw : late) {
     raw.connect(port);
     raw.send(preface());
   }
-  ASSERT_TRUE(run_until([&] { return server.opened.size() == strangers.size() + late.size(); }));
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == unidentified.size() + late.size(); }));
   clock.advance(5s);
   EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
   EXPECT_TRUE(server.closed.empty());
@@ -513,7 +512,7 @@ TEST_F(Tcp, AHelloGetsThroughWhileOthersHoldAllPagesAndManyHaveBegunOne) {
   std::vector<Raw> slow(50);
   for (const Raw& raw : slow) {
     raw.connect(port);
-    raw.send(preface() + header(tcp::StreamReceiver::stranger_message_max) + Bytes(1));
+    raw.send(preface() + header(unidentified_message_max) + Bytes(1));
   }
   ASSERT_TRUE(run_until([&] { return full.opened.size() == slow.size(); }));
   settle();
@@ -580,7 +579,7 @@ TEST_F(Tcp, WithoutDescriptorsAcceptingPausesInsteadOfSpinning) {
     all.push_back(std::move(more));
   }
   for (int i = 0; i < 1000; ++i) (void)loop.turn();
-  EXPECT_EQ(transport->counters().accept_failures, 1U);
+  EXPECT_EQ(transport->accounts().accept_failures, 1U);
   EXPECT_TRUE(transport->arm()); // it would sleep
   all.clear();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);

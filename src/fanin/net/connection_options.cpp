@@ -1,0 +1,23 @@
+#include "fanin/net/connection_options.hpp"
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+
+namespace fanin::net {
+
+Result<ConnectionOptions> checked_options(const Url& url, ConnectionOptions options) {
+  if (options.receive_pool == nullptr)
+    return fail(ErrorKind::usage, fmt::format("{}: no receive pool", url.text()));
+  const std::uint32_t page = options.receive_pool->page_size();
+  if (options.max_message > page / 2) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: messages of up to {} need pages of twice that size; those of the "
+                            "receive pool have {}",
+                            url.text(), format_size(options.max_message), format_size(page)));
+  }
+  if (options.max_message == 0) options.max_message = page / 2;
+  return options;
+}
+
+} // namespace fanin::net

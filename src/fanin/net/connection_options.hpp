@@ -1,0 +1,14 @@
+// What every transport asks of the options of a connection.
+#pragma once
+
+#include "fanin/base/result.hpp"
+#include "fanin/net/transport.hpp"
+#include "fanin/net/url.hpp"
+
+namespace fanin::net {
+
+// The same options, with max_message as the connection takes it: where none was given, half a page
+// of the receive pool. Errors: usage, where there is no receive pool or its pages are too small.
+[[nodiscard]] Result<ConnectionOptions> checked_options(const Url& url, ConnectionOptions options);
+
+} // namespace fanin::net
