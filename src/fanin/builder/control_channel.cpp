@@ -102,12 +102,9 @@ void ControlChannel::seal() {
 
 void ControlChannel::flush() {
   if (pool_ == nullptr) return;
+  greeting_.flush(); // before others take the page that it waits for
   if (!later_.empty()) say_later();
-  if (greeting_) {
-    greeting_.flush();
-    if (!greeting_.sent()) return;
-    greeting_.flush(); // its page goes home
-  }
+  if (!greeting_.sent()) return;
   if (link_ && next_ == kept_.size() && !page_.empty()) seal();
   while (link_ && next_ < kept_.size()) {
     const auto outcome = link_.send({&kept_[next_], 1});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fanin/builder/gather.hpp"
+#include "fanin/builder/greeting.hpp"
 
 namespace fanin::builder {
 
@@ -28,11 +29,11 @@ public:
   [[nodiscard]] bool resume(net::Link link, std::uint64_t received);
   // Without a connection; what is said waits for the next one.
   void detach();
-  // Sends one message ahead of all others, without a number: what opens a connection.
+  // Sends one message ahead of all others, without a number: what opens a connection. Where the
+  // pool is empty it waits for a page.
   template <class Body, class... Parts>
   void greet(net::Link link, const Body& body, const Parts&... parts) {
-    greeting_ = Gather{link, *pool_};
-    greeting_.append(body, parts...);
+    greeting_.set(link, *pool_, body, parts...);
     greeting_.flush();
   }
 
@@ -63,10 +64,15 @@ public:
   enum class Taken : std::uint8_t { message, done, bad }; // for the owner; dealt with; nonsense
   [[nodiscard]] Taken take(wire::MessageType type, std::span<const std::byte> body);
 
-  // It is far behind, takes no message, or there was no page for what opens the connection.
+  // It is far behind, or takes no message.
   [[nodiscard]] bool failed() const { return failed_ || greeting_.failed(); }
   [[nodiscard]] bool sent() const { // all that was said
     return later_.empty() && page_.empty() && next_ == kept_.size() && greeting_.sent();
+  }
+  // As much is kept as may be: the peer has to acknowledge some of it. (An empty pool is not its
+  // fault.)
+  [[nodiscard]] bool full() const {
+    return kept_bytes_ + page_.size() + body_max + number_max > kept_max();
   }
   [[nodiscard]] std::uint64_t received() const { return received_; } // pages
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
@@ -89,7 +95,7 @@ private:
 
   net::Link link_;
   memory::PagePool* pool_ = nullptr;
-  Gather greeting_;
+  Greeting greeting_;
   message::GatheringPage page_; // not numbered yet
   std::byte* number_ = nullptr; // of page_'s unsent part: its Numbered
   std::deque<memory::View> kept_; // numbered acknowledged_ + 1 and on

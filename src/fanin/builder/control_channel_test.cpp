@@ -149,6 +149,7 @@ TEST(ControlChannel, who_is_not_acknowledged_has_no_room_and_loses_nothing) {
     a.say();
     a.channel.flush();
   }
+  EXPECT_TRUE(a.channel.full());
   EXPECT_GE(a.pool->available(), 12U); // pages are bounded, whatever the number of messages
   for (int i = 0; i < 1000; ++i) a.say(); // what has to be said waits
   EXPECT_FALSE(a.channel.failed());
@@ -252,6 +253,29 @@ TEST(ControlChannel, of_nobody_says_nothing) {
   none.flush();
   none.acknowledge();
   EXPECT_TRUE(none.sent());
+}
+
+TEST(ControlChannel, an_empty_pool_delays_what_is_said_and_is_no_failure_of_the_peer) {
+  End a{1};
+  End b{4};
+  a.channel.begin(a.wire.link());
+  b.channel.begin(b.wire.link());
+  memory::Loan taken = a.pool->take();
+  a.channel.greet(a.wire.link(), wire::Acknowledge{0});
+  a.say();
+  a.channel.flush();
+  EXPECT_FALSE(a.channel.failed());
+  EXPECT_FALSE(a.channel.sent());
+  EXPECT_FALSE(a.channel.full());
+  EXPECT_TRUE(a.wire.sent.empty());
+  taken.reset();
+  a.channel.flush();
+  ASSERT_EQ(a.wire.sent.size(), 1U); // first what opens the connection
+  ASSERT_TRUE(b.hear(a));
+  EXPECT_EQ(b.heard, 0U);
+  a.channel.flush();
+  ASSERT_TRUE(b.hear(a));
+  EXPECT_EQ(b.heard, 1U);
 }
 
 TEST(ControlChannel, what_no_peer_takes_is_a_failure) {

@@ -411,7 +411,7 @@ void EventManager::check_alive() {
   std::vector<net::Link> silent;
   const auto look_at = [&](const std::unique_ptr<Peer>& peer) {
     if (!peer) return;
-    const bool reads = peer->channel.acknowledged() != peer->acknowledged || peer->channel.roomy();
+    const bool reads = peer->channel.acknowledged() != peer->acknowledged || !peer->channel.full();
     peer->acknowledged = peer->channel.acknowledged();
     if (reads || !peer->known) peer->listening = now;
     if (!peer->link) return;

@@ -72,6 +72,25 @@ TEST_F(Hostile, a_hello_full_of_name_is_refused_and_fit_for_a_log) {
   }
 }
 
+TEST_F(Hostile, peers_that_never_say_who_they_are_take_nothing_that_good_ones_need) {
+  options_.system = make_system(1, 1);
+  system_.emplace(options_);
+  system_->start_event_manager();
+  std::vector<std::unique_ptr<FakeNode>> silent;
+  for (int i = 0; i < 200; ++i) { // more than the event manager has control pages
+    silent.push_back(std::make_unique<FakeNode>(system_->world(), fmt::format("silent{}", i)));
+    silent.back()->connect("sim://evm");
+  }
+  system_->run_for(1s); // some looks at who is alive
+  system_->start_readout(0);
+  system_->start_builder(0);
+  system_->run_for(1s);
+  EXPECT_GT(system_->summary().events_built, 1000U);
+  EXPECT_EQ(system_->summary().events_incomplete, 0U);
+  for (const auto& line : system_->log())
+    EXPECT_EQ(line.find("is gone"), std::string::npos) << line;
+}
+
 TEST_F(Hostile, a_builder_unit_without_an_address_is_refused) {
   start();
   fake_->say_hello(hello_of(options_.system, wire::Role::builder_unit, 1), "bu1\n://");
