@@ -42,14 +42,14 @@ public:
   }
   // Of a node of this process (executive/report.hpp).
   void report(const json::Value& report) {
-    const std::string_view kind = report.at("report").text();
+    const std::string kind = report.at("report").text();
     if (kind == "listening") {
       cell_.say(report.at("url").text());
       cell_.state = Cell::State::ready;
     } else if (kind == "log" && report.at("level").text() == "error") {
       cell_.note(report.at("text").text());
     } else if (kind == "end" && !report.at("ok").boolean() && outcome_) {
-      outcome_ = fail(ErrorKind::internal, std::string(report.at("error").text()));
+      outcome_ = fail(ErrorKind::internal, report.at("error").text());
     }
   }
   [[nodiscard]] const Result<>& outcome() const { return outcome_; }

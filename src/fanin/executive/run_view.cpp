@@ -23,6 +23,7 @@ void RunView::on_report(const json::Value& report) {
     earlier_ = std::move(progress_);
     progress_ = report;
     ++progress_reports_;
+    begun_ = begun_ || report.at("state").text() == "running";
   } else if (kind == "result") {
     result_ = report;
   } else if (kind == "end") {
@@ -125,8 +126,9 @@ void RunView::add_failures(json::Value& result) const {
   const bool empty = result.at("events").at("built").natural() == 0;
   for (const std::string& node : failed_early_) {
     const json::Value& end = ends_.at(node);
-    const bool joined =
-        end.at("ok").boolean() || result.at("nodes").at(node).at("starts").natural() != 0;
+    // Of a run that has begun, what a node has read or built counts, and the others went on.
+    const bool joined = end.at("ok").boolean() ||
+                        (begun_ && result.at("nodes").at(node).at("starts").natural() != 0);
     // Who started and found the run at its end has come too late, and that is all.
     const bool too_late = end.at("started").boolean(true) && !empty;
     if (joined || too_late) continue;

@@ -47,6 +47,7 @@ private:
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
   std::map<std::string, ChildExit> exits_; // by process
   std::uint64_t progress_reports_ = 0;
+  bool begun_ = false; // all nodes were there once
 };
 
 // The result as a table of some lines.

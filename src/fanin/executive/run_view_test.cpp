@@ -1,0 +1,77 @@
+#include "fanin/executive/run_view.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fanin::executive {
+namespace {
+
+// The reports of a run of which one builder unit ends with an error.
+class RunViewTest : public ::testing::Test {
+protected:
+  RunViewTest()
+      : configuration_(config::parse("[[readout]]\nsource = [{ id = 1, type = \"emulator\" }]\n"
+                                     "[[builder]]\ncount = 2\n",
+                                     "test.toml")
+                           .value()),
+        view_(configuration_) {}
+
+  void progress(const char* state) {
+    json::Value report;
+    report["report"] = "progress";
+    report["state"] = state;
+    view_.on_report(report);
+  }
+  void failed(const char* node, bool started = true) {
+    json::Value report;
+    report["report"] = "end";
+    report["node"] = node;
+    report["ok"] = false;
+    report["started"] = started;
+    report["error"] = "it broke";
+    view_.on_report(report);
+  }
+  // `starts` of bu1, as the event manager counts them.
+  void ended(int built, int starts) {
+    json::Value report;
+    report["report"] = "result";
+    report["balanced"] = report["ok"] = true;
+    report["error"] = "";
+    report["events"]["built"] = built;
+    report["nodes"]["bu1"]["starts"] = starts;
+    view_.on_report(report);
+  }
+
+  config::Configuration configuration_;
+  RunView view_;
+};
+
+TEST_F(RunViewTest, a_node_that_fails_before_all_are_there_fails_the_run) {
+  progress("waiting");
+  failed("bu1"); // it had joined, and was needed for the begin
+  ended(0, 1);
+  EXPECT_FALSE(succeeded(view_.result()));
+  EXPECT_EQ(view_.result().at("error").text(), "bu1: it broke");
+}
+
+TEST_F(RunViewTest, a_node_that_dies_in_mid_run_is_the_ledgers_affair) {
+  progress("running");
+  failed("bu1");
+  ended(1000, 1);
+  EXPECT_TRUE(succeeded(view_.result()));
+}
+
+TEST_F(RunViewTest, a_node_that_could_not_start_fails_the_run) {
+  progress("running");
+  failed("bu1", false);
+  ended(1000, 0);
+  EXPECT_FALSE(succeeded(view_.result()));
+}
+
+TEST_F(RunViewTest, without_an_event_manager_there_is_no_success) {
+  progress("running");
+  failed("evm");
+  EXPECT_FALSE(succeeded(view_.result()));
+}
+
+} // namespace
+} // namespace fanin::executive
