@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control_client.hpp"
 #include "fanin/builder/fair_clock.hpp"
 #include "fanin/builder/recently_decided.hpp"
@@ -183,6 +184,7 @@ private:
   RunNumber run_ = 0;
   std::uint64_t epoch_ = 0;
   std::vector<Readout> readouts_;
+  LogLimiter refusals_; // of peers that nobody knows
   std::vector<Stranger> strangers_; // oldest first
   std::map<net::Link, NodeId> links_; // data connections that have said hello
 

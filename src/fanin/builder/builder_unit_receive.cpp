@@ -75,9 +75,12 @@ void BuilderUnit::close_silent_strangers() {
 }
 
 void BuilderUnit::hang_up(net::Link link, std::string_view why) {
-  environment_.log(LogLevel::error, fmt::format("{}: {}; connection closed", link.peer(), why));
+  const std::string text = fmt::format("{}: {}; connection closed", link.peer(), why);
   if (const auto known = links_.find(link); known != links_.end()) {
+    environment_.log(LogLevel::error, text);
     disconnect(readouts_[known->second]);
+  } else {
+    refusals_.say(environment_.log, environment_.loop->now(), LogLevel::error, text);
   }
   link.close(true);
   give_up_lost();

@@ -1,6 +1,7 @@
 #include "fanin/builder/control_client.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace fanin::builder {
 
@@ -62,18 +63,22 @@ void ControlClient::lost(std::string_view why) {
   connected_ = false;
   if (stopped_) return;
   const Time now = environment_.loop->now();
-  if (was && lost_at_ == never) lost_at_ = now;
-  if (was) {
-    retry_after_ = retry_first;
+  const bool first = was && lost_at_ == never;
+  const bool was_welcome = std::exchange(welcome_, false);
+  if (first) lost_at_ = now;
+  if (first || was_welcome) { // what comes and goes without a welcome is logged once
     environment_.log(LogLevel::warning, fmt::format("lost the event manager at {}: {}",
                                                     options_.event_manager.text(), why));
+  }
+  if (was) {
     if (options_.grace <= Duration{0} || incarnation_ == 0) {
       end_conversation();
     } else if (!grace_.active()) {
       grace_.start(*environment_.loop, now + options_.grace);
     }
     if (stopped_) return;
-  } else if (was_connected_ && now - lost_at_ >= options_.give_up_after) {
+  }
+  if (was_connected_ && now - lost_at_ >= options_.give_up_after) {
     stopped_ = true;
     options_.on_given_up(
         Error{ErrorKind::disconnected, fmt::format("the event manager at {} does not come back: {}",
@@ -101,6 +106,13 @@ void ControlClient::say_hello() {
   channel_.greet(link_, hello, std::string_view{options_.text});
 }
 
+void ControlClient::welcomed() {
+  grace_.cancel();
+  refused_since_ = lost_at_ = never;
+  retry_after_ = retry_first;
+  welcome_ = true;
+}
+
 bool ControlClient::on_message(wire::MessageType type, std::span<const std::byte> body) {
   wire::MessageReader reader{body};
   switch (type) {
@@ -115,15 +127,13 @@ bool ControlClient::on_message(wire::MessageType type, std::span<const std::byte
   case wire::MessageType::resumed: {
     wire::Resumed resumed;
     if (incarnation_ == 0 || !reader.read(resumed)) return false;
-    grace_.cancel();
-    refused_since_ = lost_at_ = never;
+    welcomed();
     return channel_.resume(link_, resumed.received);
   }
   case wire::MessageType::welcome: {
     wire::Welcome welcome;
     if (!reader.read(welcome)) return false;
-    grace_.cancel();
-    refused_since_ = lost_at_ = never;
+    welcomed();
     incarnation_ = welcome.incarnation;
     channel_.begin(link_);
     return options_.on_message(type, body);
@@ -171,7 +181,6 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
   switch (event.kind) {
   case net::EventKind::connected:
     connected_ = was_connected_ = true;
-    retry_after_ = retry_first;
     say_hello();
     break;
   case net::EventKind::message: receive(event.message); break;

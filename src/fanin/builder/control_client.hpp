@@ -83,6 +83,7 @@ private:
   void try_again();
   void say_hello();
   void lost(std::string_view why);
+  void welcomed();
   void end_conversation();
   bool on_message(wire::MessageType type, std::span<const std::byte> body);
   void receive(const memory::View& page);
@@ -98,6 +99,7 @@ private:
   bool connected_ = false;
   bool stopped_ = false;
   bool was_connected_ = false;
+  bool welcome_ = false; // over this connection
   Incarnation incarnation_ = 0; // of the conversation; 0: there is none
   Time lost_at_ = never; // the first loss since it was last welcome
   Time refused_since_ = never;

@@ -143,6 +143,24 @@ TEST_F(Hostile, a_builder_unit_that_is_told_to_finish_before_its_welcome_lives) 
   EXPECT_EQ(system_->ended_nodes(), 0U);
 }
 
+TEST_F(Hostile, an_event_manager_that_hangs_up_at_once_is_asked_less_and_less_and_given_up) {
+  options_.system = make_system(1, 1);
+  system_.emplace(options_);
+  fake_.emplace(system_->manager_node());
+  fake_->listen("sim://evm");
+  system_->start_builder(0);
+  int connections = 0;
+  for (int i = 0; i < 20'000 && system_->ended_nodes() == 0; ++i) {
+    system_->run_for(1ms);
+    if (!fake_->connected()) continue;
+    ++connections;
+    fake_->close();
+  }
+  EXPECT_EQ(system_->ended_nodes(), 1U); // after give_up_after
+  EXPECT_LT(connections, 40);
+  EXPECT_LT(system_->log().size(), 10U);
+}
+
 // Plays readout unit 1 towards builder unit 0.
 class HostileData : public Hostile {
 protected:
