@@ -3,8 +3,9 @@ run shows it."""
 
 import os
 import socket
+import subprocess
 
-from fanin_run import Folder, Run, SOURCE, check_balanced, fanin
+from fanin_run import FANIN, Folder, Run, SOURCE, check_balanced, fanin
 
 
 def says(status, pattern, *arguments, env=None):
@@ -39,6 +40,14 @@ def test_help_and_version_succeed():
         done = fanin(*arguments)
         assert done.returncode == 0, f"exit status of {arguments}"
         assert done.stdout and not done.stderr, f"{arguments}: {done.stdout!r} {done.stderr!r}"
+
+
+def test_output_that_cannot_be_written_is_a_failure():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([FANIN, "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1, done.stderr
+        done = subprocess.run([FANIN, "doctor"], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and "is the disk full?" in done.stderr, done.stderr
 
 
 def test_wrong_configurations():

@@ -9,8 +9,20 @@
 #include "fanin/version.hpp"
 #include "terminal.hpp"
 
+namespace {
+
+using namespace fanin::command;
+
+// The exit status: what was not printed is a failure too.
+int printed(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  say("fanin: not all of the output could be written: is the disk full?\n");
+  return status_failed;
+}
+
+} // namespace
+
 int main(int argc, char** argv) {
-  using namespace fanin::command;
   CLI::App app{"fanin builds events from the fragments of many sources."};
   app.name("fanin");
   app.require_subcommand(1);
@@ -37,7 +49,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) { // --help, --version
-    return app.exit(success);
+    return printed(app.exit(success));
   } catch (const CLI::ParseError& error) {
     say(fmt::format("fanin: {}; fanin --help lists the commands\n", error.what()));
     return status_usage;
@@ -45,5 +57,5 @@ int main(int argc, char** argv) {
     say(fmt::format("fanin: {}\n", error.what()));
     return status_failed;
   }
-  return status;
+  return printed(status);
 }

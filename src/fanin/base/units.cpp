@@ -93,6 +93,7 @@ Result<Split> split(std::string_view text, const What& what) {
   for (const Unit& known : what.units) {
     if (known.name == unit) return Split{number, known.factor};
   }
+  if (unit.empty() && number == "0") return Split{number, 1}; // is the same in all units
   return fail(ErrorKind::usage, fmt::format("\"{}\" {}; the units are {}, as in \"{}\"", text,
                                             unit.empty() ? "has no unit" : "has an unknown unit",
                                             unit_names(what.units), what.example));

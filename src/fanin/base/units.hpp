@@ -2,7 +2,7 @@
 // Sizes: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024).
 // Rates: Hz, kHz, MHz, GHz. Bandwidth: b/s, kb/s, Mb/s, Gb/s (bits), B/s, kB/s, MB/s, GB/s, and the
 // binary KiB/s, MiB/s, GiB/s. Times: ns, us, ms, s, min, h.
-// A bare number is an error that names the units to choose from; so is a negative one, and one that
+// A bare number other than 0 is an error that names the units to choose from; so is a negative one, and one that
 // is too large: times over 100 years, rates over 1 GHz.
 #pragma once
 

@@ -52,6 +52,8 @@ TEST(Units, OverflowIsAnErrorAndSoIsLessThanTheSmallestUnit) {
 TEST(Units, TimesRatesAndBandwidthsAreRead) {
   EXPECT_EQ(parse_duration("50ms").value(), 50ms);
   EXPECT_EQ(parse_duration("0s").value(), 0ns);
+  EXPECT_EQ(parse_duration("0").value(), 0ns); // needs no unit
+  EXPECT_FALSE(parse_duration("00"));
   EXPECT_EQ(parse_duration("1.5us").value(), 1500ns);
   EXPECT_EQ(parse_duration("2min").value(), 120s);
   EXPECT_EQ(parse_duration("1h").value(), 3600s);

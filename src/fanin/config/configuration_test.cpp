@@ -352,6 +352,8 @@ TEST(Configuration, each_source_that_listens_has_a_port_of_its_own) {
   EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://127.0.0.1:9000"), both);
   EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://0.0.0.0:9000"), both);
   EXPECT_EQ(error("tcp://[::]:9000", "tcp://127.0.0.1:9000"), both);
+  EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://localhost:9000"), both);
+  EXPECT_EQ(error("tcp://[::1]:9000", "tcp://[0:0:0:0:0:0:0:1]:9000"), both);
   EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://127.0.0.1:9001"), "no error");
   EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://127.0.0.2:9000"), "no error");
   EXPECT_EQ(error("tcp://127.0.0.1", "tcp://127.0.0.1"), "no error"); // any free one

@@ -9,6 +9,7 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/config/detail/sections.hpp"
+#include "fanin/net/address.hpp"
 
 namespace fanin::config::detail {
 namespace {
@@ -127,6 +128,13 @@ void check_addresses(const Configuration& configuration, Problems& problems) {
   }
 }
 
+// One text for each address, as far as no name has to be looked up.
+std::string address_of(const std::string& host) {
+  if (host == "localhost") return "127.0.0.1";
+  const auto numbers = net::addresses_of_number(host);
+  return numbers && !numbers->empty() ? numbers->front().host() : host;
+}
+
 // A TCP port that a source or node of a host listens on.
 struct Listener {
   std::string who;
@@ -135,7 +143,8 @@ struct Listener {
 
   [[nodiscard]] bool collides_with(const Listener& other) const {
     return url.port != 0 && url.port == other.url.port && host == other.host &&
-           (url.host == other.url.host || is_wildcard(url.host) || is_wildcard(other.url.host));
+           (address_of(url.host) == address_of(other.url.host) || is_wildcard(url.host) ||
+            is_wildcard(other.url.host));
   }
 };
 

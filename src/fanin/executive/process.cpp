@@ -61,10 +61,24 @@ Result<std::unique_ptr<Process>> Process::make(const config::Configuration& conf
   auto plans = plan_memory(configuration);
   if (!plans) return std::unexpected(plans.error());
   process->plans_ = std::move(*plans);
-  for (const auto made : {&Process::make_transports, &Process::make_nodes}) {
+  for (const auto made :
+       {&Process::make_signals, &Process::make_transports, &Process::make_nodes}) {
     if (auto done = ((*process).*made)(); !done) return std::unexpected(done.error());
   }
   return process;
+}
+
+// Before the pools are made, which may take seconds: a signal that comes meanwhile is kept.
+Result<> Process::make_signals() {
+  auto signals = Signals::make(loop_, {.on_signal = [this](pid_t sender) { on_signal(sender); },
+                                       .on_death =
+                                           [this](pid_t sender, std::uint64_t session) {
+                                             if (options_.attended || sender != getppid()) return;
+                                             for (auto& node : nodes_) node->process_died(session);
+                                           }});
+  if (!signals) return std::unexpected(signals.error());
+  signals_ = std::move(*signals);
+  return {};
 }
 
 Result<> Process::make_transports() {
@@ -145,14 +159,6 @@ Result<> Process::start_nodes() {
 }
 
 Result<> Process::run() {
-  auto signals = Signals::make(loop_, {.on_signal = [this](pid_t sender) { on_signal(sender); },
-                                       .on_death =
-                                           [this](pid_t sender, std::uint64_t session) {
-                                             if (options_.attended || sender != getppid()) return;
-                                             for (auto& node : nodes_) node->process_died(session);
-                                           }});
-  if (!signals) return std::unexpected(signals.error());
-  signals_ = std::move(*signals);
   if (auto started = start_nodes(); !started) return started;
   turns_ = std::make_unique<Turns>(*this);
   loop_.run();

@@ -56,6 +56,7 @@ private:
   class Turns;
   Process(const config::Configuration& configuration, const Plugins& plugins,
           ProcessOptions options);
+  [[nodiscard]] Result<> make_signals();
   [[nodiscard]] Result<> make_transports();
   [[nodiscard]] Result<> make_nodes();
   [[nodiscard]] Result<> start_nodes();

@@ -6,7 +6,10 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <unistd.h>
 #include <vector>
+
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -98,6 +101,22 @@ TEST(Process, runs_a_whole_event_builder_on_one_loop) {
     EXPECT_EQ(ran.result.at("fragments").at("built").natural(), 8000U);
     EXPECT_EQ(ran.result.at("nodes").object().size(), 5U);
   }
+}
+
+TEST(Process, a_signal_that_comes_before_the_run_ends_it_with_a_result) {
+  const auto configuration = config::parse(small, "test.toml", {"network.url=inproc://"});
+  ASSERT_TRUE(configuration);
+  const auto plugins = Plugins::load(*configuration);
+  ASSERT_TRUE(plugins);
+  ProcessOptions options;
+  for (std::size_t i = 0; i < configuration->nodes.size(); ++i) options.nodes.push_back(i);
+  RunView view(*configuration);
+  options.report = [&view](const json::Value& report) { view.on_report(report); };
+  auto process = Process::make(*configuration, *plugins, std::move(options));
+  ASSERT_TRUE(process) << process.error().text;
+  ASSERT_EQ(::kill(getpid(), SIGTERM), 0); // while the pools were made, for instance
+  EXPECT_TRUE((*process)->run());
+  EXPECT_TRUE(view.has_result());
 }
 
 TEST(Process, control_and_data_may_go_over_networks_of_their_own) {

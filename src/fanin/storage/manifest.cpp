@@ -220,6 +220,10 @@ Result<> ManifestWriter::finish(const ManifestSummary& summary) {
 }
 
 Result<Manifest> read_manifest(const std::string& path) {
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();
+  if (kind != std::filesystem::file_type::regular && std::filesystem::exists(path, ignored))
+    return fail(ErrorKind::refused, fmt::format("{} is not a regular file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorKind::not_found, fmt::format("{} cannot be opened", path));
   return parse_manifest(std::string(std::istreambuf_iterator<char>(file), {}), path);

@@ -131,7 +131,7 @@ struct RunFileReader::Impl {
 
 Result<> RunFileReader::Impl::open(const std::string& path) {
   info.path = path;
-  descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // a pipe would wait
   if (!descriptor) {
     return fail_errno(errno == ENOENT ? ErrorKind::not_found : ErrorKind::refused, path, errno);
   }
@@ -139,6 +139,8 @@ Result<> RunFileReader::Impl::open(const std::string& path) {
   if (::fstat(descriptor.get(), &status) != 0) return fail_errno(ErrorKind::internal, path, errno);
   if (S_ISDIR(status.st_mode))
     return fail(ErrorKind::refused, fmt::format("{} is a directory", path));
+  if (!S_ISREG(status.st_mode))
+    return fail(ErrorKind::refused, fmt::format("{} is not a regular file", path));
   info.file_size = static_cast<std::uint64_t>(status.st_size);
   if (info.file_size == 0) return malformed("the file is empty");
 

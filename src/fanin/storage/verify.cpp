@@ -93,6 +93,10 @@ void RunCheck::find_manifest(std::span<const std::string> given) {
   if (paths.empty()) return;
   auto manifest = read_manifest(paths.front());
   if (!manifest) return problems_.add(manifest.error().text);
+  if (manifest->header.run != run) {
+    return problems_.add(fmt::format("{}: it is the manifest of run {}, beside files of run {}",
+                                     manifest->path, manifest->header.run, run));
+  }
   manifest_ = std::move(*manifest);
   for (const auto& note : manifest_->notes) notes_.add(note);
   for (const auto& winner : manifest_->winners) overlay(winner);
@@ -302,7 +306,14 @@ Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOpti
   Lines notes(result.notes, result.notes_left_out, options.lines_max);
   Lines missing(result.missing, result.missing_left_out, options.lines_max);
 
-  const std::set<std::string> paths(files.begin(), files.end());
+  std::set<std::string> paths; // a file with two names is one
+  std::set<std::filesystem::path> seen;
+  for (const auto& path : files) {
+    std::error_code ignored;
+    const auto canonical = std::filesystem::weakly_canonical(path, ignored);
+    if (seen.insert(canonical.empty() ? std::filesystem::path(path) : canonical).second)
+      paths.insert(path);
+  }
   std::uint64_t total = 0;
   for (const auto& path : paths) total += file_size(path);
   std::map<RunNumber, std::vector<ScannedFile>> runs;

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include <fmt/core.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -314,6 +316,35 @@ TEST_F(Verify, finds_an_event_twice_in_one_file) {
   EXPECT_FALSE(result.good());
   EXPECT_EQ(result.events, 10U);
   EXPECT_EQ(result.duplicates, 1U);
+}
+
+TEST_F(Verify, a_file_with_two_names_is_one) {
+  const auto file = write("bu0", {{{0, 100}}});
+  const auto again =
+      std::filesystem::path(file).parent_path() / "." / std::filesystem::path(file).filename();
+  const auto result = check({file, again.string()});
+  EXPECT_TRUE(result.good());
+  EXPECT_EQ(result.files, 1U);
+  EXPECT_EQ(result.duplicates, 0U);
+}
+
+TEST_F(Verify, the_manifest_of_another_run_is_no_witness) {
+  const auto file = write("bu0", {{{0, 100}}});
+  auto other = ManifestWriter::create(directory.path(), {.run = 8, .protocol = "pull"});
+  ASSERT_TRUE(other);
+  std::filesystem::rename(other->path(), directory.path() + "/" + manifest_name(7));
+  EXPECT_THAT(check({file}).problems,
+              ElementsAre(HasSubstr("it is the manifest of run 8, beside files of run 7")));
+}
+
+TEST_F(Verify, a_pipe_is_no_file_and_is_not_waited_for) {
+  const auto file = write("bu0", {{{0, 100}}});
+  const auto pipe = directory.path() + "/run000007_pipe_i1_0001.h5";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(check({pipe}).problems, ElementsAre(HasSubstr("is not a regular file")));
+  const auto manifest = directory.path() + "/" + manifest_name(7);
+  ASSERT_EQ(mkfifo(manifest.c_str(), 0600), 0);
+  EXPECT_THAT(check({file}).problems, ElementsAre(HasSubstr("is not a regular file")));
 }
 
 TEST_F(Verify, goes_on_with_the_others_when_a_file_cannot_be_read) {
