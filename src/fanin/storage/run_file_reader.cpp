@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::size_t event_block = 16384; // rows read at once
 constexpr std::uint32_t sources_max = 1U << 20;
+constexpr std::uint64_t rows_of_event_least = 65536;
 
 // Of the superblock: open for writing, and in SWMR mode.
 constexpr std::size_t consistency_flags_at = 11;
@@ -313,8 +314,13 @@ Result<std::optional<EventRow>> RunFileReader::find_event(EventNumber event) {
   return found;
 }
 
+std::uint64_t RunFileReader::rows_of_event_max() const {
+  return std::max<std::uint64_t>(rows_of_event_least, impl_->info.sources.size());
+}
+
 Result<std::vector<FragmentRow>> RunFileReader::fragments_of(const EventRow& row) {
-  if (row.first_fragment > fragments() || row.fragment_count > fragments() - row.first_fragment) {
+  if (row.first_fragment > fragments() || row.fragment_count > fragments() - row.first_fragment ||
+      row.fragment_count > rows_of_event_max()) {
     return impl_->malformed(fmt::format("event {}: fragments {} to {} are not in the file",
                                         row.event, row.first_fragment,
                                         row.first_fragment + row.fragment_count));
@@ -332,7 +338,8 @@ Result<std::vector<FragmentRow>> RunFileReader::fragments_of(const EventRow& row
 }
 
 Result<std::vector<MissingRow>> RunFileReader::missing_of(const EventRow& row) {
-  if (row.first_missing > missing() || row.missing_count > missing() - row.first_missing) {
+  if (row.first_missing > missing() || row.missing_count > missing() - row.first_missing ||
+      row.missing_count > rows_of_event_max()) {
     return impl_->malformed(
         fmt::format("event {}: its rows in /missing are not in the file", row.event));
   }

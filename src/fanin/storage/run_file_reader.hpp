@@ -63,6 +63,9 @@ public:
   for_each_event(const std::function<bool(std::uint64_t index, const EventRow& row)>& visit);
   // The last row of `event`; none if it is not in this file. Reads all event rows.
   [[nodiscard]] Result<std::optional<EventRow>> find_event(EventNumber event);
+  // Of one event there are no more in a table than sources, or some: what a row claims is no reason
+  // to take memory.
+  [[nodiscard]] std::uint64_t rows_of_event_max() const;
   // The rows that belong to an event row, checked against it. Errors: malformed.
   [[nodiscard]] Result<std::vector<FragmentRow>> fragments_of(const EventRow& row);
   [[nodiscard]] Result<std::vector<MissingRow>> missing_of(const EventRow& row);

@@ -31,7 +31,6 @@ std::vector<GapRow> merged(std::vector<GapRow> gaps) {
   std::ranges::sort(gaps, {}, &GapRow::first);
   std::vector<GapRow> result;
   for (const auto& gap : gaps) {
-    if (gap.first >= gap.end) continue;
     if (result.empty() || result.back().end < gap.first) result.push_back(gap);
     result.back().end = std::max(result.back().end, gap.end);
   }

@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "fanin/base/random.hpp"
+#include "fanin/storage/detail/hdf5.hpp"
 #include "fanin/storage/inspect.hpp"
 #include "fanin/storage/manifest.hpp"
 #include "fanin/storage/run_file_reader.hpp"
@@ -506,6 +507,49 @@ TEST_F(VerifyRow, that_points_beyond_the_file_is_an_error_of_the_reader) {
     FragmentRow row = fragment;
     row.offset = offset;
     EXPECT_FALSE(reader().bytes_of(row));
+  }
+}
+
+// Tables of any number of rows, none of which is there.
+TEST_F(VerifyRow, that_many_may_be_claimed_by_a_table_costs_no_memory) {
+  EventRow event;
+  FragmentRow fragment;
+  ASSERT_TRUE(reader().read_events(9, {&event, 1}) && reader().read_fragments(5, {&fragment, 1}));
+  const auto odd = directory.path() + "/odd.h5";
+  const auto claim = [&](const char* table, std::uint64_t rows) {
+    EXPECT_NE(
+        problem_of(event, [](EventRow& row) { row.fragment_count = row.missing_count = ~0U; }), "");
+    const detail::Hdf5Guard guard;
+    const detail::Handle access{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
+    const detail::Handle file{H5Fopen(odd.c_str(), H5F_ACC_RDWR, access.get()), H5Fclose};
+    const detail::Handle old{H5Dopen2(file.get(), table, H5P_DEFAULT), H5Dclose};
+    const detail::Handle type{H5Dget_type(old.get()), H5Tclose};
+    H5Ldelete(file.get(), table, H5P_DEFAULT);
+    const hsize_t dimension = rows;
+    const hsize_t chunk = 4096;
+    const detail::Handle space{H5Screate_simple(1, &dimension, nullptr), H5Sclose};
+    const detail::Handle layout{H5Pcreate(H5P_DATASET_CREATE), H5Pclose};
+    H5Pset_chunk(layout.get(), 1, &chunk);
+    const detail::Handle made{H5Dcreate2(file.get(), table, type.get(), space.get(), H5P_DEFAULT,
+                                         layout.get(), H5P_DEFAULT),
+                              H5Dclose};
+    EXPECT_TRUE(made);
+  };
+  constexpr std::uint64_t many = 1ULL << 48;
+  for (const char* const table : {"/fragments", "/missing", "/gaps", "/bytes"}) {
+    SCOPED_TRACE(table);
+    claim(table, many);
+    std::filesystem::resize_file(odd, 1ULL << 42); // sparse: it costs nothing
+    EXPECT_FALSE(check({odd}).good());
+    const auto file = RunFileReader::open(odd);
+    ASSERT_TRUE(file) << file.error().text;
+    EventRow lie = event;
+    lie.fragment_count = lie.missing_count = ~0U;
+    EXPECT_FALSE((*file)->fragments_of(lie));
+    EXPECT_FALSE((*file)->missing_of(lie));
+    fragment.offset = many / 2;
+    EXPECT_FALSE((*file)->bytes_of(fragment));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "fanin/storage/detail/file_scan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/core.h>
@@ -69,9 +70,16 @@ void FileScan::run(const std::function<void(std::uint64_t)>& checked) {
   if (!done) problems_.add(done.error().text);
 }
 
+// In blocks: a table may claim any number of rows.
 Result<> FileScan::read_gaps() {
-  gaps_.resize(std::min<std::uint64_t>(reader_.gaps(), reader_.info().file_size));
-  return reader_.read_gaps(0, gaps_);
+  std::vector<GapRow> rows;
+  for (std::uint64_t first = 0; first < reader_.gaps(); first += rows.size()) {
+    rows.resize(std::min(rows_at_once, reader_.gaps() - first));
+    if (auto read = reader_.read_gaps(first, rows); !read) return read;
+    std::ranges::copy_if(rows, std::back_inserter(gaps_),
+                         [](const GapRow& gap) { return gap.first < gap.end; });
+  }
+  return {};
 }
 
 // Rows of consecutive events; their fragments are contiguous, because a writer only appends.
@@ -91,6 +99,10 @@ Result<> FileScan::check_block(std::span<const EventRow> rows) {
     return fail(ErrorKind::malformed,
                 fmt::format("{}: event {} has fragments beyond the end of /fragments or /missing",
                             reader_.info().path, rows.back().event));
+  }
+  if (rows.size() == 1 && count > reader_.rows_of_event_max()) {
+    return fail(ErrorKind::malformed, fmt::format("{}: event {} has more fragments than sources",
+                                                  reader_.info().path, rows.front().event));
   }
   fragments_.resize(count);
   if (auto read = reader_.read_fragments(next_fragment_, fragments_); !read) return read;

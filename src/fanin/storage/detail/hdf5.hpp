@@ -1,5 +1,5 @@
 // The little of HDF5's C interface that storage uses, with handles that close themselves and errors
-// as text. Private: no other room and no public header includes it.
+// as text. Private: no other module and no public header includes it.
 #pragma once
 
 #include <cstdint>

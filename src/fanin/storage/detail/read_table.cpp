@@ -10,11 +10,6 @@
 #include "fanin/base/assert.hpp"
 
 namespace fanin::storage::detail {
-namespace {
-
-constexpr std::uint64_t unknown_address = HADDR_UNDEF;
-
-} // namespace
 
 Result<ReadTable> ReadTable::open(hid_t file, const char* name, Handle row_type, std::string label,
                                   int descriptor) {
@@ -74,8 +69,7 @@ Result<> ReadTable::read(std::uint64_t first_row, std::span<std::byte> out) {
 }
 
 Result<std::uint64_t> ReadTable::chunk_address(std::uint64_t chunk) {
-  if (chunk >= addresses_.size()) addresses_.resize(chunk + 1, unknown_address);
-  if (addresses_[chunk] != unknown_address) return addresses_[chunk];
+  if (const auto known = addresses_.find(chunk); known != addresses_.end()) return known->second;
   const Hdf5Guard guard;
   const hsize_t first = chunk * chunk_rows_;
   unsigned filters = 0;

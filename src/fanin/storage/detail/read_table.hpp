@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
+#include <unordered_map>
 
 #include "fanin/base/result.hpp"
 #include "fanin/storage/detail/hdf5.hpp"
@@ -37,8 +37,8 @@ private:
   Handle type_;
   std::uint64_t row_size_ = 0;
   std::uint64_t rows_ = 0;
-  std::uint64_t chunk_rows_ = 0;         // 0: through HDF5
-  std::vector<std::uint64_t> addresses_; // of chunks, as far as looked up
+  std::uint64_t chunk_rows_ = 0; // 0: through HDF5
+  std::unordered_map<std::uint64_t, std::uint64_t> addresses_; // of chunks, those looked up
 };
 
 } // namespace fanin::storage::detail
