@@ -5,6 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from checks import gtest
 from test_report import Test, TestReport, excuse, not_applicable, slowest_units
 
 JUNIT = """<?xml version="1.0"?>
@@ -53,6 +54,15 @@ def test_an_excuse_holds_only_while_the_thing_is_missing():
             assert excuse(Test("x", 0, "skipped", "valgrind is not installed")) == "", "excuse"
     finally:
         os.environ["PATH"] = before
+
+
+def test_a_selection_that_matches_no_test_fails():
+    with tempfile.TemporaryDirectory() as folder:
+        test = Path(folder) / "test"
+        for listed, expected in (("", (False, "no test matches *x*")), ("suite.\\n  x\\n", (True, ""))):
+            test.write_text(f"#!/bin/sh\ncase $2 in --gtest_list_tests) printf '{listed}';; esac\n")
+            test.chmod(0o755)
+            assert gtest(test, "*x*")() == expected
 
 
 def test_the_longest_compilations_of_this_build_are_found():

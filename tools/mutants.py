@@ -117,6 +117,8 @@ class File:
         if self.plain.startswith("!(", start) and closing(self.plain, start + 1) == end - 1:
             return self.condition(start + 2, end - 1, numbers)
         whole = self.text[start:end]
+        if whole == "true":  # without an end: the compiler knows that nothing comes after it
+            return
         made = f"static_cast<bool>({whole})"
         found = [p for p in split(self.plain, start, end, [f" {c} " for c in ("<=", ">=", "==", "!=", "<", ">")])]
         if len(found) == 2 and " ? " not in self.plain[start:end]:
