@@ -198,9 +198,9 @@ int SocketTool::run(const message::SocketCounters& counters, const std::function
   if (duration_.count() > 0) limit_.start(loop, begin_ + duration_ + linger);
   waiting_.start(loop, loop.now() + soon);
   close();
-  context_->drain();
+  const bool drained = context_->drain();
   waiting_.cancel();
-  delivered_ = delivered_ && sent();
+  delivered_ = delivered_ && (drained || !offer_) && sent();
   return report(counters);
 }
 

@@ -132,11 +132,19 @@ bool Context::drained() const {
                      [](const auto* transport) { return transport->closing() == 0; });
 }
 
-void Context::drain() {
-  if (drained()) return;
+std::uint64_t Context::given_up() const {
+  std::uint64_t sum = 0;
+  for (const net::Transport* const transport : used_) sum += transport->given_up();
+  return sum;
+}
+
+bool Context::drain() {
+  if (drained()) return true;
+  const std::uint64_t before = given_up();
   draining_ = true;
   loop_.run();
   draining_ = false;
+  return drained() && given_up() == before;
 }
 
 } // namespace fanin::message

@@ -78,9 +78,10 @@ public:
   bool turn() { return loop_.turn(); } // one turn without waiting; true if anything was done
   // Blocks: turns the loop until sockets and connections that were closed have delivered what they
   // had accepted, or their peers are gone, or stop() is called. Where the bytes are with the
-  // transports that is as long as they linger (5 s), at most; a peer that lives and does not read
-  // what a socket still has makes it wait without end. Not from a callback.
-  void drain();
+  // transports that is until the peer has taken nothing for as long as they linger (5 s); a peer
+  // that lives and does not read what a socket still has makes it wait without end. False: not all
+  // was taken, as far as this side knows. Not from a callback.
+  bool drain();
 
   [[nodiscard]] net::Loop& loop() const { return loop_; }
   [[nodiscard]] memory::PagePool& send_pool() const { return send_pool_; }
@@ -108,6 +109,7 @@ private:
   bool poll() override;
   bool arm() override;
   [[nodiscard]] bool drained() const; // everything that was closed has delivered
+  [[nodiscard]] std::uint64_t given_up() const;
 
   [[nodiscard]] Result<net::Transport*> find_transport(const net::Url& url);
 

@@ -34,6 +34,7 @@ public:
   }
   [[nodiscard]] bool shares_memory() const override { return below_->shares_memory(); }
   [[nodiscard]] std::size_t closing() const override { return below_->closing(); }
+  [[nodiscard]] std::uint64_t given_up() const override { return below_->given_up(); }
   void dispatching(std::span<Event> events) override;
 
 protected:

@@ -93,9 +93,10 @@ struct ConnectionOptions {
   // Where memory is shared, likewise beyond this in messages that the peer has not let go of.
   std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
   bool low_latency = false; // control: small messages leave at once. Otherwise bulk data
-  // Of a listener that anybody may reach: until trust(), a connection takes only small messages
-  // (4 KiB), in pages of the transport (shm, tcp), and larger ones wait. So it can pin nothing of
-  // the pool, and needs nothing of it. Transports whose peers are of this program ignore it.
+  // Of a listener that anybody may reach: until trust(), a connection takes one small message
+  // (4 KiB), in pages of the transport (shm, tcp), and what comes behind it, or a larger one,
+  // waits. So it can pin nothing of the pool, and needs nothing of it. Transports whose peers are
+  // of this program ignore it.
   bool strangers = false;
 };
 
@@ -147,6 +148,9 @@ public:
   // Connections closed here for which something is still to be sent: a process that ends before
   // this is 0 cuts it off.
   [[nodiscard]] virtual std::size_t closing() const { return 0; }
+  // Of those, how many ended before their peers had taken everything, as far as this side knows:
+  // they died, or took nothing for as long as the transport lingers.
+  [[nodiscard]] virtual std::uint64_t given_up() const { return 0; }
 
   // The loop says which events of its last poll() it has yet to hand out (those with a handler), so
   // that close() can withdraw the ones of its connection: "no event follows" holds within a batch.

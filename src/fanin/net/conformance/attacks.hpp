@@ -107,6 +107,51 @@ TEST_P(TransportConformance, SendersThatShareASmallPoolAllGetTheirPart) {
   for (const auto& [id, number] : server.next) EXPECT_GE(number, wanted / 4);
 }
 
+// They always have more than is taken at once, and there are pages for all of it.
+inline void TransportConformance::expect_turns(std::size_t most, std::uint32_t size,
+                                               std::uint64_t wanted, bool low_latency) {
+  const std::size_t senders = std::min(most, possible_connections() - 2);
+  set_pools({.receive_pages = static_cast<std::uint32_t>(3 * senders) + 8,
+             .send_pages = 512,
+             .receive_page_size = 4 * page_size,
+             .send_page_size = 2 * page_size});
+  client.send_queue_bytes = 256U << 10;
+  ConnectionOptions options = server.options();
+  options.low_latency = low_latency;
+  options.max_message = std::max(size, 1024U); // where receives are posted, many
+  listen(options);
+  std::vector<ConnectionId> ids;
+  for (std::size_t i = 0; i < senders; ++i) ids.push_back(connect(client.options()));
+  ASSERT_TRUE(run_until(
+      [&] { return server.opened.size() == senders && client.opened.size() == senders; }));
+  std::vector<std::uint64_t> sent(senders, 0);
+  std::size_t first = 0; // they share a pool here
+  ASSERT_TRUE(run_until([&] {
+    ++first;
+    for (std::size_t at = 0; at < senders; ++at) {
+      const std::size_t i = (first + at) % senders;
+      for (int burst = 0; burst < 200; ++burst, ++sent[i]) {
+        if (client.send(backend->client(), ids[i], sent[i], size) != SendOutcome::accepted) break;
+      }
+    }
+    return server.messages >= senders * wanted;
+  }));
+  EXPECT_EQ(server.next.size(), senders);
+  for (const auto& [id, number] : server.next) EXPECT_GE(number, wanted / 4);
+}
+
+TEST_P(TransportConformance, BusySendersOfLargeMessagesAllGetTheirTurn) {
+  expect_turns(24, 2 * page_size, 16, false);
+}
+
+TEST_P(TransportConformance, BusySendersOfSmallMessagesAllGetTheirTurn) {
+  expect_turns(8, 100, 1000, false);
+}
+
+TEST_P(TransportConformance, BusySendersOfSmallMessagesThatAreWaitedForAllGetTheirTurn) {
+  expect_turns(8, 100, 1000, true);
+}
+
 // As a listener does with those who say something wrong.
 TEST_P(TransportConformance, ConnectionsClosedBeforeTheyAreTrustedLeaveNothing) {
   constexpr std::size_t count = 40;
@@ -144,6 +189,26 @@ TEST_P(TransportConformance, AHelloGetsThroughWhileTheReceivePoolIsEmpty) {
   EXPECT_EQ(server.messages, 40U);
   all.clear();
   EXPECT_TRUE(run_until([&] { return server.messages == 41; }));
+}
+
+// Or a peer that talks on while it is looked at would take what hellos need.
+TEST_P(TransportConformance, WhatFollowsTheFirstMessageWaitsForTrust) {
+  if (!GetParam().small_without_pages) return; // its messages lie in pages of its own
+  constexpr std::uint64_t count = 8;
+  listen_to_anybody();
+  server.any_home = true;
+  server.keep = true;
+  const ConnectionId hasty = connect(client.options());
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 1; }));
+  for (std::uint64_t i = 0; i < count; ++i)
+    EXPECT_EQ(send(client, backend->client(), hasty, i, 100), SendOutcome::accepted);
+  ASSERT_TRUE(run_until([&] { return server.messages > 0; }));
+  settle();
+  EXPECT_EQ(server.messages, 1U);
+  backend->server().trust(server.opened.front());
+  ASSERT_TRUE(run_until([&] { return server.messages == count; }));
+  for (std::uint64_t i = 1; i < count; ++i)
+    EXPECT_EQ(server.kept[i].page.get()->home, server.receive_pool.get());
 }
 
 // They have connected, and never say who they are.

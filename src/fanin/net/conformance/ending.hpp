@@ -30,6 +30,7 @@ TEST_P(TransportConformance, MegabytesThatWereAcceptedArriveAfterClose) {
   const std::uint64_t sent = fill(client, backend->client(), at_client, page_size / 2);
   backend->client().close(at_client);
   EXPECT_TRUE(run_until([&] { return backend->client().closing() == 0; }));
+  EXPECT_EQ(backend->client().given_up(), 0U);
   (void)kill_client(); // what it has left behind does not need it any more
   ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(server.messages, sent);

@@ -94,8 +94,9 @@ protected:
     }
   }
 
-  void listen(Peer& peer) {
-    const auto made = backend->server().listen(backend->address(), peer.options());
+  void listen(Peer& peer) { listen(peer.options()); }
+  void listen(const ConnectionOptions& options) {
+    const auto made = backend->server().listen(backend->address(), options);
     ASSERT_TRUE(made) << made.error().text;
     listener = *made;
   }
@@ -104,9 +105,7 @@ protected:
   void listen_to_anybody() {
     ConnectionOptions options = server.options();
     options.strangers = true;
-    const auto made = backend->server().listen(backend->address(), options);
-    ASSERT_TRUE(made) << made.error().text;
-    listener = *made;
+    listen(options);
   }
 
   ConnectionId connect(const ConnectionOptions& options) {
@@ -159,6 +158,9 @@ protected:
     }));
     return sent;
   }
+
+  // Each of so many senders gets a fair part (attacks.hpp).
+  void expect_turns(std::size_t most, std::uint32_t size, std::uint64_t wanted, bool low_latency);
 
   Peer server;
   Peer client;

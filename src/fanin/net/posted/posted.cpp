@@ -183,6 +183,7 @@ void PostedTransport::expire(Connection& connection) {
     return;
   }
   if (connection.state.stage() == Stage::closing) { // the peer has not taken everything
+    ++given_up_;
     retire(connection);
     return;
   }
@@ -476,6 +477,7 @@ void PostedTransport::discard_arrived(Connection& connection) {
   if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
   if (over) {
+    if (!connection.end_sent) ++given_up_;
     retire(connection);
   } else {
     flush_list_.add(connection.flush);

@@ -80,6 +80,7 @@ public:
   void trust(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
   [[nodiscard]] std::size_t closing() const override { return closing_; }
+  [[nodiscard]] std::uint64_t given_up() const override { return given_up_; }
 
   [[nodiscard]] const CloseAccounts& accounts() const { return accounts_; }
   [[nodiscard]] const PostedCounters& counters() const { return counters_; }
@@ -179,6 +180,7 @@ private:
   ConnectionList to_sweep_; // retired, or cut off: until the queues have been empty once
   ConnectionList draining_; // retired: they go once their links are at rest
   std::size_t closing_ = 0;
+  std::uint64_t given_up_ = 0;
   std::size_t setting_up_ = 0; // connections that are connecting or in the handshake
   std::uint32_t polls_ = 0;
   std::size_t names_tried_ = 0; // connects by name: the next takes the next address

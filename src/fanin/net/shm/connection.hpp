@@ -37,6 +37,7 @@ struct ShmTransport::Connection {
 
   ConnectionId id = ConnectionId::none;
   ConnectionState state;
+  bool spoke = false; // a message of it was handed out
   bool wants_writable = false;
   bool writable_pending = false;
   bool socket_full = false; // until EPOLLOUT
@@ -75,6 +76,8 @@ struct ShmTransport::Connection {
     return *reinterpret_cast<const shm::Outbox*>(peer_outbox.data());
   }
   [[nodiscard]] bool connected() const { return peer_outbox.data() != nullptr; }
+  // Until trust().
+  [[nodiscard]] bool has_to_wait() const { return spoke && unidentified.unidentified(); }
   [[nodiscard]] std::size_t lent_out() const {
     return sending.slots.size() - sending.free_slots.size();
   }

@@ -74,6 +74,7 @@ void ShmTransport::trust(ConnectionId id) {
   if (connection == nullptr) return;
   connection->unidentified.mark_identified();
   connection->filler = &fillers_.of(*connection->options.receive_pool);
+  poll_eagerly(*connection); // for what it has sent behind its first message
 }
 
 std::string ShmTransport::peer_name(ConnectionId id) const {
@@ -116,14 +117,21 @@ void ShmTransport::continue_closing(Connection& connection) {
     std::memcpy(begin_record(connection, 1, 0), &record, sizeof record);
     connection.out().written.store(connection.sending.written, std::memory_order_release);
     signal(connection, true);
+  } else {
+    count_given_up(connection);
   }
   --closing_;
   retire(connection);
 }
 
+void ShmTransport::count_given_up(const Connection& connection) {
+  if (!connection.unidentified.unidentified()) ++given_up_;
+}
+
 // The peer has taken nothing all the time.
 void ShmTransport::give_up_closing(Connection& connection) {
   --closing_;
+  count_given_up(connection);
   say_aborted(connection);
   retire(connection);
 }
@@ -267,7 +275,7 @@ bool ShmTransport::has_work(const Connection& connection) const {
     return !connection.peer_gone && now(peer.written) != receiving.read &&
            receiving.returns.size() < shm::returns_max;
   }
-  if (now(peer.written) != receiving.read) {
+  if (now(peer.written) != receiving.read && !connection.has_to_wait()) {
     if (receiving.lacks_memory) return false; // until `retry`
     if (receiving.holds_all) return connection.lent->lent() < lent_max;
     return receiving.starving_for == 0 || connection.filler->can_reserve(receiving.starving_for);
@@ -395,12 +403,17 @@ bool ShmTransport::visit(Connection& connection, Budget& budget) {
 
 bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
   Receiving& receiving = connection.receiving;
+  if (connection.has_to_wait() && connection.peer_ended) {
+    end(connection, CloseReason::peer_died);
+    return true;
+  }
   const std::uint32_t written = connection.peer().written.load(std::memory_order_acquire);
   const std::uint32_t before = receiving.read;
   if (written - receiving.read > shm::units_max)
     return violation(connection, "claims to have sent more than its outbox can hold");
-  for (std::size_t left = shm_messages_per_visit;
-       left > 0 && receiving.read != written && !budget.full(); --left) {
+  for (std::size_t left = shm_messages_per_visit; left > 0 && receiving.read != written &&
+                                                  !budget.full() && !connection.has_to_wait();
+       --left) {
     if (!take_record(connection, written - receiving.read, budget)) break;
   }
   if (receiving.read == written && connection.peer_ended && connection.state.is_open() &&
@@ -507,6 +520,7 @@ bool ShmTransport::take_inlined(Connection& connection, const Record& record, st
     view = room.page.freeze(room.offset, record.length);
     connection.filler->give_back(std::move(room.page), room.offset + record.length);
   }
+  connection.spoke = true;
   emit(connection, budget, EventKind::message).message = std::move(view);
   return true;
 }
@@ -537,6 +551,7 @@ bool ShmTransport::take_lent(Connection& connection, const Record& record, std::
   if (connection.receiving.holds_all) return false; // until some go back
   std::array<memory::View, shm::pieces_max> views;
   connection.lent->lend(std::span(pieces).first(count), {record.slot, record.use}, views);
+  connection.spoke = true;
   Event& event = emit(connection, budget, EventKind::message);
   event.message = std::move(views[0]);
   event.rest = std::move(views[1]);

@@ -79,6 +79,7 @@ public:
   void trust(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
   [[nodiscard]] std::size_t closing() const override { return closing_; }
+  [[nodiscard]] std::uint64_t given_up() const override { return given_up_; }
   [[nodiscard]] bool shares_memory() const override { return true; }
 
   [[nodiscard]] const CloseAccounts& accounts() const { return accounts_; }
@@ -187,6 +188,7 @@ private:
   void end(Connection& connection, CloseReason reason);
   void continue_closing(Connection& connection);
   void give_up_closing(Connection& connection);
+  void count_given_up(const Connection& connection);
   void retire(Connection& connection);
   void say_aborted(Connection& connection);
   static void look_for_abort(Connection& connection);
@@ -211,6 +213,7 @@ private:
   ConnectionList flush_list_; // flush() has something to do for them
   ConnectionList expired_; // their deadline has passed
   std::size_t closing_ = 0;
+  std::uint64_t given_up_ = 0;
   std::uint32_t polls_ = 0;
   bool released_ = false; // pages have come back since the last poll
   ShmCounters counters_;

@@ -1,7 +1,9 @@
 #include "fanin/net/tcp/socket.hpp"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <fstream>
@@ -120,6 +122,12 @@ bool is_unanswered(int socket) {
   socklen_t size = sizeof info;
   return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
          std::max(info.tcpi_retransmits, info.tcpi_probes) >= tries; // probes: nothing has left
+}
+
+std::uint64_t unacknowledged(int socket) {
+  int bytes = 0;
+  return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<std::uint64_t>(bytes)
+                                                             : 0;
 }
 
 void set_stream_options(int socket, const std::string& congestion) {

@@ -35,6 +35,8 @@ void set_reset_on_close(const Descriptor& socket);
 // Whether the peer's kernel acknowledges nothing any more, for about 25 s. A process without room
 // is not meant: its kernel still answers.
 [[nodiscard]] bool is_unanswered(int socket);
+// Bytes that were written and that the peer's kernel has not acknowledged.
+[[nodiscard]] std::uint64_t unacknowledged(int socket);
 
 // Wanted by every connection; none of them is an error where it is missing; see check_congestion().
 void set_stream_options(int socket, const std::string& congestion);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fanin/base/assert.hpp"
 
@@ -65,7 +66,7 @@ StreamReceiver::Step StreamReceiver::step_lead() {
   phase_ = Phase::payload;
   expect_lead(length);
   length_ = length;
-  have_ = 0;
+  have_ = seen_ = 0;
   return Step::message;
 }
 
@@ -121,9 +122,11 @@ void StreamReceiver::save(const std::byte* beginning, std::uint32_t size) {
   std::memcpy(saved_.get(), beginning, size);
 }
 
-bool StreamReceiver::retreat() {
-  const std::uint32_t most = std::min(filler_->pool().page_size() / 16, length_ - 1);
-  if (phase_ != Phase::payload || !region_ || ahead_ || have_ > most) return false;
+bool StreamReceiver::retreat(bool look) {
+  if (phase_ != Phase::payload || !region_ || ahead_ || have_ == length_) return false;
+  const std::uint32_t hardly = filler_->pool().page_size() / 16;
+  const bool stalls = look && have_ - std::exchange(seen_, have_) <= hardly;
+  if (have_ > hardly && !stalls) return false;
   save(region_.data() + region_at_, have_);
   region_.reset();
   return true;

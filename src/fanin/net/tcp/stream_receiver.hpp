@@ -68,8 +68,9 @@ public:
     filler_ = &filler;
   }
   // Gives up the region of a message of which at most 1/16 of a page has come: that waits on the
-  // heap. False: there is none.
-  bool retreat();
+  // heap. So does, with `look`, one of which no more than that has come since the last look.
+  // False: there is none.
+  bool retreat(bool look = false);
   // There is more to look at in a page that nobody else can fill meanwhile.
   [[nodiscard]] bool holds_page() const { return static_cast<bool>(ahead_); }
   // Nothing of a message or a header has come that is not handed out.
@@ -109,6 +110,7 @@ private:
   // The current message: its region begins at region_at_.
   std::uint32_t length_ = 0;
   std::uint32_t have_ = 0;
+  std::uint32_t seen_ = 0; // have_ at the last look
   std::uint32_t region_at_ = 0;
   memory::Loan region_; // empty until the region is reserved
   std::unique_ptr<std::byte[]> saved_; // until then, the have_ bytes that have come; or none

@@ -184,6 +184,14 @@ TEST(TcpStreamReceiver, GivesUpTheRegionOfAMessageThatHasHardlyBegunAndGoesOnLat
   EXPECT_EQ(receiver.next(view), Step::need_bytes);
   EXPECT_EQ(feed.read(receiver, 4000), 4000U);
   EXPECT_FALSE(receiver.retreat()); // this much it has paid for
+  EXPECT_FALSE(receiver.retreat(true)); // and it went on since the last look
+  EXPECT_EQ(receiver.next(view), Step::need_bytes);
+  EXPECT_EQ(feed.read(receiver, page_size / 16), page_size / 16);
+  EXPECT_TRUE(receiver.retreat(true)); // hardly
+  EXPECT_EQ(pool->available(), 1U);
+  EXPECT_EQ(receiver.next(view), Step::need_bytes);
+  EXPECT_EQ(feed.read(receiver, page_size / 16 + 1), page_size / 16 + 1);
+  EXPECT_FALSE(receiver.retreat(true));
   while (receiver.next(view) == Step::need_bytes) (void)feed.read(receiver, SIZE_MAX);
   EXPECT_TRUE(std::ranges::equal(view.bytes(), message));
 }

@@ -32,6 +32,8 @@ constexpr std::size_t bytes_beside_eager = 32U << 10;
 // Data queued in one turn is written before it leaves the cache.
 constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
+// Taken by the peer within linger_timeout, to be waited for on.
+constexpr std::uint64_t taken_least = 64U << 10;
 constexpr Duration look_period = std::chrono::seconds{5}; // for hosts that have died
 
 // True: there was more.
@@ -188,6 +190,20 @@ void TcpTransport::close(ConnectionId id, bool abort) {
   connection->queue.push_end_of_stream();
   connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
   write(*connection);
+  connection->untaken = untaken(*connection);
+}
+
+std::uint64_t TcpTransport::untaken(const Connection& connection) {
+  return connection.queue.charged_bytes() + tcp::unacknowledged(connection.socket.get());
+}
+
+// It was closed here, in order, and its peer is not done.
+void TcpTransport::give_up(Connection& connection, std::string_view why) {
+  if (!connection.unidentified.unidentified()) {
+    ++given_up_;
+    report(CloseReason::peer_died, connection, why);
+  }
+  erase(connection);
 }
 
 void TcpTransport::trust(ConnectionId id) {
@@ -195,6 +211,7 @@ void TcpTransport::trust(ConnectionId id) {
   if (connection == nullptr) return;
   connection->unidentified.mark_identified();
   connection->receiver.trust(fillers_.of(*connection->options.receive_pool));
+  if (!connection->starved.listed()) ready_.add(connection->ready);
 }
 
 // Closing at once would make the kernel answer what the peer still sends with a reset, which
@@ -210,9 +227,10 @@ void TcpTransport::continue_closing(Connection& connection) {
     if (discarded > 0 || (discarded < 0 && errno == EINTR)) continue;
     if (discarded < 0 && errno == EAGAIN) {
       connection.readable = false;
+    } else if (discarded < 0 || connection.send_failed || !connection.queue.empty()) {
+      return give_up(connection, "ended before it had taken all that was sent");
     } else {
-      erase(connection);
-      return;
+      return erase(connection);
     }
   }
   if (connection.readable) ready_.add(connection.ready);
@@ -262,9 +280,13 @@ void TcpTransport::erase(Connection& connection) {
 
 void TcpTransport::expire(Connection& connection) {
   if (connection.state.stage() == Stage::closing) {
-    set_reset_on_close(connection.socket);
-    erase(connection);
-    return;
+    const std::uint64_t before = std::exchange(connection.untaken, untaken(connection));
+    if (!connection.unidentified.unidentified() && connection.untaken + taken_least <= before) {
+      connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
+      return;
+    }
+    if (connection.untaken > 0) set_reset_on_close(connection.socket); // or the kernel goes on
+    return give_up(connection, "has not taken all that was sent, and takes nothing more");
   }
   if (connection.state.stage() != Stage::connecting && connection.state.stage() != Stage::handshake)
     return;
@@ -293,17 +315,22 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
   list_eager();
   listeners_.accept([this](Listener& listener) { return accept_one(listener); });
   retry_starved();
-  const std::size_t bytes = eager_.empty() ? bytes_per_poll : bytes_beside_eager;
-  Budget budget{.events = events, .bytes = bytes};
-  for (std::size_t visits = ready_.size(); visits > 0 && !budget.full(); --visits) {
+  Budget budget{.events = events, .bytes = eager_.empty() ? bytes_per_poll : bytes_beside_eager};
+  // A connection that had its share goes to the back, so those for which nothing is left come first
+  // in the next poll.
+  for (std::size_t visits = ready_.size(); visits > 0 && !budget.full() && budget.bytes > 0;
+       --visits) {
     Connection* const connection = ready_.take();
     if (connection == nullptr) break;
-    budget.visit_bytes = std::min(budget.bytes, bytes_per_visit);
+    // One that comes first for what it has read ahead of the others is done with that.
+    const std::size_t share =
+        connection->eager.listed() ? bytes_beside_eager : std::min(budget.bytes, bytes_per_visit);
+    budget.visit_bytes = connection->receiver.holds_page() ? 0 : share;
     budget.before = budget.count;
     visit(*connection, budget);
   }
   served_.take_each([this](Connection& connection) { starved_.add(connection.starved); });
-  quiet_polls_ = budget.count == 0 && budget.bytes == bytes ? quiet_polls_ + 1 : 0;
+  quiet_polls_ = budget.count == 0 && !budget.read ? quiet_polls_ + 1 : 0;
   return budget.count;
 }
 
@@ -365,13 +392,16 @@ void TcpTransport::retry_starved() {
   });
 }
 
-// A message that has hardly begun may take for ever. What it has reserved, others wait for.
+// A message that has hardly begun, or hardly goes on, may take for ever. What it has reserved,
+// others wait for.
 void TcpTransport::retreat() {
   if (starved_.empty()) return;
-  connections_.for_each([this](ConnectionId, Connection& connection) {
+  const bool look = loop_.now() >= stalled_look_;
+  if (look) stalled_look_ = loop_.now() + options_.stall_period;
+  connections_.for_each([&](ConnectionId, Connection& connection) {
     const memory::PagePool& pool = *connection.options.receive_pool;
     if (connection.state.is_open() && pool.available() == 0)
-      released_ |= connection.receiver.retreat();
+      released_ |= connection.receiver.retreat(look);
   });
   retreating_.start(loop_, loop_.now() + options_.retreat_period);
 }
@@ -401,7 +431,9 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
   using Step = tcp::StreamReceiver::Step;
   memory::View view;
   while (connection.state.stage() != Stage::ended) {
+    if (connection.spoke && connection.unidentified.unidentified()) return; // until trust()
     if (budget.full()) {
+      connection.eager.leave(); // a stream: it waits for its turn
       // It comes first next time if it holds the page that is being filled: others would begin a
       // page of their own, and one of the two would be left behind half empty.
       if (connection.receiver.holds_page()) {
@@ -414,6 +446,7 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
     switch (connection.receiver.next(view)) {
     case Step::message:
       emit(connection, budget, EventKind::message).message = std::move(view);
+      connection.spoke = true;
       break;
     case Step::opened: opened(connection, budget); break;
     case Step::ended: end(connection, CloseReason::peer_closed, false); break;
@@ -460,9 +493,14 @@ void TcpTransport::read(Connection& connection, Budget& budget) {
   const int error = got < 0 ? errno : 0;
   connection.receiver.received(got > 0 ? static_cast<std::size_t>(got) : 0);
   if (got > 0) {
-    if (connection.options.low_latency) poll_eagerly(connection);
     const auto bytes = static_cast<std::size_t>(got);
-    budget.bytes -= std::min(budget.bytes, bytes);
+    if (bytes >= budget.visit_bytes) {
+      connection.eager.leave(); // a stream: it waits for its turn
+    } else if (connection.options.low_latency) {
+      poll_eagerly(connection);
+    }
+    if (!connection.eager.listed()) budget.bytes -= std::min(budget.bytes, bytes);
+    budget.read = true;
     budget.visit_bytes -= std::min(budget.visit_bytes, bytes);
     // Less than there was room for: the socket is empty, and what comes next is a new edge. Except
     // for the end of the stream, whose edge has been seen.

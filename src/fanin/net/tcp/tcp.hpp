@@ -32,15 +32,18 @@ struct TcpOptions {
   // From the start of a connection until the peer has introduced itself. An accepted peer that
   // stays silent is dropped then; a connect() that gets no answer ends with connect_failed.
   Duration handshake_timeout = std::chrono::seconds{5};
-  // How long close() goes on to deliver what was accepted.
+  // How long close() goes on to deliver what was accepted, from when the peer's host took something
+  // last.
   Duration linger_timeout = std::chrono::seconds{5};
   // Accepted connections whose peers are unidentified. At the limit accepting pauses, and the
   // oldest one is closed once its time is over.
   UnidentifiedLimits unidentified;
   // Before accepting goes on: the process has run out of descriptors, or the limit is reached.
   Duration accept_pause = std::chrono::milliseconds{100};
-  // While connections wait for pages: how often messages that have hardly begun give up theirs.
+  // While connections wait for pages: how often messages that have hardly begun give up theirs, and
+  // those that hardly go on.
   Duration retreat_period = std::chrono::milliseconds{20};
+  Duration stall_period = std::chrono::seconds{1};
   std::string congestion = "cubic"; // the default of ?congestion=; empty: the host's
   ReportFunction report;
 };
@@ -67,6 +70,7 @@ public:
   void trust(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
   [[nodiscard]] std::size_t closing() const override { return closing_; }
+  [[nodiscard]] std::uint64_t given_up() const override { return given_up_; }
 
   [[nodiscard]] const CloseAccounts& accounts() const { return accounts_; }
 
@@ -88,6 +92,8 @@ private:
     bool writable_pending = false;
     bool send_failed = false; // the peer takes nothing more; what it sent is still to be read
     bool shut_down = false; // closing: everything was written
+    bool spoke = false; // a message of it was handed out
+    std::uint64_t untaken = 0; // closing: bytes, at the last look
     std::uint32_t peer_max_message = 0; // bytes, once it is open
     ConnectionOptions options;
     Descriptor socket;
@@ -113,8 +119,9 @@ private:
     std::span<Event> events;
     std::size_t count = 0;
     std::size_t before = 0; // `count` when this connection was visited
-    std::size_t bytes = 0; // still to be read in this poll
+    std::size_t bytes = 0; // still to be read in this poll; of eager connections, beside it
     std::size_t visit_bytes = 0; // from this connection
+    bool read = false; // something
     [[nodiscard]] bool full() const { return count == events.size(); }
   };
 
@@ -154,6 +161,8 @@ private:
   void cut_unanswered();
   void write(Connection& connection);
   void continue_closing(Connection& connection);
+  [[nodiscard]] static std::uint64_t untaken(const Connection& connection);
+  void give_up(Connection& connection, std::string_view why);
   void expire(Connection& connection);
 
   Loop& loop_;
@@ -174,8 +183,10 @@ private:
   ConnectionList expired_; // their deadline has passed
   std::uint32_t quiet_polls_ = 0; // in a row
   std::size_t closing_ = 0;
+  std::uint64_t given_up_ = 0;
   bool released_ = false; // pages have come back since the last poll
   Timer retreating_{[this] { retreat(); }}; // while connections are starved
+  Time stalled_look_{}; // the next one of these
   Timer looking_{[this] { cut_unanswered(); }}; // while there are connections
 };
 

@@ -58,6 +58,16 @@ public:
     const ssize_t got = ::recv(socket_.get(), ignored, sizeof ignored, MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN);
   }
+  // Up to so many bytes of what is there; `last`: the last 8 of them.
+  std::size_t read(std::size_t most, std::vector<std::byte>* last = nullptr) const {
+    std::vector<std::byte> bytes(most);
+    const ssize_t got = ::recv(socket_.get(), bytes.data(), most, MSG_DONTWAIT);
+    const auto count = static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+    if (last != nullptr && count >= 8)
+      last->assign(bytes.begin() + static_cast<std::ptrdiff_t>(count - 8),
+                   bytes.begin() + static_cast<std::ptrdiff_t>(count));
+    return count;
+  }
   void shut_down() const { (void)::shutdown(socket_.get(), SHUT_WR); }
   void close() { socket_.reset(); }
 
@@ -530,37 +540,48 @@ TEST_F(Tcp, AHelloGetsThroughWhileOthersHoldAllPagesAndManyHaveBegunOne) {
 }
 
 // Each of them has introduced itself, and its message would fill half a page.
-TEST_F(Tcp, MessagesThatHaveHardlyBegunDoNotKeepThePagesThatOthersNeed) {
-  Peer scarce({.receive_pages = 4});
-  const auto made = transport->listen(*Url::parse("tcp"), scarce.options());
-  ASSERT_TRUE(made);
-  const std::uint16_t port = transport->listening_url(*made).port;
-  const std::uint32_t half_a_page = conformance::page_size / 2;
-  Bytes message(half_a_page);
-  for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
-  std::vector<Raw> slow(32);
-  for (const Raw& raw : slow) {
-    raw.connect(port);
-    raw.send(preface() + header(half_a_page));
-    raw.send(std::span(message).first(1));
+class TcpUnfinished : public Tcp {
+protected:
+  void expect_that_one_gets_through_others_that_sent(std::size_t bytes) {
+    Peer scarce({.receive_pages = 4});
+    const auto made = transport->listen(*Url::parse("tcp"), scarce.options());
+    ASSERT_TRUE(made);
+    const std::uint16_t port = transport->listening_url(*made).port;
+    const std::uint32_t half_a_page = conformance::page_size / 2;
+    Bytes message(half_a_page);
+    for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+    std::vector<Raw> slow(32);
+    for (const Raw& raw : slow) {
+      raw.connect(port);
+      raw.send(preface() + header(half_a_page));
+      raw.send(std::span(message).first(bytes));
+    }
+    ASSERT_TRUE(run_until([&] { return scarce.opened.size() == slow.size(); }));
+    settle();
+    EXPECT_EQ(scarce.receive_pool->available(), 0U);
+    Raw honest;
+    honest.connect(port);
+    honest.send(preface() + header(half_a_page) + message);
+    settle();
+    EXPECT_EQ(scarce.messages, 0U);
+    EXPECT_TRUE(run_until([&] { // all take turns
+      clock.advance(1ms);
+      return scarce.messages == 1;
+    }));
+    for (const Raw& raw : slow) raw.send(std::span(message).subspan(bytes));
+    EXPECT_TRUE(run_until([&] { return scarce.messages == 1 + slow.size(); }));
+    loop.remove(*transport);
+    transport.reset();
+    EXPECT_EQ(scarce.receive_pool->available(), scarce.receive_pool->pages());
   }
-  ASSERT_TRUE(run_until([&] { return scarce.opened.size() == slow.size(); }));
-  settle();
-  EXPECT_EQ(scarce.receive_pool->available(), 0U);
-  Raw honest;
-  honest.connect(port);
-  honest.send(preface() + header(half_a_page) + message);
-  settle();
-  EXPECT_EQ(scarce.messages, 0U);
-  EXPECT_TRUE(run_until([&] { // all take turns
-    clock.advance(1ms);
-    return scarce.messages == 1;
-  }));
-  for (const Raw& raw : slow) raw.send(std::span(message).subspan(1));
-  EXPECT_TRUE(run_until([&] { return scarce.messages == 1 + slow.size(); }));
-  loop.remove(*transport);
-  transport.reset();
-  EXPECT_EQ(scarce.receive_pool->available(), scarce.receive_pool->pages());
+};
+
+TEST_F(TcpUnfinished, MessagesThatHaveHardlyBegunDoNotKeepThePagesThatOthersNeed) {
+  expect_that_one_gets_through_others_that_sent(1);
+}
+
+TEST_F(TcpUnfinished, MessagesThatDoNotGoOnDoNotKeepThePagesThatOthersNeed) {
+  expect_that_one_gets_through_others_that_sent(conformance::page_size / 2 - 1);
 }
 
 TEST_F(Tcp, WithoutDescriptorsAcceptingPausesInsteadOfSpinning) {
@@ -587,31 +608,70 @@ TEST_F(Tcp, WithoutDescriptorsAcceptingPausesInsteadOfSpinning) {
   EXPECT_TRUE(run_until([&] { return server.opened.size() == 1; }));
 }
 
-TEST_F(Tcp, ACloseGivesUpOnAPeerThatDoesNotReadAtItsDeadline) {
-  const Raw listener;
-  const std::uint16_t port = listener.listen();
-  const auto id = connect("tcp://127.0.0.1:" + std::to_string(port));
-  ASSERT_TRUE(id);
-  const Raw accepted = listener.accept();
-  Bytes hello = preface();
-  hello[10] = std::byte{1}; // takes messages of 64 KiB
-  accepted.send(hello);
-  ASSERT_TRUE(run_until([&] { return !client.opened.empty(); }));
-  // More than the kernel's buffers of both sides hold: sent over and over until it no longer goes.
-  memory::Loan loan = client.send_pool->take();
-  const memory::View view = loan.freeze(0, loan.size());
-  loan.reset();
-  SendOutcome outcome = SendOutcome::accepted;
-  ASSERT_TRUE(run_until([&] {
-    outcome = transport->send(*id, std::span(&view, 1));
-    return outcome == SendOutcome::backpressure;
-  }));
-  transport->close(*id, false);
-  settle();
-  EXPECT_EQ(transport->closing(), 1U);
+class TcpClose : public Tcp {
+protected:
+  // Closes after more was accepted than the kernel's buffers of both sides hold.
+  Raw close_with_much_under_way() {
+    const Raw listener;
+    const std::uint16_t port = listener.listen();
+    const auto id = connect("tcp://127.0.0.1:" + std::to_string(port));
+    EXPECT_TRUE(id);
+    Raw accepted = listener.accept();
+    Bytes hello = preface();
+    hello[10] = std::byte{1}; // takes messages of 64 KiB
+    accepted.send(hello);
+    EXPECT_TRUE(run_until([&] { return !client.opened.empty(); }));
+    memory::Loan loan = client.send_pool->take(); // sent over and over
+    view = loan.freeze(0, loan.size());
+    loan.reset();
+    EXPECT_TRUE(run_until(
+        [&] { return transport->send(*id, std::span(&view, 1)) == SendOutcome::backpressure; }));
+    transport->close(*id, false);
+    settle();
+    EXPECT_EQ(transport->closing(), 1U);
+    return accepted;
+  }
+  void TearDown() override {
+    EXPECT_EQ(view.page.get()->references, 1U); // only ours is left
+    view = {};
+    Tcp::TearDown();
+  }
+  memory::View view;
+};
+
+TEST_F(TcpClose, GivesUpOnAPeerThatDoesNotReadAtItsDeadline) {
+  const Raw peer = close_with_much_under_way();
   clock.advance(5s);
   EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
-  EXPECT_EQ(view.page.get()->references, 1U); // only ours is left
+  EXPECT_EQ(transport->given_up(), 1U);
+  EXPECT_EQ(reports.size(), 1U);
+}
+
+TEST_F(TcpClose, GoesOnAsLongAsThePeerReads) {
+  const Raw peer = close_with_much_under_way();
+  std::size_t read = 0;
+  for (int period = 0; period < 4; ++period) {
+    read += peer.read(1U << 20);
+    settle();
+    clock.advance(5s);
+    settle();
+    EXPECT_EQ(transport->closing(), 1U);
+  }
+  Bytes end;
+  ASSERT_TRUE(run_until([&] {
+    read += peer.read(1U << 20, &end);
+    return end.size() == 8 && std::ranges::equal(end, header(tcp::end_of_stream));
+  }));
+  peer.shut_down();
+  EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
+  EXPECT_EQ(transport->given_up(), 0U);
+}
+
+TEST_F(TcpClose, SaysThatAPeerHasDiedBeforeItHadTakenAll) {
+  Raw peer = close_with_much_under_way();
+  peer.close();
+  EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
+  EXPECT_EQ(transport->given_up(), 1U);
 }
 
 TEST_F(Tcp, ClosingAListenerDropsThoseWhoHaveNotIntroducedThemselves) {
