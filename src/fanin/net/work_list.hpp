@@ -54,10 +54,8 @@ public:
   void add_first(Place& place) { add_before(first_, place); }
   // `next` is a place in this list; null: the end of the list.
   void add_before(Place* next, Place& place) {
-    if (place.list_ != nullptr) {
-      FANIN_ASSERT(place.list_ == this);
-      return;
-    }
+    if (place.list_ == this) return;
+    FANIN_ASSERT(place.list_ == nullptr);
     place.list_ = this;
     place.next_ = next;
     place.previous_ = next == nullptr ? last_ : next->previous_;
@@ -72,6 +70,16 @@ public:
     T* const owner = first_->owner_;
     remove(*first_);
     return owner;
+  }
+  // The first one goes to the end of the list; null: the list is empty.
+  T* rotate() {
+    if (first_ == nullptr) return nullptr;
+    Place& place = *first_;
+    if (&place != last_) {
+      remove(place);
+      add(place);
+    }
+    return place.owner_;
   }
   // As many as are listed now leave the list one after the other and are visited. `visit` may add
   // connections and may end any of them.

@@ -83,6 +83,17 @@ TEST_F(WorkListTest, a_connection_can_be_put_before_others) {
   EXPECT_EQ(take_all(), (std::vector{3, 4, 1, 2, 5}));
 }
 
+TEST_F(WorkListTest, turns_are_taken_by_going_to_the_end) {
+  EXPECT_EQ(list.rotate(), nullptr);
+  add({1});
+  EXPECT_EQ(list.rotate()->name, 1);
+  add({2, 3});
+  EXPECT_EQ(list.rotate()->name, 1);
+  EXPECT_EQ(list.rotate()->name, 2);
+  EXPECT_EQ(list.size(), 3U);
+  EXPECT_EQ(take_all(), (std::vector{3, 1, 2}));
+}
+
 TEST_F(WorkListTest, those_added_during_a_round_wait_for_the_next_one) {
   add({1, 2, 3});
   std::vector<int> visited;

@@ -190,7 +190,7 @@ TEST_F(Ofi, random_bytes_over_tcp_harm_nobody) {
   EXPECT_TRUE(server.opened.empty());
 }
 
-TEST_F(Ofi, a_stranger_that_says_nothing_holds_up_nobody) {
+TEST_F(Ofi, a_peer_that_says_nothing_holds_up_nobody) {
   const Descriptor socket = connect_plainly();
   for (int i = 0; i < 1000; ++i) (void)loop.turn();
   EXPECT_TRUE(server.opened.empty());
@@ -274,7 +274,7 @@ TEST_F(Ofi, a_peer_that_vanishes_while_it_connects_leaves_nothing) {
   EXPECT_TRUE(run_until([&] { return server.closed.size() == server.opened.size(); }));
 }
 
-TEST_F(Ofi, a_strangers_large_message_waits_until_it_is_trusted) {
+TEST_F(Ofi, the_large_message_of_an_unidentified_peer_waits_until_it_is_trusted) {
   Peer host;
   const auto trusting = [&] {
     ConnectionOptions options = host.options();

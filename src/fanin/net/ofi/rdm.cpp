@@ -22,9 +22,8 @@ using posted::LinkEvent;
 namespace {
 
 constexpr std::string_view domain_option = "domain";
-constexpr std::size_t strangers_most = 128;
 constexpr int accepts_at_once = 16;
-// For a stranger to introduce itself, for a peer to end, and how often that is looked at.
+// For a peer to introduce itself, for a peer to end, and how often that is looked at.
 constexpr Duration patience = std::chrono::seconds{5};
 constexpr Duration tending_period = std::chrono::seconds{1};
 // Between looks where the provider wakes nobody: doubled while nothing comes.
@@ -37,8 +36,8 @@ std::uint64_t tag_of(const fi_cq_tagged_entry& entry) {
 
 } // namespace
 
-struct Stranger final : Watched {
-  explicit Stranger(RdmNetwork& owner) : network(owner) {}
+struct UnidentifiedPeer final : Watched {
+  explicit UnidentifiedPeer(RdmNetwork& owner) : network(owner) {}
   void on_ready(std::uint32_t events) override;
   RdmNetwork& network;
   RdmListening* listening = nullptr;
@@ -46,6 +45,7 @@ struct Stranger final : Watched {
   std::string peer;
   std::vector<std::byte> said;
   Time since{};
+  UnidentifiedPeers<UnidentifiedPeer>::Entry entry{*this};
 };
 
 std::string domain_of(const Url& url) {
@@ -55,7 +55,7 @@ std::string domain_of(const Url& url) {
 
 // --- listening ---
 
-RdmListening::~RdmListening() { network.drop_strangers_of(*this); }
+RdmListening::~RdmListening() { network.drop_all_of(*this); }
 
 void RdmListening::on_ready(std::uint32_t) { network.accept(*this); }
 
@@ -63,26 +63,29 @@ void RdmNetwork::accept(RdmListening& listening) {
   for (int left = accepts_at_once; left > 0; --left) {
     Address peer;
     Descriptor socket;
-    if (strangers_.size() < strangers_most) socket = tcp::accept_from(listening.socket.get(), peer);
+    const bool admits = unidentified_.admits(now());
+    if (admits) socket = tcp::accept_from(listening.socket.get(), peer);
     if (!socket) {
-      const bool none = strangers_.size() < strangers_most && errno == EAGAIN;
+      const bool none = admits && errno == EAGAIN;
       if (none || std::exchange(listening.paused, true)) return;
       unwatch(listening.socket.get());
       tend_later();
       return;
     }
-    auto stranger = std::make_unique<Stranger>(*this);
-    stranger->listening = &listening;
-    stranger->peer = Url{.scheme = scheme(), .host = peer.host(), .port = peer.port()}.text();
-    stranger->since = now();
-    if (!watch(socket.get(), EPOLLIN, stranger.get())) continue;
-    stranger->socket = std::move(socket);
-    strangers_.push_back(std::move(stranger));
+    if (unidentified_.full()) evict(*unidentified_.peer_to_evict(now()));
+    auto unidentified = std::make_unique<UnidentifiedPeer>(*this);
+    unidentified->listening = &listening;
+    unidentified->peer = Url{.scheme = scheme(), .host = peer.host(), .port = peer.port()}.text();
+    unidentified->since = now();
+    if (!watch(socket.get(), EPOLLIN, unidentified.get())) continue;
+    unidentified->socket = std::move(socket);
+    unidentified_.add(unidentified->entry, now());
+    accepted_.push_back(std::move(unidentified));
     tend_later();
   }
 }
 
-void Stranger::on_ready(std::uint32_t) {
+void UnidentifiedPeer::on_ready(std::uint32_t) {
   std::array<std::byte, introduction_most> room;
   const ssize_t got = ::recv(socket.get(), room.data(), room.size() - said.size(), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -93,30 +96,36 @@ void Stranger::on_ready(std::uint32_t) {
 }
 
 // The transport says what is wrong with who is none of fanin.
-void RdmNetwork::introduced(Stranger& stranger, bool as_none_of_fanin) {
+void RdmNetwork::introduced(UnidentifiedPeer& unidentified, bool as_none_of_fanin) {
   Introduction said;
-  if (!as_none_of_fanin) said = *decode_introduction(stranger.said).value();
-  if (said.refused) return drop(stranger);
+  if (!as_none_of_fanin) said = *decode_introduction(unidentified.said).value();
+  if (said.refused) return drop(unidentified);
   LinkEvent event{.kind = LinkEvent::Kind::request, .hello = said.hello};
-  const std::size_t size = std::min(size_of(said), stranger.said.size());
-  std::vector<std::byte> rest(stranger.said.begin() + static_cast<std::ptrdiff_t>(size),
-                              stranger.said.end());
-  event.listener = stranger.listening->id;
-  unwatch(stranger.socket.get());
-  event.request = std::make_unique<RdmLink>(*this, std::move(stranger.socket), std::move(said),
-                                            std::move(rest), domain_of(stranger.listening->url));
-  event.request->peer = stranger.peer;
-  drop(stranger);
+  const std::size_t size = std::min(size_of(said), unidentified.said.size());
+  std::vector<std::byte> rest(unidentified.said.begin() + static_cast<std::ptrdiff_t>(size),
+                              unidentified.said.end());
+  event.listener = unidentified.listening->id;
+  unwatch(unidentified.socket.get());
+  event.request =
+      std::make_unique<RdmLink>(*this, std::move(unidentified.socket), std::move(said),
+                                std::move(rest), domain_of(unidentified.listening->url));
+  event.request->peer = unidentified.peer;
+  drop(unidentified);
   say(std::move(event));
 }
 
-void RdmNetwork::drop(const Stranger& stranger) {
-  std::erase_if(strangers_, [&](const auto& known) { return known.get() == &stranger; });
+void RdmNetwork::evict(const UnidentifiedPeer& unidentified) {
+  say({.text = fmt::format("{}: did not identify itself, and others wait", unidentified.peer)});
+  drop(unidentified);
+}
+
+void RdmNetwork::drop(const UnidentifiedPeer& unidentified) {
+  std::erase_if(accepted_, [&](const auto& known) { return known.get() == &unidentified; });
   resume();
 }
 
-void RdmNetwork::drop_strangers_of(const RdmListening& listening) {
-  std::erase_if(strangers_, [&](const auto& known) { return known->listening == &listening; });
+void RdmNetwork::drop_all_of(const RdmListening& listening) {
+  std::erase_if(accepted_, [&](const auto& known) { return known->listening == &listening; });
   std::erase(listenings_, &listening);
 }
 
@@ -288,9 +297,9 @@ void RdmNetwork::tend_later() {
 
 void RdmNetwork::tend() {
   const Time long_ago = loop_.now() - patience;
-  std::erase_if(strangers_, [&](const auto& stranger) {
-    if (stranger->since > long_ago) return false;
-    say({.text = fmt::format("{}: did not identify itself within {}", stranger->peer,
+  std::erase_if(accepted_, [&](const auto& unidentified) {
+    if (unidentified->since > long_ago) return false;
+    say({.text = fmt::format("{}: did not identify itself within {}", unidentified->peer,
                              format_duration(patience))});
     return true;
   });
@@ -298,7 +307,7 @@ void RdmNetwork::tend() {
   for (RdmLink* const link : links_) link->wait_no_longer(long_ago);
   const bool paused = std::ranges::any_of(
       listenings_, [](const RdmListening* listening) { return listening->paused; });
-  if (paused || !strangers_.empty() ||
+  if (paused || !accepted_.empty() ||
       std::ranges::any_of(links_, [](const RdmLink* link) { return link->waits(); }))
     tend_later();
 }

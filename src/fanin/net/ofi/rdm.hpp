@@ -23,6 +23,7 @@
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/rdm_endpoint.hpp"
 #include "fanin/net/posted/network.hpp"
+#include "fanin/net/unidentified_peers.hpp"
 
 namespace fanin::net::ofi {
 
@@ -43,7 +44,7 @@ public:
 };
 
 // Who has connected and not introduced itself.
-struct Stranger;
+struct UnidentifiedPeer;
 
 struct RdmListening final : posted::Listening, Watched {
   explicit RdmListening(RdmNetwork& owner) : network(owner) {}
@@ -52,7 +53,7 @@ struct RdmListening final : posted::Listening, Watched {
   RdmNetwork& network;
   ListenerId id = ListenerId::none;
   Descriptor socket;
-  bool paused = false; // too many strangers, or no descriptor is left
+  bool paused = false; // too many unidentified peers, or no descriptor is left
 };
 
 class RdmNetwork final : public posted::Network {
@@ -87,14 +88,15 @@ public:
   void forget_events(const RdmLink& link);
   void remove(const RdmLink& link);
   void accept(RdmListening& listening);
-  void introduced(Stranger& stranger, bool as_none_of_fanin);
-  void drop(const Stranger& stranger);
-  void drop_strangers_of(const RdmListening& listening);
+  void introduced(UnidentifiedPeer& unidentified, bool as_none_of_fanin);
+  void drop(const UnidentifiedPeer& unidentified);
+  void drop_all_of(const RdmListening& listening);
   void tend_later();
   [[nodiscard]] Time now() const { return loop_.now(); }
   [[nodiscard]] Loop& loop() { return loop_; }
 
 private:
+  void evict(const UnidentifiedPeer& unidentified);
   void tend();
   void resume();
 
@@ -108,7 +110,8 @@ private:
   std::vector<RdmLink*> links_;
   std::vector<RdmLink*> short_; // with receives that the provider has not taken yet
   std::vector<RdmListening*> listenings_;
-  std::vector<std::unique_ptr<Stranger>> strangers_;
+  UnidentifiedPeers<UnidentifiedPeer> unidentified_{UnidentifiedLimits{}};
+  std::vector<std::unique_ptr<UnidentifiedPeer>> accepted_; // and not identified
   std::deque<posted::LinkEvent> events_;
   std::deque<posted::Completion> done_;
   std::array<posted::Completion, 64> read_;

@@ -314,9 +314,8 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
   listeners_.accept([this](Listener& listener) { return accept_one(listener); });
   Budget budget{.events = events};
   for (std::size_t left = eager_.size(); left > 0 && !budget.full(); --left) {
-    Connection* connection = eager_.take();
+    Connection* connection = eager_.rotate();
     if (connection == nullptr) break;
-    eager_.add(connection->eager);
     const ConnectionId id = connection->id;
     const bool worked = visit(*connection, budget);
     connection = connections_.find(id);
