@@ -400,7 +400,7 @@ void TcpTransport::retreat() {
   if (look) stalled_look_ = loop_.now() + options_.stall_period;
   connections_.for_each([&](ConnectionId, Connection& connection) {
     const memory::PagePool& pool = *connection.options.receive_pool;
-    if (connection.state.is_open() && pool.available() == 0)
+    if (connection.state.is_open() && (look || pool.available() == 0)) // a look is at all of them
       released_ |= connection.receiver.retreat(look);
   });
   retreating_.start(loop_, loop_.now() + options_.retreat_period);
