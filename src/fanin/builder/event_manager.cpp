@@ -29,11 +29,11 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     const auto [first, last] = system_.sources_of(static_cast<NodeId>(i));
     readouts_[i].sources = last - first;
-    readouts_[i].absent.resize(last - first);
+    readouts_[i].absent.resize(last - first + 1);
   }
   for (auto& builder : builders_) builder.ways.resize(readouts_.size());
+  missing_.resize(system_.sources.size());
   environment_.loop->add(*this);
-  summary_.run = system_.run;
 }
 
 EventManager::~EventManager() {
@@ -245,6 +245,10 @@ std::string EventManager::waiting_for() const {
     }
   }
   if (!apart_.empty()) add(apart_);
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    if (!readouts_[i].peer || readouts_[i].waits_for.empty()) continue;
+    add(fmt::format("readout unit '{}': {}", system_.readout_units[i], readouts_[i].waits_for));
+  }
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     const Readout& readout = readouts_[i];
     if (state_ == State::waiting || !readout.peer || readout.final || readout.end > frontier_)

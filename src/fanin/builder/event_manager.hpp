@@ -84,7 +84,7 @@ private:
   };
   struct Announced {
     EventRange range;
-    std::vector<std::deque<EventRange>> absent; // by source
+    std::vector<std::deque<EventRange>> absent; // as Readout::absent
   };
   struct Peer { // a connection that is or may become a node
     net::Link link; // none: lost, and it may come back for a while
@@ -117,7 +117,9 @@ private:
     std::uint64_t bytes = 0; // announced in all
     std::uint64_t floor_bytes = 0; // announced below the frontier
     bool silent = false; // all its sources were given up
-    Duration announced_at{}; // something, last; fair_ then
+    Duration announced_at{}; // something, last, or was held back; fair_ then
+    bool held_back = false; // has more, and waits for others or for builder units
+    std::string waits_for; // what it says of its sources, for people
     std::uint64_t in_a_row = 0; // numbers announced since they last jumped by a window
     std::optional<Duration> overtaken_since; // another one is more than a window ahead
     bool overtaken_said = false;
@@ -125,11 +127,12 @@ private:
     std::uint32_t held = 0; // the last Held it sent
     EventNumber held_event = 0; // its number
     bool held_waits = false; // it may hear more of it
-    bool held_reached = false; // has heard that the horizon has reached it
+    EventNumber held_told = 0; // the horizon, when it was last told of it
     bool held_ended = false; // all its sources have come to their end
     std::deque<AnnouncePoint> points; // beyond the frontier
     std::size_t sources = 0; // how many it has
-    std::vector<std::deque<EventRange>> absent; // by source, ascending; of events not decided yet
+    // By source, ascending; of events not decided yet. The last ones: no source sent anything.
+    std::vector<std::deque<EventRange>> absent;
     // What incarnations that died had announced beyond the frontier: those events exist, and their
     // fragments are lost.
     std::vector<Announced> past;
@@ -223,6 +226,7 @@ private:
                    std::span<const wire::AbsentRun> absent);
   [[nodiscard]] bool can_be_absent(const Readout& readout, EventRange range,
                                    std::span<const wire::AbsentRun> absent) const;
+  void note_dropped(Readout& readout, EventRange range, std::span<const wire::AbsentRun> absent);
   void on_begin(Readout& readout);
   void find_frontier();
   [[nodiscard]] bool apart();
@@ -230,6 +234,7 @@ private:
   [[nodiscard]] const Readout* overtaker(const Readout& readout) const;
   void pass_over_quiet();
   [[nodiscard]] std::string overtaken(const Readout& readout, const Readout& by) const;
+  void on_held(Readout& readout, const wire::Held& held);
   void answer_held();
   void add_gap(EventRange gap);
   [[nodiscard]] EventNumber present_from(EventNumber event, EventNumber end) const;
@@ -238,6 +243,7 @@ private:
   bool skip_gap(EventNumber end);
   void move_frontier(EventNumber event);
   [[nodiscard]] bool alone(const Readout& readout) const;
+  [[nodiscard]] bool holds_all_back(const Readout& readout) const;
   [[nodiscard]] bool held_by_another(const Readout& readout) const;
   void say_horizon(Readout& readout, EventNumber horizon);
   [[nodiscard]] std::vector<wire::Gap> gaps_in(EventRange& range) const;
@@ -354,6 +360,7 @@ private:
   Time last_commit_{};
   RunSummary summary_;
   std::vector<std::uint64_t> missing_of_; // by source, of the batch that is accounted
+  std::vector<storage::MissingCounts> missing_; // by source, of all that was built
 };
 
 } // namespace fanin::builder

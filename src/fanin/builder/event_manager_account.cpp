@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fanin/builder/printable.hpp"
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/storage/event_sink.hpp"
 
@@ -31,6 +32,9 @@ bool EventManager::on_counters(Peer& peer, const wire::NodeCounters& counters,
   if (peer.role == wire::Role::readout_unit) {
     Readout& readout = readouts_[peer.node];
     readout.counters = counters;
+    readout.waits_for = printable(text);
+    readout.held_back = counters.held_back != 0;
+    if (readout.held_back) readout.announced_at = fair_; // it would have more
     auto& dropped = readout.dropped.back();
     if (sources.size() > dropped.size()) return false;
     for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -133,7 +137,9 @@ void EventManager::account_sources(const Batch& batch, std::uint64_t events) {
   missing_of_.assign(system_.sources.size(), 0);
   const auto& members = members_.at(batch.epoch).readouts;
   for (const auto& run : batch.missing) {
-    missing_of_[sources_.find(run.source)] += run.count;
+    const std::size_t source = sources_.find(run.source);
+    missing_of_[source] += run.count;
+    if (run.reason < storage::missing_reasons) missing_[source][run.reason] += run.count;
   }
   std::size_t source = 0;
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
@@ -161,6 +167,7 @@ void EventManager::leave_epoch(std::uint64_t epoch) {
 }
 
 const RunSummary& EventManager::summary() {
+  summary_.run = system_.run;
   summary_.duration = started_at_ == never ? Duration{0} : last_commit_ - started_at_;
   summary_.fragments = {};
   summary_.sources.clear();
@@ -171,7 +178,8 @@ const RunSummary& EventManager::summary() {
     const SourceInfo& info = system_.sources[source];
     const Readout& readout = readouts_[info.readout_unit];
     const std::size_t local = source - system_.sources_of(info.readout_unit).first;
-    SourceResult result{info, {}, std::vector<std::uint64_t>(source::drop_reasons)};
+    SourceResult result{
+        info, {}, std::vector<std::uint64_t>(source::drop_reasons), missing_[source]};
     for (std::size_t i = 0; i < readout.ledgers.size(); ++i) {
       SourceLedger ledger = readout.ledgers[i][local];
       const bool may_lose = summary_.forced || i + 1 < readout.ledgers.size() || !readout.finished;

@@ -53,11 +53,12 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
   }
   for (const auto& run : absent) {
     const std::size_t local = sources_.find(run.source) - first_source;
-    ledger[local].read -= run.count;
+    ledger[local].read -= run.count();
     auto& known = readout.absent[local];
     while (!known.empty() && known.front().end <= decided()) known.pop_front();
-    add_run(known, {run.first, run.first + run.count});
+    add_run(known, run.range());
   }
+  if (announce.nothing == 0) note_dropped(readout, range, absent);
   readout.end = announce.end;
   readout.bytes += announce.bytes;
   if (!range.empty()) {
@@ -71,6 +72,23 @@ bool EventManager::on_announce(Readout& readout, const wire::Announce& announce,
   if (!range.empty()) readout.silent = announce.silent != 0;
   horizon_ = std::max(horizon_, announce.end);
   return true;
+}
+
+// What was dropped was sent for an event, whoever else has it: those numbers are no gaps.
+void EventManager::note_dropped(Readout& readout, EventRange range,
+                                std::span<const wire::AbsentRun> absent) {
+  std::vector<EventRange> dropped;
+  for (const auto& run : absent) {
+    if (run.dropped()) dropped.push_back(run.range());
+  }
+  std::ranges::sort(dropped, {}, &EventRange::first);
+  auto& nothing_sent = readout.absent.back();
+  while (!nothing_sent.empty() && nothing_sent.front().end <= decided()) nothing_sent.pop_front();
+  for (const EventRange& run : dropped) {
+    if (run.first > range.first) add_run(nothing_sent, {range.first, run.first});
+    range.first = std::max(range.first, run.end);
+  }
+  add_run(nothing_sent, range);
 }
 
 // Its numbers fell. As long as no batch begins anywhere, what it has announced can be taken back.
@@ -109,10 +127,10 @@ bool EventManager::can_be_absent(const Readout& readout, EventRange range,
     if (of < source || of >= last) return false;
     if (of != source) free = range.first;
     source = of;
-    if (run.first < free || run.first > range.end || run.count > range.end - run.first) {
+    if (run.first < free || run.first > range.end || run.count() > range.end - run.first) {
       return false;
     }
-    free = run.first + run.count;
+    free = run.range().end;
   }
   return true;
 }

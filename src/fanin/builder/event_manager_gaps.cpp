@@ -20,7 +20,8 @@ Runs::const_iterator run_at(const Runs& runs, EventNumber event) {
                                       [&](const EventRange& run) { return run.end <= event; });
 }
 
-// Calls look(range, absent) for every source of all that was announced, until it says true.
+// Calls look(range, absent) for every source of all that was announced, and for what was dropped,
+// until it says true.
 template <class Readouts, class Look>
 bool any_source(const Readouts& readouts, const Look& look) {
   for (const auto& readout : readouts) {
@@ -134,7 +135,7 @@ std::vector<wire::MissingRun> EventManager::lost_in(EventRange range) const {
   std::size_t source = 0;
   for (const auto& readout : readouts_) {
     for (const auto& past : readout.past) {
-      for (std::size_t i = 0; i < past.absent.size(); ++i) {
+      for (std::size_t i = 0; i < readout.sources; ++i) {
         add_lost(lost, range, system_.sources[source + i].id, past.range, past.absent[i]);
       }
     }
@@ -295,6 +296,17 @@ bool EventManager::alone(const Readout& readout) const {
   });
 }
 
+// All others have more, and wait for it.
+bool EventManager::holds_all_back(const Readout& readout) const {
+  bool any = false;
+  for (const auto& other : readouts_) {
+    if (&other == &readout || !other.peer || other.final) continue;
+    if (!other.held_back || other.end <= readout.end) return false;
+    any = true;
+  }
+  return any && !readout.held_back;
+}
+
 bool EventManager::held_by_another(const Readout& readout) const {
   return readout.held != 0 && std::ranges::any_of(readouts_, [&](const auto& other) {
            return &other != &readout && other.peer && other.held != 0 &&
@@ -303,25 +315,40 @@ bool EventManager::held_by_another(const Readout& readout) const {
 }
 
 void EventManager::say_horizon(Readout& readout, EventNumber horizon) {
-  const auto flag = [](bool set) { return static_cast<std::uint16_t>(set ? 1 : 0); };
+  const auto flag = [](bool set) { return static_cast<std::uint8_t>(set ? 1 : 0); };
   readout.peer->channel.append(wire::Horizon{.event = horizon,
                                              .held = readout.held,
                                              .alone = flag(alone(readout)),
-                                             .equal = flag(held_by_another(readout))});
+                                             .equal = flag(held_by_another(readout)),
+                                             .slow = flag(holds_all_back(readout))});
 }
 
-// Who holds a number hears at once when others have reached it, hold it too, or have come to their
-// end.
+// What it held stays known: others may come to hold it, too.
+void EventManager::on_held(Readout& readout, const wire::Held& held) {
+  readout.held = held.count;
+  readout.held_ended = held.ended != 0;
+  readout.held_waits = held.event < event_number_end;
+  if (!readout.held_waits) return;
+  readout.held_event = held.event;
+  readout.held_told = agreed_horizon();
+  say_horizon(readout, readout.held_told);
+}
+
+// Who holds a number hears at once when others have reached it, have gone on where it has none,
+// hold it too, or have come to their end.
 void EventManager::answer_held() {
   std::optional<EventNumber> horizon;
   for (auto& readout : readouts_) {
     if (!readout.peer || !readout.held_waits) continue;
     if (!horizon) horizon = agreed_horizon();
     const bool last = alone(readout) || held_by_another(readout);
-    const bool reached = *horizon > readout.held_event && !readout.held_reached;
-    if (!last && !reached) continue;
+    const bool reached = *horizon > readout.held_event && readout.held_told <= readout.held_event;
+    const bool jump =
+        readout.held_event - std::min(readout.held_event, readout.end) >= system_.event_window;
+    const bool passed = jump && *horizon > std::max(readout.end, readout.held_told);
+    if (!last && !reached && !passed) continue;
     readout.held_waits = !last;
-    readout.held_reached = true;
+    readout.held_told = *horizon;
     say_horizon(readout, *horizon);
   }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fanin/builder/printable.hpp"
 #include "fanin/builder/rails.hpp"
 #include "fanin/source/fragment_queue.hpp"
 
@@ -10,14 +11,6 @@ namespace fanin::builder {
 
 namespace {
 constexpr std::size_t name_shown = 200;
-constexpr std::size_t reason_shown = 1000; // it names a path
-
-// What a peer says, fit for a log.
-std::string printable(std::string_view text, std::size_t most) {
-  std::string shown{text.substr(0, most)};
-  std::ranges::replace_if(shown, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return shown;
-}
 } // namespace
 
 EventManager::Peer* EventManager::find_peer(net::Link link) {
@@ -177,7 +170,8 @@ void EventManager::readout_up(std::unique_ptr<Peer> peer, const wire::Hello& hel
   readout.points.clear();
   readout.silent = readout.held_waits = readout.passed_over = readout.overtaken_said = false;
   readout.overtaken_since.reset();
-  readout.held_ended = false;
+  readout.held_ended = readout.held_back = false;
+  readout.waits_for.clear();
   readout.in_a_row = 0;
   readout.held = 0;
   readout.floor_bytes = readout.bytes = 0;
@@ -576,12 +570,7 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
     wire::Held held;
     if (!from_readout || !reader.read(held)) return false;
     Readout& readout = readouts_[peer.node];
-    readout.held = held.count;
-    readout.held_event = held.event;
-    readout.held_ended = held.ended != 0;
-    readout.held_waits = true;
-    readout.held_reached = false;
-    say_horizon(readout, agreed_horizon());
+    on_held(readout, held);
     return true;
   }
   case wire::MessageType::begin:
@@ -614,7 +603,7 @@ bool EventManager::on_message(Peer& peer, wire::MessageType type, std::span<cons
   case wire::MessageType::failed: {
     wire::Failed failed;
     if (from_readout || !reader.read(failed)) return false;
-    const std::string why = printable(reader.text(failed.text_size), reason_shown);
+    const std::string why = printable(reader.text(failed.text_size));
     if (!reader.ok()) return false;
     on_failed(peer.node, failed, why);
     return true;

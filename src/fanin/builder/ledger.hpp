@@ -28,6 +28,7 @@ struct SourceResult {
   SourceInfo source;
   SourceLedger ledger;
   std::vector<std::uint64_t> dropped; // by source::DropReason
+  storage::MissingCounts missing{}; // built events without a fragment of it
 };
 
 struct NodeResult {

@@ -34,16 +34,14 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
       builders_(system.builder_units.size()),
       tick_([] {}),
       status_tick_([this] {
-        count();
-        if (control_->roomy(std::as_bytes(std::span{source_counters_}).size())) {
-          control_->send(wire::Status{counters_}, source_counters_);
-        }
+        say_status();
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }),
       clock_(system.event_deadline / 4) {
   const auto [first, last] = system_.sources_of(options_.node);
   FANIN_ASSERT(options_.inputs.size() == last - first);
   for (auto& input : options_.inputs) {
+    input.queue.asks_others = true;
     inputs_.push_back(std::make_unique<Input>(std::move(input)));
     source_counters_.push_back({.source = inputs_.back()->queue.options().source});
     if (inputs_.back()->source->descriptor() >= 0) {
@@ -103,7 +101,8 @@ void ReadoutUnit::reset() {
   status_tick_.cancel();
   horizon_ = heard_ = announced_ = cut_until_ = limit_ = held_told_ = 0;
   held_said_ = held_answered_ = 0;
-  alone_ = apart_said_ = begin_asked_ = held_ended_ = false;
+  alone_ = begin_asked_ = held_ended_ = held_waits_ = others_wait_ = false;
+  apart_.clear();
   announce_due_ = throttled_since_ = uncut_since_ = never;
   batches_.clear();
   cut_.clear();
@@ -156,6 +155,7 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     heard_ = horizon.event;
     held_answered_ = std::max(held_answered_, horizon.held);
     alone_ = horizon.alone != 0;
+    others_wait_ = horizon.slow != 0;
     if (horizon.equal != 0 && horizon.held == held_said_) confirm_told();
     return true;
   }
@@ -208,6 +208,8 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     input->slow_since.reset();
     input->silent = input->slow_said = input->passed_over = input->overtaken_said = false;
     input->overtaken_since.reset();
+    input->unclear_since.reset();
+    input->unclear = false;
     input->last = {};
     input->last.wake = now;
     input->far_ahead = false;
@@ -346,6 +348,34 @@ void ReadoutUnit::count() {
     }
   }
   counters_.sources = static_cast<std::uint32_t>(source_counters_.size());
+  counters_.text_size = 0;
+  bool any = false;
+  bool all = true;
+  for (const auto& input : inputs_) {
+    if (input->done()) continue;
+    any = true;
+    all = all && (input->queue.throttled() || input->far_ahead);
+  }
+  counters_.held_back = any && all ? 1 : 0;
+}
+
+void ReadoutUnit::say_status() {
+  count();
+  const std::string text = waits_for().substr(0, control_->room_max() / 4);
+  if (!control_->roomy(std::as_bytes(std::span{source_counters_}).size() + text.size())) return;
+  counters_.text_size = static_cast<std::uint32_t>(text.size());
+  control_->send(wire::Status{counters_}, source_counters_, std::string_view{text});
+}
+
+// For people: which sources keep the run from going on.
+std::string ReadoutUnit::waits_for() const {
+  std::string text = apart_;
+  for (const auto& input : inputs_) {
+    if (!input->slow_since || !input->slow_said) continue;
+    text += fmt::format("{}source {}, which is slow, to have event {}", text.empty() ? "" : "; ",
+                        name_of(*input), input->queue.next_event());
+  }
+  return text;
 }
 
 // What the event manager has asked for, as soon as there is room for the answer.

@@ -72,6 +72,8 @@ private:
     std::array<std::uint64_t, source::drop_reasons> dropped_before{}; // by earlier incarnations
     std::uint32_t pages_left = 0; // in the pool, after it was last read
     bool far_ahead = false; // read further than builder units take
+    bool unclear = false; // its queue, when it was read last: it waits until others are asked
+    std::optional<Duration> unclear_since; // on the fair clock
     std::optional<Duration> behind_since; // silent while others went on; on the fair clock
     EventNumber behind_until = 0;
     std::uint64_t written = 0; // when it was last looked at
@@ -135,6 +137,7 @@ private:
   [[nodiscard]] const std::string& name_of(const Input& input) const; // of its source
   [[nodiscard]] source::OtherSources whole_run();
   [[nodiscard]] source::OtherSources others_of(const Input& input);
+  [[nodiscard]] bool others_live(const Input& input) const;
   [[nodiscard]] bool apart();
   bool read_inputs();
   void say_uncut(Time now);
@@ -143,6 +146,9 @@ private:
   void on_begin(const wire::Begin& begin);
   void set_may_fall(source::FragmentQueue::Fall may);
   void confirm_equal();
+  void confirm_near();
+  void watch_unclear(Duration now);
+  [[nodiscard]] bool any_settled();
   void confirm_told();
   void end_held();
   [[nodiscard]] const Input* overtaker(const Input& input) const;
@@ -158,6 +164,8 @@ private:
   [[nodiscard]] bool all_silent() const;
   void answer();
   void count();
+  void say_status();
+  [[nodiscard]] std::string waits_for() const;
 
   // sending
   bool answered(EventRange range);
@@ -196,9 +204,11 @@ private:
   std::uint32_t held_said_ = 0; // messages
   std::uint32_t held_answered_ = 0;
   EventNumber held_told_ = 0; // the lowest number held, when it was said last
+  bool held_waits_ = false; // the event manager is to say more of it
   bool held_ended_ = false; // said then: all sources have come to their end
   bool joined_run_ = false; // under way, or triggered
-  bool apart_said_ = false;
+  std::string apart_; // sources that begin too far from each other; empty: none
+  bool others_wait_ = false; // all other readout units do, for this one
   bool begin_asked_ = false; // and not answered
   bool alone_ = false; // all other readout units have come to their end
   std::vector<EventNumber> ends_; // reused

@@ -7,16 +7,23 @@ namespace fanin::builder {
 
 namespace {
 constexpr std::uint64_t announce_bytes = 1U << 20; // worth a message of its own
+// Beyond the limit there is no event.
+void confirm(source::FragmentQueue& queue) {
+  if (queue.held() < queue.limit()) (void)queue.confirm_held();
+}
 constexpr Duration waited_long = std::chrono::milliseconds{500}; // people are told of it
 
 void add_absent(std::vector<wire::AbsentRun>& absent, const source::FragmentQueue& queue,
                 EventRange range) {
+  const auto dropped = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
+  bool goes_on = false;
   for (EventNumber event = range.first; event < range.end; ++event) {
-    if (!queue.entry(event).absent()) continue;
-    const EventNumber first = event;
-    while (event + 1 < range.end && queue.entry(event + 1).absent()) ++event;
-    absent.push_back(
-        {queue.options().source, static_cast<std::uint32_t>(event + 1 - first), first});
+    const wire::FragmentEntry entry = queue.entry(event);
+    if (goes_on && entry.absent() && absent.back().dropped() == (entry == dropped)) {
+      ++absent.back().count_and_flag;
+    } else if ((goes_on = entry.absent())) {
+      absent.push_back(wire::AbsentRun::make(queue.options().source, event, 1, entry == dropped));
+    }
   }
 }
 } // namespace
@@ -34,7 +41,7 @@ bool ReadoutUnit::poll() {
     arm_tick(environment_.loop->now());
     answer();
     control_->flush();
-    return more;
+    return more || any_settled();
   }
   control_->flush();
   return false;
@@ -85,32 +92,43 @@ source::OtherSources ReadoutUnit::others_of(const Input& input) {
   const std::size_t own = input.queue.numbered() && input.asked() ? 1 : 0;
   others.any = joined_run_ || heard_ > 0 || ends_.size() > own;
   if (joined_run_) others.high = std::max(others.high, joined_);
+  // Several readout units agree on it, however far that is ahead of this one.
+  if (heard_ > announced_) others.high = std::max(others.high, heard_);
   if (system_.trigger_rate_hz > 0) others.high = std::max(others.high, limit_);
+  others.go_on = system_.trigger_rate_hz <= 0 && others_live(input);
   return others;
+}
+
+// They may still come to where a number of this source leads.
+bool ReadoutUnit::others_live(const Input& input) const {
+  return (system_.readout_units.size() > 1 && !alone_) ||
+         std::ranges::any_of(
+             inputs_, [&](const auto& other) { return other.get() != &input && other->asked(); });
 }
 
 // Before anything was announced: sources more than a window from all others wait for them, since
 // one of them begins with a wrong number, or with another run's.
 bool ReadoutUnit::apart() {
-  std::vector<EventRange> ranges;
+  std::vector<const Input*> sorted;
   for (const auto& input : inputs_) {
-    const source::FragmentQueue& queue = input->queue;
-    if (queue.numbered()) ranges.push_back({queue.first_event(), queue.next_event()});
+    if (input->queue.numbered()) sorted.push_back(input.get());
   }
-  std::ranges::sort(ranges, {}, &EventRange::first);
-  EventNumber end = ranges.empty() ? 0 : ranges.front().end;
-  for (const EventRange& range : ranges) {
-    if (range.first > end && range.first - end > system_.event_window) {
-      if (!std::exchange(apart_said_, true)) {
-        environment_.log(LogLevel::warning,
-                         fmt::format("sources begin more than event.window ({}) apart, at event {} "
-                                     "and at event {}: the run waits until they come together",
-                                     system_.event_window, ranges.front().first, range.first));
-      }
+  const auto first = [](const Input* input) { return input->queue.first_event(); };
+  std::ranges::sort(sorted, {}, first);
+  EventNumber end = sorted.empty() ? 0 : sorted.front()->queue.next_event();
+  for (const Input* input : sorted) {
+    if (first(input) > end && first(input) - end > system_.event_window) {
+      const bool said = !apart_.empty();
+      apart_ = fmt::format("sources {}, which begins at event {}, and {}, at event {}, to come "
+                           "within event.window ({}) of each other",
+                           name_of(*sorted.front()), first(sorted.front()), name_of(*input),
+                           first(input), system_.event_window);
+      if (!said) environment_.log(LogLevel::warning, "the run waits for " + apart_);
       return true;
     }
-    end = std::max(end, range.end);
+    end = std::max(end, input->queue.next_event());
   }
+  apart_.clear();
   return false;
 }
 
@@ -123,13 +141,21 @@ void ReadoutUnit::judge_held() {
     const auto held = input->queue.held();
     if (held) lowest = std::min(lowest.value_or(*held), *held);
   }
-  if (!lowest) return;
+  if (!lowest) {
+    if (held_waits_ && control_->roomy()) {
+      held_waits_ = false;
+      held_told_ = event_number_end;
+      control_->send(wire::Held{.event = held_told_, .count = ++held_said_});
+    }
+    return;
+  }
   for (const auto& input : inputs_) {
     if (!input->queue.held()) continue;
     input->queue.set_others(others_of(*input));
     (void)input->queue.look_at_held();
   }
   confirm_equal();
+  confirm_near();
   const bool single = system_.readout_units.size() == 1;
   const bool answered = single || held_answered_ == held_said_;
   for (const auto& input : inputs_) {
@@ -140,13 +166,14 @@ void ReadoutUnit::judge_held() {
   if (single || said || !control_->roomy()) return;
   held_told_ = *lowest;
   held_ended_ = all_done;
+  held_waits_ = true;
   control_->send(wire::Held{.event = *lowest, .count = ++held_said_, .ended = all_done ? 1U : 0U});
 }
 
 // Another readout unit has held the same number: that confirms it.
 void ReadoutUnit::confirm_told() {
   for (const auto& input : inputs_) {
-    if (input->queue.held() == held_told_) (void)input->queue.confirm_held();
+    if (input->queue.held() == held_told_) confirm(input->queue);
   }
 }
 
@@ -171,7 +198,7 @@ void ReadoutUnit::on_begin(const wire::Begin& begin) {
   set_may_fall(source::FragmentQueue::Fall::yes);
   heard_ = begin.horizon;
   announced_ = cut_until_ = joined_ = 0;
-  numbered_ = final_ = apart_said_ = false;
+  numbered_ = final_ = false;
   announce_due_ = never;
 }
 
@@ -186,7 +213,49 @@ void ReadoutUnit::confirm_equal() {
   for (std::size_t i = 0; i < held.size(); ++i) {
     const bool equal = (i > 0 && held[i - 1].first == held[i].first) ||
                        (i + 1 < held.size() && held[i + 1].first == held[i].first);
-    if (equal) (void)held[i].second->confirm_held();
+    if (equal) confirm(*held[i].second);
+  }
+}
+
+// A jump is right where another source has come, or holds a number: all of them have the same gap.
+void ReadoutUnit::confirm_near() {
+  const auto near = [this](EventNumber a, EventNumber b) {
+    return std::max(a, b) - std::min(a, b) < system_.event_window;
+  };
+  for (const auto& input : inputs_) {
+    if (!input->queue.unclear() || !input->queue.numbered()) continue;
+    const EventNumber number = *input->queue.held();
+    const bool confirmed = std::ranges::any_of(inputs_, [&](const auto& other) {
+      const source::FragmentQueue& queue = other->queue;
+      return other != input && ((queue.held() && near(*queue.held(), number)) ||
+                                (queue.numbered() && near(queue.next_event(), number)));
+    });
+    if (confirmed) confirm(input->queue);
+  }
+}
+
+// Sources that were held back because of a jump go on.
+bool ReadoutUnit::any_settled() {
+  bool any = false;
+  for (auto& input : inputs_) {
+    if (!input->unclear || input->queue.unclear()) continue;
+    input->unclear = false;
+    any = retry_full_ = true;
+  }
+  return any;
+}
+
+// Nobody confirms a jump, and nobody goes on without it: it is judged by the number that follows.
+void ReadoutUnit::watch_unclear(Duration now) {
+  for (auto& input : inputs_) {
+    if (!input->queue.unclear()) {
+      input->unclear_since.reset();
+    } else if (!input->unclear_since) {
+      input->unclear_since = now;
+    } else if (now - *input->unclear_since >= system_.event_deadline / 2) {
+      input->queue.decide_unclear();
+      input->unclear_since.reset();
+    }
   }
 }
 
@@ -216,6 +285,7 @@ bool ReadoutUnit::read_inputs() {
         input->queue.set_others(others_of(*input));
       }
       input->last = input->source->read(input->queue, now);
+      input->unclear = input->queue.unclear();
       input->pages_left = input->pool->available();
       if (input->last.state == source::ReadState::failed) {
         environment_.log(LogLevel::error, fmt::format("source {} cannot go on: {}", name_of(*input),
@@ -295,7 +365,7 @@ void ReadoutUnit::pass_over_quiet(Duration now) {
 
 void ReadoutUnit::watch_silence() {
   const bool anyone = std::ranges::any_of(inputs_, [](const auto& input) {
-    return input->behind_since.has_value() || input->overtaken_since.has_value();
+    return input->behind_since || input->overtaken_since || input->unclear_since;
   });
   if (!anyone) clock_.rest();
   const Duration now = clock_.look(environment_.loop->now(), false);
@@ -311,6 +381,7 @@ void ReadoutUnit::watch_silence() {
     }
   }
   pass_over_quiet(now);
+  watch_unclear(now);
   // Below the last limit all events exist: somebody has announced the last one.
   horizon_ = last_ ? limit_ : std::min(limit_, std::max(heard_, whole_run().high));
   for (auto& input : inputs_) {
@@ -353,21 +424,22 @@ bool ReadoutUnit::watch_silence(Input& input, Duration now) {
   return false;
 }
 
-// It sends, and alone holds all others back: slow, which is for people to judge.
+// It sends, and alone holds all others of the readout unit, or of the run, back: slow, which is for
+// people to judge.
 void ReadoutUnit::watch_slow(Input& input, Duration now) {
   const bool alone = std::ranges::all_of(inputs_, [&](const auto& other) {
     return other.get() == &input || other->done() || other->queue.throttled() || other->far_ahead;
   });
-  if (!alone || inputs_.size() < 2) {
+  if (!alone || (inputs_.size() < 2 && !others_wait_)) {
     input.slow_since.reset();
     return;
   }
   if (!input.slow_since) input.slow_since = now;
   if (now - *input.slow_since >= system_.event_deadline && !std::exchange(input.slow_said, true)) {
     environment_.log(LogLevel::warning,
-                     fmt::format("source {} is slow: at event {} it holds all others of the "
-                                 "readout unit back",
-                                 name_of(input), input.queue.next_event()));
+                     fmt::format("source {} is slow: at event {} it holds all others {}back",
+                                 name_of(input), input.queue.next_event(),
+                                 inputs_.size() < 2 ? "" : "of the readout unit "));
   }
   if (system_.event_give_up_slow == Duration{0} ||
       now - *input.slow_since < system_.event_give_up_slow) {
@@ -410,6 +482,7 @@ void ReadoutUnit::announce(bool idle) {
     }
     if (first == ~EventNumber{0}) first = low = 0;
     numbered_ = true;
+    apart_.clear();
     announced_ = cut_until_ = joined_ = first;
     set_may_fall(source::FragmentQueue::Fall::ask);
     control_->send(wire::Announce{.first = first, .end = first});
@@ -452,11 +525,11 @@ bool ReadoutUnit::worth_announcing(EventNumber& end, bool idle) {
   return true;
 }
 
-// Numbers of which no source has any, batches of them: one message, however many.
+// Numbers for which no source sent anything, batches of them: one message, however many.
 bool ReadoutUnit::announce_gap(EventNumber end) {
   for (const auto& input : inputs_) {
     if (!input->queue.may_be_absent_from(announced_)) return false;
-    end = std::min(end, input->queue.present_from(announced_));
+    end = std::min(end, input->queue.sent_from(announced_));
   }
   if (end < announced_ + system_.batch_events || !control_->roomy()) return false;
   control_->send(wire::Announce{.first = announced_,
@@ -519,7 +592,7 @@ void ReadoutUnit::arm_tick(Time now) {
   for (const auto& input : inputs_) {
     if (input->done()) continue;
     if (input->last.state == source::ReadState::waiting) due = std::min(due, input->last.wake);
-    if (input->behind_since || input->overtaken_since)
+    if (input->behind_since || input->overtaken_since || input->unclear_since)
       due = std::min(due, now + system_.event_deadline / 4);
   }
   if (due == never) {

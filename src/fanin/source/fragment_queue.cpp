@@ -64,8 +64,12 @@ void FragmentQueue::start_unnumbered() {
   find_fast_end();
 }
 
-// Nothing is written yet: a lower number is late.
+// Nothing is written yet: a lower number is late. What was dropped before had numbers of its own.
 void FragmentQueue::number_from(EventNumber first) {
+  if (!numbered_ && dropped_at_ == next_) {
+    leapt_ = {first - std::min(first, dropped_there_), first};
+    leapt_why_ = wire::AbsentReason::dropped;
+  }
   numbered_ = true;
   next_ = base_ = absent_end_ = first;
   find_fast_end();
@@ -156,14 +160,16 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
 WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
   if (too_large(size)) {
     const auto dropped = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
-    held_ = {event, position_, dropped};
+    held_ = {.event = event, .position = position_, .entry = dropped};
     find_fast_end();
     return reject(DropReason::oversize);
   }
   if (!make_room(size)) {
     if (!numbered_ || event >= next_) return WriteOutcome::full;
     // What fills all pages is of no use if the counter was reset.
-    held_ = {event, position_, wire::FragmentEntry::make_absent(wire::AbsentReason::dropped)};
+    held_ = {.event = event,
+             .position = position_,
+             .entry = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped)};
     throttled_ = false;
     return reject(DropReason::number_back);
   }
@@ -186,12 +192,24 @@ void FragmentQueue::end_aside(std::uint32_t flags) {
   find_fast_end();
 }
 
-// False: it is right, and there is no room for it now.
+// False: it is right, and there is no room for it now; or others are asked about it.
 bool FragmentQueue::judge_held(EventNumber following) {
   if (held_->right) return take();
+  if (options_.asks_others && judge_.jumps_twice(held_->event, following, next())) {
+    held_->following = following;
+    throttled_ = true;
+    return false;
+  }
+  return settle(following);
+}
+
+bool FragmentQueue::settle(EventNumber following) {
   switch (judge_.by_next(held_->event, following, next())) {
   case NumberJudge::Verdict::right: return take();
-  case NumberJudge::Verdict::wrong: drop_held(); break;
+  case NumberJudge::Verdict::wrong:
+    if (following > held_->event) judge_.dropped_jump();
+    drop_held();
+    break;
   case NumberJudge::Verdict::afresh:
     if (fall_ == Fall::ask) {
       fall_wanted_ = throttled_ = true;
@@ -219,7 +237,8 @@ bool FragmentQueue::take() {
     return true;
   }
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1);
-  if (!numbered_) number_from(skip ? held.event + 1 : held.event);
+  const bool only_skipped = held.entry == wire::FragmentEntry::make_absent({});
+  if (!numbered_) number_from(only_skipped ? held.event + 1 : held.event);
   if (held.event >= next_ && !reach(held.event)) return false;
   fill_absent(held.event, reason_of_skip(held.event));
   if (skip) {
@@ -237,6 +256,27 @@ bool FragmentQueue::take() {
   held_.reset();
   find_fast_end();
   return true;
+}
+
+bool FragmentQueue::look_at_held() {
+  if (!held_ || fallen()) return false;
+  if (held_->right || judge_.reached(held_->event)) return take();
+  if (!held_->following) return false;
+  if (!judge_.waits_for_others(held_->event)) {
+    decide_unclear();
+    return true;
+  }
+  const EventNumber then = held_->others_then.value_or(event_number_end);
+  if (!judge_.left_behind(next_, then)) return false;
+  drop_held();
+  return true;
+}
+
+void FragmentQueue::decide_unclear() {
+  if (!unclear()) return;
+  const EventNumber following = *held_->following;
+  held_->following.reset();
+  (void)settle(following);
 }
 
 bool FragmentQueue::confirm_held() { return held_ && !fallen() && take(); }
@@ -401,7 +441,9 @@ bool FragmentQueue::skip_to(EventNumber counter) {
   if (held_ && held_->event == last) return true; // says nothing new
   if (held_ && !judge_held(last)) return false;
   if (judge_.follows(last, next())) return skip_now(last + 1);
-  held_ = {last, position_, wire::FragmentEntry::make_absent(wire::AbsentReason::none)};
+  held_ = {.event = last,
+           .position = position_,
+           .entry = wire::FragmentEntry::make_absent(wire::AbsentReason::none)};
   find_fast_end();
   return true;
 }
@@ -427,15 +469,20 @@ bool FragmentQueue::give_up_until(EventNumber event, wire::AbsentReason why) {
     aside_ = {.event = next_, .position = slots_[next_ & mask_].position, .entry = {}};
     writing_ = Writing::given_up;
   }
+  if (why == wire::AbsentReason::none) why = reason_of_skip(event); // what came last was dropped
   if (event - base_ > window_ && base_ == next_) leap(event, why);
   fill_absent(std::min(event, base_ + window_), why);
   return next_ >= event;
 }
 
-EventNumber FragmentQueue::present_from(EventNumber event) const {
+EventNumber FragmentQueue::sent_from(EventNumber event) const {
+  const auto dropped = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
   event = std::max(event, base_);
   if (event >= absent_end_) return event;
-  while (event < next_ && slots_[event & mask_].entry.absent()) ++event;
+  for (; event < next_; ++event) {
+    const wire::FragmentEntry& entry = slots_[event & mask_].entry;
+    if (!entry.absent() || entry == dropped) break;
+  }
   return event;
 }
 
@@ -466,7 +513,7 @@ Piece FragmentQueue::cut(Cursor& cursor, EventNumber end, std::uint32_t payload_
 
   EventNumber event = first;
   const EventNumber stop = std::min(end, first + entries_max);
-  while (event < stop && event < base_) table[event++ - first] = {wire::fragment_absent, 0};
+  for (; event < stop && event < base_; ++event) table[event - first] = entry(event);
   std::uint64_t start = 0;
   std::uint32_t bytes = 0;
   for (; event < stop; ++event) {

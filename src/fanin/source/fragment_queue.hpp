@@ -55,6 +55,7 @@ struct FragmentQueueOptions {
   int counter_bits = 64;      // of the source's own counter; what is above them is not taken
   std::int64_t offset = 0;    // added to its numbers
   std::optional<EventNumber> first; // what comes before this number is dropped
+  bool asks_others = false; // of a jump by `near` or more: somebody calls look_at_held() then
 };
 
 // Where a cut has got to: an event, and a byte of its fragment.
@@ -184,7 +185,10 @@ public:
     find_fast_end();
   }
   // What the judging of numbers may look at.
-  void set_others(const OtherSources& others) { judge_.set_others(others); }
+  void set_others(const OtherSources& others) {
+    judge_.set_others(others);
+    if (held_ && !held_->others_then) held_->others_then = others.high;
+  }
   // Until the run has an event of the source its counter may be reset: then it begins afresh, and
   // what it gave before is dropped. `ask`: it waits until it hears whether it may.
   enum class Fall : std::uint8_t { no, ask, yes };
@@ -198,10 +202,12 @@ public:
   [[nodiscard]] std::optional<EventNumber> held() const {
     return held_ ? std::optional{held_->event} : std::nullopt;
   }
-  // Looks at the others again, which may have reached the number held. True: something was taken.
-  bool look_at_held() {
-    return held_ && !fallen() && (held_->right || judge_.reached(held_->event)) && take();
-  }
+  // Looks at the others again, which may have reached the number held. True: it was decided.
+  bool look_at_held();
+  // A jump that others are asked about; its source is held back meanwhile.
+  [[nodiscard]] bool unclear() const { return held_ && held_->following && !held_->right; }
+  // They say nothing: judged by the number that follows it.
+  void decide_unclear();
   // Another source has the same number, for example. False: the window has no room for it yet, or
   // it is not wanted yet; look_at_held() will try again.
   bool confirm_held();
@@ -228,8 +234,9 @@ public:
   }
   // False: every event from `event` on that was answered has a fragment.
   [[nodiscard]] bool may_be_absent_from(EventNumber event) const { return absent_end_ > event; }
-  // The first event from `event` on that has a fragment, or next_event(). Numbered.
-  [[nodiscard]] EventNumber present_from(EventNumber event) const;
+  // The first event from `event` on that has a fragment, or one that was dropped, or next_event().
+  // Numbered.
+  [[nodiscard]] EventNumber sent_from(EventNumber event) const;
   // Bytes written for events below `event`, page ends that were left empty included: a difference
   // bounds the payload of a range from above. Not counted: a fragment that is still open.
   [[nodiscard]] std::uint64_t position(EventNumber event) const {
@@ -284,6 +291,8 @@ private:
     std::uint64_t position = 0;
     wire::FragmentEntry entry; // absent: a skip over `event`
     bool right = false; // waits for room, or until it is wanted
+    std::optional<EventNumber> following; // offered, of a jump that others are asked about
+    std::optional<EventNumber> others_then; // where the others were when they were looked at first
   };
 
   WriteOutcome begin_slow(std::uint64_t counter, std::uint32_t size);
@@ -300,6 +309,7 @@ private:
   // A number is held that is below what was answered.
   [[nodiscard]] bool fallen() const { return numbered_ && held_->event < next_; }
   bool judge_held(EventNumber following);
+  bool settle(EventNumber following);
   void note_step(EventNumber event) {
     if (written_end_ != 0 && event - written_end_ >= options_.near) jumped_ = written_;
   }

@@ -20,6 +20,7 @@ struct OtherSources {
   EventNumber low = 0;  // the first event that one of them holds
   EventNumber high = 0; // events below exist, as far as they agree
   bool any = false;     // false: there are none that have begun
+  bool go_on = false;   // one of them lives, and may still come to where a jump leads
 };
 
 // So many fragments in a row are not wrong: who is quiet for the deadline is not asked about them.
@@ -51,6 +52,22 @@ public:
   // `next` is a counter that was reset, if the following one goes on there.
   [[nodiscard]] Verdict by_next(EventNumber held, EventNumber following,
                                 std::optional<EventNumber> next) const;
+  // A window or more above what the source has had, and followed by as much again: one of them may
+  // be wrong, or both, or numbers are missing everywhere. The other sources know.
+  [[nodiscard]] bool jumps_twice(EventNumber held, EventNumber following,
+                                 std::optional<EventNumber> next) const {
+    const bool jumps = last_ && next && held >= *next && held - *next >= window_;
+    return jumps && following > held && following - held >= window_ && !reached(held);
+  }
+  // Of such a number: others live that may come there, and none is near.
+  [[nodiscard]] bool waits_for_others(EventNumber held) const {
+    return others_.go_on && !near_others(held);
+  }
+  // Since others were at `then` they have gone on where this source, which has every number, has
+  // none: it jumps alone.
+  [[nodiscard]] bool left_behind(EventNumber next, EventNumber then) const {
+    return dense() && others_.high > next && others_.high > then;
+  }
   // A sparse source's next fragment may be long in coming: others that have reached the number
   // confirm it. So they do with a source's first one.
   [[nodiscard]] bool reached(EventNumber held) const {
@@ -66,6 +83,11 @@ public:
 
   void set_others(const OtherSources& others) { others_ = others; }
   void accepted(EventNumber number); // a fragment's
+  // A jump of it was dropped because another one followed. If that one is dropped as well, it is
+  // for another reason: a source may come to have few numbers only.
+  void dropped_jump() {
+    if (dense()) step_before_ = 0;
+  }
   // All numbers up to `number` came one after the other.
   void accepted_up_to(EventNumber number) {
     if (last_ == number) return;

@@ -69,10 +69,11 @@ private:
   void collect() {
     if (!queue().numbered()) return;
     EventNumber event = queue().first_event();
-    while ((event = queue().present_from(event)) < queue().next_event()) {
+    for (; (event = queue().sent_from(event)) < queue().next_event(); ++event) {
+      if (queue().entry(event).absent()) continue;
       EXPECT_EQ(testing::payload_of(queue(), event),
                 bytes_of(queue().entry(event).size(), queue().counter_of(event)));
-      numbers_.push_back(event++);
+      numbers_.push_back(event);
     }
     queue().release_until(queue().next_event());
   }
@@ -238,6 +239,114 @@ TEST(Numbers, TwoJumpsInARowOfADenseSourceCostTheirFragmentsOnly) {
     EXPECT_EQ(sender.taken().size(), 38U);
     EXPECT_EQ(sender.jumps(), 2U);
   }
+}
+
+TEST(Numbers, ASourceAloneThatJumpsAgainAndAgainLosesOneFragment) {
+  Sender sender;
+  sender.sends_up_to(0, 20);
+  for (EventNumber event = 1; event <= 20; ++event) sender.sends({event * 1'000'000 + event});
+  sender.ends();
+  EXPECT_EQ(sender.taken().size(), 39U);
+  EXPECT_EQ(sender.jumps(), 1U);
+}
+
+// A dense source up to 20, and a number a million ahead of which others are asked.
+class AskedNumbers : public ::testing::Test {
+protected:
+  AskedNumbers() { begin(); }
+  void begin() {
+    queue().start_unnumbered();
+    look(20);
+    for (EventNumber event = 0; event < 20; ++event) {
+      EXPECT_EQ(queue().write(event, {}), WriteOutcome::ok);
+    }
+    queue().release_until(20);
+    EXPECT_EQ(queue().write(jump, {}), WriteOutcome::ok);
+  }
+  FragmentQueue& queue() { return fixture_.queue; }
+  bool look(EventNumber high, bool go_on = true) {
+    queue().set_others({.low = 0, .high = high, .any = true, .go_on = go_on});
+    return queue().look_at_held();
+  }
+  void expect_waits(EventNumber following) {
+    EXPECT_EQ(queue().write(following, {}), WriteOutcome::full);
+    EXPECT_TRUE(queue().unclear());
+    EXPECT_TRUE(queue().throttled());
+    EXPECT_FALSE(look(20));
+    EXPECT_EQ(queue().write(following, {}), WriteOutcome::full);
+  }
+  [[nodiscard]] bool taken() { return queue().next_event() == jump + 1; }
+  static constexpr EventNumber jump = 1'000'000;
+
+private:
+  QueueFixture fixture_{{.window = 256, .near = 256, .asks_others = true}};
+};
+
+TEST_F(AskedNumbers, AJumpIsTakenWhenOthersConfirmItOrHaveBeenThere) {
+  expect_waits(2 * jump);
+  EXPECT_TRUE(queue().confirm_held());
+  EXPECT_TRUE(taken());
+  begin();
+  expect_waits(2 * jump);
+  EXPECT_TRUE(look(jump + 1));
+  EXPECT_TRUE(taken());
+}
+
+TEST_F(AskedNumbers, AJumpIsDroppedWhenOthersGoOnWithoutIt) {
+  expect_waits(2 * jump);
+  EXPECT_TRUE(look(21));
+  EXPECT_EQ(queue().dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(queue().next_event(), 20U);
+  EXPECT_EQ(queue().write(2 * jump, {}), WriteOutcome::ok); // held in its place
+  EXPECT_EQ(queue().write(22, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue().dropped(DropReason::number_jump), 2U);
+  EXPECT_EQ(queue().write(23, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue().next_event(), 24U);
+}
+
+TEST_F(AskedNumbers, AJumpIsJudgedByWhatFollowsWhereNobodyGoesOnOrSaysAnything) {
+  for (const bool deadline : {false, true}) {
+    expect_waits(2 * jump);
+    if (deadline) {
+      queue().decide_unclear();
+    } else {
+      EXPECT_TRUE(look(20, false));
+    }
+    EXPECT_EQ(queue().dropped(DropReason::number_jump), deadline ? 2U : 1U); // it has every number
+    EXPECT_EQ(queue().write(2 * jump, {}), WriteOutcome::ok);
+    EXPECT_EQ(queue().write(2 * jump + 1, {}), WriteOutcome::ok); // and this is the next one
+    EXPECT_EQ(queue().next_event(), 2 * jump + 2);
+    begin();
+  }
+}
+
+TEST_F(AskedNumbers, ALowerNumberDropsAJumpAtOnce) {
+  EXPECT_EQ(queue().write(21, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue().dropped(DropReason::number_jump), 1U);
+}
+
+TEST(Numbers, WhatIsDroppedFirstOrLastIsAbsentWithThatReason) {
+  QueueFixture fixture({.window = 64, .fragment_max = 100, .near = 64});
+  FragmentQueue& queue = fixture.queue;
+  const auto reason = [&](EventNumber event) {
+    return static_cast<wire::AbsentReason>(queue.entry(event).crc32c);
+  };
+  for (const EventNumber event : Numbers{1 << 20, 1, 2, 1 << 20}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok);
+  }
+  queue.set_others({.low = 0, .high = 4, .any = true});
+  queue.end_held(true);
+  EXPECT_TRUE(queue.give_up_until(4, wire::AbsentReason::none));
+  EXPECT_EQ(queue.first_event(), 1U);
+  EXPECT_EQ(reason(0), wire::AbsentReason::dropped);
+  EXPECT_EQ(reason(3), wire::AbsentReason::dropped);
+  queue.start_unnumbered();
+  EXPECT_EQ(queue.write(7, bytes_of(101, 1)), WriteOutcome::rejected);
+  EXPECT_EQ(queue.write(8, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.write(9, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.first_event(), 7U);
+  EXPECT_EQ(queue.sent_from(7), 7U);
+  EXPECT_EQ(reason(7), wire::AbsentReason::dropped);
 }
 
 TEST(Numbers, OneLossMakesNoSourceSparse) {

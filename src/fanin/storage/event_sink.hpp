@@ -2,6 +2,8 @@
 // can put another behind it. Batches are submitted; that they are committed is said later.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -33,6 +35,18 @@ enum class MissingReason : std::uint8_t {
   lost = 3, // its readout unit died
   dropped = 4 // what the source sent could not be taken: its number, or its size
 };
+inline constexpr std::size_t missing_reasons = 5; // 0 is none
+[[nodiscard]] constexpr const char* name(MissingReason reason) {
+  switch (reason) {
+  case MissingReason::absent: return "absent";
+  case MissingReason::deadline: return "deadline";
+  case MissingReason::lost: return "lost";
+  case MissingReason::dropped: return "dropped";
+  }
+  return "?";
+}
+// Events that lack a fragment, by MissingReason.
+using MissingCounts = std::array<std::uint64_t, missing_reasons>;
 
 struct MissingFragment {
   EventRange events;

@@ -18,7 +18,7 @@ namespace fanin::wire {
 
 // Rises with every change of a message; protocol.md has the history. Nodes of different versions
 // refuse each other.
-inline constexpr std::uint16_t protocol_version = 4;
+inline constexpr std::uint16_t protocol_version = 5;
 
 enum class MessageType : std::uint16_t {
   hello = 1,   // node -> event manager, and readout unit -> builder unit: who I am
@@ -152,8 +152,10 @@ struct Horizon {
   static constexpr MessageType type = MessageType::horizon;
   EventNumber event = 0; // numbers below exist, as far as readout units agree
   std::uint32_t held = 0; // the last Held that it answers
-  std::uint16_t alone = 0; // 1: all other readout units have come to their end
-  std::uint16_t equal = 0; // 1: another one has held the number of that Held, too
+  std::uint8_t alone = 0; // 1: all other readout units have come to their end
+  std::uint8_t equal = 0; // 1: another one has held the number of that Held, too
+  std::uint8_t slow = 0; // 1: all other readout units have more, and wait for this one
+  std::uint8_t reserved = 0;
 };
 static_assert(sizeof(Horizon) == 16);
 
@@ -188,8 +190,18 @@ static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 24);
 
 struct AbsentRun { // source `source` of the readout unit has no fragment for these events
   SourceId source = 0;
-  std::uint32_t count = 0;
+  std::uint32_t count_and_flag = 0;
   EventNumber first = 0;
+
+  // Dropped: it sent some, which could not be taken. Those are numbers of events all the same.
+  [[nodiscard]] static AbsentRun make(SourceId source, EventNumber first, std::uint32_t count,
+                                      bool dropped = false) {
+    return {source, count | (dropped ? dropped_flag : 0), first};
+  }
+  [[nodiscard]] std::uint32_t count() const { return count_and_flag & ~dropped_flag; }
+  [[nodiscard]] bool dropped() const { return (count_and_flag & dropped_flag) != 0; }
+  [[nodiscard]] EventRange range() const { return {first, first + count()}; }
+  static constexpr std::uint32_t dropped_flag = 1U << 31;
 };
 static_assert(sizeof(AbsentRun) == 16);
 
@@ -335,9 +347,11 @@ struct NodeCounters {
   std::uint32_t pages_in_use = 0;
   std::uint32_t pages = 0;
   std::uint32_t sources = 0;
-  std::uint32_t text_size = 0;
+  std::uint32_t text_size = 0; // files of a builder unit; what a readout unit waits for
+  std::uint32_t held_back = 0; // 1: all sources of a readout unit have more than it may read
+  std::uint32_t reserved = 0;
 };
-static_assert(sizeof(NodeCounters) == 64);
+static_assert(sizeof(NodeCounters) == 72);
 
 struct Status {
   static constexpr MessageType type = MessageType::status;

@@ -11,6 +11,9 @@ namespace fanin::builder::testing {
 namespace {
 constexpr std::size_t close = 4; // fragments: faults so near to each other act together
 
+constexpr EventNumber read_ahead = 400; // numbers: one source may be read before another one
+double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9; }
+
 struct Payload { // begins each fragment
   std::uint64_t index = 0; // in Sender::sent
   SourceId source = 0;
@@ -36,6 +39,7 @@ public:
     const std::uint64_t due = pacer_.due_until(now);
     for (int i = 0; i < 200; ++i) {
       if (to_send_.empty()) {
+        if (index_ >= sender_.dies_at) return {};
         if (index_ >= due) return {source::ReadState::waiting, pacer_.wake(index_, now)};
         const bool wanted = all_.number_of(index_) + sender_.shift < queue.limit();
         if (!wanted) return {};
@@ -126,6 +130,9 @@ OddNumbers::OddNumbers(std::uint64_t seed, VirtualSystemOptions& options)
       if (rate_hz_ > 0) sender.shift = random.below(random.chance(1, 2) ? 20 : 3000);
     }
   }
+  for (auto& [id, sender] : senders_) {
+    if (random.chance(1, 10)) sender.dies_at = random.below(5000);
+  }
 }
 
 OddNumbers::~OddNumbers() = default;
@@ -182,19 +189,40 @@ std::string OddNumbers::count_stored(const VirtualSystem& system) {
 std::string OddNumbers::check(const SourceInfo& info) {
   const Sender& sender = senders_.at(info.id);
   EventNumber accepted = 0; // wrong numbers below this one were taken
+  std::size_t accepted_at = 0;
+  EventNumber given_up = 0; // all below may be late
   for (std::size_t i = 0; i < sender.sent.size(); ++i) {
     const Fragment& fragment = sender.sent[i];
     const bool beyond = fragment.number >= sender.limit; // it may be stored, or not
     if (fragment.fault && (fragment.stored > 0 || (beyond && confirmed(info.id, i)))) {
+      if (fragment.number >= accepted) accepted_at = i;
       accepted = std::max(accepted, fragment.number + 1);
     }
-    if (fragment.stored == (fragment.fault ? 0U : 1U) || (beyond && fragment.stored < 2)) continue;
     const bool behind = fragment.right < accepted; // the source is ahead of itself
-    if (fragment.stored < 2 && (behind || explained(info, i))) continue;
+    if (behind && silent_for(i - accepted_at)) {
+      given_up =
+          std::max(given_up, trails(sender) ? event_number_end : fragment.right + read_ahead);
+    }
+    if (fragment.stored == (fragment.fault ? 0U : 1U) || (beyond && fragment.stored < 2)) continue;
+    const bool late = fragment.right < given_up;
+    if (fragment.stored < 2 && (behind || late || explained(info, i))) continue;
     return fmt::format("source {}: event {} was stored {} times; it sent (from {} on)\n{}",
                        info.name, fragment.number, fragment.stored, i, history(info.id, i));
   }
   return {};
+}
+
+// Of so many fragments none was taken: the source was given up, until where others were.
+bool OddNumbers::silent_for(std::size_t fragments) const {
+  const double rate_hz = rate_hz_ > 0 ? rate_hz_ : system_.trigger_rate_hz;
+  return static_cast<double>(fragments) / rate_hz > 0.9 * seconds(system_.event_deadline);
+}
+
+// Its numbers lie behind those of others by more than the deadline: where they are it never comes.
+bool OddNumbers::trails(const Sender& sender) const {
+  EventNumber furthest = 0;
+  for (const auto& [id, other] : senders_) furthest = std::max(furthest, other.shift);
+  return static_cast<double>(furthest - sender.shift) > rate_hz_ * seconds(system_.event_deadline);
 }
 
 // Two things that happen close together may cost a good fragment, or confirm a wrong number: faults

@@ -1,6 +1,6 @@
 // Sources whose event numbers are not always right, as front ends give them: bits flip, numbers
-// come twice, fall, jump or are left out, the first ones are wrong, and a counter may begin
-// elsewhere. They keep what they sent, to be compared with what was stored.
+// come twice, fall, jump or are left out, the first ones are wrong, a counter may begin elsewhere,
+// and a source may die. They keep what they sent, to be compared with what was stored.
 #pragma once
 
 #include <functional>
@@ -44,6 +44,7 @@ private:
     std::uint64_t wrong_first = 0;
     EventNumber shift = 0; // where it begins, beyond the others
     EventNumber limit = 0; // of the last time it was read
+    std::uint64_t dies_at = ~std::uint64_t{0}; // it sends nothing from the event of this index on
     std::vector<Fragment> sent;
   };
   struct Jump { // numbers that no source has, right before the event of this index
@@ -57,6 +58,8 @@ private:
   [[nodiscard]] std::string count_stored(const VirtualSystem& system);
   [[nodiscard]] std::string check(const SourceInfo& info);
   [[nodiscard]] bool explained(const SourceInfo& info, std::size_t at) const;
+  [[nodiscard]] bool silent_for(std::size_t fragments) const;
+  [[nodiscard]] bool trails(const Sender& sender) const;
   [[nodiscard]] bool confirmed(SourceId source, std::size_t at) const;
   [[nodiscard]] std::string history(SourceId source, std::size_t at) const;
 

@@ -172,6 +172,7 @@ void VirtualSystem::start_readout(std::size_t index) {
                    .fragment_max = options_.fragment_max,
                    .checksum = options_.system.checksum,
                    .near = options_.system.event_window};
+    if (options_.queue) options_.queue(info, input.queue);
     if (options_.make_source) {
       input.source = options_.make_source(info);
     } else {

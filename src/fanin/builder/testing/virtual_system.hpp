@@ -36,6 +36,7 @@ struct VirtualSystemOptions {
   bool keep_bytes = false;
   bool failure_ends_run = false; // of storage
   std::function<std::unique_ptr<source::Source>(const SourceInfo&)> make_source; // else emulators
+  std::function<void(const SourceInfo&, source::FragmentQueueOptions&)> queue; // changes them
 };
 
 // `readouts` x `builders` with `sources` on each readout unit, ids from 1 on.
