@@ -42,6 +42,7 @@ public:
   [[nodiscard]] bool is_natural() const; // a whole number that is not negative
   [[nodiscard]] bool is_text() const { return std::holds_alternative<std::string>(data_); }
   [[nodiscard]] bool is_object() const { return std::holds_alternative<Object>(data_); }
+  [[nodiscard]] bool is_list() const { return std::holds_alternative<List>(data_); }
   [[nodiscard]] bool boolean(bool fallback = false) const;
   [[nodiscard]] std::uint64_t natural(std::uint64_t fallback = 0) const; // negative: the fallback
   [[nodiscard]] double real(double fallback = 0) const;

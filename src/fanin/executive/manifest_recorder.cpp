@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/source/fragment_queue.hpp"
+
 namespace fanin::executive {
 namespace {
 
@@ -75,11 +77,30 @@ void ManifestRecorder::winner(EventRange batch, Attempt attempt, NodeId builder,
 }
 
 void ManifestRecorder::summary(const builder::RunSummary& summary) {
-  check(writer_.finish({.built = summary.events_built,
-                        .incomplete = summary.events_incomplete,
-                        .lost = summary.events_lost,
-                        .balanced = summary.balanced,
-                        .ended_unix_ns = unix_ns()}));
+  storage::ManifestSummary record{.built = summary.events_built,
+                                  .incomplete = summary.events_incomplete,
+                                  .lost = summary.events_lost,
+                                  .balanced = summary.balanced,
+                                  .ended_unix_ns = unix_ns(),
+                                  .gaps = summary.gaps,
+                                  .gap_ranges = summary.gap_list};
+  for (const auto& result : summary.sources) {
+    auto& source = record.sources.emplace_back();
+    source.id = result.source.id;
+    source.name = result.source.name;
+    source.read = result.ledger.read;
+    source.built = result.ledger.built;
+    source.late = result.ledger.late;
+    source.dropped = result.ledger.dropped;
+    source.lost = result.ledger.lost;
+    source.missing = result.missing;
+    for (std::size_t i = 0; i < result.dropped.size(); ++i) {
+      const auto reason = static_cast<source::DropReason>(i);
+      if (result.dropped[i] == 0 || reason == source::DropReason::late) continue;
+      source.dropped_by_reason[source::name(reason)] = result.dropped[i];
+    }
+  }
+  check(writer_.finish(record));
 }
 
 } // namespace fanin::executive

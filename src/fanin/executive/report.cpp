@@ -58,8 +58,6 @@ json::Value gaps_of(const builder::RunSummary& summary) {
 }
 
 json::Value incomplete_of(const builder::RunSummary& summary, const builder::System& system) {
-  static constexpr std::array<std::string_view, 5> reasons{"?", "absent", "deadline", "lost",
-                                                           "dropped"};
   auto runs = summary.incomplete_list;
   // Batches cut a run of incomplete events: neighbours are put together again.
   std::ranges::sort(runs, {}, [](const auto& run) {
@@ -82,11 +80,10 @@ json::Value incomplete_of(const builder::RunSummary& summary, const builder::Sys
   json::Value list{json::List{}};
   for (const auto& run : runs) {
     const std::size_t source = system.find_source(run.source);
-    const auto reason = std::min<std::size_t>(static_cast<std::size_t>(run.reason), 4);
     list.append(json::Object{{"first", run.events.first},
                              {"count", run.events.count()},
                              {"source", system.sources[source].name},
-                             {"reason", reasons[reason]}});
+                             {"reason", storage::name(run.reason)}});
   }
   return list;
 }

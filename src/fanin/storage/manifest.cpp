@@ -70,6 +70,66 @@ std::string parse_header(const json::Value& line, Manifest& manifest) {
   return members.problem();
 }
 
+json::Value to_json(const ManifestSource& source) {
+  json::Value reasons{json::Object{}};
+  for (const auto& [reason, count] : source.dropped_by_reason) reasons[reason] = count;
+  json::Value missing{json::Object{}};
+  for (std::size_t i = 1; i < missing_reasons; ++i) {
+    if (source.missing[i] != 0) missing[name(static_cast<MissingReason>(i))] = source.missing[i];
+  }
+  return json::Object{{"id", source.id},
+                      {"name", source.name},
+                      {"read", source.read},
+                      {"built", source.built},
+                      {"late", source.late},
+                      {"dropped", source.dropped},
+                      {"lost", source.lost},
+                      {"dropped_by_reason", std::move(reasons)},
+                      {"missing", std::move(missing)}};
+}
+
+std::string parse_source(const json::Value& value, ManifestSource& source) {
+  if (!value.is_object()) return "a source is no object";
+  Members members(value);
+  source.id = members.number<SourceId>("id");
+  source.name = members.text("name");
+  source.read = members.number<std::uint64_t>("read");
+  source.built = members.number<std::uint64_t>("built");
+  source.late = members.number<std::uint64_t>("late");
+  source.dropped = members.number<std::uint64_t>("dropped");
+  source.lost = members.number<std::uint64_t>("lost");
+  if (!members.problem().empty()) return members.problem();
+  const json::Value& reasons = value.at("dropped_by_reason");
+  const json::Value& missing = value.at("missing");
+  if (!reasons.is_object() || !missing.is_object()) return "a source's reasons are no objects";
+  for (const auto& [reason, count] : reasons.object()) {
+    if (!count.is_natural()) return fmt::format("\"{}\" is no number", reason);
+    source.dropped_by_reason[reason] = count.natural();
+  }
+  Members counts(missing);
+  for (std::size_t i = 1; i < missing_reasons; ++i) {
+    const char* const reason = name(static_cast<MissingReason>(i));
+    if (missing.find(reason) != nullptr) source.missing[i] = counts.number<std::uint64_t>(reason);
+  }
+  return counts.problem();
+}
+
+std::string parse_gaps(const json::Value& value, ManifestSummary& summary) {
+  if (!value.is_object() || !value.at("ranges").is_list()) return "\"gaps\" is not as it should be";
+  Members members(value);
+  summary.gaps = members.number<std::uint64_t>("count");
+  for (const json::Value& pair : value.at("ranges").list()) {
+    const bool good = pair.is_list() && pair.list().size() == 2 && pair.list()[0].is_natural() &&
+                      pair.list()[1].is_natural();
+    const EventRange gap =
+        good ? EventRange{pair.list()[0].natural(), pair.list()[1].natural()} : EventRange{};
+    const EventNumber before = summary.gap_ranges.empty() ? 0 : summary.gap_ranges.back().end;
+    if (gap.empty() || gap.first < before) return "\"ranges\" of gaps are not as they should be";
+    summary.gap_ranges.push_back(gap);
+  }
+  return members.problem();
+}
+
 std::string parse_summary(const json::Value& line, Manifest& manifest) {
   if (!line.is_object()) return "\"summary\" is no object";
   Members members(line);
@@ -79,8 +139,19 @@ std::string parse_summary(const json::Value& line, Manifest& manifest) {
   summary.lost = members.number<std::uint64_t>("lost");
   summary.balanced = members.boolean("balanced");
   summary.ended_unix_ns = members.number<std::int64_t>("ended_unix_ns");
-  if (members.problem().empty()) manifest.summary = summary;
-  return members.problem();
+  std::string problem = members.problem();
+  if (const json::Value* gaps = line.find("gaps"); gaps != nullptr && problem.empty()) {
+    problem = parse_gaps(*gaps, summary);
+  }
+  if (const json::Value* sources = line.find("sources"); sources != nullptr && problem.empty()) {
+    if (!sources->is_list()) return "\"sources\" is no list";
+    for (const json::Value& source : sources->list()) {
+      problem = parse_source(source, summary.sources.emplace_back());
+      if (!problem.empty()) return problem;
+    }
+  }
+  if (problem.empty()) manifest.summary = std::move(summary);
+  return problem;
 }
 
 // Empty, or what is wrong.
@@ -215,6 +286,14 @@ Result<> ManifestWriter::finish(const ManifestSummary& summary) {
                                  {"lost", summary.lost},
                                  {"balanced", summary.balanced},
                                  {"ended_unix_ns", summary.ended_unix_ns}};
+  if (summary.gaps) {
+    json::Value ranges{json::List{}};
+    for (const EventRange& gap : summary.gap_ranges) ranges.append(json::List{gap.first, gap.end});
+    line["summary"]["gaps"] = json::Object{{"count", *summary.gaps}, {"ranges", std::move(ranges)}};
+    json::Value sources{json::List{}};
+    for (const auto& source : summary.sources) sources.append(to_json(source));
+    line["summary"]["sources"] = std::move(sources);
+  }
   finished_ = true;
   return write_line(line.dump());
 }

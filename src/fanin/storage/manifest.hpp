@@ -5,11 +5,13 @@
 //   {"manifest":1,"run":42,"protocol":"pull","integrity":"crc32c","started_unix_ns":...,"fanin":"0.1.0"}
 //   {"file":"run000042_bu0_i1_0001.h5","node":"bu0","incarnation":1,"host":"daq-bu0"}
 //   {"first":2048,"end":3072,"attempt":1,"node":"bu1","incarnation":1}
-//   {"summary":{"built":1000000,"incomplete":0,"lost":0,"balanced":true,"ended_unix_ns":...}}
+//   {"summary":{"built":1000000,"incomplete":0,"lost":0,"balanced":true,"ended_unix_ns":...,
+//     "gaps":{"count":10,"ranges":[[512,522]]},"sources":[{"id":1,"name":"s1","read":...}]}}
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +20,7 @@
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/storage/event_sink.hpp"
 
 namespace fanin::storage {
 
@@ -43,12 +46,28 @@ struct ManifestWinner {
   Incarnation incarnation = 0;
 };
 
+// What became of a source's fragments, and why events lack one: as the run's ledger has it.
+struct ManifestSource {
+  SourceId id = 0;
+  std::string name;
+  std::uint64_t read = 0; // = built + late + dropped + lost, if the ledger is balanced
+  std::uint64_t built = 0;
+  std::uint64_t late = 0;
+  std::uint64_t dropped = 0;
+  std::uint64_t lost = 0;
+  std::map<std::string, std::uint64_t> dropped_by_reason{}; // names of source::DropReason
+  MissingCounts missing{};
+};
+
 struct ManifestSummary {
   std::uint64_t built = 0; // events, the incomplete ones included
   std::uint64_t incomplete = 0;
   std::uint64_t lost = 0;
   bool balanced = false;
   std::int64_t ended_unix_ns = 0;
+  std::optional<std::uint64_t> gaps{}; // numbers that no source has; none: a manifest of before
+  std::vector<EventRange> gap_ranges{}; // the first ones, ascending
+  std::vector<ManifestSource> sources{};
 };
 
 struct Manifest {

@@ -1,4 +1,5 @@
 // The run's manifest: what is written comes back, and whatever else stands there is an error.
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -71,6 +72,49 @@ TEST_F(ManifestTest, gives_back_what_was_written) {
   ASSERT_TRUE(manifest->summary);
   EXPECT_EQ(manifest->summary->built, ~0ULL);
   EXPECT_TRUE(manifest->summary->balanced);
+}
+
+TEST_F(ManifestTest, says_what_became_of_each_source_and_which_numbers_are_gaps) {
+  auto writer = create();
+  ManifestSummary summary{.built = 10, .balanced = true, .gaps = 25};
+  summary.gap_ranges = {{10, 20}, {30, 45}};
+  auto& source = summary.sources.emplace_back();
+  source = {.id = 7, .name = "s7", .read = 15, .built = 10, .late = 1, .dropped = 3, .lost = 1};
+  source.dropped_by_reason = {{"number_jump", 2}, {"oversize", 1}};
+  source.missing[static_cast<std::size_t>(MissingReason::dropped)] = 3;
+  ASSERT_TRUE(writer.finish(summary));
+  const auto manifest = read_manifest(writer.path());
+  ASSERT_TRUE(manifest) << manifest.error().text;
+  ASSERT_TRUE(manifest->summary);
+  EXPECT_EQ(manifest->summary->gaps, 25U);
+  EXPECT_EQ(manifest->summary->gap_ranges, summary.gap_ranges);
+  ASSERT_EQ(manifest->summary->sources.size(), 1U);
+  const ManifestSource& read = manifest->summary->sources.front();
+  EXPECT_EQ(read.name, "s7");
+  EXPECT_EQ((std::array{read.read, read.built, read.late, read.dropped, read.lost}),
+            (std::array<std::uint64_t, 5>{15, 10, 1, 3, 1}));
+  EXPECT_EQ(read.dropped_by_reason, source.dropped_by_reason);
+  EXPECT_EQ(read.missing, source.missing);
+}
+
+TEST_F(ManifestTest, refuses_gaps_and_sources_that_are_not_as_they_should_be) {
+  const std::string head = R"({"manifest":1,"run":1,"protocol":"pull","integrity":"none",)"
+                           R"("started_unix_ns":1})"
+                           "\n";
+  const std::string summary = R"({"summary":{"built":1,"incomplete":0,"lost":0,"balanced":true,)"
+                              R"("ended_unix_ns":1,)";
+  for (const std::string odd :
+       {R"("gaps":1)", R"("gaps":{"count":1})", R"("gaps":{"count":1,"ranges":[[2,1]]})",
+        R"("gaps":{"count":1,"ranges":[[1,2,3]]})", R"("gaps":{"count":"1","ranges":[]})",
+        R"("gaps":{"count":2,"ranges":[[5,6],[1,2]]})", R"("sources":1)", R"("sources":[1])",
+        R"("sources":[{"id":1}])",
+        R"("sources":[{"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0}])",
+        R"("sources":[{"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0,)"
+        R"("dropped_by_reason":{"a":"b"},"missing":{}}])",
+        R"("sources":[{"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0,)"
+        R"("dropped_by_reason":{},"missing":{"lost":-1}}])"}) {
+    EXPECT_THAT(error_of(head + summary + odd + "}}\n"), HasSubstr(":2: ")) << odd;
+  }
 }
 
 TEST_F(ManifestTest, is_read_up_to_any_byte_it_was_cut_at) {

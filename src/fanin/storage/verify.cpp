@@ -24,6 +24,7 @@ struct ScannedFile {
   RunFileInfo info;
   std::vector<EventSpan> spans;
   std::vector<GapRow> gaps;
+  std::vector<detail::SourceCount> counts;
 };
 
 // Ascending and disjoint.
@@ -62,6 +63,8 @@ private:
   [[nodiscard]] bool is_of(const EventSpan& span, const ManifestWinner& winner) const;
   void count_gaps();
   void compare_with_manifest();
+  void compare_gaps(const ManifestSummary& summary);
+  void compare_sources(const ManifestSummary& summary);
   void problem(const std::string& text) {
     problems_.add(fmt::format("run {}: {}", files_.front().info.run, text));
   }
@@ -75,6 +78,9 @@ private:
   std::map<std::string, std::string> not_given_; // files of the manifest, with their hosts
   std::uint64_t events_ = 0;
   std::uint64_t incomplete_ = 0;
+  std::uint64_t other_copies_ = 0; // that do not count
+  EventNumber last_ = 0; // all events are below
+  std::vector<GapRow> gaps_; // of all files
 };
 
 // Given, or beside the files.
@@ -189,7 +195,7 @@ void RunCheck::count_events() {
     if (next != spans.end()) end = std::min(end, (*next)->events.first);
     for (const auto* span : active) end = std::min(end, span->events.end);
     count_segment({at, end}, active);
-    at = end;
+    at = last_ = end;
     std::erase_if(active, [&](const auto* span) { return span->events.end == at; });
   }
   result_.events += events_;
@@ -205,6 +211,7 @@ void RunCheck::count_segment(EventRange range, std::span<const EventSpan* const>
   for (const auto* copy : copies) {
     if (copy == &chosen || copy->gap) continue;
     const auto& other = files_[copy->file].info;
+    other_copies_ += range.count();
     // The same attempt again in a later part: its writer had to give up a file and wrote on.
     const bool rewritten = copy->attempt == chosen.attempt && other.node == info.node &&
                            other.incarnation == info.incarnation && other.part != info.part;
@@ -242,7 +249,8 @@ const EventSpan& RunCheck::choose(EventRange range, std::span<const EventSpan* c
 void RunCheck::count_gaps() {
   std::vector<GapRow> gaps;
   for (const auto& file : files_) gaps.insert(gaps.end(), file.gaps.begin(), file.gaps.end());
-  for (const auto& gap : merged(std::move(gaps))) result_.gaps += gap.end - gap.first;
+  gaps_ = merged(std::move(gaps));
+  for (const auto& gap : gaps_) result_.gaps += gap.end - gap.first;
 }
 
 void RunCheck::compare_with_manifest() {
@@ -268,6 +276,58 @@ void RunCheck::compare_with_manifest() {
                         summary.incomplete, incomplete_));
   }
   if (!summary.balanced) notes_.add("the run's ledger was not balanced");
+  // What was cut off is counted on one side only.
+  if (summary.lost != 0 || more != 0 || !summary.gaps) return;
+  compare_gaps(summary);
+  if (other_copies_ == 0) compare_sources(summary);
+}
+
+// No batch tells of a gap after the last event.
+void RunCheck::compare_gaps(const ManifestSummary& summary) {
+  std::uint64_t listed = 0;
+  std::vector<GapRow> known;
+  for (const EventRange& gap : summary.gap_ranges) {
+    listed += gap.count();
+    if (gap.first < last_) known.push_back({gap.first, std::min(gap.end, last_)});
+  }
+  if (listed != *summary.gaps) return; // these are the first ones only
+  known = merged(std::move(known));
+  const auto differ = std::ranges::mismatch(known, gaps_, [](const GapRow& a, const GapRow& b) {
+    return a.first == b.first && a.end == b.end;
+  });
+  if (differ.in1 == known.end() && differ.in2 == gaps_.end()) return;
+  const auto text = [](const auto& at, const auto& end) {
+    return at == end ? "none" : fmt::format("{} to {}", at->first, at->end - 1);
+  };
+  problem(fmt::format("gaps: the manifest's next one is {}, and that of the files is {}",
+                      text(differ.in1, known.end()), text(differ.in2, gaps_.end())));
+}
+
+// The ledger and the files say the same of each source.
+void RunCheck::compare_sources(const ManifestSummary& summary) {
+  std::map<SourceId, detail::SourceCount> counts;
+  for (const auto& file : files_) {
+    for (const auto& count : file.counts) {
+      auto& sum = counts[count.source];
+      sum.fragments += count.fragments;
+      for (std::size_t i = 0; i < missing_reasons; ++i) sum.missing[i] += count.missing[i];
+    }
+  }
+  for (const auto& source : summary.sources) {
+    const auto& count = counts[source.id];
+    if (count.fragments != source.built) {
+      problem(fmt::format("source {:#x}: the manifest counts {} fragments built, and the files "
+                          "hold {}",
+                          source.id, source.built, count.fragments));
+    }
+    for (std::size_t i = 1; i < missing_reasons; ++i) {
+      if (count.missing[i] == source.missing[i]) continue;
+      problem(fmt::format("source {:#x}: the manifest counts {} events that lack it ({}), and the "
+                          "files hold {}",
+                          source.id, source.missing[i], name(static_cast<MissingReason>(i)),
+                          count.missing[i]));
+    }
+  }
 }
 
 std::uint64_t file_size(const std::string& path) {
@@ -291,7 +351,8 @@ void scan_file(const std::string& path, std::map<RunNumber, std::vector<ScannedF
   detail::FileScan scan(**reader, static_cast<std::uint32_t>(run.size()), result, problems,
                         missing);
   scan.run(progress);
-  run.push_back({.info = info, .spans = scan.spans(), .gaps = scan.gaps()});
+  run.push_back(
+      {.info = info, .spans = scan.spans(), .gaps = scan.gaps(), .counts = scan.counts()});
   ++result.files;
 }
 

@@ -100,6 +100,57 @@ protected:
   BatchMaker maker{make_sources(3)};
 };
 
+TEST_F(Verify, compares_gaps_and_sources_with_the_manifest) {
+  const auto plan = [](EventNumber event, SourceId source) -> FragmentPlan {
+    const bool absent = event == 5 && source == 20;
+    return {.absent = absent, .size = absent ? 0U : 10U};
+  };
+  const auto file = write("bu0", {{{0, 100}}, {{200, 300}, 0, {{100, 150}, {150, 200}}}}, 1, plan);
+  ManifestSummary good{.built = 200,
+                       .incomplete = 1,
+                       .balanced = true,
+                       .gaps = 1100,
+                       .gap_ranges = {{100, 200}, {300, 1300}}}; // of the last one nobody is told
+  for (const SourceId id : {10U, 20U, 30U}) {
+    auto& source = good.sources.emplace_back();
+    source.id = id;
+    source.built = id == 20 ? 199 : 200;
+    if (id == 20) source.missing[static_cast<std::size_t>(MissingReason::absent)] = 1;
+  }
+  const auto problems = [&](const std::function<void(ManifestSummary&)>& change) {
+    ManifestSummary summary = good;
+    change(summary);
+    write_manifest({}, summary);
+    return check({file}).problems;
+  };
+  EXPECT_THAT(problems([](ManifestSummary&) {}), IsEmpty());
+  EXPECT_THAT(problems([](ManifestSummary& summary) {
+                summary.gap_ranges[0].end = 199;
+                summary.gaps = 1099;
+              }),
+              ElementsAre(HasSubstr("the manifest's next one is 100 to 198, and that of the files "
+                                    "is 100 to 199")));
+  EXPECT_THAT(problems([](ManifestSummary& summary) {
+                summary.gap_ranges.erase(summary.gap_ranges.begin());
+                summary.gaps = 1000;
+              }),
+              ElementsAre(HasSubstr("is none")));
+  EXPECT_THAT(problems([](ManifestSummary& summary) { summary.gap_ranges.pop_back(); }), IsEmpty());
+  EXPECT_THAT(problems([](ManifestSummary& summary) { ++summary.sources[2].built; }),
+              ElementsAre(HasSubstr("source 0x1e: the manifest counts 201 fragments built, and the "
+                                    "files hold 200")));
+  EXPECT_THAT(problems([](ManifestSummary& summary) {
+                std::swap(summary.sources[1].missing[1], summary.sources[1].missing[4]);
+              }),
+              ElementsAre(HasSubstr("(absent), and the files hold 1"),
+                          HasSubstr("(dropped), and the files hold 0")));
+  EXPECT_THAT(problems([](ManifestSummary& summary) {
+                summary.gaps.reset();
+                summary.sources.clear();
+              }),
+              IsEmpty()); // a manifest of before
+}
+
 TEST_F(Verify, finds_nothing_wrong_where_nothing_is) {
   const auto a = write("bu0", {{{0, 100}}, {{200, 300}}});
   const auto b = write("bu1", {{{100, 200}}});

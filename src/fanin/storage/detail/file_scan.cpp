@@ -33,6 +33,7 @@ FileScan::FileScan(RunFileReader& reader, std::uint32_t file, VerifyResult& resu
     : reader_(reader), file_(file), result_(result), problems_(problems), missing_(missing) {
   required_count_ = static_cast<std::uint32_t>(
       std::ranges::count(reader.info().sources, true, &SourceInfo::required));
+  for (const auto& source : reader.info().sources) counts_.push_back({.source = source.id});
 }
 
 void FileScan::problem(const std::string& text) {
@@ -85,6 +86,7 @@ Result<> FileScan::read_gaps() {
 // Rows of consecutive events; their fragments are contiguous, because a writer only appends.
 Result<> FileScan::check_block(std::span<const EventRow> rows) {
   std::uint64_t count = 0;
+  const std::uint64_t first_missing = next_missing_;
   for (const auto& row : rows) {
     if (row.first_fragment != next_fragment_ + count || row.first_missing != next_missing_) {
       return fail(ErrorKind::malformed,
@@ -107,12 +109,28 @@ Result<> FileScan::check_block(std::span<const EventRow> rows) {
   fragments_.resize(count);
   if (auto read = reader_.read_fragments(next_fragment_, fragments_); !read) return read;
   next_fragment_ += count;
+  if (auto counted = count_missing(first_missing, next_missing_); !counted) return counted;
   auto rest = std::span<const FragmentRow>(fragments_);
   for (const auto& row : rows) {
     check_event(row, rest.first(row.fragment_count));
     rest = rest.subspan(row.fragment_count);
   }
   return check_bytes();
+}
+
+Result<> FileScan::count_missing(std::uint64_t first, std::uint64_t end) {
+  std::vector<MissingRow> rows;
+  for (; first < end; first += rows.size()) {
+    rows.resize(std::min(rows_at_once, end - first));
+    if (auto read = reader_.read_missing(first, rows); !read) return read;
+    for (const auto& row : rows) {
+      const auto at = std::ranges::lower_bound(counts_, row.source, {}, &SourceCount::source);
+      if (at == counts_.end() || at->source != row.source || row.reason >= missing_reasons)
+        continue;
+      ++at->missing[row.reason];
+    }
+  }
+  return {};
 }
 
 void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fragments) {
@@ -134,7 +152,9 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
     }
     previous = &fragment;
     while (known != sources.end() && known->id < fragment.source) ++known;
-    if (known != sources.end() && known->id == fragment.source && known->required) ++required;
+    if (known == sources.end() || known->id != fragment.source) continue;
+    ++counts_[static_cast<std::size_t>(known - sources.begin())].fragments;
+    if (known->required) ++required;
   }
   if (size != row.size) {
     problem(fmt::format("event {}: its fragments have {} bytes, but its row says {}", row.event,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/run_file_reader.hpp"
 #include "fanin/storage/verify.hpp"
 
@@ -19,6 +20,13 @@ struct EventSpan {
   Attempt attempt = 0;
   bool incomplete = false;
   bool gap = false; // no events: numbers that no source has
+};
+
+// Of one source, in all copies of a file.
+struct SourceCount {
+  SourceId source = 0;
+  std::uint64_t fragments = 0;
+  MissingCounts missing{};
 };
 
 // Collects lines up to a limit and counts the rest.
@@ -52,10 +60,12 @@ public:
   void run(const std::function<void(std::uint64_t)>& checked);
   [[nodiscard]] const std::vector<EventSpan>& spans() const { return spans_; }
   [[nodiscard]] const std::vector<GapRow>& gaps() const { return gaps_; }
+  [[nodiscard]] const std::vector<SourceCount>& counts() const { return counts_; }
 
 private:
   [[nodiscard]] Result<> read_gaps();
   [[nodiscard]] Result<> check_block(std::span<const EventRow> rows);
+  [[nodiscard]] Result<> count_missing(std::uint64_t first, std::uint64_t end);
   void check_event(const EventRow& row, std::span<const FragmentRow> fragments);
   void add_to_spans(const EventRow& row, bool incomplete);
   void note_missing(const EventRow& row, std::span<const FragmentRow> fragments);
@@ -75,6 +85,7 @@ private:
   std::uint32_t required_count_ = 0;
   std::uint64_t next_fragment_ = 0; // rows of /fragments that event rows have accounted for
   std::uint64_t next_missing_ = 0;
+  std::vector<SourceCount> counts_; // as the file's sources
   std::vector<FragmentRow> fragments_;
   std::vector<std::byte> window_; // of /bytes, from window_begin_
   std::uint64_t window_begin_ = 0;
