@@ -10,6 +10,7 @@
 #include "fanin/builder/event_manager.hpp"
 #include "fanin/executive/manifest_recorder.hpp"
 #include "fanin/executive/node.hpp"
+#include "fanin/executive/process.hpp"
 #include "fanin/executive/report.hpp"
 
 namespace fanin::executive::detail {
@@ -40,17 +41,7 @@ public:
     };
     manager_.emplace(*context_.system, std::move(options), environment());
     if (auto started = manager_->start(); !started) return started;
-    if (const std::string& folder = context_.configuration->run.output; !folder.empty()) {
-      const config::Configuration& configuration = *context_.configuration;
-      std::vector<std::string> hosts;
-      for (std::size_t i = 0; i < configuration.builders; ++i) {
-        hosts.push_back(configuration.nodes[configuration.builder_node(i)].host);
-      }
-      auto manifest =
-          ManifestRecorder::make(folder, *context_.system, std::move(hosts), context_.log);
-      if (!manifest) return std::unexpected(manifest.error());
-      recorder_.manifest = std::move(*manifest);
-    }
+    if (auto made = make_manifest(); !made) return made;
     json::Value report;
     report["report"] = "listening";
     report["url"] = manager_->url().text();
@@ -99,6 +90,28 @@ private:
       if (manifest) manifest->summary(summary);
     }
   };
+
+  // Another run may have taken the number since it was chosen.
+  Result<> make_manifest() {
+    const config::Configuration& configuration = *context_.configuration;
+    const std::string& folder = configuration.run.output;
+    if (folder.empty()) return {};
+    std::vector<std::string> hosts;
+    for (std::size_t i = 0; i < configuration.builders; ++i) {
+      hosts.push_back(configuration.nodes[configuration.builder_node(i)].host);
+    }
+    while (true) {
+      auto manifest = ManifestRecorder::make(folder, *context_.system, hosts, context_.log);
+      if (manifest) {
+        recorder_.manifest = std::move(*manifest);
+        return {};
+      }
+      const auto next = next_run_number(folder);
+      const bool taken = context_.take_number && next && *next > context_.system->run;
+      if (!taken) return std::unexpected(manifest.error());
+      context_.take_number(*next);
+    }
+  }
 
   void on_end(const builder::RunSummary& summary) {
     progress_tick_.cancel();

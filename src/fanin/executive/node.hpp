@@ -38,6 +38,8 @@ struct NodeContext {
   // What others may want to know, an object with a member "report": see report.hpp.
   std::function<void(json::Value)> report;
   Observer* observer = nullptr; // null: none
+  // Another run has taken the number; empty: the configuration has set it.
+  std::function<void(RunNumber)> take_number;
 };
 
 // Thread: its loop. Destroy it in two steps: the application, then (after the transports, which may

@@ -112,7 +112,8 @@ bool Process::has_event_manager() const {
 
 Result<> Process::make_nodes() {
   RunNumber run = configuration_.run.number.value_or(1);
-  if (has_event_manager() && !configuration_.run.number && !configuration_.run.output.empty()) {
+  const bool free = !configuration_.run.number;
+  if (has_event_manager() && free && !configuration_.run.output.empty()) {
     const auto next = next_run_number(configuration_.run.output);
     if (!next) return std::unexpected(next.error());
     run = *next;
@@ -138,6 +139,7 @@ Result<> Process::make_nodes() {
     context.session = options_.session;
     context.transports = &transport_set_;
     context.observer = options_.observer;
+    if (free) context.take_number = [this](RunNumber number) { system_.run = number; };
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };
     context.log = [this, index](LogLevel level, std::string_view text) { log(index, level, text); };
     auto node = Node::make(std::move(context));

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <string>
 #include <unistd.h>
@@ -55,7 +56,8 @@ struct Ran {
   bool succeeded = false;
 };
 
-Ran run_all(const std::string& text, const std::vector<std::string>& overrides = {}) {
+Ran run_all(const std::string& text, const std::vector<std::string>& overrides = {},
+            const std::function<void()>& before = {}) {
   Ran ran;
   const auto configuration = config::parse(text, "test.toml", overrides);
   if (!configuration) {
@@ -81,6 +83,7 @@ Ran run_all(const std::string& text, const std::vector<std::string>& overrides =
     ran.outcome = std::unexpected(process.error());
     return ran;
   }
+  if (before) before();
   ran.outcome = (*process)->run();
   ran.succeeded = (*process)->succeeded();
   ran.result = view.result();
@@ -190,6 +193,27 @@ TEST(Process, a_source_of_a_plug_in_is_named_in_what_it_says) {
               "[[builder]]\n");
   ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
   EXPECT_THAT(ran.log, Contains("ru0: source 0x7c0000: made with 0"));
+}
+
+TEST(Process, a_run_whose_number_another_one_has_taken_gets_the_next) {
+  std::string folder = ::testing::TempDir() + "/fanin_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (const bool free : {true, false}) {
+    const std::string number = free ? "run.events=100" : "run.number=7";
+    const Ran ran = run_all(small, {"run.output=" + folder, "run.events=100", number}, [&] {
+      std::ofstream(folder + (free ? "/run000001.manifest.json" : "/run000007.manifest.json"));
+    });
+    EXPECT_EQ(ran.outcome.has_value(), free);
+    if (free) {
+      ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+      EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
+      EXPECT_EQ(ran.result.at("run").natural(), 2U);
+      EXPECT_TRUE(std::filesystem::exists(folder + "/run000002_bu0_i1_0001.h5"));
+    } else {
+      EXPECT_THAT(ran.outcome.error().text, HasSubstr("take another run number"));
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(NextRunNumber, goes_by_run_files_and_manifests_alone) {
