@@ -1,5 +1,7 @@
-// FANIN_ASSERT: an invariant of our own code, checked in release builds too because it is cheap.
-// Never for bytes from a peer, a file or the configuration: those return an Error.
+/// \file
+/// FANIN_ASSERT checks an invariant of fanin's own code, in release builds too. If it is broken,
+/// the process ends with one line. It is never used for bytes from a peer, a file or the
+/// configuration: those return an Error.
 #pragma once
 
 namespace fanin::detail {

@@ -1,5 +1,7 @@
-// Time as the application sees it: nanoseconds on a clock that comes in from outside, so that the
-// same code runs in real and in virtual time. Nothing above base/ asks the operating system.
+/// \file
+/// Time as the application sees it: nanoseconds of a clock that the application is given, so that
+/// the same code runs in real and in virtual time. No code above base/ asks the operating system
+/// for the time.
 #pragma once
 
 #include <chrono>
@@ -9,7 +11,7 @@ namespace fanin {
 
 using Duration = std::chrono::nanoseconds;
 
-// Tag for time points of whichever Clock is in use; deliberately has no now().
+/// Tag for the time points of all clocks. It has no now() on purpose.
 struct LoopClock {
   using rep = Duration::rep;
   using period = Duration::period;
@@ -19,23 +21,23 @@ struct LoopClock {
 };
 using Time = LoopClock::time_point;
 
-// A time that never comes: "no deadline".
+/// A time that never comes: "no deadline".
 inline constexpr Time never = Time::max();
 
 class Clock {
 public:
   virtual ~Clock() = default;
-  // Monotonic, nanosecond resolution; any thread.
+  /// A monotonic clock with nanosecond resolution. now() may be called from any thread.
   [[nodiscard]] virtual Time now() const = 0;
 };
 
-// CLOCK_MONOTONIC. Shared by all processes of one host, so their time stamps compare.
+/// CLOCK_MONOTONIC. All processes of one host share it, so their time stamps can be compared.
 class MonotonicClock final : public Clock {
 public:
   [[nodiscard]] Time now() const override;
 };
 
-// Stands still until it is told to move; for tests and simulation.
+/// A clock that moves only when it is set; for tests and simulation.
 class VirtualClock final : public Clock {
 public:
   [[nodiscard]] Time now() const override { return now_; }

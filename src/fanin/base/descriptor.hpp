@@ -1,4 +1,5 @@
-// Owns a descriptor of the operating system: closes it at the end.
+/// \file
+/// Owns a file descriptor and closes it in its destructor.
 #pragma once
 
 #include <utility>
@@ -8,7 +9,7 @@ namespace fanin {
 class Descriptor {
 public:
   Descriptor() = default;
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {} // negative: none
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {} ///< negative: none
   Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);

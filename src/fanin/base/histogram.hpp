@@ -1,5 +1,6 @@
-// Durations counted in logarithmic bins of 1/32 octave (2 % wide), for percentiles without keeping
-// the values. Fixed size, no allocation.
+/// \file
+/// A histogram of durations with logarithmic bins of 1/32 octave (2 % wide), which gives
+/// percentiles without keeping the values. Its size is fixed; it allocates nothing.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@ public:
     count_ += weight;
   }
   [[nodiscard]] std::uint64_t count() const { return count_; }
-  // The value below which `fraction` of all lie (the largest of its bin); 0 if there are none.
+  /// The value below which a `fraction` of all values lies (the upper end of its bin). 0 if there
+  /// are no values.
   [[nodiscard]] Duration quantile(double fraction) const {
     if (count_ == 0) return Duration{0};
     auto rank = static_cast<std::uint64_t>(fraction * static_cast<double>(count_));
@@ -29,7 +31,8 @@ public:
     }
     return Duration{static_cast<Duration::rep>(upper(bins_.size() - 1))};
   }
-  // visit(value, count) for each bin that is not empty; add(value, count) elsewhere gives the same.
+  /// Calls visit(value, count) for each bin that is not empty. add(value, count) to another
+  /// histogram gives the same bins.
   void each(auto visit) const {
     for (std::size_t i = 0; i < bins_.size(); ++i) {
       if (bins_[i] != 0) visit(Duration{static_cast<Duration::rep>(upper(i))}, bins_[i]);

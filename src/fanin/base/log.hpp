@@ -1,5 +1,6 @@
-// What the library has to say to people goes through a function that its user provides; the library
-// itself writes nothing to any stream.
+/// \file
+/// Log lines go through a function that the user of the library provides. The library itself writes
+/// to no stream.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace fanin {
 
 enum class LogLevel : std::uint8_t { debug, info, warning, error };
 
-// Thread: whichever loop the speaker runs on. Must not throw.
+/// It is called on the thread of the loop of the caller. It must not throw.
 using LogFunction = std::function<void(LogLevel, std::string_view)>;
 
 } // namespace fanin

@@ -1,7 +1,8 @@
-// Lines that others can cause, as many as they like (refused peers, wrong bytes): only a few a
-// second are said, and the next one that is says how many were left out.
-//
-// Thread: that of whoever owns it.
+/// \file
+/// Limits log lines that others can cause in any number (refused peers, wrong bytes): only a few
+/// are logged in a second, and the next line says how many were left out.
+///
+/// Thread: the owner's.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace fanin {
 
 class LogLimiter {
 public:
-  static constexpr std::uint64_t lines_max = 3; // in a period
+  static constexpr std::uint64_t lines_max = 3; ///< in a period
   static constexpr Duration period = std::chrono::seconds{1};
 
   void say(const LogFunction& log, Time now, LogLevel level, std::string_view text);

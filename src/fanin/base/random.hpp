@@ -1,6 +1,7 @@
-// A random stream that gives the same numbers everywhere: integer arithmetic only, no std
-// distributions and no libm, whose results differ between platforms. xoshiro256++ by D. Blackman
-// and S. Vigna (2019), seeded through splitmix64.
+/// \file
+/// A random stream that gives the same numbers on all platforms. It uses only integer arithmetic:
+/// results of std distributions and of libm differ between platforms. xoshiro256++ by D. Blackman
+/// and S. Vigna (2019), seeded through splitmix64.
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@ public:
     }
   }
 
-  // Uniform over all 64-bit values.
+  /// A number, uniform over all 64-bit values.
   std::uint64_t next() {
     const std::uint64_t result = rotate(state_[0] + state_[3], 23) + state_[0];
     const std::uint64_t t = state_[1] << 17;
@@ -33,16 +34,16 @@ public:
     return result;
   }
 
-  // Uniform in [0, bound); 0 for bound 0. Bias below 2^-32 for bounds under 2^32.
+  /// A number, uniform in [0, bound); 0 for bound 0. The bias is below 2^-32 for bounds under 2^32.
   std::uint64_t below(std::uint64_t bound) {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
 
-  // Uniform in [0, 1), 53 bits.
+  /// A number, uniform in [0, 1), with 53 bits.
   double unit() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
-  // True with probability `numerator / denominator`.
+  /// True with probability `numerator / denominator`.
   bool chance(std::uint64_t numerator, std::uint64_t denominator) {
     return below(denominator) < numerator;
   }

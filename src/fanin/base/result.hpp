@@ -1,5 +1,6 @@
-// Result<T>: a value or an Error. Used wherever a failure is part of normal life: bytes from a
-// peer, files, the operating system. Outcomes on the hot path are small enums of their own instead.
+/// \file
+/// Result<T> is a value or an Error. It is used where a failure is part of normal operation: bytes
+/// from a peer, files, the operating system. Outcomes on the hot path are small enums instead.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +10,33 @@
 
 namespace fanin {
 
-// What kind of thing went wrong; decides the exit status and the counter, never the wording.
+/// The kind of an error. It decides the exit status and the counter, never the wording.
 enum class ErrorKind : std::uint8_t {
-  usage, // configuration or command line: exit status 2
-  not_found, // a file, node or key that is not there
-  refused, // permission, port in use, peer said no
-  malformed, // bytes that do not follow their format
-  exhausted, // memory, disk or another limit
-  disconnected, // the peer is gone
-  unsupported, // not built in, or not on this host
-  internal // the operating system failed in a way not expected
+  usage, ///< configuration or command line: exit status 2
+  not_found, ///< a file, node or key that does not exist
+  refused, ///< no permission, port in use, refused by the peer
+  malformed, ///< bytes that do not follow their format
+  exhausted, ///< memory, disk or another limit is exhausted
+  disconnected, ///< the peer is gone
+  unsupported, ///< not built in, or not on this host
+  internal ///< the operating system failed in an unexpected way
 };
 
 struct Error {
   ErrorKind kind = ErrorKind::internal;
-  std::string text; // one line: what, where (file, key or peer) and the mend
+  std::string text; ///< one line: what is wrong, where (file, key or peer), and how to fix it
 };
 
 template <class T = void>
 using Result = std::expected<T, Error>;
 
-// fail(ErrorKind::usage, "rate needs a unit, as in 10kHz") reads as a return statement.
+/// Makes an error to return: return fail(ErrorKind::usage, "rate needs a unit, as in 10kHz");
 [[nodiscard]] inline std::unexpected<Error> fail(ErrorKind kind, std::string text) {
   return std::unexpected(Error{kind, std::move(text)});
 }
 
-// Text for an errno value, with what was attempted: "bind tcp://[::1]:7000: Address already in
-// use".
+/// The text of an errno value, after what was attempted: "bind tcp://[::1]:7000: Address already in
+/// use".
 [[nodiscard]] std::unexpected<Error> fail_errno(ErrorKind kind, std::string what, int error_number);
 
 } // namespace fanin

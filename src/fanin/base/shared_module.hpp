@@ -1,5 +1,7 @@
-// Parts of fanin that need a library which not every host has: shared objects beside the library,
-// opened when they are first needed. Where that library is missing, everything else works.
+/// \file
+/// Shared modules: parts of fanin that need a library which not every host has. They are shared
+/// objects beside the library, opened when they are first needed. Where that library is missing,
+/// everything else works.
 #pragma once
 
 #include <string>
@@ -10,16 +12,17 @@
 
 namespace fanin {
 
-/// A module that is open. It stays open until the process ends: its code may be in use until then.
+/// An open module. It stays open until the process ends, since its code may be in use until then.
 class SharedModule {
 public:
   /// Opens fanin_NAME.so in the folders of the environment variable FANIN_MODULE_PATH (separated by
-  /// colons), then in the folder fanin/ beside the library. Any thread; reads files.
-  /// Errors: unsupported: there is no such module, a library that it needs is missing, or it
-  /// belongs to another commit of fanin. The text says which; the caller adds what to install.
+  /// colons), then in the folder fanin/ beside the library. It may be called from any thread, and
+  /// reads files. Errors: unsupported, if the module or a library that it needs is missing, or if
+  /// it belongs to another commit of fanin. The text says which; the caller adds what to install.
   [[nodiscard]] static Result<SharedModule> open(std::string_view name);
 
-  /// A function with C linkage. Errors: unsupported: the module has none of that name.
+  /// The function of that name, with C linkage. Errors: unsupported, if the module has no such
+  /// function.
   template <class Function>
   [[nodiscard]] Result<Function*> function(const char* name) const {
     auto found = find(name);

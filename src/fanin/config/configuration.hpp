@@ -1,5 +1,6 @@
-// The configuration of one event builder, read from TOML and validated: every value is possible and
-// every reference leads somewhere. docs/configuration.md describes the keys.
+/// \file
+/// The configuration of one event builder, read from TOML and validated: every value is possible,
+/// and every name that it refers to exists. docs/configuration.md describes the keys.
 #pragma once
 
 #include <algorithm>
@@ -22,55 +23,56 @@
 namespace fanin::config {
 
 struct Run {
-  std::optional<RunNumber> number; // none: the next free one in `output`
-  Duration duration{}; // 0: until stopped
-  std::uint64_t events = 0; // 0: no limit
-  std::string output = "fanin-data"; // folder; empty: built events are discarded
+  std::optional<RunNumber> number; ///< none: the next free one in `output`
+  Duration duration{}; ///< 0: until stopped
+  std::uint64_t events = 0; ///< 0: no limit
+  std::string output = "fanin-data"; ///< folder; empty: built events are discarded
   Place output_place;
-  bool restart = false; // a readout or builder unit that died is started again
-  Duration drain = std::chrono::minutes{1}; // longest time without progress at the end of a run
-  std::uint64_t seed = 1; // of emulated sources
+  bool restart = false; ///< a readout or builder unit that died is started again
+  Duration drain = std::chrono::minutes{1}; ///< longest time without progress at the end of a run
+  std::uint64_t seed = 1; ///< of emulated sources
 };
 
 enum class Protocol : std::uint8_t { push, pull };
 
 struct Network {
-  net::Url control; // where the event manager listens
-  net::Url data; // where builder units listen, unless they say so themselves
+  net::Url control; ///< where the event manager listens
+  net::Url data; ///< where builder units listen that have no url of their own
   Protocol protocol = Protocol::push;
-  Duration grace = std::chrono::seconds{1}; // a lost control connection may come back
-  Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
-  Duration give_up_after = std::chrono::seconds{10}; // without the event manager, once it was there
-  std::uint64_t transfer_window = 4U << 20; // bytes under way to one builder unit
-  net::WaitPolicy wait = net::WaitPolicy::block; // of readout units, builder units, event manager
+  Duration grace = std::chrono::seconds{1}; ///< a lost control connection may come back
+  Duration dead_after = std::chrono::seconds{5}; ///< a silent node is given up
+  Duration give_up_after = std::chrono::seconds{10}; ///< how long a node that has lost the event
+                                                     ///< manager tries to reach it
+  std::uint64_t transfer_window = 4U << 20; ///< bytes under way to one builder unit
+  net::WaitPolicy wait = net::WaitPolicy::block; ///< of readout units, builder units, event manager
 };
 
 struct Trigger {
-  double rate_hz = 0; // 0: none, events exist as they are announced
-  std::uint64_t window = 100'000; // triggered and not built yet
+  double rate_hz = 0; ///< 0: none, events exist as they are announced
+  std::uint64_t window = 100'000; ///< triggered and not built yet
 };
 
 struct EventRules {
-  Duration deadline = std::chrono::seconds{1}; // longest silence before a source is missing
-  Duration give_up_slow{}; // of a source that holds all others back; 0: never
-  std::uint64_t window = 65536; // numbers less far apart confirm each other
-  bool window_given = false; // else at most half of the narrowest counter's range
+  Duration deadline = std::chrono::seconds{1}; ///< longest silence before a source is given up
+  Duration give_up_slow{}; ///< of a source that holds all others back; 0: never
+  std::uint64_t window = 65536; ///< numbers less far apart than this confirm each other
+  bool window_given = false; ///< false: at most half of the narrowest counter's range
   Place window_place;
   bool checksum = true;
-  std::uint32_t batch_events = 1024; // a power of two
+  std::uint32_t batch_events = 1024; ///< a power of two
   std::uint64_t batch_bytes = 2U << 20;
   Duration batch_delay = std::chrono::microseconds{200};
-  Duration latency = std::chrono::milliseconds{50}; // from trigger to commit, for fuller batches
+  Duration latency = std::chrono::milliseconds{50}; ///< from trigger to commit, for fuller batches
 };
 
 struct Buffers {
-  std::uint64_t readout = 64U << 20; // payload of one readout unit
-  std::uint64_t builder = 256U << 20; // of one builder unit
+  std::uint64_t readout = 64U << 20; ///< payload of one readout unit
+  std::uint64_t builder = 256U << 20; ///< of one builder unit
   std::uint32_t page = 1U << 20;
   int numa_node = -1;
   memory::HugePages huge_pages = memory::HugePages::transparent;
-  // How long a readout unit keeps what it has read while all is well: filling a batch, transfer,
-  // building, storage queue, flush, acknowledgement.
+  /// How long a readout unit keeps what it has read in normal operation: filling a batch, transfer,
+  /// building, storage queue, flush, acknowledgement.
   Duration hold = std::chrono::milliseconds{250};
 };
 
@@ -78,7 +80,7 @@ enum class Commit : std::uint8_t { written, synced };
 enum class OnFull : std::uint8_t { wait, stop };
 
 struct Storage {
-  std::uint64_t max_file = 8ULL << 30; // bytes
+  std::uint64_t max_file = 8ULL << 30; ///< bytes
   Commit commit = Commit::written;
   OnFull on_full = OnFull::wait;
 };
@@ -87,13 +89,13 @@ struct Source {
   SourceId id = 0;
   std::string name;
   std::string type;
-  std::size_t readout = 0; // index into Configuration::readouts
+  std::size_t readout = 0; ///< index into Configuration::readouts
   bool required = true;
-  std::uint32_t fragment_max = 1U << 20; // bytes
-  std::optional<double> expected_bytes_per_s; // for the check of memory
-  int counter_bits = 64; // of its event numbers
-  std::int64_t offset = 0; // added to them
-  std::optional<EventNumber> first; // what comes before this number is dropped
+  std::uint32_t fragment_max = 1U << 20; ///< bytes
+  std::optional<double> expected_bytes_per_s; ///< for the check of memory
+  int counter_bits = 64; ///< of its event numbers
+  std::int64_t offset = 0; ///< added to them
+  std::optional<EventNumber> first; ///< fragments are dropped until this number has come
   std::map<std::string, Setting> settings;
   std::string key;
   Place place;
@@ -104,27 +106,27 @@ enum class Role : std::uint8_t { event_manager, readout, builder, application };
 struct Node {
   Role role{};
   std::string name;
-  std::string host; // empty: this one
-  std::vector<net::Url> urls; // where it listens, several: rails; of readout units: none
-  std::vector<int> cpus; // empty: anywhere
+  std::string host; ///< empty: this one
+  std::vector<net::Url> urls; ///< where it listens; several are rails; readout units have none
+  std::vector<int> cpus; ///< empty: anywhere
   int numa_node = -1;
-  std::uint64_t buffer = 0; // bytes
-  std::string key; // of its table, as "builder.0"
+  std::uint64_t buffer = 0; ///< bytes
+  std::string key; ///< name of its table, as "builder.0"
   Place place;
-  std::string url_key; // where its addresses come from
+  std::string url_key; ///< the key that its addresses come from
   Place url_place;
-  std::string type; // of an application
-  std::map<std::string, Setting> settings; // likewise, for its type to understand
+  std::string type; ///< of an application
+  std::map<std::string, Setting> settings; ///< keys that its type understands
 
   [[nodiscard]] bool listens_within(std::string_view network) const {
     return std::ranges::any_of(urls, [&](const auto& url) { return url.network() == network; });
   }
 };
 
-// What one process runs; all of it on one loop.
+/// The nodes of one process, which run on one loop.
 struct Process {
   std::string name;
-  std::vector<std::size_t> nodes; // into Configuration::nodes
+  std::vector<std::size_t> nodes; ///< into Configuration::nodes
 };
 
 struct Plugin {
@@ -141,29 +143,30 @@ struct Configuration {
   Buffers buffers;
   Storage storage;
   std::vector<Plugin> plugins;
-  // The event manager, the readout units, the builder units, the applications.
+  /// The event manager, the readout units, the builder units, the applications.
   std::vector<Node> nodes;
-  std::size_t readouts = 0; // how many of them are
+  std::size_t readouts = 0; ///< how many of them are
   std::size_t builders = 0;
-  std::vector<Source> sources; // in the order of their readout units, then by id
-  std::vector<Process> processes; // every node in exactly one
+  std::vector<Source> sources; ///< in the order of their readout units, then by id
+  std::vector<Process> processes; ///< every node in exactly one
 
   [[nodiscard]] std::size_t readout_node(std::size_t readout) const { return 1 + readout; }
   [[nodiscard]] std::size_t builder_node(std::size_t builder) const {
     return 1 + readouts + builder;
   }
   [[nodiscard]] const Node& event_manager() const { return nodes.front(); }
-  // Half-open range of indices into `sources`.
+  /// Half-open range of indices into `sources`.
   [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(std::size_t readout) const;
   [[nodiscard]] std::optional<std::size_t> find_node(std::string_view name) const;
-  [[nodiscard]] std::string node_names() const; // "evm, ru0, ru1, bu0"
+  [[nodiscard]] std::string node_names() const; ///< "evm, ru0, ru1, bu0"
 };
 
-// `overrides` are of the form "run.duration=5s", applied in order. Errors: usage, one line with
-// file, line, key and reason; not_found and refused for a file that cannot be read.
+/// Reads a file. `overrides` have the form "run.duration=5s" and are applied in order. Errors:
+/// usage, one line with file, line, key and reason; not_found and refused for a file that cannot be
+/// read.
 [[nodiscard]] Result<Configuration> load(const std::string& path,
                                          const std::vector<std::string>& overrides);
-// The same of a text; `file` is for messages, and paths are relative to its folder.
+/// Reads a text. `file` is used in messages; paths are relative to its folder.
 [[nodiscard]] Result<Configuration> parse(std::string_view text, const std::string& file,
                                           const std::vector<std::string>& overrides = {});
 

@@ -1,5 +1,6 @@
-// A configuration as it was written: values with the place each one came from, without their
-// meaning. Read from TOML text and changed by key=value overrides.
+/// \file
+/// A configuration as it was written: values with their places, without their meaning. It is read
+/// from TOML text and changed by key=value overrides.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,16 @@
 
 namespace fanin::config {
 
-// Where something was written, for messages: "run.toml:12" or "--set:1" (the first override).
+/// Where a value was written, for messages: "run.toml:12" or "--set:1" (the first override).
 struct Place {
   std::string file;
   std::uint32_t line = 0;
   [[nodiscard]] std::string text() const;
 };
 
-// One value of a source's or application's own, for its type to understand.
+/// One key of a source or application that its type understands.
 struct Setting {
-  std::string value; // as it was written, without quotes
+  std::string value; ///< as it was written, without quotes
   Place place;
 };
 
@@ -29,12 +30,13 @@ struct Entry;
 struct Value {
   enum class Kind : std::uint8_t { text, integer, real, boolean, date, list, table };
   Kind kind = Kind::table;
-  std::string text;           // strings without quotes, numbers in decimal, true or false
+  std::string text; ///< strings without quotes, numbers in decimal, true or false
   Place place;
-  std::vector<Value> items;   // of a list
-  std::vector<Entry> entries; // of a table
+  std::vector<Value> items; ///< of a list
+  std::vector<Entry> entries; ///< of a table
 
-  [[nodiscard]] const Value* find(std::string_view key) const; // in a table; null: not there
+  [[nodiscard]] const Value* find(std::string_view key) const; ///< in a table; null if it does not
+                                                               ///< exist
   [[nodiscard]] Value* find(std::string_view key);
 };
 
@@ -43,22 +45,22 @@ struct Entry {
   Value value;
 };
 
-// A message of one line, whatever was quoted in it: white space becomes one blank, other control
-// characters a question mark.
+/// A message of one line, whatever it quotes: white space becomes one space, other control
+/// characters a question mark.
 [[nodiscard]] std::string one_line(std::string_view text);
 
-// For messages: "a text", "a whole number", ...
+/// For messages: "a text", "a whole number", ...
 [[nodiscard]] std::string_view name(Value::Kind kind);
 
-// Errors: usage, as "file:line: reason". `file` is only for messages.
+/// Errors: usage, as "file:line: reason". `file` is only for messages.
 [[nodiscard]] Result<Value> parse_toml(std::string_view text, const std::string& file);
-// Errors: not_found, refused, and those of parse_toml.
+/// Errors: not_found, refused, and those of parse_toml.
 [[nodiscard]] Result<Value> read_toml(const std::string& path);
-// One value, as on the right of an equals sign; what is no TOML is a text: 5s means "5s".
+/// One value, as on the right of an equals sign. What is not TOML is a text: 5s means "5s".
 [[nodiscard]] Value parse_toml_value(std::string_view text, const Place& place);
 
-// Applies "readout.0.name=left": a dotted key, with the index in a list or * for all of its
-// entries. `ordinal` counts the overrides, from 1. Errors: usage.
+/// Applies an override such as "readout.0.name=left": a dotted key, with the index in a list or *
+/// for all its entries. `ordinal` counts the overrides, from 1. Errors: usage.
 [[nodiscard]] Result<> override_value(Value& root, std::string_view assignment,
                                       std::uint32_t ordinal);
 

@@ -1,6 +1,7 @@
-// Something of the user's own that runs on the loop of one of the event builder's processes: a
-// monitor, a filter, a bridge. It comes from a plug-in (fanin/executive/plugin.hpp) and is
-// described in the configuration as an [[application]].
+/// \file
+/// Something of the user's own that runs on the loop of one of the event builder's processes: a
+/// monitor, a filter, a bridge. It comes from a plug-in (fanin/executive/plugin.hpp) and is
+/// described in the configuration as an [[application]].
 #pragma once
 
 #include <functional>
@@ -20,9 +21,9 @@ namespace fanin::executive {
 class Application {
 public:
   virtual ~Application() = default;
-  // On the loop's thread, as are all calls. Errors end the process.
+  /// On the loop's thread, as are all calls. Errors end the process.
   [[nodiscard]] virtual Result<> start() = 0;
-  // The run is over, or the user wants an end: finish; ended() says when. Must not block.
+  /// The run is over, or the user wants an end: finish; ended() says when. Must not block.
   virtual void stop() = 0;
   [[nodiscard]] virtual bool ended() const = 0;
 };
@@ -31,7 +32,7 @@ struct ApplicationContext {
   net::Loop* loop = nullptr;
   net::TransportSet* transports = nullptr;
   LogFunction log;
-  // Its own keys: for source::SettingsReader, which names file, line and key in errors.
+  /// Its own keys: for source::SettingsReader, which names file, line and key in errors.
   source::SourceSettings settings;
 };
 
@@ -40,7 +41,7 @@ using ApplicationFactory =
 
 class ApplicationRegistry {
 public:
-  // Errors: usage, if there is an application of that type already.
+  /// Errors: usage, if there is an application of that type already.
   [[nodiscard]] Result<> add(std::string type, ApplicationFactory factory) {
     if (!factories_.try_emplace(type, std::move(factory)).second) {
       return fail(ErrorKind::usage, "there is an application of type \"" + type + "\" already");

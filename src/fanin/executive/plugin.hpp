@@ -1,12 +1,13 @@
-// How a shared object adds types of source, transports and applications. It defines two functions:
-//
-//   #include <fanin/executive/plugin.hpp>
-//   FANIN_PLUGIN_ABI
-//   extern "C" void fanin_register(fanin::executive::PluginRegistry& registry) {
-//     registry.add_source("pulse", make_pulse_source);
-//   }
-//
-// docs/plugins.md leads through it; examples/plugin-source is a whole one.
+/// \file
+/// How a shared object adds types of source, transports and applications. It defines two functions:
+///
+///     #include <fanin/executive/plugin.hpp>
+///     FANIN_PLUGIN_ABI
+///     extern "C" void fanin_register(fanin::executive::PluginRegistry& registry) {
+///       registry.add_source("pulse", make_pulse_source);
+///     }
+///
+/// docs/plugins.md leads through it; examples/plugin-source is a whole one.
 #pragma once
 
 #include <string>
@@ -19,16 +20,16 @@
 
 namespace fanin::executive {
 
-// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
-// Transport, Application, the registries. A plug-in built for another number is refused.
+/// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
+/// Transport, Application, the registries. A plug-in built for another number is refused.
 inline constexpr int plugin_abi = 2;
 
-// What a plug-in can register with.
+/// What a plug-in can register with.
 struct PluginRegistry {
   source::Registry& sources;
   net::TransportRegistry& transports;
   ApplicationRegistry& applications;
-  Result<> result{}; // the first registration that failed; load_plugin() reports it
+  Result<> result{}; ///< the first registration that failed; load_plugin() reports it
 
   void add_source(std::string type, source::SourceFactory factory) {
     keep(sources.add(std::move(type), std::move(factory)));
@@ -44,9 +45,9 @@ struct PluginRegistry {
   }
 };
 
-// Opens the shared object and lets it register. It stays open until the process ends, for its code
-// is in use until then. Errors: not_found (with the linker's reason), unsupported (another ABI, or
-// no plug-in of fanin), usage (a name that is taken).
+/// Opens the shared object and lets it register. It stays open until the process ends, for its code
+/// is in use until then. Errors: not_found (with the linker's reason), unsupported (another ABI, or
+/// no plug-in of fanin), usage (a name that is taken).
 [[nodiscard]] Result<> load_plugin(const std::string& path, PluginRegistry& registry);
 
 } // namespace fanin::executive

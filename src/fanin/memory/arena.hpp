@@ -1,5 +1,6 @@
-// One block of memory without a name, placed on a NUMA node and backed by huge pages if asked, for
-// this process alone or to be mapped, read-only, by others.
+/// \file
+/// One block of anonymous memory, on a NUMA node and on huge pages if asked. It belongs to this
+/// process alone, or other processes can map it read-only.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +12,26 @@
 namespace fanin::memory {
 
 enum class HugePages : std::uint8_t {
-  off,         // ordinary pages
-  transparent, // ask the kernel (madvise); harmless where it declines
-  required     // from the reserved pool; an error where it is too small
+  off, ///< ordinary pages
+  transparent, ///< ask the kernel (madvise); it may decline
+  required ///< from the kernel's reserved huge pages; an error if there are too few
 };
 
 struct ArenaOptions {
-  int numa_node = -1;                            // -1: wherever the first touch falls
+  int numa_node = -1; ///< -1: the node of the processor that touches it first
   HugePages huge_pages = HugePages::transparent;
-  bool reserve_only = false;                     // address space without memory, for simulation
-  bool shared = false; // other processes can be given it to read (a sealed memfd)
+  bool reserve_only = false; ///< address space without memory, for simulation
+  bool shared = false; ///< other processes can map it to read (a sealed memfd)
 };
 
-// Whether this host could give so much now. Errors: as of Arena::make().
+/// Checks whether this host could give so much memory now. Errors: as of Arena::make().
 [[nodiscard]] Result<> check_arena(std::size_t size, const ArenaOptions& options);
 
 class Arena {
 public:
   Arena() = default;
-  // Populated at once, so that a limit shows as an error now. Errors: exhausted, unsupported.
+  /// The memory is populated at once, so that a limit is an error here and not later. Errors:
+  /// exhausted, unsupported.
   [[nodiscard]] static Result<Arena> make(std::size_t size, const ArenaOptions& options);
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
@@ -37,10 +39,10 @@ public:
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  // A number that no other arena of this process has or had.
+  /// A number that no other arena of this process has, or had before.
   [[nodiscard]] std::uint64_t id() const { return id_; }
-  // Of a shared arena: what others map. Its size cannot change, and nobody else can write. -1:
-  // none.
+  /// The file descriptor of a shared arena, which others map. Its size cannot change, and nobody
+  /// else can write. -1: the arena is not shared.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
 private:

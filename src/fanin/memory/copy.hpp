@@ -1,4 +1,5 @@
-// memcpy for bytes that another core reads soon.
+/// \file
+/// memcpy for bytes that another core will read soon.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +24,9 @@ inline constexpr std::size_t copied_at_once = 2048; // bytes
 
 } // namespace detail
 
-// The C library copies more than 2 KiB with one instruction of the processor ("rep movsb"). Into
-// memory that another core has read it is slow: a third of the rate, over shared memory from 256
-// KiB on (docs/benchmarks.md). So much is copied in pieces.
+/// The C library copies more than 2 KiB with one instruction of the processor ("rep movsb"). That
+/// is slow into memory that another core has read: a third of the rate, over shared memory from 256
+/// KiB on (docs/benchmarks.md). So large copies are made in pieces.
 inline void copy(std::byte* to, std::span<const std::byte> from) {
   if (from.size() > detail::copied_at_once) [[unlikely]] {
     detail::copy_in_pieces(to, from);

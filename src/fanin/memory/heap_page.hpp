@@ -1,5 +1,6 @@
-// A page of its own on the heap, for bytes that have no place in a pool: rare ones, or more of them
-// than a pool has pages for. Freed when its last holder lets go.
+/// \file
+/// A page on the heap, for bytes that have no place in a pool: rare ones, or more than a pool has
+/// pages for. It is freed with its last view.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@ namespace fanin::memory {
 
 class HeapPage final : public PageHome {
 public:
-  // `size` bytes to be written through data() before anybody else has the view. Throws
-  // std::bad_alloc.
+  /// A view of `size` bytes. Write them through data() before anyone else has the view. Throws
+  /// std::bad_alloc.
   [[nodiscard]] static View make(std::uint32_t size, std::byte*& data);
   [[nodiscard]] static View copy(std::span<const std::byte> bytes);
 

@@ -1,11 +1,12 @@
-// Fixed pools of fixed-size pages, made once at start (Forrest 2014, section 3.2: pools and buffer
-// loaning). A page is written through a Loan by exactly one holder; what has been written is handed
-// on as counted read-only Views. When the last holder lets go, the page goes home. Exhaustion is
-// backpressure: take() gives nothing, and nobody allocates.
-//
-// Thread: a pool, its loans, references and views belong to one thread, its home loop. Another
-// thread or process is given one View to keep alive on its behalf and says when it is done; only
-// the home loop touches the count.
+/// \file
+/// Fixed pools of pages of one size, allocated once at the start (Forrest 2014, section 3.2: pools
+/// and buffer loaning). Exactly one holder writes a page, through a Loan. What was written is
+/// passed on as counted read-only Views. With the last View the page returns to its pool. An empty
+/// pool is backpressure: take() returns nothing, and nothing is allocated.
+///
+/// Thread: a pool, its loans, references and views belong to one thread, its home loop. For another
+/// thread or process the home loop keeps one View alive until that thread or process says that it
+/// is done; only the home loop touches the count.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +25,16 @@ namespace fanin::memory {
 
 struct Page;
 
-// Where pages belong: a pool of this process, or what another process has lent (net/shm/).
+/// The owner of pages: a pool of this process, or memory that another process has lent (net/shm/).
 class PageHome {
 public:
   virtual ~PageHome() = default;
   PageHome(const PageHome&) = delete;
   PageHome& operator=(const PageHome&) = delete;
-  // Of one page; bytes. Only a pool's pages can be written, hence taken on loan.
+  /// Size of one page in bytes. Only pages of a pool can be taken on loan and written.
   [[nodiscard]] std::uint32_t page_size() const { return page_size_; }
-  // What its pages lie in, so that a transport can hand it to others or to a device, once; null: in
-  // nothing of this process.
+  /// The arena of its pages, so that a transport can register it once, with other processes or a
+  /// device. Null: the pages are in no memory of this process.
   [[nodiscard]] const Arena* arena() const { return arena_of_pages_; }
 
 protected:
@@ -43,19 +44,19 @@ protected:
 
 private:
   friend class PageRef;
-  virtual void put(Page* page) = 0; // the last holder has let go
+  virtual void put(Page* page) = 0; // called when the last view is released
 };
 
 struct Page {
   std::byte* data = nullptr;
   PageHome* home = nullptr;
   std::uint32_t references = 0;
-  std::uint32_t index = 0; // within the pool
-  std::uint64_t lends = 0; // how often it was taken: tells two loans of one page apart
-  bool read_elsewhere = false; // since it was taken, by another process
+  std::uint32_t index = 0; ///< within the pool
+  std::uint64_t lends = 0; ///< how often it was taken; distinguishes two loans of one page
+  bool read_elsewhere = false; ///< another process has read it since it was taken
 };
 
-// A counted share of a page.
+/// A counted share of a page.
 class PageRef {
 public:
   PageRef() = default;
@@ -77,7 +78,7 @@ private:
   Page* page_ = nullptr;
 };
 
-// Read-only bytes inside a page, kept alive by their share of it.
+/// Read-only bytes in a page. The view holds a share of the page, which keeps it alive.
 struct View {
   PageRef page;
   std::uint32_t offset = 0;
@@ -93,7 +94,7 @@ struct View {
   }
 };
 
-// The right to write into a page. What lies below a frozen view's end must not be written again.
+/// The right to write into a page. Bytes below the end of a frozen view must not be written again.
 class Loan {
 public:
   Loan() = default;
@@ -119,20 +120,20 @@ private:
 };
 
 struct PoolOptions {
-  std::uint32_t page_size = 0; // bytes, a multiple of 4096
+  std::uint32_t page_size = 0; ///< bytes, a multiple of 4096
   std::uint32_t pages = 0;
   ArenaOptions arena;
 };
 
 class PagePool final : public PageHome {
 public:
-  // Reserves and (unless arena.reserve_only) populates the memory. Errors: exhausted, usage.
+  /// Reserves and (unless arena.reserve_only) populates the memory. Errors: exhausted, usage.
   [[nodiscard]] static Result<std::unique_ptr<PagePool>> make(const PoolOptions& options);
-  ~PagePool() override; // asserts that every page is home
+  ~PagePool() override; ///< asserts that every page is home
 
-  // The page used last, which is the one in cache; empty when all are lent. Pages that another
-  // process has read come last, the one that has rested longest first: they are in another core's
-  // cache, and writing to them is slow until they have left it.
+  /// A page; empty if all are lent. It is the page used last, which is in cache. Pages that another
+  /// process has read come last, the one unused for longest first: they are in another core's
+  /// cache, and writing to them is slow until they have left it.
   [[nodiscard]] Loan take() {
     if (available_ == 0) return {};
     Page* page = free_[at(--available_)];
@@ -142,7 +143,7 @@ public:
     return Loan{page};
   }
   [[nodiscard]] std::uint32_t available() const { return available_; }
-  [[nodiscard]] std::uint32_t available_min() const { return available_min_; } // since start
+  [[nodiscard]] std::uint32_t available_min() const { return available_min_; } ///< since start
   [[nodiscard]] std::uint32_t pages() const { return static_cast<std::uint32_t>(pages_.size()); }
 
 private:
@@ -163,7 +164,7 @@ private:
 
   Arena arena_;
   std::vector<Page> pages_;
-  std::vector<Page*> free_; // a ring: taken from its end
+  std::vector<Page*> free_; // a ring; pages are taken from its end
   std::uint32_t first_ = 0;
   std::uint32_t available_;
   std::uint32_t available_min_;

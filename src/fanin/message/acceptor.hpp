@@ -1,4 +1,5 @@
-// The listening side of a socket: connections whose peers have said the right hello.
+/// \file
+/// The listening side of a socket: connections whose peers have sent a correct hello.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace fanin::message::detail {
 
-// One that has introduced itself. Sockets derive what they keep of it.
+// A peer that has introduced itself. Sockets derive their own data from it.
 struct Peer {
   Peer() = default;
   Peer(const Peer&) = delete;
@@ -24,14 +25,14 @@ struct Peer {
   net::Link link; // none: gone
   PeerId id = PeerId::none;
   Hello hello;
-  bool answer_owed = false; // the transport said backpressure
+  bool answer_owed = false; // the transport gave backpressure
   std::string name; // for people
 };
 
 class AcceptorOwner {
 public:
   virtual ~AcceptorOwner() = default;
-  // A connection of a kind that is taken; null: of another one.
+  // A new peer, if its kind fits to this socket; null otherwise.
   [[nodiscard]] virtual std::shared_ptr<Peer> admit(const Hello& hello) = 0;
   // It can be sent to.
   virtual void on_admitted(const std::shared_ptr<Peer>& peer) = 0;
@@ -45,22 +46,23 @@ class Acceptor final : net::Handler {
 public:
   struct Options {
     std::uint64_t message_max = 0; // said to peers
-    // In the transport, and also held by the peer where memory is shared.
+    // Most bytes in the transport; where memory is shared, also of what the peer holds.
     std::uint64_t send_queue_bytes = ContextOptions::send_queue;
     bool low_latency = false;
   };
   Acceptor(Context& context, AcceptorOwner& owner, SocketCounters& counters,
            const Options& options);
-  ~Acceptor() override; // closes all connections in order
+  ~Acceptor() override; // closes all connections in an orderly way
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  // The real address, with the port that was chosen. Errors: those of Transport::listen().
+  // Listens at an address. Returns the real one, with the port that was chosen. Errors: those of
+  // Transport::listen().
   [[nodiscard]] Result<net::Url> listen(const net::Url& url);
-  // Ends one connection, counts and says why; no on_closed() follows. In order if the reason is
-  // `here`: what was accepted is still delivered.
+  // Closes one connection, counts and logs the reason; no on_closed() follows. With the reason
+  // `here` what was accepted is still delivered.
   void close(Peer& peer, CloseReason reason);
-  void close(); // all of them, in order, and no more are accepted
+  void close(); // closes all connections in an orderly way, and accepts no more
   [[nodiscard]] std::size_t peers() const { return admitted_; }
   [[nodiscard]] std::shared_ptr<Peer> find(PeerId id) const; // null: gone
 

@@ -1,4 +1,6 @@
-// The connecting side of a socket: one connection, made again with back-off whenever it ends.
+/// \file
+/// The connecting side of a socket: one connection, which is made again, after a time, whenever it
+/// ends.
 #pragma once
 
 #include <chrono>
@@ -10,9 +12,9 @@
 
 namespace fanin::message {
 
-// After a connection could not be made or has ended: the first attempt follows after `initial`, and
-// each that fails, or lasts less than `max`, doubles the time, up to `max`. Half of it is chosen at
-// random, so that many who lost the same peer do not come back at once.
+/// When to try again after a connection failed or ended. The first attempt follows after `initial`.
+/// Each attempt that fails, or lasts less than `max`, doubles the time, up to `max`. Half of the
+/// time is random, so that many that lost the same peer do not reconnect at once.
 struct ReconnectPolicy {
   Duration initial = std::chrono::milliseconds{10};
   Duration max = std::chrono::seconds{2};
@@ -23,17 +25,17 @@ namespace detail {
 class ConnectorOwner {
 public:
   virtual ~ConnectorOwner() = default;
-  virtual void on_open(const Hello& peer) = 0; // the handshake is done: send
+  virtual void on_open(const Hello& peer) = 0; // the handshake is complete: messages can be sent
   virtual void on_message(net::Event& event) = 0;
   virtual void on_writable() = 0;
-  virtual void on_closed(CloseReason reason) = 0; // it was open, or could not be made
+  virtual void on_closed(CloseReason reason) = 0; // the connection was open, or could not be made
 };
 
 class Connector final : net::Handler {
 public:
   struct Options {
     ReconnectPolicy reconnect;
-    // In the transport, and also held by the peer where memory is shared.
+    // Most bytes in the transport; where memory is shared, also of what the peer holds.
     std::uint64_t send_queue_bytes = ContextOptions::send_queue;
     bool low_latency = false;
     std::uint64_t message_max = 0; // said to the peer
@@ -43,11 +45,11 @@ public:
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
 
-  // Errors: those of Transport::connect() that no other attempt would mend.
+  // Begins to connect. Errors: those of Transport::connect() that another attempt would not change.
   [[nodiscard]] Result<> connect(const net::Url& url);
-  // For good: no attempt and no on_closed() follows. What was accepted is still delivered.
+  // Closes for good: no attempt and no on_closed() follows. What was accepted is still delivered.
   void close();
-  // Closes this connection for a reason and makes another one.
+  // Closes this connection for the given reason, and makes another one.
   void fail(CloseReason reason);
 
   [[nodiscard]] bool open() const { return open_; }

@@ -1,6 +1,7 @@
-// What the message sockets of one thread have in common: the loop (Schumacher 2017, section III: "a
-// central event loop"), transports by scheme, page pools, random numbers for back-off, and where to
-// say something to people.
+/// \file
+/// What the message sockets of one thread have in common: the loop (Schumacher 2017, section III:
+/// "a central event loop"), transports by scheme, page pools, random numbers for reconnecting, and
+/// the log.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,12 @@
 
 namespace fanin::message {
 
-// Looked after by a Context at the end of each turn for as long as it wants: a page to be sent, a
-// queue to be read.
+/// Work that a Context does at the end of each turn, while the task wants it: a page to send, a
+/// queue to read.
 class TurnEndTask {
 public:
   virtual ~TurnEndTask() = default;
-  // `stay`: ask again next turn. `worked`: the loop shall not sleep before that.
+  /// `stay`: call it again in the next turn. `worked`: the loop must not sleep before.
   struct Answer {
     bool stay = false;
     bool worked = false;
@@ -37,70 +38,71 @@ private:
 };
 
 struct ContextOptions {
-  // With room for headers beside messages whose sizes are powers of two.
+  /// Size of a page, with room for headers beside messages whose sizes are powers of two.
   static constexpr std::uint32_t send_page = (1U << 20) + 4096;
-  // What sockets let a network hold of a connection if nothing else is asked for: four pages, and
-  // what it counts beside each.
+  /// The default for what a network may hold of a connection: four pages, and what it counts for
+  /// each.
   static constexpr std::uint64_t send_queue = 4 * (std::uint64_t{send_page} + 4096);
-  // Pages that messages are gathered in, where other processes can read them (shm://). Sums:
-  // docs/modules/message.md.
+  /// Pages in which messages are gathered, in memory that other processes can read (shm://). The
+  /// sums: docs/modules/message.md.
   memory::PoolOptions send_pool{.page_size = send_page, .pages = 16, .arena = {.shared = true}};
-  // Pages at least twice as large: a transport takes messages up to half of one.
+  /// Pages for receiving, at least twice as large: a transport takes messages up to half a page.
   memory::PoolOptions receive_pool{.page_size = 2 * send_page, .pages = 16, .arena = {}};
   net::WaitPolicy wait = net::WaitPolicy::block;
-  std::uint64_t seed = 0; // of the jitter of reconnections; 0: taken from the clock
-  LogFunction log = {}; // empty: nothing is said
+  std::uint64_t seed = 0; ///< seed of the random times of reconnecting; 0: taken from the clock
+  LogFunction log = {}; ///< empty: nothing is said
 };
 
-// What an application that has a loop of its own gives instead; all of it outlives the Context.
+/// For an application with its own loop: what it provides. All of it must outlive the Context.
 struct ContextParts {
   net::Loop& loop;
   const net::TransportSet& transports;
-  memory::PagePool& send_pool; // made with ArenaOptions::shared, if a transport shares memory
+  memory::PagePool& send_pool; ///< made with ArenaOptions::shared, if a transport shares memory
   memory::PagePool& receive_pool;
   std::uint64_t seed = 0;
   LogFunction log = {};
 };
 
-// Outlives its sockets. Thread: one, the loop's, like everything made from it; it starts none.
+/// It must outlive its sockets. Thread: the loop's, also for everything made from it. It starts no
+/// thread.
 class Context final : net::Service {
 public:
-  // With `registry` instead of the transports that come with fanin. Errors: usage (page sizes),
-  // exhausted (memory).
+  /// Uses `registry` instead of the transports that come with fanin. Errors: usage (page sizes),
+  /// exhausted (memory).
   [[nodiscard]] static Result<std::unique_ptr<Context>>
   make(ContextOptions options = {}, const net::TransportRegistry* registry = nullptr);
   explicit Context(ContextParts parts);
   ~Context() override;
 
-  // Turns the loop until stop(), which may also come from a callback; waits as options.wait says.
+  /// Runs the loop until stop(), which may be called from a callback. Waits as options.wait says.
   void run() { loop_.run(); }
   void stop() { loop_.stop(); }
-  bool turn() { return loop_.turn(); } // one turn without waiting; true if anything was done
-  // Blocks: turns the loop until sockets and connections that were closed have delivered what they
-  // had accepted, or their peers are gone, or stop() is called. Where the bytes are with the
-  // transports that is until the peer has taken nothing for as long as they linger (5 s); a peer
-  // that lives and does not read what a socket still has makes it wait without end. False: not all
-  // was taken, as far as this side knows. Not from a callback.
+  bool turn() { return loop_.turn(); } ///< one turn without waiting; true if something was done
+  /// Blocks: runs the loop until closed sockets and connections have delivered what they had
+  /// accepted, or their peers are gone, or stop() is called. Transports give up a peer that has
+  /// taken nothing for their linger time (5 s). A peer that is alive and does not read what a
+  /// socket still has makes it wait without end. False: not all was taken, as far as this side
+  /// knows. Not from a callback.
   bool drain();
 
   [[nodiscard]] net::Loop& loop() const { return loop_; }
   [[nodiscard]] memory::PagePool& send_pool() const { return send_pool_; }
   [[nodiscard]] memory::PagePool& receive_pool() const { return receive_pool_; }
 
-  // For the sockets. The transport of a scheme is made when it is first asked for.
-  // Errors: unsupported (no such scheme), and those of making it.
+  /// For the sockets. A transport is made when its scheme is first used. Errors: unsupported (no
+  /// such scheme), and those of its factory.
   [[nodiscard]] Result<net::Transport*> transport(const net::Url& url);
   [[nodiscard]] Random& random() { return random_; }
   void say(LogLevel level, std::string_view text) const {
     if (log_) log_(level, text);
   }
-  // Warnings that peers can cause, a few a second.
+  /// Logs warnings that peers can cause, a few in a second.
   void say_of_peers(std::string_view text) {
     if (log_) refusals_.say(log_, loop_.now(), LogLevel::warning, text);
   }
   void at_turn_end(TurnEndTask& task);
   void forget(TurnEndTask& task);
-  // A socket was closed and has something left to send; or has sent it.
+  /// Counts closed sockets that have something left to send.
   void closing(int change) { closing_sockets_ += change; }
 
 private:
@@ -108,7 +110,7 @@ private:
   Context(std::unique_ptr<Owned> owned, const ContextOptions& options);
   bool poll() override;
   bool arm() override;
-  [[nodiscard]] bool drained() const; // everything that was closed has delivered
+  [[nodiscard]] bool drained() const; // all that was closed has delivered
   [[nodiscard]] std::uint64_t given_up() const;
 
   [[nodiscard]] Result<net::Transport*> find_transport(const net::Url& url);

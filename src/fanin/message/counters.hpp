@@ -1,4 +1,5 @@
-// What a socket counts.
+/// \file
+/// What a socket counts.
 #pragma once
 
 #include <array>
@@ -9,16 +10,17 @@
 namespace fanin::message {
 
 struct SocketCounters {
-  std::uint64_t messages = 0; // accepted by send() or publish(); or handed to the application
-  std::uint64_t bytes = 0;    // of them, without headers and tags
-  std::uint64_t answers = 0;  // accepted by answer(), or handed to on_answer; not in the others
-  std::uint64_t pages = 0;    // transport messages that were sent or received
-  std::uint64_t skipped = 0;  // messages that slow subscribers did not get
-  // Messages that were cut in the middle by the end of a connection, or gathered in a page that the
-  // peer which came after a reconnection does not take.
+  std::uint64_t messages = 0; ///< accepted by send() or publish(), or given to the application
+  std::uint64_t bytes = 0; ///< of them, without headers and tags
+  std::uint64_t answers = 0; ///< accepted by answer(), or handed to on_answer; not in the others
+  std::uint64_t pages = 0; ///< transport messages that were sent or received
+  std::uint64_t skipped = 0; ///< messages that slow subscribers did not get
+  /// Messages that the end of a connection cut, or in a page that is too large for the peer after a
+  /// reconnection.
   std::uint64_t lost = 0;
-  std::uint64_t connections = 0; // that were made; beyond the first, a sender's are reconnections
-  std::array<std::uint64_t, close_reasons> closed{}; // by CloseReason
+  std::uint64_t connections = 0; ///< connections that were made; a sender's after the first are
+                                 ///< reconnections
+  std::array<std::uint64_t, close_reasons> closed{}; ///< by CloseReason
 };
 
 } // namespace fanin::message

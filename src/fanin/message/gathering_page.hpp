@@ -1,6 +1,7 @@
-// The page that messages are gathered in (Schumacher 2017, section III-A: "buffers in which
-// messages are copied ... referred to as pages"). Its owner sends what is in it, and may go on
-// filling it afterwards, behind what was sent.
+/// \file
+/// The page in which messages are gathered (Schumacher 2017, section III-A: "buffers in which
+/// messages are copied ... referred to as pages"). Its owner sends what is in it, and may continue
+/// to fill it behind that.
 #pragma once
 
 #include <algorithm>
@@ -14,30 +15,30 @@
 
 namespace fanin::message {
 
-// A view costs the transport an extent and the receiver perhaps a page; below this a copy is
-// cheaper.
+/// A view costs the transport an extent and may cost the receiver a page. Below this size a copy is
+/// cheaper.
 inline constexpr std::uint32_t copy_below_bytes = 4096;
 
-// What leaves as one transport message: up to two extents.
+/// What is sent as one transport message: up to two extents.
 struct Parcel {
-  memory::View page; // frames; the last one's payload may be `payload`
+  memory::View page; ///< frames; the last one's payload may be `payload`
   memory::View payload = {};
-  bool continues = false; // its first frame is not the first piece of its message
-  bool goes_on = false;   // its last frame is not the last one
+  bool continues = false; ///< its first frame is not the first piece of its message
+  bool goes_on = false; ///< its last frame is not the last one
   [[nodiscard]] std::uint64_t size() const { return std::uint64_t{page.size} + payload.size; }
 };
 
-// Holds no page until open(), and none after release(). Thread: the pool's.
+/// It holds no page before open() and after release(). Thread: the pool's.
 class GatheringPage {
 public:
   GatheringPage() = default;
-  // `unsent_max`: bytes that are sent at once, at most. `pool` must outlive it.
+  /// `unsent_max`: most bytes that are sent at once. `pool` must outlive it.
   GatheringPage(memory::PagePool& pool, std::uint32_t unsent_max) : pool_(&pool) {
     limit_unsent(unsent_max);
   }
 
-  // Where to write the payload of a frame of that size, at once; null: see fits(). Padding and
-  // header are written.
+  /// Memory for the payload of a frame of that size, which the caller writes at once; null: see
+  /// fits(). Padding and header are written already.
   [[nodiscard]] std::byte* append(std::size_t size, std::uint16_t type = 0,
                                   std::uint16_t flags = 0) {
     const std::size_t taken = frame_size(size);
@@ -50,13 +51,13 @@ public:
     return at + sizeof header;
   }
 
-  // The header of a frame whose payload is sent behind the page, as an extent of its own.
+  /// Appends the header of a frame whose payload is sent behind the page, as a separate extent.
   [[nodiscard]] bool append_header(std::uint32_t payload, std::uint16_t flags);
 
-  // Takes a page if it has none, and lets append() have it; false: the pool has none.
+  /// Takes a page if it has none, and makes it usable for append(). False: the pool is empty.
   [[nodiscard]] bool open();
-  // Opens it with room for a frame of that size, in another page if this one is full. send() is
-  // called where what was gathered has to go before. False: it could not, or the pool is empty.
+  /// Opens a page with room for a frame of that size; another page if this one is full. Calls
+  /// send() if what was gathered has to be sent before. False: that failed, or the pool is empty.
   template <class Send>
   [[nodiscard]] bool make_room(std::size_t size, Send send) {
     if (page_ && !fits(size)) {
@@ -68,31 +69,31 @@ public:
     }
     return open();
   }
-  // append() finds no room until open(): the owner wants to know of the next message.
+  /// append() returns null until open(), so that the owner notices the next message.
   void suspend() { limit_ = end_; }
-  // Whether a frame of that size finds room once it is open.
+  /// Whether there is room for a frame of that size once it is open.
   [[nodiscard]] bool fits(std::size_t size) const {
     return page_ && end_ + frame_size(size) <= room_end();
   }
-  // Of one frame: more has to be split.
+  /// Largest payload of one frame; a larger message has to be split.
   [[nodiscard]] std::size_t payload_max() const { return unsent_max_ - sizeof(FrameHeader); }
-  // From the next open() on.
+  /// From the next open() on.
   void limit_unsent(std::uint32_t bytes) {
     unsent_max_ = std::min(bytes, pool_->page_size()) & ~(frame_alignment - 1);
   }
 
   [[nodiscard]] bool has_page() const { return static_cast<bool>(page_); }
-  [[nodiscard]] bool shared() const { return page_.page()->references > 1; } // a view is held
-  [[nodiscard]] bool empty() const { return start_ == end_; } // nothing to send
-  [[nodiscard]] std::uint32_t size() const { return end_ - start_; } // of what is to be sent
+  [[nodiscard]] bool shared() const { return page_.page()->references > 1; } ///< a view is held
+  [[nodiscard]] bool empty() const { return start_ == end_; } ///< nothing to send
+  [[nodiscard]] std::uint32_t size() const { return end_ - start_; } ///< of what is to be sent
   [[nodiscard]] std::uint32_t end() const { return end_; }
-  // What has not been sent, or what lies between `from` and the end of what is in the page.
+  /// What has not been sent; or what is between `from` and the end of the filled part.
   [[nodiscard]] memory::View unsent() const { return page_.freeze(start_, end_ - start_); }
   [[nodiscard]] memory::View from(std::uint32_t offset) const {
     return page_.freeze(offset, end_ - offset);
   }
   void sent() { start_ = end_; }
-  // Lets go of the page and forgets what was not sent.
+  /// Releases the page and forgets what was not sent.
   void release();
 
 private:

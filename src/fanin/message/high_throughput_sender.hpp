@@ -1,9 +1,10 @@
-// The sending side of high throughput (Schumacher 2017, table II and section III-A): "messages are
-// copied into a large connection buffer instead of being sent immediately. The buffer is
-// transmitted when it is full or after a timeout occurs", and here also when the loop has nothing
-// more to do.
-//
-// Thread: the Context's, callbacks too. Order: as sent, over reconnections too.
+/// \file
+/// The sending side of high throughput (Schumacher 2017, table II and section III-A): "messages are
+/// copied into a large connection buffer instead of being sent immediately. The buffer is
+/// transmitted when it is full or after a timeout occurs", and in fanin also when the loop has
+/// nothing more to do.
+///
+/// Thread: the Context's, also for callbacks. Order: as sent, also over reconnections.
 #pragma once
 
 #include <deque>
@@ -19,12 +20,12 @@
 
 namespace fanin::message {
 
-// When a page is sent that is not full.
+/// When a page that is not full is sent.
 struct FlushPolicy {
-  // When a turn of the loop has added nothing to it: at low rate a message leaves at once, at high
-  // rate pages fill.
+  /// True: when a turn of the loop has added nothing to it. So at low rate a message leaves at
+  /// once, and at high rate pages fill.
   bool idle = true;
-  // At the latest so long after the first message in it. never_flush: no deadline.
+  /// The latest time after the first message in it. never_flush: no deadline.
   Duration deadline = std::chrono::microseconds{200};
   static constexpr Duration never_flush = Duration::max();
 };
@@ -32,26 +33,27 @@ struct FlushPolicy {
 struct HighThroughputSenderOptions {
   FlushPolicy flush = {};
   ReconnectPolicy reconnect = {};
-  // Sent at once, at most, bytes; 0: what a page has and the peer takes.
+  /// Most bytes that are sent at once; 0: as much as a page has and the peer takes.
   std::uint32_t page_size = 0;
-  // That the transport holds; pages are kept beyond.
+  /// Most bytes that the transport holds; more pages wait in the socket.
   std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   std::function<void()> on_connected = {};
-  std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
-  std::function<void()> on_writable = {}; // after backpressure: try again
+  std::function<void(CloseReason)> on_disconnected = {}; ///< also for each failed attempt to
+                                                         ///< connect
+  std::function<void()> on_writable = {}; ///< after backpressure: try again
 };
 
 class HighThroughputSender final : detail::ConnectorOwner, TurnEndTask {
 public:
-  // Returns at once; on_connected follows. Errors: usage (the page size, the address), unsupported
-  // (the address).
+  /// Returns at once; on_connected follows. Errors: usage (the page size, the address), unsupported
+  /// (the address).
   [[nodiscard]] static Result<std::unique_ptr<HighThroughputSender>>
   connect(Context& context, const net::Url& url, HighThroughputSenderOptions options = {});
-  ~HighThroughputSender() override; // what has not been sent is lost; see close()
+  ~HighThroughputSender() override; ///< what has not been sent is lost, see close()
 
-  // Copies the message into the current page. One larger than a page is split over pages. Outcome:
-  // backpressure: not taken, on_writable follows; too_large: over message_max(); closed: not
-  // connected (now).
+  /// Copies the message into the current page. One larger than a page is split over pages. Outcome:
+  /// backpressure: not taken, on_writable follows; too_large: over message_max(); closed: not
+  /// connected (now).
   [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message) {
     std::byte* const at = page_.append(message.size());
     if (at == nullptr) return send_slowly(message);
@@ -60,17 +62,19 @@ public:
     counters_.bytes += message.size();
     return net::SendOutcome::accepted;
   }
-  // Not copied, from a few KiB on: held until the network no longer needs the bytes.
+  /// Sends without a copy, from a few KiB on: the view is held until the network no longer needs
+  /// the bytes.
   [[nodiscard]] net::SendOutcome send(const memory::View& message);
 
-  // Sends what was gathered now, as far as the network takes it.
+  /// Sends what was gathered, as far as the network takes it.
   void flush();
-  // Whether all that was accepted has been handed to the network.
+  /// Whether all accepted messages were given to the network.
   [[nodiscard]] bool sent() const { return page_.empty() && outbox_.empty(); }
-  // No more messages; what was accepted is delivered (Context::drain()), unless the peer is gone.
+  /// Takes no more messages. What was accepted is delivered (Context::drain()), unless the peer is
+  /// gone.
   void close();
   [[nodiscard]] bool connected() const { return connector_.open(); }
-  [[nodiscard]] std::uint64_t message_max() const { return message_max_; } // bytes; 0: not known
+  [[nodiscard]] std::uint64_t message_max() const { return message_max_; } ///< bytes; 0: not known
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 private:

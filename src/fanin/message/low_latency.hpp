@@ -1,11 +1,12 @@
-// Low-latency sockets (Schumacher 2017, table II): "a message that is posted is immediately sent to
-// the remote endpoint without any delay", and "a message that is received is immediately passed to
-// the user code via a callback". Nothing is gathered; the transport frames the messages.
-//
-// A receiver may answer: over the same connection, so that a round trip needs only one, whose data
-// carry the acknowledgements of both directions.
-//
-// Thread: the Context's, callbacks too. Order: as sent, within a connection and direction.
+/// \file
+/// Low-latency sockets (Schumacher 2017, table II): "a message that is posted is immediately sent
+/// to the remote endpoint without any delay", and "a message that is received is immediately passed
+/// to the user code via a callback". Nothing is gathered; the transport frames the messages.
+///
+/// A receiver may answer over the same connection. So a round trip needs one connection, and its
+/// data carry the acknowledgements of both directions.
+///
+/// Thread: the Context's, also for callbacks. Order: as sent, within a connection and direction.
 #pragma once
 
 #include <functional>
@@ -23,36 +24,37 @@ namespace fanin::message {
 
 struct LowLatencySenderOptions {
   ReconnectPolicy reconnect = {};
-  // That the transport holds; backpressure beyond.
+  /// Most bytes that the transport holds; beyond that send() gives backpressure.
   std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   std::function<void()> on_connected = {};
-  std::function<void(CloseReason)> on_disconnected = {}; // also for each attempt that failed
-  std::function<void()> on_writable = {}; // after backpressure: try again
-  // What a receiver answers, as its on_message. Empty: it cannot answer.
+  std::function<void(CloseReason)> on_disconnected = {}; ///< also for each failed attempt to
+                                                         ///< connect
+  std::function<void()> on_writable = {}; ///< after backpressure: try again
+  /// Called for each answer of the receiver, as its on_message. Empty: the receiver cannot answer.
   std::function<void(Message&)> on_answer = {};
 };
 
 class LowLatencySender final : detail::ConnectorOwner, TurnEndTask {
 public:
-  // Returns at once; on_connected follows. Errors: usage, unsupported (the address).
+  /// Returns at once; on_connected follows. Errors: usage, unsupported (the address).
   [[nodiscard]] static Result<std::unique_ptr<LowLatencySender>>
   connect(Context& context, const net::Url& url, LowLatencySenderOptions options = {});
   ~LowLatencySender() override;
 
-  // Sends at once, without a copy; the views are held until the network no longer needs the bytes.
-  // At most net::max_extents of them. Outcome: backpressure: not taken, on_writable follows;
-  // too_large: over message_max(); closed: not connected (now).
+  /// Sends at once, without a copy; the views are held until the network no longer needs the bytes.
+  /// At most net::max_extents of them. Outcome: backpressure: not taken, on_writable follows;
+  /// too_large: over message_max(); closed: not connected (now).
   [[nodiscard]] net::SendOutcome send(std::span<const memory::View> message);
   [[nodiscard]] net::SendOutcome send(const memory::View& message) { return send({&message, 1}); }
   [[nodiscard]] net::SendOutcome send(const memory::View& header, const memory::View& payload);
-  // For bytes that lie elsewhere: copied once, into a page of the send pool. Outcome:
-  // too_large also where they are more than such a page has.
+  /// Sends bytes that lie elsewhere: copies them once, into a page of the send pool. Outcome:
+  /// too_large also if they do not fit into such a page.
   [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message);
 
-  // No more messages; what was accepted is delivered (Context::drain()).
+  /// Takes no more messages. What was accepted is delivered (Context::drain()).
   void close();
   [[nodiscard]] bool connected() const { return connector_.open(); }
-  [[nodiscard]] std::uint64_t message_max() const { return message_max_; } // bytes; 0: not known
+  [[nodiscard]] std::uint64_t message_max() const { return message_max_; } ///< bytes; 0: not known
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 private:
@@ -74,30 +76,31 @@ private:
 };
 
 struct LowLatencyReceiverOptions {
-  // Not empty. Called in the loop with each message. Its bytes are valid inside the call; who moves
-  // or copies the message keeps them, as a loan of pages. If it throws, the connection is closed.
+  /// Required. Called in the loop with each message. Its bytes are valid during the call; move or
+  /// copy the message to keep them, which holds pages. If it throws, the connection is closed.
   std::function<void(Message&)> on_message = {};
   std::function<void(PeerId)> on_connected = {};
   std::function<void(PeerId, CloseReason)> on_disconnected = {};
-  std::function<void(PeerId)> on_writable = {}; // after an answer's backpressure: try again
+  std::function<void(PeerId)> on_writable = {}; ///< after an answer's backpressure: try again
 };
 
 class LowLatencyReceiver final : detail::AcceptorOwner {
 public:
-  // Errors: usage (the address, no on_message), unsupported (the address), refused (in use).
+  /// Errors: usage (the address, no on_message), unsupported (the address), refused (in use).
   [[nodiscard]] static Result<std::unique_ptr<LowLatencyReceiver>>
   listen(Context& context, const net::Url& url, LowLatencyReceiverOptions options);
   ~LowLatencyReceiver() override;
 
-  // At one more address, perhaps of another network. Gives the real one.
+  /// Listens at one more address, also of another network. Returns the real one.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
-  // To one that has on_answer, at once. Outcome: backpressure: not taken, on_writable follows;
-  // too_large: over half a receive page of its, or it takes no answers; closed: it is gone.
+  /// Sends an answer at once to a peer that has on_answer. Outcome: backpressure: not taken,
+  /// on_writable follows; too_large: over half a receive page of its, or it takes no answers;
+  /// closed: the peer is gone.
   [[nodiscard]] net::SendOutcome answer(PeerId peer, const memory::View& message);
-  // Copied once, into a page of the send pool, or to the heap if that is empty. Outcome: too_large
-  // also where they are more than such a page has.
+  /// Copied once, into a page of the send pool, or to the heap if that is empty. Outcome: too_large
+  /// also where they are more than such a page has.
   [[nodiscard]] net::SendOutcome answer(PeerId peer, std::span<const std::byte> message);
-  [[nodiscard]] const net::Url& url() const { return url_; } // with the port that was chosen
+  [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
   [[nodiscard]] std::string peer_name(PeerId peer) const;
   [[nodiscard]] std::size_t connections() const { return acceptor_.peers(); }
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }

@@ -1,4 +1,5 @@
-// A message that was received: views of the pages it came in, kept for as long as the message is.
+/// \file
+/// A received message: views of the pages in which it came.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +12,12 @@
 
 namespace fanin::message {
 
-// A loan: it holds pages of the receive pool (of the sender's, over shared memory). Whoever keeps
-// many of them stops the senders; bytes() copied elsewhere cost nobody anything. It moves, and a
-// copy is one more holder. Thread: the socket's. Ends before the Context.
+/// It holds pages of the receive pool (over shared memory: of the sender's pool). An application
+/// that keeps many messages stops the senders; copy bytes() instead. A copy of a Message is one
+/// more holder. Thread: the socket's. It must be destroyed before the Context.
 class Message {
 public:
-  // Contiguous. A message that was split is copied together at the first call; pieces() does not.
+  /// The message in one piece. The first call copies a message that was split; pieces() does not.
   [[nodiscard]] std::span<const std::byte> bytes() {
     if (!more_.empty()) join();
     return view_.bytes();
@@ -26,22 +27,22 @@ public:
     for (const memory::View& piece : more_) size += piece.size;
     return size;
   }
-  // In order; a message that came in one page is one piece.
+  /// The pieces, in order. A message that came in one page has one piece.
   [[nodiscard]] std::size_t pieces() const { return 1 + more_.size(); }
   [[nodiscard]] const memory::View& piece(std::size_t index) const {
     return index == 0 ? view_ : more_[index - 1];
   }
-  // From whom; of a Subscriber, from which publisher.
+  /// The sender; of a Subscriber, the publisher.
   [[nodiscard]] PeerId peer() const { return peer_; }
-  // What it was published under. 0 where it was not published.
+  /// The tag with which it was published; 0 if it was not published.
   [[nodiscard]] std::uint64_t tag() const { return tag_; }
 
-  // For the sockets.
+  /// For the sockets.
   static constexpr std::uint64_t size_max = 0xffff'ffff;
   void receive(PeerId peer, memory::View view, memory::View rest);
-  void receive(PeerId peer, std::vector<memory::View>& pieces); // takes them; at least one
-  void release(); // lets go of what it holds
-  [[nodiscard]] bool take_tag(); // off the beginning; false: there is none
+  void receive(PeerId peer, std::vector<memory::View>& pieces); ///< takes them; at least one
+  void release(); ///< lets go of what it holds
+  [[nodiscard]] bool take_tag(); ///< off the beginning; false: there is none
 
 private:
   friend class PageQueue;

@@ -1,7 +1,8 @@
-// Messages in a page (Schumacher 2017, section III-A: "simply prepending an 8 byte length field to
-// the message contents"): frames one behind the other, each a header of 8 bytes and its payload,
-// padded with zeros to 8. A message larger than a page is split: its frames lie in pages that
-// follow each other on one connection. Little-endian.
+/// \file
+/// Messages in a page (Schumacher 2017, section III-A: "simply prepending an 8 byte length field to
+/// the message contents"): frames, one after the other. A frame is a header of 8 bytes and its
+/// payload, padded with zeros to a multiple of 8. A message larger than a page is split: its frames
+/// are in consecutive pages of one connection. Little-endian.
 #pragma once
 
 #include <cstddef>
@@ -12,37 +13,38 @@
 namespace fanin::message {
 
 struct FrameHeader {
-  std::uint16_t type = 0; // the user's
+  std::uint16_t type = 0; ///< the user's
   std::uint16_t flags = 0;
-  std::uint32_t size = 0; // of the payload, bytes
+  std::uint32_t size = 0; ///< of the payload, bytes
 
-  // A whole message has no flag.
-  static constexpr std::uint16_t continued = 1; // not the first piece of its message
-  static constexpr std::uint16_t goes_on = 2; // not the last
+  /// A whole message has no flag.
+  static constexpr std::uint16_t continued = 1; ///< not the first piece of its message
+  static constexpr std::uint16_t goes_on = 2; ///< not the last
 };
 static_assert(sizeof(FrameHeader) == 8 && offsetof(FrameHeader, flags) == 2);
 static_assert(offsetof(FrameHeader, size) == 4);
 
-// Of a piece of a message; of the only piece, 0.
+/// The flags of a piece of a message; 0 for the only piece.
 [[nodiscard]] constexpr std::uint16_t piece_flags(bool first, bool last) {
   return static_cast<std::uint16_t>((first ? 0 : FrameHeader::continued) |
                                     (last ? 0 : FrameHeader::goes_on));
 }
 
 inline constexpr std::uint32_t frame_alignment = 8;
-// What a frame takes in a page.
+/// The bytes that a frame takes in a page.
 [[nodiscard]] constexpr std::size_t frame_size(std::size_t payload) {
   return (sizeof(FrameHeader) + payload + frame_alignment - 1) & ~std::size_t{frame_alignment - 1};
 }
 
 struct Frame {
   FrameHeader header;
-  std::uint32_t offset = 0; // of the payload, in its part of the page
-  bool in_rest = false; // which part that is
+  std::uint32_t offset = 0; ///< of the payload, in its part of the page
+  bool in_rest = false; ///< which part that is
 };
 
-// Walks a page in place. A page may come in two parts: then the second one is the payload of the
-// frame whose header ends the first (net::Event::rest). Checks lengths; flags are the caller's.
+/// Reads the frames of a page in place. A page may come in two parts: then the second one is the
+/// payload of the frame whose header ends the first (net::Event::rest). It checks lengths; the
+/// caller checks flags.
 class PageReader {
 public:
   enum class Step : std::uint8_t { frame, end, malformed };
@@ -83,8 +85,8 @@ private:
   std::uint32_t rest_size_ = 0; // still to come
 };
 
-// Whether a frame may come where a message is unfinished, or where none is. The pieces of a message
-// are not empty.
+/// Whether a frame may come while a message is incomplete, or while none is. The pieces of a
+/// message are not empty.
 [[nodiscard]] constexpr bool makes_sense(const FrameHeader& header, bool unfinished) {
   constexpr unsigned both = FrameHeader::continued | FrameHeader::goes_on;
   if (header.flags == 0) return !unfinished;

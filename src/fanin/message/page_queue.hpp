@@ -1,5 +1,6 @@
-// Pages that were received and not read yet (Schumacher 2017, section III-A: the "page queue"),
-// taken apart in place. The pools that the pages are from bound it.
+/// \file
+/// Received pages that are not read yet (Schumacher 2017, section III-A: the "page queue").
+/// Messages are read in place. The pools of the pages bound the queue.
 #pragma once
 
 #include <algorithm>
@@ -20,16 +21,17 @@
 
 namespace fanin::message {
 
-// Where pages come from: one connection. Shared by its owner and its pages in the queue.
+/// The connection that pages come from. Its owner and its pages in the queue share it.
 struct PageSource {
   PeerId id = PeerId::none;
-  std::uint64_t lent_max = 0;           // Hello::lent_max
-  bool bad = false;                     // what it sent makes no sense: nothing more of it is read
-  std::vector<memory::View> unfinished; // pieces of a message whose end has not come
+  std::uint64_t lent_max = 0; ///< Hello::lent_max
+  bool bad = false; ///< it sent an invalid page; nothing more of it is read
+  std::vector<memory::View> unfinished; ///< pieces of an incomplete message
   std::uint64_t unfinished_bytes = 0;
-  std::uint64_t lent_bytes = 0; // of the peer's messages that are held for them, where it lends
-  // Of the heap for pieces that were moved out of pages; the last of `unfinished` lies in it and
-  // may grow by heap_room.
+  std::uint64_t lent_bytes = 0; ///< bytes of the peer's memory that are held for them, where memory
+                                ///< is shared
+  /// Heap for pieces that were moved out of pages. The last piece of `unfinished` is in it and may
+  /// grow by heap_room.
   std::uint64_t heap_bytes = 0;
   std::uint32_t heap_room = 0;
 };
@@ -37,28 +39,28 @@ struct PageSource {
 class PageQueue final : TurnEndTask {
 public:
   struct Options {
-    std::uint64_t message_max = 0; // bytes
-    // Bytes of heap for unfinished messages, all together, as they are taken; 0: as message_max.
+    std::uint64_t message_max = 0; ///< bytes
+    /// Most bytes of heap for all incomplete messages together; 0: as message_max.
     std::uint64_t unfinished_max = 0;
-    // There are messages: read some. Called again next turn if not all were read.
+    /// Called when there are messages. It is called again in the next turn if not all were read.
     std::function<void()> on_ready;
   };
-  // A source has sent what no source may send, or on_ready threw: it was read last, or would be
-  // read next where on_ready read nothing.
+  /// A source has sent an invalid page; or on_ready threw, and this source was read last, or would
+  /// be read next if on_ready read nothing.
   using OnBad = std::function<void(PageSource&, CloseReason)>;
   PageQueue(Context& context, SocketCounters& counters, Options options, OnBad on_bad);
   ~PageQueue() override;
 
   void push(std::shared_ptr<PageSource> source, memory::View page, memory::View rest);
-  // The connection is over. What is queued of it can still be read.
+  /// The connection has ended. Its queued pages can still be read.
   void end(std::shared_ptr<PageSource> source);
-  // Nothing more is read of it.
+  /// Its pages are not read any more.
   void reject(PageSource& source, CloseReason reason);
 
-  // Whose page is being read; null: none is.
+  /// The source of the page that is being read; null: none.
   [[nodiscard]] PageSource* reading() const { return reading_.source.get(); }
 
-  // The next message; false if there is none. `message` lets go of what it held.
+  /// The next message; false if there is none. `message` releases what it held.
   [[nodiscard]] bool next(Message& message) {
     Frame frame;
     const PageReader::Step step = reader_.next(frame);
@@ -72,12 +74,12 @@ public:
 private:
   struct Entry {
     std::shared_ptr<PageSource> source;
-    memory::View page; // without a page: nothing follows
+    memory::View page; // without a page: the end of the source
     memory::View rest;
   };
 
-  // A whole message in the page that is being read. The count of its page is touched only when
-  // `message` held another one.
+  // A whole message of the current page. The page's count is touched only if `message` held another
+  // page.
   void take(Message& message, const Frame& frame) {
     if (message.view_.page.get() != reading_.page.page.get())
       message.view_.page = reading_.page.page;

@@ -1,4 +1,5 @@
-// The other end of a connection: its name, and why the connection ended.
+/// \file
+/// The other end of a connection: its name, and why the connection ended.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +10,24 @@
 
 namespace fanin::message {
 
-// Names the other end of a connection within one socket; never used twice.
+/// Names the other end of a connection within one socket; never used twice.
 enum class PeerId : std::uint64_t { none = 0 };
 
 enum class CloseReason : std::uint8_t {
-  here,          // close() or the end of the socket
-  peer_closed,   // in order: everything it had sent is here
-  peer_died,     // the connection broke
-  unreachable,   // nobody listens there
-  unknown_host,  // nobody knows its name now
-  no_answer,     // somebody listens there and does not answer, or connects and says nothing
-  not_a_socket,  // bytes that no socket says first
-  wrong_version, // a socket of another release
-  wrong_kind,    // a socket that is no counterpart of this one
-  bad_page,      // a page whose lengths or flags lie, or a request that makes no sense
+  here, ///< close() or the end of the socket
+  peer_closed, ///< in order; everything that it had sent is here
+  peer_died, ///< the connection broke
+  unreachable, ///< nobody listens there
+  unknown_host, ///< nobody knows its name now
+  no_answer, ///< the peer does not answer, or connects and sends nothing
+  not_a_socket, ///< the first bytes are not those of a socket
+  wrong_version, ///< a socket of another release
+  wrong_kind, ///< a socket of a kind that does not fit to this one
+  bad_page, ///< a page with wrong lengths or flags, or an invalid request
   message_too_large,
-  unfinished_too_large, // unfinished messages that would take more memory than agreed
-  callback_threw,       // the application's callback, while it had a message of this connection
-  too_slow              // a subscriber that does not read (SlowSubscriber::disconnect)
+  unfinished_too_large, ///< incomplete messages would take more memory than allowed
+  callback_threw, ///< the application's callback threw, with a message of this connection
+  too_slow ///< a subscriber that does not read (SlowSubscriber::disconnect)
 };
 inline constexpr std::size_t close_reasons = 14;
 [[nodiscard]] std::string_view name(CloseReason reason);

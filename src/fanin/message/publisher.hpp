@@ -1,9 +1,10 @@
-// The publish socket (Schumacher 2017, table II): "when a message is published under a given tag,
-// the tag is matched against a subscription table and the message is sent to all subscribed remote
-// endpoints via either low-latency or high-throughput send sockets". Who has subscribed in the same
-// mode to the same tags shares one page: a message is copied once for all of them.
-//
-// Thread: the Context's, callbacks too. Order: as published, within a subscriber's mode.
+/// \file
+/// The publish socket (Schumacher 2017, table II): "when a message is published under a given tag,
+/// the tag is matched against a subscription table and the message is sent to all subscribed remote
+/// endpoints via either low-latency or high-throughput send sockets". Subscribers with the same
+/// mode and tags share one page: a message is copied once for all of them.
+///
+/// Thread: the Context's, also for callbacks. Order: as published, within a subscriber's mode.
 #pragma once
 
 #include <functional>
@@ -20,52 +21,52 @@
 
 namespace fanin::message {
 
-// What happens to a subscriber that does not read as fast as is published.
+/// What happens to a subscriber that reads more slowly than messages are published.
 enum class SlowSubscriber : std::uint8_t {
-  disconnect, // it is cut off, and may come back
-  block, // publish() says backpressure until it has read: all wait for the slowest
-  sample // it misses messages, whole ones, which are counted
+  disconnect, ///< it is disconnected, and may connect again
+  block, ///< publish() gives backpressure until it has read: all wait for the slowest
+  sample ///< it misses whole messages, which are counted
 };
 
 struct PublisherOptions {
   SlowSubscriber slow = SlowSubscriber::disconnect;
-  FlushPolicy flush = {}; // of high-throughput subscriptions
-  // Waits for a subscriber; it is slow beyond this.
+  FlushPolicy flush = {}; ///< of high-throughput subscriptions
+  /// Most bytes that wait for a subscriber; beyond this it is slow.
   std::uint64_t send_queue_bytes = ContextOptions::send_queue;
-  // Of a subscriber, in one mode; who asks for more is cut off (bad_page).
+  /// Most tags of a subscriber in one mode; one that asks for more is disconnected (bad_page).
   std::uint32_t tags_max = 65536;
-  std::function<void(PeerId)> on_subscriber = {}; // one has come
+  std::function<void(PeerId)> on_subscriber = {}; ///< one has come
   std::function<void(PeerId, CloseReason)> on_subscriber_gone = {};
-  std::function<void()> on_writable = {}; // after backpressure: try again
+  std::function<void()> on_writable = {}; ///< after backpressure: try again
 };
 
 class Publisher final : detail::AcceptorOwner, TurnEndTask {
 public:
-  // Errors: usage, unsupported (the address), refused (in use).
+  /// Errors: usage, unsupported (the address), refused (in use).
   [[nodiscard]] static Result<std::unique_ptr<Publisher>>
   listen(Context& context, const net::Url& url, PublisherOptions options = {});
   ~Publisher() override;
 
-  // To all who have subscribed to the tag; to nobody is accepted too. Backpressure: given to
-  // nobody, on_writable follows (SlowSubscriber::block). A subscriber that takes no messages of
-  // that size does not get it, which is counted as skipped.
+  /// Publishes to all subscribers of the tag. If there are none, it is accepted too. Backpressure:
+  /// given to nobody, on_writable follows (SlowSubscriber::block). A subscriber that takes no
+  /// messages of that size does not get it, which is counted as skipped.
   [[nodiscard]] net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
-  // Not copied, from a few KiB on.
+  /// Publishes without a copy, from a few KiB on.
   [[nodiscard]] net::SendOutcome publish(Tag tag, const memory::View& message);
 
-  void flush(); // sends what was gathered now
-  // No more messages and subscribers; what was accepted is delivered (Context::drain()) to those
-  // who read, within 5 s unless SlowSubscriber::block.
+  void flush(); ///< sends what was gathered now
+  /// Takes no more messages and subscribers. What was accepted is delivered (Context::drain()) to
+  /// subscribers that read, within 5 s unless SlowSubscriber::block.
   void close();
 
-  // At one more address, perhaps of another network. Gives the real one.
+  /// Listens at one more address, also of another network. Returns the real one.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
-  [[nodiscard]] const net::Url& url() const { return url_; } // with the port that was chosen
-  // Connections: one with subscriptions of both modes has two.
+  [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
+  /// The number of connections; a subscriber with both modes has two.
   [[nodiscard]] std::size_t subscribers() const { return acceptor_.peers(); }
   [[nodiscard]] bool has_subscriber(Tag tag) { return !table_.find(tag).empty(); }
   [[nodiscard]] std::string peer_name(PeerId peer) const;
-  [[nodiscard]] std::uint64_t skipped(PeerId subscriber) const; // messages that it did not get
+  [[nodiscard]] std::uint64_t skipped(PeerId subscriber) const; ///< messages that it did not get
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 private:
@@ -80,9 +81,9 @@ private:
   void on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) override;
   Answer at_turn_end() override;
 
-  // How a message goes to a group.
+  // How a message is sent to a group.
   enum class Way : std::uint8_t {
-    none, // its members take none of that size
+    none, // its members take no message of that size
     alone, // low latency: as a transport message
     gathered, // copied into the group's page; into one of its own if the send pool is empty
     large // as views, in pieces

@@ -1,4 +1,5 @@
-// NetIO's six message sockets (Schumacher 2017, section III), over any transport.
+/// \file
+/// NetIO's six message sockets (Schumacher 2017, section III), over any transport.
 #pragma once
 
 #include "fanin/message/context.hpp"                  // IWYU pragma: export

@@ -1,9 +1,10 @@
-// The subscribe socket (Schumacher 2017, table II): "sends subscription requests to publish sockets
-// ... and then receives messages via either a low-latency or a high-throughput receive socket".
-// Subscribes to any number of tags of any number of publishers, each in one of the two modes;
-// subscriptions are renewed when a connection had to be made again.
-//
-// Thread: the Context's, callbacks too. Order: as published, within a publisher and a mode.
+/// \file
+/// The subscribe socket (Schumacher 2017, table II): "sends subscription requests to publish
+/// sockets ... and then receives messages via either a low-latency or a high-throughput receive
+/// socket". It subscribes to any number of tags of any number of publishers, each in one of the two
+/// modes. Subscriptions are renewed after a reconnection.
+///
+/// Thread: the Context's, also for callbacks. Order: as published, within a publisher and a mode.
 #pragma once
 
 #include <functional>
@@ -20,15 +21,16 @@ namespace fanin::message {
 
 struct SubscriberOptions {
   ReconnectPolicy reconnect = {};
-  std::uint64_t message_max = 64U << 20; // bytes; said to the publishers
-  std::uint64_t unfinished_max = 0; // as HighThroughputReceiverOptions
-  // Called in the loop with each message of a low-latency subscription; see
-  // LowLatencyReceiverOptions. If it throws, the connection is closed and made again.
+  std::uint64_t message_max = 64U << 20; ///< bytes; publishers are told
+  std::uint64_t unfinished_max = 0; ///< as HighThroughputReceiverOptions
+  /// Called in the loop with each message of a low-latency subscription; see
+  /// LowLatencyReceiverOptions. If it throws, the connection is closed and made again.
   std::function<void(Message&)> on_message = {};
-  // There are messages of high-throughput subscriptions: see HighThroughputReceiverOptions.
+  /// Called when there are messages of high-throughput subscriptions, see
+  /// HighThroughputReceiverOptions.
   std::function<void()> on_ready = {};
-  std::function<void(PeerId)> on_connected = {}; // its subscriptions are on their way
-  // Also for each attempt that failed.
+  std::function<void(PeerId)> on_connected = {}; ///< connected; its subscriptions were sent
+  /// Also called for each failed attempt to connect.
   std::function<void(PeerId, CloseReason)> on_disconnected = {};
 };
 
@@ -39,19 +41,19 @@ public:
   Subscriber(const Subscriber&) = delete;
   Subscriber& operator=(const Subscriber&) = delete;
 
-  // Connects to that publisher in that mode, unless it is already; returns at once. The same id for
-  // the same URL, in both modes. Errors: usage (the address, or close() was called), unsupported
-  // (the address).
+  /// Subscribes. Connects to that publisher in that mode, unless it is connected already; returns
+  /// at once. The id is the same for the same URL, in both modes. Errors: usage (the address, or
+  /// close() was called), unsupported (the address).
   [[nodiscard]] Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
-  // The connection stays, also after the last tag.
+  /// The connection stays, even without tags.
   void unsubscribe(PeerId publisher, Tag tag, Mode mode);
 
-  // The next message of a high-throughput subscription; false if there is none now. See
-  // HighThroughputReceiver.
+  /// The next message of a high-throughput subscription; false if there is none now. See
+  /// HighThroughputReceiver.
   [[nodiscard]] bool recv(Message& message);
 
-  void close(); // from all publishers, for good
-  // Whether all publishers are connected.
+  void close(); ///< closes the connections to all publishers, for good
+  /// Whether all publishers are connected.
   [[nodiscard]] bool connected() const;
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 

@@ -1,6 +1,7 @@
-// What a subscriber says to a publisher, in frames of its own (page_format.hpp): the header's type
-// is a SubscriptionRequest, the payload an array of tags, 8 bytes each. And what a publisher sends:
-// each message begins with its tag.
+/// \file
+/// The bytes between subscriber and publisher. A subscriber sends frames (page_format.hpp): the
+/// header's type is a SubscriptionRequest, the payload an array of tags, 8 bytes each. A publisher
+/// sends messages that begin with their tag.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace fanin::message {
 
 using Tag = std::uint64_t;
 
-// How the messages of a subscription come.
+/// How the messages of a subscription are sent.
 enum class Mode : std::uint8_t { low_latency, high_throughput };
 
 [[nodiscard]] constexpr SocketKind subscription_kind(Mode mode) {

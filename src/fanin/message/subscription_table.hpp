@@ -1,6 +1,7 @@
-// Who gets which tags (Schumacher 2017, section III-A: "publish sockets maintain a dynamic
-// subscription table"). Subscribers of the same mode and limits with the same tags form a group:
-// what is gathered for them is gathered once.
+/// \file
+/// Who gets which tags (Schumacher 2017, section III-A: "publish sockets maintain a dynamic
+/// subscription table"). Subscribers of the same mode and limits with the same tags form a group:
+/// what is gathered for them is gathered once.
 #pragma once
 
 #include <algorithm>

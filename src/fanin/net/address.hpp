@@ -1,4 +1,5 @@
-// Where IP finds a host: what a URL's host and port stand for.
+/// \file
+/// The IP addresses of a URL's host and port.
 #pragma once
 
 #include <sys/socket.h>
@@ -23,16 +24,16 @@ struct Address {
   [[nodiscard]] std::string host() const;
 };
 
-// The addresses of a host, numeric ones without asking anybody; an empty host is loopback. Blocks
-// for as long as the host's resolver does (net/resolver.hpp does not). Errors: not_found, and
-// disconnected where asking again may help.
-//
-// To listen: a host that knows its own name only as a loopback address (Debian: 127.0.1.1) listens
-// at all its addresses, since the others know that name as another one.
+/// The addresses of a host. A numeric address needs no name service; an empty host is loopback.
+/// Blocks while the host's name service is asked (net/resolver.hpp does not). Errors: not_found;
+/// disconnected, if asking again may help.
+///
+/// To listen: a host that knows its own name only as a loopback address (Debian: 127.0.1.1) listens
+/// at all its addresses, since other hosts know that name as another address.
 [[nodiscard]] Result<std::vector<Address>> resolve(const Url& url, bool to_listen);
-// Likewise, without a port, to connect.
+/// The addresses of a host, without a port, to connect to. Blocks likewise.
 [[nodiscard]] Result<std::vector<Address>> resolve_host(const std::string& host);
-// Where there is nobody to ask: a number, or the empty name.
+/// The addresses of a numeric or empty host; nothing for a name.
 [[nodiscard]] std::optional<std::vector<Address>> addresses_of_number(const std::string& host);
 
 } // namespace fanin::net

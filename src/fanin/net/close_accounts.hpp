@@ -1,6 +1,7 @@
-// How the connections of a transport have ended: counts by reason, and the lines for the log.
-//
-// Thread: the loop's.
+/// \file
+/// How the connections of a transport have ended: counts by reason, and the lines for the log.
+///
+/// Thread: the loop's.
 #pragma once
 
 #include <array>
@@ -16,36 +17,36 @@
 
 namespace fanin::net {
 
-// Told why a connection could not be made or was broken off, in words, for the log.
+/// Called with the reason, in words, when a connection could not be made or was broken off.
 using ReportFunction = std::function<void(CloseReason, std::string_view)>;
 
 class CloseAccounts {
 public:
   explicit CloseAccounts(ReportFunction report) : report_(std::move(report)) {}
 
-  // The connection is over, though not by close().
+  /// The connection is over, though not by close().
   void end(ConnectionState& state, CloseReason reason) {
     state.end(reason);
     refuse(reason);
   }
-  // Its owner closes it. One that has ended is counted already.
+  /// Its owner closes it. One that has ended is counted already.
   void close(const ConnectionState& state) {
     if (state.stage() != Stage::ended) refuse(CloseReason::local);
   }
-  // A peer was refused before there was a connection.
+  /// A peer was refused before there was a connection.
   void refuse(CloseReason reason) { ++closed_[static_cast<std::size_t>(reason)]; }
 
   void report(CloseReason reason, std::string_view peer, std::string_view text) const {
     if (report_) report_(reason, fmt::format("{}: {}", peer, text));
   }
 
-  // Connections that ended for this reason, and peers that were refused for it.
+  /// Connections that ended for this reason, and peers that were refused for it.
   [[nodiscard]] std::uint64_t closed(CloseReason reason) const {
     return closed_[static_cast<std::size_t>(reason)];
   }
 
-  std::uint64_t handshake_timeouts = 0; // peers that did not answer in time; also in closed()
-  std::uint64_t accept_failures = 0; // no descriptor or memory was left
+  std::uint64_t handshake_timeouts = 0; ///< peers that did not answer in time; also in closed()
+  std::uint64_t accept_failures = 0; ///< no descriptor or memory was left
 
 private:
   ReportFunction report_;

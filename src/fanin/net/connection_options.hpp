@@ -1,4 +1,5 @@
-// What every transport asks of the options of a connection.
+/// \file
+/// What every transport asks of the options of a connection.
 #pragma once
 
 #include "fanin/base/result.hpp"
@@ -7,8 +8,8 @@
 
 namespace fanin::net {
 
-// The same options, with max_message as the connection takes it: where none was given, half a page
-// of the receive pool. Errors: usage, where there is no receive pool or its pages are too small.
+/// The same options, with max_message as the connection takes it: where none was given, half a page
+/// of the receive pool. Errors: usage, where there is no receive pool or its pages are too small.
 [[nodiscard]] Result<ConnectionOptions> checked_options(const Url& url, ConnectionOptions options);
 
 } // namespace fanin::net

@@ -1,7 +1,8 @@
-// The stages of a connection, and what its owner has been told of it. A transport composes one in
-// each connection.
-//
-// Thread: the loop's.
+/// \file
+/// The stages of a connection, and what its owner has been told of it. A transport composes one in
+/// each connection.
+///
+/// Thread: the loop's.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@
 namespace fanin::net {
 
 enum class Stage : std::uint8_t {
-  connecting, // the network makes the connection, or looks for its way
-  handshake, // until the peer has introduced itself
+  connecting, ///< the network makes the connection, or looks for its way
+  handshake, ///< until the peer has introduced itself
   open,
-  closing, // close() was called: what was accepted is still being delivered
-  ended, // not by close(): nothing more comes or goes, and `closed` is to be reported
-  retired // over; the peer or the network may still use memory of this process
+  closing, ///< close() was called: what was accepted is still being delivered
+  ended, ///< not by close(): nothing more comes or goes, and `closed` is to be reported
+  retired ///< over; the peer or the network may still use memory of this process
 };
 
 [[nodiscard]] constexpr bool may_follow(Stage from, Stage to) {
@@ -42,17 +43,17 @@ public:
     stage_ = next;
   }
   [[nodiscard]] bool is_open() const { return stage_ == Stage::open; }
-  // Both ends do not know each other yet.
+  /// Both ends do not know each other yet.
   [[nodiscard]] bool setting_up() const { return stage_ < Stage::open; }
-  // No message is delivered any more.
+  /// No message is delivered any more.
   [[nodiscard]] bool over() const { return stage_ > Stage::open; }
 
   void set_listener(ListenerId listener) { listener_ = listener; }
-  // The listener that accepted it; none: connect() made it.
+  /// The listener that accepted it; none: connect() made it.
   [[nodiscard]] ListenerId listener() const { return listener_; }
   [[nodiscard]] bool ours() const { return listener_ == ListenerId::none; }
 
-  // The owner is told of the connection now, with the event that is returned.
+  /// The owner is told of the connection now, with the event that is returned.
   EventKind announce() {
     FANIN_ASSERT(stage_ == Stage::open && !announced_);
     announced_ = true;
@@ -60,13 +61,13 @@ public:
   }
   [[nodiscard]] bool announced() const { return announced_; }
 
-  // Over, though not by close().
+  /// Over, though not by close().
   void end(CloseReason reason) {
     enter(Stage::ended);
     reason_ = reason;
   }
   [[nodiscard]] CloseReason reason() const { return reason_; }
-  // A connection that was accepted and ended before its owner knew of it: no event is delivered.
+  /// A connection that was accepted and ended before its owner knew of it: no event is delivered.
   [[nodiscard]] bool silent() const { return !ours() && !announced_; }
 
 private:
@@ -76,9 +77,9 @@ private:
   ListenerId listener_ = ListenerId::none;
 };
 
-// Connections of a listener whose owner does not know of them: they end with the listener. An owner
-// knows of a connection when the event that announces it has been handed out. `connections`: a
-// SlotMap whose values have a ConnectionState `state`; `undispatched`: of Transport.
+/// Connections of a listener whose owner does not know of them: they end with the listener. An
+/// owner knows of a connection when the event that announces it has been handed out. `connections`:
+/// a SlotMap whose values have a ConnectionState `state`; `undispatched`: of Transport.
 template <class Connections>
 [[nodiscard]] std::vector<ConnectionId> unknown_to_owner(const Connections& connections,
                                                          ListenerId listener,

@@ -1,6 +1,7 @@
-// A transport laid over another one, whatever its network: trace+tcp:// is `trace` over tcp://. The
-// decorator's name and a '+' stand before the scheme; ids are those of the transport below, and all
-// that a decorator does not change is passed on.
+/// \file
+/// A transport above another transport of any network: trace+tcp:// is `trace` above tcp://. The
+/// decorator's name and a '+' stand before the scheme. Ids are those of the transport below, and a
+/// decorator passes on all that it does not change.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
-// Counts of 32 bits that run freely, and wrap, begin just below 2^32: so every busy connection, and
-// every test, passes the wrap in its first moments and not after an hour.
+/// \file
+/// The first value of 32-bit counts that wrap. It is just below 2^32, so that every busy connection
+/// and every test passes the wrap at once and not after an hour.
 #pragma once
 
 #include <cstdint>

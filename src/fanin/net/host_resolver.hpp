@@ -1,5 +1,6 @@
-// The host's own name service (getaddrinfo), asked on a thread of its own, since it may take many
-// seconds. One for each process that is to talk to hosts by name.
+/// \file
+/// A resolver that asks the host's name service (getaddrinfo) on a separate thread, since that may
+/// take many seconds. A process that connects to hosts by name has one.
 #pragma once
 
 #include <functional>
@@ -10,14 +11,14 @@
 
 namespace fanin::net {
 
-// Thread: its loop's; registered there as a service, and as its resolver, for its lifetime. The
-// thread is made for the first name, has all signals blocked, and looks up one name after the
-// other.
+/// Thread: that of its loop, at which it registers as a service and as the resolver, for its
+/// lifetime. Its own thread starts with the first name, blocks all signals, and looks up one name
+/// after the other.
 class HostResolver final : public Resolver, public Service {
 public:
-  using LookUp = std::function<Found(const std::string& host)>; // on the thread
+  using LookUp = std::function<Found(const std::string& host)>; ///< on the thread
   explicit HostResolver(Loop& loop, LookUp look_up = resolve_host);
-  // Does not wait for the name service: the thread ends when that has answered.
+  /// Does not wait for the name service; the thread ends when it has answered.
   ~HostResolver() override;
 
   bool poll() override;

@@ -1,4 +1,5 @@
-// The transports of a process by scheme, and one end of a connection.
+/// \file
+/// The transports of a process by scheme, and one end of a connection.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +13,10 @@
 
 namespace fanin::net {
 
-// Explicit registration: whoever starts the process says which schemes there are.
+/// The transports of a process. Code that starts the process adds them.
 class TransportSet {
 public:
-  // The transport must outlive the set.
+  /// The transport must outlive the set.
   void add(std::string scheme, Transport& transport) {
     entries_.emplace_back(std::move(scheme), &transport);
   }
@@ -29,7 +30,7 @@ public:
                 fmt::format("{}: no transport for the scheme '{}' here (there are: {})", url.text(),
                             url.scheme, known));
   }
-  // Whether pools that are sent from should be shared (ArenaOptions::shared).
+  /// Whether pools from which messages are sent should be shared (ArenaOptions::shared).
   [[nodiscard]] bool share_memory() const {
     return std::ranges::any_of(entries_,
                                [](const auto& entry) { return entry.second->shares_memory(); });
@@ -39,7 +40,7 @@ private:
   std::vector<std::pair<std::string, Transport*>> entries_;
 };
 
-// Names a connection together with its transport. Does not own it.
+/// A connection and its transport. It owns neither.
 struct Link {
   Transport* transport = nullptr;
   ConnectionId id = ConnectionId::none;

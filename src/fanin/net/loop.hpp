@@ -1,7 +1,8 @@
-// The one place that waits. A loop owns nothing; it polls its transports and services, fires timers
-// and runs tasks, all on one thread, every handler to completion. In real time it sleeps in
-// epoll_pwait2 when there is nothing to do; in virtual time a scheduler calls turn() and moves the
-// clock (net/virtual_world.hpp).
+/// \file
+/// The one place that waits. A loop owns nothing. It polls its transports and services, calls
+/// handlers and fires timers, all on one thread; every handler runs to completion. In real time it
+/// sleeps in epoll_pwait2 when there is nothing to do; in virtual time a scheduler calls turn() and
+/// moves the clock (net/virtual_world.hpp).
 #pragma once
 
 #include <atomic>
@@ -18,24 +19,25 @@ namespace fanin::net {
 
 class Resolver;
 
-// Something besides a transport that the loop looks after: storage completions, a source with a
-// file descriptor, work that an application has left.
+/// Something besides a transport that the loop polls: storage completions, a source with a file
+/// descriptor, work that an application has left to do.
 class Service {
 public:
   virtual ~Service() = default;
-  // Does a bounded amount of work; true if it did any and may have more.
+  /// Does a bounded amount of work. True: it did some and may have more.
   virtual bool poll() = 0;
-  // Before waiting: false if work has arrived meanwhile.
+  /// Called before the loop sleeps. False: there is work, so do not sleep.
   virtual bool arm() { return true; }
-  // Becomes readable when there is work, after arm() gave true; -1: none. The same for as long as
-  // the service is added (an epoll descriptor of its own if what it watches changes).
+  /// A descriptor that becomes readable when there is work, after arm() returned true; -1: none. It
+  /// must stay the same while the service is added (use an epoll descriptor if what it watches
+  /// changes).
   [[nodiscard]] virtual int descriptor() const { return -1; }
 };
 
 class Loop;
 
-// A deadline that calls back on the loop's thread. Owned by whoever waits; destroying it cancels
-// (not within its own callback). Rearming does not allocate.
+/// A deadline with a callback on the loop's thread. The code that waits owns it. Destroying it
+/// cancels it; do not destroy it in its own callback. Starting it again does not allocate.
 class Timer {
 public:
   explicit Timer(std::function<void()> callback) : callback_(std::move(callback)) {}
@@ -43,7 +45,7 @@ public:
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  void start(Loop& loop, Time deadline); // replaces an earlier deadline
+  void start(Loop& loop, Time deadline); ///< replaces an earlier deadline
   void cancel();
   [[nodiscard]] bool active() const { return loop_ != nullptr; }
   [[nodiscard]] Time deadline() const { return deadline_; }
@@ -57,48 +59,50 @@ private:
 };
 
 enum class WaitPolicy : std::uint8_t {
-  block, // sleep as soon as there is nothing to do
-  poll // never sleep; gives the core away (sched_yield) when there is nothing to do
+  block, ///< sleep as soon as there is nothing to do
+  poll ///< never sleep; gives the core away (sched_yield) when there is nothing to do
 };
 
 class Loop {
 public:
-  // `policy`: of run(); what is made for the loop may rely on it.
+  /// `policy`: how run() waits. Objects made for the loop may rely on it.
   explicit Loop(const Clock& clock, WaitPolicy policy = WaitPolicy::block);
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // Polled in the order of adding: control before data.
+  /// Transports are polled in the order of adding: add control before data.
   void add(Transport& transport);
   void add(Service& service);
-  // Also from a handler. What ends before the loop is removed before.
+  /// May be called from a handler. Remove what is destroyed before the loop.
   void remove(Transport& transport);
   void remove(Service& service);
 
-  // Who knows the addresses of hosts (net/resolver.hpp): that of the process, or if it has handed
-  // in none, one that blocks. Null: again none.
+  /// The resolver of host names (net/resolver.hpp). Without one, or after null, resolver() is one
+  /// that blocks.
   void set_resolver(Resolver* resolver) { resolver_ = resolver; }
   [[nodiscard]] Resolver& resolver();
 
-  // Of the current turn: the same for all handlers that run in it. Outside a turn the clock's.
+  /// The time of the current turn, the same for all handlers in it. Outside a turn: the clock's
+  /// time.
   [[nodiscard]] Time now() const { return in_turn_ ? now_ : clock_.now(); }
   [[nodiscard]] WaitPolicy policy() const { return policy_; }
-  // For what has to be timed within a turn.
+  /// The clock, for measurements within a turn.
   [[nodiscard]] const Clock& clock() const { return clock_; }
 
-  // One round: poll everything with a budget, fire timers that are due, flush. True if anything was
-  // done. Not from within a handler.
+  /// One turn: polls everything with a budget, fires timers that are due, flushes. True: something
+  /// was done. Not from within a handler.
   bool turn();
-  // Earliest timer, or never.
+  /// Earliest timer, or never.
   [[nodiscard]] Time next_deadline() const;
 
-  // Turns until stop(); waits in between according to the policy. stop() may be called from a
-  // handler, or with wake() from another thread or a signal handler; one that comes before run()
-  // counts. Throws std::system_error if the operating system gives no epoll or eventfd.
+  /// Runs turns until stop(), and waits between them according to the policy. stop() may be called
+  /// from a handler, or together with wake() from another thread or a signal handler. A stop()
+  /// before run() counts. Throws std::system_error if the operating system gives no epoll or
+  /// eventfd.
   void run();
   void stop() { stopping_.store(true, std::memory_order_relaxed); }
-  void wake(); // async-signal-safe
+  void wake(); ///< async-signal-safe
 
 private:
   friend class Timer;

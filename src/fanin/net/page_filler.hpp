@@ -1,10 +1,11 @@
-// Packs messages one behind the other into pages of one pool: many small messages share a page, so
-// that what a holder of messages pins is close to what it holds. Messages are at
-// most half a page, hence every page that is left behind is at least half full.
-//
-// It owns no page in between: when the last view of its page is gone, the page is home again, and
-// the next message takes the page used last, most often the same one (of those that another process
-// has read, the one that has rested longest).
+/// \file
+/// Packs messages one after the other into pages of one pool. Many small messages share a page, so
+/// that a holder of messages pins little more memory than they have. Messages are at most half a
+/// page, so every page that is left is at least half full.
+///
+/// Between messages it owns no page: with its last view the page returns to the pool, and the next
+/// message takes the page used last, often the same one (of pages that another process has read:
+/// the one unused for longest).
 #pragma once
 
 #include <cstddef>
@@ -19,15 +20,15 @@ namespace fanin::net {
 
 class PageFiller {
 public:
-  static constexpr std::uint32_t alignment = 8; // of every message
+  static constexpr std::uint32_t alignment = 8; ///< of every message
 
   explicit PageFiller(memory::PagePool& pool) : pool_(pool) {}
 
   [[nodiscard]] memory::PagePool& pool() const { return pool_; }
 
-  // The page that is being filled and from where on it is free.
+  /// The page that is being filled, and where its free space begins.
   struct Room {
-    memory::Loan page; // empty: the pool has none
+    memory::Loan page; ///< empty: the pool has none
     std::uint32_t offset = 0;
   };
 
@@ -35,8 +36,8 @@ public:
     return pool_.available() > 0 || has_room(size);
   }
 
-  // A page with room for at least `size` bytes (at most a page). Until give_back(), it is the
-  // caller's alone.
+  /// A page with room for at least `size` bytes (at most a page). Until give_back() only the caller
+  /// may use it.
   [[nodiscard]] Room reserve(std::uint32_t size) {
     if (has_room(size)) return {memory::Loan{std::exchange(page_, nullptr)}, filled_};
     Room room{pool_.take(), 0};
@@ -44,7 +45,7 @@ public:
     return room;
   }
 
-  // What is left of a page after `offset`, for the next message.
+  /// Gives back the page; its rest after `offset` is for the next message.
   void give_back(memory::Loan page, std::uint32_t offset) {
     const std::uint32_t aligned = (offset + alignment - 1) / alignment * alignment;
     if (aligned >= page.size()) return;
@@ -66,7 +67,7 @@ private:
   std::uint32_t filled_ = 0;
 };
 
-// Those of a transport: one for each receive pool that its connections were given.
+/// The fillers of a transport: one for each receive pool of its connections.
 class PageFillers {
 public:
   [[nodiscard]] PageFiller& of(memory::PagePool& pool) {

@@ -1,5 +1,6 @@
-// The report function of a transport that listens: who is refused is no node of a run, so it is
-// logged, and a port scan does not fill the log.
+/// \file
+/// The report function of a transport that listens. It logs refused peers, which are no nodes of
+/// the run, but not so often that a port scan fills the log.
 #pragma once
 
 #include <string_view>

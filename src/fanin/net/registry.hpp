@@ -1,5 +1,5 @@
-// The kinds of transport there are, by scheme: who starts a process fills the table explicitly, and
-// a plug-in may add to it.
+/// \file
+/// The table of transports by scheme. Code that starts a process fills it; plug-ins may add to it.
 #pragma once
 
 #include <functional>
@@ -16,22 +16,22 @@
 
 namespace fanin::net {
 
-// Makes a transport for one loop; both live on the loop's thread, and the loop is there longer.
-// `log` is for what a transport tells people.
+/// Makes a transport for one loop. Both live on the loop's thread, and the loop must outlive the
+/// transport. `log` gets the transport's log lines.
 using TransportFactory =
     std::function<Result<std::unique_ptr<Transport>>(Loop& loop, const LogFunction& log)>;
 
-// Makes one of several transports of a kind, by the second part of its scheme: "tcp" of ofi+tcp.
+/// Makes one of several transports of a kind, by the second part of its scheme: "tcp" of ofi+tcp.
 using TransportFamily = std::function<Result<std::unique_ptr<Transport>>(
     Loop& loop, const LogFunction& log, std::string_view member)>;
 
-// Lays a transport over another one (net/decorator.hpp).
+/// Makes a transport above another one (net/decorator.hpp).
 using TransportDecorator = std::function<std::unique_ptr<Transport>(
     Loop& loop, const LogFunction& log, std::unique_ptr<Transport> below)>;
 
 class TransportRegistry {
 public:
-  // Errors: usage, if there is a transport for that scheme already.
+  /// Errors: usage, if there is a transport for that scheme already.
   [[nodiscard]] Result<> add(std::string scheme, TransportFactory factory) {
     if (find(scheme)) {
       return fail(ErrorKind::usage, fmt::format("there is a transport for \"{}\" already", scheme));
@@ -39,17 +39,18 @@ public:
     entries_.emplace_back(std::move(scheme), std::move(factory));
     return {};
   }
-  // For name+ANYTHING://; the family knows which there are.
+  /// Adds a family for name+ANYTHING://; the family knows its members.
   void add_family(std::string name, TransportFamily family) {
     families_.emplace_back(std::move(name), std::move(family));
   }
-  // For name+tcp:// and every other scheme there is or will be.
+  /// Adds a decorator for name+tcp:// and every other scheme.
   void add_decorator(std::string name, TransportDecorator decorator) {
     decorators_.emplace_back(std::move(name), std::move(decorator));
   }
-  // Empty: there is none. "trace+fault+tcp" is tcp under fault under trace.
+  /// The factory for a scheme; empty if there is none. In "trace+fault+tcp", trace is above fault,
+  /// and fault above tcp.
   [[nodiscard]] TransportFactory find(std::string_view scheme) const;
-  // For people: "tcp", "trace+...".
+  /// For messages: "tcp", "trace+...".
   [[nodiscard]] std::vector<std::string> schemes() const;
 
 private:
@@ -58,7 +59,7 @@ private:
   std::vector<std::pair<std::string, TransportDecorator>> decorators_;
 };
 
-// Those that come with fanin, to a registry that has none of them yet.
+/// Adds the transports that come with fanin. The registry must not have any of them.
 void add_built_in_transports(TransportRegistry& registry);
 
 } // namespace fanin::net

@@ -1,9 +1,10 @@
-// Who knows the addresses of hosts: transports ask for a name and hear the answer on the loop, so
-// that no name holds up what else the loop does. A process hands one in (Loop::set_resolver());
-// without it a name is looked up where it is asked for, and the loop waits.
-//
-// A name is looked up once, and again after forget(): who finds nobody at an address says so. What
-// was found before is still the answer while the name service fails.
+/// \file
+/// Addresses of host names. Transports ask for a name and get the answer on the loop, so that no
+/// name holds up other work of the loop. A process gives the loop a resolver
+/// (Loop::set_resolver()). Without one a name is looked up at once, and the loop waits.
+///
+/// A name is looked up once, and again after forget(), which is called when nobody was found at an
+/// address. While the name service fails, the addresses that were found before are the answer.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +19,17 @@
 
 namespace fanin::net {
 
-// Thread: its loop's.
+/// Thread: its loop's.
 class Resolver {
 public:
-  // In the order to try them in, without a port. Errors: not_found, and disconnected where asking
-  // again may help.
+  /// The addresses, in the order in which to try them, without a port. Errors: not_found;
+  /// disconnected, if asking again may help.
   using Found = Result<std::vector<Address>>;
 
-  // Waits for one answer; whoever asks owns it, and withdraws the question by destroying it.
+  /// A question for one name. The code that asks owns it, and withdraws it by destroying it.
   class Question {
   public:
-    // `answer` is called on the loop; it may destroy whoever asked.
+    /// `answer` is called on the loop. It may destroy the question.
     explicit Question(std::function<void(const Found&)> answer) : answer_(std::move(answer)) {}
     ~Question() { withdraw(); }
     Question(const Question&) = delete;
@@ -46,15 +47,16 @@ public:
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  // What is known already, numbers and the empty name (this host) among it; otherwise `question` is
-  // answered later. It may not wait already.
+  /// The answer, if it is known already, as for numeric addresses and the empty name (this host).
+  /// Otherwise `question` is answered later. It must not be waiting.
   [[nodiscard]] std::optional<Found> ask(const std::string& host, Question& question);
-  // Nobody was found there: its address may have changed.
+  /// Nobody was found at the host's addresses: they may have changed.
   void forget(const std::string& host);
 
 protected:
   Resolver() = default;
-  // Looks it up, for all who ask meanwhile: answers at once, or later with answered().
+  /// Looks the name up, for all questions of that time. Returns the answer, or calls answered()
+  /// later.
   [[nodiscard]] virtual std::optional<Found> look_up(const std::string& host) = 0;
   void answered(const std::string& host, const Found& found);
 
@@ -73,7 +75,8 @@ private:
   std::vector<Question*> answering_; // null: withdrawn
 };
 
-// Looks up where it is asked: for programs that are given no other, and for tests.
+/// A resolver that looks names up at once, and blocks. For programs without another one, and for
+/// tests.
 class BlockingResolver final : public Resolver {
 public:
   using LookUp = std::function<Found(const std::string& host)>;
@@ -84,13 +87,13 @@ private:
   LookUp look_up_;
 };
 
-// A name service with moods, in virtual time: each answer takes a while, or is an error, or else
-// this host.
+/// A scripted name service in virtual time: answers take a given time, or are errors; otherwise the
+/// answer is this host.
 class ScriptedResolver final : public Resolver {
 public:
   explicit ScriptedResolver(Loop& loop) : loop_(loop) {}
   void take(Duration time) { time_ = time; }
-  void fail(std::optional<ErrorKind> kind) { fails_ = kind; } // nullopt: all names are known
+  void fail(std::optional<ErrorKind> kind) { fails_ = kind; } ///< nullopt: all names are known
   [[nodiscard]] std::size_t asked() const { return asked_; }
 
 private:

@@ -1,6 +1,8 @@
-// Values under ids that are never used twice: the low half of an id is the slot, the high half
-// counts the slot's uses. Finding is an index and a comparison; values stay where they are. A slot
-// whose uses are used up is left: the two highest bits of an id are always free for its owner.
+/// \file
+/// Values with ids that are never used twice. The low half of an id is the slot, the high half
+/// counts the uses of the slot. To find a value takes an index and a comparison; values do not
+/// move. A slot with no uses left is not used again. The two highest bits of an id are always free
+/// for its owner.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +18,7 @@ class SlotMap {
 public:
   static constexpr std::uint32_t uses_max = 1U << 30;
 
-  // `first_use`: for tests, of all slots.
+  /// `first_use`: for tests, of all slots.
   explicit SlotMap(std::uint32_t first_use = 0) : first_use_(first_use) {}
 
   template <class... Arguments>
@@ -52,7 +54,7 @@ public:
 
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  // In the order of slots; `visit` may erase.
+  /// Calls `visit` in the order of slots; it may erase.
   template <class Visit>
   void for_each(Visit visit) const {
     for (std::size_t i = 0; i < slots_.size(); ++i) {

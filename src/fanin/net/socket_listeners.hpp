@@ -1,6 +1,7 @@
-// The listeners of a transport over sockets, and which of them may have a connection to accept.
-//
-// Thread: the loop's.
+/// \file
+/// The listeners of a transport over sockets, and which of them may have a connection to accept.
+///
+/// Thread: the loop's.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,12 @@ namespace fanin::net {
 
 class SocketListeners {
 public:
-  // In what epoll reports; the rest is the listener's id.
+  /// In what epoll reports; the rest is the listener's id.
   static constexpr std::uint64_t epoll_bit = 1ULL << 63;
 
   struct Listener {
     Listener(SocketListeners& owner, const ConnectionOptions& given, Url real, Descriptor bound);
-    ConnectionOptions options; // of the connections that it accepts
+    ConnectionOptions options; ///< of the connections that it accepts
     Url url;
     Descriptor socket;
     ListenerId id = ListenerId::none;
@@ -31,22 +32,22 @@ public:
     Timer pause;
   };
 
-  // `pause`: before accepting is tried again. `accounts` counts and reports failures of accept().
+  /// `pause`: before accepting is tried again. `accounts` counts and reports failures of accept().
   SocketListeners(Loop& loop, Duration pause, CloseAccounts& accounts)
       : loop_(loop), pause_(pause), accounts_(accounts) {}
 
-  // `socket` listens, without blocking; `epoll` reports what comes. Errors: exhausted.
+  /// `socket` listens, without blocking; `epoll` reports what comes. Errors: exhausted.
   [[nodiscard]] Result<ListenerId> add(const ConnectionOptions& options, Url real,
                                        Descriptor socket, int epoll);
   [[nodiscard]] Url url(ListenerId id) const;
-  // False: there is none of that id.
+  /// False: there is none of that id.
   bool close(ListenerId id);
 
-  // epoll has reported it.
+  /// epoll has reported it.
   void mark_waiting(ListenerId id);
   [[nodiscard]] bool any_waiting() const { return !waiting_.empty(); }
-  // Calls `accept_one` for the listeners that may have something, until it says that there is
-  // nothing more for now (false); for one listener so often at most that others get their turn.
+  /// Calls `accept_one` for the listeners that may have something, until it says that there is
+  /// nothing more for now (false); for one listener so often at most that others get their turn.
   template <class AcceptOne>
   void accept(AcceptOne accept_one) {
     waiting_.take_each([&](Listener& listener) {
@@ -57,12 +58,12 @@ public:
     });
   }
 
-  // What waits in the kernel's queue stays there for a while.
+  /// What waits in the kernel's queue stays there for a while.
   void pause(Listener& listener);
-  // After accept() has failed with `error`. True: the failure was that of one connection, and the
-  // next one may be good. False: none waits, or something is missing here, and accepting pauses.
+  /// After accept() has failed with `error`. True: the failure was that of one connection, and the
+  /// next one may be good. False: none waits, or something is missing here, and accepting pauses.
   [[nodiscard]] bool may_go_on(Listener& listener, int error);
-  // Something is missing here: asking again at once would spin.
+  /// Something is missing here: asking again at once would spin.
   void pause_after_failure(Listener& listener, std::string_view text);
 
 private:

@@ -1,10 +1,12 @@
-// The one interface that every network implements: messages over reliable, ordered connections.
-//
-// A message is up to max_extents pieces of memory, sent without a copy and delivered in one piece,
-// or two, in a page of the receiver's pool, or where memory is shared, in the sender's. Nothing is
-// ordered across connections. A transport belongs to one loop and one thread; no call blocks.
-// Backpressure is an outcome, not an error: a refused message was not taken, and a `writable` event
-// says when to try again.
+/// \file
+/// The one interface that every network implements: messages over reliable, ordered connections.
+///
+/// A message is up to max_extents pieces of memory. It is sent without a copy and delivered in one
+/// piece in a page of the receiver's pool; where memory is shared, in one or two pieces in the
+/// sender's memory. Messages of different connections have no order. A transport belongs to one
+/// loop and one thread; no call blocks. Backpressure is an outcome, not an error: a refused message
+/// was not taken, and a `writable` event says when to try again. docs/modules/net/contract.md has
+/// all of it.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@
 
 namespace fanin::net {
 
-// Unique within one transport for its whole life; never reused.
+/// The id of a connection: unique within one transport for its whole life.
 enum class ConnectionId : std::uint64_t { none = 0 };
 enum class ListenerId : std::uint64_t { none = 0 };
 
@@ -29,31 +31,31 @@ inline constexpr std::size_t max_extents = 4;
 
 enum class SendOutcome : std::uint8_t {
   accepted,
-  backpressure, // queue full: not taken; `writable` follows
-  too_large, // over what the peer takes (its max_message), or too many extents; or no memory to
-             // copy it
-  closed // no such connection, or not yet connected
+  backpressure, ///< the queue is full; the message was not taken; `writable` follows
+  too_large, ///< over the peer's max_message, too many extents, or no memory where it must be
+             ///< copied
+  closed ///< no such connection, or not yet connected
 };
 
 enum class CloseReason : std::uint8_t {
-  local, // close() was called here (no event is delivered for it)
-  peer_closed, // orderly end
-  peer_died, // reset or abort
-  connect_failed, // nobody listens, or no route
-  protocol_violation, // bytes that no peer of this version sends; counted
-  version_mismatch, // a peer of another protocol version
+  local, ///< close() was called here (no event is delivered for it)
+  peer_closed, ///< orderly end
+  peer_died, ///< reset or abort
+  connect_failed, ///< nobody listens, no route, or no answer
+  protocol_violation, ///< bytes that no peer of this version sends; counted
+  version_mismatch, ///< a peer of another protocol version
   message_too_large,
-  unknown_host // nobody knows its name; the name service may know it later
+  unknown_host ///< nobody knows the host's name; the name service may know it later
 };
 inline constexpr std::size_t close_reasons = 8;
 [[nodiscard]] std::string_view name(CloseReason reason);
 
 enum class EventKind : std::uint8_t {
-  accepted, // a listener got a connection, ready for sending
-  connected, // connect() is complete
+  accepted, ///< a listener has a new connection, ready for sending
+  connected, ///< connect() is complete
   message,
-  writable, // after backpressure, there is room again
-  closed // last event of a connection, after all its messages
+  writable, ///< after backpressure, there is room again
+  closed ///< last event of a connection, after all its messages
 };
 inline constexpr std::size_t event_kinds = 5;
 [[nodiscard]] std::string_view name(EventKind kind);
@@ -65,17 +67,17 @@ struct Event {
   CloseReason reason = CloseReason::local;
   ConnectionId connection = ConnectionId::none;
   Handler* handler = nullptr;
-  // The whole message, in a page of the receive pool, or of the transport if its sender is not
-  // trusted yet (ConnectionOptions::strangers); or, where memory is shared (shares_memory()),
-  // in the sender's. There, one that was sent as two extents stays in two pieces: `message`, then
-  // `rest`, which is empty otherwise.
+  /// The whole message. It lies in a page of the receive pool; in a page of the transport, if its
+  /// sender is unidentified (ConnectionOptions::strangers); or, where memory is shared
+  /// (shares_memory()), in the sender's memory. There a message that was sent as two extents stays
+  /// in two pieces, `message` and `rest`. Otherwise `rest` is empty.
   memory::View message;
   memory::View rest;
 };
 
 class Transport;
 
-// Whoever owns a connection. Called by the loop, one event at a time; runs to completion.
+/// The owner of connections. The loop calls it for each event; it runs to completion.
 class Handler {
 public:
   virtual ~Handler() = default;
@@ -83,20 +85,21 @@ public:
 };
 
 struct ConnectionOptions {
-  // Where received messages are put; must outlive the transport. When the pool is empty, the
-  // connection stops reading until pages return: backpressure.
+  /// The pool for received messages; it must outlive the transport. When it is empty, the
+  /// connection stops reading until pages return: backpressure.
   memory::PagePool* receive_pool = nullptr;
   Handler* handler = nullptr;
-  std::uint32_t max_message = 0; // received; bytes; at most half a page of receive_pool (so that
-                                 // pages are at least half full) ; 0: half a page
-  std::uint64_t send_queue_bytes = 4u << 20; // refused (backpressure) beyond this
-  // Where memory is shared, likewise beyond this in messages that the peer has not let go of.
+  std::uint32_t max_message = 0; ///< largest message received here, in bytes; at most half a page
+                                 ///< of receive_pool; 0: half a page
+  std::uint64_t send_queue_bytes = 4u << 20; ///< bytes; send() gives backpressure beyond this
+  /// Where memory is shared: send() gives backpressure beyond this many bytes in messages that the
+  /// peer has not released.
   std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
-  bool low_latency = false; // control: small messages leave at once. Otherwise bulk data
-  // Of a listener that anybody may reach: until trust(), a connection takes one small message
-  // (4 KiB), in pages of the transport (shm, tcp), and what comes behind it, or a larger one,
-  // waits. So it can pin nothing of the pool, and needs nothing of it. Transports whose peers are
-  // of this program ignore it.
+  bool low_latency = false; ///< true: small messages leave at once (control). false: they are
+                            ///< gathered (data)
+  /// Of a listener: accepted peers are unidentified until trust(). Until then a connection takes
+  /// one small message (4 KiB), in pages of the transport (shm, tcp); a larger or a further message
+  /// waits. So it needs and pins nothing of the pool. Transports within one program ignore it.
   bool strangers = false;
 };
 
@@ -107,53 +110,60 @@ public:
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
-  // The real address, with the port that was chosen, is in listening_url().
+  /// Listens at an address; listening_url() has the port that was chosen. Errors: usage, refused
+  /// (in use), not_found (the host), exhausted.
   [[nodiscard]] virtual Result<ListenerId> listen(const Url& url,
                                                   const ConnectionOptions& options) = 0;
   [[nodiscard]] virtual Url listening_url(ListenerId listener) const = 0;
-  // Connections that were handed out by an `accepted` event stay; no further one follows.
+  /// Connections that were reported by an `accepted` event stay. No further event `accepted`
+  /// follows.
   virtual void close_listener(ListenerId listener) = 0;
 
-  // Returns at once; `connected` or `closed` follows in poll().
+  /// Begins to connect, and returns at once. `connected` or `closed` follows in poll(). Errors:
+  /// usage, exhausted, unsupported.
   [[nodiscard]] virtual Result<ConnectionId> connect(const Url& url,
                                                      const ConnectionOptions& options) = 0;
 
-  // One message. The views are held until the bytes are no longer needed.
+  /// Sends one message. The transport holds the views until it no longer needs the bytes.
   [[nodiscard]] virtual SendOutcome send(ConnectionId connection,
                                          std::span<const memory::View> extents) = 0;
 
-  // Puts what has been accepted by send() on its way. The loop calls it once per turn; without a
-  // call, poll() does it.
+  /// Starts the transfer of what send() has accepted. The loop calls it once in each turn; without
+  /// a call, poll() does it.
   virtual void flush() = 0;
 
-  // Fills `events`, in order per connection; returns how many. Zero: nothing to do now. A bounded
-  // amount of work: there may be more at once.
+  /// Fills `events`, in order for each connection, and returns their number. 0: there is nothing to
+  /// do now. It does a bounded amount of work: there may be more at once.
   [[nodiscard]] virtual std::size_t poll(std::span<Event> events) = 0;
 
-  // Before waiting: false if work has arrived meanwhile. After true, descriptor() becomes readable
-  // as soon as there is work.
+  /// Called before the loop sleeps. False: there is work. After true, descriptor() becomes readable
+  /// as soon as there is work.
   [[nodiscard]] virtual bool arm() = 0;
-  [[nodiscard]] virtual int descriptor() const = 0; // -1: woken by the scheduler (in memory)
+  [[nodiscard]] virtual int descriptor() const = 0; ///< the descriptor for which the loop waits;
+                                                    ///< -1: none (in memory, a scheduler runs the
+                                                    ///< loop)
 
-  // What was accepted by send() is still delivered (orderly end) unless `abort`. Idempotent. No
-  // event follows.
+  /// Closes a connection. What send() accepted is still delivered (orderly end) unless `abort`. No
+  /// event follows. A second call has no effect.
   virtual void close(ConnectionId connection, bool abort = false) = 0;
 
-  // The peer has shown who it is: ConnectionOptions::strangers no longer holds for it.
+  /// The peer is identified: ConnectionOptions::strangers no longer applies to it.
   virtual void trust(ConnectionId) {}
 
-  [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0; // for people
-  // What lies in pools made with ArenaOptions::shared goes without a copy.
+  /// the peer's address, for messages and the log
+  [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0;
+  /// True: messages in pools made with ArenaOptions::shared are sent without a copy.
   [[nodiscard]] virtual bool shares_memory() const { return false; }
-  // Connections closed here for which something is still to be sent: a process that ends before
-  // this is 0 cuts it off.
+  /// The number of connections that were closed here and still deliver. A process that ends before
+  /// it is 0 loses these messages.
   [[nodiscard]] virtual std::size_t closing() const { return 0; }
-  // Of those, how many ended before their peers had taken everything, as far as this side knows:
-  // they died, or took nothing for as long as the transport lingers.
+  /// Of those, how many ended before their peers had taken everything, as far as this side knows:
+  /// they died, or took nothing for as long as the transport lingers.
   [[nodiscard]] virtual std::uint64_t given_up() const { return 0; }
 
-  // The loop says which events of its last poll() it has yet to hand out (those with a handler), so
-  // that close() can withdraw the ones of its connection: "no event follows" holds within a batch.
+  /// The loop says which events of the last poll() it has not handed out yet (those with a
+  /// handler). So close() can withdraw the events of its connection: "no event follows" holds
+  /// within a batch too.
   virtual void dispatching(std::span<Event> events) { dispatching_ = events; }
 
 protected:

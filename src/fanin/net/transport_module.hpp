@@ -1,8 +1,9 @@
-// Transports in shared modules (base/shared_module.hpp). Such a module defines
-//
-//   extern "C" void fanin_register_transports(fanin::net::TransportRegistry& registry);
-//
-// and is opened when an address names one of its schemes.
+/// \file
+/// Transports in shared modules (base/shared_module.hpp). Such a module defines
+///
+///     extern "C" void fanin_register_transports(fanin::net::TransportRegistry& registry);
+///
+/// and is opened when an address names one of its schemes.
 #pragma once
 
 #include <string>
@@ -11,12 +12,12 @@
 
 namespace fanin::net {
 
-// The transport for a scheme that the module NAME registers. `packages`: what Debian calls the
-// libraries that the module needs, for the error. Errors of the factory: those of
-// SharedModule::open() and of the module's own factory.
+/// A factory for a scheme that the module NAME registers. `packages`: the Debian packages of the
+/// libraries that the module needs, for the error. Errors of the factory: those of
+/// SharedModule::open() and of the module's own factory.
 [[nodiscard]] TransportFactory from_module(std::string name, std::string packages,
                                            std::string scheme);
-// The same for a family: "ofi" of ofi+tcp.
+/// A family that the module NAME registers: "ofi" of ofi+tcp.
 [[nodiscard]] TransportFamily family_from_module(std::string name, std::string packages);
 
 } // namespace fanin::net

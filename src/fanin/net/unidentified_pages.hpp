@@ -1,6 +1,7 @@
-// Pages for the messages of peers that have connected and not said who they are
-// (ConnectionOptions::strangers): small ones, a transport's own. What such a peer begins and leaves
-// pins nothing that others need, and a hello gets through where the receive pool is empty.
+/// \file
+/// Pages of a transport for the messages of unidentified peers (ConnectionOptions::strangers),
+/// which are small. So what such a peer begins and leaves pins nothing of the receive pool, and a
+/// hello arrives while that pool is empty.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +16,10 @@ namespace fanin::net {
 
 class UnidentifiedPages {
 public:
-  // For so many peers with a message each; touched as it is needed.
+  /// For so many peers with one message each. The memory is touched when it is needed.
   explicit UnidentifiedPages(std::uint32_t peers) : peers_(peers) {}
 
-  // Errors: as of PagePool::make().
+  /// Errors: as of PagePool::make().
   [[nodiscard]] Result<> reserve() {
     if (filler_ != nullptr) return {};
     auto pool = memory::PagePool::make({.page_size = 2 * unidentified_message_max,
@@ -29,7 +30,7 @@ public:
     filler_ = std::make_unique<PageFiller>(*pool_);
     return {};
   }
-  // After reserve().
+  /// After reserve().
   [[nodiscard]] PageFiller& filler() { return *filler_; }
 
 private:

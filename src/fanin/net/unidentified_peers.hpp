@@ -1,8 +1,9 @@
-// Peers that have connected and have not shown who they are: how many there may be, and which one
-// has to leave when another one waits. The order is that of arrival, so each question costs the
-// same however many there are.
-//
-// Thread: the loop's.
+/// \file
+/// Peers that have connected and have not shown who they are: how many there may be, and which one
+/// has to leave when another one waits. The order is that of arrival, so each question costs the
+/// same however many there are.
+///
+/// Thread: the loop's.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +14,25 @@
 
 namespace fanin::net {
 
-// Bytes of the largest message that an unidentified peer may send.
+/// Bytes of the largest message that an unidentified peer may send.
 inline constexpr std::uint32_t unidentified_message_max = 4096;
 
 struct UnidentifiedLimits {
-  std::uint32_t peers_max = 128; // unidentified at once
-  // How long a peer may stay unidentified while others wait for its place.
+  std::uint32_t peers_max = 128; ///< unidentified at once
+  /// How long a peer may stay unidentified while others wait for its place.
   Duration patience = std::chrono::seconds{1};
 };
 
-// `Peer`: a connection; it has an Entry as a member.
+/// `Peer`: a connection; it has an Entry as a member.
 template <class Peer>
 class UnidentifiedPeers {
 public:
-  // Ends with the connection, which is then counted no more.
+  /// Ends with the connection, which is then counted no more.
   class Entry {
   public:
     explicit Entry(Peer& peer) : peer_(&peer) {}
     [[nodiscard]] bool unidentified() const { return place_.listed(); }
-    // Or the connection is over: it is not counted any more. Idempotent.
+    /// Or the connection is over: it is not counted any more. Idempotent.
     void mark_identified() { place_.leave(); }
 
   private:
@@ -43,17 +44,17 @@ public:
 
   explicit UnidentifiedPeers(UnidentifiedLimits limits) : limits_(limits) {}
 
-  // From now on the peer is counted.
+  /// From now on the peer is counted.
   void add(Entry& entry, Time now) {
     entry.since_ = now;
     entries_.add(entry.place_);
   }
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
   [[nodiscard]] bool full() const { return entries_.size() >= limits_.peers_max; }
-  // Whether one more may come: there is a place, or peer_to_evict() leaves one.
+  /// Whether one more may come: there is a place, or peer_to_evict() leaves one.
   [[nodiscard]] bool admits(Time now) const { return !full() || peer_to_evict(now) != nullptr; }
-  // The peer that has been unidentified for longest. Null: no peer has had its time yet. So the
-  // nodes of a whole system that start together do not push each other out.
+  /// The peer that has been unidentified for longest. Null: no peer has had its time yet. So the
+  /// nodes of a whole system that start together do not push each other out.
   [[nodiscard]] Peer* peer_to_evict(Time now) const {
     const auto* const first = entries_.first();
     if (first == nullptr || now - first->owner().since_ < limits_.patience) return nullptr;

@@ -1,5 +1,7 @@
-// Addresses as users write them: scheme://host:port?option=value&...
-//   tcp://127.0.0.1:7000   tcp://[::1]:0   tcp://daq-bu-03:7100   inproc://evm   tcp (scheme alone)
+/// \file
+/// Addresses as users write them: scheme://host:port?option=value&...
+///
+///     tcp://127.0.0.1:7000   tcp://[::1]:0   tcp://daq-bu-03:7100   inproc://evm   tcp
 #pragma once
 
 #include <cstdint>
@@ -12,15 +14,15 @@
 namespace fanin::net {
 
 struct Url {
-  std::string scheme; // "tcp", "inproc", "fault+tcp"; what chooses the transport
-  std::string host; // without brackets; empty: loopback
-  std::uint16_t port = 0; // 0: any free one
-  std::map<std::string, std::string> options; // after '?'
+  std::string scheme; ///< "tcp", "inproc", "fault+tcp"; it chooses the transport
+  std::string host; ///< without brackets; empty: loopback
+  std::uint16_t port = 0; ///< 0: any free one
+  std::map<std::string, std::string> options; ///< after '?'
 
-  // Errors name the part that is wrong and show a right example.
+  /// Errors: usage. The text names the part that is wrong and shows a correct example.
   [[nodiscard]] static Result<Url> parse(std::string_view text);
   [[nodiscard]] std::string text() const;
-  // The network below all decorators: "tcp" of fault+tcp://.
+  /// The scheme below all decorators: "tcp" of fault+tcp://.
   [[nodiscard]] std::string_view network() const;
   friend bool operator==(const Url&, const Url&) = default;
 };

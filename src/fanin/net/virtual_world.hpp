@@ -1,9 +1,9 @@
-// Many nodes on one thread in virtual time: each has its own loop and its own in-memory transport,
-// and one scheduler decides who runs next. Used by the protocol's tests; the simulator of switches
-// and links builds on it later.
-//
-// Deterministic: the same seed gives the same trace. Ties in time are broken by the order of
-// scheduling, never by addresses.
+/// \file
+/// Many nodes on one thread in virtual time: each has its own loop and its own in-memory transport,
+/// and one scheduler decides who runs next. The protocol's tests use it.
+///
+/// Deterministic: the same seed gives the same trace. Ties in time are broken by the order of
+/// scheduling, never by addresses.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@
 
 namespace fanin::net {
 
-// How the in-memory network behaves. `strict` behaviour exposes interfaces shaped by TCP: each
-// message needs a receive buffer posted beforehand and is refused without one, sends complete late
-// and their memory must not be reused before (checked by a checksum kept in flight), and messages
-// of different connections overtake each other. A receive pool then needs posted_receives pages for
-// each connection besides those that the application holds, and one page for small messages.
+/// Options of the in-memory network. `strict` exposes code that relies on properties of TCP: a
+/// message needs a receive that was posted before it came; sends complete late, and their memory
+/// must not be reused before (a checksum shows it); messages of different connections overtake each
+/// other. A receive pool then needs posted_receives pages for each connection besides those that
+/// the application holds, and one page for small messages.
 struct VirtualNetworkOptions {
   Duration latency_min = std::chrono::microseconds{5};
-  // Uniform per message; the order within a connection is kept.
+  /// Largest latency; uniform for each message, in order within a connection.
   Duration latency_max = std::chrono::microseconds{50};
   bool strict = false;
-  std::uint32_t posted_receives = 4; // strict: per connection
-  Duration turn_cost{500}; // charged to a node for each turn that did something
+  std::uint32_t posted_receives = 4; ///< strict: per connection
+  Duration turn_cost{500}; ///< virtual time that a turn costs a node if it did something
 };
 
 class VirtualNode;
@@ -40,20 +40,21 @@ public:
   VirtualWorld(std::uint64_t seed, VirtualNetworkOptions options);
   ~VirtualWorld();
 
-  // The URL scheme of its nodes is "sim": listen on sim://name.
+  /// The URL scheme of its nodes is "sim": listen on sim://name.
   VirtualNode& add_node(std::string name);
 
-  // Runs until no node has anything left to do, or until `end`. Returns the number of turns. A node
-  // runs when a message or a timer is due, when its last turn did something, or when receive pages
-  // have come back; and once at the beginning, so that what was changed from outside is seen.
-  // Afterwards now() is `end`, unless that is `never`.
+  /// Runs until no node has anything left to do, or until `end`. Returns the number of turns. A
+  /// node runs when a message or a timer is due, when its last turn did something, or when receive
+  /// pages have come back; and once at the beginning, so that it sees changes from outside.
+  /// Afterwards now() is `end`, unless that is `never`.
   std::uint64_t run_until(Time end);
-  // One turn of one node; false when nothing is left.
+  /// One turn of one node; false when nothing is left.
   bool step();
 
   [[nodiscard]] Time now() const;
   [[nodiscard]] Random& random();
-  [[nodiscard]] std::uint64_t trace_hash() const; // over (time, node, event kind, connection, size)
+  [[nodiscard]] std::uint64_t trace_hash() const; ///< over (time, node, event kind, connection,
+                                                  ///< size)
 
 private:
   friend class VirtualNode;
@@ -65,28 +66,29 @@ class VirtualNode {
 public:
   [[nodiscard]] Loop& loop();
   [[nodiscard]] Transport& transport();
-  // Of this life; it knows all names at once, until it is told otherwise.
+  /// The name service of the node's current life. It knows all names at once, unless a test sets
+  /// something else.
   [[nodiscard]] ScriptedResolver& name_service();
   [[nodiscard]] const std::string& name() const;
 
-  // A frozen node (SIGSTOP) does not run, and its peers see nothing but silence.
+  /// A frozen node (SIGSTOP) does not run; its peers see only silence.
   void freeze();
   void thaw();
-  // A dead node (kill -9): all its connections close at the peers with peer_died, its listeners
-  // refuse. What it had sent still arrives. The caller destroys the applications on it first, and
-  // its pools afterwards. A restarted node has a new loop and a new transport. Not from a handler
-  // on the node itself.
+  /// A dead node (kill -9): all its connections close at the peers with peer_died, its listeners
+  /// refuse. What it had sent still arrives. The caller destroys the applications on it first, and
+  /// its pools afterwards. A restarted node has a new loop and a new transport. Not from a handler
+  /// on the node itself.
   void kill();
   void restart();
-  // Cuts all connections between two nodes, as a lost network would: both ends get peer_died, and
-  // what was under way is lost.
+  /// Ends all connections between two nodes, as a lost network would: both ends get peer_died, and
+  /// what was under way is lost.
   void disconnect(VirtualNode& other);
-  // Nothing arrives any more from this node at the other one, over connections that were made to
-  // this port (0: any), and nobody is told: a dead link or a firewall, in one direction. What was
-  // sent meanwhile arrives when it is mended, unless its connection has ended.
+  /// From now on nothing of this node arrives at the other one, over connections that were made to
+  /// this port (0: any), and neither is told: a dead link or a firewall, in one direction. What was
+  /// sent meanwhile arrives after mend_path(), unless its connection has ended.
   void break_path(VirtualNode& to, std::uint16_t port = 0);
   void mend_path(VirtualNode& to, std::uint16_t port = 0);
-  // Between the two directions of the node and all others: extra delay, for slow nodes.
+  /// Between the two directions of the node and all others: extra delay, for slow nodes.
   void slow_down(Duration extra_latency);
   [[nodiscard]] bool alive() const;
   [[nodiscard]] bool frozen() const;

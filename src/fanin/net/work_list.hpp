@@ -1,8 +1,9 @@
-// Connections that wait for something: for a visit, for pages, to be flushed. A connection has a
-// Place for each list that it can be in. It is in a list at most once and leaves it when it ends,
-// so nothing is looked up, allocated or left behind.
-//
-// Thread: the loop's.
+/// \file
+/// Connections that wait for something: for a visit, for pages, to be flushed. A connection has a
+/// Place for each list that it can be in. It is in a list at most once and leaves it when it ends,
+/// so nothing is looked up, allocated or left behind.
+///
+/// Thread: the loop's.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace fanin::net {
 template <class T>
 class WorkList {
 public:
-  // The place of one connection in one list. A member of the connection; ends with it.
+  /// The place of one connection in one list. A member of the connection; ends with it.
   class Place {
   public:
     explicit Place(T& owner) : owner_(&owner) {}
@@ -46,13 +47,13 @@ public:
 
   [[nodiscard]] bool empty() const { return first_ == nullptr; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  // Null: the list is empty.
+  /// Null: the list is empty.
   [[nodiscard]] Place* first() const { return first_; }
 
-  // At the end of the list. One that is listed already stays where it is.
+  /// At the end of the list. One that is listed already stays where it is.
   void add(Place& place) { add_before(nullptr, place); }
   void add_first(Place& place) { add_before(first_, place); }
-  // `next` is a place in this list; null: the end of the list.
+  /// `next` is a place in this list; null: the end of the list.
   void add_before(Place* next, Place& place) {
     if (place.list_ == this) return;
     FANIN_ASSERT(place.list_ == nullptr);
@@ -64,14 +65,14 @@ public:
     ++size_;
   }
 
-  // The first one leaves the list; null: the list is empty.
+  /// The first one leaves the list; null: the list is empty.
   T* take() {
     if (first_ == nullptr) return nullptr;
     T* const owner = first_->owner_;
     remove(*first_);
     return owner;
   }
-  // The first one goes to the end of the list; null: the list is empty.
+  /// The first one goes to the end of the list; null: the list is empty.
   T* rotate() {
     if (first_ == nullptr) return nullptr;
     Place& place = *first_;
@@ -81,8 +82,8 @@ public:
     }
     return place.owner_;
   }
-  // As many as are listed now leave the list one after the other and are visited. `visit` may add
-  // connections and may end any of them.
+  /// As many as are listed now leave the list one after the other and are visited. `visit` may add
+  /// connections and may end any of them.
   template <class Visit>
   void take_each(Visit visit) {
     for (std::size_t left = size_; left > 0 && first_ != nullptr; --left) visit(*take());

@@ -1,6 +1,7 @@
-// A source that makes its fragments up: sizes and contents depend on nothing but the options, the
-// source id and the event number, so that any process can say what a fragment must be. The same on
-// every compiler and platform.
+/// \file
+/// A source that generates its fragments. Sizes and contents depend only on the options, the source
+/// id and the event number, so that any process can compute what a fragment must be. They are equal
+/// for all compilers and platforms.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace fanin::source {
 
-inline constexpr std::uint32_t emulated_size_default = 1024; // bytes
+inline constexpr std::uint32_t emulated_size_default = 1024; ///< bytes
 
 struct FixedSize {
   std::uint32_t bytes = emulated_size_default;
@@ -24,28 +25,28 @@ struct UniformSize { // both ends included
   std::uint32_t max_bytes = 0;
 };
 struct LogNormalSize { // mean and standard deviation of the size itself, not of its logarithm
-  double mean_bytes = 0;  // > 0
-  double sigma_bytes = 0; // >= 0
+  double mean_bytes = 0; ///< > 0
+  double sigma_bytes = 0; ///< >= 0
 };
 using SizeDistribution = std::variant<FixedSize, UniformSize, LogNormalSize>;
 
 enum class EmulatedContent : std::uint8_t {
-  pattern,  // can be checked: see check_emulated_payload
-  untouched // whatever is in the page; for simulated memory, with options.checksum off
+  pattern, ///< can be checked, see check_emulated_payload
+  untouched ///< what the page held before; for simulated memory, with options.checksum off
 };
 
 struct EmulatorOptions {
   SourceId source = 0;
-  SizeDistribution size = FixedSize{}; // sizes are cut to the queue's fragment_max
-  double rate_hz = 0;                  // 0: as fast as the queue takes them
+  SizeDistribution size = FixedSize{}; ///< sizes are cut to the queue's fragment_max
+  double rate_hz = 0; ///< 0: as fast as the queue takes fragments
   std::uint64_t seed = 1;
   EventNumber first_event = 0;
-  std::uint64_t event_count = 0; // then it is finished; 0: never
+  std::uint64_t event_count = 0; ///< after so many events it is finished; 0: no limit
   EmulatedContent content = EmulatedContent::pattern;
 };
 
-// Draws the size of each event. Log-normal sizes come from a table of equally likely quantiles,
-// scaled so that their mean is exact.
+/// Draws the size of each event. Log-normal sizes come from a table of equally likely quantiles,
+/// scaled so that their mean is exact.
 class SizeTable {
 public:
   SizeTable(const SizeDistribution& distribution, SourceId source, std::uint64_t seed);
@@ -96,8 +97,8 @@ private:
   Pacer pacer_;
 };
 
-// The contents of a fragment: event number (u64), source (u32) and size (u32), little-endian, then
-// pseudo-random bytes that depend on event and source; below 16 bytes only these.
+/// The contents of a fragment: event number (u64), source (u32) and size (u32), little-endian, then
+/// pseudo-random bytes that depend on event and source; below 16 bytes only these.
 void fill_emulated_payload(std::span<std::byte> payload, EventNumber event, SourceId source);
 [[nodiscard]] bool check_emulated_payload(std::span<const std::byte> payload, EventNumber event,
                                           SourceId source);

@@ -1,5 +1,6 @@
-// Reads a recorded file piece by piece. Read and not mapped: a file that another program cuts short
-// meanwhile gives an error here and would kill the process (SIGBUS) there.
+/// \file
+/// Reads a recorded file piece by piece. The file is read and not mapped: if another program
+/// truncates it meanwhile, that is an error here, while a mapping would kill the process (SIGBUS).
 #pragma once
 
 #include <cstddef>
@@ -15,25 +16,25 @@ namespace fanin::source {
 
 class FileWindow {
 public:
-  // Errors: not_found, refused, internal, with the path.
+  /// Errors: not_found, refused, internal, with the path.
   [[nodiscard]] static Result<FileWindow> open(const std::string& path);
-  // Over bytes in memory, for tests and fuzzing; they must outlive it.
+  /// A window over bytes in memory, for tests and fuzzing. The bytes must outlive it.
   FileWindow(std::string name, std::span<const std::byte> memory);
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::uint64_t size() const { return size_; } // bytes, when it was opened
+  [[nodiscard]] std::uint64_t size() const { return size_; } ///< bytes, when it was opened
 
-  // The bytes at `offset`, valid until the next call. Memory grows to the largest piece asked for,
-  // never beyond the size of the file. Errors: malformed where the file ends before, internal.
+  /// The bytes at `offset`, valid until the next call. Its memory grows to the largest piece, never
+  /// beyond the size of the file. Errors: malformed, if the file ends before; internal.
   [[nodiscard]] Result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size);
-  // The same into memory of the caller.
+  /// Copies the bytes into memory of the caller.
   [[nodiscard]] Result<> read(std::uint64_t offset, std::span<std::byte> out) const;
-  // "path: offset N: what", kind malformed.
+  /// "path: offset N: what", kind malformed.
   [[nodiscard]] std::unexpected<Error> wrong(std::uint64_t offset, std::string_view what) const;
 
 private:
   FileWindow() = default;
-  // As much as there is, at most out.size().
+  // Reads at most out.size() bytes; fewer at the end of the file.
   [[nodiscard]] Result<std::size_t> read_some(std::uint64_t offset, std::span<std::byte> out) const;
 
   std::string path_;

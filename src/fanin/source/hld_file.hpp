@@ -1,6 +1,7 @@
-// Decodes the list-mode files (.hld) of the HADES and TRB3 event builders: a chain of events, each
-// of subevents, each of endpoint blocks, which are what one board sent for one trigger. Every
-// length is checked; each header carries its own byte order.
+/// \file
+/// Decodes the list-mode files (.hld) of the HADES and TRB3 event builders. A file is a chain of
+/// events. An event has subevents, a subevent has endpoint blocks; a block is what one board sent
+/// for one trigger. Every length is checked; each header has its own byte order.
 #pragma once
 
 #include <cstddef>
@@ -12,45 +13,46 @@
 
 namespace fanin::source {
 
-// What an event builder adds at the end of a subevent; not an endpoint.
+/// Address of the trailer that an event builder adds at the end of a subevent; not an endpoint.
 inline constexpr std::uint16_t hld_trailer_address = 0x5555;
 
 struct HldEvent {
-  std::uint64_t offset = 0; // in the file
-  std::uint32_t size = 0;   // bytes, header included, padding excluded
+  std::uint64_t offset = 0; ///< in the file
+  std::uint32_t size = 0; ///< bytes, header included, padding excluded
   std::uint32_t decoding = 0;
-  std::uint32_t id = 0;       // 0x00010002: a run starts
-  std::uint32_t sequence = 0; // event number given by the recording event builder
-  std::uint32_t date = 0;     // 0x00YYMMDD, year - 1900, month from 0
-  std::uint32_t time = 0;     // 0x00HHMMSS
+  std::uint32_t id = 0; ///< 0x00010002: a run starts
+  std::uint32_t sequence = 0; ///< event number given by the recording event builder
+  std::uint32_t date = 0; ///< 0x00YYMMDD, year - 1900, month from 0
+  std::uint32_t time = 0; ///< 0x00HHMMSS
   std::uint32_t run = 0;
 };
 
 struct HldSubevent {
   std::uint64_t offset = 0;
-  std::uint32_t size = 0; // bytes, header included, padding excluded
+  std::uint32_t size = 0; ///< bytes, header included, padding excluded
   std::uint32_t decoding = 0;
-  std::uint32_t hub = 0;     // subId: the network hub
-  std::uint32_t trigger = 0; // trigger number, 24 bits
-  std::uint8_t code = 0;     // random code of that trigger
+  std::uint32_t hub = 0; ///< subId: the network hub
+  std::uint32_t trigger = 0; ///< trigger number, 24 bits
+  std::uint8_t code = 0; ///< random code of that trigger
   bool big_endian = false;
 };
 
 struct HldBlock {
   std::uint64_t offset = 0;
-  std::uint16_t address = 0;         // of the endpoint
-  std::span<const std::byte> bytes; // head word and words as in the file; until the next call
+  std::uint16_t address = 0; ///< of the endpoint
+  std::span<const std::byte> bytes; ///< head word and words as in the file; until the next call
 };
 
-// Walks through a file, forwards. After an error it stays where it was.
+/// Reads a file from front to back. After an error its position does not change.
 class HldReader {
 public:
   explicit HldReader(FileWindow file) : file_(std::move(file)) {}
 
-  // Moves to the next event, also one without subevents (start and end of a run). False: the end of
-  // the file. Errors: malformed with path and offset, internal.
+  /// Moves to the next event, which may have no subevents (start and end of a run). False: the end
+  /// of the file. Errors: malformed with path and offset, internal.
   [[nodiscard]] Result<bool> next_event();
-  // Moves to the next block of the event, over its subevents. False: no more in this event.
+  /// Moves to the next block of the event, over all its subevents. False: there are no more in this
+  /// event.
   [[nodiscard]] Result<bool> next_block();
   void rewind() { next_event_ = next_subevent_ = event_end_ = next_block_ = subevent_end_ = 0; }
 
@@ -58,7 +60,7 @@ public:
   [[nodiscard]] const HldSubevent& subevent() const { return subevent_; }
   [[nodiscard]] const HldBlock& block() const { return block_; }
   [[nodiscard]] const FileWindow& file() const { return file_; }
-  [[nodiscard]] std::uint64_t position() const { return next_event_; } // bytes of events so far
+  [[nodiscard]] std::uint64_t position() const { return next_event_; } ///< bytes of events so far
 
 private:
   [[nodiscard]] Result<bool> next_subevent();

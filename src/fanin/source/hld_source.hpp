@@ -1,5 +1,6 @@
-// Replays one endpoint of an HLD file as a stream of its own. A fragment is the head word and the
-// words that follow, as in the file. Several sources may read the same file.
+/// \file
+/// Replays one endpoint of an HLD file as a source. A fragment is the head word and the words that
+/// follow, as in the file. Several sources may read the same file.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 namespace fanin::source {
 
 enum class HldKey : std::uint8_t {
-  trigger, // the subevent's trigger number, 24 bits
-  sequence // the recording event builder's event number, 32 bits
+  trigger, ///< the subevent's trigger number, 24 bits
+  sequence ///< the recording event builder's event number, 32 bits
 };
 
 struct HldOptions {
@@ -26,7 +27,7 @@ struct HldOptions {
 
 class HldSource final : public Source {
 public:
-  // Opens the file. Errors: not_found, refused, usage (the trailer's address).
+  /// Opens the file. Errors: not_found; refused; usage, for the trailer's address.
   [[nodiscard]] static Result<std::unique_ptr<HldSource>> make(const HldOptions& options);
   HldSource(const HldOptions& options, FileWindow file);
 

@@ -1,4 +1,5 @@
-// Makes the 64-bit event number out of a source's own narrow counter.
+/// \file
+/// Makes 64-bit event numbers from the narrow counter of a source.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +9,11 @@
 
 namespace fanin::source {
 
-// A counter of `bits` bits (24-bit LV1, 32-bit trigger number, ...) wraps; each value is taken as
-// the one nearest to the last number that was accepted, so that a step back of less than half the
-// range is a step back and not a wrap. A value that was not accepted moves nothing: one flipped bit
-// does not leave the source a turn of its counter behind. The offset of the source is added to the
-// result; it may be negative.
+/// A counter of `bits` bits (24-bit LV1, 32-bit trigger number, ...) wraps. Each value stands for
+/// the number nearest to the last accepted one, so a step back of less than half the range is a
+/// step back and not a wrap. A value that was not accepted has no effect: one flipped bit does not
+/// shift the source by a whole range. The source's offset, which may be negative, is added to the
+/// result.
 class Numbering {
 public:
   explicit Numbering(int bits = 64, std::int64_t offset = 0)
@@ -20,12 +21,12 @@ public:
     FANIN_ASSERT(bits >= 1 && bits <= 64);
   }
 
-  // Of bits above the counter's width nothing is taken. Below zero (a step back from the first
-  // turn, or a negative offset) numbers wrap to the top of the 64-bit range, far beyond any window.
+  /// Bits above the counter's width are ignored. Below zero (a step back at the start, or a
+  /// negative offset) numbers wrap to the top of the 64-bit range, far beyond any window.
   [[nodiscard]] EventNumber extend(std::uint64_t counter) const {
     return started_ ? near(counter, last_ + offset_) : first_turn(counter);
   }
-  // The number of that counter value nearest to `event`.
+  /// The number of that counter value nearest to `event`.
   [[nodiscard]] EventNumber near(std::uint64_t counter, EventNumber event) const {
     const std::uint64_t last = event - offset_;
     // The difference in the counter's own width, sign-extended.
@@ -35,19 +36,19 @@ public:
   [[nodiscard]] EventNumber first_turn(std::uint64_t counter) const {
     return ((counter << shift_) >> shift_) + offset_;
   }
-  // What the source's counter says where the run has `event`; 0 where that would be below zero.
+  /// The value of the source's counter at `event`; 0 if it would be below zero.
   [[nodiscard]] std::uint64_t counter_of(EventNumber event) const {
     const std::uint64_t counter = event - offset_;
     return counter < event_number_end ? counter : 0;
   }
-  [[nodiscard]] bool plain() const { return shift_ == 0 && offset_ == 0; } // numbers as they are
+  [[nodiscard]] bool plain() const { return shift_ == 0 && offset_ == 0; } ///< numbers as they are
 
-  // Later values are taken as the ones nearest to `event`.
+  /// Later values stand for the numbers nearest to `event`.
   void accept(EventNumber event) {
     started_ = true;
     last_ = event - offset_;
   }
-  // The next value is taken as it is.
+  /// The next value is taken without extension.
   void restart() { started_ = false; }
 
 private:

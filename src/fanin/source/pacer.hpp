@@ -1,5 +1,6 @@
-// When an event is due at a given rate, by its number: sources that are paced alike stay together,
-// whatever each of them leaves out.
+/// \file
+/// Says when an event is due at a given rate, by its number. So sources with equal rates stay
+/// together, whatever each of them leaves out.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +13,16 @@ namespace fanin::source {
 
 class Pacer {
 public:
-  explicit Pacer(double rate_hz) : rate_hz_(rate_hz) {} // 0: everything is due at once
+  explicit Pacer(double rate_hz) : rate_hz_(rate_hz) {} ///< 0: every event is due at once
   [[nodiscard]] bool paced() const { return rate_hz_ > 0; }
 
-  // The first number that is asked for afterwards is due at `now`.
+  /// The first number that is asked for afterwards is due at `now`.
   void start(Time now) {
     from_ = now;
     numbered_ = false;
   }
-  // What was missed while the source was held back is due at once: numbers are made up for and not
-  // skipped, so that sources which were held back for different times come together again.
+  /// Events that were missed while the source was held back are due at once. They are not skipped,
+  /// so that sources that were held back for different times come together again.
   [[nodiscard]] bool due(EventNumber event, Time now) {
     if (rate_hz_ <= 0) return true;
     if (!numbered_) {
@@ -30,7 +31,7 @@ public:
     }
     return event < due_until(now);
   }
-  // Numbers below this one are due. After due() or first().
+  /// Numbers below this one are due. After due() or first().
   [[nodiscard]] EventNumber due_until(Time now) const {
     if (rate_hz_ <= 0) return ~EventNumber{0};
     const auto elapsed_ns = static_cast<double>(std::max(now - from_, Duration{0}).count());
@@ -40,8 +41,8 @@ public:
     numbered_ = true;
     first_ = event;
   }
-  // When to look again for `event`, which is not due; not before some time has passed, so that a
-  // high rate does not wake the loop for every event.
+  /// When to ask again for `event`, which is not due yet. The time is not too short, so that a high
+  /// rate does not wake the loop for every event.
   [[nodiscard]] Time wake(EventNumber event, Time now) const {
     const double after_ns = static_cast<double>(event - first_) * 1e9 / rate_hz_;
     if (after_ns > 9e18) return never;

@@ -1,6 +1,6 @@
-// The bytes of a connection that brings fragments to a `receive` source: a preface once, then per
-// message a header and, after a fragment's header, its payload. Little-endian. For people:
-// docs/receive-format.md.
+/// \file
+/// The bytes of a connection to a `receive` source: one preface, then messages. A message is a
+/// header and, for a fragment, its payload. Little-endian. docs/receive-format.md describes them.
 #pragma once
 
 #include <array>
@@ -23,31 +23,32 @@ static_assert(sizeof(ReceivePreface) == 16);
 static_assert(offsetof(ReceivePreface, version) == 8);
 static_assert(offsetof(ReceivePreface, source) == 12);
 
-inline constexpr std::uint16_t receive_mark = 0xf4a6; // first bytes of each header: a6 f4
+inline constexpr std::uint16_t receive_mark = 0xf4a6; ///< first bytes of each header: a6 f4
 
-// Event numbers are below this one.
+/// Event numbers are below this one.
 inline constexpr std::uint64_t receive_event_end = std::uint64_t{1} << 63;
 
 enum class ReceiveKind : std::uint8_t {
   fragment = 0,
-  skip_to = 1, // nothing below `event` will come
-  end = 2      // the data have come to their end
+  skip_to = 1, ///< nothing below `event` will come
+  end = 2 ///< the data have ended
 };
 
 enum ReceiveFlag : std::uint8_t {
-  receive_has_crc = 1,   // crc32c is set
-  receive_truncated = 2, // the front end had to cut it
-  receive_bad_number = 4 // the front end's own counters disagree
+  receive_has_crc = 1, ///< crc32c is set
+  receive_truncated = 2, ///< the front end cut the fragment short
+  receive_bad_number = 4 ///< the front end's own counters disagree
 };
 
 struct ReceiveHeader {
   std::uint16_t mark = receive_mark;
   ReceiveKind kind = ReceiveKind::fragment;
-  std::uint8_t flags = 0; // of ReceiveFlag
+  std::uint8_t flags = 0; ///< of ReceiveFlag
   std::uint32_t source = 0;
   std::uint64_t event = 0;
-  std::uint32_t size = 0;   // of the payload that follows, below 256 MiB; 0 unless a fragment
-  std::uint32_t crc32c = 0; // of the payload
+  std::uint32_t size = 0; ///< bytes of the payload that follows, below 256 MiB; 0 if the kind is
+                          ///< not fragment
+  std::uint32_t crc32c = 0; ///< of the payload
 };
 static_assert(sizeof(ReceiveHeader) == 24);
 static_assert(offsetof(ReceiveHeader, source) == 4);

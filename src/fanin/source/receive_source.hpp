@@ -1,5 +1,7 @@
-// Takes fragments from a TCP connection: any program that speaks the format of
-// docs/receive-format.md can be a source. Listens on an address of its own; one sender at a time.
+/// \file
+/// Takes fragments from a TCP connection: any program that uses the format of
+/// docs/receive-format.md can be a source. It listens at its own address, and accepts one sender at
+/// a time.
 #pragma once
 
 #include <array>
@@ -18,26 +20,26 @@ namespace fanin::source {
 
 struct ReceiveOptions {
   SourceId source = 0;
-  net::Url listen;         // tcp://host:port; port 0: any free one
-  std::string listen_from; // "run.toml:12: readout.0.source.1.listen", for messages; may be empty
-  bool check = true;       // compare the sender's checksums
-  LogFunction log;         // says who comes and goes, and why; may be empty
+  net::Url listen; ///< tcp://host:port; port 0: any free one
+  std::string listen_from; ///< "run.toml:12: readout.0.source.1.listen", for messages; may be empty
+  bool check = true; ///< compare the sender's checksums
+  LogFunction log; ///< gets a line for each sender that connects or leaves; may be empty
 };
 
 class ReceiveSource final : public Source {
 public:
-  // Errors: usage (not a tcp address), internal. Does not listen yet.
+  /// Errors: usage (not a tcp address), internal. Does not listen yet.
   [[nodiscard]] static Result<std::unique_ptr<ReceiveSource>> make(ReceiveOptions options);
 
-  // Listens from the first call on, until a sender says that the data have ended; later calls keep
-  // the sender. Errors: refused (port in use),
-  // not_found (no such host). Blocks for as long as the name takes to resolve.
+  /// The first call begins to listen, until a sender says that the data have ended. Later calls
+  /// keep the sender. Errors: refused (port in use), not_found (no such host). Blocks while the
+  /// name is looked up.
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
   [[nodiscard]] std::string listening_url() const override;
-  // connections, refused (while another sender was there), bad_checksum, skip_ignored, and one per
-  // ReceiveFault.
+  /// connections, refused (while another sender was connected), bad_checksum, skip_ignored, and one
+  /// for each ReceiveFault.
   [[nodiscard]] std::vector<SourceCounter> counters() const override;
 
 private:

@@ -1,5 +1,6 @@
-// The types of source there are, by name. Registration is explicit: the built-in ones in one table,
-// those of a plug-in by its entry function (plugin.hpp).
+/// \file
+/// The table of source types by name. Types are registered explicitly: the built-in ones in one
+/// table, those of a plug-in by its entry function (plugin.hpp).
 #pragma once
 
 #include <functional>
@@ -13,16 +14,16 @@
 
 namespace fanin::source {
 
-// Makes a source from its settings, without touching a network or a device yet: that is for
-// start(). Errors of kind usage name key and reason (SettingsReader); others say what is missing.
+/// Makes a source from its settings, without touching a network or a device; start() does that.
+/// Errors of kind usage name key and reason (SettingsReader); others say what is missing.
 using SourceFactory = std::function<Result<std::unique_ptr<Source>>(const SourceSettings&)>;
 
 class Registry {
 public:
-  // Errors: usage, if there is a type of that name already.
+  /// Errors: usage, if there is a type of that name already.
   [[nodiscard]] Result<> add(std::string type, SourceFactory factory);
-  // Errors: usage for an unknown type (it names the known ones), and what the factory says. An
-  // exception of a factory becomes an error.
+  /// Errors: usage for an unknown type (the text names the known ones), and errors of the factory.
+  /// An exception of a factory becomes an error.
   [[nodiscard]] Result<std::unique_ptr<Source>> make(const SourceSettings& settings) const;
   [[nodiscard]] std::vector<std::string> types() const;
 
@@ -30,7 +31,7 @@ private:
   std::map<std::string, SourceFactory, std::less<>> factories_;
 };
 
-// emulator, hld, sls, receive.
+/// Registers emulator, hld, sls and receive.
 void add_built_in_sources(Registry& registry);
 
 } // namespace fanin::source

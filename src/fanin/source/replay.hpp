@@ -1,5 +1,5 @@
-// What the replays of recorded files have in common: which numbers a pass over the file gives, and
-// when they are due.
+/// \file
+/// What the replays of recorded files have in common: the numbers of each pass over the file.
 #pragma once
 
 #include <algorithm>
@@ -13,25 +13,25 @@
 namespace fanin::source {
 
 struct ReplayOptions {
-  std::uint64_t loops = 1; // passes over the file; 0: for ever
-  std::uint64_t span = 0;  // numbers from one pass to the next; 0: last - first + 1 of the file
-  double rate_hz = 0;      // 0: as fast as the queue takes them
+  std::uint64_t loops = 1; ///< passes over the file; 0: without end
+  std::uint64_t span = 0; ///< numbers from one pass to the next; 0: last - first + 1 of the file
+  double rate_hz = 0; ///< 0: as fast as the queue takes them
 };
 
-// The first pass gives the numbers as recorded; each further one goes on after the last number of
-// the pass before and keeps the gaps inside. All sources of one file see all its numbers, so they
-// agree on the shift.
+/// The first pass gives the recorded numbers. Each further pass continues after the last number of
+/// the pass before and keeps the gaps inside. All sources of one file read all its numbers, so they
+/// agree on the shift.
 class ReplayNumbers {
 public:
   ReplayNumbers(const ReplayOptions& options, int bits) : options_(options), numbering_(bits) {}
 
-  // Numbers below `first_wanted` are left out.
+  /// Numbers below `first_wanted` are left out.
   void start(EventNumber first_wanted) {
     wanted_ = first_wanted;
     begin_pass(0);
     if (seen_all_) skip_passes();
   }
-  // The number of what was recorded as `key`. To be asked for everything in the file, in order.
+  /// The event number of the recorded number `key`. Call it for all of the file, in order.
   [[nodiscard]] EventNumber number(std::uint64_t key) {
     const EventNumber plain = numbering_.extend(key);
     doubtful_ = !begins_ && !near(plain, previous_) && !near(plain, doubted_);
@@ -51,7 +51,7 @@ public:
   }
   [[nodiscard]] bool wanted(EventNumber event) const { return event >= wanted_; }
 
-  // At the end of the file. False: that was the last pass, or there is nothing in it.
+  /// At the end of the file. False: that was the last pass, or there is nothing in it.
   [[nodiscard]] bool next_pass() {
     seen_all_ = true;
     if (!seen_any_ || (options_.loops != 0 && pass_ + 1 >= options_.loops)) return false;
@@ -59,10 +59,11 @@ public:
     skip_passes();
     return !exhausted();
   }
-  // The last number is far from the one before, and none has followed it yet: damage, or another
-  // run. Neither paced nor skipped to, but offered to the queue, which judges it.
+  /// True: the last number is far from the one before, and none has followed it yet; the file is
+  /// damaged there, or has another run. Such a number is not paced and not skipped to; it is
+  /// offered to the queue, which judges it.
   [[nodiscard]] bool doubtful() const { return doubtful_; }
-  // What is wanted lies after the last pass.
+  /// True: all wanted numbers are after the last pass.
   [[nodiscard]] bool exhausted() const { return options_.loops != 0 && pass_ >= options_.loops; }
   [[nodiscard]] bool seen_any() const { return seen_any_; }
   [[nodiscard]] std::uint64_t pass() const { return pass_; }

@@ -1,5 +1,6 @@
-// What the configuration says about one source, still as text, and a reader that turns it into
-// values. The reader's errors say file, line, key and reason; it is meant for plug-ins too.
+/// \file
+/// The settings of one source in the configuration, as text, and a reader that turns them into
+/// values. The reader's errors name file, line, key and reason. Plug-ins use it too.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +21,29 @@ namespace fanin::source {
 
 struct SourceSettings {
   SourceId id = 0;
-  std::string name; // for people
-  std::string type; // "emulator", "hld", ..., as registered
-  std::string key;     // dotted, of its table: "readout.0.source.1"; may be empty
-  config::Place place; // where it is described
-  std::uint64_t seed = 1; // of the run; a source mixes its id in
-  std::map<std::string, config::Setting> values; // of the type's own keys
-  LogFunction log; // for what the source tells people; may be empty
+  std::string name; ///< for people
+  std::string type; ///< "emulator", "hld", ..., as registered
+  std::string key; ///< name of its table: "readout.0.source.1"; may be empty
+  config::Place place; ///< where it is described
+  std::uint64_t seed = 1; ///< seed of the run; a source mixes its id in
+  std::map<std::string, config::Setting> values; ///< of the type's own keys
+  LogFunction log; ///< gets the log lines of the source; may be empty
 };
 
-// Reads keys one by one, as config::TableReader does: the first thing wrong is kept and what
-// follows gives fallbacks, so that a factory reads all its keys in a row and asks finish() once.
-//
-//   SettingsReader reader(settings);
-//   options.path = reader.required_text("path");
-//   options.rate_hz = reader.rate_hz("rate", 0);
-//   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
+/// Reads keys one by one, as config::TableReader does. The first error is kept, and later reads
+/// return fallbacks; so a factory reads all its keys without checks and calls finish() once.
+///
+///     SettingsReader reader(settings);
+///     options.path = reader.required_text("path");
+///     options.rate_hz = reader.rate_hz("rate", 0);
+///     if (auto good = reader.finish(); !good) return std::unexpected(good.error());
 class SettingsReader {
 public:
   explicit SettingsReader(const SourceSettings& settings);
   SettingsReader(const SettingsReader&) = delete;
   SettingsReader& operator=(const SettingsReader&) = delete;
 
-  [[nodiscard]] bool has(std::string_view key) { return reader_.has(key); } // it is known then
+  [[nodiscard]] bool has(std::string_view key) { return reader_.has(key); } ///< it is known then
   [[nodiscard]] std::string text(std::string_view key, std::string fallback = {}) {
     return reader_.text(key, std::move(fallback));
   }
@@ -56,7 +57,7 @@ public:
   [[nodiscard]] Duration duration(std::string_view key, Duration fallback) {
     return reader_.duration(key, fallback);
   }
-  // Decimal, or hexadecimal as in 0xe000.
+  /// Decimal, or hexadecimal as in 0xe000.
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t fallback,
                                      std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                                      std::int64_t max = std::numeric_limits<std::int64_t>::max()) {
@@ -65,17 +66,17 @@ public:
   [[nodiscard]] bool boolean(std::string_view key, bool fallback) {
     return reader_.boolean(key, fallback);
   }
-  // Which of `names` was written, by index; the first if the key is absent.
+  /// The index in `names` of the value; the first if the key is absent.
   [[nodiscard]] std::size_t choice(std::string_view key,
                                    std::initializer_list<std::string_view> names) {
     return reader_.choice(key, names);
   }
 
-  // File, line and dotted key, for messages later on.
+  /// File, line and dotted key, for later messages.
   [[nodiscard]] std::string where(std::string_view key) const { return reader_.where(key); }
-  // The value of `key` cannot be: kept as the error, unless there is one already.
+  /// Keeps an error for the value of `key`, unless there is one already.
   void reject(std::string_view key, std::string_view reason) { reader_.reject(key, reason); }
-  // The first error, or an unknown key. Kind: usage.
+  /// The first error, or an unknown key. Kind: usage.
   [[nodiscard]] Result<> finish();
 
 private:

@@ -1,6 +1,7 @@
-// Decodes the raw files of slsDetector receivers (JUNGFRAU, EIGER, MYTHEN3, ...): one sequence of
-// files per part of a detector, each file a row of records of one size, each record a header of 112
-// bytes and an image. Little-endian.
+/// \file
+/// Decodes the raw files of slsDetector receivers (JUNGFRAU, EIGER, MYTHEN3, ...): each port (part)
+/// of a detector has a sequence of files, a file has records of one size, a record is a header of
+/// 112 bytes and an image. Little-endian.
 #pragma once
 
 #include <array>
@@ -19,53 +20,53 @@ inline constexpr std::size_t sls_header_size = 112;
 
 struct SlsHeader {
   std::uint64_t frame = 0;
-  std::uint32_t exposure = 0; // exposure length or sub-frame number
+  std::uint32_t exposure = 0; ///< exposure length or sub-frame number
   std::uint32_t packets_caught = 0;
   std::uint64_t bunch = 0;
   std::uint64_t timestamp = 0;
   std::uint16_t module = 0;
   std::uint16_t row = 0;
   std::uint16_t column = 0;
-  std::uint8_t detector = 0; // 1 EIGER, 3 JUNGFRAU, 6 MYTHEN3
+  std::uint8_t detector = 0; ///< 1 EIGER, 3 JUNGFRAU, 6 MYTHEN3
   std::uint8_t version = 0;
-  std::uint32_t packets_in_mask = 0; // bits set in the mask of packets caught
+  std::uint32_t packets_in_mask = 0; ///< bits set in the mask of packets caught
 
   [[nodiscard]] static SlsHeader decode(std::span<const std::byte, sls_header_size> bytes);
 };
 
-// Where the files of one part are: `{part}` and `{file}` stand for the numbers in a path such as
-// data/run_d{part}_f{file}_0.raw.
+/// The path of the files of one port: `{part}` and `{file}` stand for the numbers, as in
+/// data/run_d{part}_f{file}_0.raw.
 struct SlsPattern {
   std::string text;
   std::uint32_t part = 0;
 
   [[nodiscard]] std::string path(std::uint32_t file) const;
-  [[nodiscard]] bool several_files() const; // false: no {file} in it, so there is one
+  [[nodiscard]] bool several_files() const; ///< false: the path has no {file}, so there is one file
 };
 
-// The image size that a master file tells ("Image Size in bytes": N, or Image Size : N bytes).
-// Errors: not_found, malformed.
+/// The image size in a master file ("Image Size in bytes": N, or Image Size : N bytes). Errors:
+/// not_found, malformed.
 [[nodiscard]] Result<std::uint64_t> read_sls_image_size(const std::string& master_path);
-// The same from its text; for fuzzing.
+/// The image size from the text of a master file; for fuzzing.
 [[nodiscard]] std::optional<std::uint64_t> find_sls_image_size(std::string_view master);
 
-// Walks through the records of one part, over its files.
+/// Reads the records of one port, over its files.
 class SlsReader {
 public:
-  // Opens the first file. Errors: not_found, malformed (not a whole number of records).
+  /// Opens the first file. Errors: not_found, malformed (not a whole number of records).
   [[nodiscard]] static Result<SlsReader> open(const SlsPattern& pattern, std::uint64_t image_size);
-  // Over one file only, already open.
+  /// Reads one file that is open already.
   [[nodiscard]] static Result<SlsReader> over(FileWindow file, std::uint64_t image_size);
 
-  // Moves to the next record and decodes its header. False: no file follows the last record.
+  /// Moves to the next record and decodes its header. False: no file follows the last record.
   [[nodiscard]] Result<bool> next();
   [[nodiscard]] const SlsHeader& header() const { return header_; }
-  // Bytes of the record from `from` on, header included.
+  /// Copies bytes of the record, with its header, from `from` on.
   [[nodiscard]] Result<> read(std::uint64_t from, std::span<std::byte> out) const;
-  [[nodiscard]] Result<> rewind(); // to before the first record of the first file
+  [[nodiscard]] Result<> rewind(); ///< moves before the first record of the first file
 
   [[nodiscard]] std::uint64_t record_size() const { return record_size_; }
-  [[nodiscard]] std::uint64_t offset() const { return offset_; } // of the record in its file
+  [[nodiscard]] std::uint64_t offset() const { return offset_; } ///< of the record in its file
   [[nodiscard]] const FileWindow& file() const { return file_; }
 
 private:

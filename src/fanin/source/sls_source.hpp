@@ -1,5 +1,6 @@
-// Replays one part (port) of an slsDetector recording: a record is a fragment, its frame number the
-// event number. Read from the file straight into the queue's pages.
+/// \file
+/// Replays one port (part) of an slsDetector recording. A record is a fragment, its frame number
+/// the event number. It is read from the file directly into the queue's pages.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@ namespace fanin::source {
 
 struct SlsOptions {
   SlsPattern files;
-  std::uint64_t image_size = 0; // bytes, without the header
+  std::uint64_t image_size = 0; ///< bytes, without the header
   ReplayOptions replay;
 };
 
 class SlsSource final : public Source {
 public:
-  // Opens the first file. Errors: not_found, refused, malformed, usage.
+  /// Opens the first file. Errors: not_found, refused, malformed, usage.
   [[nodiscard]] static Result<std::unique_ptr<SlsSource>> make(const SlsOptions& options);
   SlsSource(const SlsOptions& options, SlsReader reader);
 

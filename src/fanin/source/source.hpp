@@ -1,5 +1,6 @@
-// A source of fragments: an emulator, a recorded file, a socket, or one's own hardware. The
-// smallest interface that a plug-in has to implement.
+/// \file
+/// A source of fragments: an emulator, a recorded file, a socket, or your own hardware. This is all
+/// that a plug-in has to implement (docs/plugins.md).
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@
 
 namespace fanin::source {
 
-// What a call of read() leaves behind.
+/// The result of a call of read().
 enum class ReadState : std::uint8_t {
-  more,     // there is more to read at once: call again in this or the next turn
-  waiting, // nothing now: call again at `wake`, or when descriptor() becomes readable, or when the
-           // queue has room again
-  finished, // the data have come to their end; all numbers have been answered
-  failed // cannot go on; `error` says why; treated as finished and reported
+  more, ///< there is more to read at once: call again in this or the next turn
+  waiting, ///< nothing now: call again at `wake`, or when descriptor() becomes readable, or when
+           ///< the queue has room again
+  finished, ///< the data have ended; all numbers have been answered
+  failed ///< the source cannot continue; `error` says why; it is reported and treated as finished
 };
 
 struct ReadResult {
@@ -29,9 +30,9 @@ struct ReadResult {
   Error error{};
 };
 
-// Something that a source counts, besides what its queue counts.
+/// A counter of the source itself, in addition to those of its queue.
 struct SourceCounter {
-  std::string_view name; // of static storage
+  std::string_view name; ///< of static storage
   std::uint64_t value = 0;
 };
 
@@ -39,26 +40,28 @@ class Source {
 public:
   virtual ~Source() = default;
 
-  // Before the first read(), once per run and after every rejoin. `first_event` is the first number
-  // that is wanted: 0 at the start of a run, where the source may begin with any number; later ones
-  // when the readout unit joins a run that is under way.
+  /// Called before the first read() of a run, and again each time the readout unit joins a run that
+  /// is under way. `first_event` is the first number that is wanted; 0 at the start of a run, where
+  /// the source may begin with any number.
   [[nodiscard]] virtual Result<> start(EventNumber first_event, Time now) = 0;
 
-  // Writes what is there into the queue, until the queue is full or a bounded amount (some hundred
-  // KiB) is done. Never blocks. Thread: the loop of the readout unit.
+  /// Writes what is there into the queue, until the queue is full or a bounded amount (some hundred
+  /// KiB) is written. It must not block. Event numbers must rise. Thread: the loop of the readout
+  /// unit.
   [[nodiscard]] virtual ReadResult read(FragmentQueue& queue, Time now) = 0;
 
-  // True if its data wait for us (a file, an emulator without a rate) rather than pile up in a
-  // detector: then it is read no further ahead than the builder units take, which keeps what is
-  // under way in cache.
+  /// True if its data wait (a file, an emulator without a rate) and do not pile up in a detector.
+  /// Then it is read no further ahead than builder units take events, which keeps the data in
+  /// cache.
   [[nodiscard]] virtual bool on_demand() const { return false; }
 
-  // Readable when there may be more; -1: none.
+  /// A descriptor that is readable when there may be more data; -1: none. It must exist before
+  /// start() and stay the same.
   [[nodiscard]] virtual int descriptor() const { return -1; }
 
-  // Where it listens, with the real port, after start(); empty: nowhere.
+  /// The address at which it listens, with the real port, after start(); empty: none.
   [[nodiscard]] virtual std::string listening_url() const { return {}; }
-  // For the progress line and the ledger's remarks; called now and then.
+  /// Counters for the result; called from time to time.
   [[nodiscard]] virtual std::vector<SourceCounter> counters() const { return {}; }
 };
 

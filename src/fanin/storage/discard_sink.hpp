@@ -1,4 +1,5 @@
-// A sink that throws everything away and calls it committed: benchmarks without a disk.
+/// \file
+/// A sink that discards everything and reports it as committed: for benchmarks without a disk.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace fanin::storage {
 
-// Thread: the loop's. Never busy, never fails; pages go home within submit().
+/// Thread: the loop's. Never busy, never fails; pages go home within submit().
 class DiscardSink final : public EventSink {
 public:
   [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override;
@@ -17,7 +18,7 @@ public:
   [[nodiscard]] bool finished() const override { return finishing_ && committed_.empty(); }
   [[nodiscard]] std::vector<std::string> files() const override { return {}; }
   [[nodiscard]] std::size_t file_count() const override { return 0; }
-  [[nodiscard]] std::uint64_t bytes_written() const override { return bytes_; } // payload taken
+  [[nodiscard]] std::uint64_t bytes_written() const override { return bytes_; } ///< payload taken
 
   bool poll() override;
   bool arm() override { return committed_.empty(); }

@@ -1,6 +1,7 @@
-// Writes run files on a thread of its own. Batches go there and come back through bounded rings;
-// the thread groups what is queued into one write and one commit: at a low rate each batch is
-// committed at once, at a high rate many together.
+/// \file
+/// Writes run files on a separate thread. Batches go there and back through bounded rings. The
+/// thread groups queued batches into one write and one commit: at a low rate each batch is
+/// committed at once, at a high rate many together.
 #pragma once
 
 #include <atomic>
@@ -19,48 +20,49 @@
 
 namespace fanin::storage {
 
-// What happens when the disk is full or cannot be written.
+/// What happens if the disk is full or cannot be written.
 enum class OnFull : std::uint8_t {
-  wait, // say so once, try again from time to time, be busy meanwhile
-  stop  // say so, end the file in good order, take nothing more
+  wait, ///< report once, try again from time to time, be busy meanwhile
+  stop ///< report, close the file in good order, take nothing more
 };
 
 struct FileSinkOptions {
   RunFileOptions file;
   OnFull on_full = OnFull::wait;
-  std::size_t depth = 64;                   // batches taken and not yet committed; beyond: busy
-  std::uint64_t group_bytes = 64U << 20;    // at most so much in one commit, or one batch
+  std::size_t depth = 64; ///< most batches that are taken and not committed; beyond that: busy
+  std::uint64_t group_bytes = 64U << 20; ///< most bytes in one commit, if it has more than one
+                                         ///< batch
   Duration retry_interval = std::chrono::seconds{1};
-  int cpu = -1;                             // the thread is pinned to this one; -1: anywhere
+  int cpu = -1; ///< the CPU of the thread; -1: any
 };
 
-// Thread: all members belong to the loop's thread. Pages are given back there, in poll(). Memory:
-// rows of one group, about 32 bytes a fragment.
+/// Thread: all members belong to the loop's thread. Pages are given back there, in poll(). Memory:
+/// rows of one group, about 32 bytes a fragment.
 class FileSink final : public EventSink {
 public:
-  // Makes the first file, so that a directory that cannot be written shows at start. Errors as of
-  // RunFileWriter::create.
+  /// Makes the first file, so that a folder that cannot be written is an error at the start.
+  /// Errors: as of RunFileWriter::create.
   [[nodiscard]] static Result<std::unique_ptr<FileSink>> make(FileSinkOptions options);
-  // Starts the thread; what was submitted before is written then. Errors: exhausted, usage (cpu).
+  /// Starts the thread, which writes what was submitted before. Errors: exhausted, usage (cpu).
   [[nodiscard]] Result<> start();
-  // Ends the thread; waits for a write under way. What is queued and not committed is dropped, and
-  // the file ends in good order: call finish() first and wait for finished() to keep it.
+  /// Ends the thread, and waits for its current write. Queued batches are dropped, and the file is
+  /// closed in good order. To keep them, call finish() before and wait for finished().
   ~FileSink() override;
 
   [[nodiscard]] SubmitOutcome
-  submit(BuiltBatch& batch) override; // leaves an empty batch, with capacity
+  submit(BuiltBatch& batch) override; ///< leaves an empty batch, with its capacity
   void finish() override;
   void abandon() override;
   [[nodiscard]] bool finished() const override;
-  [[nodiscard]] std::vector<std::string> files() const override; // complete paths
+  [[nodiscard]] std::vector<std::string> files() const override; ///< complete paths
   [[nodiscard]] std::size_t file_count() const override { return file_count_; }
-  [[nodiscard]] std::uint64_t bytes_written() const override; // committed, payload and rows
+  [[nodiscard]] std::uint64_t bytes_written() const override; ///< committed, payload and rows
 
   bool poll() override;
   bool arm() override;
   [[nodiscard]] int descriptor() const override { return event_descriptor_.get(); }
 
-  [[nodiscard]] std::uint64_t commits() const { return commits_; } // groups, any thread
+  [[nodiscard]] std::uint64_t commits() const { return commits_; } ///< groups, any thread
 
 private:
   struct Slot {
@@ -81,7 +83,7 @@ private:
   [[nodiscard]] bool commit_group();
   [[nodiscard]] Result<> write_group();
   [[nodiscard]] bool survive(const Error& error);
-  [[nodiscard]] std::uint64_t part_max() const; // of the part that is open, or the next one
+  [[nodiscard]] std::uint64_t part_max() const; // of the open part, or of the next one
   [[nodiscard]] Result<> open_part();
   void close_part();
   void report(const Error& error, bool fatal);

@@ -1,4 +1,5 @@
-// A run file as text for people: `fanin inspect`.
+/// \file
+/// A run file as text: `fanin inspect`.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +10,17 @@
 
 namespace fanin::storage {
 
-// What the file is, what it holds, and every source with its fragments and bytes. Reads all rows
-// and no payload. Errors: as of RunFileReader.
+/// What the file is, what it holds, and every source with its fragments and bytes. Reads all rows
+/// and no payload. Errors: as of RunFileReader.
 [[nodiscard]] Result<std::string> inspect_file(const std::string& path);
 
 struct InspectEventOptions {
-  std::size_t dump_bytes = 64; // of each fragment, in hexadecimal; 0: none
+  std::size_t dump_bytes = 64; ///< of each fragment, in hexadecimal; 0: none
 };
 
-// One event: its fragments with size, checksum and first bytes, and the sources that are missing.
-// `path` is a run file, or a run's manifest: then of all copies the one that counts is shown.
-// Errors: not_found (no such event), else as of RunFileReader and read_manifest().
+/// One event: its fragments with size, checksum and first bytes, and the sources that are missing.
+/// `path` is a run file, or a run's manifest: then of all copies the one that counts is shown.
+/// Errors: not_found (no such event), else as of RunFileReader and read_manifest().
 [[nodiscard]] Result<std::string> inspect_event(const std::string& path, EventNumber event,
                                                 const InspectEventOptions& options = {});
 

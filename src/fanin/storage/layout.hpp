@@ -1,5 +1,6 @@
-// The rows of a run file, as they lie on disk: little-endian, fixed offsets, format version 1.
-// docs/modules/storage.md has the same as a table for readers in other languages.
+/// \file
+/// The rows of a run file on disk: little-endian, fixed offsets, format version 1.
+/// docs/modules/storage.md has them as a table, for readers in other languages.
 #pragma once
 
 #include <cstddef>
@@ -15,29 +16,29 @@ namespace fanin::storage {
 inline constexpr const char* run_file_format = "fanin run file";
 inline constexpr std::uint32_t run_file_format_version = 1;
 
-// Conditions of an event; 0: complete and without a fault.
+/// Flags of an event; 0: complete and good.
 enum EventFlag : std::uint32_t {
-  event_incomplete = 1U << 0,   // a required source is missing
-  event_bad_checksum = 1U << 1, // a fragment's CRC32C differs
-  event_bad_number = 1U << 2,   // a source's own event number disagrees
-  event_truncated = 1U << 3     // a fragment was longer than the maximum; cut
+  event_incomplete = 1U << 0, ///< a required source is missing
+  event_bad_checksum = 1U << 1, ///< a fragment's CRC32C differs
+  event_bad_number = 1U << 2, ///< a source's own event number disagrees
+  event_truncated = 1U << 3 ///< the front end cut a fragment short
 };
 
-// Conditions of a fragment; the same bits as those of the event it belongs to.
+/// Flags of a fragment; the same bits as those of events.
 using FragmentRowFlags = std::uint16_t;
 
-// /events: one row an event. The row is the commit: what it points to was written before it.
+/// /events: one row for each event. The row is the commit: what it points to was written before.
 struct EventRow {
   std::uint64_t event = 0;
-  std::uint64_t first_fragment = 0; // row in /fragments; an event's rows are contiguous there
-  std::uint64_t first_missing = 0;  // row in /missing
-  std::uint64_t size = 0;           // bytes of payload of all fragments
+  std::uint64_t first_fragment = 0; ///< row in /fragments; the rows of an event are consecutive
+  std::uint64_t first_missing = 0; ///< row in /missing
+  std::uint64_t size = 0; ///< bytes of payload of all fragments
   std::uint32_t fragment_count = 0;
   std::uint32_t missing_count = 0;
-  std::uint32_t flags = 0;          // EventFlag
-  std::uint32_t incarnation = 0;    // of the builder unit that wrote it
+  std::uint32_t flags = 0; ///< EventFlag
+  std::uint32_t incarnation = 0; ///< of the builder unit that wrote it
   std::uint16_t attempt = 0;
-  std::uint16_t node = 0;           // of the builder unit that wrote it
+  std::uint16_t node = 0; ///< of the builder unit that wrote it
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(EventRow) == 56 && std::is_trivially_copyable_v<EventRow>);
@@ -53,13 +54,13 @@ static_assert(offsetof(EventRow, attempt) == 48);
 static_assert(offsetof(EventRow, node) == 50);
 static_assert(offsetof(EventRow, reserved) == 52);
 
-// /fragments: one row a fragment, ascending by source within an event.
+/// /fragments: one row for each fragment, ascending by source within an event.
 struct FragmentRow {
   std::uint64_t event = 0;
-  std::uint64_t offset = 0; // into /bytes
+  std::uint64_t offset = 0; ///< into /bytes
   std::uint32_t source = 0;
-  std::uint32_t size = 0;   // bytes
-  std::uint32_t crc32c = 0; // as the source computed it; 0 where integrity is "none"
+  std::uint32_t size = 0; ///< bytes
+  std::uint32_t crc32c = 0; ///< as the source computed it; 0 where integrity is "none"
   FragmentRowFlags flags = 0;
   std::uint16_t attempt = 0;
 };
@@ -72,18 +73,19 @@ static_assert(offsetof(FragmentRow, crc32c) == 24);
 static_assert(offsetof(FragmentRow, flags) == 28);
 static_assert(offsetof(FragmentRow, attempt) == 30);
 
-// /missing: one row a source that an event lacks, required or optional, ascending by source.
+/// /missing: one row for each source that is missing in an event, required or optional, ascending
+/// by source.
 struct MissingRow {
   std::uint64_t event = 0;
   std::uint32_t source = 0;
-  std::uint32_t reason = 0; // MissingReason
+  std::uint32_t reason = 0; ///< MissingReason
 };
 static_assert(sizeof(MissingRow) == 16 && std::is_trivially_copyable_v<MissingRow>);
 static_assert(offsetof(MissingRow, event) == 0);
 static_assert(offsetof(MissingRow, source) == 8);
 static_assert(offsetof(MissingRow, reason) == 12);
 
-// /gaps: event numbers [first, end) that no source has. They are not events.
+/// /gaps: event numbers [first, end) that no source has. They are not events.
 struct GapRow {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
@@ -92,11 +94,11 @@ static_assert(sizeof(GapRow) == 16 && std::is_trivially_copyable_v<GapRow>);
 static_assert(offsetof(GapRow, first) == 0);
 static_assert(offsetof(GapRow, end) == 8);
 
-// One source of the run: /sources, ascending by id, and what completeness is judged by.
+/// /sources: one source of the run, ascending by id. They decide which events are complete.
 struct SourceInfo {
   SourceId id = 0;
-  std::string name;         // at most 255 bytes are kept
-  std::string readout_unit; // at most 255 bytes are kept
+  std::string name; ///< at most 255 bytes are kept
+  std::string readout_unit; ///< at most 255 bytes are kept
   bool required = true;
 };
 

@@ -1,4 +1,5 @@
-// Reads run files: finished ones, ones that are being written, and ones whose writer was killed.
+/// \file
+/// Reads run files: closed files, files that are being written, and files whose writer was killed.
 #pragma once
 
 #include <cstddef>
@@ -23,50 +24,50 @@ struct RunFileInfo {
   NodeId node_index = 0;
   Incarnation incarnation = 0;
   std::uint32_t part = 0;
-  bool integrity = true;            // checksums were made in this run
-  bool finished = false; // closed in good order; else being written, or its writer died
-  std::string damage; // why the file is not whole; empty: nothing was noticed
-  std::int64_t started_unix_ns = 0; // of the run
+  bool integrity = true; ///< checksums were made in this run
+  bool finished = false; ///< closed in good order; false: it is being written, or its writer died
+  std::string damage; ///< what is damaged; empty: nothing was found
+  std::int64_t started_unix_ns = 0; ///< of the run
   std::string started_utc;
   std::string fanin_version;
-  std::uint64_t file_size = 0; // bytes
-  std::vector<SourceInfo> sources; // ascending by id
+  std::uint64_t file_size = 0; ///< bytes
+  std::vector<SourceInfo> sources; ///< ascending by id
 };
 
-// Thread: one at a time. Every error names the file and what is wrong with it.
+/// Thread: one at a time. Every error names the file and what is wrong with it.
 class RunFileReader {
 public:
-  // Errors: not_found, refused, malformed (not a run file, or beyond reading), unsupported (a later
-  // format).
+  /// Opens a file. Errors: not_found, refused, malformed (not a run file, or too damaged),
+  /// unsupported (a later format).
   [[nodiscard]] static Result<std::unique_ptr<RunFileReader>> open(const std::string& path);
   ~RunFileReader();
 
   [[nodiscard]] const RunFileInfo& info() const;
-  // Rows, as of open() or the last refresh().
+  /// Numbers of rows at open() or the last refresh().
   [[nodiscard]] std::uint64_t events() const;
   [[nodiscard]] std::uint64_t fragments() const;
   [[nodiscard]] std::uint64_t missing() const;
   [[nodiscard]] std::uint64_t gaps() const;
   [[nodiscard]] std::uint64_t bytes() const;
-  // What has been committed since, in a file that is being written.
+  /// Reads what has been committed since, in a file that is being written.
   [[nodiscard]] Result<> refresh();
 
-  // Rows from `first`, as many as `out` holds. Errors: malformed, internal.
+  /// Reads rows from `first`, as many as `out` holds. Errors: malformed, internal.
   [[nodiscard]] Result<> read_events(std::uint64_t first, std::span<EventRow> out);
   [[nodiscard]] Result<> read_fragments(std::uint64_t first, std::span<FragmentRow> out);
   [[nodiscard]] Result<> read_missing(std::uint64_t first, std::span<MissingRow> out);
   [[nodiscard]] Result<> read_gaps(std::uint64_t first, std::span<GapRow> out);
   [[nodiscard]] Result<> read_bytes(std::uint64_t offset, std::span<std::byte> out);
 
-  // Calls `visit` with every event row in order until it returns false.
+  /// Calls `visit` with every event row in order until it returns false.
   [[nodiscard]] Result<>
   for_each_event(const std::function<bool(std::uint64_t index, const EventRow& row)>& visit);
-  // The last row of `event`; none if it is not in this file. Reads all event rows.
+  /// The last row of `event`; none if it is not in this file. It reads all event rows.
   [[nodiscard]] Result<std::optional<EventRow>> find_event(EventNumber event);
-  // Of one event there are no more in a table than sources, or some: what a row claims is no reason
-  // to take memory.
+  /// Of one event there are no more in a table than sources, or some: what a row claims is no
+  /// reason to take memory.
   [[nodiscard]] std::uint64_t rows_of_event_max() const;
-  // The rows that belong to an event row, checked against it. Errors: malformed.
+  /// The rows of an event, checked against its event row. Errors: malformed.
   [[nodiscard]] Result<std::vector<FragmentRow>> fragments_of(const EventRow& row);
   [[nodiscard]] Result<std::vector<MissingRow>> missing_of(const EventRow& row);
   [[nodiscard]] Result<std::vector<std::byte>> bytes_of(const FragmentRow& row);

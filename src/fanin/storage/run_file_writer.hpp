@@ -1,5 +1,6 @@
-// Writes one run file: HDF5, readable while it is written and after a kill (SWMR). The layout is in
-// storage/layout.hpp and docs/modules/storage.md.
+/// \file
+/// Writes one run file in HDF5. It can be read while it is written, and after a kill (SWMR). The
+/// layout is in storage/layout.hpp and docs/modules/storage.md.
 #pragma once
 
 #include <cstdint>
@@ -16,62 +17,63 @@
 
 namespace fanin::storage {
 
-// When a batch counts as committed.
+/// When a batch counts as committed.
 enum class CommitMode : std::uint8_t {
-  written, // the kernel has it: survives the death of the process (kill -9)
-  synced // the disk has it: survives loss of power
+  written, ///< the kernel has it: survives the death of the process (kill -9)
+  synced ///< the disk has it: survives loss of power
 };
 
 struct RunFileOptions {
   std::string directory = ".";
   RunNumber run = 0;
-  std::string node; // name of the builder unit; letters, digits, ".", "-", "_"
+  std::string node; ///< name of the builder unit; letters, digits, ".", "-", "_"
   NodeId node_index = 0;
   Incarnation incarnation = 1;
-  std::vector<SourceInfo> sources; // of the whole run, in any order
-  bool integrity = true; // false: no checksums in this run (integrity = "none")
-  std::int64_t started_unix_ns = 0; // start of the run, UTC
+  std::vector<SourceInfo> sources; ///< of the whole run, in any order
+  bool integrity = true; ///< false: no checksums in this run (integrity = "none")
+  std::int64_t started_unix_ns = 0; ///< start of the run, UTC
   CommitMode commit = CommitMode::written;
-  std::uint64_t size_max = 8ULL << 30; // bytes; whoever writes begins a new part then
+  std::uint64_t size_max = 8ULL << 30; ///< bytes; then the owner begins a new part
 
-  // For measurements and tests; the defaults are what measured best.
-  std::uint64_t bytes_chunk = 0; // bytes, a multiple of 4096; 0: by part, as rows_chunk
-  std::uint64_t rows_chunk = 0; // rows of /events; twice as many of /fragments
-  bool direct = true; // false: through H5Dwrite, with one copy
-  bool reserve = true; // false: no fallocate ahead of writing
+  /// For measurements and tests. The defaults were the best in measurements.
+  std::uint64_t bytes_chunk = 0; ///< bytes, a multiple of 4096; 0: by part, as rows_chunk
+  std::uint64_t rows_chunk = 0; ///< rows of /events; twice as many of /fragments
+  bool direct = true; ///< false: write with H5Dwrite, with one copy
+  bool reserve = true; ///< false: no fallocate ahead of writing
 };
 
-// The first part takes its space in small pieces, so that a small run is a small file. It ends
-// here, since HDF5's index grows with the number of pieces; parts that may be longer take large
-// ones.
-inline constexpr std::uint64_t first_part_max = 128U << 20; // bytes of payload and rows
+/// Size at which the first part ends. It takes its space in small pieces, so that a small run has a
+/// small file. HDF5's index grows with the number of pieces, so longer parts take large ones.
+inline constexpr std::uint64_t first_part_max = 128U << 20; ///< bytes of payload and rows
 
-// run000042_bu0_i1_0001.h5: run, builder unit, incarnation, part (from 1).
+/// run000042_bu0_i1_0001.h5: run, builder unit, incarnation, part (from 1).
 [[nodiscard]] std::string run_file_name(RunNumber run, std::string_view node,
                                         Incarnation incarnation, std::uint32_t part);
 
-// Thread: one at a time. All calls block on the disk. An error of kind `exhausted` that leaves
-// broken() false means that the disk is full and the same call may be repeated later; after any
-// other error the writer is broken(): what was committed stays readable, nothing more can be added.
+/// Thread: one at a time. All calls block on the disk. An error of kind `exhausted` that leaves
+/// broken() false means that the disk is full and the same call may be repeated later; after any
+/// other error the writer is broken(): what was committed stays readable, nothing more can be
+/// added.
 class RunFileWriter {
 public:
-  // Makes a new file, never over an existing one. Errors: refused (exists, no permission),
-  // not_found (directory), usage (node name), exhausted, internal.
+  /// Makes a new file; it never overwrites one. Errors: refused (it exists, no permission),
+  /// not_found (the folder), usage (node name), exhausted, internal.
   [[nodiscard]] static Result<std::unique_ptr<RunFileWriter>> create(const RunFileOptions& options,
                                                                      std::uint32_t part);
-  ~RunFileWriter(); // as if killed, unless close() was called
+  ~RunFileWriter(); ///< without close(): leaves the file as after a kill
 
-  // Writes a group of batches and commits them together. The pages must stay until it returns;
-  // their counts are not touched. After `exhausted` only the same group may be given again.
+  /// Writes a group of batches and commits them together. The pages must stay until it returns;
+  /// their counts are not touched. After `exhausted` only the same group may be given again.
   [[nodiscard]] Result<> append(std::span<const BuiltBatch* const> group);
-  // Ends the file in good order; readers need no SWMR mode from then on.
+  /// Closes the file in good order. Then readers need no SWMR mode.
   [[nodiscard]] Result<> close();
 
   [[nodiscard]] bool broken() const;
   [[nodiscard]] const std::string& path() const;
-  // Committed.
+  /// Committed.
   [[nodiscard]] std::uint64_t events() const;
-  [[nodiscard]] std::uint64_t size() const; // bytes of payload and rows: what rotation goes by
+  [[nodiscard]] std::uint64_t size() const; ///< bytes of payload and rows, by which files are
+                                            ///< rotated
 
 private:
   struct Impl;

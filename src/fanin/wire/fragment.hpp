@@ -1,4 +1,5 @@
-// The metadata of one fragment, as it travels and as it is kept: 8 bytes, little-endian.
+/// \file
+/// The metadata of one fragment, on the wire and in memory: 8 bytes, little-endian.
 #pragma once
 
 #include <cstdint>
@@ -6,27 +7,28 @@
 
 namespace fanin::wire {
 
-// Conditions of one fragment, kept in the top bits of its size.
+/// Flags of a fragment, in the top bits of its size.
 enum FragmentFlag : std::uint32_t {
-  fragment_absent = 1U << 31,       // the source has no fragment for this event (its size is 0)
-  fragment_bad_number = 1U << 30,   // the source's own event number disagrees
-  fragment_truncated = 1U << 29,    // longer than the maximum; cut
-  fragment_bad_checksum = 1U << 28  // set by the builder unit: CRC32C differs
+  fragment_absent = 1U << 31, ///< the source has no fragment for this event (its size is 0)
+  fragment_bad_number = 1U << 30, ///< the source's own event number disagrees
+  fragment_truncated = 1U << 29, ///< the front end cut the fragment short
+  fragment_bad_checksum = 1U << 28 ///< CRC32C differs; set by a source that checks, or by the
+                                   ///< builder unit
 };
 
-// Why a fragment is absent; in the entry's checksum, which an absent fragment has none of.
+/// Why a fragment is absent. An absent fragment has no checksum, so its entry has the reason there.
 enum class AbsentReason : std::uint32_t {
-  none,   // the source skipped the number
-  silent, // the source was given up until a later number
-  dropped // what the source sent for it could not be taken
+  none, ///< the source skipped the number
+  silent, ///< the source was given up until a later number
+  dropped ///< the source's fragment could not be taken (number or size)
 };
 
-inline constexpr std::uint32_t fragment_size_mask = (1U << 28) - 1; // 256 MiB - 1
+inline constexpr std::uint32_t fragment_size_mask = (1U << 28) - 1; ///< 256 MiB - 1
 inline constexpr std::uint32_t fragment_flag_mask = ~fragment_size_mask;
 
 struct FragmentEntry {
   std::uint32_t size_and_flags = 0;
-  std::uint32_t crc32c = 0; // of the payload, 0 where integrity = "none"; absent: AbsentReason
+  std::uint32_t crc32c = 0; ///< of the payload, 0 where integrity = "none"; absent: AbsentReason
 
   [[nodiscard]] static FragmentEntry make_absent(AbsentReason why) {
     return {fragment_absent, static_cast<std::uint32_t>(why)};

@@ -1,5 +1,6 @@
-// The part of the conformance suite about what peers do by accident or on purpose: both ends that
-// abort, many that want the last page, those that are sent away before they are known.
+/// \file
+/// The part of the conformance suite about what peers do by accident or on purpose: both ends that
+/// abort, many that want the last page, those that are sent away before they are known.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 
 namespace fanin::net::conformance {
 
-// Takes all pages that are free and overwrites them.
+/// Takes all pages that are free and overwrites them.
 inline void overwrite_free_pages(memory::PagePool& pool) {
   std::vector<memory::Loan> loans;
   while (memory::Loan loan = pool.take()) {
@@ -66,7 +67,7 @@ TEST_P(TransportConformance, AViewOfNoPageMayStandAnywhereInAMessage) {
   EXPECT_TRUE(run_until([&] { return server.messages == number; }));
 }
 
-// Messages in bursts, and a reader that lets go of a few only when nothing moves any more.
+/// Messages in bursts, and a reader that lets go of a few only when nothing moves any more.
 TEST_P(TransportConformance, SendersThatShareASmallPoolAllGetTheirPart) {
   constexpr std::size_t senders = 16;
   constexpr std::uint64_t wanted = 32; // of each, on average
@@ -107,7 +108,7 @@ TEST_P(TransportConformance, SendersThatShareASmallPoolAllGetTheirPart) {
   for (const auto& [id, number] : server.next) EXPECT_GE(number, wanted / 4);
 }
 
-// They always have more than is taken at once, and there are pages for all of it.
+/// They always have more than is taken at once, and there are pages for all of it.
 inline void TransportConformance::expect_turns(std::size_t most, std::uint32_t size,
                                                std::uint64_t wanted, bool low_latency) {
   const std::size_t senders = std::min(most, possible_connections() - 2);
@@ -152,7 +153,7 @@ TEST_P(TransportConformance, BusySendersOfSmallMessagesThatAreWaitedForAllGetThe
   expect_turns(8, 100, 1000, true);
 }
 
-// As a listener does with those who say something wrong.
+/// As a listener does with those who say something wrong.
 TEST_P(TransportConformance, ConnectionsClosedBeforeTheyAreTrustedLeaveNothing) {
   constexpr std::size_t count = 40;
   listen_to_anybody();
@@ -166,7 +167,7 @@ TEST_P(TransportConformance, ConnectionsClosedBeforeTheyAreTrustedLeaveNothing) 
   EXPECT_EQ(client.died(), 0U);
 }
 
-// Who says hello must not wait for those who hold what they have received.
+/// Who says hello must not wait for those who hold what they have received.
 TEST_P(TransportConformance, AHelloGetsThroughWhileTheReceivePoolIsEmpty) {
   if (!GetParam().small_without_pages) return; // it needs a receive that was posted before
   server.any_home = true;
@@ -191,7 +192,7 @@ TEST_P(TransportConformance, AHelloGetsThroughWhileTheReceivePoolIsEmpty) {
   EXPECT_TRUE(run_until([&] { return server.messages == 41; }));
 }
 
-// Or a peer that talks on while it is looked at would take what hellos need.
+/// Or a peer that talks on while it is looked at would take what hellos need.
 TEST_P(TransportConformance, WhatFollowsTheFirstMessageWaitsForTrust) {
   if (!GetParam().small_without_pages) return; // its messages lie in pages of its own
   constexpr std::uint64_t count = 8;
@@ -211,7 +212,7 @@ TEST_P(TransportConformance, WhatFollowsTheFirstMessageWaitsForTrust) {
     EXPECT_EQ(server.kept[i].page.get()->home, server.receive_pool.get());
 }
 
-// They have connected, and never say who they are.
+/// They have connected, and never say who they are.
 TEST_P(TransportConformance, SilentPeersTakeNothingThatOthersNeed) {
   constexpr std::uint32_t pages = 32;
   constexpr std::uint64_t kept = 20; // messages of half a page

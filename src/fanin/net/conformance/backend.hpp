@@ -1,4 +1,5 @@
-// What the conformance suite needs to know of a transport under test. See suite.hpp.
+/// \file
+/// What the conformance suite needs to know of a transport under test. See suite.hpp.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,22 @@
 
 namespace fanin::net::conformance {
 
-// A peer made by hand, below the transport; it has connected, and says nothing by itself.
+/// A peer that uses the network below the transport. It has connected, and sends nothing by itself.
 class RawPeer {
 public:
   RawPeer() = default;
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
   virtual ~RawPeer() = default;
-  // Introduces itself and begins a message of so many bytes, of which it says the first. False:
-  // messages come as a whole here, or not at all.
+  /// Introduces itself and begins a message of so many bytes, of which it says the first. False:
+  /// messages come as a whole here, or not at all.
   [[nodiscard]] virtual bool begin_message(std::uint32_t size) {
     (void)size;
     return false;
   }
 };
 
-// Two sides that can reach each other, driven from one thread. They may be one transport.
+/// Two sides that can reach each other, driven from one thread. They may be one transport.
 class Backend {
 public:
   Backend() = default;
@@ -40,31 +41,31 @@ public:
 
   [[nodiscard]] virtual Transport& server() = 0;
   [[nodiscard]] virtual Transport& client() = 0;
-  // Where the server can listen; with port 0.
+  /// Where the server can listen; with port 0.
   [[nodiscard]] virtual Url address() const = 0;
-  // Where nobody listens.
+  /// Where nobody listens.
   [[nodiscard]] virtual Url nobody() const = 0;
-  // Lets both sides run a little. False if nothing was done.
+  /// Lets both sides run a little. False if nothing was done.
   virtual bool turn() = 0;
-  // The client's process dies without a word; client() is not used any more. False: there is only
-  // one process.
+  /// The client's process is killed; client() is not used any more. False: there is only one
+  /// process.
   virtual bool kill_client() = 0;
-  // To a listener of the server. Null: there is nothing below this transport that can be reached.
+  /// To a listener of the server. Null: there is nothing below this transport that can be reached.
   [[nodiscard]] virtual std::unique_ptr<RawPeer> connect_raw(const Url& listener) {
     (void)listener;
     return nullptr;
   }
-  // The loop of both sides, where one runs in real time and can sleep.
+  /// The loop of both sides, where one runs in real time and can sleep.
   [[nodiscard]] virtual Loop* sleeping_loop() { return nullptr; }
 };
 
-// How far the tests go. A transport that cannot go as far says so in its Parameter.
+/// How far the tests go. A transport that cannot go as far says so in its Parameter.
 struct Limits {
-  std::uint32_t largest_message = 8U << 20; // bytes, a multiple of 4096
-  std::size_t connections = 64; // at once; fewer where the limit of open files says so
-  std::size_t scripts = 4; // random ones
+  std::uint32_t largest_message = 8U << 20; ///< bytes, a multiple of 4096
+  std::size_t connections = 64; ///< at once; fewer where the limit of open files says so
+  std::size_t scripts = 4; ///< random ones
 
-  // The above, or with FANIN_CONFORMANCE=full what takes minutes.
+  /// The above, or with FANIN_CONFORMANCE=full what takes minutes.
   [[nodiscard]] static Limits of_environment() {
     const char* const wish = std::getenv("FANIN_CONFORMANCE");
     if (wish == nullptr || std::string_view(wish) != "full") return {};
@@ -73,14 +74,14 @@ struct Limits {
 };
 
 struct Parameter {
-  std::string name; // in the names of tests: letters and digits
+  std::string name; ///< in the names of tests: letters and digits
   std::function<std::unique_ptr<Backend>()> make;
-  // Whether what is sent lies in memory that other processes may read.
+  /// Whether what is sent lies in memory that other processes may read.
   bool shared_pools = false;
   Limits limits = Limits::of_environment();
-  // Whether a small message of a peer that is not trusted yet needs no page of the receive pool.
+  /// Whether a small message of an unidentified peer needs no page of the receive pool.
   bool small_without_pages = false;
-  std::size_t descriptors = 2; // open files of a connection, both ends together
+  std::size_t descriptors = 2; ///< open files of a connection, both ends together
   friend std::ostream& operator<<(std::ostream& out, const Parameter& parameter) {
     return out << parameter.name;
   }

@@ -1,4 +1,5 @@
-// The part of the conformance suite about receivers that have no room, and waiting for it.
+/// \file
+/// The part of the conformance suite about receivers that have no room, and waiting for it.
 #pragma once
 
 #include <string>
@@ -111,7 +112,7 @@ TEST_P(TransportConformance, AConnectionWithoutPagesDoesNotHoldUpAnother) {
   EXPECT_TRUE(run_until([&] { return stuck.pages_are_home() && other.pages_are_home(); }));
 }
 
-// Neither side takes anything until both are held back; then each has to get through.
+/// Neither side takes anything until both are held back; then each has to get through.
 TEST_P(TransportConformance, SidesThatHoldEachOtherBackGoOnWhenBothTake) {
   set_pools({.receive_pages = 8});
   open();

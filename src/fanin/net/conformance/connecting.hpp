@@ -1,5 +1,6 @@
-// The part of the conformance suite about listening, connecting, many connections and those that
-// come back.
+/// \file
+/// The part of the conformance suite about listening, connecting, many connections and those that
+/// come back.
 #pragma once
 
 #include <string>
@@ -131,7 +132,7 @@ TEST_P(TransportConformance, ConnectionsComeAndGoWithoutLeavingAnything) {
   EXPECT_EQ(server.died(), 21U);
 }
 
-// The client's handler connects again whenever its connection has ended.
+/// The client's handler connects again whenever its connection has ended.
 TEST_P(TransportConformance, AClientThatTriesAgainFindsThePeerThatHasComeBack) {
   open();
   const Url url = backend->server().listening_url(listener);

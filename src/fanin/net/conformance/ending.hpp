@@ -1,4 +1,5 @@
-// The part of the conformance suite about orderly ends and deaths.
+/// \file
+/// The part of the conformance suite about orderly ends and deaths.
 #pragma once
 
 #include <string>

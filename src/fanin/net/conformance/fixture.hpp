@@ -1,4 +1,5 @@
-// The two sides of a conformance test and what all tests do with them.
+/// \file
+/// The two sides of a conformance test and what all tests do with them.
 #pragma once
 
 #include <sched.h>
@@ -23,7 +24,7 @@ protected:
     set_pools({});
   }
 
-  // Of both sides; before open().
+  /// Of both sides; before open().
   void set_pools(PeerPools pools) {
     pools.shared = GetParam().shared_pools;
     server.set_pools(pools);
@@ -53,7 +54,7 @@ protected:
            (client_dead || backend->client().closing() == 0);
   }
 
-  // Both ends of them are in this process.
+  /// Both ends of them are in this process.
   [[nodiscard]] static std::size_t possible_connections() {
     rlimit files{};
     (void)getrlimit(RLIMIT_NOFILE, &files);
@@ -61,18 +62,18 @@ protected:
     return std::min(most, GetParam().limits.connections);
   }
 
-  // False if both sides are one process.
+  /// False if both sides are one process.
   bool kill_client() {
     client_dead = backend->kill_client();
     return client_dead;
   }
 
-  // Other values with --gtest_shuffle and --gtest_random_seed.
+  /// Other values with --gtest_shuffle and --gtest_random_seed.
   [[nodiscard]] static std::uint64_t random_seed() {
     return static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()) + 1;
   }
 
-  // Turns until the condition holds; false if it does not for a very long time.
+  /// Turns until the condition holds; false if it does not for a very long time.
   template <class Condition>
   bool run_until(Condition condition) {
     for (int i = 0; i < 3'000'000; ++i) {
@@ -82,7 +83,7 @@ protected:
     return condition();
   }
 
-  // Turns until nothing has happened for a while.
+  /// Turns until nothing has happened for a while.
   void settle() {
     for (int idle = 0; idle < 100;) {
       if (backend->turn()) {
@@ -101,7 +102,7 @@ protected:
     listener = *made;
   }
 
-  // Who connects is to say who it is before it is trusted.
+  /// Who connects is to say who it is before it is trusted.
   void listen_to_anybody() {
     ConnectionOptions options = server.options();
     options.strangers = true;
@@ -117,7 +118,7 @@ protected:
     return made ? *made : ConnectionId::none;
   }
 
-  // One connection, known to both sides.
+  /// One connection, known to both sides.
   void open() {
     listen(server);
     at_client = connect(client.options());
@@ -126,7 +127,7 @@ protected:
     at_server = server.opened.front();
   }
 
-  // One message, with turns until there is room for it.
+  /// One message, with turns until there is room for it.
   SendOutcome send(Peer& peer, Transport& transport, ConnectionId connection, std::uint64_t number,
                    std::uint32_t size, std::size_t extents = 1) {
     SendOutcome outcome = SendOutcome::backpressure;
@@ -139,7 +140,7 @@ protected:
     return outcome;
   }
 
-  // Sends messages `from` to `end` from the client.
+  /// Sends messages `from` to `end` from the client.
   template <class Size>
   void send_all(std::uint64_t from, std::uint64_t end, Size size, std::size_t extents = 1) {
     for (std::uint64_t number = from; number < end; ++number) {
@@ -148,7 +149,7 @@ protected:
     }
   }
 
-  // Sends until one is refused, at least a few; returns how many.
+  /// Sends until one is refused, at least a few; returns how many.
   std::uint64_t fill(Peer& peer, Transport& transport, ConnectionId connection,
                      std::uint32_t size) {
     std::uint64_t sent = 0;
@@ -159,12 +160,12 @@ protected:
     return sent;
   }
 
-  // Each of so many senders gets a fair part (attacks.hpp).
+  /// Each of so many senders gets a fair part (attacks.hpp).
   void expect_turns(std::size_t most, std::uint32_t size, std::uint64_t wanted, bool low_latency);
 
   Peer server;
   Peer client;
-  std::unique_ptr<Backend> backend; // ends before the pools
+  std::unique_ptr<Backend> backend; ///< ends before the pools
   ListenerId listener = ListenerId::none;
   ConnectionId at_server = ConnectionId::none;
   ConnectionId at_client = ConnectionId::none;

@@ -1,4 +1,5 @@
-// The part of the conformance suite about messages: of all sizes, whole and in order.
+/// \file
+/// The part of the conformance suite about messages: of all sizes, whole and in order.
 #pragma once
 
 #include <string>
@@ -43,7 +44,7 @@ TEST_P(TransportConformance, RandomSizesInRandomPiecesArriveInOrder) {
   }
 }
 
-// Powers of two and their neighbours, and random sizes, up to the largest message.
+/// Powers of two and their neighbours, and random sizes, up to the largest message.
 TEST_P(TransportConformance, LargeMessagesArriveWholeAndInOrder) {
   const std::uint32_t largest = GetParam().limits.largest_message;
   const std::uint64_t seed = random_seed();

@@ -1,4 +1,5 @@
-// One side of a conformance test: sends messages of known content and checks what it gets.
+/// \file
+/// One side of a conformance test: sends messages of known content and checks what it gets.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ namespace fanin::net::conformance {
 
 inline constexpr std::uint32_t page_size = 16384;
 
-// The content of a message follows from its number and its size.
+/// The content of a message follows from its number and its size.
 inline std::byte content(std::uint64_t number, std::size_t at) {
   return static_cast<std::byte>((number * 0x9e3779b97f4a7c15U + at * 0x2545f491U) >> 24);
 }
@@ -31,7 +32,7 @@ struct PeerPools {
   std::uint32_t send_pages = 16;
   std::uint32_t receive_page_size = page_size;
   std::uint32_t send_page_size = page_size;
-  bool shared = false; // what is sent lies in memory that other processes may read
+  bool shared = false; ///< what is sent lies in memory that other processes may read
 };
 
 inline std::unique_ptr<memory::PagePool> make_pool(const memory::PoolOptions& options) {
@@ -43,7 +44,7 @@ inline std::unique_ptr<memory::PagePool> make_pool(const memory::PoolOptions& op
 class Peer final : public Handler {
 public:
   explicit Peer(const PeerPools& pools = {}) { set_pools(pools); }
-  // Before anything is sent or received. Memory is taken as it is touched, unless it is shared.
+  /// Before anything is sent or received. Memory is taken as it is touched, unless it is shared.
   void set_pools(const PeerPools& pools) {
     receive_pool = make_pool({.page_size = pools.receive_page_size,
                               .pages = pools.receive_pages,
@@ -61,7 +62,7 @@ public:
     return result;
   }
 
-  // A message in `extents` pieces (1 to 4, some empty); none if there is no page.
+  /// A message in `extents` pieces (1 to 4, some empty); none if there is no page.
   [[nodiscard]] std::vector<memory::View> make_message(std::uint64_t number, std::uint32_t size,
                                                        std::size_t extents = 1) {
     std::vector<memory::View> views;
@@ -78,7 +79,7 @@ public:
     return views;
   }
 
-  // One message; backpressure also if there is no page.
+  /// One message; backpressure also if there is no page.
   SendOutcome send(Transport& transport, ConnectionId connection, std::uint64_t number,
                    std::uint32_t size) {
     const auto views = make_message(number, size);
@@ -147,16 +148,16 @@ public:
   std::unique_ptr<memory::PagePool> receive_pool;
   std::unique_ptr<memory::PagePool> send_pool;
   std::vector<ConnectionId> opened;
-  std::set<ConnectionId> known; // the same
+  std::set<ConnectionId> known; ///< the same
   std::vector<ConnectionId> writable;
   std::vector<std::pair<ConnectionId, CloseReason>> closed;
-  std::map<ConnectionId, std::uint64_t> next; // number of the message expected
+  std::map<ConnectionId, std::uint64_t> next; ///< number of the message expected
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   bool keep = false;
-  bool any_home = false; // of messages: not all come from peers that are trusted
+  bool any_home = false; ///< of messages: not all come from peers that are trusted
   std::deque<memory::View> kept;
-  std::function<std::size_t(std::uint64_t)> sizes; // expected
+  std::function<std::size_t(std::uint64_t)> sizes; ///< expected
   std::function<void(Transport&, Event&)> react;
 };
 

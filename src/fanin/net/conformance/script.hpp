@@ -1,5 +1,6 @@
-// The part of the conformance suite about what all transports agree on: a random script of
-// connections, messages and ends, of which it is known what each end receives.
+/// \file
+/// The part of the conformance suite about what all transports agree on: a random script of
+/// connections, messages and ends, of which it is known what each end receives.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +19,11 @@ struct Operation {
   enum class Kind : std::uint8_t { connect, send, close };
   Kind kind = Kind::connect;
   bool by_client = true;
-  std::size_t connection = 0; // in the order of connecting
+  std::size_t connection = 0; ///< in the order of connecting
   std::uint32_t size = 0;
 };
 
-// Sizes of the messages that the ends of each connection received (Peer checks their bytes).
+/// Sizes of the messages that the ends of each connection received (Peer checks their bytes).
 using Sizes = std::vector<std::vector<std::uint32_t>>;
 struct Received {
   Sizes at_server;
@@ -73,7 +74,7 @@ inline Received expected_of(const std::vector<Operation>& script) {
   return expected;
 }
 
-// One end of the script's connections.
+/// One end of the script's connections.
 struct ScriptEnd {
   explicit ScriptEnd(Peer& of) : peer(of) {
     peer.opened.clear();
@@ -88,7 +89,7 @@ struct ScriptEnd {
 
   Peer& peer;
   Sizes received;
-  std::vector<std::uint64_t> sent; // messages by connection
+  std::vector<std::uint64_t> sent; ///< messages by connection
 };
 
 TEST_P(TransportConformance, AScriptGivesTheSameMessagesOnEveryTransport) {

@@ -1,9 +1,10 @@
-// fault+tcp://host:port?seed=1&loss=0.001&delay=1ms&backpressure=0.1: what networks do to a program
-// on a bad day, over any transport and within its contract. It happens at the end whose address
-// says so; the address that a listener gives out says it to the peers too.
-//
-// Each connection draws from a stream of its own, made from the seed and its number here, so that
-// what happens to one does not depend on what others do meanwhile.
+/// \file
+/// fault+tcp://host:port?seed=1&loss=0.001&delay=1ms&backpressure=0.1: faults of a bad network,
+/// above any transport and within its contract. They happen at the end whose address has these
+/// options; the address that a listener gives out has them too.
+///
+/// Each connection draws from a stream of its own, made from the seed and its number here, so that
+/// what happens to one does not depend on what others do meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -21,34 +22,34 @@ namespace fanin::net {
 
 struct FaultOptions {
   std::uint64_t seed = 1;
-  // Probability that a message, sent or received here, is lost and its connection with it: this end
-  // and the peer get `closed` with peer_died.
+  /// Probability that a message, sent or received here, is lost and its connection with it: this
+  /// end and the peer get `closed` with peer_died.
   double loss = 0;
-  // Probability that a message is refused although there is room. `writable` follows, and then one
-  // message is not refused here, so that all get through even at 1.
+  /// Probability that a message is refused although there is room. `writable` follows, and then one
+  /// message is not refused here, so that all get through even at 1.
   double backpressure = 0;
-  // Events are held back by a time from 0 to this, drawn for each. The order within a connection is
-  // kept, and connections overtake one another.
+  /// Events are held back by a time from 0 to this, drawn for each. The order within a connection
+  /// is kept, and connections overtake one another.
   Duration delay{};
 
-  // Takes what it knows out of the address. Errors: usage, naming the option.
+  /// Takes the options that it knows out of the address. Errors: usage; the text names the option.
   [[nodiscard]] static Result<FaultOptions> take_from(Url& url);
 };
 
 struct FaultCounters {
-  std::uint64_t lost = 0; // connections
-  std::uint64_t refused = 0; // messages
-  std::uint64_t delayed = 0; // events
+  std::uint64_t lost = 0; ///< connections
+  std::uint64_t refused = 0; ///< messages
+  std::uint64_t delayed = 0; ///< events
 };
 
 class FaultTransport final : public Decorator {
 public:
-  // The loop outlives the transport.
+  /// The loop outlives the transport.
   FaultTransport(Loop& loop, std::unique_ptr<Transport> below)
       : Decorator("fault", std::move(below)), loop_(loop) {}
 
   [[nodiscard]] const FaultCounters& counters() const { return counters_; }
-  [[nodiscard]] std::size_t held() const { return held_.size(); } // events
+  [[nodiscard]] std::size_t held() const { return held_.size(); } ///< events
 
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
@@ -62,8 +63,8 @@ public:
   [[nodiscard]] bool arm() override;
   [[nodiscard]] int descriptor() const override;
   void close(ConnectionId connection, bool abort) override;
-  // Towards the transport below, this one is the loop: the Decorator's would pass them on.
-  // NOLINTNEXTLINE(bugprone-parent-virtual-call)
+  /// Towards the transport below, this one is the loop: the Decorator's would pass them on.
+  /// NOLINTNEXTLINE(bugprone-parent-virtual-call)
   void dispatching(std::span<Event> events) override { Transport::dispatching(events); }
 
 private:

@@ -1,8 +1,9 @@
-// A network that exists in memory only: transports on one thread whose messages travel as views and
-// are copied once, into the receiver's page. With a latency it is the network of VirtualWorld, in
-// virtual time; without one it is inproc://, where both ends belong to one transport.
-//
-// With `strict` it behaves like RDMA where TCP would be forgiving: see VirtualNetworkOptions.
+/// \file
+/// A network that exists in memory only: transports on one thread whose messages travel as views
+/// and are copied once, into the receiver's page. With a latency it is the network of VirtualWorld,
+/// in virtual time; without one it is inproc://, where both ends belong to one transport.
+///
+/// With `strict` it behaves like RDMA where TCP would be forgiving: see VirtualNetworkOptions.
 #pragma once
 
 #include <cstdint>
@@ -30,46 +31,46 @@ struct End;
 
 enum class ItemKind : std::uint8_t { connect_request, connected, message, end, completion };
 
-// Something under way to one end of a pipe. A message's item comes back to its sender as its
-// completion; until then it is in the sender's list of outstanding messages.
+/// Something under way to one end of a pipe. A message's item comes back to its sender as its
+/// completion; until then it is in the sender's list of outstanding messages.
 struct Item {
   ItemKind kind = ItemKind::message;
-  CloseReason reason = CloseReason::local; // of `end`
-  std::uint8_t side = 0; // of the pipe, where it goes
-  bool dropped = false; // lost under way, its views are released already
+  CloseReason reason = CloseReason::local; ///< of `end`
+  std::uint8_t side = 0; ///< of the pipe, where it goes
+  bool dropped = false; ///< lost under way, its views are released already
   std::uint8_t extent_count = 0;
   std::uint32_t size = 0;
-  std::uint32_t checksum = 0; // strict: of the bytes when they were sent
+  std::uint32_t checksum = 0; ///< strict: of the bytes when they were sent
   std::shared_ptr<Pipe> pipe;
   memory::View extents[max_extents];
-  std::vector<std::byte> owned; // instead of extents, after the sender's death
-  Item* next = nullptr; // in the queue of arrived items
-  Item* outstanding_next = nullptr; // of the sender
+  std::vector<std::byte> owned; ///< instead of extents, after the sender's death
+  Item* next = nullptr; ///< in the queue of arrived items
+  Item* outstanding_next = nullptr; ///< of the sender
   Item* outstanding_previous = nullptr;
 };
 
-// One end of a connection.
+/// One end of a connection.
 struct End {
-  MemoryTransport* transport = nullptr; // null: not accepted yet, or died
-  bool alive = false; // neither closed here nor reported closed
+  MemoryTransport* transport = nullptr; ///< null: not accepted yet, or died
+  bool alive = false; ///< neither closed here nor reported closed
   bool connected = false;
-  bool handed_out = true; // false: its `accepted` event is still to come
+  bool handed_out = true; ///< false: its `accepted` event is still to come
   ConnectionId id = ConnectionId::none;
   ListenerId listener = ListenerId::none;
   ConnectionOptions options;
   PageFiller* filler = nullptr;
-  // sending
-  std::uint64_t queued_bytes = 0; // sent and not completed
+  /// sending
+  std::uint64_t queued_bytes = 0; ///< sent and not completed
   bool wants_writable = false;
   bool writable_pending = false;
-  Time last_due{}; // keeps the order of what goes to the other end
+  Time last_due{}; ///< keeps the order of what goes to the other end
   Item* outstanding = nullptr;
-  // receiving: items that have arrived
+  /// receiving: items that have arrived
   Item* first = nullptr;
   Item* last = nullptr;
-  bool listed = false; // in the transport's ready list
-  bool trusted = true; // else no receive is posted before a message has come
-  std::vector<memory::Loan> posted; // strict
+  bool listed = false; ///< in the transport's ready list
+  bool trusted = true; ///< else no receive is posted before a message has come
+  std::vector<memory::Loan> posted; ///< strict
 };
 
 struct Pipe {
@@ -79,11 +80,11 @@ struct Pipe {
 
 struct NetworkOptions {
   std::string scheme = "inproc";
-  const Clock* clock = nullptr; // null: no latency, everything arrives at once
+  const Clock* clock = nullptr; ///< null: no latency, everything arrives at once
   Random* random = nullptr;
   Duration latency_min{};
   Duration latency_max{};
-  Duration departure_delay{}; // what is sent in a handler leaves when its turn is over
+  Duration departure_delay{}; ///< what is sent in a handler leaves when its turn is over
   bool strict = false;
   std::uint32_t posted_receives = 4;
 };
@@ -95,15 +96,15 @@ public:
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Called when something is under way to a transport, with the time of its arrival.
+  /// Called when something is under way to a transport, with the time of its arrival.
   std::function<void(MemoryTransport&, Time)> on_departure;
 
   [[nodiscard]] std::uint64_t trace_hash() const { return trace_hash_; }
-  // One direction between two nodes, of connections to this port (0: to any): nothing arrives any
-  // more, and nobody is told. What was held back arrives once it is whole again.
+  /// One direction between two nodes, of connections to this port (0: to any): nothing arrives any
+  /// more, and nobody is told. What was held back arrives once it is whole again.
   void break_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
   void mend_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
-  // Before many transports end at once: what is under way need not be kept for the others.
+  /// Before many transports end at once: what is under way need not be kept for the others.
   void end_world() { ending_ = true; }
 
 private:
@@ -129,9 +130,9 @@ private:
 
 class MemoryTransport : public Transport {
 public:
-  // `host`: the one name it listens on, or empty: any. `node`: its number in the trace.
+  /// `host`: the one name it listens on, or empty: any. `node`: its number in the trace.
   MemoryTransport(Network& network, std::string host, std::uint32_t node);
-  // A crash: peers see peer_died; what was sent still arrives.
+  /// A crash: peers see peer_died; what was sent still arrives.
   ~MemoryTransport() override;
 
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
@@ -151,14 +152,14 @@ public:
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
 
   [[nodiscard]] std::uint32_t node() const { return node_; }
-  // For the scheduler: whether poll() would do something now, and when the next thing arrives.
+  /// For the scheduler: whether poll() would do something now, and when the next thing arrives.
   [[nodiscard]] bool has_ready() const;
   [[nodiscard]] Time next_arrival() const { return heap_.empty() ? never : heap_.front().due; }
 
-  // All connections between the two: what is under way is lost, both ends get peer_died.
+  /// All connections between the two: what is under way is lost, both ends get peer_died.
   void disconnect(MemoryTransport& other);
   void set_extra_latency(Duration extra) { extra_latency_ = extra; }
-  // Asked for the peer's name with each connect(); null: all names are known.
+  /// Asked for the peer's name with each connect(); null: all names are known.
   void set_resolver(Resolver* resolver) { resolver_ = resolver; }
 
   // Messages copied once more so that their pages are at least half full (strict).

@@ -1,6 +1,7 @@
-// inproc://name: both ends in this process, on one loop and one thread. Messages are copied once,
-// into the receiver's page, as with every other network, so that the same code runs with the same
-// pools.
+/// \file
+/// inproc://name: both ends in this process, on one loop and one thread. Messages are copied once,
+/// into the receiver's page, as with every other network, so that the same code runs with the same
+/// pools.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
-// ofi+PROVIDER://host:port (ofi+tcp, ofi+verbs, ofi+shm): messages over libfabric, with whatever
-// network its providers reach: over reliable connected endpoints (FI_EP_MSG), addressed by IP, and
-// where a provider has none, over reliable datagrams (rdm.hpp).
+/// \file
+/// ofi+PROVIDER://host:port (ofi+tcp, ofi+verbs, ofi+shm): messages over libfabric, with whatever
+/// network its providers reach: over reliable connected endpoints (FI_EP_MSG), addressed by IP, and
+/// where a provider has none, over reliable datagrams (rdm.hpp).
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@
 
 namespace fanin::net::ofi {
 
-// For a PostedTransport of that loop; only where fanin was built with libfabric (FANIN_HAVE_OFI).
-// Errors: unsupported, with the providers there are.
+/// For a PostedTransport of that loop; only where fanin was built with libfabric (FANIN_HAVE_OFI).
+/// Errors: unsupported, with the providers there are.
 [[nodiscard]] Result<std::unique_ptr<posted::Network>> make_network(Loop& loop,
                                                                     std::string_view provider);
 

@@ -3,7 +3,8 @@
 //
 // What makes a connection is a TCP connection at the address, over which both ends introduce
 // themselves (introduction.hpp) and which shows that the peer is still there. Messages go from
-// endpoint to endpoint; whose they are is in the upper bits of their tags. See docs/modules/net.md.
+// endpoint to endpoint; whose they are is in the upper bits of their tags. See
+// docs/modules/net/rdma.md.
 #pragma once
 
 #include <sys/epoll.h>
@@ -43,7 +44,7 @@ public:
   virtual void on_ready(std::uint32_t events) = 0;
 };
 
-// Who has connected and not introduced itself.
+// A peer that has connected and not introduced itself.
 struct UnidentifiedPeer;
 
 struct RdmListening final : posted::Listening, Watched {

@@ -97,7 +97,7 @@ public:
 
   // Its way is known; if not, LinkEvent::Kind::ready follows.
   [[nodiscard]] virtual bool ready() const { return true; }
-  // Errors: exhausted, refused; with the mend.
+  // Errors: exhausted, refused; the text says how to fix it.
   [[nodiscard]] virtual Result<Limits> open(const memory::PagePool& receive_pool) = 0;
   // Before open(): links of the same device can share receives. Null: they cannot.
   [[nodiscard]] virtual const void* device() { return nullptr; }
@@ -126,8 +126,9 @@ public:
   // The peer is told, and nothing of ours is read or written any more once it is at rest.
   // Completions may be left.
   virtual void close() = 0;
-  // After close(): a network may still be at what was posted, for as long as the peer is there.
-  // What makes it so, if not close() or drained(), wakes.
+  // After close(): whether the network is done with all that was posted. It may use it as long as
+  // the peer is there. If neither close() nor drained() made it done, the transition makes
+  // descriptor() readable.
   [[nodiscard]] virtual bool at_rest() const { return true; }
   // After close() and not at rest: the queues have been empty once more.
   virtual void drained() {}

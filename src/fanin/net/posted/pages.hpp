@@ -1,4 +1,4 @@
-// How many pages of its receive pool a connection keeps posted, as its address says.
+// The number of pages of its receive pool that a connection keeps posted, as its address says.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@ inline constexpr std::string_view share_option = "share_above"; // only where li
 
 struct ReceiveOptions {
   std::uint32_t pages = 2;
-  // So many connections of a receive pool have receives of their own. Those beyond share theirs, in
+  // So many connections of a receive pool have their own receives. Those beyond share theirs, in
   // half as many pages.
   std::uint32_t share_above = 32;
 };
 
 // Errors: usage.
 [[nodiscard]] Result<ReceiveOptions> receive_options(const Url& url);
-// Pages for peers that have not said who they are, one each; further ones wait.
+// Pages for unidentified peers, one for each; further peers wait.
 inline constexpr std::uint32_t unidentified_pages = 8;
 [[nodiscard]] constexpr std::uint32_t unidentified_pages_of(std::uint32_t pool_pages) {
   return std::clamp(pool_pages / 8, 1U, unidentified_pages);
 }
-// Of so many connections with one receive pool, and for unidentified peers; 0 where the address's
-// network posts none.
+// The pages of so many connections with one receive pool, and of unidentified peers; 0 if the
+// address's network posts none.
 [[nodiscard]] std::uint32_t pages_planned(const Url& url, std::uint32_t connections);
 
 } // namespace fanin::net::posted

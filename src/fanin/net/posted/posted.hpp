@@ -1,10 +1,12 @@
-// Messages over a network whose receives are posted ahead (posted/network.hpp): ofi+PROVIDER:// and
-// verbs:// are this transport over two of them.
-//
-// Each end posts receives, slots of pages of its receive pool, and tells the other how many
-// (posted/credits.hpp), so that no message comes where nothing waits for it. Networks that read and
-// write memory past the kernel are given whole arenas, once. Everything moves when the loop polls:
-// completions are read each time, the events of links now and then. See docs/modules/net.md.
+/// \file
+/// The transport above networks whose receives are posted in advance (posted/network.hpp):
+/// ofi+PROVIDER:// and verbs:// are this transport above such networks.
+///
+/// Each end posts receives, slots of pages of its receive pool, and tells the other how many
+/// (posted/credits.hpp), so that no message comes where nothing waits for it. Networks that read
+/// and write memory past the kernel get each arena as a whole, once. All work is done when the loop
+/// polls: completions are read in each poll, events of links less often. See
+/// docs/modules/net/rdma.md.
 #pragma once
 
 #include <array>
@@ -29,41 +31,42 @@
 namespace fanin::net {
 
 struct PostedOptions {
-  // Until both ends of a connection know each other.
+  /// Time until both ends of a connection know each other.
   Duration handshake_timeout = std::chrono::seconds{5};
-  // Accepted connections of a listener whose peers are unidentified. Further requests are rejected.
-  // Each needs a page of the receive pool, and the oldest one is closed once its time is over and
-  // others wait for its page.
+  /// Accepted connections of a listener whose peers are unidentified. Further requests are
+  /// rejected. Each needs a page of the receive pool, and the oldest one is closed once its time is
+  /// over and others wait for its page.
   UnidentifiedLimits unidentified;
-  // How long close() goes on to deliver what was accepted.
+  /// How long close() continues to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
-  // After one to two of them without a word the network looks whether the peer is there (verbs).
+  /// After one to two of these times without a message the network checks whether the peer is there
+  /// (verbs).
   Duration keep_alive = std::chrono::seconds{2};
-  // How long a closed link may take until the network is done with receives that it shared.
+  /// How long the network may use the shared receives of a closed link.
   Duration rest_timeout = std::chrono::seconds{1};
-  // Of the transport, for what lies in no pool or in too many pieces; bytes.
+  /// Bytes of the transport's own pages, for what lies in no pool or in too many pieces.
   std::uint64_t copy_pool = 8U << 20;
   ReportFunction report;
 };
 
 struct PostedCounters {
-  std::uint64_t rejected = 0; // requests for a connection that were no peer's
-  std::uint64_t posts = 0; // of sends; each takes what has gathered
-  std::uint64_t inlined = 0; // messages sent that the network took with the request
-  std::uint64_t copied = 0; // messages sent from a page of the transport
-  std::uint64_t moved = 0; // messages received, so that pages are at least half full
-  std::uint64_t updates = 0; // credits sent in a message of their own
+  std::uint64_t rejected = 0; ///< requests for a connection that were rejected
+  std::uint64_t posts = 0; ///< posts of sends; each sends what has gathered
+  std::uint64_t inlined = 0; ///< messages sent that the network took with the request
+  std::uint64_t copied = 0; ///< messages sent from a page of the transport
+  std::uint64_t moved = 0; ///< messages received, so that pages are at least half full
+  std::uint64_t updates = 0; ///< credits sent in a message of their own
 };
 
 class PostedTransport final : public Transport {
 public:
   PostedTransport(Loop& loop, std::unique_ptr<posted::Network> network, PostedOptions options = {});
-  // Open connections are cut as by a crash.
+  /// Open connections end at their peers as after a crash.
   ~PostedTransport() override;
 
-  // Options of an address: posted=N, pages of the receive pool that a connection keeps posted, and
-  // where the network can, share_above=N, connections of a receive pool with receives of their own.
-  // Others are the network's.
+  /// Options of an address: posted=N, pages of the receive pool that a connection keeps posted, and
+  /// where the network can, share_above=N, connections of a receive pool with receives of their
+  /// own. Others are the network's.
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;

@@ -1,8 +1,8 @@
 // Receives that the connections of one device have in common, so that many peers need less memory
-// (InfiniBand's shared receive queue; docs/modules/net.md says what it saves). Messages take them
-// in the order of posting, whoever sends, so pages fill up one after the other. No more is promised
-// to all peers together, in credits and receives kept for them (credits.hpp), than is posted: the
-// receiver is ready here as it is without sharing.
+// (InfiniBand's shared receive queue; docs/modules/net/rdma.md says what it saves). Messages take
+// them in the order of posting, whoever sends, so pages fill up one after the other. No more is
+// promised to all peers together, in credits and receives kept for them (credits.hpp), than is
+// posted: a receive is always ready, as it is without sharing.
 //
 // A page whose slots are all held is let go, and another one is taken when promises ask for it.
 // Where more pages are here than promises need, those of which nobody holds anything any more are

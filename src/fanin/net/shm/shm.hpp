@@ -1,14 +1,15 @@
-// shm://name:port: messages between processes of one host and one user, through memory. What lies
-// in a pool that was made with ArenaOptions::shared is not copied: the receiver reads it where it
-// is, and the page goes home when it has let go. Other messages are copied once, into pages of the
-// transport.
-//
-// A connection is a Unix socket (an abstract name, so that nothing stays behind), over which the
-// ends tell who they are and hand over descriptors, and an outbox of each end (shm/outbox.hpp).
-// While there is traffic, poll() looks into the outboxes and calls nothing of the kernel; an end
-// that falls idle arms its outbox, and its eventfd wakes it. See docs/modules/net.md.
-//
-// Thread: the loop's.
+/// \file
+/// shm://name:port: messages between processes of one host and one user, through memory. A message
+/// in a pool that was made with ArenaOptions::shared is not copied: the receiver reads it in place,
+/// and the page returns to its pool when the receiver has released it. Other messages are copied
+/// once, into pages of the transport.
+///
+/// A connection is a Unix socket (an abstract name, so that nothing stays behind), over which the
+/// ends tell who they are and hand over descriptors, and an outbox of each end (shm/outbox.hpp).
+/// While there is traffic, poll() looks into the outboxes and calls nothing of the kernel; an end
+/// that falls idle arms its outbox, and its eventfd wakes it. See docs/modules/net/shm.md.
+///
+/// Thread: the loop's.
 #pragma once
 
 #include <array>
@@ -34,33 +35,34 @@
 namespace fanin::net {
 
 struct ShmOptions {
-  // From the start of a connection until the peer has introduced itself.
+  /// Time from the start of a connection until the peer has introduced itself.
   Duration handshake_timeout = std::chrono::seconds{5};
-  // How long close() goes on to deliver what was accepted.
+  /// How long close() continues to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
-  // Accepted connections whose peers are unidentified. At the limit accepting pauses, and the
-  // oldest one is closed once its time is over.
+  /// Accepted connections whose peers are unidentified. At the limit accepting pauses, and the
+  /// oldest one is closed once its time is over.
   UnidentifiedLimits unidentified;
-  // Before connecting or accepting is tried again: too many others do, or descriptors ran out.
+  /// Pause before connecting or accepting is tried again, when the listener's queue is full or no
+  /// descriptors are left.
   Duration retry_pause = std::chrono::milliseconds{10};
-  // Of the transport, for messages from pools that are not shared; bytes, and at least two pages of
-  // the largest such message. Made when the first one is sent.
+  /// Bytes of the transport's own pages, for messages from pools that are not shared; at least two
+  /// pages of the largest such message. Made when the first one is sent.
   std::uint64_t copy_pool = 8U << 20;
   ReportFunction report;
 };
 
 struct ShmCounters {
-  std::uint64_t wakes = 0; // of peers that slept
-  std::uint64_t lent = 0; // messages sent without a copy
-  std::uint64_t copied = 0; // messages copied into pages of the transport
+  std::uint64_t wakes = 0; ///< of peers that slept
+  std::uint64_t lent = 0; ///< messages sent without a copy
+  std::uint64_t copied = 0; ///< messages copied into pages of the transport
 };
 
 class ShmTransport final : public Transport {
 public:
-  // Throws std::system_error if the operating system gives no epoll.
+  /// Throws std::system_error if the operating system gives no epoll.
   explicit ShmTransport(Loop& loop, ShmOptions options = {});
-  // Open connections are cut as by a crash. Pages that peers still read go home: their pools must
-  // not be used any more.
+  /// Open connections end at their peers as after a crash. Pages that peers still read return to
+  /// their pools, which must not be used any more.
   ~ShmTransport() override;
 
   [[nodiscard]] Result<ListenerId> listen(const Url& url,

@@ -1,9 +1,10 @@
-// tcp://host:port: messages over TCP sockets. Options in the address: ?congestion=cubic|reno|bbr.
-//
-// Sockets do not block; an epoll descriptor of its own, edge triggered, collects what is ready, so
-// that idle connections cost nothing, and is what the loop waits for. See tcp/frame.hpp for the
-// bytes, tcp/stream_receiver.hpp for how they are received with one copy, docs/modules/net.md for
-// why.
+/// \file
+/// tcp://host:port: messages over TCP sockets. Options in the address: ?congestion=cubic|reno|bbr.
+///
+/// Sockets do not block. An edge-triggered epoll descriptor collects the ready ones, so that idle
+/// connections cost nothing; the loop waits for it. tcp/frame.hpp has the bytes,
+/// tcp/stream_receiver.hpp how they are received with one copy, docs/modules/net/tcp.md the
+/// reasons.
 #pragma once
 
 #include <cstdint>
@@ -29,29 +30,30 @@
 namespace fanin::net {
 
 struct TcpOptions {
-  // From the start of a connection until the peer has introduced itself. An accepted peer that
-  // stays silent is dropped then; a connect() that gets no answer ends with connect_failed.
+  /// Time from the start of a connection until the peer has introduced itself. A silent accepted
+  /// peer is closed then; a connect() without an answer ends with connect_failed.
   Duration handshake_timeout = std::chrono::seconds{5};
-  // How long close() goes on to deliver what was accepted, from when the peer's host took something
-  // last.
+  /// How long close() continues to deliver what was accepted, from the last time that the peer's
+  /// host took something.
   Duration linger_timeout = std::chrono::seconds{5};
-  // Accepted connections whose peers are unidentified. At the limit accepting pauses, and the
-  // oldest one is closed once its time is over.
+  /// Limits of unidentified peers. At the limit accepting pauses, and the oldest one is closed once
+  /// its time is over.
   UnidentifiedLimits unidentified;
-  // Before accepting goes on: the process has run out of descriptors, or the limit is reached.
+  /// Pause before accepting continues, when the process has no descriptors left or the limit is
+  /// reached.
   Duration accept_pause = std::chrono::milliseconds{100};
-  // While connections wait for pages: how often messages that have hardly begun give up theirs, and
-  // those that hardly go on.
+  /// While connections wait for pages: how often messages that have hardly begun, or hardly
+  /// progress, give up theirs.
   Duration retreat_period = std::chrono::milliseconds{20};
   Duration stall_period = std::chrono::seconds{1};
-  std::string congestion = "cubic"; // the default of ?congestion=; empty: the host's
+  std::string congestion = "cubic"; ///< the default of ?congestion=; empty: the host's
   ReportFunction report;
 };
 
 class TcpTransport final : public Transport {
 public:
   explicit TcpTransport(Loop& loop, TcpOptions options = {});
-  // Open connections are cut as by a crash.
+  /// Open connections end at their peers as after a crash.
   ~TcpTransport() override;
 
   [[nodiscard]] Result<ListenerId> listen(const Url& url,

@@ -1,6 +1,7 @@
-// trace+tcp://, trace+inproc://, ...: counts what passes and times what can be timed, over any
-// transport. Nothing else changes, the bytes between processes neither: a traced process and one
-// that is not understand each other.
+/// \file
+/// trace+tcp://, trace+inproc://, ...: counts what passes and measures times, above any transport.
+/// It changes nothing else: the bytes between processes stay the same, so a traced process and one
+/// that is not traced understand each other.
 #pragma once
 
 #include <array>
@@ -19,33 +20,33 @@
 namespace fanin::net {
 
 struct Traffic {
-  std::uint64_t messages_sent = 0; // accepted by send()
+  std::uint64_t messages_sent = 0; ///< accepted by send()
   std::uint64_t bytes_sent = 0;
-  std::uint64_t backpressure = 0; // refused by send(); a message that is tried again counts again
+  std::uint64_t backpressure = 0; ///< refused by send(); a message that is tried again counts again
   std::uint64_t messages_received = 0;
   std::uint64_t bytes_received = 0;
 };
 
 struct Trace {
-  Traffic traffic; // of all connections there were
-  std::array<std::uint64_t, event_kinds> events{}; // given by poll(), by EventKind
-  std::array<std::uint64_t, close_reasons> closed{}; // connections by CloseReason
-  std::uint64_t too_large = 0; // refused by send()
-  Histogram handling; // in handlers, per event: the mean of those that one poll() gave
-  Histogram held_back; // of a connection, from the first `backpressure` to `writable`
-  Histogram connecting; // from connect() to `connected`
+  Traffic traffic; ///< of all connections there were
+  std::array<std::uint64_t, event_kinds> events{}; ///< given by poll(), by EventKind
+  std::array<std::uint64_t, close_reasons> closed{}; ///< connections by CloseReason
+  std::uint64_t too_large = 0; ///< refused by send()
+  Histogram handling; ///< in handlers, per event: the mean of those that one poll() gave
+  Histogram held_back; ///< of a connection, from the first `backpressure` to `writable`
+  Histogram connecting; ///< from connect() to `connected`
 };
 
 class TraceTransport final : public Decorator {
 public:
-  // `log` is told the traffic of each connection that ends (debug), and the whole trace at the end
-  // of the transport (info). The loop outlives the transport.
+  /// `log` is told the traffic of each connection that ends (debug), and the whole trace at the end
+  /// of the transport (info). The loop outlives the transport.
   TraceTransport(Loop& loop, std::unique_ptr<Transport> below, LogFunction log = {});
   ~TraceTransport() override;
 
   [[nodiscard]] const Trace& trace() const { return trace_; }
-  [[nodiscard]] const Traffic* traffic(ConnectionId connection) const; // null: there is none now
-  // The trace, times in nanoseconds, with the connections there are now.
+  [[nodiscard]] const Traffic* traffic(ConnectionId connection) const; ///< null: there is none now
+  /// The trace, times in nanoseconds, with the connections there are now.
   [[nodiscard]] json::Value to_json() const;
 
   void close_listener(ListenerId listener) override;
