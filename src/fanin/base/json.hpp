@@ -1,5 +1,7 @@
-// JSON as far as fanin speaks it: results for people's scripts, reports between its processes, the
-// record of a run. Whole numbers stay exact over the range of 64 bits, objects keep their order.
+/// \file
+/// The JSON that fanin writes and reads: results for scripts, reports between its processes, the
+/// manifest of a run. Whole numbers are exact over the range of 64 bits. Objects keep the order of
+/// their keys.
 #pragma once
 
 #include <concepts>
@@ -20,7 +22,7 @@ using Object = std::vector<std::pair<std::string, Value>>;
 
 class Value {
 public:
-  Value() = default; // null
+  Value() = default; ///< null
   Value(bool value) : data_(value) {}
   Value(std::integral auto value) : data_(number(value)) {}
   Value(double value) : data_(value) {}
@@ -30,30 +32,31 @@ public:
   Value(List value) : data_(std::move(value)) {}
   Value(Object value) : data_(std::move(value)) {}
 
-  // A member, made if it is not there; null becomes an object first.
+  /// The member of that name. It is added if it does not exist; a null value becomes an object
+  /// first.
   Value& operator[](std::string_view key);
-  void append(Value value); // to a list; null becomes one
+  void append(Value value); ///< appends to a list; a null value becomes a list first
 
-  // Reading is forgiving: what is not there or of another kind is the fallback.
-  [[nodiscard]] const Value* find(std::string_view key) const; // null: not there
-  [[nodiscard]] const Value& at(std::string_view key) const;   // the null value: not there
+  /// Readers return the fallback if the value does not exist or has another type.
+  [[nodiscard]] const Value* find(std::string_view key) const; ///< null: not there
+  [[nodiscard]] const Value& at(std::string_view key) const; ///< the null value: not there
   [[nodiscard]] bool is_null() const { return data_.index() == 0; }
   [[nodiscard]] bool is_boolean() const { return std::holds_alternative<bool>(data_); }
-  [[nodiscard]] bool is_natural() const; // a whole number that is not negative
+  [[nodiscard]] bool is_natural() const; ///< true for a whole number of at least 0
   [[nodiscard]] bool is_text() const { return std::holds_alternative<std::string>(data_); }
   [[nodiscard]] bool is_object() const { return std::holds_alternative<Object>(data_); }
   [[nodiscard]] bool is_list() const { return std::holds_alternative<List>(data_); }
   [[nodiscard]] bool boolean(bool fallback = false) const;
-  [[nodiscard]] std::uint64_t natural(std::uint64_t fallback = 0) const; // negative: the fallback
+  [[nodiscard]] std::uint64_t natural(std::uint64_t fallback = 0) const; ///< negative: the fallback
   [[nodiscard]] double real(double fallback = 0) const;
   [[nodiscard]] std::string text(std::string_view fallback = {}) const;
-  [[nodiscard]] const List& list() const;     // empty if it is none
-  [[nodiscard]] const Object& object() const; // likewise
+  [[nodiscard]] const List& list() const; ///< empty if it is none
+  [[nodiscard]] const Object& object() const; ///< likewise
 
-  // On one line, or with `indent` blanks a level. Numbers that JSON does not have become null,
-  // bytes of text that are not UTF-8 become U+FFFD.
+  /// The text on one line, or with `indent` spaces for each level. Numbers that JSON cannot
+  /// represent become null; bytes of text that are not UTF-8 become U+FFFD.
   [[nodiscard]] std::string dump(int indent = -1) const;
-  // Errors: malformed. Nesting is limited.
+  /// Errors: malformed, also for text that is nested too deeply.
   [[nodiscard]] static Result<Value> parse(std::string_view text);
 
 private:

@@ -1,13 +1,15 @@
-// Where one source puts its fragments and the readout unit takes them out. The source writes into
-// pages lent to it, in the order of event numbers; the queue numbers, checks, sums and limits. The
-// readout unit cuts runs of events out of it, without a copy.
-//
-// A number that is not the next one is held in its page, one a source, until its next fragment's
-// number or the other sources tell whether it is right (number_judge.hpp).
-//
-// Bounded twice: by a pool of pages of its own and by a window of event numbers. When either is
-// used up, begin() says `full` and the source waits: backpressure up to the detector. Nothing
-// allocates after construction. Thread: the loop of the readout unit.
+/// \file
+/// The queue between one source and the readout unit. The source writes fragments into pages that
+/// the queue lends to it, in the order of event numbers. The queue numbers and checks them,
+/// computes checksums and limits the source. The readout unit cuts consecutive events out of it,
+/// without a copy.
+///
+/// A fragment whose number is not the next one is held in its page, one for each source, until the
+/// number of the next fragment or the other sources show whether it is right (number_judge.hpp).
+///
+/// It is bounded by its own pool of pages and by a window of event numbers. When either is used up,
+/// begin() returns `full` and the source waits: backpressure up to the detector. It allocates
+/// nothing after construction. Thread: the loop of the readout unit.
 #pragma once
 
 #include <array>
@@ -30,60 +32,63 @@ namespace fanin::source {
 
 enum class WriteOutcome : std::uint8_t {
   ok,
-  full,    // no room, or not wanted yet; the fragment was not taken: offer it again later
-  rejected // dropped and counted with its reason; go on with the next one
+  full, ///< no room, or the number is not wanted yet; the fragment was not taken: offer it again
+        ///< later
+  rejected ///< dropped, and counted with its reason; continue with the next fragment
 };
 
-// Why a fragment was dropped before it was announced.
+/// Why a fragment was dropped before it was announced.
 enum class DropReason : std::uint8_t {
-  number_back,   // its number is below one that came before
-  number_repeat, // the same number again
-  number_jump,   // nothing confirmed its number
-  oversize,      // over fragment_max
-  late, // its event had been given up (deadline); the ledger shows it apart from the others
-  before_first // it came before the source's first number
+  number_back, ///< its number is below one that was accepted
+  number_repeat, ///< the same number again
+  number_jump, ///< nothing confirmed its number
+  oversize, ///< over fragment_max
+  late, ///< its event had been given up (deadline); the ledger counts it as late, not as dropped
+  before_first ///< it came before the source's first number
 };
 inline constexpr std::size_t drop_reasons = 6;
 [[nodiscard]] const char* name(DropReason reason);
 
 struct FragmentQueueOptions {
   SourceId source = 0;
-  std::uint32_t window = 65536; // event numbers held at most, a power of two
-  std::uint32_t fragment_max = 1U << 20; // bytes
+  std::uint32_t window = 65536; ///< most event numbers held at once; a power of two
+  std::uint32_t fragment_max = 1U << 20; ///< bytes
   bool checksum = true;
-  std::uint64_t near = 65536; // numbers less far apart confirm each other (event.window)
-  int counter_bits = 64;      // of the source's own counter; what is above them is not taken
-  std::int64_t offset = 0;    // added to its numbers
-  std::optional<EventNumber> first; // what comes before this number is dropped
-  bool asks_others = false; // of a jump by `near` or more: somebody calls look_at_held() then
+  std::uint64_t near = 65536; ///< numbers less far apart than this confirm each other
+                              ///< (event.window)
+  int counter_bits = 64; ///< width of the source's own counter; higher bits are ignored
+  std::int64_t offset = 0; ///< added to its numbers
+  std::optional<EventNumber> first; ///< fragments are dropped until this number has come
+  bool asks_others = false; ///< of a jump by `near` or more: somebody calls look_at_held() then
 };
 
-// Where a cut has got to: an event, and a byte of its fragment.
+/// The position of a cut: an event, and a byte of its fragment.
 struct Cursor {
   EventNumber event = 0;
   std::uint32_t payload_offset = 0;
 };
 
-// A run of events of one source whose payload is contiguous in one page; or a part of one fragment.
+/// Consecutive events of one source whose payload is contiguous in one page; or a piece of one
+/// fragment.
 struct Piece {
   EventRange range;
-  std::uint32_t payload_offset = 0; // within the fragment, for a part; else 0
-  bool partial = false; // a part of one fragment: range is its event
+  std::uint32_t payload_offset = 0; ///< within the fragment, if partial; else 0
+  bool partial = false; ///< a piece of one fragment; range is its event
   memory::View payload;
 };
 
 class FragmentQueue {
 public:
-  // `pool` belongs to this queue alone: a source that runs ahead cannot take the pages of another.
+  /// `pool` belongs to this queue alone: a source that runs ahead cannot take the pages of another.
   FragmentQueue(const FragmentQueueOptions& options, memory::PagePool& pool);
   FragmentQueue(const FragmentQueue&) = delete;
   FragmentQueue& operator=(const FragmentQueue&) = delete;
 
   // --- the source's side -------------------------------------------------------------------------
 
-  // Opens the fragment of `event`, of exactly `size` bytes. Numbers in between that were skipped
-  // become absent. After `ok`, fill room() and advance() until `size` bytes are in, then end().
-  // `event` is the number as the source has it, of its counter's width and without its offset.
+  /// Opens the fragment of `event`, of exactly `size` bytes. Numbers that were skipped become
+  /// absent. After `ok`, fill room() and call advance() until `size` bytes are in, then end().
+  /// `event` is the number as the source sends it, with its counter's width and without the offset.
   [[nodiscard]] WriteOutcome begin(EventNumber event, std::uint32_t size) {
     FANIN_ASSERT(writing_ == Writing::none);
     if (!expected(event, size)) [[unlikely]] {
@@ -96,8 +101,8 @@ public:
     slots_[event & mask_].position = position_;
     return WriteOutcome::ok;
   }
-  // Contiguous room for the fragment that is open: all of it, if it fits into a page. A fragment
-  // may stay open from one read() to the next.
+  /// Contiguous room for the open fragment: all of it, if it fits into a page. A fragment may stay
+  /// open from one read() to the next.
   [[nodiscard]] std::span<std::byte> room() {
     const std::uint32_t rest = page_room();
     return {page_.data() + (page_size_ - rest), open_ < rest ? open_ : rest};
@@ -111,8 +116,8 @@ public:
     position_ += bytes;
     if (open_ != 0 && position_ == page_end_) next_page();
   }
-  // Closes it; `flags` of wire::FragmentFlag. If its event was given up meanwhile, it is dropped as
-  // late.
+  /// Closes the open fragment with `flags` of wire::FragmentFlag. If its event was given up
+  /// meanwhile, it is dropped as late.
   void end(std::uint32_t flags = 0) {
     FANIN_ASSERT(open_ == 0 && writing_ != Writing::none);
     if (writing_ != Writing::open) [[unlikely]] {
@@ -125,19 +130,20 @@ public:
     ++written_;
     writing_ = Writing::none;
   }
-  // Forgets the fragment that is open, as if it had never begun. Its number may come again.
+  /// Forgets the open fragment. Its number may come again.
   void cancel();
-  [[nodiscard]] bool open() const { return writing_ != Writing::none; } // between begin() and end()
+  /// between begin() and end()
+  [[nodiscard]] bool open() const { return writing_ != Writing::none; }
   [[nodiscard]] std::uint32_t missing() const {
     return open_;
-  } // bytes of the open fragment to come
-  // Of the bytes of the open fragment so far; 0 with options().checksum off.
+  } // bytes of the open fragment that are missing
+  /// CRC32C of the bytes of the open fragment so far; 0 with options().checksum off.
   [[nodiscard]] std::uint32_t crc32c() const { return crc_; }
-  // begin, copy, end.
+  /// begin, copy, end.
   [[nodiscard]] WriteOutcome write(EventNumber event, std::span<const std::byte> payload,
                                    std::uint32_t flags = 0);
-  // All of it in one go: the next number, and a fragment that fits into the page at hand, which
-  // `fill` writes to the span that it gets. False: begin() has to look at it.
+  /// Writes a whole fragment, if it has the next number and fits into the current page: `fill`
+  /// writes into the span that it is given. False: nothing was done; use begin().
   template <class Fill>
   [[nodiscard]] bool write_next(EventNumber event, std::uint32_t size, Fill&& fill) {
     FANIN_ASSERT(writing_ == Writing::none);
@@ -156,41 +162,45 @@ public:
     return true;
   }
 
-  // Says that the source will send nothing below `event`. It is judged as a fragment's number is,
-  // and may be held and dropped likewise. False: the window has no room for that yet, or numbers up
-  // to there are not wanted yet; say it again later.
+  /// Says that the source will send nothing below `event`. The number is judged like that of a
+  /// fragment, and may be held and dropped in the same way. False: the window has no room yet, or
+  /// numbers up to there are not wanted yet; call it again later.
   [[nodiscard]] bool skip_to(EventNumber event);
 
-  // Numbers from here on are not wanted yet (not triggered, or after the end of the run).
+  /// The first number that is not wanted yet (not triggered, or after the end of the run).
   [[nodiscard]] EventNumber limit() const { return limit_; }
-  // What the source's counter says at `event`.
+  /// The value of the source's counter at `event`.
   [[nodiscard]] std::uint64_t counter_of(EventNumber event) const {
     return numbering_.counter_of(event);
   }
-  // All numbers below this one have been answered.
+  /// All numbers below this one have been answered.
   [[nodiscard]] EventNumber next_event() const { return next_; }
-  [[nodiscard]] bool numbered() const { return numbered_; } // next_event() means something
-  [[nodiscard]] EventNumber first_event() const { return base_; } // of those held
+  [[nodiscard]] bool numbered() const {
+    return numbered_;
+  } ///< the source has a number, so
+    ///< next_event() is valid
+  [[nodiscard]] EventNumber first_event() const { return base_; } ///< of those held
   [[nodiscard]] const FragmentQueueOptions& options() const { return options_; }
 
   // --- the readout unit's side -------------------------------------------------------------------
 
-  // Forgets everything held and starts numbering at `first`, or at the first fragment's number.
+  /// Forgets everything held and starts numbering at `first`, or at the first fragment's number.
   void start(EventNumber first);
   void start_unnumbered();
-  // `last`: nothing beyond will ever be wanted; a number held there is forgotten.
+  /// Sets limit(). `last`: nothing beyond it will be wanted; a number held there is forgotten.
   void set_limit(EventNumber limit, bool last = false) {
     limit_ = limit < event_number_end ? limit : event_number_end;
     limit_is_last_ = last;
     find_fast_end();
   }
-  // What the judging of numbers may look at.
+  /// Sets what the judging of numbers uses of the other sources.
   void set_others(const OtherSources& others) {
     judge_.set_others(others);
     if (held_ && !held_->others_then) held_->others_then = others.high;
   }
-  // Until the run has an event of the source its counter may be reset: then it begins afresh, and
-  // what it gave before is dropped. `ask`: it waits until it hears whether it may.
+  /// Whether the source's numbers may fall. Until the run has an event of the source, its counter
+  /// may be reset: the queue begins again, and what came before is dropped. `ask`: the queue waits
+  /// until set_may_fall() is called again.
   enum class Fall : std::uint8_t { no, ask, yes };
   void set_may_fall(Fall may) {
     fall_ = may;
@@ -198,73 +208,73 @@ public:
   }
   [[nodiscard]] bool asks_to_fall() const { return fall_wanted_; }
 
-  // A number that waits to be confirmed, of a fragment or of a skip.
+  /// The number that waits to be confirmed, of a fragment or of a skip.
   [[nodiscard]] std::optional<EventNumber> held() const {
     return held_ ? std::optional{held_->event} : std::nullopt;
   }
-  // Looks at the others again, which may have reached the number held. True: it was decided.
+  /// Looks at the others again, which may have reached the number held. True: it was decided.
   bool look_at_held();
-  // A jump that others are asked about; its source is held back meanwhile.
+  /// A jump that others are asked about; its source is held back meanwhile.
   [[nodiscard]] bool unclear() const { return held_ && held_->following && !held_->right; }
-  // They say nothing: judged by the number that follows it.
+  /// They say nothing: judged by the number that follows it.
   void decide_unclear();
-  // Another source has the same number, for example. False: the window has no room for it yet, or
-  // it is not wanted yet; look_at_held() will try again.
+  /// Confirms the held number, for example because another source has the same one. False: the
+  /// window has no room for it yet, or it is not wanted yet; look_at_held() will try again.
   bool confirm_held();
-  // Nothing will follow: the number is right, or dropped. A sparse one waits for the others to get
-  // there unless it is the `run` that ends.
+  /// Decides the held number, since no fragment will follow: it is taken, or dropped. The number of
+  /// a sparse source waits for the others unless the `run` ends.
   void end_held(bool run);
   [[nodiscard]] bool waits_for_first() const { return judge_.waits_for_first(); }
 
-  // True if the last begin() or skip_to() found no page or no window: the source is being held
-  // back, which is not silence.
+  /// True if the last begin() or skip_to() found no page or no window: the source is held back,
+  /// which is not silence.
   [[nodiscard]] bool throttled() const { return throttled_; }
 
-  // Stops waiting for the source: what was not answered below `event` becomes absent, and what
-  // comes later for those numbers is dropped as late. A number held below is right: others have
-  // reached it. False: the window has no room for all of it yet.
+  /// Stops waiting for the source up to `event`: numbers that were not answered become absent, and
+  /// fragments of them that come later are dropped as late. A number held below is right, since
+  /// others have reached it. False: the window has no room for all of them yet.
   [[nodiscard]] bool give_up_until(EventNumber event,
                                    wire::AbsentReason why = wire::AbsentReason::silent);
 
-  // Of an event below next_event(); absent where it lies before the first.
+  /// The entry of an event below next_event(); absent if it is before the first.
   [[nodiscard]] wire::FragmentEntry entry(EventNumber event) const {
     FANIN_ASSERT(event < next_);
     if (event < base_) return wire::FragmentEntry::make_absent(reason_below(event));
     return slots_[event & mask_].entry;
   }
-  // False: every event from `event` on that was answered has a fragment.
+  /// False: every answered event from `event` on has a fragment.
   [[nodiscard]] bool may_be_absent_from(EventNumber event) const { return absent_end_ > event; }
-  // The first event from `event` on that has a fragment, or one that was dropped, or next_event().
-  // Numbered.
+  /// The first event from `event` on that has a fragment, or one that was dropped, or next_event().
+  /// Numbered.
   [[nodiscard]] EventNumber sent_from(EventNumber event) const;
-  // Bytes written for events below `event`, page ends that were left empty included: a difference
-  // bounds the payload of a range from above. Not counted: a fragment that is still open.
+  /// Bytes written for events below `event`, with empty ends of pages: a difference is an upper
+  /// bound for the payload of a range. An open fragment is not counted.
   [[nodiscard]] std::uint64_t position(EventNumber event) const {
     if (event >= next_) return end_position_;
     return event < base_ ? base_position_ : slots_[event & mask_].position;
   }
 
-  // Of events that were answered and not released yet.
+  /// Bytes of events that were answered and not released.
   [[nodiscard]] std::uint64_t held_bytes() const { return end_position_ - base_position_; }
 
-  // Takes the next piece of events below `end`: at most `payload_max` bytes and `entries_max`
-  // events, whose entries it writes to `table`. Moves the cursor. The cursor's event is below
-  // `end`.
+  /// Takes the next piece of events below `end`: at most `payload_max` bytes and `entries_max`
+  /// events, whose entries it writes to `table`. Moves the cursor. The cursor's event is below
+  /// `end`.
   [[nodiscard]] Piece cut(Cursor& cursor, EventNumber end, std::uint32_t payload_max,
                           std::uint32_t entries_max, wire::FragmentEntry* table) const;
-  // Forgets events below `event`; their pages live on in the views that were cut.
+  /// Forgets events below `event`. Their pages stay as long as views of them.
   void release_until(EventNumber event);
 
-  [[nodiscard]] std::uint64_t written() const { return written_; } // fragments, since start
-  // Likewise, since numbers last jumped by a window: of those, and so of wrong ones, few follow
-  // each other.
+  [[nodiscard]] std::uint64_t written() const { return written_; } ///< fragments, since start
+  /// Fragments since numbers last jumped by a window. Wrong numbers jump, and few of them follow
+  /// each other.
   [[nodiscard]] std::uint64_t in_a_row() const { return written_ - jumped_; }
   [[nodiscard]] std::uint64_t dropped(DropReason reason) const {
     return dropped_[static_cast<std::size_t>(reason)];
   }
 
-  // For people: the last number that was taken, if any was, and the one that was dropped last as
-  // being below it.
+  /// For log lines: the last number that was accepted (0: none), and the last one that was dropped
+  /// for being below it.
   [[nodiscard]] EventNumber last_written() const {
     return written_end_ == 0 ? 0 : written_end_ - 1;
   }

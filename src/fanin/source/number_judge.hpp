@@ -1,6 +1,7 @@
-// Which of a source's event numbers are right. A front end may flip a bit of a number, lose some,
-// or have its counter reset late: a number that is not the next one is held until something
-// confirms it, and moves nothing before. Knows no fragment, no page and no time.
+/// \file
+/// Decides which event numbers of a source are right. A front end may flip a bit of a number, lose
+/// numbers, or reset its counter late. So a number that is not the next one is held until something
+/// confirms it, and changes nothing before. The judge knows no fragment, page or time.
 #pragma once
 
 #include <cstdint>
@@ -11,91 +12,92 @@
 
 namespace fanin::source {
 
-// Of all that have begun, up to where numbers exist: the furthest of `ends` that is not more than
-// `window` ahead of all others. One that is waits until another comes there. Sorts them.
+/// Up to where numbers exist, given the ends of all sources that have begun: the furthest of `ends`
+/// that is not more than `window` ahead of all others. A further one counts when another source
+/// comes there. Sorts `ends`.
 [[nodiscard]] EventNumber agreed_end(std::span<EventNumber> ends, std::uint64_t window);
 
-// Where the other sources of the run are.
+/// Where the other sources of the run are.
 struct OtherSources {
-  EventNumber low = 0;  // the first event that one of them holds
-  EventNumber high = 0; // events below exist, as far as they agree
-  bool any = false;     // false: there are none that have begun
-  bool go_on = false;   // one of them lives, and may still come to where a jump leads
+  EventNumber low = 0; ///< the lowest event that one of them holds
+  EventNumber high = 0; ///< events below it exist, as far as they agree
+  bool any = false; ///< false: no other source has begun
+  bool go_on = false; ///< one of them lives, and may still come to where a jump leads
 };
 
-// So many fragments in a row are not wrong: who is quiet for the deadline is not asked about them.
+/// So many fragments in a row are taken as right even if another source is quiet for the deadline.
 inline constexpr std::uint64_t enough_in_a_row = 8;
 
 class NumberJudge {
 public:
-  // Numbers less than `window` apart confirm each other. What comes before the number `first` was
-  // seen is dropped.
+  /// Numbers less than `window` apart confirm each other. Fragments are dropped until the number
+  /// `first` has come.
   explicit NumberJudge(std::uint64_t window, std::optional<EventNumber> first = {})
       : window_(window), first_(first), waits_for_first_(first.has_value()) {}
 
-  // Comes before the source's first number was seen.
+  /// True: the number comes before the source's first number `first`.
   [[nodiscard]] bool too_early(EventNumber number) const {
     return waits_for_first_ && number != first_;
   }
-  // The next number, or one that repeats the last two steps, or the source's first: right at once.
-  // (One step alone could be that of a fragment that was lost.) Any other has to be held. `next`:
-  // all numbers below are answered; none: the source has no number yet. The number is not below
-  // `next`, unless the source's counter may fall.
+  /// True: the number is right at once, since it is the next one, repeats the last two steps, or is
+  /// the source's `first`. (One step alone could come from a lost fragment.) Any other number has
+  /// to be held. `next`: all numbers below it are answered; none: the source has no number yet. The
+  /// number must not be below `next`, unless the source's counter may fall.
   [[nodiscard]] bool follows(EventNumber number, std::optional<EventNumber> next) const;
 
   enum class Verdict : std::uint8_t {
     right,
     wrong,
-    afresh // the source's counter was reset before the run began: what it gave before was wrong
+    afresh ///< the source's counter was reset before the run began; earlier numbers were wrong
   };
-  // Of a number that is held, by the number of the fragment that follows it. One that is held below
-  // `next` is a counter that was reset, if the following one goes on there.
+  /// Judges a held number by the number of the next fragment. A number held below `next` means that
+  /// the counter was reset, if the following number confirms it.
   [[nodiscard]] Verdict by_next(EventNumber held, EventNumber following,
                                 std::optional<EventNumber> next) const;
-  // A window or more above what the source has had, and followed by as much again: one of them may
-  // be wrong, or both, or numbers are missing everywhere. The other sources know.
+  /// A window or more above what the source has had, and followed by as much again: one of them may
+  /// be wrong, or both, or numbers are missing everywhere. The other sources know.
   [[nodiscard]] bool jumps_twice(EventNumber held, EventNumber following,
                                  std::optional<EventNumber> next) const {
     const bool jumps = last_ && next && held >= *next && held - *next >= window_;
     return jumps && following > held && following - held >= window_ && !reached(held);
   }
-  // Of such a number: others live that may come there, and none is near.
+  /// Of such a number: others live that may come there, and none is near.
   [[nodiscard]] bool waits_for_others(EventNumber held) const {
     return others_.go_on && !near_others(held);
   }
-  // Since others were at `then` they have gone on where this source, which has every number, has
-  // none: it jumps alone.
+  /// Since others were at `then` they have gone on where this source, which has every number, has
+  /// none: it jumps alone.
   [[nodiscard]] bool left_behind(EventNumber next, EventNumber then) const {
     return dense() && others_.high > next && others_.high > then;
   }
-  // A sparse source's next fragment may be long in coming: others that have reached the number
-  // confirm it. So they do with a source's first one.
+  /// True: other sources have reached the held number, which confirms it. This holds for sparse
+  /// sources, whose next fragment may take long, and for the first number of a source.
   [[nodiscard]] bool reached(EventNumber held) const {
     return (sparse() || !last_) && reached_by_others(held);
   }
-  // Nothing will follow it.
+  /// Whether a held number is right if no fragment follows.
   [[nodiscard]] bool right_at_end(EventNumber held) const {
     return !others_.any || near_others(held);
   }
-  // Its last two numbers were not consecutive, and not because of one loss.
+  /// Its last two numbers were not consecutive, and not because of one loss.
   [[nodiscard]] bool sparse() const { return step_ > 1 && step_before_ != 1; }
   [[nodiscard]] bool waits_for_first() const { return waits_for_first_; }
 
   void set_others(const OtherSources& others) { others_ = others; }
-  void accepted(EventNumber number); // a fragment's
-  // A jump of it was dropped because another one followed. If that one is dropped as well, it is
-  // for another reason: a source may come to have few numbers only.
+  void accepted(EventNumber number); ///< a fragment's
+  /// A jump of it was dropped because another one followed. If that one is dropped as well, it is
+  /// for another reason: a source may come to have few numbers only.
   void dropped_jump() {
     if (dense()) step_before_ = 0;
   }
-  // All numbers up to `number` came one after the other.
+  /// All numbers up to `number` were consecutive.
   void accepted_up_to(EventNumber number) {
     if (last_ == number) return;
     last_ = number;
     step_ = step_before_ = 1;
   }
   void restart();
-  // The source joins a run under way: it has begun long ago.
+  /// The source joins a run under way: it does not wait for `first`.
   void join() { waits_for_first_ = false; }
 
 private:

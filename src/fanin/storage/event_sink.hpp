@@ -1,5 +1,6 @@
-// Where a builder unit puts what it has built: an injected service, so that tests and the simulator
-// can put another behind it. Batches are submitted; that they are committed is said later.
+/// \file
+/// The interface to storage: a builder unit submits what it has built, and the sink reports later
+/// that it is committed. The builder unit is given the sink, so that tests can use another one.
 #pragma once
 
 #include <array>
@@ -17,25 +18,25 @@
 
 namespace fanin::storage {
 
-// Consecutive events of one source: a table of entries and their payloads back to back.
+/// Consecutive events of one source: a table of entries and their payloads back to back.
 struct SourcePiece {
   SourceId source = 0;
   EventRange range;
-  memory::View table; // range.count() wire::FragmentEntry, 4-byte aligned
-  memory::View payload; // what the entries' sizes add up to, except for a fragment that
-                        // spans pieces: then range is one event, the entry holds the
-                        // whole size, and the pieces follow each other in order
-  std::uint32_t payload_offset = 0; // of this piece within its fragment; 0 unless it spans pieces
+  memory::View table; ///< range.count() wire::FragmentEntry, 4-byte aligned
+  memory::View payload; ///< what the entries' sizes add up to, except for a fragment that spans
+                        ///< pieces: then range is one event, the entry holds the whole size, and
+                        ///< the pieces follow each other in order
+  std::uint32_t payload_offset = 0; ///< of this piece within its fragment; 0 unless it spans pieces
 };
 
-// Why an event is not complete, one source at a time.
+/// Why a source is missing in an event.
 enum class MissingReason : std::uint8_t {
-  absent = 1, // its readout unit said that there is none
-  deadline = 2, // its source was silent for event.deadline; in files of before, or came too late
-  lost = 3, // its readout unit died
-  dropped = 4 // what the source sent could not be taken: its number, or its size
+  absent = 1, ///< the source has no fragment
+  deadline = 2, ///< the source was silent for event.deadline; in earlier files also: came too late
+  lost = 3, ///< its readout unit died
+  dropped = 4 ///< the fragment could not be taken, because of its number or its size
 };
-inline constexpr std::size_t missing_reasons = 5; // 0 is none
+inline constexpr std::size_t missing_reasons = 5; ///< 0 is none
 [[nodiscard]] constexpr const char* name(MissingReason reason) {
   switch (reason) {
   case MissingReason::absent: return "absent";
@@ -45,7 +46,7 @@ inline constexpr std::size_t missing_reasons = 5; // 0 is none
   }
   return "?";
 }
-// Events that lack a fragment, by MissingReason.
+/// Events that lack a fragment, by MissingReason.
 using MissingCounts = std::array<std::uint64_t, missing_reasons>;
 
 struct MissingFragment {
@@ -54,22 +55,22 @@ struct MissingFragment {
   MissingReason reason = MissingReason::absent;
 };
 
-// A fragment that is there but not as it should be; flags of wire::FragmentFlag.
+/// A damaged fragment; flags of wire::FragmentFlag.
 struct BadFragment {
   EventNumber event = 0;
   SourceId source = 0;
   std::uint32_t flags = 0;
 };
 
-// A batch whose every event has been decided. Exactly one of them per (range, attempt).
+/// A batch of which every event is decided. There is exactly one for each (range, attempt).
 struct BuiltBatch {
-  std::uint64_t ticket = 0; // given back at commit
+  std::uint64_t ticket = 0; ///< given back at commit
   EventRange range;
   Attempt attempt = 0;
-  std::vector<SourcePiece> pieces; // per source in order of events; sources in any order
-  std::vector<MissingFragment> missing; // of required and optional sources alike
-  std::vector<BadFragment> bad; // what the builder unit found; adds to the entries' flags
-  // Numbers that no source has: no event, no row. In the range, or right before it.
+  std::vector<SourcePiece> pieces; ///< per source in order of events; sources in any order
+  std::vector<MissingFragment> missing; ///< of required and optional sources alike
+  std::vector<BadFragment> bad; ///< what the builder unit found; adds to the entries' flags
+  /// Numbers that no source has: no event, no row. In the range, or right before it.
   std::vector<EventRange> gaps;
 };
 
@@ -80,24 +81,24 @@ public:
   using OnCommit = std::function<void(std::uint64_t ticket)>;
   using OnFailure = std::function<void(const Error& error, bool fatal)>;
 
-  // Called on the loop's thread from poll(). A failure that is not fatal (disk full with
-  // `on_full = "wait"`) is reported once; the sink retries and stays busy meanwhile.
+  /// Called on the loop's thread from poll(). A failure that is not fatal (disk full with `on_full
+  /// = "wait"`) is reported once; the sink retries and stays busy meanwhile.
   void on_commit(OnCommit callback) { commit_ = std::move(callback); }
   void on_failure(OnFailure callback) { failure_ = std::move(callback); }
 
-  // Takes `batch` (moved from only if accepted). `busy`: the queue is full; try again after a
-  // commit.
+  /// Takes `batch`, which is moved from only if accepted. `busy`: the queue is full; try again
+  /// after a commit.
   [[nodiscard]] virtual SubmitOutcome submit(BuiltBatch& batch) = 0;
-  // Nothing more will come: writes out and closes. finished() once that is done.
+  /// No batch will follow: writes everything and closes. Then finished() is true.
   virtual void finish() = 0;
   [[nodiscard]] virtual bool finished() const = 0;
-  // Ends at once, without what is queued, as the destructor would; files() is final afterwards. May
-  // wait for a write under way.
+  /// Ends at once, without queued batches, as the destructor would. files() is final afterwards. It
+  /// may wait for the current write.
   virtual void abandon() {}
-  // Paths of the files that hold something committed, in order. A new one is here before its first
-  // commit is said.
+  /// Paths of the files with committed events, in order. A new file is listed before its first
+  /// commit is reported.
   [[nodiscard]] virtual std::vector<std::string> files() const = 0;
-  [[nodiscard]] virtual std::size_t file_count() const = 0; // of files(), without asking for them
+  [[nodiscard]] virtual std::size_t file_count() const = 0; ///< of files(), without asking for them
   [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
 
 protected:

@@ -1,7 +1,8 @@
-// The control messages of event building (Forrest 2014; Moser 2007, figure 6). Both flows, push and
-// pull, use the same messages. A message is a fixed body and arrays of fixed records, 8-byte
-// aligned, little-endian. Many messages travel in one page, as frames (builder/gather.hpp).
-// docs/modules/builder/protocol.md has trigger, effect and failure of each.
+/// \file
+/// The control messages of event building (Forrest 2014; Moser 2007, figure 6). Both flows, push
+/// and pull, use the same messages. A message is a fixed body and arrays of fixed records, 8-byte
+/// aligned, little-endian. Many messages travel in one page, as frames (builder/gather.hpp).
+/// docs/modules/builder/protocol.md has trigger, effect and failure of each.
 #pragma once
 
 #include <array>
@@ -16,42 +17,44 @@
 
 namespace fanin::wire {
 
-// Rises with every change of a message; protocol.md has the history. Nodes of different versions
-// refuse each other.
+/// Rises with every change of a message; protocol.md has the history. Nodes of different versions
+/// refuse each other.
 inline constexpr std::uint16_t protocol_version = 5;
 
 enum class MessageType : std::uint16_t {
-  hello = 1,   // node -> event manager, and readout unit -> builder unit: who I am
-  welcome,     // event manager -> node: your incarnation; for a readout unit, where to begin
-  refuse,      // the answer to a hello that cannot be accepted, with the reason as text
-  builder_up,  // event manager -> readout unit: connect to this builder unit
+  hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
+  welcome, ///< event manager -> node: your incarnation; for a readout unit, where to begin
+  refuse, ///< event manager -> node: its hello was not accepted, with the reason as text
+  builder_up, ///< event manager -> readout unit: connect to this builder unit
   builder_down,
-  members,     // event manager -> builder unit: the readout units that take part from now on
-  limit,       // event manager -> readout unit: read up to this event (trigger, or end of run)
-  horizon,     // event manager -> readout unit: others have events up to here
-  pause,       // event manager -> readout unit: stop reading and say how far you got
-  paused,      // the answer
-  announce,    // readout unit -> event manager: events that it holds
-  assign,      // event manager -> builder unit and (push) readout units; builder unit -> readout
-               // units (pull)
-  received,    // builder unit -> event manager: returns the transfer window
-  built,       // builder unit -> event manager: committed
-  clear,       // event manager -> readout unit: forget this batch
-  status,      // node -> event manager: counters, and a sign of life
-  finish,      // event manager -> node: the run is over; close files
-  finished,    // the answer: final counters and files
-  failed,      // builder unit -> event manager: its storage cannot go on
-  numbered,    // first in a page of control messages: its number, and what has come
-  acknowledge, // what has come, where there is nothing else to say
-  resumed,     // event manager -> node: the conversation goes on over this connection
-  reached,     // builder unit -> event manager: whether a readout unit's data can come
-  reconnect,   // event manager -> readout unit: that way to a builder unit is dead, take another
-  hand_back,   // builder unit -> event manager: an attempt that it cannot complete
-  uncut,       // readout unit -> event manager (pull): held up by a batch that nobody asks for
-  held,        // readout unit -> event manager: it holds a number that nothing has confirmed
-  begin,       // readout unit -> event manager: its numbers fell before the run has any event of
-               // it, may it begin afresh; and the answer
-  lost,        // event manager -> builder unit: what a readout unit that died had of its batches
+  members, ///< event manager -> builder unit: the readout units that take part from now on
+  limit, ///< event manager -> readout unit: read up to this event (trigger, or end of run)
+  horizon, ///< event manager -> readout unit: others have events up to here
+  pause, ///< event manager -> readout unit: stop reading and say how far you got
+  paused, ///< the answer
+  announce, ///< readout unit -> event manager: events that it holds
+  assign, ///< event manager -> builder unit and (push) readout units; builder unit -> readout units
+          ///< (pull)
+  received, ///< builder unit -> event manager: returns the transfer window
+  built, ///< builder unit -> event manager: committed
+  clear, ///< event manager -> readout unit: forget this batch
+  status, ///< node -> event manager: counters, and a sign of life
+  finish, ///< event manager -> node: the run is over; close files
+  finished, ///< the answer: final counters and files
+  failed, ///< builder unit -> event manager: its storage cannot continue
+  numbered, ///< first frame of each page of control messages: its number, and how many pages have
+            ///< come
+  acknowledge, ///< how many pages have come, if there is no page to send
+  resumed, ///< event manager -> node: the conversation continues over this connection
+  reached, ///< builder unit -> event manager: whether a readout unit is connected to it
+  reconnect, ///< event manager -> readout unit: the path to a builder unit is dead; take the next
+             ///< rail
+  hand_back, ///< builder unit -> event manager: an attempt that it cannot complete
+  uncut, ///< readout unit -> event manager (pull): a batch that nobody asks for holds it up
+  held, ///< readout unit -> event manager: it holds a number that nothing has confirmed
+  begin, ///< readout unit -> event manager: a counter was reset before the run has an event of it:
+         ///< may it begin again? And the answer
+  lost, ///< event manager -> builder unit: what a dead readout unit had announced of its batches
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -63,26 +66,28 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
   std::uint8_t reserved = 0;
   NodeId node = 0;
   std::uint16_t reserved2 = 0;
-  std::uint64_t system_digest = 0; // of the configuration: all nodes must have the same
-  RunNumber run = 0;               // data, request: which run's
-  Incarnation incarnation = 0;     // data, request: of the readout unit
-  std::uint64_t capacity = 0; // bytes: under construction (builder unit), kept (readout unit)
+  std::uint64_t system_digest = 0; ///< of the configuration; equal on all nodes
+  RunNumber run = 0; ///< data, request
+  Incarnation incarnation = 0; ///< data, request: of the readout unit
+  std::uint64_t capacity = 0; ///< bytes: under construction (builder unit), kept (readout unit)
   std::uint32_t text_size = 0;
-  Incarnation peer_incarnation = 0; // data, request: of the builder unit that is meant
-  std::uint64_t metadata = 0; // readout unit: bytes for each source (builder/metadata.hpp)
-  std::uint64_t session = 0; // of the process, drawn at random: who has it is the same process
-  std::uint64_t received = 0; // to resume: pages that have come of the conversation
-  Incarnation resumes = 0; // the incarnation that goes on; 0: begins anew
-  std::uint32_t connection = 0; // data, request: counts those of the readout unit to this peer
+  Incarnation peer_incarnation = 0; ///< data, request: of the builder unit
+  std::uint64_t metadata = 0; ///< readout unit: bytes for each source (builder/metadata.hpp)
+  std::uint64_t session = 0; ///< a random number of the process, which identifies it over
+                             ///< connections
+  std::uint64_t received = 0; ///< to resume: pages of the conversation that have come
+  Incarnation resumes = 0; ///< to resume: the incarnation that continues; 0: a new one
+  std::uint32_t connection = 0; ///< data, request: number of the readout unit's connection to this
+                                ///< builder unit
 };
 static_assert(sizeof(Hello) == 72);
 
-// A page of control messages between a node and the event manager is kept until it is acknowledged,
-// and sent again over the next connection (builder/control_channel.hpp).
+/// A page of control messages between a node and the event manager is kept until it is
+/// acknowledged, and sent again over the next connection (builder/control_channel.hpp).
 struct Numbered {
   static constexpr MessageType type = MessageType::numbered;
-  std::uint64_t number = 0; // from 1 on, of the pages of this conversation
-  std::uint64_t received = 0; // pages that have come
+  std::uint64_t number = 0; ///< number of the page in this conversation, from 1
+  std::uint64_t received = 0; ///< pages that have come
 };
 struct Acknowledge {
   static constexpr MessageType type = MessageType::acknowledge;
@@ -98,9 +103,9 @@ struct Welcome {
   static constexpr MessageType type = MessageType::welcome;
   RunNumber run = 0;
   Incarnation incarnation = 0;
-  EventNumber first_event = 0; // readout unit: begin here
-  EventNumber limit = 0; // readout unit: and read up to here for now
-  std::uint32_t joining = 0; // 1: the run is under way, first_event is binding
+  EventNumber first_event = 0; ///< readout unit: begin here
+  EventNumber limit = 0; ///< readout unit: read up to here for now
+  std::uint32_t joining = 0; ///< 1: the run is under way, first_event is binding
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(Welcome) == 32);
@@ -108,7 +113,7 @@ static_assert(sizeof(Welcome) == 32);
 struct Refuse { // followed by text
   static constexpr MessageType type = MessageType::refuse;
   std::uint32_t text_size = 0;
-  std::uint32_t for_now = 0; // 1: try again; an earlier process of this name may not be dead yet
+  std::uint32_t for_now = 0; ///< 1: try again; an earlier process of this name may still live
 };
 static_assert(sizeof(Refuse) == 8);
 
@@ -141,38 +146,38 @@ static_assert(sizeof(Members) == 16);
 struct Limit {
   static constexpr MessageType type = MessageType::limit;
   EventNumber event = 0;
-  std::uint64_t last = 0; // 1: nothing will follow; answer with a final announcement
-  // Sources are read up to here. At the end of a run some may have numbers far beyond those of all
-  // others, which will never get there.
+  std::uint64_t last = 0; ///< 1: nothing will follow; answer with a final announcement
+  /// Sources are read up to here. At the end of a run some sources may hold numbers that no other
+  /// source will reach.
   EventNumber read = 0;
 };
 static_assert(sizeof(Limit) == 24);
 
 struct Horizon {
   static constexpr MessageType type = MessageType::horizon;
-  EventNumber event = 0; // numbers below exist, as far as readout units agree
-  std::uint32_t held = 0; // the last Held that it answers
-  std::uint8_t alone = 0; // 1: all other readout units have come to their end
-  std::uint8_t equal = 0; // 1: another one has held the number of that Held, too
-  std::uint8_t slow = 0; // 1: all other readout units have more, and wait for this one
+  EventNumber event = 0; ///< numbers below exist, as far as readout units agree
+  std::uint32_t held = 0; ///< the last Held that it answers
+  std::uint8_t alone = 0; ///< 1: all other readout units are at their end
+  std::uint8_t equal = 0; ///< 1: another readout unit holds the same number
+  std::uint8_t slow = 0; ///< 1: all other readout units have more, and wait for this one
   std::uint8_t reserved = 0;
 };
 static_assert(sizeof(Horizon) == 16);
 
-// Answered by a horizon at once, when the horizon has reached the number, when another readout unit
-// holds the same one, and when all others have come to their end.
+/// The event manager answers with a horizon: at once, when the horizon has reached the number, when
+/// another readout unit holds the same number, and when all others are at their end.
 struct Held {
   static constexpr MessageType type = MessageType::held;
   EventNumber event = 0;
-  std::uint32_t count = 0; // of such messages
-  std::uint32_t ended = 0; // 1: all its sources have come to their end
+  std::uint32_t count = 0; ///< of such messages
+  std::uint32_t ended = 0; ///< 1: all its sources are at their end
 };
 static_assert(sizeof(Held) == 16);
 
 struct Begin {
   static constexpr MessageType type = MessageType::begin;
-  EventNumber horizon = 0; // the answer's
-  std::uint64_t yes = 0; // likewise: what it has announced is forgotten
+  EventNumber horizon = 0; ///< the answer's
+  std::uint64_t yes = 0; ///< the answer's; 1: what it has announced is forgotten
 };
 static_assert(sizeof(Begin) == 16);
 
@@ -182,9 +187,9 @@ struct Pause {
 };
 struct Paused {
   static constexpr MessageType type = MessageType::paused;
-  EventNumber next_event = 0; // the furthest of its sources
-  EventNumber agreed = 0; // the furthest that is not more than `span` ahead of the others
-  std::uint64_t span = 0; // sources that are right are not further apart: so much one can hold
+  EventNumber next_event = 0; ///< the furthest of its sources
+  EventNumber agreed = 0; ///< the furthest number that is not more than `span` ahead of the others
+  std::uint64_t span = 0; ///< how far apart right sources can be: as much as one can hold
 };
 static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 24);
 
@@ -193,7 +198,7 @@ struct AbsentRun { // source `source` of the readout unit has no fragment for th
   std::uint32_t count_and_flag = 0;
   EventNumber first = 0;
 
-  // Dropped: it sent some, which could not be taken. Those are numbers of events all the same.
+  /// Dropped: it sent some, which could not be taken. Those are numbers of events all the same.
   [[nodiscard]] static AbsentRun make(SourceId source, EventNumber first, std::uint32_t count,
                                       bool dropped = false) {
     return {source, count | (dropped ? dropped_flag : 0), first};
@@ -209,11 +214,12 @@ struct Announce { // followed by AbsentRun[absent_runs]
   static constexpr MessageType type = MessageType::announce;
   EventNumber first = 0;
   EventNumber end = 0;
-  std::uint64_t bytes = 0; // on the wire, at most
+  std::uint64_t bytes = 0; ///< on the wire, at most
   std::uint32_t absent_runs = 0;
-  std::uint16_t final = 0; // 1: nothing will follow
-  std::uint8_t silent = 0; // 1: all sources of the readout unit were given up as silent
-  std::uint8_t nothing = 0; // 1: no source has any of these events, of which there may be many
+  std::uint16_t final = 0; ///< 1: nothing will follow
+  std::uint8_t silent = 0; ///< 1: all sources of the readout unit were given up as silent
+  std::uint8_t nothing = 0; ///< 1: no source has any of these events; there may be any number of
+                            ///< them
 };
 static_assert(sizeof(Announce) == 32);
 
@@ -224,11 +230,11 @@ struct Assign { // to a builder unit; followed by Gap[gaps], MissingRun[lost]
   Attempt attempt = 0;
   NodeId builder = 0;
   Incarnation builder_incarnation = 0;
-  std::uint32_t more = 0; // 1: further gaps and lost fragments follow in another such message
-  std::uint64_t epoch = 0; // of the members that take part
-  std::uint64_t bytes = 0; // reserved for it
-  std::uint32_t gaps = 0; // numbers that no source has, in the batch or right before it
-  std::uint32_t lost = 0; // fragments of readout units that died before
+  std::uint32_t more = 0; ///< 1: further gaps and lost fragments follow in another such message
+  std::uint64_t epoch = 0; ///< of the members that take part
+  std::uint64_t bytes = 0; ///< reserved for it
+  std::uint32_t gaps = 0; ///< numbers that no source has, in the batch or right before it
+  std::uint32_t lost = 0; ///< fragments of readout units that died before
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
 static_assert(sizeof(Assign) == 48);
@@ -251,7 +257,7 @@ struct MissingRun { // why: storage::MissingReason
 };
 static_assert(sizeof(MissingRun) == 24);
 
-struct Lost { // followed by MissingRun[runs]; says nothing of batches of other builder units
+struct Lost { // followed by MissingRun[runs]; only of batches of this builder unit
   static constexpr MessageType type = MessageType::lost;
   std::uint64_t runs = 0;
 };
@@ -275,11 +281,11 @@ struct Built { // followed by MissingRun[missing_runs], BadFragment[bad]
   EventNumber first = 0;
   std::uint32_t events = 0;
   Attempt attempt = 0;
-  std::uint16_t more = 0; // 1: further exceptions follow in another such message
-  std::uint64_t bytes = 0; // payload
+  std::uint16_t more = 0; ///< 1: more missing or bad fragments follow in another such message
+  std::uint64_t bytes = 0; ///< payload
   std::uint32_t missing_runs = 0;
   std::uint32_t bad = 0;
-  std::uint32_t incomplete = 0; // events that lack a required source
+  std::uint32_t incomplete = 0; ///< events that lack a required source
   std::uint32_t reserved = 0;
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
@@ -288,9 +294,10 @@ static_assert(sizeof(Built) == 40);
 struct Reached { // on change
   static constexpr MessageType type = MessageType::reached;
   NodeId readout_unit = 0;
-  std::uint16_t yes = 0; // its data connection has said hello, and in the pull flow the other one
-  Incarnation incarnation = 0; // of the readout unit
-  std::uint32_t connection = 0; // Hello::connection
+  std::uint16_t yes = 0; ///< 1: its data connection has said hello, and in the pull flow its
+                         ///< request connection too
+  Incarnation incarnation = 0; ///< of the readout unit
+  std::uint32_t connection = 0; ///< Hello::connection
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(Reached) == 16);
@@ -299,8 +306,8 @@ struct Reconnect {
   static constexpr MessageType type = MessageType::reconnect;
   NodeId builder = 0;
   std::uint16_t reserved = 0;
-  Incarnation incarnation = 0; // of the builder unit
-  std::uint32_t connection = 0; // Hello::connection of the dead one; 0: whichever there is
+  Incarnation incarnation = 0; ///< of the builder unit
+  std::uint32_t connection = 0; ///< Hello::connection of the dead connection; 0: any
   std::uint32_t reserved2 = 0;
 };
 static_assert(sizeof(Reconnect) == 16);
@@ -309,14 +316,14 @@ struct HandBack {
   static constexpr MessageType type = MessageType::hand_back;
   EventNumber first = 0;
   Attempt attempt = 0;
-  NodeId readout_unit = 0; // whose data do not come, if `blames`
-  std::uint32_t blames = 0; // 0: nobody; blocks that came too early were thrown away
+  NodeId readout_unit = 0; ///< the readout unit whose data do not come, if `blames`
+  std::uint32_t blames = 0; ///< 0: no readout unit; data that came too early were thrown away
 };
 static_assert(sizeof(HandBack) == 16);
 
 struct Uncut {
   static constexpr MessageType type = MessageType::uncut;
-  EventNumber event = 0; // the first one that is announced and not cut
+  EventNumber event = 0; ///< the first event that is announced and not cut
 };
 static_assert(sizeof(Uncut) == 8);
 
@@ -331,24 +338,24 @@ static_assert(sizeof(Clear) == 16);
 struct SourceCounters { // since the incarnation began
   SourceId source = 0;
   std::uint32_t reserved = 0;
-  std::array<std::uint64_t, 6> dropped{}; // by source::DropReason
+  std::array<std::uint64_t, 6> dropped{}; ///< by source::DropReason
 };
 static_assert(sizeof(SourceCounters) == 56);
 
-// Shared by status (periodic) and finished (last); followed by SourceCounters[sources], then text:
-// names of files, each with '\n'.
+/// The body of status (periodic) and finished (last). It is followed by SourceCounters[sources],
+/// then text: names of files, each with '\n'.
 struct NodeCounters {
-  std::uint64_t bytes = 0; // sent by a readout unit, received by a builder unit
-  std::uint64_t stored_bytes = 0; // builder unit
+  std::uint64_t bytes = 0; ///< sent by a readout unit, received by a builder unit
+  std::uint64_t stored_bytes = 0; ///< builder unit
   std::uint64_t messages = 0;
-  std::uint64_t stale = 0; // rejected: of another run, attempt or incarnation
-  std::uint64_t late = 0; // parts that came after their batch was decided
-  std::uint64_t throttled_us = 0; // readout unit: time with a source held back
+  std::uint64_t stale = 0; ///< messages ignored: of another run, attempt or incarnation
+  std::uint64_t late = 0; ///< data messages that came after their batch was decided
+  std::uint64_t throttled_us = 0; ///< readout unit: time in which a source was held back
   std::uint32_t pages_in_use = 0;
   std::uint32_t pages = 0;
   std::uint32_t sources = 0;
-  std::uint32_t text_size = 0; // files of a builder unit; what a readout unit waits for
-  std::uint32_t held_back = 0; // 1: all sources of a readout unit have more than it may read
+  std::uint32_t text_size = 0; ///< files of a builder unit; what a readout unit waits for
+  std::uint32_t held_back = 0; ///< 1: all sources of a readout unit have more than it may read
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(NodeCounters) == 72);
@@ -369,12 +376,12 @@ struct Finished {
 struct Failed { // followed by text: why
   static constexpr MessageType type = MessageType::failed;
   std::uint32_t text_size = 0;
-  std::uint32_t ends_run = 0; // 1: by setting
+  std::uint32_t ends_run = 0; ///< 1: by setting
 };
 static_assert(sizeof(Failed) == 8);
 
-// Takes a message apart. Every read is checked against the message's end; after the first failure
-// all further reads fail, and ok() says so.
+/// Reads the parts of a message. Every read is checked against the end of the message. After the
+/// first failure all further reads fail, and ok() is false.
 class MessageReader {
 public:
   explicit MessageReader(std::span<const std::byte> message) : rest_(message) {}
@@ -387,7 +394,7 @@ public:
     rest_ = rest_.subspan(sizeof(T));
     return true;
   }
-  // `count` records, in place (messages are 8-byte aligned).
+  /// `count` records, in place (messages are 8-byte aligned).
   template <class T>
   [[nodiscard]] std::span<const T> records(std::uint64_t count) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8);
