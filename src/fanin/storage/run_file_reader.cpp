@@ -132,7 +132,8 @@ struct RunFileReader::Impl {
 
 Result<> RunFileReader::Impl::open(const std::string& path) {
   info.path = path;
-  descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // a pipe would wait
+  descriptor =
+      Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // a pipe would wait
   if (!descriptor) {
     return fail_errno(errno == ENOENT ? ErrorKind::not_found : ErrorKind::refused, path, errno);
   }

@@ -410,8 +410,8 @@ bool ShmTransport::take_messages(Connection& connection, Budget& budget) {
   const std::uint32_t before = receiving.read;
   if (written - receiving.read > shm::units_max)
     return violation(connection, "claims to have sent more than its outbox can hold");
-  for (std::size_t left = shm_messages_per_visit; left > 0 && receiving.read != written &&
-                                                  !budget.full() && !connection.has_to_wait();
+  for (std::size_t left = shm_messages_per_visit;
+       left > 0 && receiving.read != written && !budget.full() && !connection.has_to_wait();
        --left) {
     if (!take_record(connection, written - receiving.read, budget)) break;
   }
