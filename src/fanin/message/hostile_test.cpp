@@ -301,6 +301,34 @@ TEST_P(hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
   EXPECT_EQ(publisher->subscribers(), 0U);
 }
 
+TEST_P(hostile, where_there_are_too_many_tags_in_all_those_who_have_most_go) {
+  const auto publisher =
+      Publisher::listen(ends.server(), ends.address(), {.tags_max = 10, .tags_sum_max = 25})
+          .value();
+  const auto ask = [&](std::uint8_t first, std::uint8_t count) {
+    auto stranger = meet(publisher->url());
+    stranger->say(good_hello(SocketKind::subscribe_high_throughput));
+    EXPECT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+    Bytes page = page_of({{{1, 0, 8U * count}, 8U * count}});
+    for (std::uint8_t i = 0; i < count; ++i)
+      page[8 + 8 * std::size_t{i}] = static_cast<std::byte>(first + i);
+    stranger->say_bytes(page);
+    EXPECT_TRUE(ends.until([&] { return stranger->closed || publisher->has_subscriber(first); }));
+    return stranger;
+  };
+  const auto modest = ask(200, 3);
+  std::vector<std::unique_ptr<Stranger>> greedy;
+  for (std::uint8_t i = 0; i < 6; ++i) greedy.push_back(ask(static_cast<std::uint8_t>(10 * i), 9));
+  EXPECT_EQ(publisher->counters().closed[static_cast<std::size_t>(CloseReason::bad_page)], 4U);
+  EXPECT_EQ(publisher->subscribers(), 3U);
+  EXPECT_TRUE(publisher->has_subscriber(200));
+  EXPECT_FALSE(modest->closed);
+  greedy.clear();
+  ASSERT_TRUE(ends.until([&] { return publisher->subscribers() == 1; }));
+  const auto again = ask(100, 10); // what has gone does not count
+  EXPECT_FALSE(again->closed);
+}
+
 TEST_P(hostile, a_subscriber_of_tiny_pages_gets_a_message_that_needs_many) {
   const auto publisher = Publisher::listen(ends.server(), ends.address()).value();
   const auto stranger = meet(publisher->url());

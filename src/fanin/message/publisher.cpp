@@ -25,7 +25,7 @@ Publisher::Publisher(Context& context, PublisherOptions options)
     : context_(context),
       options_(std::move(options)),
       filler_(context.send_pool()),
-      table_(context.send_pool()),
+      table_(context.send_pool(), context.random().next()),
       deadline_([this] { flush(); }),
       linger_([this] { end_closing(); }),
       acceptor_(context, *this, counters_,
@@ -438,13 +438,32 @@ void Publisher::change_subscriptions() {
 
 void Publisher::change_subscriptions(const std::shared_ptr<detail::Peer>& peer) {
   auto& member = static_cast<Member&>(*peer);
+  tags_ -= member.tags.size();
   member.take_wishes();
+  tags_ += member.tags.size();
   if (member.tags.size() > options_.tags_max) {
     acceptor_.close(member, CloseReason::bad_page);
     return on_closed(peer, CloseReason::bad_page);
   }
   table_.place(member);
   empty_outbox(member);
+  bound_tags();
+}
+
+// A few with many must not keep out many with few.
+void Publisher::bound_tags() {
+  while (tags_ > options_.tags_sum_max) {
+    const Member* greatest = nullptr;
+    for (const auto& group : table_.groups()) {
+      for (const Member* const member : group->members) {
+        if (greatest == nullptr || member->tags.size() > greatest->tags.size()) greatest = member;
+      }
+    }
+    const auto peer = greatest == nullptr ? nullptr : acceptor_.find(greatest->id);
+    if (peer == nullptr) return;
+    acceptor_.close(*peer, CloseReason::bad_page);
+    on_closed(peer, CloseReason::bad_page);
+  }
 }
 
 void Publisher::on_writable(detail::Peer& peer) {
@@ -460,6 +479,7 @@ void Publisher::on_writable(detail::Peer& peer) {
 
 void Publisher::on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) {
   table_.remove(static_cast<Member&>(*peer));
+  tags_ -= static_cast<const Member&>(*peer).tags.size();
   if (options_.on_subscriber_gone) options_.on_subscriber_gone(peer->id, reason);
   made_progress();
 }

@@ -35,6 +35,8 @@ struct PublisherOptions {
   std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   /// Most tags of a subscriber in one mode; one that asks for more is disconnected (bad_page).
   std::uint32_t tags_max = 65536;
+  /// Most tags of all subscribers; beyond this the one with most is disconnected (bad_page).
+  std::uint64_t tags_sum_max = 1U << 20;
   std::function<void(PeerId)> on_subscriber = {}; ///< one has come
   std::function<void(PeerId, CloseReason)> on_subscriber_gone = {};
   std::function<void()> on_writable = {}; ///< after backpressure: try again
@@ -120,6 +122,7 @@ private:
   [[nodiscard]] static bool read_request(Member& member, std::span<const std::byte> page);
   void change_subscriptions();
   void change_subscriptions(const std::shared_ptr<detail::Peer>& peer);
+  void bound_tags();
   void made_progress();
   void finish_closing();
   void end_closing();
@@ -130,6 +133,7 @@ private:
   net::Url url_;
   net::PageFiller filler_; // low latency
   detail::SubscriptionTable table_;
+  std::uint64_t tags_ = 0; // of all members
   std::vector<PeerId> doomed_;
   std::vector<PeerId> asking_; // have asked for other tags in this turn
   bool wants_writable_ = false; // the application was told backpressure

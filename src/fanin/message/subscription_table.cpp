@@ -58,12 +58,16 @@ void SubscriptionTable::look_up(Tag tag) {
 }
 
 void SubscriptionTable::place(Member& member) {
+  member.tags_hash = salt_;
+  for (const Tag tag : member.tags) {
+    member.tags_hash = (member.tags_hash ^ tag) * 0x9e3779b97f4a7c15U;
+    member.tags_hash ^= member.tags_hash >> 32;
+  }
   if (member.group != nullptr && member.group->tags == member.tags) return;
   last_ = nullptr;
   Group* group = find_group(member);
   const bool alone = member.group != nullptr && member.group->members.size() == 1;
-  if (alone && group == nullptr && !member.tags.empty())
-    return change_tags(*member.group, member.tags);
+  if (alone && group == nullptr && !member.tags.empty()) return change_tags(*member.group, member);
   leave(member);
   if (member.tags.empty()) return;
   if (group == nullptr) group = &make_group(member);
@@ -74,7 +78,8 @@ void SubscriptionTable::place(Member& member) {
 }
 
 // Costs what has changed, so that tags may come one by one.
-void SubscriptionTable::change_tags(Group& group, const std::vector<Tag>& tags) {
+void SubscriptionTable::change_tags(Group& group, const Member& like) {
+  const std::vector<Tag>& tags = like.tags;
   std::vector<Tag> changed;
   std::ranges::set_difference(group.tags, tags, std::back_inserter(changed));
   for (const Tag tag : changed) erase(group, tag);
@@ -82,6 +87,7 @@ void SubscriptionTable::change_tags(Group& group, const std::vector<Tag>& tags) 
   std::ranges::set_difference(tags, group.tags, std::back_inserter(changed));
   for (const Tag tag : changed) groups_of_[tag].push_back(&group);
   group.tags = tags;
+  group.tags_hash = like.tags_hash;
 }
 
 void SubscriptionTable::erase(const Group& group, Tag tag) {
@@ -108,7 +114,8 @@ void SubscriptionTable::leave(Member& member) {
 
 Group* SubscriptionTable::find_group(const Member& member) const {
   for (const auto& group : groups_) {
-    if (group->mode == member.mode && group->page_max == member.hello.page_max &&
+    if (group->tags_hash == member.tags_hash && group->mode == member.mode &&
+        group->page_max == member.hello.page_max &&
         group->message_max == member.hello.message_max && group->tags == member.tags)
       return group.get();
   }

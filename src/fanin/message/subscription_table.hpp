@@ -24,6 +24,7 @@ struct Group;
 struct Member final : Peer {
   Mode mode = Mode::low_latency;
   std::vector<Tag> tags; // sorted
+  std::uint64_t tags_hash = 0;
   struct Wish {
     Tag tag = 0;
     std::size_t number = 0; // in the order of asking
@@ -52,12 +53,14 @@ struct Group {
         page_max(like.hello.page_max),
         message_max(like.hello.message_max),
         tags(like.tags),
+        tags_hash(like.tags_hash),
         page(pool, page_max) {}
 
   Mode mode;
   std::uint32_t page_max;    // of a transport message, bytes
   std::uint64_t message_max; // bytes, with the tag
   std::vector<Tag> tags;     // sorted
+  std::uint64_t tags_hash;
   std::vector<Member*> members;
   GatheringPage page;         // high throughput
   std::uint64_t messages = 0; // so far
@@ -70,7 +73,9 @@ struct Group {
 
 class SubscriptionTable {
 public:
-  explicit SubscriptionTable(memory::PagePool& pool) : pool_(pool) {}
+  // `salt`: of the hash of tags, which peers must not know.
+  explicit SubscriptionTable(memory::PagePool& pool, std::uint64_t salt = 0)
+      : pool_(pool), salt_(salt) {}
 
   // The groups that get a tag. Valid until a subscription changes.
   [[nodiscard]] std::span<Group* const> find(Tag tag) {
@@ -90,10 +95,11 @@ private:
   void leave(Member& member);
   [[nodiscard]] Group* find_group(const Member& member) const;
   [[nodiscard]] Group& make_group(const Member& member);
-  void change_tags(Group& group, const std::vector<Tag>& tags);
+  void change_tags(Group& group, const Member& like);
   void erase(const Group& group, Tag tag);
 
   memory::PagePool& pool_;
+  std::uint64_t salt_;
   std::unordered_map<Tag, std::vector<Group*>> groups_of_;
   std::vector<std::unique_ptr<Group>> groups_;
   // The tag published last is published next, most often.
