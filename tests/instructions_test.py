@@ -57,6 +57,33 @@ def test_per_fragment_in_process():
     assert count < LIMIT_INPROC, f"{count:.0f} instructions per fragment of 200 B; the limit is {LIMIT_INPROC}"
 
 
+def event_manager_per_node(nodes):
+    """Instructions of the event manager for a batch, divided by the number of readout units."""
+
+    def collected(batches):
+        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
+                   "--toggle-collect=fanin::builder::EventManager::poll()",
+                   "--toggle-collect=fanin::builder::ControlServer::on_event(*",
+                   os.path.join(os.path.dirname(FANIN), "..", "tests", "fanin_builder_test"),
+                   "--gtest_filter=EventManagerCost.*"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280,
+                              env=os.environ | {"FANIN_NODES": str(nodes), "FANIN_BATCHES": str(batches)})
+        count = re.search(r"Collected : (\d+)", done.stderr)
+        assert done.returncode == 0 and count, done.stdout[-2000:] + done.stderr[-2000:]
+        return int(count[1])
+
+    return (collected(4) - collected(2)) / 2 / nodes
+
+
+def test_a_batch_costs_the_event_manager_instructions_linear_in_the_nodes():
+    if shutil.which("valgrind") is None:
+        raise Skip("valgrind is not installed")
+    few, more, many = (event_manager_per_node(nodes) for nodes in (16, 128, 1024))
+    print(f"{few:.0f}, {more:.0f}, {many:.0f} instructions per readout unit and batch with 16, 128, 1024 of them")
+    # In a tree of 1024 connections a search takes 6 more steps than in one of 16. Quadratic would be 64 times as many.
+    assert more < 1.3 * few and many < 1.3 * few, (few, more, many)
+
+
 LIMIT_INPROC = 550  # measured: 457 (GCC 12, -O2), 197 of them for the two checksums
 
 if __name__ == "__main__":

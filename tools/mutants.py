@@ -3,7 +3,7 @@
 the tests of its module that come to it run, the quick ones first, and the mutants that none of them noticed are listed.
 
     tools/mutants.py src/fanin/wire/part.cpp src/fanin/storage/file_scan.cpp:100-200
-    tools/mutants.py --tests 'Flows|Hostile' src/fanin/builder/event_manager_peers.cpp
+    tools/mutants.py --tests 'Flows|Hostile' src/fanin/builder/control_server.cpp
 
 A mutant changes a condition: the boundary of a comparison (< to <=), its sense (== to !=), a part of it that is left out, or
 `return false` to `return true`. The working tree stays as it is: a copy of it is built in build/mutants. With a header, all that

@@ -14,7 +14,7 @@
 
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control_client.hpp"
-#include "fanin/builder/fair_clock.hpp"
+#include "fanin/builder/deadline_clock.hpp"
 #include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/storage/event_sink.hpp"
@@ -201,7 +201,7 @@ private:
   RecentlyDecided recently_decided_;
 
   const Duration path_timeout_; // without a block that is owed
-  FairClock clock_;
+  DeadlineClock clock_;
   Duration next_check_{}; // of paths, on the fair clock
   std::size_t early_ = 0; // assemblies that are not assigned
   std::optional<Error> failure_; // of storage, fatal

@@ -1,316 +1,421 @@
-// The life of a run, and its end. Nodes: event_manager_peers.cpp; what is assigned to whom:
-// event_manager_assign.cpp; what became of it: event_manager_account.cpp.
 #include "fanin/builder/event_manager.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include "fanin/source/number_judge.hpp"
+#include "fanin/builder/node_messages.hpp"
+#include "fanin/builder/waiting_text.hpp"
 
 namespace fanin::builder {
-
-namespace {
-constexpr Duration trigger_step = std::chrono::microseconds{50};
-constexpr Duration rounding = std::chrono::microseconds{1}; // later than the event is due, for sure
-} // namespace
 
 EventManager::EventManager(const System& system, EventManagerOptions options,
                            NodeEnvironment environment)
     : system_(system),
-      digest_(system.digest()),
       sources_(system),
       options_(std::move(options)),
       environment_(std::move(environment)),
+      trigger_(system),
       readouts_(system.readout_units.size()),
       builders_(system.builder_units.size()),
-      trigger_tick_([this] { trigger(); }),
+      rails_(system.builder_units.size()),
+      paths_(readouts_.size(), builders_.size(),
+             std::max<Duration>(2 * system.event_deadline, 2 * alive_period)),
+      accounts_(system, sources_),
+      server_(system, environment_, *this),
+      path_watch_({system, phase_, readouts_, builders_, paths_, server_}),
+      events_({system, sources_, trigger_, phase_, accounts_, server_, environment_.log},
+              2 * alive_period),
+      dispatcher_({system, sources_, trigger_, readouts_, builders_, events_.announcements(),
+                   paths_, accounts_, server_},
+                  std::move(options_.assigner)),
+      reading_(
+          {system, readouts_, phase_, trigger_, events_, dispatcher_, server_, *environment_.loop}),
       alive_tick_([this] { check_alive(); }),
       grace_tick_([this] { end_graces(); }),
       laggard_tick_([this] { watch_laggards(); }) {
-  for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    const auto [first, last] = system_.sources_of(static_cast<NodeId>(i));
-    readouts_[i].sources = last - first;
-    readouts_[i].absent.resize(last - first + 1);
-  }
-  for (auto& builder : builders_) builder.ways.resize(readouts_.size());
-  missing_.resize(system_.sources.size());
   environment_.loop->add(*this);
 }
 
-EventManager::~EventManager() {
-  environment_.loop->remove(*this);
-  for (auto& stranger : strangers_) stranger->link.close(true);
-  for (auto& readout : readouts_) {
-    if (readout.peer) readout.peer->link.close(true);
-  }
-  for (auto& builder : builders_) {
-    if (builder.peer) builder.peer->link.close(true);
-  }
-  if (transport_ != nullptr) transport_->close_listener(listener_);
-}
+EventManager::~EventManager() { environment_.loop->remove(*this); }
 
 Result<> EventManager::start() {
-  const auto transport = environment_.transports->find(options_.url);
-  if (!transport) return std::unexpected(transport.error());
-  transport_ = *transport;
-  const auto listener = transport_->listen(
-      options_.url, {.receive_pool = environment_.control_pool,
-                     .handler = this,
-                     .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
-                     .low_latency = true,
-                     .strangers = true});
-  if (!listener) return std::unexpected(listener.error());
-  listener_ = *listener;
-  looked_ = environment_.loop->now();
-  fair_ = clock_.look(looked_, false);
-  alive_tick_.start(*environment_.loop, looked_ + alive_period);
+  if (auto started = server_.start(options_.url); !started) return started;
+  const Time now = environment_.loop->now();
+  clock_.start(now);
+  alive_tick_.start(*environment_.loop, now + alive_period);
   return {};
 }
 
-net::Url EventManager::url() const { return transport_->listening_url(listener_); }
+bool EventManager::poll() {
+  if (ended()) return false;
+  if (!phase_.is(Phase::waiting)) {
+    dispatcher_.publish_members();
+    reading_.update();
+    events_.answer_held();
+    dispatcher_.assign_batches(environment_.loop->now());
+    reading_.end_if_known();
+    finish_if_built();
+  }
+  if (no_builder_left()) stop_now(accounts_.error());
+  server_.flush();
+  return false;
+}
+
+// --- the life of the run -------------------------------------------------------------------------
 
 void EventManager::start_if_ready() {
-  if (state_ != State::waiting) return;
-  const bool all_readouts =
-      std::ranges::all_of(readouts_, [](const auto& r) { return r.peer != nullptr; });
-  if (!all_readouts || builders_up() == 0) return;
-  state_ = State::running;
-  started_at_ = last_commit_ = environment_.loop->now();
-  environment_.log(LogLevel::info, fmt::format("run {} begins", system_.run));
-  laggard_tick_.start(*environment_.loop, started_at_ + system_.event_deadline / 4);
-  if (system_.trigger_rate_hz > 0) {
-    frontier_known_ = true;
-    trigger_start_ = started_at_;
-    trigger();
-  } else {
-    tell_readouts(wire::Limit{limit_, 0, limit_});
-  }
-  if (stop_wanted_) pause_or_drain();
-}
-
-// The emulated trigger: event n is due at start + n / rate, whatever happened before, so that
-// latencies count from the intended time.
-void EventManager::trigger() {
-  if (state_ != State::running || system_.trigger_rate_hz <= 0) return;
+  const bool ready = readouts_.present_count() == readouts_.size() && !builders_.none_present();
+  if (!phase_.is(Phase::waiting) || !ready) return;
   const Time now = environment_.loop->now();
-  const double elapsed_s = static_cast<double>((now - trigger_start_).count()) * 1e-9;
-  auto due = static_cast<EventNumber>(elapsed_s * system_.trigger_rate_hz) + 1;
-  const EventNumber window_end = decided() + system_.trigger_window;
-  due = std::min(due, window_end);
-  if (system_.events_max != 0) due = std::min(due, system_.events_max);
-  if (due > triggered_) {
-    triggered_ = due;
-    horizon_ = std::max(horizon_, triggered_);
-    if (triggered_ == system_.events_max) {
-      pause_or_drain();
-      return;
-    }
-  }
-  trigger_waits_ = triggered_ >= window_end;
-  if (trigger_waits_) return; // poll() goes on with it
-  trigger_tick_.start(*environment_.loop, std::max(next_trigger_tick(), now + trigger_step));
-}
-
-// Triggers are gathered until they fill a batch, and no longer than the latency allows.
-Time EventManager::next_trigger_tick() const {
-  const Time next = trigger_time(triggered_);
-  if (system_.gather_time() == Duration{0}) return next;
-  EventNumber last = triggered_ | (system_.batch_events - 1);
-  if (bytes_per_event_ > 0) {
-    last = std::min(last, triggered_ + system_.batch_bytes / bytes_per_event_);
-  }
-  const double gather_s = static_cast<double>(system_.gather_time().count()) * 1e-9;
-  const auto gathered = static_cast<EventNumber>(gather_s * system_.trigger_rate_hz);
-  return trigger_time(std::min(last, triggered_ + gathered)) + rounding;
-}
-
-// What was triggered. One that does not read for a while is told later, and only the last.
-void EventManager::tell_triggered() {
-  for (auto& readout : readouts_) {
-    if (!readout.peer || readout.limit_said == triggered_) continue;
-    ControlChannel& channel = readout.peer->channel;
-    if (!channel.roomy()) continue;
-    channel.append(wire::Limit{triggered_, 0, triggered_});
-    readout.limit_said = triggered_;
-  }
-}
-
-Time EventManager::trigger_time(EventNumber event) const {
-  return trigger_start_ + Duration{static_cast<Duration::rep>(static_cast<double>(event) * 1e9 /
-                                                              system_.trigger_rate_hz)};
+  accounts_.begin(now);
+  environment_.log(LogLevel::info, fmt::format("run {} begins", system_.run));
+  laggard_tick_.start(*environment_.loop, now + system_.event_deadline / 4);
+  reading_.start(now);
+  if (stop_wanted_ && running()) reading_.stop();
 }
 
 void EventManager::stop() {
   stop_wanted_ = true;
-  if (state_ == State::waiting) {
+  if (phase_.is(Phase::waiting)) {
     finish();
-  } else if (state_ == State::running) {
-    trigger(); // what is due by now
-    if (state_ == State::running) pause_or_drain();
+  } else if (running()) {
+    reading_.stop();
   }
 }
 
 void EventManager::stop_now(std::string why) {
-  if (state_ == State::ended) return;
-  summary_.forced = true;
-  if (summary_.error.empty()) summary_.error = std::move(why);
+  if (ended()) return;
+  accounts_.force();
+  accounts_.fail(std::move(why));
   end();
 }
 
-// With a trigger the last event is known. Otherwise the readout units stop and say how far their
-// sources got; the run ends there, so that no event at its end lacks a fragment.
-void EventManager::pause_or_drain() {
-  trigger_tick_.cancel();
-  if (system_.trigger_rate_hz > 0) {
-    drain_until(triggered_, triggered_);
-    return;
+void EventManager::finish_if_built() {
+  const Announcements& announced = events_.announcements();
+  if (phase_.is(Phase::draining) && announced.none_goes_on() && dispatcher_.batches().empty() &&
+      announced.assigned_end() >= announced.assignable_end()) {
+    finish();
   }
-  state_ = State::pausing;
-  for (auto& readout : readouts_) readout.paused = false;
-  tell_readouts(wire::Pause{agreed_horizon()});
-}
-
-// The run ends at the furthest event, so that none at its end lacks a fragment. But a number so far
-// ahead that no other source can be on its way to it is wrong: nobody is read up to there.
-void EventManager::drain_where_paused() {
-  EventNumber furthest = 0;
-  std::uint64_t span = system_.event_window;
-  std::vector<EventNumber> ends;
-  for (const auto& readout : readouts_) {
-    if (!readout.peer) continue;
-    furthest = std::max(furthest, readout.paused_at.next_event);
-    if (readout.final) continue;
-    span = std::max(span, readout.paused_at.span);
-    ends.push_back(readout.paused_at.agreed);
-    if (readout.paused_at.next_event != ends.back()) ends.push_back(readout.paused_at.next_event);
-  }
-  const EventNumber end = std::max(horizon_, std::min(furthest, limit_));
-  const EventNumber read = ends.empty() ? end : source::agreed_end(ends, span);
-  drain_until(end, std::min(read, end));
-}
-
-void EventManager::drain_until(EventNumber event, EventNumber read) {
-  state_ = State::draining;
-  horizon_ = std::max(horizon_, event);
-  limit_ = event;
-  tell_readouts(wire::Limit{event, 1, read});
+  if (phase_.is(Phase::finishing) && readouts_.none_present() && builders_.none_present()) end();
 }
 
 void EventManager::finish() {
-  state_ = State::finishing;
-  tell_readouts(wire::Finish{});
-  for (auto& builder : builders_) {
-    if (builder.peer) builder.peer->channel.append(wire::Finish{});
-  }
+  phase_.finish();
+  server_.tell_readouts(wire::Finish{});
+  server_.tell_builders(wire::Finish{});
 }
 
-void EventManager::finish_if_drained() {
-  const auto up = [](const auto& node) { return node.peer != nullptr; };
-  if (state_ == State::pausing) {
-    if (!std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.paused; })) return;
-    drain_where_paused();
+void EventManager::end() {
+  phase_.end();
+  reading_.cancel();
+  alive_tick_.cancel();
+  laggard_tick_.cancel();
+  const Announcements& announced = events_.announcements();
+  for (const auto& [first, batch] : dispatcher_.batches()) accounts_.lose(batch.range.count());
+  const EventRange rest{announced.assigned_end(), announced.known_end()};
+  if (announced.begun() && !rest.empty()) {
+    accounts_.lose(trigger_.enabled() ? rest.count() : announced.count_present(rest));
   }
-  if (state_ == State::running && horizon_ >= limit_) drain_until(limit_, limit_); // run.events
-  const bool all_final =
-      std::ranges::all_of(readouts_, [](const auto& r) { return !r.peer || r.final; });
-  if (state_ == State::running && all_final && std::ranges::any_of(readouts_, up)) {
-    state_ = State::draining; // the sources have come to their end
-  }
-  if (state_ == State::draining && all_final && frontier_ >= assignable_end() && batches_.empty()) {
-    finish();
-  }
-  if (state_ == State::finishing) {
-    const auto done = [](const auto& node) { return !node.peer || node.finished; };
-    if (std::ranges::all_of(readouts_, done) && std::ranges::all_of(builders_, done)) end();
-  }
-}
-
-std::size_t EventManager::builders_up() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(builders_, [](const auto& b) { return b.peer != nullptr; }));
+  const RunSummary& result = summary();
+  if (options_.recorder != nullptr) options_.recorder->summary(result);
+  if (accounts_.forced()) server_.close_all();
+  options_.on_end(result);
 }
 
 // The run is to end because storage failed, and nobody is left who could build the rest.
-bool EventManager::hopeless() const {
-  return !summary_.error.empty() && state_ < State::finishing &&
-         std::ranges::all_of(builders_, [](const auto& b) { return b.failed; });
+bool EventManager::no_builder_left() const {
+  return accounts_.failed() && phase_.now() < Phase::finishing && builders_.all(Presence::failed);
+}
+
+const RunSummary& EventManager::summary() {
+  return accounts_.summarise({.first_event = events_.announcements().first_event(),
+                              .known_end = events_.announcements().known_end(),
+                              .ended = ended(),
+                              .readouts = readouts_,
+                              .builders = builders_});
+}
+
+// --- nodes ---------------------------------------------------------------------------------------
+
+std::optional<ControlServer::Refusal> EventManager::refusal(NodeKey key) {
+  // A builder unit may be the only one left that can build what the run still holds.
+  if (key.is_readout() && paths_.barred(key.node, environment_.loop->now())) {
+    return ControlServer::Refusal{
+        fmt::format("readout unit '{}' was given up because it reaches no builder unit that the "
+                    "others reach",
+                    system_.readout_units[key.node]),
+        true, LogLevel::debug};
+  }
+  const Phase last_welcome = key.is_readout() ? Phase::running : Phase::draining;
+  const bool failed =
+      !key.is_readout() && accounts_.failed() && builders_.presence(key.node) == Presence::failed;
+  if (phase_.now() <= last_welcome && !failed) return {};
+  return ControlServer::Refusal{"the run is ending", false, LogLevel::info};
+}
+
+void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rails) {
+  if (key.is_readout()) {
+    readout_joined(key.node, hello);
+  } else {
+    builder_joined(key.node, hello, std::move(rails));
+  }
+  start_if_ready();
+}
+
+void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
+  wire::Welcome welcome{.run = system_.run, .incarnation = readouts_.join(node)};
+  const auto joining_at = events_.joining_at();
+  welcome.joining = joining_at ? 1 : 0;
+  welcome.first_event = joining_at.value_or(0);
+  welcome.limit = reading_.join(node);
+  accounts_.readout_up(node);
+  paths_.readout_up(node, welcome.incarnation, environment_.loop->now());
+  events_.join(node);
+  dispatcher_.readout_up(node, hello.capacity, hello.metadata);
+  server_.welcome({wire::Role::readout_unit, node}, welcome);
+  for (std::size_t i = 0; i < builders_.size(); ++i) {
+    const auto builder = static_cast<NodeId>(i);
+    if (!builders_.present(builder)) continue;
+    say_builder_up(*server_.readout(node), builder, builders_.incarnation(builder), rails_[i]);
+  }
+  environment_.log(LogLevel::info,
+                   fmt::format("readout unit '{}' is here{}", system_.readout_units[node],
+                               welcome.incarnation > 1 ? " again" : ""));
+}
+
+void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::string rails) {
+  const Incarnation incarnation = builders_.join(node);
+  rails_[node] = std::move(rails);
+  accounts_.builder_up(node);
+  dispatcher_.builder_up(node, hello.capacity);
+  paths_.builder_up(node, environment_.loop->now());
+  server_.welcome({wire::Role::builder_unit, node},
+                  {.run = system_.run, .incarnation = incarnation});
+  environment_.log(LogLevel::info,
+                   fmt::format("builder unit '{}' is here{}", system_.builder_units[node],
+                               incarnation > 1 ? " again" : ""));
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    if (ControlChannel* const channel = server_.readout(static_cast<NodeId>(i))) {
+      say_builder_up(*channel, node, incarnation, rails_[node]);
+    }
+  }
+}
+
+void EventManager::left(NodeKey key, std::string_view why) {
+  if (key.is_readout()) {
+    readout_left(key.node, why);
+  } else {
+    builder_left(key.node, why);
+  }
+}
+
+void EventManager::readout_left(NodeId node, std::string_view why) {
+  readouts_.leave(node);
+  if (readouts_.presence(node) == Presence::finished || ended()) return;
+  dispatcher_.readout_down(node); // before what it had announced is left behind
+  events_.leave(node);
+  paths_.readout_down(node);
+  const std::string_view then =
+      phase_.is(Phase::waiting) ? "the run waits for it"
+                                : "the run goes on, its sources are missing until it comes back";
+  environment_.log(LogLevel::error, fmt::format("readout unit '{}' is gone ({}): {}",
+                                                system_.readout_units[node], why, then));
+}
+
+void EventManager::builder_left(NodeId node, std::string_view why) {
+  builders_.leave(node);
+  paths_.builder_down(node);
+  if (builders_.presence(node) == Presence::finished || ended()) return;
+  const std::uint64_t events = dispatcher_.builder_down(node);
+  const std::string then =
+      events == 0 ? "it had nothing to build" : fmt::format("others build its {} events", events);
+  environment_.log(LogLevel::error, fmt::format("builder unit '{}' is gone ({}): {}",
+                                                system_.builder_units[node], why, then));
+  server_.tell_readouts(wire::BuilderDown{node, 0, builders_.incarnation(node)});
+}
+
+void EventManager::heard(NodeKey key) {
+  if (!key.is_readout()) dispatcher_.try_again();
+}
+
+bool EventManager::waits_for(NodeKey key) {
+  return readouts_.presence(key.node) == Presence::present && !ended();
+}
+
+void EventManager::waits(NodeKey key, std::string_view why) {
+  environment_.log(LogLevel::warning,
+                   fmt::format("readout unit '{}': its connection is lost ({}), waiting for it",
+                               system_.readout_units[key.node], why));
+  end_graces();
+}
+
+void EventManager::resumed(NodeKey key) {
+  environment_.log(LogLevel::info, fmt::format("readout unit '{}' has come back in time",
+                                               system_.readout_units[key.node]));
+}
+
+// What it committed is safe; it leaves now.
+void EventManager::on_failed(NodeId node, const wire::Failed& failed, const std::string& why) {
+  server_.drop({wire::Role::builder_unit, node}, why, false);
+  builders_.fail(node);
+  if (failed.ends_run == 0) return;
+  accounts_.fail(fmt::format("builder unit '{}': {}", system_.builder_units[node], why));
+  if (!stop_wanted_) stop();
+}
+
+// A node that says nothing for long is given up: it may be frozen, or its host dead without a word.
+// What it still sends is recognised as stale by its incarnation.
+void EventManager::check_alive() {
+  pass_over_pauses();
+  dispatcher_.try_again();
+  const Time now = environment_.loop->now();
+  for (const NodeKey key : server_.drop_silent(now)) {
+    if (!key.is_readout() && options_.on_silent) options_.on_silent(key.node);
+  }
+  events_.watch_overtaken(clock_.running_time());
+  path_watch_.watch(now);
+  alive_tick_.start(*environment_.loop, now + alive_period);
+}
+
+// Readout units whose connection did not come back.
+void EventManager::end_graces() {
+  pass_over_pauses();
+  const Time next = server_.end_graces(environment_.loop->now());
+  if (next != never) grace_tick_.start(*environment_.loop, next);
+}
+
+void EventManager::process_died(std::uint64_t session) {
+  pass_over_pauses();
+  server_.process_died(session);
+}
+
+// Nobody is judged by the time in which the event manager itself did not run, or hardly: what
+// others have said meanwhile lies in its sockets. All times from which it counts are moved.
+void EventManager::pass_over_pauses() {
+  const Time now = environment_.loop->now();
+  const Duration paused = clock_.look(now);
+  if (paused == Duration{0}) return;
+  server_.pass_over(paused, now);
+  paths_.pass_over(paused, now);
+}
+
+// --- messages ------------------------------------------------------------------------------------
+
+bool EventManager::message(NodeKey key, wire::MessageType type, std::span<const std::byte> body) {
+  wire::MessageReader reader{body};
+  if (type != wire::MessageType::status && type != wire::MessageType::finished) {
+    return key.is_readout() ? readout_message(key.node, type, body)
+                            : builder_message(key.node, type, body);
+  }
+  wire::NodeCounters counters;
+  if (!reader.read(counters)) return false;
+  const auto sources = reader.records<wire::SourceCounters>(counters.sources);
+  const auto text = reader.text(counters.text_size);
+  if (!reader.ok()) return false;
+  if (key.is_readout()) {
+    accounts_.count(key.node, counters);
+    events_.on_status(key.node, counters.held_back != 0, printable(text), clock_.running_time());
+    if (!accounts_.count_dropped(key.node, sources)) return false;
+  } else {
+    accounts_.count_builder(key.node, counters);
+    for (const std::string& file : accounts_.add_files(key.node, text)) {
+      if (options_.recorder == nullptr) break;
+      options_.recorder->file(key.node, builders_.incarnation(key.node), file);
+    }
+  }
+  return type == wire::MessageType::status || on_finished(key);
+}
+
+bool EventManager::on_finished(NodeKey key) {
+  if (!phase_.is(Phase::finishing)) return false; // nobody has asked
+  (key.is_readout() ? readouts_ : builders_).finish(key.node);
+  return true;
+}
+
+bool EventManager::readout_message(NodeId node, wire::MessageType type,
+                                   std::span<const std::byte> body) {
+  wire::MessageReader reader{body};
+  switch (type) {
+  case wire::MessageType::announce:
+    return events_.on_announce(node, reader, dispatcher_.decided(), clock_.running_time());
+  case wire::MessageType::paused: {
+    wire::Paused paused;
+    if (!reader.read(paused)) return false;
+    reading_.on_paused(node, paused);
+    return true;
+  }
+  case wire::MessageType::held: {
+    wire::Held held;
+    if (!reader.read(held)) return false;
+    events_.on_held(node, held);
+    return true;
+  }
+  case wire::MessageType::begin: events_.on_begin(node); return true;
+  case wire::MessageType::uncut: {
+    wire::Uncut uncut;
+    if (!reader.read(uncut)) return false;
+    dispatcher_.on_uncut(node, uncut);
+    return true;
+  }
+  default: return false;
+  }
+}
+
+bool EventManager::builder_message(NodeId node, wire::MessageType type,
+                                   std::span<const std::byte> body) {
+  wire::MessageReader reader{body};
+  switch (type) {
+  case wire::MessageType::received: {
+    wire::Received received;
+    if (!reader.read(received)) return false;
+    dispatcher_.on_received(node, received);
+    return true;
+  }
+  case wire::MessageType::built: return on_built(node, reader);
+  case wire::MessageType::reached: {
+    wire::Reached reached;
+    return reader.read(reached) && path_watch_.on_reached(node, reached, environment_.loop->now());
+  }
+  case wire::MessageType::hand_back: {
+    wire::HandBack back;
+    return reader.read(back) && on_hand_back(node, back);
+  }
+  case wire::MessageType::failed: {
+    wire::Failed failed;
+    if (!reader.read(failed)) return false;
+    const std::string why = printable(reader.text(failed.text_size));
+    if (!reader.ok()) return false;
+    on_failed(node, failed, why);
+    return true;
+  }
+  default: return false;
+  }
+}
+
+bool EventManager::on_built(NodeId builder, wire::MessageReader& reader) {
+  std::optional<Dispatcher::Decision> decision;
+  if (!dispatcher_.on_built(builder, reader, environment_.loop->now(), decision)) return false;
+  if (decision && decision->attempt > 0 && options_.recorder != nullptr) {
+    options_.recorder->winner(decision->batch, decision->attempt, builder,
+                              builders_.incarnation(builder));
+  }
+  return true;
+}
+
+bool EventManager::on_hand_back(NodeId builder, const wire::HandBack& back) {
+  std::optional<Dispatcher::Blame> blame;
+  if (!dispatcher_.on_hand_back(builder, back, blame)) return false;
+  if (blame) path_watch_.on_blamed(blame->readout, environment_.loop->now());
+  return true;
+}
+
+void EventManager::watch_laggards() {
+  events_.watch_laggards();
+  laggard_tick_.start(*environment_.loop, environment_.loop->now() + system_.event_deadline / 4);
 }
 
 std::string EventManager::waiting_for() const {
-  std::string text;
-  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
-  if (state_ == State::waiting) {
-    for (std::size_t i = 0; i < readouts_.size(); ++i) {
-      if (!readouts_[i].peer)
-        add(fmt::format("readout unit '{}' to start", system_.readout_units[i]));
-    }
-  }
-  if (!apart_.empty()) add(apart_);
-  for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    if (!readouts_[i].peer || readouts_[i].waits_for.empty()) continue;
-    add(fmt::format("readout unit '{}': {}", system_.readout_units[i], readouts_[i].waits_for));
-  }
-  for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    const Readout& readout = readouts_[i];
-    if (state_ == State::waiting || !readout.peer || readout.final || readout.end > frontier_)
-      continue;
-    const Readout* const by = overtaker(readout);
-    add(by != nullptr && readout.overtaken_since
-            ? overtaken(readout, *by)
-            : fmt::format("readout unit '{}' to have event {}", system_.readout_units[i],
-                          readout.end));
-  }
-  for (std::size_t i = 0; i < builders_.size(); ++i) {
-    const Builder& builder = builders_[i];
-    if (!builder.peer) {
-      add(fmt::format("builder unit '{}' to start", system_.builder_units[i]));
-    } else if (state_ != State::waiting && !builder.reached) {
-      for (std::size_t node = 0; node < readouts_.size(); ++node) {
-        if (!readouts_[node].peer || builder.ways[node].incarnation == readouts_[node].incarnation)
-          continue;
-        add(fmt::format("readout unit '{}' to reach builder unit '{}'", system_.readout_units[node],
-                        system_.builder_units[i]));
-      }
-    } else if (builder.reserved > 0) {
-      const auto batch = batches_.find(builder.reservations.front().first);
-      add(fmt::format("builder unit '{}' to build event {} ({} of {} bytes in use)",
-                      system_.builder_units[i], builder.reservations.front().first,
-                      builder.reserved, builder.capacity));
-      if (batch != batches_.end() && batch->second.received) text += ", storage to write it";
-    }
-  }
-  return text.empty() ? "nothing" : text;
-}
-
-bool EventManager::poll() {
-  if (state_ == State::ended) return false;
-  if (state_ != State::waiting) {
-    publish_members();
-    find_reached();
-    if (trigger_waits_ && triggered_ < decided() + system_.trigger_window) trigger();
-    if (state_ == State::running) tell_triggered();
-    find_frontier();
-    answer_held();
-    assign_batches();
-    finish_if_drained();
-  }
-  if (hopeless()) stop_now(summary_.error);
-  flush_peers();
-  return false;
-}
-
-void EventManager::flush_peers() {
-  std::vector<net::Link> stuck;
-  const auto flush = [&](const std::unique_ptr<Peer>& peer) {
-    if (!peer) return;
-    peer->channel.flush();
-    if (peer->link && peer->channel.failed()) stuck.push_back(peer->link);
-  };
-  for (const auto& readout : readouts_) flush(readout.peer);
-  for (const auto& builder : builders_) flush(builder.peer);
-  for (net::Link link : stuck) {
-    peer_lost(link, "it does not read");
-    link.close(true);
-  }
+  return WaitingText{{system_, phase_, readouts_, builders_, paths_, events_, dispatcher_}}.text();
 }
 
 } // namespace fanin::builder

@@ -1,5 +1,7 @@
 // Starvation, deadlock, deaths, lost connections, silence: in virtual time, seeded. A failing seed
 // is printed and replays with FANIN_SEED=<seed>; FANIN_SEEDS is how many are run, from there on.
+// With FANIN_TRACES=1 the trace of each is printed: a change that keeps behaviour keeps all of
+// them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -1062,6 +1064,7 @@ std::uint64_t run_faults(std::uint64_t seed) {
   }
   const std::uint64_t trace = system.world().trace_hash() ^ delivered(system);
   expect_balanced(system);
+  if (std::getenv("FANIN_TRACES") != nullptr) fmt::print("trace {} {}\n", seed, trace);
   return trace;
 }
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
-#include "fanin/builder/fair_clock.hpp"
+#include "fanin/builder/deadline_clock.hpp"
 #include "fanin/builder/metadata.hpp"
 #include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
@@ -226,7 +226,7 @@ private:
   Time throttled_since_ = never;
   Time uncut_since_ = never; // pull: what is announced and not asked for holds the sources up
   EventNumber uncut_ = 0; // from here on
-  FairClock clock_; // for silent sources
+  DeadlineClock clock_; // for silent sources
 
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the two maps, reused
   std::pmr::map<EventNumber, Batch> batches_{&memory_};

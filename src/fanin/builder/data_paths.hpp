@@ -1,0 +1,115 @@
+// Which readout units reach which builder units with their data. Batches go only to builder units
+// that all readout units reach. A readout unit that does not get through is told to try its next
+// rail, and is given up if no builder unit is reached by all for too long.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/identity.hpp"
+
+namespace fanin::builder {
+
+// Knows no connection. All times are the event manager's, which pass_over() moves.
+class DataPaths {
+public:
+  // `patience`: how long a way may be broken before the readout unit is told to try another one;
+  // twice as long each time.
+  DataPaths(std::size_t readout_units, std::size_t builder_units, Duration patience)
+      : patience_least_(patience), readouts_(readout_units), builders_(builder_units) {
+    for (Builder& builder : builders_) builder.ways.resize(readout_units);
+  }
+
+  void readout_up(NodeId node, Incarnation incarnation, Time now);
+  void readout_down(NodeId node);
+  void builder_up(NodeId node, Time now);
+  void builder_down(NodeId node);
+  // As the builder unit says: data of this incarnation can come, or not any more. False: it speaks
+  // of an earlier incarnation.
+  bool report(NodeId builder, NodeId readout, Incarnation incarnation, bool open, Time now);
+
+  // By all readout units that are here.
+  [[nodiscard]] bool reached(NodeId builder) const {
+    return builders_[builder].up && builders_[builder].broken == 0;
+  }
+  [[nodiscard]] bool open(NodeId builder, NodeId readout) const {
+    return builders_[builder].ways[readout].incarnation == readouts_[readout].incarnation;
+  }
+  // Calls tell(builder, readout) for each way that has been broken for too long; it says whether
+  // the readout unit could be told to try another one.
+  template <class Tell>
+  void for_each_overdue(Time now, Tell tell);
+
+  // Looks whether there is a builder unit that all reach. True: ways have changed since it looked.
+  bool update(Time now);
+  // Since when there is none, although builder units are here; never: there is one.
+  [[nodiscard]] Time unreached_since() const { return unreached_since_; }
+  // The fewest readout units whose loss leaves a builder unit that all others reach. It counts anew
+  // from here on.
+  [[nodiscard]] std::vector<NodeId> fewest_in_the_way();
+
+  // A builder unit blames this readout unit: nothing of it comes.
+  void failing(NodeId readout, Time now);
+  // Something of it was built.
+  void works(NodeId readout) { readouts_[readout].failing_since = never; }
+  [[nodiscard]] Time failing_since(NodeId readout) const {
+    return readouts_[readout].failing_since;
+  }
+  // It was given up, and is not taken again before that time.
+  void bar(NodeId readout, Time until) { readouts_[readout].barred_until = until; }
+  [[nodiscard]] bool barred(NodeId readout, Time now) const {
+    return now < readouts_[readout].barred_until;
+  }
+
+  // The event manager did not run for so long: nobody is judged by that time.
+  void pass_over(Duration pause, Time now);
+
+private:
+  struct Way { // from a readout unit
+    Incarnation incarnation = 0; // whose data can come; 0: none
+    Time broken_since{}; // or told to try another
+    Duration patience{}; // until it is told again; 0: the least
+  };
+  struct Builder {
+    bool up = false;
+    std::size_t broken = 0; // ways of readout units that are here, as long as it is up
+    std::vector<Way> ways; // by readout unit
+  };
+  struct Readout {
+    bool up = false;
+    Incarnation incarnation = 0;
+    Time failing_since = never;
+    Time barred_until{};
+  };
+  [[nodiscard]] bool broken(NodeId builder, NodeId readout) const {
+    return readouts_[readout].up && !open(builder, readout);
+  }
+  void count_broken(Builder& builder);
+
+  Duration patience_least_;
+  std::vector<Readout> readouts_;
+  std::vector<Builder> builders_;
+  bool changed_ = false;
+  Time unreached_since_ = never;
+};
+
+template <class Tell>
+void DataPaths::for_each_overdue(Time now, Tell tell) {
+  for (std::size_t b = 0; b < builders_.size(); ++b) {
+    const auto builder = static_cast<NodeId>(b);
+    if (!builders_[b].up || builders_[b].broken == 0) continue;
+    for (std::size_t r = 0; r < readouts_.size(); ++r) {
+      const auto readout = static_cast<NodeId>(r);
+      Way& way = builders_[b].ways[r];
+      const Duration patience = way.patience > patience_least_ ? way.patience : patience_least_;
+      if (!broken(builder, readout) || now - way.broken_since < patience) continue;
+      if (!tell(builder, readout)) continue;
+      way.broken_since = now;
+      way.patience = 2 * patience;
+    }
+  }
+}
+
+} // namespace fanin::builder

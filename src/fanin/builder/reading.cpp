@@ -1,0 +1,145 @@
+#include "fanin/builder/reading.hpp"
+
+#include <algorithm>
+
+#include "fanin/source/number_judge.hpp"
+
+namespace fanin::builder {
+
+Reading::Reading(const Parts& parts)
+    : parts_(parts),
+      tick_([this] { advance(); }),
+      paused_(parts.readouts.size()),
+      told_triggered_(parts.readouts.size()) {}
+
+void Reading::start(Time now) {
+  parts_.phase.run();
+  if (!parts_.trigger.enabled()) {
+    parts_.server.tell_readouts(wire::Limit{limit_, 0, limit_});
+    return;
+  }
+  parts_.events.announcements().begin();
+  parts_.trigger.start(now);
+  advance();
+}
+
+EventNumber Reading::join(NodeId readout) {
+  paused_[readout].reset();
+  told_triggered_[readout] = parts_.trigger.end();
+  if (!parts_.phase.is(Phase::running)) return 0;
+  return parts_.trigger.enabled() ? parts_.trigger.end() : limit_;
+}
+
+void Reading::update() {
+  if (parts_.trigger.has_room_again(parts_.dispatcher.decided())) advance();
+  if (parts_.phase.is(Phase::running)) tell_triggered();
+  find_first_event();
+}
+
+void Reading::stop() {
+  advance(); // what is due by now
+  if (parts_.phase.is(Phase::running)) pause_or_drain();
+}
+
+// --- trigger -------------------------------------------------------------------------------------
+
+void Reading::advance() {
+  if (!parts_.phase.is(Phase::running) || !parts_.trigger.enabled()) return;
+  const Time now = parts_.loop.now();
+  const Trigger::Outcome outcome = parts_.trigger.advance(now, parts_.dispatcher.decided());
+  parts_.events.announcements().know_until(parts_.trigger.end());
+  switch (outcome) {
+  case Trigger::Outcome::last: pause_or_drain(); break;
+  case Trigger::Outcome::full: break; // update() goes on with it
+  case Trigger::Outcome::goes_on:
+    tick_.start(parts_.loop, parts_.trigger.next_tick(now, parts_.dispatcher.bytes_per_event()));
+    break;
+  }
+}
+
+// What was triggered. One that does not read for a while is told later, and only the last.
+void Reading::tell_triggered() {
+  const EventNumber end = parts_.trigger.end();
+  if (all_told_ == end) return;
+  bool all = true;
+  for (std::size_t i = 0; i < told_triggered_.size(); ++i) {
+    if (told_triggered_[i] == end) continue;
+    ControlChannel* const channel = parts_.server.readout(static_cast<NodeId>(i));
+    if (channel == nullptr) continue;
+    if (!channel->roomy()) {
+      all = false;
+      continue;
+    }
+    channel->append(wire::Limit{end, 0, end});
+    told_triggered_[i] = end;
+  }
+  if (all) all_told_ = end;
+}
+
+// --- limit ---------------------------------------------------------------------------------------
+
+// With `run.events` and no trigger the last event is known as soon as the first is.
+void Reading::find_first_event() {
+  if (!parts_.events.find_first_event() || parts_.system.events_max == 0) return;
+  limit_ = parts_.events.announcements().first_event() +
+           std::min(parts_.system.events_max, event_number_end);
+  parts_.server.tell_readouts(wire::Limit{limit_, 0, limit_});
+}
+
+void Reading::end_if_known() {
+  if (parts_.phase.is(Phase::pausing) && all_paused()) drain_where_paused();
+  if (!parts_.phase.is(Phase::running)) return;
+  const Announcements& announced = parts_.events.announcements();
+  if (announced.known_end() >= limit_) {
+    drain_until(limit_, limit_); // run.events
+  } else if (announced.all_ended()) {
+    parts_.phase.drain(); // the sources have come to their end
+  }
+}
+
+// With a trigger the last event is known. Otherwise the readout units stop and say how far their
+// sources got; the run ends there, so that no event at its end lacks a fragment.
+void Reading::pause_or_drain() {
+  tick_.cancel();
+  if (parts_.trigger.enabled()) return drain_until(parts_.trigger.end(), parts_.trigger.end());
+  parts_.phase.pause();
+  for (auto& paused : paused_) paused.reset();
+  parts_.server.tell_readouts(wire::Pause{parts_.events.agreed_end()});
+}
+
+bool Reading::all_paused() const {
+  for (std::size_t i = 0; i < paused_.size(); ++i) {
+    if (parts_.readouts.present(static_cast<NodeId>(i)) && !paused_[i]) return false;
+  }
+  return true;
+}
+
+// The run ends at the furthest event, so that none at its end lacks a fragment. But a number so far
+// ahead that no other source can be on its way to it is wrong: nobody is read up to there.
+void Reading::drain_where_paused() {
+  const Announcements& announced = parts_.events.announcements();
+  EventNumber furthest = 0;
+  std::uint64_t span = parts_.system.event_window;
+  std::vector<EventNumber> ends;
+  for (std::size_t i = 0; i < paused_.size(); ++i) {
+    if (!parts_.readouts.present(static_cast<NodeId>(i))) continue;
+    const wire::Paused& paused = *paused_[i];
+    furthest = std::max(furthest, paused.next_event);
+    if (announced.readouts()[i].state == Announcements::State::ended) continue;
+    span = std::max(span, paused.span);
+    ends.push_back(paused.agreed);
+    if (paused.next_event != ends.back()) ends.push_back(paused.next_event);
+  }
+  const EventNumber end = std::max(announced.known_end(), std::min(furthest, limit_));
+  const EventNumber read = ends.empty() ? end : source::agreed_end(ends, span);
+  drain_until(end, std::min(read, end));
+}
+
+void Reading::drain_until(EventNumber event, EventNumber read) {
+  parts_.phase.drain();
+  parts_.events.announcements().know_until(event);
+  limit_ = event;
+  parts_.server.tell_readouts(wire::Limit{event, 1, read});
+}
+
+} // namespace fanin::builder
