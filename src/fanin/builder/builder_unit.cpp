@@ -1,5 +1,3 @@
-// Its life and what the event manager tells it. Receiving parts: builder_unit_receive.cpp; what
-// becomes of a batch: builder_unit_decide.cpp.
 #include "fanin/builder/builder_unit.hpp"
 
 #include <algorithm>
@@ -9,24 +7,15 @@
 namespace fanin::builder {
 
 namespace {
-constexpr std::uint64_t pages_per_connection = 2; // one being filled, one just begun
-constexpr Duration path_timeout_least = std::chrono::milliseconds{100};
+constexpr Duration block_timeout_least = std::chrono::milliseconds{100};
+
+Duration block_timeout(const System& system) {
+  return std::max(system.event_deadline, block_timeout_least);
+}
 } // namespace
-
-std::uint64_t receive_pages(std::uint64_t capacity, std::uint32_t page_size,
-                            std::size_t readout_units) {
-  return 2 * ((capacity + page_size - 1) / page_size) + pages_per_connection * readout_units;
-}
-
-std::uint64_t build_capacity(std::uint64_t pages, std::uint32_t page_size,
-                             std::size_t readout_units) {
-  const std::uint64_t begun = pages_per_connection * readout_units;
-  return pages <= begun ? 0 : (pages - begun) / 2 * page_size;
-}
 
 BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvironment environment)
     : system_(system),
-      digest_(system.digest()),
       sources_(system),
       options_(std::move(options)),
       environment_(std::move(environment)),
@@ -34,46 +23,28 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
         (void)send_counters<wire::Status>();
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }),
-      path_tick_([] {}),
-      stranger_tick_([this] { close_silent_strangers(); }),
-      readouts_(system.readout_units.size()),
-      path_timeout_(std::max(system.event_deadline, path_timeout_least)),
-      clock_(path_timeout_ / 4) {
+      block_tick_([] {}),
+      members_(system.readout_units.size()),
+      links_(system, environment_, *this),
+      assembler_(system, sources_),
+      storage_(*environment_.loop, environment_.log),
+      overdue_(system.readout_units.size(), block_timeout(system), system.dead_after),
+      clock_(overdue_.period()) {
   environment_.loop->add(*this);
 }
 
 BuilderUnit::~BuilderUnit() {
   environment_.loop->remove(*this);
   reset();
-  for (auto& stranger : strangers_) stranger.link.close(true);
-  for (auto& sink : old_sinks_) environment_.loop->remove(*sink);
-  for (const Listener& listener : listeners_) listener.transport->close_listener(listener.id);
 }
 
 Result<> BuilderUnit::start() {
-  std::vector<net::Url> rails;
-  Error failure{ErrorKind::usage, "no address to listen at"};
-  for (const net::Url& url : options_.data) {
-    const auto transport = environment_.transports->find(url);
-    if (!transport) return std::unexpected(transport.error());
-    const auto listener =
-        (*transport)
-            ->listen(url,
-                     {.receive_pool = options_.receive_pool, .handler = this, .strangers = true});
-    if (!listener) {
-      failure = listener.error();
-      if (options_.data.size() > 1) environment_.log(LogLevel::error, failure.text);
-      continue;
-    }
-    listeners_.push_back({*transport, *listener});
-    rails.push_back((*transport)->listening_url(*listener));
-  }
-  if (rails.empty()) return std::unexpected(failure);
-
+  const auto rails = links_.listen(options_.data, *options_.receive_pool);
+  if (!rails) return std::unexpected(rails.error());
   wire::Hello hello;
   hello.role = wire::Role::builder_unit;
   hello.node = options_.node;
-  hello.system_digest = digest_;
+  hello.system_digest = system_.digest();
   hello.capacity = build_capacity(options_.receive_pool->pages() - options_.posted_pages,
                                   options_.receive_pool->page_size(), system_.readout_units.size());
   control_ = std::make_unique<ControlClient>(
@@ -81,7 +52,7 @@ Result<> BuilderUnit::start() {
       ControlClient::Options{
           .event_manager = options_.event_manager,
           .hello = hello,
-          .text = system_.builder_units[options_.node] + "\n" + rails_text(rails),
+          .text = system_.builder_units[options_.node] + "\n" + rails_text(*rails),
           .give_up_after = options_.give_up_after,
           .on_message = [this](wire::MessageType type,
                                std::span<const std::byte> body) { return on_control(type, body); },
@@ -91,56 +62,51 @@ Result<> BuilderUnit::start() {
   return {};
 }
 
-std::vector<std::string> BuilderUnit::files() const {
-  std::vector<std::string> files;
-  for (const auto& sink : old_sinks_) std::ranges::copy(sink->files(), std::back_inserter(files));
-  if (sink_) std::ranges::copy(sink_->files(), std::back_inserter(files));
-  return files;
+bool BuilderUnit::poll() {
+  storage_.forget_finished();
+  if (working()) {
+    storage_.submit();
+    watch_blocks();
+    send_requests();
+    if (!storage_.failure()) {
+      report();
+      finish_if_written();
+    } else if (report_failure()) {
+      end(std::unexpected(*storage_.failure()));
+      return false;
+    }
+  }
+  if (control_) control_->flush();
+  return false;
 }
 
 void BuilderUnit::end(Result<> result) {
-  if (ended_) return;
-  ended_ = true;
+  if (state_ == State::ended) return;
   reset();
+  state_ = State::ended;
   if (control_) control_->stop();
   options_.on_end(result);
 }
 
 void BuilderUnit::reset() {
+  if (state_ != State::ended) state_ = State::waiting;
   incarnation_ = 0;
-  finishing_ = false;
   status_tick_.cancel();
-  path_tick_.cancel();
-  decided_.clear();
-  received_.clear();
-  handed_back_.clear();
-  recently_decided_ = {};
-  committed_.clear();
-  files_said_ = 0;
-  while (!assemblies_.empty()) release(*assemblies_.begin()->second);
-  for (auto& readout : readouts_) {
-    readout.data.close(true);
-    readout.requests.link().close(true);
-    readout = {};
-  }
-  for (const auto& [link, node] : links_) link.transport->close(link.id, true);
-  links_.clear();
-  if (sink_) { // what it holds is still written; whether it counts is the event manager's business
-    sink_->on_commit([](std::uint64_t) {});
-    sink_->on_failure([this](const Error& error, bool fatal) {
-      environment_.log(fatal ? LogLevel::error : LogLevel::warning, error.text);
-    });
-    sink_->finish();
-    old_sinks_.push_back(std::move(sink_));
-  }
+  block_tick_.cancel();
+  reporter_.clear();
+  assembler_.clear();
+  links_.end();
+  std::ranges::fill(members_, Member{});
+  for (std::size_t i = 0; i < members_.size(); ++i) overdue_.forget(static_cast<NodeId>(i));
+  storage_.end();
 }
 
 void BuilderUnit::on_lost() {
-  if (failure_) return end(std::unexpected(*failure_));
+  if (storage_.failure()) return end(std::unexpected(*storage_.failure()));
   reset();
 }
 
-// --- control -------------------------------------------------------------------------------------
+// --- what the event manager says -----------------------------------------------------------------
 
 bool BuilderUnit::on_control(wire::MessageType type, std::span<const std::byte> body) {
   wire::MessageReader reader{body};
@@ -159,17 +125,13 @@ bool BuilderUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     wire::Assign assign;
     return reader.read(assign) && on_assign(assign, reader);
   }
-  case wire::MessageType::lost: {
+  case wire::MessageType::lost: { // a readout unit has died; members that say so follow
     wire::Lost lost;
     if (!reader.read(lost)) return false;
     const auto runs = reader.records<wire::MissingRun>(lost.runs);
-    return reader.ok() && on_lost_fragments(runs);
+    return reader.ok() && working() && assembler_.add_lost(runs);
   }
-  case wire::MessageType::finish:
-    if (incarnation_ == 0 || finishing_) return false;
-    finishing_ = true;
-    sink_->finish();
-    return true;
+  case wire::MessageType::finish: return on_finish();
   default: return false;
   }
 }
@@ -183,168 +145,260 @@ bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
   }
   run_ = welcome.run;
   incarnation_ = welcome.incarnation;
+  state_ = State::building;
   epoch_ = 0;
-  sink_ = std::move(*sink);
-  sink_->on_commit([this](std::uint64_t ticket) { on_commit(ticket); });
-  sink_->on_failure([this](const Error& error, bool fatal) {
-    environment_.log(fatal ? LogLevel::error : LogLevel::warning, error.text);
-    if (fatal) failure_ = error;
-  });
-  environment_.loop->add(*sink_);
+  links_.begin(run_, incarnation_);
+  storage_.begin(std::move(*sink), [this](std::uint64_t ticket) { on_commit(ticket); });
   status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
+  return true;
+}
+
+bool BuilderUnit::on_finish() {
+  if (state_ != State::building) return false;
+  state_ = State::finishing;
+  storage_.sink().finish();
   return true;
 }
 
 bool BuilderUnit::on_members(const wire::Members& members,
                              std::span<const Incarnation> incarnations) {
-  if (incarnation_ == 0 || incarnations.size() != readouts_.size() || members.epoch <= epoch_) {
-    return false;
-  }
+  if (!working() || incarnations.size() != members_.size() || members.epoch <= epoch_) return false;
   epoch_ = members.epoch;
-  for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    if (readouts_[i].member == incarnations[i]) continue;
-    readouts_[i].member = incarnations[i];
-    readouts_[i].member_since = epoch_;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i].incarnation != incarnations[i]) members_[i] = {incarnations[i], epoch_};
   }
-  give_up_lost();
+  connections_changed();
   return true;
 }
 
 bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& reader) {
   const auto gaps = reader.records<wire::Gap>(assign.gaps);
   const auto lost = reader.records<wire::MissingRun>(assign.lost);
-  if (!reader.ok() || incarnation_ == 0 || assign.builder_incarnation != incarnation_ ||
+  if (!reader.ok() || !working() || assign.builder_incarnation != incarnation_ ||
       assign.events == 0 || assign.events > system_.batch_events ||
       assign.range().end < assign.first || assign.epoch > epoch_) {
     return false;
   }
-  auto found = assemblies_.find(assign.first);
-  if (found != assemblies_.end() && found->second->assigned) return false;
-  bool spoiled = recently_decided_.contains(assign.first, assign.attempt);
-  if (found != assemblies_.end()) { // blocks that came early: the event manager's word counts
-    Assembly& early = *found->second;
-    const bool same = early.range == assign.range() && early.attempt == assign.attempt;
-    spoiled = spoiled || early.spoiled || (!same && early.attempt >= assign.attempt);
-    if (!same) throw_away(early);
-  }
-  found = assemblies_.find(assign.first);
-  Assembly& assembly =
-      found != assemblies_.end() ? *found->second : open(assign.range(), assign.attempt);
-  for (const auto& gap : gaps) {
-    if (gap.end <= gap.first || gap.end > assign.range().end) return false;
-    assembly.gaps.push_back(gap);
-  }
-  assembly.lost.insert(assembly.lost.end(), lost.begin(), lost.end());
-  if (assign.more != 0) return true;
-  assembly.assigned = true;
-  --early_;
-  assembly.epoch = assign.epoch;
-  assembly.assigned_at = assembly.heard_at = fair_now();
-  if (spoiled) {
+  const auto assigned = assembler_.assign(assign, gaps, lost);
+  if (!assigned.valid || assigned.assembly == nullptr) return assigned.valid;
+  Assembly& assembly = *assigned.assembly;
+  assembly.assigned_at = assembly.heard_at = deadline_clock();
+  if (assigned.spoiled) {
     hand_back(assembly, std::nullopt);
     return true;
   }
-  if (system_.protocol == Protocol::pull) {
-    for (Readout& readout : readouts_) {
-      if (readout.requests) readout.to_request.push_back(assign.first);
-    }
-  }
+  if (system_.protocol == Protocol::pull) links_.request(assign.first);
   if (assembly.open_sources == 0) {
     decide(assembly);
   } else {
-    give_up_lost(assembly);
+    decide_without_lost(assembly);
   }
   return true;
 }
 
-// A readout unit has died, which had these fragments; members that say so follow.
-bool BuilderUnit::on_lost_fragments(std::span<const wire::MissingRun> lost) {
-  if (incarnation_ == 0) return false;
-  for (const wire::MissingRun& run : lost) {
-    const EventNumber end = run.first + run.count;
-    if (end < run.first || sources_.find(run.source) == System::npos) return false;
-    auto at = assemblies_.upper_bound(run.first);
-    if (at != assemblies_.begin()) --at;
-    for (; at != assemblies_.end() && at->first < end; ++at) {
-      Assembly& assembly = *at->second;
-      const EventNumber first = std::max(run.first, assembly.range.first);
-      const EventNumber until = std::min(end, assembly.range.end);
-      if (!assembly.assigned || assembly.decided || first >= until) continue;
-      assembly.lost.push_back({.source = run.source,
-                               .count = static_cast<std::uint32_t>(until - first),
-                               .first = first,
-                               .reason = run.reason});
-    }
+// --- blocks --------------------------------------------------------------------------------------
+
+void BuilderUnit::block(NodeId node, const net::Event& event) {
+  const auto part = wire::decode_part(event.message.bytes(), event.rest.bytes());
+  if (!part) return links_.hang_up(node, part.error().text);
+  const wire::PartHeader& header = part->header;
+  counters_.bytes += header.payload_size;
+  ++counters_.messages;
+  if (header.run != run_ || header.builder_incarnation != incarnation_ ||
+      header.readout_incarnation != links_.connected(node)) {
+    assembler_.count_stale();
+    return;
   }
-  return true;
+  const std::size_t source = sources_.find(header.source);
+  if (source == System::npos || system_.sources[source].readout_unit != node ||
+      header.readout_unit != node || header.batch_events > system_.batch_events) {
+    return links_.hang_up(node,
+                          fmt::format("part of source {:#x}, which is not its own", header.source));
+  }
+  if (system_.checksum && header.checksum == 0) {
+    return links_.hang_up(node,
+                          fmt::format("part of source {:#x} without a checksum", header.source));
+  }
+  overdue_.heard(node);
+  const auto added = assembler_.add({*part, event.message, event.rest, source});
+  if (added.early != nullptr) added.early->heard_at = deadline_clock();
+  if (!added.wrong.empty()) return links_.hang_up(node, added.wrong);
+  if (added.complete != nullptr) decide(*added.complete);
+}
+
+void BuilderUnit::connections_changed() {
+  const auto& assemblies = assembler_.assemblies();
+  for (auto entry = assemblies.begin(); entry != assemblies.end();) {
+    Assembly& assembly = *entry->second;
+    ++entry; // deciding may end in a commit, which releases the assembly
+    decide_without_lost(assembly);
+  }
+}
+
+// Gives up sources whose readout unit is dead, for good and with nothing left on its connection.
+// What it had is lost, as the event manager has said; of the rest there was nothing.
+void BuilderUnit::decide_without_lost(Assembly& assembly) {
+  if (assembly.state != AssemblyState::assigned) return;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const auto node = static_cast<NodeId>(i);
+    const Member& member = members_[i];
+    const Incarnation connected = links_.connected(node);
+    // Of a batch that was assigned without it nothing will come, even if its connection is open.
+    const bool as_assigned = member.since <= assembly.epoch;
+    const bool drained = connected == 0 || connected == member.incarnation;
+    if (as_assigned ? member.incarnation != 0 : !drained) continue;
+    assembler_.give_up(assembly, node);
+  }
+  if (assembly.open_sources == 0) decide(assembly);
+}
+
+void BuilderUnit::decide(Assembly& assembly) {
+  assembler_.decide(assembly);
+  if (!assembly.bad.empty()) {
+    environment_.log(
+        LogLevel::error,
+        fmt::format("{} damaged fragments in events {} to {}, the first of source {:#x}",
+                    assembly.bad.size(), assembly.range.first, assembly.range.end - 1,
+                    assembly.bad.front().source));
+  }
+  reporter_.received(assembly);
+  storage_.add(assembly);
+}
+
+void BuilderUnit::on_commit(std::uint64_t ticket) {
+  Assembly* const assembly = assembler_.find(ticket);
+  FANIN_ASSERT(assembly != nullptr && assembly->state == AssemblyState::decided);
+  reporter_.committed(*assembly);
+}
+
+void BuilderUnit::hand_back(Assembly& assembly, std::optional<NodeId> blamed) {
+  reporter_.handed_back(assembly, blamed);
+  assembler_.hand_back(assembly);
+}
+
+// --- blocks that do not come ---------------------------------------------------------------------
+
+// Stands still also while this node or its storage has no buffer: a slow disk is nobody else's
+// fault.
+Duration BuilderUnit::deadline_clock() {
+  const bool held_up = storage_.held_up() || options_.receive_pool->available() == 0;
+  return clock_.look(environment_.loop->now(), held_up);
+}
+
+void BuilderUnit::watch_blocks() {
+  if (assembler_.assemblies().empty()) {
+    block_tick_.cancel();
+    clock_.rest();
+    return;
+  }
+  const Duration now = deadline_clock();
+  if (overdue_.due(now)) {
+    const auto found = overdue_.check(
+        assembler_, now, [this](NodeId node) { return members_[node].incarnation != 0; });
+    for (Assembly* const assembly : found.stuck) {
+      if (assembly->state == AssemblyState::assigned) {
+        hand_back(*assembly, std::nullopt);
+      } else {
+        assembler_.throw_away(*assembly); // of no batch, or of one that was decided long ago
+      }
+    }
+    for (const NodeId node : found.no_way) give_back(node);
+  }
+  if (!block_tick_.active()) {
+    block_tick_.start(*environment_.loop, environment_.loop->now() + overdue_.period());
+  }
+}
+
+// What a readout unit owes is built elsewhere.
+void BuilderUnit::give_back(NodeId node) {
+  std::vector<Assembly*> owed;
+  std::uint64_t events = 0;
+  for (const auto& [first, assembly] : assembler_.assemblies()) {
+    if (assembly->state != AssemblyState::assigned || !assembler_.owes(*assembly, node)) continue;
+    owed.push_back(assembly);
+    events += assembly->range.count();
+  }
+  environment_.log(LogLevel::warning,
+                   fmt::format("nothing comes from readout unit '{}': {} events are given back, to "
+                               "be built elsewhere",
+                               system_.readout_units[node], events));
+  links_.drop(node);
+  for (Assembly* const assembly : owed) hand_back(*assembly, node);
+}
+
+// --- requests and reports ------------------------------------------------------------------------
+
+wire::Assign BuilderUnit::request_for(const Assembly& assembly) const {
+  wire::Assign assign;
+  assign.first = assembly.range.first;
+  assign.events = static_cast<std::uint32_t>(assembly.range.count());
+  assign.attempt = assembly.attempt;
+  assign.builder = options_.node;
+  assign.builder_incarnation = incarnation_;
+  assign.epoch = assembly.epoch;
+  return assign;
+}
+
+void BuilderUnit::requests_opened(NodeId readout) {
+  for (const auto& [first, assembly] : assembler_.assemblies()) {
+    if (assembly->state == AssemblyState::assigned) links_.request(readout, first);
+  }
 }
 
 // Pull (Moser 2007, figure 6): the builder unit asks each readout unit.
-void BuilderUnit::send_requests(Readout& readout) {
-  if (!readout.requests || readout.requests_to != readout.member) return;
-  for (; !readout.to_request.empty() && readout.requests.roomy(); readout.to_request.pop_front()) {
-    const auto found = assemblies_.find(readout.to_request.front());
-    if (found == assemblies_.end() || !found->second->assigned || found->second->decided) continue;
-    const Assembly& assembly = *found->second;
-    wire::Assign assign;
-    assign.first = assembly.range.first;
-    assign.events = static_cast<std::uint32_t>(assembly.range.count());
-    assign.attempt = assembly.attempt;
-    assign.builder = options_.node;
-    assign.builder_incarnation = incarnation_;
-    assign.epoch = assembly.epoch;
-    readout.requests.append(assign);
-  }
-  readout.requests.flush();
-  if (readout.requests.failed()) readout.requests.link().close(true);
+void BuilderUnit::send_requests() {
+  links_.send_requests([this](NodeId node) { return members_[node].incarnation; },
+                       [this](EventNumber first) -> std::optional<wire::Assign> {
+                         const Assembly* const assembly = assembler_.find(first);
+                         if (assembly == nullptr || assembly->state != AssemblyState::assigned) {
+                           return {};
+                         }
+                         return request_for(*assembly);
+                       });
 }
 
-// Counters, and the names of files that are new. False: there is no room for all of it now.
-template <class Message>
-bool BuilderUnit::send_counters() {
+const wire::NodeCounters& BuilderUnit::counters() {
   counters_.pages = options_.receive_pool->pages();
   counters_.pages_in_use = counters_.pages - options_.receive_pool->available();
-  counters_.stored_bytes = sink_->bytes_written();
-  const auto files = sink_->files();
-  std::string names;
-  std::size_t said = files_said_;
-  for (; said < files.size(); ++said) {
-    if (names.size() + files[said].size() + 1 > control_->room_max()) break;
-    names += files[said] + "\n";
-  }
-  if (!control_->roomy(names.size())) return false;
-  counters_.text_size = static_cast<std::uint32_t>(names.size());
-  control_->send(Message{counters_}, std::string_view{names});
-  files_said_ = said;
-  return files_said_ == files.size();
+  if (working()) counters_.stored_bytes = storage_.sink().bytes_written();
+  counters_.late = assembler_.late();
+  counters_.stale = assembler_.stale() + links_.stale();
+  return counters_;
 }
 
-// Before what is in them. False: there is no room to say it now.
-bool BuilderUnit::say_files() {
-  if (sink_->file_count() != files_said_) (void)send_counters<wire::Status>();
-  return sink_->file_count() == files_said_;
+template <class Message>
+bool BuilderUnit::send_counters() {
+  (void)counters();
+  return reporter_.send_counters<Message>(*control_, storage_.sink(), counters_);
+}
+
+void BuilderUnit::report() {
+  links_.report(*control_); // before what follows from it
+  (void)counters();
+  for (Assembly* const assembly : reporter_.report(*control_, storage_.sink(), counters_)) {
+    assembler_.release(*assembly);
+  }
 }
 
 // What was committed until now counts, and is said before. False: not all of it is on its way.
-bool BuilderUnit::say_failed() {
-  if (failure_said_) return control_->sent();
-  report_progress();
-  if (!received_.empty() || !handed_back_.empty() || !committed_.empty() ||
-      !send_counters<wire::Status>())
-    return false;
-  const std::string_view why = std::string_view{failure_->text}.substr(0, control_->room_max());
+bool BuilderUnit::report_failure() {
+  if (failure_reported_) return control_->sent();
+  report();
+  if (!reporter_.done() || !send_counters<wire::Status>()) return false;
+  const std::string_view why =
+      std::string_view{storage_.failure()->text}.substr(0, control_->room_max());
   if (!control_->roomy(why.size())) return false;
   const wire::Failed failed{static_cast<std::uint32_t>(why.size()),
                             options_.failure_ends_run ? 1U : 0U};
   control_->send(failed, why);
   control_->flush();
-  failure_said_ = true;
+  failure_reported_ = true;
   return control_->sent();
 }
 
 void BuilderUnit::finish_if_written() {
-  if (!finishing_ || !sink_->finished() || !received_.empty() || !committed_.empty()) return;
-  while (files_said_ < sink_->files().size()) {
+  if (state_ != State::finishing || !storage_.sink().finished() || !reporter_.done()) return;
+  while (reporter_.files_reported() < storage_.sink().files().size()) {
     if (!send_counters<wire::Status>() && !control_->roomy()) return;
   }
   if (!send_counters<wire::Finished>()) return;

@@ -23,8 +23,8 @@ public:
   void leave(NodeId node);
   // It has announced its end, or taken that back.
   void announced_end(NodeId node, bool ended);
-  // It holds a number, or none any more; what it held stays known, since others may come to hold it,
-  // too. True: it has to be told of `known_end`.
+  // It holds a number, or none any more; what it held stays known, since others may come to hold
+  // it, too. True: it has to be told of `known_end`.
   [[nodiscard]] bool hold(NodeId node, const wire::Held& held, EventNumber known_end);
 
   // Somebody waits for an answer.
@@ -43,12 +43,12 @@ private:
   };
   struct Readout {
     bool here = false;
-    bool final = false;      // has announced its end
-    bool all_held = false;   // all its sources have come to their end, maybe with numbers held
+    bool final = false; // has announced its end
+    bool all_held = false; // all its sources have come to their end, maybe with numbers held
     State state = State::none;
-    EventNumber event = 0;   // its lowest number
+    EventNumber event = 0; // its lowest number
     std::uint32_t count = 0; // of such messages; 0: none
-    EventNumber told = 0;    // the known end, when it was last told of it
+    EventNumber told = 0; // the known end, when it was last told of it
     [[nodiscard]] bool waits() const { return state == State::waiting; }
     [[nodiscard]] bool goes_on() const { return here && !final && !all_held; }
   };

@@ -118,7 +118,8 @@ void KnownEvents::answer_held() {
   const EventNumber known_end = agreed_end();
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const auto node = static_cast<NodeId>(i);
-    if (held_.take_news(node, known_end, announced_.readout(node).end)) say_known_end(node, known_end);
+    if (held_.take_news(node, known_end, announced_.readout(node).end))
+      say_known_end(node, known_end);
   }
 }
 

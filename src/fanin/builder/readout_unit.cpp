@@ -1,10 +1,7 @@
-// Its life and what the event manager tells it. Reading sources: readout_unit_read.cpp; sending:
-// readout_unit_send.cpp.
+// Its life and what the event manager tells it. Reading sources: readout_unit_read.cpp.
 #include "fanin/builder/readout_unit.hpp"
 
 #include <algorithm>
-
-#include "fanin/builder/rails.hpp"
 
 namespace fanin::builder {
 
@@ -31,7 +28,6 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
       digest_(system.digest()),
       options_(std::move(options)),
       environment_(std::move(environment)),
-      builders_(system.builder_units.size()),
       tick_([] {}),
       status_tick_([this] {
         say_status();
@@ -43,20 +39,23 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
   for (auto& input : options_.inputs) {
     input.queue.asks_others = true;
     inputs_.push_back(std::make_unique<Input>(std::move(input)));
+    queues_.push_back(&inputs_.back()->queue);
     source_counters_.push_back({.source = inputs_.back()->queue.options().source});
     if (inputs_.back()->source->descriptor() >= 0) {
       readables_.push_back(std::make_unique<Readable>(*environment_.loop, *inputs_.back()->source));
     }
   }
   FANIN_ASSERT(environment_.control_pool->page_size() >= control_page_least(inputs_.size()));
-  metadata_ = layout();
-  FANIN_ASSERT(options_.metadata_pool->pages() >= metadata_.pages_least());
+  const MetadataLayout metadata = layout();
+  retained_.emplace(system_, options_.node, *options_.metadata_pool, metadata);
+  links_.emplace(system_, options_.node, environment_, *retained_,
+                 [this](const wire::Assign& assign) { return on_assign(assign); });
   wire::Hello hello;
   hello.role = wire::Role::readout_unit;
   hello.node = options_.node;
   hello.system_digest = digest_;
-  hello.capacity = metadata_.payload;
-  hello.metadata = metadata_.capacity(options_.metadata_pool->pages());
+  hello.capacity = metadata.payload;
+  hello.metadata = metadata.capacity(options_.metadata_pool->pages());
   control_ = std::make_unique<ControlClient>(
       environment_,
       ControlClient::Options{
@@ -69,21 +68,10 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
                                std::span<const std::byte> body) { return on_control(type, body); },
           .on_lost = [this] { on_lost(); },
           .on_given_up = [this](const Error& error) { end(std::unexpected(error)); }});
-  for (auto& builder : builders_) {
-    builder.reconnect = std::make_unique<net::Timer>([this, &builder] {
-      builder.data.close(true);
-      builder.request.close(true);
-      builder.data_ready = builder.request_ready = false;
-      connect(builder);
-    });
-  }
   environment_.loop->add(*this);
 }
 
-ReadoutUnit::~ReadoutUnit() {
-  environment_.loop->remove(*this);
-  for (auto& builder : builders_) disconnect(builder);
-}
+ReadoutUnit::~ReadoutUnit() { environment_.loop->remove(*this); }
 
 void ReadoutUnit::start() { control_->start(); }
 
@@ -99,17 +87,15 @@ void ReadoutUnit::reset() {
   incarnation_ = 0;
   numbered_ = last_ = final_ = paused_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
-  horizon_ = heard_ = announced_ = cut_until_ = limit_ = held_told_ = 0;
+  horizon_ = heard_ = announced_ = limit_ = held_told_ = 0;
   held_said_ = held_answered_ = 0;
   alone_ = begin_asked_ = held_ended_ = held_waits_ = others_wait_ = false;
   apart_.clear();
   announce_due_ = throttled_since_ = uncut_since_ = never;
-  batches_.clear();
-  cut_.clear();
-  cleared_ = {};
+  links_->end();
+  retained_->clear();
   waiting_again_.clear();
   waiting_.clear();
-  for (auto& builder : builders_) disconnect(builder);
   for (auto& input : inputs_) input->queue.start_unnumbered();
 }
 
@@ -131,12 +117,12 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     wire::BuilderUp up;
     if (!reader.read(up)) return false;
     const auto url = reader.text(up.text_size);
-    return reader.ok() && on_builder_up(up, url);
+    return reader.ok() && links_->up(up.node, up.incarnation, url);
   }
   case wire::MessageType::builder_down: {
     wire::BuilderDown down;
-    if (!reader.read(down) || down.node >= builders_.size()) return false;
-    if (builders_[down.node].incarnation == down.incarnation) disconnect(builders_[down.node]);
+    if (!reader.read(down) || down.node >= system_.builder_units.size()) return false;
+    links_->down(down.node, down.incarnation);
     return true;
   }
   case wire::MessageType::limit: {
@@ -184,8 +170,8 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
   }
   case wire::MessageType::reconnect: {
     wire::Reconnect reconnect;
-    if (!reader.read(reconnect) || reconnect.builder >= builders_.size()) return false;
-    on_reconnect(reconnect);
+    if (!reader.read(reconnect) || reconnect.builder >= system_.builder_units.size()) return false;
+    links_->reconnect(reconnect);
     return true;
   }
   case wire::MessageType::finish: finish_wanted_ = true; return incarnation_ != 0;
@@ -197,6 +183,8 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   reset();
   run_ = welcome.run;
   incarnation_ = welcome.incarnation;
+  retained_->begin(run_, incarnation_);
+  links_->begin(run_, incarnation_);
   limit_ = welcome.limit;
   const Time now = environment_.loop->now();
   for (auto& input : inputs_) {
@@ -227,7 +215,8 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   joined_run_ = welcome.joining != 0;
   if (joined_run_) {
     numbered_ = true;
-    announced_ = joined_ = cut_until_ = horizon_ = welcome.first_event;
+    announced_ = joined_ = horizon_ = welcome.first_event;
+    retained_->begin_at(welcome.first_event);
     for (auto& input : inputs_) input->queue.set_others(others_of(*input));
     control_->send(wire::Announce{.first = announced_, .end = announced_});
   }
@@ -235,34 +224,8 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   return true;
 }
 
-bool ReadoutUnit::on_builder_up(const wire::BuilderUp& up, std::string_view rails) {
-  auto parsed = parse_rails(rails);
-  if (up.node >= builders_.size() || !parsed) return false;
-  Builder& builder = builders_[up.node];
-  disconnect(builder);
-  builder.incarnation = up.incarnation;
-  builder.unreachable_said = false;
-  builder.rails = std::move(*parsed);
-  builder.rail = (options_.node + up.node) % builder.rails.size();
-  connect(builder);
-  return true;
-}
-
-// The builder unit hears nothing of this node.
-void ReadoutUnit::on_reconnect(const wire::Reconnect& reconnect) {
-  Builder& builder = builders_[reconnect.builder];
-  const bool this_one = reconnect.connection == 0 || reconnect.connection == builder.connection;
-  if (builder.incarnation != reconnect.incarnation || builder.incarnation == 0 || !this_one) return;
-  builder.data.close(true);
-  builder.request.close(true);
-  builder.data_ready = builder.request_ready = false;
-  builder.reconnect->cancel();
-  change_rail(builder);
-  connect(builder);
-}
-
 bool ReadoutUnit::on_assign(const wire::Assign& assign) {
-  if (!numbered_ || assign.builder >= builders_.size() || assign.events == 0 ||
+  if (!numbered_ || assign.builder >= system_.builder_units.size() || assign.events == 0 ||
       assign.events > system_.batch_events || assign.range().end < assign.first) {
     return false;
   }
@@ -280,62 +243,61 @@ void ReadoutUnit::retry_waiting() {
   }
 }
 
-// False: there are no metadata pages for it now.
+// False: it has to wait.
 bool ReadoutUnit::try_assign(const wire::Assign& assign) {
-  const EventRange range = assign.range();
-  auto known = batches_.find(range.first);
-  if (known != batches_.end()) {
-    Batch& batch = known->second;
-    if (batch.range != range || assign.attempt <= batch.attempt) {
-      ++counters_.stale;
-      return true;
-    }
-    if (!readdress(batch, assign)) return false;
-    enqueue(batch);
+  using Outcome = RetainedBatches::Outcome;
+  const auto kept =
+      retained_->assign(assign, queues_, [this](EventRange range) { return answered(range); });
+  switch (kept.outcome) {
+  case Outcome::kept:
+    if (kept.cut) release_cut();
+    links_->send(*kept.batch);
     return true;
+  case Outcome::stale: ++counters_.stale; return true;
+  case Outcome::no_pages:
+  case Outcome::no_events: break;
   }
-  const auto later = cut_.upper_bound(range.first);
-  const bool was_cut =
-      range.first < cut_until_ || (later != cut_.begin() && std::prev(later)->second > range.first);
-  if ((was_cut && range.first >= joined_) || cleared_.contains(range.first, 0)) {
-    ++counters_.stale;
-    return true;
-  }
-  if (!answered(range)) return false;
-  const std::uint64_t kept = assign.attempt > 0 ? 0 : metadata_.pages_per_batch();
-  if (options_.metadata_pool->available() < metadata_.pages(heads_of(range)) + kept) return false;
-  Batch& batch = batches_[range.first];
-  batch.range = range;
-  batch.attempt = assign.attempt;
-  batch.builder = assign.builder;
-  batch.builder_incarnation = assign.builder_incarnation;
-  if (!spare_pieces_.empty()) {
-    batch.pieces = std::move(spare_pieces_.back());
-    spare_pieces_.pop_back();
-  }
-  prepare(batch);
-  mark_cut(range);
-  enqueue(batch);
-  return true;
+  return false;
+}
+
+// Numbers of events that were cut can be used again.
+void ReadoutUnit::release_cut() {
+  for (source::FragmentQueue* const queue : queues_) queue->release_until(retained_->cut_until());
+  retry_full_ = true;
+}
+
+// Whether all sources have said what they have of these events. Those at their end have no more.
+bool ReadoutUnit::answered(EventRange range) {
+  return std::ranges::all_of(inputs_, [range](const auto& input) {
+    const bool all = input->queue.numbered() && input->queue.next_event() >= range.end;
+    return all || input->queue.give_up_until(range.end, wire::AbsentReason::none);
+  });
 }
 
 void ReadoutUnit::on_clear(const wire::Clear& clear) {
   set_may_fall(source::FragmentQueue::Fall::no);
-  const auto found = batches_.find(clear.first);
-  if (found != batches_.end()) {
-    auto pieces = std::move(found->second.pieces);
-    pieces.clear();
-    spare_pieces_.push_back(std::move(pieces));
-    batches_.erase(found);
-  } else if (numbered_) { // decided without this node's answer, which may still be asked for
-    cleared_.note(clear.first, 0);
-    mark_cut(clear.range());
-  }
+  if (numbered_ && retained_->on_clear(clear.range())) release_cut();
   retry_full_ = true;
   retry_waiting();
 }
 
+MetadataLayout ReadoutUnit::layout() const {
+  MetadataLayout layout{.page = options_.metadata_pool->page_size(),
+                        .batch_events = system_.batch_events,
+                        .data_page = system_.data_page,
+                        .builders = system_.builder_units.size(),
+                        .sources = inputs_.size(),
+                        .source_page = inputs_.front()->pool->page_size()};
+  for (const auto& input : inputs_) {
+    layout.payload += std::uint64_t{input->pool->pages()} * input->pool->page_size();
+    layout.source_page = std::min(layout.source_page, input->pool->page_size());
+  }
+  return layout;
+}
+
 void ReadoutUnit::count() {
+  counters_.bytes = links_->bytes();
+  counters_.messages = links_->messages();
   counters_.pages = counters_.pages_in_use = 0;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = *inputs_[i];
@@ -404,7 +366,10 @@ void ReadoutUnit::answer() {
   }
 }
 
-const wire::NodeCounters& ReadoutUnit::counters() { return counters_; }
+const wire::NodeCounters& ReadoutUnit::counters() {
+  count();
+  return counters_;
+}
 
 std::vector<std::pair<SourceId, std::string>> ReadoutUnit::failed_sources() const {
   std::vector<std::pair<SourceId, std::string>> failed;

@@ -1,26 +1,25 @@
 // The readout unit (RU): reads its sources, announces to the event manager what it holds, and sends
 // each batch to the builder unit that it was assigned to. It keeps what it has sent until the event
-// manager clears it, so that the death of a builder unit loses nothing.
+// manager clears it, so that the death of a builder unit loses nothing. RetainedBatches has what it
+// keeps, BuilderLinks the connections.
 #pragma once
 
 #include <array>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <memory_resource>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fanin/builder/builder_links.hpp"
 #include "fanin/builder/control_client.hpp"
 #include "fanin/builder/deadline_clock.hpp"
 #include "fanin/builder/metadata.hpp"
-#include "fanin/builder/recently_decided.hpp"
+#include "fanin/builder/retained_batches.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/source/source.hpp"
-#include "fanin/wire/part.hpp"
 
 namespace fanin::builder {
 
@@ -42,7 +41,7 @@ struct ReadoutOptions {
 };
 
 // Thread: its loop. Registered there as a service for its lifetime.
-class ReadoutUnit final : public net::Handler, public net::Service {
+class ReadoutUnit final : public net::Service {
 public:
   ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvironment environment);
   ~ReadoutUnit() override;
@@ -58,7 +57,6 @@ public:
   // Sources that could not go on, with the reason.
   [[nodiscard]] std::vector<std::pair<SourceId, std::string>> failed_sources() const;
 
-  void on_event(net::Transport& transport, net::Event& event) override;
   bool poll() override;
 
 private:
@@ -90,44 +88,15 @@ private:
       return last.state == source::ReadState::finished || last.state == source::ReadState::failed;
     }
   };
-  struct Piece { // ready to be sent, as often as needed
-    memory::View head; // PartHeader and table
-    memory::View payload;
-  };
-  struct Batch { // cut, and not cleared yet
-    EventRange range;
-    Attempt attempt = 0;
-    NodeId builder = 0;
-    Incarnation builder_incarnation = 0;
-    std::vector<Piece> pieces;
-    std::size_t next_piece = 0; // to be sent
-  };
-  struct Builder {
-    Incarnation incarnation = 0; // 0: down
-    std::vector<net::Url> rails;
-    std::size_t rail = 0; // in use, or the next to be tried
-    net::Link data;
-    net::Link request; // pull only
-    std::uint32_t connection = 0; // counts them
-    bool data_ready = false; // hello was sent
-    bool request_ready = false;
-    bool unreachable_said = false;
-    memory::Loan metadata; // heads of its batches
-    std::uint32_t metadata_filled = 0;
-    std::deque<EventNumber> queue; // batches to send, oldest assignment first
-    std::unique_ptr<net::Timer> reconnect;
-  };
   class Readable; // puts a source's descriptor into the loop
 
   // control
   bool on_control(wire::MessageType type, std::span<const std::byte> body);
   bool on_welcome(const wire::Welcome& welcome);
-  bool on_builder_up(const wire::BuilderUp& up, std::string_view rails);
   bool on_assign(const wire::Assign& assign);
   bool try_assign(const wire::Assign& assign);
   void retry_waiting();
   void on_clear(const wire::Clear& clear);
-  void on_reconnect(const wire::Reconnect& reconnect);
   void on_lost();
   void end(Result<> result);
   void reset();
@@ -168,20 +137,8 @@ private:
   [[nodiscard]] std::string waits_for() const;
 
   // sending
-  bool answered(EventRange range);
-  [[nodiscard]] std::uint64_t heads_of(EventRange range) const;
-  void prepare(Batch& batch);
-  void prepare_input(Batch& batch, Input& input);
-  bool readdress(Batch& batch, const wire::Assign& assign);
-  void enqueue(Batch& batch);
-  void mark_cut(EventRange range);
-  void connect(Builder& builder);
-  void disconnect(Builder& builder);
-  void introduce(Builder& builder, bool is_data);
-  void on_data_event(Builder& builder, net::Event& event);
-  void change_rail(Builder& builder);
-  void pump(Builder& builder);
-  std::byte* reserve_metadata(Builder& builder, std::uint32_t size);
+  [[nodiscard]] bool answered(EventRange range);
+  void release_cut();
   [[nodiscard]] MetadataLayout layout() const;
   void arm_tick(Time now);
 
@@ -191,7 +148,7 @@ private:
   NodeEnvironment environment_;
   std::vector<std::unique_ptr<Input>> inputs_;
   std::vector<std::unique_ptr<Readable>> readables_;
-  std::vector<Builder> builders_;
+  std::vector<source::FragmentQueue*> queues_; // of inputs_
   std::unique_ptr<ControlClient> control_;
   net::Timer tick_; // deadlines of announcing and of silent sources, wake times of sources
   net::Timer status_tick_;
@@ -228,17 +185,11 @@ private:
   EventNumber uncut_ = 0; // from here on
   DeadlineClock clock_; // for silent sources
 
-  std::pmr::unsynchronized_pool_resource memory_; // nodes of the two maps, reused
-  std::pmr::map<EventNumber, Batch> batches_{&memory_};
-  std::pmr::map<EventNumber, EventNumber> cut_{&memory_}; // ranges cut beyond cut_until_
-  EventNumber cut_until_ = 0; // all events below were cut
-  RecentlyDecided
-      cleared_; // before they were cut: batches of before it joined leave no other trace
-  std::vector<std::vector<Piece>> spare_pieces_; // capacity, reused
   std::deque<wire::Assign> waiting_again_; // for metadata pages: batches that were assigned before
   std::deque<wire::Assign> waiting_; // and new ones
 
-  MetadataLayout metadata_;
+  std::optional<RetainedBatches> retained_;
+  std::optional<BuilderLinks> links_;
   wire::NodeCounters counters_;
   std::vector<wire::SourceCounters> source_counters_;
 };

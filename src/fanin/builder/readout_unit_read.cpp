@@ -197,7 +197,8 @@ void ReadoutUnit::on_begin(const wire::Begin& begin) {
   if (begin.yes == 0) return set_may_fall(source::FragmentQueue::Fall::no);
   set_may_fall(source::FragmentQueue::Fall::yes);
   heard_ = begin.horizon;
-  announced_ = cut_until_ = joined_ = 0;
+  announced_ = joined_ = 0;
+  retained_->begin_at(0);
   numbered_ = final_ = false;
   announce_due_ = never;
 }
@@ -308,17 +309,17 @@ bool ReadoutUnit::read_inputs() {
 // is.
 void ReadoutUnit::say_uncut(Time now) {
   if (system_.protocol != Protocol::pull) return;
-  const bool held_up =
-      numbered_ && announced_ > cut_until_ && std::ranges::any_of(inputs_, [](const auto& input) {
-        return input->far_ahead || input->queue.throttled();
-      });
+  const bool held_up = numbered_ && announced_ > retained_->cut_until() &&
+                       std::ranges::any_of(inputs_, [](const auto& input) {
+                         return input->far_ahead || input->queue.throttled();
+                       });
   if (!held_up) {
     uncut_since_ = never;
-  } else if (uncut_since_ == never || uncut_ != cut_until_) {
+  } else if (uncut_since_ == never || uncut_ != retained_->cut_until()) {
     uncut_since_ = now;
-    uncut_ = cut_until_;
+    uncut_ = retained_->cut_until();
   } else if (now - uncut_since_ >= system_.event_deadline / 16 && control_->roomy()) {
-    control_->send(wire::Uncut{cut_until_});
+    control_->send(wire::Uncut{retained_->cut_until()});
     uncut_since_ = now;
   }
 }
@@ -483,7 +484,8 @@ void ReadoutUnit::announce(bool idle) {
     if (first == ~EventNumber{0}) first = low = 0;
     numbered_ = true;
     apart_.clear();
-    announced_ = cut_until_ = joined_ = first;
+    announced_ = joined_ = first;
+    retained_->begin_at(first);
     set_may_fall(source::FragmentQueue::Fall::ask);
     control_->send(wire::Announce{.first = first, .end = first});
   }
