@@ -23,7 +23,7 @@ Result<int> receive_through(SocketTool& tool, std::unique_ptr<Socket>& socket, O
   if (!made) return std::unexpected(made.error());
   socket = std::move(*made);
   tool.listens_at(socket->url());
-  return tool.run(socket->counters(), [] {});
+  return tool.run(socket->counters(), [&socket] { socket->close(); });
 }
 
 Result<int> run_receiver(SocketTool& tool) {

@@ -51,6 +51,9 @@ public:
 
   /// Listens at one more address, also of another network. Returns the real one.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
+  /// Closes the connections and stops listening, for good. Context::drain() then lets the peers
+  /// see an orderly end; without it they may be told that what they sent last was not taken.
+  void close() { acceptor_.close(); }
   [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
   [[nodiscard]] std::string peer_name(PeerId peer) const;
   [[nodiscard]] std::size_t connections() const { return acceptor_.peers(); }

@@ -100,6 +100,9 @@ public:
   /// Copied once, into a page of the send pool, or to the heap if that is empty. Outcome: too_large
   /// also where they are more than such a page has.
   [[nodiscard]] net::SendOutcome answer(PeerId peer, std::span<const std::byte> message);
+  /// Closes the connections and stops listening, for good. Context::drain() then lets the peers
+  /// see an orderly end; without it they may be told that what they sent last was not taken.
+  void close() { acceptor_.close(); }
   [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
   [[nodiscard]] std::string peer_name(PeerId peer) const;
   [[nodiscard]] std::size_t connections() const { return acceptor_.peers(); }

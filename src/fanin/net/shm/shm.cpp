@@ -118,7 +118,9 @@ void ShmTransport::continue_closing(Connection& connection) {
     connection.out().written.store(connection.sending.written, std::memory_order_release);
     signal(connection, true);
   } else {
-    count_given_up(connection);
+    refresh_taken(connection);
+    if (connection.state.stage() != Stage::closing) return; // it lied, and is retired
+    if (connection.sending.taken != connection.sending.written) count_given_up(connection);
   }
   --closing_;
   retire(connection);

@@ -55,6 +55,8 @@ public:
   void push_end_of_stream();
 
   [[nodiscard]] bool empty() const { return entries_ == 0; }
+  // Once the end of the stream was pushed: whether a message is still before it.
+  [[nodiscard]] bool holds_messages() const { return entries_ > 1; }
   // Payload, and 64 bytes for each message, so that messages of no size are bounded too.
   [[nodiscard]] std::uint64_t charged_bytes() const { return charged_bytes_; }
   [[nodiscard]] static std::uint64_t charge(std::uint64_t payload_size) {

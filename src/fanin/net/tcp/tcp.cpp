@@ -227,7 +227,7 @@ void TcpTransport::continue_closing(Connection& connection) {
     if (discarded > 0 || (discarded < 0 && errno == EINTR)) continue;
     if (discarded < 0 && errno == EAGAIN) {
       connection.readable = false;
-    } else if (discarded < 0 || connection.send_failed || !connection.queue.empty()) {
+    } else if (discarded < 0 || connection.send_failed || connection.queue.holds_messages()) {
       return give_up(connection, "ended before it had taken all that was sent");
     } else {
       return erase(connection);
