@@ -10,8 +10,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include <unistd.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
