@@ -103,16 +103,15 @@ TEST_F(ManifestTest, refuses_gaps_and_sources_that_are_not_as_they_should_be) {
                            "\n";
   const std::string summary = R"({"summary":{"built":1,"incomplete":0,"lost":0,"balanced":true,)"
                               R"("ended_unix_ns":1,)";
-  for (const std::string odd :
-       {R"("gaps":1)", R"("gaps":{"count":1})", R"("gaps":{"count":1,"ranges":[[2,1]]})",
-        R"("gaps":{"count":1,"ranges":[[1,2,3]]})", R"("gaps":{"count":"1","ranges":[]})",
-        R"("gaps":{"count":2,"ranges":[[5,6],[1,2]]})", R"("sources":1)", R"("sources":[1])",
-        R"("sources":[{"id":1}])",
-        R"("sources":[{"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0}])",
-        R"("sources":[{"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0,)"
-        R"("dropped_by_reason":{"a":"b"},"missing":{}}])",
-        R"("sources":[{"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0,)"
-        R"("dropped_by_reason":{},"missing":{"lost":-1}}])"}) {
+  const std::string counts =
+      R"("sources":[{"id":1,"name":"","read":0,"built":0,"late":0,"dropped":0,"lost":0)";
+  for (const std::string& odd : std::vector<std::string>{
+           R"("gaps":1)", R"("gaps":{"count":1})", R"("gaps":{"count":1,"ranges":[[2,1]]})",
+           R"("gaps":{"count":1,"ranges":[[1,2,3]]})", R"("gaps":{"count":"1","ranges":[]})",
+           R"("gaps":{"count":2,"ranges":[[5,6],[1,2]]})", R"("sources":1)", R"("sources":[1])",
+           R"("sources":[{"id":1}])", counts + R"(}])",
+           counts + R"(,"dropped_by_reason":{"a":"b"},"missing":{}}])",
+           counts + R"(,"dropped_by_reason":{},"missing":{"lost":-1}}])"}) {
     EXPECT_THAT(error_of(head + summary + odd + "}}\n"), HasSubstr(":2: ")) << odd;
   }
 }
