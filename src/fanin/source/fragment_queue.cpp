@@ -205,13 +205,7 @@ bool FragmentQueue::judge_held(EventNumber following) {
 
 bool FragmentQueue::settle(EventNumber following) {
   switch (judge_.by_next(held_->event, following, next())) {
-  case NumberJudge::Verdict::right:
-    // To wait until it is wanted would hold up what follows, which does not confirm it.
-    if (held_->event >= limit_ && !limit_is_last_ && following - held_->event >= options_.near) {
-      drop_held();
-      return true;
-    }
-    return take();
+  case NumberJudge::Verdict::right: return take();
   case NumberJudge::Verdict::wrong:
     if (following > held_->event) judge_.dropped_jump();
     drop_held();

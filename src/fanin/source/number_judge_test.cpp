@@ -371,19 +371,6 @@ TEST(Numbers, ANumberHeldBeyondTheLastEventHoldsNothingUp) {
   EXPECT_EQ(queue.write(10, {}), WriteOutcome::full);
 }
 
-TEST(Numbers, ANumberThatIsNotTriggeredYetAndThatNothingConfirmsHoldsNothingUp) {
-  QueueFixture fixture({.window = 64, .near = 64});
-  FragmentQueue& queue = fixture.queue;
-  queue.set_limit(3);
-  queue.set_others({.low = 0, .high = 3, .any = true});
-  for (const EventNumber event : Numbers{20, EventNumber{1} << 40, 1, 2}) {
-    EXPECT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
-  }
-  EXPECT_EQ(queue.first_event(), 1U);
-  EXPECT_EQ(queue.next_event(), 3U);
-  EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U);
-}
-
 TEST(Numbers, ACounterThatWasResetWaitsWhereItHasToAskWhetherItMay) {
   for (const auto answer : {FragmentQueue::Fall::yes, FragmentQueue::Fall::no}) {
     QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
