@@ -332,8 +332,8 @@ Time ControlServer::end_graces(Time now) {
 
 // Whether it has said or acknowledged nothing for too long.
 bool ControlServer::judge(Peer& peer, Time now) const {
-  const bool reads = !peer.identified() ||
-                     peer.channel.acknowledged() != peer.acknowledged || !peer.channel.full();
+  const bool reads = !peer.identified() || peer.channel.acknowledged() != peer.acknowledged ||
+                     !peer.channel.full();
   peer.acknowledged = peer.channel.acknowledged();
   if (reads) peer.listening = now;
   if (!peer.link) return false;
