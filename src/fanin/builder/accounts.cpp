@@ -176,8 +176,7 @@ SourceResult Accounts::result_of(std::size_t source, const RunState& run) {
   const Readout& readout = readouts_[info.readout_unit];
   const std::size_t local = source - system_.sources_of(info.readout_unit).first;
   const bool finished = run.readouts.presence(info.readout_unit) == Presence::finished;
-  SourceResult result{
-      info, {}, std::vector<std::uint64_t>(source::drop_reasons), missing_[source]};
+  SourceResult result{info, {}, std::vector<std::uint64_t>(source::drop_reasons), missing_[source]};
   for (std::size_t i = 0; i < readout.ledgers.size(); ++i) {
     SourceLedger ledger = readout.ledgers[i][local];
     const bool may_lose = summary_.forced || i + 1 < readout.ledgers.size() || !finished;

@@ -75,9 +75,7 @@ public:
     return kept_bytes_ + page_.size() + body_max + number_max > kept_max();
   }
   // flush() has nothing to do until something is said, a page comes, or the link is writable.
-  [[nodiscard]] bool at_rest() const {
-    return sent() && (!page_.has_page() || !kept_.empty());
-  }
+  [[nodiscard]] bool at_rest() const { return sent() && (!page_.has_page() || !kept_.empty()); }
   [[nodiscard]] std::uint64_t received() const { return received_; } // pages
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
 
