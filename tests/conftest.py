@@ -19,11 +19,6 @@ def pytest_runtest_logreport(report):
         reasons.append(report.longrepr[2].removeprefix("Skipped: "))
 
 
-def pytest_collectreport(report):
-    if report.skipped:
-        reasons.append(report.longrepr[2].removeprefix("Skipped: "))
-
-
 def pytest_sessionfinish(session):
     nothing_ran = session.testsfailed == 0 and len(reasons) >= max(1, session.testscollected)
     if nothing_ran:

@@ -52,7 +52,7 @@ public:
   void join(NodeId node, std::optional<EventNumber> first);
   // It has died: what it had announced exists, and is lost.
   void leave(NodeId node);
-  // `decided`: events below are built. False: the message makes no sense.
+  // `decided`: events below are built. False: the message is invalid.
   [[nodiscard]] bool add(NodeId node, const wire::Announce& announce,
                          std::span<const wire::AbsentRun> absent, EventNumber decided,
                          Duration now);

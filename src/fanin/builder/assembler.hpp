@@ -77,14 +77,14 @@ public:
   [[nodiscard]] Added add(const Block& block);
 
   struct Assigned {
-    bool valid = false; // false: the message makes no sense
+    bool valid = false; // false: the message is invalid
     // Null: more of the message follows. Its owner says when it was assigned.
     Assembly* assembly = nullptr;
     bool spoiled = false; // it has to be handed back: blocks of it were thrown away
   };
   [[nodiscard]] Assigned assign(const wire::Assign& assign, std::span<const wire::Gap> gaps,
                                 std::span<const wire::MissingRun> lost);
-  // Fragments that died with a readout unit. False: that makes no sense.
+  // Fragments that died with a readout unit. False: it is invalid.
   [[nodiscard]] bool add_lost(std::span<const wire::MissingRun> lost);
 
   // Sources of this readout unit will answer no more: what has not come is absent.

@@ -141,8 +141,7 @@ void BuilderLinks::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::message:
     if (data) {
       net::Link link = connection.link;
-      environment_.log(LogLevel::error,
-                       fmt::format("{}: a request that makes no sense", link.peer()));
+      environment_.log(LogLevel::error, fmt::format("{}: sent an invalid request", link.peer()));
       close(connection);
     } else {
       on_requests(builder, event.message);
@@ -169,7 +168,7 @@ void BuilderLinks::on_requests(Builder& builder, const memory::View& page) {
       });
   if (good) return;
   environment_.log(LogLevel::error,
-                   fmt::format("{}: a request that makes no sense", builder.request.link.peer()));
+                   fmt::format("{}: sent an invalid request", builder.request.link.peer()));
   close(builder.request);
 }
 

@@ -19,7 +19,7 @@ namespace fanin::builder {
 // Thread: its loop.
 class BuilderLinks final : public net::Handler {
 public:
-  // A builder unit asks for a batch (pull). False: that makes no sense. Called on the loop.
+  // A builder unit asks for a batch (pull). False: it is invalid. Called on the loop.
   using OnRequest = std::function<bool(const wire::Assign&)>;
 
   // `system` and `batches` must outlive it.

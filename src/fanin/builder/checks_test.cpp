@@ -286,7 +286,7 @@ TEST_F(BuilderChecks, nothing_is_taken_before_the_welcome) {
     system_->start_builder(0);
     run();
   };
-  const auto nonsense = Contains(HasSubstr("it sent a message that makes no sense"));
+  const auto nonsense = Contains(HasSubstr("it sent an invalid message"));
   wait();
   manager_->say(wire::Members{.epoch = 1, .count = 2}, std::vector<Incarnation>{5, 0});
   run();
@@ -458,7 +458,7 @@ TEST_F(BuilderChecks, what_no_good_event_manager_says_ends_the_connection_to_it)
     start();
     said();
     run();
-    EXPECT_THAT(system_->log(), Contains(HasSubstr("it sent a message that makes no sense")));
+    EXPECT_THAT(system_->log(), Contains(HasSubstr("it sent an invalid message")));
     TearDown();
     reset();
   };

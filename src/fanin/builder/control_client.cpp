@@ -157,7 +157,7 @@ void ControlClient::receive(const memory::View& page) {
       });
   if (!good && link_) {
     link_.close(true);
-    lost("it sent a message that makes no sense");
+    lost("it sent an invalid message");
   }
 }
 

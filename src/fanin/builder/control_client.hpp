@@ -43,7 +43,7 @@ inline constexpr Duration status_period = std::chrono::milliseconds{250};
 
 class ControlClient final : public net::Handler {
 public:
-  // Called for each message from the event manager; false: it makes no sense, hang up.
+  // Called for each message from the event manager; false: it is invalid, hang up.
   using OnMessage = std::function<bool(wire::MessageType, std::span<const std::byte>)>;
 
   struct Options {

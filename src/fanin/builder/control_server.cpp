@@ -81,11 +81,10 @@ void ControlServer::receive(Peer& peer, const memory::View& page) {
         return take(link, type, body);
       });
   if (good) return;
-  environment_.log(
-      LogLevel::error,
-      fmt::format("{}: a message that makes no sense; connection closed", link.peer()));
+  environment_.log(LogLevel::error,
+                   fmt::format("{}: sent an invalid message; connection closed", link.peer()));
   net::Link closing = link;
-  lose(link, "it sent a message that makes no sense");
+  lose(link, "it sent an invalid message");
   closing.close(true);
 }
 

@@ -41,7 +41,7 @@ public:
     virtual void joined(NodeKey key, const wire::Hello& hello, std::string rails) = 0;
     // A page has come from it; its messages follow.
     virtual void heard(NodeKey key) = 0;
-    // False: it makes no sense, and the node is dropped.
+    // False: it is invalid, and the node is dropped.
     [[nodiscard]] virtual bool message(NodeKey key, wire::MessageType type,
                                        std::span<const std::byte> body) = 0;
     // A readout unit has lost its connection: whether it is waited for.

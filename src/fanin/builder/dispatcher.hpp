@@ -51,7 +51,7 @@ public:
   void assign_batches(Time now);
 
   void on_received(NodeId builder, const wire::Received& received);
-  // What builder units say; false: it makes no sense.
+  // What builder units say; false: it is invalid.
   struct Decision { // a batch was built
     EventRange batch;
     Attempt attempt = 0;

@@ -39,7 +39,7 @@ public:
   [[nodiscard]] std::optional<EventNumber> joining_at() const;
   void join(NodeId node);
   void leave(NodeId node);
-  // What readout units say. False: it makes no sense. `decided`: events below are built.
+  // What readout units say. False: it is invalid. `decided`: events below are built.
   [[nodiscard]] bool on_announce(NodeId node, wire::MessageReader& reader, EventNumber decided,
                                  Duration now);
   void on_held(NodeId node, const wire::Held& held);

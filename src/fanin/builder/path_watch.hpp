@@ -25,7 +25,7 @@ public:
   };
   explicit PathWatch(const Parts& parts) : parts_(parts) {}
 
-  // A builder unit says whether a readout unit reaches it. False: that makes no sense.
+  // A builder unit says whether a readout unit reaches it. False: it is invalid.
   [[nodiscard]] bool on_reached(NodeId builder, const wire::Reached& reached, Time now);
   // A builder unit has handed a batch back because of this readout unit.
   void on_blamed(NodeId readout, Time now);

@@ -14,7 +14,7 @@ namespace fanin::builder {
 
 // As they travel in messages: a line each.
 [[nodiscard]] std::string rails_text(std::span<const net::Url> rails);
-// Errors: malformed, usage: no address, or one that makes no sense.
+// Errors: malformed, usage: no address, or an invalid one.
 [[nodiscard]] Result<std::vector<net::Url>> parse_rails(std::string_view text);
 
 } // namespace fanin::builder

@@ -1,4 +1,4 @@
-// For people: why a run makes no progress.
+// The human-readable reason why a run makes no progress.
 #pragma once
 
 #include <string>

@@ -411,7 +411,7 @@ void Publisher::on_message(const std::shared_ptr<detail::Peer>& peer, net::Event
   }
 }
 
-// False: it makes no sense.
+// False: it is invalid.
 bool Publisher::read_request(Member& member, std::span<const std::byte> page) {
   PageReader reader{page};
   Frame frame;
