@@ -77,7 +77,7 @@ class Measurements:
 
 
 def rate(row):
-    return f"{row['messages_per_s'] / 1e6:.2f} M/s, {row['bytes_per_s'] / 1e9:.2f} GB/s"
+    return f"{row['messages_per_s'] / 1e6:.3g} M/s, {row['bytes_per_s'] / 1e9:.2f} GB/s"
 
 
 def speed(m):
