@@ -77,7 +77,7 @@ def event_manager_per_node(nodes):
 
 def test_a_batch_costs_the_event_manager_instructions_linear_in_the_nodes():
     if shutil.which("valgrind") is None:
-        raise Skip("valgrind is not installed")
+        pytest.skip("valgrind is not installed")
     few, more, many = (event_manager_per_node(nodes) for nodes in (16, 128, 1024))
     print(f"{few:.0f}, {more:.0f}, {many:.0f} instructions per readout unit and batch with 16, 128, 1024 of them")
     # In a tree of 1024 connections a search takes 6 more steps than in one of 16. Quadratic would be 64 times as many.
@@ -85,6 +85,3 @@ def test_a_batch_costs_the_event_manager_instructions_linear_in_the_nodes():
 
 
 LIMIT_INPROC = 550  # measured: 457 (GCC 12, -O2), 197 of them for the two checksums
-
-if __name__ == "__main__":
-    main()
