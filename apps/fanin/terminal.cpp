@@ -11,7 +11,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "commands.hpp"
-#include "fanin/config/tree.hpp"
+#include "fanin/settings/tree.hpp"
 
 namespace fanin::command {
 namespace {
@@ -107,7 +107,7 @@ Result<> write_json(const std::string& path, const json::Value& value) {
 }
 
 int complain(const Error& error) {
-  say(config::one_line(error.text) + "\n");
+  say(settings::one_line(error.text) + "\n");
   return error.kind == ErrorKind::usage || error.kind == ErrorKind::not_found ? status_usage
                                                                               : status_failed;
 }

@@ -60,7 +60,7 @@ private:
   }
   // What bounds event building, if it runs as fast as it can.
   [[nodiscard]] bool with_nxn() const {
-    return options_.baselines && !options_.idle && configuration().trigger.rate_hz == 0;
+    return options_.baselines && !options_.idle && configuration().system.trigger_rate_hz == 0;
   }
   [[nodiscard]] bool with_baselines() const { return with_nxn() && options_.url.scheme == "tcp"; }
   void say(std::string_view text) const {
@@ -69,8 +69,8 @@ private:
 
   [[nodiscard]] BareOptions bare(bool checksum, std::uint64_t page, std::uint64_t send_set,
                                  std::uint64_t receive_set) const {
-    return {.senders = configuration().readouts,
-            .receivers = configuration().builders,
+    return {.senders = configuration().readouts(),
+            .receivers = configuration().builders(),
             .size = options_.setup.fragment_size,
             .page = page,
             .send_set = send_set,
@@ -105,7 +105,7 @@ private:
     auto page = best_page("raw", false, 0, 0);
     if (!page) return std::unexpected(page.error());
     plan_.raw_page = *page;
-    page = best_page("fair", configuration().event.checksum, options_.working_set,
+    page = best_page("fair", configuration().system.checksum, options_.working_set,
                      options_.working_set);
     if (!page) return std::unexpected(page.error());
     plan_.fair_page = *page;
@@ -117,16 +117,16 @@ private:
   }
 
   [[nodiscard]] StreamOptions stream() const {
-    return {.senders = configuration().readouts,
-            .receivers = configuration().builders,
+    return {.senders = configuration().readouts(),
+            .receivers = configuration().builders(),
             .url = options_.url,
             .size = options_.setup.fragment_size,
             .message = plan_.fair_page,
             .send_set = options_.working_set,
             .receive_set = options_.working_set,
-            .source_page = configuration().buffers.page,
-            .batch_events = configuration().event.batch_events,
-            .checksum = configuration().event.checksum,
+            .source_page = configuration().system.data_page,
+            .batch_events = configuration().system.batch_events,
+            .checksum = configuration().system.checksum,
             .wait = configuration().network.wait,
             .warmup = options_.warmup,
             .duration = options_.duration};
@@ -134,12 +134,12 @@ private:
 
   // What a readout unit puts into one message of one source.
   [[nodiscard]] std::uint64_t part_bytes() const {
-    const std::uint64_t head =
-        sizeof(wire::PartHeader) + configuration().event.batch_events * sizeof(wire::FragmentEntry);
+    const std::uint64_t head = sizeof(wire::PartHeader) +
+                               configuration().system.batch_events * sizeof(wire::FragmentEntry);
     return std::max<std::uint64_t>(
         options_.setup.fragment_size,
-        std::min<std::uint64_t>(configuration().event.batch_bytes / configuration().sources.size(),
-                                configuration().buffers.page / 2 - head));
+        std::min<std::uint64_t>(configuration().system.batch_bytes / configuration().sources.size(),
+                                configuration().system.data_page / 2 - head));
   }
 
   // As many streams through the message sockets, in messages of what a readout unit would send.
@@ -151,9 +151,9 @@ private:
     spec.size = setup.fragment_size;
     spec.records = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(part_bytes() / (sizeof(RecordHeader) + setup.fragment_size), 1,
-                                  configuration().event.batch_events));
-    spec.senders = configuration().readouts;
-    spec.receivers = configuration().builders;
+                                  configuration().system.batch_events));
+    spec.senders = configuration().readouts();
+    spec.receivers = configuration().builders();
     spec.wait = configuration().network.wait;
     return {"nxn", [this, spec]() -> Result<Sample> {
               const auto ends = sockets_ends(spec);
@@ -163,7 +163,7 @@ private:
   }
 
   void add_ladder(std::vector<Contender>& list) const {
-    const bool checksum = configuration().event.checksum;
+    const bool checksum = configuration().system.checksum;
     list.push_back(bare_contender("crc", bare(checksum, plan_.raw_page, 0, 0)));
     list.push_back(bare_contender(
         "fair-4", bare(checksum, plan_.fair_page, 4 * plan_.fair_page, 4 * plan_.fair_page)));
@@ -173,7 +173,7 @@ private:
 
   [[nodiscard]] std::vector<Contender> contenders() const {
     std::vector<Contender> list;
-    const bool checksum = configuration().event.checksum;
+    const bool checksum = configuration().system.checksum;
     if (with_baselines()) {
       list.push_back(bare_contender("raw", bare(false, plan_.raw_page, 0, 0)));
       if (options_.ladder) add_ladder(list);
@@ -197,24 +197,24 @@ private:
   [[nodiscard]] json::Value settings() const {
     const config::Configuration& own = configuration();
     json::Value object;
-    object["rus"] = own.readouts;
-    object["bus"] = own.builders;
+    object["rus"] = own.readouts();
+    object["bus"] = own.builders();
     object["sources"] = own.sources.size();
     object["url"] = options_.url.text();
-    object["protocol"] = own.network.protocol == config::Protocol::push ? "push" : "pull";
+    object["protocol"] = name(own.system.protocol);
     object["fragment_size_bytes"] = options_.setup.fragment_size;
-    object["integrity"] = own.event.checksum ? "crc32c" : "none";
+    object["integrity"] = own.system.checksum ? "crc32c" : "none";
     object["wait"] = name(own.network.wait);
     object["wait_evm"] = name(options_.setup.manager_wait);
     object["congestion"] = options_.congestion;
-    object["rate_hz"] = own.trigger.rate_hz;
+    object["rate_hz"] = own.system.trigger_rate_hz;
     object["storage"] = own.run.output.empty() ? "discard" : "file";
-    object["page_bytes"] = own.buffers.page;
+    object["page_bytes"] = own.system.data_page;
     object["readout_buffer_bytes"] = own.buffers.readout;
     object["builder_buffer_bytes"] = own.buffers.builder;
-    object["batch_events"] = own.event.batch_events;
-    object["batch_bytes"] = own.event.batch_bytes;
-    object["transfer_window_bytes"] = own.network.transfer_window;
+    object["batch_events"] = own.system.batch_events;
+    object["batch_bytes"] = own.system.batch_bytes;
+    object["transfer_window_bytes"] = own.system.transfer_window;
     object["duration_s"] = seconds(options_.duration);
     object["runs"] = options_.runs;
     if (with_baselines()) {
@@ -230,7 +230,7 @@ private:
     object["url"] = options_.url.text();
     object["size_bytes"] = options_.setup.fragment_size;
     object["per_node_bytes_per_s"] =
-        rate(series, bytes_per_s).median / static_cast<double>(configuration().readouts);
+        rate(series, bytes_per_s).median / static_cast<double>(configuration().readouts());
     for (const char* baseline : {"raw", "fair", "nxn"}) {
       const auto found = std::ranges::find(all, baseline, &Series::what);
       const std::string key = std::string("ratio_to_") + baseline;
@@ -251,7 +251,7 @@ private:
     put(object, "batches_per_s", rate(series, [](const Sample& sample) {
           return static_cast<double>(sample.batches) / sample.seconds;
         }));
-    if (configuration().trigger.rate_hz == 0 || options_.idle) return;
+    if (configuration().system.trigger_rate_hz == 0 || options_.idle) return;
     for (const auto& [key, fraction] :
          {std::pair{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}}) {
       put(object, key, rate(series, [fraction](const Sample& sample) {

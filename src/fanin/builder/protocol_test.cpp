@@ -44,8 +44,7 @@ INSTANTIATE_TEST_SUITE_P(All, Flows,
                          ::testing::Combine(::testing::Values(Protocol::push, Protocol::pull),
                                             ::testing::Bool()),
                          [](const auto& flow) {
-                           return std::string(std::get<0>(flow.param) == Protocol::push ? "push"
-                                                                                        : "pull") +
+                           return std::string(name(std::get<0>(flow.param))) +
                                   (std::get<1>(flow.param) ? "_strict" : "");
                          });
 

@@ -31,6 +31,8 @@ constexpr std::size_t sources_per_readout_unit_max = 512;
 
 } // namespace
 
+std::string_view name(Protocol protocol) { return protocol == Protocol::push ? "push" : "pull"; }
+
 std::uint64_t System::digest() const {
   Digest digest;
   digest.add(readout_units.size());

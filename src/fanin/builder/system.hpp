@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,9 @@ enum class Protocol : std::uint8_t {
   pull // the event manager tells the builder unit, which asks each readout unit (Moser 2007, figure
        // 6)
 };
+
+// As in the configuration: "push", "pull".
+[[nodiscard]] std::string_view name(Protocol protocol);
 
 struct SourceInfo {
   SourceId id = 0;
@@ -42,8 +46,8 @@ struct System {
   std::uint64_t read_ahead = 4U << 20; // bytes not assigned yet, of sources on demand
   std::uint64_t transfer_window = 4U << 20; // bytes under way per builder unit
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
-  Duration
-      latency{}; // from trigger to commit, to be spent on fuller batches; 0: as fast as it goes
+  // From trigger to commit, to be spent on fuller batches; 0: as fast as it goes.
+  Duration latency = std::chrono::milliseconds{50};
   Duration event_deadline = std::chrono::seconds{1}; // longest silence before a source is missing
   Duration grace = std::chrono::seconds{1}; // a lost control connection may come back
   Duration event_give_up_slow{}; // a source that holds all others back so long; 0: never given up

@@ -13,6 +13,7 @@ constexpr Time start{1s};
 System at_rate(double hz) {
   System system;
   system.trigger_rate_hz = hz;
+  system.latency = Duration{0};
   system.batch_events = 16;
   return system;
 }

@@ -15,60 +15,39 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
-#include "fanin/config/tree.hpp"
+#include "fanin/builder/system.hpp"
 #include "fanin/memory/arena.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/url.hpp"
+#include "fanin/settings/tree.hpp"
+#include "fanin/source/fragment_queue.hpp"
+#include "fanin/source/settings.hpp"
+#include "fanin/storage/file_sink.hpp"
 
 namespace fanin::config {
 
 struct Run {
   std::optional<RunNumber> number; ///< none: the next free one in `output`
   Duration duration{}; ///< 0: until stopped
-  std::uint64_t events = 0; ///< 0: no limit
   std::string output = "fanin-data"; ///< folder; empty: built events are discarded
-  Place output_place;
+  settings::Place output_place;
   bool restart = false; ///< a readout or builder unit that died is started again
   Duration drain = std::chrono::minutes{1}; ///< longest time without progress at the end of a run
   std::uint64_t seed = 1; ///< of emulated sources
 };
 
-enum class Protocol : std::uint8_t { push, pull };
-
+/// What the nodes need besides builder::System.
 struct Network {
   net::Url control; ///< where the event manager listens
   net::Url data; ///< where builder units listen that have no url of their own
-  Protocol protocol = Protocol::push;
-  Duration grace = std::chrono::seconds{1}; ///< a lost control connection may come back
-  Duration dead_after = std::chrono::seconds{5}; ///< a silent node is given up
   Duration give_up_after = std::chrono::seconds{10}; ///< how long a node that has lost the event
                                                      ///< manager tries to reach it
-  std::uint64_t transfer_window = 4U << 20; ///< bytes under way to one builder unit
   net::WaitPolicy wait = net::WaitPolicy::block; ///< of readout units, builder units, event manager
-};
-
-struct Trigger {
-  double rate_hz = 0; ///< 0: none, events exist as they are announced
-  std::uint64_t window = 100'000; ///< triggered and not built yet
-};
-
-struct EventRules {
-  Duration deadline = std::chrono::seconds{1}; ///< longest silence before a source is given up
-  Duration give_up_slow{}; ///< of a source that holds all others back; 0: never
-  std::uint64_t window = 65536; ///< numbers less far apart than this confirm each other
-  bool window_given = false; ///< false: at most half of the narrowest counter's range
-  Place window_place;
-  bool checksum = true;
-  std::uint32_t batch_events = 1024; ///< a power of two
-  std::uint64_t batch_bytes = 2U << 20;
-  Duration batch_delay = std::chrono::microseconds{200};
-  Duration latency = std::chrono::milliseconds{50}; ///< from trigger to commit, for fuller batches
 };
 
 struct Buffers {
   std::uint64_t readout = 64U << 20; ///< payload of one readout unit
   std::uint64_t builder = 256U << 20; ///< of one builder unit
-  std::uint32_t page = 1U << 20;
   int numa_node = -1;
   memory::HugePages huge_pages = memory::HugePages::transparent;
   /// How long a readout unit keeps what it has read in normal operation: filling a batch, transfer,
@@ -76,29 +55,12 @@ struct Buffers {
   Duration hold = std::chrono::milliseconds{250};
 };
 
-enum class Commit : std::uint8_t { written, synced };
-enum class OnFull : std::uint8_t { wait, stop };
-
-struct Storage {
-  std::uint64_t max_file = 8ULL << 30; ///< bytes
-  Commit commit = Commit::written;
-  OnFull on_full = OnFull::wait;
-};
-
 struct Source {
-  SourceId id = 0;
-  std::string name;
-  std::string type;
-  std::size_t readout = 0; ///< index into Configuration::readouts
+  source::SourceSettings settings; ///< with its id and name; without a log
+  source::FragmentQueueOptions queue; ///< but for the window, which depends on the memory
+  std::size_t readout = 0; ///< index of its readout unit
   bool required = true;
-  std::uint32_t fragment_max = 1U << 20; ///< bytes
   std::optional<double> expected_bytes_per_s; ///< for the check of memory
-  int counter_bits = 64; ///< of its event numbers
-  std::int64_t offset = 0; ///< added to them
-  std::optional<EventNumber> first; ///< fragments are dropped until this number has come
-  std::map<std::string, Setting> settings;
-  std::string key;
-  Place place;
 };
 
 enum class Role : std::uint8_t { event_manager, readout, builder, application };
@@ -112,11 +74,11 @@ struct Node {
   int numa_node = -1;
   std::uint64_t buffer = 0; ///< bytes
   std::string key; ///< name of its table, as "builder.0"
-  Place place;
+  settings::Place place;
   std::string url_key; ///< the key that its addresses come from
-  Place url_place;
+  settings::Place url_place;
   std::string type; ///< of an application
-  std::map<std::string, Setting> settings; ///< keys that its type understands
+  std::map<std::string, settings::Setting> settings; ///< keys that its type understands
 
   [[nodiscard]] bool listens_within(std::string_view network) const {
     return std::ranges::any_of(urls, [&](const auto& url) { return url.network() == network; });
@@ -131,32 +93,34 @@ struct Process {
 
 struct Plugin {
   std::string path;
-  Place place;
+  settings::Place place;
 };
 
 struct Configuration {
   std::string file;
   Run run;
   Network network;
-  Trigger trigger;
-  EventRules event;
   Buffers buffers;
-  Storage storage;
+  /// Its run number is not known before the run begins.
+  builder::System system;
+  storage::FileSinkOptions storage; ///< what the keys of [storage] say; each run adds the rest
   std::vector<Plugin> plugins;
   /// The event manager, the readout units, the builder units, the applications.
   std::vector<Node> nodes;
-  std::size_t readouts = 0; ///< how many of them are
-  std::size_t builders = 0;
-  std::vector<Source> sources; ///< in the order of their readout units, then by id
+  std::vector<Source> sources; ///< in the order of system.sources
   std::vector<Process> processes; ///< every node in exactly one
 
+  [[nodiscard]] std::size_t readouts() const { return system.readout_units.size(); }
+  [[nodiscard]] std::size_t builders() const { return system.builder_units.size(); }
   [[nodiscard]] std::size_t readout_node(std::size_t readout) const { return 1 + readout; }
   [[nodiscard]] std::size_t builder_node(std::size_t builder) const {
-    return 1 + readouts + builder;
+    return 1 + readouts() + builder;
   }
   [[nodiscard]] const Node& event_manager() const { return nodes.front(); }
   /// Half-open range of indices into `sources`.
-  [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(std::size_t readout) const;
+  [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(std::size_t readout) const {
+    return system.sources_of(static_cast<NodeId>(readout));
+  }
   [[nodiscard]] std::optional<std::size_t> find_node(std::string_view name) const;
   [[nodiscard]] std::string node_names() const; ///< "evm, ru0, ru1, bu0"
 };

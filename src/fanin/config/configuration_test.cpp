@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "fanin/config/reader.hpp"
-
 namespace fanin::config {
 namespace {
 
@@ -37,8 +35,8 @@ TEST(Configuration, the_shortest_one_has_an_event_manager_a_readout_and_a_builde
   EXPECT_EQ(c.node_names(), "evm, ru0, bu0");
   EXPECT_EQ(c.event_manager().urls.front().text(), "tcp://127.0.0.1");
   ASSERT_EQ(c.sources.size(), 1U);
-  EXPECT_EQ(c.sources[0].id, 7U);
-  EXPECT_EQ(c.sources[0].name, "0x7");
+  EXPECT_EQ(c.sources[0].settings.id, 7U);
+  EXPECT_EQ(c.sources[0].settings.name, "0x7");
   ASSERT_EQ(c.processes.size(), 3U);
   EXPECT_EQ(c.processes[0].name, "evm");
   EXPECT_EQ(c.run.output, "fanin-data");
@@ -50,11 +48,11 @@ TEST(Configuration, the_quickstart_example_is_five_processes) {
   ASSERT_TRUE(c) << c.error().text;
   EXPECT_EQ(c->processes.size(), 5U);
   EXPECT_EQ(c->run.duration, std::chrono::seconds{10});
-  EXPECT_DOUBLE_EQ(c->trigger.rate_hz, 20'000);
+  EXPECT_DOUBLE_EQ(c->system.trigger_rate_hz, 20'000);
   ASSERT_EQ(c->sources.size(), 4U);
-  EXPECT_EQ(c->sources[2].id, 0x102U);
+  EXPECT_EQ(c->sources[2].settings.id, 0x102U);
   EXPECT_EQ(c->sources[2].readout, 1U);
-  EXPECT_EQ(c->sources[2].settings.at("size_mean").value, "1200B");
+  EXPECT_EQ(c->sources[2].settings.values.at("size_mean").value, "1200B");
 }
 
 TEST(Configuration, ids_run_on_over_several_sources_and_readout_units) {
@@ -74,7 +72,8 @@ count = 3
 [[builder]]
 )");
   std::vector<std::string> found;
-  for (const auto& s : c.sources) found.push_back(fmt::format("{}/{}/{}", s.readout, s.id, s.name));
+  for (const auto& s : c.sources)
+    found.push_back(fmt::format("{}/{}/{}", s.readout, s.settings.id, s.settings.name));
   EXPECT_THAT(found, ElementsAre("0/16/0x10", "0/17/0x11", "1/18/0x12", "1/19/0x13",
                                  "2/20/chamber0", "2/21/chamber1", "2/22/chamber2"));
   EXPECT_EQ(c.node_names(), "evm, ru0, ru1, muon, bu0");
@@ -91,9 +90,9 @@ source = [{ id = 1 }, { id = 2, required = true, path = "/absolute" }]
 [[builder]]
 )");
   ASSERT_EQ(c.sources.size(), 2U);
-  EXPECT_EQ(c.sources[0].settings.at("path").value, "folder/data/file.hld");
+  EXPECT_EQ(c.sources[0].settings.values.at("path").value, "folder/data/file.hld");
   EXPECT_FALSE(c.sources[0].required);
-  EXPECT_EQ(c.sources[1].settings.at("path").value, "/absolute");
+  EXPECT_EQ(c.sources[1].settings.values.at("path").value, "/absolute");
   EXPECT_TRUE(c.sources[1].required);
 }
 
@@ -183,11 +182,11 @@ TEST(Configuration, overrides_reach_into_lists_and_all_of_a_list) {
            {"readout.0.name=left", "readout.*.source.*.size=64KiB", "run.duration=5s",
             "run.number=12", "storage.commit=synced"});
   EXPECT_EQ(c.node_names(), "evm, left0, left1, bu0");
-  EXPECT_EQ(c.sources[1].settings.at("size").value, "64KiB");
-  EXPECT_EQ(c.sources[1].settings.at("size").place.text(), "--set:2");
+  EXPECT_EQ(c.sources[1].settings.values.at("size").value, "64KiB");
+  EXPECT_EQ(c.sources[1].settings.values.at("size").place.text(), "--set:2");
   EXPECT_EQ(c.run.duration, std::chrono::seconds{5});
   EXPECT_EQ(c.run.number, 12U);
-  EXPECT_EQ(c.storage.commit, Commit::synced);
+  EXPECT_EQ(c.storage.file.commit, storage::CommitMode::synced);
 }
 
 struct Wrong {
@@ -292,12 +291,12 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
 }
 
 TEST(Configuration, what_follows_from_the_time_until_a_node_is_dead_needs_no_key) {
-  const auto network = good(std::string{minimal} + "[network]\ndead_after = \"600ms\"\n").network;
-  EXPECT_EQ(network.grace, std::chrono::milliseconds{300});
-  EXPECT_EQ(network.give_up_after, std::chrono::seconds{10});
-  const auto slow = good(std::string{minimal} + "[network]\ndead_after = \"1min\"\n").network;
-  EXPECT_EQ(slow.grace, std::chrono::seconds{1});
-  EXPECT_EQ(slow.give_up_after, std::chrono::minutes{2});
+  const auto quick = good(std::string{minimal} + "[network]\ndead_after = \"600ms\"\n");
+  EXPECT_EQ(quick.system.grace, std::chrono::milliseconds{300});
+  EXPECT_EQ(quick.network.give_up_after, std::chrono::seconds{10});
+  const auto slow = good(std::string{minimal} + "[network]\ndead_after = \"1min\"\n");
+  EXPECT_EQ(slow.system.grace, std::chrono::seconds{1});
+  EXPECT_EQ(slow.network.give_up_after, std::chrono::minutes{2});
 }
 
 TEST(Configuration, wrong_overrides_are_said_in_one_line) {
@@ -371,14 +370,15 @@ std::string numbered(const std::string& keys, const std::string& more = "") {
 
 TEST(Configuration, event_numbers_are_as_wide_and_begin_where_a_source_says) {
   const Configuration plain = good(numbered(""));
-  EXPECT_EQ(plain.sources[0].counter_bits, 64);
-  EXPECT_EQ(plain.sources[0].offset, 0);
-  EXPECT_EQ(plain.sources[0].first, std::nullopt);
+  EXPECT_EQ(plain.sources[0].queue.counter_bits, 64);
+  EXPECT_EQ(plain.sources[0].queue.offset, 0);
+  EXPECT_EQ(plain.sources[0].queue.first, std::nullopt);
   const Configuration c = good(numbered("counter_bits = 24, offset = -1000, first = 0"));
-  EXPECT_EQ(c.sources[0].counter_bits, 24);
-  EXPECT_EQ(c.sources[0].offset, -1000);
-  EXPECT_EQ(c.sources[0].first, 0U);
-  EXPECT_EQ(good("source = { counter_bits = 32 }\n" + numbered("")).sources[0].counter_bits, 32);
+  EXPECT_EQ(c.sources[0].queue.counter_bits, 24);
+  EXPECT_EQ(c.sources[0].queue.offset, -1000);
+  EXPECT_EQ(c.sources[0].queue.first, 0U);
+  EXPECT_EQ(good("source = { counter_bits = 32 }\n" + numbered("")).sources[0].queue.counter_bits,
+            32);
 }
 
 TEST(Configuration, counters_and_numbers_that_cannot_be_are_refused) {
@@ -413,7 +413,7 @@ TEST(Configuration, a_first_number_that_the_counter_never_says_is_refused) {
 
 TEST(Configuration, the_window_of_event_numbers_fits_the_narrowest_counter) {
   const auto window = [](const std::string& keys, const std::string& more = "") {
-    return good(numbered(keys, more)).event.window;
+    return good(numbered(keys, more)).system.event_window;
   };
   EXPECT_EQ(window(""), 65536U);
   EXPECT_EQ(window("counter_bits = 16"), 32768U);
@@ -433,9 +433,9 @@ TEST(Configuration, a_slow_source_is_given_up_no_earlier_than_a_silent_one) {
   const auto slow = [](const std::string& value) {
     return numbered("", "[event]\ndeadline = \"2s\"\ngive_up_slow = " + value + "\n");
   };
-  EXPECT_EQ(good(minimal).event.give_up_slow, Duration{0}); // never
-  EXPECT_EQ(good(slow("\"1min\"")).event.give_up_slow, Duration{60s});
-  EXPECT_EQ(good(slow("\"2s\"")).event.give_up_slow, Duration{2s});
+  EXPECT_EQ(good(minimal).system.event_give_up_slow, Duration{0}); // never
+  EXPECT_EQ(good(slow("\"1min\"")).system.event_give_up_slow, Duration{60s});
+  EXPECT_EQ(good(slow("\"2s\"")).system.event_give_up_slow, Duration{2s});
   EXPECT_EQ(error_of(slow("\"1999ms\"")),
             "run.toml:6: event.give_up_slow: is below event.deadline; leave it out to wait for "
             "ever");
@@ -448,13 +448,6 @@ TEST(Configuration, a_file_that_is_not_there_says_so) {
   EXPECT_EQ(result.error().kind, ErrorKind::not_found);
   EXPECT_EQ(result.error().text,
             "/nowhere/at/all.toml: cannot be opened: No such file or directory");
-}
-
-TEST(Nearest, finds_slips_of_the_finger_and_nothing_far_away) {
-  const std::vector<std::string> known{"duration", "events", "number"};
-  EXPECT_EQ(nearest("durtion", known), "duration");
-  EXPECT_EQ(nearest("event", known), "events");
-  EXPECT_EQ(nearest("zzz", known), "");
 }
 
 } // namespace

@@ -50,14 +50,14 @@ void check_names(const Configuration& configuration, Problems& problems) {
 void check_sources(const Configuration& configuration, Problems& problems) {
   std::map<SourceId, const Source*> seen;
   for (const Source& source : configuration.sources) {
-    const auto [other, is_new] = seen.try_emplace(source.id, &source);
+    const auto [other, is_new] = seen.try_emplace(source.settings.id, &source);
     if (is_new) continue;
-    const Place& first = other->second->place;
-    problems.add(source.place, source.key + ".id",
+    const Place& first = other->second->settings.place;
+    problems.add(source.settings.place, source.settings.key + ".id",
                  fmt::format("two sources have the id {0} ({0:#x}); the other one is at {1}",
-                             source.id, first.text()));
+                             source.settings.id, first.text()));
   }
-  for (std::size_t readout = 0; readout < configuration.readouts; ++readout) {
+  for (std::size_t readout = 0; readout < configuration.readouts(); ++readout) {
     const auto [first, last] = configuration.sources_of(readout);
     const Node& node = configuration.nodes[configuration.readout_node(readout)];
     if (first == last) {
@@ -158,16 +158,16 @@ void check_ports(const Configuration& configuration, Problems& problems) {
     }
   }
   for (const Source& source : configuration.sources) {
-    const auto listen = source.settings.find("listen");
-    if (listen == source.settings.end()) continue;
+    const auto listen = source.settings.values.find("listen");
+    if (listen == source.settings.values.end()) continue;
     const auto url = net::Url::parse(listen->second.value);
     if (!url) continue; // its type says what is wrong
-    Listener listener{fmt::format("source \"{}\"", source.name),
+    Listener listener{fmt::format("source \"{}\"", source.settings.name),
                       configuration.nodes[configuration.readout_node(source.readout)].host, *url};
     const auto other = std::ranges::find_if(
         seen, [&](const Listener& earlier) { return listener.collides_with(earlier); });
     if (other != seen.end()) {
-      problems.add(listen->second.place, source.key + ".listen",
+      problems.add(listen->second.place, source.settings.key + ".listen",
                    fmt::format("{} and {} would both listen on port {}", other->who, listener.who,
                                url->port));
     }
@@ -208,24 +208,24 @@ void check_processes(const Configuration& configuration, Problems& problems) {
 
 void check_consistency(const Configuration& configuration, Problems& problems) {
   const Place file{configuration.file, 1};
-  if (configuration.readouts == 0) {
+  if (configuration.readouts() == 0) {
     problems.add(file, "readout", "is missing: add a [[readout]] with a [[readout.source]]");
   }
-  if (configuration.builders == 0) problems.add(file, "builder", "is missing: add a [[builder]]");
+  if (configuration.builders() == 0) problems.add(file, "builder", "is missing: add a [[builder]]");
   check_names(configuration, problems);
   check_sources(configuration, problems);
   check_hosts(configuration, problems);
   check_addresses(configuration, problems);
   check_ports(configuration, problems);
   check_processes(configuration, problems);
-  const std::uint64_t table = configuration.event.batch_events * 8ULL + part_head;
-  if (table * 2 > configuration.buffers.page / 2) {
+  const std::uint64_t table = configuration.system.batch_events * 8ULL + part_head;
+  if (table * 2 > configuration.system.data_page / 2) {
     problems.add(
         file, "buffers.page",
         fmt::format("{} is too small for batches of {} events: take {} or event.batch_events = {}",
-                    format_size(configuration.buffers.page), configuration.event.batch_events,
-                    format_size(configuration.buffers.page * 2ULL),
-                    configuration.event.batch_events / 2));
+                    format_size(configuration.system.data_page), configuration.system.batch_events,
+                    format_size(configuration.system.data_page * 2ULL),
+                    configuration.system.batch_events / 2));
   }
 }
 

@@ -61,7 +61,7 @@ bool is_path(std::string_view key) {
 
 // All keys but the common ones, for a type of source or application to understand.
 void read_own_settings(TableReader& reader, std::initializer_list<std::string_view> common,
-                       std::map<std::string, Setting>& settings) {
+                       std::map<std::string, settings::Setting>& settings) {
   for (const Entry& entry : reader.value()->entries) {
     if (std::ranges::find(common, entry.key) != common.end()) continue;
     std::string text = reader.text(entry.key, "");
@@ -93,16 +93,29 @@ public:
 
 private:
   // One that its counter can say before it has wrapped.
-  static EventNumber read_first(TableReader& reader, const Source& source) {
+  static EventNumber read_first(TableReader& reader, const source::FragmentQueueOptions& queue) {
     const EventNumber first = reader.integer("first", 0, 0, event_number_end - 1);
-    const std::uint64_t counter = first - static_cast<std::uint64_t>(source.offset);
-    if (source.counter_bits == 64 || counter >> source.counter_bits == 0) return first;
-    const std::uint64_t last = first - counter + (std::uint64_t{1} << source.counter_bits) - 1;
+    const std::uint64_t counter = first - static_cast<std::uint64_t>(queue.offset);
+    if (queue.counter_bits == 64 || counter >> queue.counter_bits == 0) return first;
+    const std::uint64_t last = first - counter + (std::uint64_t{1} << queue.counter_bits) - 1;
     reader.reject(
         "first",
         fmt::format("{} is not between {} and {}, the first range of its counter of {} bits", first,
-                    source.offset, static_cast<std::int64_t>(last), source.counter_bits));
+                    queue.offset, static_cast<std::int64_t>(last), queue.counter_bits));
     return first;
+  }
+
+  static source::FragmentQueueOptions read_queue(TableReader& reader) {
+    source::FragmentQueueOptions queue;
+    const std::uint64_t fragment_max = reader.size("fragment_max", queue.fragment_max);
+    if (fragment_max == 0 || fragment_max > (256U << 20) - 1) {
+      reader.reject("fragment_max", "a fragment has up to 268435455 B (256 MiB - 1)");
+    }
+    queue.fragment_max = static_cast<std::uint32_t>(fragment_max);
+    queue.counter_bits = static_cast<int>(reader.integer("counter_bits", 64, 8, 64));
+    queue.offset = reader.signed_integer("offset", 0, -offset_max, offset_max);
+    if (reader.has("first")) queue.first = read_first(reader, queue);
+    return queue;
   }
 
   void read_alike(TableReader& reader, std::size_t first_readout, std::uint64_t readouts) {
@@ -119,31 +132,27 @@ private:
     }
     Source source;
     const std::string name = reader.text("name", "");
-    source.type = reader.text("type", "");
-    if (source.type.empty()) reader.reject("type", "is missing, as in type = \"emulator\"");
-    source.required = reader.boolean("required", source.required);
-    const std::uint64_t fragment_max = reader.size("fragment_max", source.fragment_max);
-    if (fragment_max == 0 || fragment_max > (256U << 20) - 1) {
-      reader.reject("fragment_max", "a fragment has up to 268435455 B (256 MiB - 1)");
+    source.settings.type = reader.text("type", "");
+    if (source.settings.type.empty()) {
+      reader.reject("type", "is missing, as in type = \"emulator\"");
     }
-    source.fragment_max = static_cast<std::uint32_t>(fragment_max);
+    source.required = reader.boolean("required", source.required);
     if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
-    source.counter_bits = static_cast<int>(reader.integer("counter_bits", 64, 8, 64));
-    source.offset = reader.signed_integer("offset", 0, -offset_max, offset_max);
-    if (reader.has("first")) source.first = read_first(reader, source);
-    source.key = reader.key();
-    source.place = reader.place();
+    source.queue = read_queue(reader);
+    source.settings.key = reader.key();
+    source.settings.place = reader.place();
     read_own_settings(reader,
                       {"count", "id", "name", "type", "required", "fragment_max", "expected",
                        "counter_bits", "offset", "first"},
-                      source.settings);
+                      source.settings.values);
     for (std::uint64_t copy = 0; copy < count * readouts; ++copy) {
       Source one = source;
-      one.id = static_cast<SourceId>(first_id + copy);
+      const auto id = static_cast<SourceId>(first_id + copy);
+      one.settings.id = one.queue.source = id;
       one.readout = first_readout + copy / count;
-      one.name = name.empty()           ? fmt::format("{:#x}", one.id)
-                 : count * readouts > 1 ? fmt::format("{}{}", name, copy)
-                                        : name;
+      one.settings.name = name.empty()           ? fmt::format("{:#x}", id)
+                          : count * readouts > 1 ? fmt::format("{}{}", name, copy)
+                                                 : name;
       configuration_.sources.push_back(std::move(one));
     }
     next_id_ = first_id + count * readouts;
@@ -173,22 +182,22 @@ void read_readouts(TableReader& root, Configuration& configuration, Problems& pr
     const Node alike =
         read_node(reader, Role::readout, configuration.buffers, configuration.buffers.readout);
     const std::vector<int> cpus = read_cpus(reader, count);
-    if (configuration.readouts + count > nodes_max) {
+    if (configuration.readouts() + count > nodes_max) {
       reader.reject("count", fmt::format("more than {} readout units", nodes_max));
       return;
     }
-    sources.read(reader, configuration.readouts, count);
+    sources.read(reader, configuration.readouts(), count);
     for (std::uint64_t copy = 0; copy < count; ++copy) {
       Node node = alike;
-      node.name = node_name(name, "ru", configuration.readouts, copy, count);
+      node.name = node_name(name, "ru", configuration.readouts(), copy, count);
       node.cpus = share_of_cpus(cpus, copy, count);
       configuration.nodes.push_back(std::move(node));
-      ++configuration.readouts;
+      configuration.system.readout_units.push_back(configuration.nodes.back().name);
     }
     reader.finish();
   }
   std::ranges::sort(configuration.sources, [](const Source& a, const Source& b) {
-    return std::pair{a.readout, a.id} < std::pair{b.readout, b.id};
+    return std::pair{a.readout, a.settings.id} < std::pair{b.readout, b.settings.id};
   });
 }
 
@@ -204,16 +213,16 @@ void read_builders(TableReader& root, Configuration& configuration) {
       reader.reject("url", fmt::format("names more than {} addresses", rails_max));
     alike.url_key = reader.path("url");
     alike.url_place = reader.place_of("url");
-    if (configuration.builders + count > nodes_max) {
+    if (configuration.builders() + count > nodes_max) {
       reader.reject("count", fmt::format("more than {} builder units", nodes_max));
       return;
     }
     for (std::uint64_t copy = 0; copy < count; ++copy) {
       Node node = alike;
-      node.name = node_name(name, "bu", configuration.builders, copy, count);
+      node.name = node_name(name, "bu", configuration.builders(), copy, count);
       node.cpus = share_of_cpus(cpus, copy, count);
       configuration.nodes.push_back(std::move(node));
-      ++configuration.builders;
+      configuration.system.builder_units.push_back(configuration.nodes.back().name);
     }
     reader.finish();
   }

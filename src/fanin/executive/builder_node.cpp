@@ -41,7 +41,7 @@ public:
     options.receive_pool = receive_pool_.get();
     options.posted_pages = context_.plan->posted;
     options.give_up_after = context_.configuration->network.give_up_after;
-    options.failure_ends_run = context_.configuration->storage.on_full == config::OnFull::stop;
+    options.failure_ends_run = context_.configuration->storage.on_full == storage::OnFull::stop;
     options.make_sink = [this](RunNumber run, Incarnation incarnation) {
       return make_sink(run, incarnation);
     };
@@ -129,8 +129,7 @@ private:
   }
 
   MadeSink make_file_sink(RunNumber run, Incarnation incarnation) {
-    const config::Storage& storage = context_.configuration->storage;
-    storage::FileSinkOptions options;
+    storage::FileSinkOptions options = context_.configuration->storage;
     options.file.directory = context_.configuration->run.output;
     options.file.run = run;
     options.file.node = configured().name;
@@ -147,11 +146,6 @@ private:
     options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        std::chrono::system_clock::now().time_since_epoch())
                                        .count();
-    options.file.commit = storage.commit == config::Commit::written ? storage::CommitMode::written
-                                                                    : storage::CommitMode::synced;
-    options.file.size_max = storage.max_file;
-    options.on_full =
-        storage.on_full == config::OnFull::wait ? storage::OnFull::wait : storage::OnFull::stop;
     if (configured().cpus.size() > 1) options.cpu = configured().cpus[1];
     std::error_code error;
     std::filesystem::create_directories(options.file.directory, error);

@@ -24,9 +24,9 @@ std::string source_text(const Configuration& configuration, const config::Source
                         const PoolPlan& pool) {
   const double rate = expected_rate(configuration, source);
   return fmt::format("    source     {} ({}, id {:#x}{}): {} x {} = {}, fragments up to {}{}\n",
-                     source.name, source.type, source.id, source.required ? "" : ", optional",
-                     pool.pages, format_size(pool.page_size), format_size(pool.bytes()),
-                     format_size(source.fragment_max),
+                     source.settings.name, source.settings.type, source.settings.id,
+                     source.required ? "" : ", optional", pool.pages, format_size(pool.page_size),
+                     format_size(pool.bytes()), format_size(source.queue.fragment_max),
                      rate > 0 ? ", about " + format_bandwidth(rate)
                               : ", rate unknown: its memory is not checked (set expected)");
 }
@@ -71,21 +71,21 @@ std::string node_text(const Configuration& configuration, std::size_t index, con
 }
 
 std::string head_text(const Configuration& configuration) {
+  const builder::System& system = configuration.system;
   std::string text = fmt::format(
       "{}: 1 event manager, {} readout units, {} builder units, {} sources\n", configuration.file,
-      configuration.readouts, configuration.builders, configuration.sources.size());
-  text += fmt::format("protocol {}, {}, integrity {}, deadline {}, window {}\n",
-                      configuration.network.protocol == config::Protocol::push ? "push" : "pull",
-                      configuration.trigger.rate_hz > 0
-                          ? fmt::format("trigger at {}", format_rate(configuration.trigger.rate_hz))
-                          : "events as they are announced",
-                      configuration.event.checksum ? "crc32c" : "none",
-                      format_duration(configuration.event.deadline), configuration.event.window);
+      configuration.readouts(), configuration.builders(), configuration.sources.size());
+  text += fmt::format(
+      "protocol {}, {}, integrity {}, deadline {}, window {}\n", name(system.protocol),
+      system.trigger_rate_hz > 0 ? fmt::format("trigger at {}", format_rate(system.trigger_rate_hz))
+                                 : "events as they are announced",
+      system.checksum ? "crc32c" : "none", format_duration(system.event_deadline),
+      system.event_window);
   const config::Run& run = configuration.run;
   text += run.output.empty() ? "built events are discarded"
                              : fmt::format("run files go to {}", run.output);
   if (run.duration > Duration{0}) text += fmt::format(", for {}", format_duration(run.duration));
-  if (run.events > 0) text += fmt::format(", up to {} events", run.events);
+  if (system.events_max > 0) text += fmt::format(", up to {} events", system.events_max);
   return text + "\n\n";
 }
 
@@ -97,7 +97,7 @@ std::string unknown_rates(const Configuration& configuration) {
   std::size_t count = 0;
   for (const config::Source& source : configuration.sources) {
     if (expected_rate(configuration, source) > 0 || ++count > named) continue;
-    names.push_back(source.name);
+    names.push_back(source.settings.name);
   }
   if (count == 0) return {};
   return fmt::format("the rate of {} {} ({}{}) is not known, so it was not checked whether {} "

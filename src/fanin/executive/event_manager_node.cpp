@@ -97,7 +97,7 @@ private:
     const std::string& folder = configuration.run.output;
     if (folder.empty()) return {};
     std::vector<std::string> hosts;
-    for (std::size_t i = 0; i < configuration.builders; ++i) {
+    for (std::size_t i = 0; i < configuration.builders(); ++i) {
       hosts.push_back(configuration.nodes[configuration.builder_node(i)].host);
     }
     while (true) {

@@ -30,11 +30,11 @@ Result<std::unique_ptr<ManifestRecorder>> ManifestRecorder::make(const std::stri
     return fail(ErrorKind::refused,
                 fmt::format("run.output: folder {} cannot be made: {}", folder, error.message()));
   }
-  const bool push = system.protocol == builder::Protocol::push;
-  auto writer = storage::ManifestWriter::create(folder, {.run = system.run,
-                                                         .protocol = push ? "push" : "pull",
-                                                         .integrity = system.checksum,
-                                                         .started_unix_ns = unix_ns()});
+  auto writer =
+      storage::ManifestWriter::create(folder, {.run = system.run,
+                                               .protocol = std::string(name(system.protocol)),
+                                               .integrity = system.checksum,
+                                               .started_unix_ns = unix_ns()});
   if (!writer) return std::unexpected(writer.error());
   return std::unique_ptr<ManifestRecorder>(
       new ManifestRecorder(std::move(*writer), system, std::move(hosts), std::move(log)));

@@ -27,8 +27,8 @@ constexpr std::uint32_t window_most = 1U << 20;
 
 std::unexpected<Error> too_small(const Configuration& configuration, const config::Node& node,
                                  std::string_view reason) {
-  const config::Place place =
-      node.place.file.empty() ? config::Place{configuration.file, 1} : node.place;
+  const settings::Place place =
+      node.place.file.empty() ? settings::Place{configuration.file, 1} : node.place;
   return fail(ErrorKind::usage, fmt::format("{}: {}.buffer: {}", place.text(), node.key, reason));
 }
 
@@ -41,8 +41,8 @@ double seconds(Duration duration) { return static_cast<double>(duration.count())
 // The mean of the emulator's sizes, from its settings; 0: not known, the source will say why.
 double emulated_size(const config::Source& source) {
   const auto size = [&source](const char* key) -> double {
-    const auto found = source.settings.find(key);
-    if (found == source.settings.end()) return -1;
+    const auto found = source.settings.values.find(key);
+    if (found == source.settings.values.end()) return -1;
     return static_cast<double>(parse_size(found->second.value).value_or(0));
   };
   if (const double mean = size("size_mean"); mean >= 0) return mean;
@@ -53,9 +53,9 @@ double emulated_size(const config::Source& source) {
 }
 
 double event_rate(const Configuration& configuration, const config::Source& source) {
-  if (configuration.trigger.rate_hz > 0) return configuration.trigger.rate_hz;
-  const auto rate = source.settings.find("rate");
-  return rate == source.settings.end() ? 0 : parse_rate_hz(rate->second.value).value_or(0);
+  if (configuration.system.trigger_rate_hz > 0) return configuration.system.trigger_rate_hz;
+  const auto rate = source.settings.values.find("rate");
+  return rate == source.settings.values.end() ? 0 : parse_rate_hz(rate->second.value).value_or(0);
 }
 
 bool several_hosts(const Configuration& configuration) {
@@ -75,11 +75,11 @@ std::uint32_t window_of(const Configuration& configuration, std::size_t sources,
   const double wanted = rate_hz * seconds(hold_time(configuration));
   std::uint32_t window = window_usual;
   while (window < wanted && window < window_most) window *= 2;
-  while (window > 2 * configuration.event.batch_events &&
+  while (window > 2 * configuration.system.batch_events &&
          sources * window * queue_slot > queues_all) {
     window /= 2;
   }
-  return std::max(window, 2 * configuration.event.batch_events);
+  return std::max(window, 2 * configuration.system.batch_events);
 }
 
 // One size for all nodes, since a message is as long as the sender's page allows. Many peers have
@@ -88,7 +88,7 @@ std::uint32_t control_page(const Configuration& configuration) {
   const std::size_t nodes = configuration.nodes.size();
   const std::uint32_t page = nodes > 64 && nodes <= 1024 ? 16U << 10 : 64U << 10;
   std::size_t sources = 0; // of one readout unit
-  for (std::size_t i = 0; i < configuration.readouts; ++i) {
+  for (std::size_t i = 0; i < configuration.readouts(); ++i) {
     const auto [first, last] = configuration.sources_of(i);
     sources = std::max<std::size_t>(sources, last - first);
   }
@@ -111,7 +111,7 @@ std::uint32_t posted_pages(std::span<const net::Url> rails, std::size_t connecti
 
 // A readout unit's to a builder unit: the data's, and with pull that of the requests.
 std::size_t connections_each(const Configuration& configuration) {
-  return configuration.network.protocol == config::Protocol::pull ? 2 : 1;
+  return configuration.system.protocol == builder::Protocol::pull ? 2 : 1;
 }
 
 // The node's buffer is shared out by expected rate where that is known for all. Else those whose
@@ -137,10 +137,10 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
     const auto share = static_cast<std::uint64_t>(
         all_known ? static_cast<double>(node.buffer) * rate / plan.bytes_per_s
                   : rate * hold_s + rest / static_cast<double>(count));
-    const std::uint32_t page = source_page(share, configuration.buffers.page);
+    const std::uint32_t page = source_page(share, configuration.system.data_page);
     // A fragment of the largest size that begins within a page, and one page being cut and sent.
     const std::uint64_t least =
-        std::max<std::uint64_t>(2, (source.fragment_max + page - 1) / page + 1);
+        std::max<std::uint64_t>(2, (source.queue.fragment_max + page - 1) / page + 1);
     const std::uint64_t pages = std::max(least, share / page);
     least_in_all += least * page;
     plan.sources.push_back({page, static_cast<std::uint32_t>(pages)});
@@ -152,7 +152,7 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
                      fmt::format("{} is too small: {} sources whose fragments may have {} need {}; "
                                  "raise buffers.readout or lower fragment_max",
                                  format_size(node.buffer), count,
-                                 format_size(configuration.sources[first].fragment_max),
+                                 format_size(configuration.sources[first].queue.fragment_max),
                                  format_size(least_in_all)));
   }
   return {};
@@ -162,17 +162,17 @@ Result<> plan_readout(const Configuration& configuration, const config::Node& no
                       std::size_t readout, NodePlan& plan) {
   if (auto done = plan_sources(configuration, node, readout, plan); !done) return done;
   std::uint32_t posted = posted_pages(configuration.event_manager().urls, 1);
-  for (std::size_t i = 0; i < configuration.builders; ++i) {
+  for (std::size_t i = 0; i < configuration.builders(); ++i) {
     posted += posted_pages(configuration.nodes[configuration.builder_node(i)].urls,
                            connections_each(configuration));
   }
-  plan.control = control_pool(configuration, 1 + configuration.builders, posted);
+  plan.control = control_pool(configuration, 1 + configuration.builders(), posted);
   builder::MetadataLayout layout{.page = metadata_page,
-                                 .batch_events = configuration.event.batch_events,
-                                 .data_page = configuration.buffers.page,
-                                 .builders = configuration.builders,
+                                 .batch_events = configuration.system.batch_events,
+                                 .data_page = configuration.system.data_page,
+                                 .builders = configuration.builders(),
                                  .sources = plan.sources.size(),
-                                 .source_page = configuration.buffers.page};
+                                 .source_page = configuration.system.data_page};
   for (const PoolPlan& pool : plan.sources) {
     layout.payload += pool.bytes();
     layout.source_page = std::min(layout.source_page, pool.page_size);
@@ -196,25 +196,25 @@ Result<> plan_readout(const Configuration& configuration, const config::Node& no
 
 Result<> plan_builder(const Configuration& configuration, const config::Node& node,
                       NodePlan& plan) {
-  const std::uint32_t page = configuration.buffers.page;
-  plan.control = control_pool(configuration, 1 + configuration.readouts,
+  const std::uint32_t page = configuration.system.data_page;
+  plan.control = control_pool(configuration, 1 + configuration.readouts(),
                               posted_pages(configuration.event_manager().urls, 1));
   const auto pages =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
-  plan.posted = posted_pages(node.urls, configuration.readouts * connections_each(configuration));
+  plan.posted = posted_pages(node.urls, configuration.readouts() * connections_each(configuration));
   plan.receive = {page, pages + plan.posted};
   double total = 0;
   std::uint64_t largest = 4096;
   for (const config::Source& source : configuration.sources) {
     total += expected_rate(configuration, source);
-    largest += source.fragment_max + sizeof(wire::FragmentEntry) + 256;
+    largest += source.queue.fragment_max + sizeof(wire::FragmentEntry) + 256;
   }
-  plan.bytes_per_s = total / static_cast<double>(configuration.builders);
-  const std::uint64_t capacity = builder::build_capacity(pages, page, configuration.readouts);
+  plan.bytes_per_s = total / static_cast<double>(configuration.builders());
+  const std::uint64_t capacity = builder::build_capacity(pages, page, configuration.readouts());
   const auto at_rate =
       static_cast<std::uint64_t>(plan.bytes_per_s * seconds(configuration.buffers.hold));
-  const std::uint64_t least = std::max({largest, 2 * configuration.event.batch_bytes, at_rate});
-  plan.needed = builder::receive_pages(least, page, configuration.readouts) * page;
+  const std::uint64_t least = std::max({largest, 2 * configuration.system.batch_bytes, at_rate});
+  plan.needed = builder::receive_pages(least, page, configuration.readouts()) * page;
   if (capacity >= least) return {};
   if (least == at_rate) {
     return too_small(configuration, node,
@@ -230,7 +230,7 @@ Result<> plan_builder(const Configuration& configuration, const config::Node& no
           "{} is too small: {} of {} in pages of {}, from {} readout units, take "
           "{}; raise buffers.builder or lower {}",
           format_size(node.buffer), least == largest ? "the largest possible event" : "two batches",
-          format_size(least), format_size(page), configuration.readouts, format_size(plan.needed),
+          format_size(least), format_size(page), configuration.readouts(), format_size(plan.needed),
           least == largest ? "fragment_max" : "event.batch_size"));
 }
 
@@ -247,13 +247,13 @@ std::uint64_t NodePlan::pools() const { return payload() + control.bytes() + met
 std::uint64_t NodePlan::total() const { return pools() + queues; }
 
 Duration hold_time(const Configuration& configuration) {
-  return configuration.buffers.hold + configuration.event.latency +
-         (several_hosts(configuration) ? configuration.network.dead_after : Duration{0});
+  return configuration.buffers.hold + configuration.system.latency +
+         (several_hosts(configuration) ? configuration.system.dead_after : Duration{0});
 }
 
 double expected_rate(const Configuration& configuration, const config::Source& source) {
   if (source.expected_bytes_per_s) return *source.expected_bytes_per_s;
-  if (source.type != "emulator") return 0;
+  if (source.settings.type != "emulator") return 0;
   return emulated_size(source) * event_rate(configuration, source);
 }
 
@@ -262,13 +262,13 @@ Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration) {
   const std::size_t peers = configuration.nodes.size() - 1;
   plans.front().control =
       control_pool(configuration, peers, posted_pages(configuration.event_manager().urls, peers));
-  for (std::size_t i = 0; i < configuration.readouts; ++i) {
+  for (std::size_t i = 0; i < configuration.readouts(); ++i) {
     const std::size_t node = configuration.readout_node(i);
     if (auto done = plan_readout(configuration, configuration.nodes[node], i, plans[node]); !done) {
       return std::unexpected(done.error());
     }
   }
-  for (std::size_t i = 0; i < configuration.builders; ++i) {
+  for (std::size_t i = 0; i < configuration.builders(); ++i) {
     const std::size_t node = configuration.builder_node(i);
     if (auto done = plan_builder(configuration, configuration.nodes[node], plans[node]); !done) {
       return std::unexpected(done.error());

@@ -18,7 +18,6 @@
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/report.hpp"
 #include "fanin/executive/signals.hpp"
-#include "fanin/executive/system.hpp"
 #include "fanin/storage/manifest.hpp"
 
 namespace fanin::executive {
@@ -118,7 +117,8 @@ Result<> Process::make_nodes() {
     if (!next) return std::unexpected(next.error());
     run = *next;
   }
-  system_ = make_system(configuration_, run);
+  system_ = configuration_.system;
+  system_.run = run;
   if (auto valid = system_.validate(); !valid) return valid;
   for (const std::size_t index : options_.nodes) {
     if (!configuration_.nodes[index].cpus.empty()) {

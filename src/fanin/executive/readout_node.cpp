@@ -8,7 +8,6 @@
 #include "fanin/base/units.hpp"
 #include "fanin/builder/readout_unit.hpp"
 #include "fanin/executive/node.hpp"
-#include "fanin/executive/system.hpp"
 #include "fanin/executive/watched_source.hpp"
 
 namespace fanin::executive::detail {
@@ -47,7 +46,7 @@ public:
     for (std::size_t i = first; i < last; ++i) {
       auto input = make_input(context_.configuration->sources[i], *source_pools_[i - first]);
       if (!input) return std::unexpected(input.error());
-      sources_.emplace_back(context_.configuration->sources[i].name, input->source.get());
+      sources_.emplace_back(context_.configuration->sources[i].settings.name, input->source.get());
       options.inputs.push_back(std::move(*input));
     }
     unit_.emplace(*context_.system, std::move(options), environment());
@@ -96,23 +95,17 @@ public:
 
 private:
   Result<builder::ReadoutInput> make_input(const config::Source& source, memory::PagePool& pool) {
-    source::SourceSettings settings = make_source_settings(*context_.configuration, source);
-    settings.log = [log = context_.log, name = source.name](LogLevel level, std::string_view text) {
+    source::SourceSettings settings = source.settings;
+    settings.log = [log = context_.log, name = settings.name](LogLevel level,
+                                                              std::string_view text) {
       log(level, fmt::format("source {}: {}", name, text));
     };
     auto made = context_.plugins->sources.make(settings);
     if (!made) return std::unexpected(made.error());
-    auto watched = std::make_unique<WatchedSource>(std::move(*made), source.name, context_.log);
-    return builder::ReadoutInput{.source = std::move(watched),
-                                 .pool = &pool,
-                                 .queue = {.source = source.id,
-                                           .window = context_.plan->window,
-                                           .fragment_max = source.fragment_max,
-                                           .checksum = context_.system->checksum,
-                                           .near = context_.system->event_window,
-                                           .counter_bits = source.counter_bits,
-                                           .offset = source.offset,
-                                           .first = source.first}};
+    auto watched = std::make_unique<WatchedSource>(std::move(*made), settings.name, context_.log);
+    builder::ReadoutInput input{.source = std::move(watched), .pool = &pool, .queue = source.queue};
+    input.queue.window = context_.plan->window;
+    return input;
   }
 
   void leave(const std::string& why) {

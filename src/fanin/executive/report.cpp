@@ -155,7 +155,7 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   json::Value files{json::List{}};
   for (const auto& file : summary.files) files.append(file);
   result["files"] = files;
-  result["protocol"] = system.protocol == builder::Protocol::push ? "push" : "pull";
+  result["protocol"] = name(system.protocol);
   result["sources"] = sources_of(summary, system);
   result["nodes"] = nodes_of(summary);
   return result;

@@ -64,11 +64,11 @@ std::string RunView::progress_line() const {
                   100 * buffers.at("in_use").real() / pages);
   const std::uint64_t readouts = progress_.at("readouts").natural();
   const std::uint64_t builders = progress_.at("builders").natural();
-  if (readouts < configuration_.readouts) {
-    line += fmt::format("  {}/{} RUs", readouts, configuration_.readouts);
+  if (readouts < configuration_.readouts()) {
+    line += fmt::format("  {}/{} RUs", readouts, configuration_.readouts());
   }
-  if (builders < configuration_.builders) {
-    line += fmt::format("  {}/{} BUs", builders, configuration_.builders);
+  if (builders < configuration_.builders()) {
+    line += fmt::format("  {}/{} BUs", builders, configuration_.builders());
   }
   if (state == "stopping") line += "  stopping";
   if (state == "stopping" && !waiting_for.empty()) line += ": " + waiting_for;

@@ -23,7 +23,6 @@
 #include "fanin/executive/memory_plan.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugins.hpp"
-#include "fanin/executive/system.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -201,12 +200,12 @@ Result<> check_here(const config::Configuration& configuration,
   for (const config::Source& source : configuration.sources) {
     if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())
       continue;
-    const auto made = plugins->sources.make(make_source_settings(configuration, source));
+    const auto made = plugins->sources.make(source.settings);
     if (made) continue;
     if (made.error().kind == ErrorKind::usage) return std::unexpected(made.error());
     // The file that a source reads is a part of the configuration.
-    return fail(ErrorKind::usage,
-                fmt::format("{}: {}: {}", source.place.text(), source.key, made.error().text));
+    return fail(ErrorKind::usage, fmt::format("{}: {}: {}", source.settings.place.text(),
+                                              source.settings.key, made.error().text));
   }
   return {};
 }

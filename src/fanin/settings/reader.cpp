@@ -1,4 +1,4 @@
-#include "fanin/config/reader.hpp"
+#include "fanin/settings/reader.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,7 @@
 
 #include "fanin/base/units.hpp"
 
-namespace fanin::config {
+namespace fanin::settings {
 namespace {
 
 std::optional<int> cpu_number(std::string_view text) {
@@ -304,4 +304,4 @@ void TableReader::finish() {
   }
 }
 
-} // namespace fanin::config
+} // namespace fanin::settings

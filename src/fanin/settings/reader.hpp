@@ -13,10 +13,10 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/result.hpp"
-#include "fanin/config/tree.hpp"
 #include "fanin/net/url.hpp"
+#include "fanin/settings/tree.hpp"
 
-namespace fanin::config {
+namespace fanin::settings {
 
 /// The first error of a whole configuration.
 struct Problems {
@@ -86,4 +86,4 @@ private:
 [[nodiscard]] std::string nearest(std::string_view word,
                                   const std::vector<std::string>& candidates);
 
-} // namespace fanin::config
+} // namespace fanin::settings

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "fanin/config/tree.hpp"
+#include "fanin/settings/tree.hpp"
 
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
@@ -18,7 +18,7 @@
 #pragma GCC diagnostic pop
 #endif
 
-namespace fanin::config {
+namespace fanin::settings {
 namespace {
 
 constexpr std::uintmax_t file_size_max = 16U << 20;
@@ -126,4 +126,4 @@ Value parse_toml_value(std::string_view text, const Place& place) {
   }
 }
 
-} // namespace fanin::config
+} // namespace fanin::settings

@@ -1,4 +1,4 @@
-#include "fanin/config/tree.hpp"
+#include "fanin/settings/tree.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace fanin::config {
+namespace fanin::settings {
 
 std::string one_line(std::string_view text) {
   std::string line;
@@ -118,4 +118,4 @@ Result<> override_value(Value& root, std::string_view assignment, std::uint32_t 
   return assign(root, key, {key, value, place});
 }
 
-} // namespace fanin::config
+} // namespace fanin::settings

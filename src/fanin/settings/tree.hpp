@@ -10,7 +10,7 @@
 
 #include "fanin/base/result.hpp"
 
-namespace fanin::config {
+namespace fanin::settings {
 
 /// Where a value was written, for messages: "run.toml:12" or "--set:1" (the first override).
 struct Place {
@@ -64,4 +64,4 @@ struct Entry {
 [[nodiscard]] Result<> override_value(Value& root, std::string_view assignment,
                                       std::uint32_t ordinal);
 
-} // namespace fanin::config
+} // namespace fanin::settings

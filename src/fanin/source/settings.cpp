@@ -3,12 +3,13 @@
 namespace fanin::source {
 namespace {
 
-config::Value table_of(const SourceSettings& settings) {
-  config::Value table;
+settings::Value table_of(const SourceSettings& settings) {
+  settings::Value table;
   table.place = settings.place;
   for (const auto& [key, setting] : settings.values) {
     table.entries.push_back(
-        {key, {.kind = config::Value::Kind::text, .text = setting.value, .place = setting.place}});
+        {key,
+         {.kind = settings::Value::Kind::text, .text = setting.value, .place = setting.place}});
   }
   return table;
 }

@@ -15,7 +15,7 @@
 #include "fanin/base/identity.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/result.hpp"
-#include "fanin/config/reader.hpp"
+#include "fanin/settings/reader.hpp"
 
 namespace fanin::source {
 
@@ -24,13 +24,13 @@ struct SourceSettings {
   std::string name; ///< for people
   std::string type; ///< "emulator", "hld", ..., as registered
   std::string key; ///< name of its table: "readout.0.source.1"; may be empty
-  config::Place place; ///< where it is described
+  settings::Place place; ///< where it is described
   std::uint64_t seed = 1; ///< seed of the run; a source mixes its id in
-  std::map<std::string, config::Setting> values; ///< of the type's own keys
+  std::map<std::string, settings::Setting> values; ///< of the type's own keys
   LogFunction log; ///< gets the log lines of the source; may be empty
 };
 
-/// Reads keys one by one, as config::TableReader does. The first error is kept, and later reads
+/// Reads keys one by one, as settings::TableReader does. The first error is kept, and later reads
 /// return fallbacks; so a factory reads all its keys without checks and calls finish() once.
 ///
 ///     SettingsReader reader(settings);
@@ -80,9 +80,9 @@ public:
   [[nodiscard]] Result<> finish();
 
 private:
-  config::Value table_;
-  config::Problems problems_;
-  config::TableReader reader_;
+  settings::Value table_;
+  settings::Problems problems_;
+  settings::TableReader reader_;
 };
 
 } // namespace fanin::source

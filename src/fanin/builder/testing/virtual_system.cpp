@@ -50,6 +50,7 @@ System make_system(std::size_t readouts, std::size_t builders, std::size_t sourc
   system.data_page = 32U << 10;
   system.batch_events = 64;
   system.batch_bytes = 64U << 10;
+  system.latency = Duration{0};
   system.event_deadline = std::chrono::milliseconds{200};
   system.grace = std::chrono::milliseconds{40};
   system.dead_after = std::chrono::seconds{2};
