@@ -1,5 +1,6 @@
 #include "fanin/storage/manifest.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -22,6 +23,7 @@ namespace fanin::storage {
 namespace {
 
 constexpr std::uint64_t manifest_version = 1;
+constexpr std::size_t damaged_max = 100; // lines; with more of them it is no manifest
 
 // Reads the members of one line; remembers the first that is not as it should be.
 class Members {
@@ -180,6 +182,30 @@ std::string parse_line(const json::Value& line, Manifest& manifest) {
   return {};
 }
 
+// A line that a full disk has torn is written again: it is the beginning of a later one, and
+// nothing is missing. Any other line that is not JSON was damaged after it had been written.
+void judge_damaged(std::span<const std::string_view> lines, std::span<const std::size_t> damaged,
+                   Manifest& manifest) {
+  std::set<std::string_view> later;
+  std::size_t end = lines.size();
+  for (auto at = damaged.rbegin(); at != damaged.rend(); ++at) {
+    while (end > *at + 1) later.insert(lines[--end]);
+    const auto repeated = later.lower_bound(lines[*at]);
+    if (repeated != later.end() && repeated->starts_with(lines[*at])) {
+      manifest.notes.push_back(
+          fmt::format("{}:{}: torn, and written again below", manifest.path, *at + 1));
+    } else {
+      manifest.damage.push_back(
+          fmt::format("{}:{}: the line is damaged (not JSON) and was left out, so it is not known "
+                      "which copies of its events count, or what the run's sums are: restore the "
+                      "manifest from a copy, and check the disk",
+                      manifest.path, *at + 1));
+    }
+  }
+  std::ranges::reverse(manifest.notes);
+  std::ranges::reverse(manifest.damage);
+}
+
 ErrorKind manifest_error(int error_number) {
   return error_number == ENOENT   ? ErrorKind::not_found
          : error_number == ENOSPC ? ErrorKind::exhausted
@@ -311,25 +337,27 @@ Result<Manifest> read_manifest(const std::string& path) {
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path) {
   Manifest manifest;
   manifest.path = path;
-  std::size_t number = 0;
+  std::vector<std::string_view> lines;
+  std::vector<std::size_t> damaged; // indices of lines
   std::size_t begin = 0;
   // What follows the last end of line is torn: its writer was killed.
   for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
-    const auto line = json::Value::parse(text.substr(begin, end - begin));
+    lines.push_back(text.substr(begin, end - begin));
     begin = end + 1;
-    ++number;
-    if (!line && number > 1) { // torn by a full disk
-      manifest.notes.push_back(fmt::format("{}:{}: not JSON, left out", path, number));
+    const auto line = json::Value::parse(lines.back());
+    if (!line && lines.size() > 1 && damaged.size() < damaged_max) {
+      damaged.push_back(lines.size() - 1);
       continue;
     }
-    const std::string problem = !line         ? "not JSON"
-                                : number == 1 ? parse_header(*line, manifest)
-                                              : parse_line(*line, manifest);
+    const std::string problem = !line               ? "not JSON"
+                                : lines.size() == 1 ? parse_header(*line, manifest)
+                                                    : parse_line(*line, manifest);
     if (problem.empty()) continue;
-    return fail(ErrorKind::malformed, fmt::format("{}:{}: {}", path, number, problem));
+    return fail(ErrorKind::malformed, fmt::format("{}:{}: {}", path, lines.size(), problem));
   }
-  if (number > 0) return manifest;
-  return fail(ErrorKind::malformed, fmt::format("{}: the file is empty", path));
+  if (lines.empty()) return fail(ErrorKind::malformed, fmt::format("{}: the file is empty", path));
+  judge_damaged(lines, damaged, manifest);
+  return manifest;
 }
 
 std::optional<RunNumber> run_of(std::string_view name) {

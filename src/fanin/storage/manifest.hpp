@@ -77,7 +77,8 @@ struct Manifest {
   std::vector<ManifestFile> files;
   std::vector<ManifestWinner> winners; ///< in order of writing; a later line overrides
   std::optional<ManifestSummary> summary; ///< none: the run did not end in good order
-  std::vector<std::string> notes; ///< about lines that were left out
+  std::vector<std::string> notes; ///< about torn lines that were written again
+  std::vector<std::string> damage; ///< what is wrong with lines that were left out
 };
 
 /// run000042.manifest.json

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 
 #include <sys/resource.h>
@@ -18,7 +19,9 @@
 namespace fanin::storage {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class ManifestTest : public ::testing::Test {
 protected:
@@ -133,18 +136,34 @@ TEST_F(ManifestTest, is_read_up_to_any_byte_it_was_cut_at) {
   EXPECT_FALSE(read_manifest(cut_path));
 }
 
-TEST_F(ManifestTest, leaves_out_a_torn_line_and_says_so) {
+TEST_F(ManifestTest, tells_a_torn_line_that_was_written_again_from_a_damaged_one) {
   const auto path = directory.path() + "/torn.json";
   auto writer = create();
   ASSERT_TRUE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
-  std::ofstream(path) << content(writer.path()) << "{\"file\":\"b.h5\",\"no\n"
-                      << R"({"file":"c.h5","node":"bu0","incarnation":1})"
-                      << "\n";
-  const auto manifest = read_manifest(path);
-  ASSERT_TRUE(manifest) << manifest.error().text;
-  EXPECT_EQ(manifest->files.size(), 2U);
-  EXPECT_EQ(manifest->files.back().file, "c.h5");
-  EXPECT_EQ(manifest->notes, std::vector{path + ":3: not JSON, left out"});
+  const auto whole = content(writer.path());
+  const auto read = [&](const std::string& lines) {
+    std::ofstream(path, std::ios::trunc) << whole << lines;
+    auto manifest = read_manifest(path);
+    if (!manifest) throw std::runtime_error(manifest.error().text);
+    return std::move(*manifest);
+  };
+  const std::string b = R"({"file":"b.h5","node":"bu0","incarnation":1})";
+  const std::string c = R"({"file":"c.h5","node":"bu0","incarnation":1})";
+  // As a full disk leaves it that does not let the file be cut: all since the last good write
+  // again.
+  const auto torn = read(c + "\n" + b.substr(0, 20) + "\n" + c + "\n" + b + "\n");
+  EXPECT_EQ(torn.files.size(), 4U);
+  EXPECT_THAT(torn.damage, IsEmpty());
+  EXPECT_THAT(torn.notes, ElementsAre(path + ":4: torn, and written again below"));
+  // Of what was written before it says nothing, nor does another line.
+  const auto damaged = read(b + "\n" + b.substr(0, 20) + "\n" + c + "\n" + b.substr(1) + "\n");
+  EXPECT_EQ(damaged.files.size(), 3U);
+  EXPECT_THAT(damaged.notes, IsEmpty());
+  EXPECT_THAT(damaged.damage, ElementsAre(HasSubstr(path + ":4: the line is damaged"),
+                                          HasSubstr(path + ":6: the line is damaged")));
+  std::string many;
+  for (int i = 0; i < 101; ++i) many += "?\n";
+  EXPECT_THAT(error_of(whole + many), HasSubstr(":103: not JSON"));
 }
 
 TEST_F(ManifestTest, of_a_run_without_events_names_no_files) {

@@ -104,6 +104,7 @@ void RunCheck::find_manifest(std::span<const std::string> given) {
   }
   manifest_ = std::move(*manifest);
   for (const auto& note : manifest_->notes) notes_.add(note);
+  for (const auto& damage : manifest_->damage) problems_.add(damage);
   for (const auto& winner : manifest_->winners) overlay(winner);
   for (const auto& file : manifest_->files) not_given_[file.file] = file.host;
   for (const auto& file : files_) {

@@ -389,6 +389,17 @@ TEST_F(Verify, the_manifest_of_another_run_is_no_witness) {
               ElementsAre(HasSubstr("it is the manifest of run 8, beside files of run 7")));
 }
 
+TEST_F(Verify, a_damaged_line_of_the_manifest_is_a_problem) {
+  const auto file = write("bu0", {{{0, 100}}});
+  write_manifest({{{0, 10}, 0, "bu0", 1}}, {.built = 100, .balanced = true});
+  const auto path = directory.path() + "/" + manifest_name(7);
+  auto bytes = content(path);
+  bytes[bytes.find("\"attempt\"")] = '?';
+  put(path, bytes);
+  EXPECT_THAT(check({file}).problems,
+              ElementsAre(HasSubstr(path + ":3: the line is damaged (not JSON)")));
+}
+
 TEST_F(Verify, a_pipe_is_no_file_and_is_not_waited_for) {
   const auto file = write("bu0", {{{0, 100}}});
   const auto pipe = directory.path() + "/run000007_pipe_i1_0001.h5";
@@ -466,6 +477,12 @@ protected:
     return problem_of(row, change);
   }
   template <class Change>
+  std::string missing(std::uint64_t number, Change change) {
+    MissingRow row;
+    EXPECT_TRUE(reader().read_missing(number, {&row, 1}));
+    return problem_of(row, change);
+  }
+  template <class Change>
   std::string fragment(std::uint64_t number, Change change) {
     FragmentRow row;
     EXPECT_TRUE(reader().read_fragments(number, {&row, 1}));
@@ -499,6 +516,35 @@ TEST_F(VerifyRow, of_an_event_that_lies_is_named) {
               HasSubstr("is marked as complete, and has 2 of 3"));
   EXPECT_THAT(event(9, [](EventRow& row) { row.event = ~0ULL; }),
               HasSubstr("an impossible number"));
+}
+
+// What rows repeat of each other and of the header. The other flags are found too.
+TEST_F(VerifyRow, that_disagrees_with_another_one_is_named) {
+  EXPECT_THAT(event(5, [](EventRow& row) { row.attempt = 3; }),
+              HasSubstr("event 5 is of attempt 3, but its fragment of source 0xa (source-10) is of "
+                        "attempt 0"));
+  EXPECT_THAT(event(5, [](EventRow& row) { ++row.incarnation; }),
+              HasSubstr("its row is of node 0, incarnation 2, but the file is of node 0, "
+                        "incarnation 1"));
+  EXPECT_THAT(event(5, [](EventRow& row) { row.node = 4; }), HasSubstr("its row is of node 4"));
+  EXPECT_THAT(event(5, [](EventRow& row) { row.reserved = 1; }), HasSubstr("must be 0"));
+  for (int bit = 1; bit < 32; ++bit) {
+    EXPECT_THAT(event(5, [&](EventRow& row) { row.flags |= 1U << bit; }),
+                HasSubstr("but those of its fragments together 0x0"));
+  }
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.attempt = 2; }),
+              HasSubstr("is of attempt 0, but its fragment of source 0x1e (source-30) is of "
+                        "attempt 2"));
+  EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.flags = event_bad_number; }),
+              HasSubstr("its flags are 0x0, but those of its fragments together 0x4"));
+  for (const unsigned unknown : {1U, 16U, 32768U}) {
+    EXPECT_THAT(
+        fragment(5, [&](FragmentRow& row) { row.flags = static_cast<FragmentRowFlags>(unknown); }),
+        HasSubstr("are not known"));
+  }
+  EXPECT_EQ(missing(0, [](MissingRow&) {}), "");
+  EXPECT_THAT(missing(0, [](MissingRow& row) { row.event = 4; }),
+              HasSubstr("event 3: a row of event 4 is in its rows of /missing"));
 }
 
 TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {

@@ -15,6 +15,7 @@ namespace {
 constexpr std::uint64_t rows_at_once = 16384;
 constexpr std::uint64_t fragments_at_once = 65536; // or one event
 constexpr std::uint64_t window_size = 4U << 20;
+constexpr std::uint32_t fragment_flags = event_bad_checksum | event_bad_number | event_truncated;
 
 const char* text_of(std::uint32_t reason) {
   switch (static_cast<MissingReason>(reason)) {
@@ -109,7 +110,7 @@ Result<> FileScan::check_block(std::span<const EventRow> rows) {
   fragments_.resize(count);
   if (auto read = reader_.read_fragments(next_fragment_, fragments_); !read) return read;
   next_fragment_ += count;
-  if (auto counted = count_missing(first_missing, next_missing_); !counted) return counted;
+  if (auto counted = check_missing(rows, first_missing); !counted) return counted;
   auto rest = std::span<const FragmentRow>(fragments_);
   for (const auto& row : rows) {
     check_event(row, rest.first(row.fragment_count));
@@ -118,12 +119,21 @@ Result<> FileScan::check_block(std::span<const EventRow> rows) {
   return check_bytes();
 }
 
-Result<> FileScan::count_missing(std::uint64_t first, std::uint64_t end) {
+// The rows in /missing of events in consecutive rows.
+Result<> FileScan::check_missing(std::span<const EventRow> events, std::uint64_t first) {
   std::vector<MissingRow> rows;
-  for (; first < end; first += rows.size()) {
-    rows.resize(std::min(rows_at_once, end - first));
+  auto owner = events.begin();
+  std::uint64_t left = owner == events.end() ? 0 : owner->missing_count; // of its rows
+  for (; first < next_missing_; first += rows.size()) {
+    rows.resize(std::min(rows_at_once, next_missing_ - first));
     if (auto read = reader_.read_missing(first, rows); !read) return read;
     for (const auto& row : rows) {
+      for (; left == 0; left = owner->missing_count) ++owner;
+      --left;
+      if (row.event != owner->event) {
+        problem(fmt::format("event {}: a row of event {} is in its rows of /missing", owner->event,
+                            row.event));
+      }
       const auto at = std::ranges::lower_bound(counts_, row.source, {}, &SourceCount::source);
       if (at == counts_.end() || at->source != row.source || row.reason >= missing_reasons)
         continue;
@@ -136,16 +146,15 @@ Result<> FileScan::count_missing(std::uint64_t first, std::uint64_t end) {
 void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fragments) {
   std::uint64_t size = 0;
   std::uint32_t required = 0;
+  std::uint32_t flags = 0;
   const auto& sources = reader_.info().sources;
   auto known = sources.begin();
   const FragmentRow* previous = nullptr;
   for (const auto& fragment : fragments) {
     size += fragment.size;
+    flags |= fragment.flags;
     if (fragment.flags != 0) ++result_.flagged;
-    if (fragment.event != row.event) {
-      problem(fmt::format("event {}: a fragment of event {} is in its rows", row.event,
-                          fragment.event));
-    }
+    check_fragment(row, fragment);
     if (previous != nullptr && fragment.source <= previous->source) {
       problem(fmt::format("event {}: source {} is there twice, or out of order", row.event,
                           name_of(fragment.source)));
@@ -160,6 +169,7 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
     problem(fmt::format("event {}: its fragments have {} bytes, but its row says {}", row.event,
                         size, row.size));
   }
+  check_row(row, flags);
   const bool incomplete = required != required_count_;
   if (incomplete != ((row.flags & event_incomplete) != 0)) {
     problem(fmt::format("event {} is marked as {}, and has {} of {} required sources", row.event,
@@ -167,6 +177,40 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
   }
   if (incomplete) note_missing(row, fragments);
   add_to_spans(row, incomplete);
+}
+
+// A fragment's row against that of its event.
+void FileScan::check_fragment(const EventRow& row, const FragmentRow& fragment) {
+  if (fragment.event != row.event) {
+    problem(
+        fmt::format("event {}: a fragment of event {} is in its rows", row.event, fragment.event));
+  }
+  if (fragment.attempt != row.attempt) {
+    problem(fmt::format("event {} is of attempt {}, but its fragment of source {} is of attempt {}",
+                        row.event, row.attempt, name_of(fragment.source), fragment.attempt));
+  }
+  if ((fragment.flags & ~fragment_flags) != 0) {
+    problem(fmt::format("event {}, source {}: its flags {:#x} are not known", row.event,
+                        name_of(fragment.source), fragment.flags));
+  }
+}
+
+// What an event's row repeats: of the file's header, and of its fragments' flags.
+void FileScan::check_row(const EventRow& row, std::uint32_t flags) {
+  const auto& info = reader_.info();
+  if (row.node != info.node_index || row.incarnation != info.incarnation) {
+    problem(fmt::format("event {}: its row is of node {}, incarnation {}, but the file is of node "
+                        "{}, incarnation {}",
+                        row.event, row.node, row.incarnation, info.node_index, info.incarnation));
+  }
+  if ((row.flags & ~event_incomplete) != flags) {
+    problem(fmt::format("event {}: its flags are {:#x}, but those of its fragments together {:#x}",
+                        row.event, row.flags & ~event_incomplete, flags));
+  }
+  if (row.reserved != 0) {
+    problem(fmt::format("event {}: the reserved field of its row is {:#x}, and must be 0",
+                        row.event, row.reserved));
+  }
 }
 
 void FileScan::add_to_spans(const EventRow& row, bool incomplete) {

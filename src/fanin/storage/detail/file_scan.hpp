@@ -65,8 +65,10 @@ public:
 private:
   [[nodiscard]] Result<> read_gaps();
   [[nodiscard]] Result<> check_block(std::span<const EventRow> rows);
-  [[nodiscard]] Result<> count_missing(std::uint64_t first, std::uint64_t end);
+  [[nodiscard]] Result<> check_missing(std::span<const EventRow> events, std::uint64_t first);
   void check_event(const EventRow& row, std::span<const FragmentRow> fragments);
+  void check_fragment(const EventRow& row, const FragmentRow& fragment);
+  void check_row(const EventRow& row, std::uint32_t flags);
   void add_to_spans(const EventRow& row, bool incomplete);
   void note_missing(const EventRow& row, std::span<const FragmentRow> fragments);
   void write_missing();
