@@ -9,6 +9,8 @@ import socket
 import subprocess
 import threading
 
+import pytest
+
 from fanin_run import FANIN, LONGEST_S, fanin
 
 
@@ -210,6 +212,19 @@ def test_who_does_not_read_is_waited_for_until_it_is_given_up():
             sender.wait_for("waiting until the other side has taken what was sent")
             result = sender.end(None if arguments else signal.SIGINT, status=1)
             assert not result["delivered"] and "gave up" in result["error"], f"the result: {result}"
+
+
+@pytest.mark.parametrize("network", ("tcp", "shm"))
+def test_what_a_receiver_had_not_taken_when_it_was_killed_is_not_delivered(network):
+    with Tool("receive", network, "--mode", "low-latency") as receiver, \
+            Tool("send", receiver.url(), "--mode", "low-latency", "--count", 10_000_000) as sender:
+        sender.wait_for("connected to")
+        receiver.process.send_signal(signal.SIGSTOP)
+        sender.wait_for(" messages ")  # a second of it: all is full
+        receiver.process.send_signal(signal.SIGKILL)
+        sender.wait_for("trying again")
+        result = sender.end(signal.SIGINT, status=1)
+        assert not result["delivered"] and "gave up" in result["error"], f"the result: {result}"
 
 
 def test_a_message_over_the_limit_is_said():

@@ -114,7 +114,7 @@ void SocketTool::listens_at(const net::Url& url) {
 
 void SocketTool::unconnected(message::CloseReason reason, std::string_view other_kind) {
   open_ = false; // it is connected again
-  if (ending_) delivered_ = false;
+  if (ending_ || context_->given_up() > 0) delivered_ = false;
   if (reason != message::CloseReason::unreachable || reason_.empty())
     reason_ = fmt::format("{}: {}", url_.text(), name(reason));
   if (reason != message::CloseReason::wrong_kind) return;

@@ -84,6 +84,9 @@ public:
   /// socket still has makes it wait without end. False: not all was taken, as far as this side
   /// knows. Not from a callback.
   bool drain();
+  /// The number of connections of the transports that have ended, closed here or not, before their
+  /// peers had taken everything, as far as this side knows.
+  [[nodiscard]] std::uint64_t given_up() const;
 
   [[nodiscard]] net::Loop& loop() const { return loop_; }
   [[nodiscard]] memory::PagePool& send_pool() const { return send_pool_; }
@@ -111,7 +114,6 @@ private:
   bool poll() override;
   bool arm() override;
   [[nodiscard]] bool drained() const; // all that was closed has delivered
-  [[nodiscard]] std::uint64_t given_up() const;
 
   [[nodiscard]] Result<net::Transport*> find_transport(const net::Url& url);
 

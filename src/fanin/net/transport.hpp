@@ -157,8 +157,9 @@ public:
   /// The number of connections that were closed here and still deliver. A process that ends before
   /// it is 0 loses these messages.
   [[nodiscard]] virtual std::size_t closing() const { return 0; }
-  /// Of those, how many ended before their peers had taken everything, as far as this side knows:
-  /// they died, or took nothing for as long as the transport lingers.
+  /// The number of connections that ended, after close() or before it, when their peers had not
+  /// taken everything, as far as this side knows: the peers died, closed, or took nothing for as
+  /// long as the transport lingers.
   [[nodiscard]] virtual std::uint64_t given_up() const { return 0; }
 
   /// The loop says which events of the last poll() it has not handed out yet (those with a

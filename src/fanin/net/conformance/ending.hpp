@@ -82,6 +82,31 @@ TEST_P(TransportConformance, TheDeathOfAProcessIsNoticed) {
   EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_died}}));
 }
 
+TEST_P(TransportConformance, WhatADeadPeerHasNotTakenIsKnown) {
+  set_pools({.receive_pages = 16, .send_pages = 64}); // more than the client can have received
+  open();
+  send_all(0, 5, [](std::uint64_t) { return 1000U; });
+  ASSERT_TRUE(run_until([&] { return server.messages == 5; }));
+  std::uint64_t sent = 0;
+  while (server.send(backend->server(), at_server, sent, 3000) == SendOutcome::accepted) ++sent;
+  EXPECT_EQ(backend->server().given_up(), 0U);
+  if (!kill_client()) GTEST_SKIP() << "not applicable: both sides are one process";
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
+  if (sent > 16) { // else it may all lie in its pages
+    EXPECT_EQ(backend->server().given_up(), 1U);
+  }
+}
+
+TEST_P(TransportConformance, ADeadPeerThatHadTakenEverythingIsNotGivenUp) {
+  open();
+  ASSERT_EQ(server.send(backend->server(), at_server, 0, 1000), SendOutcome::accepted);
+  ASSERT_TRUE(run_until([&] { return client.messages == 1; }));
+  settle();
+  if (!kill_client()) GTEST_SKIP() << "not applicable: both sides are one process";
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
+  EXPECT_EQ(backend->server().given_up(), 0U);
+}
+
 TEST_P(TransportConformance, ADeathWhileBothSidesSendIsNoticedAndLeavesNothing) {
   open();
   std::uint64_t forth = 0;

@@ -465,6 +465,9 @@ void MemoryTransport::release(const Connection& connection) {
 // An item that cannot be delivered: its sender gets its pages back all the same.
 void MemoryTransport::discard(Item& item) {
   if (item.kind == ItemKind::message && !item.dropped) {
+    End& sender = item.pipe->ends[1 - item.side];
+    if (sender.transport != nullptr && !std::exchange(sender.given_up, true))
+      ++sender.transport->given_up_;
     return_to_sender(item);
   } else {
     network_.free_item(item);

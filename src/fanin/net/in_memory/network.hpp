@@ -61,6 +61,7 @@ struct End {
   PageFiller* filler = nullptr;
   /// sending
   std::uint64_t queued_bytes = 0; ///< sent and not completed
+  bool given_up = false; ///< something that it sent was not taken
   bool wants_writable = false;
   bool writable_pending = false;
   Time last_due{}; ///< keeps the order of what goes to the other end
@@ -150,6 +151,7 @@ public:
   void close(ConnectionId connection, bool abort) override;
   void trust(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
+  [[nodiscard]] std::uint64_t given_up() const override { return given_up_; }
 
   [[nodiscard]] std::uint32_t node() const { return node_; }
   /// For the scheduler: whether poll() would do something now, and when the next thing arrives.
@@ -231,6 +233,7 @@ private:
   std::deque<Connection> ready_; // ends with arrived items
   std::deque<Connection> starved_; // of ready_, in this poll
   bool released_ = false; // views have come back since the last poll
+  std::uint64_t given_up_ = 0;
 };
 
 } // namespace fanin::net::in_memory

@@ -104,6 +104,10 @@ void PostedTransport::end(Connection& connection, CloseReason reason) {
   if (connection.state.setting_up()) --setting_up_;
   if (reason == CloseReason::connect_failed && !connection.question.waits())
     loop_.resolver().forget(connection.target.host); // it may have moved
+  if (connection.state.is_open()) {
+    const posted::Sending& sending = connection.traffic->sending;
+    if (sending.done != sending.accepted) ++given_up_;
+  }
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   connection.waiting.leave();

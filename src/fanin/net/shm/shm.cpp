@@ -140,7 +140,10 @@ void ShmTransport::give_up_closing(Connection& connection) {
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
 void ShmTransport::end(Connection& connection, CloseReason reason) {
-  if (connection.state.over()) return;
+  if (connection.state.is_open()) refresh_taken(connection);
+  if (connection.state.over()) return; // also where it lied about that
+  if (connection.state.is_open() && connection.sending.taken != connection.sending.written)
+    count_given_up(connection);
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   connection.deadline.cancel();

@@ -238,6 +238,8 @@ void TcpTransport::continue_closing(Connection& connection) {
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
 void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
+  if (connection.state.is_open() && (connection.send_failed || untaken(connection) > 0))
+    ++given_up_;
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   if (reset) set_reset_on_close(connection.socket);
@@ -514,6 +516,7 @@ void TcpTransport::read(Connection& connection, Budget& budget) {
 
 void TcpTransport::read_failed(Connection& connection, int error) {
   if (connection.state.is_open()) {
+    connection.send_failed |= error != 0; // a reset: something has come there that nobody took
     end(connection, CloseReason::peer_died, false); // it did not say that it would
     return;
   }
