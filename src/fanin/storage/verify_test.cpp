@@ -54,7 +54,9 @@ protected:
     auto writer = RunFileWriter::create({.directory = directory.path(),
                                          .run = 7,
                                          .node = node,
+                                         .incarnation = incarnation,
                                          .sources = maker.sources(),
+                                         .integrity = integrity,
                                          .started_unix_ns = 1'700'000'000'000'000'000,
                                          .bytes_chunk = 16384,
                                          .rows_chunk = 64},
@@ -98,6 +100,8 @@ protected:
 
   TemporaryDirectory directory;
   BatchMaker maker{make_sources(3)};
+  Incarnation incarnation = 1; // of the files that are written
+  bool integrity = true;
 };
 
 TEST_F(Verify, compares_gaps_and_sources_with_the_manifest) {
@@ -206,6 +210,43 @@ TEST_F(Verify, finds_a_byte_that_has_changed) {
   const auto text = inspect_event(path, 17);
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, HasSubstr("BAD"));
+}
+
+TEST_F(Verify, checks_no_checksum_of_a_run_that_made_none) {
+  integrity = false;
+  const auto path = write("bu0", {{{0, 50}}});
+  auto bytes = content(path);
+  const auto payload = payload_of(17, 20, varied_plan(17, 20).size);
+  const auto at = bytes.find({reinterpret_cast<const char*>(payload.data()), payload.size()});
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 5] = static_cast<char>(bytes[at + 5] ^ 1);
+  put(path, bytes);
+  EXPECT_TRUE(check({path}).good());
+}
+
+TEST_F(Verify, reads_payloads_across_the_blocks_in_which_it_reads) {
+  const auto plan = [](EventNumber, SourceId source) {
+    return FragmentPlan{.absent = source != 20, .size = source != 20 ? 0U : 3U << 20};
+  };
+  const auto path = write("bu0", {{{0, 1}}, {{1, 2}}, {{2, 3}}}, 1, plan);
+  std::vector<std::uint64_t> steps;
+  const auto result = check(
+      {path}, {.progress = [&](std::uint64_t done, std::uint64_t) { steps.push_back(done); }});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.bytes, 9U << 20);
+  EXPECT_EQ(result.crc_errors, 0U);
+  EXPECT_EQ(steps.back(), 9U << 20);
+  EXPECT_GT(steps.size(), 1U);
+}
+
+// One copy counts, and they are told apart by attempt alone.
+TEST_F(Verify, keeps_attempts_apart_that_follow_each_other_in_one_file) {
+  const auto a = write("bu0", {{{0, 100}, 0}, {{100, 200}, 1}});
+  const auto b = write("bu1", {{{100, 200}, 0}});
+  const auto result = check({a, b});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.events, 200U);
+  EXPECT_EQ(result.superseded, 100U);
 }
 
 TEST_F(Verify, lets_the_highest_attempt_win_where_no_manifest_says) {
@@ -354,6 +395,16 @@ TEST_F(Verify, tells_duplicates_from_superseded_copies) {
   EXPECT_THAT(result.problems, ElementsAre(HasSubstr("events 90 to 99 are in " + a)));
 }
 
+// Only a later part of the same writer explains a second copy of one attempt.
+TEST_F(Verify, a_later_part_of_another_writer_explains_no_copy) {
+  const auto a = write("bu0", {{{0, 100}}}, 1);
+  const auto b = write("bu1", {{{90, 100}}}, 2);
+  incarnation = 2;
+  const auto c = write("bu0", {{{80, 90}}}, 2);
+  EXPECT_EQ(check({a, b}).duplicates, 10U);
+  EXPECT_EQ(check({a, c}).duplicates, 10U);
+}
+
 TEST_F(Verify, counts_an_event_once_that_its_writer_wrote_again_in_the_next_part) {
   const auto a = write("bu0", {{{0, 100}}}, 1);
   const auto b = write("bu0", {{{80, 120}}}, 2);
@@ -387,6 +438,40 @@ TEST_F(Verify, the_manifest_of_another_run_is_no_witness) {
   std::filesystem::rename(other->path(), directory.path() + "/" + manifest_name(7));
   EXPECT_THAT(check({file}).problems,
               ElementsAre(HasSubstr("it is the manifest of run 8, beside files of run 7")));
+}
+
+TEST_F(Verify, compares_the_summary_with_the_events_and_says_what_it_says) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    const bool absent = event == 5 && source == 10;
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 5U};
+  };
+  const auto a = write("bu0", {{{0, 100}}}, 1, plan);
+  write_manifest({}, {.built = 100, .incomplete = 1, .balanced = true});
+  auto result = check({a});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_THAT(result.notes, IsEmpty());
+  write_manifest({}, {.built = 100, .incomplete = 0, .balanced = false});
+  result = check({a});
+  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("counts 0 incomplete events, and the files "
+                                                     "hold 1")));
+  EXPECT_THAT(result.notes, ElementsAre("the run's ledger was not balanced"));
+  write_manifest({}, {.built = 99, .incomplete = 1, .balanced = true});
+  EXPECT_THAT(check({a}).problems, ElementsAre(HasSubstr("counts 99 events built")));
+}
+
+// Of several manifests that are given, that of the run counts.
+TEST_F(Verify, takes_the_manifest_that_is_given_for_its_run) {
+  const auto a = write("bu0", {{{0, 100}}});
+  const TemporaryDirectory elsewhere;
+  std::vector<std::string> manifests;
+  for (const RunNumber run : {RunNumber{8}, RunNumber{7}}) {
+    auto manifest = ManifestWriter::create(elsewhere.path(), {.run = run, .protocol = "pull"});
+    ASSERT_TRUE(manifest && manifest->finish({.built = run == 7 ? 99U : 100U, .balanced = true}));
+    manifests.push_back(manifest->path());
+  }
+  EXPECT_THAT(check({a}, {.manifests = manifests}).problems,
+              ElementsAre(HasSubstr("counts 99 events built")));
+  EXPECT_TRUE(check({a}).good());
 }
 
 TEST_F(Verify, a_damaged_line_of_the_manifest_is_a_problem) {
@@ -543,6 +628,13 @@ TEST_F(VerifyRow, that_disagrees_with_another_one_is_named) {
         HasSubstr("are not known"));
   }
   EXPECT_EQ(missing(0, [](MissingRow&) {}), "");
+  for (const std::uint32_t other : {9U, 11U, 31U}) {
+    const auto unknown = HasSubstr(fmt::format("source {:#x} is not in /sources", other));
+    EXPECT_THAT(missing(0, [&](MissingRow& row) { row.source = other; }), unknown);
+    EXPECT_THAT(fragment(5, [&](FragmentRow& row) { row.source = other; }), unknown);
+  }
+  for (const std::uint32_t later : {0U, 5U, ~0U}) // a reason of later versions is not counted
+    EXPECT_EQ(missing(0, [&](MissingRow& row) { row.reason = later; }), "");
   EXPECT_THAT(missing(0, [](MissingRow& row) { row.event = 4; }),
               HasSubstr("event 3: a row of event 4 is in its rows of /missing"));
 }

@@ -41,6 +41,10 @@ void FileScan::problem(const std::string& text) {
   problems_.add(fmt::format("{}: {}", reader_.info().path, text));
 }
 
+void FileScan::unknown_source(EventNumber event, SourceId source) {
+  problem(fmt::format("event {}: source {:#x} is not in /sources", event, source));
+}
+
 std::string FileScan::name_of(SourceId source) const {
   const auto& sources = reader_.info().sources;
   const auto at = std::ranges::lower_bound(sources, source, {}, &SourceInfo::id);
@@ -135,9 +139,11 @@ Result<> FileScan::check_missing(std::span<const EventRow> events, std::uint64_t
                             row.event));
       }
       const auto at = std::ranges::lower_bound(counts_, row.source, {}, &SourceCount::source);
-      if (at == counts_.end() || at->source != row.source || row.reason >= missing_reasons)
-        continue;
-      ++at->missing[row.reason];
+      if (at == counts_.end() || at->source != row.source) {
+        unknown_source(row.event, row.source);
+      } else if (row.reason < missing_reasons) { // else it is of a later version
+        ++at->missing[row.reason];
+      }
     }
   }
   return {};
@@ -161,7 +167,10 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
     }
     previous = &fragment;
     while (known != sources.end() && known->id < fragment.source) ++known;
-    if (known == sources.end() || known->id != fragment.source) continue;
+    if (known == sources.end() || known->id != fragment.source) {
+      unknown_source(row.event, fragment.source);
+      continue;
+    }
     ++counts_[static_cast<std::size_t>(known - sources.begin())].fragments;
     if (known->required) ++required;
   }

@@ -75,6 +75,7 @@ private:
   [[nodiscard]] Result<> check_bytes();
   [[nodiscard]] Result<std::uint32_t> checksum_of(const FragmentRow& fragment);
   void problem(const std::string& text);
+  void unknown_source(EventNumber event, SourceId source);
   [[nodiscard]] std::string name_of(SourceId source) const;
 
   RunFileReader& reader_;
