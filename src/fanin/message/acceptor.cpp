@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/memory/heap_page.hpp"
 
 namespace fanin::message::detail {
@@ -72,7 +73,7 @@ void Acceptor::forget(const Key& key) {
     by_id_.erase(found->second->id);
     peers_.erase(found);
   }
-  if (key == last_key_) last_key_ = {};
+  last_key_ = {};
 }
 
 void Acceptor::on_event(net::Transport& transport, net::Event& event) {
@@ -168,12 +169,11 @@ void Acceptor::turn_away_silent() {
 }
 
 void Acceptor::close(Peer& peer, CloseReason reason) {
-  if (!peer.link) return;
+  FANIN_ASSERT(peer.link);
   ++counters_.closed[static_cast<std::size_t>(reason)];
-  if (reason != CloseReason::here)
-    context_.say_of_peers(fmt::format("{}: disconnected: {}", peer.name, name(reason)));
+  context_.say_of_peers(fmt::format("{}: disconnected: {}", peer.name, name(reason)));
   const Key key{peer.link.transport, peer.link.id};
-  peer.link.close(reason != CloseReason::here);
+  peer.link.close(true);
   --admitted_;
   forget(key);
 }

@@ -59,8 +59,8 @@ public:
   // Listens at an address. Returns the real one, with the port that was chosen. Errors: those of
   // Transport::listen().
   [[nodiscard]] Result<net::Url> listen(const net::Url& url);
-  // Closes one connection, counts and logs the reason; no on_closed() follows. With the reason
-  // `here` what was accepted is still delivered.
+  // Ends one connection at once, counts and logs the reason; no on_closed() follows. The peer is
+  // not gone.
   void close(Peer& peer, CloseReason reason);
   void close(); // closes all connections in an orderly way, and accepts no more
   [[nodiscard]] std::size_t peers() const { return admitted_; }

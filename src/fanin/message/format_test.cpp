@@ -48,6 +48,11 @@ TEST(hello, that_is_another_thing_is_told_from_one_of_another_version) {
   EXPECT_EQ(with(10, 0), CloseReason::not_a_socket); // takes pages of nothing
   EXPECT_EQ(with(12, 1), CloseReason::not_a_socket);
   EXPECT_EQ(with(7, 2), CloseReason::here); // a refusal is one too
+  auto later = golden_hello;
+  later[4] = std::byte{9};
+  const std::size_t least = offsetof(Hello, kind); // of another version it may end there
+  EXPECT_EQ(read_hello(std::span(later).first(least)).error(), CloseReason::wrong_version);
+  EXPECT_EQ(read_hello(std::span(later).first(least - 1)).error(), CloseReason::not_a_socket);
   for (std::size_t size = 0; size < golden_hello.size(); ++size)
     EXPECT_FALSE(read_hello(std::span(golden_hello).first(size)));
 }
@@ -91,6 +96,7 @@ TEST(gathering_page, goes_on_behind_what_was_sent_and_is_let_go_when_it_is_full)
   ASSERT_TRUE(page.open());
   ASSERT_NE(page.append(page.payload_max() - first.size), nullptr);
   EXPECT_FALSE(page.fits(0));
+  EXPECT_FALSE(page.append_header(1, 0));
   EXPECT_EQ(page.unsent().offset, first.size);
   page.release();
   EXPECT_FALSE(page.has_page());

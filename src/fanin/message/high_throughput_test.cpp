@@ -373,6 +373,19 @@ TEST_P(high_throughput, messages_gathered_for_a_peer_that_took_larger_pages_are_
   message = {};
 }
 
+TEST_P(high_throughput, a_receiver_says_who_comes_and_who_goes_and_why) {
+  std::vector<PeerId> came;
+  std::vector<std::pair<PeerId, CloseReason>> went;
+  start({.on_connected = [&](PeerId peer) { came.push_back(peer); },
+         .on_disconnected = [&](PeerId peer, CloseReason why) { went.emplace_back(peer, why); }});
+  ASSERT_EQ(came.size(), 1U);
+  EXPECT_TRUE(went.empty());
+  sender->close();
+  ASSERT_TRUE(ends->until([&] { return !went.empty(); }));
+  EXPECT_EQ(went, (std::vector{std::pair{came[0], CloseReason::peer_closed}}));
+  EXPECT_EQ(receiver->peer_name(came[0]), "");
+}
+
 TEST(a_receiver, listens_at_several_networks_at_once) {
   TwoEnds ends{
       {"process", [] { return std::make_unique<testing::ProcessNetwork>("tcp://127.0.0.1:0"); }}};

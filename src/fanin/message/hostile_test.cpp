@@ -36,6 +36,8 @@ public:
     return link_.send({&view, 1}) == net::SendOutcome::accepted;
   }
 
+  void leave() { link_.close(); } // in order
+
   bool connected = false;
   bool closed = false;
   std::vector<Hello> answers;
@@ -74,13 +76,17 @@ Bytes page_of(std::initializer_list<Piece> pieces) {
 class hostile : public ::testing::TestWithParam<testing::NetworkKind> {
 protected:
   void SetUp() override {
-    receiver = HighThroughputReceiver::listen(ends.server(), ends.address(),
-                                              {.message_max = 30'000, .unfinished_max = 20'000})
+    receiver = HighThroughputReceiver::listen(
+                   ends.server(), ends.address(),
+                   {.message_max = 30'000,
+                    .unfinished_max = 20'000,
+                    .on_disconnected = [this](PeerId, CloseReason why) { ended.push_back(why); }})
                    .value();
     sender = HighThroughputSender::connect(ends.client(), receiver->url()).value();
     ASSERT_TRUE(ends.until([&] { return sender->connected(); }));
   }
   void TearDown() override { // the good one is unharmed
+    if (sender == nullptr) return;
     ASSERT_EQ(sender->send(pattern(100, 1)), net::SendOutcome::accepted);
     ASSERT_TRUE(ends.until([&] { return receiver->recv(message); }));
     EXPECT_EQ(message.size(), 100U);
@@ -108,6 +114,7 @@ protected:
       return stranger->closed;
     }));
     EXPECT_EQ(count(reason), before + 1);
+    EXPECT_EQ(ended.back(), reason);
   }
   [[nodiscard]] std::uint64_t count(CloseReason reason) const {
     return receiver->counters().closed[static_cast<std::size_t>(reason)];
@@ -115,6 +122,7 @@ protected:
 
   TwoEnds ends{GetParam()};
   Message message;
+  std::vector<CloseReason> ended; // connections of the receiver
   std::unique_ptr<HighThroughputReceiver> receiver;
   std::unique_ptr<HighThroughputSender> sender;
 };
@@ -147,13 +155,14 @@ TEST_P(hostile, another_version_and_another_kind_are_told_so) {
 }
 
 TEST_P(hostile, a_sender_of_another_kind_learns_why) {
-  std::vector<CloseReason> ended;
-  const auto wrong = LowLatencySender::connect(
-                         ends.client(), receiver->url(),
-                         {.on_disconnected = [&](CloseReason reason) { ended.push_back(reason); }})
-                         .value();
-  ASSERT_TRUE(ends.until([&] { return !ended.empty(); }));
-  EXPECT_EQ(ended.front(), CloseReason::wrong_kind);
+  std::vector<CloseReason> reasons;
+  const auto wrong =
+      LowLatencySender::connect(
+          ends.client(), receiver->url(),
+          {.on_disconnected = [&](CloseReason reason) { reasons.push_back(reason); }})
+          .value();
+  ASSERT_TRUE(ends.until([&] { return !reasons.empty(); }));
+  EXPECT_EQ(reasons.front(), CloseReason::wrong_kind);
   EXPECT_EQ(wrong->send(pattern(1, 1)), net::SendOutcome::closed);
 }
 
@@ -167,6 +176,19 @@ TEST_P(hostile, a_page_whose_lengths_or_flags_lie_costs_its_connection) {
   expect_cut_off(page_of({{{0, 8, 8}, 8}}), CloseReason::bad_page);
   expect_cut_off(page_of({{{0, goes_on, 8}, 8}, {{0, 0, 8}, 8}}), CloseReason::bad_page);
   expect_cut_off(page_of({{{0, goes_on, 8}, 8}, {{0, goes_on, 8}, 8}}), CloseReason::bad_page);
+}
+
+TEST_P(hostile, an_invalid_page_of_one_that_has_left_is_counted) {
+  const auto stranger = meet(receiver->url());
+  stranger->say(good_hello(SocketKind::high_throughput));
+  ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+  stranger->say_bytes(Bytes(5));
+  stranger->leave();
+  ASSERT_TRUE(ends.until([&] { return !ended.empty(); }));
+  EXPECT_EQ(count(CloseReason::bad_page), 0U);
+  EXPECT_FALSE(receiver->recv(message));
+  EXPECT_EQ(count(CloseReason::bad_page), 1U);
+  EXPECT_EQ(ended, std::vector{CloseReason::peer_closed});
 }
 
 TEST_P(hostile, a_message_over_the_limit_costs_its_connection) {
@@ -380,6 +402,34 @@ TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_
   liar.link.close(true);
 }
 
+// Who answers a hello with something else is no socket of this kind.
+TEST_P(hostile, a_sender_that_gets_no_good_answer_goes_away) {
+  struct Answerer final : net::Handler {
+    void on_event(net::Transport& transport, net::Event& event) override {
+      if (event.kind != net::EventKind::message) return;
+      const memory::View view = memory::HeapPage::copy(answer);
+      (void)transport.send(event.connection, {&view, 1});
+    }
+    Bytes answer;
+  } answerer;
+  net::Transport& transport = *ends.server().transport(ends.address()).value();
+  const auto listener = transport.listen(
+      ends.address(), {.receive_pool = &ends.server().receive_pool(), .handler = &answerer});
+  ASSERT_TRUE(listener);
+  const Hello hello = good_hello(SocketKind::low_latency);
+  const auto other = std::as_bytes(std::span{&hello, 1});
+  for (const Bytes& answer : {pattern(5, 1), Bytes(other.begin(), other.end())}) {
+    answerer.answer = answer;
+    const auto victim =
+        HighThroughputSender::connect(ends.client(), transport.listening_url(*listener)).value();
+    const auto& closed = victim->counters().closed;
+    ASSERT_TRUE(ends.until(
+        [&] { return closed[static_cast<std::size_t>(CloseReason::not_a_socket)] == 1; }));
+    EXPECT_EQ(victim->counters().connections, 0U);
+  }
+  transport.close_listener(*listener);
+}
+
 class silence : public hostile {};
 
 TEST_P(silence, of_who_connects_ends_the_connection_when_its_hello_is_overdue) {
@@ -394,6 +444,9 @@ TEST_P(silence, of_who_connects_ends_the_connection_when_its_hello_is_overdue) {
   ASSERT_TRUE(ends.until([&] { return second->closed; }));
   EXPECT_EQ(count(CloseReason::no_answer), 2U);
   EXPECT_TRUE(first->answers.empty());
+  const auto third = meet(receiver->url()); // after a time when nobody was silent
+  ASSERT_TRUE(ends.until([&] { return third->closed; }));
+  EXPECT_EQ(count(CloseReason::no_answer), 3U);
 }
 
 INSTANTIATE_TEST_SUITE_P(sockets, hostile, ::testing::ValuesIn(testing::networks()),

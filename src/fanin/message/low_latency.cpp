@@ -166,8 +166,10 @@ void LowLatencyReceiver::on_message(const std::shared_ptr<detail::Peer>& peer, n
   try {
     options_.on_message(message_);
   } catch (...) {
-    acceptor_.close(*peer, CloseReason::callback_threw);
-    on_closed(peer, CloseReason::callback_threw);
+    if (peer->link) { // else it has closed the receiver
+      acceptor_.close(*peer, CloseReason::callback_threw);
+      on_closed(peer, CloseReason::callback_threw);
+    }
   }
   message_.release();
 }

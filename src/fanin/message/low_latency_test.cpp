@@ -85,8 +85,10 @@ TEST_P(low_latency, a_message_that_is_moved_out_of_the_callback_stays) {
 TEST_P(low_latency, a_callback_that_throws_costs_its_connection_and_no_other) {
   std::vector<CloseReason> ended;
   int messages = 0;
+  PeerId thrower = PeerId::none;
   start({.on_message =
              [&](Message& message) {
+               thrower = message.peer();
                if (message.size() == 1) throw std::runtime_error("on purpose");
                ++messages;
              },
@@ -96,11 +98,28 @@ TEST_P(low_latency, a_callback_that_throws_costs_its_connection_and_no_other) {
   ASSERT_EQ(sender->send(pattern(1, 1)), net::SendOutcome::accepted);
   ASSERT_TRUE(ends.until([&] { return sender->counters().connections == 2; })); // it comes back
   EXPECT_EQ(ended, std::vector{CloseReason::callback_threw});
+  EXPECT_EQ(receiver->peer_name(thrower), "");
+  EXPECT_NE(ends.said().find("disconnected: the callback threw"), std::string::npos);
   EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 1U);
   ASSERT_EQ(other->send(pattern(2, 1)), net::SendOutcome::accepted);
   ASSERT_EQ(sender->send(pattern(2, 1)), net::SendOutcome::accepted);
   ASSERT_TRUE(ends.until([&] { return messages == 2; }));
   EXPECT_EQ(other->counters().connections, 1U);
+}
+
+TEST_P(low_latency, a_receiver_that_was_closed_in_on_message_stays_so_even_if_that_throws) {
+  std::vector<CloseReason> ended;
+  start({.on_message =
+             [&](Message&) {
+               receiver->close();
+               throw std::runtime_error("on purpose");
+             },
+         .on_disconnected = [&](PeerId, CloseReason reason) { ended.push_back(reason); }});
+  ASSERT_EQ(sender->send(pattern(1, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return !sender->connected(); }));
+  EXPECT_TRUE(ended.empty());
+  EXPECT_EQ(receiver->connections(), 0U);
+  EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 0U);
 }
 
 TEST_P(low_latency, a_receiver_without_on_message_is_refused) {
@@ -276,12 +295,15 @@ TEST(handshake, is_made_where_every_message_meets_backpressure_first) {
       LowLatencyReceiver::listen(ends.server(), ends.address(), {.on_message = [](Message&) {}})
           .value();
   std::vector<CloseReason> ended;
+  int writable = 0;
   const auto sender =
       LowLatencySender::connect(ends.client(), receiver->url(),
-                                {.on_disconnected = [&](CloseReason why) { ended.push_back(why); }})
+                                {.on_disconnected = [&](CloseReason why) { ended.push_back(why); },
+                                 .on_writable = [&] { ++writable; }})
           .value();
   ASSERT_TRUE(ends.until([&] { return sender->connected(); }));
   EXPECT_TRUE(ended.empty());
+  EXPECT_EQ(writable, 0); // it was for the hello
 }
 
 INSTANTIATE_TEST_SUITE_P(sockets, low_latency, ::testing::ValuesIn(testing::networks()),

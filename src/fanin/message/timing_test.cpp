@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "fanin/message/testing/two_ends.hpp"
-#include "fanin/net/decorator.hpp"
 
 namespace fanin::message {
 namespace {
@@ -140,37 +139,6 @@ TEST_F(timing, short_connections_back_off_and_a_long_one_begins_again) {
   ASSERT_EQ(source->send(pattern(1, 1)), net::SendOutcome::accepted);
   ASSERT_TRUE(ends.until([&] { return connected.size() == 7; }));
   EXPECT_LE(connected[6] - ended[5], 11ms);
-}
-
-// A transport that has something left to deliver.
-class Lingering final : public net::Decorator {
-public:
-  Lingering() : Decorator("lingering", std::make_unique<net::InprocTransport>()) {}
-  [[nodiscard]] std::size_t closing() const override { return left; }
-  [[nodiscard]] std::uint64_t given_up() const override { return lost; }
-  std::size_t left = 0;
-  std::uint64_t lost = 0;
-};
-
-TEST(drain, says_whether_everything_was_taken) {
-  const MonotonicClock clock;
-  net::Loop loop(clock);
-  Lingering transport;
-  net::TransportSet set;
-  set.add("inproc", transport);
-  const testing::Pools pools(testing::TwoEnds::small_pages());
-  Context context(ContextParts{loop, set, *pools.send, *pools.receive, 1, {}});
-  ASSERT_TRUE(context.transport(net::Url::parse("inproc://here").value()));
-  EXPECT_TRUE(context.drain()); // nothing is left
-  for (const bool taken : {true, false, true}) {
-    transport.left = 1;
-    net::Timer end{[&] {
-      transport.left = 0;
-      transport.lost += taken ? 0 : 1;
-    }};
-    end.start(loop, clock.now());
-    EXPECT_EQ(context.drain(), taken);
-  }
 }
 
 TEST_F(timing, a_publisher_that_is_closed_waits_five_seconds_for_who_does_not_read) {

@@ -1,0 +1,231 @@
+// A Context by itself, and what all sockets do with addresses and attempts to connect.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fanin/message/testing/two_ends.hpp"
+#include "fanin/net/decorator.hpp"
+
+namespace fanin::message {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using testing::pattern;
+using testing::TwoEnds;
+
+// inproc, with faults that a test asks for.
+class Moody final : public net::Decorator {
+public:
+  Moody() : Decorator("moody", std::make_unique<net::InprocTransport>()) {}
+  [[nodiscard]] Result<net::ConnectionId> connect(const net::Url& url,
+                                                  const net::ConnectionOptions& options) override {
+    if (refuses) return fail(ErrorKind::exhausted, "no descriptor is left");
+    return Decorator::connect(url, options);
+  }
+  [[nodiscard]] std::size_t closing() const override { return left; }
+  [[nodiscard]] std::uint64_t given_up() const override { return lost; }
+  bool refuses = false;
+  std::size_t left = 0; // to deliver
+  std::uint64_t lost = 0;
+};
+
+class context : public ::testing::Test {
+protected:
+  context() {
+    loop.add(transport);
+    transports.add("moody+inproc", transport);
+  }
+  Context make(std::uint64_t seed = 1) {
+    return Context(
+        ContextParts{loop, transports, *pools.send, *pools.receive, seed,
+                     [this](LogLevel, std::string_view text) { said.emplace_back(text); }});
+  }
+  void turn_until(const std::function<bool()>& done) {
+    for (int turns = 0; turns < 10'000'000 && !done(); ++turns) loop.turn();
+    ASSERT_TRUE(done());
+  }
+
+  const net::Url url = net::Url::parse("moody+inproc://here").value();
+  MonotonicClock clock;
+  net::Loop loop{clock};
+  Moody transport;
+  net::TransportSet transports;
+  const testing::Pools pools{TwoEnds::small_pages()};
+  std::vector<std::string> said;
+};
+
+TEST_F(context, refuses_pools_that_cannot_be) {
+  const auto error = [](std::uint32_t send_page, std::uint32_t receive_page) {
+    ContextOptions options = TwoEnds::small_pages();
+    options.send_pool.page_size = send_page;
+    options.receive_pool.page_size = receive_page;
+    const auto made = Context::make(options);
+    return made ? "" : made.error().text;
+  };
+  EXPECT_EQ(error(16384, 32768), "");
+  EXPECT_THAT(error(16384, 28672), HasSubstr("less than twice"));
+  EXPECT_THAT(error(5000, 32768), HasSubstr("multiple of 4 KiB"));
+  EXPECT_THAT(error(16384, 40000), HasSubstr("multiple of 4 KiB"));
+}
+
+TEST_F(context, makes_one_transport_of_each_scheme_from_the_registry_it_is_given) {
+  int made = 0;
+  net::TransportRegistry registry;
+  ASSERT_TRUE(registry.add("mine", [&](net::Loop&, const LogFunction&) {
+    ++made;
+    return Result<std::unique_ptr<net::Transport>>(std::make_unique<net::InprocTransport>());
+  }));
+  ASSERT_TRUE(registry.add("broken", [](net::Loop&, const LogFunction&) {
+    return Result<std::unique_ptr<net::Transport>>(fail(ErrorKind::exhausted, "no device"));
+  }));
+  const auto one = Context::make(TwoEnds::small_pages(), &registry).value();
+  const auto of = [&](const char* text) { return one->transport(net::Url::parse(text).value()); };
+  const auto first = of("mine://a");
+  ASSERT_TRUE(first);
+  EXPECT_EQ(*of("mine://b"), *first);
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(of("broken://a").error().text, "no device");
+  EXPECT_THAT(of("tcp://127.0.0.1:0").error().text, HasSubstr("no transport for the scheme 'tcp'"));
+}
+
+TEST_F(context, draws_the_times_of_reconnecting_from_its_seed) {
+  const auto drawn = [](std::uint64_t seed) {
+    ContextOptions options = TwoEnds::small_pages();
+    options.seed = seed;
+    return Context::make(options).value()->random().next();
+  };
+  EXPECT_EQ(drawn(5), drawn(5));
+  EXPECT_NE(drawn(5), drawn(6));
+  EXPECT_NE(drawn(0), drawn(0)); // from the clock
+}
+
+TEST_F(context, does_nothing_in_a_turn_without_work) {
+  Context one = make();
+  EXPECT_FALSE(one.turn());
+}
+
+// At the end of a turn, as often as it wants.
+struct Task final : TurnEndTask {
+  explicit Task(Context& its) : context(its) {}
+  ~Task() override { context.forget(*this); }
+  Answer at_turn_end() override {
+    ++calls;
+    if (leaves) context.forget(*this);
+    if (returns) context.at_turn_end(*this);
+    return {.stay = stays};
+  }
+  Context& context;
+  int calls = 0;
+  bool leaves = false;
+  bool returns = false;
+  bool stays = false;
+};
+
+TEST_F(context, calls_a_task_once_a_turn_while_it_wants_that) {
+  Context one = make();
+  Task task(one);
+  const auto calls = [&](bool leaves, bool returns, bool stays) {
+    task.leaves = leaves;
+    task.returns = returns;
+    task.stays = stays;
+    one.at_turn_end(task);
+    one.at_turn_end(task);
+    task.calls = 0;
+    for (int i = 0; i < 3; ++i) one.turn();
+    one.forget(task);
+    return task.calls;
+  };
+  EXPECT_EQ(calls(false, false, false), 1);
+  EXPECT_EQ(calls(false, false, true), 3);
+  EXPECT_EQ(calls(true, false, true), 1);
+  EXPECT_EQ(calls(true, true, false), 3);
+  EXPECT_EQ(calls(true, true, true), 3);
+}
+
+TEST_F(context, runs_until_it_is_stopped) {
+  Context one = make();
+  bool stopped = false;
+  net::Timer end{[&] {
+    stopped = true;
+    one.stop();
+  }};
+  end.start(loop, clock.now() + 1ms);
+  one.run();
+  EXPECT_TRUE(stopped);
+}
+
+TEST_F(context, drain_says_whether_everything_was_taken) {
+  Context one = make();
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(one.transport(url));
+  EXPECT_TRUE(one.drain()); // nothing is left
+  std::uint64_t lost = 0;
+  for (const bool taken : {true, false, true}) {
+    transport.left = 1;
+    net::Timer end{[&] {
+      transport.left = 0;
+      transport.lost += taken ? 0 : 1;
+    }};
+    end.start(loop, clock.now() + 1ms);
+    EXPECT_EQ(one.drain(), taken);
+    lost += taken ? 0 : 1;
+    EXPECT_EQ(one.given_up(), lost); // each transport counts once
+  }
+  transport.left = 1;
+  net::Timer stop{[&] { one.stop(); }};
+  stop.start(loop, clock.now() + 1ms);
+  EXPECT_FALSE(one.drain());
+}
+
+TEST_F(context, an_address_that_cannot_be_used_is_an_error_of_every_socket) {
+  Context one = make();
+  const auto ready = [](Message&) {};
+  const auto sockets = [&](const net::Url& at) {
+    Subscriber subscriber(one, {.on_message = ready});
+    std::vector<ErrorKind> kinds;
+    const auto note = [&](const auto& result) {
+      kinds.push_back(result ? ErrorKind::internal : result.error().kind);
+    };
+    note(LowLatencyReceiver::listen(one, at, {.on_message = ready}));
+    note(HighThroughputReceiver::listen(one, at, {}));
+    note(Publisher::listen(one, at, {}));
+    note(LowLatencySender::connect(one, at));
+    note(HighThroughputSender::connect(one, at));
+    note(subscriber.subscribe(at, 1, Mode::low_latency));
+    return kinds;
+  };
+  EXPECT_EQ(sockets(net::Url::parse("nosuch://here").value()),
+            std::vector(6, ErrorKind::unsupported));
+  const auto there = LowLatencyReceiver::listen(one, url, {.on_message = ready});
+  ASSERT_TRUE(there);
+  transport.refuses = true;
+  const auto taken = sockets((*there)->url());
+  EXPECT_EQ(taken, (std::vector{ErrorKind::refused, ErrorKind::refused, ErrorKind::refused,
+                                ErrorKind::exhausted, ErrorKind::exhausted, ErrorKind::exhausted}));
+}
+
+TEST_F(context, an_attempt_that_cannot_be_made_is_tried_again_and_said_once) {
+  Context one = make();
+  const auto sender =
+      LowLatencySender::connect(one, url, {.reconnect = {.initial = 1us, .max = 10us}}).value();
+  const auto& failed =
+      sender->counters().closed[static_cast<std::size_t>(CloseReason::unreachable)];
+  turn_until([&] { return failed == 2; });
+  EXPECT_EQ(said, std::vector<std::string>{url.text() + ": nobody listens there; trying again"});
+  transport.refuses = true;
+  turn_until([&] { return failed >= 4 && said.size() > 1; });
+  EXPECT_EQ(said[1], "no descriptor is left");
+  transport.refuses = false;
+  auto receiver = LowLatencyReceiver::listen(one, url, {.on_message = [](Message&) {}});
+  turn_until([&] { return sender->connected(); });
+  EXPECT_EQ(said.back(), url.text() + ": connected");
+  receiver->reset();
+  turn_until([&] { return !sender->connected(); });
+  turn_until([&] { return failed >= 6; });
+  EXPECT_EQ(std::ranges::count(said, url.text() + ": connected"), 1);
+  EXPECT_EQ(
+      std::ranges::count_if(said, [](const auto& line) { return line.ends_with("trying again"); }),
+      2);
+}
+
+} // namespace
+} // namespace fanin::message
