@@ -201,7 +201,7 @@ def build(modules, jobs):
     here = TREE / "build" / "release"
     if not (here / "build.ninja").exists():
         subprocess.run(["cmake", "--preset", "release"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
-    targets = [f"fanin_{module}_test" for module in modules]
+    targets = [*(f"fanin_{module}_test" for module in modules), "fanin_shared_modules"]  # of the same commit as the tests
     built = subprocess.run(["ninja", "-C", here, f"-j{jobs}", *targets], capture_output=True, text=True)
     if built.returncode != 0:
         sys.exit("\n".join(line for line in built.stdout.splitlines() if "error" in line and len(line) < 1000))
