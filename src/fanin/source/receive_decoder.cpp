@@ -21,6 +21,7 @@ std::string_view name(ReceiveFault fault) {
   case ReceiveFault::bad_size: return "bad_size";
   case ReceiveFault::bad_event: return "bad_event";
   case ReceiveFault::cut_short: return "cut_short";
+  case ReceiveFault::no_preface: return "no_preface";
   }
   return "unknown";
 }

@@ -25,9 +25,10 @@ enum class ReceiveFault : std::uint8_t {
   bad_kind, ///< unknown kind or flags
   bad_size, ///< over 256 MiB - 1, or a size where there is no payload
   bad_event, ///< 2^63 or above
-  cut_short ///< the connection ended within a message
+  cut_short, ///< the connection ended within a message
+  no_preface ///< it was silent, and gave way to another one
 };
-inline constexpr std::size_t receive_faults = 9;
+inline constexpr std::size_t receive_faults = 10;
 [[nodiscard]] std::string_view name(ReceiveFault fault);
 
 class ReceiveDecoder {

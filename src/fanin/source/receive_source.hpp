@@ -1,7 +1,7 @@
 /// \file
 /// Takes fragments from a TCP connection: any program that uses the format of
-/// docs/receive-format.md can be a source. It listens at its own address, and accepts one sender at
-/// a time.
+/// docs/receive-format.md can be a source. It listens at its own address, and reads one connection
+/// after the other, each up to its end; those that come meanwhile wait in the listen queue.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fanin/base/log.hpp"
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/net/tcp/socket.hpp"
 #include "fanin/net/url.hpp"
 #include "fanin/source/receive_decoder.hpp"
@@ -23,7 +24,8 @@ struct ReceiveOptions {
   net::Url listen; ///< tcp://host:port; port 0: any free one
   std::string listen_from; ///< "run.toml:12: readout.0.source.1.listen", for messages; may be empty
   bool check = true; ///< compare the sender's checksums
-  LogFunction log; ///< gets a line for each sender that connects or leaves; may be empty
+  LogFunction log; ///< gets lines about senders that connect or leave, a few in a second; may be
+                   ///< empty
 };
 
 class ReceiveSource final : public Source {
@@ -38,20 +40,22 @@ public:
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
   [[nodiscard]] std::string listening_url() const override;
-  /// connections, refused (while another sender was connected), bad_checksum, skip_ignored, and one
-  /// for each ReceiveFault.
+  /// connections, refused (they waited when the data ended), bad_checksum, and one for each
+  /// ReceiveFault.
   [[nodiscard]] std::vector<SourceCounter> counters() const override;
 
 private:
-  enum class Received : std::uint8_t { some, nothing, closed };
-
   ReceiveSource(ReceiveOptions options, Descriptor epoll);
   [[nodiscard]] Result<> listen();
-  void accept_all(FragmentQueue& queue);
-  [[nodiscard]] Received receive(FragmentQueue& queue);
-  void close_connection(FragmentQueue& queue, std::string_view why);
+  [[nodiscard]] Descriptor accept() const;
+  [[nodiscard]] bool accept_next(Time now);
+  [[nodiscard]] Time make_way(FragmentQueue& queue, Time now);
+  void look_for_events();
+  void receive(FragmentQueue& queue, Time now);
+  void close_connection(FragmentQueue& queue, Time now, std::string_view why,
+                        ReceiveFault found = ReceiveFault::none);
+  void end_data(FragmentQueue& queue, Time now);
   void say_bad_checksums(const FragmentQueue& queue, Time now);
-  void log(LogLevel level, std::string_view text) const;
 
   ReceiveOptions options_;
   Descriptor epoll_; // with the listener and the connection, both edge-triggered
@@ -64,12 +68,16 @@ private:
   std::size_t staged_to_ = 0;
   bool readable_ = false; // the socket may have more
   bool restarted_ = false; // since the last read()
-  bool accept_again_ = false;
+  bool others_wait_ = false; // in the listen queue, as far as is known
+  bool waiting_said_ = false; // that others wait for the end of this connection
   bool ended_ = false; // the sender said so
   std::uint64_t connections_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t bad_checksums_said_ = 0;
+  Time quiet_since_{}; // the connection: when its last bytes came
   Time quiet_until_{}; // about bad checksums
+  LogLimiter comings_; // connected, disconnected
+  LogLimiter warnings_;
   std::array<std::uint64_t, receive_faults> faults_{};
 };
 

@@ -52,7 +52,9 @@ struct Bench {
   explicit Bench(std::uint32_t window = 1024, std::uint32_t pages = 64)
       : fixture({.source = 5, .window = window}, {.page_size = 65536, .pages = pages}),
         source(ReceiveSource::make(
-                   {.source = 5, .listen = net::Url::parse("tcp://127.0.0.1:0").value()})
+                   {.source = 5,
+                    .listen = net::Url::parse("tcp://127.0.0.1:0").value(),
+                    .log = [this](LogLevel, std::string_view text) { log.emplace_back(text); }})
                    .value()) {
     EXPECT_TRUE(source->start(0, Time{}));
   }
@@ -60,7 +62,7 @@ struct Bench {
   template <class Done>
   void read_until(Done done) {
     while (!done()) {
-      last = source->read(fixture.queue, Time{});
+      last = source->read(fixture.queue, now);
       if (done() || last.state == ReadState::more) continue;
       pollfd waiting{source->descriptor(), POLLIN, 0};
       ASSERT_EQ(::poll(&waiting, 1, 10000), 1) << "the descriptor did not become readable";
@@ -77,7 +79,21 @@ struct Bench {
   QueueFixture fixture;
   std::unique_ptr<ReceiveSource> source;
   ReadResult last;
+  Time now{};
+  std::vector<std::string> log;
 };
+
+// A whole connection of a sender that has one for each spill: events [first, end), and closed.
+void send_spill(const ReceiveSource& source, EventNumber first, EventNumber end,
+                std::size_t size = 10) {
+  const Peer peer(source);
+  SenderBytes sender(5);
+  sender.preface();
+  for (EventNumber event = first; event < end; ++event) {
+    sender.fragment(event, bytes_of(size, event));
+  }
+  peer.send(sender.bytes());
+}
 
 TEST(ReceiveSource, ReportsThePortThatWasChosen) {
   const Bench bench;
@@ -191,22 +207,111 @@ TEST(ReceiveSource, AfterTheEndOfTheDataItListensOnlyWhenItIsStartedAgain) {
   bench.read_until([&] { return bench.fixture.queue.written() == 2; });
 }
 
-TEST(ReceiveSource, ASecondSenderIsRefusedButASilentStrayGivesWay) {
+TEST(ReceiveSource, ConnectionsThatWereClosedBeforeAnyWasReadAreAllRead) {
+  Bench bench;
+  for (EventNumber spill = 0; spill < 20; ++spill) {
+    send_spill(*bench.source, spill * 30, spill * 30 + 30);
+  }
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 600; });
+  EXPECT_EQ(bench.fixture.queue.written(), 600U);
+  EXPECT_EQ(bench.counter("connections"), 20U);
+  EXPECT_EQ(bench.counter("refused"), 0U);
+}
+
+TEST(ReceiveSource, AConnectionThatComesBeforeTheEndOfTheFirstIsReadWaits) {
   Bench bench;
   bench.fixture.queue.start(0);
-  Peer stray(*bench.source);
-  bench.read_until([&] { return bench.counter("connections") == 1; });
+  SenderBytes sender(5);
+  Peer first(*bench.source);
+  first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  sender.bytes().clear();
+  first.send(sender.fragment(1, bytes_of(10, 1)).bytes());
+  first.close();
+  send_spill(*bench.source, 2, 4);
+  bench.read_until([&] { return bench.fixture.queue.written() == 4; });
+  EXPECT_EQ(bench.counter("refused"), 0U);
+}
+
+TEST(ReceiveSource, ConnectionsThatComeWhileTheQueueIsFullAreReadLater) {
+  Bench bench(16);
+  FragmentQueue& queue = bench.fixture.queue;
+  for (EventNumber spill = 0; spill < 40; ++spill) {
+    send_spill(*bench.source, spill * 10, spill * 10 + 10, 3000);
+    ASSERT_EQ(bench.source->read(queue, bench.now).state, ReadState::waiting);
+  }
+  EXPECT_EQ(queue.written(), 16U);
+  bench.read_until([&] {
+    queue.release_until(queue.next_event());
+    return queue.written() == 400;
+  });
+  EXPECT_EQ(bench.counter("connections"), 40U);
+  EXPECT_EQ(bench.counter("refused"), 0U);
+}
+
+TEST(ReceiveSource, ASecondSenderWaitsUntilTheFirstHasClosedAndTheLogSaysSo) {
+  Bench bench;
+  bench.fixture.queue.start(0);
   Peer first(*bench.source);
   SenderBytes sender(5);
   first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
   bench.read_until([&] { return bench.fixture.queue.written() == 1; });
-  EXPECT_TRUE(stray.closed());
-  Peer second(*bench.source);
-  bench.read_until([&] { return bench.counter("refused") == 1; });
-  EXPECT_TRUE(second.closed());
+  send_spill(*bench.source, 2, 3);
+  bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  EXPECT_EQ(bench.last.state, ReadState::waiting);
+  bench.now = bench.last.wake;
+  bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  EXPECT_THAT(bench.log, ::testing::Contains(::testing::HasSubstr("another sender")).Times(1));
+  EXPECT_EQ(bench.last.wake, never);
   sender.bytes().clear();
   first.send(sender.fragment(1, bytes_of(10, 1)).bytes());
-  bench.read_until([&] { return bench.fixture.queue.written() == 2; });
+  first.close();
+  bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+  EXPECT_EQ(bench.counter("refused"), 0U);
+}
+
+TEST(ReceiveSource, AConnectionWithoutAPrefaceGivesWayAfterAWhile) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  Peer silent(*bench.source);
+  bench.read_until([&] { return bench.counter("connections") == 1; });
+  EXPECT_EQ(bench.last.wake, never);
+  send_spill(*bench.source, 0, 1);
+  bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  EXPECT_FALSE(silent.closed()) << "its preface may be under way";
+  ASSERT_EQ(bench.last.state, ReadState::waiting);
+  bench.now = bench.last.wake;
+  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  EXPECT_TRUE(silent.closed());
+  EXPECT_EQ(bench.counter("no_preface"), 1U);
+}
+
+TEST(ReceiveSource, WhoWaitsWhenTheDataEndIsRefusedCountedAndSaid) {
+  Bench bench;
+  Peer first(*bench.source);
+  SenderBytes sender(5);
+  first.send(sender.preface().fragment(0, bytes_of(10, 0)).end().bytes());
+  Peer second(*bench.source);
+  Peer third(*bench.source);
+  bench.read_until([&] { return bench.last.state == ReadState::finished; });
+  EXPECT_TRUE(second.closed());
+  EXPECT_EQ(bench.counter("refused"), 2U);
+  EXPECT_THAT(bench.log, ::testing::Contains(::testing::HasSubstr("2 connections refused")));
+}
+
+TEST(ReceiveSource, ManyBadConnectionsFillNoLog) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    const Peer stray(*bench.source);
+    stray.send(Bytes(100, std::byte{'G'}));
+  }
+  bench.read_until([&] { return bench.counter("bad_preface") == 50; });
+  EXPECT_LE(bench.log.size(), 10U);
+  bench.now += std::chrono::seconds{2};
+  send_spill(*bench.source, 0, 1);
+  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  EXPECT_THAT(bench.log, ::testing::Contains(::testing::HasSubstr("lines were left out")));
 }
 
 TEST(ReceiveSource, ARejoinKeepsTheSenderAndDropsTheOpenFragment) {
