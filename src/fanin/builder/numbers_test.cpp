@@ -63,6 +63,7 @@ protected:
     options_.system = GetParam() ? make_system(1, 1, count) : make_system(count, 1, 1);
     options_.system.event_window = before.event_window;
     options_.system.events_max = before.events_max;
+    options_.system.trigger_rate_hz = before.trigger_rate_hz;
     options_.make_source = [this](const SourceInfo& info) -> std::unique_ptr<source::Source> {
       const Sends& sends = sources_[info.id - 1];
       Listed listed(sends.numbers, sends.step);
@@ -162,6 +163,29 @@ TEST_P(Numbers, a_flipped_bit_costs_its_fragment_only) {
       }
     }
   }
+}
+
+// Wrong numbers near the others that a far one follows, and such that confirm each other: with a
+// trigger none of them waits until it is triggered.
+TEST_P(Numbers, a_wrong_number_that_is_not_triggered_yet_holds_nothing_up) {
+  options_.system.trigger_rate_hz = 1000;
+  constexpr EventNumber far = EventNumber{1} << 40;
+  for (const List& wrong : {List{5000, far}, List{5000, far, far / 2}, List{5000, far + 1, 300}}) {
+    start({{joined({wrong, from_to(wrong.size(), 1000)}), 1ms, false},
+           {from_to(0, 1000), 1ms, false}});
+    system_->run_for(2s);
+    system_->stop();
+    expect_end();
+    EXPECT_EQ(stored(1), from_to(wrong.size(), 1000)) << log();
+    EXPECT_EQ(stored(2), from_to(0, 1000));
+    EXPECT_EQ(dropped(1), wrong.size());
+  }
+  start({{joined({{5000, 5001}, from_to(2, 2000)}), 1ms, false}, {from_to(0, 2000), 1ms, false}});
+  system_->run_for(3s);
+  system_->stop();
+  expect_end();
+  EXPECT_EQ(stored(1), from_to(2, 2000)) << log();
+  EXPECT_EQ(stored(2), from_to(0, 2000));
 }
 
 TEST_P(Numbers, a_prescaled_source_keeps_all_it_has) {
@@ -269,6 +293,33 @@ TEST_P(Numbers, a_source_given_up_as_silent_is_missing_for_its_silence) {
   EXPECT_EQ(missing(499, 1), std::nullopt);
   EXPECT_EQ(missing(500, 1), MissingReason::deadline) << log();
   EXPECT_EQ(missing(6000, 1), MissingReason::deadline);
+}
+
+// Its numbers lie five deadlines behind those of the other one.
+TEST_P(Numbers, a_source_that_trails_and_is_given_up_comes_back) {
+  const List trails = joined(
+      {List(1000, Listed::pause), from_to(0, 2000), List(400, Listed::pause), from_to(2000, 5000)});
+  run({{trails, 1ms}, {from_to(0, 5000), 1ms}});
+  const List back = stored(1);
+  EXPECT_EQ(stored(2), from_to(0, 5000));
+  EXPECT_GT(back.size(), 2000U) << log();
+  EXPECT_EQ(back, joined({from_to(back.front(), 2000),
+                          from_to(5000 + 2000 - back.size() - back.front(), 5000)}));
+  EXPECT_EQ(missing(back.front() - 1, 1), MissingReason::deadline);
+  EXPECT_EQ(system_->summary().sources[0].ledger.late, 5000 - back.size()) << log();
+  EXPECT_THAT(log(),
+              HasSubstr("source source1 sends event 0, which is late: it is waited for until"));
+  EXPECT_THAT(log(), HasSubstr(fmt::format("source source1 is back at event {}", back.front())));
+}
+
+TEST_P(Numbers, a_source_that_trails_by_more_than_a_window_is_not_waited_for) {
+  options_.system.event_window = 256;
+  const List trails = joined({List(1000, Listed::pause), from_to(0, 500)});
+  run({{trails, 1ms}, {from_to(0, 3000), 1ms}});
+  EXPECT_EQ(stored(1), List{}) << log();
+  EXPECT_EQ(stored(2), from_to(0, 3000));
+  EXPECT_EQ(system_->summary().sources[0].ledger.late, 500U);
+  EXPECT_THAT(log(), HasSubstr("source source1 sends event 0, which is too late to be waited for"));
 }
 
 TEST_P(Numbers, what_is_too_large_is_missing_as_dropped) {

@@ -38,6 +38,7 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
   FANIN_ASSERT(options_.inputs.size() == last - first);
   for (auto& input : options_.inputs) {
     input.queue.asks_others = true;
+    input.queue.triggered = system.trigger_rate_hz > 0;
     inputs_.push_back(std::make_unique<Input>(std::move(input)));
     queues_.push_back(&inputs_.back()->queue);
     source_counters_.push_back({.source = inputs_.back()->queue.options().source});
@@ -195,6 +196,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     input->accepted_at.reset();
     input->slow_since.reset();
     input->silent = input->slow_said = input->passed_over = input->overtaken_said = false;
+    input->away = input->given_up_slow = input->trails_said = false;
     input->overtaken_since.reset();
     input->unclear_since.reset();
     input->unclear = false;

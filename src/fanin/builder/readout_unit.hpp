@@ -75,10 +75,15 @@ private:
     std::optional<Duration> behind_since; // silent while others went on; on the fair clock
     EventNumber behind_until = 0;
     std::uint64_t written = 0; // when it was last looked at
+    EventNumber come_to = 0; // likewise
     std::optional<Duration> accepted_at; // its last fragment, as far as was looked
     std::optional<Duration> slow_since; // it alone holds the others back
     bool slow_said = false;
-    bool silent = false; // it was given up, and has sent nothing since
+    bool silent = false; // it was given up, and has sent nothing since that is waited for
+    bool away = false; // it was given up, and nothing of it was taken since
+    bool given_up_slow = false; // the last time
+    bool trails_said = false;
+    std::uint64_t late_before = 0; // its late fragments, when it was given up
     Duration moved_at{}; // it last gave a fragment, or had one to give; on the fair clock
     std::optional<Duration> overtaken_since; // another one is more than a window ahead
     bool overtaken_said = false;
@@ -122,6 +127,8 @@ private:
   void end_held();
   [[nodiscard]] const Input* overtaker(const Input& input) const;
   void pass_over_quiet(Duration now);
+  void note_progress(Input& input, Duration now);
+  void note_given_up(Input& input);
   void watch_silence();
   bool watch_silence(Input& input, Duration now);
   void watch_slow(Input& input, Duration now);

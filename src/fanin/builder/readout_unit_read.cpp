@@ -247,6 +247,7 @@ bool ReadoutUnit::any_settled() {
 }
 
 // Nobody confirms a jump, and nobody goes on without it: it is judged by the number that follows.
+// What is not triggered by then is wrong.
 void ReadoutUnit::watch_unclear(Duration now) {
   for (auto& input : inputs_) {
     if (!input->queue.unclear()) {
@@ -364,6 +365,43 @@ void ReadoutUnit::pass_over_quiet(Duration now) {
   }
 }
 
+// A source that was given up and goes on below is waited for, if it lies less than a window back:
+// else one whose numbers trail those of others by more than the deadline would never come back. Who
+// was given up as slow is not waited for again.
+void ReadoutUnit::note_progress(Input& input, Duration now) {
+  const source::FragmentQueue& queue = input.queue;
+  const EventNumber before = std::exchange(input.come_to, queue.come_to());
+  if (std::exchange(input.written, queue.written()) != queue.written()) {
+    const std::uint64_t late = queue.dropped(source::DropReason::late) - input.late_before;
+    if (std::exchange(input.away, false) && late > 0) {
+      environment_.log(LogLevel::info,
+                       fmt::format("source {} is back at event {}; {} of its fragments were late",
+                                   name_of(input), queue.last_written(), late));
+    }
+    input.given_up_slow = input.trails_said = false;
+  } else if (input.come_to <= before || input.given_up_slow) {
+    return;
+  } else {
+    const bool near = queue.next_event() - input.come_to < system_.event_window;
+    if (!std::exchange(input.trails_said, true)) {
+      environment_.log(LogLevel::warning,
+                       fmt::format("source {} sends event {}, which is {} until event {}",
+                                   name_of(input), input.come_to - 1,
+                                   near ? "late: it is waited for"
+                                        : "too late to be waited for: it stays given up",
+                                   queue.next_event()));
+    }
+    if (!near) return;
+  }
+  input.accepted_at = input.moved_at = now;
+  input.silent = false;
+}
+
+void ReadoutUnit::note_given_up(Input& input) {
+  if (std::exchange(input.away, true)) return;
+  input.late_before = input.queue.dropped(source::DropReason::late);
+}
+
 void ReadoutUnit::watch_silence() {
   const bool anyone = std::ranges::any_of(inputs_, [](const auto& input) {
     return input->behind_since || input->overtaken_since || input->unclear_since;
@@ -371,11 +409,7 @@ void ReadoutUnit::watch_silence() {
   if (!anyone) clock_.rest();
   const Duration now = clock_.look(environment_.loop->now(), false);
   for (auto& input : inputs_) {
-    if (input->queue.written() != input->written) {
-      input->written = input->queue.written();
-      input->accepted_at = input->moved_at = now;
-      input->silent = false;
-    }
+    note_progress(*input, now);
     if (input->queue.throttled() || input->far_ahead ||
         input->last.state == source::ReadState::more) {
       input->moved_at = now;
@@ -414,11 +448,12 @@ bool ReadoutUnit::watch_silence(Input& input, Duration now) {
   }
   const Duration since = std::max(*input.behind_since, input.accepted_at.value_or(Duration::min()));
   if (now - since < system_.event_deadline) return true;
-  if (!input.silent) {
+  if (!input.away) {
     environment_.log(LogLevel::warning, fmt::format("source {} is silent: given up until event {}",
                                                     name_of(input), input.behind_until));
   }
   input.silent = true;
+  note_given_up(input);
   (void)queue.give_up_until(input.behind_until);
   input.behind_since.reset();
   input.slow_since.reset();
@@ -449,6 +484,8 @@ void ReadoutUnit::watch_slow(Input& input, Duration now) {
   environment_.log(LogLevel::warning, fmt::format("source {} is slow: given up until event {}",
                                                   name_of(input), horizon_));
   (void)input.queue.give_up_until(horizon_);
+  note_given_up(input);
+  input.given_up_slow = true;
   input.slow_since.reset();
 }
 

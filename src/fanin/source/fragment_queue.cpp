@@ -50,7 +50,7 @@ void FragmentQueue::start_unnumbered() {
   held_first_ = 0;
   next_ = ~EventNumber{0}; // no number is the next one: begin() takes the slow path
   base_ = 0;
-  written_end_ = said_end_ = absent_end_ = 0;
+  written_end_ = said_end_ = late_end_ = absent_end_ = 0;
   jumped_ = written_;
   open_ = 0;
   writing_ = Writing::none;
@@ -115,20 +115,24 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
   return judge_.follows(event, next()) ? begin_next(event, size) : begin_held(event, size);
 }
 
-// It is below what was answered. One that was only given up could have been right, so it says
-// something of a number that is held.
+// It is below what was answered, and so below a number that is held, which is wrong then.
 WriteOutcome FragmentQueue::reject_old(EventNumber event) {
   if (judge_.waits_for_first()) {
     judge_.join();
     find_fast_end();
   }
+  if (held_ && !held_->right) drop_held();
   if (event + 1 == written_end_) return reject(DropReason::number_repeat);
   if (event < written_end_) {
     last_back_ = event;
     return reject(DropReason::number_back);
   }
-  if (held_ && !held_->right) drop_held();
+  return reject_late(event);
+}
+
+WriteOutcome FragmentQueue::reject_late(EventNumber event) {
   said_end_ = event + 1;
+  late_end_ = std::max(late_end_, said_end_);
   return reject(DropReason::late);
 }
 
@@ -183,7 +187,7 @@ WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
 void FragmentQueue::end_aside(std::uint32_t flags) {
   const bool late = writing_ == Writing::given_up;
   if (late || (numbered_ && aside_.event < next_ && fall_ == Fall::no)) {
-    reject(DropReason::late);
+    reject_late(aside_.event);
     return cancel();
   }
   aside_.entry = {static_cast<std::uint32_t>(position_ - aside_.position) | flags, crc_};
@@ -274,6 +278,7 @@ bool FragmentQueue::look_at_held() {
 
 void FragmentQueue::decide_unclear() {
   if (!unclear()) return;
+  if (held_->right) return drop_held();
   const EventNumber following = *held_->following;
   held_->following.reset();
   (void)settle(following);
@@ -309,7 +314,7 @@ void FragmentQueue::begin_afresh() {
   }
   base_position_ = end_position_ = held_->position;
   for (; held_first_ < base_position_ / page_size_; ++held_first_) held_page(held_first_).reset();
-  written_end_ = said_end_ = 0;
+  written_end_ = said_end_ = late_end_ = 0;
   judge_.restart();
   number_from(held_->event);
 }
@@ -437,7 +442,11 @@ bool FragmentQueue::skip_to(EventNumber counter) {
     (void)reject(DropReason::number_jump);
     return true;
   }
-  if (judge_.waits_for_first() || (numbered_ && last < next_)) return true;
+  if (judge_.waits_for_first()) return true;
+  if (numbered_ && last < next_) {
+    if (last >= written_end_) late_end_ = std::max(late_end_, last + 1);
+    return true;
+  }
   if (held_ && held_->event == last) return true; // says nothing new
   if (held_ && !judge_held(last)) return false;
   if (judge_.follows(last, next())) return skip_now(last + 1);

@@ -60,6 +60,7 @@ struct FragmentQueueOptions {
   std::int64_t offset = 0; ///< added to its numbers
   std::optional<EventNumber> first; ///< fragments are dropped until this number has come
   bool asks_others = false; ///< of a jump by `near` or more: somebody calls look_at_held() then
+  bool triggered = false; ///< events from limit() on do not exist yet
 };
 
 /// The position of a cut: an event, and a byte of its fragment.
@@ -191,6 +192,7 @@ public:
   void set_limit(EventNumber limit, bool last = false) {
     limit_ = limit < event_number_end ? limit : event_number_end;
     limit_is_last_ = last;
+    judge_.set_end(options_.triggered && !last ? limit_ : event_number_end);
     find_fast_end();
   }
   /// Sets what the judging of numbers uses of the other sources.
@@ -214,9 +216,12 @@ public:
   }
   /// Looks at the others again, which may have reached the number held. True: it was decided.
   bool look_at_held();
-  /// A jump that others are asked about; its source is held back meanwhile.
-  [[nodiscard]] bool unclear() const { return held_ && held_->following && !held_->right; }
-  /// They say nothing: judged by the number that follows it.
+  /// A jump that others are asked about, or one that the next number has confirmed and that is not
+  /// triggered yet; its source is held back meanwhile.
+  [[nodiscard]] bool unclear() const {
+    return held_ && (held_->right ? untriggered() : held_->following.has_value());
+  }
+  /// They say nothing: judged by the number that follows it. It was not triggered: wrong.
   void decide_unclear();
   /// Confirms the held number, for example because another source has the same one. False: the
   /// window has no room for it yet, or it is not wanted yet; look_at_held() will try again.
@@ -279,6 +284,10 @@ public:
     return written_end_ == 0 ? 0 : written_end_ - 1;
   }
   [[nodiscard]] EventNumber last_back() const { return last_back_; }
+  /// The number after the highest one that the source has come to, accepted or late; 0: none yet.
+  [[nodiscard]] EventNumber come_to() const {
+    return written_end_ > late_end_ ? written_end_ : late_end_;
+  }
 
 private:
   struct Slot {
@@ -307,6 +316,7 @@ private:
 
   WriteOutcome begin_slow(std::uint64_t counter, std::uint32_t size);
   WriteOutcome reject_old(EventNumber event);
+  WriteOutcome reject_late(EventNumber event);
   WriteOutcome begin_next(EventNumber event, std::uint32_t size);
   WriteOutcome begin_held(EventNumber event, std::uint32_t size);
   void end_aside(std::uint32_t flags);
@@ -315,6 +325,9 @@ private:
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
   [[nodiscard]] std::optional<EventNumber> next() const {
     return numbered_ ? std::optional{next_} : std::nullopt;
+  }
+  [[nodiscard]] bool untriggered() const {
+    return options_.triggered && held_->event >= limit_ && !limit_is_last_;
   }
   // A number is held that is below what was answered.
   [[nodiscard]] bool fallen() const { return numbered_ && held_->event < next_; }
@@ -369,6 +382,7 @@ private:
   // The number after the last one that the source said and that was accepted, or late; 0: none yet.
   // Kept where numbers are looked at (narrow counters).
   EventNumber said_end_ = 0;
+  EventNumber late_end_ = 0; // the number after the highest one that came late; 0: none
   EventNumber absent_end_ = 0; // the number after the last one that was filled as absent
   std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete
   std::uint32_t open_ = 0; // bytes missing in the open fragment

@@ -30,6 +30,8 @@ NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber followin
   // A dense source whose number jumps, and jumps again: one of them may be wrong, or both. To take
   // a wrong one would cost all numbers up to there, to drop a right one costs a fragment.
   if (dense()) return reached_by_others(held) ? Verdict::right : Verdict::wrong;
+  // It would wait until it is triggered, and hold up what follows, which does not confirm it.
+  if (held >= end_) return Verdict::wrong;
   const bool near_last = next && held - *next < window_;
   return near_last || right_at_end(held) ? Verdict::right : Verdict::wrong;
 }

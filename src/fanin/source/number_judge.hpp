@@ -84,6 +84,9 @@ public:
   [[nodiscard]] bool waits_for_first() const { return waits_for_first_; }
 
   void set_others(const OtherSources& others) { others_ = others; }
+  /// Events from `end` on do not exist yet (a trigger): only the next fragment confirms a number
+  /// there.
+  void set_end(EventNumber end) { end_ = end; }
   void accepted(EventNumber number); ///< a fragment's
   /// A jump of it was dropped because another one followed. If that one is dropped as well, it is
   /// for another reason: a source may come to have few numbers only.
@@ -118,6 +121,7 @@ private:
   std::uint64_t step_before_ = 0; // likewise
   bool waits_for_first_;
   OtherSources others_;
+  EventNumber end_ = event_number_end;
 };
 
 } // namespace fanin::source

@@ -371,6 +371,75 @@ TEST(Numbers, ANumberHeldBeyondTheLastEventHoldsNothingUp) {
   EXPECT_EQ(queue.write(10, {}), WriteOutcome::full);
 }
 
+TEST(Numbers, ANumberThatIsNotTriggeredYetAndThatNothingConfirmsHoldsNothingUp) {
+  for (const Numbers& before : {Numbers{}, Numbers{0, 1}}) { // a first one, and another one
+    QueueFixture fixture({.window = 64, .near = 64, .triggered = true});
+    FragmentQueue& queue = fixture.queue;
+    queue.set_limit(5);
+    queue.set_others({.low = 0, .high = 5, .any = true});
+    for (const EventNumber event : before) EXPECT_EQ(queue.write(event, {}), WriteOutcome::ok);
+    for (const EventNumber event : Numbers{20, EventNumber{1} << 40, 2, 3, 4}) {
+      EXPECT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+    }
+    EXPECT_EQ(queue.next_event(), 5U);
+    EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U);
+  }
+}
+
+TEST(Numbers, WhatIsConfirmedAndNeverTriggeredIsDropped) {
+  QueueFixture fixture({.window = 64, .near = 64, .triggered = true});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_limit(3);
+  for (const EventNumber event : Numbers{20, 21}) {
+    EXPECT_EQ(queue.write(event, {}), event == 20 ? WriteOutcome::ok : WriteOutcome::full);
+  }
+  EXPECT_TRUE(queue.unclear());
+  queue.decide_unclear();
+  EXPECT_FALSE(queue.held());
+  EXPECT_EQ(queue.write(21, {}), WriteOutcome::ok); // held in its place
+  EXPECT_EQ(queue.write(1, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.write(2, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.next_event(), 3U);
+  EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U);
+}
+
+// All fragments between two wrong numbers are dropped, and none of them confirms the second one.
+TEST(Numbers, ALowerNumberDropsWhatIsHeldThoughItIsDroppedItself) {
+  QueueFixture fixture({.window = 64, .near = 64});
+  FragmentQueue& queue = fixture.queue;
+  for (const EventNumber event : Numbers{10, 11, 12, 40}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.write(11, {}), WriteOutcome::rejected);
+  EXPECT_FALSE(queue.held());
+  EXPECT_EQ(queue.write(60, {}), WriteOutcome::ok); // near the dropped one, which does not count
+  EXPECT_EQ(queue.write(13, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.next_event(), 14U);
+  EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U);
+}
+
+TEST(Numbers, ASourceComesNearerWithWhatIsLateAndNotWithWhatIsBack) {
+  QueueFixture fixture({.window = 64, .near = 64});
+  FragmentQueue& queue = fixture.queue;
+  for (const EventNumber event : Numbers{10, 11, 12}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok);
+  }
+  EXPECT_EQ(queue.come_to(), 13U);
+  ASSERT_TRUE(queue.give_up_until(30));
+  EXPECT_EQ(queue.write(5, {}), WriteOutcome::rejected);
+  EXPECT_EQ(queue.come_to(), 13U);
+  for (const EventNumber event : Numbers{14, 20, 15}) {
+    EXPECT_EQ(queue.write(event, {}), WriteOutcome::rejected);
+  }
+  EXPECT_EQ(queue.come_to(), 21U);
+  EXPECT_TRUE(queue.skip_to(25));
+  EXPECT_EQ(queue.come_to(), 25U);
+  EXPECT_EQ(queue.write(30, {}), WriteOutcome::ok);
+  EXPECT_EQ(queue.come_to(), 31U);
+  queue.start_unnumbered();
+  EXPECT_EQ(queue.come_to(), 0U);
+}
+
 TEST(Numbers, ACounterThatWasResetWaitsWhereItHasToAskWhetherItMay) {
   for (const auto answer : {FragmentQueue::Fall::yes, FragmentQueue::Fall::no}) {
     QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});

@@ -200,8 +200,7 @@ std::string OddNumbers::check(const SourceInfo& info) {
     }
     const bool behind = fragment.right < accepted; // the source is ahead of itself
     if (behind && silent_for(i - accepted_at)) {
-      given_up =
-          std::max(given_up, trails(sender) ? event_number_end : fragment.right + read_ahead);
+      given_up = std::max(given_up, fragment.right + lag(sender) + read_ahead);
     }
     if (fragment.stored == (fragment.fault ? 0U : 1U) || (beyond && fragment.stored < 2)) continue;
     const bool late = fragment.right < given_up;
@@ -218,11 +217,11 @@ bool OddNumbers::silent_for(std::size_t fragments) const {
   return static_cast<double>(fragments) / rate_hz > 0.9 * seconds(system_.event_deadline);
 }
 
-// Its numbers lie behind those of others by more than the deadline: where they are it never comes.
-bool OddNumbers::trails(const Sender& sender) const {
+// So far its numbers lie behind those of others.
+EventNumber OddNumbers::lag(const Sender& sender) const {
   EventNumber furthest = 0;
   for (const auto& [id, other] : senders_) furthest = std::max(furthest, other.shift);
-  return static_cast<double>(furthest - sender.shift) > rate_hz_ * seconds(system_.event_deadline);
+  return furthest - sender.shift;
 }
 
 // Two things that happen close together may cost a good fragment, or confirm a wrong number: faults

@@ -59,7 +59,7 @@ private:
   [[nodiscard]] std::string check(const SourceInfo& info);
   [[nodiscard]] bool explained(const SourceInfo& info, std::size_t at) const;
   [[nodiscard]] bool silent_for(std::size_t fragments) const;
-  [[nodiscard]] bool trails(const Sender& sender) const;
+  [[nodiscard]] EventNumber lag(const Sender& sender) const;
   [[nodiscard]] bool confirmed(SourceId source, std::size_t at) const;
   [[nodiscard]] std::string history(SourceId source, std::size_t at) const;
 
