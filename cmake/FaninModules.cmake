@@ -2,8 +2,8 @@
 #
 #   fanin_module(wire
 #     SOURCES header.cpp checksum.cpp      # relative to the module
-#     LIBS isal                            # short names of cmake/FaninDependencies.cmake, or any CMake target
-#     PUBLIC_LIBS fmt)                     # those that the module's own headers include
+#     PUBLIC_HEADERS checksum.hpp          # those that are installed (docs/abi.md)
+#     LIBS isal)                           # short names of cmake/FaninDependencies.cmake, or any CMake target
 #   fanin_module_tests(wire
 #     header_test.cpp checksum_test.cpp)   # one GoogleTest executable, every test case registered with ctest;
 #                                          # has the module's own LIBS, and more with LIBS
@@ -26,20 +26,51 @@ if(FANIN_SANITIZE)
   set(FANIN_TEST_TIMEOUT_S 600)
 endif()
 
+# A module is compiled once, into object files. They are linked into the module's library, and, since that hides most
+# names, into the tests of the module and of those above it.
 function(fanin_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 MODULE "" "" "SOURCES;LIBS;PUBLIC_LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 MODULE "" "" "SOURCES;PUBLIC_HEADERS;LIBS")
   fanin_resolve_libs(libs ${MODULE_LIBS})
-  fanin_resolve_libs(public_libs ${MODULE_PUBLIC_LIBS} fmt)
   set_property(GLOBAL PROPERTY FANIN_LIBS_OF_${name} ${libs})
-  set(target fanin_${name})
-  if(MODULE_SOURCES)
-    add_library(${target} OBJECT ${MODULE_SOURCES})
-    target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
-    target_link_libraries(${target} PRIVATE ${libs} ${public_libs} Threads::Threads)
-    target_sources(fanin PRIVATE $<TARGET_OBJECTS:${target}>)
+  set(target fanin_${name}_objects)
+  add_library(${target} OBJECT ${MODULE_SOURCES})
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
+  target_link_libraries(${target} PUBLIC fmt::fmt Threads::Threads PRIVATE ${libs})
+  list(TRANSFORM MODULE_PUBLIC_HEADERS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  set_property(GLOBAL PROPERTY FANIN_PUBLIC_HEADERS_OF_${name} ${MODULE_PUBLIC_HEADERS})
+endfunction()
+
+# The object files of the module of this folder and of those below it; of all modules in a folder that is no module.
+function(fanin_objects_of_this_folder out)
+  get_filename_component(folder "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+  set(result)
+  foreach(module IN LISTS FANIN_MODULES)
+    list(APPEND result fanin_${module}_objects)
+    if(module STREQUAL folder)
+      break()
+    endif()
+  endforeach()
+  set(${out} ${result} PARENT_SCOPE)
+endfunction()
+
+# A shared library of some modules.
+function(fanin_library target)
+  add_library(${target} SHARED)
+  foreach(module IN LISTS ARGN)
+    target_link_libraries(${target} PRIVATE fanin_${module}_objects)
+    get_property(headers GLOBAL PROPERTY FANIN_PUBLIC_HEADERS_OF_${module})
+    target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/src" FILES ${headers})
+  endforeach()
+  target_compile_features(${target} PUBLIC cxx_std_23)
+  target_link_libraries(${target} PUBLIC fmt::fmt Threads::Threads)
+  # Until 1.0 every minor version may change the binary interface (docs/abi.md).
+  set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  if(NOT FANIN_SANITIZE)
+    set(exports "${PROJECT_SOURCE_DIR}/cmake/exports.map")
+    target_link_options(${target} PRIVATE -Wl,-z,defs "-Wl,--version-script=${exports}")
+    set_property(TARGET ${target} PROPERTY LINK_DEPENDS "${exports}")
   endif()
-  target_link_libraries(fanin PRIVATE ${libs} PUBLIC ${public_libs})
-  set_property(GLOBAL APPEND PROPERTY FANIN_PUBLIC_TARGETS ${public_libs})
 endfunction()
 
 function(fanin_shared_module name)
@@ -47,14 +78,18 @@ function(fanin_shared_module name)
   fanin_resolve_libs(libs ${MODULE_LIBS})
   set(target fanin_shared_${name})
   add_library(${target}_objects OBJECT ${MODULE_SOURCES})
-  target_link_libraries(${target}_objects PUBLIC fanin ${libs})
-  add_library(${target} MODULE $<TARGET_OBJECTS:${target}_objects> "${FANIN_GENERATED_DIR}/module_commit.cpp")
+  target_include_directories(${target}_objects PUBLIC "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
+  target_link_libraries(${target}_objects PUBLIC fmt::fmt Threads::Threads ${libs})
+  add_library(${target} MODULE "${FANIN_GENERATED_DIR}/module_commit.cpp")
   add_dependencies(${target} fanin_commit)
-  target_link_libraries(${target} PRIVATE fanin ${libs})
+  target_link_libraries(${target} PRIVATE ${target}_objects fanin_net)
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME fanin_${name} UNITY_BUILD OFF
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/fanin" INSTALL_RPATH "$ORIGIN/..")
+  if(NOT FANIN_SANITIZE)
+    target_link_options(${target} PRIVATE -Wl,-z,defs)
+  endif()
   add_dependencies(fanin_shared_modules ${target})
-  install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/fanin" COMPONENT fanin)
+  install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/fanin" COMPONENT fanin_net)
 endfunction()
 
 function(fanin_module_tests name)
@@ -63,11 +98,18 @@ function(fanin_module_tests name)
     return()
   endif()
   fanin_resolve_libs(libs ${TEST_LIBS})
-  get_property(module_libs GLOBAL PROPERTY FANIN_LIBS_OF_${name})  # a test may look where its module looks
+  fanin_objects_of_this_folder(objects)
+  get_filename_component(module "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+  get_property(module_libs GLOBAL PROPERTY FANIN_LIBS_OF_${module})  # a test may look where its module looks
   set(target fanin_${name}_test)
   add_executable(${target} ${TEST_UNPARSED_ARGUMENTS})
-  target_link_libraries(${target} PRIVATE fanin ${libs} ${module_libs} GTest::gmock GTest::gtest_main)
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  if(FANIN_SANITIZE MATCHES "address")
+    target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/asan_options.cpp")
+  endif()
+  target_link_libraries(${target} PRIVATE fanin_version_of_tests ${objects} ${libs} ${module_libs}
+    GTest::gmock GTest::gtest_main)
+  # ENABLE_EXPORTS: a shared module or plug-in that a test opens uses the test's fanin, not one more.
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" ENABLE_EXPORTS ON)
   target_compile_options(${target} PRIVATE ${FANIN_TEST_OPTIONS})
   # Where the tests find what they need, without a path compiled into a test's own source.
   target_compile_definitions(${target} PRIVATE
@@ -92,9 +134,10 @@ function(fanin_fuzz name)
     return()
   endif()
   fanin_resolve_libs(libs ${FUZZ_LIBS})
+  fanin_objects_of_this_folder(objects)
   set(target fanin_fuzz_${name})
   add_executable(${target} ${FUZZ_SOURCES})
-  target_link_libraries(${target} PRIVATE fanin ${libs})
+  target_link_libraries(${target} PRIVATE fanin_version_of_tests ${objects} ${libs})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -Wno-missing-declarations)  # LLVMFuzzerTestOneInput
@@ -124,15 +167,17 @@ function(fanin_microbench name)
     return()
   endif()
   fanin_resolve_libs(libs ${BENCH_LIBS})
+  fanin_objects_of_this_folder(objects)
   set(target fanin_${name}_microbench)
   add_executable(${target} EXCLUDE_FROM_ALL ${BENCH_SOURCES})
-  target_link_libraries(${target} PRIVATE fanin ${libs} benchmark::benchmark_main)
+  target_link_libraries(${target} PRIVATE fanin_version_of_tests ${objects} ${libs} benchmark::benchmark_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
   add_dependencies(fanin_microbenches ${target})
 endfunction()
 
-# Called once, after the modules.
-function(fanin_finish_library)
+# Called once, after the modules: what --version says. It is in libfanin_net. The tests have it in a library of their
+# own, since it changes with each commit, and a test is not linked again because a shared library has changed.
+function(fanin_add_version)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
   set(description "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
   if(FANIN_SANITIZE)
@@ -141,19 +186,10 @@ function(fanin_finish_library)
   string(REGEX REPLACE " +" " " description "${description}")
   add_library(fanin_version OBJECT "${FANIN_GENERATED_DIR}/version.cpp")
   add_dependencies(fanin_version fanin_commit)
-  target_include_directories(fanin_version PRIVATE "${FANIN_GENERATED_DIR}")
+  target_include_directories(fanin_version PRIVATE "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
   target_compile_definitions(fanin_version PRIVATE "FANIN_BUILD_DESCRIPTION=\"${description}\"")
-  target_sources(fanin PRIVATE $<TARGET_OBJECTS:fanin_version>)
-
-  target_compile_features(fanin PUBLIC cxx_std_23)
-  target_include_directories(fanin PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<BUILD_INTERFACE:${FANIN_GENERATED_DIR}>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(fanin PUBLIC Threads::Threads PRIVATE ${CMAKE_DL_LIBS})
-  # Until 1.0 every minor version may change the binary interface.
-  set_target_properties(fanin PROPERTIES
-    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-  if(NOT FANIN_SANITIZE)
-    target_link_options(fanin PRIVATE -Wl,-z,defs)
-  endif()
+  target_link_libraries(fanin_net PRIVATE fanin_version)
+  target_sources(fanin_net PUBLIC
+    FILE_SET HEADERS BASE_DIRS "${FANIN_GENERATED_DIR}" FILES "${FANIN_GENERATED_DIR}/fanin/version.hpp")
+  add_library(fanin_version_of_tests SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:fanin_version>)
 endfunction()

@@ -53,7 +53,9 @@ if(NOT CMAKE_EXE_LINKER_FLAGS MATCHES "-fuse-ld")
   endif()
 endif()
 
-# Calls inside the library are direct; no symbol is hidden.
+# A library exports what a macro marks (fanin/base/export.hpp, docs/abi.md). Calls inside a library are direct.
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
 add_link_options(-Wl,--as-needed)
 # __FILE__ in messages is relative to the source tree, wherever that is.

@@ -25,8 +25,8 @@ say "the documents"
   [[ -e $prefix/share/doc/fanin/$document ]] || { echo "$document is not installed"; exit 1; }
 done
 
-build_project() {  # name, folder
-  cmake -G Ninja -S "$2" -B "$work/$1" -D CMAKE_PREFIX_PATH="$prefix" -D CMAKE_BUILD_TYPE=Release \
+build_project() {  # name, folder, where fanin is
+  cmake -G Ninja -S "$2" -B "$work/$1" -D CMAKE_PREFIX_PATH="${3:-$prefix}" -D CMAKE_BUILD_TYPE=Release \
     -D CMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >"$work/$1.log" 2>&1 &&
     cmake --build "$work/$1" >>"$work/$1.log" 2>&1 || { cat "$work/$1.log"; return 1; }
 }
@@ -38,6 +38,14 @@ if [[ -x $work/consumer/conformance ]]; then
   say "a transport of one's own against the installed suite"
   "$work/consumer/conformance" --gtest_brief=1
 fi
+
+say "the message sockets alone, without the event builder"
+for component in fanin_net fanin_net_dev; do
+  cmake --install "$build" --prefix "$work/sockets" --component "$component" >"$work/install.log"
+done
+cp -r "$source_dir/examples/sockets" "$work/source-net"
+build_project net "$work/source-net" "$work/sockets"
+bash "$work/source-net/check.sh" "$work/sockets" "$work/net"
 
 failed=0
 for list in "$source_dir"/examples/*/CMakeLists.txt; do

@@ -4,8 +4,10 @@
 /// configuration: those return an Error.
 #pragma once
 
+#include "fanin/base/export.hpp"
+
 namespace fanin::detail {
-[[noreturn]] void assertion_failed(const char* condition, const char* file, int line);
+[[noreturn]] FANIN_API void assertion_failed(const char* condition, const char* file, int line);
 } // namespace fanin::detail
 
 #define FANIN_ASSERT(condition)                                                                    \

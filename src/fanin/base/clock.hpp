@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "fanin/base/export.hpp"
+
 namespace fanin {
 
 using Duration = std::chrono::nanoseconds;
@@ -32,7 +34,7 @@ public:
 };
 
 /// CLOCK_MONOTONIC. All processes of one host share it, so their time stamps can be compared.
-class MonotonicClock final : public Clock {
+class FANIN_API MonotonicClock final : public Clock {
 public:
   [[nodiscard]] Time now() const override;
 };

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "fanin/base/export.hpp"
+
 namespace fanin {
 
 class Descriptor {
@@ -16,7 +18,7 @@ public:
     return *this;
   }
   ~Descriptor() { reset(); }
-  void reset();
+  FANIN_API void reset();
   [[nodiscard]] int get() const { return descriptor_; }
   explicit operator bool() const { return descriptor_ >= 0; }
 

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::json {
@@ -20,7 +21,7 @@ class Value;
 using List = std::vector<Value>;
 using Object = std::vector<std::pair<std::string, Value>>;
 
-class Value {
+class FANIN_INTERNAL_API Value {
 public:
   Value() = default; ///< null
   Value(bool value) : data_(value) {}

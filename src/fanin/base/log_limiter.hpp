@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/log.hpp"
 
 namespace fanin {
@@ -18,7 +19,7 @@ public:
   static constexpr std::uint64_t lines_max = 3; ///< in a period
   static constexpr Duration period = std::chrono::seconds{1};
 
-  void say(const LogFunction& log, Time now, LogLevel level, std::string_view text);
+  FANIN_API void say(const LogFunction& log, Time now, LogLevel level, std::string_view text);
 
 private:
   Time period_end_{};

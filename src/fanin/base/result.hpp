@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "fanin/base/export.hpp"
+
 namespace fanin {
 
 /// The kind of an error. It decides the exit status and the counter, never the wording.
@@ -37,6 +39,7 @@ using Result = std::expected<T, Error>;
 
 /// The text of an errno value, after what was attempted: "bind tcp://[::1]:7000: Address already in
 /// use".
-[[nodiscard]] std::unexpected<Error> fail_errno(ErrorKind kind, std::string what, int error_number);
+[[nodiscard]] FANIN_API std::unexpected<Error> fail_errno(ErrorKind kind, std::string what,
+                                                          int error_number);
 
 } // namespace fanin

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin {
@@ -19,7 +20,7 @@ public:
   /// colons), then in the folder fanin/ beside the library. It may be called from any thread, and
   /// reads files. Errors: unsupported, if the module or a library that it needs is missing, or if
   /// it belongs to another commit of fanin. The text says which; the caller adds what to install.
-  [[nodiscard]] static Result<SharedModule> open(std::string_view name);
+  [[nodiscard]] FANIN_INTERNAL_API static Result<SharedModule> open(std::string_view name);
 
   /// The function of that name, with C linkage. Errors: unsupported, if the module has no such
   /// function.
@@ -32,7 +33,7 @@ public:
 
 private:
   SharedModule(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
-  [[nodiscard]] Result<void*> find(const char* name) const;
+  [[nodiscard]] FANIN_INTERNAL_API Result<void*> find(const char* name) const;
 
   void* handle_;
   std::string path_;

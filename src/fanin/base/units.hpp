@@ -12,19 +12,22 @@
 #include <string_view>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin {
 
-[[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text); ///< bytes
-[[nodiscard]] Result<Duration> parse_duration(std::string_view text); ///< >= 0
-[[nodiscard]] Result<double> parse_rate_hz(std::string_view text); ///< events per second, > 0
-[[nodiscard]] Result<double> parse_bandwidth(std::string_view text); ///< bytes per second, > 0
+[[nodiscard]] FANIN_API Result<std::uint64_t> parse_size(std::string_view text); ///< bytes
+[[nodiscard]] FANIN_API Result<Duration> parse_duration(std::string_view text); ///< >= 0
+[[nodiscard]] FANIN_API Result<double>
+parse_rate_hz(std::string_view text); ///< events per second, > 0
+[[nodiscard]] FANIN_API Result<double>
+parse_bandwidth(std::string_view text); ///< bytes per second, > 0
 
 /// Text for users: "1.5 GiB", "3.2 GB/s", "12.3 kHz", "250 us". Three significant digits.
-[[nodiscard]] std::string format_size(std::uint64_t bytes);
-[[nodiscard]] std::string format_bandwidth(double bytes_per_second);
-[[nodiscard]] std::string format_rate(double hertz);
-[[nodiscard]] std::string format_duration(Duration duration);
+[[nodiscard]] FANIN_API std::string format_size(std::uint64_t bytes);
+[[nodiscard]] FANIN_API std::string format_bandwidth(double bytes_per_second);
+[[nodiscard]] FANIN_API std::string format_rate(double hertz);
+[[nodiscard]] FANIN_API std::string format_duration(Duration duration);
 
 } // namespace fanin

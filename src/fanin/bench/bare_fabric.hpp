@@ -2,6 +2,7 @@
 // endpoints, a window of buffers at each, and fi_cq_read in a circle.
 #pragma once
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/bench/ends.hpp"
 #include "fanin/bench/spec.hpp"
@@ -23,4 +24,4 @@ struct BareFabric {
 
 } // namespace fanin::bench
 
-extern "C" void fanin_bare_fabric(fanin::bench::BareFabric& loops);
+extern "C" FANIN_INTERNAL_API void fanin_bare_fabric(fanin::bench::BareFabric& loops);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/bench/payload.hpp"
 
@@ -33,10 +34,11 @@ struct PageLayout {
 // `page` is layout.page() bytes; the records are of consecutive events from `first` on.
 void fill_records(std::span<std::byte> page, const PageLayout& layout, EventNumber first,
                   SourceId source, bool checksum);
-void copy_records(std::span<std::byte> page, const PageLayout& layout, const PayloadSource& source);
+FANIN_INTERNAL_API void copy_records(std::span<std::byte> page, const PageLayout& layout,
+                                     const PayloadSource& source);
 // How many records there are. Touches their headers and first bytes, with `read` or `checksum`
 // every byte. 0: damaged.
-[[nodiscard]] std::uint32_t walk_records(std::span<const std::byte> page, bool checksum,
-                                         bool read = false);
+[[nodiscard]] FANIN_INTERNAL_API std::uint32_t walk_records(std::span<const std::byte> page,
+                                                            bool checksum, bool read = false);
 
 } // namespace fanin::bench

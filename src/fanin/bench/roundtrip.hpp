@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/bench/processes.hpp"
 #include "fanin/bench/spec.hpp"
@@ -15,7 +16,7 @@
 namespace fanin::bench {
 
 // Messages under way, at most.
-[[nodiscard]] std::size_t trips_max(const Spec& spec);
+[[nodiscard]] FANIN_INTERNAL_API std::size_t trips_max(const Spec& spec);
 
 class Trips {
 public:
@@ -49,8 +50,8 @@ public:
 };
 
 // Until terminated.
-[[nodiscard]] Result<> make_trips(Pipe& pipe, const Spec& spec, Cell& cell);
+[[nodiscard]] FANIN_INTERNAL_API Result<> make_trips(Pipe& pipe, const Spec& spec, Cell& cell);
 // Sends back a message for each that comes. Until its peer goes.
-[[nodiscard]] Result<> send_back(Pipe& pipe, const Spec& spec);
+[[nodiscard]] FANIN_INTERNAL_API Result<> send_back(Pipe& pipe, const Spec& spec);
 
 } // namespace fanin::bench

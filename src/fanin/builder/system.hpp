@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 
@@ -21,7 +22,7 @@ enum class Protocol : std::uint8_t {
 };
 
 // As in the configuration: "push", "pull".
-[[nodiscard]] std::string_view name(Protocol protocol);
+[[nodiscard]] FANIN_INTERNAL_API std::string_view name(Protocol protocol);
 
 struct SourceInfo {
   SourceId id = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/builder/system.hpp"
@@ -128,10 +129,11 @@ struct Configuration {
 /// Reads a file. `overrides` have the form "run.duration=5s" and are applied in order. Errors:
 /// usage, one line with file, line, key and reason; not_found and refused for a file that cannot be
 /// read.
-[[nodiscard]] Result<Configuration> load(const std::string& path,
-                                         const std::vector<std::string>& overrides);
+[[nodiscard]] FANIN_INTERNAL_API Result<Configuration>
+load(const std::string& path, const std::vector<std::string>& overrides);
 /// Reads a text. `file` is used in messages; paths are relative to its folder.
-[[nodiscard]] Result<Configuration> parse(std::string_view text, const std::string& file,
-                                          const std::vector<std::string>& overrides = {});
+[[nodiscard]] FANIN_INTERNAL_API Result<Configuration>
+parse(std::string_view text, const std::string& file,
+      const std::vector<std::string>& overrides = {});
 
 } // namespace fanin::config

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/doctor/host.hpp"
 
@@ -16,7 +17,7 @@ enum class Level : std::uint8_t {
   hint, // works, and could be faster or larger
   problem // something does not work
 };
-[[nodiscard]] std::string_view name(Level level);
+[[nodiscard]] FANIN_INTERNAL_API std::string_view name(Level level);
 
 struct Finding {
   std::string what; // "locked memory"
@@ -28,7 +29,8 @@ using Findings = std::vector<Finding>;
 
 // Only reads files of the host. `providers`: those of libfabric that can be used, or why it cannot
 // be used.
-[[nodiscard]] Findings examine(const Host& host, const Result<std::vector<std::string>>& providers);
+[[nodiscard]] FANIN_INTERNAL_API Findings
+examine(const Host& host, const Result<std::vector<std::string>>& providers);
 
 namespace detail {
 void examine_rdma(const Host& host, Findings& findings); // devices.cpp

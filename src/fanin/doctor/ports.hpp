@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/doctor/host.hpp"
 
 namespace fanin::doctor {
@@ -16,7 +17,7 @@ struct Port {
   std::string state; // "ACTIVE"
   std::string rate; // "100 Gb/sec (4X EDR)"
   std::string link_layer; // "InfiniBand" or "Ethernet"
-  [[nodiscard]] std::uint64_t bits_per_s() const; // 0: not known
+  [[nodiscard]] FANIN_INTERNAL_API std::uint64_t bits_per_s() const; // 0: not known
 };
 
 [[nodiscard]] std::vector<std::string> rdma_devices(const Host& host);
@@ -24,6 +25,7 @@ struct Port {
 // The network interfaces that belong to a port: of RoCE, VLANs of it, or IPoIB.
 [[nodiscard]] std::vector<std::string> interfaces_of(const Host& host, const Port& port);
 // The port that a network interface belongs to.
-[[nodiscard]] std::optional<Port> port_of(const Host& host, const std::string& interface);
+[[nodiscard]] FANIN_INTERNAL_API std::optional<Port> port_of(const Host& host,
+                                                             const std::string& interface);
 
 } // namespace fanin::doctor

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/child.hpp"
@@ -30,11 +31,12 @@ struct LauncherOptions {
 class Launcher {
 public:
   // `configuration` and `view` outlive it.
-  Launcher(const config::Configuration& configuration, RunView& view, LauncherOptions options);
-  ~Launcher();
+  FANIN_INTERNAL_API Launcher(const config::Configuration& configuration, RunView& view,
+                              LauncherOptions options);
+  FANIN_INTERNAL_API ~Launcher();
 
   // Until all processes have ended. Errors: a process that cannot be started.
-  [[nodiscard]] Result<> run();
+  [[nodiscard]] FANIN_INTERNAL_API Result<> run();
 
 private:
   struct Part { // a process of the configuration

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::executive {
@@ -16,11 +17,11 @@ namespace fanin::executive {
 [[nodiscard]] Result<> pin_thread(const std::vector<int>& cpus);
 
 // Processors that this process may use.
-[[nodiscard]] std::size_t usable_cores();
+[[nodiscard]] FANIN_INTERNAL_API std::size_t usable_cores();
 
 // To be called before so many processes are started, which inherit it: where they are more than
 // the cores, none takes the core from one that runs when a message wakes it (SCHED_BATCH). Without
 // that, processes that share cores interrupt each other for each message.
-void share_cores(std::size_t processes);
+FANIN_INTERNAL_API void share_cores(std::size_t processes);
 
 } // namespace fanin::executive

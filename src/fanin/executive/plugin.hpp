@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/executive/application.hpp"
 #include "fanin/net/registry.hpp"
@@ -53,7 +54,7 @@ struct PluginRegistry {
 } // namespace fanin::executive
 
 #define FANIN_PLUGIN_ABI                                                                           \
-  extern "C" int fanin_plugin_abi();                                                               \
+  extern "C" FANIN_API int fanin_plugin_abi();                                                     \
   extern "C" int fanin_plugin_abi() { return fanin::executive::plugin_abi; }
 
-extern "C" void fanin_register(fanin::executive::PluginRegistry& registry);
+extern "C" FANIN_API void fanin_register(fanin::executive::PluginRegistry& registry);

@@ -2,6 +2,7 @@
 // fanin, and those of the configuration's plug-ins.
 #pragma once
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/application.hpp"
@@ -16,7 +17,8 @@ struct Plugins {
   ApplicationRegistry applications;
 
   // The built-in ones and those of the plug-ins. Errors name the configuration's line.
-  [[nodiscard]] static Result<Plugins> load(const config::Configuration& configuration);
+  [[nodiscard]] FANIN_INTERNAL_API static Result<Plugins>
+  load(const config::Configuration& configuration);
 };
 
 } // namespace fanin::executive

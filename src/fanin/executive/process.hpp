@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/config/configuration.hpp"
@@ -36,21 +37,21 @@ class Process {
 public:
   // `configuration` and `plugins` outlive it. Pins the calling thread. Errors: usage, exhausted and
   // those of sources and applications.
-  [[nodiscard]] static Result<std::unique_ptr<Process>>
+  [[nodiscard]] FANIN_INTERNAL_API static Result<std::unique_ptr<Process>>
   make(const config::Configuration& configuration, const Plugins& plugins, ProcessOptions options);
-  ~Process();
+  FANIN_INTERNAL_API ~Process();
 
   // Until all its nodes have ended; signals are handled meanwhile: the first ends in good order,
   // the second at once (only the parent's count, where it is not attended). Errors: an address that
   // cannot be listened on.
-  [[nodiscard]] Result<> run();
+  [[nodiscard]] FANIN_INTERNAL_API Result<> run();
 
   // From handlers on the loop, or before run().
   void stop();
   void stop_now(const std::string& why);
   [[nodiscard]] net::Loop& loop() { return loop_; }
   // True if every node ended in good order.
-  [[nodiscard]] bool succeeded() const;
+  [[nodiscard]] FANIN_INTERNAL_API bool succeeded() const;
 
 private:
   class Turns;

@@ -155,7 +155,7 @@ TEST(Process, a_plug_in_brings_a_transport_and_an_application) {
                            "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME
                            "\"\n[[application]]\nname = \"tally\"\ntype = \"counter\"\n"
                            "greeting = \"hello\"\n";
-  const Ran ran = run_all(text, {"network.url=same://here"});
+  const Ran ran = run_all(text, {"network.url=same+inproc://here"});
   ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
   EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
   EXPECT_THAT(ran.log, Contains("tally: hello"));
@@ -173,7 +173,7 @@ TEST(Process, what_is_wrong_with_a_plug_in_names_the_line) {
        "test.toml:24: application.0.greeting: is missing"},
       {plugin + "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SAME "\"\n",
        "test.toml:25: plugin.1.path: plug-in " FANIN_TEST_PLUGIN_SAME
-       ": there is a transport for \"same\" already"},
+       ": there is a transport for \"same+inproc\" already"},
   };
   for (const auto& [text, error] : wrong) {
     const Ran ran = run_all(text);

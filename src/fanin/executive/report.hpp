@@ -10,6 +10,7 @@
 
 #include <string_view>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/builder/ledger.hpp"
@@ -18,7 +19,7 @@
 namespace fanin::executive {
 
 [[nodiscard]] std::string_view name(LogLevel level);
-[[nodiscard]] LogLevel log_level(std::string_view name); // info, if it is none
+[[nodiscard]] FANIN_INTERNAL_API LogLevel log_level(std::string_view name); // info, if it is none
 
 // The ledger's five numbers.
 [[nodiscard]] json::Value to_json(const builder::SourceLedger& ledger);

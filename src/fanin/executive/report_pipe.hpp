@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/json.hpp"
 
 namespace fanin::executive {
@@ -14,12 +15,12 @@ namespace fanin::executive {
 // the end, lines of the log, no more. SIGPIPE must be ignored. Thread: one.
 class ReportPipe {
 public:
-  explicit ReportPipe(int descriptor); // takes it over
-  ~ReportPipe(); // waits for the launcher to read the rest, as long as it lives
+  FANIN_INTERNAL_API explicit ReportPipe(int descriptor); // takes it over
+  FANIN_INTERNAL_API ~ReportPipe(); // waits for the launcher to read the rest, as long as it lives
   ReportPipe(const ReportPipe&) = delete;
   ReportPipe& operator=(const ReportPipe&) = delete;
 
-  void write(const json::Value& report);
+  FANIN_INTERNAL_API void write(const json::Value& report);
 
 private:
   void flush();

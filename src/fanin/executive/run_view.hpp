@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/child.hpp"
@@ -17,19 +18,19 @@ class RunView {
 public:
   explicit RunView(const config::Configuration& configuration) : configuration_(configuration) {}
 
-  void on_report(const json::Value& report);
+  FANIN_INTERNAL_API void on_report(const json::Value& report);
   void on_exit(const std::string& process, const ChildExit& exit);
 
   [[nodiscard]] bool has_result() const { return !result_.is_null(); }
   // Changes with each progress report.
   [[nodiscard]] std::uint64_t progress_reports() const { return progress_reports_; }
   // "  12.0 s  20.0 kHz  96 MB/s  ..."; empty before the first report.
-  [[nodiscard]] std::string progress_line() const;
+  [[nodiscard]] FANIN_INTERNAL_API std::string progress_line() const;
   // The result object; where the event manager did not live to give one, the sums of what the nodes
   // themselves say.
-  [[nodiscard]] json::Value result() const;
+  [[nodiscard]] FANIN_INTERNAL_API json::Value result() const;
   // How the nodes here have ended, where the event manager is elsewhere: ok, error, files, nodes.
-  [[nodiscard]] json::Value nodes_result() const;
+  [[nodiscard]] FANIN_INTERNAL_API json::Value nodes_result() const;
 
 private:
   void add_resources(json::Value& result) const;
@@ -51,11 +52,11 @@ private:
 };
 
 // The result as a table of some lines.
-[[nodiscard]] std::string summary_text(const json::Value& result);
+[[nodiscard]] FANIN_INTERNAL_API std::string summary_text(const json::Value& result);
 // What each node has counted, from nodes_result(), a line each.
-[[nodiscard]] std::string nodes_text(const json::Value& nodes_result);
+[[nodiscard]] FANIN_INTERNAL_API std::string nodes_text(const json::Value& nodes_result);
 
 // True if the run ended in good order and its ledger is balanced: exit status 0.
-[[nodiscard]] bool succeeded(const json::Value& result);
+[[nodiscard]] FANIN_INTERNAL_API bool succeeded(const json::Value& result);
 
 } // namespace fanin::executive

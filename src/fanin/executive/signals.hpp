@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/loop.hpp"
 
@@ -27,8 +28,9 @@ public:
     std::function<void(pid_t sender, std::uint64_t session)> on_death; // may be empty
   };
   // Errors: exhausted (no descriptor).
-  [[nodiscard]] static Result<std::unique_ptr<Signals>> make(net::Loop& loop, Handlers handlers);
-  ~Signals() override;
+  [[nodiscard]] FANIN_INTERNAL_API static Result<std::unique_ptr<Signals>> make(net::Loop& loop,
+                                                                                Handlers handlers);
+  FANIN_INTERNAL_API ~Signals() override;
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::memory {
@@ -25,9 +26,9 @@ struct ArenaOptions {
 };
 
 /// Checks whether this host could give so much memory now. Errors: as of Arena::make().
-[[nodiscard]] Result<> check_arena(std::size_t size, const ArenaOptions& options);
+[[nodiscard]] FANIN_API Result<> check_arena(std::size_t size, const ArenaOptions& options);
 
-class Arena {
+class FANIN_API Arena {
 public:
   Arena() = default;
   /// The memory is populated at once, so that a limit is an error here and not later. Errors:

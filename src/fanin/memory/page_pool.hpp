@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/memory/arena.hpp"
 
@@ -125,7 +126,7 @@ struct PoolOptions {
   ArenaOptions arena;
 };
 
-class PagePool final : public PageHome {
+class FANIN_API PagePool final : public PageHome {
 public:
   /// Reserves and (unless arena.reserve_only) populates the memory. Errors: exhausted, usage.
   [[nodiscard]] static Result<std::unique_ptr<PagePool>> make(const PoolOptions& options);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/base/random.hpp"
@@ -69,10 +70,10 @@ class Context final : net::Service {
 public:
   /// Uses `registry` instead of the transports that come with fanin. Errors: usage (page sizes),
   /// exhausted (memory).
-  [[nodiscard]] static Result<std::unique_ptr<Context>>
+  [[nodiscard]] FANIN_API static Result<std::unique_ptr<Context>>
   make(ContextOptions options = {}, const net::TransportRegistry* registry = nullptr);
-  explicit Context(ContextParts parts);
-  ~Context() override;
+  FANIN_API explicit Context(ContextParts parts);
+  FANIN_API ~Context() override;
 
   /// Runs the loop until stop(), which may be called from a callback. Waits as options.wait says.
   void run() { loop_.run(); }
@@ -83,10 +84,10 @@ public:
   /// taken nothing for their linger time (5 s). A peer that is alive and does not read what a
   /// socket still has makes it wait without end. False: not all was taken, as far as this side
   /// knows. Not from a callback.
-  bool drain();
+  FANIN_API bool drain();
   /// The number of connections of the transports that have ended, closed here or not, before their
   /// peers had taken everything, as far as this side knows.
-  [[nodiscard]] std::uint64_t given_up() const;
+  [[nodiscard]] FANIN_API std::uint64_t given_up() const;
 
   [[nodiscard]] net::Loop& loop() const { return loop_; }
   [[nodiscard]] memory::PagePool& send_pool() const { return send_pool_; }
@@ -94,7 +95,7 @@ public:
 
   /// For the sockets. A transport is made when its scheme is first used. Errors: unsupported (no
   /// such scheme), and those of its factory.
-  [[nodiscard]] Result<net::Transport*> transport(const net::Url& url);
+  [[nodiscard]] FANIN_API Result<net::Transport*> transport(const net::Url& url);
   [[nodiscard]] Random& random() { return random_; }
   void say(LogLevel level, std::string_view text) const {
     if (log_) log_(level, text);
@@ -103,8 +104,8 @@ public:
   void say_of_peers(std::string_view text) {
     if (log_) refusals_.say(log_, loop_.now(), LogLevel::warning, text);
   }
-  void at_turn_end(TurnEndTask& task);
-  void forget(TurnEndTask& task);
+  FANIN_API void at_turn_end(TurnEndTask& task);
+  FANIN_API void forget(TurnEndTask& task);
   /// Counts closed sockets that have something left to send.
   void closing(int change) { closing_sockets_ += change; }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <span>
 
+#include "fanin/base/export.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/message/page_format.hpp"
 
@@ -55,7 +56,7 @@ public:
   [[nodiscard]] bool append_header(std::uint32_t payload, std::uint16_t flags);
 
   /// Takes a page if it has none, and makes it usable for append(). False: the pool is empty.
-  [[nodiscard]] bool open();
+  [[nodiscard]] FANIN_INTERNAL_API bool open();
   /// Opens a page with room for a frame of that size; another page if this one is full. Calls
   /// send() if what was gathered has to be sent before. False: that failed, or the pool is empty.
   template <class Send>
@@ -94,7 +95,7 @@ public:
   }
   void sent() { start_ = end_; }
   /// Releases the page and forgets what was not sent.
-  void release();
+  FANIN_INTERNAL_API void release();
 
 private:
   [[nodiscard]] std::uint32_t room_end() const {

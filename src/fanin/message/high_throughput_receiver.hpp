@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/message.hpp"
@@ -34,9 +35,9 @@ struct HighThroughputReceiverOptions {
 class HighThroughputReceiver final : detail::AcceptorOwner {
 public:
   /// Errors: usage, unsupported (the address), refused (in use).
-  [[nodiscard]] static Result<std::unique_ptr<HighThroughputReceiver>>
+  [[nodiscard]] FANIN_API static Result<std::unique_ptr<HighThroughputReceiver>>
   listen(Context& context, const net::Url& url, HighThroughputReceiverOptions options = {});
-  ~HighThroughputReceiver() override;
+  FANIN_API ~HighThroughputReceiver() override;
 
   /// The next message, in place; false if there is none now. `message` releases what it held, so
   /// use the same object again. Does not run the loop.
@@ -47,7 +48,7 @@ public:
     return true;
   }
   /// The next message, copied into the caller's bytes.
-  [[nodiscard]] bool recv(std::vector<std::byte>& message);
+  [[nodiscard]] FANIN_API bool recv(std::vector<std::byte>& message);
 
   /// Listens at one more address, also of another network. Returns the real one.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
@@ -55,7 +56,7 @@ public:
   /// see an orderly end; without it they may be told that what they sent last was not taken.
   void close() { acceptor_.close(); }
   [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
-  [[nodiscard]] std::string peer_name(PeerId peer) const;
+  [[nodiscard]] FANIN_API std::string peer_name(PeerId peer) const;
   [[nodiscard]] std::size_t connections() const { return acceptor_.peers(); }
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 

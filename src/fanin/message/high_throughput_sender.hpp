@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "fanin/base/export.hpp"
 #include "fanin/memory/copy.hpp"
 #include "fanin/message/connector.hpp"
 #include "fanin/message/context.hpp"
@@ -47,9 +48,9 @@ class HighThroughputSender final : detail::ConnectorOwner, TurnEndTask {
 public:
   /// Returns at once; on_connected follows. Errors: usage (the page size, the address), unsupported
   /// (the address).
-  [[nodiscard]] static Result<std::unique_ptr<HighThroughputSender>>
+  [[nodiscard]] FANIN_API static Result<std::unique_ptr<HighThroughputSender>>
   connect(Context& context, const net::Url& url, HighThroughputSenderOptions options = {});
-  ~HighThroughputSender() override; ///< what has not been sent is lost, see close()
+  FANIN_API ~HighThroughputSender() override; ///< what has not been sent is lost, see close()
 
   /// Copies the message into the current page. One larger than a page is split over pages. Outcome:
   /// backpressure: not taken, on_writable follows; too_large: over message_max(); closed: not
@@ -64,15 +65,15 @@ public:
   }
   /// Sends without a copy, from a few KiB on: the view is held until the network no longer needs
   /// the bytes.
-  [[nodiscard]] net::SendOutcome send(const memory::View& message);
+  [[nodiscard]] FANIN_API net::SendOutcome send(const memory::View& message);
 
   /// Sends what was gathered, as far as the network takes it.
-  void flush();
+  FANIN_API void flush();
   /// Whether all accepted messages were given to the network.
   [[nodiscard]] bool sent() const { return page_.empty() && outbox_.empty(); }
   /// Takes no more messages. What was accepted is delivered (Context::drain()), unless the peer is
   /// gone.
-  void close();
+  FANIN_API void close();
   [[nodiscard]] bool connected() const { return connector_.open(); }
   [[nodiscard]] std::uint64_t message_max() const { return message_max_; } ///< bytes; 0: not known
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
@@ -85,7 +86,7 @@ private:
   void on_closed(CloseReason reason) override;
   Answer at_turn_end() override;
 
-  net::SendOutcome send_slowly(std::span<const std::byte> message);
+  FANIN_API net::SendOutcome send_slowly(std::span<const std::byte> message);
   net::SendOutcome send_split(std::span<const std::byte> message);
   net::SendOutcome send_large(const memory::View& message);
   [[nodiscard]] net::SendOutcome check(std::uint64_t size) const;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 
+#include "fanin/base/export.hpp"
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/connector.hpp"
 #include "fanin/message/context.hpp"
@@ -37,22 +38,23 @@ struct LowLatencySenderOptions {
 class LowLatencySender final : detail::ConnectorOwner, TurnEndTask {
 public:
   /// Returns at once; on_connected follows. Errors: usage, unsupported (the address).
-  [[nodiscard]] static Result<std::unique_ptr<LowLatencySender>>
+  [[nodiscard]] FANIN_API static Result<std::unique_ptr<LowLatencySender>>
   connect(Context& context, const net::Url& url, LowLatencySenderOptions options = {});
-  ~LowLatencySender() override;
+  FANIN_API ~LowLatencySender() override;
 
   /// Sends at once, without a copy; the views are held until the network no longer needs the bytes.
   /// At most net::max_extents of them. Outcome: backpressure: not taken, on_writable follows;
   /// too_large: over message_max(); closed: not connected (now).
-  [[nodiscard]] net::SendOutcome send(std::span<const memory::View> message);
+  [[nodiscard]] FANIN_API net::SendOutcome send(std::span<const memory::View> message);
   [[nodiscard]] net::SendOutcome send(const memory::View& message) { return send({&message, 1}); }
-  [[nodiscard]] net::SendOutcome send(const memory::View& header, const memory::View& payload);
+  [[nodiscard]] FANIN_API net::SendOutcome send(const memory::View& header,
+                                                const memory::View& payload);
   /// Sends bytes that lie elsewhere: copies them once, into a page of the send pool. Outcome:
   /// too_large also if they do not fit into such a page.
-  [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message);
+  [[nodiscard]] FANIN_API net::SendOutcome send(std::span<const std::byte> message);
 
   /// Takes no more messages. What was accepted is delivered (Context::drain()).
-  void close();
+  FANIN_API void close();
   [[nodiscard]] bool connected() const { return connector_.open(); }
   [[nodiscard]] std::uint64_t message_max() const { return message_max_; } ///< bytes; 0: not known
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
@@ -87,24 +89,24 @@ struct LowLatencyReceiverOptions {
 class LowLatencyReceiver final : detail::AcceptorOwner {
 public:
   /// Errors: usage (the address, no on_message), unsupported (the address), refused (in use).
-  [[nodiscard]] static Result<std::unique_ptr<LowLatencyReceiver>>
+  [[nodiscard]] FANIN_API static Result<std::unique_ptr<LowLatencyReceiver>>
   listen(Context& context, const net::Url& url, LowLatencyReceiverOptions options);
-  ~LowLatencyReceiver() override;
+  FANIN_API ~LowLatencyReceiver() override;
 
   /// Listens at one more address, also of another network. Returns the real one.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
   /// Sends an answer at once to a peer that has on_answer. Outcome: backpressure: not taken,
   /// on_writable follows; too_large: over half a receive page of its, or it takes no answers;
   /// closed: the peer is gone.
-  [[nodiscard]] net::SendOutcome answer(PeerId peer, const memory::View& message);
+  [[nodiscard]] FANIN_API net::SendOutcome answer(PeerId peer, const memory::View& message);
   /// Copied once, into a page of the send pool, or to the heap if that is empty. Outcome: too_large
   /// also where they are more than such a page has.
-  [[nodiscard]] net::SendOutcome answer(PeerId peer, std::span<const std::byte> message);
+  [[nodiscard]] FANIN_API net::SendOutcome answer(PeerId peer, std::span<const std::byte> message);
   /// Closes the connections and stops listening, for good. Context::drain() then lets the peers
   /// see an orderly end; without it they may be told that what they sent last was not taken.
   void close() { acceptor_.close(); }
   [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
-  [[nodiscard]] std::string peer_name(PeerId peer) const;
+  [[nodiscard]] FANIN_API std::string peer_name(PeerId peer) const;
   [[nodiscard]] std::size_t connections() const { return acceptor_.peers(); }
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/message/peer.hpp"
 
@@ -46,7 +47,7 @@ public:
 
 private:
   friend class PageQueue;
-  void join();
+  FANIN_API void join();
 
   memory::View view_;
   std::vector<memory::View> more_; // of a split message, behind view_

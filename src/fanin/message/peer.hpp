@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fanin/base/export.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::message {
@@ -30,7 +31,7 @@ enum class CloseReason : std::uint8_t {
   too_slow ///< a subscriber that does not read (SlowSubscriber::disconnect)
 };
 inline constexpr std::size_t close_reasons = 14;
-[[nodiscard]] std::string_view name(CloseReason reason);
-[[nodiscard]] CloseReason reason_of(net::CloseReason reason);
+[[nodiscard]] FANIN_API std::string_view name(CloseReason reason);
+[[nodiscard]] FANIN_API CloseReason reason_of(net::CloseReason reason);
 
 } // namespace fanin::message

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
@@ -45,21 +46,21 @@ struct PublisherOptions {
 class Publisher final : detail::AcceptorOwner, TurnEndTask {
 public:
   /// Errors: usage, unsupported (the address), refused (in use).
-  [[nodiscard]] static Result<std::unique_ptr<Publisher>>
+  [[nodiscard]] FANIN_API static Result<std::unique_ptr<Publisher>>
   listen(Context& context, const net::Url& url, PublisherOptions options = {});
-  ~Publisher() override;
+  FANIN_API ~Publisher() override;
 
   /// Publishes to all subscribers of the tag. If there are none, it is accepted too. Backpressure:
   /// given to nobody, on_writable follows (SlowSubscriber::block). A subscriber that takes no
   /// messages of that size does not get it, which is counted as skipped.
-  [[nodiscard]] net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
+  [[nodiscard]] FANIN_API net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
   /// Publishes without a copy, from a few KiB on.
-  [[nodiscard]] net::SendOutcome publish(Tag tag, const memory::View& message);
+  [[nodiscard]] FANIN_API net::SendOutcome publish(Tag tag, const memory::View& message);
 
-  void flush(); ///< sends what was gathered now
+  FANIN_API void flush(); ///< sends what was gathered now
   /// Takes no more messages and subscribers. What was accepted is delivered (Context::drain()) to
   /// subscribers that read, within 5 s unless SlowSubscriber::block.
-  void close();
+  FANIN_API void close();
 
   /// Listens at one more address, also of another network. Returns the real one.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
@@ -67,8 +68,9 @@ public:
   /// The number of connections; a subscriber with both modes has two.
   [[nodiscard]] std::size_t subscribers() const { return acceptor_.peers(); }
   [[nodiscard]] bool has_subscriber(Tag tag) { return !table_.find(tag).empty(); }
-  [[nodiscard]] std::string peer_name(PeerId peer) const;
-  [[nodiscard]] std::uint64_t skipped(PeerId subscriber) const; ///< messages that it did not get
+  [[nodiscard]] FANIN_API std::string peer_name(PeerId peer) const;
+  [[nodiscard]] FANIN_API std::uint64_t
+  skipped(PeerId subscriber) const; ///< messages that it did not get
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 private:

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/message/connector.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/message.hpp"
@@ -36,25 +37,25 @@ struct SubscriberOptions {
 
 class Subscriber final {
 public:
-  Subscriber(Context& context, SubscriberOptions options);
-  ~Subscriber();
+  FANIN_API Subscriber(Context& context, SubscriberOptions options);
+  FANIN_API ~Subscriber();
   Subscriber(const Subscriber&) = delete;
   Subscriber& operator=(const Subscriber&) = delete;
 
   /// Subscribes. Connects to that publisher in that mode, unless it is connected already; returns
   /// at once. The id is the same for the same URL, in both modes. Errors: usage (the address, or
   /// close() was called), unsupported (the address).
-  [[nodiscard]] Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
+  [[nodiscard]] FANIN_API Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
   /// The connection stays, even without tags.
-  void unsubscribe(PeerId publisher, Tag tag, Mode mode);
+  FANIN_API void unsubscribe(PeerId publisher, Tag tag, Mode mode);
 
   /// The next message of a high-throughput subscription; false if there is none now. See
   /// HighThroughputReceiver.
-  [[nodiscard]] bool recv(Message& message);
+  [[nodiscard]] FANIN_API bool recv(Message& message);
 
-  void close(); ///< closes the connections to all publishers, for good
+  FANIN_API void close(); ///< closes the connections to all publishers, for good
   /// Whether all publishers are connected.
-  [[nodiscard]] bool connected() const;
+  [[nodiscard]] FANIN_API bool connected() const;
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 private:

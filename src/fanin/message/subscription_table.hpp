@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/message/acceptor.hpp"
 #include "fanin/message/gathering_page.hpp"
 #include "fanin/message/subscription.hpp"
@@ -91,7 +92,7 @@ public:
   [[nodiscard]] const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }
 
 private:
-  void look_up(Tag tag);
+  FANIN_API void look_up(Tag tag);
   void leave(Member& member);
   [[nodiscard]] Group* find_group(const Member& member) const;
   [[nodiscard]] Group& make_group(const Member& member);

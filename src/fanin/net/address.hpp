@@ -9,12 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/url.hpp"
 
 namespace fanin::net {
 
-struct Address {
+struct FANIN_API Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
 
@@ -30,10 +31,11 @@ struct Address {
 ///
 /// To listen: a host that knows its own name only as a loopback address (Debian: 127.0.1.1) listens
 /// at all its addresses, since other hosts know that name as another address.
-[[nodiscard]] Result<std::vector<Address>> resolve(const Url& url, bool to_listen);
+[[nodiscard]] FANIN_API Result<std::vector<Address>> resolve(const Url& url, bool to_listen);
 /// The addresses of a host, without a port, to connect to. Blocks likewise.
-[[nodiscard]] Result<std::vector<Address>> resolve_host(const std::string& host);
+[[nodiscard]] FANIN_API Result<std::vector<Address>> resolve_host(const std::string& host);
 /// The addresses of a numeric or empty host; nothing for a name.
-[[nodiscard]] std::optional<std::vector<Address>> addresses_of_number(const std::string& host);
+[[nodiscard]] FANIN_API std::optional<std::vector<Address>>
+addresses_of_number(const std::string& host);
 
 } // namespace fanin::net

@@ -8,11 +8,12 @@
 #include <string>
 #include <utility>
 
+#include "fanin/base/export.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::net {
 
-class Decorator : public Transport {
+class FANIN_API Decorator : public Transport {
 public:
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;

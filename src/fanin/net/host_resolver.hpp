@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "fanin/base/export.hpp"
 #include "fanin/net/resolver.hpp"
 
 namespace fanin::net {
@@ -14,7 +15,7 @@ namespace fanin::net {
 /// Thread: that of its loop, at which it registers as a service and as the resolver, for its
 /// lifetime. Its own thread starts with the first name, blocks all signals, and looks up one name
 /// after the other.
-class HostResolver final : public Resolver, public Service {
+class FANIN_API HostResolver final : public Resolver, public Service {
 public:
   using LookUp = std::function<Found(const std::string& host)>; ///< on the thread
   explicit HostResolver(Loop& loop, LookUp look_up = resolve_host);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/net/transport.hpp"
 
 namespace fanin::net {
@@ -45,8 +46,8 @@ public:
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  void start(Loop& loop, Time deadline); ///< replaces an earlier deadline
-  void cancel();
+  FANIN_API void start(Loop& loop, Time deadline); ///< replaces an earlier deadline
+  FANIN_API void cancel();
   [[nodiscard]] bool active() const { return loop_ != nullptr; }
   [[nodiscard]] Time deadline() const { return deadline_; }
 
@@ -66,22 +67,22 @@ enum class WaitPolicy : std::uint8_t {
 class Loop {
 public:
   /// `policy`: how run() waits. Objects made for the loop may rely on it.
-  explicit Loop(const Clock& clock, WaitPolicy policy = WaitPolicy::block);
-  ~Loop();
+  FANIN_API explicit Loop(const Clock& clock, WaitPolicy policy = WaitPolicy::block);
+  FANIN_API ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
   /// Transports are polled in the order of adding: add control before data.
-  void add(Transport& transport);
-  void add(Service& service);
+  FANIN_API void add(Transport& transport);
+  FANIN_API void add(Service& service);
   /// May be called from a handler. Remove what is destroyed before the loop.
-  void remove(Transport& transport);
-  void remove(Service& service);
+  FANIN_API void remove(Transport& transport);
+  FANIN_API void remove(Service& service);
 
   /// The resolver of host names (net/resolver.hpp). Without one, or after null, resolver() is one
   /// that blocks.
   void set_resolver(Resolver* resolver) { resolver_ = resolver; }
-  [[nodiscard]] Resolver& resolver();
+  [[nodiscard]] FANIN_API Resolver& resolver();
 
   /// The time of the current turn, the same for all handlers in it. Outside a turn: the clock's
   /// time.
@@ -92,17 +93,17 @@ public:
 
   /// One turn: polls everything with a budget, fires timers that are due, flushes. True: something
   /// was done. Not from within a handler.
-  bool turn();
+  FANIN_API bool turn();
   /// Earliest timer, or never.
-  [[nodiscard]] Time next_deadline() const;
+  [[nodiscard]] FANIN_API Time next_deadline() const;
 
   /// Runs turns until stop(), and waits between them according to the policy. stop() may be called
   /// from a handler, or together with wake() from another thread or a signal handler. A stop()
   /// before run() counts. Throws std::system_error if the operating system gives no epoll or
   /// eventfd.
-  void run();
+  FANIN_API void run();
   void stop() { stopping_.store(true, std::memory_order_relaxed); }
-  void wake(); ///< async-signal-safe
+  FANIN_API void wake(); ///< async-signal-safe
 
 private:
   friend class Timer;

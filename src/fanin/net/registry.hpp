@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/transport.hpp"
@@ -49,9 +50,9 @@ public:
   }
   /// The factory for a scheme; empty if there is none. In "trace+fault+tcp", trace is above fault,
   /// and fault above tcp.
-  [[nodiscard]] TransportFactory find(std::string_view scheme) const;
+  [[nodiscard]] FANIN_API TransportFactory find(std::string_view scheme) const;
   /// For messages: "tcp", "trace+...".
-  [[nodiscard]] std::vector<std::string> schemes() const;
+  [[nodiscard]] FANIN_API std::vector<std::string> schemes() const;
 
 private:
   std::vector<std::pair<std::string, TransportFactory>> entries_;
@@ -60,6 +61,6 @@ private:
 };
 
 /// Adds the transports that come with fanin. The registry must not have any of them.
-void add_built_in_transports(TransportRegistry& registry);
+FANIN_API void add_built_in_transports(TransportRegistry& registry);
 
 } // namespace fanin::net

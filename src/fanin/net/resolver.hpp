@@ -14,13 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/net/address.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::net {
 
 /// Thread: its loop's.
-class Resolver {
+class FANIN_API Resolver {
 public:
   /// The addresses, in the order in which to try them, without a port. Errors: not_found;
   /// disconnected, if asking again may help.

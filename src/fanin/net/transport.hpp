@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/url.hpp"
@@ -48,7 +49,7 @@ enum class CloseReason : std::uint8_t {
   unknown_host ///< nobody knows the host's name; the name service may know it later
 };
 inline constexpr std::size_t close_reasons = 8;
-[[nodiscard]] std::string_view name(CloseReason reason);
+[[nodiscard]] FANIN_API std::string_view name(CloseReason reason);
 
 enum class EventKind : std::uint8_t {
   accepted, ///< a listener has a new connection, ready for sending
@@ -58,7 +59,7 @@ enum class EventKind : std::uint8_t {
   closed ///< last event of a connection, after all its messages
 };
 inline constexpr std::size_t event_kinds = 5;
-[[nodiscard]] std::string_view name(EventKind kind);
+[[nodiscard]] FANIN_API std::string_view name(EventKind kind);
 
 class Handler;
 
@@ -169,7 +170,7 @@ public:
 
 protected:
   [[nodiscard]] std::span<Event> undispatched() const { return dispatching_; }
-  void withdraw(ConnectionId connection);
+  FANIN_API void withdraw(ConnectionId connection);
 
 private:
   std::span<Event> dispatching_;

@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "fanin/base/export.hpp"
 #include "fanin/net/registry.hpp"
 
 namespace fanin::net {
@@ -22,4 +23,4 @@ namespace fanin::net {
 
 } // namespace fanin::net
 
-extern "C" void fanin_register_transports(fanin::net::TransportRegistry& registry);
+extern "C" FANIN_API void fanin_register_transports(fanin::net::TransportRegistry& registry);

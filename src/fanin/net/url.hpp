@@ -9,11 +9,12 @@
 #include <string>
 #include <string_view>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::net {
 
-struct Url {
+struct FANIN_API Url {
   std::string scheme; ///< "tcp", "inproc", "fault+tcp"; it chooses the transport
   std::string host; ///< without brackets; empty: loopback
   std::uint16_t port = 0; ///< 0: any free one

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/url.hpp"
 #include "fanin/settings/tree.hpp"
@@ -22,10 +23,10 @@ namespace fanin::settings {
 struct Problems {
   std::optional<Error> first;
   /// "file:line: key: reason", of kind usage.
-  void add(const Place& place, std::string_view key, std::string_view reason);
+  FANIN_API void add(const Place& place, std::string_view key, std::string_view reason);
 };
 
-class TableReader {
+class FANIN_API TableReader {
 public:
   /// `table` may be null: then the section and all its keys are absent. `key` is its dotted name.
   /// Both `table` and `problems` must outlive the reader.

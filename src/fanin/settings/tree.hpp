@@ -8,12 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::settings {
 
 /// Where a value was written, for messages: "run.toml:12" or "--set:1" (the first override).
-struct Place {
+struct FANIN_API Place {
   std::string file;
   std::uint32_t line = 0;
   [[nodiscard]] std::string text() const;
@@ -35,9 +36,9 @@ struct Value {
   std::vector<Value> items; ///< of a list
   std::vector<Entry> entries; ///< of a table
 
-  [[nodiscard]] const Value* find(std::string_view key) const; ///< in a table; null if it does not
-                                                               ///< exist
-  [[nodiscard]] Value* find(std::string_view key);
+  [[nodiscard]] FANIN_API const Value* find(std::string_view key) const; ///< in a table; null if it
+                                                                         ///< does not exist
+  [[nodiscard]] FANIN_API Value* find(std::string_view key);
 };
 
 struct Entry {
@@ -47,7 +48,7 @@ struct Entry {
 
 /// A message of one line, whatever it quotes: white space becomes one space, other control
 /// characters a question mark.
-[[nodiscard]] std::string one_line(std::string_view text);
+[[nodiscard]] FANIN_INTERNAL_API std::string one_line(std::string_view text);
 
 /// For messages: "a text", "a whole number", ...
 [[nodiscard]] std::string_view name(Value::Kind kind);

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/source/pacer.hpp"
 #include "fanin/source/source.hpp"
 
@@ -79,7 +80,7 @@ private:
   std::vector<std::uint32_t> quantiles_;
 };
 
-class Emulator final : public Source {
+class FANIN_INTERNAL_API Emulator final : public Source {
 public:
   explicit Emulator(const EmulatorOptions& options);
 
@@ -99,7 +100,8 @@ private:
 
 /// The contents of a fragment: event number (u64), source (u32) and size (u32), little-endian, then
 /// pseudo-random bytes that depend on event and source; below 16 bytes only these.
-void fill_emulated_payload(std::span<std::byte> payload, EventNumber event, SourceId source);
+FANIN_INTERNAL_API void fill_emulated_payload(std::span<std::byte> payload, EventNumber event,
+                                              SourceId source);
 [[nodiscard]] bool check_emulated_payload(std::span<const std::byte> payload, EventNumber event,
                                           SourceId source);
 

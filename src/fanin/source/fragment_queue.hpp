@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/source/number_judge.hpp"
@@ -47,7 +48,7 @@ enum class DropReason : std::uint8_t {
   before_first ///< it came before the source's first number
 };
 inline constexpr std::size_t drop_reasons = 6;
-[[nodiscard]] const char* name(DropReason reason);
+[[nodiscard]] FANIN_API const char* name(DropReason reason);
 
 struct FragmentQueueOptions {
   SourceId source = 0;
@@ -81,7 +82,7 @@ struct Piece {
 class FragmentQueue {
 public:
   /// `pool` belongs to this queue alone: a source that runs ahead cannot take the pages of another.
-  FragmentQueue(const FragmentQueueOptions& options, memory::PagePool& pool);
+  FANIN_API FragmentQueue(const FragmentQueueOptions& options, memory::PagePool& pool);
   FragmentQueue(const FragmentQueue&) = delete;
   FragmentQueue& operator=(const FragmentQueue&) = delete;
 
@@ -132,7 +133,7 @@ public:
     writing_ = Writing::none;
   }
   /// Forgets the open fragment. Its number may come again.
-  void cancel();
+  FANIN_API void cancel();
   /// between begin() and end()
   [[nodiscard]] bool open() const { return writing_ != Writing::none; }
   [[nodiscard]] std::uint32_t missing() const {
@@ -141,8 +142,8 @@ public:
   /// CRC32C of the bytes of the open fragment so far; 0 with options().checksum off.
   [[nodiscard]] std::uint32_t crc32c() const { return crc_; }
   /// begin, copy, end.
-  [[nodiscard]] WriteOutcome write(EventNumber event, std::span<const std::byte> payload,
-                                   std::uint32_t flags = 0);
+  [[nodiscard]] FANIN_API WriteOutcome write(EventNumber event, std::span<const std::byte> payload,
+                                             std::uint32_t flags = 0);
   /// Writes a whole fragment, if it has the next number and fits into the current page: `fill`
   /// writes into the span that it is given. False: nothing was done; use begin().
   template <class Fill>
@@ -166,7 +167,7 @@ public:
   /// Says that the source will send nothing below `event`. The number is judged like that of a
   /// fragment, and may be held and dropped in the same way. False: the window has no room yet, or
   /// numbers up to there are not wanted yet; call it again later.
-  [[nodiscard]] bool skip_to(EventNumber event);
+  [[nodiscard]] FANIN_API bool skip_to(EventNumber event);
 
   /// The first number that is not wanted yet (not triggered, or after the end of the run).
   [[nodiscard]] EventNumber limit() const { return limit_; }
@@ -186,7 +187,7 @@ public:
   // --- the readout unit's side -------------------------------------------------------------------
 
   /// Forgets everything held and starts numbering at `first`, or at the first fragment's number.
-  void start(EventNumber first);
+  FANIN_API void start(EventNumber first);
   void start_unnumbered();
   /// Sets limit(). `last`: nothing beyond it will be wanted; a number held there is forgotten.
   void set_limit(EventNumber limit, bool last = false) {
@@ -265,10 +266,10 @@ public:
   /// Takes the next piece of events below `end`: at most `payload_max` bytes and `entries_max`
   /// events, whose entries it writes to `table`. Moves the cursor. The cursor's event is below
   /// `end`.
-  [[nodiscard]] Piece cut(Cursor& cursor, EventNumber end, std::uint32_t payload_max,
-                          std::uint32_t entries_max, wire::FragmentEntry* table) const;
+  [[nodiscard]] FANIN_API Piece cut(Cursor& cursor, EventNumber end, std::uint32_t payload_max,
+                                    std::uint32_t entries_max, wire::FragmentEntry* table) const;
   /// Forgets events below `event`. Their pages stay as long as views of them.
-  void release_until(EventNumber event);
+  FANIN_API void release_until(EventNumber event);
 
   [[nodiscard]] std::uint64_t written() const { return written_; } ///< fragments, since start
   /// Fragments since numbers last jumped by a window. Wrong numbers jump, and few of them follow
@@ -314,12 +315,12 @@ private:
     std::optional<EventNumber> others_then; // where the others were when they were looked at first
   };
 
-  WriteOutcome begin_slow(std::uint64_t counter, std::uint32_t size);
+  FANIN_API WriteOutcome begin_slow(std::uint64_t counter, std::uint32_t size);
   WriteOutcome reject_old(EventNumber event);
   WriteOutcome reject_late(EventNumber event);
   WriteOutcome begin_next(EventNumber event, std::uint32_t size);
   WriteOutcome begin_held(EventNumber event, std::uint32_t size);
-  void end_aside(std::uint32_t flags);
+  FANIN_API void end_aside(std::uint32_t flags);
   bool skip_now(EventNumber end);
   WriteOutcome reject(DropReason reason);
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
@@ -352,7 +353,7 @@ private:
   void find_fast_end();
   void fill_absent(EventNumber end, wire::AbsentReason why);
   void grow(EventNumber event);
-  void next_page();
+  FANIN_API void next_page();
   void drop_pages();
   [[nodiscard]] memory::PageRef& held_page(std::uint64_t sequence) {
     return held_pages_[sequence % held_pages_.size()];

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/source/settings.hpp"
 #include "fanin/source/source.hpp"
 
@@ -18,7 +19,7 @@ namespace fanin::source {
 /// Errors of kind usage name key and reason (SettingsReader); others say what is missing.
 using SourceFactory = std::function<Result<std::unique_ptr<Source>>(const SourceSettings&)>;
 
-class Registry {
+class FANIN_API Registry {
 public:
   /// Errors: usage, if there is a type of that name already.
   [[nodiscard]] Result<> add(std::string type, SourceFactory factory);
@@ -32,6 +33,6 @@ private:
 };
 
 /// Registers emulator, hld, sls and receive.
-void add_built_in_sources(Registry& registry);
+FANIN_API void add_built_in_sources(Registry& registry);
 
 } // namespace fanin::source

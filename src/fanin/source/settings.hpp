@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/result.hpp"
@@ -37,7 +38,7 @@ struct SourceSettings {
 ///     options.path = reader.required_text("path");
 ///     options.rate_hz = reader.rate_hz("rate", 0);
 ///     if (auto good = reader.finish(); !good) return std::unexpected(good.error());
-class SettingsReader {
+class FANIN_API SettingsReader {
 public:
   explicit SettingsReader(const SourceSettings& settings);
   SettingsReader(const SettingsReader&) = delete;

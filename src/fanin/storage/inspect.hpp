@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 
@@ -12,7 +13,7 @@ namespace fanin::storage {
 
 /// What the file is, what it holds, and every source with its fragments and bytes. Reads all rows
 /// and no payload. Errors: as of RunFileReader.
-[[nodiscard]] Result<std::string> inspect_file(const std::string& path);
+[[nodiscard]] FANIN_INTERNAL_API Result<std::string> inspect_file(const std::string& path);
 
 struct InspectEventOptions {
   std::size_t dump_bytes = 64; ///< of each fragment, in hexadecimal; 0: none
@@ -21,7 +22,7 @@ struct InspectEventOptions {
 /// One event: its fragments with size, checksum and first bytes, and the sources that are missing.
 /// `path` is a run file, or a run's manifest: then of all copies the one that counts is shown.
 /// Errors: not_found (no such event), else as of RunFileReader and read_manifest().
-[[nodiscard]] Result<std::string> inspect_event(const std::string& path, EventNumber event,
-                                                const InspectEventOptions& options = {});
+[[nodiscard]] FANIN_INTERNAL_API Result<std::string>
+inspect_event(const std::string& path, EventNumber event, const InspectEventOptions& options = {});
 
 } // namespace fanin::storage

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/storage/event_sink.hpp"
@@ -82,7 +83,7 @@ struct Manifest {
 };
 
 /// run000042.manifest.json
-[[nodiscard]] std::string manifest_name(RunNumber run);
+[[nodiscard]] FANIN_API std::string manifest_name(RunNumber run);
 
 /// Thread: one. Every line is one write to the kernel, which does not wait for the disk. A line
 /// that cannot be written (a full disk) is kept and written before the next one.
@@ -119,14 +120,15 @@ private:
 
 /// Reads a manifest. A line that this version does not write is an error that names file and line.
 /// A line that is not JSON was torn by a full disk and is left out. Errors: not_found, malformed.
-[[nodiscard]] Result<Manifest> read_manifest(const std::string& path);
+[[nodiscard]] FANIN_API Result<Manifest> read_manifest(const std::string& path);
 /// Reads the content of a manifest; `path` is for messages.
-[[nodiscard]] Result<Manifest> parse_manifest(std::string_view text, const std::string& path);
+[[nodiscard]] FANIN_API Result<Manifest> parse_manifest(std::string_view text,
+                                                        const std::string& path);
 
 /// The run whose manifest or run file has this name; none if it is another name.
-[[nodiscard]] std::optional<RunNumber> run_of(std::string_view name);
+[[nodiscard]] FANIN_API std::optional<RunNumber> run_of(std::string_view name);
 
-[[nodiscard]] bool is_manifest(const std::string& path); ///< by its name
+[[nodiscard]] FANIN_API bool is_manifest(const std::string& path); ///< by its name
 
 /// The files that `paths` stand for: run files, and those that manifests name.
 struct RunFiles {
@@ -136,7 +138,7 @@ struct RunFiles {
 /// A file that a manifest names is the file of that name in `paths`; otherwise the one beside the
 /// manifest. A missing file is left out if it is on another host. Errors: as of read_manifest();
 /// not_found (a run that built events has no files, or none of them is on this host).
-[[nodiscard]] Result<RunFiles>
+[[nodiscard]] FANIN_API Result<RunFiles>
 find_run_files(const std::vector<std::string>& paths,
                const std::function<bool(const std::string& host)>& is_this_host);
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/storage/layout.hpp"
@@ -35,7 +36,7 @@ struct RunFileInfo {
 };
 
 /// Thread: one at a time. Every error names the file and what is wrong with it.
-class RunFileReader {
+class FANIN_API RunFileReader {
 public:
   /// Opens a file. Errors: not_found, refused, malformed (not a run file, or too damaged),
   /// unsupported (a later format).

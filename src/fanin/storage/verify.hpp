@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::storage {
@@ -52,7 +53,7 @@ struct VerifyResult {
 /// attempt counts. A file that cannot be read is a problem in the result, and the others are
 /// checked. Blocks on the disk; memory: a few megabytes, and 32 bytes for every batch. Errors:
 /// usage (no files).
-[[nodiscard]] Result<VerifyResult> verify(std::span<const std::string> files,
-                                          const VerifyOptions& options);
+[[nodiscard]] FANIN_API Result<VerifyResult> verify(std::span<const std::string> files,
+                                                    const VerifyOptions& options);
 
 } // namespace fanin::storage

@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <span>
 
+#include "fanin/base/export.hpp"
+
 namespace fanin::wire {
 
 /// crc32c(b, crc32c(a)) is the checksum of a followed by b. The checksum of no bytes is 0.
-[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous = 0);
+[[nodiscard]] FANIN_API std::uint32_t crc32c(std::span<const std::byte> bytes,
+                                             std::uint32_t previous = 0);
 
 } // namespace fanin::wire

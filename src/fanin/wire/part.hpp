@@ -14,6 +14,7 @@
 #include <span>
 #include <type_traits>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/wire/fragment.hpp"
@@ -61,12 +62,12 @@ struct PartView {
 
 /// Computes the checksum and writes it into the header at the start of `header_and_table`; 0
 /// without `checksum`.
-void seal_part(std::span<std::byte> header_and_table, bool checksum);
+FANIN_INTERNAL_API void seal_part(std::span<std::byte> header_and_table, bool checksum);
 
 /// Checks all that can be checked without knowing the run: magic, lengths, sums of sizes, event
 /// numbers within the batch, the checksum if there is one. The message may have come in two pieces:
 /// header and table in `message`, the payload in `rest`. Errors: malformed.
-[[nodiscard]] Result<PartView> decode_part(std::span<const std::byte> message,
-                                           std::span<const std::byte> rest = {});
+[[nodiscard]] FANIN_INTERNAL_API Result<PartView> decode_part(std::span<const std::byte> message,
+                                                              std::span<const std::byte> rest = {});
 
 } // namespace fanin::wire

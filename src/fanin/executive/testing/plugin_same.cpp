@@ -1,26 +1,34 @@
-// A plug-in for tests: a transport "same" within the process, and an application "counter" that
-// counts turns of its loop until it is stopped.
+// A plug-in for tests: a transport "same+inproc" within the process, and an application "counter"
+// that counts turns of its loop until it is stopped.
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "fanin/executive/plugin.hpp"
-#include "fanin/net/in_memory/network.hpp"
+#include "fanin/net/decorator.hpp"
+#include "fanin/net/registry.hpp"
 
 namespace {
 
 namespace net = fanin::net;
 namespace executive = fanin::executive;
 
-struct OwnNetwork {
-  net::in_memory::Network network{net::in_memory::NetworkOptions{.scheme = "same"}};
+// inproc under a name of its own.
+class SameTransport final : public net::Decorator {
+public:
+  explicit SameTransport(std::unique_ptr<net::Transport> inproc)
+      : Decorator("same", std::move(inproc)) {}
 };
 
-class SameTransport final : private OwnNetwork, public net::in_memory::MemoryTransport {
-public:
-  SameTransport() : MemoryTransport(network, "", 0) {}
-};
+fanin::Result<std::unique_ptr<net::Transport>> make_same(net::Loop& loop,
+                                                         const fanin::LogFunction& log) {
+  net::TransportRegistry registry;
+  net::add_built_in_transports(registry);
+  auto inproc = registry.find("inproc")(loop, log);
+  if (!inproc) return inproc;
+  return std::make_unique<SameTransport>(std::move(*inproc));
+}
 
 class Counter final : public executive::Application, public net::Service {
 public:
@@ -68,8 +76,6 @@ make_counter(const executive::ApplicationContext& context) {
 FANIN_PLUGIN_ABI
 
 extern "C" void fanin_register(fanin::executive::PluginRegistry& registry) {
-  registry.add_transport("same", [](net::Loop&, const fanin::LogFunction&) {
-    return fanin::Result<std::unique_ptr<net::Transport>>(std::make_unique<SameTransport>());
-  });
+  registry.add_transport("same+inproc", make_same);
   registry.add_application("counter", make_counter);
 }

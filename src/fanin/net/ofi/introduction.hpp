@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/posted/hello.hpp"
 
@@ -53,18 +54,19 @@ struct Introduction {
   std::vector<std::byte> address;
 };
 
-[[nodiscard]] std::vector<std::byte> encode(const Introduction& introduction);
+[[nodiscard]] FANIN_INTERNAL_API std::vector<std::byte> encode(const Introduction& introduction);
 // None: there is more to come. Of another version, nothing but the hello is looked at. Errors:
 // malformed.
-[[nodiscard]] Result<std::optional<Introduction>>
+[[nodiscard]] FANIN_INTERNAL_API Result<std::optional<Introduction>>
 decode_introduction(std::span<const std::byte> bytes);
 [[nodiscard]] inline std::size_t size_of(const Introduction& introduction) {
   return introduction_least + introduction.address.size();
 }
 
-[[nodiscard]] std::array<std::byte, farewell_size> encode_farewell(std::uint32_t sent);
+[[nodiscard]] FANIN_INTERNAL_API std::array<std::byte, farewell_size>
+encode_farewell(std::uint32_t sent);
 // Errors: malformed.
-[[nodiscard]] Result<std::uint32_t>
+[[nodiscard]] FANIN_INTERNAL_API Result<std::uint32_t>
 decode_farewell(std::span<const std::byte, farewell_size> bytes);
 
 } // namespace fanin::net::ofi

@@ -4,14 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 
 namespace fanin::net {
 
 // The providers that ofi+PROVIDER:// reaches. Errors: unsupported: there is no libfabric here.
-[[nodiscard]] Result<std::vector<std::string>> ofi_providers();
+[[nodiscard]] FANIN_INTERNAL_API Result<std::vector<std::string>> ofi_providers();
 
 } // namespace fanin::net
 
 // In the shared module fanin_ofi.so.
-extern "C" void fanin_ofi_providers(std::vector<std::string>& names);
+extern "C" FANIN_INTERNAL_API void fanin_ofi_providers(std::vector<std::string>& names);

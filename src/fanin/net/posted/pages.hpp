@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/url.hpp"
 
@@ -29,6 +30,7 @@ inline constexpr std::uint32_t unidentified_pages = 8;
 }
 // The pages of so many connections with one receive pool, and of unidentified peers; 0 if the
 // address's network posts none.
-[[nodiscard]] std::uint32_t pages_planned(const Url& url, std::uint32_t connections);
+[[nodiscard]] FANIN_INTERNAL_API std::uint32_t pages_planned(const Url& url,
+                                                             std::uint32_t connections);
 
 } // namespace fanin::net::posted

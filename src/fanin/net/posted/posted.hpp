@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/net/close_accounts.hpp"
 #include "fanin/net/connection_state.hpp"
 #include "fanin/net/loop.hpp"
@@ -60,7 +61,8 @@ struct PostedCounters {
 
 class PostedTransport final : public Transport {
 public:
-  PostedTransport(Loop& loop, std::unique_ptr<posted::Network> network, PostedOptions options = {});
+  FANIN_INTERNAL_API PostedTransport(Loop& loop, std::unique_ptr<posted::Network> network,
+                                     PostedOptions options = {});
   /// Open connections end at their peers as after a crash.
   ~PostedTransport() override;
 

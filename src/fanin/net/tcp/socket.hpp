@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/address.hpp"
 #include "fanin/net/url.hpp"
@@ -13,24 +14,24 @@
 namespace fanin::net::tcp {
 
 // At the first of them where that is possible, without blocking. Errors: refused, with the mend.
-[[nodiscard]] Result<Descriptor> bind_and_listen(const Url& url,
-                                                 std::span<const Address> addresses);
+[[nodiscard]] FANIN_INTERNAL_API Result<Descriptor>
+bind_and_listen(const Url& url, std::span<const Address> addresses);
 
-[[nodiscard]] Address local_address(int socket);
-[[nodiscard]] Address peer_address(int socket);
+[[nodiscard]] FANIN_INTERNAL_API Address local_address(int socket);
+[[nodiscard]] FANIN_INTERNAL_API Address peer_address(int socket);
 // accept4() without blocking; who it is, is asked at once: after a reset nobody knows.
-[[nodiscard]] Descriptor accept_from(int listener, Address& peer);
+[[nodiscard]] FANIN_INTERNAL_API Descriptor accept_from(int listener, Address& peer);
 
 // "tcp://10.0.0.1:7000"
-[[nodiscard]] std::string address_text(const Address& address);
+[[nodiscard]] FANIN_INTERNAL_API std::string address_text(const Address& address);
 
-[[nodiscard]] std::string error_text(int error);
+[[nodiscard]] FANIN_INTERNAL_API std::string error_text(int error);
 
 // Makes closing send a reset and forget what was not delivered.
 void set_reset_on_close(const Descriptor& socket);
 
 // Whether this process may use that congestion control. Errors: usage, with those that there are.
-[[nodiscard]] Result<> check_congestion(const std::string& name);
+[[nodiscard]] FANIN_INTERNAL_API Result<> check_congestion(const std::string& name);
 
 // Whether the peer's kernel acknowledges nothing any more, for about 25 s. A process without room
 // is not meant: its kernel still answers.
@@ -39,6 +40,6 @@ void set_reset_on_close(const Descriptor& socket);
 [[nodiscard]] std::uint64_t unacknowledged(int socket);
 
 // Wanted by every connection; none of them is an error where it is missing; see check_congestion().
-void set_stream_options(int socket, const std::string& congestion);
+FANIN_INTERNAL_API void set_stream_options(int socket, const std::string& congestion);
 
 } // namespace fanin::net::tcp
