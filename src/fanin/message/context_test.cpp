@@ -210,7 +210,8 @@ TEST_F(context, an_attempt_that_cannot_be_made_is_tried_again_and_said_once) {
   const auto& failed =
       sender->counters().closed[static_cast<std::size_t>(CloseReason::unreachable)];
   turn_until([&] { return failed == 2; });
-  EXPECT_EQ(said, std::vector<std::string>{url.text() + ": nobody listens there; trying again"});
+  EXPECT_EQ(said, std::vector<std::string>{url.text() + ": no connection: nobody listens there, or "
+                                                        "nobody answers; trying again"});
   transport.refuses = true;
   turn_until([&] { return failed >= 4 && said.size() > 1; });
   EXPECT_EQ(said[1], "no descriptor is left");

@@ -7,7 +7,7 @@ std::string_view name(CloseReason reason) {
   case CloseReason::here: return "closed here";
   case CloseReason::peer_closed: return "closed by the peer";
   case CloseReason::peer_died: return "peer died";
-  case CloseReason::unreachable: return "nobody listens there";
+  case CloseReason::unreachable: return "no connection: nobody listens there, or nobody answers";
   case CloseReason::unknown_host: return "unknown host";
   case CloseReason::no_answer: return "no answer";
   case CloseReason::not_a_socket: return "not a message socket";

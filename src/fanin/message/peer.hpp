@@ -18,7 +18,7 @@ enum class CloseReason : std::uint8_t {
   here, ///< close() or the end of the socket
   peer_closed, ///< in order; everything that it had sent is here
   peer_died, ///< the connection broke
-  unreachable, ///< nobody listens there
+  unreachable, ///< nobody listens there, or nobody answers
   unknown_host, ///< nobody knows its name now
   no_answer, ///< the peer does not answer, or connects and sends nothing
   not_a_socket, ///< the first bytes are not those of a socket

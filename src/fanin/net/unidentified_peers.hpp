@@ -49,6 +49,11 @@ public:
     entry.since_ = now;
     entries_.add(entry.place_);
   }
+  /// A peer that is counted gets its time again.
+  void renew(Entry& entry, Time now) {
+    entry.place_.leave();
+    add(entry, now);
+  }
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
   [[nodiscard]] bool full() const { return entries_.size() >= limits_.peers_max; }
   /// Whether one more may come: there is a place, or peer_to_evict() leaves one.

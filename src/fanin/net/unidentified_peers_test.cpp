@@ -46,6 +46,14 @@ TEST_F(UnidentifiedPeersTest, a_peer_that_identifies_itself_leaves_its_place_onc
   EXPECT_TRUE(peers.admits(now));
 }
 
+TEST_F(UnidentifiedPeersTest, a_peer_that_is_renewed_has_its_time_again_behind_the_others) {
+  for (int i = 0; i < 3; ++i) (void)arrive();
+  now += 1s;
+  peers.renew(arrived[0]->entry, now);
+  EXPECT_EQ(peers.size(), 3U);
+  EXPECT_EQ(peers.peer_to_evict(now), arrived[1].get());
+}
+
 TEST_F(UnidentifiedPeersTest, a_connection_that_ends_leaves_its_place) {
   for (int i = 0; i < 3; ++i) (void)arrive();
   arrived.erase(arrived.begin());

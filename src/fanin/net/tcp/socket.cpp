@@ -130,6 +130,11 @@ std::uint64_t unacknowledged(int socket) {
                                                              : 0;
 }
 
+bool has_unread(int socket) {
+  int bytes = 0;
+  return ::ioctl(socket, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
 void set_stream_options(int socket, const std::string& congestion) {
   // Pieri 2006 wants Nagle's algorithm on for data, so that small writes gather, and off for
   // control, which it delays by up to 10 ms. Here each flush gathers itself and writes all it has

@@ -38,6 +38,8 @@ void set_reset_on_close(const Descriptor& socket);
 [[nodiscard]] bool is_unanswered(int socket);
 // Bytes that were written and that the peer's kernel has not acknowledged.
 [[nodiscard]] std::uint64_t unacknowledged(int socket);
+// Whether bytes have come that were not read yet.
+[[nodiscard]] bool has_unread(int socket);
 
 // Wanted by every connection; none of them is an error where it is missing; see check_congestion().
 FANIN_INTERNAL_API void set_stream_options(int socket, const std::string& congestion);

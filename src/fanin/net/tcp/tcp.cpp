@@ -294,6 +294,10 @@ void TcpTransport::expire(Connection& connection) {
     return;
   if (connection.state.stage() == Stage::connecting && !connection.addresses.empty())
     return connect_next(connection, ETIMEDOUT);
+  if (connection.state.stage() == Stage::handshake && excuse(connection)) {
+    connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
+    return;
+  }
   const bool ours = connection.state.ours();
   const CloseReason reason = ours ? CloseReason::connect_failed : CloseReason::protocol_violation;
   ++accounts_.handshake_timeouts;

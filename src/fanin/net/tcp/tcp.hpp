@@ -95,6 +95,7 @@ private:
     bool send_failed = false; // the peer takes nothing more; what it sent is still to be read
     bool shut_down = false; // closing: everything was written
     bool spoke = false; // a message of it was handed out
+    bool excused = false; // was late and had something unread
     std::uint64_t untaken = 0; // closing: bytes, at the last look
     std::uint32_t peer_max_message = 0; // bytes, once it is open
     ConnectionOptions options;
@@ -141,6 +142,7 @@ private:
   void list_eager();
   [[nodiscard]] bool accept_one(Listener& listener); // false: nothing more for now
   void evict(Connection& unidentified);
+  [[nodiscard]] bool excuse(Connection& connection);
   void take_addresses(Connection& connection, const Resolver::Found& found);
   void connect_next(Connection& connection, int last_error);
   void connect_progress(Connection& connection);

@@ -79,10 +79,28 @@ void TcpTransport::evict(Connection& unidentified) {
   end(unidentified, CloseReason::protocol_violation, true);
 }
 
+// This process may have had no processor for long: what a peer has sent in time is read before the
+// peer is judged, once.
+bool TcpTransport::excuse(Connection& connection) {
+  if (connection.state.stage() == Stage::closing || !tcp::has_unread(connection.socket.get()) ||
+      std::exchange(connection.excused, true))
+    return false;
+  connection.readable = true;
+  if (!connection.starved.listed()) ready_.add(connection.ready);
+  return true;
+}
+
 bool TcpTransport::accept_one(Listener& listener) {
   if (!unidentified_.admits(loop_.now())) { // it waits in the kernel's queue
     listeners_.pause(listener);
     return false;
+  }
+  if (unidentified_.full()) {
+    Connection& oldest = *unidentified_.peer_to_evict(loop_.now());
+    if (excuse(oldest)) {
+      unidentified_.renew(oldest.unidentified, loop_.now());
+      return true; // the next one may have sent nothing
+    }
   }
   Address peer;
   Descriptor socket = tcp::accept_from(listener.socket.get(), peer);

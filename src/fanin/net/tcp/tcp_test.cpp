@@ -482,6 +482,41 @@ TEST_F(Tcp, WhereUnidentifiedPeersCrowdTheOldestIsEvictedAfterAWhile) {
   EXPECT_EQ(closed(CloseReason::protocol_violation), 1U);
 }
 
+// As where a busy host has given it no processor.
+TEST_F(Tcp, AListenerThatWasAwayReadsWhatPeersHaveSentBeforeItSendsThemAway) {
+  const std::uint16_t port = listen();
+  std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
+  for (const Raw& raw : unidentified) raw.connect(port);
+  settle();
+  for (const Raw& raw : unidentified) raw.send(preface());
+  Raw late;
+  late.connect(port);
+  late.send(preface());
+  clock.advance(TcpOptions{}.handshake_timeout);
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == unidentified.size() + 1; }));
+  EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
+}
+
+TEST_F(Tcp, WhatIsUnreadExcusesAPeerOnce) {
+  const std::uint16_t port = listen();
+  const Bytes whole = preface();
+  std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
+  for (const Raw& raw : unidentified) raw.connect(port);
+  settle();
+  Raw late;
+  late.connect(port);
+  late.send(whole);
+  for (const Raw& raw : unidentified) raw.send(Bytes(whole.begin(), whole.begin() + 1));
+  clock.advance(1s);
+  settle();
+  EXPECT_TRUE(server.opened.empty());
+  EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
+  for (const Raw& raw : unidentified) raw.send(Bytes(whole.begin() + 1, whole.begin() + 2));
+  clock.advance(1s);
+  ASSERT_TRUE(run_until([&] { return server.opened.size() == 1; }));
+  EXPECT_EQ(closed(CloseReason::protocol_violation), 1U);
+}
+
 TEST_F(Tcp, APeerThatWasClosedAndStaysIsEvictedWithoutAnEvent) {
   ConnectionOptions options = server.options();
   options.strangers = true;
