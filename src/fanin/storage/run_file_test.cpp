@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fanin/storage/detail/hdf5.hpp"
 #include "fanin/storage/run_file_reader.hpp"
 #include "fanin/storage/run_file_writer.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
@@ -178,6 +180,93 @@ TEST_F(RunFile, says_what_it_is) {
   EXPECT_EQ(info.sources[1].name, "source-20");
   EXPECT_EQ(info.sources[1].readout_unit, "ru1");
   EXPECT_TRUE(info.sources[1].required);
+}
+
+// Of an HDF5 file: its attributes are replaced, its tables taken out.
+class Header {
+public:
+  explicit Header(const std::string& path) {
+    const detail::Handle access{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
+    file_ = detail::Handle{H5Fopen(path.c_str(), H5F_ACC_RDWR, access.get()), H5Fclose};
+  }
+  void remove(const char* attribute) { EXPECT_GE(H5Adelete(file_.get(), attribute), 0); }
+  void unlink(const char* table) { EXPECT_GE(H5Ldelete(file_.get(), table, H5P_DEFAULT), 0); }
+  void set(const char* attribute, std::int64_t value) {
+    replace(attribute, H5T_NATIVE_INT64, &value);
+  }
+  void set(const char* attribute, const std::string& value) {
+    replace(attribute, detail::fixed_string_type(value.size()).get(), value.data());
+  }
+  void set_variable(const char* attribute, const char* value) {
+    const detail::Handle type{H5Tcopy(H5T_C_S1), H5Tclose};
+    H5Tset_size(type.get(), H5T_VARIABLE);
+    replace(attribute, type.get(), &value);
+  }
+
+private:
+  void replace(const char* attribute, hid_t type, const void* value) {
+    remove(attribute);
+    const detail::Handle space{H5Screate(H5S_SCALAR), H5Sclose};
+    const detail::Handle made{
+        H5Acreate2(file_.get(), attribute, type, space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose};
+    EXPECT_GE(H5Awrite(made.get(), type, value), 0);
+  }
+  detail::Handle file_;
+};
+
+TEST_F(RunFile, whose_header_is_not_as_it_should_be_is_refused_by_name) {
+  const auto writer = create(options());
+  ASSERT_TRUE(writer && writer->close());
+  const auto odd = directory.path() + "/odd.h5";
+  const auto opened = [&](const std::function<void(Header&)>& change) {
+    std::filesystem::copy_file(writer->path(), odd,
+                               std::filesystem::copy_options::overwrite_existing);
+    {
+      const detail::Hdf5Guard guard;
+      Header header(odd);
+      change(header);
+    }
+    return RunFileReader::open(odd);
+  };
+  const auto expect = [&](const char* what, const std::function<void(Header&)>& change,
+                          ErrorKind kind = ErrorKind::malformed) {
+    const auto file = opened(change);
+    ASSERT_FALSE(file) << what;
+    EXPECT_THAT(file.error().text, HasSubstr(what));
+    EXPECT_THAT(file.error().text, HasSubstr(odd));
+    EXPECT_EQ(file.error().kind, kind) << what;
+  };
+  EXPECT_TRUE(opened([](Header&) {}));
+  expect("not a run file", [](Header& header) { header.remove("format"); });
+  expect("not a run file", [](Header& header) { header.set("format", "another file"); });
+  expect("not a run file", [](Header& header) { header.set("format", 17); });
+  expect(
+      "format version 2", [](Header& header) { header.set("format_version", 2); },
+      ErrorKind::unsupported);
+  for (const char* const number :
+       {"format_version", "run", "node_index", "incarnation", "part", "started_unix_ns"}) {
+    const auto missing = fmt::format("\"{}\" is missing or not a number", number);
+    expect(missing.c_str(), [&](Header& header) { header.remove(number); });
+    expect(missing.c_str(), [&](Header& header) { header.set(number, "four"); });
+  }
+  for (const char* const number : {"run", "node_index", "incarnation", "part"}) {
+    const auto range = fmt::format("\"{}\" is out of range: ", number);
+    expect(range.c_str(), [&](Header& header) { header.set(number, -1); });
+    expect(range.c_str(), [&](Header& header) { header.set(number, std::int64_t{1} << 32); });
+  }
+  for (const char* const text : {"node", "integrity", "started_utc", "fanin_version"}) {
+    const auto missing = fmt::format("\"{}\" is missing or not a text", text);
+    expect(missing.c_str(), [&](Header& header) { header.remove(text); });
+    expect(missing.c_str(), [&](Header& header) { header.set(text, 17); });
+    expect(missing.c_str(), [&](Header& header) { header.set_variable(text, "long"); });
+  }
+  for (const char* const table :
+       {"/sources", "/events", "/gaps", "/missing", "/fragments", "/bytes"})
+    expect(table, [&](Header& header) { header.unlink(table); });
+  const auto unchecked = opened([](Header& header) { header.set("integrity", "none"); });
+  ASSERT_TRUE(unchecked);
+  EXPECT_FALSE((*unchecked)->info().integrity);
 }
 
 TEST_F(RunFile, is_read_while_it_is_written) {
