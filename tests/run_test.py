@@ -1,6 +1,7 @@
 """Whole runs of real processes that end as they should."""
 
 import os
+import shutil
 import socket
 
 from fanin_run import Folder, Run, SOURCE, check_balanced, fanin, verify
@@ -105,6 +106,23 @@ count = 2
     assert result["fragments"]["lost"] == 0, "lost fragments"
     for name, node in result["nodes"].items():
         assert node.get("starts", 1) == 1, f"starts of {name}"
+
+
+def test_files_that_are_removed_during_the_run_are_said_at_once_and_fail_it():
+    with Folder() as folder:
+        with Run(folder.small(builders=1), "--set", "network.url=inproc://") as run:
+            run.wait_for_events(100)
+            shutil.rmtree((folder.path / "out").rename(folder.path / "away"))
+            for _ in ("the run file", "the manifest"):
+                run.wait_for("error .* was removed, renamed or replaced")
+            run.signal()
+            result = run.finish(status=1)
+        check_balanced(result)
+        assert "was removed" in result["error"] and len(result["gone_files"]) == 2, result
+        assert f"FAILED: {result['error']}" in run.text() and "it was written again" in run.text(), run.text()
+        checked = fanin("verify", result["manifest"])
+        assert checked.returncode == 1 and "_0001.h5" in checked.stdout and "NOT GOOD" in checked.stdout, checked.stdout
+        assert fanin("verify", result["files"][-1]).returncode == 0, "what came after is good"
 
 
 def test_discarding_writes_nothing():

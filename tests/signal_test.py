@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from fanin_run import FANIN, LONGEST_S, Folder, Run, check_balanced, fanin, verify, wait_until
+from fanin_run import FANIN, LONGEST_S, Folder, Run, check_balanced, fanin, take_away, verify, wait_until
 
 
 def alive(pid):
@@ -131,7 +131,7 @@ def test_a_disk_that_stays_full_does_not_keep_the_process():
             with Run(folder.small(), "--set", f"network.url={url}", "--set", "run.drain=500ms",
                      "--set", "storage.max_file=1MiB") as run:
                 run.wait_for_events(500)
-                (folder.path / "out").rename(folder.path / "away")  # no next file can be made: as a full disk
+                take_away(folder.path / "out")  # no next file can be made
                 run.wait_for("No such file or directory")
                 run.signal()
                 run.wait_for("nothing could be written for")
@@ -146,7 +146,7 @@ def test_a_second_signal_stops_at_once_while_the_disk_is_full():
             with Run(folder.small(), "--set", f"network.url={url}", "--set", "run.drain=1h",
                      "--set", "storage.max_file=1MiB") as run:
                 run.wait_for_events(500)
-                (folder.path / "out").rename(folder.path / "away")
+                take_away(folder.path / "out")
                 run.wait_for("No such file or directory")
                 run.signal()
                 run.wait_for("  stopping")
@@ -162,7 +162,7 @@ def test_storage_that_fails_ends_the_run_where_that_is_set_and_is_said_once():
             with Run(folder.small(builders=1), "--set", f"network.url={url}", "--set", "storage.on_full=stop",
                      "--set", "storage.max_file=1MiB") as run:
                 run.wait_for_events(500)
-                (folder.path / "out").rename(folder.path / "away")
+                take_away(folder.path / "out")
                 result = run.finish(status=1)
             assert "bu0" in result["error"] and "No such file" in result["error"], result["error"]
             check_balanced(result)

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
-#include <map>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,8 +73,9 @@ public:
     const std::string node = report.at("node").text();
     if (kind == "log") {
       const LogLevel level = executive::log_level(report.at("level").text());
-      if (level == LogLevel::error) errors_[node] = report.at("text").text();
-      terminal_.log(level, fmt::format("{:<8} {}", node, report.at("text").text()));
+      const std::string line = fmt::format("{:<8} {}", node, report.at("text").text());
+      if (level == LogLevel::error) remember(line);
+      terminal_.log(level, line);
     } else if (kind == "listening" && !report.at("url").text().starts_with("inproc:")) {
       terminal_.log(LogLevel::info,
                     fmt::format("{:<8} listens at {}", node, report.at("url").text()));
@@ -99,18 +100,22 @@ private:
   void on_failed_end(const std::string& node, const std::string& error) {
     // Who came too late for the run has nothing to complain about.
     const bool too_late = error == "the run is ending";
-    const bool known = view_.has_result() || errors_[node] == error;
-    terminal_.log(too_late ? LogLevel::info
-                  : known  ? LogLevel::debug
-                           : LogLevel::error,
-                  fmt::format("{:<8} {}", node, error));
-    errors_[node] = error;
+    const std::string line = fmt::format("{:<8} {}", node, error);
+    const bool known = view_.has_result() || std::ranges::find(errors_, line) != errors_.end();
+    terminal_.log(too_late ? LogLevel::info : known ? LogLevel::debug : LogLevel::error, line);
+    remember(line);
   }
+  void remember(std::string line) {
+    errors_.push_back(std::move(line));
+    if (errors_.size() > errors_max) errors_.pop_front();
+  }
+
+  static constexpr std::size_t errors_max = 16;
 
   const RunOptions& options_;
   bool decides_;
   JsonFile& json_;
-  std::map<std::string, std::string> errors_; // the last that was shown, by node
+  std::deque<std::string> errors_; // the last that were shown
   executive::RunView view_;
   Terminal terminal_;
 };

@@ -177,6 +177,17 @@ class Run:
         return json.loads(text) if text else None
 
 
+def take_away(path):
+    """The folder is somewhere else, and cannot be made again: as a full disk."""
+    for turn in range(100):
+        path.rename(f"{path}.away{turn}")
+        try:
+            return path.symlink_to("nowhere")
+        except FileExistsError:  # it was made again before
+            pass
+    raise AssertionError(f"{path} is made again and again")
+
+
 def check_balanced(result):
     fragments = result["fragments"]
     assert result["balanced"], f"not balanced: {fragments}"

@@ -6,10 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/builder/builder_unit.hpp"
 #include "fanin/executive/counting_sink.hpp"
 #include "fanin/executive/node.hpp"
+#include "fanin/executive/report.hpp"
 #include "fanin/storage/discard_sink.hpp"
 #include "fanin/storage/file_sink.hpp"
 
@@ -146,6 +148,14 @@ private:
     options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        std::chrono::system_clock::now().time_since_epoch())
                                        .count();
+    options.on_gone = [this](const std::string& path, std::uint64_t events) {
+      gone_lines_.say(context_.log, context_.loop->now(), LogLevel::error,
+                      fmt::format("{}, with {} events, was removed, renamed or replaced while the "
+                                  "run went on: what follows goes into a new file; the run will "
+                                  "end with exit status 1",
+                                  path, events));
+      context_.report(gone_report(path, fmt::format("a run file with {} events", events)));
+    };
     if (configured().cpus.size() > 1) options.cpu = configured().cpus[1];
     std::error_code error;
     std::filesystem::create_directories(options.file.directory, error);
@@ -161,6 +171,7 @@ private:
 
   std::size_t builder_ = 0;
   std::unique_ptr<memory::PagePool> receive_pool_;
+  LogLimiter gone_lines_;
   SinkLog sink_log_;
   std::optional<builder::BuilderUnit> unit_; // after what its sinks refer to
   net::Timer full_tick_;

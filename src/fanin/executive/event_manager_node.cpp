@@ -139,6 +139,7 @@ private:
       return;
     }
     manifest_tick_.cancel();
+    look_for_manifest();
     ended_ = true;
     context_.report(std::move(result_));
   }
@@ -155,9 +156,15 @@ private:
     report["waiting_for"] = manager_->waiting_for();
     context_.report(std::move(report));
     if (recorder_.manifest) recorder_.manifest->retry();
+    if (++progress_ticks_ % 2 == 0) look_for_manifest();
     watch_drain(summary);
     if (ended_) return;
     progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
+  }
+
+  void look_for_manifest() {
+    if (!recorder_.manifest || !recorder_.manifest->look()) return;
+    context_.report(gone_report(recorder_.manifest->path(), "the run's manifest"));
   }
 
   // At its end a run that does not get on would wait for ever.
@@ -178,6 +185,7 @@ private:
   net::Timer duration_tick_;
   net::Timer manifest_tick_; // after the end
   Time manifest_by_{};
+  std::uint64_t progress_ticks_ = 0;
   json::Value result_; // until the manifest is written
   Time began_at_ = never; // all nodes were there
   bool ended_ = false;

@@ -61,6 +61,24 @@ bool ManifestRecorder::retry() {
   return complete_;
 }
 
+bool ManifestRecorder::look() {
+  if (writer_.there()) {
+    gone_ = false;
+    return false;
+  }
+  const auto restored = writer_.restore();
+  if (!restored && gone_) return false; // that was said
+  gone_ = !restored;
+  log_(LogLevel::error,
+       fmt::format(
+           "{}, the run's manifest, was removed, renamed or replaced while the run went on: "
+           "it {}; the run will end with exit status 1",
+           path(),
+           restored ? std::string("was written again")
+                    : fmt::format("cannot be written again yet ({})", restored.error().text)));
+  return true;
+}
+
 void ManifestRecorder::file(NodeId builder, Incarnation incarnation, const std::string& name) {
   check(writer_.add(storage::ManifestFile{.node = system_.builder_units[builder],
                                           .incarnation = incarnation,

@@ -28,6 +28,9 @@ public:
 
   // Writes what a full disk has refused. False: something is still missing.
   bool retry();
+  // Whether somebody else has removed, renamed or replaced the file; then it is written again at
+  // its name. True: it is gone, and that is new. One system call.
+  [[nodiscard]] bool look();
   [[nodiscard]] const std::string& path() const { return writer_.path(); }
 
 private:
@@ -40,6 +43,7 @@ private:
   std::vector<std::string> hosts_;
   LogFunction log_;
   bool complete_ = true; // nothing is waiting to be written
+  bool gone_ = false; // and could not be written again
 };
 
 } // namespace fanin::executive

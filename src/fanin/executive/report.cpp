@@ -161,6 +161,14 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   return result;
 }
 
+json::Value gone_report(const std::string& file, const std::string& what) {
+  json::Value report;
+  report["report"] = "gone";
+  report["file"] = file;
+  report["what"] = what;
+  return report;
+}
+
 json::Value progress_of(const builder::RunSummary& summary) {
   std::uint64_t pages = 0;
   std::uint64_t in_use = 0;

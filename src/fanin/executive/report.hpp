@@ -4,10 +4,12 @@
 //   progress   node, time_s, state, events{}, bytes_built, buffers{}, ...   the event manager, live
 //   result     node, and the keys of `fanin run --json`                     the event manager, at
 //   the end
-//   end        node, ok, error, started (false: it could not), and the node's own counters   every
-//   node, last
+//   gone       node, file, what               somebody else has removed or renamed a file of the
+//   run end        node, ok, error, started (false: it could not), and the node's own counters
+//   every node, last
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "fanin/base/export.hpp"
@@ -27,6 +29,9 @@ namespace fanin::executive {
 // The result object of a run: docs/command.md lists its keys.
 [[nodiscard]] json::Value to_json(const builder::RunSummary& summary,
                                   const builder::System& system);
+
+// `file`, which is `what`, is not at its name any more.
+[[nodiscard]] json::Value gone_report(const std::string& file, const std::string& what);
 
 // The few numbers of the live line.
 [[nodiscard]] json::Value progress_of(const builder::RunSummary& summary);

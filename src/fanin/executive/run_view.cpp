@@ -26,6 +26,8 @@ void RunView::on_report(const json::Value& report) {
     begun_ = begun_ || report.at("state").text() == "running";
   } else if (kind == "result") {
     result_ = report;
+  } else if (kind == "gone") {
+    gone_[report.at("file").text()] = report.at("what").text();
   } else if (kind == "end") {
     const std::string node = report.at("node").text();
     ends_[node] = report;
@@ -84,6 +86,7 @@ json::Value RunView::result() const {
   add_resources(clean);
   add_source_counters(clean);
   add_failures(clean);
+  add_gone(clean);
   return clean;
 }
 
@@ -103,6 +106,7 @@ json::Value RunView::nodes_result() const {
   for (const auto& [name, exit] : exits_) {
     if (exit.status != 0) failed(name, exit.text());
   }
+  add_gone(result);
   add_resources(result);
   return result;
 }
@@ -145,6 +149,18 @@ void RunView::add_failures(json::Value& result) const {
         result["error"] =
             fmt::format("source {} of {} could not continue: {}", source, node, why.text());
       }
+    }
+  }
+}
+
+// What was written there is lost, or somebody else has it now.
+void RunView::add_gone(json::Value& result) const {
+  for (const auto& [file, what] : gone_) {
+    result["gone_files"][file] = what;
+    result["ok"] = false;
+    if (result.at("error").text().empty()) {
+      result["error"] =
+          fmt::format("{}, {}, was removed, renamed or replaced during the run", file, what);
     }
   }
 }

@@ -36,6 +36,7 @@ private:
   void add_resources(json::Value& result) const;
   void add_source_counters(json::Value& result) const;
   void add_failures(json::Value& result) const;
+  void add_gone(json::Value& result) const;
   [[nodiscard]] json::Value sum_of_nodes() const;
   void add_ends(json::Value& result) const;
   void add_elsewhere(json::Value& result) const;
@@ -47,6 +48,7 @@ private:
   std::map<std::string, json::Value> ends_; // by node
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
   std::map<std::string, ChildExit> exits_; // by process
+  std::map<std::string, std::string> gone_; // files that are not at their names, and what they are
   std::uint64_t progress_reports_ = 0;
   bool begun_ = false; // all nodes were there once
 };

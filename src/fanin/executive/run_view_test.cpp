@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fanin/executive/report.hpp"
+
 namespace fanin::executive {
 namespace {
 
@@ -59,6 +61,18 @@ TEST_F(RunViewTest, a_node_that_dies_in_mid_run_is_the_ledgers_affair) {
   failed("bu1");
   ended(1000, 1);
   EXPECT_TRUE(succeeded(view_.result()));
+}
+
+TEST_F(RunViewTest, a_file_that_was_removed_during_the_run_fails_it_and_is_named) {
+  progress("running");
+  view_.on_report(gone_report("/data/run000001_bu0_i1_0001.h5", "a run file with 7 events"));
+  ended(1000, 1);
+  const json::Value result = view_.result();
+  EXPECT_FALSE(succeeded(result));
+  EXPECT_EQ(result.at("error").text(), "/data/run000001_bu0_i1_0001.h5, a run file with 7 events, "
+                                       "was removed, renamed or replaced during the run");
+  EXPECT_EQ(result.at("gone_files").object().size(), 1U);
+  EXPECT_FALSE(view_.nodes_result().at("ok").boolean());
 }
 
 TEST_F(RunViewTest, a_node_that_could_not_start_fails_the_run) {

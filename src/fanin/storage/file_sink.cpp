@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -161,7 +162,11 @@ bool FileSink::poll() {
     }
     worked = true;
     for (const auto& said : reports) {
-      if (failure_) failure_(said.error, said.fatal);
+      if (said.gone.gone) {
+        if (options_.on_gone) options_.on_gone(said.gone.file.path(), said.gone.events);
+      } else if (failure_) {
+        failure_(said.error, said.fatal);
+      }
     }
   }
   if (ended_ && !std::exchange(end_seen_, true)) worked = true;
@@ -186,19 +191,25 @@ void FileSink::run() {
     if (!commit_group()) break;
   }
   close_part();
+  for (auto& part : parts_) look_for(part);
   ended_ = true;
   wake_loop();
 }
 
 // False: there is no more.
 bool FileSink::wait_for_work() {
-  if (abandoned_) return false;
-  if (!queued_.empty()) return true;
-  std::unique_lock lock(mutex_);
-  sleeping_ = true;
-  wake_.wait(lock, [this] { return !queued_.empty() || finishing_ || abandoned_; });
-  sleeping_ = false;
-  return !abandoned_ && !queued_.empty();
+  while (true) {
+    watch_part();
+    if (abandoned_) return false;
+    const bool finishing = finishing_; // what was submitted before is seen below
+    if (!queued_.empty()) return true;
+    if (finishing) return false;
+    std::unique_lock lock(mutex_);
+    sleeping_ = true;
+    wake_.wait_for(lock, options_.look_interval,
+                   [this] { return !queued_.empty() || finishing_ || abandoned_; });
+    sleeping_ = false;
+  }
 }
 
 // Takes what is queued, as far as it fits into one commit and one file.
@@ -248,10 +259,12 @@ Result<> FileSink::write_group() {
   if (!done) return done;
   bytes_written_ += writer_->size() - before;
   if (!std::exchange(listed_, true)) {
+    parts_.push_back({.file = writer_->file()});
     const std::lock_guard lock(report_mutex_);
     files_.push_back(writer_->path());
     file_count_ = files_.size();
   }
+  parts_.back().events = writer_->events();
   return {};
 }
 
@@ -259,14 +272,14 @@ Result<> FileSink::write_group() {
 bool FileSink::survive(const Error& error) {
   if (writer_ && writer_->broken()) close_part();
   if (options_.on_full == OnFull::stop) {
-    report(error, true);
+    report({.error = error, .fatal = true});
     return false;
   }
   if (!std::exchange(troubled_, true)) {
     const char* remedy = error.kind == ErrorKind::exhausted
                              ? "; nothing is lost, the sources are held back: free space there"
                              : "; nothing is lost, it is tried again in another file";
-    report({error.kind, error.text + remedy}, false);
+    report({.error = {error.kind, error.text + remedy}});
   }
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, options_.retry_interval, [this] { return abandoned_.load(); });
@@ -280,6 +293,11 @@ std::uint64_t FileSink::part_max() const {
 
 Result<> FileSink::open_part() {
   auto writer = RunFileWriter::create(options_.file, next_part_);
+  if (!writer && writer.error().kind == ErrorKind::not_found && next_part_ > 1) {
+    std::error_code ignored; // the folder was removed since; the next error says it, if it stays so
+    std::filesystem::create_directories(options_.file.directory, ignored);
+    writer = RunFileWriter::create(options_.file, next_part_);
+  }
   if (!writer) return std::unexpected(std::move(writer.error()));
   writer_ = std::move(*writer);
   ++next_part_;
@@ -291,14 +309,29 @@ void FileSink::close_part() {
   if (!writer_) return;
   // Without a commit there is no such file: it is unlinked.
   const auto closed = listed_ ? writer_->close() : Result<>{};
-  if (!closed) report(closed.error(), false); // what was committed stays committed
+  if (!closed) report({.error = closed.error()}); // what was committed stays committed
+  if (listed_) look_for(parts_.back());
   writer_.reset();
 }
 
-void FileSink::report(const Error& error, bool fatal) {
+// Now and then: the next group must not go into a file that nobody finds.
+void FileSink::watch_part() {
+  const Time now = clock_.now();
+  if (!writer_ || now < next_look_) return;
+  next_look_ = now + options_.look_interval;
+  if (!writer_->file().there()) close_part();
+}
+
+void FileSink::look_for(Part& part) {
+  if (part.gone || part.file.there()) return;
+  part.gone = true;
+  report({.gone = part});
+}
+
+void FileSink::report(Report report) {
   {
     const std::lock_guard lock(report_mutex_);
-    reports_.push_back({.error = error, .fatal = fatal});
+    reports_.push_back(std::move(report));
   }
   has_reports_ = true;
   wake_loop();

@@ -7,12 +7,14 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "fanin/base/clock.hpp"
 #include "fanin/base/descriptor.hpp"
 #include "fanin/storage/detail/spsc_ring.hpp"
 #include "fanin/storage/event_sink.hpp"
@@ -33,7 +35,11 @@ struct FileSinkOptions {
   std::uint64_t group_bytes = 64U << 20; ///< most bytes in one commit, if it has more than one
                                          ///< batch
   Duration retry_interval = std::chrono::seconds{1};
+  Duration look_interval = std::chrono::seconds{1}; ///< whether the file still has its name
   int cpu = -1; ///< the CPU of the thread; -1: any
+  /// A file with so many committed events was removed, renamed or replaced by somebody else: they
+  /// are not where they should be. Called on the loop's thread from poll(), once for each file.
+  std::function<void(const std::string& path, std::uint64_t events)> on_gone{};
 };
 
 /// Thread: all members belong to the loop's thread. Pages are given back there, in poll(). Memory:
@@ -69,9 +75,15 @@ private:
     BuiltBatch batch;
     std::uint64_t size = 0; // bytes in the file, about
   };
+  struct Part { // with committed events
+    NamedFile file;
+    std::uint64_t events = 0;
+    bool gone = false;
+  };
   struct Report {
     Error error;
     bool fatal = false;
+    Part gone{}; // if it is
   };
 
   explicit FileSink(FileSinkOptions options);
@@ -86,7 +98,9 @@ private:
   [[nodiscard]] std::uint64_t part_max() const; // of the open part, or of the next one
   [[nodiscard]] Result<> open_part();
   void close_part();
-  void report(const Error& error, bool fatal);
+  void watch_part();
+  void look_for(Part& part);
+  void report(Report report);
   void wake_loop();
 
   void release(std::uint32_t slot);
@@ -103,6 +117,9 @@ private:
   std::uint32_t next_part_ = 1;
   std::vector<std::uint32_t> group_;
   std::vector<const BuiltBatch*> group_batches_;
+  std::vector<Part> parts_; // the last one is the writer's, if it is listed
+  MonotonicClock clock_;
+  Time next_look_{};
   bool listed_ = false; // the writer's file is one of files_
   bool troubled_ = false; // a failure was reported and is not over
 

@@ -38,6 +38,7 @@ using testing::BatchMaker;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::make_sources;
+using ::testing::Pair;
 using testing::payload_of;
 using testing::TemporaryDirectory;
 using testing::varied_plan;
@@ -90,8 +91,8 @@ std::set<EventNumber> good_events(const std::vector<std::string>& files) {
 
 class FileSinkTest : public ::testing::Test {
 protected:
-  FileSinkOptions options() const { return options_in(directory.path()); }
-  FileSinkOptions options_in(const std::string& place) const {
+  FileSinkOptions options() { return options_in(directory.path()); }
+  FileSinkOptions options_in(const std::string& place) {
     FileSinkOptions chosen;
     chosen.file = {.directory = place,
                    .run = 1,
@@ -101,6 +102,8 @@ protected:
                    .rows_chunk = 256};
     chosen.depth = 8;
     chosen.retry_interval = std::chrono::milliseconds{1};
+    chosen.look_interval = std::chrono::milliseconds{1};
+    chosen.on_gone = [this](const std::string& path, std::uint64_t events) { gone[path] = events; };
     return chosen;
   }
   std::unique_ptr<FileSink> start(const FileSinkOptions& chosen) {
@@ -138,6 +141,7 @@ protected:
   BatchMaker maker{make_sources(3), 128};
   std::vector<std::uint64_t> committed;
   std::vector<std::string> failures;
+  std::map<std::string, std::uint64_t> gone; // events, by path
 };
 
 TEST_F(FileSinkTest, commits_all_batches_in_order_and_gives_the_pages_back) {
@@ -235,6 +239,72 @@ TEST_F(FileSinkTest, ends_with_batches_still_queued) {
   EXPECT_TRUE(maker.all_home());
 }
 
+TEST_F(FileSinkTest, a_file_that_is_removed_is_said_at_once_and_followed_by_another) {
+  const auto sink = start(options());
+  submit(*sink, 0);
+  drive(*sink, [&] { return committed.size() == 1; });
+  const auto first = sink->files()[0];
+  std::filesystem::remove(first);
+  drive(*sink, [&] { return !gone.empty(); }); // without another batch
+  for (std::uint64_t n = 1; n < 10; ++n) submit(*sink, n);
+  finish(*sink);
+  EXPECT_THAT(gone, ElementsAre(Pair(first, 20)));
+  ASSERT_EQ(sink->files().size(), 2U);
+  EXPECT_FALSE(std::filesystem::exists(first));
+  EXPECT_EQ(good_events(sink->files()[1]).size(), 180U);
+}
+
+TEST_F(FileSinkTest, a_file_that_is_renamed_or_replaced_stays_as_it_is) {
+  const auto sink = start(options());
+  submit(*sink, 0);
+  drive(*sink, [&] { return committed.size() == 1; });
+  const auto first = sink->files()[0];
+  std::filesystem::rename(first, directory.path() + "/moved.h5");
+  std::ofstream(first) << "of somebody else";
+  drive(*sink, [&] { return !gone.empty(); });
+  submit(*sink, 1);
+  finish(*sink);
+  EXPECT_THAT(gone, ElementsAre(Pair(first, 20)));
+  EXPECT_EQ(good_events(directory.path() + "/moved.h5").size(), 20U);
+  EXPECT_EQ(good_events(sink->files()[1]).size(), 20U);
+  EXPECT_EQ(std::filesystem::file_size(first), 16U);
+}
+
+TEST_F(FileSinkTest, a_folder_that_is_removed_is_made_again) {
+  const auto place = directory.path() + "/here";
+  std::filesystem::create_directory(place);
+  const auto sink = start(options_in(place));
+  submit(*sink, 0);
+  drive(*sink, [&] { return committed.size() == 1; });
+  std::filesystem::remove_all(place);
+  drive(*sink, [&] { return !gone.empty(); });
+  submit(*sink, 1);
+  finish(*sink);
+  EXPECT_TRUE(failures.empty());
+  EXPECT_EQ(good_events(sink->files()[1]).size(), 20U);
+}
+
+TEST_F(FileSinkTest, a_part_that_is_removed_after_its_end_is_found_at_the_end) {
+  auto chosen = options();
+  chosen.file.size_max = 20'000; // one batch
+  const auto sink = start(chosen);
+  for (std::uint64_t n = 0; n < 3; ++n) submit(*sink, n);
+  drive(*sink, [&] { return committed.size() == 3; });
+  std::filesystem::remove(sink->files()[0]);
+  finish(*sink);
+  EXPECT_THAT(gone, ElementsAre(Pair(sink->files()[0], 20)));
+}
+
+TEST_F(FileSinkTest, a_file_without_events_that_was_replaced_costs_the_other_nothing) {
+  auto sink = start(options());
+  const auto path = directory.path() + "/" + run_file_name(1, "bu0", 1, 1);
+  std::filesystem::remove(path);
+  std::ofstream(path) << "of somebody else";
+  finish(*sink);
+  EXPECT_TRUE(gone.empty());
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
 TEST_F(FileSinkTest, waits_while_the_directory_is_away_and_goes_on_when_it_is_back) {
   const auto place = directory.path() + "/here";
   const auto away = directory.path() + "/away";
@@ -245,9 +315,11 @@ TEST_F(FileSinkTest, waits_while_the_directory_is_away_and_goes_on_when_it_is_ba
   submit(*sink, 0);
   drive(*sink, [&] { return committed.size() == 1; });
   std::filesystem::rename(place, away);
+  std::ofstream(place) << "so that it cannot be made again";
   auto n = submit_until_failure(*sink, 1);
   EXPECT_EQ(failures.size(), 1U);
   EXPECT_THAT(failures[0], HasSubstr("waits: create " + place));
+  std::filesystem::remove(place);
   std::filesystem::rename(away, place);
   submit(*sink, n++);
   finish(*sink);
@@ -312,7 +384,7 @@ protected:
   void TearDown() override {
     if (mounted) ::umount2(disk.c_str(), MNT_DETACH);
   }
-  FileSinkOptions full_options(OnFull on_full) const {
+  FileSinkOptions full_options(OnFull on_full) {
     auto chosen = options_in(disk);
     chosen.on_full = on_full;
     chosen.file.reserve = GetParam();

@@ -225,33 +225,67 @@ std::unexpected<Error> no_name(const std::string& path, int error_number) {
 
 std::string manifest_name(RunNumber run) { return fmt::format("run{:06}.manifest.json", run); }
 
-ManifestWriter::ManifestWriter(std::string path, Descriptor descriptor)
-    : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+// Without a name until `fill` has written what it needs: a full disk or a kill leaves no empty
+// manifest. The name must be free.
+Result<> ManifestWriter::make_file(const std::function<Result<>(Descriptor&)>& fill) {
+  const std::filesystem::path path(path_);
+  const auto hidden = (path.parent_path() / fmt::format(".{}.{}", path.filename().string(),
+                                                        static_cast<int>(::getpid())))
+                          .string();
+  Descriptor file(::open(hidden.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) return fail_errno(manifest_error(errno), fmt::format("create {}", path_), errno);
+  auto done = fill(file);
+  if (done && ::link(hidden.c_str(), path_.c_str()) != 0) done = no_name(path_, errno);
+  ::unlink(hidden.c_str());
+  return done;
+}
 
 Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
                                               const ManifestHeader& header) {
-  auto path = fmt::format("{}/{}", directory, manifest_name(header.run));
-  // Without a name until its first line is there: a full disk or a kill leaves no empty manifest.
-  const auto hidden =
-      fmt::format("{}/.{}.{}", directory, manifest_name(header.run), static_cast<int>(::getpid()));
-  Descriptor descriptor(
-      ::open(hidden.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
-  if (!descriptor) {
-    return fail_errno(manifest_error(errno), fmt::format("create {}", path), errno);
-  }
-  ManifestWriter writer(std::move(path), std::move(descriptor));
+  ManifestWriter writer(fmt::format("{}/{}", directory, manifest_name(header.run)));
   const json::Value line = json::Object{{"manifest", manifest_version},
                                         {"run", header.run},
                                         {"protocol", header.protocol},
                                         {"integrity", header.integrity ? "crc32c" : "none"},
                                         {"started_unix_ns", header.started_unix_ns},
                                         {"fanin", version}};
-  auto done = writer.write_line(line.dump());
-  if (done && ::link(hidden.c_str(), writer.path_.c_str()) != 0)
-    done = no_name(writer.path_, errno);
-  ::unlink(hidden.c_str());
+  auto done = writer.make_file([&](Descriptor& file) {
+    writer.descriptor_ = std::move(file);
+    return writer.write_line(line.dump());
+  });
   if (!done) return std::unexpected(std::move(done.error()));
+  writer.file_ = NamedFile(writer.path_, writer.descriptor_.get());
   return writer;
+}
+
+Result<> ManifestWriter::copy_to(const Descriptor& file) const {
+  std::vector<char> block(64U << 10);
+  for (std::int64_t at = 0; at < size_;) {
+    const auto most = static_cast<std::size_t>(
+        std::min<std::int64_t>(size_ - at, static_cast<std::int64_t>(block.size())));
+    const ssize_t got = ::pread(descriptor_.get(), block.data(), most, at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return fail_errno(ErrorKind::internal, fmt::format("read {}", path_), errno);
+    if (::write(file.get(), block.data(), static_cast<std::size_t>(got)) != got)
+      return fail_errno(ErrorKind::exhausted, fmt::format("write {}", path_), ENOSPC);
+    at += got;
+  }
+  return {};
+}
+
+// The lines are still in the file that has lost its name.
+Result<> ManifestWriter::restore() {
+  std::error_code ignored; // making the file says it
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+  Descriptor copy;
+  auto done = make_file([&](Descriptor& file) {
+    copy = std::move(file);
+    return copy_to(copy);
+  });
+  if (!done) return done;
+  descriptor_ = std::move(copy);
+  file_ = NamedFile(path_, descriptor_.get());
+  return flush();
 }
 
 Result<> ManifestWriter::write_line(const std::string& line) {

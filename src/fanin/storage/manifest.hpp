@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/descriptor.hpp"
@@ -23,6 +24,7 @@
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/storage/event_sink.hpp"
+#include "fanin/storage/named_file.hpp"
 
 namespace fanin::storage {
 
@@ -102,15 +104,23 @@ public:
   /// Writes the lines that are kept. Errors: as of add(); exhausted (more had to be kept than
   /// kept_max, and lines were left out).
   [[nodiscard]] Result<> flush();
+  /// False: somebody else has removed, renamed or replaced it. One system call.
+  [[nodiscard]] bool there() const { return file_.there(); }
+  /// Writes all lines into a new file at its name, also into a folder that was removed. Errors: as
+  /// of create(); then it may be tried again.
+  [[nodiscard]] Result<> restore();
   [[nodiscard]] const std::string& path() const { return path_; }
 
   static constexpr std::size_t kept_max = 16U << 20; ///< bytes
 
 private:
-  ManifestWriter(std::string path, Descriptor descriptor);
+  explicit ManifestWriter(std::string path) : path_(std::move(path)) {}
+  [[nodiscard]] Result<> make_file(const std::function<Result<>(Descriptor&)>& fill);
+  [[nodiscard]] Result<> copy_to(const Descriptor& file) const;
   [[nodiscard]] Result<> write_line(const std::string& line);
 
   std::string path_;
+  NamedFile file_;
   Descriptor descriptor_;
   std::int64_t size_ = 0;
   std::string kept_; // lines that are not in the file

@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 class ManifestTest : public ::testing::Test {
 protected:
   ManifestWriter create() const {
-    auto writer = ManifestWriter::create(directory.path(), header);
+    auto writer = ManifestWriter::create(place, header);
     EXPECT_TRUE(writer) << writer.error().text;
     return std::move(*writer);
   }
@@ -44,6 +44,7 @@ protected:
   }
 
   testing::TemporaryDirectory directory;
+  std::string place = directory.path();
   ManifestHeader header{.run = 42,
                         .protocol = "pull",
                         .integrity = true,
@@ -244,6 +245,36 @@ TEST_F(ManifestTest, lines_that_a_full_disk_refuses_are_written_when_there_is_ro
   ASSERT_TRUE(manifest->summary);
   EXPECT_EQ(manifest->summary->built, 8U);
   EXPECT_TRUE(manifest->notes.empty());
+}
+
+TEST_F(ManifestTest, that_was_removed_with_its_folder_is_written_again_whole) {
+  place = directory.path() + "/here";
+  std::filesystem::create_directory(place);
+  auto writer = create();
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
+  EXPECT_TRUE(writer.there());
+  std::filesystem::remove_all(place);
+  EXPECT_FALSE(writer.there());
+  ASSERT_TRUE(writer.restore());
+  EXPECT_TRUE(writer.there());
+  ASSERT_TRUE(writer.finish({.built = 8}));
+  const auto manifest = read_manifest(writer.path());
+  ASSERT_TRUE(manifest) << manifest.error().text;
+  EXPECT_EQ(manifest->files.size(), 2000U);
+  EXPECT_TRUE(manifest->summary);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(place), {}), 1);
+}
+
+TEST_F(ManifestTest, that_was_replaced_does_not_replace_the_other) {
+  auto writer = create();
+  std::filesystem::remove(writer.path());
+  std::ofstream(writer.path()) << "of somebody else";
+  EXPECT_FALSE(writer.there());
+  EXPECT_FALSE(writer.restore());
+  EXPECT_EQ(content(writer.path()), "of somebody else");
+  std::filesystem::remove(writer.path());
+  ASSERT_TRUE(writer.restore());
+  EXPECT_TRUE(read_manifest(writer.path()));
 }
 
 TEST_F(ManifestTest, lines_that_wait_for_room_are_bounded) {

@@ -110,6 +110,7 @@ struct RunFileWriter::Impl {
 
   RunFileOptions options;
   std::string path;
+  NamedFile named; // once it is published
   Descriptor descriptor;
   std::unique_ptr<detail::MetadataChannel> channel; // outlives what HDF5 has open
   detail::Handle file;
@@ -214,6 +215,7 @@ Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
              ::renameat2(AT_FDCWD, hidden.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
     return fail_errno(kind_of(errno), fmt::format("create {}", path), errno);
   }
+  named = NamedFile(path, descriptor.get());
   published = true;
   return options.commit == CommitMode::synced ? synchronize_directory(options.directory)
                                               : Result<>{};
@@ -310,7 +312,7 @@ void RunFileWriter::Impl::abandon() {
   if (channel) channel->cut();
   static_cast<void>(close_hdf5());
   release_reserved();
-  if (published && empty()) ::unlink(path.c_str());
+  if (published && empty() && named.there()) ::unlink(path.c_str());
   descriptor.reset();
 }
 
@@ -369,7 +371,7 @@ Result<> RunFileWriter::close() {
 }
 
 bool RunFileWriter::broken() const { return impl_->broken; }
-const std::string& RunFileWriter::path() const { return impl_->path; }
+const NamedFile& RunFileWriter::file() const { return impl_->named; }
 std::uint64_t RunFileWriter::events() const { return impl_->events.rows(); }
 std::uint64_t RunFileWriter::size() const {
   return impl_->bytes.rows() + impl_->events.rows() * sizeof(EventRow) +

@@ -14,6 +14,7 @@
 #include "fanin/base/result.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/layout.hpp"
+#include "fanin/storage/named_file.hpp"
 
 namespace fanin::storage {
 
@@ -69,7 +70,8 @@ public:
   [[nodiscard]] Result<> close();
 
   [[nodiscard]] bool broken() const;
-  [[nodiscard]] const std::string& path() const;
+  [[nodiscard]] const NamedFile& file() const;
+  [[nodiscard]] const std::string& path() const { return file().path(); }
   /// Committed.
   [[nodiscard]] std::uint64_t events() const;
   [[nodiscard]] std::uint64_t size() const; ///< bytes of payload and rows, by which files are
