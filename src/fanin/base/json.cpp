@@ -1,7 +1,6 @@
 #include "fanin/base/json.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,61 +9,6 @@ namespace fanin::json {
 namespace {
 
 constexpr int depth_max = 64;
-
-// Bytes of the character that begins `text`; 0: it is not UTF-8.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t at) {
-    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
-  };
-  const unsigned first = byte(0);
-  const std::size_t length = first < 0x80                    ? 1
-                             : first >= 0xc2 && first < 0xe0 ? 2
-                             : first >= 0xe0 && first < 0xf0 ? 3
-                             : first >= 0xf0 && first < 0xf5 ? 4
-                                                             : 0;
-  for (std::size_t at = 1; at < length; ++at) {
-    if ((byte(at) & 0xc0U) != 0x80U) return 0;
-  }
-  // Overlong forms, surrogates and what is beyond the last character.
-  const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
-                     (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
-  return wrong ? 0 : length;
-}
-
-// File names and messages of others may be any bytes; what is not UTF-8 becomes U+FFFD.
-void write_text(std::string& out, std::string_view text) {
-  out += '"';
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = utf8_length(text.substr(at));
-    const char c = text[at];
-    if (length != 1) {
-      out += length == 0 ? std::string_view{"\xef\xbf\xbd"} : text.substr(at, length);
-      at += std::max<std::size_t>(length, 1);
-      continue;
-    }
-    ++at;
-    switch (c) {
-    case '"': out += "\\\""; break;
-    case '\\': out += "\\\\"; break;
-    case '\n': out += "\\n"; break;
-    case '\r': out += "\\r"; break;
-    case '\t': out += "\\t"; break;
-    default:
-      if (static_cast<unsigned char>(c) < 0x20) {
-        out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-      } else {
-        out += c;
-      }
-    }
-  }
-  out += '"';
-}
-
-void new_line(std::string& out, int indent, int level) {
-  if (indent < 0) return;
-  out += '\n';
-  out.append(static_cast<std::size_t>(indent) * static_cast<std::size_t>(level), ' ');
-}
 
 Result<Value> convert(const nlohmann::ordered_json& parsed, int depth) {
   if (depth > depth_max)
@@ -163,46 +107,30 @@ const Object& Value::object() const {
   return value == nullptr ? empty : *value;
 }
 
-void Value::write(std::string& out, int indent, int level) const {
-  if (const auto* boolean = std::get_if<bool>(&data_)) {
-    out += *boolean ? "true" : "false";
-  } else if (const auto* integer = std::get_if<std::int64_t>(&data_)) {
-    out += fmt::format("{}", *integer);
-  } else if (const auto* natural = std::get_if<std::uint64_t>(&data_)) {
-    out += fmt::format("{}", *natural);
-  } else if (const auto* real = std::get_if<double>(&data_)) {
-    out += std::isfinite(*real) ? fmt::format("{}", *real) : "null";
-  } else if (const auto* text = std::get_if<std::string>(&data_)) {
-    write_text(out, *text);
-  } else if (const auto* list = std::get_if<List>(&data_)) {
-    out += '[';
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      if (i != 0) out += ',';
-      new_line(out, indent, level + 1);
-      (*list)[i].write(out, indent, level + 1);
-    }
-    if (!list->empty()) new_line(out, indent, level);
-    out += ']';
-  } else if (const auto* object = std::get_if<Object>(&data_)) {
-    out += '{';
-    for (std::size_t i = 0; i < object->size(); ++i) {
-      if (i != 0) out += ',';
-      new_line(out, indent, level + 1);
-      write_text(out, (*object)[i].first);
-      out += indent < 0 ? ":" : ": ";
-      (*object)[i].second.write(out, indent, level + 1);
-    }
-    if (!object->empty()) new_line(out, indent, level);
-    out += '}';
-  } else {
-    out += "null";
+// As the library has it, which writes it.
+struct Value::Writer {
+  static nlohmann::ordered_json convert(const Value& value) {
+    return std::visit([](const auto& data) { return of(data); }, value.data_);
   }
-}
 
+  static nlohmann::ordered_json of(std::monostate) { return nullptr; }
+  static nlohmann::ordered_json of(const List& list) {
+    auto converted = nlohmann::ordered_json::array();
+    for (const Value& item : list) converted.push_back(convert(item));
+    return converted;
+  }
+  static nlohmann::ordered_json of(const Object& object) {
+    auto converted = nlohmann::ordered_json::object();
+    for (const auto& [key, member] : object) converted[key] = convert(member);
+    return converted;
+  }
+  static nlohmann::ordered_json of(const auto& plain) { return plain; }
+};
+
+// File names and messages of others may be any bytes: what is not UTF-8 is replaced.
 std::string Value::dump(int indent) const {
-  std::string out;
-  write(out, indent, 0);
-  return out;
+  return Writer::convert(*this).dump(indent, ' ', false,
+                                     nlohmann::ordered_json::error_handler_t::replace);
 }
 
 Result<Value> Value::parse(std::string_view text) {

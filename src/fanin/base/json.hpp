@@ -65,7 +65,7 @@ private:
                             List, Object>;
   static Data number(std::signed_integral auto value) { return std::int64_t{value}; }
   static Data number(std::unsigned_integral auto value) { return std::uint64_t{value}; }
-  void write(std::string& out, int indent, int level) const;
+  struct Writer;
 
   Data data_;
 };
