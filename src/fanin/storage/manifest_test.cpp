@@ -1,19 +1,17 @@
 // The run's manifest: what is written comes back, and whatever else stands there is an error.
 #include <array>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <string>
 
-#include <sys/resource.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fanin/storage/manifest.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
+#include "fanin/storage/testing/no_room.hpp"
 #include "fanin/storage/verify.hpp"
 
 namespace fanin::storage {
@@ -193,29 +191,9 @@ TEST_F(ManifestTest, is_never_overwritten) {
   EXPECT_THAT(again.error().text, HasSubstr("never overwritten"));
 }
 
-// The kernel refuses to let files grow: what a full disk does, without one.
-class NoRoom {
-public:
-  NoRoom() {
-    std::signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    allow(0);
-  }
-  ~NoRoom() { setrlimit(RLIMIT_FSIZE, &before_); }
-  NoRoom(const NoRoom&) = delete;
-  NoRoom& operator=(const NoRoom&) = delete;
-  void allow(rlim_t bytes) const {
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-
-private:
-  rlimit before_{};
-};
-
 TEST_F(ManifestTest, a_full_disk_leaves_no_file_that_blocks_the_run_number) {
   {
-    const NoRoom no_room;
+    const testing::NoRoom no_room;
     EXPECT_FALSE(ManifestWriter::create(directory.path(), header));
   }
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
@@ -226,7 +204,7 @@ TEST_F(ManifestTest, a_full_disk_leaves_no_file_that_blocks_the_run_number) {
 TEST_F(ManifestTest, lines_that_a_full_disk_refuses_are_written_when_there_is_room_again) {
   auto writer = create();
   {
-    const NoRoom no_room;
+    const testing::NoRoom no_room;
     EXPECT_FALSE(writer.add(ManifestFile{"bu0", 1, "a.h5"}));
     no_room.allow(std::filesystem::file_size(writer.path()) + 10); // room for a part of it
     EXPECT_FALSE(writer.add(ManifestWinner{{0, 8}, 1, "bu0", 1}));
@@ -281,7 +259,7 @@ TEST_F(ManifestTest, lines_that_wait_for_room_are_bounded) {
   auto writer = create();
   const ManifestWinner winner{{0, 8}, 1, std::string(1U << 20, 'n'), 1};
   {
-    const NoRoom no_room;
+    const testing::NoRoom no_room;
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(writer.add(winner));
   }
   const auto late = writer.flush();
