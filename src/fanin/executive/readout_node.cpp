@@ -102,6 +102,7 @@ private:
     };
     auto made = context_.plugins->sources.make(settings);
     if (!made) return std::unexpected(made.error());
+    if (auto ready = (*made)->prepare(); !ready) return std::unexpected(ready.error());
     auto watched = std::make_unique<WatchedSource>(std::move(*made), settings.name, context_.log);
     builder::ReadoutInput input{.source = std::move(watched), .pool = &pool, .queue = source.queue};
     input.queue.window = context_.plan->window;

@@ -16,6 +16,7 @@ public:
   // `name` is for people.
   WatchedSource(std::unique_ptr<source::Source> inner, std::string name, LogFunction log);
 
+  [[nodiscard]] Result<> prepare() override { return inner_->prepare(); }
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override {
     return inner_->start(first_event, now);
   }

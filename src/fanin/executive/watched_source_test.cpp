@@ -30,6 +30,16 @@ struct OneByOne final : source::Source {
   }
 };
 
+TEST(WatchedSource, is_prepared_as_the_source_is) {
+  struct Unprepared final : source::Source {
+    Result<> prepare() override { return fail(ErrorKind::not_found, "no such host"); }
+    Result<> start(EventNumber, Time) override { return {}; }
+    source::ReadResult read(source::FragmentQueue&, Time) override { return {}; }
+  };
+  WatchedSource watched(std::make_unique<Unprepared>(), "left", [](LogLevel, std::string_view) {});
+  EXPECT_EQ(watched.prepare().error().text, "no such host");
+}
+
 TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a_second) {
   const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
   ASSERT_TRUE(pool) << pool.error().text;

@@ -73,11 +73,24 @@ ReceiveSource::ReceiveSource(ReceiveOptions options, Descriptor epoll)
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
 }
 
+Result<> ReceiveSource::prepare() {
+  auto addresses =
+      options_.look_up ? options_.look_up(options_.listen) : net::resolve(options_.listen, true);
+  if (!addresses) {
+    const std::string& from = options_.listen_from;
+    return fail(addresses.error().kind,
+                fmt::format("{}{}{}", from, from.empty() ? "" : ": ", addresses.error().text));
+  }
+  addresses_ = std::move(*addresses);
+  return {};
+}
+
 Result<> ReceiveSource::listen() {
-  const auto addresses = net::resolve(options_.listen, true);
-  if (!addresses) return std::unexpected(addresses.error());
+  if (addresses_.empty()) {
+    if (auto prepared = prepare(); !prepared) return prepared;
+  }
   Result<Descriptor> socket = fail(ErrorKind::not_found, options_.listen.text() + ": no address");
-  for (const auto& address : *addresses) {
+  for (const auto& address : addresses_) {
     socket = listen_on(options_.listen, address);
     if (socket) break;
   }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct ReceiveOptions {
   bool check = true; ///< compare the sender's checksums
   LogFunction log; ///< gets lines about senders that connect or leave, a few in a second; may be
                    ///< empty
+  std::function<Result<std::vector<net::Address>>(const net::Url&)> look_up; ///< else the host's
+                                                                             ///< name service
 };
 
 class ReceiveSource final : public Source {
@@ -33,9 +36,12 @@ public:
   /// Errors: usage (not a tcp address), internal. Does not listen yet.
   [[nodiscard]] static Result<std::unique_ptr<ReceiveSource>> make(ReceiveOptions options);
 
+  /// Looks the name up at which it listens, and blocks meanwhile. Errors: not_found; disconnected,
+  /// if asking again may help.
+  [[nodiscard]] Result<> prepare() override;
   /// The first call begins to listen, until a sender says that the data have ended. Later calls
-  /// keep the sender. Errors: refused (port in use), not_found (no such host). Blocks while the
-  /// name is looked up.
+  /// keep the sender. Errors: refused (port in use), and those of prepare(), which it calls if
+  /// nobody has.
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
@@ -58,6 +64,7 @@ private:
   void say_bad_checksums(const FragmentQueue& queue, Time now);
 
   ReceiveOptions options_;
+  std::vector<net::Address> addresses_; // at which it listens; the first that is free
   Descriptor epoll_; // with the listener and the connection, both edge-triggered
   Descriptor listener_;
   Descriptor connection_;

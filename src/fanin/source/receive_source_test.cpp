@@ -95,6 +95,29 @@ void send_spill(const ReceiveSource& source, EventNumber first, EventNumber end,
   peer.send(sender.bytes());
 }
 
+TEST(ReceiveSource, LooksItsNameUpBeforeTheRunAndNotWhenItStarts) {
+  int asked = 0;
+  bool known = false;
+  const auto source =
+      ReceiveSource::make(
+          {.source = 5,
+           .listen = net::Url::parse("tcp://readout-1:0").value(),
+           .listen_from = "run.toml:12: listen",
+           .look_up = [&](const net::Url& url) -> Result<std::vector<net::Address>> {
+             ++asked;
+             if (!known) return fail(ErrorKind::not_found, url.text() + ": unknown");
+             return net::addresses_of_number("127.0.0.1").value();
+           }})
+          .value();
+  EXPECT_EQ(source->prepare().error().text, "run.toml:12: listen: tcp://readout-1: unknown");
+  known = true;
+  ASSERT_TRUE(source->prepare());
+  EXPECT_EQ(asked, 2);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(source->start(0, Time{}));
+  EXPECT_EQ(asked, 2);
+  EXPECT_NE(source->listening_url(), "");
+}
+
 TEST(ReceiveSource, ReportsThePortThatWasChosen) {
   const Bench bench;
   EXPECT_THAT(bench.source->listening_url(),

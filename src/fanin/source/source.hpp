@@ -40,6 +40,10 @@ class Source {
 public:
   virtual ~Source() = default;
 
+  /// Called once, before the readout unit connects to anything. What may block, such as the look-up
+  /// of a host name, belongs here and not into start(). An error ends the process.
+  [[nodiscard]] virtual Result<> prepare() { return {}; }
+
   /// Called before the first read() of a run, and again each time the readout unit joins a run that
   /// is under way. `first_event` is the first number that is wanted; 0 at the start of a run, where
   /// the source may begin with any number.
