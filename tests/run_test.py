@@ -205,3 +205,4 @@ def test_check_prints_what_every_example_would_start():
             continue
         assert done.returncode == 0, f"fanin check {example.name}: {done.stderr}"
         assert "total memory" in done.stdout, f"{example.name}: {done.stdout}"
+        assert ", window " in done.stdout, f"{example.name}: {done.stdout}"  # of event numbers

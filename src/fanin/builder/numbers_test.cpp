@@ -80,6 +80,12 @@ protected:
     expect_end();
     return *system_;
   }
+  // For so long, though their sources may not have ended.
+  void run(std::vector<Sends> sources, Duration time) {
+    start(std::move(sources)).run_for(time);
+    system_->stop();
+    expect_end();
+  }
   void expect_end() {
     ASSERT_TRUE(system_->run_until_ended(60s)) << log() << system_->manager().waiting_for();
     EXPECT_TRUE(system_->summary().balanced) << log();
@@ -165,25 +171,40 @@ TEST_P(Numbers, a_flipped_bit_costs_its_fragment_only) {
   }
 }
 
+// All numbers come far above the first one of a source, required or not.
+TEST_P(Numbers, a_stray_first_number_costs_its_fragment_only) {
+  const List good = from_to(300'001, 300'501);
+  for (const List& second : {good, joined({{0}, good}), joined({{5}, good})}) {
+    run({{joined({{5}, good}), 100us, false}, {second, 100us, false}, {good, 100us, false}}, 2s);
+    for (const SourceId source : {1U, 2U, 3U}) {
+      EXPECT_EQ(without(stored(source), {0, 5}), good) << log();
+    }
+  }
+}
+
+// At 10 Hz a jump by 32,768 is an hour.
+TEST_P(Numbers, a_jump_within_the_window_of_a_slow_source_takes_no_time) {
+  List jumps = from_to(0, 60);
+  jumps[30] += 32'768;
+  run({{jumps, 100ms}, {from_to(0, 60), 100ms}});
+  EXPECT_EQ(stored(1), without(from_to(0, 60), {30})) << log();
+  EXPECT_EQ(stored(2), from_to(0, 60));
+}
+
 // Wrong numbers near the others that a far one follows, and such that confirm each other: with a
 // trigger none of them waits until it is triggered.
 TEST_P(Numbers, a_wrong_number_that_is_not_triggered_yet_holds_nothing_up) {
   options_.system.trigger_rate_hz = 1000;
   constexpr EventNumber far = EventNumber{1} << 40;
   for (const List& wrong : {List{5000, far}, List{5000, far, far / 2}, List{5000, far + 1, 300}}) {
-    start({{joined({wrong, from_to(wrong.size(), 1000)}), 1ms, false},
-           {from_to(0, 1000), 1ms, false}});
-    system_->run_for(2s);
-    system_->stop();
-    expect_end();
+    run({{joined({wrong, from_to(wrong.size(), 1000)}), 1ms, false},
+         {from_to(0, 1000), 1ms, false}},
+        2s);
     EXPECT_EQ(stored(1), from_to(wrong.size(), 1000)) << log();
     EXPECT_EQ(stored(2), from_to(0, 1000));
     EXPECT_EQ(dropped(1), wrong.size());
   }
-  start({{joined({{5000, 5001}, from_to(2, 2000)}), 1ms, false}, {from_to(0, 2000), 1ms, false}});
-  system_->run_for(3s);
-  system_->stop();
-  expect_end();
+  run({{joined({{5000, 5001}, from_to(2, 2000)}), 1ms, false}, {from_to(0, 2000), 1ms, false}}, 3s);
   EXPECT_EQ(stored(1), from_to(2, 2000)) << log();
   EXPECT_EQ(stored(2), from_to(0, 2000));
 }
@@ -285,10 +306,7 @@ TEST_P(Numbers, a_held_fragment_of_the_largest_size_needs_no_page_of_the_next) {
 }
 
 TEST_P(Numbers, a_source_given_up_as_silent_is_missing_for_its_silence) {
-  start({{from_to(0, 500), 100us, false}, {from_to(0, 8000), 100us, false}});
-  system_->run_for(2s);
-  system_->stop();
-  expect_end();
+  run({{from_to(0, 500), 100us, false}, {from_to(0, 8000), 100us, false}}, 2s);
   EXPECT_EQ(stored(1), from_to(0, 500));
   EXPECT_EQ(missing(499, 1), std::nullopt);
   EXPECT_EQ(missing(500, 1), MissingReason::deadline) << log();

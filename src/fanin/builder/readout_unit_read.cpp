@@ -107,7 +107,8 @@ bool ReadoutUnit::others_live(const Input& input) const {
 }
 
 // Before anything was announced: sources more than a window from all others wait for them, since
-// one of them begins with a wrong number, or with another run's.
+// one of them begins with a wrong number, or with another run's. One that has gone on there, where
+// it waits for room, has come.
 bool ReadoutUnit::apart() {
   std::vector<const Input*> sorted;
   for (const auto& input : inputs_) {
@@ -115,7 +116,7 @@ bool ReadoutUnit::apart() {
   }
   const auto first = [](const Input* input) { return input->queue.first_event(); };
   std::ranges::sort(sorted, {}, first);
-  EventNumber end = sorted.empty() ? 0 : sorted.front()->queue.next_event();
+  EventNumber end = sorted.empty() ? 0 : sorted.front()->queue.right_end();
   for (const Input* input : sorted) {
     if (first(input) > end && first(input) - end > system_.event_window) {
       const bool said = !apart_.empty();
@@ -126,7 +127,7 @@ bool ReadoutUnit::apart() {
       if (!said) environment_.log(LogLevel::warning, "the run waits for " + apart_);
       return true;
     }
-    end = std::max(end, input->queue.next_event());
+    end = std::max(end, input->queue.right_end());
   }
   apart_.clear();
   return false;

@@ -215,6 +215,10 @@ public:
   [[nodiscard]] std::optional<EventNumber> held() const {
     return held_ ? std::optional{held_->event} : std::nullopt;
   }
+  /// The number after the last one that is right: next_event(), or one held that waits for room.
+  [[nodiscard]] EventNumber right_end() const {
+    return held_ && held_->right && held_->event >= next_ ? held_->event + 1 : next_;
+  }
   /// Looks at the others again, which may have reached the number held. True: it was decided.
   bool look_at_held();
   /// A jump that others are asked about, or one that the next number has confirmed and that is not
