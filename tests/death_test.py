@@ -39,8 +39,25 @@ def test_a_frozen_builder_is_killed_when_it_is_given_up():
             run.wait_for("run 1 begins")
             run.wait_for_events(200)
             run.kill("bu1", signal.SIGSTOP)
-            run.wait_for("bu1 died: killed by signal 9")
+            run.wait_for("bu1 died: killed by signal 9 .*; it is started again")
             run.wait_for_events(200)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] == 0, "incomplete events"
+
+
+def test_when_all_builders_were_frozen_the_run_goes_on_with_new_ones():
+    with Folder() as folder:
+        with Run(folder.small(), "--set", "network.dead_after=1200ms", "--duration", "60s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(200)
+            for node in ("bu0", "bu1"):
+                run.kill(node, signal.SIGSTOP)
+            for _ in range(2):
+                run.wait_for(r"builder unit 'bu\d' is here again")
+            run.wait_for_events(1000)
             run.signal(signal.SIGINT)
             result = run.finish()
         check_balanced(result)
@@ -78,6 +95,7 @@ def readout_dies(protocol, deadline="300ms"):
         with Run(config, "--set", "run.restart=true", "--duration", "60s") as run:
             run.wait_for("run 1 begins")
             run.wait_for_events(500)
+            config.write_text("for the next run")  # it is being edited: this run keeps what it began with
             run.kill("ru1")
             run.wait_for("ru1 died: killed by signal 9")
             run.wait_for("readout unit 'ru1' is here again")

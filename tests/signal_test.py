@@ -121,6 +121,25 @@ def test_a_closed_terminal_drains():
     drains_without_a_reader(*pty.openpty(), signal.SIGHUP)
 
 
+def test_a_closed_terminal_does_not_end_a_run_under_nohup():
+    with Folder() as folder:
+        with Run(folder.small(), "--events", "3000", prefix=("nohup",)) as run:
+            run.wait_for_events(500)
+            run.signal(signal.SIGHUP)
+            result = run.finish()
+        assert result["events"]["built"] == 3000, run.text()
+
+
+def test_closed_standard_descriptors_are_not_taken_by_files():
+    with Folder() as folder:
+        result = folder.path / "result.json"
+        subprocess.run(["sh", "-c", f"exec {FANIN} run {folder.small()} --events 500 --set network.url=inproc:// "
+                        f"--json {result} <&- >&- 2>&-"], timeout=LONGEST_S, check=True)
+        manifest = Path(json.loads(result.read_text())["manifest"])
+        for line in manifest.read_text().splitlines():
+            json.loads(line)
+
+
 def test_a_log_that_nobody_reads_any_more_ends_no_run():
     drains_without_a_reader(*os.pipe(), signal.SIGINT)
 

@@ -169,12 +169,12 @@ def test_a_node_with_another_configuration_is_refused():
         with Run(config) as run:
             url = run.url()
             run.wait_for_events(100)
-            with Run(config, "--node", "ru1", "--set", f"network.control={url}", "--set",
-                     "event.integrity=none") as other:
-                other.wait_for("another configuration than the event manager")
-                result = other.finish(status=1)
-            assert "another configuration" in result["error"], result
-            assert "died" not in other.text(), other.text()
+            for change in ("event.integrity=none", "readout.0.source.0.offset=-7"):
+                with Run(config, "--node", "ru1", "--set", f"network.control={url}", "--set", change) as other:
+                    other.wait_for("another configuration than the event manager")
+                    result = other.finish(status=1)
+                assert "another configuration" in result["error"], result
+                assert "died" not in other.text(), other.text()
             with Run(folder.write("named.toml", config.read_text().replace("[[readout]]", '[[readout]]\nname = "left"')),
                      "--node", "left1", "--set", f"network.control={url}") as other:
                 other.wait_for("the event manager knows no node 'left1'")

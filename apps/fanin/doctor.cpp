@@ -1,4 +1,4 @@
-// fanin doctor: what this host can do, what is wrong with it, and the mend.
+// fanin doctor: what this host can do, what is wrong with it, and the remedy.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ json::Value to_json(const doctor::Findings& findings) {
     one["what"] = finding.what;
     one["level"] = doctor::name(finding.level);
     one["found"] = finding.found;
-    one["mend"] = finding.mend;
+    one["mend"] = finding.remedy;
     value["findings"].append(std::move(one));
   }
   return value;
@@ -34,7 +34,7 @@ int examine_host(const std::string& json) {
   if (json != "-") {
     for (const doctor::Finding& finding : findings) {
       fmt::print("{:<8} {}: {}\n", doctor::name(finding.level), finding.what, finding.found);
-      if (!finding.mend.empty()) fmt::print("{:<8}   {}\n", "", finding.mend);
+      if (!finding.remedy.empty()) fmt::print("{:<8}   {}\n", "", finding.remedy);
     }
   }
   if (!json.empty()) {

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -13,6 +16,15 @@ namespace {
 
 using namespace fanin::command;
 
+// Who starts fanin may have closed its standard descriptors. The next file or socket would get
+// their numbers, and with them what is printed.
+void fill_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    if (open("/dev/null", O_RDWR) != descriptor) _exit(status_failed);
+  }
+}
+
 // The exit status: what was not printed is a failure too.
 int printed(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
@@ -23,6 +35,7 @@ int printed(int status) {
 } // namespace
 
 int main(int argc, char** argv) {
+  fill_standard_descriptors();
   CLI::App app{"fanin builds events from the fragments of many sources."};
   app.name("fanin");
   app.require_subcommand(1);

@@ -13,18 +13,18 @@
 namespace fanin::command {
 namespace {
 
-struct PublishWords : ToolWords {
+struct PublishOptions : ToolOptions {
   message::Tag tag = 0;
   std::string slow = "block";
 };
 
-message::SlowSubscriber slow_of(const PublishWords& words) {
+message::SlowSubscriber slow_of(const PublishOptions& words) {
   if (words.slow == "disconnect") return message::SlowSubscriber::disconnect;
   if (words.slow == "sample") return message::SlowSubscriber::sample;
   return message::SlowSubscriber::block;
 }
 
-Result<int> run_publisher(SocketTool& tool, const PublishWords& words) {
+Result<int> run_publisher(SocketTool& tool, const PublishOptions& words) {
   std::unique_ptr<message::Publisher> socket;
   message::PublisherOptions options;
   options.slow = slow_of(words);
@@ -48,7 +48,7 @@ Result<int> run_publisher(SocketTool& tool, const PublishWords& words) {
 } // namespace
 
 void add_publish(CLI::App& app, int& status) {
-  auto words = std::make_shared<PublishWords>();
+  auto words = std::make_shared<PublishOptions>();
   words->nobody = "nobody subscribed to that tag";
   CLI::App* command = app.add_subcommand("publish", "Publish messages with a tag");
   add_tool_options(*command, *words);

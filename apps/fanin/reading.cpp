@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "fanin/net/registry.hpp"
-#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::command {
 
@@ -30,7 +30,7 @@ net::Url Reading::url(const char* option, const std::string& text) {
 }
 
 void Reading::congestion(const std::string& name) {
-  if (const auto known = net::tcp::check_congestion(name); !known)
+  if (const auto known = net::check_congestion(name); !known)
     fail_with("--congestion", known.error().text);
 }
 

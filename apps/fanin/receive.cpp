@@ -52,7 +52,7 @@ Result<int> run_receiver(SocketTool& tool) {
 } // namespace
 
 void add_receive(CLI::App& app, int& status) {
-  auto words = std::make_shared<ToolWords>();
+  auto words = std::make_shared<ToolOptions>();
   words->nobody = "nobody came";
   CLI::App* command = app.add_subcommand("receive", "Receive messages and count them");
   add_tool_options(*command, *words);

@@ -21,6 +21,7 @@
 #include "fanin/executive/report_pipe.hpp"
 #include "fanin/executive/run_view.hpp"
 #include "fanin/executive/this_host.hpp"
+#include "fanin/settings/tree.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -181,8 +182,10 @@ int run_alone(const config::Configuration& configuration, const std::vector<std:
   return show.finish();
 }
 
-int launch(const config::Configuration& configuration, const std::vector<std::size_t>& processes,
-           const RunOptions& options, JsonFile& json) {
+// `file`: the text of the configuration, whose file may be changed for the next run while this one
+// lasts.
+int launch(const config::Configuration& configuration, std::string file,
+           const std::vector<std::size_t>& processes, const RunOptions& options, JsonFile& json) {
   Show show(configuration, options, has_event_manager(nodes_of(configuration, processes)), json);
   show.tell_unknown_rates(configuration);
   executive::LauncherOptions launcher;
@@ -191,6 +194,7 @@ int launch(const config::Configuration& configuration, const std::vector<std::si
     launcher.command.emplace_back("--set");
     launcher.command.push_back(assignment);
   }
+  launcher.input = std::move(file);
   launcher.processes = processes;
   launcher.on_report = [&show](const json::Value& report) { show.on_report(report); };
   launcher.log = [&show](LogLevel level, std::string_view text) { show.log(level, text); };
@@ -209,21 +213,23 @@ void name_process(const std::string& name) {
 
 int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
-  const auto configuration = config::load(options.configuration, all_overrides(options));
+  // The launcher's children read what it has read.
+  const bool child = options.report_descriptor >= 0;
+  auto text = settings::read_text(child ? "/dev/stdin" : options.configuration);
+  if (!text) return complain(text.error());
+  const auto configuration = config::parse(*text, options.configuration, all_overrides(options));
   if (!configuration) return complain(configuration.error());
   const auto processes = executive::processes_here(*configuration, options.node);
   if (!processes) return complain(processes.error());
   const auto nodes = nodes_of(*configuration, *processes);
   if (processes->size() == 1) name_process(configuration->processes[processes->front()].name);
-  if (options.report_descriptor >= 0) {
-    return run_as_child(*configuration, nodes, options);
-  }
+  if (child) return run_as_child(*configuration, nodes, options);
   if (auto good = executive::check_here(*configuration, nodes); !good)
     return complain(good.error());
   auto json = JsonFile::open(options.json);
   if (!json) return complain(json.error());
   if (processes->size() == 1) return run_alone(*configuration, nodes, options, *json);
-  return launch(*configuration, *processes, options, *json);
+  return launch(*configuration, std::move(*text), *processes, options, *json);
 }
 
 // For CLI11: empty, or what is wrong.

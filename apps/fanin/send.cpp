@@ -50,7 +50,7 @@ Result<int> run_sender(SocketTool& tool) {
 } // namespace
 
 void add_send(CLI::App& app, int& status) {
-  auto words = std::make_shared<ToolWords>();
+  auto words = std::make_shared<ToolOptions>();
   words->connects = true;
   CLI::App* command = app.add_subcommand("send", "Send messages to a receiver");
   add_tool_options(*command, *words);

@@ -22,7 +22,7 @@ double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9;
 
 } // namespace
 
-void add_tool_options(CLI::App& command, ToolWords& words) {
+void add_tool_options(CLI::App& command, ToolOptions& words) {
   command.add_option("URL", words.url, "As tcp://127.0.0.1:7000 or shm://name:1")->required();
   command.add_option("--count", words.count, "End after so many messages")
       ->check(natural_number(1));
@@ -31,17 +31,17 @@ void add_tool_options(CLI::App& command, ToolWords& words) {
   command.add_flag("-q,--quiet", words.quiet, "No progress");
 }
 
-void add_message_options(CLI::App& command, ToolWords& words) {
+void add_message_options(CLI::App& command, ToolOptions& words) {
   command.add_option("--size", words.size, "Size of a message, as 64KiB");
   command.add_option("--rate", words.rate, "Messages at a fixed rate, as 10kHz");
 }
 
-void add_mode_option(CLI::App& command, ToolWords& words) {
+void add_mode_option(CLI::App& command, ToolOptions& words) {
   command.add_option("--mode", words.mode, "high-throughput or low-latency")
       ->check(CLI::IsMember({"high-throughput", "low-latency"}));
 }
 
-SocketTool::SocketTool(const ToolWords& words)
+SocketTool::SocketTool(const ToolOptions& words)
     : words_(words),
       terminal_(words.quiet ? LogLevel::warning : LogLevel::info),
       next_send_([] {}), // the loop then asks poll()
@@ -55,7 +55,7 @@ SocketTool::~SocketTool() {
   if (context_) context_->loop().remove(*this);
 }
 
-Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolWords& words) {
+Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& words) {
   std::unique_ptr<SocketTool> tool{new SocketTool{words}};
   Reading reading;
   tool->url_ = reading.url("URL", words.url);
@@ -264,7 +264,7 @@ int SocketTool::report(const message::SocketCounters& counters) {
   return written ? status_done : complain(written.error());
 }
 
-int run_tool(const ToolWords& words, const std::function<Result<int>(SocketTool&)>& live) {
+int run_tool(const ToolOptions& words, const std::function<Result<int>(SocketTool&)>& live) {
   const auto tool = SocketTool::make(words);
   if (!tool) return complain(tool.error());
   const auto status = live(**tool);

@@ -27,7 +27,7 @@ class Signals;
 namespace fanin::command {
 
 // As the user wrote them; empty: the default.
-struct ToolWords {
+struct ToolOptions {
   std::string url;
   std::string size = "64B";
   std::string rate;
@@ -39,14 +39,14 @@ struct ToolWords {
   bool connects = false; // to where another one listens
   std::string nobody = "nobody answers"; // what is said where no other side ever came
 };
-void add_tool_options(CLI::App& command, ToolWords& words);
-void add_message_options(CLI::App& command, ToolWords& words); // of those that send
-void add_mode_option(CLI::App& command, ToolWords& words);
+void add_tool_options(CLI::App& command, ToolOptions& words);
+void add_message_options(CLI::App& command, ToolOptions& words); // of those that send
+void add_mode_option(CLI::App& command, ToolOptions& words);
 
 class SocketTool final : net::Service {
 public:
   // Errors: usage, also where the file for the result cannot be made.
-  [[nodiscard]] static Result<std::unique_ptr<SocketTool>> make(const ToolWords& words);
+  [[nodiscard]] static Result<std::unique_ptr<SocketTool>> make(const ToolOptions& words);
   ~SocketTool() override;
 
   [[nodiscard]] message::Context& context() { return *context_; }
@@ -63,7 +63,7 @@ public:
   void send_with(Offer offer, std::function<bool()> wanted = {});
   void open(bool open = true);
   // A connection to the other side could not be made or has ended. `other_kind`: what to say of a
-  // socket that is no counterpart, which ends the tool: no other attempt would mend that.
+  // socket that is no counterpart, which ends the tool: another attempt would not help.
   void unconnected(message::CloseReason reason, std::string_view other_kind);
   // Around taking what has come: notes the times, ends at --count.
   void receiving();
@@ -78,7 +78,7 @@ public:
       const std::function<bool()>& sent = [] { return true; });
 
 private:
-  explicit SocketTool(const ToolWords& words);
+  explicit SocketTool(const ToolOptions& words);
   bool poll() override;
   bool send_one();
   void end_or_give_up();
@@ -89,7 +89,7 @@ private:
   int report(const message::SocketCounters& counters);
 
   MonotonicClock clock_; // the loop's stands still within a turn
-  ToolWords words_;
+  ToolOptions words_;
   Terminal terminal_;
   std::optional<JsonFile> json_;
   net::Url url_;
@@ -122,7 +122,7 @@ private:
 
 // The callback of a command that makes a tool with `words` and runs it; `live` makes the socket,
 // runs the tool and gives the exit status.
-[[nodiscard]] int run_tool(const ToolWords& words,
+[[nodiscard]] int run_tool(const ToolOptions& words,
                            const std::function<Result<int>(SocketTool&)>& live);
 
 } // namespace fanin::command

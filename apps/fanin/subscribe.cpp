@@ -13,11 +13,11 @@
 namespace fanin::command {
 namespace {
 
-struct SubscribeWords : ToolWords {
+struct SubscribeOptions : ToolOptions {
   std::vector<message::Tag> tags;
 };
 
-Result<int> run_subscriber(SocketTool& tool, const SubscribeWords& words) {
+Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& words) {
   message::Message message;
   std::unique_ptr<message::Subscriber> socket;
   message::SubscriberOptions options;
@@ -49,7 +49,7 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeWords& words) {
 } // namespace
 
 void add_subscribe(CLI::App& app, int& status) {
-  auto words = std::make_shared<SubscribeWords>();
+  auto words = std::make_shared<SubscribeOptions>();
   words->connects = true;
   CLI::App* command =
       app.add_subcommand("subscribe", "Receive what is published with the given tags");

@@ -53,7 +53,7 @@ public:
   Endpoint(std::size_t transfer, std::size_t window, bool polls)
       : transfer_(transfer), window_(window), polls_(polls) {}
 
-  Result<> listen(const net::Url& url, Cell& cell) {
+  Result<> listen(const net::Url& url, ProcessStats& stats) {
     auto info = ofi::find_endpoint(provider_of(url), url, true);
     if (!info) return std::unexpected(info.error());
     if (auto opened = open_fabric(**info); !opened) return opened;
@@ -68,8 +68,8 @@ public:
     if (error != 0) return failed("listening at " + url.text(), error);
     net::Url real = url;
     ofi::put_address(real, address.data(), size);
-    cell.say(real.text());
-    cell.state = Cell::State::ready;
+    stats.say(real.text());
+    stats.state = ProcessStats::State::ready;
     auto asked = wait_for(FI_CONNREQ);
     if (!asked) return std::unexpected(asked.error());
     if (auto opened = open(**asked); !opened) return opened;
@@ -279,22 +279,22 @@ Result<> send_stream(Endpoint& endpoint, const Spec& spec) {
   }
 }
 
-Result<> receive_stream(Endpoint& endpoint, const Spec& spec, Cell& cell) {
+Result<> receive_stream(Endpoint& endpoint, const Spec& spec, ProcessStats& stats) {
   const bool in_pieces = travels_in_pieces(spec);
   std::size_t message = 0; // bytes of one that comes in pieces
   const auto take = [&](std::span<const std::byte> transfer) {
     if (!in_pieces) {
       const std::uint32_t records = walk_records(transfer, false, spec.read);
-      cell.messages.add(records);
-      cell.bytes.add(std::uint64_t{records} * spec.size);
+      stats.messages.add(records);
+      stats.bytes.add(std::uint64_t{records} * spec.size);
       return;
     }
     touch(transfer, spec.read);
-    cell.bytes.add(transfer.size());
+    stats.bytes.add(transfer.size());
     message += transfer.size();
     if (message < spec.size) return;
     message = 0;
-    cell.messages.add(1);
+    stats.messages.add(1);
   };
   for (Waiting waiting;;) {
     if (auto looked = waiting.look(endpoint, take); !looked) return looked;
@@ -358,16 +358,16 @@ private:
 Result<Ends> fabric_stream(const Spec& spec) {
   if (auto connected = check_connected(spec); !connected) return std::unexpected(connected.error());
   Ends ends;
-  ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {
+  ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
     Endpoint endpoint = stream_endpoint(spec);
-    if (auto connected = endpoint.listen(spec.url, cell); !connected) return connected;
-    return receive_stream(endpoint, spec, cell);
+    if (auto connected = endpoint.listen(spec.url, stats); !connected) return connected;
+    return receive_stream(endpoint, spec, stats);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
-                        Cell& cell) -> Result<> {
+                        ProcessStats& stats) -> Result<> {
     Endpoint endpoint = stream_endpoint(spec);
     if (auto connected = endpoint.connect(addresses.front()); !connected) return connected;
-    cell.state = Cell::State::ready;
+    stats.state = ProcessStats::State::ready;
     return send_stream(endpoint, spec);
   };
   return ends;
@@ -377,16 +377,16 @@ Result<Ends> fabric_roundtrip(const Spec& spec) {
   if (auto connected = check_connected(spec); !connected) return std::unexpected(connected.error());
   Ends ends;
   ends.latency = ends.connectors_count = true;
-  ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {
+  ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
     FabricPipe pipe{spec};
-    if (auto connected = pipe.endpoint().listen(spec.url, cell); !connected) return connected;
+    if (auto connected = pipe.endpoint().listen(spec.url, stats); !connected) return connected;
     return send_back(pipe, spec);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
-                        Cell& cell) -> Result<> {
+                        ProcessStats& stats) -> Result<> {
     FabricPipe pipe{spec};
     if (auto connected = pipe.endpoint().connect(addresses.front()); !connected) return connected;
-    return make_trips(pipe, spec, cell);
+    return make_trips(pipe, spec, stats);
   };
   return ends;
 }

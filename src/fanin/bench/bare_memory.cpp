@@ -69,7 +69,7 @@ Counts& counts_of(const Shared& shared) {
 }
 
 // Walks pages from now on.
-Result<> walk_ring(const Shared& shared, const PageLayout& layout, bool read, Cell& cell) {
+Result<> walk_ring(const Shared& shared, const PageLayout& layout, bool read, ProcessStats& stats) {
   Counts& counts = counts_of(shared);
   for (std::uint64_t i = 0;; ++i) {
     spin_until([&] { return counts.written.load(std::memory_order_acquire) > i; });
@@ -77,15 +77,15 @@ Result<> walk_ring(const Shared& shared, const PageLayout& layout, bool read, Ce
     const std::uint32_t records = walk_records(page, false, read);
     if (records == 0) return fail(ErrorKind::malformed, "a damaged record");
     counts.read.store(i + 1, std::memory_order_release);
-    cell.messages.add(records);
-    cell.bytes.add(std::uint64_t{records} * layout.size);
+    stats.messages.add(records);
+    stats.bytes.add(std::uint64_t{records} * layout.size);
   }
 }
 
-Result<> fill_ring(const Shared& shared, const PageLayout& layout, Cell& cell) {
+Result<> fill_ring(const Shared& shared, const PageLayout& layout, ProcessStats& stats) {
   Counts& counts = counts_of(shared);
   const PayloadSource source(layout.size);
-  cell.state = Cell::State::ready;
+  stats.state = ProcessStats::State::ready;
   for (std::uint64_t i = 0;; ++i) {
     spin_until([&] { return i - counts.read.load(std::memory_order_acquire) < slots; });
     copy_records({shared.data() + data_offset + i % slots * layout.page(), layout.page()}, layout,
@@ -141,12 +141,15 @@ Result<Ends> shared_memory_stream(const Spec& spec) {
   if (!made) return std::unexpected(made.error());
   new ((*made)->data()) Counts;
   Ends ends;
-  ends.listen = [shared = *made, layout, read = spec.read](std::size_t, Cell& cell) -> Result<> {
-    cell.state = Cell::State::ready;
-    return walk_ring(*shared, layout, read, cell);
+  ends.listen = [shared = *made, layout, read = spec.read](std::size_t,
+                                                           ProcessStats& stats) -> Result<> {
+    stats.state = ProcessStats::State::ready;
+    return walk_ring(*shared, layout, read, stats);
   };
   ends.connect = [shared = *made, layout](std::size_t, const std::vector<std::string>&,
-                                          Cell& cell) { return fill_ring(*shared, layout, cell); };
+                                          ProcessStats& stats) {
+    return fill_ring(*shared, layout, stats);
+  };
   return ends;
 }
 
@@ -158,14 +161,15 @@ Result<Ends> shared_memory_roundtrip(const Spec& spec) {
   new ((*made)->data()) Counts;
   Ends ends;
   ends.latency = ends.connectors_count = true;
-  ends.listen = [=, shared = *made](std::size_t, Cell& cell) -> Result<> {
+  ends.listen = [=, shared = *made](std::size_t, ProcessStats& stats) -> Result<> {
     MemoryPipe pipe{shared, room, pipeline, false};
-    cell.state = Cell::State::ready;
+    stats.state = ProcessStats::State::ready;
     return send_back(pipe, spec);
   };
-  ends.connect = [=, shared = *made](std::size_t, const std::vector<std::string>&, Cell& cell) {
+  ends.connect = [=, shared = *made](std::size_t, const std::vector<std::string>&,
+                                     ProcessStats& stats) {
     MemoryPipe pipe{shared, room, pipeline, true};
-    return make_trips(pipe, spec, cell);
+    return make_trips(pipe, spec, stats);
   };
   return ends;
 }
@@ -174,16 +178,17 @@ Ends one_process_stream(const Spec& spec) {
   Ends ends;
   ends.listeners = 0;
   ends.connectors_count = true;
-  ends.connect = [spec](std::size_t, const std::vector<std::string>&, Cell& cell) -> Result<> {
+  ends.connect = [spec](std::size_t, const std::vector<std::string>&,
+                        ProcessStats& stats) -> Result<> {
     const PageLayout layout{spec.size, spec.page};
     const PayloadSource source(spec.size);
     std::vector<std::byte> page(layout.page());
-    cell.state = Cell::State::ready;
+    stats.state = ProcessStats::State::ready;
     while (true) {
       copy_records(page, layout, source);
       const std::uint32_t records = walk_records(page, false, spec.read);
-      cell.messages.add(records);
-      cell.bytes.add(std::uint64_t{records} * layout.size);
+      stats.messages.add(records);
+      stats.bytes.add(std::uint64_t{records} * layout.size);
     }
   };
   return ends;
@@ -193,16 +198,17 @@ Ends memcpy_stream(const Spec& spec) {
   Ends ends;
   ends.listeners = 0;
   ends.connectors_count = true;
-  ends.connect = [spec](std::size_t, const std::vector<std::string>&, Cell& cell) -> Result<> {
+  ends.connect = [spec](std::size_t, const std::vector<std::string>&,
+                        ProcessStats& stats) -> Result<> {
     const PayloadSource source(spec.size);
     const std::size_t count = std::max<std::size_t>(1, copied_set / spec.size);
     std::vector<std::byte> to(count * spec.size);
-    cell.state = Cell::State::ready;
+    stats.state = ProcessStats::State::ready;
     while (true) {
       for (std::size_t i = 0; i < count; ++i) source.fill(to.data() + i * spec.size);
       touch(to, false);
-      cell.messages.add(count);
-      cell.bytes.add(to.size());
+      stats.messages.add(count);
+      stats.bytes.add(to.size());
     }
   };
   return ends;

@@ -87,22 +87,22 @@ private:
 Ends bare_tcp_roundtrip(const Spec& spec) {
   Ends ends;
   ends.latency = ends.connectors_count = true;
-  ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {
+  ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
     const auto listener = listen_at(spec.url, spec.congestion);
     if (!listener) return std::unexpected(listener.error());
-    cell.say(listening_address(*listener));
-    cell.state = Cell::State::ready;
+    stats.say(listening_address(*listener));
+    stats.state = ProcessStats::State::ready;
     auto socket = accept_one(*listener);
     if (!socket) return std::unexpected(socket.error());
     SocketPipe pipe{std::move(*socket), spec};
     return send_back(pipe, spec);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
-                        Cell& cell) -> Result<> {
+                        ProcessStats& stats) -> Result<> {
     auto socket = connect_to(addresses.front(), spec.congestion);
     if (!socket) return std::unexpected(socket.error());
     SocketPipe pipe{std::move(*socket), spec};
-    return make_trips(pipe, spec, cell);
+    return make_trips(pipe, spec, stats);
   };
   return ends;
 }

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -68,7 +68,7 @@ Result<Descriptor> connect_to(const std::string& url, const std::string& congest
 }
 
 std::string listening_address(const Descriptor& listener) {
-  return net::tcp::address_text(net::tcp::local_address(listener.get()));
+  return net::address_text(net::local_address(listener.get()));
 }
 
 Result<> write_all(int socket, std::span<const std::byte> bytes, bool spin) {

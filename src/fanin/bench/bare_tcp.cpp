@@ -65,12 +65,12 @@ public:
         sockets_(std::move(sockets)),
         source_(options.fill == Fill::copied ? options.size : 0) {}
 
-  Result<> run(Cell& cell) {
+  Result<> run(ProcessStats& stats) {
     const PageLayout layout{options_.size, options_.page};
-    if (in_pieces(options_)) return write_pieces(cell);
+    if (in_pieces(options_)) return write_pieces(stats);
     auto ring = Ring::make(layout.page(), options_.send_set);
     if (!ring) return std::unexpected(ring.error());
-    cell.state = Cell::State::ready;
+    stats.state = ProcessStats::State::ready;
     EventNumber event = 0;
     while (true) {
       const auto page = ring->take();
@@ -95,9 +95,9 @@ private:
     return {};
   }
 
-  Result<> write_pieces(Cell& cell) {
+  Result<> write_pieces(ProcessStats& stats) {
     std::vector<std::byte> page(options_.page);
-    cell.state = Cell::State::ready;
+    stats.state = ProcessStats::State::ready;
     while (true) {
       const Descriptor& socket = sockets_[(index_ + turn_++) % sockets_.size()];
       const RecordHeader header{options_.size, 0};
@@ -125,10 +125,10 @@ private:
 
 class Receiver {
 public:
-  Receiver(const BareOptions& options, std::vector<Descriptor> sockets, Cell& cell)
+  Receiver(const BareOptions& options, std::vector<Descriptor> sockets, ProcessStats& stats)
       : options_(options),
         layout_(options.size, options.page),
-        cell_(cell),
+        stats_(stats),
         flags_(sockets.size() > 1 || options.spin ? MSG_DONTWAIT : 0) {
     for (auto& socket : sockets) {
       watched_.push_back({socket.get(), POLLIN, 0});
@@ -141,7 +141,7 @@ public:
     auto made = Ring::make(page, std::max(options_.receive_set, incoming_.size() * page));
     if (!made) return std::unexpected(made.error());
     ring_.emplace(std::move(*made));
-    cell_.state = Cell::State::ready;
+    stats_.state = ProcessStats::State::ready;
     for (int idle = 0;;) {
       bool any = false;
       for (auto& one : incoming_) {
@@ -184,8 +184,8 @@ private:
     if (incoming.have < incoming.page.size()) return true;
     const std::uint32_t records = walk_records(incoming.page, options_.checksum, options_.read);
     if (records == 0) return fail(ErrorKind::malformed, "a damaged record");
-    cell_.messages.add(records);
-    cell_.bytes.add(std::uint64_t{records} * options_.size);
+    stats_.messages.add(records);
+    stats_.bytes.add(std::uint64_t{records} * options_.size);
     ring_->give_back(std::exchange(incoming.page, {}));
     incoming.have = 0;
     return true;
@@ -199,17 +199,17 @@ private:
     if (!count) return std::unexpected(count.error());
     if (*count == 0) return false;
     touch(piece.first(*count), options_.read);
-    cell_.bytes.add(*count);
+    stats_.bytes.add(*count);
     incoming.message += *count;
     if (incoming.message < layout_.record()) return true;
     incoming.message = 0;
-    cell_.messages.add(1);
+    stats_.messages.add(1);
     return true;
   }
 
   const BareOptions& options_;
   PageLayout layout_;
-  Cell& cell_;
+  ProcessStats& stats_;
   int flags_;
   std::vector<pollfd> watched_;
   std::vector<Incoming> incoming_;
@@ -218,11 +218,11 @@ private:
 
 // Those who listen say so before anybody connects.
 Result<std::vector<Descriptor>> accept_all(const BareOptions& options, std::size_t count,
-                                           Cell& cell) {
+                                           ProcessStats& stats) {
   const auto listener = listen_at(options.url, options.congestion);
   if (!listener) return std::unexpected(listener.error());
-  cell.say(listening_address(*listener));
-  cell.state = Cell::State::ready;
+  stats.say(listening_address(*listener));
+  stats.state = ProcessStats::State::ready;
   std::vector<Descriptor> sockets;
   for (std::size_t i = 0; i < count; ++i) {
     auto socket = accept_one(*listener);
@@ -250,18 +250,18 @@ Ends bare_tcp_ends(const BareOptions& options) {
   ends.connectors_count = options.to_all; // one sender listens, its receivers come
   ends.listeners = options.to_all ? 1 : options.receivers;
   ends.connectors = options.to_all ? options.receivers : options.senders;
-  ends.listen = [options](std::size_t index, Cell& cell) -> Result<> {
-    auto sockets = accept_all(options, options.to_all ? options.receivers : options.senders, cell);
+  ends.listen = [options](std::size_t index, ProcessStats& stats) -> Result<> {
+    auto sockets = accept_all(options, options.to_all ? options.receivers : options.senders, stats);
     if (!sockets) return std::unexpected(sockets.error());
-    if (options.to_all) return Sender{options, index, std::move(*sockets)}.run(cell);
-    return Receiver{options, std::move(*sockets), cell}.run();
+    if (options.to_all) return Sender{options, index, std::move(*sockets)}.run(stats);
+    return Receiver{options, std::move(*sockets), stats}.run();
   };
   ends.connect = [options](std::size_t index, const std::vector<std::string>& addresses,
-                           Cell& cell) -> Result<> {
+                           ProcessStats& stats) -> Result<> {
     auto sockets = connect_all(options, addresses);
     if (!sockets) return std::unexpected(sockets.error());
-    if (options.to_all) return Receiver{options, std::move(*sockets), cell}.run();
-    return Sender{options, index, std::move(*sockets)}.run(cell);
+    if (options.to_all) return Receiver{options, std::move(*sockets), stats}.run();
+    return Sender{options, index, std::move(*sockets)}.run(stats);
   };
   return ends;
 }

@@ -26,14 +26,14 @@ void keep_to_core(const Ends& ends, std::size_t process) {
 Result<std::vector<std::string>> start_listeners(ProcessGroup& group, const Ends& ends) {
   std::vector<std::string> addresses;
   for (std::size_t i = 0; i < ends.listeners; ++i) {
-    auto started = group.start("listener" + std::to_string(i), [&](Cell& cell) {
+    auto started = group.start("listener" + std::to_string(i), [&](ProcessStats& stats) {
       keep_to_core(ends, i);
-      return ends.listen(i, cell);
+      return ends.listen(i, stats);
     });
     if (!started) return std::unexpected(started.error());
     if (auto ready = group.wait_until_ready(*started); !ready)
       return std::unexpected(ready.error());
-    addresses.emplace_back(group.cell(*started).text.data());
+    addresses.emplace_back(group.stats(*started).text.data());
   }
   return addresses;
 }
@@ -41,9 +41,9 @@ Result<std::vector<std::string>> start_listeners(ProcessGroup& group, const Ends
 Result<> start_connectors(ProcessGroup& group, const Ends& ends,
                           const std::vector<std::string>& addresses) {
   for (std::size_t i = 0; i < ends.connectors; ++i) {
-    auto started = group.start("connector" + std::to_string(i), [&](Cell& cell) {
+    auto started = group.start("connector" + std::to_string(i), [&](ProcessStats& stats) {
       keep_to_core(ends, ends.listeners + i);
-      return ends.connect(i, addresses, cell);
+      return ends.connect(i, addresses, stats);
     });
     if (!started) return std::unexpected(started.error());
   }
@@ -54,7 +54,7 @@ Result<Histogram> take_latency(ProcessGroup& group, std::size_t index) {
   group.terminate(index);
   if (auto ended = group.wait_until_ended(index, end_patience); !ended)
     return std::unexpected(ended.error());
-  return group.cell(index).latency;
+  return group.stats(index).latency;
 }
 
 Result<Sample> run_ends(const Ends& ends, const Window& window) {

@@ -15,13 +15,14 @@ namespace fanin::bench {
 struct Ends {
   std::size_t listeners = 1;
   std::size_t connectors = 1;
-  // Says its address in the cell, then is ready. Runs until it is killed.
-  std::function<Result<>(std::size_t index, Cell& cell)> listen;
+  // Says its address in the stats, then is ready. Runs until it is killed.
+  std::function<Result<>(std::size_t index, ProcessStats& stats)> listen;
   // To all addresses. Runs until it is killed; where it measures latencies, until it is terminated.
-  std::function<Result<>(std::size_t index, const std::vector<std::string>& addresses, Cell& cell)>
+  std::function<Result<>(std::size_t index, const std::vector<std::string>& addresses,
+                         ProcessStats& stats)>
       connect;
   bool connectors_count = false; // they receive: subscribers, and who waits for replies
-  bool latency = false; // the first connector's cell has it when it has ended
+  bool latency = false; // the first connector's stats has it when it has ended
   bool one_core_each = false; // where there are cores enough: processes of one thread
 };
 

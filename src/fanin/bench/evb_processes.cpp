@@ -18,36 +18,36 @@ namespace {
 constexpr Duration node_patience = std::chrono::seconds{10};
 constexpr std::uint32_t usual_fragment_max = 1U << 20; // of a source, where nothing else is said
 
-// Counts into the process's cell what its nodes do.
+// Counts into the process's stats what its nodes do.
 class CellObserver final : public executive::Observer {
 public:
-  explicit CellObserver(Cell& cell) : cell_(cell) {}
+  explicit CellObserver(ProcessStats& stats) : stats_(stats) {}
 
-  void on_begin() override { cell_.state = Cell::State::running; }
+  void on_begin() override { stats_.state = ProcessStats::State::running; }
   void on_batch(const executive::StoredBatch& batch) override {
-    cell_.batches.add(1);
-    cell_.events.add(batch.events);
-    cell_.messages.add(batch.fragments);
-    cell_.bytes.add(batch.bytes);
+    stats_.batches.add(1);
+    stats_.events.add(batch.events);
+    stats_.messages.add(batch.fragments);
+    stats_.bytes.add(batch.bytes);
   }
   void on_end(const builder::RunSummary& run) override {
-    cell_.latency = run.latency;
+    stats_.latency = run.latency;
     if (!run.error.empty()) {
-      cell_.note(run.error);
+      stats_.note(run.error);
     } else if (!run.balanced || run.events_incomplete != 0 || run.events_lost != 0) {
-      cell_.note(fmt::format("{} built, {} incomplete, {} lost, {}", run.events_built,
-                             run.events_incomplete, run.events_lost,
-                             run.balanced ? "balanced" : "NOT BALANCED"));
+      stats_.note(fmt::format("{} built, {} incomplete, {} lost, {}", run.events_built,
+                              run.events_incomplete, run.events_lost,
+                              run.balanced ? "balanced" : "NOT BALANCED"));
     }
   }
   // Of a node of this process (executive/report.hpp).
   void report(const json::Value& report) {
     const std::string kind = report.at("report").text();
     if (kind == "listening") {
-      cell_.say(report.at("url").text());
-      cell_.state = Cell::State::ready;
+      stats_.say(report.at("url").text());
+      stats_.state = ProcessStats::State::ready;
     } else if (kind == "log" && report.at("level").text() == "error") {
-      cell_.note(report.at("text").text());
+      stats_.note(report.at("text").text());
     } else if (kind == "end" && !report.at("ok").boolean() && outcome_) {
       outcome_ = fail(ErrorKind::internal, report.at("error").text());
     }
@@ -55,15 +55,15 @@ public:
   [[nodiscard]] const Result<>& outcome() const { return outcome_; }
 
 private:
-  Cell& cell_;
+  ProcessStats& stats_;
   Result<> outcome_;
 };
 
-Result<> live(const config::Configuration& configuration, std::vector<std::size_t> nodes,
-              Cell& cell) {
+Result<> run_child(const config::Configuration& configuration, std::vector<std::size_t> nodes,
+                   ProcessStats& stats) {
   const auto plugins = executive::Plugins::load(configuration);
   if (!plugins) return std::unexpected(plugins.error());
-  CellObserver observer(cell);
+  CellObserver observer(stats);
   const auto process = executive::Process::make(
       configuration, *plugins,
       {.nodes = std::move(nodes),
@@ -76,10 +76,10 @@ Result<> live(const config::Configuration& configuration, std::vector<std::size_
 }
 
 Result<> start_in_one_process(ProcessGroup& group, const EvbSetup& setup) {
-  auto started = group.start("all", [&](Cell& cell) {
+  auto started = group.start("all", [&](ProcessStats& stats) {
     std::vector<std::size_t> nodes(setup.configuration.nodes.size());
     std::iota(nodes.begin(), nodes.end(), 0U);
-    return live(setup.configuration, std::move(nodes), cell);
+    return run_child(setup.configuration, std::move(nodes), stats);
   });
   if (!started) return std::unexpected(started.error());
   return group.wait_until_running(*started);
@@ -88,17 +88,19 @@ Result<> start_in_one_process(ProcessGroup& group, const EvbSetup& setup) {
 Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
   config::Configuration configuration = setup.configuration;
   configuration.network.wait = setup.manager_wait;
-  auto manager = group.start(configuration.nodes.front().name,
-                             [&](Cell& cell) { return live(configuration, {0}, cell); });
+  auto manager = group.start(configuration.nodes.front().name, [&](ProcessStats& stats) {
+    return run_child(configuration, {0}, stats);
+  });
   if (!manager) return std::unexpected(manager.error());
   if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
-  const auto url = net::Url::parse(group.cell(*manager).text.data());
+  const auto url = net::Url::parse(group.stats(*manager).text.data());
   if (!url) return std::unexpected(url.error());
   configuration.network.wait = setup.configuration.network.wait;
   configuration.nodes.front().urls = {*url};
   for (std::size_t i = 1; i < configuration.nodes.size(); ++i) {
-    auto started = group.start(configuration.nodes[i].name,
-                               [&](Cell& cell) { return live(configuration, {i}, cell); });
+    auto started = group.start(configuration.nodes[i].name, [&](ProcessStats& stats) {
+      return run_child(configuration, {i}, stats);
+    });
     if (!started) return std::unexpected(started.error());
   }
   return group.wait_until_running(*manager);
@@ -140,9 +142,9 @@ Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration dura
   if (auto ended = group.wait_until_ended(node_patience); !ended) {
     sample->remark = ended.error().text;
   }
-  sample->latency = group.cell(0).latency;
+  sample->latency = group.stats(0).latency;
   for (std::size_t i = 0; i < group.size() && sample->remark.empty(); ++i) {
-    sample->remark = group.cell(i).remark.data();
+    sample->remark = group.stats(i).remark.data();
   }
   return sample;
 }

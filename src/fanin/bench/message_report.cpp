@@ -42,7 +42,7 @@ const json::Value& row_of(const json::Value& result, std::uint64_t size, std::st
   return none;
 }
 
-std::string cell(const json::Value& row, std::uint64_t size) {
+std::string stats(const json::Value& row, std::uint64_t size) {
   if (row.find("p50_us") != nullptr && row.at("p50_us").is_null()) return "-";
   if (!row.at("p50_us").is_null()) {
     return fmt::format("{:.3g}/{:.3g}/{:.3g} us", row.at("p50_us").real(), row.at("p99_us").real(),
@@ -85,7 +85,7 @@ std::string message_table(const json::Value& result) {
     }
     text += fmt::format("{:>8}", format_size(size));
     for (const auto& what : names)
-      text += fmt::format(" {:>20}", cell(row_of(result, size, what), size));
+      text += fmt::format(" {:>20}", stats(row_of(result, size, what), size));
     for (const auto& [to, ratio] : ratios) text += fmt::format(" {:>{}}", ratio, to.size() + 3);
     text += '\n';
   }

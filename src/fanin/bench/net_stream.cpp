@@ -57,9 +57,9 @@ private:
 // Offers message after message to its connections in turn; one that is full is skipped.
 class StreamSender : public net::Handler, public net::Service {
 public:
-  StreamSender(LoopProcess& process, const StreamOptions& options, Cell& cell,
+  StreamSender(LoopProcess& process, const StreamOptions& options, ProcessStats& stats,
                std::uint64_t held_bytes)
-      : process_(process), options_(options), cell_(cell), held_(held_bytes) {}
+      : process_(process), options_(options), stats_(stats), held_(held_bytes) {}
 
   Result<> connect(const std::vector<net::Url>& urls) {
     auto pool = make_pool(stream_control_page, stream_control_page * 8);
@@ -80,7 +80,7 @@ public:
         std::ranges::find(peers_, event.connection, [](const Peer& p) { return p.link.id; });
     if (event.kind == net::EventKind::connected || event.kind == net::EventKind::writable)
       peer->open = true;
-    if (event.kind == net::EventKind::connected) cell_.state = Cell::State::ready;
+    if (event.kind == net::EventKind::connected) stats_.state = ProcessStats::State::ready;
     if (event.kind == net::EventKind::closed) process_.loop().stop();
   }
 
@@ -109,7 +109,7 @@ protected:
 
   LoopProcess& process_;
   const StreamOptions& options_;
-  Cell& cell_;
+  ProcessStats& stats_;
 
 private:
   struct Peer {
@@ -139,9 +139,9 @@ private:
 
 class PageSender final : public StreamSender {
 public:
-  PageSender(LoopProcess& process, const StreamOptions& options, Cell& cell,
+  PageSender(LoopProcess& process, const StreamOptions& options, ProcessStats& stats,
              std::unique_ptr<memory::PagePool> pool, SourceId source)
-      : StreamSender(process, options, cell, options.send_set),
+      : StreamSender(process, options, stats, options.send_set),
         pool_(std::move(pool)),
         layout_(options.size, options.message),
         source_(source) {}
@@ -166,10 +166,10 @@ private:
 
 class PartSender final : public StreamSender {
 public:
-  PartSender(LoopProcess& process, const StreamOptions& options, Cell& cell,
+  PartSender(LoopProcess& process, const StreamOptions& options, ProcessStats& stats,
              std::unique_ptr<memory::PagePool> pool, std::unique_ptr<memory::PagePool> metadata,
              SourceId source)
-      : StreamSender(process, options, cell, options.send_set),
+      : StreamSender(process, options, stats, options.send_set),
         pool_(std::move(pool)),
         metadata_pool_(std::move(metadata)),
         emulator_({.source = source, .size = source::FixedSize{options.size}}),
@@ -255,10 +255,10 @@ std::uint32_t walk_part(const net::Event& event, bool checksum) {
 
 class StreamReceiver final : public net::Handler {
 public:
-  StreamReceiver(LoopProcess& process, const StreamOptions& options, Cell& cell, Walk walk)
+  StreamReceiver(LoopProcess& process, const StreamOptions& options, ProcessStats& stats, Walk walk)
       : process_(process),
         options_(options),
-        cell_(cell),
+        stats_(stats),
         walk_(std::move(walk)),
         held_(options.receive_set) {}
 
@@ -267,8 +267,8 @@ public:
     auto listener =
         process_.transport().listen(options_.url, {.receive_pool = pool_.get(), .handler = this});
     if (!listener) return std::unexpected(listener.error());
-    cell_.say(process_.transport().listening_url(*listener).text());
-    cell_.state = Cell::State::ready;
+    stats_.say(process_.transport().listening_url(*listener).text());
+    stats_.state = ProcessStats::State::ready;
     return {};
   }
   void on_event(net::Transport&, net::Event& event) override {
@@ -277,8 +277,8 @@ public:
     const std::uint32_t records = walk_(event, options_.checksum);
     damaged_ = damaged_ || records == 0;
     if (damaged_) process_.loop().stop();
-    cell_.messages.add(records);
-    cell_.bytes.add(std::uint64_t{records} * options_.size);
+    stats_.messages.add(records);
+    stats_.bytes.add(std::uint64_t{records} * options_.size);
     const std::uint64_t size = std::uint64_t{event.message.size} + event.rest.size;
     held_.add({{std::move(event.message), std::move(event.rest)}, 2}, size);
   }
@@ -287,7 +287,7 @@ public:
 private:
   LoopProcess& process_;
   const StreamOptions& options_;
-  Cell& cell_;
+  ProcessStats& stats_;
   Walk walk_;
   std::unique_ptr<memory::PagePool> pool_;
   Held held_;
@@ -295,7 +295,7 @@ private:
 };
 
 Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t largest,
-                 Cell& cell) {
+                 ProcessStats& stats) {
   auto process = LoopProcess::make(options.url, options.wait);
   if (!process) return std::unexpected(process.error());
   // Each message fills at least half a page; two pages of each connection may be begun.
@@ -303,20 +303,20 @@ Result<> receive(const StreamOptions& options, const Walk& walk, std::uint64_t l
   auto pool =
       make_pool(page, 2 * options.receive_set + (4 + 4 * options.senders) * std::uint64_t{page});
   if (!pool) return std::unexpected(pool.error());
-  StreamReceiver receiver{**process, options, cell, walk};
+  StreamReceiver receiver{**process, options, stats, walk};
   if (auto listening = receiver.listen(std::move(*pool)); !listening) return listening;
   (*process)->loop().run();
   return fail(ErrorKind::disconnected, receiver.damaged() ? "damaged message" : "a sender is gone");
 }
 
-using MakeSender =
-    std::function<Result<std::unique_ptr<StreamSender>>(LoopProcess&, Cell&, std::size_t index)>;
+using MakeSender = std::function<Result<std::unique_ptr<StreamSender>>(LoopProcess&, ProcessStats&,
+                                                                       std::size_t index)>;
 
 Result<> send(const StreamOptions& options, const std::vector<net::Url>& urls,
-              const MakeSender& make, std::size_t index, Cell& cell) {
+              const MakeSender& make, std::size_t index, ProcessStats& stats) {
   auto process = LoopProcess::make(options.url, options.wait);
   if (!process) return std::unexpected(process.error());
-  auto sender = make(**process, cell, index);
+  auto sender = make(**process, stats, index);
   if (!sender) return std::unexpected(sender.error());
   if (auto connecting = (*sender)->connect(urls); !connecting) return connecting;
   (*process)->loop().run();
@@ -328,18 +328,20 @@ Result<Sample> run_stream(const StreamOptions& options, const MakeSender& make, 
   ProcessGroup group;
   std::vector<net::Url> urls;
   for (std::size_t i = 0; i < options.receivers; ++i) {
-    auto started = group.start("receiver" + std::to_string(i),
-                               [&](Cell& cell) { return receive(options, walk, largest, cell); });
+    auto started = group.start("receiver" + std::to_string(i), [&](ProcessStats& stats) {
+      return receive(options, walk, largest, stats);
+    });
     if (!started) return std::unexpected(started.error());
     if (auto ready = group.wait_until_ready(*started); !ready)
       return std::unexpected(ready.error());
-    auto url = net::Url::parse(group.cell(*started).text.data());
+    auto url = net::Url::parse(group.stats(*started).text.data());
     if (!url) return std::unexpected(url.error());
     urls.push_back(*url);
   }
   for (std::size_t i = 0; i < options.senders; ++i) {
-    auto started = group.start("sender" + std::to_string(i),
-                               [&](Cell& cell) { return send(options, urls, make, i, cell); });
+    auto started = group.start("sender" + std::to_string(i), [&](ProcessStats& stats) {
+      return send(options, urls, make, i, stats);
+    });
     if (!started) return std::unexpected(started.error());
   }
   return group.measure(options.warmup, options.duration); // and ends them
@@ -349,13 +351,13 @@ Result<Sample> run_stream(const StreamOptions& options, const MakeSender& make, 
 
 Result<Sample> run_page_stream(const StreamOptions& options) {
   const std::uint64_t size = PageLayout{options.size, options.message}.page();
-  const MakeSender make = [&](LoopProcess& process, Cell& cell,
+  const MakeSender make = [&](LoopProcess& process, ProcessStats& stats,
                               std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
     auto pool =
         make_pool(round_up(size), options.send_set + (8U << 20) * options.receivers + 4 * size,
                   process.transport().shares_memory());
     if (!pool) return std::unexpected(pool.error());
-    return std::make_unique<PageSender>(process, options, cell, std::move(*pool),
+    return std::make_unique<PageSender>(process, options, stats, std::move(*pool),
                                         static_cast<SourceId>(index));
   };
   return run_stream(options, make, walk_page, size);
@@ -364,7 +366,7 @@ Result<Sample> run_page_stream(const StreamOptions& options) {
 Result<Sample> run_part_stream(const StreamOptions& options) {
   const std::uint64_t head =
       sizeof(wire::PartHeader) + options.batch_events * sizeof(wire::FragmentEntry);
-  const MakeSender make = [&](LoopProcess& process, Cell& cell,
+  const MakeSender make = [&](LoopProcess& process, ProcessStats& stats,
                               std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
     auto pool = make_pool(options.source_page,
                           options.send_set + (8U << 20) * options.receivers +
@@ -373,7 +375,7 @@ Result<Sample> run_part_stream(const StreamOptions& options) {
     if (!pool) return std::unexpected(pool.error());
     auto metadata = make_pool(256U << 10, 16U << 20, process.transport().shares_memory());
     if (!metadata) return std::unexpected(metadata.error());
-    return std::make_unique<PartSender>(process, options, cell, std::move(*pool),
+    return std::make_unique<PartSender>(process, options, stats, std::move(*pool),
                                         std::move(*metadata), static_cast<SourceId>(index + 1));
   };
   return run_stream(options, make, walk_part, options.message + head);

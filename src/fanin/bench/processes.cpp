@@ -76,9 +76,9 @@ Status read_status(pid_t pid) {
 bool termination_asked() { return termination != 0; }
 void on_termination(std::function<void()> wake) { wake_function() = std::move(wake); }
 
-void ProcessGroup::Unmap::operator()(Cell* cell) const {
-  cell->~Cell();
-  munmap(cell, sizeof(Cell));
+void ProcessGroup::Unmap::operator()(ProcessStats* stats) const {
+  stats->~ProcessStats();
+  munmap(stats, sizeof(ProcessStats));
 }
 
 ProcessGroup::~ProcessGroup() { kill_all(); }
@@ -92,38 +92,38 @@ void ProcessGroup::kill_all() {
   }
 }
 
-void ProcessGroup::live(const Body& body, Cell& cell) {
+void ProcessGroup::run_child(const Body& body, ProcessStats& stats) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN); // the measuring process decides
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGTERM, handle_termination);
-  const Result<> result = body(cell);
-  if (!result) cell.say(result.error().text);
-  cell.state = result ? Cell::State::ended : Cell::State::failed;
+  const Result<> result = body(stats);
+  if (!result) stats.say(result.error().text);
+  stats.state = result ? ProcessStats::State::ended : ProcessStats::State::failed;
   _exit(result ? 0 : 1);
 }
 
 Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
-  void* memory =
-      mmap(nullptr, sizeof(Cell), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, sizeof(ProcessStats), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "memory for a process", errno);
-  std::unique_ptr<Cell, Unmap> cell{new (memory) Cell};
+  std::unique_ptr<ProcessStats, Unmap> stats{new (memory) ProcessStats};
   const pid_t pid = fork();
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   if (pid == 0) {
     (void)prctl(PR_SET_NAME, name.c_str()); // as top and perf show it
-    live(body, *cell);
+    run_child(body, *stats);
   }
-  members_.push_back({std::move(name), pid, std::move(cell)});
+  members_.push_back({std::move(name), pid, std::move(stats)});
   return members_.size() - 1;
 }
 
 Result<> ProcessGroup::check_alive() {
   for (auto& member : members_) {
-    const auto state = member.cell->state.load();
-    if (state == Cell::State::failed) {
+    const auto state = member.stats->state.load();
+    if (state == ProcessStats::State::failed) {
       return fail(ErrorKind::internal,
-                  fmt::format("{}: {}", member.name, member.cell->text.data()));
+                  fmt::format("{}: {}", member.name, member.stats->text.data()));
     }
     if (member.pid <= 0) continue;
     int status = 0;
@@ -138,16 +138,16 @@ Result<> ProcessGroup::check_alive() {
 }
 
 Result<> ProcessGroup::wait_until_ready(std::size_t index) {
-  return wait_until(index, Cell::State::ready);
+  return wait_until(index, ProcessStats::State::ready);
 }
 
 Result<> ProcessGroup::wait_until_running(std::size_t index) {
-  return wait_until(index, Cell::State::running);
+  return wait_until(index, ProcessStats::State::running);
 }
 
-Result<> ProcessGroup::wait_until(std::size_t index, Cell::State state) {
+Result<> ProcessGroup::wait_until(std::size_t index, ProcessStats::State state) {
   const Time limit = now() + start_patience;
-  while (members_[index].cell->state.load() < state) {
+  while (members_[index].stats->state.load() < state) {
     if (auto alive = check_alive(); !alive) return alive;
     if (members_[index].pid < 0 || now() > limit) {
       return fail(ErrorKind::internal, members_[index].name + " does not start");
@@ -171,7 +171,7 @@ struct ProcessGroup::Snapshot {
   std::vector<Of> processes;
 };
 
-ProcessGroup::Snapshot ProcessGroup::look() const {
+ProcessGroup::Snapshot ProcessGroup::sample() const {
   Snapshot snapshot;
   for (const auto& member : members_) {
     snapshot.processes.push_back(
@@ -179,26 +179,26 @@ ProcessGroup::Snapshot ProcessGroup::look() const {
   }
   snapshot.at = now();
   for (const auto& member : members_) {
-    snapshot.batches += member.cell->batches.get();
-    snapshot.events += member.cell->events.get();
-    snapshot.messages += member.cell->messages.get();
-    snapshot.bytes += member.cell->bytes.get();
-    snapshot.load_bytes += member.cell->load_bytes.get();
+    snapshot.batches += member.stats->batches.get();
+    snapshot.events += member.stats->events.get();
+    snapshot.messages += member.stats->messages.get();
+    snapshot.bytes += member.stats->bytes.get();
+    snapshot.load_bytes += member.stats->load_bytes.get();
   }
   return snapshot;
 }
 
 Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wait_for_messages) {
   const Time limit = now() + start_patience;
-  while (wait_for_messages && look().messages == 0) {
+  while (wait_for_messages && sample().messages == 0) {
     if (auto alive = check_alive(); !alive) return std::unexpected(alive.error());
     if (now() > limit) return fail(ErrorKind::internal, "nothing arrives");
     pause_for(look_every);
   }
   pause_for(warmup);
-  const Snapshot before = look();
+  const Snapshot before = sample();
   pause_for(duration);
-  const Snapshot after = look();
+  const Snapshot after = sample();
   if (auto alive = check_alive(); !alive) return std::unexpected(alive.error());
   Sample sample;
   sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;

@@ -31,7 +31,7 @@ private:
 };
 
 // What one process says, written by it alone. Lies in memory shared with the measuring process.
-struct Cell {
+struct ProcessStats {
   enum class State : std::uint32_t { starting, ready, running, ended, failed };
 
   std::atomic<State> state{State::starting};
@@ -83,7 +83,7 @@ void on_termination(std::function<void()> wake);
 // Thread: one. The processes end with the group, and with the process that owns it.
 class ProcessGroup {
 public:
-  using Body = std::function<Result<>(Cell&)>;
+  using Body = std::function<Result<>(ProcessStats&)>;
 
   ProcessGroup() = default;
   ~ProcessGroup(); // kills those that are left
@@ -93,7 +93,9 @@ public:
   // Runs `body` in a process of its own; `ended` or `failed` comes from what it returns. It never
   // returns to the caller's code. Errors: exhausted.
   [[nodiscard]] Result<std::size_t> start(std::string name, const Body& body);
-  [[nodiscard]] const Cell& cell(std::size_t index) const { return *members_[index].cell; }
+  [[nodiscard]] const ProcessStats& stats(std::size_t index) const {
+    return *members_[index].stats;
+  }
   [[nodiscard]] std::size_t size() const { return members_.size(); }
 
   // Errors: a process failed or ended, or it takes too long.
@@ -111,19 +113,19 @@ public:
 
 private:
   struct Unmap {
-    void operator()(Cell* cell) const;
+    void operator()(ProcessStats* stats) const;
   };
   struct Member {
     std::string name;
     pid_t pid = -1; // -1: reaped
-    std::unique_ptr<Cell, Unmap> cell;
+    std::unique_ptr<ProcessStats, Unmap> stats;
   };
   struct Snapshot;
 
-  [[nodiscard]] Result<> wait_until(std::size_t index, Cell::State state);
+  [[nodiscard]] Result<> wait_until(std::size_t index, ProcessStats::State state);
   [[nodiscard]] Result<> check_alive();
-  [[nodiscard]] Snapshot look() const;
-  [[noreturn]] static void live(const Body& body, Cell& cell);
+  [[nodiscard]] Snapshot sample() const;
+  [[noreturn]] static void run_child(const Body& body, ProcessStats& stats);
   void kill_all();
 
   std::vector<Member> members_;

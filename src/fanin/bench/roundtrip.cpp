@@ -15,8 +15,8 @@ std::size_t trips_max(const Spec& spec) {
   return spec.period.count() > 0 ? under_way_max : spec.pipeline;
 }
 
-Trips::Trips(const Spec& spec, Cell& cell, Time now)
-    : cell_(cell),
+Trips::Trips(const Spec& spec, ProcessStats& stats, Time now)
+    : stats_(stats),
       size_(spec.size),
       period_(spec.period),
       limit_(trips_max(spec)),
@@ -31,17 +31,17 @@ void Trips::sent(Time now) {
 
 void Trips::received(Time now) {
   const Time meant = stamps_[back_++ % limit_];
-  if (meant >= counted_from_) cell_.latency.add(now - meant);
-  cell_.messages.add(1);
-  cell_.bytes.add(size_);
+  if (meant >= counted_from_) stats_.latency.add(now - meant);
+  stats_.messages.add(1);
+  stats_.bytes.add(size_);
 }
 
-Result<> make_trips(Pipe& pipe, const Spec& spec, Cell& cell) {
+Result<> make_trips(Pipe& pipe, const Spec& spec, ProcessStats& stats) {
   const PayloadSource source(spec.size);
   const MonotonicClock clock;
   Time now = clock.now();
-  Trips trips{spec, cell, now};
-  cell.state = Cell::State::ready;
+  Trips trips{spec, stats, now};
+  stats.state = ProcessStats::State::ready;
   while (!termination_asked()) {
     while (trips.may_send(now)) {
       if (auto sent = pipe.send(source.bytes()); !sent) return sent;

@@ -20,7 +20,7 @@ namespace fanin::bench {
 
 class Trips {
 public:
-  Trips(const Spec& spec, Cell& cell, Time now);
+  Trips(const Spec& spec, ProcessStats& stats, Time now);
 
   [[nodiscard]] bool may_send(Time now) const { return sent_ - back_ < limit_ && now >= next_; }
   void sent(Time now);
@@ -29,7 +29,7 @@ public:
   [[nodiscard]] Time next_send() const { return sent_ - back_ < limit_ ? next_ : never; }
 
 private:
-  Cell& cell_;
+  ProcessStats& stats_;
   std::uint32_t size_;
   Duration period_{}; // 0: no rate
   std::size_t limit_; // of messages under way
@@ -50,7 +50,8 @@ public:
 };
 
 // Until terminated.
-[[nodiscard]] FANIN_INTERNAL_API Result<> make_trips(Pipe& pipe, const Spec& spec, Cell& cell);
+[[nodiscard]] FANIN_INTERNAL_API Result<> make_trips(Pipe& pipe, const Spec& spec,
+                                                       ProcessStats& stats);
 // Sends back a message for each that comes. Until its peer goes.
 [[nodiscard]] FANIN_INTERNAL_API Result<> send_back(Pipe& pipe, const Spec& spec);
 

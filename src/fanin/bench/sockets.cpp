@@ -55,34 +55,34 @@ T& keep(std::unique_ptr<T> made) {
 }
 
 Result<net::Url> listen(message::Context& context, const Spec& spec, const Parts& parts,
-                        std::size_t index, Cell& cell) {
+                        std::size_t index, ProcessStats& stats) {
   net::Url url = listening_url(spec, index);
-  auto part = parts.listen(context, index, url, cell);
+  auto part = parts.listen(context, index, url, stats);
   if (!part) return std::unexpected(part.error());
   keep(std::move(*part));
   return url;
 }
 
 Result<> connect(message::Context& context, const Parts& parts, std::size_t index,
-                 const std::vector<net::Url>& urls, Cell& cell) {
-  auto part = parts.connect(context, index, urls, cell);
+                 const std::vector<net::Url>& urls, ProcessStats& stats) {
+  auto part = parts.connect(context, index, urls, stats);
   if (!part) return std::unexpected(part.error());
   keep(std::move(*part));
   return {};
 }
 
-Result<> run_all_in_one(const Spec& spec, const Parts& parts, Cell& cell) {
+Result<> run_all_in_one(const Spec& spec, const Parts& parts, ProcessStats& stats) {
   auto made = make_context(spec, parts);
   if (!made) return std::unexpected(made.error());
   message::Context& context = keep(std::move(*made));
   std::vector<net::Url> urls;
   for (std::size_t i = 0; i < parts.listeners; ++i) {
-    const auto url = listen(context, spec, parts, i, cell);
+    const auto url = listen(context, spec, parts, i, stats);
     if (!url) return std::unexpected(url.error());
     urls.push_back(*url);
   }
   for (std::size_t i = 0; i < parts.connectors; ++i) {
-    if (auto connected = connect(context, parts, i, urls, cell); !connected) return connected;
+    if (auto connected = connect(context, parts, i, urls, stats); !connected) return connected;
   }
   return run(context);
 }
@@ -96,25 +96,25 @@ Ends to_ends(const Spec& spec, const Parts& parts) {
   if (spec.url.scheme == "inproc") {
     ends.listeners = 0;
     ends.connectors_count = true;
-    ends.connect = [=](std::size_t, const std::vector<std::string>&, Cell& cell) {
-      return run_all_in_one(spec, parts, cell);
+    ends.connect = [=](std::size_t, const std::vector<std::string>&, ProcessStats& stats) {
+      return run_all_in_one(spec, parts, stats);
     };
     return ends;
   }
   ends.listeners = parts.listeners;
   ends.connectors = parts.connectors;
-  ends.listen = [=](std::size_t index, Cell& cell) -> Result<> {
+  ends.listen = [=](std::size_t index, ProcessStats& stats) -> Result<> {
     auto context = make_context(spec, parts);
     if (!context) return std::unexpected(context.error());
-    const auto url = listen(**context, spec, parts, index, cell);
+    const auto url = listen(**context, spec, parts, index, stats);
     if (!url) return std::unexpected(url.error());
-    cell.say(url->text());
-    cell.state = Cell::State::ready;
+    stats.say(url->text());
+    stats.state = ProcessStats::State::ready;
     auto ended = run(keep(std::move(*context)));
     return parts.latency ? Result<>{} : ended; // who measures goes first
   };
   ends.connect = [=](std::size_t index, const std::vector<std::string>& addresses,
-                     Cell& cell) -> Result<> {
+                     ProcessStats& stats) -> Result<> {
     auto context = make_context(spec, parts);
     if (!context) return std::unexpected(context.error());
     std::vector<net::Url> urls;
@@ -124,7 +124,8 @@ Ends to_ends(const Spec& spec, const Parts& parts) {
       url->options = spec.url.options;
       urls.push_back(std::move(*url));
     }
-    if (auto connected = connect(**context, parts, index, urls, cell); !connected) return connected;
+    if (auto connected = connect(**context, parts, index, urls, stats); !connected)
+      return connected;
     return run(keep(std::move(*context)));
   };
   return ends;

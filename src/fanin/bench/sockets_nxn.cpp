@@ -18,13 +18,13 @@ PageLayout layout_of(const Spec& spec) {
 
 class NxnReceiver final : public Part {
 public:
-  static MadePart make(message::Context& context, net::Url& url, Cell& cell) {
+  static MadePart make(message::Context& context, net::Url& url, ProcessStats& stats) {
     std::unique_ptr<NxnReceiver> part{new NxnReceiver};
     NxnReceiver& self = *part;
     auto socket = message::HighThroughputReceiver::listen(
         context, url,
         {.message_max = bench::message_size_max,
-         .on_ready = [&self, &context, &cell] { self.take(context, cell); },
+         .on_ready = [&self, &context, &stats] { self.take(context, stats); },
          .on_connected = {},
          .on_disconnected = [&context](auto, auto) { context.stop(); }});
     if (!socket) return std::unexpected(socket.error());
@@ -34,13 +34,13 @@ public:
   }
 
 private:
-  void take(message::Context& context, Cell& cell) {
+  void take(message::Context& context, ProcessStats& stats) {
     std::uint64_t messages = 0;
     std::uint64_t bytes = 0;
     while (socket_->recv(message_)) {
       const std::uint32_t records = walk_records(message_.bytes(), true);
       if (records == 0) {
-        cell.note("a damaged record");
+        stats.note("a damaged record");
         context.stop();
         break;
       }
@@ -48,8 +48,8 @@ private:
       bytes += message_.size() - records * sizeof(RecordHeader);
     }
     message_ = {};
-    cell.messages.add(messages);
-    cell.bytes.add(bytes);
+    stats.messages.add(messages);
+    stats.bytes.add(bytes);
   }
 
   message::Message message_;
@@ -159,12 +159,12 @@ Parts nxn_parts(const Spec& spec) {
   parts.connectors = spec.senders;
   parts.message = layout_of(spec).page();
   parts.one_page = parts.message <= (4U << 20);
-  parts.listen = [](message::Context& context, std::size_t, net::Url& url, Cell& cell) {
-    return NxnReceiver::make(context, url, cell);
+  parts.listen = [](message::Context& context, std::size_t, net::Url& url, ProcessStats& stats) {
+    return NxnReceiver::make(context, url, stats);
   };
   parts.connect = [spec](message::Context& context, std::size_t index,
                          const std::vector<net::Url>& urls,
-                         Cell&) { return NxnSender::make(context, spec, index, urls); };
+                         ProcessStats&) { return NxnSender::make(context, spec, index, urls); };
   return parts;
 }
 

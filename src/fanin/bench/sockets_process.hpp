@@ -33,8 +33,10 @@ struct Parts {
   std::uint64_t message = 0;  // bytes of the largest
   bool one_page = false; // a message is to fit into one page
   // Gives the real address in `url`, which is where to listen.
-  std::function<MadePart(message::Context&, std::size_t index, net::Url& url, Cell&)> listen;
-  std::function<MadePart(message::Context&, std::size_t index, const std::vector<net::Url>&, Cell&)>
+  std::function<MadePart(message::Context&, std::size_t index, net::Url& url, ProcessStats&)>
+      listen;
+  std::function<MadePart(message::Context&, std::size_t index, const std::vector<net::Url>&,
+                         ProcessStats&)>
       connect;
 };
 
@@ -82,7 +84,7 @@ private:
 
 // Takes what has come. `Socket` is a HighThroughputReceiver or a Subscriber.
 template <class Socket>
-void take_all(Socket& socket, message::Message& message, bool read, Cell& cell) {
+void take_all(Socket& socket, message::Message& message, bool read, ProcessStats& stats) {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   while (socket.recv(message)) {
@@ -92,8 +94,8 @@ void take_all(Socket& socket, message::Message& message, bool read, Cell& cell) 
     bytes += message.size();
   }
   message = {};
-  cell.messages.add(messages);
-  cell.bytes.add(bytes);
+  stats.messages.add(messages);
+  stats.bytes.add(bytes);
 }
 
 // The parts of each pattern, a file each.

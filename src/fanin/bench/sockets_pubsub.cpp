@@ -45,15 +45,15 @@ private:
 class SubscriberPart final : public Part {
 public:
   static MadePart make(message::Context& context, const Spec& spec, const net::Url& url,
-                       Cell& cell) {
+                       ProcessStats& stats) {
     std::unique_ptr<SubscriberPart> part{new SubscriberPart};
     SubscriberPart& self = *part;
     self.socket_ = std::make_unique<message::Subscriber>(
         context,
         message::SubscriberOptions{
             .message_max = bench::message_size_max,
-            .on_ready = [&self, &cell,
-                         read = spec.read] { take_all(*self.socket_, self.message_, read, cell); },
+            .on_ready = [&self, &stats,
+                         read = spec.read] { take_all(*self.socket_, self.message_, read, stats); },
             .on_disconnected = [&context](auto, auto) { context.stop(); }});
     const auto subscribed = self.socket_->subscribe(url, tag, message::Mode::high_throughput);
     if (!subscribed) return std::unexpected(subscribed.error());
@@ -72,12 +72,12 @@ Parts pubsub_parts(const Spec& spec) {
   parts.connectors = spec.receivers;
   parts.connectors_count = true;
   parts.message = spec.size;
-  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, Cell&) {
+  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, ProcessStats&) {
     return PublisherPart::make(context, spec, url);
   };
   parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
-                         Cell& cell) {
-    return SubscriberPart::make(context, spec, urls.front(), cell);
+                         ProcessStats& stats) {
+    return SubscriberPart::make(context, spec, urls.front(), stats);
   };
   return parts;
 }

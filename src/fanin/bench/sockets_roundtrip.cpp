@@ -86,8 +86,8 @@ private:
 class Asker final : public Part, net::Service {
 public:
   static MadePart make(message::Context& context, const Spec& spec, const net::Url& url,
-                       Cell& cell) {
-    std::unique_ptr<Asker> part{new Asker{context, spec, cell}};
+                       ProcessStats& stats) {
+    std::unique_ptr<Asker> part{new Asker{context, spec, stats}};
     Asker& self = *part;
     auto sender = message::LowLatencySender::connect(
         context, url,
@@ -114,15 +114,15 @@ private:
     Asker& asker;
     net::SendOutcome operator()() const {
       const auto outcome = asker.load_->send(asker.load_source_.bytes());
-      if (outcome == net::SendOutcome::accepted) asker.cell_.load_bytes.add(load_size);
+      if (outcome == net::SendOutcome::accepted) asker.stats_.load_bytes.add(load_size);
       return outcome;
     }
   };
 
-  Asker(message::Context& context, const Spec& spec, Cell& cell)
+  Asker(message::Context& context, const Spec& spec, ProcessStats& stats)
       : context_(context),
         spec_(spec),
-        cell_(cell),
+        stats_(stats),
         source_(spec.size),
         load_source_(load_size),
         feeder_(context, load_size, Offer{*this}),
@@ -136,7 +136,7 @@ private:
   }
 
   void begin(const std::string& load_url) {
-    trips_.emplace(spec_, cell_, clock_.now());
+    trips_.emplace(spec_, stats_, clock_.now());
     if (const auto url = net::Url::parse(load_url); url && spec_.loaded) {
       net::Url to = *url;
       to.options = spec_.url.options;
@@ -163,7 +163,7 @@ private:
 
   message::Context& context_;
   Spec spec_;
-  Cell& cell_;
+  ProcessStats& stats_;
   MonotonicClock clock_;
   PayloadSource source_;
   PayloadSource load_source_;
@@ -182,11 +182,13 @@ Parts roundtrip_parts(const Spec& spec) {
   parts.latency = true;
   parts.message = spec.size;
   parts.one_page = true;
-  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, Cell&) {
+  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, ProcessStats&) {
     return Answerer::make(context, spec, url);
   };
   parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
-                         Cell& cell) { return Asker::make(context, spec, urls.front(), cell); };
+                         ProcessStats& stats) {
+    return Asker::make(context, spec, urls.front(), stats);
+  };
   return parts;
 }
 

@@ -8,14 +8,15 @@ namespace {
 
 class StreamReceiverPart final : public Part {
 public:
-  static MadePart make(message::Context& context, const Spec& spec, net::Url& url, Cell& cell) {
+  static MadePart make(message::Context& context, const Spec& spec, net::Url& url,
+                       ProcessStats& stats) {
     std::unique_ptr<StreamReceiverPart> part{new StreamReceiverPart};
     StreamReceiverPart& self = *part;
     auto socket = message::HighThroughputReceiver::listen(
         context, url,
         {.message_max = bench::message_size_max,
-         .on_ready = [&self, &cell,
-                      read = spec.read] { take_all(*self.socket_, self.message_, read, cell); },
+         .on_ready = [&self, &stats,
+                      read = spec.read] { take_all(*self.socket_, self.message_, read, stats); },
          .on_connected = {},
          .on_disconnected = [&context](auto, auto) { context.stop(); }});
     if (!socket) return std::unexpected(socket.error());
@@ -63,11 +64,14 @@ private:
 Parts stream_parts(const Spec& spec) {
   Parts parts;
   parts.message = spec.size;
-  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, Cell& cell) {
-    return StreamReceiverPart::make(context, spec, url, cell);
+  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url,
+                        ProcessStats& stats) {
+    return StreamReceiverPart::make(context, spec, url, stats);
   };
   parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
-                         Cell&) { return StreamSenderPart::make(context, spec, urls.front()); };
+                         ProcessStats&) {
+    return StreamSenderPart::make(context, spec, urls.front());
+  };
   return parts;
 }
 

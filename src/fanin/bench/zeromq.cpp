@@ -87,8 +87,8 @@ public:
   Result<> subscribe_to_all() {
     return check(zmq_.setsockopt(socket_, ZMQ_SUBSCRIBE, "", 0), "zmq_setsockopt");
   }
-  // Says the address in the cell.
-  Result<> listen(const net::Url& url, Cell& cell) {
+  // Says the address in the stats.
+  Result<> listen(const net::Url& url, ProcessStats& stats) {
     const bool tcp = url.scheme == "tcp";
     const std::string host = url.host.empty() ? "127.0.0.1" : url.host;
     const std::string where =
@@ -98,8 +98,8 @@ public:
     std::array<char, 256> address{};
     std::size_t size = address.size();
     (void)zmq_.getsockopt(socket_, ZMQ_LAST_ENDPOINT, address.data(), &size);
-    cell.say(address.data());
-    cell.state = Cell::State::ready;
+    stats.say(address.data());
+    stats.state = ProcessStats::State::ready;
     return {};
   }
   Result<> connect(const std::string& address) {
@@ -158,30 +158,30 @@ private:
   Socket socket_;
 };
 
-Result<> count_messages(Socket& socket, bool read, Cell& cell) {
+Result<> count_messages(Socket& socket, bool read, ProcessStats& stats) {
   while (true) {
     const auto size = socket.receive(read, 0);
     if (!size) return std::unexpected(size.error());
     if (*size < 0) continue;
-    cell.messages.add(1);
-    cell.bytes.add(static_cast<std::uint64_t>(*size));
+    stats.messages.add(1);
+    stats.bytes.add(static_cast<std::uint64_t>(*size));
   }
 }
 
-Result<> send_messages(Socket& socket, const Spec& spec, Cell& cell) {
+Result<> send_messages(Socket& socket, const Spec& spec, ProcessStats& stats) {
   const PayloadSource source(spec.size);
-  cell.state = Cell::State::ready;
+  stats.state = ProcessStats::State::ready;
   while (true) {
     if (auto sent = socket.send(source.bytes()); !sent) return sent;
   }
 }
 
-Result<Socket> listening(int type, const Spec& spec, Cell& cell) {
+Result<Socket> listening(int type, const Spec& spec, ProcessStats& stats) {
   auto socket = Socket::make(type);
   if (!socket) return socket;
   // A publisher that drops what its subscribers do not take would send more than arrives.
   if (type == ZMQ_PUB) (void)socket->set(ZMQ_XPUB_NODROP, 1);
-  if (auto done = socket->listen(spec.url, cell); !done) return std::unexpected(done.error());
+  if (auto done = socket->listen(spec.url, stats); !done) return std::unexpected(done.error());
   return socket;
 }
 
@@ -196,16 +196,16 @@ Result<Socket> connected(int type, const std::string& address) {
 
 Ends stream(const Spec& spec) {
   Ends ends;
-  ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {
-    auto socket = listening(ZMQ_PULL, spec, cell);
+  ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
+    auto socket = listening(ZMQ_PULL, spec, stats);
     if (!socket) return std::unexpected(socket.error());
-    return count_messages(*socket, spec.read, cell);
+    return count_messages(*socket, spec.read, stats);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
-                        Cell& cell) -> Result<> {
+                        ProcessStats& stats) -> Result<> {
     auto socket = connected(ZMQ_PUSH, addresses.front());
     if (!socket) return std::unexpected(socket.error());
-    return send_messages(*socket, spec, cell);
+    return send_messages(*socket, spec, stats);
   };
   return ends;
 }
@@ -213,18 +213,18 @@ Ends stream(const Spec& spec) {
 Ends roundtrip(const Spec& spec) {
   Ends ends;
   ends.latency = ends.connectors_count = true;
-  ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {
-    auto socket = listening(ZMQ_PAIR, spec, cell);
+  ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
+    auto socket = listening(ZMQ_PAIR, spec, stats);
     if (!socket) return std::unexpected(socket.error());
     ZmqPipe pipe{*socket};
     return send_back(pipe, spec);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
-                        Cell& cell) -> Result<> {
+                        ProcessStats& stats) -> Result<> {
     auto socket = connected(ZMQ_PAIR, addresses.front());
     if (!socket) return std::unexpected(socket.error());
     ZmqPipe pipe{*socket};
-    return make_trips(pipe, spec, cell);
+    return make_trips(pipe, spec, stats);
   };
   return ends;
 }
@@ -233,17 +233,17 @@ Ends pubsub(const Spec& spec) {
   Ends ends;
   ends.connectors = spec.receivers;
   ends.connectors_count = true;
-  ends.listen = [spec](std::size_t, Cell& cell) -> Result<> {
-    auto socket = listening(ZMQ_PUB, spec, cell);
+  ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
+    auto socket = listening(ZMQ_PUB, spec, stats);
     if (!socket) return std::unexpected(socket.error());
-    return send_messages(*socket, spec, cell);
+    return send_messages(*socket, spec, stats);
   };
   ends.connect = [spec](std::size_t, const std::vector<std::string>& addresses,
-                        Cell& cell) -> Result<> {
+                        ProcessStats& stats) -> Result<> {
     auto socket = connected(ZMQ_SUB, addresses.front());
     if (!socket) return std::unexpected(socket.error());
-    cell.state = Cell::State::ready;
-    return count_messages(*socket, spec.read, cell);
+    stats.state = ProcessStats::State::ready;
+    return count_messages(*socket, spec.read, stats);
   };
   return ends;
 }

@@ -32,7 +32,7 @@ void Accounts::readout_up(NodeId node) {
   const auto [first, last] = system_.sources_of(node);
   Readout& readout = readouts_[node];
   readout.ledgers.emplace_back(last - first);
-  readout.dropped.emplace_back(last - first, std::vector<std::uint64_t>(source::drop_reasons));
+  readout.dropped.emplace_back(last - first, std::vector<std::uint64_t>(wire::drop_reasons));
   readout.counters = {};
 }
 
@@ -128,7 +128,7 @@ void Accounts::list_incomplete(const Batch& batch) {
     if (!source.required || summary_.incomplete_list.size() >= incomplete_listed) continue;
     summary_.incomplete_list.push_back({{run.first, run.first + run.count},
                                         run.source,
-                                        static_cast<storage::MissingReason>(run.reason)});
+                                        static_cast<wire::MissingReason>(run.reason)});
   }
 }
 
@@ -140,7 +140,7 @@ void Accounts::count_fragments(const Batch& batch, std::uint64_t events,
   for (const auto& run : batch.missing) {
     const std::size_t source = sources_.find(run.source);
     missing_of_[source] += run.count;
-    if (run.reason < storage::missing_reasons) missing_[source][run.reason] += run.count;
+    if (run.reason < wire::missing_reasons) missing_[source][run.reason] += run.count;
   }
   auto missing = missing_of_.begin();
   for (std::size_t node = 0; node < readouts_.size(); ++node) {
@@ -176,7 +176,7 @@ SourceResult Accounts::result_of(std::size_t source, const RunState& run) {
   const Readout& readout = readouts_[info.readout_unit];
   const std::size_t local = source - system_.sources_of(info.readout_unit).first;
   const bool finished = run.readouts.presence(info.readout_unit) == Presence::finished;
-  SourceResult result{info, {}, std::vector<std::uint64_t>(source::drop_reasons), missing_[source]};
+  SourceResult result{info, {}, std::vector<std::uint64_t>(wire::drop_reasons), missing_[source]};
   for (std::size_t i = 0; i < readout.ledgers.size(); ++i) {
     SourceLedger ledger = readout.ledgers[i][local];
     const bool may_lose = summary_.forced || i + 1 < readout.ledgers.size() || !finished;
@@ -192,7 +192,7 @@ SourceResult Accounts::result_of(std::size_t source, const RunState& run) {
       const std::uint64_t count = readout.dropped[i][local][reason];
       result.dropped[reason] += count;
       ledger.read += count;
-      const bool late = reason == static_cast<std::size_t>(source::DropReason::late);
+      const bool late = reason == static_cast<std::size_t>(wire::DropReason::late);
       (late ? ledger.late : ledger.dropped) += count;
     }
     result.ledger += ledger;

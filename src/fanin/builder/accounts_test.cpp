@@ -28,7 +28,7 @@ protected:
     members_[node] = readouts_.join(node);
     accounts_.readout_up(node);
   }
-  void build(EventRange range, const std::vector<wire::MissingRun>& missing = {},
+  void build(EventRange range, const std::vector<wire::MissingRange>& missing = {},
              const std::vector<wire::Gap>& gaps = {}) {
     Batch batch;
     batch.range = range;
@@ -115,13 +115,13 @@ TEST_F(Ledger, dropped_fragments_are_read_and_not_built) {
 
 TEST_F(Ledger, what_came_late_is_told_from_what_was_dropped) {
   wire::SourceCounters counters;
-  counters.dropped[static_cast<std::size_t>(source::DropReason::late)] = 3;
-  counters.dropped[static_cast<std::size_t>(source::DropReason::oversize)] = 2;
+  counters.dropped[static_cast<std::size_t>(wire::DropReason::late)] = 3;
+  counters.dropped[static_cast<std::size_t>(wire::DropReason::oversize)] = 2;
   EXPECT_TRUE(accounts_.count_dropped(0, {&counters, 1}));
   const SourceResult& result = end().sources[0];
   EXPECT_EQ(result.ledger.late, 3U);
   EXPECT_EQ(result.ledger.dropped, 2U);
-  EXPECT_EQ(result.dropped[static_cast<std::size_t>(source::DropReason::oversize)], 2U);
+  EXPECT_EQ(result.dropped[static_cast<std::size_t>(wire::DropReason::oversize)], 2U);
 }
 
 TEST_F(Ledger, nothing_is_lost_before_the_end) {
@@ -170,7 +170,7 @@ TEST_F(Ledger, a_reason_that_does_not_exist_is_not_counted) {
     build({0, 1}, {{.source = 1, .count = 1, .first = 0, .reason = reason}});
   const RunSummary& summary = end();
   for (const SourceResult& source : summary.sources)
-    EXPECT_EQ(source.missing, storage::MissingCounts{});
+    EXPECT_EQ(source.missing, wire::MissingCounts{});
 }
 
 TEST_F(Ledger, an_event_with_several_bad_fragments_is_one_bad_event) {

@@ -75,7 +75,7 @@ void Announcements::leave(NodeId node) {
 // Ranges inside the announced one and of the readout unit's own sources, source by source, none
 // overlapping.
 bool Announcements::can_be_absent(NodeId node, EventRange range,
-                                  std::span<const wire::AbsentRun> absent) const {
+                                  std::span<const wire::AbsentRange> absent) const {
   std::size_t source = first_source_[node];
   EventNumber free = range.first;
   for (const auto& run : absent) {
@@ -92,7 +92,7 @@ bool Announcements::can_be_absent(NodeId node, EventRange range,
 }
 
 bool Announcements::valid(NodeId node, const wire::Announce& announce,
-                          std::span<const wire::AbsentRun> absent) const {
+                          std::span<const wire::AbsentRange> absent) const {
   const Readout& readout = readouts_[node];
   const EventRange range{announce.first, announce.end};
   const bool nothing = announce.nothing != 0;
@@ -104,7 +104,7 @@ bool Announcements::valid(NodeId node, const wire::Announce& announce,
 }
 
 bool Announcements::add(NodeId node, const wire::Announce& announce,
-                        std::span<const wire::AbsentRun> absent, EventNumber decided,
+                        std::span<const wire::AbsentRange> absent, EventNumber decided,
                         Duration now) {
   if (!valid(node, announce, absent)) return false;
   const EventRange range{announce.first, announce.end};
@@ -137,7 +137,7 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
 
 // What was dropped was sent for an event, whoever else has it: those numbers are no gaps.
 void Announcements::note_sent(Readout& readout, EventRange range,
-                              std::span<const wire::AbsentRun> absent, EventNumber decided) {
+                              std::span<const wire::AbsentRange> absent, EventNumber decided) {
   std::vector<EventRange> dropped;
   for (const auto& run : absent) {
     if (run.dropped()) dropped.push_back(run.range());
@@ -335,7 +335,7 @@ std::vector<wire::Gap> Announcements::gaps_in(EventRange& range) const {
 // The fragments in the range, of no more events than a batch has, that were announced in `known`.
 void Announcements::add_present(NodeId node, EventRange known,
                                 const std::vector<AbsentRanges>& absent, EventRange range,
-                                std::vector<wire::MissingRun>& lost) const {
+                                std::vector<wire::MissingRange>& lost) const {
   const EventNumber end = std::min(range.end, known.end);
   const std::size_t sources = first_source_[node + std::size_t{1}] - first_source_[node];
   for (std::size_t i = 0; i < sources; ++i) {
@@ -346,7 +346,7 @@ void Announcements::add_present(NodeId node, EventRange known,
         lost.push_back({.source = source,
                         .count = static_cast<std::uint32_t>(until - event),
                         .first = event,
-                        .reason = static_cast<std::uint32_t>(storage::MissingReason::lost)});
+                        .reason = static_cast<std::uint32_t>(wire::MissingReason::lost)});
       }
       event = until == end ? end : absent[i].present_from(until);
     }
@@ -354,13 +354,13 @@ void Announcements::add_present(NodeId node, EventRange known,
 }
 
 void Announcements::add_fragments(NodeId node, EventRange range,
-                                  std::vector<wire::MissingRun>& lost) const {
+                                  std::vector<wire::MissingRange>& lost) const {
   const Readout& readout = readouts_[node];
   if (!readout.begun()) return;
   add_present(node, {readout.first, readout.end}, readout.absent, range, lost);
 }
 
-void Announcements::add_lost(EventRange range, std::vector<wire::MissingRun>& lost) const {
+void Announcements::add_lost(EventRange range, std::vector<wire::MissingRange>& lost) const {
   for (const Past& past : past_) add_present(past.node, past.range, past.absent, range, lost);
 }
 

@@ -54,7 +54,7 @@ public:
   void leave(NodeId node);
   // `decided`: events below are built. False: the message is invalid.
   [[nodiscard]] bool add(NodeId node, const wire::Announce& announce,
-                         std::span<const wire::AbsentRun> absent, EventNumber decided,
+                         std::span<const wire::AbsentRange> absent, EventNumber decided,
                          Duration now);
   // It has more than it may read, since it waits for others or for builder units.
   void held_back(NodeId node, bool held_back, Duration now);
@@ -111,8 +111,8 @@ public:
   [[nodiscard]] EventNumber agreed_end(const Overtaking& overtaking) const;
 
   // The fragments in the range of this readout unit, or of incarnations that have died, appended.
-  void add_fragments(NodeId node, EventRange range, std::vector<wire::MissingRun>& lost) const;
-  void add_lost(EventRange range, std::vector<wire::MissingRun>& lost) const;
+  void add_fragments(NodeId node, EventRange range, std::vector<wire::MissingRange>& lost) const;
+  void add_lost(EventRange range, std::vector<wire::MissingRange>& lost) const;
 
 private:
   struct Past { // of an incarnation that has died
@@ -121,17 +121,17 @@ private:
     std::vector<AbsentRanges> absent; // as Readout::absent
   };
   [[nodiscard]] bool valid(NodeId node, const wire::Announce& announce,
-                           std::span<const wire::AbsentRun> absent) const;
+                           std::span<const wire::AbsentRange> absent) const;
   [[nodiscard]] bool can_be_absent(NodeId node, EventRange range,
-                                   std::span<const wire::AbsentRun> absent) const;
-  void note_sent(Readout& readout, EventRange range, std::span<const wire::AbsentRun> absent,
+                                   std::span<const wire::AbsentRange> absent) const;
+  void note_sent(Readout& readout, EventRange range, std::span<const wire::AbsentRange> absent,
                  EventNumber decided);
   template <class Change>
   void change(Readout& readout, Change change);
   [[nodiscard]] bool behind(const Readout& readout) const;
   void forget_open(Readout& readout);
   void add_present(NodeId node, EventRange known, const std::vector<AbsentRanges>& absent,
-                   EventRange range, std::vector<wire::MissingRun>& lost) const;
+                   EventRange range, std::vector<wire::MissingRange>& lost) const;
   template <class Look>
   [[nodiscard]] bool any_source(const Look& look) const;
 

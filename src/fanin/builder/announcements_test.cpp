@@ -31,7 +31,7 @@ System system_of(std::size_t readouts, std::size_t per_readout) {
 class Announced : public ::testing::Test {
 protected:
   bool say(NodeId node, EventNumber first, EventNumber end,
-           const std::vector<wire::AbsentRun>& absent = {}, bool final = false) {
+           const std::vector<wire::AbsentRange>& absent = {}, bool final = false) {
     wire::Announce announce{.first = first, .end = end, .bytes = 100 * (end - first)};
     announce.absent_runs = static_cast<std::uint32_t>(absent.size());
     announce.final = final ? 1 : 0;
@@ -142,7 +142,7 @@ TEST_F(Announced, numbers_can_be_taken_back_before_batches_begin) {
 TEST_F(Announced, what_a_dead_readout_unit_had_announced_is_lost_and_exists) {
   begin(10);
   EXPECT_TRUE(say(0, 10, 14, {{1, 2, 10}}));
-  std::vector<wire::MissingRun> lost;
+  std::vector<wire::MissingRange> lost;
   announced_.add_fragments(0, {8, 12}, lost);
   EXPECT_EQ(lost.size(), 2U); // source 1: 8 and 9; source 2: 8 to 11
   announced_.leave(0);
@@ -185,7 +185,7 @@ TEST(AnnouncementsAtRandom, gaps_are_what_no_source_has) {
     for (int step = 0; step < 100; ++step) {
       const auto node = static_cast<NodeId>(random.below(3));
       const EventRange range{ends[node], ends[node] + 1 + random.below(16)};
-      std::vector<wire::AbsentRun> absent;
+      std::vector<wire::AbsentRange> absent;
       for (SourceId source = 1; source <= 2; ++source) {
         for (EventNumber event = range.first; event < range.end; ++event) {
           const SourceId id = static_cast<SourceId>(2 * node) + source;

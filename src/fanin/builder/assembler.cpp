@@ -15,13 +15,13 @@ namespace {
 // sent again.
 constexpr std::size_t early_max = 4096;
 
-storage::MissingReason reason_of(const wire::FragmentEntry& absent) {
+wire::MissingReason reason_of(const wire::FragmentEntry& absent) {
   switch (static_cast<wire::AbsentReason>(absent.crc32c)) {
-  case wire::AbsentReason::silent: return storage::MissingReason::deadline;
-  case wire::AbsentReason::dropped: return storage::MissingReason::dropped;
+  case wire::AbsentReason::silent: return wire::MissingReason::deadline;
+  case wire::AbsentReason::dropped: return wire::MissingReason::dropped;
   case wire::AbsentReason::none: break;
   }
-  return storage::MissingReason::absent;
+  return wire::MissingReason::absent;
 }
 } // namespace
 
@@ -214,7 +214,7 @@ void Assembler::check_fragments(Assembly& assembly, const wire::PartView& part) 
 // --- what the event manager says -----------------------------------------------------------------
 
 Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<const wire::Gap> gaps,
-                                      std::span<const wire::MissingRun> lost) {
+                                      std::span<const wire::MissingRange> lost) {
   Assembly* found = find(assign.first);
   if (found != nullptr && found->state != AssemblyState::early) return {};
   bool spoiled = recently_decided_.contains(assign.first, assign.attempt);
@@ -239,8 +239,8 @@ Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<cons
   return {.valid = true, .assembly = &assembly, .spoiled = spoiled};
 }
 
-bool Assembler::add_lost(std::span<const wire::MissingRun> lost) {
-  for (const wire::MissingRun& run : lost) {
+bool Assembler::add_lost(std::span<const wire::MissingRange> lost) {
+  for (const wire::MissingRange& run : lost) {
     const EventNumber end = run.first + run.count;
     if (end < run.first || sources_.find(run.source) == System::npos) return false;
     auto at = assemblies_.upper_bound(run.first);
@@ -262,10 +262,10 @@ bool Assembler::add_lost(std::span<const wire::MissingRun> lost) {
 // --- what is missing -----------------------------------------------------------------------------
 
 void Assembler::add_missing(Assembly& assembly, SourceId source, EventRange events,
-                            storage::MissingReason reason) {
+                            wire::MissingReason reason) {
   const auto why = static_cast<std::uint32_t>(reason);
   if (!assembly.missing.empty()) {
-    wire::MissingRun& last = assembly.missing.back();
+    wire::MissingRange& last = assembly.missing.back();
     if (last.source == source && last.reason == why && last.first + last.count == events.first) {
       last.count += static_cast<std::uint32_t>(events.count());
       return;
@@ -288,7 +288,7 @@ void Assembler::give_up_source(Assembly& assembly, std::size_t source) {
     });
   }
   add_missing(assembly, system_.sources[source].id, {progress.next, assembly.range.end},
-              storage::MissingReason::absent);
+              wire::MissingReason::absent);
   progress = {.next = assembly.range.end};
   --assembly.open_sources;
 }
@@ -318,7 +318,7 @@ void Assembler::decide(Assembly& assembly) {
   for (const auto& run : assembly.missing) {
     batch.missing.push_back({{run.first, run.first + run.count},
                              run.source,
-                             static_cast<storage::MissingReason>(run.reason)});
+                             static_cast<wire::MissingReason>(run.reason)});
   }
   for (const auto& gap : assembly.gaps) batch.gaps.push_back({gap.first, gap.end});
   for (const auto& bad : assembly.bad) batch.bad.push_back({bad.event, bad.source, bad.flags});
@@ -350,12 +350,11 @@ void Assembler::sort_out_missing(Assembly& assembly) {
     const bool required = system_.sources[sources_.find(run.source)].required;
     for (EventNumber event = run.first; event < run.first + run.count; ++event) {
       if (gap[event - first]) continue;
-      const bool lost = std::ranges::any_of(assembly.lost, [&](const wire::MissingRun& one) {
+      const bool lost = std::ranges::any_of(assembly.lost, [&](const wire::MissingRange& one) {
         return one.source == run.source && event >= one.first && event - one.first < one.count;
       });
       add_missing(assembly, run.source, {event, event + 1},
-                  lost ? storage::MissingReason::lost
-                       : static_cast<storage::MissingReason>(run.reason));
+                  lost ? wire::MissingReason::lost : static_cast<wire::MissingReason>(run.reason));
       if (required) incomplete[event - first] = true;
     }
   }

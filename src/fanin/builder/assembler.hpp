@@ -42,10 +42,10 @@ struct Assembly {
   std::uint32_t open_sources = 0;  // not complete yet
   std::vector<Progress> progress;  // by index of source
   storage::BuiltBatch batch;       // for storage; filled when it is decided
-  std::vector<wire::MissingRun> missing;
+  std::vector<wire::MissingRange> missing;
   std::vector<wire::BadFragment> bad;
   std::vector<wire::Gap> gaps;        // as the event manager says
-  std::vector<wire::MissingRun> lost; // likewise
+  std::vector<wire::MissingRange> lost; // likewise
   std::uint32_t incomplete = 0;       // events that lack a required source
   bool spoiled = false;               // blocks of it were thrown away
   bool heard = false;                 // a block has come since heard_at
@@ -83,9 +83,9 @@ public:
     bool spoiled = false; // it has to be handed back: blocks of it were thrown away
   };
   [[nodiscard]] Assigned assign(const wire::Assign& assign, std::span<const wire::Gap> gaps,
-                                std::span<const wire::MissingRun> lost);
+                                std::span<const wire::MissingRange> lost);
   // Fragments that died with a readout unit. False: it is invalid.
-  [[nodiscard]] bool add_lost(std::span<const wire::MissingRun> lost);
+  [[nodiscard]] bool add_lost(std::span<const wire::MissingRange> lost);
 
   // Sources of this readout unit will answer no more: what has not come is absent.
   void give_up(Assembly& assembly, NodeId readout);
@@ -117,7 +117,7 @@ private:
   void add_partial(Assembly& assembly, Assembly::Progress& progress, const wire::PartView& part);
   void check_fragments(Assembly& assembly, const wire::PartView& part);
   static void add_missing(Assembly& assembly, SourceId source, EventRange events,
-                          storage::MissingReason reason);
+                          wire::MissingReason reason);
   void give_up_source(Assembly& assembly, std::size_t source);
   void sort_out_missing(Assembly& assembly);
 

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using Table = std::vector<wire::FragmentEntry>;
-using Missing = storage::MissingReason;
+using Missing = wire::MissingReason;
 
 // Sources 1 and 2 of readout unit 0, source 3 of readout unit 1, which is not required. Batches of
 // four events.
@@ -57,7 +57,7 @@ protected:
     return assembler_.add({*part, message, {}, sources_.find(source)});
   }
   Assembly* assign(EventNumber first, Attempt attempt = 0, const std::vector<wire::Gap>& gaps = {},
-                   const std::vector<wire::MissingRun>& lost = {}) {
+                   const std::vector<wire::MissingRange>& lost = {}) {
     wire::Assign message{.first = first, .events = 4, .attempt = attempt};
     const auto assigned = assembler_.assign(message, gaps, lost);
     EXPECT_TRUE(assigned.valid);
@@ -167,7 +167,7 @@ TEST_F(Blocks, dead_readout_unit_is_absent_or_lost_as_the_event_manager_says) {
   (void)add(1, 0, {good(1), good(1)});
   (void)add(1, 2, {good(50)}, 0, 0, 20); // half a fragment
   (void)add(3, 0, good_table());
-  const std::vector<wire::MissingRun> lost{
+  const std::vector<wire::MissingRange> lost{
       {.source = 1, .count = 1, .first = 2, .reason = static_cast<std::uint32_t>(Missing::lost)}};
   EXPECT_TRUE(assembler_.add_lost(lost));
   assembler_.give_up(*batch, 0);

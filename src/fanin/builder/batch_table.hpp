@@ -31,10 +31,10 @@ struct Batch {
   std::uint64_t epoch = 0;
   Capacity::Reservation reservation = 0;
   std::optional<NodeId> handed_back;     // by this builder unit; another one is better
-  std::vector<wire::MissingRun> missing; // reported so far
+  std::vector<wire::MissingRange> missing; // reported so far
   std::vector<wire::BadFragment> bad;
   std::vector<wire::Gap> gaps;         // in it, and right before it
-  std::vector<wire::MissingRun> lost;  // fragments of readout units that died
+  std::vector<wire::MissingRange> lost;  // fragments of readout units that died
 };
 
 // The next attempt of a batch.

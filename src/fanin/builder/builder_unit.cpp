@@ -23,7 +23,6 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
         (void)send_counters<wire::Status>();
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
       }),
-      block_tick_([] {}),
       members_(system.readout_units.size()),
       links_(system, environment_, *this),
       assembler_(system, sources_),
@@ -128,7 +127,7 @@ bool BuilderUnit::on_control(wire::MessageType type, std::span<const std::byte> 
   case wire::MessageType::lost: { // a readout unit has died; members that say so follow
     wire::Lost lost;
     if (!reader.read(lost)) return false;
-    const auto runs = reader.records<wire::MissingRun>(lost.runs);
+    const auto runs = reader.records<wire::MissingRange>(lost.runs);
     return reader.ok() && working() && assembler_.add_lost(runs);
   }
   case wire::MessageType::finish: return on_finish();
@@ -173,7 +172,7 @@ bool BuilderUnit::on_members(const wire::Members& members,
 
 bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& reader) {
   const auto gaps = reader.records<wire::Gap>(assign.gaps);
-  const auto lost = reader.records<wire::MissingRun>(assign.lost);
+  const auto lost = reader.records<wire::MissingRange>(assign.lost);
   if (!reader.ok() || !working() || assign.builder_incarnation != incarnation_ ||
       assign.events == 0 || assign.events > system_.batch_events ||
       assign.range().end < assign.first || assign.epoch > epoch_) {

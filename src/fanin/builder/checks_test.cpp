@@ -723,11 +723,11 @@ protected:
     return readouts_[0]->heard(wire::MessageType::clear);
   }
   // Whether it lost its connection for that.
-  bool ends(const std::function<void(wire::MissingRun&)>& change) {
+  bool ends(const std::function<void(wire::MissingRange&)>& change) {
     const auto assign = assigned();
     auto built = built_of(assign);
     built.missing_runs = 1;
-    wire::MissingRun missing{.source = 1, .count = 1, .first = assign.first};
+    wire::MissingRange missing{.source = 1, .count = 1, .first = assign.first};
     change(missing);
     node_->say(built, std::vector{missing});
     run();
@@ -760,14 +760,14 @@ TEST_F(BuiltChecks, only_its_own_batch_as_it_was_assigned_counts) {
 
 TEST_F(BuiltChecks, missing_fragments_are_of_the_batch_and_of_a_source_that_there_is) {
   const std::uint32_t events = options_.system.batch_events;
-  EXPECT_FALSE(ends([](wire::MissingRun&) {}));
-  EXPECT_FALSE(ends([&](wire::MissingRun& run) { run.count = events; }));
-  EXPECT_FALSE(ends([&](wire::MissingRun& run) { run.first += events - 1; }));
-  EXPECT_TRUE(ends([&](wire::MissingRun& run) { run.count = events + 1; }));
-  EXPECT_TRUE(ends([&](wire::MissingRun& run) { run.first += events; }));
-  EXPECT_TRUE(ends([&](wire::MissingRun& run) { run.first += events + 1; }));
-  EXPECT_TRUE(ends([](wire::MissingRun& run) { run.first = ~0ULL; }));
-  EXPECT_TRUE(ends([](wire::MissingRun& run) { run.source = 99; }));
+  EXPECT_FALSE(ends([](wire::MissingRange&) {}));
+  EXPECT_FALSE(ends([&](wire::MissingRange& run) { run.count = events; }));
+  EXPECT_FALSE(ends([&](wire::MissingRange& run) { run.first += events - 1; }));
+  EXPECT_TRUE(ends([&](wire::MissingRange& run) { run.count = events + 1; }));
+  EXPECT_TRUE(ends([&](wire::MissingRange& run) { run.first += events; }));
+  EXPECT_TRUE(ends([&](wire::MissingRange& run) { run.first += events + 1; }));
+  EXPECT_TRUE(ends([](wire::MissingRange& run) { run.first = ~0ULL; }));
+  EXPECT_TRUE(ends([](wire::MissingRange& run) { run.source = 99; }));
   const auto assign = assigned();
   auto built = built_of(assign);
   built.missing_runs = 1; // and there is none

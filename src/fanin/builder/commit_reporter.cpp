@@ -47,7 +47,7 @@ bool CommitReporter::report_built(ControlClient& control, Assembly& assembly) {
   built.attempt = assembly.attempt;
   built.bytes = assembly.bytes;
   built.incomplete = assembly.incomplete;
-  const std::size_t records = control.room_max() / sizeof(wire::MissingRun) / 3;
+  const std::size_t records = control.room_max() / sizeof(wire::MissingRange) / 3;
   const auto some = [records](const auto& list, std::size_t reported) {
     return std::span{list}.subspan(reported, std::min(list.size() - reported, records));
   };

@@ -36,7 +36,7 @@ void Dispatcher::readout_down(NodeId node) {
   members_changed_ = true;
   try_again();
   if (!parts_.announced.readout(node).begun()) return;
-  std::vector<std::vector<wire::MissingRun>> lost(parts_.builders.size());
+  std::vector<std::vector<wire::MissingRange>> lost(parts_.builders.size());
   for (auto& [first, batch] : batches_) {
     const auto before = static_cast<std::ptrdiff_t>(batch.lost.size());
     parts_.announced.add_fragments(node, batch.range, batch.lost);
@@ -189,8 +189,8 @@ void Dispatcher::on_received(NodeId builder, const wire::Received& received) {
   lagging_[builder] = false;
 }
 
-bool Dispatcher::valid(const Batch& batch, std::span<const wire::MissingRun> missing) const {
-  return std::ranges::all_of(missing, [&](const wire::MissingRun& run) {
+bool Dispatcher::valid(const Batch& batch, std::span<const wire::MissingRange> missing) const {
+  return std::ranges::all_of(missing, [&](const wire::MissingRange& run) {
     return run.first >= batch.range.first && run.first <= batch.range.end &&
            run.count <= batch.range.end - run.first &&
            parts_.sources.find(run.source) != System::npos;
@@ -201,7 +201,7 @@ bool Dispatcher::on_built(NodeId builder, wire::MessageReader& reader, Time now,
                           std::optional<Decision>& decision) {
   wire::Built built;
   if (!reader.read(built)) return false;
-  const auto missing = reader.records<wire::MissingRun>(built.missing_runs);
+  const auto missing = reader.records<wire::MissingRange>(built.missing_runs);
   const auto bad = reader.records<wire::BadFragment>(built.bad);
   if (!reader.ok()) return false;
   Batch* const batch = batches_.find_current(built.first, built.attempt, builder);

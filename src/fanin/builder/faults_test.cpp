@@ -773,7 +773,7 @@ TEST(lost, files_and_ledger_agree_on_what_a_dead_readout_unit_had) {
     std::uint64_t lost = 0;
     system.for_each_stored([&](const storage::StoredEvent& event) {
       for (const auto& row : event.missing) {
-        if (row.reason != static_cast<std::uint32_t>(storage::MissingReason::lost)) continue;
+        if (row.reason != static_cast<std::uint32_t>(wire::MissingReason::lost)) continue;
         ++lost;
         EXPECT_EQ(row.source, 2U);
         EXPECT_EQ(event.row.event % 2, 0U); // it has none of the odd ones

@@ -100,7 +100,7 @@ TEST_F(Hostile, a_builder_unit_without_an_address_is_refused) {
 }
 
 TEST_F(Hostile, absent_runs_beyond_the_range_or_overlapping_are_cut_off) {
-  using Runs = std::vector<wire::AbsentRun>;
+  using Runs = std::vector<wire::AbsentRange>;
   const SourceId own = 2;
   for (const Runs& runs : {Runs{{own, 1, 20}}, Runs{{own, 4, 0}, {own, 1, 3}}, Runs{{own, 11, 0}},
                            Runs{{own, 1, 0}, {1, 1, 0}}}) {

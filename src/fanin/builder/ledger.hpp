@@ -27,8 +27,8 @@ struct SourceLedger {
 struct SourceResult {
   SourceInfo source;
   SourceLedger ledger;
-  std::vector<std::uint64_t> dropped; // by source::DropReason
-  storage::MissingCounts missing{}; // built events without a fragment of it
+  std::vector<std::uint64_t> dropped; // by wire::DropReason
+  wire::MissingCounts missing{}; // built events without a fragment of it
 };
 
 struct NodeResult {

@@ -30,9 +30,9 @@ wire::Assign assignment_of(const Batch& batch) {
 
 void say_assignment(ControlChannel& channel, const Batch& batch) {
   wire::Assign assign = assignment_of(batch);
-  const std::size_t records = channel.room_max() / (sizeof(wire::Gap) + sizeof(wire::MissingRun));
+  const std::size_t records = channel.room_max() / (sizeof(wire::Gap) + sizeof(wire::MissingRange));
   std::span<const wire::Gap> gaps = batch.gaps;
-  std::span<const wire::MissingRun> lost = batch.lost;
+  std::span<const wire::MissingRange> lost = batch.lost;
   do {
     const auto some_gaps = gaps.first(std::min(gaps.size(), records));
     const auto some_lost = lost.first(std::min(lost.size(), records));
@@ -45,11 +45,11 @@ void say_assignment(ControlChannel& channel, const Batch& batch) {
   } while (assign.more != 0);
 }
 
-void say_lost(ControlChannel& channel, std::vector<wire::MissingRun>& lost) {
+void say_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost) {
   // Source by source, so that ranges of batches that follow each other are one.
   std::ranges::sort(lost, {}, [](const auto& run) { return std::pair{run.source, run.first}; });
-  std::vector<wire::MissingRun> runs;
-  for (const wire::MissingRun& run : lost) {
+  std::vector<wire::MissingRange> runs;
+  for (const wire::MissingRange& run : lost) {
     const bool goes_on = !runs.empty() && runs.back().source == run.source &&
                          runs.back().first + runs.back().count == run.first;
     if (goes_on && runs.back().count < lost_range_max) {
@@ -58,8 +58,8 @@ void say_lost(ControlChannel& channel, std::vector<wire::MissingRun>& lost) {
       runs.push_back(run);
     }
   }
-  const std::size_t most = channel.room_max() / sizeof(wire::MissingRun);
-  for (std::span<const wire::MissingRun> rest = runs; !rest.empty();) {
+  const std::size_t most = channel.room_max() / sizeof(wire::MissingRange);
+  for (std::span<const wire::MissingRange> rest = runs; !rest.empty();) {
     const auto some = rest.first(std::min(rest.size(), most));
     rest = rest.subspan(some.size());
     channel.append(wire::Lost{some.size()}, some);

@@ -18,6 +18,6 @@ void say_builder_up(ControlChannel& channel, NodeId builder, Incarnation incarna
 // many.
 void say_assignment(ControlChannel& channel, const Batch& batch);
 // Fragments of a readout unit that died; sorts them, and joins those that follow each other.
-void say_lost(ControlChannel& channel, std::vector<wire::MissingRun>& lost);
+void say_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost);
 
 } // namespace fanin::builder

@@ -17,7 +17,6 @@ namespace fanin::builder {
 namespace {
 
 using namespace std::chrono_literals;
-using storage::MissingReason;
 using testing::expect_balanced;
 using ::testing::HasSubstr;
 using testing::Listed;
@@ -26,6 +25,7 @@ using testing::tail_of_log;
 using testing::VirtualSystem;
 using testing::VirtualSystemOptions;
 using testing::with_jump;
+using wire::MissingReason;
 using List = std::vector<EventNumber>;
 
 List from_to(EventNumber first, EventNumber end) { return with_jump(0, first, end - first); }
@@ -95,7 +95,7 @@ protected:
   [[nodiscard]] std::string log() const { return tail_of_log(*system_); }
   [[nodiscard]] List stored(SourceId source) { return stored_[source]; }
   // Why the event lacks the source's fragment, if it is an event.
-  [[nodiscard]] std::optional<MissingReason> missing(EventNumber event, SourceId source) {
+  [[nodiscard]] std::optional<wire::MissingReason> missing(EventNumber event, SourceId source) {
     const auto found = missing_.find({event, source});
     return found == missing_.end() ? std::nullopt : std::optional{found->second};
   }
@@ -119,12 +119,12 @@ private:
       for (const auto& fragment : event.fragments)
         stored_[fragment.source].push_back(event.row.event);
       for (const auto& row : event.missing)
-        missing_[{row.event, row.source}] = static_cast<MissingReason>(row.reason);
+        missing_[{row.event, row.source}] = static_cast<wire::MissingReason>(row.reason);
     });
     for (auto& [source, numbers] : stored_) std::ranges::sort(numbers);
   }
   std::map<SourceId, List> stored_;
-  std::map<std::pair<EventNumber, SourceId>, MissingReason> missing_;
+  std::map<std::pair<EventNumber, SourceId>, wire::MissingReason> missing_;
 };
 
 INSTANTIATE_TEST_SUITE_P(InOneReadoutUnit, Numbers, ::testing::Values(true));
@@ -165,7 +165,7 @@ TEST_P(Numbers, a_flipped_bit_costs_its_fragment_only) {
       EXPECT_EQ(stored(2), from_to(0, 500));
       EXPECT_EQ(dropped(1), stored(1).size() == 500 ? 0U : 1U);
       if (dropped(1) == 1) {
-        EXPECT_EQ(missing(at, 1), MissingReason::dropped);
+        EXPECT_EQ(missing(at, 1), wire::MissingReason::dropped);
       }
     }
   }
@@ -223,7 +223,7 @@ TEST_P(Numbers, a_source_that_is_late_by_many_deadlines_begins_where_the_others_
   run({{sent, 1ms}, {from_to(0, 5000), 1ms}});
   EXPECT_GE(stored(1).size(), 1990U) << log();
   EXPECT_EQ(stored(2), from_to(0, 5000));
-  EXPECT_EQ(missing(100, 1), MissingReason::deadline);
+  EXPECT_EQ(missing(100, 1), wire::MissingReason::deadline);
 }
 
 TEST_P(Numbers, a_million_that_are_missing_everywhere_cost_nothing) {
@@ -309,8 +309,8 @@ TEST_P(Numbers, a_source_given_up_as_silent_is_missing_for_its_silence) {
   run({{from_to(0, 500), 100us, false}, {from_to(0, 8000), 100us, false}}, 2s);
   EXPECT_EQ(stored(1), from_to(0, 500));
   EXPECT_EQ(missing(499, 1), std::nullopt);
-  EXPECT_EQ(missing(500, 1), MissingReason::deadline) << log();
-  EXPECT_EQ(missing(6000, 1), MissingReason::deadline);
+  EXPECT_EQ(missing(500, 1), wire::MissingReason::deadline) << log();
+  EXPECT_EQ(missing(6000, 1), wire::MissingReason::deadline);
 }
 
 // Its numbers lie five deadlines behind those of the other one.
@@ -323,7 +323,7 @@ TEST_P(Numbers, a_source_that_trails_and_is_given_up_comes_back) {
   EXPECT_GT(back.size(), 2000U) << log();
   EXPECT_EQ(back, joined({from_to(back.front(), 2000),
                           from_to(5000 + 2000 - back.size() - back.front(), 5000)}));
-  EXPECT_EQ(missing(back.front() - 1, 1), MissingReason::deadline);
+  EXPECT_EQ(missing(back.front() - 1, 1), wire::MissingReason::deadline);
   EXPECT_EQ(system_->summary().sources[0].ledger.late, 5000 - back.size()) << log();
   EXPECT_THAT(log(),
               HasSubstr("source source1 sends event 0, which is late: it is waited for until"));
@@ -344,7 +344,7 @@ TEST_P(Numbers, what_is_too_large_is_missing_as_dropped) {
   List sent = from_to(0, 500);
   sent[250] |= Listed::too_large;
   run({{sent}, {from_to(0, 500)}});
-  EXPECT_EQ(missing(250, 1), MissingReason::dropped);
+  EXPECT_EQ(missing(250, 1), wire::MissingReason::dropped);
   EXPECT_EQ(stored(2), from_to(0, 500));
   EXPECT_EQ(dropped(1), 1U);
 }
@@ -356,7 +356,8 @@ TEST_P(Numbers, what_every_source_has_dropped_is_an_event_and_no_gap) {
   flipped[250] ^= EventNumber{1} << 40;
   for (const List& second : {large, flipped}) {
     run({{large}, {second}});
-    for (const SourceId source : {1U, 2U}) EXPECT_EQ(missing(250, source), MissingReason::dropped);
+    for (const SourceId source : {1U, 2U})
+      EXPECT_EQ(missing(250, source), wire::MissingReason::dropped);
     EXPECT_EQ(system_->summary().gaps, 0U);
     EXPECT_EQ(system_->summary().events_built, 500U);
   }

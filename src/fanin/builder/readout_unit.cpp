@@ -28,7 +28,6 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
       digest_(system.digest()),
       options_(std::move(options)),
       environment_(std::move(environment)),
-      tick_([] {}),
       status_tick_([this] {
         say_status();
         status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
@@ -203,8 +202,8 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     input->last = {};
     input->last.wake = now;
     input->far_ahead = false;
-    for (std::size_t reason = 0; reason < source::drop_reasons; ++reason) {
-      input->dropped_before[reason] = input->queue.dropped(static_cast<source::DropReason>(reason));
+    for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
+      input->dropped_before[reason] = input->queue.dropped(static_cast<wire::DropReason>(reason));
     }
     if (const auto started =
             input->source->start(input->queue.counter_of(welcome.first_event), now);
@@ -305,10 +304,9 @@ void ReadoutUnit::count() {
     const Input& input = *inputs_[i];
     counters_.pages += input.pool->pages();
     counters_.pages_in_use += input.pool->pages() - input.pool->available();
-    for (std::size_t reason = 0; reason < source::drop_reasons; ++reason) {
+    for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
       source_counters_[i].dropped[reason] =
-          input.queue.dropped(static_cast<source::DropReason>(reason)) -
-          input.dropped_before[reason];
+          input.queue.dropped(static_cast<wire::DropReason>(reason)) - input.dropped_before[reason];
     }
   }
   counters_.sources = static_cast<std::uint32_t>(source_counters_.size());

@@ -67,7 +67,7 @@ private:
     memory::PagePool* pool;
     source::FragmentQueue queue;
     source::ReadResult last;
-    std::array<std::uint64_t, source::drop_reasons> dropped_before{}; // by earlier incarnations
+    std::array<std::uint64_t, wire::drop_reasons> dropped_before{}; // by earlier incarnations
     std::uint32_t pages_left = 0; // in the pool, after it was last read
     bool far_ahead = false; // read further than builder units take
     bool unclear = false; // its queue, when it was read last: it waits until others are asked

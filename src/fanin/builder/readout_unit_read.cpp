@@ -13,7 +13,7 @@ void confirm(source::FragmentQueue& queue) {
 }
 constexpr Duration waited_long = std::chrono::milliseconds{500}; // people are told of it
 
-void add_absent(std::vector<wire::AbsentRun>& absent, const source::FragmentQueue& queue,
+void add_absent(std::vector<wire::AbsentRange>& absent, const source::FragmentQueue& queue,
                 EventRange range) {
   const auto dropped = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
   bool goes_on = false;
@@ -22,7 +22,7 @@ void add_absent(std::vector<wire::AbsentRun>& absent, const source::FragmentQueu
     if (goes_on && entry.absent() && absent.back().dropped() == (entry == dropped)) {
       ++absent.back().count_and_flag;
     } else if ((goes_on = entry.absent())) {
-      absent.push_back(wire::AbsentRun::make(queue.options().source, event, 1, entry == dropped));
+      absent.push_back(wire::AbsentRange::make(queue.options().source, event, 1, entry == dropped));
     }
   }
 }
@@ -373,7 +373,7 @@ void ReadoutUnit::note_progress(Input& input, Duration now) {
   const source::FragmentQueue& queue = input.queue;
   const EventNumber before = std::exchange(input.come_to, queue.come_to());
   if (std::exchange(input.written, queue.written()) != queue.written()) {
-    const std::uint64_t late = queue.dropped(source::DropReason::late) - input.late_before;
+    const std::uint64_t late = queue.dropped(wire::DropReason::late) - input.late_before;
     if (std::exchange(input.away, false) && late > 0) {
       environment_.log(LogLevel::info,
                        fmt::format("source {} is back at event {}; {} of its fragments were late",
@@ -400,7 +400,7 @@ void ReadoutUnit::note_progress(Input& input, Duration now) {
 
 void ReadoutUnit::note_given_up(Input& input) {
   if (std::exchange(input.away, true)) return;
-  input.late_before = input.queue.dropped(source::DropReason::late);
+  input.late_before = input.queue.dropped(wire::DropReason::late);
 }
 
 void ReadoutUnit::watch_silence() {
@@ -597,11 +597,11 @@ bool ReadoutUnit::announce_range(EventRange range) {
   for (const auto& input : inputs_) {
     complete = complete && !input->queue.may_be_absent_from(range.first);
   }
-  const std::size_t records = control_->room_max() / sizeof(wire::AbsentRun);
+  const std::size_t records = control_->room_max() / sizeof(wire::AbsentRange);
   const EventNumber step =
       complete ? range.count() : std::max<std::size_t>(1, records / inputs_.size());
   const std::uint64_t share = system_.batch_bytes / system_.readout_units.size();
-  std::vector<wire::AbsentRun> absent;
+  std::vector<wire::AbsentRange> absent;
   while (announced_ < range.end) {
     EventRange part{announced_, std::min(range.end, announced_ + step)};
     std::uint64_t bytes = bytes_of(part);
@@ -616,7 +616,7 @@ bool ReadoutUnit::announce_range(EventRange range) {
       const source::FragmentQueue& queue = input->queue;
       if (queue.may_be_absent_from(part.first)) add_absent(absent, queue, part);
     }
-    if (!control_->roomy(absent.size() * sizeof(wire::AbsentRun))) return false;
+    if (!control_->roomy(absent.size() * sizeof(wire::AbsentRange))) return false;
     message.absent_runs = static_cast<std::uint32_t>(absent.size());
     control_->send(message, absent);
     announced_ = part.end;
@@ -635,11 +635,7 @@ void ReadoutUnit::arm_tick(Time now) {
     if (input->behind_since || input->overtaken_since || input->unclear_since)
       due = std::min(due, now + system_.event_deadline / 4);
   }
-  if (due == never) {
-    tick_.cancel();
-  } else if (!tick_.active() || tick_.deadline() != due) {
-    tick_.start(*environment_.loop, std::max(due, now));
-  }
+  tick_.set(*environment_.loop, std::max(due, now));
 }
 
 } // namespace fanin::builder

@@ -44,6 +44,7 @@ std::uint64_t System::digest() const {
     digest.add(source.name);
     digest.add(source.readout_unit);
     digest.add(source.required ? 1 : 0);
+    digest.add(source.numbering);
   }
   digest.add(static_cast<std::uint64_t>(protocol));
   digest.add(checksum ? 1 : 0);

@@ -29,6 +29,7 @@ struct SourceInfo {
   std::string name;
   NodeId readout_unit = 0;
   bool required = true; // completeness rule: without a required source an event is incomplete
+  std::string numbering; // how it gets its event numbers, for the digest
 };
 
 struct System {

@@ -182,6 +182,14 @@ void fit_window(TableReader event, Configuration& configuration) {
   }
 }
 
+// Nodes that read other files than each other may differ in where data come from, not in how events
+// are numbered.
+std::string numbering_of(const Source& source) {
+  const source::FragmentQueueOptions& queue = source.queue;
+  return fmt::format("{} {} {} {}", source.settings.type, queue.counter_bits, queue.offset,
+                     queue.first ? fmt::to_string(*queue.first) : "");
+}
+
 // What all nodes agree on, and what follows from it for each source.
 void finish_system(Configuration& configuration) {
   builder::System& system = configuration.system;
@@ -192,7 +200,8 @@ void finish_system(Configuration& configuration) {
     system.sources.push_back({.id = source.settings.id,
                               .name = source.settings.name,
                               .readout_unit = static_cast<NodeId>(source.readout),
-                              .required = source.required});
+                              .required = source.required,
+                              .numbering = numbering_of(source)});
   }
 }
 
@@ -252,7 +261,9 @@ Result<Configuration> parse(std::string_view text, const std::string& file,
 }
 
 Result<Configuration> load(const std::string& path, const std::vector<std::string>& overrides) {
-  return in_one_line(interpret(settings::read_toml(path), path, overrides));
+  const auto text = settings::read_text(path);
+  if (!text) return in_one_line(std::unexpected(text.error()));
+  return parse(*text, path, overrides);
 }
 
 } // namespace fanin::config

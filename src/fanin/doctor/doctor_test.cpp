@@ -85,7 +85,7 @@ private:
 TEST_F(Doctor, finds_a_healthy_host_good) {
   for (const Finding& finding : look()) {
     EXPECT_EQ(finding.level, Level::good) << finding.what << ": " << finding.found;
-    EXPECT_TRUE(finding.mend.empty()) << finding.what;
+    EXPECT_TRUE(finding.remedy.empty()) << finding.what;
   }
 }
 
@@ -94,7 +94,7 @@ TEST_F(Doctor, says_what_to_do_with_everything_else) {
   put_device("mlx5_0", "1: DOWN", "Ethernet");
   for (const Finding& finding :
        examine(Host(root), fail(ErrorKind::unsupported, "no libfabric here"))) {
-    EXPECT_EQ(finding.level == Level::good, finding.mend.empty()) << finding.what;
+    EXPECT_EQ(finding.level == Level::good, finding.remedy.empty()) << finding.what;
     EXPECT_FALSE(finding.found.empty()) << finding.what;
   }
 }
@@ -174,7 +174,7 @@ TEST_F(Doctor, rdma_needs_locked_memory_and_its_device_files) {
       std::ranges::none_of(look(), [](const Finding& f) { return f.what == "locked memory"; }));
   put_device("rxe0", "4: ACTIVE", "Ethernet");
   EXPECT_EQ(about("locked memory").level, Level::problem);
-  EXPECT_NE(about("locked memory").mend.find("ulimit -l"), std::string::npos);
+  EXPECT_NE(about("locked memory").remedy.find("ulimit -l"), std::string::npos);
   fs::remove(root / "dev/infiniband/rdma_cm");
   EXPECT_EQ(about("RDMA for programs").level, Level::problem);
 }
@@ -199,7 +199,7 @@ TEST_F(Doctor, tells_the_cores_near_a_device) {
   put("sys/class/infiniband/mlx5_0/device/numa_node", "1\n");
   const Finding node = about("NUMA node of mlx5_0");
   EXPECT_EQ(node.found, "node 1, cores 8-15; distances to the nodes: 21 10");
-  EXPECT_NE(node.mend.find("numa_node = 1"), std::string::npos);
+  EXPECT_NE(node.remedy.find("numa_node = 1"), std::string::npos);
 }
 
 TEST_F(Doctor, low_limits_are_hints) {

@@ -1,4 +1,4 @@
-// What a host can do for fanin, what is wrong with it, and the mend (`fanin doctor`).
+// What a host can do for fanin, what is wrong with it, and the remedy (`fanin doctor`).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Finding {
   std::string what; // "locked memory"
   Level level = Level::good;
   std::string found;
-  std::string mend; // empty: nothing to do
+  std::string remedy; // empty: nothing to do
 };
 using Findings = std::vector<Finding>;
 

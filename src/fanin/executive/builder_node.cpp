@@ -83,7 +83,7 @@ public:
     unit_.reset();
     leave("stopped without an event manager");
   }
-  std::string last_words() const override {
+  std::string end_message() const override {
     if (left_) return "left before it built anything";
     return fmt::format("run {} has ended: {} events, {} stored", run_, sink_log_.events,
                        format_size(sink_log_.bytes));

@@ -1,6 +1,7 @@
 #include "fanin/executive/child.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -31,15 +32,24 @@ namespace {
 constexpr int pipe_bytes = 1 << 20;
 
 // In the child: only calls that are safe after fork.
-[[noreturn]] void become(const std::vector<char*>& arguments, int report_descriptor, pid_t parent) {
+[[noreturn]] void become(const std::vector<char*>& arguments, int input, int report_descriptor,
+                         pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1); // it died in between
   setpgid(0, 0);
-  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  dup2(input, STDIN_FILENO);
   fcntl(report_descriptor, F_SETFD, 0);
   execv("/proc/self/exe", arguments.data());
   _exit(127);
+}
+
+// A file in memory that can be read from its beginning.
+Result<Descriptor> input_with(const std::string& text) {
+  Descriptor file(memfd_create("fanin-input", MFD_CLOEXEC));
+  if (!file) return fail_errno(ErrorKind::exhausted, "memfd_create", errno);
+  if (pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return fail_errno(ErrorKind::exhausted, "memory for the input of a process", errno);
+  return file;
 }
 
 } // namespace
@@ -124,7 +134,9 @@ private:
 };
 
 Result<std::unique_ptr<Child>> Child::start(net::Loop& loop, std::vector<std::string> arguments,
-                                            Handlers handlers) {
+                                            const std::string& input, Handlers handlers) {
+  const auto to_input = input_with(input);
+  if (!to_input) return std::unexpected(to_input.error());
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(ErrorKind::exhausted, "pipe", errno);
   Descriptor to_read(ends[0]);
@@ -138,7 +150,7 @@ Result<std::unique_ptr<Child>> Child::start(net::Loop& loop, std::vector<std::st
   pointers.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) become(pointers, to_write.get(), parent);
+  if (pid == 0) become(pointers, to_input->get(), to_write.get(), parent);
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   to_write.reset(); // so that its end is seen
   std::unique_ptr<Child> child(new Child(pid, std::move(handlers)));

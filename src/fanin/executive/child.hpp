@@ -35,11 +35,14 @@ public:
     std::function<void(const ChildExit&)> on_exit;
   };
   // Forks and executes `arguments` (the first is the program), which find the descriptor to report
-  // on as the last two arguments: --report-fd N. The child dies with the calling thread's process
-  // and has a process group of its own, so that ^C on the terminal does not reach it. Signals that
-  // are blocked here stay so there: one that comes early waits until the child looks after it.
-  [[nodiscard]] static Result<std::unique_ptr<Child>>
-  start(net::Loop& loop, std::vector<std::string> arguments, Handlers handlers);
+  // on as the last two arguments: --report-fd N, and `input` on standard input. The child dies with
+  // the calling thread's process and has a process group of its own, so that ^C on the terminal
+  // does not reach it. Signals that are blocked here stay so there: one that comes early waits
+  // until the child looks after it.
+  [[nodiscard]] static Result<std::unique_ptr<Child>> start(net::Loop& loop,
+                                                            std::vector<std::string> arguments,
+                                                            const std::string& input,
+                                                            Handlers handlers);
   ~Child(); // kills it, if it lives
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

@@ -98,11 +98,12 @@ Result<> Launcher::start(Part& part) {
   }
   part.ended_nodes = 0;
   part.started_at = loop_.now();
+  part.killed = false;
   part.session = new_session();
   arguments.emplace_back("--session");
   arguments.push_back(fmt::format("{}", part.session));
   auto child =
-      Child::start(loop_, std::move(arguments),
+      Child::start(loop_, std::move(arguments), options_.input,
                    {.on_report = [this, &part](const json::Value& r) { on_report(part, r); },
                     .on_exit = [this, &part](const ChildExit& e) { on_exit(part, e); }});
   if (!child) return std::unexpected(child.error());
@@ -150,7 +151,8 @@ bool Launcher::builds_only(const Part& part) const {
   });
 }
 
-// A builder unit that was given up: frozen, it would hold pages of the readout units for ever.
+// A builder unit that was given up: frozen, it would hold pages of the readout units for ever. So it
+// is started again, whatever run.restart says: it did not fail by itself.
 void Launcher::on_silent(const std::string& node) {
   for (auto& part : parts_) {
     const auto& nodes = process(*part).nodes;
@@ -159,6 +161,7 @@ void Launcher::on_silent(const std::string& node) {
     if (!it || !builds_only(*part) || part->child == nullptr || !part->child->alive()) continue;
     options_.log(LogLevel::warning,
                  fmt::format("{} was given up: it is killed", process(*part).name));
+    part->killed = true;
     part->child->signal(SIGKILL);
   }
 }
@@ -188,12 +191,13 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
   }
   if (died && decides != nullptr && decides->child->alive())
     tell_of_death(decides->child->pid(), part.session);
-  if (!died && !begun_ && !configuration_.run.restart && decides != nullptr) {
+  const bool restarts = configuration_.run.restart || part.killed;
+  if (!begun_ && !restarts && decides != nullptr) {
     options_.log(LogLevel::error, fmt::format("{}; the run cannot begin without it", how));
     decides->child->signal(SIGTERM);
     return;
   }
-  if (!configuration_.run.restart) {
+  if (!restarts) {
     options_.log(LogLevel::error,
                  fmt::format("{}; start it again with: {}", how, command_line(part)));
     return;

@@ -22,6 +22,7 @@ namespace fanin::executive {
 struct LauncherOptions {
   // Command and options that run one process: "--node NAME" and more follow.
   std::vector<std::string> command;
+  std::string input; // of each process, also of one that is started again
   std::vector<std::size_t> processes; // of the configuration: those of this host
   std::function<void(const json::Value&)> on_report; // of all nodes; they are in `view` already
   LogFunction log;
@@ -47,6 +48,7 @@ private:
     std::unique_ptr<net::Timer> restart;
     Duration restart_after{};
     Time started_at{};
+    bool killed = false; // by this launcher, because it was frozen
   };
 
   [[nodiscard]] Result<> start(Part& part);

@@ -113,9 +113,9 @@ void ManifestRecorder::summary(const builder::RunSummary& summary) {
     source.lost = result.ledger.lost;
     source.missing = result.missing;
     for (std::size_t i = 0; i < result.dropped.size(); ++i) {
-      const auto reason = static_cast<source::DropReason>(i);
-      if (result.dropped[i] == 0 || reason == source::DropReason::late) continue;
-      source.dropped_by_reason[source::name(reason)] = result.dropped[i];
+      const auto reason = static_cast<wire::DropReason>(i);
+      if (result.dropped[i] == 0 || reason == wire::DropReason::late) continue;
+      source.dropped_by_reason[wire::name(reason)] = result.dropped[i];
     }
   }
   check(writer_.finish(record));

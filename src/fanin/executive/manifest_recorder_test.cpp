@@ -60,9 +60,9 @@ TEST_F(ManifestRecorderTest, a_run_is_read_back_as_the_event_manager_told_it) {
   auto& source = summary.sources.emplace_back();
   source.source = {.id = 9, .name = "laser"};
   source.ledger = {.read = 16, .built = 10, .late = 2, .dropped = 3, .lost = 1};
-  source.dropped.resize(static_cast<std::size_t>(source::DropReason::oversize) + 1);
-  source.dropped[static_cast<std::size_t>(source::DropReason::oversize)] = 3;
-  source.missing[static_cast<std::size_t>(storage::MissingReason::lost)] = 1;
+  source.dropped.resize(static_cast<std::size_t>(wire::DropReason::oversize) + 1);
+  source.dropped[static_cast<std::size_t>(wire::DropReason::oversize)] = 3;
+  source.missing[static_cast<std::size_t>(wire::MissingReason::lost)] = 1;
   recorder->summary(summary);
 
   const storage::Manifest manifest = read(*recorder);
@@ -86,7 +86,7 @@ TEST_F(ManifestRecorderTest, a_run_is_read_back_as_the_event_manager_told_it) {
   EXPECT_EQ(written.read, 16U);
   EXPECT_EQ(written.late, 2U);
   EXPECT_THAT(written.dropped_by_reason,
-              ElementsAre(Pair(source::name(source::DropReason::oversize), 3U)));
+              ElementsAre(Pair(wire::name(wire::DropReason::oversize), 3U)));
   EXPECT_EQ(written.missing, source.missing);
   EXPECT_TRUE(said_.empty());
 }
@@ -96,8 +96,8 @@ TEST_F(ManifestRecorderTest, late_fragments_are_no_dropped_ones) {
   const auto recorder = make().value();
   builder::RunSummary summary;
   auto& source = summary.sources.emplace_back();
-  source.dropped.resize(static_cast<std::size_t>(source::DropReason::late) + 1);
-  source.dropped[static_cast<std::size_t>(source::DropReason::late)] = 4;
+  source.dropped.resize(static_cast<std::size_t>(wire::DropReason::late) + 1);
+  source.dropped[static_cast<std::size_t>(wire::DropReason::late)] = 4;
   recorder->summary(summary);
   EXPECT_TRUE(read(*recorder).summary->sources[0].dropped_by_reason.empty());
 }

@@ -33,7 +33,7 @@ struct NodePlan {
   [[nodiscard]] std::uint64_t total() const; // with the queues
 };
 
-// One for each of the configuration's nodes. Errors: usage, with file, line, key and mend, where
+// One for each of the configuration's nodes. Errors: usage, with file, line, key and remedy, where
 // pools are too small to work at all or for the configured rate.
 [[nodiscard]] Result<std::vector<NodePlan>> plan_memory(const config::Configuration& configuration);
 

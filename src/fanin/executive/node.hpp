@@ -63,7 +63,7 @@ public:
   // Adds what only the node itself knows to its last report.
   virtual void describe(json::Value&) {}
   // What a user who started just this node is told when it has ended in good order.
-  [[nodiscard]] virtual std::string last_words() const { return "has ended"; }
+  [[nodiscard]] virtual std::string end_message() const { return "has ended"; }
   // Where an event manager can be reached, after start().
   [[nodiscard]] virtual std::optional<net::Url> listening() const { return std::nullopt; }
   // Before start(), if that is not where the configuration says.

@@ -230,7 +230,7 @@ void Process::report_end(std::size_t index) {
   add_resources(message);
   report(options_.nodes[index], std::move(message));
   if (options_.attended && !has_event_manager() && node.outcome()) {
-    log(options_.nodes[index], LogLevel::info, node.last_words());
+    log(options_.nodes[index], LogLevel::info, node.end_message());
   }
   if (node.configured().role != config::Role::event_manager) return;
   // Without it the others have nothing to wait for, unless it has told them to finish.

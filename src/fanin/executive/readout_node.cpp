@@ -72,7 +72,7 @@ public:
     }
     if (stopping_ && !unit_->connected()) leave("stopped without an event manager");
   }
-  std::string last_words() const override {
+  std::string end_message() const override {
     if (left_) return "left before it read anything";
     return fmt::format("run {} has ended: {} fragments read, {} sent", run_,
                        unit_->fragments_read(), format_size(bytes_sent_));

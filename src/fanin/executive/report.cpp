@@ -22,10 +22,9 @@ double microseconds(Duration duration) { return static_cast<double>(duration.cou
 
 json::Value dropped_by_reason(const std::vector<std::uint64_t>& counts) {
   json::Value reasons{json::Object{}};
-  for (std::size_t i = 0; i < counts.size() && i < source::drop_reasons; ++i) {
-    const auto reason = static_cast<source::DropReason>(i);
-    if (counts[i] != 0 && reason != source::DropReason::late)
-      reasons[source::name(reason)] = counts[i];
+  for (std::size_t i = 0; i < counts.size() && i < wire::drop_reasons; ++i) {
+    const auto reason = static_cast<wire::DropReason>(i);
+    if (counts[i] != 0 && reason != wire::DropReason::late) reasons[wire::name(reason)] = counts[i];
   }
   return reasons;
 }
@@ -83,7 +82,7 @@ json::Value incomplete_of(const builder::RunSummary& summary, const builder::Sys
     list.append(json::Object{{"first", run.events.first},
                              {"count", run.events.count()},
                              {"source", system.sources[source].name},
-                             {"reason", storage::name(run.reason)}});
+                             {"reason", wire::name(run.reason)}});
   }
   return list;
 }

@@ -199,6 +199,8 @@ void RunView::add_resources(json::Value& result) const {
         node["peak_rss_bytes"] = end->second.at("peak_rss_bytes");
         node["cpu_s"] = end->second.at("cpu_s");
       }
+      if (end != ends_.end() && !end->second.at("ok").boolean(true))
+        node["error"] = end->second.at("error");
     }
   }
 }

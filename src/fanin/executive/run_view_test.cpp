@@ -1,11 +1,14 @@
 #include "fanin/executive/run_view.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fanin/executive/report.hpp"
 
 namespace fanin::executive {
 namespace {
+
+using ::testing::HasSubstr;
 
 // The reports of a run of which one builder unit ends with an error.
 class RunViewTest : public ::testing::Test {
@@ -36,6 +39,7 @@ protected:
   void ended(int built, int starts) {
     json::Value report;
     report["report"] = "result";
+    report["run"] = 1;
     report["balanced"] = true;
     report["ok"] = true;
     report["error"] = "";
@@ -73,6 +77,15 @@ TEST_F(RunViewTest, a_file_that_was_removed_during_the_run_fails_it_and_is_named
                                        "was removed, renamed or replaced during the run");
   EXPECT_EQ(result.at("gone_files").object().size(), 1U);
   EXPECT_FALSE(view_.nodes_result().at("ok").boolean());
+}
+
+TEST_F(RunViewTest, what_a_dead_readout_unit_had_read_is_not_said_to_be_accounted_for) {
+  progress("running");
+  ended(1000, 1);
+  EXPECT_THAT(summary_text(view_.result()), HasSubstr("every fragment accounted for\n"));
+  failed("ru0");
+  EXPECT_EQ(view_.result().at("nodes").at("ru0").at("error").text(), "it broke");
+  EXPECT_THAT(summary_text(view_.result()), HasSubstr("but those that were lost in ru0"));
 }
 
 TEST_F(RunViewTest, a_node_that_could_not_start_fails_the_run) {

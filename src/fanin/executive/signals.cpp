@@ -21,7 +21,9 @@ sigset_t ours() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGHUP);
+  struct sigaction hangup{};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP); // else started by nohup: it stays so
   sigaddset(&set, SIGRTMIN); // tell_of_death(): these queue, and carry a value
   return set;
 }

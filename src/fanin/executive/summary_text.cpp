@@ -122,16 +122,28 @@ std::string nodes_table(const json::Value& result) {
   return text;
 }
 
+// What a readout unit had read and not announced died with it, and is in nobody's account.
+std::string verdict(const json::Value& result) {
+  if (!succeeded(result)) return "FAILED: " + result.at("error").text();
+  std::string died;
+  for (const auto& [name, node] : result.at("nodes").object()) {
+    if (node.at("role").text() != "readout") continue;
+    const bool failed = node.find("exit") != nullptr || node.find("error") != nullptr;
+    if (failed || natural(node, "starts") > 1) died += (died.empty() ? "" : ", ") + name;
+  }
+  if (died.empty()) return "ended in good order, every fragment accounted for";
+  return fmt::format("ended in good order, every fragment accounted for but those that were lost "
+                     "in {} before they were announced",
+                     died);
+}
+
 } // namespace
 
 std::string summary_text(const json::Value& result) {
   if (natural(result, "run") == 0) { // it never began
     return fmt::format("run FAILED: {}\n", result.at("error").text());
   }
-  std::string text =
-      fmt::format("run {}      {}\n", natural(result, "run"),
-                  succeeded(result) ? "ended in good order, every fragment accounted for"
-                                    : "FAILED: " + result.at("error").text());
+  std::string text = fmt::format("run {}      {}\n", natural(result, "run"), verdict(result));
   text +=
       events_text(result) + incomplete_text(result) + fragments_text(result) + gaps_text(result);
   if (const json::Value& latency = result.at("latency_us"); !latency.is_null()) {

@@ -17,7 +17,7 @@ WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string 
 
 source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   source::ReadResult result = inner_->read(queue, now);
-  using enum source::DropReason;
+  using enum wire::DropReason;
   for (const auto reason :
        {number_back, number_repeat, number_jump, oversize, before_first}) { // late: by rule
     if (queue.dropped(reason) != said_[static_cast<std::size_t>(reason)]) [[unlikely]] {
@@ -27,7 +27,7 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   return result;
 }
 
-void WatchedSource::say_dropped(const source::FragmentQueue& queue, source::DropReason reason,
+void WatchedSource::say_dropped(const source::FragmentQueue& queue, wire::DropReason reason,
                                 Time now) {
   std::uint64_t& said = said_[static_cast<std::size_t>(reason)];
   Time& quiet_until = quiet_until_[static_cast<std::size_t>(reason)];
@@ -41,8 +41,8 @@ void WatchedSource::say_dropped(const source::FragmentQueue& queue, source::Drop
        fmt::format("source {}: fragments dropped {}: {} ({} so far)", who,
                    queue.numbered() ? fmt::format("near event {}", queue.next_event())
                                     : "before the first event",
-                   source::name(reason), said));
-  if (reason == source::DropReason::number_back) say_stuck(queue, who);
+                   wire::name(reason), said));
+  if (reason == wire::DropReason::number_back) say_stuck(queue, who);
 }
 
 // Since the last line, a second ago or more, numbers fell and none was taken.

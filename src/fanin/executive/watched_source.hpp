@@ -29,14 +29,14 @@ public:
   }
 
 private:
-  void say_dropped(const source::FragmentQueue& queue, source::DropReason reason, Time now);
+  void say_dropped(const source::FragmentQueue& queue, wire::DropReason reason, Time now);
   void say_stuck(const source::FragmentQueue& queue, const std::string& who);
 
   std::unique_ptr<source::Source> inner_;
   std::string name_;
   LogFunction log_;
-  std::array<std::uint64_t, source::drop_reasons> said_{}; // of each reason
-  std::array<Time, source::drop_reasons> quiet_until_{}; // likewise
+  std::array<std::uint64_t, wire::drop_reasons> said_{}; // of each reason
+  std::array<Time, wire::drop_reasons> quiet_until_{}; // likewise
   std::uint64_t written_ = 0; // when it was last said that numbers fell
   bool stuck_said_ = false;
 };

@@ -78,6 +78,14 @@ void Timer::cancel() {
   loop_->heap_remove(this);
 }
 
+void Timer::set(Loop& loop, Time deadline) {
+  if (deadline == never) {
+    cancel();
+  } else if (!active() || deadline_ != deadline) {
+    start(loop, deadline);
+  }
+}
+
 struct Loop::Waiter {
   Descriptor epoll{epoll_create1(EPOLL_CLOEXEC)};
   Descriptor wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -223,7 +231,7 @@ bool Loop::fire_timers() {
   while (budget-- > 0 && !heap_.empty() && heap_.front()->deadline_ <= now_) {
     Timer* const timer = heap_.front();
     heap_remove(timer);
-    timer->callback_();
+    if (timer->callback_) timer->callback_();
     worked = true;
   }
   return worked;

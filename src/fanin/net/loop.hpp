@@ -41,6 +41,7 @@ class Loop;
 /// cancels it; do not destroy it in its own callback. Starting it again does not allocate.
 class Timer {
 public:
+  Timer() = default; ///< only wakes the loop, which then polls its transports and services
   explicit Timer(std::function<void()> callback) : callback_(std::move(callback)) {}
   ~Timer() { cancel(); }
   Timer(const Timer&) = delete;
@@ -48,6 +49,8 @@ public:
 
   FANIN_API void start(Loop& loop, Time deadline); ///< replaces an earlier deadline
   FANIN_API void cancel();
+  /// start(), or cancel() if it is `never`; cheap if unchanged
+  FANIN_API void set(Loop& loop, Time deadline);
   [[nodiscard]] bool active() const { return loop_ != nullptr; }
   [[nodiscard]] Time deadline() const { return deadline_; }
 

@@ -80,7 +80,7 @@ Result<Value> parse_toml(std::string_view text, const std::string& file) {
   }
 }
 
-Result<Value> read_toml(const std::string& path) {
+Result<std::string> read_text(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
     return fail(ErrorKind::usage, fmt::format("{}: is a folder, not a configuration", path));
   }
@@ -88,15 +88,18 @@ Result<Value> read_toml(const std::string& path) {
   if (!file) {
     return fail_errno(ErrorKind::not_found, fmt::format("{}: cannot be opened", path), errno);
   }
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad() || file.fail()) {
+  std::string text(file_size_max + 1, '\0'); // more is not read: a device may have no end
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (file.bad() || (text.empty() && !file.eof())) {
     return fail(ErrorKind::refused, fmt::format("{}: cannot be read; is it a file?", path));
   }
   if (text.size() > file_size_max) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}:1: {} bytes are too many for a configuration", path, text.size()));
+    return fail(
+        ErrorKind::usage,
+        fmt::format("{}: is too large for a configuration, at most {} bytes", path, file_size_max));
   }
-  return parse_toml(text, path);
+  return text;
 }
 
 Value parse_toml_value(std::string_view text, const Place& place) {

@@ -55,8 +55,8 @@ struct Entry {
 
 /// Errors: usage, as "file:line: reason". `file` is only for messages.
 [[nodiscard]] Result<Value> parse_toml(std::string_view text, const std::string& file);
-/// Errors: not_found, refused, and those of parse_toml.
-[[nodiscard]] Result<Value> read_toml(const std::string& path);
+/// The text of a configuration file. Errors: not_found, refused, usage (a folder, too large).
+[[nodiscard]] FANIN_INTERNAL_API Result<std::string> read_text(const std::string& path);
 /// One value, as on the right of an equals sign. What is not TOML is a text: 5s means "5s".
 [[nodiscard]] Value parse_toml_value(std::string_view text, const Place& place);
 

@@ -129,7 +129,7 @@ TEST(Emulator, SizesAreCutToTheMaximumOfTheQueue) {
   ASSERT_TRUE(emulator.start(0, Time{}));
   EXPECT_EQ(emulator.read(fixture.queue, Time{}).state, ReadState::finished);
   EXPECT_EQ(fixture.queue.entry(2).size(), 100U);
-  EXPECT_EQ(fixture.queue.dropped(DropReason::oversize), 0U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::oversize), 0U);
 }
 
 TEST(Emulator, ARateFollowsTheTimePassedIn) {

@@ -11,18 +11,6 @@ namespace {
 constexpr std::uint64_t first_ring = 4096; // slots in use at first
 }
 
-const char* name(DropReason reason) {
-  switch (reason) {
-  case DropReason::number_back: return "number_back";
-  case DropReason::number_repeat: return "number_repeat";
-  case DropReason::number_jump: return "number_jump";
-  case DropReason::oversize: return "oversize";
-  case DropReason::late: return "late";
-  case DropReason::before_first: return "before_first";
-  }
-  return "unknown";
-}
-
 FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePool& pool)
     : options_(options),
       pool_(pool),
@@ -81,9 +69,9 @@ void FragmentQueue::find_fast_end() {
   fast_end_ = slow ? 0 : limit_;
 }
 
-WriteOutcome FragmentQueue::reject(DropReason reason) {
+WriteOutcome FragmentQueue::reject(wire::DropReason reason) {
   ++dropped_[static_cast<std::size_t>(reason)];
-  if (reason <= DropReason::number_jump) { // of a fragment that may have been the next one
+  if (reason <= wire::DropReason::number_jump) { // of a fragment that may have been the next one
     dropped_there_ = dropped_at_ == next_ ? dropped_there_ + 1 : 1;
     dropped_at_ = next_;
   }
@@ -108,8 +96,8 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
   throttled_ = false;
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1); // what took the fast path
   const EventNumber event = number_of(counter);
-  if (event >= event_number_end) return reject(DropReason::number_jump);
-  if (judge_.too_early(event)) return reject(DropReason::before_first);
+  if (event >= event_number_end) return reject(wire::DropReason::number_jump);
+  if (judge_.too_early(event)) return reject(wire::DropReason::before_first);
   if (numbered_ && event < next_ && fall_ == Fall::no) return reject_old(event);
   if (held_ && !judge_held(event)) return WriteOutcome::full;
   return judge_.follows(event, next()) ? begin_next(event, size) : begin_held(event, size);
@@ -122,10 +110,10 @@ WriteOutcome FragmentQueue::reject_old(EventNumber event) {
     find_fast_end();
   }
   if (held_ && !held_->right) drop_held();
-  if (event + 1 == written_end_) return reject(DropReason::number_repeat);
+  if (event + 1 == written_end_) return reject(wire::DropReason::number_repeat);
   if (event < written_end_) {
     last_back_ = event;
-    return reject(DropReason::number_back);
+    return reject(wire::DropReason::number_back);
   }
   return reject_late(event);
 }
@@ -133,7 +121,7 @@ WriteOutcome FragmentQueue::reject_old(EventNumber event) {
 WriteOutcome FragmentQueue::reject_late(EventNumber event) {
   said_end_ = event + 1;
   late_end_ = std::max(late_end_, said_end_);
-  return reject(DropReason::late);
+  return reject(wire::DropReason::late);
 }
 
 WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
@@ -145,7 +133,7 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
     fill_absent(event + 1, wire::AbsentReason::dropped);
     written_end_ = said_end_ = next_;
     judge_.accepted(event);
-    return reject(DropReason::oversize);
+    return reject(wire::DropReason::oversize);
   }
   if (!make_room(size)) return WriteOutcome::full;
   fill_absent(event, reason_of_skip(event));
@@ -166,7 +154,7 @@ WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
     const auto dropped = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
     held_ = {.event = event, .position = position_, .entry = dropped};
     find_fast_end();
-    return reject(DropReason::oversize);
+    return reject(wire::DropReason::oversize);
   }
   if (!make_room(size)) {
     if (!numbered_ || event >= next_) return WriteOutcome::full;
@@ -175,7 +163,7 @@ WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
              .position = position_,
              .entry = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped)};
     throttled_ = false;
-    return reject(DropReason::number_back);
+    return reject(wire::DropReason::number_back);
   }
   aside_ = {.event = event, .position = position_, .entry = {}};
   writing_ = Writing::to_hold;
@@ -302,14 +290,14 @@ void FragmentQueue::drop_held() {
   find_fast_end();
   if (!held.entry.absent()) take_back(held.position);
   // What was too large is counted already.
-  if (held.entry.crc32c == 0 || !held.entry.absent()) reject(DropReason::number_jump);
+  if (held.entry.crc32c == 0 || !held.entry.absent()) reject(wire::DropReason::number_jump);
 }
 
 // The counter was reset before the run began: what it gave before was of no event.
 void FragmentQueue::begin_afresh() {
   for (EventNumber event = base_; event < next_; ++event) {
     if (slots_[event & mask_].entry.absent()) continue;
-    reject(DropReason::number_jump);
+    reject(wire::DropReason::number_jump);
     --written_;
   }
   base_position_ = end_position_ = held_->position;
@@ -439,7 +427,7 @@ bool FragmentQueue::skip_to(EventNumber counter) {
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1);
   const EventNumber last = number_of(counter - 1); // it has none
   if (last >= event_number_end) {
-    (void)reject(DropReason::number_jump);
+    (void)reject(wire::DropReason::number_jump);
     return true;
   }
   if (judge_.waits_for_first()) return true;

@@ -28,6 +28,7 @@
 #include "fanin/source/numbering.hpp"
 #include "fanin/wire/checksum.hpp"
 #include "fanin/wire/fragment.hpp"
+#include "fanin/wire/reasons.hpp"
 
 namespace fanin::source {
 
@@ -37,18 +38,6 @@ enum class WriteOutcome : std::uint8_t {
         ///< later
   rejected ///< dropped, and counted with its reason; continue with the next fragment
 };
-
-/// Why a fragment was dropped before it was announced.
-enum class DropReason : std::uint8_t {
-  number_back, ///< its number is below one that was accepted
-  number_repeat, ///< the same number again
-  number_jump, ///< nothing confirmed its number
-  oversize, ///< over fragment_max
-  late, ///< its event had been given up (deadline); the ledger counts it as late, not as dropped
-  before_first ///< it came before the source's first number
-};
-inline constexpr std::size_t drop_reasons = 6;
-[[nodiscard]] FANIN_API const char* name(DropReason reason);
 
 struct FragmentQueueOptions {
   SourceId source = 0;
@@ -279,7 +268,7 @@ public:
   /// Fragments since numbers last jumped by a window. Wrong numbers jump, and few of them follow
   /// each other.
   [[nodiscard]] std::uint64_t in_a_row() const { return written_ - jumped_; }
-  [[nodiscard]] std::uint64_t dropped(DropReason reason) const {
+  [[nodiscard]] std::uint64_t dropped(wire::DropReason reason) const {
     return dropped_[static_cast<std::size_t>(reason)];
   }
 
@@ -326,7 +315,7 @@ private:
   WriteOutcome begin_held(EventNumber event, std::uint32_t size);
   FANIN_API void end_aside(std::uint32_t flags);
   bool skip_now(EventNumber end);
-  WriteOutcome reject(DropReason reason);
+  WriteOutcome reject(wire::DropReason reason);
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
   [[nodiscard]] std::optional<EventNumber> next() const {
     return numbered_ ? std::optional{next_} : std::nullopt;
@@ -409,7 +398,7 @@ private:
   EventNumber last_back_ = 0;
   std::uint64_t written_ = 0;
   std::uint64_t jumped_ = 0; // written_ when numbers last jumped
-  std::array<std::uint64_t, drop_reasons> dropped_{};
+  std::array<std::uint64_t, wire::drop_reasons> dropped_{};
 };
 
 } // namespace fanin::source

@@ -130,7 +130,7 @@ TEST(FragmentQueueOpen, AnOpenFragmentWhoseEventIsGivenUpIsLate) {
   EXPECT_LE(queue.position(2), queue.position(3));
   queue.advance(500);
   queue.end();
-  EXPECT_EQ(queue.dropped(DropReason::late), 1U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::late), 1U);
   EXPECT_EQ(queue.next_event(), 3U);
   EXPECT_TRUE(queue.entry(1).absent());
   ASSERT_EQ(queue.write(3, bytes_of(100, 3)), WriteOutcome::ok);

@@ -68,12 +68,12 @@ TEST(FragmentQueue, NumbersThatGoBackRepeatOrJumpAreCountedDrops) {
   EXPECT_EQ(queue.write(0, bytes_of(8, 2)), WriteOutcome::rejected);
   EXPECT_EQ(queue.write(101 + 64, bytes_of(8, 2)), WriteOutcome::ok); // held
   EXPECT_EQ(queue.write(~EventNumber{0} - 1, bytes_of(8, 2)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(DropReason::number_repeat), 1U);
-  EXPECT_EQ(queue.dropped(DropReason::number_back), 2U);
-  EXPECT_EQ(queue.dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_repeat), 1U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_back), 2U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
   EXPECT_EQ(queue.next_event(), 101U);
   EXPECT_EQ(queue.write(101, bytes_of(8, 3)), WriteOutcome::ok);
-  EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U); // the first is held by then
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U); // the first is held by then
   EXPECT_EQ(payload_of(queue, 100), bytes_of(8, 1));
 }
 
@@ -81,7 +81,7 @@ TEST(FragmentQueue, AFragmentOverTheMaximumIsACountedDrop) {
   QueueFixture fixture({.window = 64, .fragment_max = 1000});
   FragmentQueue& queue = fixture.queue;
   EXPECT_EQ(queue.write(1, bytes_of(1001, 1)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(DropReason::oversize), 1U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::oversize), 1U);
   EXPECT_EQ(queue.write(1, bytes_of(1000, 1)), WriteOutcome::ok);
 }
 
@@ -91,8 +91,8 @@ TEST(FragmentQueue, BelowAGivenStartAFragmentIsLate) {
   queue.start(10);
   EXPECT_EQ(queue.write(9, bytes_of(8, 1)), WriteOutcome::rejected);
   EXPECT_EQ(queue.write(2, bytes_of(8, 1)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(DropReason::late), 2U);
-  EXPECT_EQ(queue.dropped(DropReason::number_repeat), 0U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::late), 2U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_repeat), 0U);
   EXPECT_EQ(queue.write(10, bytes_of(8, 1)), WriteOutcome::ok);
 }
 
@@ -102,7 +102,7 @@ TEST(FragmentQueue, WhatComesAfterItsEventWasGivenUpIsLate) {
   ASSERT_EQ(queue.write(0, bytes_of(8, 1)), WriteOutcome::ok);
   EXPECT_TRUE(queue.give_up_until(5));
   EXPECT_EQ(queue.write(3, bytes_of(8, 1)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(DropReason::late), 1U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::late), 1U);
   EXPECT_TRUE(queue.entry(3).absent());
   EXPECT_EQ(queue.write(5, bytes_of(8, 1)), WriteOutcome::ok);
 }
@@ -208,7 +208,7 @@ TEST(FragmentQueue, AFragmentMayNeedEveryPageOfThePool) {
   ASSERT_EQ(queue.write(1, whole), WriteOutcome::ok);
   EXPECT_EQ(payload_of(queue, 1), whole);
   EXPECT_EQ(queue.write(2, bytes_of(4 * 4096 + 1, 2)), WriteOutcome::rejected);
-  EXPECT_EQ(queue.dropped(DropReason::oversize), 1U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::oversize), 1U);
 }
 
 TEST(FragmentQueue, PagesLiveOnInTheViewsThatWereCut) {

@@ -200,7 +200,7 @@ TEST(HldSource, ItJoinsARunInALaterPass) {
       (void)read_all(source, fixture.queue);
       ASSERT_EQ(fixture.queue.next_event(), first + 1);
       EXPECT_EQ(fixture.queue.entry(first).size(), 16U) << first;
-      EXPECT_EQ(fixture.queue.dropped(DropReason::late), 0U);
+      EXPECT_EQ(fixture.queue.dropped(wire::DropReason::late), 0U);
     }
   }
 }
@@ -230,9 +230,9 @@ TEST(HldSource, NumbersThatJumpOrGoBackAreCountedDrops) {
   EXPECT_EQ(source.read(fixture.queue, later).state, ReadState::finished);
   EXPECT_EQ(fixture.queue.next_event(), 105U);
   EXPECT_EQ(fixture.queue.written(), 4U);
-  EXPECT_EQ(fixture.queue.dropped(DropReason::number_back), 1U);
-  EXPECT_EQ(fixture.queue.dropped(DropReason::number_repeat), 1U);
-  EXPECT_EQ(fixture.queue.dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_back), 1U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_repeat), 1U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(HldSource, AFullQueueLosesNothing) {

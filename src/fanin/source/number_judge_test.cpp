@@ -63,7 +63,7 @@ public:
   FragmentQueue& queue() { return fixture_.queue; }
   memory::PagePool& pool() { return *fixture_.pool; }
   [[nodiscard]] const Numbers& taken() const { return numbers_; }
-  [[nodiscard]] std::uint64_t jumps() { return queue().dropped(DropReason::number_jump); }
+  [[nodiscard]] std::uint64_t jumps() { return queue().dropped(wire::DropReason::number_jump); }
 
 private:
   void collect() {
@@ -103,8 +103,8 @@ TEST(Numbers, AFlippedBitCostsItsFragmentOnly) {
         if (event != at) good.push_back(event);
       }
       EXPECT_EQ(sender.taken(), good) << "bit " << bit << " of " << at;
-      EXPECT_EQ(sender.jumps() + sender.queue().dropped(DropReason::number_back) +
-                    sender.queue().dropped(DropReason::number_repeat),
+      EXPECT_EQ(sender.jumps() + sender.queue().dropped(wire::DropReason::number_back) +
+                    sender.queue().dropped(wire::DropReason::number_repeat),
                 1U);
     }
   }
@@ -200,7 +200,7 @@ TEST(Numbers, GarbageBeforeTheFirstNumberIsDroppedWhereItIsKnown) {
   EXPECT_EQ(sender.taken(), (Numbers{0})); // at once
   sender.sends({1, 2});
   EXPECT_EQ(sender.taken(), (Numbers{0, 1, 2}));
-  EXPECT_EQ(sender.queue().dropped(DropReason::before_first), 3U);
+  EXPECT_EQ(sender.queue().dropped(wire::DropReason::before_first), 3U);
 }
 
 TEST(Numbers, ACounterThatIsResetBeforeTheRunBeginsStartsAfresh) {
@@ -212,7 +212,7 @@ TEST(Numbers, ACounterThatIsResetBeforeTheRunBeginsStartsAfresh) {
   }
   EXPECT_EQ(queue.first_event(), 0U);
   EXPECT_EQ(queue.next_event(), 3U);
-  EXPECT_EQ(queue.dropped(DropReason::number_jump), 3U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 3U);
   EXPECT_EQ(queue.written(), 3U);
   for (EventNumber event = 0; event < 3; ++event) {
     EXPECT_EQ(testing::payload_of(queue, event), bytes_of(2000, event));
@@ -228,7 +228,7 @@ TEST(Numbers, AFlippedBitIsNoReset) {
   }
   EXPECT_EQ(queue.first_event(), 5U);
   EXPECT_EQ(queue.next_event(), 11U);
-  EXPECT_EQ(queue.dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(Numbers, TwoJumpsInARowOfADenseSourceCostTheirFragmentsOnly) {
@@ -295,11 +295,11 @@ TEST_F(AskedNumbers, AJumpIsTakenWhenOthersConfirmItOrHaveBeenThere) {
 TEST_F(AskedNumbers, AJumpIsDroppedWhenOthersGoOnWithoutIt) {
   expect_waits(2 * jump);
   EXPECT_TRUE(look(21));
-  EXPECT_EQ(queue().dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 1U);
   EXPECT_EQ(queue().next_event(), 20U);
   EXPECT_EQ(queue().write(2 * jump, {}), WriteOutcome::ok); // held in its place
   EXPECT_EQ(queue().write(22, {}), WriteOutcome::ok);
-  EXPECT_EQ(queue().dropped(DropReason::number_jump), 2U);
+  EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 2U);
   EXPECT_EQ(queue().write(23, {}), WriteOutcome::ok);
   EXPECT_EQ(queue().next_event(), 24U);
 }
@@ -312,7 +312,8 @@ TEST_F(AskedNumbers, AJumpIsJudgedByWhatFollowsWhereNobodyGoesOnOrSaysAnything) 
     } else {
       EXPECT_TRUE(look(20, false));
     }
-    EXPECT_EQ(queue().dropped(DropReason::number_jump), deadline ? 2U : 1U); // it has every number
+    EXPECT_EQ(queue().dropped(wire::DropReason::number_jump),
+              deadline ? 2U : 1U); // it has every number
     EXPECT_EQ(queue().write(2 * jump, {}), WriteOutcome::ok);
     EXPECT_EQ(queue().write(2 * jump + 1, {}), WriteOutcome::ok); // and this is the next one
     EXPECT_EQ(queue().next_event(), 2 * jump + 2);
@@ -322,7 +323,7 @@ TEST_F(AskedNumbers, AJumpIsJudgedByWhatFollowsWhereNobodyGoesOnOrSaysAnything) 
 
 TEST_F(AskedNumbers, ALowerNumberDropsAJumpAtOnce) {
   EXPECT_EQ(queue().write(21, {}), WriteOutcome::ok);
-  EXPECT_EQ(queue().dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(Numbers, WhatIsDroppedFirstOrLastIsAbsentWithThatReason) {
@@ -382,7 +383,7 @@ TEST(Numbers, ANumberThatIsNotTriggeredYetAndThatNothingConfirmsHoldsNothingUp) 
       EXPECT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
     }
     EXPECT_EQ(queue.next_event(), 5U);
-    EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U);
+    EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
   }
 }
 
@@ -400,7 +401,7 @@ TEST(Numbers, WhatIsConfirmedAndNeverTriggeredIsDropped) {
   EXPECT_EQ(queue.write(1, {}), WriteOutcome::ok);
   EXPECT_EQ(queue.write(2, {}), WriteOutcome::ok);
   EXPECT_EQ(queue.next_event(), 3U);
-  EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
 }
 
 // All fragments between two wrong numbers are dropped, and none of them confirms the second one.
@@ -415,7 +416,7 @@ TEST(Numbers, ALowerNumberDropsWhatIsHeldThoughItIsDroppedItself) {
   EXPECT_EQ(queue.write(60, {}), WriteOutcome::ok); // near the dropped one, which does not count
   EXPECT_EQ(queue.write(13, {}), WriteOutcome::ok);
   EXPECT_EQ(queue.next_event(), 14U);
-  EXPECT_EQ(queue.dropped(DropReason::number_jump), 2U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
 }
 
 TEST(Numbers, ASourceComesNearerWithWhatIsLateAndNotWithWhatIsBack) {
@@ -513,7 +514,7 @@ TEST(Numbers, ALateSourceBeginsWhereTheOthersAre) {
   sender.sends_up_to(599'990, 600'010);
   EXPECT_EQ(sender.taken().front(), 600'000U);
   EXPECT_EQ(sender.taken().size(), 10U);
-  EXPECT_EQ(sender.queue().dropped(DropReason::late), 10U);
+  EXPECT_EQ(sender.queue().dropped(wire::DropReason::late), 10U);
 }
 
 TEST(Numbers, AConstantOffsetIsTakenAway) {
@@ -553,14 +554,14 @@ TEST(Numbers, ANarrowCounterThatIsGivenUpForTurnsGoesOnWhereItWas) {
   };
   for (const EventNumber ahead : {100U, 130U, 256U, 1600U}) {
     queue.start_unnumbered();
-    const std::uint64_t late = queue.dropped(DropReason::late);
+    const std::uint64_t late = queue.dropped(wire::DropReason::late);
     const std::uint64_t written = queue.written();
     send(0, 700);
     ASSERT_TRUE(queue.give_up_until(700 + ahead));
     send(700, 700 + ahead); // what piled up meanwhile
     EXPECT_EQ(queue.next_event(), 700 + ahead);
     EXPECT_EQ(queue.written() - written, 700U);
-    EXPECT_EQ(queue.dropped(DropReason::late) - late, ahead);
+    EXPECT_EQ(queue.dropped(wire::DropReason::late) - late, ahead);
     send(700 + ahead, 3000);
     EXPECT_EQ(queue.next_event(), 3000U);
     EXPECT_EQ(queue.written() - written, 3000U - ahead);
@@ -632,7 +633,7 @@ TEST(Numbers, ASkipIsJudgedAsANumberIs) {
   EXPECT_TRUE(queue.skip_to(1U << 30));
   EXPECT_EQ(queue.next_event(), 3U);
   ASSERT_EQ(queue.write(3, {}), WriteOutcome::ok);
-  EXPECT_EQ(queue.dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
   EXPECT_TRUE(queue.skip_to(10));
   EXPECT_EQ(queue.next_event(), 4U);
   ASSERT_EQ(queue.write(10, {}), WriteOutcome::ok);

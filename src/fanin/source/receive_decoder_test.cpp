@@ -180,10 +180,10 @@ TEST(ReceiveDecoder, RejectedFragmentsAreCountedAndTheRestGoesOn) {
   EXPECT_EQ(fixture.queue.written(), 2U);
   EXPECT_TRUE(fixture.queue.entry(11).absent());
   EXPECT_EQ(payload_of(fixture.queue, 12), bytes_of(60, 5));
-  EXPECT_EQ(fixture.queue.dropped(DropReason::number_repeat), 1U);
-  EXPECT_EQ(fixture.queue.dropped(DropReason::number_back), 1U);
-  EXPECT_EQ(fixture.queue.dropped(DropReason::number_jump), 1U);
-  EXPECT_EQ(fixture.queue.dropped(DropReason::oversize), 1U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_repeat), 1U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_back), 1U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::oversize), 1U);
 }
 
 TEST(ReceiveDecoder, AFullQueueStopsTheBytesAndLosesNone) {
@@ -218,7 +218,7 @@ TEST(ReceiveDecoder, ASkipIsConfirmedByWhatFollows) {
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
   EXPECT_EQ(fixture.queue.next_event(), 12U);
   EXPECT_TRUE(fixture.queue.entry(9).absent());
-  EXPECT_EQ(fixture.queue.dropped(DropReason::number_jump), 1U);
+  EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
 }
 
 TEST(ReceiveDecoder, AQueueThatWasEmptiedMeanwhileDropsTheRestOfTheFragment) {

@@ -114,8 +114,7 @@ Result<> ReceiveSource::start(EventNumber /*first_event*/, Time /*now*/) {
 }
 
 std::string ReceiveSource::listening_url() const {
-  return listener_ ? net::tcp::address_text(net::tcp::local_address(listener_.get()))
-                   : std::string{};
+  return listener_ ? net::address_text(net::local_address(listener_.get())) : std::string{};
 }
 
 Descriptor ReceiveSource::accept() const {
@@ -136,8 +135,8 @@ bool ReceiveSource::accept_next(Time now) {
     }
     return false;
   }
-  peer_ = net::tcp::address_text(net::tcp::peer_address(socket.get()));
-  net::tcp::set_stream_options(socket.get(), {});
+  peer_ = net::address_text(net::peer_address(socket.get()));
+  net::set_stream_options(socket.get(), {});
   if (!watch(epoll_, socket.get())) {
     ++refused_;
     warnings_.say(options_.log, now, LogLevel::warning,

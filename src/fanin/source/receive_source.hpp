@@ -13,7 +13,7 @@
 
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
-#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/tcp_socket.hpp"
 #include "fanin/net/url.hpp"
 #include "fanin/source/receive_decoder.hpp"
 #include "fanin/source/source.hpp"

@@ -354,7 +354,7 @@ TEST(ReceiveSource, ARejoinKeepsTheSenderAndDropsTheOpenFragment) {
   peer.send(sender.fragment(49, bytes_of(10, 49)).fragment(50, bytes_of(10, 50)).bytes());
   bench.read_until([&] { return bench.fixture.queue.next_event() == 51; });
   EXPECT_EQ(payload_of(bench.fixture.queue, 50), bytes_of(10, 50));
-  EXPECT_EQ(bench.fixture.queue.dropped(DropReason::late), 1U);
+  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), 1U);
 }
 
 #ifdef FANIN_PYTHON

@@ -90,8 +90,8 @@ void expect_stream(Source& source, const Stream& expected, std::uint64_t loops =
   }
   EXPECT_EQ(fragments, expected.size() * loops);
   EXPECT_EQ(queue.written(), fragments);
-  for (std::size_t reason = 0; reason < drop_reasons; ++reason) {
-    EXPECT_EQ(queue.dropped(static_cast<DropReason>(reason)), 0U);
+  for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
+    EXPECT_EQ(queue.dropped(static_cast<wire::DropReason>(reason)), 0U);
   }
 }
 

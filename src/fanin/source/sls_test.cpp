@@ -177,7 +177,7 @@ TEST(SlsSource, HostileFrameNumbersAreCountedDropsAndEnd) {
   }
   EXPECT_EQ(result.state, ReadState::finished);
   EXPECT_EQ(fixture.queue.next_event(), 8U);
-  EXPECT_GE(fixture.queue.dropped(DropReason::number_jump), 2U);
+  EXPECT_GE(fixture.queue.dropped(wire::DropReason::number_jump), 2U);
 }
 
 } // namespace

@@ -15,6 +15,7 @@
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/wire/fragment.hpp"
+#include "fanin/wire/reasons.hpp"
 
 namespace fanin::storage {
 
@@ -29,30 +30,10 @@ struct SourcePiece {
   std::uint32_t payload_offset = 0; ///< of this piece within its fragment; 0 unless it spans pieces
 };
 
-/// Why a source is missing in an event.
-enum class MissingReason : std::uint8_t {
-  absent = 1, ///< the source has no fragment
-  deadline = 2, ///< the source was silent for event.deadline; in earlier files also: came too late
-  lost = 3, ///< its readout unit died
-  dropped = 4 ///< the fragment could not be taken, because of its number or its size
-};
-inline constexpr std::size_t missing_reasons = 5; ///< 0 is none
-[[nodiscard]] constexpr const char* name(MissingReason reason) {
-  switch (reason) {
-  case MissingReason::absent: return "absent";
-  case MissingReason::deadline: return "deadline";
-  case MissingReason::lost: return "lost";
-  case MissingReason::dropped: return "dropped";
-  }
-  return "?";
-}
-/// Events that lack a fragment, by MissingReason.
-using MissingCounts = std::array<std::uint64_t, missing_reasons>;
-
 struct MissingFragment {
   EventRange events;
   SourceId source = 0;
-  MissingReason reason = MissingReason::absent;
+  wire::MissingReason reason = wire::MissingReason::absent;
 };
 
 /// A damaged fragment; flags of wire::FragmentFlag.

@@ -41,11 +41,12 @@ struct Summary {
 };
 
 const char* text_of(std::uint32_t reason) {
-  switch (static_cast<MissingReason>(reason)) {
-  case MissingReason::absent: return "absent: the source has no fragment";
-  case MissingReason::deadline: return "silent: given up at the deadline";
-  case MissingReason::lost: return "lost with its readout unit";
-  case MissingReason::dropped: return "dropped at its source: its number or its size was wrong";
+  switch (static_cast<wire::MissingReason>(reason)) {
+  case wire::MissingReason::absent: return "absent: the source has no fragment";
+  case wire::MissingReason::deadline: return "silent: given up at the deadline";
+  case wire::MissingReason::lost: return "lost with its readout unit";
+  case wire::MissingReason::dropped:
+    return "dropped at its source: its number or its size was wrong";
   }
   return "for an unknown reason";
 }

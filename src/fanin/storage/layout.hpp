@@ -78,7 +78,7 @@ static_assert(offsetof(FragmentRow, attempt) == 30);
 struct MissingRow {
   std::uint64_t event = 0;
   std::uint32_t source = 0;
-  std::uint32_t reason = 0; ///< MissingReason
+  std::uint32_t reason = 0; ///< wire::MissingReason
 };
 static_assert(sizeof(MissingRow) == 16 && std::is_trivially_copyable_v<MissingRow>);
 static_assert(offsetof(MissingRow, event) == 0);

@@ -76,8 +76,9 @@ json::Value to_json(const ManifestSource& source) {
   json::Value reasons{json::Object{}};
   for (const auto& [reason, count] : source.dropped_by_reason) reasons[reason] = count;
   json::Value missing{json::Object{}};
-  for (std::size_t i = 1; i < missing_reasons; ++i) {
-    if (source.missing[i] != 0) missing[name(static_cast<MissingReason>(i))] = source.missing[i];
+  for (std::size_t i = 1; i < wire::missing_reasons; ++i) {
+    if (source.missing[i] != 0)
+      missing[name(static_cast<wire::MissingReason>(i))] = source.missing[i];
   }
   return json::Object{{"id", source.id},
                       {"name", source.name},
@@ -109,8 +110,8 @@ std::string parse_source(const json::Value& value, ManifestSource& source) {
     source.dropped_by_reason[reason] = count.natural();
   }
   Members counts(missing);
-  for (std::size_t i = 1; i < missing_reasons; ++i) {
-    const char* const reason = name(static_cast<MissingReason>(i));
+  for (std::size_t i = 1; i < wire::missing_reasons; ++i) {
+    const char* const reason = name(static_cast<wire::MissingReason>(i));
     if (missing.find(reason) != nullptr) source.missing[i] = counts.number<std::uint64_t>(reason);
   }
   return counts.problem();

@@ -59,8 +59,8 @@ struct ManifestSource {
   std::uint64_t late = 0;
   std::uint64_t dropped = 0;
   std::uint64_t lost = 0;
-  std::map<std::string, std::uint64_t> dropped_by_reason{}; ///< names of source::DropReason
-  MissingCounts missing{};
+  std::map<std::string, std::uint64_t> dropped_by_reason{}; ///< names of wire::DropReason
+  wire::MissingCounts missing{};
 };
 
 struct ManifestSummary {

@@ -83,7 +83,7 @@ TEST_F(ManifestTest, says_what_became_of_each_source_and_which_numbers_are_gaps)
   auto& source = summary.sources.emplace_back();
   source = {.id = 7, .name = "s7", .read = 15, .built = 10, .late = 1, .dropped = 3, .lost = 1};
   source.dropped_by_reason = {{"number_jump", 2}, {"oversize", 1}};
-  source.missing[static_cast<std::size_t>(MissingReason::dropped)] = 3;
+  source.missing[static_cast<std::size_t>(wire::MissingReason::dropped)] = 3;
   ASSERT_TRUE(writer.finish(summary));
   const auto manifest = read_manifest(writer.path());
   ASSERT_TRUE(manifest) << manifest.error().text;

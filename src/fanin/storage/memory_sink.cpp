@@ -29,8 +29,7 @@ MemorySink::MemorySink(net::Loop& loop, MemoryStore& store, MemorySinkOptions op
     : loop_(loop),
       store_(store),
       options_(sorted(std::move(options))),
-      rows_(options_.sources, options_.node, options_.incarnation),
-      timer_([] {}) {}
+      rows_(options_.sources, options_.node, options_.incarnation) {}
 
 SubmitOutcome MemorySink::submit(BuiltBatch& batch) {
   FANIN_ASSERT(!finishing_);
@@ -47,11 +46,7 @@ bool MemorySink::due() const {
 
 // The timer only makes the loop turn; the work is done in poll().
 void MemorySink::start_timer() {
-  if (stalled_ || pending_.empty()) {
-    timer_.cancel();
-  } else {
-    timer_.start(loop_, pending_.front().due);
-  }
+  timer_.set(loop_, stalled_ || pending_.empty() ? never : pending_.front().due);
 }
 
 bool MemorySink::poll() {

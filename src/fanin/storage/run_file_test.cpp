@@ -296,7 +296,7 @@ TEST_F(RunFile, names_the_missing_and_skips_the_gaps) {
   };
   auto batch = maker.make(0, {0, 8}, plan);
   batch.gaps.push_back({4, 6});
-  batch.missing.push_back({.events = {2, 3}, .source = 20, .reason = MissingReason::lost});
+  batch.missing.push_back({.events = {2, 3}, .source = 20, .reason = wire::MissingReason::lost});
   const auto writer = create(chosen);
   ASSERT_TRUE(writer);
   append(*writer, batch);
@@ -314,11 +314,11 @@ TEST_F(RunFile, names_the_missing_and_skips_the_gaps) {
   const auto lost = reader->missing_of(rows[2]);
   ASSERT_TRUE(lost && lost->size() == 1);
   EXPECT_EQ((*lost)[0].source, 20U);
-  EXPECT_EQ((*lost)[0].reason, static_cast<std::uint32_t>(MissingReason::lost));
+  EXPECT_EQ((*lost)[0].reason, static_cast<std::uint32_t>(wire::MissingReason::lost));
   const auto optional = reader->missing_of(rows[3]);
   ASSERT_TRUE(optional && optional->size() == 1);
   EXPECT_EQ((*optional)[0].source, 30U);
-  EXPECT_EQ((*optional)[0].reason, static_cast<std::uint32_t>(MissingReason::absent));
+  EXPECT_EQ((*optional)[0].reason, static_cast<std::uint32_t>(wire::MissingReason::absent));
   ASSERT_EQ(reader->gaps(), 1U);
   GapRow gap;
   ASSERT_TRUE(reader->read_gaps(0, {&gap, 1}));

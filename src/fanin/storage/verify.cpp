@@ -311,7 +311,7 @@ void RunCheck::compare_sources(const ManifestSummary& summary) {
     for (const auto& count : file.counts) {
       auto& sum = counts[count.source];
       sum.fragments += count.fragments;
-      for (std::size_t i = 0; i < missing_reasons; ++i) sum.missing[i] += count.missing[i];
+      for (std::size_t i = 0; i < wire::missing_reasons; ++i) sum.missing[i] += count.missing[i];
     }
   }
   for (const auto& source : summary.sources) {
@@ -321,11 +321,11 @@ void RunCheck::compare_sources(const ManifestSummary& summary) {
                           "hold {}",
                           source.id, source.built, count.fragments));
     }
-    for (std::size_t i = 1; i < missing_reasons; ++i) {
+    for (std::size_t i = 1; i < wire::missing_reasons; ++i) {
       if (count.missing[i] == source.missing[i]) continue;
       problem(fmt::format("source {:#x}: the manifest counts {} events that lack it ({}), and the "
                           "files hold {}",
-                          source.id, source.missing[i], name(static_cast<MissingReason>(i)),
+                          source.id, source.missing[i], name(static_cast<wire::MissingReason>(i)),
                           count.missing[i]));
     }
   }

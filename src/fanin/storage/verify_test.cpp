@@ -119,7 +119,7 @@ TEST_F(Verify, compares_gaps_and_sources_with_the_manifest) {
     auto& source = good.sources.emplace_back();
     source.id = id;
     source.built = id == 20 ? 199 : 200;
-    if (id == 20) source.missing[static_cast<std::size_t>(MissingReason::absent)] = 1;
+    if (id == 20) source.missing[static_cast<std::size_t>(wire::MissingReason::absent)] = 1;
   }
   const auto problems = [&](const std::function<void(ManifestSummary&)>& change) {
     ManifestSummary summary = good;

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/wire/reasons.hpp"
 
 namespace fanin::wire {
 
@@ -193,14 +194,14 @@ struct Paused {
 };
 static_assert(sizeof(Pause) == 8 && sizeof(Paused) == 24);
 
-struct AbsentRun { // source `source` of the readout unit has no fragment for these events
+struct AbsentRange { // source `source` of the readout unit has no fragment for these events
   SourceId source = 0;
   std::uint32_t count_and_flag = 0;
   EventNumber first = 0;
 
   /// Dropped: it sent some, which could not be taken. Those are numbers of events all the same.
-  [[nodiscard]] static AbsentRun make(SourceId source, EventNumber first, std::uint32_t count,
-                                      bool dropped = false) {
+  [[nodiscard]] static AbsentRange make(SourceId source, EventNumber first, std::uint32_t count,
+                                        bool dropped = false) {
     return {source, count | (dropped ? dropped_flag : 0), first};
   }
   [[nodiscard]] std::uint32_t count() const { return count_and_flag & ~dropped_flag; }
@@ -208,9 +209,9 @@ struct AbsentRun { // source `source` of the readout unit has no fragment for th
   [[nodiscard]] EventRange range() const { return {first, first + count()}; }
   static constexpr std::uint32_t dropped_flag = 1U << 31;
 };
-static_assert(sizeof(AbsentRun) == 16);
+static_assert(sizeof(AbsentRange) == 16);
 
-struct Announce { // followed by AbsentRun[absent_runs]
+struct Announce { // followed by AbsentRange[absent_runs]
   static constexpr MessageType type = MessageType::announce;
   EventNumber first = 0;
   EventNumber end = 0;
@@ -223,7 +224,7 @@ struct Announce { // followed by AbsentRun[absent_runs]
 };
 static_assert(sizeof(Announce) == 32);
 
-struct Assign { // to a builder unit; followed by Gap[gaps], MissingRun[lost]
+struct Assign { // to a builder unit; followed by Gap[gaps], MissingRange[lost]
   static constexpr MessageType type = MessageType::assign;
   EventNumber first = 0;
   std::uint32_t events = 0;
@@ -248,22 +249,22 @@ struct Received {
 };
 static_assert(sizeof(Received) == 16);
 
-struct MissingRun { // why: storage::MissingReason
+struct MissingRange { // why: MissingReason
   SourceId source = 0;
   std::uint32_t count = 0;
   EventNumber first = 0;
   std::uint32_t reason = 0;
   std::uint32_t reserved = 0;
 };
-static_assert(sizeof(MissingRun) == 24);
+static_assert(sizeof(MissingRange) == 24);
 
-struct Lost { // followed by MissingRun[runs]; only of batches of this builder unit
+struct Lost { // followed by MissingRange[runs]; only of batches of this builder unit
   static constexpr MessageType type = MessageType::lost;
   std::uint64_t runs = 0;
 };
 static_assert(sizeof(Lost) == 8);
 
-struct BadFragment { // flags of wire::FragmentFlag
+struct BadFragment { // flags of FragmentFlag
   EventNumber event = 0;
   SourceId source = 0;
   std::uint32_t flags = 0;
@@ -276,7 +277,7 @@ struct Gap {
 };
 static_assert(sizeof(Gap) == 16);
 
-struct Built { // followed by MissingRun[missing_runs], BadFragment[bad]
+struct Built { // followed by MissingRange[missing_runs], BadFragment[bad]
   static constexpr MessageType type = MessageType::built;
   EventNumber first = 0;
   std::uint32_t events = 0;
@@ -338,7 +339,7 @@ static_assert(sizeof(Clear) == 16);
 struct SourceCounters { // since the incarnation began
   SourceId source = 0;
   std::uint32_t reserved = 0;
-  std::array<std::uint64_t, 6> dropped{}; ///< by source::DropReason
+  std::array<std::uint64_t, 6> dropped{}; ///< by DropReason
 };
 static_assert(sizeof(SourceCounters) == 56);
 

@@ -251,13 +251,7 @@ Event FaultTransport::hand_out() {
   return event;
 }
 
-void FaultTransport::set_timer() {
-  if (held_.empty()) {
-    wake_.cancel();
-  } else if (!wake_.active() || wake_.deadline() != held_.front().due) {
-    wake_.start(loop_, held_.front().due);
-  }
-}
+void FaultTransport::set_timer() { wake_.set(loop_, held_.empty() ? never : held_.front().due); }
 
 bool FaultTransport::arm() {
   if (std::exchange(released_, false) || is_due()) return false;

@@ -121,7 +121,7 @@ private:
   std::vector<Held> held_; // a heap, the one due first in front
   std::uint64_t sequence_ = 0;
   bool released_ = false; // pages have come back since the last poll
-  Timer wake_{[] {}}; // the turn after it polls
+  Timer wake_; // the turn after it polls
 };
 
 } // namespace fanin::net

@@ -12,7 +12,7 @@
 #include "fanin/net/ofi/messages.hpp"
 #include "fanin/net/ofi/rdm_link.hpp"
 #include "fanin/net/posted/pages.hpp"
-#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::net::ofi {
 
@@ -64,7 +64,7 @@ void RdmNetwork::accept(RdmListening& listening) {
     Address peer;
     Descriptor socket;
     const bool admits = unidentified_.admits(now());
-    if (admits) socket = tcp::accept_from(listening.socket.get(), peer);
+    if (admits) socket = accept_from(listening.socket.get(), peer);
     if (!socket) {
       const bool none = admits && errno == EAGAIN;
       if (none || std::exchange(listening.paused, true)) return;
@@ -140,15 +140,15 @@ Result<std::unique_ptr<posted::Listening>>
 RdmNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
   const auto addresses = resolve(url, true);
   if (!addresses) return std::unexpected(addresses.error());
-  auto socket = tcp::bind_and_listen(url, *addresses);
+  auto socket = bind_and_listen(url, *addresses);
   if (!socket) return std::unexpected(socket.error());
-  tcp::set_stream_options(socket->get(), {}); // accepted sockets inherit them
+  set_stream_options(socket->get(), {}); // accepted sockets inherit them
   auto listening = std::make_unique<RdmListening>(*this);
   listening->socket = std::move(*socket);
   listening->id = id;
   listening->url = url;
   if (url.host.empty()) listening->url.host = "127.0.0.1";
-  listening->url.port = tcp::local_address(listening->socket.get()).port();
+  listening->url.port = local_address(listening->socket.get()).port();
   // What there is not, and what may not be locked, shows now, and not with a peer.
   const auto made = endpoint(listening->url.host, true, domain_of(url));
   if (!made) return std::unexpected(made.error());

@@ -118,7 +118,7 @@ private:
   std::array<posted::Completion, 64> read_;
   std::uint32_t last_number_ = first_number - 1;
   Duration pause_;
-  Timer look_again_{[] {}}; // where the provider wakes nobody
+  Timer look_again_; // where the provider wakes nobody
   Timer tending_{[this] { tend(); }};
 };
 

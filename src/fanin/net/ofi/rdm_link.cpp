@@ -43,7 +43,7 @@ RdmLink::RdmLink(RdmNetwork& network, Descriptor socket, Introduction said,
                  std::vector<std::byte> rest, std::string domain)
     : network_(network),
       asked_(true),
-      host_(tcp::local_address(socket.get()).host()),
+      host_(local_address(socket.get()).host()),
       domain_(std::move(domain)),
       socket_(std::move(socket)),
       heard_(std::move(rest)),
@@ -117,7 +117,7 @@ void RdmLink::connect_next(int last_error) {
     addresses_.pop_back();
     socket_ = Descriptor(
         ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (socket_) tcp::set_stream_options(socket_.get(), {});
+    if (socket_) set_stream_options(socket_.get(), {});
     const bool begun = socket_ && (::connect(socket_.get(), address.get(), address.length) == 0 ||
                                    errno == EINPROGRESS);
     // Registered after connect(): before, epoll would report a socket that hung up.
@@ -131,7 +131,7 @@ void RdmLink::connect_next(int last_error) {
     }
     last_error = errno;
   }
-  refused({}, tcp::error_text(last_error));
+  refused({}, net::error_text(last_error));
 }
 
 void RdmLink::introduce() {
@@ -140,8 +140,8 @@ void RdmLink::introduce() {
   (void)getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return connect_next(error);
   // Connecting to a port of this host on which nobody listens may reach itself.
-  const Address local = tcp::local_address(socket_.get());
-  const Address there = tcp::peer_address(socket_.get());
+  const Address local = local_address(socket_.get());
+  const Address there = peer_address(socket_.get());
   if (local.port() == there.port() && local.host() == there.host())
     return connect_next(ECONNREFUSED);
   stage_ = Stage::introducing;

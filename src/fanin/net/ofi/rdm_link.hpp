@@ -18,7 +18,7 @@
 #include "fanin/net/ofi/in_order.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/rdm.hpp"
-#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::net::ofi {
 

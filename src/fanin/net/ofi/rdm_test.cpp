@@ -493,8 +493,7 @@ TEST_P(OfiRdm, where_one_address_of_a_host_swallows_packets_the_next_is_tried) {
   const Descriptor full = listening(0);
   const Descriptor good = listening(8);
   const auto url_of = [](const Descriptor& socket) {
-    return Url{
-        .scheme = "tcp", .host = "127.0.0.1", .port = tcp::local_address(socket.get()).port()};
+    return Url{.scheme = "tcp", .host = "127.0.0.1", .port = local_address(socket.get()).port()};
   };
   const Descriptor first = connect_to(url_of(full));
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));

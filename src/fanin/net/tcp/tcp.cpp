@@ -15,9 +15,6 @@
 namespace fanin::net {
 namespace {
 
-using tcp::error_text;
-using tcp::set_reset_on_close;
-
 constexpr std::size_t bytes_per_poll = 1U << 20;
 constexpr std::size_t bytes_per_visit = 256U << 10;
 constexpr int discards_per_visit = 16;
@@ -93,7 +90,7 @@ TcpTransport::Connection* TcpTransport::find_open(ConnectionId id) const {
 }
 
 std::string TcpTransport::peer_text(const Connection& connection) {
-  return connection.peer.length > 0 ? tcp::address_text(connection.peer) : connection.target.text();
+  return connection.peer.length > 0 ? address_text(connection.peer) : connection.target.text();
 }
 
 void TcpTransport::report(CloseReason reason, const Connection& connection,
@@ -194,7 +191,7 @@ void TcpTransport::close(ConnectionId id, bool abort) {
 }
 
 std::uint64_t TcpTransport::untaken(const Connection& connection) {
-  return connection.queue.charged_bytes() + tcp::unacknowledged(connection.socket.get());
+  return connection.queue.charged_bytes() + unacknowledged(connection.socket.get());
 }
 
 // It was closed here, in order, and its peer is not done.
@@ -266,7 +263,7 @@ void TcpTransport::send_nothing_more(Connection& connection) {
 // The kernel itself would go on for a quarter of an hour.
 void TcpTransport::cut_unanswered() {
   connections_.for_each([this](ConnectionId, Connection& connection) {
-    if (!connection.state.is_open() || !tcp::is_unanswered(connection.socket.get())) return;
+    if (!connection.state.is_open() || !is_unanswered(connection.socket.get())) return;
     report(CloseReason::peer_died, connection, "its host or the network does not answer");
     (void)::shutdown(connection.socket.get(), SHUT_RDWR); // what has come can still be read
     send_nothing_more(connection);

@@ -12,13 +12,6 @@
 #include "fanin/net/tcp/tcp.hpp"
 
 namespace fanin::net {
-namespace {
-
-using tcp::error_text;
-using tcp::set_reset_on_close;
-
-} // namespace
-
 Result<ConnectionOptions> TcpTransport::check(const Url& url, const ConnectionOptions& options) {
   if (url.scheme != "tcp") {
     return fail(ErrorKind::usage, fmt::format("{} is not an address of tcp://", url.text()));
@@ -29,7 +22,7 @@ Result<ConnectionOptions> TcpTransport::check(const Url& url, const ConnectionOp
           ErrorKind::usage,
           fmt::format("{}: option \"{}\" is not known; tcp:// has congestion", url.text(), name));
     }
-    if (auto known = tcp::check_congestion(value); !known)
+    if (auto known = check_congestion(value); !known)
       return fail(known.error().kind, fmt::format("{}: {}", url.text(), known.error().text));
   }
   return checked_options(url, options);
@@ -51,12 +44,12 @@ Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions&
   }
   const auto addresses = resolve(url, true);
   if (!addresses) return std::unexpected(addresses.error());
-  Result<Descriptor> socket = tcp::bind_and_listen(url, *addresses);
+  Result<Descriptor> socket = bind_and_listen(url, *addresses);
   if (!socket) return std::unexpected(socket.error());
-  tcp::set_stream_options(socket->get(), congestion_of(url)); // accepted sockets inherit them
+  set_stream_options(socket->get(), congestion_of(url)); // accepted sockets inherit them
   Url real = url;
   if (real.host.empty()) real.host = "127.0.0.1";
-  real.port = tcp::local_address(socket->get()).port();
+  real.port = local_address(socket->get()).port();
   return listeners_.add(*checked, std::move(real), std::move(*socket), epoll_.get());
 }
 
@@ -82,7 +75,7 @@ void TcpTransport::evict(Connection& unidentified) {
 // This process may have had no processor for long: what a peer has sent in time is read before the
 // peer is judged, once.
 bool TcpTransport::excuse(Connection& connection) {
-  if (connection.state.stage() == Stage::closing || !tcp::has_unread(connection.socket.get()) ||
+  if (connection.state.stage() == Stage::closing || !has_unread(connection.socket.get()) ||
       std::exchange(connection.excused, true))
     return false;
   connection.readable = true;
@@ -103,7 +96,7 @@ bool TcpTransport::accept_one(Listener& listener) {
     }
   }
   Address peer;
-  Descriptor socket = tcp::accept_from(listener.socket.get(), peer);
+  Descriptor socket = accept_from(listener.socket.get(), peer);
   if (!socket) return listeners_.may_go_on(listener, errno);
   if (unidentified_.full()) evict(*unidentified_.peer_to_evict(loop_.now()));
   Connection& connection = make_connection(listener.options);
@@ -166,7 +159,7 @@ void TcpTransport::connect_next(Connection& connection, int last_error) {
       last_error = errno;
       continue;
     }
-    tcp::set_stream_options(connection.socket.get(), connection.congestion);
+    set_stream_options(connection.socket.get(), connection.congestion);
     const int result = ::connect(connection.socket.get(), address.get(), address.length);
     if (result != 0 && errno != EINPROGRESS) {
       last_error = errno;
@@ -193,7 +186,7 @@ void TcpTransport::connect_progress(Connection& connection) {
   (void)getsockopt(connection.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) {
     connect_next(connection, error);
-  } else if (tcp::peer_address(connection.socket.get()).length > 0) {
+  } else if (peer_address(connection.socket.get()).length > 0) {
     start_handshake(connection);
   }
 }
@@ -206,8 +199,8 @@ void TcpTransport::start_handshake(Connection& connection) {
   if (connection.state.ours()) {
     // Two ends of one socket: connecting to a port of this host on which nobody listens may, by bad
     // luck in the choice of the own port, reach itself.
-    const Address local = tcp::local_address(socket);
-    connection.peer = tcp::peer_address(socket);
+    const Address local = local_address(socket);
+    connection.peer = peer_address(socket);
     connection.deadline.start(loop_, connection.connect_by);
     if (local.port() == connection.peer.port() && local.host() == connection.peer.host()) {
       report(CloseReason::connect_failed, connection, error_text(ECONNREFUSED));

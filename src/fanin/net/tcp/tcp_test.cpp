@@ -46,7 +46,7 @@ public:
     EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
               0);
     EXPECT_EQ(::listen(socket_.get(), backlog), 0);
-    return tcp::local_address(socket_.get()).port();
+    return local_address(socket_.get()).port();
   }
   [[nodiscard]] Raw accept() const { return Raw(::accept(socket_.get(), nullptr, nullptr)); }
   void send(std::span<const std::byte> bytes) const {

@@ -57,7 +57,7 @@ public:
   [[nodiscard]] int channel_descriptor() const { return channel_->fd; }
 
   // The key under which the device may read and write it; registers it the first time. Errors:
-  // exhausted, with the mend.
+  // exhausted, with the remedy.
   [[nodiscard]] Result<std::uint32_t> key(const memory::Arena& arena) {
     if (arena.id() == last_.first) return last_.second;
     return find_or_register(arena);

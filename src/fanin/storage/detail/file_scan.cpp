@@ -18,11 +18,11 @@ constexpr std::uint64_t window_size = 4U << 20;
 constexpr std::uint32_t fragment_flags = event_bad_checksum | event_bad_number | event_truncated;
 
 const char* text_of(std::uint32_t reason) {
-  switch (static_cast<MissingReason>(reason)) {
-  case MissingReason::absent: return "absent";
-  case MissingReason::deadline: return "silent at the deadline";
-  case MissingReason::lost: return "lost with its readout unit";
-  case MissingReason::dropped: return "dropped at its source";
+  switch (static_cast<wire::MissingReason>(reason)) {
+  case wire::MissingReason::absent: return "absent";
+  case wire::MissingReason::deadline: return "silent at the deadline";
+  case wire::MissingReason::lost: return "lost with its readout unit";
+  case wire::MissingReason::dropped: return "dropped at its source";
   }
   return "for an unknown reason";
 }
@@ -141,7 +141,7 @@ Result<> FileScan::check_missing(std::span<const EventRow> events, std::uint64_t
       const auto at = std::ranges::lower_bound(counts_, row.source, {}, &SourceCount::source);
       if (at == counts_.end() || at->source != row.source) {
         unknown_source(row.event, row.source);
-      } else if (row.reason < missing_reasons) { // else it is of a later version
+      } else if (row.reason < wire::missing_reasons) { // else it is of a later version
         ++at->missing[row.reason];
       }
     }

@@ -26,7 +26,7 @@ struct EventSpan {
 struct SourceCount {
   SourceId source = 0;
   std::uint64_t fragments = 0;
-  MissingCounts missing{};
+  wire::MissingCounts missing{};
 };
 
 // Collects lines up to a limit and counts the rest.

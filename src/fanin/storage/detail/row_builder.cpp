@@ -23,7 +23,7 @@ bool continues_fragment(const SourcePiece& piece) { return piece.payload_offset 
 // Of two rows for the same event and source, the one that knows more comes first.
 bool before(const MissingRow& a, const MissingRow& b) {
   const auto key = [](const MissingRow& row) {
-    const bool just_absent = row.reason == static_cast<std::uint32_t>(MissingReason::absent);
+    const bool just_absent = row.reason == static_cast<std::uint32_t>(wire::MissingReason::absent);
     return std::tuple(row.event, row.source, just_absent);
   };
   return key(a) < key(b);
@@ -114,9 +114,10 @@ void RowBuilder::count_fragments(const BuiltBatch& batch) {
       const auto event = piece.range.first + i;
       if (entry.absent()) {
         if (row_of_[event - batch.range.first] != gap_row) {
-          batch_missing_.push_back({.event = event,
-                                    .source = piece.source,
-                                    .reason = static_cast<std::uint32_t>(MissingReason::absent)});
+          batch_missing_.push_back(
+              {.event = event,
+               .source = piece.source,
+               .reason = static_cast<std::uint32_t>(wire::MissingReason::absent)});
         }
         continue;
       }

@@ -1,4 +1,4 @@
-#include "fanin/net/tcp/socket.hpp"
+#include "fanin/net/tcp_socket.hpp"
 
 #include <linux/sockios.h>
 #include <netinet/in.h>
@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-namespace fanin::net::tcp {
+namespace fanin::net {
 namespace {
 
 void set(int socket, int level, int option, int value) {
@@ -155,4 +155,4 @@ void set_stream_options(int socket, const std::string& congestion) {
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
-} // namespace fanin::net::tcp
+} // namespace fanin::net

@@ -1,4 +1,5 @@
-// Small things about TCP sockets.
+// TCP sockets: listening, accepting, addresses, options. Of the tcp transport, and of all that
+// speaks TCP beside it: ofi, sources that receive, benchmarks.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,9 @@
 #include "fanin/net/address.hpp"
 #include "fanin/net/url.hpp"
 
-namespace fanin::net::tcp {
+namespace fanin::net {
 
-// At the first of them where that is possible, without blocking. Errors: refused, with the mend.
+// At the first of them where that is possible, without blocking. Errors: refused, with the remedy.
 [[nodiscard]] FANIN_INTERNAL_API Result<Descriptor>
 bind_and_listen(const Url& url, std::span<const Address> addresses);
 
@@ -44,4 +45,4 @@ void set_reset_on_close(const Descriptor& socket);
 // Wanted by every connection; none of them is an error where it is missing; see check_congestion().
 FANIN_INTERNAL_API void set_stream_options(int socket, const std::string& congestion);
 
-} // namespace fanin::net::tcp
+} // namespace fanin::net
