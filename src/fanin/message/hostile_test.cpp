@@ -406,11 +406,15 @@ TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_
 TEST_P(hostile, a_sender_that_gets_no_good_answer_goes_away) {
   struct Answerer final : net::Handler {
     void on_event(net::Transport& transport, net::Event& event) override {
+      const net::Link link{&transport, event.connection};
+      if (event.kind == net::EventKind::accepted) open.push_back(link);
+      if (event.kind == net::EventKind::closed) std::erase(open, link);
       if (event.kind != net::EventKind::message) return;
       const memory::View view = memory::HeapPage::copy(answer);
-      (void)transport.send(event.connection, {&view, 1});
+      (void)link.send({&view, 1});
     }
     Bytes answer;
+    std::vector<net::Link> open;
   } answerer;
   net::Transport& transport = *ends.server().transport(ends.address()).value();
   const auto listener = transport.listen(
@@ -428,6 +432,7 @@ TEST_P(hostile, a_sender_that_gets_no_good_answer_goes_away) {
     EXPECT_EQ(victim->counters().connections, 0U);
   }
   transport.close_listener(*listener);
+  for (net::Link& link : answerer.open) link.close(true);
 }
 
 class silence : public hostile {};
