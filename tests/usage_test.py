@@ -35,6 +35,21 @@ def test_wrong_command_lines():
         says(2, "--node: there is no node \"bu7\"; there are: evm, ru0, ru1, bu0, bu1", "run", config, "--node", "bu7")
 
 
+def test_a_pipe_is_read_but_one_that_nobody_reads_is_not_waited_for():
+    with Folder() as folder:
+        pipe = folder.path / "pipe"
+        os.mkfifo(pipe)
+        says(2, f"--json {pipe}: No such device or address", "verify", "--json", pipe, "/nowhere/run.h5")
+        done = subprocess.run([FANIN, "check", "/dev/stdin"], input=folder.small().read_text(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_what_can_be_known_before_files_are_read_is_said_before():
+    says(2, "--json /nowhere/result.json: No such file or directory", "verify", "--json", "/nowhere/result.json", "/nowhere/run.h5")
+    for event in ("-1", "1" * 30):
+        says(2, f"--event: {event}: must be a whole number", "inspect", "/nowhere/run.h5", "--event", event)
+
+
 def test_help_and_version_succeed():
     for arguments in (["--help"], ["run", "--help"], ["verify", "--help"], ["--version"]):
         done = fanin(*arguments)

@@ -10,6 +10,7 @@
 #include "fanin/executive/this_host.hpp"
 #include "fanin/storage/inspect.hpp"
 #include "fanin/storage/manifest.hpp"
+#include "reading.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -52,7 +53,8 @@ void add_inspect(CLI::App& app, int& status) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect", "Show a run file, or one event of it");
   command->add_option("FILE", options->file, "Run file, or a run's manifest")->required();
-  command->add_option("--event", options->event, "The event with this number");
+  command->add_option("--event", options->event, "The event with this number")
+      ->check(natural_number(0));
   command->add_option("--bytes", options->dump_bytes, "Bytes to show of each fragment (64)");
   command->callback([options, &status] { status = inspect(*options); });
 }

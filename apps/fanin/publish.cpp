@@ -29,10 +29,10 @@ Result<int> run_publisher(SocketTool& tool, const PublishOptions& words) {
   message::PublisherOptions options;
   options.slow = slow_of(words);
   options.on_subscriber = [&](auto peer) {
-    tool.say(fmt::format("{} has connected", socket->peer_name(peer)));
+    tool.say_of_peer(fmt::format("{} has connected", socket->peer_name(peer)));
   };
   options.on_subscriber_gone = [&](auto, auto reason) {
-    tool.say(fmt::format("a subscriber has left: {}", name(reason)));
+    tool.say_of_peer(fmt::format("a subscriber has left: {}", name(reason)));
   };
   options.on_writable = [&tool] { tool.open(); };
   auto made = message::Publisher::listen(tool.context(), tool.url(), std::move(options));

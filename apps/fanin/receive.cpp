@@ -14,10 +14,10 @@ namespace {
 template <class Socket, class Options>
 Result<int> receive_through(SocketTool& tool, std::unique_ptr<Socket>& socket, Options options) {
   options.on_connected = [&tool, &socket](auto peer) {
-    tool.say(fmt::format("{} has connected", socket->peer_name(peer)));
+    tool.say_of_peer(fmt::format("{} has connected", socket->peer_name(peer)));
   };
   options.on_disconnected = [&tool](auto, auto reason) {
-    tool.say(fmt::format("a connection has ended: {}", name(reason)));
+    tool.say_of_peer(fmt::format("a connection has ended: {}", name(reason)));
   };
   auto made = Socket::listen(tool.context(), tool.url(), std::move(options));
   if (!made) return std::unexpected(made.error());

@@ -107,6 +107,11 @@ void SocketTool::note(LogLevel level, std::string_view text) {
   terminal_.log(level, text);
 }
 
+void SocketTool::say_of_peer(std::string_view text) {
+  peers_.say([this](LogLevel level, std::string_view line) { terminal_.log(level, line); },
+             clock_.now(), LogLevel::info, text);
+}
+
 void SocketTool::listens_at(const net::Url& url) {
   url_ = url;
   say(fmt::format("listens at {}", url.text()));
@@ -196,7 +201,7 @@ int SocketTool::run(const message::SocketCounters& counters, const std::function
   progress.cancel();
   terminal_.end_progress();
   if (duration_.count() > 0) limit_.start(loop, begin_ + duration_ + linger);
-  waiting_.start(loop, loop.now() + soon);
+  if (offer_) waiting_.start(loop, loop.now() + soon); // others have sent nothing
   close();
   const bool drained = context_->drain();
   waiting_.cancel();

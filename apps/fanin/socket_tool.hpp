@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/base/log_limiter.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/peer.hpp"
@@ -54,6 +55,8 @@ public:
   [[nodiscard]] message::Mode mode() const { return mode_; }
   [[nodiscard]] std::span<const std::byte> message() const { return message_; } // to be sent
   void say(std::string_view text) { terminal_.log(LogLevel::info, text); }
+  // Of a peer that comes or goes: a few lines in a second, whatever peers do.
+  void say_of_peer(std::string_view text);
 
   void listens_at(const net::Url& url); // with the port that was chosen
 
@@ -91,6 +94,7 @@ private:
   MonotonicClock clock_; // the loop's stands still within a turn
   ToolOptions words_;
   Terminal terminal_;
+  LogLimiter peers_;
   std::optional<JsonFile> json_;
   net::Url url_;
   message::Mode mode_ = message::Mode::high_throughput;

@@ -1,5 +1,6 @@
 #include "terminal.hpp"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -82,9 +83,16 @@ void say(std::string_view text) {
 Result<JsonFile> JsonFile::open(const std::string& path) {
   JsonFile json(path);
   if (path.empty() || path == "-") return json;
-  json.file_.reset(std::fopen(path.c_str(), "ae")); // what is there stays until there is a result
+  // What is there stays until there is a result. A pipe that nobody reads is an error, and is not
+  // waited for.
+  const int file =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (file < 0) return fail_errno(ErrorKind::usage, fmt::format("--json {}", path), errno);
+  (void)::fcntl(file, F_SETFL, O_APPEND); // a slow reader is waited for
+  json.file_.reset(::fdopen(file, "a"));
   if (json.file_ != nullptr) return json;
-  return fail_errno(ErrorKind::usage, fmt::format("--json {}", path), errno);
+  ::close(file);
+  return fail(ErrorKind::exhausted, fmt::format("--json {}: no memory", path));
 }
 
 Result<> JsonFile::write(const json::Value& value) {

@@ -63,6 +63,8 @@ void print(const storage::VerifyResult& result) {
 }
 
 int verify(const std::vector<std::string>& arguments, const std::string& json) {
+  auto result_file = JsonFile::open(json);
+  if (!result_file) return complain(result_file.error());
   const auto found = storage::find_run_files(arguments, executive::is_here);
   if (!found) {
     (void)complain(found.error());
@@ -84,11 +86,8 @@ int verify(const std::vector<std::string>& arguments, const std::string& json) {
   terminal.end_progress();
   if (!result) return complain(result.error());
   if (json != "-") print(*result);
-  if (!json.empty()) {
-    if (auto written = write_json(json, to_json(*result)); !written) {
-      return complain(written.error());
-    }
-  }
+  if (auto written = result_file->write(to_json(*result)); !written)
+    return complain(written.error());
   return result->good() ? status_done : status_failed;
 }
 
