@@ -215,7 +215,7 @@ int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
   // The launcher's children read what it has read.
   const bool child = options.report_descriptor >= 0;
-  auto text = settings::read_text(child ? "/dev/stdin" : options.configuration);
+  auto text = settings::read_text(child ? "/proc/self/fd/0" : options.configuration);
   if (!text) return complain(text.error());
   const auto configuration = config::parse(*text, options.configuration, all_overrides(options));
   if (!configuration) return complain(configuration.error());

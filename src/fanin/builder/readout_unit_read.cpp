@@ -380,7 +380,7 @@ void ReadoutUnit::note_progress(Input& input, Duration now) {
                                    name_of(input), queue.last_written(), late));
     }
     input.given_up_slow = input.trails_said = false;
-  } else if (input.come_to <= before || input.given_up_slow) {
+  } else if (!input.away || input.come_to <= before || input.given_up_slow) {
     return;
   } else {
     const bool near = queue.next_event() - input.come_to < system_.event_window;

@@ -104,7 +104,8 @@ void PostedTransport::end(Connection& connection, CloseReason reason) {
   if (connection.state.setting_up()) --setting_up_;
   if (reason == CloseReason::connect_failed && !connection.question.waits())
     loop_.resolver().forget(connection.target.host); // it may have moved
-  if (connection.state.is_open()) {
+  // When a peer closes in order, its last message may come before the completions of what it took.
+  if (connection.state.is_open() && reason != CloseReason::peer_closed) {
     const posted::Sending& sending = connection.traffic->sending;
     if (sending.done != sending.accepted) ++given_up_;
   }
