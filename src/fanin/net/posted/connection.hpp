@@ -40,6 +40,9 @@ struct Sending {
   [[nodiscard]] Sent& at(std::uint32_t number) { return ring[number % messages_most]; }
   [[nodiscard]] bool full() const { return accepted - done == messages_most; }
   [[nodiscard]] bool waits() const { return posted != accepted; }
+  // What the peer has not taken when it ends, as far as is known. If it ends in order, its last
+  // message may come before the completions of what it took.
+  [[nodiscard]] bool untaken(bool in_order) const { return in_order ? waits() : done != accepted; }
 };
 
 // A receive that has completed and was not looked at yet.

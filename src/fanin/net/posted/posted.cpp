@@ -104,11 +104,8 @@ void PostedTransport::end(Connection& connection, CloseReason reason) {
   if (connection.state.setting_up()) --setting_up_;
   if (reason == CloseReason::connect_failed && !connection.question.waits())
     loop_.resolver().forget(connection.target.host); // it may have moved
-  // When a peer closes in order, its last message may come before the completions of what it took.
-  if (connection.state.is_open() && reason != CloseReason::peer_closed) {
-    const posted::Sending& sending = connection.traffic->sending;
-    if (sending.done != sending.accepted) ++given_up_;
-  }
+  const bool in_order = reason == CloseReason::peer_closed;
+  if (connection.state.is_open() && connection.traffic->sending.untaken(in_order)) ++given_up_;
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   connection.waiting.leave();
@@ -467,9 +464,11 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
 void PostedTransport::discard_arrived(Connection& connection) {
   posted::Traffic& traffic = *connection.traffic;
   bool over = false;
+  bool in_order = false;
   while (traffic.taken != traffic.came) {
     const posted::Arrived front = traffic.next();
     const auto tag = posted::decode_tag(front.tag);
+    in_order = tag && tag->kind == TagKind::end;
     if (!tag || tag->kind == TagKind::end || !traffic.credits.take(*tag)) {
       over = true;
       break;
@@ -482,7 +481,7 @@ void PostedTransport::discard_arrived(Connection& connection) {
   if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
   if (over) {
-    if (!connection.end_sent) ++given_up_;
+    if (!connection.end_sent && traffic.sending.untaken(in_order)) ++given_up_;
     retire(connection);
   } else {
     flush_list_.add(connection.flush);
