@@ -2,7 +2,7 @@
 the files, once and with good checksums. FANIN_KILL_ROUNDS kills (a handful, if it is not set; a nightly run does 1000),
 FANIN_SEED other instants:
 
-    FANIN_KILL_ROUNDS=1000 FANIN=build/release/bin/fanin python3 tests/kills_test.py
+    FANIN_KILL_ROUNDS=1000 FANIN=build/release/bin/fanin python3 -m pytest -s tests/kills_test.py
 """
 
 import os

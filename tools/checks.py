@@ -239,8 +239,9 @@ NIGHTLY = {
         "release", label_options(["storage"]), environment={"FANIN_KILL_ROUNDS": "1000"}, jobs=1,
         name="1,000 kills while storing"),
     "runs": lambda s: s.build("release", "fanin_command") and s.run(
-        "1,000 kills in whole runs", command("python3", "tests/kills_test.py", FANIN_KILL_ROUNDS="1000",
-                                             FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
+        "1,000 kills in whole runs",
+        command("python3", "-m", "pytest", "-s", "tests/kills_test.py", FANIN_KILL_ROUNDS="1000",
+                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
     "tsan": lambda s: s.build("tsan", "all") and s.tests("tsan"),
     "tidy": lambda s: s.run("clang-tidy, file by file", dev("tidy")),
     "fuzz": lambda s: s.run("fuzzing, 300 s a target", dev("fuzz", "300")),
