@@ -201,7 +201,7 @@ public:
   void set_variable(const char* attribute, const char* value) {
     const detail::Handle type{H5Tcopy(H5T_C_S1), H5Tclose};
     H5Tset_size(type.get(), H5T_VARIABLE);
-    replace(attribute, type.get(), &value);
+    replace(attribute, type.get(), static_cast<const void*>(&value));
   }
 
 private:
