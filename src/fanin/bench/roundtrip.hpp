@@ -51,7 +51,7 @@ public:
 
 // Until terminated.
 [[nodiscard]] FANIN_INTERNAL_API Result<> make_trips(Pipe& pipe, const Spec& spec,
-                                                       ProcessStats& stats);
+                                                     ProcessStats& stats);
 // Sends back a message for each that comes. Until its peer goes.
 [[nodiscard]] FANIN_INTERNAL_API Result<> send_back(Pipe& pipe, const Spec& spec);
 

@@ -151,8 +151,8 @@ bool Launcher::builds_only(const Part& part) const {
   });
 }
 
-// A builder unit that was given up: frozen, it would hold pages of the readout units for ever. So it
-// is started again, whatever run.restart says: it did not fail by itself.
+// A builder unit that was given up: frozen, it would hold pages of the readout units for ever. So
+// it is started again, whatever run.restart says: it did not fail by itself.
 void Launcher::on_silent(const std::string& node) {
   for (auto& part : parts_) {
     const auto& nodes = process(*part).nodes;
