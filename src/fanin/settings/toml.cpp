@@ -1,4 +1,5 @@
 // The only file that knows toml++.
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -97,9 +98,12 @@ Result<std::string> read_text(const std::string& path) {
   if (!file) {
     return fail_errno(ErrorKind::not_found, fmt::format("{}: cannot be opened", path), errno);
   }
-  std::string text(file_size_max + 1, '\0'); // more is not read: a device may have no end
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::string text;
+  std::array<char, 16384> piece; // NOLINT: read() fills it
+  while (text.size() <= file_size_max && file) { // a device may have no end
+    file.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  }
   if (file.bad() || (text.empty() && !file.eof())) {
     return fail(ErrorKind::refused, fmt::format("{}: cannot be read; is it a file?", path));
   }
