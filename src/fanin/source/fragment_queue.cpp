@@ -224,8 +224,7 @@ bool FragmentQueue::take() {
   if (held.event >= limit_ && !limit_is_last_) return false;
   if (held.event >= limit_) {
     if (!skip) take_back(held.position);
-    held_.reset();
-    find_fast_end();
+    forget_held();
     return true;
   }
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1);
@@ -245,8 +244,7 @@ bool FragmentQueue::take() {
     judge_.accepted(held.event);
   }
   said_end_ = next_;
-  held_.reset();
-  find_fast_end();
+  forget_held();
   return true;
 }
 
@@ -284,10 +282,16 @@ void FragmentQueue::end_held(bool run) {
   }
 }
 
+// It holds the source back no more.
+void FragmentQueue::forget_held() {
+  held_.reset();
+  throttled_ = false;
+  find_fast_end();
+}
+
 void FragmentQueue::drop_held() {
   const Held held = *held_;
-  held_.reset();
-  find_fast_end();
+  forget_held();
   if (!held.entry.absent()) take_back(held.position);
   // What was too large is counted already.
   if (held.entry.crc32c == 0 || !held.entry.absent()) reject(wire::DropReason::number_jump);

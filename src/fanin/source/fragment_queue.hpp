@@ -225,8 +225,8 @@ public:
   void end_held(bool run);
   [[nodiscard]] bool waits_for_first() const { return judge_.waits_for_first(); }
 
-  /// True if the last begin() or skip_to() found no page or no window: the source is held back,
-  /// which is not silence.
+  /// True if the last begin() or skip_to(), or the number held, found no page or no window: the
+  /// source is held back, which is not silence.
   [[nodiscard]] bool throttled() const { return throttled_; }
 
   /// Stops waiting for the source up to `event`: numbers that were not answered become absent, and
@@ -331,6 +331,7 @@ private:
     if (written_end_ != 0 && event - written_end_ >= options_.near) jumped_ = written_;
   }
   bool take();
+  void forget_held();
   void drop_held();
   void begin_afresh();
   void number_from(EventNumber first);

@@ -240,5 +240,19 @@ TEST(FragmentQueue, StartForgetsEverything) {
   EXPECT_EQ(payload_of(queue, 1000), bytes_of(3000, 5));
 }
 
+TEST(FragmentQueue, ANumberThatIsForgottenHoldsItsSourceBackNoMore) {
+  QueueFixture fixture({.window = 256, .near = 1000});
+  FragmentQueue& queue = fixture.queue;
+  for (EventNumber event = 0; event < 10; ++event) {
+    ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok);
+  }
+  ASSERT_EQ(queue.write(400, bytes_of(10, 400)), WriteOutcome::ok);
+  EXPECT_FALSE(queue.confirm_held()); // it is right, and the window has no room for it
+  EXPECT_TRUE(queue.throttled());
+  queue.set_limit(300, true);
+  EXPECT_TRUE(queue.look_at_held());
+  EXPECT_FALSE(queue.throttled());
+}
+
 } // namespace
 } // namespace fanin::source
