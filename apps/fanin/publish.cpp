@@ -18,16 +18,16 @@ struct PublishOptions : ToolOptions {
   std::string slow = "block";
 };
 
-message::SlowSubscriber slow_of(const PublishOptions& words) {
-  if (words.slow == "disconnect") return message::SlowSubscriber::disconnect;
-  if (words.slow == "sample") return message::SlowSubscriber::sample;
+message::SlowSubscriber slow_of(const PublishOptions& arguments) {
+  if (arguments.slow == "disconnect") return message::SlowSubscriber::disconnect;
+  if (arguments.slow == "sample") return message::SlowSubscriber::sample;
   return message::SlowSubscriber::block;
 }
 
-Result<int> run_publisher(SocketTool& tool, const PublishOptions& words) {
+Result<int> run_publisher(SocketTool& tool, const PublishOptions& arguments) {
   std::unique_ptr<message::Publisher> socket;
   message::PublisherOptions options;
-  options.slow = slow_of(words);
+  options.slow = slow_of(arguments);
   options.on_subscriber = [&](auto peer) {
     tool.say_of_peer(fmt::format("{} has connected", socket->peer_name(peer)));
   };
@@ -40,26 +40,26 @@ Result<int> run_publisher(SocketTool& tool, const PublishOptions& words) {
   socket = std::move(*made);
   tool.listens_at(socket->url());
   // A connection comes before its subscriptions, so on_subscriber is too early to publish.
-  tool.send_with([&] { return socket->publish(words.tag, tool.message()); },
-                 [&] { return socket->has_subscriber(words.tag); });
+  tool.send_with([&] { return socket->publish(arguments.tag, tool.message()); },
+                 [&] { return socket->has_subscriber(arguments.tag); });
   return tool.run(socket->counters(), [&socket] { socket->close(); });
 }
 
 } // namespace
 
 void add_publish(CLI::App& app, int& status) {
-  auto words = std::make_shared<PublishOptions>();
-  words->nobody = "nobody subscribed to that tag";
+  auto arguments = std::make_shared<PublishOptions>();
+  arguments->nobody = "nobody subscribed to that tag";
   CLI::App* command = app.add_subcommand("publish", "Publish messages with a tag");
-  add_tool_options(*command, *words);
-  add_message_options(*command, *words);
-  command->add_option("--tag", words->tag, "A number")->required()->check(natural_number(0));
+  add_tool_options(*command, *arguments);
+  add_message_options(*command, *arguments);
+  command->add_option("--tag", arguments->tag, "A number")->required()->check(natural_number(0));
   command
-      ->add_option("--slow", words->slow,
+      ->add_option("--slow", arguments->slow,
                    "A subscriber that does not read: disconnect, block (all wait), sample")
       ->check(CLI::IsMember({"disconnect", "block", "sample"}));
-  command->callback([words, &status] {
-    status = run_tool(*words, [&](SocketTool& tool) { return run_publisher(tool, *words); });
+  command->callback([arguments, &status] {
+    status = run_tool(*arguments, [&](SocketTool& tool) { return run_publisher(tool, *arguments); });
   });
 }
 

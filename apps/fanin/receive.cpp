@@ -52,12 +52,12 @@ Result<int> run_receiver(SocketTool& tool) {
 } // namespace
 
 void add_receive(CLI::App& app, int& status) {
-  auto words = std::make_shared<ToolOptions>();
-  words->nobody = "nobody came";
+  auto arguments = std::make_shared<ToolOptions>();
+  arguments->nobody = "nobody came";
   CLI::App* command = app.add_subcommand("receive", "Receive messages and count them");
-  add_tool_options(*command, *words);
-  add_mode_option(*command, *words);
-  command->callback([words, &status] { status = run_tool(*words, run_receiver); });
+  add_tool_options(*command, *arguments);
+  add_mode_option(*command, *arguments);
+  command->callback([arguments, &status] { status = run_tool(*arguments, run_receiver); });
 }
 
 } // namespace fanin::command

@@ -50,13 +50,13 @@ Result<int> run_sender(SocketTool& tool) {
 } // namespace
 
 void add_send(CLI::App& app, int& status) {
-  auto words = std::make_shared<ToolOptions>();
-  words->connects = true;
+  auto arguments = std::make_shared<ToolOptions>();
+  arguments->connects = true;
   CLI::App* command = app.add_subcommand("send", "Send messages to a receiver");
-  add_tool_options(*command, *words);
-  add_message_options(*command, *words);
-  add_mode_option(*command, *words);
-  command->callback([words, &status] { status = run_tool(*words, run_sender); });
+  add_tool_options(*command, *arguments);
+  add_message_options(*command, *arguments);
+  add_mode_option(*command, *arguments);
+  command->callback([arguments, &status] { status = run_tool(*arguments, run_sender); });
 }
 
 } // namespace fanin::command

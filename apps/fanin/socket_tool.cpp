@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration progress_every = std::chrono::seconds{1};
 constexpr Duration linger = std::chrono::seconds{5}; // after --duration, as the transports
-constexpr Duration soon = std::chrono::milliseconds{200}; // what takes less needs no words
+constexpr Duration soon = std::chrono::milliseconds{200}; // what takes less needs no arguments
 constexpr std::uint32_t size_max = 64U << 20;
 constexpr int messages_per_turn = 1024;
 
@@ -22,29 +22,28 @@ double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9;
 
 } // namespace
 
-void add_tool_options(CLI::App& command, ToolOptions& words) {
-  command.add_option("URL", words.url, "As tcp://127.0.0.1:7000 or shm://name:1")->required();
-  command.add_option("--count", words.count, "End after so many messages")
+void add_tool_options(CLI::App& command, ToolOptions& arguments) {
+  command.add_option("URL", arguments.url, "As tcp://127.0.0.1:7000 or shm://name:1")->required();
+  command.add_option("--count", arguments.count, "End after so many messages")
       ->check(natural_number(1));
-  command.add_option("--duration", words.duration, "End after this time, as 10s");
-  command.add_option("--json", words.json, "File for the result; - is standard output");
-  command.add_flag("-q,--quiet", words.quiet, "No progress");
+  command.add_option("--duration", arguments.duration, "End after this time, as 10s");
+  command.add_option("--json", arguments.json, "File for the result; - is standard output");
+  command.add_flag("-q,--quiet", arguments.quiet, "No progress");
 }
 
-void add_message_options(CLI::App& command, ToolOptions& words) {
-  command.add_option("--size", words.size, "Size of a message, as 64KiB");
-  command.add_option("--rate", words.rate, "Messages at a fixed rate, as 10kHz");
+void add_message_options(CLI::App& command, ToolOptions& arguments) {
+  command.add_option("--size", arguments.size, "Size of a message, as 64KiB");
+  command.add_option("--rate", arguments.rate, "Messages at a fixed rate, as 10kHz");
 }
 
-void add_mode_option(CLI::App& command, ToolOptions& words) {
-  command.add_option("--mode", words.mode, "high-throughput or low-latency")
+void add_mode_option(CLI::App& command, ToolOptions& arguments) {
+  command.add_option("--mode", arguments.mode, "high-throughput or low-latency")
       ->check(CLI::IsMember({"high-throughput", "low-latency"}));
 }
 
-SocketTool::SocketTool(const ToolOptions& words)
-    : words_(words),
-      terminal_(words.quiet ? LogLevel::warning : LogLevel::info),
-      next_send_([] {}), // the loop then asks poll()
+SocketTool::SocketTool(const ToolOptions& arguments)
+    : arguments_(arguments),
+      terminal_(arguments.quiet ? LogLevel::warning : LogLevel::info),
       limit_([this] { end_or_give_up(); }),
       waiting_([this] {
         terminal_.log(LogLevel::warning, "waiting until the other side has taken what was sent; "
@@ -55,30 +54,30 @@ SocketTool::~SocketTool() {
   if (context_) context_->loop().remove(*this);
 }
 
-Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& words) {
-  std::unique_ptr<SocketTool> tool{new SocketTool{words}};
+Result<std::unique_ptr<SocketTool>> SocketTool::make(const ToolOptions& arguments) {
+  std::unique_ptr<SocketTool> tool{new SocketTool{arguments}};
   Reading reading;
-  tool->url_ = reading.url("URL", words.url);
+  tool->url_ = reading.url("URL", arguments.url);
   if (tool->url_.scheme == "inproc")
     reading.fail_with("URL", "inproc is for parts of one process: tcp or shm");
-  if (words.connects && tool->url_.port == 0)
+  if (arguments.connects && tool->url_.port == 0)
     reading.fail_with("URL",
                       "with the port at which the other side listens, as in tcp://host:7000");
   std::uint32_t size = 0;
-  reading.size("--size", words.size, size);
+  reading.size("--size", arguments.size, size);
   if (size > size_max)
     reading.fail_with("--size", fmt::format("{} at most", format_size(size_max)));
-  reading.rate("--rate", words.rate, tool->period_);
-  if (!words.duration.empty()) {
-    if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
+  reading.rate("--rate", arguments.rate, tool->period_);
+  if (!arguments.duration.empty()) {
+    if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
       tool->duration_ = *time;
     if (tool->duration_ == Duration{}) reading.fail_with("--duration", "more than 0s");
   }
   if (!reading.result()) return std::unexpected(reading.result().error());
   tool->mode_ =
-      words.mode == "low-latency" ? message::Mode::low_latency : message::Mode::high_throughput;
+      arguments.mode == "low-latency" ? message::Mode::low_latency : message::Mode::high_throughput;
   tool->message_.resize(size);
-  auto json = JsonFile::open(words.json);
+  auto json = JsonFile::open(arguments.json);
   if (!json) return std::unexpected(json.error());
   tool->json_ = std::move(*json);
   auto context = message::Context::make(
@@ -168,7 +167,7 @@ bool SocketTool::send_one() {
   }
   if (!open_) return false;
   next_ += period_;
-  if (++moved_ == words_.count) {
+  if (++moved_ == arguments_.count) {
     open_ = false;
     end();
   }
@@ -183,7 +182,7 @@ void SocketTool::received(std::uint64_t messages) {
   if (messages == 0) return;
   last_ = clock_.now();
   moved_ += messages;
-  if (words_.count != 0 && moved_ >= words_.count) end();
+  if (arguments_.count != 0 && moved_ >= arguments_.count) end();
 }
 
 int SocketTool::run(const message::SocketCounters& counters, const std::function<void()>& close,
@@ -194,7 +193,7 @@ int SocketTool::run(const message::SocketCounters& counters, const std::function
     show_progress(counters);
     progress.start(loop, loop.now() + progress_every);
   }};
-  if (!words_.quiet) progress.start(loop, begin_ + progress_every);
+  if (!arguments_.quiet) progress.start(loop, begin_ + progress_every);
   if (duration_.count() > 0) limit_.start(loop, begin_ + duration_);
   context_->run();
   ending_ = true;
@@ -223,16 +222,16 @@ Result<> SocketTool::judge(const message::SocketCounters& counters) const {
   const bool met = offer_ ? next_ != Time{} : counters.connections > 0;
   if (!outcome_) return outcome_;
   if (!met && reason_.empty())
-    return fail(ErrorKind::disconnected, fmt::format("{}: {}", url_.text(), words_.nobody));
+    return fail(ErrorKind::disconnected, fmt::format("{}: {}", url_.text(), arguments_.nobody));
   if (!met) return fail(ErrorKind::disconnected, reason_);
   if (!delivered_) {
     return fail(
         ErrorKind::disconnected,
         fmt::format("{}: gave up before the other side had taken all that was sent", url_.text()));
   }
-  if (moved_ < words_.count) {
+  if (moved_ < arguments_.count) {
     return fail(ErrorKind::disconnected, fmt::format("{}: ended after {} of {} messages",
-                                                     url_.text(), moved_, words_.count));
+                                                     url_.text(), moved_, arguments_.count));
   }
   return {};
 }
@@ -259,7 +258,7 @@ int SocketTool::report(const message::SocketCounters& counters) {
   if (offer_) result["delivered"] = delivered_;
   result["ok"] = verdict.has_value();
   result["error"] = verdict ? json::Value{} : json::Value{verdict.error().text};
-  if (words_.json != "-") {
+  if (arguments_.json != "-") {
     fmt::print("{} messages of {} in {}: {}, {}\n", counters.messages, format_size(counters.bytes),
                format_duration(moving), format_rate(rate(counters.messages)),
                format_bandwidth(rate(counters.bytes)));
@@ -269,8 +268,8 @@ int SocketTool::report(const message::SocketCounters& counters) {
   return written ? status_done : complain(written.error());
 }
 
-int run_tool(const ToolOptions& words, const std::function<Result<int>(SocketTool&)>& live) {
-  const auto tool = SocketTool::make(words);
+int run_tool(const ToolOptions& arguments, const std::function<Result<int>(SocketTool&)>& live) {
+  const auto tool = SocketTool::make(arguments);
   if (!tool) return complain(tool.error());
   const auto status = live(**tool);
   return status ? *status : complain(status.error());

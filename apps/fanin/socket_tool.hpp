@@ -40,14 +40,14 @@ struct ToolOptions {
   bool connects = false; // to where another one listens
   std::string nobody = "nobody answers"; // what is said where no other side ever came
 };
-void add_tool_options(CLI::App& command, ToolOptions& words);
-void add_message_options(CLI::App& command, ToolOptions& words); // of those that send
-void add_mode_option(CLI::App& command, ToolOptions& words);
+void add_tool_options(CLI::App& command, ToolOptions& arguments);
+void add_message_options(CLI::App& command, ToolOptions& arguments); // of those that send
+void add_mode_option(CLI::App& command, ToolOptions& arguments);
 
 class SocketTool final : net::Service {
 public:
   // Errors: usage, also where the file for the result cannot be made.
-  [[nodiscard]] static Result<std::unique_ptr<SocketTool>> make(const ToolOptions& words);
+  [[nodiscard]] static Result<std::unique_ptr<SocketTool>> make(const ToolOptions& arguments);
   ~SocketTool() override;
 
   [[nodiscard]] message::Context& context() { return *context_; }
@@ -81,7 +81,7 @@ public:
       const std::function<bool()>& sent = [] { return true; });
 
 private:
-  explicit SocketTool(const ToolOptions& words);
+  explicit SocketTool(const ToolOptions& arguments);
   bool poll() override;
   bool send_one();
   void end_or_give_up();
@@ -92,7 +92,7 @@ private:
   int report(const message::SocketCounters& counters);
 
   MonotonicClock clock_; // the loop's stands still within a turn
-  ToolOptions words_;
+  ToolOptions arguments_;
   Terminal terminal_;
   LogLimiter peers_;
   std::optional<JsonFile> json_;
@@ -124,9 +124,9 @@ private:
   std::uint64_t shown_bytes_ = 0;
 };
 
-// The callback of a command that makes a tool with `words` and runs it; `live` makes the socket,
+// The callback of a command that makes a tool with `arguments` and runs it; `live` makes the socket,
 // runs the tool and gives the exit status.
-[[nodiscard]] int run_tool(const ToolOptions& words,
+[[nodiscard]] int run_tool(const ToolOptions& arguments,
                            const std::function<Result<int>(SocketTool&)>& live);
 
 } // namespace fanin::command

@@ -17,7 +17,7 @@ struct SubscribeOptions : ToolOptions {
   std::vector<message::Tag> tags;
 };
 
-Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& words) {
+Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& arguments) {
   message::Message message;
   std::unique_ptr<message::Subscriber> socket;
   message::SubscriberOptions options;
@@ -39,7 +39,7 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& words) {
     tool.unconnected(reason, "the other side is no publisher; use fanin send for a receiver");
   };
   socket = std::make_unique<message::Subscriber>(tool.context(), std::move(options));
-  for (const message::Tag tag : words.tags) {
+  for (const message::Tag tag : arguments.tags) {
     const auto subscribed = socket->subscribe(tool.url(), tag, tool.mode());
     if (!subscribed) return std::unexpected(subscribed.error());
   }
@@ -49,15 +49,15 @@ Result<int> run_subscriber(SocketTool& tool, const SubscribeOptions& words) {
 } // namespace
 
 void add_subscribe(CLI::App& app, int& status) {
-  auto words = std::make_shared<SubscribeOptions>();
-  words->connects = true;
+  auto arguments = std::make_shared<SubscribeOptions>();
+  arguments->connects = true;
   CLI::App* command =
       app.add_subcommand("subscribe", "Receive what is published with the given tags");
-  add_tool_options(*command, *words);
-  add_mode_option(*command, *words);
-  command->add_option("--tag", words->tags, "Numbers")->required()->check(natural_number(0));
-  command->callback([words, &status] {
-    status = run_tool(*words, [&](SocketTool& tool) { return run_subscriber(tool, *words); });
+  add_tool_options(*command, *arguments);
+  add_mode_option(*command, *arguments);
+  command->add_option("--tag", arguments->tags, "Numbers")->required()->check(natural_number(0));
+  command->callback([arguments, &status] {
+    status = run_tool(*arguments, [&](SocketTool& tool) { return run_subscriber(tool, *arguments); });
   });
 }
 

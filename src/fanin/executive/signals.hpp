@@ -1,5 +1,6 @@
-// SIGINT, SIGTERM and SIGHUP as something the loop looks after, and not as interruptions. And the
-// launcher's word to one of its children that another one has died.
+// SIGINT, SIGTERM and SIGHUP as something the loop looks after, and not as interruptions. SIGHUP is
+// left alone where it was ignored at the start (nohup). And the launcher's message to one of its
+// children that another one has died.
 #pragma once
 
 #include <sys/types.h>

@@ -60,8 +60,8 @@ public:
   // Listens at an address. Returns the real one, with the port that was chosen. Errors: those of
   // Transport::listen().
   [[nodiscard]] FANIN_API Result<net::Url> listen(const net::Url& url);
-  // Ends one connection at once, counts and logs the reason; no on_closed() follows. The peer is
-  // not gone.
+  // Ends one connection at once, counts and logs the reason; no on_closed() follows. Requires a
+  // peer whose connection has not ended.
   FANIN_API void close(Peer& peer, CloseReason reason);
   FANIN_API void close(); // closes all connections in an orderly way, and accepts no more
   [[nodiscard]] std::size_t peers() const { return admitted_; }

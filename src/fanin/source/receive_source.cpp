@@ -17,8 +17,6 @@ constexpr std::size_t socket_bytes_per_read = 512U << 10;
 // In bytes; they bound a read() of a sender that drips, and of senders that come and go.
 constexpr std::size_t cost_per_call = 512;
 constexpr std::size_t cost_per_connection = 16U << 10;
-// Senders that wait for their turn, each with what the kernel takes of its data.
-constexpr int listen_queue = 256;
 constexpr Duration accept_retry = std::chrono::milliseconds{100};
 constexpr Duration quiet_time = std::chrono::seconds{1};
 // Longer than a lost packet takes to be sent again.
@@ -31,25 +29,6 @@ bool watch(const Descriptor& epoll, int descriptor) {
   event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
   event.data.fd = descriptor;
   return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
-}
-
-Result<Descriptor> listen_on(const net::Url& url, const net::Address& address) {
-  Descriptor socket(
-      ::socket(address.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return fail_errno(ErrorKind::internal, url.text(), errno);
-  const int on = 1;
-  (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(socket.get(), address.get(), address.length) == 0 &&
-      ::listen(socket.get(), listen_queue) == 0) {
-    return socket;
-  }
-  const int error = errno;
-  if (error == EADDRINUSE) {
-    return fail(ErrorKind::refused,
-                fmt::format("{}: the port is in use; `ss -ltnp` shows by whom. Choose another one",
-                            url.text()));
-  }
-  return fail_errno(ErrorKind::refused, fmt::format("{}: listen", url.text()), error);
 }
 
 } // namespace
@@ -89,11 +68,7 @@ Result<> ReceiveSource::listen() {
   if (addresses_.empty()) {
     if (auto prepared = prepare(); !prepared) return prepared;
   }
-  Result<Descriptor> socket = fail(ErrorKind::not_found, options_.listen.text() + ": no address");
-  for (const auto& address : addresses_) {
-    socket = listen_on(options_.listen, address);
-    if (socket) break;
-  }
+  auto socket = net::bind_and_listen(options_.listen, addresses_);
   if (!socket && !options_.listen_from.empty()) {
     return fail(socket.error().kind,
                 fmt::format("{}: {}", options_.listen_from, socket.error().text));
@@ -117,16 +92,17 @@ std::string ReceiveSource::listening_url() const {
   return listener_ ? net::address_text(net::local_address(listener_.get())) : std::string{};
 }
 
-Descriptor ReceiveSource::accept() const {
+Descriptor ReceiveSource::accept(net::Address& peer) const {
   while (true) {
-    Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Descriptor socket = net::accept_from(listener_.get(), peer);
     if (socket || (errno != EINTR && errno != ECONNABORTED)) return socket;
   }
 }
 
 // True if there is a connection now.
 bool ReceiveSource::accept_next(Time now) {
-  Descriptor socket = accept();
+  net::Address peer;
+  Descriptor socket = accept(peer);
   if (!socket) {
     others_wait_ = errno != EAGAIN; // out of descriptors, for instance: try again later
     if (others_wait_) {
@@ -135,7 +111,7 @@ bool ReceiveSource::accept_next(Time now) {
     }
     return false;
   }
-  peer_ = net::address_text(net::peer_address(socket.get()));
+  peer_ = net::address_text(peer);
   net::set_stream_options(socket.get(), {});
   if (!watch(epoll_, socket.get())) {
     ++refused_;
@@ -196,7 +172,8 @@ void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   close_connection(queue, now, "end of the data");
   ended_ = true;
   const std::uint64_t before = refused_;
-  for (int i = 0; i < listen_queue && accept(); ++i) ++refused_;
+  net::Address peer;
+  for (int i = 0; i < SOMAXCONN && accept(peer); ++i) ++refused_;
   listener_ = Descriptor{};
   if (refused_ == before) return;
   warnings_.say(options_.log, now, LogLevel::warning,

@@ -53,7 +53,7 @@ public:
 private:
   ReceiveSource(ReceiveOptions options, Descriptor epoll);
   [[nodiscard]] Result<> listen();
-  [[nodiscard]] Descriptor accept() const;
+  [[nodiscard]] Descriptor accept(net::Address& peer) const;
   [[nodiscard]] bool accept_next(Time now);
   [[nodiscard]] Time make_way(FragmentQueue& queue, Time now);
   void look_for_events();

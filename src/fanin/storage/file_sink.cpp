@@ -162,8 +162,8 @@ bool FileSink::poll() {
     }
     worked = true;
     for (const auto& said : reports) {
-      if (said.gone.gone) {
-        if (options_.on_gone) options_.on_gone(said.gone.file.path(), said.gone.events);
+      if (said.gone) {
+        if (options_.on_gone) options_.on_gone(said.gone->file.path(), said.gone->events);
       } else if (failure_) {
         failure_(said.error, said.fatal);
       }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -80,10 +81,10 @@ private:
     std::uint64_t events = 0;
     bool gone = false;
   };
-  struct Report {
+  struct Report { // of an error, or of a file that is gone
     Error error;
     bool fatal = false;
-    Part gone{}; // if it is
+    std::optional<Part> gone{};
   };
 
   explicit FileSink(FileSinkOptions options);
