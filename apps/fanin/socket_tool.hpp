@@ -124,8 +124,8 @@ private:
   std::uint64_t shown_bytes_ = 0;
 };
 
-// The callback of a command that makes a tool with `arguments` and runs it; `live` makes the socket,
-// runs the tool and gives the exit status.
+// The callback of a command that makes a tool with `arguments` and runs it; `live` makes the
+// socket, runs the tool and gives the exit status.
 [[nodiscard]] int run_tool(const ToolOptions& arguments,
                            const std::function<Result<int>(SocketTool&)>& live);
 

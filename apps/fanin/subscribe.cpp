@@ -57,7 +57,8 @@ void add_subscribe(CLI::App& app, int& status) {
   add_mode_option(*command, *arguments);
   command->add_option("--tag", arguments->tags, "Numbers")->required()->check(natural_number(0));
   command->callback([arguments, &status] {
-    status = run_tool(*arguments, [&](SocketTool& tool) { return run_subscriber(tool, *arguments); });
+    status =
+        run_tool(*arguments, [&](SocketTool& tool) { return run_subscriber(tool, *arguments); });
   });
 }
 

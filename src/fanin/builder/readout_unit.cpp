@@ -87,7 +87,7 @@ void ReadoutUnit::reset() {
   incarnation_ = 0;
   numbered_ = last_ = final_ = paused_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
-  horizon_ = heard_ = announced_ = limit_ = held_told_ = 0;
+  horizon_ = heard_ = announced_ = limit_ = read_end_ = held_told_ = 0;
   held_said_ = held_answered_ = 0;
   alone_ = begin_asked_ = held_ended_ = held_waits_ = others_wait_ = false;
   apart_.clear();
@@ -129,9 +129,10 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
     wire::Limit limit;
     if (!reader.read(limit)) return false;
     limit_ = limit.event;
+    read_end_ = std::min(limit.event, limit.read);
     last_ = limit.last != 0;
     paused_ = pause_wanted_ = false;
-    for (auto& input : inputs_) input->queue.set_limit(std::min(limit_, limit.read), last_);
+    for (auto& input : inputs_) input->queue.set_limit(read_end_, last_);
     retry_full_ = true;
     return true;
   }

@@ -132,6 +132,7 @@ private:
   void watch_silence();
   bool watch_silence(Input& input, Duration now);
   void watch_slow(Input& input, Duration now);
+  void pass_unread();
   void announce(bool idle);
   [[nodiscard]] bool worth_announcing(EventNumber& end, bool idle);
   [[nodiscard]] std::uint64_t bytes_of(EventRange range) const;
@@ -163,6 +164,7 @@ private:
   Incarnation incarnation_ = 0; // 0: not welcomed
   RunNumber run_ = 0;
   EventNumber limit_ = 0;
+  EventNumber read_end_ = 0; // of the last limit: up to where sources are read, limit_ or less
   EventNumber horizon_ = 0; // events below exist somewhere
   EventNumber heard_ = 0; // the event manager's horizon
   std::uint32_t held_said_ = 0; // messages

@@ -419,9 +419,20 @@ void ReadoutUnit::watch_silence() {
   pass_over_quiet(now);
   watch_unclear(now);
   // Below the last limit all events exist: somebody has announced the last one.
-  horizon_ = last_ ? limit_ : std::min(limit_, std::max(heard_, whole_run().high));
+  horizon_ = last_ ? read_end_ : std::min(limit_, std::max(heard_, whole_run().high));
   for (auto& input : inputs_) {
     if (watch_silence(*input, now)) watch_slow(*input, now);
+  }
+  if (last_) pass_unread();
+}
+
+// Where the run ends with numbers that only one source has, which may be wrong, nobody is read up
+// to them, and nobody is silent there.
+void ReadoutUnit::pass_unread() {
+  for (auto& input : inputs_) {
+    source::FragmentQueue& queue = input->queue;
+    if (!queue.numbered() || queue.next_event() < read_end_) continue;
+    if (!queue.give_up_until(limit_, wire::AbsentReason::none)) retry_full_ = true;
   }
 }
 

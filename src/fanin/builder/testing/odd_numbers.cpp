@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "fanin/source/number_judge.hpp"
 #include "fanin/source/pacer.hpp"
 
 namespace fanin::builder::testing {
@@ -11,7 +12,6 @@ namespace fanin::builder::testing {
 namespace {
 constexpr std::size_t close = 4; // fragments: faults so near to each other act together
 
-constexpr EventNumber read_ahead = 400; // numbers: one source may be read before another one
 double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9; }
 
 struct Payload { // begins each fragment
@@ -90,7 +90,9 @@ private:
     std::memcpy(bytes_.data(), &payload, sizeof payload);
     const auto outcome = queue.write(next.fragment.number, bytes_);
     if (outcome == source::WriteOutcome::full) return false;
+    sender_.next = queue.next_event();
     sender_.sent.push_back(next.fragment);
+    if (sender_.next > next.fragment.right + 1) sender_.sent.back().others_end = all_.agreed_end();
     to_send_.erase(to_send_.begin());
     return true;
   }
@@ -200,7 +202,7 @@ std::string OddNumbers::check(const SourceInfo& info) {
     }
     const bool behind = fragment.right < accepted; // the source is ahead of itself
     if (behind && silent_for(i - accepted_at)) {
-      given_up = std::max(given_up, fragment.right + lag(sender) + read_ahead);
+      given_up = std::max(given_up, fragment.others_end);
     }
     if (fragment.stored == (fragment.fault ? 0U : 1U) || (beyond && fragment.stored < 2)) continue;
     const bool late = fragment.right < given_up;
@@ -217,11 +219,11 @@ bool OddNumbers::silent_for(std::size_t fragments) const {
   return static_cast<double>(fragments) / rate_hz > 0.9 * seconds(system_.event_deadline);
 }
 
-// So far its numbers lie behind those of others.
-EventNumber OddNumbers::lag(const Sender& sender) const {
-  EventNumber furthest = 0;
-  for (const auto& [id, other] : senders_) furthest = std::max(furthest, other.shift);
-  return furthest - sender.shift;
+// A source that is silent is given up until there. Wrong numbers that were accepted count.
+EventNumber OddNumbers::agreed_end() const {
+  std::vector<EventNumber> ends;
+  for (const auto& [id, sender] : senders_) ends.push_back(sender.next);
+  return source::agreed_end(ends, system_.event_window);
 }
 
 // Two things that happen close together may cost a good fragment, or confirm a wrong number: faults

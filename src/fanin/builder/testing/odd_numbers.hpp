@@ -36,6 +36,7 @@ private:
     EventNumber number = 0; // what the source said
     bool fault = false; // lost, of a wrong number, a repetition or too large
     bool gap = false; // numbers were left out everywhere right before it
+    EventNumber others_end = 0; // up to where sources agreed, when this one was ahead of itself
     std::uint32_t stored = 0;
   };
   struct Sender {
@@ -44,6 +45,7 @@ private:
     std::uint64_t wrong_first = 0;
     EventNumber shift = 0; // where it begins, beyond the others
     EventNumber limit = 0; // of the last time it was read
+    EventNumber next = 0; // after what was accepted last
     std::uint64_t dies_at = ~std::uint64_t{0}; // it sends nothing from the event of this index on
     std::vector<Fragment> sent;
   };
@@ -58,8 +60,8 @@ private:
   [[nodiscard]] std::string count_stored(const VirtualSystem& system);
   [[nodiscard]] std::string check(const SourceInfo& info);
   [[nodiscard]] bool explained(const SourceInfo& info, std::size_t at) const;
+  [[nodiscard]] EventNumber agreed_end() const;
   [[nodiscard]] bool silent_for(std::size_t fragments) const;
-  [[nodiscard]] EventNumber lag(const Sender& sender) const;
   [[nodiscard]] bool confirmed(SourceId source, std::size_t at) const;
   [[nodiscard]] std::string history(SourceId source, std::size_t at) const;
 
