@@ -79,6 +79,8 @@ TEST(LatencyBudget, is_not_felt_where_batches_fill_by_themselves) {
 TEST(LatencyBudget, holds_without_a_trigger_too) {
   const Cost cost = cost_of(0, 1'000, 50ms);
   EXPECT_LE(cost.commits_per_s, 60);
+  EXPECT_LE(cost.turns_per_s, 1'800); // of all nodes
+  EXPECT_LE(cost.latency, 50ms);
 }
 
 } // namespace

@@ -11,16 +11,16 @@ constexpr std::size_t waiting_max = 65536; // assignments, far more than a sane 
 
 class ReadoutUnit::Readable final : public net::Service {
 public:
-  Readable(net::Loop& loop, const source::Source& source) : loop_(loop), source_(source) {
-    loop_.add(*this);
-  }
+  Readable(net::Loop& loop, const Input& input) : loop_(loop), input_(input) { loop_.add(*this); }
   ~Readable() override { loop_.remove(*this); }
   bool poll() override { return false; } // being woken is enough: the readout unit reads each turn
-  [[nodiscard]] int descriptor() const override { return source_.descriptor(); }
+  [[nodiscard]] int descriptor() const override {
+    return loop_.now() < input_.rest.until() ? -1 : input_.source->descriptor();
+  }
 
 private:
   net::Loop& loop_;
-  const source::Source& source_;
+  const Input& input_;
 };
 
 ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvironment environment)
@@ -38,11 +38,11 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
   for (auto& input : options_.inputs) {
     input.queue.asks_others = true;
     input.queue.triggered = system.trigger_rate_hz > 0;
-    inputs_.push_back(std::make_unique<Input>(std::move(input)));
+    inputs_.push_back(std::make_unique<Input>(std::move(input), system_.read_rest()));
     queues_.push_back(&inputs_.back()->queue);
     source_counters_.push_back({.source = inputs_.back()->queue.options().source});
     if (inputs_.back()->source->descriptor() >= 0) {
-      readables_.push_back(std::make_unique<Readable>(*environment_.loop, *inputs_.back()->source));
+      readables_.push_back(std::make_unique<Readable>(*environment_.loop, *inputs_.back()));
     }
   }
   FANIN_ASSERT(environment_.control_pool->page_size() >= control_page_least(inputs_.size()));
@@ -203,6 +203,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     input->last = {};
     input->last.wake = now;
     input->far_ahead = false;
+    input->rest.end();
     for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
       input->dropped_before[reason] = input->queue.dropped(static_cast<wire::DropReason>(reason));
     }

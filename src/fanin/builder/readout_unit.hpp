@@ -17,6 +17,7 @@
 #include "fanin/builder/control_client.hpp"
 #include "fanin/builder/deadline_clock.hpp"
 #include "fanin/builder/metadata.hpp"
+#include "fanin/builder/read_rest.hpp"
 #include "fanin/builder/retained_batches.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/source/source.hpp"
@@ -61,12 +62,16 @@ public:
 
 private:
   struct Input {
-    Input(ReadoutInput&& input)
-        : source(std::move(input.source)), pool(input.pool), queue(input.queue, *input.pool) {}
+    Input(ReadoutInput&& input, Duration longest_rest)
+        : source(std::move(input.source)),
+          pool(input.pool),
+          queue(input.queue, *input.pool),
+          rest(longest_rest) {}
     std::unique_ptr<source::Source> source;
     memory::PagePool* pool;
     source::FragmentQueue queue;
     source::ReadResult last;
+    ReadRest rest;
     std::array<std::uint64_t, wire::drop_reasons> dropped_before{}; // by earlier incarnations
     std::uint32_t pages_left = 0; // in the pool, after it was last read
     bool far_ahead = false; // read further than builder units take
@@ -93,7 +98,7 @@ private:
       return last.state == source::ReadState::finished || last.state == source::ReadState::failed;
     }
   };
-  class Readable; // puts a source's descriptor into the loop
+  class Readable; // puts a source's descriptor into the loop, while it may be read
 
   // control
   bool on_control(wire::MessageType type, std::span<const std::byte> body);
@@ -148,6 +153,7 @@ private:
   [[nodiscard]] bool answered(EventRange range);
   void release_cut();
   [[nodiscard]] MetadataLayout layout() const;
+  [[nodiscard]] static Time next_read(const Input& input, Time now);
   void arm_tick(Time now);
 
   const System& system_;

@@ -280,14 +280,18 @@ bool ReadoutUnit::read_inputs() {
     if (input->done()) continue;
     if (far_ahead(*input)) continue; // goes on when batches have been cut
     const bool pages_back = input->pool->available() > input->pages_left; // sent, after a clear
+    const bool may_have_more = now >= input->last.wake || input->source->descriptor() >= 0;
     const bool due = retry || input->last.state == source::ReadState::more ||
-                     now >= input->last.wake || input->source->descriptor() >= 0 ||
+                     (now >= input->rest.until() && may_have_more) ||
                      (input->queue.throttled() && pages_back);
     if (due) {
+      const std::uint64_t before = input->queue.bytes_written();
       if (!input->queue.numbered() || input->queue.held()) {
         input->queue.set_others(others_of(*input));
       }
       input->last = input->source->read(input->queue, now);
+      if (input->last.state == source::ReadState::waiting)
+        input->rest.begin(input->queue.bytes_written() - before, now);
       input->unclear = input->queue.unclear();
       input->pages_left = input->pool->available();
       if (input->last.state == source::ReadState::failed) {
@@ -635,6 +639,13 @@ bool ReadoutUnit::announce_range(EventRange range) {
   return true;
 }
 
+// When it is read again, if nothing wakes us before.
+Time ReadoutUnit::next_read(const Input& input, Time now) {
+  const Time rested = input.rest.until();
+  if (input.source->descriptor() >= 0 && rested > now) return rested;
+  return std::max(input.last.wake, rested);
+}
+
 void ReadoutUnit::arm_tick(Time now) {
   Time due = announce_due_;
   if (!waiting_again_.empty() || !waiting_.empty() || uncut_since_ != never) {
@@ -642,7 +653,8 @@ void ReadoutUnit::arm_tick(Time now) {
   }
   for (const auto& input : inputs_) {
     if (input->done()) continue;
-    if (input->last.state == source::ReadState::waiting) due = std::min(due, input->last.wake);
+    if (input->last.state == source::ReadState::waiting)
+      due = std::min(due, next_read(*input, now));
     if (input->behind_since || input->overtaken_since || input->unclear_since)
       due = std::min(due, now + system_.event_deadline / 4);
   }

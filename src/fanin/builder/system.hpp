@@ -63,6 +63,8 @@ struct System {
   // How long triggers, or fragments that are not triggered, are gathered at the start of their way.
   // The rest of the latency is for transfer, building and storage.
   [[nodiscard]] Duration gather_time() const { return latency / 4 * 3; }
+  // How long a source that gives little is left alone between two reads, at most. Of the rest.
+  [[nodiscard]] Duration read_rest() const { return latency / 8; }
 
   // Equal for nodes that can work together: who there is, the protocol, and how events are cut.
   [[nodiscard]] std::uint64_t digest() const;

@@ -253,6 +253,9 @@ public:
     return event < base_ ? base_position_ : slots_[event & mask_].position;
   }
 
+  /// Bytes written in all, those of an open fragment and empty ends of pages included.
+  [[nodiscard]] std::uint64_t bytes_written() const { return position_; }
+
   /// Bytes of events that were answered and not released.
   [[nodiscard]] std::uint64_t held_bytes() const { return end_position_ - base_position_; }
 

@@ -19,7 +19,8 @@ namespace fanin::source {
 enum class ReadState : std::uint8_t {
   more, ///< there is more to read at once: call again in this or the next turn
   waiting, ///< nothing now: call again at `wake`, or when descriptor() becomes readable, or when
-           ///< the queue has room again
+           ///< the queue has room again; after a read of less than 32 KiB up to an eighth of the
+           ///< latency budget later
   finished, ///< the data have ended; all numbers have been answered
   failed ///< the source cannot continue; `error` says why; it is reported and treated as finished
 };

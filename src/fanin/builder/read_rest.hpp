@@ -1,0 +1,40 @@
+// How long a source is left alone after a read that took all it had: fragments that come one by one
+// would wake their readout unit one by one. The rest grows as long as reads bring little, up to a
+// part of the latency budget, and ends where they bring much, so that no socket buffer fills.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "fanin/base/clock.hpp"
+
+namespace fanin::builder {
+
+class ReadRest {
+public:
+  // `longest`: 0 for none at all.
+  explicit ReadRest(Duration longest) : longest_(longest) {}
+
+  // After a read that brought so many bytes and left nothing. Rests of sources that are read by the
+  // same loop end together.
+  void begin(std::uint64_t bytes, Time now) {
+    length_ = bytes >= much ? length_ / 2 : std::max(length_ * 2, shortest);
+    if (length_ < shortest) length_ = Duration{0};
+    length_ = std::min(length_, longest_);
+    until_ = now;
+    if (length_ > Duration{0}) until_ += length_ - now.time_since_epoch() % length_;
+  }
+  void end() { until_ = Time{}; }
+  // Not read before. In the past: the next data wake the readout unit.
+  [[nodiscard]] Time until() const { return until_; }
+
+private:
+  static constexpr std::uint64_t much = 32U << 10; // half of the smallest socket buffer
+  static constexpr Duration shortest = std::chrono::microseconds{500};
+
+  Duration longest_;
+  Duration length_{};
+  Time until_{};
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,100 @@
+"""What a laboratory's rate costs: how often the processes of an event builder wake up, files written."""
+
+import socket
+import struct
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.fanin_run import SOURCE, Folder, Run, check_balanced
+
+NODES = ["evm", "ru0", "ru1", "bu0", "bu1"]
+RECEIVING = """
+[run]
+output = "{output}"
+[network]
+url = "tcp://127.0.0.1"
+[[readout]]
+source = [{{ id = 0x300, type = "receive", listen = "tcp://127.0.0.1" }}]
+[[readout]]
+source = [{{ id = 0x301, type = "receive", listen = "tcp://127.0.0.1" }}]
+[[builder]]
+count = 2
+"""
+
+
+def wake_ups(pid):
+    """Voluntary context switches of all threads, as ru_nvcsw."""
+    total = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        total += int(next(line for line in status.read_text().splitlines() if line.startswith("voluntary")).split()[1])
+    return total
+
+
+def wake_ups_per_second(run):
+    """Of all processes, while some seconds' events are built."""
+    pids = [run.process.pid, *(run.pid(node) for node in NODES)]
+    run.wait_for_events(1)
+    before, start = [wake_ups(pid) for pid in pids], time.monotonic()
+    run.wait_for(r" \d+ events ")
+    run.wait_for(r" \d+ events ")
+    seconds = time.monotonic() - start
+    rates = [(wake_ups(pid) - first) / seconds for pid, first in zip(pids, before)]
+    print(dict(zip(["launcher", *NODES], rates)))
+    return sum(rates)
+
+
+@pytest.mark.parametrize("rate", ["1kHz", "10kHz"])
+def test_few_wake_ups_serve_many_events(rate):
+    with Folder() as folder:
+        quick = ["--set", f"trigger.rate={rate}", "--set", "source.size_mean=200B", "--set", f"run.output={folder.path}"]
+        with Run(SOURCE / "examples/quickstart.toml", *quick) as run:
+            rate = wake_ups_per_second(run)
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        assert rate <= 600, rate
+
+
+@contextmanager
+def sending(port, source):
+    """A detector at 1 kHz, one fragment at a time, in a thread."""
+    ends = threading.Event()
+
+    def send():
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(struct.pack("<8sHHI", b"FANINRCV", 1, 0, source))
+            event = 0
+            while not ends.wait(0.001):
+                connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 0, 0, source, event, 200, 0) + bytes(200))
+                event += 1
+            connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 2, 0, source, 0, 0, 0))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_fragments_that_come_one_by_one_are_read_together():
+    with Folder() as folder:
+        with Run(folder.write("run.toml", RECEIVING.format(output=folder.path / "out"))) as run:
+            ports = {}
+            while len(ports) < 2:
+                found = run.wait_for(r"(0x30[01]): waits for fragments at tcp://127.0.0.1:(\d+)")
+                ports[int(found[1], 16)] = int(found[2])
+            with sending(ports[0x300], 0x300), sending(ports[0x301], 0x301):
+                rate = wake_ups_per_second(run)
+            result = run.finish()
+        check_balanced(result)
+        assert rate <= 800, rate
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__, *sys.argv[1:]]))
