@@ -200,6 +200,22 @@ def latency(m):
     m.table(*rows)
 
 
+def laboratory(m):
+    """What the rates of laboratories cost: a latency budget is spent on fewer messages and wake-ups."""
+    rows = [("2 x 2, 200 B, files written", "latency budget", "cores used", "wanted", "wake-ups/s", "p99")]
+    with tempfile.TemporaryDirectory(dir=m.results) as folder:
+        for trigger, budget, wanted in (("1kHz", "50ms", 0.05), ("10kHz", "50ms", 0.15), ("20kHz", "50ms", 0.35),
+                                        ("100kHz", "50ms", 0.5), ("1kHz", "10ms", 0.15)):
+            own = m.evb(f"laboratory-{trigger}-{budget}", "--rus", "2", "--bus", "2", "--sources", "2", "--fragment-size",
+                        "200B", "--rate", trigger, "--latency", budget, "--wait", "block", "--storage", folder,
+                        "--runs", "5", "--duration", "5s")["evb"]
+            cores = sum(process["cpu"] for process in own["processes"])
+            wake_ups = sum(process["waits_per_s"] for process in own["processes"])
+            rows.append((trigger, budget, f"{cores:.3f}", f"{wanted:.2f}", f"{wake_ups:.0f}",
+                         f"{own['p99_us'] / 1000:.1f} ms"))
+    m.table(*rows)
+
+
 def idle(m):
     own = m.evb("idle", "--rus", "2", "--bus", "2", "--idle", "--runs", "3", "--duration", "5s")["evb"]
     m.table(("idle process", "of a core", "wake-ups/s"),
@@ -238,7 +254,8 @@ def storage(m):
     m.table(*rows)
 
 
-SETS = {"speed": speed, "latency": latency, "idle": idle, "memory": memory, "storage": storage, "sockets": sockets, "ofi": ofi}
+SETS = {"speed": speed, "latency": latency, "laboratory": laboratory, "idle": idle, "memory": memory, "storage": storage,
+        "sockets": sockets, "ofi": ofi}
 
 
 def replace_between_marks(document, name, text):

@@ -38,6 +38,7 @@ struct EvbWords {
   double stolen_max = 5; // percent
   std::string working_set;
   std::string rate;
+  std::string latency;
   std::string storage;
   std::string page;
   std::string readout_buffer;
@@ -63,6 +64,7 @@ std::vector<std::string> overrides(const EvbWords& words, const net::Url& url, b
   };
   add("run.output", words.storage);
   add("trigger.rate", words.idle ? no_event_within_a_run : words.rate);
+  add("event.latency", words.latency);
   add("buffers.page", words.page);
   add("buffers.readout", words.readout_buffer);
   add("buffers.builder", words.builder_buffer);
@@ -153,6 +155,8 @@ void add_evb(CLI::App& bench, int& status) {
                       "Working set of each end of the fair loop, as 8MiB");
   command->add_option("--rate", words->rate,
                       "Trigger at a fixed rate, as 10kHz, and report the latency");
+  command->add_option("--latency", words->latency,
+                      "Latency budget, as 50ms (event.latency); default: none");
   command->add_option(
       "--storage", words->storage,
       "Folder to which events are written; files are removed after each measurement");
