@@ -4,10 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/builder/system.hpp"
 
 namespace fanin::builder {
 
@@ -28,26 +29,11 @@ public:
   [[nodiscard]] virtual std::span<const NodeId> preference(const AssignmentRequest& request) = 0;
   // It was assigned to this builder unit, which need not be the first of the preference.
   virtual void assigned(NodeId builder, const AssignmentRequest& request) = 0;
+  // A batch of so many bytes that was assigned to it is built, or was taken back.
+  virtual void ended(NodeId /*builder*/, std::uint64_t /*bytes*/) {}
 };
 
-// One after the other, from the one behind the last that was chosen.
-class RoundRobin final : public Assigner {
-public:
-  explicit RoundRobin(std::size_t builder_units) {
-    for (std::size_t i = 0; i < 2 * builder_units; ++i) {
-      order_.push_back(static_cast<NodeId>(i % builder_units));
-    }
-  }
-  [[nodiscard]] std::span<const NodeId> preference(const AssignmentRequest&) override {
-    return std::span{order_}.subspan(next_, order_.size() / 2);
-  }
-  void assigned(NodeId builder, const AssignmentRequest&) override {
-    next_ = (builder + std::size_t{1}) % (order_.size() / 2);
-  }
-
-private:
-  std::vector<NodeId> order_; // all of them, twice
-  std::size_t next_ = 0;
-};
+// The policy that the configuration names.
+[[nodiscard]] std::unique_ptr<Assigner> make_assigner(const System& system);
 
 } // namespace fanin::builder

@@ -4,6 +4,7 @@
 // another builder unit, if there is one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,12 +36,14 @@ public:
   template <class Ask>
   [[nodiscard]] std::optional<NodeId> choose(const AssignmentRequest& request,
                                              std::optional<NodeId> handed_back, Ask ask) {
+    const std::span<const NodeId> preference = policy_->preference(request);
     const bool part = (request.range.first & (batch_events_ - 1)) != 0;
-    const bool stays = request.attempt == 0 && part && consecutive_bytes_ < batch_bytes_;
+    const bool stays = request.attempt == 0 && part && consecutive_bytes_ < batch_bytes_ &&
+                       std::ranges::find(preference, last_) != preference.end();
     if (stays && ask(last_) == Answer::has_room) return last_;
     std::optional<NodeId> second_best;
     bool others = false;
-    for (const NodeId node : policy_->preference(request)) {
+    for (const NodeId node : preference) {
       const Answer answer = ask(node);
       if (answer == Answer::unusable) continue;
       const bool failed_before = handed_back == node;
@@ -57,6 +60,8 @@ public:
     last_ = node;
     policy_->assigned(node, request);
   }
+  // A batch of so many bytes that was assigned to it is built, or was taken back.
+  void ended(NodeId node, std::uint64_t bytes) { policy_->ended(node, bytes); }
 
 private:
   std::unique_ptr<Assigner> policy_;

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "fanin/builder/assignment_policies.hpp"
+
 namespace fanin::builder {
 namespace {
 
@@ -60,6 +62,20 @@ TEST_F(Choice, batch_that_was_handed_back_goes_elsewhere_if_it_can) {
 TEST_F(Choice, batch_that_is_assigned_again_follows_the_policy_and_not_its_neighbour) {
   EXPECT_EQ(give(0, 10), 0U);
   EXPECT_EQ(give(1, 10, 1), 1U);
+}
+
+TEST(Assigner, parts_after_a_gap_go_where_their_numbers_say) {
+  BuilderChoice choice{std::make_unique<ByNumber>(3, 16), 3, 16, 100};
+  const auto give = [&](EventNumber first) {
+    const AssignmentRequest request{{first, first + 1}, 10, 0};
+    const auto node = choice.choose(request, {}, [](NodeId) { return Answer::has_room; });
+    choice.assigned(node.value(), request);
+    return *node;
+  };
+  EXPECT_EQ(give(3), 0U);
+  EXPECT_EQ(give(5), 0U);
+  EXPECT_EQ(give(21), 1U); // not with the part before
+  EXPECT_EQ(give(23), 1U);
 }
 
 // Always the same order, without the first builder unit.

@@ -14,12 +14,12 @@ namespace {
 constexpr std::size_t batches_max = 16384;
 } // namespace
 
-Dispatcher::Dispatcher(const Parts& parts, std::unique_ptr<Assigner> policy)
+Dispatcher::Dispatcher(const Parts& parts)
     : parts_(parts),
       capacity_(parts.readouts.size(), parts.builders.size(), parts.system.batch_bytes,
                 parts.system.transfer_window),
-      choice_(policy ? std::move(policy) : std::make_unique<RoundRobin>(parts.builders.size()),
-              parts.builders.size(), parts.system.batch_events, parts.system.batch_bytes),
+      choice_(make_assigner(parts.system), parts.builders.size(), parts.system.batch_events,
+              parts.system.batch_bytes),
       lagging_(parts.builders.size()) {}
 
 // --- nodes ---------------------------------------------------------------------------------------
@@ -176,6 +176,7 @@ void Dispatcher::assign(Batch& batch, const AssignmentRequest& request, NodeId n
 
 void Dispatcher::take_back(Batch& batch) {
   epochs_.leave(batch.epoch);
+  choice_.ended(batch.builder, batch.bytes);
   batches_.take_back(batch);
 }
 
@@ -215,6 +216,7 @@ bool Dispatcher::on_built(NodeId builder, wire::MessageReader& reader, Time now,
   capacity_.release(builder, batch->reservation);
   parts_.server.tell_readouts(wire::Clear{batch->range.first, batch->range.end});
   epochs_.leave(batch->epoch);
+  choice_.ended(builder, batch->bytes);
   batches_.erase(*batch);
   return true;
 }

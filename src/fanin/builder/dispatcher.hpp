@@ -35,7 +35,7 @@ public:
     Accounts& accounts;
     ControlServer& server;
   };
-  Dispatcher(const Parts& parts, std::unique_ptr<Assigner> policy);
+  explicit Dispatcher(const Parts& parts);
 
   void readout_up(NodeId node, std::uint64_t memory, std::uint64_t metadata);
   // Before its announcements are left behind: builder units hear what it had of their batches.

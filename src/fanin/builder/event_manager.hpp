@@ -50,7 +50,6 @@ struct EventManagerOptions {
   std::function<void(const RunSummary&)> on_end;
   // A builder unit was given up because it says nothing: frozen, it still holds pages of others.
   std::function<void(NodeId)> on_silent; // may be empty
-  std::unique_ptr<Assigner> assigner;    // null: round robin
 };
 
 // Thread: its loop. Registered there as a service for its lifetime.

@@ -24,6 +24,10 @@ enum class Protocol : std::uint8_t {
 // As in the configuration: "push", "pull".
 [[nodiscard]] FANIN_INTERNAL_API std::string_view name(Protocol protocol);
 
+// Which builder unit comes first for a batch (assignment_policies.hpp).
+enum class AssignmentPolicy : std::uint8_t { round_robin, least_loaded, weighted, by_number };
+inline constexpr std::uint32_t weight_max = 1000; // of a builder unit
+
 struct SourceInfo {
   SourceId id = 0;
   std::string name;
@@ -38,6 +42,8 @@ struct System {
   std::vector<std::string> builder_units;
   std::vector<SourceInfo> sources; // sorted by readout unit, then id; ids are unique
   Protocol protocol = Protocol::push;
+  AssignmentPolicy assignment = AssignmentPolicy::round_robin;
+  std::vector<std::uint32_t> builder_weights; // of each builder unit, where that is `weighted`
   bool checksum = true; // CRC32C per fragment, set at the source, checked by the BU
 
   // A batch is a run of event numbers that never crosses a multiple of batch_events; at low rate it

@@ -42,7 +42,13 @@ std::string WaitingText::of_readout(NodeId node) const {
 std::string WaitingText::of_builder(NodeId node) const {
   const std::string& name = parts_.system.builder_units[node];
   if (parts_.builders.presence(node) == Presence::finished) return {};
-  if (!parts_.builders.present(node)) return fmt::format("builder unit '{}' to start", name);
+  if (!parts_.builders.present(node)) {
+    return fmt::format("builder unit '{}' to start{}", name,
+                       parts_.system.assignment == AssignmentPolicy::by_number
+                           ? ", which alone builds its share of the events (event.assignment = "
+                             "\"by-number\")"
+                           : "");
+  }
   if (!parts_.phase.is(Phase::waiting) && !parts_.paths.reached(node)) return of_paths(node);
   const Capacity& capacity = parts_.dispatcher.capacity();
   const auto oldest = capacity.oldest_of(node);

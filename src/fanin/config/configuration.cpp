@@ -120,6 +120,8 @@ void read_event(TableReader reader, builder::System& system) {
   }
   system.batch_bytes = reader.size("batch_size", system.batch_bytes);
   if (system.batch_bytes < 4096) reader.reject("batch_size", "a batch takes at least 4KiB");
+  system.assignment = static_cast<builder::AssignmentPolicy>(
+      reader.choice("assignment", {"round-robin", "least-loaded", "weighted", "by-number"}));
   system.announce_deadline = reader.duration("batch_delay", system.announce_deadline);
   system.latency = reader.duration("latency", std::min(system.latency, system.event_deadline / 4));
   if (system.latency >= system.event_deadline) {
@@ -182,6 +184,18 @@ void fit_window(TableReader event, Configuration& configuration) {
   }
 }
 
+// A batch has a data block of each readout unit, which is worth a message of its own.
+void fit_batches(TableReader event, TableReader network, Configuration& configuration) {
+  constexpr std::uint64_t block = 64U << 10;
+  builder::System& system = configuration.system;
+  if (!event.has("batch_size")) {
+    system.batch_bytes = std::max(system.batch_bytes, configuration.readouts() * block);
+  }
+  if (!network.has("transfer_window")) {
+    system.transfer_window = std::max(system.transfer_window, 2 * system.batch_bytes);
+  }
+}
+
 // Nodes that read other files than each other may differ in where data come from, not in how events
 // are numbered.
 std::string numbering_of(const Source& source) {
@@ -234,6 +248,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   }
   detail::read_nodes(reader, configuration, problems);
   fit_window(reader.table("event"), configuration);
+  fit_batches(reader.table("event"), reader.table("network"), configuration);
   finish_system(configuration);
   reader.finish();
   if (!problems.first) detail::check_consistency(configuration, problems);

@@ -201,6 +201,13 @@ void read_readouts(TableReader& root, Configuration& configuration, Problems& pr
   });
 }
 
+std::uint32_t read_weight(TableReader& reader, builder::AssignmentPolicy assignment) {
+  if (reader.has("weight") && assignment != builder::AssignmentPolicy::weighted) {
+    reader.reject("weight", "counts only with event.assignment = \"weighted\"");
+  }
+  return static_cast<std::uint32_t>(reader.integer("weight", 1, 1, builder::weight_max));
+}
+
 void read_builders(TableReader& root, Configuration& configuration) {
   for (auto& reader : root.tables("builder")) {
     const std::uint64_t count = reader.integer("count", 1, 1, nodes_max);
@@ -211,6 +218,7 @@ void read_builders(TableReader& root, Configuration& configuration) {
     alike.urls = reader.urls("url");
     if (alike.urls.size() > rails_max)
       reader.reject("url", fmt::format("names more than {} addresses", rails_max));
+    const std::uint32_t weight = read_weight(reader, configuration.system.assignment);
     alike.url_key = reader.path("url");
     alike.url_place = reader.place_of("url");
     if (configuration.builders() + count > nodes_max) {
@@ -223,6 +231,7 @@ void read_builders(TableReader& root, Configuration& configuration) {
       node.cpus = share_of_cpus(cpus, copy, count);
       configuration.nodes.push_back(std::move(node));
       configuration.system.builder_units.push_back(configuration.nodes.back().name);
+      configuration.system.builder_weights.push_back(weight);
     }
     reader.finish();
   }

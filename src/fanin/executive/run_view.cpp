@@ -72,8 +72,11 @@ std::string RunView::progress_line() const {
   if (builders < configuration_.builders()) {
     line += fmt::format("  {}/{} BUs", builders, configuration_.builders());
   }
-  if (state == "stopping") line += "  stopping";
-  if (state == "stopping" && !waiting_for.empty()) line += ": " + waiting_for;
+  if (state == "stopping") {
+    line += waiting_for.empty() ? "  stopping" : "  stopping: " + waiting_for;
+  } else if (progress_.at("open").natural() > 0 && rate("events") <= 0 && !waiting_for.empty()) {
+    line += "  waiting for " + waiting_for;
+  }
   return line;
 }
 

@@ -9,6 +9,7 @@ namespace fanin::executive {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The reports of a run of which one builder unit ends with an error.
 class RunViewTest : public ::testing::Test {
@@ -24,6 +25,19 @@ protected:
     json::Value report;
     report["report"] = "progress";
     report["state"] = state;
+    view_.on_report(report);
+  }
+  void running(double time_s, int events, int open, const char* waiting_for) {
+    json::Value report;
+    report["report"] = "progress";
+    report["state"] = "running";
+    report["time_s"] = time_s;
+    report["events"] = events;
+    report["open"] = open;
+    report["waiting_for"] = waiting_for;
+    report["buffers"] = json::Value{};
+    for (const char* key : {"bytes_built", "incomplete", "readouts", "builders"}) report[key] = 1;
+    for (const char* key : {"pages", "in_use"}) report["buffers"][key] = 1;
     view_.on_report(report);
   }
   void failed(const char* node, bool started = true) {
@@ -99,6 +113,16 @@ TEST_F(RunViewTest, without_an_event_manager_there_is_no_success) {
   progress("running");
   failed("evm");
   EXPECT_FALSE(succeeded(view_.result()));
+}
+
+TEST_F(RunViewTest, a_run_that_stands_still_says_what_it_waits_for) {
+  running(1, 1000, 5, "builder unit 'bu1' to start");
+  running(2, 2000, 5, "builder unit 'bu1' to start");
+  EXPECT_THAT(view_.progress_line(), Not(HasSubstr("waiting")));
+  running(3, 2000, 5, "builder unit 'bu1' to start");
+  EXPECT_THAT(view_.progress_line(), HasSubstr("waiting for builder unit 'bu1' to start"));
+  running(4, 2000, 0, "readout unit 'ru0' to have event 2000"); // no beam
+  EXPECT_THAT(view_.progress_line(), Not(HasSubstr("waiting")));
 }
 
 } // namespace
