@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from checks import gtest
+from checks import Session, gtest
 from test_report import Test, TestReport, excuse, not_applicable, slowest_units
 
 JUNIT = """<?xml version="1.0"?>
@@ -54,6 +54,13 @@ def test_an_excuse_holds_only_while_the_thing_is_missing():
             assert excuse(Test("x", 0, "skipped", "valgrind is not installed")) == "", "excuse"
     finally:
         os.environ["PATH"] = before
+
+
+def test_a_stage_beside_others_has_its_own_result_and_time():
+    session = Session()
+    session.run_beside("beside", ["sh", "-c", "echo said; exit 3"], lambda: session.run("other", lambda: (True, "")))
+    assert [(stage.name, stage.ok) for stage in session.stages] == [("other", True), ("beside", False)], session.stages
+    assert (session.passed, session.failed) == (1, 1), "counts"
 
 
 def test_a_selection_that_matches_no_test_fails():
