@@ -290,6 +290,24 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
   }
 }
 
+// The system would read the names of files and hosts only up to there.
+TEST(Configuration, a_text_with_a_nul_character_is_refused_wherever_it_stands) {
+  const std::string m = minimal;
+  const std::string reason =
+      ": holds a NUL character (\\u0000), which no name can have: leave it out";
+  const std::vector<std::pair<std::string, std::string>> texts{
+      {m + "[run]\noutput = \"\\u0000a\"\n", "run.toml:5: run.output"},
+      {m + "[[plugin]]\npath = \"a\\u0000.so\"\n", "run.toml:5: plugin.0.path"},
+      {m + "host = \"a\\u0000\"\n", "run.toml:4: builder.0.host"},
+      {m + "name = \"a\\u0000\"\n", "run.toml:4: builder.0.name"},
+      {m + "url = [\"tcp://a\", \"tcp://b\\u0000\"]\n", "run.toml:4: builder.0.url"},
+      {m + "[network]\nurl = \"tcp://?a=\\u0000\"\n", "run.toml:5: network.url"},
+      {"[[readout]]\nsource = [{ type = \"hld\", path = \"x\\u0000\" }]\n[[builder]]\n",
+       "run.toml:2: readout.0.source.0.path"},
+  };
+  for (const auto& [text, where] : texts) EXPECT_EQ(error_of(text), where + reason);
+}
+
 TEST(Configuration, what_follows_from_the_time_until_a_node_is_dead_needs_no_key) {
   const auto quick = good(std::string{minimal} + "[network]\ndead_after = \"600ms\"\n");
   EXPECT_EQ(quick.system.grace, std::chrono::milliseconds{300});

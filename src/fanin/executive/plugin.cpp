@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <filesystem>
+#include <system_error>
 
 namespace fanin::executive {
 namespace {
@@ -23,6 +25,10 @@ Function* find_function(void* library, const char* name) {
 Result<> load_plugin(const std::string& path, PluginRegistry& registry) {
   // A name without a slash would be looked for in the system's folders and not here.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  std::error_code unknown; // the linker says why
+  if (std::filesystem::is_fifo(file, unknown)) { // the linker would wait for a writer
+    return fail(ErrorKind::not_found, fmt::format("plug-in {}: is a pipe, not a file", path));
+  }
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return fail(ErrorKind::not_found, fmt::format("plug-in {}: {}", path, linker_reason()));

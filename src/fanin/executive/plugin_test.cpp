@@ -1,5 +1,7 @@
 #include "fanin/executive/plugin.hpp"
 
+#include <sys/stat.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,6 +48,15 @@ TEST_F(Plugin, that_is_wrong_is_refused_with_the_reason) {
   EXPECT_THAT(error(FANIN_TEST_NO_PLUGIN).text, HasSubstr("no plug-in of fanin"));
   ASSERT_TRUE(load_plugin(FANIN_TEST_PLUGIN_CONSTANT, registry));
   EXPECT_EQ(error(FANIN_TEST_PLUGIN_CONSTANT).kind, ErrorKind::usage); // its name is taken
+}
+
+TEST_F(Plugin, that_is_a_pipe_without_a_writer_is_not_waited_for) {
+  const source::testing::TemporaryFolder folder;
+  const std::string pipe = folder.file("plugin.so");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto loaded = load_plugin(pipe, registry);
+  ASSERT_FALSE(loaded);
+  EXPECT_THAT(loaded.error().text, HasSubstr("plugin.so: is a pipe, not a file"));
 }
 
 } // namespace

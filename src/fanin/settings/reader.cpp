@@ -106,7 +106,14 @@ const std::string* TableReader::plain(std::string_view key, std::string_view wan
     reject(key, fmt::format("is {}; {} is wanted", name(value->kind), wanted));
     return nullptr;
   }
-  return &value->text;
+  return is_clean(key, value->text) ? &value->text : nullptr;
+}
+
+// A text may become the name of a file or of a host, which the system reads up to the first NUL.
+bool TableReader::is_clean(std::string_view key, std::string_view text) {
+  if (text.find('\0') == std::string_view::npos) return true;
+  reject(key, "holds a NUL character (\\u0000), which no name can have: leave it out");
+  return false;
 }
 
 template <class T, class Parse>
@@ -250,6 +257,7 @@ std::vector<std::string> TableReader::texts(std::string_view key) {
       reject(key, fmt::format("holds {}; a list of texts is wanted", name(item.kind)));
       return {};
     }
+    if (!is_clean(key, item.text)) return {};
     texts.push_back(item.text);
   }
   return texts;

@@ -73,6 +73,7 @@ public:
 private:
   // The text of a value that is neither a table nor a list; null otherwise.
   [[nodiscard]] const std::string* plain(std::string_view key, std::string_view wanted);
+  [[nodiscard]] bool is_clean(std::string_view key, std::string_view text); // else rejects it
   template <class T, class Parse>
   [[nodiscard]] T parsed(std::string_view key, T fallback, std::string_view wanted, Parse parse);
   bool add_cpus(std::string_view key, std::string_view text, std::vector<int>& cpus);

@@ -1,12 +1,15 @@
 // The only file that knows toml++.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include <fmt/format.h>
 
+#include "fanin/base/descriptor.hpp"
 #include "fanin/settings/tree.hpp"
 
 #if defined(__GNUC__)
@@ -90,22 +93,33 @@ Result<Value> parse_toml(std::string_view text, const std::string& file) {
   }
 }
 
+// Opened so that a pipe without a writer does not wait for one. Where somebody writes, or a
+// terminal is read, it waits for what comes.
 Result<std::string> read_text(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    return fail(ErrorKind::usage, fmt::format("{}: is a folder, not a configuration", path));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status{};
+  if (!file || ::fstat(file.get(), &status) != 0) {
     return fail_errno(ErrorKind::not_found, fmt::format("{}: cannot be opened", path), errno);
   }
+  if (S_ISDIR(status.st_mode))
+    return fail(ErrorKind::usage, fmt::format("{}: is a folder, not a configuration", path));
   std::string text;
   std::array<char, 16384> piece; // NOLINT: read() fills it
-  while (text.size() <= file_size_max && file) { // a device may have no end
-    file.read(piece.data(), piece.size());
-    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  while (text.size() <= file_size_max) { // a device may have no end
+    const ssize_t got = ::read(file.get(), piece.data(), piece.size());
+    if (got == 0) break;
+    if (got > 0) {
+      text.append(piece.data(), static_cast<std::size_t>(got));
+    } else if (errno == EAGAIN) {
+      (void)::fcntl(file.get(), F_SETFL, 0);
+    } else if (errno != EINTR) {
+      return fail_errno(ErrorKind::refused, fmt::format("{}: cannot be read", path), errno);
+    }
   }
-  if (file.bad() || (text.empty() && !file.eof())) {
-    return fail(ErrorKind::refused, fmt::format("{}: cannot be read; is it a file?", path));
+  if (text.empty() && S_ISFIFO(status.st_mode)) {
+    return fail(ErrorKind::usage, fmt::format("{}: is a pipe into which nobody writes; start its "
+                                              "writer before, or name a file",
+                                              path));
   }
   if (text.size() > file_size_max) {
     return fail(

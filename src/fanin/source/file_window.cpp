@@ -26,7 +26,8 @@ ErrorKind kind_of(int error_number) {
 Result<FileWindow> FileWindow::open(const std::string& path) {
   FileWindow file;
   file.path_ = path;
-  file.descriptor_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  file.descriptor_ = // a pipe would wait for its writer
+      Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.descriptor_) return fail_errno(kind_of(errno), path, errno);
   struct stat status{};
   if (fstat(file.descriptor_.get(), &status) != 0)

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -315,6 +317,12 @@ TEST(HldSource, OpeningSaysWhatIsWrong) {
   ASSERT_FALSE(trailer);
   EXPECT_EQ(trailer.error().kind, ErrorKind::usage);
   EXPECT_FALSE(HldSource::make({.path = "/tmp", .address = 1}));
+  const TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe.hld");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto waits = HldSource::make({.path = pipe, .address = 1});
+  ASSERT_FALSE(waits);
+  EXPECT_EQ(waits.error().text, pipe + ": is not a regular file");
 }
 
 TEST(HldSource, AFileCutShortWhileItIsReadIsAnError) {
