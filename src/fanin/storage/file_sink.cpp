@@ -199,21 +199,21 @@ void FileSink::run() {
 // False: there is no more.
 bool FileSink::wait_for_work() {
   while (true) {
-    watch_part();
     if (abandoned_) return false;
     const bool finishing = finishing_; // what was submitted before is seen below
     if (!queued_.empty()) return true;
     if (finishing) return false;
     std::unique_lock lock(mutex_);
     sleeping_ = true;
-    wake_.wait_for(lock, options_.look_interval,
-                   [this] { return !queued_.empty() || finishing_ || abandoned_; });
+    wake_.wait(lock, [this] { return !queued_.empty() || finishing_ || abandoned_; });
     sleeping_ = false;
   }
 }
 
 // Takes what is queued, as far as it fits into one commit and one file.
 void FileSink::collect() {
+  // The next group must not go into a file that nobody finds.
+  if (writer_ && !writer_->file().there()) close_part();
   std::uint64_t size = 0;
   group_.clear();
   group_batches_.clear();
@@ -312,14 +312,6 @@ void FileSink::close_part() {
   if (!closed) report({.error = closed.error()}); // what was committed stays committed
   if (listed_) look_for(parts_.back());
   writer_.reset();
-}
-
-// Now and then: the next group must not go into a file that nobody finds.
-void FileSink::watch_part() {
-  const Time now = clock_.now();
-  if (!writer_ || now < next_look_) return;
-  next_look_ = now + options_.look_interval;
-  if (!writer_->file().there()) close_part();
 }
 
 void FileSink::look_for(Part& part) {

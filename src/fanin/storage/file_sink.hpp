@@ -36,7 +36,6 @@ struct FileSinkOptions {
   std::uint64_t group_bytes = 64U << 20; ///< most bytes in one commit, if it has more than one
                                          ///< batch
   Duration retry_interval = std::chrono::seconds{1};
-  Duration look_interval = std::chrono::seconds{1}; ///< whether the file still has its name
   int cpu = -1; ///< the CPU of the thread; -1: any
   /// A file with so many committed events was removed, renamed or replaced by somebody else: they
   /// are not where they should be. Called on the loop's thread from poll(), once for each file.
@@ -99,7 +98,6 @@ private:
   [[nodiscard]] std::uint64_t part_max() const; // of the open part, or of the next one
   [[nodiscard]] Result<> open_part();
   void close_part();
-  void watch_part();
   void look_for(Part& part);
   void report(Report report);
   void wake_loop();
@@ -119,8 +117,6 @@ private:
   std::vector<std::uint32_t> group_;
   std::vector<const BuiltBatch*> group_batches_;
   std::vector<Part> parts_; // the last one is the writer's, if it is listed
-  MonotonicClock clock_;
-  Time next_look_{};
   bool listed_ = false; // the writer's file is one of files_
   bool troubled_ = false; // a failure was reported and is not over
 

@@ -102,7 +102,6 @@ protected:
                    .rows_chunk = 256};
     chosen.depth = 8;
     chosen.retry_interval = std::chrono::milliseconds{1};
-    chosen.look_interval = std::chrono::milliseconds{1};
     chosen.on_gone = [this](const std::string& path, std::uint64_t events) { gone[path] = events; };
     return chosen;
   }
@@ -239,14 +238,14 @@ TEST_F(FileSinkTest, ends_with_batches_still_queued) {
   EXPECT_TRUE(maker.all_home());
 }
 
-TEST_F(FileSinkTest, a_file_that_is_removed_is_said_at_once_and_followed_by_another) {
+TEST_F(FileSinkTest, a_file_that_is_removed_is_said_and_nothing_more_goes_into_it) {
   const auto sink = start(options());
   submit(*sink, 0);
   drive(*sink, [&] { return committed.size() == 1; });
   const auto first = sink->files()[0];
   std::filesystem::remove(first);
-  drive(*sink, [&] { return !gone.empty(); }); // without another batch
   for (std::uint64_t n = 1; n < 10; ++n) submit(*sink, n);
+  drive(*sink, [&] { return !gone.empty(); }); // before the end
   finish(*sink);
   EXPECT_THAT(gone, ElementsAre(Pair(first, 20)));
   ASSERT_EQ(sink->files().size(), 2U);
@@ -261,7 +260,6 @@ TEST_F(FileSinkTest, a_file_that_is_renamed_or_replaced_stays_as_it_is) {
   const auto first = sink->files()[0];
   std::filesystem::rename(first, directory.path() + "/moved.h5");
   std::ofstream(first) << "of somebody else";
-  drive(*sink, [&] { return !gone.empty(); });
   submit(*sink, 1);
   finish(*sink);
   EXPECT_THAT(gone, ElementsAre(Pair(first, 20)));
@@ -277,11 +275,20 @@ TEST_F(FileSinkTest, a_folder_that_is_removed_is_made_again) {
   submit(*sink, 0);
   drive(*sink, [&] { return committed.size() == 1; });
   std::filesystem::remove_all(place);
-  drive(*sink, [&] { return !gone.empty(); });
   submit(*sink, 1);
   finish(*sink);
   EXPECT_TRUE(failures.empty());
   EXPECT_EQ(good_events(sink->files()[1]).size(), 20U);
+}
+
+TEST_F(FileSinkTest, a_file_that_is_removed_when_nothing_more_comes_is_found_at_the_end) {
+  const auto sink = start(options());
+  submit(*sink, 0);
+  drive(*sink, [&] { return committed.size() == 1; });
+  std::filesystem::remove(sink->files()[0]);
+  finish(*sink);
+  EXPECT_THAT(gone, ElementsAre(Pair(sink->files()[0], 20)));
+  EXPECT_EQ(sink->files().size(), 1U);
 }
 
 TEST_F(FileSinkTest, a_part_that_is_removed_after_its_end_is_found_at_the_end) {
