@@ -255,7 +255,7 @@ int SocketTool::report(const message::SocketCounters& counters) {
   result["skipped"] = counters.skipped;
   result["lost"] = counters.lost;
   result["connections"] = counters.connections;
-  if (offer_) result["delivered"] = delivered_;
+  if (offer_) result["delivered"] = delivered_ && counters.skipped == 0;
   result["ok"] = verdict.has_value();
   result["error"] = verdict ? json::Value{} : json::Value{verdict.error().text};
   if (arguments_.json != "-") {

@@ -26,6 +26,7 @@ struct Parcel {
   memory::View payload = {};
   bool continues = false; ///< its first frame is not the first piece of its message
   bool goes_on = false; ///< its last frame is not the last one
+  std::uint64_t messages = 0; ///< that end in it, where somebody counts them
   [[nodiscard]] std::uint64_t size() const { return std::uint64_t{page.size} + payload.size; }
 };
 

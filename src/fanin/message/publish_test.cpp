@@ -247,6 +247,9 @@ TEST_P(slow_subscriber, is_cut_off_and_the_others_get_everything) {
   flood([&](net::SendOutcome) { return cut == 1; });
   expect_the_reader_got_all();
   EXPECT_EQ(reader->ended.size(), 0U);
+  // What waited for it when it was cut off: half of what may wait, in messages of 1000 B.
+  EXPECT_GE(publisher->counters().skipped, 32U);
+  EXPECT_LE(publisher->counters().skipped, published);
 }
 
 TEST_P(slow_subscriber, blocks_the_publisher_until_it_reads) {

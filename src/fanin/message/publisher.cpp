@@ -153,12 +153,12 @@ bool Publisher::settle(Group& group) {
   bool waits = false;
   for (Member* const member : group.members) {
     if (has_room(*member)) {
-      if (!deliver(*member)) member->put({group.page.from(member->offset), {}});
+      if (!deliver(*member)) member->put(group.rest_for(*member));
     } else if (options_.slow == SlowSubscriber::block) {
       waits = true;
       continue;
     } else if (options_.slow == SlowSubscriber::disconnect) {
-      doom(*member);
+      doom(*member, group);
     } else {
       count_skipped(*member, group.messages - member->seen);
     }
@@ -173,8 +173,13 @@ bool Publisher::has_room(const Member& member) const {
   return member.doomed || member.outbox_bytes <= options_.send_queue_bytes / 2;
 }
 
-void Publisher::doom(Member& member) {
-  if (!std::exchange(member.doomed, true)) doomed_.push_back(member.id);
+// What waits for it is cut with it, and the message that is being published.
+void Publisher::doom(Member& member, const Group& group) {
+  if (std::exchange(member.doomed, true)) return;
+  doomed_.push_back(member.id);
+  std::uint64_t cut = group.messages - member.seen + 1;
+  for (const Parcel& parcel : member.outbox) cut += parcel.messages;
+  count_skipped(member, cut);
 }
 
 void Publisher::count_skipped(Member& member, std::uint64_t messages) {
@@ -219,7 +224,8 @@ memory::View Publisher::frame(Tag tag, std::span<const std::byte> message) {
 }
 
 // To each member as a transport message of its own.
-void Publisher::give(Group& group, const Parcel& parcel) {
+void Publisher::give(Group& group, Parcel parcel) {
+  parcel.messages = 1;
   for (Member* const member : group.members) {
     member->seen = group.messages + 1;
     if (hand_over(*member, parcel)) continue;
@@ -241,8 +247,11 @@ void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
   const std::uint32_t piece_max = group.page_max - large_lead_size;
   for (std::uint32_t at = 0; at < message.size;) {
     const std::uint32_t size = std::min(piece_max, message.size - at);
-    const FrameHeader header{0, piece_flags(false, at + size == message.size), size};
-    const Parcel parcel{lead_of(group, at == 0 ? &tag : nullptr, header), message.part(at, size)};
+    const bool last = at + size == message.size;
+    const FrameHeader header{0, piece_flags(false, last), size};
+    const Parcel parcel{.page = lead_of(group, at == 0 ? &tag : nullptr, header),
+                        .payload = message.part(at, size),
+                        .messages = last ? 1U : 0U};
     for (Member* const member : group.members) {
       if (!member->sits_out && !hand_over(*member, parcel)) member->put(parcel);
       member->offset = group.page.end();

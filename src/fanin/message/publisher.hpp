@@ -101,13 +101,13 @@ private:
   net::SendOutcome refuse();
   [[nodiscard]] bool settle(Group& group);
   [[nodiscard]] bool has_room(const Member& member) const;
-  void doom(Member& member);
+  void doom(Member& member, const Group& group);
   void count_skipped(Member& member, std::uint64_t messages);
   void skip(Group& group);
   static void write(std::byte* at, Tag tag, std::span<const std::byte> message);
   [[nodiscard]] memory::View tagged(Tag tag, std::span<const std::byte> message);
   [[nodiscard]] static memory::View frame(Tag tag, std::span<const std::byte> message);
-  void give(Group& group, const Parcel& parcel);
+  void give(Group& group, Parcel parcel);
   void give_large(Group& group, Tag tag, const memory::View& message);
   [[nodiscard]] static memory::View lead_of(Group& group, const Tag* tag,
                                             const FrameHeader& header);

@@ -39,6 +39,10 @@ bool Group::delivered() const {
                      [this](const Member* member) { return member->offset == page.end(); });
 }
 
+Parcel Group::rest_for(const Member& member) const {
+  return {.page = page.from(member.offset), .messages = messages - member.seen};
+}
+
 void Group::release_page() {
   page.release();
   for (Member* const member : members) member->offset = 0;
@@ -104,7 +108,7 @@ void SubscriptionTable::remove(Member& member) {
 void SubscriptionTable::leave(Member& member) {
   Group* const group = std::exchange(member.group, nullptr);
   if (group == nullptr) return;
-  if (member.offset < group->page.end()) member.put({group->page.from(member.offset), {}});
+  if (member.offset < group->page.end()) member.put(group->rest_for(member));
   std::erase(group->members, &member);
   if (!group->members.empty()) return;
   last_ = nullptr;

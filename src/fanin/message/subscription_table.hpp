@@ -69,6 +69,7 @@ struct Group {
   bool listed = false;        // has something for its members
 
   void release_page();
+  [[nodiscard]] Parcel rest_for(const Member& member) const; // of the page: what it has not
   [[nodiscard]] bool delivered() const; // all members have all that is in the page
 };
 
