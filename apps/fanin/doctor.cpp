@@ -23,7 +23,7 @@ json::Value to_json(const doctor::Findings& findings) {
     one["what"] = finding.what;
     one["level"] = doctor::name(finding.level);
     one["found"] = finding.found;
-    one["mend"] = finding.remedy;
+    one["remedy"] = finding.remedy;
     value["findings"].append(std::move(one));
   }
   return value;

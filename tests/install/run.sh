@@ -31,6 +31,10 @@ build_project() {  # name, folder, where fanin is
     cmake --build "$work/$1" >>"$work/$1.log" 2>&1 || { cat "$work/$1.log"; return 1; }
 }
 
+say "every installed header, without the source tree"
+(cd "$prefix/include" && find fanin -name '*.hpp' | sort | sed 's/.*/#include "&"/') >"$work/headers.cpp"
+"${CXX:-c++}" -std=c++23 -fsyntax-only -I "$prefix/include" "$work/headers.cpp"
+
 say "a program of one's own"
 build_project consumer "$source_dir/tests/install/consumer"
 "$work/consumer/consumer"

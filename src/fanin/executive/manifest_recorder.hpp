@@ -8,7 +8,7 @@
 #include "fanin/base/log.hpp"
 #include "fanin/builder/event_manager.hpp"
 #include "fanin/builder/system.hpp"
-#include "fanin/storage/manifest.hpp"
+#include "fanin/storage/manifest_writer.hpp"
 
 namespace fanin::executive {
 

@@ -19,12 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "fanin/base/descriptor.hpp"
 #include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
-#include "fanin/storage/event_sink.hpp"
-#include "fanin/storage/named_file.hpp"
+#include "fanin/wire/reasons.hpp"
 
 namespace fanin::storage {
 
@@ -69,7 +67,8 @@ struct ManifestSummary {
   std::uint64_t lost = 0;
   bool balanced = false;
   std::int64_t ended_unix_ns = 0;
-  std::optional<std::uint64_t> gaps{}; ///< numbers that no source has; none: a manifest of before
+  std::optional<std::uint64_t>
+      gaps{}; ///< numbers that no source has; none: written by an earlier version
   std::vector<EventRange> gap_ranges{}; ///< the first ones, ascending
   std::vector<ManifestSource> sources{};
 };
@@ -84,49 +83,11 @@ struct Manifest {
   std::vector<std::string> damage; ///< what is wrong with lines that were left out
 };
 
+/// Of the lines; files of every earlier one can be read.
+inline constexpr std::uint64_t manifest_version = 1;
+
 /// run000042.manifest.json
 [[nodiscard]] FANIN_API std::string manifest_name(RunNumber run);
-
-/// Thread: one. Every line is one write to the kernel, which does not wait for the disk. A line
-/// that cannot be written (a full disk) is kept and written before the next one.
-class ManifestWriter {
-public:
-  /// Makes a new file, which gets its name when its first line is written. Errors: refused (it
-  /// exists, no permission), not_found (the folder), exhausted, internal; then there is no file.
-  [[nodiscard]] static Result<ManifestWriter> create(const std::string& directory,
-                                                     const ManifestHeader& header);
-
-  /// Errors: exhausted, internal; the line is kept.
-  [[nodiscard]] Result<> add(const ManifestFile& file);
-  [[nodiscard]] Result<> add(const ManifestWinner& winner);
-  /// Writes the last line, and waits for the disk.
-  [[nodiscard]] Result<> finish(const ManifestSummary& summary);
-  /// Writes the lines that are kept. Errors: as of add(); exhausted (more had to be kept than
-  /// kept_max, and lines were left out).
-  [[nodiscard]] Result<> flush();
-  /// False: somebody else has removed, renamed or replaced it. One system call.
-  [[nodiscard]] bool there() const { return file_.there(); }
-  /// Writes all lines into a new file at its name, also into a folder that was removed. Errors: as
-  /// of create(); then it may be tried again.
-  [[nodiscard]] Result<> restore();
-  [[nodiscard]] const std::string& path() const { return path_; }
-
-  static constexpr std::size_t kept_max = 16U << 20; ///< bytes
-
-private:
-  explicit ManifestWriter(std::string path) : path_(std::move(path)) {}
-  [[nodiscard]] Result<> make_file(const std::function<Result<>(Descriptor&)>& fill);
-  [[nodiscard]] Result<> copy_to(const Descriptor& file) const;
-  [[nodiscard]] Result<> write_line(const std::string& line);
-
-  std::string path_;
-  NamedFile file_;
-  Descriptor descriptor_;
-  std::int64_t size_ = 0;
-  std::string kept_; // lines that are not in the file
-  std::uint64_t left_out_ = 0;
-  bool finished_ = false;
-};
 
 /// Reads a manifest. A line that this version does not write is an error that names file and line.
 /// A line that is not JSON was torn by a full disk and is left out. Errors: not_found, malformed.

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fanin/storage/manifest.hpp"
+#include "fanin/storage/manifest_writer.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
 #include "fanin/storage/testing/no_room.hpp"
 #include "fanin/storage/verify.hpp"

@@ -20,7 +20,7 @@
 #include "fanin/base/random.hpp"
 #include "fanin/storage/detail/hdf5.hpp"
 #include "fanin/storage/inspect.hpp"
-#include "fanin/storage/manifest.hpp"
+#include "fanin/storage/manifest_writer.hpp"
 #include "fanin/storage/run_file_reader.hpp"
 #include "fanin/storage/run_file_writer.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"

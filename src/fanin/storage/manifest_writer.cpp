@@ -1,0 +1,189 @@
+#include "fanin/storage/manifest_writer.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "fanin/base/json.hpp"
+#include "fanin/version.hpp"
+
+namespace fanin::storage {
+namespace {
+
+json::Value to_json(const ManifestSource& source) {
+  json::Value reasons{json::Object{}};
+  for (const auto& [reason, count] : source.dropped_by_reason) reasons[reason] = count;
+  json::Value missing{json::Object{}};
+  for (std::size_t i = 1; i < wire::missing_reasons; ++i) {
+    if (source.missing[i] != 0)
+      missing[name(static_cast<wire::MissingReason>(i))] = source.missing[i];
+  }
+  return json::Object{{"id", source.id},
+                      {"name", source.name},
+                      {"read", source.read},
+                      {"built", source.built},
+                      {"late", source.late},
+                      {"dropped", source.dropped},
+                      {"lost", source.lost},
+                      {"dropped_by_reason", std::move(reasons)},
+                      {"missing", std::move(missing)}};
+}
+
+ErrorKind manifest_error(int error_number) {
+  return error_number == ENOENT   ? ErrorKind::not_found
+         : error_number == ENOSPC ? ErrorKind::exhausted
+                                  : ErrorKind::refused;
+}
+
+std::unexpected<Error> no_name(const std::string& path, int error_number) {
+  if (error_number != EEXIST) {
+    return fail_errno(manifest_error(error_number), fmt::format("create {}", path), error_number);
+  }
+  return fail(ErrorKind::refused, fmt::format("{} exists, and runs are never overwritten: take "
+                                              "another run number or directory, or move it away",
+                                              path));
+}
+
+} // namespace
+
+// Without a name until `fill` has written what it needs: a full disk or a kill leaves no empty
+// manifest. The name must be free.
+Result<> ManifestWriter::make_file(const std::function<Result<>(Descriptor&)>& fill) {
+  const std::filesystem::path path(path_);
+  const auto hidden = (path.parent_path() / fmt::format(".{}.{}", path.filename().string(),
+                                                        static_cast<int>(::getpid())))
+                          .string();
+  Descriptor file(::open(hidden.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) return fail_errno(manifest_error(errno), fmt::format("create {}", path_), errno);
+  auto done = fill(file);
+  if (done && ::link(hidden.c_str(), path_.c_str()) != 0) done = no_name(path_, errno);
+  ::unlink(hidden.c_str());
+  return done;
+}
+
+Result<ManifestWriter> ManifestWriter::create(const std::string& directory,
+                                              const ManifestHeader& header) {
+  ManifestWriter writer(fmt::format("{}/{}", directory, manifest_name(header.run)));
+  const json::Value line = json::Object{{"manifest", manifest_version},
+                                        {"run", header.run},
+                                        {"protocol", header.protocol},
+                                        {"integrity", header.integrity ? "crc32c" : "none"},
+                                        {"started_unix_ns", header.started_unix_ns},
+                                        {"fanin", version}};
+  auto done = writer.make_file([&](Descriptor& file) {
+    writer.descriptor_ = std::move(file);
+    return writer.write_line(line.dump());
+  });
+  if (!done) return std::unexpected(std::move(done.error()));
+  writer.file_ = NamedFile(writer.path_, writer.descriptor_.get());
+  return writer;
+}
+
+Result<> ManifestWriter::copy_to(const Descriptor& file) const {
+  std::vector<char> block(64U << 10);
+  for (std::int64_t at = 0; at < size_;) {
+    const auto most = static_cast<std::size_t>(
+        std::min<std::int64_t>(size_ - at, static_cast<std::int64_t>(block.size())));
+    const ssize_t got = ::pread(descriptor_.get(), block.data(), most, at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return fail_errno(ErrorKind::internal, fmt::format("read {}", path_), errno);
+    if (::write(file.get(), block.data(), static_cast<std::size_t>(got)) != got)
+      return fail_errno(ErrorKind::exhausted, fmt::format("write {}", path_), ENOSPC);
+    at += got;
+  }
+  return {};
+}
+
+// The lines are still in the file that has lost its name.
+Result<> ManifestWriter::restore() {
+  std::error_code ignored; // making the file says it
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+  Descriptor copy;
+  auto done = make_file([&](Descriptor& file) {
+    copy = std::move(file);
+    return copy_to(copy);
+  });
+  if (!done) return done;
+  descriptor_ = std::move(copy);
+  file_ = NamedFile(path_, descriptor_.get());
+  return flush();
+}
+
+Result<> ManifestWriter::write_line(const std::string& line) {
+  if (kept_.size() + line.size() < kept_max) {
+    kept_ += line;
+    kept_ += '\n';
+  } else {
+    ++left_out_;
+  }
+  return flush();
+}
+
+Result<> ManifestWriter::flush() {
+  while (!kept_.empty()) {
+    const ssize_t written = ::write(descriptor_.get(), kept_.data(), kept_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written == static_cast<ssize_t>(kept_.size())) {
+      size_ += written;
+      kept_.clear();
+      break;
+    }
+    const int error_number = written < 0 ? errno : ENOSPC;
+    if (written > 0 &&
+        ::ftruncate(descriptor_.get(), size_) != 0) { // a torn line stays in the middle
+      size_ += written;
+      if (kept_.front() != '\n') kept_.insert(0, 1, '\n');
+    }
+    return fail_errno(error_number == ENOSPC ? ErrorKind::exhausted : ErrorKind::internal,
+                      fmt::format("write {}", path_), error_number);
+  }
+  if (finished_ && ::fdatasync(descriptor_.get()) != 0) {
+    return fail_errno(ErrorKind::internal, fmt::format("fdatasync {}", path_), errno);
+  }
+  if (left_out_ == 0) return {};
+  return fail(ErrorKind::exhausted, fmt::format("{}: {} lines were left out", path_, left_out_));
+}
+
+Result<> ManifestWriter::add(const ManifestFile& file) {
+  json::Value line =
+      json::Object{{"file", file.file}, {"node", file.node}, {"incarnation", file.incarnation}};
+  if (!file.host.empty()) line["host"] = file.host;
+  return write_line(line.dump());
+}
+
+Result<> ManifestWriter::add(const ManifestWinner& winner) {
+  const json::Value line = json::Object{{"first", winner.events.first},
+                                        {"end", winner.events.end},
+                                        {"attempt", winner.attempt},
+                                        {"node", winner.node},
+                                        {"incarnation", winner.incarnation}};
+  return write_line(line.dump());
+}
+
+Result<> ManifestWriter::finish(const ManifestSummary& summary) {
+  json::Value line;
+  line["summary"] = json::Object{{"built", summary.built},
+                                 {"incomplete", summary.incomplete},
+                                 {"lost", summary.lost},
+                                 {"balanced", summary.balanced},
+                                 {"ended_unix_ns", summary.ended_unix_ns}};
+  if (summary.gaps) {
+    json::Value ranges{json::List{}};
+    for (const EventRange& gap : summary.gap_ranges) ranges.append(json::List{gap.first, gap.end});
+    line["summary"]["gaps"] = json::Object{{"count", *summary.gaps}, {"ranges", std::move(ranges)}};
+    json::Value sources{json::List{}};
+    for (const auto& source : summary.sources) sources.append(to_json(source));
+    line["summary"]["sources"] = std::move(sources);
+  }
+  finished_ = true;
+  return write_line(line.dump());
+}
+
+} // namespace fanin::storage
