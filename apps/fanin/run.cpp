@@ -13,6 +13,7 @@
 
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/builder/control_client.hpp"
 #include "fanin/executive/describe.hpp"
 #include "fanin/executive/launcher.hpp"
 #include "fanin/executive/placement.hpp"
@@ -100,7 +101,7 @@ public:
 private:
   void on_failed_end(const std::string& node, const std::string& error) {
     // Who came too late for the run has nothing to complain about.
-    const bool too_late = error == "the run is ending";
+    const bool too_late = error == builder::run_is_ending;
     const std::string line = fmt::format("{:<8} {}", node, error);
     const bool known = view_.has_result() || std::ranges::find(errors_, line) != errors_.end();
     terminal_.log(too_late ? LogLevel::info : known ? LogLevel::debug : LogLevel::error, line);

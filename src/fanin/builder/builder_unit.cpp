@@ -139,6 +139,7 @@ bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
   reset();
   auto sink = options_.make_sink(welcome.run, welcome.incarnation);
   if (!sink) {
+    (void)say_failed(sink.error().text);
     end(std::unexpected(sink.error()));
     return true;
   }
@@ -384,15 +385,18 @@ bool BuilderUnit::report_failure() {
   if (failure_reported_) return control_->sent();
   report();
   if (!reporter_.done() || !send_counters<wire::Status>()) return false;
-  const std::string_view why =
-      std::string_view{storage_.failure()->text}.substr(0, control_->room_max());
+  failure_reported_ = say_failed(storage_.failure()->text);
+  return failure_reported_ && control_->sent();
+}
+
+bool BuilderUnit::say_failed(std::string_view why) {
+  why = why.substr(0, control_->room_max());
   if (!control_->roomy(why.size())) return false;
   const wire::Failed failed{static_cast<std::uint32_t>(why.size()),
                             options_.failure_ends_run ? 1U : 0U};
   control_->send(failed, why);
   control_->flush();
-  failure_reported_ = true;
-  return control_->sent();
+  return true;
 }
 
 void BuilderUnit::finish_if_written() {

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "fanin/base/log.hpp"
 #include "fanin/builder/control_channel.hpp"
@@ -22,6 +23,9 @@ struct NodeEnvironment {
   LogFunction log;
   std::uint64_t session = 1; // drawn at random for the process
 };
+
+// Why a node is refused that comes when everything is read, or built.
+inline constexpr std::string_view run_is_ending = "the run is ending";
 
 // How often a node reports its counters to the event manager.
 inline constexpr Duration status_period = std::chrono::milliseconds{250};

@@ -149,7 +149,7 @@ std::optional<ControlServer::Refusal> EventManager::refusal(NodeKey key) {
   const bool failed =
       !key.is_readout() && accounts_.failed() && builders_.presence(key.node) == Presence::failed;
   if (phase_.now() <= last_welcome && !failed) return {};
-  return ControlServer::Refusal{"the run is ending", false, LogLevel::info};
+  return ControlServer::Refusal{std::string(run_is_ending), false, LogLevel::info};
 }
 
 void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rails) {
@@ -226,8 +226,10 @@ void EventManager::builder_left(NodeId node, std::string_view why) {
   paths_.builder_down(node);
   if (builders_.presence(node) == Presence::finished || ended()) return;
   const std::uint64_t events = dispatcher_.builder_down(node);
-  const std::string then =
-      events == 0 ? "it had nothing to build" : fmt::format("others build its {} events", events);
+  const std::string then = events == 0 ? "it had nothing to build"
+                           : builders_.none_present()
+                               ? fmt::format("its {} events wait for a builder unit", events)
+                               : fmt::format("others build its {} events", events);
   environment_.log(LogLevel::error, fmt::format("builder unit '{}' is gone ({}): {}",
                                                 system_.builder_units[node], why, then));
   server_.tell_readouts(wire::BuilderDown{node, 0, builders_.incarnation(node)});

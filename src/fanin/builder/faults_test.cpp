@@ -2,6 +2,7 @@
 // is printed and replays with FANIN_SEED=<seed>; FANIN_SEEDS is how many are run, from there on.
 // With FANIN_TRACES=1 the trace of each is printed: a change that keeps behaviour keeps all of
 // them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +16,10 @@ namespace fanin::builder {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::Contains;
+using ::testing::ContainsRegex;
 using testing::expect_balanced;
+using ::testing::HasSubstr;
 using testing::make_system;
 using testing::tail_of_log;
 using testing::VirtualSystem;
@@ -416,6 +420,40 @@ TEST(faults, storage_that_fails_ends_the_run_where_that_is_set) {
   EXPECT_EQ(system.summary().events_lost, 0U);
   EXPECT_EQ(system.summary().events_incomplete, 0U);
   expect_balanced(system);
+}
+
+TEST(faults, a_builder_unit_that_cannot_make_its_file_says_why) {
+  auto options = triggered(2, 2, 20'000);
+  options.without_file = 1;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(100ms);
+  EXPECT_THAT(system.log(), Contains(HasSubstr("builder unit 'bu1' is gone (no inode is left)")));
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(10s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().error, "");
+  options.failure_ends_run = true;
+  VirtualSystem strict{options};
+  strict.start_all();
+  ASSERT_TRUE(strict.run_until_ended(10s)) << tail_of_log(strict);
+  EXPECT_EQ(strict.summary().error, "builder unit 'bu1': no inode is left");
+}
+
+TEST(faults, nobody_is_said_to_build_where_nobody_is_left) {
+  VirtualSystem system{triggered(1, 2, 20'000)};
+  system.start_all();
+  system.run_for(100ms);
+  for (const std::size_t builder : {0U, 1U}) {
+    system.sink(builder)->set_commit_delay(10s); // it has something to build when it dies
+    system.run_for(100ms);
+  }
+  for (const std::size_t builder : {0U, 1U}) {
+    system.kill_builder(builder);
+    system.run_for(10ms);
+  }
+  EXPECT_THAT(system.log(), Contains(ContainsRegex("'bu0' is gone .*: others build its [1-9]")));
+  EXPECT_THAT(system.log(), Contains(ContainsRegex(
+                                "'bu1' is gone .*: its [1-9][0-9]* events wait for a builder")));
 }
 
 TEST(faults, a_run_ends_at_once_where_no_storage_is_left) {

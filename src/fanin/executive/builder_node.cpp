@@ -49,7 +49,7 @@ public:
     };
     options.on_end = [this](const Result<>& result) {
       unit_ended_ = true;
-      outcome_ = result;
+      outcome_ = in_order(result, run_ != 0);
       watch_sinks();
     };
     unit_.emplace(*context_.system, std::move(options), environment());
@@ -81,7 +81,8 @@ public:
       return;
     }
     unit_.reset();
-    leave("stopped without an event manager");
+    leave_at_end(run_ != 0);
+    unit_ended_ = true;
   }
   std::string end_message() const override {
     if (left_) return "left before it built anything";
@@ -89,6 +90,10 @@ public:
                        format_size(sink_log_.bytes));
   }
   void describe(json::Value& report) override {
+    if (unable_) {
+      report["started"] = false;
+      report["joined"] = true;
+    }
     report["events_stored"] = sink_log_.events;
     report["fragments_stored"] = sink_log_.fragments;
     report["bytes_stored"] = sink_log_.bytes;
@@ -125,7 +130,9 @@ private:
     auto inner = context_.configuration->run.output.empty()
                      ? MadeSink(std::make_unique<storage::DiscardSink>())
                      : make_file_sink(run, incarnation);
+    unable_ = !inner && !worked_;
     if (!inner) return inner;
+    worked_ = true;
     return std::make_unique<CountingSink>(std::move(*inner), context_.system->sources.size(),
                                           sink_log_, context_.observer);
   }
@@ -178,6 +185,8 @@ private:
   std::uint64_t commits_before_ = 0;
   RunNumber run_ = 0; // 0: none yet
   bool stopping_ = false;
+  bool worked_ = false; // it has had a file, or did not need one
+  bool unable_ = false; // it had joined, but could not make its first file
   bool left_ = false; // nothing of the run was lost with it
   bool unit_ended_ = false;
 };

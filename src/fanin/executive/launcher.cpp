@@ -142,6 +142,24 @@ void Launcher::on_report(Part& part, const json::Value& report) {
     end_all();
   }
   options_.on_report(report);
+  if (!report.at("started").boolean(true)) on_unable(part, report.at("node").text());
+}
+
+// Whether the run had begun by then is chance: what is wrong from the start ends it in any case.
+void Launcher::on_unable(Part& part, const std::string& node) {
+  const bool decides = event_manager() != nullptr && node != configuration_.event_manager().name;
+  if (part.restarted || configuration_.run.restart || over_ || !decides) return;
+  part.unable = &part != event_manager();
+  options_.log(LogLevel::error,
+               fmt::format("{} cannot take part: the run cannot begin without it", node));
+  end_run();
+}
+
+void Launcher::end_run() {
+  Part* const decides = event_manager();
+  if (end_asked_ || over_ || signals_seen_ > 0 || decides == nullptr) return;
+  end_asked_ = true;
+  if (decides->child != nullptr) decides->child->signal(SIGTERM);
 }
 
 // Such a process is needed until everything is built.
@@ -183,6 +201,7 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
     options_.log(LogLevel::error, fmt::format("{}; everything stops, what was built is safe", how));
     return;
   }
+  if (part.unable) return options_.log(LogLevel::debug, how); // that was said
   Part* const decides = event_manager();
   const bool drains = signals_seen_ == 1 && decides != nullptr; // it still builds what was read
   if (over_ || (signals_seen_ > 0 && !(drains && builds_only(part)))) {
@@ -194,7 +213,7 @@ void Launcher::on_death(Part& part, const ChildExit& exit) {
   const bool restarts = configuration_.run.restart || part.killed;
   if (!begun_ && !restarts && decides != nullptr) {
     options_.log(LogLevel::error, fmt::format("{}; the run cannot begin without it", how));
-    decides->child->signal(SIGTERM);
+    end_run();
     return;
   }
   if (!restarts) {
@@ -213,6 +232,7 @@ void Launcher::restart_later(Part& part) {
     part.restart = std::make_unique<net::Timer>([this, &part] {
       const bool stopped = signals_seen_ > 0 && event_manager() == nullptr;
       if (over_ || stopped) return finish_if_all_ended();
+      part.restarted = true;
       if (auto started = start(part); !started) {
         options_.log(LogLevel::error, started.error().text);
         restart_later(part);
@@ -231,7 +251,8 @@ void Launcher::on_signal() {
   const int signal = signals_seen_ > 1 ? SIGINT : SIGTERM;
   Part* decides = event_manager();
   if (decides != nullptr && decides->child != nullptr && decides->child->alive() && !over_) {
-    decides->child->signal(signal); // the second one makes it stop at once
+    // Its second one makes it stop at once.
+    if (signals_seen_ > 1 || !end_asked_) decides->child->signal(signal);
     if (signals_seen_ > 1) patience_.start(loop_, loop_.now() + patience_hurried);
     return;
   }

@@ -49,11 +49,14 @@ private:
     Duration restart_after{};
     Time started_at{};
     bool killed = false; // by this launcher, because it was frozen
+    bool restarted = false;
+    bool unable = false; // one of its nodes could not take part when it was started first
   };
 
   [[nodiscard]] Result<> start(Part& part);
   void start_others();
   void on_report(Part& part, const json::Value& report);
+  void on_unable(Part& part, const std::string& node);
   void on_silent(const std::string& node);
   void on_exit(Part& part, const ChildExit& exit);
   void on_death(Part& part, const ChildExit& exit);
@@ -63,6 +66,7 @@ private:
   // The run is over: the rest has some time to end. Nodes that the event manager has told to finish
   // do so first; those that have lost it, or never had it, leave.
   void end_all();
+  void end_run(); // the event manager is asked, once
   void finish_if_all_ended();
   [[nodiscard]] const config::Process& process(const Part& part) const;
   [[nodiscard]] Part* event_manager();
@@ -80,6 +84,7 @@ private:
   int signals_seen_ = 0;
   bool others_started_ = false;
   bool begun_ = false; // all nodes were there
+  bool end_asked_ = false; // by this launcher, not by a signal
   bool over_ = false;
   Result<> outcome_;
 };

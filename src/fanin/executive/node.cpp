@@ -22,6 +22,16 @@ builder::NodeEnvironment Node::environment() {
           .session = context_.session};
 }
 
+Result<> Node::in_order(const Result<>& result, bool joined) const {
+  const bool too_late = !result && result.error().text == builder::run_is_ending;
+  if (too_late && !joined && !context_.by_hand) return {};
+  return result;
+}
+
+void Node::leave_at_end(bool joined) {
+  if (joined) outcome_ = fail(ErrorKind::disconnected, "stopped without an event manager");
+}
+
 Result<> Node::make_control_pool() {
   auto pool = make_pool(context_.plan->control, Use::send);
   if (!pool) return std::unexpected(pool.error());

@@ -84,6 +84,11 @@ protected:
   void tell(std::string_view text) {
     context_.log(context_.by_hand ? LogLevel::info : LogLevel::debug, text);
   }
+  // How the run has ended for a unit. One that its launcher started, and that found the run at its
+  // end, has missed nothing; who started one by hand wants to know.
+  [[nodiscard]] Result<> in_order(const Result<>& result, bool joined) const;
+  // It was stopped and has no event manager.
+  void leave_at_end(bool joined);
   [[nodiscard]] Result<> make_control_pool();
   enum class Use : std::uint8_t { send, receive };
   [[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(const PoolPlan& plan, Use use);

@@ -228,10 +228,13 @@ void Process::report_end(std::size_t index) {
   if (!node.outcome()) message["error"] = node.outcome().error().text;
   node.describe(message);
   add_resources(message);
+  const bool unable = !message.at("started").boolean(true);
   report(options_.nodes[index], std::move(message));
   if (options_.attended && !has_event_manager() && node.outcome()) {
     log(options_.nodes[index], LogLevel::info, node.end_message());
   }
+  // Without a launcher that ends the run.
+  if (options_.attended && has_event_manager() && unable) stop();
   if (node.configured().role != config::Role::event_manager) return;
   // Without it the others have nothing to wait for, unless it has told them to finish.
   for (auto& other : nodes_) {

@@ -16,10 +16,12 @@
 #include "fanin/executive/plugins.hpp"
 #include "fanin/executive/run_view.hpp"
 #include "fanin/executive/this_host.hpp"
+#include "fanin/source/testing/recorded.hpp"
 
 namespace fanin::executive {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -148,6 +150,41 @@ TEST(Process, an_address_in_use_is_an_error) {
   const Ran ran = run_all(small, {"network.control=tcp://203.0.113.1"}); // not of any host
   ASSERT_FALSE(ran.outcome);
   EXPECT_THAT(ran.outcome.error().text, HasSubstr("203.0.113.1"));
+}
+
+TEST(Process, a_builder_unit_that_cannot_make_its_file_ends_the_run) {
+  const source::testing::TemporaryFolder folder;
+  const std::string out = folder.file("out");
+  std::filesystem::create_directory(out);
+  const std::string file = out + "/run000007_bu1_i1_0001.h5";
+  std::ofstream(file) << "of somebody else";
+  const Ran ran = run_all(small, {"run.output=" + out, "run.number=7", "run.events=1000000000"});
+  ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+  EXPECT_FALSE(ran.succeeded);
+  EXPECT_FALSE(succeeded(ran.result));
+  EXPECT_THAT(ran.result.at("error").text(), AllOf(HasSubstr("bu1: "), HasSubstr(file)));
+  EXPECT_THAT(ran.log, Contains(AllOf(HasSubstr("'bu1' is gone"), HasSubstr(file))));
+}
+
+TEST(Process, nodes_that_were_stopped_before_they_reached_the_event_manager_end_in_order) {
+  const auto configuration = config::parse(small, "test.toml", {"network.control=tcp://127.0.0.1:1"});
+  ASSERT_TRUE(configuration) << configuration.error().text;
+  const auto plugins = Plugins::load(*configuration);
+  ASSERT_TRUE(plugins);
+  std::vector<json::Value> ends;
+  ProcessOptions options{.nodes = {1, 3}, // ru0, bu0
+                         .report =
+                             [&](const json::Value& report) {
+                               if (report.at("report").text() == "end") ends.push_back(report);
+                             },
+                         .attended = false};
+  auto process = Process::make(*configuration, *plugins, std::move(options));
+  ASSERT_TRUE(process) << process.error().text;
+  (*process)->stop();
+  ASSERT_TRUE((*process)->run());
+  EXPECT_TRUE((*process)->succeeded());
+  ASSERT_EQ(ends.size(), 2U);
+  for (const json::Value& end : ends) EXPECT_TRUE(end.at("ok").boolean()) << end.dump();
 }
 
 TEST(Process, a_plug_in_brings_a_transport_and_an_application) {

@@ -40,7 +40,7 @@ public:
     options.give_up_after = context_.configuration->network.give_up_after;
     options.on_end = [this](const Result<>& result) {
       ended_ = true;
-      outcome_ = result;
+      outcome_ = in_order(result, run_ != 0 || unit_->run() != 0);
     };
     const auto [first, last] = context_.configuration->sources_of(readout_);
     for (std::size_t i = first; i < last; ++i) {
@@ -70,7 +70,9 @@ public:
       run_ = run;
       tell(fmt::format("joined run {}", run));
     }
-    if (stopping_ && !unit_->connected()) leave("stopped without an event manager");
+    if (!stopping_ || unit_->connected()) return;
+    ended_ = true;
+    leave_at_end(run_ != 0);
   }
   std::string end_message() const override {
     if (left_) return "left before it read anything";

@@ -5,8 +5,8 @@
 //   result     node, and the keys of `fanin run --json`                     the event manager, at
 //   the end
 //   gone       node, file, what               somebody else has removed or renamed a file of the
-//   run end        node, ok, error, started (false: it could not), and the node's own counters
-//   every node, last
+//   run end        node, ok, error, started (false: it could not), joined (true: it had joined the
+//   run when it found that), and the node's own counters; every node, last
 #pragma once
 
 #include <string>

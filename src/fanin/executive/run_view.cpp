@@ -32,6 +32,7 @@ void RunView::on_report(const json::Value& report) {
     const std::string node = report.at("node").text();
     ends_[node] = report;
     if (!has_result() && !report.at("ok").boolean()) failed_early_.insert(node);
+    if (!report.at("started").boolean(true) && report.at("joined").boolean()) ++unable_[node];
   }
 }
 
@@ -130,15 +131,13 @@ void RunView::add_ends(json::Value& result) const {
 // Nodes that never came to the run, and sources that could not go on: what was read before is
 // built, but the run is not what was wanted.
 void RunView::add_failures(json::Value& result) const {
-  const bool empty = result.at("events").at("built").natural() == 0;
   for (const std::string& node : failed_early_) {
     const json::Value& end = ends_.at(node);
     // Of a run that has begun, what a node has read or built counts, and the others went on.
-    const bool joined = end.at("ok").boolean() ||
-                        (begun_ && result.at("nodes").at(node).at("starts").natural() != 0);
-    // Who started and found the run at its end has come too late, and that is all.
-    const bool too_late = end.at("started").boolean(true) && !empty;
-    if (joined || too_late) continue;
+    const auto unable = unable_.find(node);
+    const std::uint64_t starts = result.at("nodes").at(node).at("starts").natural();
+    const bool joined = begun_ && starts > (unable == unable_.end() ? 0 : unable->second);
+    if (joined || end.at("ok").boolean()) continue;
     result["ok"] = false;
     if (result.at("error").text().empty()) {
       result["error"] = fmt::format("{}: {}", node, end.at("error").text());

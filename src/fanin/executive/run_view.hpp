@@ -47,6 +47,8 @@ private:
   json::Value result_;
   std::map<std::string, json::Value> ends_; // by node
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
+  // By node: how often it joined, and could not take part.
+  std::map<std::string, std::uint64_t> unable_;
   std::map<std::string, ChildExit> exits_; // by process
   std::map<std::string, std::string> gone_; // files that are not at their names, and what they are
   std::uint64_t progress_reports_ = 0;

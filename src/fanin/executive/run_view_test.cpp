@@ -40,12 +40,13 @@ protected:
     for (const char* key : {"pages", "in_use"}) report["buffers"][key] = 1;
     view_.on_report(report);
   }
-  void failed(const char* node, bool started = true) {
+  void failed(const char* node, bool started = true, bool joined = false) {
     json::Value report;
     report["report"] = "end";
     report["node"] = node;
     report["ok"] = false;
     report["started"] = started;
+    if (joined) report["joined"] = true;
     report["error"] = "it broke";
     view_.on_report(report);
   }
@@ -107,6 +108,17 @@ TEST_F(RunViewTest, a_node_that_could_not_start_fails_the_run) {
   failed("bu1", false);
   ended(1000, 0);
   EXPECT_FALSE(succeeded(view_.result()));
+}
+
+// The run had begun with another builder unit by chance.
+TEST_F(RunViewTest, a_node_that_joined_and_could_not_make_its_file_fails_the_run) {
+  progress("running");
+  failed("bu1", false, true);
+  ended(1000, 1);
+  EXPECT_FALSE(succeeded(view_.result()));
+  EXPECT_EQ(view_.result().at("error").text(), "bu1: it broke");
+  ended(1000, 2); // it had been there before, too
+  EXPECT_TRUE(succeeded(view_.result()));
 }
 
 TEST_F(RunViewTest, without_an_event_manager_there_is_no_success) {

@@ -205,6 +205,7 @@ void VirtualSystem::start_builder(std::size_t index) {
   options.make_sink =
       [this, &node, index](RunNumber,
                            Incarnation incarnation) -> Result<std::unique_ptr<storage::EventSink>> {
+    if (index == options_.without_file) return fail(ErrorKind::exhausted, "no inode is left");
     storage::MemorySinkOptions sink_options;
     for (const auto& info : options_.system.sources) {
       sink_options.sources.push_back(

@@ -35,6 +35,7 @@ struct VirtualSystemOptions {
   std::size_t sink_depth = 16;
   bool keep_bytes = false;
   bool failure_ends_run = false; // of storage
+  std::size_t without_file = System::npos; // the builder unit that cannot make its file
   std::function<std::unique_ptr<source::Source>(const SourceInfo&)> make_source; // else emulators
   std::function<void(const SourceInfo&, source::FragmentQueueOptions&)> queue; // changes them
 };
