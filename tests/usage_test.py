@@ -217,11 +217,11 @@ def test_strange_bytes_on_the_control_port_do_not_disturb_the_run():
             port = int(run.url().rsplit(":", 1)[1])
             run.wait_for_events(100)
             for attempt in range(20):
-                with socket.create_connection(("127.0.0.1", port)) as stranger:
-                    own_port = stranger.getsockname()[1]
-                    stranger.sendall(b"GET / HTTP/1.1\r\nHost: fanin\r\n\r\n" * 10)
+                with socket.create_connection(("127.0.0.1", port)) as outsider:
+                    own_port = outsider.getsockname()[1]
+                    outsider.sendall(b"GET / HTTP/1.1\r\nHost: fanin\r\n\r\n" * 10)
                     try:
-                        while stranger.recv(4096):
+                        while outsider.recv(4096):
                             pass
                     except ConnectionResetError:
                         pass

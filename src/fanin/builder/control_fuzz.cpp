@@ -1,6 +1,6 @@
-// Hostile nodes in virtual time: a stranger connects to an event manager, a builder unit or, in
+// Hostile nodes in virtual time: a hostile peer connects to an event manager, a builder unit or, in
 // place of the event manager, to all nodes, says a right hello or none, and sends whatever the
-// input has. Nobody may crash, and without the stranger's part in it the run goes on.
+// input has. Nobody may crash, and without the hostile peer's part in it the run goes on.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace {
 using namespace fanin;
 using namespace fanin::builder;
 
-class Stranger final : public net::Handler {
+class HostilePeer final : public net::Handler {
 public:
   void on_event(net::Transport& transport, net::Event& event) override {
     if (event.kind == net::EventKind::connected || event.kind == net::EventKind::accepted) {
@@ -78,12 +78,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                          .pages = 64,
                          .arena = {.huge_pages = memory::HugePages::off, .reserve_only = true}})
                         .value();
-  Stranger stranger;
+  HostilePeer hostile;
   testing::VirtualSystemOptions options;
   options.system = testing::make_system(2, 2);
   options.system.trigger_rate_hz = 500;
   testing::VirtualSystem system{options};
-  auto& node = system.world().add_node(play == Play::manager ? "fuzz" : "stranger");
+  auto& node = system.world().add_node(play == Play::manager ? "fuzz" : "hostile");
   const bool to_builder = play == Play::raw_builder || play == Play::data;
 
   system.start_event_manager();
@@ -91,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   system.start_builder(0);
   if (play != Play::readout && play != Play::data) system.start_readout(1);
   const auto target = net::Url::parse(to_builder ? "sim://bu0" : "sim://evm").value();
-  const net::ConnectionOptions connection{.receive_pool = pool.get(), .handler = &stranger};
+  const net::ConnectionOptions connection{.receive_pool = pool.get(), .handler = &hostile};
   if (play == Play::manager) {
     system.kill_event_manager();
     system.manager_node().restart();
@@ -100,21 +100,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)node.transport().connect(target, connection);
   }
   system.run_for(std::chrono::milliseconds{20});
-  if (stranger.link) say_hello(play, stranger.link, *pool, options.system);
+  if (hostile.link) say_hello(play, hostile.link, *pool, options.system);
   system.run_for(std::chrono::milliseconds{5});
-  while (!rest.empty() && stranger.link) { // a 16-bit length before each message
+  while (!rest.empty() && hostile.link) { // a 16-bit length before each message
     if (rest.size() < 2) break;
     std::uint16_t length = 0;
     std::memcpy(&length, rest.data(), 2);
     rest = rest.subspan(2);
     const auto message = rest.first(std::min<std::size_t>(length, rest.size()));
-    send(stranger.link, *pool, message);
+    send(hostile.link, *pool, message);
     rest = rest.subspan(message.size());
     system.run_for(std::chrono::milliseconds{1});
   }
   system.run_for(std::chrono::milliseconds{50});
   system.destroy_applications();
-  stranger.link.close(true);
+  hostile.link.close(true);
   system.run_for(std::chrono::milliseconds{5});
   return 0;
 }

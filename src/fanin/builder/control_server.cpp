@@ -36,7 +36,7 @@ Result<> ControlServer::start(const net::Url& url) {
                                .handler = this,
                                .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
                                .low_latency = true,
-                               .strangers = true});
+                               .peers_must_identify = true});
   if (!listener) return std::unexpected(listener.error());
   listener_ = *listener;
   return {};
@@ -202,7 +202,7 @@ void ControlServer::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hell
   }
   if (auto refusal = nodes_.refusal(key)) return refuse(*peer, std::move(*refusal));
   peer->state = PeerState::connected;
-  peer->link.trust();
+  peer->link.mark_identified();
   peer->key = key;
   peer->session = hello.session;
   peer->channel.begin(peer->link);
@@ -242,7 +242,7 @@ bool ControlServer::try_resume(Peer& fresh, const wire::Hello& hello) {
   peer.link.close(true);
   peer.link = fresh.link;
   by_link_[peer.link] = &peer;
-  peer.link.trust();
+  peer.link.mark_identified();
   if (peer.state == PeerState::lost) peer.state = PeerState::connected;
   peer.lost_at = never;
   peer.heard = peer.listening = environment_.loop->now();

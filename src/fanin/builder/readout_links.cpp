@@ -28,7 +28,8 @@ Result<std::vector<net::Url>> ReadoutLinks::listen(std::span<const net::Url> rai
     if (!transport) return std::unexpected(transport.error());
     const auto listener =
         (*transport)
-            ->listen(url, {.receive_pool = &receive_pool, .handler = this, .strangers = true});
+            ->listen(url,
+                     {.receive_pool = &receive_pool, .handler = this, .peers_must_identify = true});
     if (!listener) {
       failure = listener.error();
       if (rails.size() > 1) environment_.log(LogLevel::error, failure.text);
@@ -187,7 +188,7 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
     link.close(true);
     return;
   }
-  link.trust();
+  link.mark_identified();
   Readout& readout = readouts_[hello->node];
   changed_ = true;
   if (hello->role == wire::Role::request) {

@@ -44,7 +44,7 @@ Result<net::Url> Acceptor::listen(const net::Url& url) {
                                            .send_queue_bytes = options_.send_queue_bytes,
                                            .held_bytes = options_.send_queue_bytes,
                                            .low_latency = options_.low_latency,
-                                           .strangers = true});
+                                           .peers_must_identify = true});
   if (!listener) return std::unexpected(listener.error());
   listeners_.push_back({*transport, *listener});
   return (*transport)->listening_url(*listener);
@@ -112,7 +112,7 @@ void Acceptor::introduce(const Key& key, const net::Event& event) {
   peer->id = static_cast<PeerId>(next_id_++);
   peer->hello = *hello;
   peer->name = peer->link.peer();
-  peer->link.trust();
+  peer->link.mark_identified();
   silent_.erase(key);
   peers_.emplace(key, peer);
   by_id_.emplace(peer->id, peer);

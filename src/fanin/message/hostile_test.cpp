@@ -14,17 +14,17 @@ using testing::TwoEnds;
 using Bytes = std::vector<std::byte>;
 
 // Speaks the transport's language and none above it.
-class Stranger final : net::Handler {
+class HostilePeer final : net::Handler {
 public:
-  Stranger(Context& context, const net::Url& url) {
+  HostilePeer(Context& context, const net::Url& url) {
     net::Transport& transport = *context.transport(url).value();
     const auto made =
         transport.connect(url, {.receive_pool = &context.receive_pool(), .handler = this});
     link_ = {&transport, made.value()};
   }
-  ~Stranger() override { link_.close(true); }
-  Stranger(const Stranger&) = delete;
-  Stranger& operator=(const Stranger&) = delete;
+  ~HostilePeer() override { link_.close(true); }
+  HostilePeer(const HostilePeer&) = delete;
+  HostilePeer& operator=(const HostilePeer&) = delete;
 
   template <class T>
   void say(const T& what) {
@@ -93,25 +93,25 @@ protected:
     EXPECT_EQ(sender->counters().connections, 1U);
     message = {};
   }
-  std::unique_ptr<Stranger> meet(const net::Url& url) {
-    auto stranger = std::make_unique<Stranger>(ends.client(), url);
+  std::unique_ptr<HostilePeer> meet(const net::Url& url) {
+    auto peer = std::make_unique<HostilePeer>(ends.client(), url);
     EXPECT_TRUE(ends.until([&] {
       // No room for a moment: others that were sent away are not gone yet.
-      if (stranger->closed) stranger = std::make_unique<Stranger>(ends.client(), url);
-      return stranger->connected;
+      if (peer->closed) peer = std::make_unique<HostilePeer>(ends.client(), url);
+      return peer->connected;
     }));
-    return stranger;
+    return peer;
   }
-  // A stranger that has introduced itself says this; it is cut off for the reason.
+  // A peer that has introduced itself says this; it is cut off for the reason.
   void expect_cut_off(const Bytes& page, CloseReason reason) {
-    const auto stranger = meet(receiver->url());
-    stranger->say(good_hello(SocketKind::high_throughput));
-    ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+    const auto peer = meet(receiver->url());
+    peer->say(good_hello(SocketKind::high_throughput));
+    ASSERT_TRUE(ends.until([&] { return !peer->answers.empty(); }));
     const auto before = count(reason);
-    stranger->say_bytes(page);
+    peer->say_bytes(page);
     ASSERT_TRUE(ends.until([&] {
       EXPECT_FALSE(receiver->recv(message));
-      return stranger->closed;
+      return peer->closed;
     }));
     EXPECT_EQ(count(reason), before + 1);
     EXPECT_EQ(ended.back(), reason);
@@ -179,11 +179,11 @@ TEST_P(hostile, a_page_whose_lengths_or_flags_lie_costs_its_connection) {
 }
 
 TEST_P(hostile, an_invalid_page_of_one_that_has_left_is_counted) {
-  const auto stranger = meet(receiver->url());
-  stranger->say(good_hello(SocketKind::high_throughput));
-  ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
-  stranger->say_bytes(Bytes(5));
-  stranger->leave();
+  const auto peer = meet(receiver->url());
+  peer->say(good_hello(SocketKind::high_throughput));
+  ASSERT_TRUE(ends.until([&] { return !peer->answers.empty(); }));
+  peer->say_bytes(Bytes(5));
+  peer->leave();
   ASSERT_TRUE(ends.until([&] { return !ended.empty(); }));
   EXPECT_EQ(count(CloseReason::bad_page), 0U);
   EXPECT_FALSE(receiver->recv(message));
@@ -193,28 +193,28 @@ TEST_P(hostile, an_invalid_page_of_one_that_has_left_is_counted) {
 
 TEST_P(hostile, a_message_over_the_limit_costs_its_connection) {
   constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
-  const auto stranger = meet(receiver->url());
-  stranger->say(good_hello(SocketKind::high_throughput));
-  stranger->say_bytes(page_of({{{0, FrameHeader::goes_on, 16000}, 16000}}));
-  stranger->say_bytes(page_of({{{0, both, 16000}, 16000}}));
+  const auto peer = meet(receiver->url());
+  peer->say(good_hello(SocketKind::high_throughput));
+  peer->say_bytes(page_of({{{0, FrameHeader::goes_on, 16000}, 16000}}));
+  peer->say_bytes(page_of({{{0, both, 16000}, 16000}}));
   ASSERT_TRUE(ends.until([&] {
     EXPECT_FALSE(receiver->recv(message));
-    return stranger->closed;
+    return peer->closed;
   }));
   EXPECT_EQ(count(CloseReason::message_too_large), 1U);
 }
 
 TEST_P(hostile, unfinished_messages_are_bounded) {
-  std::vector<std::unique_ptr<Stranger>> strangers;
+  std::vector<std::unique_ptr<HostilePeer>> peers;
   for (int i = 0; i < 64; ++i) { // more than there are pages
-    strangers.push_back(meet(receiver->url()));
-    strangers.back()->say(good_hello(SocketKind::high_throughput));
-    strangers.back()->say_bytes(page_of({{{0, FrameHeader::goes_on, 16000}, 16000}}));
+    peers.push_back(meet(receiver->url()));
+    peers.back()->say(good_hello(SocketKind::high_throughput));
+    peers.back()->say_bytes(page_of({{{0, FrameHeader::goes_on, 16000}, 16000}}));
     EXPECT_FALSE(receiver->recv(message));
   }
   if (GetParam().name == "strict") { // each has pages posted: they do not get that far
     ends.turn();
-    strangers.clear();
+    peers.clear();
     ends.turn();
     return;
   }
@@ -228,9 +228,9 @@ TEST_P(hostile, unfinished_messages_are_bounded) {
 TEST_P(hostile, one_byte_pieces_of_a_message_are_gathered_as_they_come) {
   constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
   constexpr std::size_t pieces = 10'000;
-  const auto stranger = meet(receiver->url());
-  stranger->say(good_hello(SocketKind::high_throughput));
-  ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+  const auto peer = meet(receiver->url());
+  peer->say(good_hello(SocketKind::high_throughput));
+  ASSERT_TRUE(ends.until([&] { return !peer->answers.empty(); }));
   const auto a_piece = [](std::uint16_t flags) { return page_of({{{0, flags, 1}, 8}}); };
   Bytes some;
   for (int i = 0; i < 500; ++i) {
@@ -240,7 +240,7 @@ TEST_P(hostile, one_byte_pieces_of_a_message_are_gathered_as_they_come) {
   const auto say = [&](const Bytes& page) {
     ASSERT_TRUE(ends.until([&] {
       EXPECT_FALSE(receiver->recv(message));
-      return stranger->try_to_say(page);
+      return peer->try_to_say(page);
     }));
   };
   say(a_piece(FrameHeader::goes_on));
@@ -252,14 +252,14 @@ TEST_P(hostile, one_byte_pieces_of_a_message_are_gathered_as_they_come) {
 }
 
 TEST_P(hostile, pieces_are_charged_what_they_take_of_the_heap) {
-  std::vector<std::unique_ptr<Stranger>> strangers;
+  std::vector<std::unique_ptr<HostilePeer>> peers;
   const auto cut_off = [&] { return count(CloseReason::unfinished_too_large); };
   constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
   for (int i = 0; i < 6; ++i) { // 4 KiB each, of the 20,000 bytes that there may be
-    strangers.push_back(meet(receiver->url()));
-    strangers.back()->say(good_hello(SocketKind::high_throughput));
-    ASSERT_TRUE(ends.until([&] { return !strangers.back()->answers.empty(); }));
-    strangers.back()->say_bytes(page_of({{{0, FrameHeader::goes_on, 1}, 8}, {{0, both, 1}, 8}}));
+    peers.push_back(meet(receiver->url()));
+    peers.back()->say(good_hello(SocketKind::high_throughput));
+    ASSERT_TRUE(ends.until([&] { return !peers.back()->answers.empty(); }));
+    peers.back()->say_bytes(page_of({{{0, FrameHeader::goes_on, 1}, 8}, {{0, both, 1}, 8}}));
     ends.turn();
     EXPECT_FALSE(receiver->recv(message));
   }
@@ -271,15 +271,15 @@ TEST_P(hostile, pieces_are_charged_what_they_take_of_the_heap) {
 
 TEST_P(hostile, subscriptions_one_by_one_and_taken_back_add_up) {
   const auto publisher = Publisher::listen(ends.server(), ends.address()).value();
-  const auto stranger = meet(publisher->url());
-  stranger->say(good_hello(SocketKind::subscribe_high_throughput));
-  ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+  const auto peer = meet(publisher->url());
+  peer->say(good_hello(SocketKind::subscribe_high_throughput));
+  ASSERT_TRUE(ends.until([&] { return !peer->answers.empty(); }));
   for (std::uint16_t tag = 1; tag <= 100; ++tag) { // only every third stays
     Bytes page = page_of({{{1, 0, 8}, 8},
                           {{2, 0, 8}, 8},
                           {{static_cast<std::uint16_t>(tag % 3 == 0 ? 1 : 2), 0, 8}, 8}});
     for (const std::size_t at : {8U, 24U, 40U}) page[at] = static_cast<std::byte>(tag);
-    ASSERT_TRUE(ends.until([&] { return stranger->try_to_say(page); }));
+    ASSERT_TRUE(ends.until([&] { return peer->try_to_say(page); }));
   }
   ASSERT_TRUE(ends.until([&] { return publisher->has_subscriber(99); }));
   for (Tag tag = 1; tag <= 100; ++tag) EXPECT_EQ(publisher->has_subscriber(tag), tag % 3 == 0);
@@ -306,11 +306,11 @@ TEST_P(hostile, a_flood_of_refusals_leaves_few_lines) {
 TEST_P(hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
   const auto publisher = Publisher::listen(ends.server(), ends.address(), {.tags_max = 10}).value();
   const auto ask = [&](const Bytes& page) {
-    const auto stranger = meet(publisher->url());
-    stranger->say(good_hello(SocketKind::subscribe_high_throughput));
-    ASSERT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
-    stranger->say_bytes(page);
-    ASSERT_TRUE(ends.until([&] { return stranger->closed; }));
+    const auto peer = meet(publisher->url());
+    peer->say(good_hello(SocketKind::subscribe_high_throughput));
+    ASSERT_TRUE(ends.until([&] { return !peer->answers.empty(); }));
+    peer->say_bytes(page);
+    ASSERT_TRUE(ends.until([&] { return peer->closed; }));
   };
   ask(page_of({{{7, 0, 8}, 8}}));
   ask(page_of({{{1, 0, 9}, 9}}));
@@ -328,18 +328,18 @@ TEST_P(hostile, where_there_are_too_many_tags_in_all_those_who_have_most_go) {
       Publisher::listen(ends.server(), ends.address(), {.tags_max = 10, .tags_sum_max = 25})
           .value();
   const auto ask = [&](std::uint8_t first, std::uint8_t count) {
-    auto stranger = meet(publisher->url());
-    stranger->say(good_hello(SocketKind::subscribe_high_throughput));
-    EXPECT_TRUE(ends.until([&] { return !stranger->answers.empty(); }));
+    auto peer = meet(publisher->url());
+    peer->say(good_hello(SocketKind::subscribe_high_throughput));
+    EXPECT_TRUE(ends.until([&] { return !peer->answers.empty(); }));
     Bytes page = page_of({{{1, 0, 8U * count}, 8U * count}});
     for (std::uint8_t i = 0; i < count; ++i)
       page[8 + 8 * std::size_t{i}] = static_cast<std::byte>(first + i);
-    stranger->say_bytes(page);
-    EXPECT_TRUE(ends.until([&] { return stranger->closed || publisher->has_subscriber(first); }));
-    return stranger;
+    peer->say_bytes(page);
+    EXPECT_TRUE(ends.until([&] { return peer->closed || publisher->has_subscriber(first); }));
+    return peer;
   };
   const auto modest = ask(200, 3);
-  std::vector<std::unique_ptr<Stranger>> greedy;
+  std::vector<std::unique_ptr<HostilePeer>> greedy;
   for (std::uint8_t i = 0; i < 6; ++i) greedy.push_back(ask(static_cast<std::uint8_t>(10 * i), 9));
   EXPECT_EQ(publisher->counters().closed[static_cast<std::size_t>(CloseReason::bad_page)], 4U);
   EXPECT_EQ(publisher->subscribers(), 3U);
@@ -353,12 +353,12 @@ TEST_P(hostile, where_there_are_too_many_tags_in_all_those_who_have_most_go) {
 
 TEST_P(hostile, a_subscriber_of_tiny_pages_gets_a_message_that_needs_many) {
   const auto publisher = Publisher::listen(ends.server(), ends.address()).value();
-  const auto stranger = meet(publisher->url());
+  const auto peer = meet(publisher->url());
   Hello hello = good_hello(SocketKind::subscribe_high_throughput);
   hello.page_max = Hello::page_max_least;
   hello.message_max = Message::size_max;
-  stranger->say(hello);
-  stranger->say_bytes(page_of({{{1, 0, 8}, 8}})); // to tag 0
+  peer->say(hello);
+  peer->say_bytes(page_of({{{1, 0, 8}, 8}})); // to tag 0
   ASSERT_TRUE(ends.until([&] { return publisher->has_subscriber(0); }));
   // The headers of its pieces fill more pages than there are.
   const memory::View view = memory::HeapPage::copy(Bytes(6U << 20));

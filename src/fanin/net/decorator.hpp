@@ -30,7 +30,7 @@ public:
   [[nodiscard]] bool arm() override { return below_->arm(); }
   [[nodiscard]] int descriptor() const override { return below_->descriptor(); }
   void close(ConnectionId connection, bool abort) override { below_->close(connection, abort); }
-  void trust(ConnectionId connection) override { below_->trust(connection); }
+  void mark_identified(ConnectionId connection) override { below_->mark_identified(connection); }
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override {
     return below_->peer_name(connection);
   }

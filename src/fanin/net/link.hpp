@@ -55,8 +55,8 @@ struct Link {
     if (transport != nullptr) transport->close(id, abort);
     *this = {};
   }
-  void trust() const {
-    if (transport != nullptr) transport->trust(id);
+  void mark_identified() const {
+    if (transport != nullptr) transport->mark_identified(id);
   }
   [[nodiscard]] std::string peer() const {
     return transport == nullptr ? "nobody" : transport->peer_name(id);

@@ -69,7 +69,7 @@ struct Event {
   ConnectionId connection = ConnectionId::none;
   Handler* handler = nullptr;
   /// The whole message. It lies in a page of the receive pool; in a page of the transport, if its
-  /// sender is unidentified (ConnectionOptions::strangers); or, where memory is shared
+  /// sender is unidentified (ConnectionOptions::peers_must_identify); or, where memory is shared
   /// (shares_memory()), in the sender's memory. There a message that was sent as two extents stays
   /// in two pieces, `message` and `rest`. Otherwise `rest` is empty.
   memory::View message;
@@ -98,10 +98,11 @@ struct ConnectionOptions {
   std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
   bool low_latency = false; ///< true: small messages leave at once (control). false: they are
                             ///< gathered (data)
-  /// Of a listener: accepted peers are unidentified until trust(). Until then a connection takes
-  /// one small message (4 KiB), in pages of the transport (shm, tcp); a larger or a further message
-  /// waits. So it needs and pins nothing of the pool. Transports within one program ignore it.
-  bool strangers = false;
+  /// Of a listener: accepted peers are unidentified until mark_identified(). Until then a
+  /// connection takes one small message (4 KiB), in pages of the transport (shm, tcp); a larger or
+  /// a further message waits. So it needs and pins nothing of the pool. Transports within one
+  /// program ignore it.
+  bool peers_must_identify = false;
 };
 
 class Transport {
@@ -148,8 +149,8 @@ public:
   /// event follows. A second call has no effect.
   virtual void close(ConnectionId connection, bool abort = false) = 0;
 
-  /// The peer is identified: ConnectionOptions::strangers no longer applies to it.
-  virtual void trust(ConnectionId) {}
+  /// The peer is identified: ConnectionOptions::peers_must_identify no longer applies to it.
+  virtual void mark_identified(ConnectionId) {}
 
   /// the peer's address, for messages and the log
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0;

@@ -1,7 +1,7 @@
 /// \file
-/// Pages of a transport for the messages of unidentified peers (ConnectionOptions::strangers),
-/// which are small. So what such a peer begins and leaves pins nothing of the receive pool, and a
-/// hello arrives while that pool is empty.
+/// Pages of a transport for the messages of unidentified peers
+/// (ConnectionOptions::peers_must_identify), which are small. So what such a peer begins and leaves
+/// pins nothing of the receive pool, and a hello arrives while that pool is empty.
 #pragma once
 
 #include <algorithm>

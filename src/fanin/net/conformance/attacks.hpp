@@ -175,7 +175,7 @@ TEST_P(TransportConformance, AHelloGetsThroughWhileTheReceivePoolIsEmpty) {
   std::vector<memory::Loan> all;
   while (memory::Loan loan = server.receive_pool->take()) all.push_back(std::move(loan));
   server.react = [](Transport& transport, Event& event) {
-    if (event.kind == EventKind::message) transport.trust(event.connection);
+    if (event.kind == EventKind::message) transport.mark_identified(event.connection);
   };
   for (std::size_t i = 0; i < 40; ++i) {
     const ConnectionId id = connect(client.options());
@@ -206,7 +206,7 @@ TEST_P(TransportConformance, WhatFollowsTheFirstMessageWaitsForTrust) {
   ASSERT_TRUE(run_until([&] { return server.messages > 0; }));
   settle();
   EXPECT_EQ(server.messages, 1U);
-  backend->server().trust(server.opened.front());
+  backend->server().mark_identified(server.opened.front());
   ASSERT_TRUE(run_until([&] { return server.messages == count; }));
   for (std::uint64_t i = 1; i < count; ++i)
     EXPECT_EQ(server.kept[i].page.get()->home, server.receive_pool.get());
@@ -224,7 +224,7 @@ TEST_P(TransportConformance, SilentPeersTakeNothingThatOthersNeed) {
   server.any_home = true;
   server.keep = true;
   server.react = [](Transport& transport, Event& event) {
-    if (event.kind == EventKind::message) transport.trust(event.connection);
+    if (event.kind == EventKind::message) transport.mark_identified(event.connection);
   };
   listen_to_anybody();
   const auto say_hello = [&](ConnectionId id) {

@@ -102,10 +102,10 @@ protected:
     listener = *made;
   }
 
-  /// Who connects is to say who it is before it is trusted.
+  /// Whoever connects is unidentified at first.
   void listen_to_anybody() {
     ConnectionOptions options = server.options();
-    options.strangers = true;
+    options.peers_must_identify = true;
     listen(options);
   }
 

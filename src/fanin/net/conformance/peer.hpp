@@ -155,7 +155,7 @@ public:
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   bool keep = false;
-  bool any_home = false; ///< of messages: not all come from peers that are trusted
+  bool any_home = false; ///< of messages: not all come from identified peers
   std::deque<memory::View> kept;
   std::function<std::size_t(std::uint64_t)> sizes; ///< expected
   std::function<void(Transport&, Event&)> react;

@@ -287,8 +287,8 @@ void MemoryTransport::accept(Item& item) {
   end.listener = listener_id;
   end.options = listener->options;
   end.filler = &fillers_.of(*end.options.receive_pool);
-  end.trusted = !end.options.strangers;
-  if (end.trusted) post_receives(end);
+  end.identified = !end.options.peers_must_identify;
+  if (end.identified) post_receives(end);
   list(end, pipe, 1);
   send_in_order(end, *pipe->ends[0].transport, network_.make_item(ItemKind::connected, pipe, 0));
 }
@@ -668,25 +668,25 @@ bool MemoryTransport::receive_strictly(End& end, Item& item, memory::View& messa
       std::memcpy(room.page.data() + room.offset, page.data(), item.size);
       message = room.page.freeze(room.offset, item.size);
       end.filler->give_back(std::move(room.page), room.offset + item.size);
-      if (!end.trusted) end.posted.clear();
+      if (!end.identified) end.posted.clear();
       return true;
     }
   }
   message = page.freeze(0, item.size);
   end.posted.pop_back();
-  if (end.trusted) post_receives(end);
+  if (end.identified) post_receives(end);
   return true;
 }
 
-void MemoryTransport::trust(ConnectionId connection) {
+void MemoryTransport::mark_identified(ConnectionId connection) {
   const Connection* const found = connections_.find(connection);
-  if (found == nullptr || std::exchange(found->end().trusted, true)) return;
+  if (found == nullptr || std::exchange(found->end().identified, true)) return;
   post_receives(found->end());
 }
 
 void MemoryTransport::post_receives(End& end) {
   if (!network_.options_.strict) return;
-  const std::uint32_t wanted = end.trusted ? network_.options_.posted_receives : 1;
+  const std::uint32_t wanted = end.identified ? network_.options_.posted_receives : 1;
   while (end.posted.size() < wanted) {
     memory::Loan page = end.options.receive_pool->take();
     if (!page) return;

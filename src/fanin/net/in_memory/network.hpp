@@ -70,7 +70,7 @@ struct End {
   Item* first = nullptr;
   Item* last = nullptr;
   bool listed = false; ///< in the transport's ready list
-  bool trusted = true; ///< else no receive is posted before a message has come
+  bool identified = true; ///< else no receive is posted before a message has come
   std::vector<memory::Loan> posted; ///< strict
 };
 
@@ -149,7 +149,7 @@ public:
   [[nodiscard]] bool arm() override;
   [[nodiscard]] int descriptor() const override { return -1; }
   void close(ConnectionId connection, bool abort) override;
-  void trust(ConnectionId connection) override;
+  void mark_identified(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
   [[nodiscard]] std::uint64_t given_up() const override { return given_up_; }
 

@@ -274,11 +274,11 @@ TEST_F(Ofi, a_peer_that_vanishes_while_it_connects_leaves_nothing) {
   EXPECT_TRUE(run_until([&] { return server.closed.size() == server.opened.size(); }));
 }
 
-TEST_F(Ofi, the_large_message_of_an_unidentified_peer_waits_until_it_is_trusted) {
+TEST_F(Ofi, the_large_message_of_an_unidentified_peer_waits_until_it_is_identified) {
   Peer host;
   const auto trusting = [&] {
     ConnectionOptions options = host.options();
-    options.strangers = true;
+    options.peers_must_identify = true;
     return options;
   }();
   const auto there = transport->listen(Url::parse("ofi+tcp://127.0.0.1").value(), trusting).value();
@@ -290,7 +290,7 @@ TEST_F(Ofi, the_large_message_of_an_unidentified_peer_waits_until_it_is_trusted)
   ASSERT_TRUE(run_until([&] { return host.messages == 1; }));
   for (int i = 0; i < 1000; ++i) (void)loop.turn();
   EXPECT_EQ(host.messages, 1U);
-  transport->trust(host.opened.front());
+  transport->mark_identified(host.opened.front());
   EXPECT_TRUE(run_until([&] { return host.messages == 2; }));
   transport->close(id, true);
   transport->close(host.opened.front(), true);

@@ -83,8 +83,8 @@ struct Connection {
 
   ConnectionId id = ConnectionId::none;
   ConnectionState state;
-  bool trusted = true;
-  bool admitted = false; // not trusted, and has one of the pages for unidentified peers
+  bool identified = true;
+  bool admitted = false; // not identified, and has one of the pages for unidentified peers
   bool wants_writable = false;
   bool writable_pending = false;
   bool end_sent = false;

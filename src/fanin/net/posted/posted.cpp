@@ -64,10 +64,10 @@ std::string PostedTransport::peer_name(ConnectionId id) const {
   return connection == nullptr ? "" : connection->link->peer;
 }
 
-void PostedTransport::trust(ConnectionId id) {
+void PostedTransport::mark_identified(ConnectionId id) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr) return;
-  connection->trusted = true;
+  connection->identified = true;
   ready_.add(connection->ready);
   if (!connection->admitted) return;
   connection->traffic->receives->set_limited(false);
@@ -431,7 +431,7 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
       end(connection, CloseReason::message_too_large);
       return false;
     }
-    if (!connection.trusted && front.size > unidentified_message_max) return finish(false);
+    if (!connection.identified && front.size > unidentified_message_max) return finish(false);
     if (!traffic.credits.take(*tag)) {
       violation(connection, "sent more messages than it was allowed to");
       return false;

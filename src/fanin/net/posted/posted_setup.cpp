@@ -274,10 +274,10 @@ void PostedTransport::take_request(LinkEvent& event) {
     return reject(CloseReason::local, "too many unidentified peers are connected");
   Connection& connection = make_connection(listener->terms, std::move(event.request));
   connection.state.set_listener(event.listener);
-  connection.trusted = !listener->terms.options.strangers;
+  connection.identified = !listener->terms.options.peers_must_identify;
   connection.peer_max_message = hello->max_message;
   connection.peer_credits = hello->credits;
-  if (connection.trusted) return admit(connection);
+  if (connection.identified) return admit(connection);
   listener->waiting.add(connection.waiting);
   admit_waiting(*listener);
 }
@@ -288,7 +288,7 @@ void PostedTransport::admit(Connection& connection) {
     return refuse(CloseReason::local, connection, opened.error().text);
   }
   connection.traffic->credits.take_hello({.credits = connection.peer_credits});
-  connection.traffic->receives->set_limited(!connection.trusted);
+  connection.traffic->receives->set_limited(!connection.identified);
   start(connection);
 }
 

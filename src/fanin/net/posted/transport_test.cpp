@@ -126,7 +126,7 @@ protected:
     loop.add(open_to_all);
     here = open_to_all
                .listen({.scheme = "rude"},
-                       {.receive_pool = few.get(), .handler = this, .strangers = true})
+                       {.receive_pool = few.get(), .handler = this, .peers_must_identify = true})
                .value();
     start_client();
   }
@@ -159,7 +159,7 @@ TEST_F(PostedToAnybody, who_does_not_say_who_it_is_goes_when_others_wait) {
   EXPECT_GE(closed.size(), 2U);
 }
 
-TEST_F(PostedToAnybody, who_is_trusted_gets_all_its_pages_and_leaves_room_for_the_next) {
+TEST_F(PostedToAnybody, an_identified_peer_gets_all_its_pages_and_leaves_room_for_the_next) {
   std::vector<ConnectionId> ids;
   for (int i = 0; i < 4; ++i) {
     ids.push_back(knock());
@@ -167,7 +167,7 @@ TEST_F(PostedToAnybody, who_is_trusted_gets_all_its_pages_and_leaves_room_for_th
     until([&] { return accepted.size() > before; });
     until([&] { return connected.size() > before; });
     EXPECT_EQ(few->available(), 16U - 2 * before - 1);
-    open_to_all.trust(accepted.back());
+    open_to_all.mark_identified(accepted.back());
     EXPECT_EQ(few->available(), 16U - 2 * accepted.size());
   }
   EXPECT_TRUE(closed.empty());

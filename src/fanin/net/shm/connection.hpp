@@ -76,7 +76,7 @@ struct ShmTransport::Connection {
     return *reinterpret_cast<const shm::Outbox*>(peer_outbox.data());
   }
   [[nodiscard]] bool connected() const { return peer_outbox.data() != nullptr; }
-  // Until trust().
+  // Until mark_identified().
   [[nodiscard]] bool has_to_wait() const { return spoke && unidentified.unidentified(); }
   [[nodiscard]] std::size_t lent_out() const {
     return sending.slots.size() - sending.free_slots.size();

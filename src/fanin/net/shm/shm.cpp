@@ -69,7 +69,7 @@ void ShmTransport::report(CloseReason reason, const Connection& connection,
   accounts_.report(reason, connection.target, text);
 }
 
-void ShmTransport::trust(ConnectionId id) {
+void ShmTransport::mark_identified(ConnectionId id) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr) return;
   connection->unidentified.mark_identified();

@@ -133,7 +133,7 @@ Result<ShmTransport::Connection*> ShmTransport::make_connection(const Connection
 Result<ListenerId> ShmTransport::listen(const Url& url, const ConnectionOptions& options) {
   const auto checked = check(url, options);
   if (!checked) return std::unexpected(checked.error());
-  if (options.strangers) {
+  if (options.peers_must_identify) {
     if (auto reserved = unidentified_pages_.reserve(); !reserved)
       return std::unexpected(reserved.error());
   }
@@ -186,7 +186,7 @@ bool ShmTransport::accept_one(Listener& listener) {
   Connection& connection = **made;
   connection.state.set_listener(listener.id);
   unidentified_.add(connection.unidentified, loop_.now());
-  if (listener.options.strangers) connection.filler = &unidentified_pages_.filler();
+  if (listener.options.peers_must_identify) connection.filler = &unidentified_pages_.filler();
   connection.socket = std::move(socket);
   start_handshake(connection);
   return true;
@@ -321,7 +321,7 @@ Result<> ShmTransport::take_hello(Connection& connection, const shm::Hello& hell
   connection.peer_wake = std::move(packet.descriptors[1]);
   connection.peer_max_message = hello.max_message;
   connection.state.enter(Stage::open);
-  if (!connection.options.strangers) connection.unidentified.mark_identified();
+  if (!connection.options.peers_must_identify) connection.unidentified.mark_identified();
   connection.deadline.cancel();
   return {};
 }

@@ -116,7 +116,7 @@ protected:
     }
     transport.flush();
   }
-  // A stranger's connection has ended by a violation, and others go on.
+  // A hostile peer's connection has ended by a violation, and others go on.
   void expect_violation(std::string_view what) {
     settle();
     ASSERT_EQ(at_server_.closed.size(), 1U) << what;
@@ -377,7 +377,7 @@ public:
   ShmToAnybody() {
     loop_.add(server_);
     ConnectionOptions options = at_server_.options();
-    options.strangers = true;
+    options.peers_must_identify = true;
     const auto listening = server_.listen({.scheme = "shm", .host = "test"}, options);
     url_ = server_.listening_url(listening.value());
   }
@@ -431,7 +431,7 @@ TEST_F(ShmToAnybody, where_unidentified_peers_crowd_the_oldest_is_evicted_after_
 TEST_F(ShmToAnybody, a_peer_that_has_identified_itself_is_not_evicted) {
   arrive(peers_max, true);
   ASSERT_EQ(at_server_.connections.size(), peers_max);
-  server_.trust(at_server_.connections.front());
+  server_.mark_identified(at_server_.connections.front());
   clock_.advance(std::chrono::seconds(2));
   arrive(2, true); // one has the place of the first, one that of the second
   EXPECT_EQ(at_server_.connections.size(), peers_max + 2);

@@ -187,7 +187,7 @@ std::size_t StreamReceiver::prepare(std::span<iovec, pieces_max> pieces) {
   }
   add(lead_.data() + lead_have_, lead_need_ - lead_have_);
   const std::uint32_t ahead = read_ahead();
-  if (phase_ == Phase::preface || rest >= ahead || !trusted_) return count;
+  if (phase_ == Phase::preface || rest >= ahead || !identified_) return count;
   PageFiller::Room room = filler_->reserve(room_min);
   if (!room.page) return count; // the header alone, then
   add(room.page.data() + room.offset, std::min(ahead, room.page.size() - room.offset));

@@ -57,14 +57,14 @@ public:
 
   // Whether next() and prepare() could go on after `starved`.
   [[nodiscard]] bool can_go_on() const { return may_take() && filler_->can_reserve(length_); }
-  // Until trust(), a message over unidentified_message_max is `starved` before anything is reserved
-  // for it, nothing is read ahead, and messages lie in pages of `filler`.
-  void distrust(PageFiller& filler) {
-    trusted_ = false;
+  // Until mark_identified(), a message over unidentified_message_max is `starved` before anything
+  // is reserved for it, nothing is read ahead, and messages lie in pages of `filler`.
+  void mark_unidentified(PageFiller& filler) {
+    identified_ = false;
     filler_ = &filler;
   }
-  void trust(PageFiller& filler) {
-    trusted_ = true;
+  void mark_identified(PageFiller& filler) {
+    identified_ = true;
     filler_ = &filler;
   }
   // Gives up the region of a message of which at most 1/16 of a page has come: that waits on the
@@ -95,11 +95,11 @@ private:
   void give_back_ahead();
   [[nodiscard]] std::uint32_t read_ahead() const;
   [[nodiscard]] bool claim_region();
-  [[nodiscard]] bool may_take() const { return trusted_ || length_ <= unidentified_message_max; }
+  [[nodiscard]] bool may_take() const { return identified_ || length_ <= unidentified_message_max; }
 
   PageFiller* filler_;
   std::uint32_t max_message_;
-  bool trusted_ = true;
+  bool identified_ = true;
   Phase phase_ = Phase::preface;
   CloseReason reason_ = CloseReason::local;
   Preface peer_;

@@ -245,11 +245,11 @@ TEST(TcpStreamReceiver, WaitsForAPageAndGoesOn) {
   EXPECT_EQ(view.size, 5000U);
 }
 
-TEST(TcpStreamReceiver, AStrangerPinsNoMoreThanASmallMessage) {
+TEST(TcpStreamReceiver, AnUnidentifiedPeerPinsNoMoreThanASmallMessage) {
   const auto pool = make_pool(2);
   PageFiller filler(*pool);
   StreamReceiver receiver(filler, page_size / 2);
-  receiver.distrust(filler);
+  receiver.mark_unidentified(filler);
   Bytes stream = preface();
   append_message(stream, Bytes(unidentified_message_max));
   append_message(stream, Bytes(page_size / 2));
@@ -267,7 +267,7 @@ TEST(TcpStreamReceiver, AStrangerPinsNoMoreThanASmallMessage) {
   EXPECT_EQ(receiver.next(view), Step::starved);
   EXPECT_FALSE(receiver.can_go_on());
   EXPECT_EQ(pool->available(), 2U);
-  receiver.trust(filler);
+  receiver.mark_identified(filler);
   EXPECT_TRUE(receiver.can_go_on());
   EXPECT_EQ(receiver.next(view), Step::need_bytes);
   EXPECT_GT(feed.read(receiver, 1 << 20), 0U);

@@ -203,11 +203,11 @@ void TcpTransport::give_up(Connection& connection, std::string_view why) {
   erase(connection);
 }
 
-void TcpTransport::trust(ConnectionId id) {
+void TcpTransport::mark_identified(ConnectionId id) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr) return;
   connection->unidentified.mark_identified();
-  connection->receiver.trust(fillers_.of(*connection->options.receive_pool));
+  connection->receiver.mark_identified(fillers_.of(*connection->options.receive_pool));
   if (!connection->starved.listed()) ready_.add(connection->ready);
 }
 
@@ -434,7 +434,8 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
   using Step = tcp::StreamReceiver::Step;
   memory::View view;
   while (connection.state.stage() != Stage::ended) {
-    if (connection.spoke && connection.unidentified.unidentified()) return; // until trust()
+    if (connection.spoke && connection.unidentified.unidentified())
+      return; // until mark_identified()
     if (budget.full()) {
       connection.eager.leave(); // a stream: it waits for its turn
       // It comes first next time if it holds the page that is being filled: others would begin a
@@ -469,7 +470,7 @@ void TcpTransport::take_messages(Connection& connection, Budget& budget) {
 }
 
 void TcpTransport::opened(Connection& connection, Budget& budget) {
-  if (!connection.options.strangers) connection.unidentified.mark_identified();
+  if (!connection.options.peers_must_identify) connection.unidentified.mark_identified();
   connection.state.enter(Stage::open);
   connection.deadline.cancel();
   connection.peer_max_message =

@@ -38,7 +38,7 @@ const std::string& TcpTransport::congestion_of(const Url& url) const {
 Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
   const auto checked = check(url, options);
   if (!checked) return std::unexpected(checked.error());
-  if (options.strangers) {
+  if (options.peers_must_identify) {
     if (auto reserved = unidentified_pages_.reserve(); !reserved)
       return std::unexpected(reserved.error());
   }
@@ -103,7 +103,8 @@ bool TcpTransport::accept_one(Listener& listener) {
   connection.state.set_listener(listener.id);
   connection.socket = std::move(socket);
   connection.peer = peer;
-  if (listener.options.strangers) connection.receiver.distrust(unidentified_pages_.filler());
+  if (listener.options.peers_must_identify)
+    connection.receiver.mark_unidentified(unidentified_pages_.filler());
   unidentified_.add(connection.unidentified, loop_.now());
   if (watch(connection)) {
     start_handshake(connection);

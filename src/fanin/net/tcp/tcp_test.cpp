@@ -445,7 +445,7 @@ TEST_F(Tcp, PagesAreAtLeastHalfFullHoweverManyConnectionsShareThem) {
 
 TEST_F(Tcp, UnidentifiedPeersThatAnnounceLargeMessagesPinNothingUntilTheyAreTrusted) {
   ConnectionOptions options = server.options();
-  options.strangers = true;
+  options.peers_must_identify = true;
   const auto made = transport->listen(*Url::parse("tcp"), options);
   ASSERT_TRUE(made);
   const std::uint32_t half_a_page = conformance::page_size / 2;
@@ -460,7 +460,7 @@ TEST_F(Tcp, UnidentifiedPeersThatAnnounceLargeMessagesPinNothingUntilTheyAreTrus
   Bytes message(half_a_page);
   for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
   for (const Raw& raw : unidentified) raw.send(message);
-  transport->trust(server.opened[7]);
+  transport->mark_identified(server.opened[7]);
   ASSERT_TRUE(run_until([&] { return server.messages == 1; }));
   EXPECT_EQ(server.next.begin()->first, server.opened[7]);
 }
@@ -519,7 +519,7 @@ TEST_F(Tcp, WhatIsUnreadExcusesAPeerOnce) {
 
 TEST_F(Tcp, APeerThatWasClosedAndStaysIsEvictedWithoutAnEvent) {
   ConnectionOptions options = server.options();
-  options.strangers = true;
+  options.peers_must_identify = true;
   const auto made = transport->listen(*Url::parse("tcp"), options);
   ASSERT_TRUE(made);
   const std::uint16_t port = transport->listening_url(*made).port;
@@ -547,12 +547,12 @@ TEST_F(Tcp, AHelloGetsThroughWhileOthersHoldAllPagesAndManyHaveBegunOne) {
   Peer full({.receive_pages = 2});
   full.any_home = true;
   ConnectionOptions options = full.options();
-  options.strangers = true;
+  options.peers_must_identify = true;
   const auto made = transport->listen(*Url::parse("tcp"), options);
   ASSERT_TRUE(made);
   const std::uint16_t port = transport->listening_url(*made).port;
   full.react = [](Transport& here, Event& event) {
-    if (event.kind == EventKind::message) here.trust(event.connection);
+    if (event.kind == EventKind::message) here.mark_identified(event.connection);
   };
   std::vector<Raw> slow(50);
   for (const Raw& raw : slow) {
