@@ -9,13 +9,13 @@ namespace fanin {
 void LogLimiter::say(const LogFunction& log, Time now, LogLevel level, std::string_view text) {
   if (now >= period_end_) {
     period_end_ = now + period;
-    said_ = 0;
+    lines_ = 0;
   }
-  if (said_ == lines_max) {
+  if (lines_ == lines_max) {
     ++left_out_;
     return;
   }
-  ++said_;
+  ++lines_;
   const std::uint64_t before = std::exchange(left_out_, 0);
   if (before == 0) return log(level, text);
   log(level, fmt::format("{} (and {} such lines were left out before)", text, before));

@@ -23,7 +23,7 @@ public:
 
 private:
   Time period_end_{};
-  std::uint64_t said_ = 0;
+  std::uint64_t lines_ = 0;
   std::uint64_t left_out_ = 0;
 };
 

@@ -321,7 +321,7 @@ TEST(backpressure, events_that_nobody_can_build_cost_the_event_manager_nothing) 
           system.sink(i)->stall(false);
         } else {
           for (const std::size_t r : {0U, 1U})
-            system.readout_node(r).mend_path(system.builder_node(i));
+            system.readout_node(r).repair_path(system.builder_node(i));
         }
       }
       expect_nothing_lost(system);
@@ -637,7 +637,7 @@ TEST(paths, blocks_that_come_long_before_their_assignment_are_built) {
     system.run_for(100ms);
     system.manager_node().break_path(system.builder_node(1)); // control comes late
     system.run_for(Duration{100ms} + i * 150ms);
-    system.manager_node().mend_path(system.builder_node(1));
+    system.manager_node().repair_path(system.builder_node(1));
   }
   system.run_for(500ms);
   expect_nothing_lost(system);
@@ -1019,7 +1019,7 @@ private:
     }
     for (const Path& path : broken) path.from->break_path(*path.to, path.port);
     run_for(1500ms); // less than dead_after
-    for (const Path& path : broken) path.from->mend_path(*path.to, path.port);
+    for (const Path& path : broken) path.from->repair_path(*path.to, path.port);
   }
   // Answers take a while, from now on; or there are none for a moment. What was known before goes
   // on.

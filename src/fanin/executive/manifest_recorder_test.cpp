@@ -34,7 +34,7 @@ protected:
   Result<std::unique_ptr<ManifestRecorder>> make() {
     return ManifestRecorder::make(
         folder_ + "/deeper", system_, {"", "daq-bu1"},
-        [this](LogLevel level, std::string_view text) { said_.emplace_back(level, text); });
+        [this](LogLevel level, std::string_view text) { logged_.emplace_back(level, text); });
   }
   static storage::Manifest read(const ManifestRecorder& recorder) {
     auto manifest = storage::read_manifest(recorder.path());
@@ -44,7 +44,7 @@ protected:
 
   std::string folder_;
   builder::System system_;
-  std::vector<std::pair<LogLevel, std::string>> said_;
+  std::vector<std::pair<LogLevel, std::string>> logged_;
 };
 
 TEST_F(ManifestRecorderTest, a_run_is_read_back_as_the_event_manager_told_it) {
@@ -88,7 +88,7 @@ TEST_F(ManifestRecorderTest, a_run_is_read_back_as_the_event_manager_told_it) {
   EXPECT_THAT(written.dropped_by_reason,
               ElementsAre(Pair(wire::name(wire::DropReason::oversize), 3U)));
   EXPECT_EQ(written.missing, source.missing);
-  EXPECT_TRUE(said_.empty());
+  EXPECT_TRUE(logged_.empty());
 }
 
 // They are in `late`.
@@ -118,13 +118,13 @@ TEST_F(ManifestRecorderTest, a_full_disk_is_said_once_and_made_good_later) {
     recorder->winner({8, 16}, 1, 1, 1);
     EXPECT_FALSE(recorder->retry());
   }
-  ASSERT_EQ(said_.size(), 1U);
-  EXPECT_EQ(said_[0].first, LogLevel::error);
-  EXPECT_THAT(said_[0].second, HasSubstr("not complete"));
+  ASSERT_EQ(logged_.size(), 1U);
+  EXPECT_EQ(logged_[0].first, LogLevel::error);
+  EXPECT_THAT(logged_[0].second, HasSubstr("not complete"));
   EXPECT_TRUE(recorder->retry());
   EXPECT_TRUE(recorder->retry());
-  ASSERT_EQ(said_.size(), 2U);
-  EXPECT_THAT(said_[1].second, HasSubstr("complete again"));
+  ASSERT_EQ(logged_.size(), 2U);
+  EXPECT_THAT(logged_[1].second, HasSubstr("complete again"));
   EXPECT_EQ(read(*recorder).winners.size(), 2U);
 }
 

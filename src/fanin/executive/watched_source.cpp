@@ -20,7 +20,7 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   using enum wire::DropReason;
   for (const auto reason :
        {number_back, number_repeat, number_jump, oversize, before_first}) { // late: by rule
-    if (queue.dropped(reason) != said_[static_cast<std::size_t>(reason)]) [[unlikely]] {
+    if (queue.dropped(reason) != logged_[static_cast<std::size_t>(reason)]) [[unlikely]] {
       say_dropped(queue, reason, now);
     }
   }
@@ -29,7 +29,7 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
 
 void WatchedSource::say_dropped(const source::FragmentQueue& queue, wire::DropReason reason,
                                 Time now) {
-  std::uint64_t& said = said_[static_cast<std::size_t>(reason)];
+  std::uint64_t& said = logged_[static_cast<std::size_t>(reason)];
   Time& quiet_until = quiet_until_[static_cast<std::size_t>(reason)];
   if (said != 0 && now < quiet_until) return;
   said = queue.dropped(reason);
@@ -49,8 +49,8 @@ void WatchedSource::say_dropped(const source::FragmentQueue& queue, wire::DropRe
 void WatchedSource::say_stuck(const source::FragmentQueue& queue, const std::string& who) {
   const bool stuck = written_ == queue.written() && written_ != 0;
   written_ = queue.written();
-  if (!stuck) stuck_said_ = false;
-  if (!stuck || std::exchange(stuck_said_, true)) return;
+  if (!stuck) stuck_logged_ = false;
+  if (!stuck || std::exchange(stuck_logged_, true)) return;
   log_(LogLevel::warning,
        fmt::format(
            "source {}: its last accepted event number is {}, and now it sends {}: a wrong number "

@@ -35,10 +35,10 @@ private:
   std::unique_ptr<source::Source> inner_;
   std::string name_;
   LogFunction log_;
-  std::array<std::uint64_t, wire::drop_reasons> said_{}; // of each reason
+  std::array<std::uint64_t, wire::drop_reasons> logged_{}; // of each reason
   std::array<Time, wire::drop_reasons> quiet_until_{}; // likewise
   std::uint64_t written_ = 0; // when it was last said that numbers fell
-  bool stuck_said_ = false;
+  bool stuck_logged_ = false;
 };
 
 } // namespace fanin::executive

@@ -65,7 +65,7 @@ void Connector::ended(CloseReason reason) {
   const Time now = context_.loop().now();
   if (std::exchange(open_, false) && now - opened_at_ >= options_.reconnect.max) wait_ = {};
   wait_ = std::clamp(2 * wait_, options_.reconnect.initial, options_.reconnect.max);
-  if (!std::exchange(said_, true))
+  if (!std::exchange(logged_, true))
     context_.say(LogLevel::warning, fmt::format("{}: {}; trying again", url_.text(), name(reason)));
   const auto half = static_cast<std::uint64_t>(wait_.count() / 2);
   const Duration jitter{static_cast<Duration::rep>(context_.random().below(half + 1))};
@@ -116,7 +116,7 @@ void Connector::read_answer(const memory::View& message) {
   deadline_.cancel();
   open_ = true;
   opened_at_ = context_.loop().now();
-  if (std::exchange(said_, false))
+  if (std::exchange(logged_, false))
     context_.say(LogLevel::info, fmt::format("{}: connected", url_.text()));
   owner_.on_open(*answer);
 }

@@ -73,7 +73,7 @@ private:
   net::Link link_;
   bool hello_owed_ = false; // the transport said backpressure
   bool open_ = false;
-  bool said_ = false; // to people, why there is no connection; once until there is one
+  bool logged_ = false; // why there is no connection; reset by a connection
   Duration wait_{};
   Time opened_at_{};
   net::Timer retry_;

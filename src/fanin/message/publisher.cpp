@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t tag_size = sizeof(Tag);
 // In front of the first piece of a large message: a frame with the tag, and the header of the
 // piece.
-constexpr std::uint32_t large_lead_size = 3 * sizeof(FrameHeader);
+constexpr std::uint32_t large_prefix_size = 3 * sizeof(FrameHeader);
 // How long a subscriber may take to read the rest, as the transports give it.
 constexpr Duration linger_timeout = std::chrono::seconds{5};
 
@@ -77,17 +77,17 @@ net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
   for (Group* const group : groups) {
     if (!prepare(*group, message.size(), by_view)) return refuse();
   }
-  memory::View lead; // low latency: the tag, and the message too unless it is a view
+  memory::View prefix; // low latency: the tag, and the message too unless it is a view
   memory::View framed; // for all groups that have no page
   memory::View whole = view; // for all groups that get it in pieces
   for (Group* const group : groups) {
-    switch (way_of(*group, message.size(), by_view)) {
-    case Way::none: skip(*group); continue;
-    case Way::alone:
-      if (lead.size == 0) lead = tagged(tag, by_view ? std::span<const std::byte>{} : message);
-      give(*group, {lead, view});
+    switch (delivery_mode(*group, message.size(), by_view)) {
+    case DeliveryMode::none: skip(*group); continue;
+    case DeliveryMode::alone:
+      if (prefix.size == 0) prefix = tagged(tag, by_view ? std::span<const std::byte>{} : message);
+      give(*group, {prefix, view});
       break;
-    case Way::gathered:
+    case DeliveryMode::gathered:
       if (std::byte* const at = group->page.append(message.size() + tag_size)) {
         write(at, tag, message);
       } else {
@@ -95,7 +95,7 @@ net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
         give(*group, {framed, {}});
       }
       break;
-    case Way::large:
+    case DeliveryMode::large:
       if (whole.size == 0) whole = memory::HeapPage::copy(message);
       give_large(*group, tag, whole);
       break;
@@ -104,25 +104,28 @@ net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
   }
   ++counters_.messages;
   counters_.bytes += message.size();
-  cut_off_doomed();
+  disconnect_scheduled();
   return net::SendOutcome::accepted;
 }
 
 // How a message goes to a group.
-Publisher::Way Publisher::way_of(const Group& group, std::size_t size, bool by_view) {
+Publisher::DeliveryMode Publisher::delivery_mode(const Group& group, std::size_t size,
+                                                 bool by_view) {
   const std::size_t with_tag = size + tag_size;
-  if (with_tag > group.message_max) return Way::none;
-  if (group.mode == Mode::low_latency) return with_tag > group.page_max ? Way::none : Way::alone;
-  return by_view || with_tag > group.page.payload_max() ? Way::large : Way::gathered;
+  if (with_tag > group.message_max) return DeliveryMode::none;
+  if (group.mode == Mode::low_latency)
+    return with_tag > group.page_max ? DeliveryMode::none : DeliveryMode::alone;
+  return by_view || with_tag > group.page.payload_max() ? DeliveryMode::large
+                                                        : DeliveryMode::gathered;
 }
 
 // So that the message can be given to the group. False: wait for one of its members.
 bool Publisher::prepare(Group& group, std::size_t size, bool by_view) {
-  switch (way_of(group, size, by_view)) {
-  case Way::none: return true;
-  case Way::alone:
-  case Way::large: return settle(group);
-  case Way::gathered: return make_room(group, size + tag_size);
+  switch (delivery_mode(group, size, by_view)) {
+  case DeliveryMode::none: return true;
+  case DeliveryMode::alone:
+  case DeliveryMode::large: return deliver_or_drop(group);
+  case DeliveryMode::gathered: return make_room(group, size + tag_size);
   }
   return false;
 }
@@ -139,17 +142,17 @@ net::SendOutcome Publisher::refuse() {
 // read. So the message goes alone then, and the queues of the subscribers bound what there is.
 bool Publisher::make_room(Group& group, std::size_t size) {
   if (group.page.has_page() && !group.page.fits(size)) {
-    if (!settle(group)) return false;
+    if (!deliver_or_drop(group)) return false;
     group.release_page();
   }
-  if (!group.page.open()) return settle(group);
+  if (!group.page.open()) return deliver_or_drop(group);
   watch(group);
   return true;
 }
 
 // Everybody has what was gathered, or will have it, or is dealt with as a slow subscriber. False:
 // wait for one.
-bool Publisher::settle(Group& group) {
+bool Publisher::deliver_or_drop(Group& group) {
   bool waits = false;
   for (Member* const member : group.members) {
     if (has_room(*member)) {
@@ -158,7 +161,7 @@ bool Publisher::settle(Group& group) {
       waits = true;
       continue;
     } else if (options_.slow == SlowSubscriber::disconnect) {
-      doom(*member, group);
+      schedule_disconnect(*member, group);
     } else {
       count_skipped(*member, group.messages - member->seen);
     }
@@ -170,13 +173,13 @@ bool Publisher::settle(Group& group) {
 
 // Whether more may wait for it.
 bool Publisher::has_room(const Member& member) const {
-  return member.doomed || member.outbox_bytes <= options_.send_queue_bytes / 2;
+  return member.disconnecting || member.outbox_bytes <= options_.send_queue_bytes / 2;
 }
 
 // What waits for it is cut with it, and the message that is being published.
-void Publisher::doom(Member& member, const Group& group) {
-  if (std::exchange(member.doomed, true)) return;
-  doomed_.push_back(member.id);
+void Publisher::schedule_disconnect(Member& member, const Group& group) {
+  if (std::exchange(member.disconnecting, true)) return;
+  to_disconnect_.push_back(member.id);
   std::uint64_t cut = group.messages - member.seen + 1;
   for (const Parcel& parcel : member.outbox) cut += parcel.messages;
   count_skipped(member, cut);
@@ -240,20 +243,20 @@ void Publisher::give(Group& group, Parcel parcel) {
 // Its tag and its bytes are pieces of one message: so the bytes need no copy.
 void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
   for (Member* const member : group.members) {
-    member->sits_out =
+    member->skipping =
         options_.slow == SlowSubscriber::sample && (member->blocked || !member->outbox.empty());
-    if (member->sits_out) count_skipped(*member, 1);
+    if (member->skipping) count_skipped(*member, 1);
   }
-  const std::uint32_t piece_max = group.page_max - large_lead_size;
+  const std::uint32_t piece_max = group.page_max - large_prefix_size;
   for (std::uint32_t at = 0; at < message.size;) {
     const std::uint32_t size = std::min(piece_max, message.size - at);
     const bool last = at + size == message.size;
     const FrameHeader header{0, piece_flags(false, last), size};
-    const Parcel parcel{.page = lead_of(group, at == 0 ? &tag : nullptr, header),
+    const Parcel parcel{.page = prefix_for(group, at == 0 ? &tag : nullptr, header),
                         .payload = message.part(at, size),
                         .messages = last ? 1U : 0U};
     for (Member* const member : group.members) {
-      if (!member->sits_out && !hand_over(*member, parcel)) member->put(parcel);
+      if (!member->skipping && !hand_over(*member, parcel)) member->put(parcel);
       member->offset = group.page.end();
       member->seen = group.messages + 1;
     }
@@ -265,9 +268,9 @@ void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
 
 // What comes before a piece: its header, and the tag as a piece of its own before the first. In the
 // group's page, or on the heap where the pool is empty.
-memory::View Publisher::lead_of(Group& group, const Tag* tag, const FrameHeader& header) {
+memory::View Publisher::prefix_for(Group& group, const Tag* tag, const FrameHeader& header) {
   GatheringPage& page = group.page;
-  if (page.has_page() && !page.fits(large_lead_size)) group.release_page();
+  if (page.has_page() && !page.fits(large_prefix_size)) group.release_page();
   if (page.open()) {
     const std::uint32_t start = page.end();
     if (tag != nullptr) write(page.append(tag_size, 0, FrameHeader::goes_on), *tag, {});
@@ -279,9 +282,9 @@ memory::View Publisher::lead_of(Group& group, const Tag* tag, const FrameHeader&
     FrameHeader of_tag;
     Tag tag;
     FrameHeader header;
-  } lead{{0, FrameHeader::goes_on, tag_size}, tag == nullptr ? 0 : *tag, header};
-  static_assert(sizeof lead == large_lead_size);
-  const auto bytes = std::as_bytes(std::span{&lead, 1});
+  } prefix{{0, FrameHeader::goes_on, tag_size}, tag == nullptr ? 0 : *tag, header};
+  static_assert(sizeof prefix == large_prefix_size);
+  const auto bytes = std::as_bytes(std::span{&prefix, 1});
   return memory::HeapPage::copy(tag == nullptr ? bytes.last(sizeof header) : bytes);
 }
 
@@ -298,7 +301,7 @@ bool Publisher::deliver(Member& member) {
 }
 
 bool Publisher::hand_over(Member& member, const Parcel& parcel) {
-  if (member.doomed) return true;
+  if (member.disconnecting) return true;
   return !member.blocked && member.outbox.empty() && transmit(member, parcel);
 }
 
@@ -319,10 +322,10 @@ void Publisher::empty_outbox(Member& member) {
     member.pop();
 }
 
-void Publisher::cut_off_doomed() {
-  while (!doomed_.empty()) {
-    const auto peer = acceptor_.find(doomed_.back());
-    doomed_.pop_back();
+void Publisher::disconnect_scheduled() {
+  while (!to_disconnect_.empty()) {
+    const auto peer = acceptor_.find(to_disconnect_.back());
+    to_disconnect_.pop_back();
     if (peer == nullptr) continue;
     acceptor_.close(*peer, CloseReason::too_slow);
     on_closed(peer, CloseReason::too_slow);

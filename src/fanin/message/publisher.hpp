@@ -86,22 +86,23 @@ private:
   Answer at_turn_end() override;
 
   // How a message is sent to a group.
-  enum class Way : std::uint8_t {
+  enum class DeliveryMode : std::uint8_t {
     none, // its members take no message of that size
     alone, // low latency: as a transport message
     gathered, // copied into the group's page; into one of its own if the send pool is empty
     large // as views, in pieces
   };
-  [[nodiscard]] static Way way_of(const Group& group, std::size_t size, bool by_view);
+  [[nodiscard]] static DeliveryMode delivery_mode(const Group& group, std::size_t size,
+                                                  bool by_view);
 
   net::SendOutcome publish(std::span<Group* const> groups, Tag tag,
                            std::span<const std::byte> message, memory::View view);
   [[nodiscard]] bool prepare(Group& group, std::size_t size, bool by_view);
   [[nodiscard]] bool make_room(Group& group, std::size_t size);
   net::SendOutcome refuse();
-  [[nodiscard]] bool settle(Group& group);
+  [[nodiscard]] bool deliver_or_drop(Group& group);
   [[nodiscard]] bool has_room(const Member& member) const;
-  void doom(Member& member, const Group& group);
+  void schedule_disconnect(Member& member, const Group& group);
   void count_skipped(Member& member, std::uint64_t messages);
   void skip(Group& group);
   static void write(std::byte* at, Tag tag, std::span<const std::byte> message);
@@ -109,14 +110,14 @@ private:
   [[nodiscard]] static memory::View frame(Tag tag, std::span<const std::byte> message);
   void give(Group& group, Parcel parcel);
   void give_large(Group& group, Tag tag, const memory::View& message);
-  [[nodiscard]] static memory::View lead_of(Group& group, const Tag* tag,
-                                            const FrameHeader& header);
+  [[nodiscard]] static memory::View prefix_for(Group& group, const Tag* tag,
+                                               const FrameHeader& header);
 
   [[nodiscard]] bool deliver(Member& member);
   [[nodiscard]] bool hand_over(Member& member, const Parcel& parcel);
   [[nodiscard]] bool transmit(Member& member, const Parcel& parcel);
   void empty_outbox(Member& member);
-  void cut_off_doomed();
+  void disconnect_scheduled();
 
   void watch(Group& group);
   void flush(Group& group);
@@ -136,7 +137,7 @@ private:
   net::PageFiller filler_; // low latency
   detail::SubscriptionTable table_;
   std::uint64_t tags_ = 0; // of all members
-  std::vector<PeerId> doomed_;
+  std::vector<PeerId> to_disconnect_;
   std::vector<PeerId> asking_; // have asked for other tags in this turn
   bool wants_writable_ = false; // the application was told backpressure
   bool progress_ = false; // since then, a subscriber has read or has gone

@@ -38,8 +38,8 @@ struct Member final : Peer {
   std::deque<Parcel> outbox; // before what it has not of the page; the transport did not take it
   std::uint64_t outbox_bytes = 0;
   bool blocked = false;      // the transport said backpressure
-  bool sits_out = false;     // does not get the message that is being given
-  bool doomed = false;       // gets nothing any more, and is cut off
+  bool skipping = false;     // does not get the message that is being given
+  bool disconnecting = false;       // gets nothing any more, and is cut off
   std::uint64_t skipped = 0; // messages
 
   void ask(Tag tag, bool subscribed) { asked.push_back({tag, asked.size(), subscribed}); }

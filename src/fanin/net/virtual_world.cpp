@@ -270,9 +270,9 @@ void VirtualNode::break_path(VirtualNode& to, std::uint16_t port) {
   }
 }
 
-void VirtualNode::mend_path(VirtualNode& to, std::uint16_t port) {
+void VirtualNode::repair_path(VirtualNode& to, std::uint16_t port) {
   if (alive() && to.alive()) {
-    state_->world->network.mend_path(*state_->transport, *to.state_->transport, port);
+    state_->world->network.repair_path(*state_->transport, *to.state_->transport, port);
   }
 }
 

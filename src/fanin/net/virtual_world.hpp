@@ -85,9 +85,9 @@ public:
   void disconnect(VirtualNode& other);
   /// From now on nothing of this node arrives at the other one, over connections that were made to
   /// this port (0: any), and neither is told: a dead link or a firewall, in one direction. What was
-  /// sent meanwhile arrives after mend_path(), unless its connection has ended.
+  /// sent meanwhile arrives after repair_path(), unless its connection has ended.
   void break_path(VirtualNode& to, std::uint16_t port = 0);
-  void mend_path(VirtualNode& to, std::uint16_t port = 0);
+  void repair_path(VirtualNode& to, std::uint16_t port = 0);
   /// Between the two directions of the node and all others: extra delay, for slow nodes.
   void slow_down(Duration extra_latency);
   [[nodiscard]] bool alive() const;

@@ -68,7 +68,7 @@ protected:
     for (std::uint32_t i = 0; i < numbers.size(); ++i) ASSERT_EQ(numbers[i], i);
   }
   void fail_writes() const { ASSERT_GE(::dup2(read_only, descriptor), 0); }
-  void mend_writes() const { ASSERT_GE(::dup2(writable, descriptor), 0); }
+  void allow_writes() const { ASSERT_GE(::dup2(writable, descriptor), 0); }
 
   storage::testing::TemporaryDirectory directory;
   std::string path = directory.path() + "/file.h5";
@@ -88,7 +88,7 @@ TEST_F(MetadataChannelTest, holds_back_what_the_system_refuses_and_writes_it_lat
   for (int i = 0; i < 20; ++i) add(100);
   EXPECT_EQ(channel->drain(), EBADF);
   expect_numbers(100);
-  mend_writes();
+  allow_writes();
   EXPECT_EQ(channel->drain(), 0);
   expect_numbers(2100);
   add(10);

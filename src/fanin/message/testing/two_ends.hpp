@@ -137,7 +137,7 @@ class TwoEnds {
 public:
   explicit TwoEnds(const NetworkKind& kind, ContextOptions options = small_pages())
       : network_(kind.make()), options_(std::move(options)) {
-    options_.log = [this](LogLevel, std::string_view text) { (said_ += text) += '\n'; };
+    options_.log = [this](LogLevel, std::string_view text) { (logged_ += text) += '\n'; };
     add();
     add();
   }
@@ -172,12 +172,12 @@ public:
   void turn(int turns = 50) {
     for (; turns > 0; --turns) network_->turn(turned_);
   }
-  [[nodiscard]] const std::string& said() const { return said_; } // by the sockets
+  [[nodiscard]] const std::string& said() const { return logged_; } // by the sockets
 
 private:
   std::unique_ptr<Network> network_;
   ContextOptions options_;
-  std::string said_;
+  std::string logged_;
   std::vector<std::unique_ptr<Context>> contexts_;
   std::vector<Context*> turned_;
 };

@@ -400,7 +400,7 @@ void Network::break_path(const MemoryTransport& from, MemoryTransport& to, std::
   broken_.insert({from.node(), to.node(), port});
 }
 
-void Network::mend_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port) {
+void Network::repair_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port) {
   broken_.erase({from.node(), to.node(), port});
   to.release_held();
 }

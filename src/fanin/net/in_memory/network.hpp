@@ -104,7 +104,7 @@ public:
   /// One direction between two nodes, of connections to this port (0: to any): nothing arrives any
   /// more, and nobody is told. What was held back arrives once it is whole again.
   void break_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
-  void mend_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
+  void repair_path(const MemoryTransport& from, MemoryTransport& to, std::uint16_t port);
   /// Before many transports end at once: what is under way need not be kept for the others.
   void end_world() { ending_ = true; }
 

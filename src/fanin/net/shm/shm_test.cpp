@@ -121,8 +121,8 @@ protected:
     settle();
     ASSERT_EQ(at_server_.closed.size(), 1U) << what;
     EXPECT_EQ(at_server_.closed.front(), CloseReason::protocol_violation);
-    ASSERT_FALSE(said_.empty());
-    EXPECT_NE(said_.back().find(what), std::string::npos) << said_.back();
+    ASSERT_FALSE(logged_.empty());
+    EXPECT_NE(logged_.back().find(what), std::string::npos) << logged_.back();
     at_server_.closed.clear();
     at_server_.connections.clear();
     connect();
@@ -135,10 +135,10 @@ protected:
   Loop loop_{clock_};
   Side at_server_;
   Side at_client_;
-  std::vector<std::string> said_;
+  std::vector<std::string> logged_;
   ShmTransport server_{
       loop_, {.copy_pool = 128U << 10, .report = [this](CloseReason, std::string_view text) {
-                said_.emplace_back(text);
+                logged_.emplace_back(text);
               }}};
   std::unique_ptr<ShmTransport> client_ =
       std::make_unique<ShmTransport>(loop_, ShmOptions{.copy_pool = 128U << 10});
@@ -301,7 +301,7 @@ TEST_F(Shm, a_peer_that_lies_while_it_holds_a_page_costs_one_line_and_no_time) {
   peer.outbox().returned = first_count + 1;
   settle();
   EXPECT_EQ(at_server_.closed, std::vector{CloseReason::protocol_violation});
-  EXPECT_EQ(said_.size(), 1U);
+  EXPECT_EQ(logged_.size(), 1U);
   EXPECT_TRUE(falls_asleep(server_));
 }
 
@@ -366,8 +366,8 @@ TEST_F(Shm, another_version_is_told_in_words) {
   const shm::RawPeer peer(url_);
   peer.say_hello({.version = 77});
   settle();
-  ASSERT_FALSE(said_.empty());
-  EXPECT_NE(said_.back().find("speaks version 77"), std::string::npos) << said_.back();
+  ASSERT_FALSE(logged_.empty());
+  EXPECT_NE(logged_.back().find("speaks version 77"), std::string::npos) << logged_.back();
   EXPECT_EQ(server_.accounts().closed(CloseReason::version_mismatch), 1U);
 }
 
@@ -550,8 +550,8 @@ TEST_F(Shm, processes_of_other_users_are_refused) {
   while (waitpid(other, &status, WNOHANG) == 0) (void)loop_.turn();
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(at_server_.connections.empty());
-  ASSERT_FALSE(said_.empty());
-  EXPECT_NE(said_.back().find("another user"), std::string::npos);
+  ASSERT_FALSE(logged_.empty());
+  EXPECT_NE(logged_.back().find("another user"), std::string::npos);
 }
 
 // --- processes that die ---
