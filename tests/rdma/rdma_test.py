@@ -75,7 +75,7 @@ def test_where_connections_share_receives_the_events_of_a_dead_builder_are_built
         fanin_run.URL = CONTROL
 
 
-def test_a_small_memory_lock_limit_is_said_in_one_line_with_the_mend():
+def test_a_small_memory_lock_limit_is_said_in_one_line_with_the_remedy():
     with Folder() as folder:
         folder.path.chmod(0o777)
         config = folder.small()

@@ -8,7 +8,7 @@
 #include "fanin/base/units.hpp"
 #include "fanin/builder/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
-#include "fanin/net/posted/pages.hpp"
+#include "fanin/net/rdma/pages.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/wire/fragment.hpp"
 
@@ -105,7 +105,7 @@ PoolPlan control_pool(const Configuration& configuration, std::size_t peers, std
 std::uint32_t posted_pages(std::span<const net::Url> rails, std::size_t connections) {
   const auto most = static_cast<std::uint32_t>(rails.size() > 1 ? 2 * connections : connections);
   std::uint32_t pages = 0;
-  for (const net::Url& url : rails) pages = std::max(pages, net::posted::pages_planned(url, most));
+  for (const net::Url& url : rails) pages = std::max(pages, net::rdma::pages_planned(url, most));
   return pages == 0 ? 0 : pages + 1;
 }
 

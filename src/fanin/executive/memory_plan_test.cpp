@@ -133,7 +133,7 @@ TEST(MemoryPlan, a_builder_unit_can_take_the_largest_event_and_two_batches) {
   EXPECT_GE(capacity, 4 * (64U << 10));
 }
 
-TEST(MemoryPlan, buffers_that_are_too_small_are_refused_with_the_mend) {
+TEST(MemoryPlan, buffers_that_are_too_small_are_refused_with_the_remedy) {
   EXPECT_EQ(error_of({"buffers.readout=4MiB"}),
             "test.toml:7: readout.0.buffer: 4 MiB is too small: 41 MB/s for 300 ms (buffers.hold + "
             "event.latency) take 11.7 MiB; raise buffers.readout or lower the rate");

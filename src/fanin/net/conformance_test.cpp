@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "fanin/net/posted/posted.hpp"
-#include "fanin/net/posted/testing/rude_network.hpp"
+#include "fanin/net/rdma/rdma.hpp"
+#include "fanin/net/rdma/testing/adversarial_provider.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/net/testing/given_urls.hpp"
 #include "fanin/net/testing/raw_peers.hpp"
@@ -67,21 +67,21 @@ private:
   std::unique_ptr<Transport> client_;
 };
 
-// Receives posted ahead, in memory.
-class RudeBackend final : public Backend {
+// The rdma transport above a provider in memory.
+class AdversarialBackend final : public Backend {
 public:
-  explicit RudeBackend(std::map<std::string, std::string> options) {
+  explicit AdversarialBackend(std::map<std::string, std::string> options) {
     address_.options = {options.begin(), options.end()};
     for (auto* const side : {&server_, &client_}) {
-      *side =
-          std::make_unique<PostedTransport>(loop_, std::make_unique<posted::RudeNetwork>(fabric_));
+      *side = std::make_unique<RdmaTransport>(loop_,
+                                              std::make_unique<rdma::AdversarialProvider>(fabric_));
       loop_.add(**side);
     }
   }
   Transport& server() override { return *server_; }
   Transport& client() override { return *client_; }
   [[nodiscard]] Url address() const override { return address_; }
-  [[nodiscard]] Url nobody() const override { return Url{.scheme = "rude", .port = 65535}; }
+  [[nodiscard]] Url nobody() const override { return Url{.scheme = "adversarial", .port = 65535}; }
   bool turn() override { return loop_.turn(); }
   bool kill_client() override {
     loop_.remove(*client_);
@@ -90,12 +90,12 @@ public:
   }
 
 private:
-  Url address_{.scheme = "rude"};
-  std::shared_ptr<posted::RudeFabric> fabric_ = std::make_shared<posted::RudeFabric>(1);
+  Url address_{.scheme = "adversarial"};
+  std::shared_ptr<rdma::AdversarialFabric> fabric_ = std::make_shared<rdma::AdversarialFabric>(1);
   MonotonicClock clock_;
   Loop loop_{clock_};
-  std::unique_ptr<PostedTransport> server_;
-  std::unique_ptr<PostedTransport> client_;
+  std::unique_ptr<RdmaTransport> server_;
+  std::unique_ptr<RdmaTransport> client_;
 };
 
 class SimBackend final : public Backend {
@@ -151,9 +151,9 @@ Parameter over_shm(std::string name, const char* url, bool shared_pools) {
   parameter.limits.connections = std::min<std::size_t>(parameter.limits.connections, 512);
   return parameter;
 }
-Parameter over_rude(std::string name, std::map<std::string, std::string> options) {
+Parameter over_adversarial(std::string name, std::map<std::string, std::string> options) {
   return {.name = std::move(name),
-          .make = [options] { return std::make_unique<RudeBackend>(options); }};
+          .make = [options] { return std::make_unique<AdversarialBackend>(options); }};
 }
 Parameter over_sim(std::string name, bool strict) {
   return {.name = std::move(name),
@@ -195,9 +195,10 @@ INSTANTIATE_TEST_SUITE_P(Given, TransportConformance, testing::ValuesIn(given())
 INSTANTIATE_TEST_SUITE_P(
     Net, TransportConformance,
     testing::Values(over("inproc", "inproc://server"), over_sim("sim", false),
-                    over_rude("posted", {}), over_rude("posted_3", {{"posted", "3"}}),
-                    over_rude("posted_shared", {{"share_above", "1"}}), over_sim("strict", true),
-                    over_shm("shm", "shm://test", true),
+                    over_adversarial("rdma", {}),
+                    over_adversarial("rdma_3_pages", {{"posted", "3"}}),
+                    over_adversarial("rdma_shared", {{"share_above", "1"}}),
+                    over_sim("strict", true), over_shm("shm", "shm://test", true),
                     over_shm("shm_copied", "shm://test", false), over_tcp("tcp", "tcp://127.0.0.1"),
                     over_tcp("tcp6", "tcp://[::1]"), over("trace_inproc", "trace+inproc://server"),
                     over_tcp("trace_tcp", "trace+tcp://127.0.0.1"),

@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <deque>
 
-#include "fanin/net/posted/network.hpp"
+#include "fanin/net/rdma/provider.hpp"
 
 namespace fanin::net::ofi {
 
 class InOrder {
 public:
-  void posted(posted::Operation* operation) {
+  void posted(rdma::Operation* operation) {
     under_way_.push_back({.completion = {.operation = operation}});
   }
   // One that was posted; gives to(completion) all that nothing is before any more.
   template <class To>
-  void completed(const posted::Completion& completion, To to) {
+  void completed(const rdma::Completion& completion, To to) {
     const auto found = std::ranges::find_if(under_way_, [&](const UnderWay& one) {
       return one.completion.operation == completion.operation;
     });
@@ -36,7 +36,7 @@ public:
 
 private:
   struct UnderWay {
-    posted::Completion completion;
+    rdma::Completion completion;
     bool done = false;
   };
   std::deque<UnderWay> under_way_;

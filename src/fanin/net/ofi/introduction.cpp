@@ -42,10 +42,10 @@ Result<std::optional<Introduction>> decode_introduction(std::span<const std::byt
   if (bytes.size() < introduction_least) return std::nullopt;
   Introduction made;
   std::ranges::copy(bytes.subspan(24, made.hello.size()), made.hello.begin());
-  const auto hello = posted::decode_hello(made.hello);
+  const auto hello = rdma::decode_hello(made.hello);
   if (!hello) return std::unexpected(hello.error());
   made.refused = number_at(bytes, 12) != 0;
-  if (hello->version != posted::protocol_version) return made;
+  if (hello->version != rdma::protocol_version) return made;
   made.number = number_at(bytes, 8);
   const std::uint32_t size = number_at(bytes, 16);
   const bool numbers = number_at(bytes, 12) <= 1 && number_at(bytes, 20) == 0 &&

@@ -9,7 +9,7 @@
 //   12  u32 refused: 0 or 1
 //   16  u32 size of the address
 //   20  u32 zero
-//   24  hello (posted/hello.hpp), with the version
+//   24  hello (rdma/hello.hpp), with the version
 //   48  address, as the provider writes it
 #pragma once
 
@@ -22,7 +22,7 @@
 
 #include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
-#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/rdma/hello.hpp"
 
 namespace fanin::net::ofi {
 
@@ -31,7 +31,7 @@ inline constexpr std::size_t introduction_least = 48;
 inline constexpr std::size_t introduction_most = introduction_least + address_most;
 inline constexpr std::size_t farewell_size = 8;
 
-// The 48 bits of a tag that every provider has: above those of posted::Tag the receiver's number.
+// The 48 bits of a tag that every provider has: above those of rdma::Tag the receiver's number.
 inline constexpr int number_shift = 20;
 inline constexpr std::uint32_t numbers_most = (1U << 28) - 1;
 // Numbers begin just below the wrap, so that every process soon passes it.
@@ -44,13 +44,12 @@ template <class InUse>
   } while (in_use(last));
   return last;
 }
-static_assert(encode(posted::Tag{posted::TagKind::end, true, posted::credits_most}) <
-              1U << number_shift);
+static_assert(encode(rdma::Tag{rdma::TagKind::end, true, rdma::credits_most}) < 1U << number_shift);
 
 struct Introduction {
   std::uint32_t number = 0;
   bool refused = false;
-  posted::HelloBytes hello{};
+  rdma::HelloBytes hello{};
   std::vector<std::byte> address;
 };
 

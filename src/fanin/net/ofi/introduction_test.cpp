@@ -7,7 +7,7 @@ namespace {
 
 Introduction introduction() {
   return {.number = 0x0abcdef1,
-          .hello = encode(posted::Hello{.max_message = 4000, .credits = 7}),
+          .hello = encode(rdma::Hello{.max_message = 4000, .credits = 7}),
           .address = std::vector<std::byte>(33, std::byte{9})};
 }
 
@@ -35,7 +35,7 @@ TEST(Introduction, comes_back_as_it_was_sent_once_all_of_it_is_there) {
 }
 
 TEST(Introduction, a_refusal_has_a_hello_and_nothing_else) {
-  const auto bytes = encode(Introduction{.refused = true, .hello = encode(posted::Hello{})});
+  const auto bytes = encode(Introduction{.refused = true, .hello = encode(rdma::Hello{})});
   const auto back = decode_introduction(bytes);
   ASSERT_TRUE(back && *back);
   EXPECT_TRUE((*back)->refused);
@@ -59,7 +59,7 @@ TEST(Introduction, numbers_that_cannot_be_are_refused) {
                                        {16, 0},
                                        {20, 1},
                                        {24, 0},
-                                       {24 + 16, posted::credits_most + 1}}) {
+                                       {24 + 16, rdma::credits_most + 1}}) {
     std::vector<std::byte> bytes = encode(introduction());
     put(bytes, offset, number);
     EXPECT_FALSE(decode_introduction(bytes)) << offset << " " << number;
@@ -68,7 +68,7 @@ TEST(Introduction, numbers_that_cannot_be_are_refused) {
 
 TEST(Introduction, of_another_version_only_the_hello_is_looked_at) {
   Introduction other = introduction();
-  other.hello = encode(posted::Hello{.version = 77});
+  other.hello = encode(rdma::Hello{.version = 77});
   std::vector<std::byte> bytes = encode(other);
   put(bytes, 16, ~0U);
   const auto back = decode_introduction(bytes);

@@ -9,15 +9,15 @@
 #include <span>
 
 #include "fanin/net/ofi/fabric.hpp"
-#include "fanin/net/posted/network.hpp"
+#include "fanin/net/rdma/provider.hpp"
 
 namespace fanin::net::ofi {
 
 inline constexpr std::size_t copied_room = 512; // bytes of a message that the provider copies
-static_assert(sizeof(posted::Operation::of_network) >= sizeof(fi_context2));
+static_assert(sizeof(rdma::Operation::of_provider) >= sizeof(fi_context2));
 
 // The bytes of a message that is `inlined`, in one piece: its own, or put together in `room`.
-[[nodiscard]] inline const std::byte* in_one_piece(const posted::Send& send,
+[[nodiscard]] inline const std::byte* in_one_piece(const rdma::Send& send,
                                                    std::span<std::byte, copied_room> room) {
   if (send.extents.size() == 1) return send.extents.front().data();
   std::byte* to = room.data();
@@ -28,7 +28,7 @@ static_assert(sizeof(posted::Operation::of_network) >= sizeof(fi_context2));
   return room.data();
 }
 
-// Of memory that the link was found to reach.
+// Of memory that the connection was found to reach.
 struct Pieces {
   Pieces(Domain& domain, std::span<const memory::View> extents) {
     for (const memory::View& extent : extents) {
@@ -45,9 +45,9 @@ struct Pieces {
 
 // Fewer than there is room for: the queue was empty. What nobody waits for is left out.
 template <class Entry>
-[[nodiscard]] std::size_t read(const Completions& queue, std::span<posted::Completion> to,
+[[nodiscard]] std::size_t read(const Completions& queue, std::span<rdma::Completion> to,
                                std::uint64_t (*tag_of)(const Entry&)) {
-  using posted::Completion;
+  using rdma::Completion;
   std::array<Entry, 64> entries;
   std::size_t count = 0;
   while (count < to.size()) {
@@ -56,7 +56,7 @@ template <class Entry>
     if (got <= 0 && got != -FI_EAVAIL) break;
     const auto taken = static_cast<std::size_t>(std::max<ssize_t>(got, 0));
     for (const Entry& entry : std::span(entries).first(taken)) {
-      to[count++] = {.operation = static_cast<posted::Operation*>(entry.op_context),
+      to[count++] = {.operation = static_cast<rdma::Operation*>(entry.op_context),
                      .tag = tag_of(entry),
                      .size = static_cast<std::uint32_t>(entry.len)};
     }
@@ -70,7 +70,7 @@ template <class Entry>
     const auto status = error.err == FI_ECANCELED ? Completion::Status::canceled
                         : too_large               ? Completion::Status::too_large
                                                   : Completion::Status::failed;
-    to[count++] = {.operation = static_cast<posted::Operation*>(error.op_context),
+    to[count++] = {.operation = static_cast<rdma::Operation*>(error.op_context),
                    .status = status,
                    .text = fi_strerror(error.err)};
   }

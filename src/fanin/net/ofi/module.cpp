@@ -5,14 +5,14 @@
 #include "fanin/net/ofi/fabric.hpp"
 #include "fanin/net/ofi/ofi.hpp"
 #include "fanin/net/ofi/providers.hpp"
-#include "fanin/net/posted/made.hpp"
+#include "fanin/net/rdma/make_transport.hpp"
 #include "fanin/net/transport_module.hpp"
 
 extern "C" void fanin_register_transports(fanin::net::TransportRegistry& registry) {
   using namespace fanin;
   registry.add_family(
       "ofi", [](net::Loop& loop, const LogFunction& log, std::string_view provider) {
-        return net::posted::make_transport(loop, log, net::ofi::make_network(loop, provider));
+        return net::rdma::make_transport(loop, log, net::ofi::make_provider(loop, provider));
       });
 }
 

@@ -14,16 +14,16 @@
 #include "fanin/net/ofi/fabric.hpp"
 #include "fanin/net/ofi/messages.hpp"
 #include "fanin/net/ofi/rdm.hpp"
-#include "fanin/net/posted/pages.hpp"
+#include "fanin/net/rdma/pages.hpp"
 
 namespace fanin::net::ofi {
 namespace {
 
-using posted::Completion;
-using posted::HelloBytes;
-using posted::LinkEvent;
+using rdma::Completion;
+using rdma::HelloBytes;
+using rdma::ProviderEvent;
 
-constexpr std::uint32_t operations_each = posted::receives_most + posted::sends_most;
+constexpr std::uint32_t operations_each = rdma::receives_most + rdma::sends_most;
 constexpr std::size_t private_data_most = 256;
 
 bool is_taken(long error) { return error == -FI_EADDRINUSE || error == -FI_EBUSY; }
@@ -42,50 +42,50 @@ std::unexpected<Error> failed(ErrorKind kind, std::string_view what, long error)
   return fail(kind, fmt::format("{}: {}", what, error_text(error)));
 }
 
-struct OfiListening final : posted::Listening {
+struct OfiListening final : rdma::Listening {
   explicit OfiListening(std::vector<const OfiListening*>& listening) : all(listening) {
     all.push_back(this);
   }
   ~OfiListening() override { std::erase(all, this); }
-  std::vector<const OfiListening*>& all; // of the network
+  std::vector<const OfiListening*>& all; // of the provider
   Owned<fid_pep> endpoint;
   ListenerId id = ListenerId::none;
 };
 
-class OfiNetwork final : public posted::Network {
+class OfiProvider final : public rdma::Provider {
 public:
-  OfiNetwork(std::string_view provider, Descriptor epoll, bool polls)
-      : provider_(provider), epoll_(std::move(epoll)), domains_(epoll_.get(), polls) {}
+  OfiProvider(std::string_view provider, Descriptor epoll, bool polls)
+      : name_(provider), epoll_(std::move(epoll)), domains_(epoll_.get(), polls) {}
 
-  [[nodiscard]] std::string scheme() const override { return "ofi+" + provider_; }
+  [[nodiscard]] std::string scheme() const override { return "ofi+" + name_; }
   [[nodiscard]] Result<> check(const Url& url) const override;
-  [[nodiscard]] Result<std::unique_ptr<posted::Listening>>
+  [[nodiscard]] Result<std::unique_ptr<rdma::Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) override;
-  [[nodiscard]] Result<std::unique_ptr<posted::Link>>
+  [[nodiscard]] Result<std::unique_ptr<rdma::Endpoint>>
   connect(const Url& url, std::span<const Address> addresses) override;
   [[nodiscard]] std::size_t completions(std::span<Completion> to) override;
-  [[nodiscard]] bool next_event(LinkEvent& event) override;
+  [[nodiscard]] bool next_event(ProviderEvent& event) override;
   [[nodiscard]] bool arm() override { return domains_.arm(); }
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
 
   [[nodiscard]] Domains& domains() { return domains_; }
 
 private:
-  [[nodiscard]] bool next_event(Fabric& fabric, LinkEvent& event);
-  static void take_error(Fabric& fabric, LinkEvent& event);
-  [[nodiscard]] bool take_request(const fi_eq_cm_entry& entry, LinkEvent& event);
+  [[nodiscard]] bool next_event(Fabric& fabric, ProviderEvent& event);
+  static void take_error(Fabric& fabric, ProviderEvent& event);
+  [[nodiscard]] bool take_request(const fi_eq_cm_entry& entry, ProviderEvent& event);
 
-  std::string provider_;
+  std::string name_;
   Descriptor epoll_;
   Domains domains_;
   std::vector<const OfiListening*> listening_;
 };
 
-class OfiLink final : public posted::Link {
+class OfiConnection final : public rdma::Endpoint {
 public:
-  OfiLink(OfiNetwork& network, Info info, fid_pep* asked)
-      : network_(network), info_(std::move(info)), asked_(asked) {}
-  ~OfiLink() override {
+  OfiConnection(OfiProvider& provider, Info info, fid_pep* asked)
+      : provider_(provider), info_(std::move(info)), asked_(asked) {}
+  ~OfiConnection() override {
     if (completions_ != nullptr) completions_->room += operations_each;
   }
 
@@ -94,17 +94,17 @@ public:
   void reject(const HelloBytes& hello) override {
     (void)fi_reject(asked_, info_->handle, hello.data(), hello.size());
   }
-  [[nodiscard]] Result<> post_receives(std::span<const posted::Receive> receives,
+  [[nodiscard]] Result<> post_receives(std::span<const rdma::Receive> receives,
                                        std::uint32_t size) override;
-  [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send> sends) override;
+  [[nodiscard]] Result<std::size_t> post_sends(std::span<const rdma::Send> sends) override;
   [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
   void close() override;
 
 private:
-  [[nodiscard]] ssize_t copy_out(const posted::Send& send);
-  [[nodiscard]] ssize_t post(const posted::Send& send);
+  [[nodiscard]] ssize_t copy_out(const rdma::Send& send);
+  [[nodiscard]] ssize_t post(const rdma::Send& send);
 
-  OfiNetwork& network_;
+  OfiProvider& provider_;
   Info info_; // until it is started
   fid_pep* asked_; // where it is a request
   Domain* domain_ = nullptr;
@@ -113,13 +113,13 @@ private:
   Owned<fid_ep> endpoint_;
 };
 
-// --- links ---
+// --- connections ---
 
-Result<posted::Link::Limits> OfiLink::open(const memory::PagePool& receive_pool) {
-  const auto domain = network_.domains().domain_of(*info_);
+Result<rdma::Endpoint::Limits> OfiConnection::open(const memory::PagePool& receive_pool) {
+  const auto domain = provider_.domains().domain_of(*info_);
   if (!domain) return std::unexpected(domain.error());
   domain_ = *domain;
-  const auto completions = network_.domains().completions(*domain_, operations_each);
+  const auto completions = provider_.domains().completions(*domain_, operations_each);
   if (!completions) return std::unexpected(completions.error());
   completions_ = *completions;
   completions_->room -= operations_each;
@@ -138,17 +138,17 @@ Result<posted::Link::Limits> OfiLink::open(const memory::PagePool& receive_pool)
     return fail(ErrorKind::exhausted,
                 fmt::format("no endpoint of {}://: {}; `ulimit -n` (open files) and `ulimit -l` "
                             "(locked memory) may be too low",
-                            network_.scheme(), error_text(error)));
+                            provider_.scheme(), error_text(error)));
   }
   return Limits{.receives = static_cast<std::uint32_t>(
-                    std::min<std::size_t>(posted::receives_most, info_->rx_attr->size)),
+                    std::min<std::size_t>(rdma::receives_most, info_->rx_attr->size)),
                 .inline_most =
                     static_cast<std::uint32_t>(std::min(info_->tx_attr->inject_size, copied_room)),
                 .pieces_most = info_->tx_attr->iov_limit,
                 .reads_anything = !domain_->needs_registration()};
 }
 
-Result<> OfiLink::start(const HelloBytes& hello) {
+Result<> OfiConnection::start(const HelloBytes& hello) {
   const long error = asked_ == nullptr
                          ? fi_connect(endpoint_.get(), info_->dest_addr, hello.data(), hello.size())
                          : fi_accept(endpoint_.get(), hello.data(), hello.size());
@@ -157,8 +157,8 @@ Result<> OfiLink::start(const HelloBytes& hello) {
   return failed(ErrorKind::refused, "it cannot be connected", error);
 }
 
-Result<> OfiLink::post_receives(std::span<const posted::Receive> receives, std::uint32_t size) {
-  for (const posted::Receive& receive : receives) {
+Result<> OfiConnection::post_receives(std::span<const rdma::Receive> receives, std::uint32_t size) {
+  for (const rdma::Receive& receive : receives) {
     const ssize_t error =
         fi_recv(endpoint_.get(), receive.to, size, receive_description_, 0, receive.operation);
     if (error != 0) return failed(ErrorKind::internal, "cannot post a receive", error);
@@ -166,7 +166,7 @@ Result<> OfiLink::post_receives(std::span<const posted::Receive> receives, std::
   return {};
 }
 
-Result<std::size_t> OfiLink::post_sends(std::span<const posted::Send> sends) {
+Result<std::size_t> OfiConnection::post_sends(std::span<const rdma::Send> sends) {
   std::size_t count = 0;
   for (; count < sends.size(); ++count) {
     const ssize_t error = sends[count].inlined ? copy_out(sends[count]) : post(sends[count]);
@@ -177,12 +177,12 @@ Result<std::size_t> OfiLink::post_sends(std::span<const posted::Send> sends) {
 }
 
 // Nobody hears of it any more.
-ssize_t OfiLink::copy_out(const posted::Send& send) {
+ssize_t OfiConnection::copy_out(const rdma::Send& send) {
   std::array<std::byte, copied_room> room;
   return fi_injectdata(endpoint_.get(), in_one_piece(send, room), send.size, send.tag, 0);
 }
 
-ssize_t OfiLink::post(const posted::Send& send) {
+ssize_t OfiConnection::post(const rdma::Send& send) {
   Pieces pieces(*domain_, send.extents);
   const fi_msg message{.msg_iov = pieces.vectors.data(),
                        .desc = pieces.descriptions.data(),
@@ -193,21 +193,21 @@ ssize_t OfiLink::post(const posted::Send& send) {
   return fi_sendmsg(endpoint_.get(), &message, FI_REMOTE_CQ_DATA);
 }
 
-Result<> OfiLink::reach(const memory::Arena& arena) {
+Result<> OfiConnection::reach(const memory::Arena& arena) {
   if (const auto known = domain_->description(arena); !known) return std::unexpected(known.error());
   return {};
 }
 
-void OfiLink::close() {
+void OfiConnection::close() {
   if (endpoint_) (void)fi_shutdown(endpoint_.get(), 0);
   endpoint_.reset();
 }
 
-// --- the network ---
+// --- the provider ---
 
-Result<> OfiNetwork::check(const Url& url) const {
+Result<> OfiProvider::check(const Url& url) const {
   for (const auto& [name, value] : url.options) {
-    if (name == posted::pages_option) continue;
+    if (name == rdma::pages_option) continue;
     return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; {}:// has "
                                               "posted=N, the pages of the receive pool that a "
                                               "connection keeps posted",
@@ -216,9 +216,9 @@ Result<> OfiNetwork::check(const Url& url) const {
   return {};
 }
 
-Result<std::unique_ptr<posted::Listening>>
-OfiNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
-  auto info = find_endpoint(provider_, url, true);
+Result<std::unique_ptr<rdma::Listening>> OfiProvider::listen(const Url& url, ListenerId id,
+                                                             const memory::PagePool& receive_pool) {
+  auto info = find_endpoint(name_, url, true);
   if (!info) return std::unexpected(info.error());
   const auto domain = domains_.domain_of(**info);
   if (!domain) return std::unexpected(domain.error());
@@ -248,18 +248,18 @@ OfiNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receiv
   return listening;
 }
 
-Result<std::unique_ptr<posted::Link>> OfiNetwork::connect(const Url& url,
-                                                          std::span<const Address> addresses) {
+Result<std::unique_ptr<rdma::Endpoint>> OfiProvider::connect(const Url& url,
+                                                             std::span<const Address> addresses) {
   Url there = url;
   there.host = addresses.front().host(); // the provider would look up a name, and wait
-  auto info = find_endpoint(provider_, there, false);
+  auto info = find_endpoint(name_, there, false);
   if (!info) return std::unexpected(info.error());
-  auto link = std::make_unique<OfiLink>(*this, std::move(*info), nullptr);
-  link->peer = url.text();
-  return link;
+  auto connection = std::make_unique<OfiConnection>(*this, std::move(*info), nullptr);
+  connection->peer = url.text();
+  return connection;
 }
 
-std::size_t OfiNetwork::completions(std::span<Completion> to) {
+std::size_t OfiProvider::completions(std::span<Completion> to) {
   std::size_t count = 0;
   for (const auto& domain : domains_.all()) {
     for (const auto& queue : domain->all_completions()) {
@@ -272,19 +272,19 @@ std::size_t OfiNetwork::completions(std::span<Completion> to) {
 
 // --- events ---
 
-bool OfiNetwork::next_event(LinkEvent& event) {
+bool OfiProvider::next_event(ProviderEvent& event) {
   return std::ranges::any_of(domains_.fabrics(),
                              [&](const auto& fabric) { return next_event(*fabric, event); });
 }
 
-bool OfiNetwork::next_event(Fabric& fabric, LinkEvent& event) {
+bool OfiProvider::next_event(Fabric& fabric, ProviderEvent& event) {
   alignas(fi_eq_cm_entry) std::array<std::byte, sizeof(fi_eq_cm_entry) + private_data_most> room;
   for (;;) {
     std::uint32_t kind = 0;
     const ssize_t got = fi_eq_read(fabric.events.get(), &kind, room.data(), room.size(), 0);
     if (got == -FI_EAVAIL) {
       take_error(fabric, event);
-      if (event.link == nullptr) continue;
+      if (event.endpoint == nullptr) continue;
       return true;
     }
     if (got < static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) return false;
@@ -296,27 +296,27 @@ bool OfiNetwork::next_event(Fabric& fabric, LinkEvent& event) {
       continue;
     }
     if (kind != FI_CONNECTED && kind != FI_SHUTDOWN) continue;
-    event.kind = kind == FI_CONNECTED ? LinkEvent::Kind::connected : LinkEvent::Kind::gone;
-    event.link = static_cast<OfiLink*>(entry.fid->context);
+    event.kind = kind == FI_CONNECTED ? ProviderEvent::Kind::connected : ProviderEvent::Kind::gone;
+    event.endpoint = static_cast<OfiConnection*>(entry.fid->context);
     return true;
   }
 }
 
-void OfiNetwork::take_error(Fabric& fabric, LinkEvent& event) {
+void OfiProvider::take_error(Fabric& fabric, ProviderEvent& event) {
   std::array<std::byte, private_data_most> data{};
   fi_eq_err_entry error{};
   error.err_data = data.data();
   error.err_data_size = data.size();
   if (fi_eq_readerr(fabric.events.get(), &error, 0) < 0) return;
   if (error.fid == nullptr || error.fid->fclass != FI_CLASS_EP) return;
-  event.kind = LinkEvent::Kind::refused;
-  event.link = static_cast<OfiLink*>(error.fid->context);
+  event.kind = ProviderEvent::Kind::refused;
+  event.endpoint = static_cast<OfiConnection*>(error.fid->context);
   if (error.err_data != nullptr)
     event.hello = hello_in(std::span(data).first(std::min(error.err_data_size, data.size())));
   event.text = error_text(error.err);
 }
 
-bool OfiNetwork::take_request(const fi_eq_cm_entry& entry, LinkEvent& event) {
+bool OfiProvider::take_request(const fi_eq_cm_entry& entry, ProviderEvent& event) {
   Info info(entry.info);
   // A request may outlive its listener: its memory is looked at only while it is there.
   const auto found = std::ranges::find_if(
@@ -325,29 +325,29 @@ bool OfiNetwork::take_request(const fi_eq_cm_entry& entry, LinkEvent& event) {
   const OfiListening& listening = **found;
   Url peer{.scheme = scheme(), .host = "", .port = 0, .options = {}};
   if (info->dest_addr != nullptr) put_address(peer, info->dest_addr, info->dest_addrlen);
-  event.kind = LinkEvent::Kind::request;
+  event.kind = ProviderEvent::Kind::request;
   event.listener = listening.id;
-  event.request = std::make_unique<OfiLink>(*this, std::move(info), listening.endpoint.get());
+  event.request = std::make_unique<OfiConnection>(*this, std::move(info), listening.endpoint.get());
   event.request->peer = peer.text();
   return true;
 }
 
 } // namespace
 
-Result<std::unique_ptr<posted::Network>> make_network(Loop& loop, std::string_view provider) {
+Result<std::unique_ptr<rdma::Provider>> make_provider(Loop& loop, std::string_view provider) {
   const auto kind = check_provider(provider);
   if (!kind) return std::unexpected(kind.error());
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
   if (*kind == EndpointKind::connected) {
-    return std::make_unique<OfiNetwork>(provider, std::move(epoll),
-                                        loop.policy() == WaitPolicy::poll);
+    return std::make_unique<OfiProvider>(provider, std::move(epoll),
+                                         loop.policy() == WaitPolicy::poll);
   }
   Descriptor sockets(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {}};
   if (!sockets || epoll_ctl(epoll.get(), EPOLL_CTL_ADD, sockets.get(), &event) != 0)
     return fail_errno(ErrorKind::exhausted, "ofi transport: epoll", errno);
-  return std::make_unique<RdmNetwork>(loop, provider, std::move(epoll), std::move(sockets));
+  return std::make_unique<RdmProvider>(loop, provider, std::move(epoll), std::move(sockets));
 }
 
 } // namespace fanin::net::ofi

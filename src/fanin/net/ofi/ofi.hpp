@@ -9,13 +9,13 @@
 
 #include "fanin/base/result.hpp"
 #include "fanin/net/loop.hpp"
-#include "fanin/net/posted/network.hpp"
+#include "fanin/net/rdma/provider.hpp"
 
 namespace fanin::net::ofi {
 
-/// For a PostedTransport of that loop; only where fanin was built with libfabric (FANIN_HAVE_OFI).
+/// For an RdmaTransport of that loop; only where fanin was built with libfabric (FANIN_HAVE_OFI).
 /// Errors: unsupported, with the providers there are.
-[[nodiscard]] Result<std::unique_ptr<posted::Network>> make_network(Loop& loop,
+[[nodiscard]] Result<std::unique_ptr<rdma::Provider>> make_provider(Loop& loop,
                                                                     std::string_view provider);
 
 } // namespace fanin::net::ofi

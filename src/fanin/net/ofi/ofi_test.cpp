@@ -14,15 +14,15 @@
 #include "fanin/net/conformance/peer.hpp"
 #include "fanin/net/ofi/fabric.hpp"
 #include "fanin/net/ofi/ofi.hpp"
-#include "fanin/net/posted/posted.hpp"
+#include "fanin/net/rdma/rdma.hpp"
 
 namespace fanin::net {
 namespace {
 
 using conformance::Peer;
-using posted::Hello;
-using posted::Tag;
-using posted::TagKind;
+using rdma::Hello;
+using rdma::Tag;
+using rdma::TagKind;
 
 constexpr std::uint32_t max_message = 1000;
 
@@ -83,7 +83,7 @@ private:
 class Ofi : public testing::Test {
 protected:
   void SetUp() override {
-    make(PostedOptions{});
+    make(RdmaOptions{});
     listen(server.options());
   }
   void TearDown() override {
@@ -107,13 +107,13 @@ protected:
     transport.reset();
   }
 
-  void make(PostedOptions options) {
+  void make(RdmaOptions options) {
     if (transport) loop.remove(*transport);
     options.report = [this](CloseReason, std::string_view text) {
       said += std::string(text) + "\n";
     };
-    transport = std::make_unique<PostedTransport>(loop, ofi::make_network(loop, "tcp").value(),
-                                                  std::move(options));
+    transport = std::make_unique<RdmaTransport>(loop, ofi::make_provider(loop, "tcp").value(),
+                                                std::move(options));
     loop.add(*transport);
   }
   void listen(ConnectionOptions options) {
@@ -152,14 +152,14 @@ protected:
   MonotonicClock clock;
   Loop loop{clock};
   Peer server;
-  std::unique_ptr<PostedTransport> transport;
+  std::unique_ptr<RdmaTransport> transport;
   ListenerId listener = ListenerId::none;
   std::string said;
 };
 
 TEST_F(Ofi, a_provider_that_does_not_exist_is_an_error_that_names_those_that_do) {
   for (const char* const name : {"pigeon", "sockets"}) {
-    const auto made = ofi::make_network(loop, name);
+    const auto made = ofi::make_provider(loop, name);
     ASSERT_FALSE(made) << name;
     EXPECT_EQ(made.error().kind, ErrorKind::unsupported);
     EXPECT_NE(made.error().text.find("ofi+tcp"), std::string::npos) << made.error().text;
@@ -211,9 +211,9 @@ TEST_F(Ofi, a_peer_of_another_version_is_told_ours) {
   EXPECT_TRUE(run_until([&] { return peer.turn() == -1; }));
   EXPECT_EQ(closed(CloseReason::version_mismatch), 1U);
   EXPECT_NE(said.find("speaks version 77"), std::string::npos) << said;
-  const auto answer = posted::decode_hello(peer.answer);
+  const auto answer = rdma::decode_hello(peer.answer);
   ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->version, posted::protocol_version);
+  EXPECT_EQ(answer->version, rdma::protocol_version);
 }
 
 TEST_F(Ofi, a_tag_that_is_none_is_a_violation) {
@@ -225,7 +225,7 @@ TEST_F(Ofi, a_tag_that_is_none_is_a_violation) {
 
 TEST_F(Ofi, credits_that_cannot_be_are_a_violation) {
   const auto peer = connected();
-  peer->send(encode(Tag{.kind = TagKind::credits, .credits = posted::credits_most}), 0);
+  peer->send(encode(Tag{.kind = TagKind::credits, .credits = rdma::credits_most}), 0);
   EXPECT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(server.closed.front().second, CloseReason::protocol_violation);
 }
@@ -299,7 +299,7 @@ TEST_F(Ofi, the_large_message_of_an_unidentified_peer_waits_until_it_is_identifi
 }
 
 TEST_F(Ofi, a_listener_that_never_answers_is_given_up) {
-  PostedOptions options;
+  RdmaOptions options;
   options.handshake_timeout = std::chrono::milliseconds{20};
   make(std::move(options));
   listen(server.options());

@@ -10,14 +10,14 @@
 #include "fanin/base/units.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/messages.hpp"
-#include "fanin/net/ofi/rdm_link.hpp"
-#include "fanin/net/posted/pages.hpp"
+#include "fanin/net/ofi/rdm_connection.hpp"
+#include "fanin/net/rdma/pages.hpp"
 #include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::net::ofi {
 
-using posted::Completion;
-using posted::LinkEvent;
+using rdma::Completion;
+using rdma::ProviderEvent;
 
 namespace {
 
@@ -25,7 +25,7 @@ constexpr std::string_view domain_option = "domain";
 constexpr int accepts_at_once = 16;
 // For a peer to introduce itself, for a peer to end, and how often that is looked at.
 constexpr Duration patience = std::chrono::seconds{5};
-constexpr Duration tending_period = std::chrono::seconds{1};
+constexpr Duration check_period = std::chrono::seconds{1};
 // Between looks where the provider wakes nobody: doubled while nothing comes.
 constexpr Duration pause_least = std::chrono::microseconds{50};
 constexpr Duration pause_most = std::chrono::milliseconds{1};
@@ -37,13 +37,13 @@ std::uint64_t tag_of(const fi_cq_tagged_entry& entry) {
 } // namespace
 
 struct UnidentifiedPeer final : Watched {
-  explicit UnidentifiedPeer(RdmNetwork& owner) : network(owner) {}
+  explicit UnidentifiedPeer(RdmProvider& owner) : provider(owner) {}
   void on_ready(std::uint32_t events) override;
-  RdmNetwork& network;
+  RdmProvider& provider;
   RdmListening* listening = nullptr;
   Descriptor socket;
   std::string peer;
-  std::vector<std::byte> said;
+  std::vector<std::byte> introduction;
   Time since{};
   UnidentifiedPeers<UnidentifiedPeer>::Entry entry{*this};
 };
@@ -55,11 +55,11 @@ std::string domain_of(const Url& url) {
 
 // --- listening ---
 
-RdmListening::~RdmListening() { network.drop_all_of(*this); }
+RdmListening::~RdmListening() { provider.drop_all_of(*this); }
 
-void RdmListening::on_ready(std::uint32_t) { network.accept(*this); }
+void RdmListening::on_ready(std::uint32_t) { provider.accept(*this); }
 
-void RdmNetwork::accept(RdmListening& listening) {
+void RdmProvider::accept(RdmListening& listening) {
   for (int left = accepts_at_once; left > 0; --left) {
     Address peer;
     Descriptor socket;
@@ -69,7 +69,7 @@ void RdmNetwork::accept(RdmListening& listening) {
       const bool none = admits && errno == EAGAIN;
       if (none || std::exchange(listening.paused, true)) return;
       unwatch(listening.socket.get());
-      tend_later();
+      check_timeouts_later();
       return;
     }
     if (unidentified_.full()) evict(*unidentified_.peer_to_evict(now()));
@@ -81,63 +81,64 @@ void RdmNetwork::accept(RdmListening& listening) {
     unidentified->socket = std::move(socket);
     unidentified_.add(unidentified->entry, now());
     accepted_.push_back(std::move(unidentified));
-    tend_later();
+    check_timeouts_later();
   }
 }
 
 void UnidentifiedPeer::on_ready(std::uint32_t) {
   std::array<std::byte, introduction_most> room;
-  const ssize_t got = ::recv(socket.get(), room.data(), room.size() - said.size(), 0);
+  const ssize_t got = ::recv(socket.get(), room.data(), room.size() - introduction.size(), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) return network.drop(*this);
-  said.insert(said.end(), room.begin(), room.begin() + got);
-  const auto made = decode_introduction(said);
-  if (!made || *made) network.introduced(*this, !made);
+  if (got <= 0) return provider.drop(*this);
+  introduction.insert(introduction.end(), room.begin(), room.begin() + got);
+  const auto made = decode_introduction(introduction);
+  if (!made || *made) provider.introduced(*this, !made);
 }
 
 // The transport says what is wrong with who is none of fanin.
-void RdmNetwork::introduced(UnidentifiedPeer& unidentified, bool as_none_of_fanin) {
-  Introduction said;
-  if (!as_none_of_fanin) said = *decode_introduction(unidentified.said).value();
-  if (said.refused) return drop(unidentified);
-  LinkEvent event{.kind = LinkEvent::Kind::request, .hello = said.hello};
-  const std::size_t size = std::min(size_of(said), unidentified.said.size());
-  std::vector<std::byte> rest(unidentified.said.begin() + static_cast<std::ptrdiff_t>(size),
-                              unidentified.said.end());
+void RdmProvider::introduced(UnidentifiedPeer& unidentified, bool as_none_of_fanin) {
+  Introduction introduction;
+  if (!as_none_of_fanin) introduction = *decode_introduction(unidentified.introduction).value();
+  if (introduction.refused) return drop(unidentified);
+  ProviderEvent event{.kind = ProviderEvent::Kind::request, .hello = introduction.hello};
+  const std::size_t size = std::min(size_of(introduction), unidentified.introduction.size());
+  std::vector<std::byte> rest(unidentified.introduction.begin() + static_cast<std::ptrdiff_t>(size),
+                              unidentified.introduction.end());
   event.listener = unidentified.listening->id;
   unwatch(unidentified.socket.get());
-  event.request =
-      std::make_unique<RdmLink>(*this, std::move(unidentified.socket), std::move(said),
-                                std::move(rest), domain_of(unidentified.listening->url));
+  event.request = std::make_unique<RdmConnection>(*this, std::move(unidentified.socket),
+                                                  std::move(introduction), std::move(rest),
+                                                  domain_of(unidentified.listening->url));
   event.request->peer = unidentified.peer;
   drop(unidentified);
-  say(std::move(event));
+  queue_event(std::move(event));
 }
 
-void RdmNetwork::evict(const UnidentifiedPeer& unidentified) {
-  say({.text = fmt::format("{}: did not identify itself, and others wait", unidentified.peer)});
+void RdmProvider::evict(const UnidentifiedPeer& unidentified) {
+  queue_event(
+      {.text = fmt::format("{}: did not identify itself, and others wait", unidentified.peer)});
   drop(unidentified);
 }
 
-void RdmNetwork::drop(const UnidentifiedPeer& unidentified) {
+void RdmProvider::drop(const UnidentifiedPeer& unidentified) {
   std::erase_if(accepted_, [&](const auto& known) { return known.get() == &unidentified; });
   resume();
 }
 
-void RdmNetwork::drop_all_of(const RdmListening& listening) {
+void RdmProvider::drop_all_of(const RdmListening& listening) {
   std::erase_if(accepted_, [&](const auto& known) { return known->listening == &listening; });
   std::erase(listenings_, &listening);
 }
 
-void RdmNetwork::resume() {
+void RdmProvider::resume() {
   for (RdmListening* const listening : listenings_) {
     if (!listening->paused || !watch(listening->socket.get(), EPOLLIN, listening)) continue;
     listening->paused = false;
   }
 }
 
-Result<std::unique_ptr<posted::Listening>>
-RdmNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
+Result<std::unique_ptr<rdma::Listening>> RdmProvider::listen(const Url& url, ListenerId id,
+                                                             const memory::PagePool& receive_pool) {
   const auto addresses = resolve(url, true);
   if (!addresses) return std::unexpected(addresses.error());
   auto socket = bind_and_listen(url, *addresses);
@@ -162,33 +163,34 @@ RdmNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receiv
   return listening;
 }
 
-Result<std::unique_ptr<posted::Link>> RdmNetwork::connect(const Url& url,
-                                                          std::span<const Address> addresses) {
-  return std::make_unique<RdmLink>(*this, url,
-                                   std::vector<Address>(addresses.begin(), addresses.end()));
+Result<std::unique_ptr<rdma::Endpoint>> RdmProvider::connect(const Url& url,
+                                                             std::span<const Address> addresses) {
+  return std::make_unique<RdmConnection>(*this, url,
+                                         std::vector<Address>(addresses.begin(), addresses.end()));
 }
 
-// --- the network ---
+// --- the provider ---
 
-RdmNetwork::RdmNetwork(Loop& loop, std::string_view provider, Descriptor epoll, Descriptor sockets)
+RdmProvider::RdmProvider(Loop& loop, std::string_view provider, Descriptor epoll,
+                         Descriptor sockets)
     : loop_(loop),
-      provider_(provider),
+      name_(provider),
       own_endpoints_(has_endpoints_to_spare(provider)),
       epoll_(std::move(epoll)),
       sockets_(std::move(sockets)),
       pause_(pause_least) {}
 
-RdmNetwork::~RdmNetwork() = default;
+RdmProvider::~RdmProvider() = default;
 
-void RdmNetwork::stop() {
-  for (RdmLink* const link : links_) link->abandon();
+void RdmProvider::stop() {
+  for (RdmConnection* const connection : connections_) connection->abandon();
   endpoints_.clear();
   done_.clear();
 }
 
-Result<> RdmNetwork::check(const Url& url) const {
+Result<> RdmProvider::check(const Url& url) const {
   for (const auto& [name, value] : url.options) {
-    if (name == posted::pages_option || name == domain_option) continue;
+    if (name == rdma::pages_option || name == domain_option) continue;
     return fail(ErrorKind::usage,
                 fmt::format("{}: option \"{}\" is not known; {}:// has posted=N, the pages of the "
                             "receive pool that a connection keeps posted, and domain=NAME, which "
@@ -199,9 +201,9 @@ Result<> RdmNetwork::check(const Url& url) const {
 }
 
 // The provider is asked each time: shm looks whether there is memory for one more.
-Result<std::shared_ptr<RdmEndpoint>> RdmNetwork::endpoint(const std::string& host, bool here,
-                                                          const std::string& domain) {
-  auto info = find_datagrams(provider_, host, here, domain);
+Result<std::shared_ptr<RdmEndpoint>> RdmProvider::endpoint(const std::string& host, bool here,
+                                                           const std::string& domain) {
+  auto info = find_datagrams(name_, host, here, domain);
   if (!info) return std::unexpected(info.error());
   const std::string name = (*info)->domain_attr->name;
   for (const auto& [known, endpoint] : endpoints_) {
@@ -216,43 +218,46 @@ Result<std::shared_ptr<RdmEndpoint>> RdmNetwork::endpoint(const std::string& hos
   return made;
 }
 
-std::uint32_t RdmNetwork::next_number() {
+std::uint32_t RdmProvider::next_number() {
   last_number_ = number_after(last_number_, [this](std::uint32_t number) {
-    return std::ranges::any_of(links_,
-                               [&](const RdmLink* link) { return link->number() == number; });
+    return std::ranges::any_of(connections_, [&](const RdmConnection* connection) {
+      return connection->number() == number;
+    });
   });
   return last_number_;
 }
 
-bool RdmNetwork::watch(int socket, std::uint32_t events, Watched* watched, bool known) {
+bool RdmProvider::watch(int socket, std::uint32_t events, Watched* watched, bool known) {
   epoll_event event{.events = events, .data = {.ptr = watched}};
   return epoll_ctl(sockets_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, socket, &event) == 0;
 }
 
-void RdmNetwork::unwatch(int socket) {
+void RdmProvider::unwatch(int socket) {
   (void)epoll_ctl(sockets_.get(), EPOLL_CTL_DEL, socket, nullptr);
 }
 
-void RdmNetwork::forget_events(const RdmLink& link) {
-  std::erase_if(events_, [&](const LinkEvent& event) { return event.link == &link; });
+void RdmProvider::forget_events(const RdmConnection& connection) {
+  std::erase_if(events_, [&](const ProviderEvent& event) { return event.endpoint == &connection; });
 }
 
-void RdmNetwork::remove(const RdmLink& link) {
-  forget_events(link);
-  std::erase(links_, &link);
-  std::erase(short_, &link);
-  std::erase_if(done_,
-                [&](const Completion& completion) { return completion.operation->link == &link; });
+void RdmProvider::remove(const RdmConnection& connection) {
+  forget_events(connection);
+  std::erase(connections_, &connection);
+  std::erase(awaiting_post_, &connection);
+  std::erase_if(done_, [&](const Completion& completion) {
+    return completion.operation->endpoint == &connection;
+  });
 }
 
-std::size_t RdmNetwork::completions(std::span<Completion> to) {
-  for (RdmLink* const link : std::exchange(short_, {})) link->go_on_posting();
+std::size_t RdmProvider::completions(std::span<Completion> to) {
+  for (RdmConnection* const connection : std::exchange(awaiting_post_, {}))
+    connection->go_on_posting();
   for (const auto& domain : domains_.all()) {
     for (const auto& queue : domain->all_completions()) {
       for (std::size_t count = read_.size(); count == read_.size();) {
         count = read<fi_cq_tagged_entry>(*queue, read_, tag_of);
         for (const Completion& completion : std::span(read_).first(count))
-          static_cast<RdmLink*>(completion.operation->link)->completed(completion);
+          static_cast<RdmConnection*>(completion.operation->endpoint)->completed(completion);
         if (count > 0) pause_ = pause_least;
       }
     }
@@ -262,10 +267,11 @@ std::size_t RdmNetwork::completions(std::span<Completion> to) {
   return count;
 }
 
-bool RdmNetwork::arm() {
-  if (!events_.empty() || !done_.empty() || !short_.empty() || !domains_.arm()) return false;
+bool RdmProvider::arm() {
+  if (!events_.empty() || !done_.empty() || !awaiting_post_.empty() || !domains_.arm())
+    return false;
   const bool unheard =
-      !links_.empty() && std::ranges::any_of(domains_.all(), [](const auto& domain) {
+      !connections_.empty() && std::ranges::any_of(domains_.all(), [](const auto& domain) {
         return std::ranges::any_of(domain->all_completions(),
                                    [](const auto& queue) { return queue->descriptor < 0; });
       });
@@ -276,7 +282,7 @@ bool RdmNetwork::arm() {
   return true;
 }
 
-bool RdmNetwork::next_event(LinkEvent& event) {
+bool RdmProvider::next_event(ProviderEvent& event) {
   for (;;) {
     if (!events_.empty()) {
       event = std::move(events_.front());
@@ -291,25 +297,26 @@ bool RdmNetwork::next_event(LinkEvent& event) {
 
 // --- those who keep others waiting ---
 
-void RdmNetwork::tend_later() {
-  if (!tending_.active()) tending_.start(loop_, loop_.now() + tending_period);
+void RdmProvider::check_timeouts_later() {
+  if (!timeout_check_.active()) timeout_check_.start(loop_, loop_.now() + check_period);
 }
 
-void RdmNetwork::tend() {
+void RdmProvider::check_timeouts() {
   const Time long_ago = loop_.now() - patience;
   std::erase_if(accepted_, [&](const auto& unidentified) {
     if (unidentified->since > long_ago) return false;
-    say({.text = fmt::format("{}: did not identify itself within {}", unidentified->peer,
-                             format_duration(patience))});
+    queue_event({.text = fmt::format("{}: did not identify itself within {}", unidentified->peer,
+                                     format_duration(patience))});
     return true;
   });
   resume();
-  for (RdmLink* const link : links_) link->wait_no_longer(long_ago);
+  for (RdmConnection* const connection : connections_) connection->wait_no_longer(long_ago);
   const bool paused = std::ranges::any_of(
       listenings_, [](const RdmListening* listening) { return listening->paused; });
   if (paused || !accepted_.empty() ||
-      std::ranges::any_of(links_, [](const RdmLink* link) { return link->waits(); }))
-    tend_later();
+      std::ranges::any_of(connections_,
+                          [](const RdmConnection* connection) { return connection->waits(); }))
+    check_timeouts_later();
 }
 
 } // namespace fanin::net::ofi

@@ -82,10 +82,9 @@ Result<std::shared_ptr<RdmEndpoint>> RdmEndpoint::open(Domain& domain, Completio
 
 std::uint32_t RdmEndpoint::take_receives() {
   if (receives_ < receives_least) return 0;
-  const std::uint32_t share =
-      own_ ? posted::receives_most
-           : std::clamp<std::uint32_t>(receives_ / receives_share, receives_least,
-                                       posted::receives_most);
+  const std::uint32_t share = own_ ? rdma::receives_most
+                                   : std::clamp<std::uint32_t>(receives_ / receives_share,
+                                                               receives_least, rdma::receives_most);
   receives_ -= share;
   return share;
 }

@@ -22,17 +22,17 @@
 #include "fanin/net/conformance/peer.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/ofi.hpp"
+#include "fanin/net/ofi/rdm_connection.hpp"
 #include "fanin/net/ofi/rdm_endpoint.hpp"
-#include "fanin/net/ofi/rdm_link.hpp"
-#include "fanin/net/posted/posted.hpp"
+#include "fanin/net/rdma/rdma.hpp"
 
 namespace fanin::net {
 namespace {
 
 using conformance::Peer;
-using posted::Hello;
-using posted::Tag;
-using posted::TagKind;
+using rdma::Hello;
+using rdma::Tag;
+using rdma::TagKind;
 
 constexpr std::uint32_t rdm_max_message = 1000;
 
@@ -120,7 +120,7 @@ private:
 class OfiRdm : public testing::TestWithParam<std::string> {
 protected:
   void SetUp() override {
-    transport = make(PostedOptions{});
+    transport = make(RdmaOptions{});
     listener = listen(server.options());
   }
   void TearDown() override {
@@ -140,16 +140,16 @@ protected:
     drop(transport);
   }
 
-  std::unique_ptr<PostedTransport> make(PostedOptions options) {
+  std::unique_ptr<RdmaTransport> make(RdmaOptions options) {
     options.report = [this](CloseReason, std::string_view text) {
       said += std::string(text) + "\n";
     };
-    auto made = std::make_unique<PostedTransport>(loop, ofi::make_network(loop, GetParam()).value(),
-                                                  std::move(options));
+    auto made = std::make_unique<RdmaTransport>(loop, ofi::make_provider(loop, GetParam()).value(),
+                                                std::move(options));
     loop.add(*made);
     return made;
   }
-  void drop(std::unique_ptr<PostedTransport>& gone) {
+  void drop(std::unique_ptr<RdmaTransport>& gone) {
     loop.remove(*gone);
     gone.reset();
   }
@@ -198,7 +198,7 @@ protected:
   HurriedClock clock;
   Loop loop{clock};
   Peer server;
-  std::unique_ptr<PostedTransport> transport;
+  std::unique_ptr<RdmaTransport> transport;
   ListenerId listener = ListenerId::none;
   std::string said;
 };
@@ -274,7 +274,7 @@ TEST_P(OfiRdm, a_peer_of_another_version_is_told_ours) {
   }));
   EXPECT_EQ(closed(CloseReason::version_mismatch), 1U);
   EXPECT_NE(said.find("speaks version 77"), std::string::npos) << said;
-  EXPECT_EQ(posted::decode_hello(peer->answer->hello)->version, posted::protocol_version);
+  EXPECT_EQ(rdma::decode_hello(peer->answer->hello)->version, rdma::protocol_version);
 }
 
 TEST_P(OfiRdm, an_address_that_is_none_is_not_given_to_the_provider) {
@@ -309,7 +309,7 @@ TEST_P(OfiRdm, a_tag_that_is_none_is_a_violation) {
 
 TEST_P(OfiRdm, credits_that_cannot_be_are_a_violation) {
   const auto peer = connected();
-  send(*peer, encode(Tag{.kind = TagKind::credits, .credits = posted::credits_most}), 0);
+  send(*peer, encode(Tag{.kind = TagKind::credits, .credits = rdma::credits_most}), 0);
   EXPECT_TRUE(ends(*peer, CloseReason::protocol_violation));
 }
 
@@ -366,7 +366,7 @@ TEST_P(OfiRdm, an_abort_with_much_under_way_delivers_whole_messages_and_gives_th
   for (int turns = 0; turns < 30; ++turns) {
     Peer host;
     Peer client;
-    auto other = make(PostedOptions{});
+    auto other = make(RdmaOptions{});
     const auto there =
         transport->listen(Url::parse("ofi+" + GetParam() + "://127.0.0.1").value(), host.options())
             .value();
@@ -393,7 +393,7 @@ TEST_P(OfiRdm, an_abort_with_much_under_way_delivers_whole_messages_and_gives_th
 }
 
 TEST_P(OfiRdm, a_listener_that_never_answers_is_given_up) {
-  PostedOptions options;
+  RdmaOptions options;
   options.handshake_timeout = std::chrono::milliseconds{20};
   auto other = make(std::move(options));
   Descriptor silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -447,7 +447,7 @@ TEST_P(OfiRdm, a_process_that_is_killed_leaves_nothing) {
   if (child == 0) {
     Loop own{clock};
     Peer client;
-    PostedTransport sender(own, ofi::make_network(own, GetParam()).value());
+    RdmaTransport sender(own, ofi::make_provider(own, GetParam()).value());
     own.add(sender);
     const auto id = sender.connect(url(), client.options()).value();
     std::uint64_t sent = 0;
@@ -498,17 +498,17 @@ TEST_P(OfiRdm, where_one_address_of_a_host_swallows_packets_the_next_is_tried) {
   const Descriptor first = connect_to(url_of(full));
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   Descriptor sockets(epoll_create1(EPOLL_CLOEXEC));
-  ofi::RdmNetwork network(loop, GetParam(), std::move(epoll), std::move(sockets));
+  ofi::RdmProvider provider(loop, GetParam(), std::move(epoll), std::move(sockets));
   {
     std::vector<Address> both;
     for (const Descriptor* const socket : {&full, &good})
       both.push_back(resolve(url_of(*socket), false).value().front());
-    ofi::RdmLink link(network, url_of(full), both);
-    ASSERT_TRUE(link.open(*server.receive_pool));
-    ASSERT_TRUE(link.start(encode(Hello{.max_message = 4000, .credits = 1})));
+    ofi::RdmConnection connection(provider, url_of(full), both);
+    ASSERT_TRUE(connection.open(*server.receive_pool));
+    ASSERT_TRUE(connection.start(encode(Hello{.max_message = 4000, .credits = 1})));
     const auto accepted = [&] {
-      posted::LinkEvent event;
-      EXPECT_FALSE(network.next_event(event));
+      rdma::ProviderEvent event;
+      EXPECT_FALSE(provider.next_event(event));
       (void)loop.turn();
       return Descriptor(::accept(good.get(), nullptr, nullptr)).get() >= 0;
     };
@@ -516,7 +516,7 @@ TEST_P(OfiRdm, where_one_address_of_a_host_swallows_packets_the_next_is_tried) {
     clock.ahead += std::chrono::milliseconds{2600};
     EXPECT_TRUE(run_until(accepted));
   }
-  network.stop();
+  provider.stop();
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, OfiRdm, testing::Values("shm", "tcp-rxm"),

@@ -37,7 +37,7 @@ private:
   Descriptor socket_;
 };
 
-// Of a network of posted receives that makes its connections over TCP.
+// Of a provider that makes its connections over TCP.
 class RawSocket final : public RawPeer {
 public:
   explicit RawSocket(const Url& url) : peer_(url) {}

@@ -113,7 +113,9 @@ std::optional<DeviceEvent> Device::take_async_event() {
   if (ibv_get_async_event(context_, &event) != 0) return {};
   DeviceEvent result;
   switch (event.event_type) {
-  case IBV_EVENT_QP_LAST_WQE_REACHED: result.took_last = link_of(event.element.qp->qp_num); break;
+  case IBV_EVENT_QP_LAST_WQE_REACHED:
+    result.took_last = endpoint_of(event.element.qp->qp_num);
+    break;
   case IBV_EVENT_PORT_ERR:
     result.text = fmt::format("{}: port {} is down", name(), event.element.port_num);
     break;

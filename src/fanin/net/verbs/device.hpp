@@ -1,6 +1,6 @@
-// What a network keeps for each RDMA device it uses: the completion queues that all its connections
-// there share, and the memory that was registered with it. An arena is registered when it is first
-// used, as a whole and once.
+// What a provider keeps for each RDMA device it uses: the completion queues that all its
+// connections there share, and the memory that was registered with it. An arena is registered when
+// it is first used, as a whole and once.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ private:
   bool armed_ = false;
 };
 
-class VerbsLink;
+class VerbsEndpoint;
 
 // What has happened to a device, a port of it or a queue.
 struct DeviceEvent {
   std::string text; // for people, if they care for it
-  VerbsLink* took_last = nullptr; // takes no more of the receives that it shares
+  VerbsEndpoint* took_last = nullptr; // takes no more of the receives that it shares
 };
 
 class Device {
@@ -72,11 +72,11 @@ public:
   }
 
   // Those that take receives from a shared receive queue, by the number of their queue pair.
-  void add_sharing(const ibv_qp& queue_pair, VerbsLink& link) {
-    sharing_[queue_pair.qp_num] = &link;
+  void add_sharing(const ibv_qp& queue_pair, VerbsEndpoint& endpoint) {
+    sharing_[queue_pair.qp_num] = &endpoint;
   }
   void remove_sharing(const ibv_qp& queue_pair) { sharing_.erase(queue_pair.qp_num); }
-  [[nodiscard]] VerbsLink* link_of(std::uint32_t queue_pair) const {
+  [[nodiscard]] VerbsEndpoint* endpoint_of(std::uint32_t queue_pair) const {
     const auto found = sharing_.find(queue_pair);
     return found == sharing_.end() ? nullptr : found->second;
   }
@@ -99,7 +99,7 @@ public:
   Completions receives;
 
 private:
-  std::unordered_map<std::uint32_t, VerbsLink*> sharing_;
+  std::unordered_map<std::uint32_t, VerbsEndpoint*> sharing_;
   std::unordered_map<std::uint64_t, MemoryRegion> regions_; // by Arena::id(); null: it failed
   std::pair<std::uint64_t, std::uint32_t> last_{~0ULL, 0};
 };

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "fanin/net/posted/pages.hpp"
+#include "fanin/net/rdma/pages.hpp"
 
 namespace fanin::net::verbs {
 namespace {
@@ -46,7 +46,7 @@ Result<PathOptions> parse_path_options(const Url& url) {
   PathOptions options;
   for (const auto& [name, value] : url.options) {
     Result<> taken;
-    if (name == posted::pages_option || name == posted::share_option) continue;
+    if (name == rdma::pages_option || name == rdma::share_option) continue;
     if (name == "service_level") {
       taken = take(url, value, name, 15, options.service_level);
     } else if (name == "traffic_class") {

@@ -40,8 +40,8 @@ TEST(VerbsPathOptions, what_is_wrong_is_said_in_one_line) {
   }
 }
 
-TEST(VerbsNetwork, a_host_without_rdma_is_told_what_to_load) {
-  const auto made = make_network();
+TEST(VerbsProvider, a_host_without_rdma_is_told_what_to_load) {
+  const auto made = make_provider();
   if (made) GTEST_SKIP() << "not applicable: this host has an RDMA device";
   EXPECT_EQ(made.error().kind, ErrorKind::unsupported);
   EXPECT_NE(made.error().text.find("rdma_rxe"), std::string::npos) << made.error().text;

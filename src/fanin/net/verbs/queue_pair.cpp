@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint8_t ack_timeout = 17;
 constexpr std::uint8_t retries = 6;
 // A message that finds no receive would be a fault of ours, and must not look like a slow peer.
-// Where receives are shared, another peer or its end may be the cause, and that is mended soon.
+// Where receives are shared, another peer or its end may be the cause, and that ends soon.
 constexpr std::uint8_t not_ready_retries = 0;
 constexpr std::uint8_t not_ready_retries_shared = 6; // 0.66 s each
 constexpr std::uint32_t inline_wanted = 192; // bytes; what devices take without a second access
@@ -101,7 +101,7 @@ Result<> change_state(rdma_cm_id& id, ibv_qp& queue_pair, const PathOptions& pat
   if (rdma_init_qp_attr(&id, &attributes, &mask) != 0)
     return fail_errno(ErrorKind::internal, "RDMA connection manager", errno);
   attributes.qp_state = state;
-  // For VerbsLink::probe(); no memory is registered for peers to write.
+  // For VerbsEndpoint::probe(); no memory is registered for peers to write.
   if (state == IBV_QPS_INIT) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_WRITE;
   if (auto applied = apply_path(path, id, attributes); !applied) return applied;
   if (state == IBV_QPS_RTS) {
@@ -113,10 +113,10 @@ Result<> change_state(rdma_cm_id& id, ibv_qp& queue_pair, const PathOptions& pat
   return fail_errno(ErrorKind::refused, "the device refuses this path", error);
 }
 
-rdma_conn_param connect_parameters(const posted::HelloBytes& hello, const ibv_qp& queue_pair) {
+rdma_conn_param connect_parameters(const rdma::HelloBytes& hello, const ibv_qp& queue_pair) {
   rdma_conn_param result{};
   result.private_data = hello.data();
-  result.private_data_len = posted::hello_size;
+  result.private_data_len = rdma::hello_size;
   result.retry_count = retries;
   // Of the peer.
   result.rnr_retry_count = queue_pair.srq == nullptr ? not_ready_retries : not_ready_retries_shared;

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "fanin/base/result.hpp"
-#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/rdma/hello.hpp"
 #include "fanin/net/verbs/device.hpp"
 #include "fanin/net/verbs/handle.hpp"
 #include "fanin/net/verbs/path_options.hpp"
@@ -28,7 +28,7 @@ namespace fanin::net::verbs {
                                     ibv_qp_state state);
 
 // For request or answer; refers to the hello.
-[[nodiscard]] rdma_conn_param connect_parameters(const posted::HelloBytes& hello,
+[[nodiscard]] rdma_conn_param connect_parameters(const rdma::HelloBytes& hello,
                                                  const ibv_qp& queue_pair);
 
 } // namespace fanin::net::verbs

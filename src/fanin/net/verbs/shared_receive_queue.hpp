@@ -5,13 +5,13 @@
 #include <memory>
 
 #include "fanin/base/result.hpp"
-#include "fanin/net/posted/network.hpp"
+#include "fanin/net/rdma/provider.hpp"
 #include "fanin/net/verbs/device.hpp"
 #include "fanin/net/verbs/handle.hpp"
 
 namespace fanin::net::verbs {
 
-class SharedReceiveQueue final : public posted::SharedReceiveQueue {
+class SharedReceiveQueue final : public rdma::SharedReceiveQueue {
 public:
   // Errors: exhausted, unsupported.
   [[nodiscard]] static Result<std::unique_ptr<SharedReceiveQueue>> make(Device& device);

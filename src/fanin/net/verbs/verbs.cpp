@@ -19,20 +19,20 @@
 
 #include "fanin/base/descriptor.hpp"
 #include "fanin/net/address.hpp"
-#include "fanin/net/verbs/link.hpp"
+#include "fanin/net/verbs/endpoint.hpp"
 #include "fanin/net/verbs/queue_pair.hpp"
 
 namespace fanin::net::verbs {
 namespace {
 
-using posted::Completion;
-using posted::LinkEvent;
-using posted::Operation;
+using rdma::Completion;
+using rdma::Operation;
+using rdma::ProviderEvent;
 
 constexpr int backlog = 128;
 constexpr int resolve_timeout_ms = 2000;
 constexpr std::size_t reads_most = 64; // completions at once
-constexpr std::string_view mend =
+constexpr std::string_view remedy =
     "load the driver of the network card (`ibv_devices` lists what is there), or for tests "
     "rdma_rxe: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0";
 
@@ -117,15 +117,15 @@ std::unexpected<Error> cannot_listen(const Url& url, int error) {
                   url.text()));
 }
 
-struct VerbsListening final : posted::Listening {
+struct VerbsListening final : rdma::Listening {
   ListenerId id = ListenerId::none;
   PathOptions path;
   CmId cm_id;
 };
 
-class VerbsNetwork final : public posted::Network {
+class VerbsProvider final : public rdma::Provider {
 public:
-  VerbsNetwork(EventChannel channel, Descriptor epoll)
+  VerbsProvider(EventChannel channel, Descriptor epoll)
       : channel_(std::move(channel)), epoll_(std::move(epoll)) {}
 
   [[nodiscard]] std::string scheme() const override { return "verbs"; }
@@ -133,12 +133,12 @@ public:
     if (auto path = parse_path_options(url); !path) return std::unexpected(path.error());
     return {};
   }
-  [[nodiscard]] Result<std::unique_ptr<posted::Listening>>
+  [[nodiscard]] Result<std::unique_ptr<rdma::Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) override;
-  [[nodiscard]] Result<std::unique_ptr<posted::Link>>
+  [[nodiscard]] Result<std::unique_ptr<rdma::Endpoint>>
   connect(const Url& url, std::span<const Address> addresses) override;
   [[nodiscard]] std::size_t completions(std::span<Completion> to) override;
-  [[nodiscard]] bool next_event(LinkEvent& event) override;
+  [[nodiscard]] bool next_event(ProviderEvent& event) override;
   [[nodiscard]] bool arm() override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
 
@@ -148,14 +148,14 @@ private:
     return [this](ibv_context* context) { return device_of(context); };
   }
   [[nodiscard]] Result<std::pair<Url, Address>> resolve(const Url& url, bool to_listen) const;
-  [[nodiscard]] bool translate(const rdma_cm_event& cm_event, LinkEvent& event);
+  [[nodiscard]] bool translate(const rdma_cm_event& cm_event, ProviderEvent& event);
 
   EventChannel channel_;
   Descriptor epoll_;
   std::vector<std::unique_ptr<Device>> devices_;
 };
 
-Result<Device*> VerbsNetwork::device_of(ibv_context* context) {
+Result<Device*> VerbsProvider::device_of(ibv_context* context) {
   for (const auto& device : devices_) {
     if (device->context() == context) return device.get();
   }
@@ -169,7 +169,7 @@ Result<Device*> VerbsNetwork::device_of(ibv_context* context) {
   return devices_.emplace_back(std::move(*made)).get();
 }
 
-Result<std::pair<Url, Address>> VerbsNetwork::resolve(const Url& url, bool to_listen) const {
+Result<std::pair<Url, Address>> VerbsProvider::resolve(const Url& url, bool to_listen) const {
   Url real = url;
   if (real.host.empty()) real.host = first_address(channel_.get());
   const auto addresses = net::resolve(real, to_listen);
@@ -177,8 +177,8 @@ Result<std::pair<Url, Address>> VerbsNetwork::resolve(const Url& url, bool to_li
   return std::pair{std::move(real), addresses->front()};
 }
 
-Result<std::unique_ptr<posted::Listening>>
-VerbsNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
+Result<std::unique_ptr<rdma::Listening>>
+VerbsProvider::listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) {
   auto real = resolve(url, true);
   if (!real) return std::unexpected(real.error());
   const auto& [there, address] = *real;
@@ -207,8 +207,8 @@ VerbsNetwork::listen(const Url& url, ListenerId id, const memory::PagePool& rece
   return listening;
 }
 
-Result<std::unique_ptr<posted::Link>> VerbsNetwork::connect(const Url& url,
-                                                            std::span<const Address> addresses) {
+Result<std::unique_ptr<rdma::Endpoint>> VerbsProvider::connect(const Url& url,
+                                                               std::span<const Address> addresses) {
   Address address = addresses.front();
   if (url.host.empty()) {
     const auto own = resolve(url, false);
@@ -217,26 +217,26 @@ Result<std::unique_ptr<posted::Link>> VerbsNetwork::connect(const Url& url,
   }
   auto cm_id = make_id(channel_.get());
   if (!cm_id) return std::unexpected(cm_id.error());
-  auto link =
-      std::make_unique<VerbsLink>(finder(), std::move(*cm_id), *parse_path_options(url), false);
-  link->peer = url.host.empty() ? name_of(address.get()) : url.text();
-  if (rdma_resolve_addr(link->id(), nullptr, mutable_address(address), resolve_timeout_ms) != 0)
-    link->has_no_way(no_way(errno));
-  return link;
+  auto endpoint =
+      std::make_unique<VerbsEndpoint>(finder(), std::move(*cm_id), *parse_path_options(url), false);
+  endpoint->peer = url.host.empty() ? name_of(address.get()) : url.text();
+  if (rdma_resolve_addr(endpoint->id(), nullptr, mutable_address(address), resolve_timeout_ms) != 0)
+    endpoint->has_no_way(no_way(errno));
+  return endpoint;
 }
 
 // --- completions ---
 
 Completion translate(const Device& device, const ibv_wc& completion, bool of_receive) {
   Completion result{.operation = reinterpret_cast<Operation*>(completion.wr_id)};
-  if (result.operation->shared != nullptr) result.link = device.link_of(completion.qp_num);
+  if (result.operation->shared != nullptr) result.endpoint = device.endpoint_of(completion.qp_num);
   switch (completion.status) {
   case IBV_WC_SUCCESS:
     if (of_receive) {
       result.size = completion.byte_len;
       if ((completion.wc_flags & IBV_WC_WITH_IMM) != 0) result.tag = ntohl(completion.imm_data);
     } else {
-      static_cast<VerbsLink*>(result.operation->link)->retire();
+      static_cast<VerbsEndpoint*>(result.operation->endpoint)->retire();
     }
     return result;
   case IBV_WC_WR_FLUSH_ERR: result.status = Completion::Status::canceled; return result;
@@ -265,7 +265,7 @@ std::size_t read(const Device& device, bool of_receives, std::span<Completion> t
 }
 
 // What has failed to be sent is known before what has come: so that is all that had come before.
-std::size_t VerbsNetwork::completions(std::span<Completion> to) {
+std::size_t VerbsProvider::completions(std::span<Completion> to) {
   std::size_t count = 0;
   for (const auto& device : devices_) {
     count += read(*device, false, to.subspan(count));
@@ -274,7 +274,7 @@ std::size_t VerbsNetwork::completions(std::span<Completion> to) {
   return count;
 }
 
-bool VerbsNetwork::arm() {
+bool VerbsProvider::arm() {
   bool armed = true;
   for (const auto& device : devices_) {
     armed = device->sends.arm() && armed;
@@ -285,7 +285,7 @@ bool VerbsNetwork::arm() {
 
 // --- events ---
 
-bool VerbsNetwork::next_event(LinkEvent& event) {
+bool VerbsProvider::next_event(ProviderEvent& event) {
   rdma_cm_event* taken = nullptr;
   while (rdma_get_cm_event(channel_.get(), &taken) == 0) {
     event.hello = {};
@@ -310,19 +310,20 @@ bool VerbsNetwork::next_event(LinkEvent& event) {
 }
 
 // False: it is of no interest.
-bool VerbsNetwork::translate(const rdma_cm_event& cm_event, LinkEvent& event) {
-  using Kind = LinkEvent::Kind;
+bool VerbsProvider::translate(const rdma_cm_event& cm_event, ProviderEvent& event) {
+  using Kind = ProviderEvent::Kind;
   if (cm_event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
     const auto& listening = *static_cast<const VerbsListening*>(cm_event.listen_id->context);
     event.kind = Kind::request;
     event.listener = listening.id;
-    event.request = std::make_unique<VerbsLink>(finder(), CmId(cm_event.id), listening.path, true);
+    event.request =
+        std::make_unique<VerbsEndpoint>(finder(), CmId(cm_event.id), listening.path, true);
     event.request->peer = name_of(rdma_get_peer_addr(cm_event.id));
     return true;
   }
-  auto& link = *static_cast<VerbsLink*>(cm_event.id->context);
+  auto& endpoint = *static_cast<VerbsEndpoint*>(cm_event.id->context);
   const auto becomes = [&](Kind kind, const Result<>& done) {
-    event.link = &link;
+    event.endpoint = &endpoint;
     event.kind = done ? kind : Kind::refused;
     if (!done) event.text = done.error().text;
     return true;
@@ -334,8 +335,8 @@ bool VerbsNetwork::translate(const rdma_cm_event& cm_event, LinkEvent& event) {
   case RDMA_CM_EVENT_ADDR_RESOLVED:
     if (rdma_resolve_route(cm_event.id, resolve_timeout_ms) == 0) return false;
     return refused(no_way(errno));
-  case RDMA_CM_EVENT_ROUTE_RESOLVED: link.know_way(); return becomes(Kind::ready, {});
-  case RDMA_CM_EVENT_CONNECT_RESPONSE: return becomes(Kind::connected, link.answered());
+  case RDMA_CM_EVENT_ROUTE_RESOLVED: endpoint.know_way(); return becomes(Kind::ready, {});
+  case RDMA_CM_EVENT_CONNECT_RESPONSE: return becomes(Kind::connected, endpoint.answered());
   case RDMA_CM_EVENT_ESTABLISHED: return becomes(Kind::connected, {});
   case RDMA_CM_EVENT_ADDR_ERROR:
   case RDMA_CM_EVENT_ROUTE_ERROR: return refused(no_way(-cm_event.status));
@@ -351,23 +352,23 @@ bool VerbsNetwork::translate(const rdma_cm_event& cm_event, LinkEvent& event) {
 
 } // namespace
 
-Result<std::unique_ptr<posted::Network>> make_network() {
+Result<std::unique_ptr<rdma::Provider>> make_provider() {
   EventChannel channel(rdma_create_event_channel());
   if (channel == nullptr) {
     return unusable(fmt::format("no RDMA connection manager ({}): modprobe rdma_ucm, and {}",
-                                std::strerror(errno), mend));
+                                std::strerror(errno), remedy));
   }
   int count = 0;
   ibv_context** const devices = rdma_get_devices(&count);
   if (devices != nullptr) rdma_free_devices(devices);
-  if (count == 0) return unusable(fmt::format("no RDMA device: {}", mend));
+  if (count == 0) return unusable(fmt::format("no RDMA device: {}", remedy));
   const int flags = fcntl(channel->fd, F_GETFL);
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   epoll_event readable{.events = EPOLLIN, .data = {}};
   if (!epoll || flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
       epoll_ctl(epoll.get(), EPOLL_CTL_ADD, channel->fd, &readable) != 0)
     return fail_errno(ErrorKind::exhausted, "verbs://: epoll", errno);
-  return std::make_unique<VerbsNetwork>(std::move(channel), std::move(epoll));
+  return std::make_unique<VerbsProvider>(std::move(channel), std::move(epoll));
 }
 
 } // namespace fanin::net::verbs

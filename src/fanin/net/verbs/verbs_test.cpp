@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "fanin/net/conformance/peer.hpp"
-#include "fanin/net/posted/posted.hpp"
+#include "fanin/net/rdma/rdma.hpp"
 #include "fanin/net/verbs/testing/raw_peer.hpp"
 
 namespace fanin::net::verbs {
@@ -15,26 +15,26 @@ namespace {
 
 using conformance::page_size;
 using conformance::Peer;
-using posted::credits_most;
-using posted::Hello;
-using posted::HelloBytes;
-using posted::protocol_version;
-using posted::Tag;
-using posted::TagKind;
+using rdma::credits_most;
+using rdma::Hello;
+using rdma::HelloBytes;
+using rdma::protocol_version;
+using rdma::Tag;
+using rdma::TagKind;
 
 // With receives of their own, and sharing them.
 class Verbs : public testing::TestWithParam<bool> {
 protected:
   void SetUp() override {
-    auto made = make_network();
+    auto made = make_provider();
     if (!made) GTEST_SKIP() << made.error().text;
-    PostedOptions options;
+    RdmaOptions options;
     options.keep_alive = std::chrono::milliseconds(50);
     options.handshake_timeout = std::chrono::seconds(1);
     options.report = [this](CloseReason, std::string_view text) {
       said += std::string(text) + "\n";
     };
-    transport = std::make_unique<PostedTransport>(loop, std::move(*made), std::move(options));
+    transport = std::make_unique<RdmaTransport>(loop, std::move(*made), std::move(options));
     loop.add(*transport);
     url.scheme = "verbs";
     if (GetParam()) url.options["share_above"] = "0";
@@ -89,15 +89,15 @@ protected:
   Peer client{{.receive_pages = 32}};
   std::string said;
   Url url;
-  std::unique_ptr<PostedTransport> transport; // ends before the pools
+  std::unique_ptr<RdmaTransport> transport; // ends before the pools
 };
 
 TEST_P(Verbs, a_peer_of_another_version_is_told_so_and_refused) {
   RawPeer raw;
   connect(raw, encode(Hello{.version = protocol_version + 1, .max_message = 100, .credits = 8}),
           RDMA_CM_EVENT_REJECTED);
-  ASSERT_TRUE(raw.said());
-  EXPECT_EQ(raw.said()->version, protocol_version);
+  ASSERT_TRUE(raw.hello());
+  EXPECT_EQ(raw.hello()->version, protocol_version);
   EXPECT_NE(said.find("speaks version 2"), std::string::npos) << said;
   EXPECT_EQ(transport->counters().rejected, 1U);
   EXPECT_TRUE(server.opened.empty());
@@ -111,7 +111,7 @@ TEST_P(Verbs, a_listener_of_another_version_is_understood) {
   there.port = raw.port();
   const ConnectionId id = connect_to(there);
   ASSERT_TRUE(run_until([&] { return raw.event() == RDMA_CM_EVENT_CONNECT_REQUEST; }));
-  ASSERT_TRUE(raw.said());
+  ASSERT_TRUE(raw.hello());
   raw.reject(encode(Hello{.version = 9}));
   ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
   EXPECT_EQ(client.closed, (std::vector{std::pair{id, CloseReason::version_mismatch}}));

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 #include <rdma/rdma_verbs.h>
 
-#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/rdma/hello.hpp"
 #include "fanin/net/verbs/handle.hpp"
 
 namespace fanin::net::verbs {
@@ -33,16 +33,16 @@ public:
     rdma_cm_event* taken = nullptr;
     if (rdma_get_cm_event(channel_.get(), &taken) != 0) return {};
     const rdma_cm_event_type type = taken->event;
-    said_.assign(static_cast<const char*>(taken->param.conn.private_data),
-                 taken->param.conn.private_data == nullptr ? 0
-                                                           : taken->param.conn.private_data_len);
+    private_data_.assign(
+        static_cast<const char*>(taken->param.conn.private_data),
+        taken->param.conn.private_data == nullptr ? 0 : taken->param.conn.private_data_len);
     if (type == RDMA_CM_EVENT_CONNECT_REQUEST) requested_ = taken->id;
     rdma_ack_cm_event(taken);
     if (requested_ != nullptr && request_ == nullptr) request_.reset(requested_);
     return type;
   }
-  [[nodiscard]] Result<posted::Hello> said() const {
-    return posted::decode_hello(std::as_bytes(std::span(said_)));
+  [[nodiscard]] Result<rdma::Hello> hello() const {
+    return rdma::decode_hello(std::as_bytes(std::span(private_data_)));
   }
 
   void resolve(const std::string& host, std::uint16_t port) {
@@ -51,7 +51,7 @@ public:
               0);
   }
   void resolve_route() { ASSERT_EQ(rdma_resolve_route(id_.get(), 2000), 0); }
-  void connect(const posted::HelloBytes& hello) {
+  void connect(const rdma::HelloBytes& hello) {
     ibv_qp_init_attr attributes{};
     attributes.qp_type = IBV_QPT_RC;
     attributes.cap = {4, 16, 1, 1, 0};
@@ -63,7 +63,7 @@ public:
     }
     rdma_conn_param parameters{};
     parameters.private_data = hello.data();
-    parameters.private_data_len = posted::hello_size;
+    parameters.private_data_len = rdma::hello_size;
     parameters.retry_count = 7;
     ASSERT_EQ(rdma_connect(id_.get(), &parameters), 0);
   }
@@ -73,8 +73,8 @@ public:
     ASSERT_EQ(rdma_listen(id_.get(), 4), 0);
   }
   [[nodiscard]] std::uint16_t port() const { return ntohs(rdma_get_src_port(id_.get())); }
-  void reject(const posted::HelloBytes& hello) {
-    ASSERT_EQ(rdma_reject(request_.get(), hello.data(), posted::hello_size), 0);
+  void reject(const rdma::HelloBytes& hello) {
+    ASSERT_EQ(rdma_reject(request_.get(), hello.data(), rdma::hello_size), 0);
   }
 
   void send(std::size_t size, std::optional<std::uint32_t> tag) {
@@ -124,7 +124,7 @@ private:
   rdma_cm_id* requested_ = nullptr;
   MemoryRegion region_;
   std::array<std::byte, 32768> bytes_{};
-  std::string said_;
+  std::string private_data_;
 };
 
 } // namespace fanin::net::verbs

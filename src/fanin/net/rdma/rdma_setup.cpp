@@ -1,4 +1,4 @@
-// The part of PostedTransport that makes connections: listening, connecting, the events of links,
+// The part of RdmaTransport that makes connections: listening, connecting, the events of endpoints,
 // up to the point where both ends have introduced themselves.
 #include <algorithm>
 #include <utility>
@@ -6,37 +6,37 @@
 #include <fmt/format.h>
 
 #include "fanin/net/connection_options.hpp"
-#include "fanin/net/posted/connection.hpp"
+#include "fanin/net/rdma/connection.hpp"
 
 namespace fanin::net {
 
-using posted::Hello;
-using posted::LinkEvent;
-using posted::SharedReceives;
+using rdma::Hello;
+using rdma::ProviderEvent;
+using rdma::SharedReceives;
 
 namespace {
 
 constexpr int completions_per_poll = 256;
 
 // Half of what a connection with receives of its own has posted.
-std::uint32_t shared_window(const posted::Connection& connection) {
+std::uint32_t shared_window(const rdma::Connection& connection) {
   const std::uint32_t pages = connection.receiving.pages;
-  const posted::SlotLayout own(*connection.options.receive_pool, connection.options.max_message,
-                               posted::receives_most / pages);
+  const rdma::SlotLayout own(*connection.options.receive_pool, connection.options.max_message,
+                             rdma::receives_most / pages);
   return std::max(2U, pages * own.per_page() / 2);
 }
 
 // Of a connection whose host's addresses are being looked up.
-class NamelessLink final : public posted::Link {
+class NamelessEndpoint final : public rdma::Endpoint {
 public:
   [[nodiscard]] bool ready() const override { return false; }
   [[nodiscard]] Result<Limits> open(const memory::PagePool&) override { return none(); }
-  [[nodiscard]] Result<> start(const posted::HelloBytes&) override { return none(); }
-  void reject(const posted::HelloBytes&) override {}
-  [[nodiscard]] Result<> post_receives(std::span<const posted::Receive>, std::uint32_t) override {
+  [[nodiscard]] Result<> start(const rdma::HelloBytes&) override { return none(); }
+  void reject(const rdma::HelloBytes&) override {}
+  [[nodiscard]] Result<> post_receives(std::span<const rdma::Receive>, std::uint32_t) override {
     return none();
   }
-  [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send>) override {
+  [[nodiscard]] Result<std::size_t> post_sends(std::span<const rdma::Send>) override {
     return none();
   }
   [[nodiscard]] Result<> reach(const memory::Arena&) override { return none(); }
@@ -51,62 +51,62 @@ private:
 std::string other_version(std::uint32_t version) {
   return fmt::format("speaks version {} of the protocol, this process version {}: use the same "
                      "release in all processes",
-                     version, posted::protocol_version);
+                     version, rdma::protocol_version);
 }
 
 } // namespace
 
-Result<PostedTransport::Terms> PostedTransport::check(const Url& url,
-                                                      const ConnectionOptions& options) const {
-  if (url.scheme != network_->scheme()) {
+Result<RdmaTransport::Terms> RdmaTransport::check(const Url& url,
+                                                  const ConnectionOptions& options) const {
+  if (url.scheme != provider_->scheme()) {
     return fail(ErrorKind::usage,
-                fmt::format("{} is not an address of {}://", url.text(), network_->scheme()));
+                fmt::format("{} is not an address of {}://", url.text(), provider_->scheme()));
   }
-  const auto receives = posted::receive_options(url);
+  const auto receives = rdma::receive_options(url);
   if (!receives) return std::unexpected(receives.error());
-  if (auto checked = network_->check(url); !checked) return std::unexpected(checked.error());
+  if (auto checked = provider_->check(url); !checked) return std::unexpected(checked.error());
   const auto checked = checked_options(url, options);
   if (!checked) return std::unexpected(checked.error());
   return Terms{*checked, *receives};
 }
 
-PostedTransport::Connection& PostedTransport::make_connection(const Terms& terms,
-                                                              std::unique_ptr<posted::Link> link) {
+RdmaTransport::Connection&
+RdmaTransport::make_connection(const Terms& terms, std::unique_ptr<rdma::Endpoint> endpoint) {
   const auto [id, connection] = connections_.emplace(
       terms.options, fillers_.of(*terms.options.receive_pool), expired_,
       [this](Connection& asks, const Resolver::Found& found) { take_addresses(asks, found); });
   connection.id = id;
   connection.receiving = terms.receives;
-  connection.link = std::move(link);
-  connection.link->connection = &connection;
+  connection.endpoint = std::move(endpoint);
+  connection.endpoint->connection = &connection;
   connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
   ++setting_up_;
   return connection;
 }
 
-Result<> PostedTransport::open(Connection& connection) {
+Result<> RdmaTransport::open(Connection& connection) {
   memory::PagePool& pool = connection.filler->pool();
   SharedReceives* const shared = to_share(connection);
-  if (shared != nullptr) connection.link->share(shared->queue());
-  auto limits = connection.link->open(pool);
+  if (shared != nullptr) connection.endpoint->share(shared->queue());
+  auto limits = connection.endpoint->open(pool);
   if (!limits) return std::unexpected(limits.error());
   connection.limits = *limits;
-  std::unique_ptr<posted::Receives> receives;
+  std::unique_ptr<rdma::Receives> receives;
   if (shared == nullptr) {
-    receives = std::make_unique<posted::OwnReceives>(*connection.link, pool,
-                                                     connection.options.max_message,
-                                                     connection.receiving.pages, limits->receives);
+    receives = std::make_unique<rdma::OwnReceives>(*connection.endpoint, pool,
+                                                   connection.options.max_message,
+                                                   connection.receiving.pages, limits->receives);
   } else {
     receives = std::make_unique<SharedReceives::Share>(*shared, shared_window(connection));
   }
-  connection.traffic = std::make_unique<posted::Traffic>(*connection.link, std::move(receives));
+  connection.traffic = std::make_unique<rdma::Traffic>(*connection.endpoint, std::move(receives));
   return {};
 }
 
 // Null: it gets receives of its own.
-SharedReceives* PostedTransport::to_share(Connection& connection) {
+SharedReceives* RdmaTransport::to_share(Connection& connection) {
   memory::PagePool& pool = connection.filler->pool();
-  const void* const device = connection.link->device();
+  const void* const device = connection.endpoint->device();
   if (device == nullptr) return nullptr;
   std::uint32_t own = 0;
   connections_.for_each([&](ConnectionId, const Connection& other) {
@@ -114,11 +114,11 @@ SharedReceives* PostedTransport::to_share(Connection& connection) {
       ++own;
   });
   if (own < connection.receiving.share_above) return nullptr;
-  const posted::SlotLayout layout(pool, connection.options.max_message, SharedReceives::slots_most);
+  const rdma::SlotLayout layout(pool, connection.options.max_message, SharedReceives::slots_most);
   for (const auto& shared : shared_) {
     if (shared->suits(device, pool, layout, shared_window(connection))) return shared.get();
   }
-  auto queue = connection.link->make_shared_receive_queue();
+  auto queue = connection.endpoint->make_shared_receive_queue();
   if (!queue) {
     if (!std::exchange(sharing_logged_, true)) {
       report(CloseReason::local, connection,
@@ -134,8 +134,8 @@ SharedReceives* PostedTransport::to_share(Connection& connection) {
 }
 
 // As soon as one receive can be posted, the peer may be told of it.
-void PostedTransport::start(Connection& connection) {
-  posted::Traffic& traffic = *connection.traffic;
+void RdmaTransport::start(Connection& connection) {
+  rdma::Traffic& traffic = *connection.traffic;
   const std::uint32_t posted = traffic.receives->replenish(collected_);
   post_collected(connection);
   if (connection.state.stage() != Stage::connecting) return;
@@ -144,24 +144,24 @@ void PostedTransport::start(Connection& connection) {
   connection.state.enter(Stage::handshake);
   const Hello hello{.max_message = connection.options.max_message,
                     .credits = traffic.credits.start(posted)};
-  const auto started = connection.link->start(encode(hello));
+  const auto started = connection.endpoint->start(encode(hello));
   if (started) return;
   refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
          connection, started.error().text);
 }
 
-void PostedTransport::refuse(CloseReason reason, Connection& connection, std::string_view text) {
+void RdmaTransport::refuse(CloseReason reason, Connection& connection, std::string_view text) {
   report(reason, connection, text);
   end(connection, reason);
 }
 
 // --- listening and connecting ---
 
-Result<ListenerId> PostedTransport::listen(const Url& url, const ConnectionOptions& options) {
+Result<ListenerId> RdmaTransport::listen(const Url& url, const ConnectionOptions& options) {
   const auto terms = check(url, options);
   if (!terms) return std::unexpected(terms.error());
   const auto [id, listener] = listeners_.emplace(*terms, options_.unidentified.patience);
-  auto made = network_->listen(url, id, *options.receive_pool);
+  auto made = provider_->listen(url, id, *options.receive_pool);
   if (!made) {
     listeners_.erase(id);
     return std::unexpected(made.error());
@@ -171,19 +171,19 @@ Result<ListenerId> PostedTransport::listen(const Url& url, const ConnectionOptio
   return id;
 }
 
-Url PostedTransport::listening_url(ListenerId listener) const {
+Url RdmaTransport::listening_url(ListenerId listener) const {
   const Listener* const found = listeners_.find(listener);
   return found == nullptr ? Url{} : found->listening->url;
 }
 
-void PostedTransport::close_listener(ListenerId listener) {
+void RdmaTransport::close_listener(ListenerId listener) {
   if (listeners_.find(listener) == nullptr) return;
   listeners_.erase(listener);
   for (const ConnectionId id : unknown_to_owner(connections_, listener, undispatched()))
     close(id, true);
 }
 
-Result<ConnectionId> PostedTransport::connect(const Url& url, const ConnectionOptions& options) {
+Result<ConnectionId> RdmaTransport::connect(const Url& url, const ConnectionOptions& options) {
   const auto terms = check(url, options);
   if (!terms) return std::unexpected(terms.error());
   if (url.port == 0) {
@@ -192,22 +192,22 @@ Result<ConnectionId> PostedTransport::connect(const Url& url, const ConnectionOp
   }
   if (auto numbers = addresses_of_number(url.host)) {
     for (Address& address : *numbers) address.set_port(url.port);
-    auto link = network_->connect(url, *numbers);
-    if (!link) return std::unexpected(link.error());
-    Connection& connection = make_connection(*terms, std::move(*link));
-    if (connection.link->ready()) take_ready(connection);
+    auto endpoint = provider_->connect(url, *numbers);
+    if (!endpoint) return std::unexpected(endpoint.error());
+    Connection& connection = make_connection(*terms, std::move(*endpoint));
+    if (connection.endpoint->ready()) take_ready(connection);
     return connection.id;
   }
-  Connection& connection = make_connection(*terms, std::make_unique<NamelessLink>());
-  connection.link->peer = url.text();
+  Connection& connection = make_connection(*terms, std::make_unique<NamelessEndpoint>());
+  connection.endpoint->peer = url.text();
   connection.target = url;
   if (const auto found = loop_.resolver().ask(url.host, connection.question))
     take_addresses(connection, *found);
   return connection.id;
 }
 
-// Networks that take only one of them get the next one with the next attempt.
-void PostedTransport::take_addresses(Connection& connection, const Resolver::Found& found) {
+// Providers that take only one of them get the next one with the next attempt.
+void RdmaTransport::take_addresses(Connection& connection, const Resolver::Found& found) {
   if (connection.state.stage() != Stage::connecting) return;
   if (!found) {
     const bool later = found.error().kind == ErrorKind::disconnected;
@@ -218,46 +218,46 @@ void PostedTransport::take_addresses(Connection& connection, const Resolver::Fou
   for (Address& address : addresses) address.set_port(connection.target.port);
   const auto first = static_cast<std::ptrdiff_t>(names_tried_++ % addresses.size());
   std::ranges::rotate(addresses, addresses.begin() + first);
-  auto link = network_->connect(connection.target, addresses);
-  if (!link) return refuse(CloseReason::connect_failed, connection, link.error().text);
-  connection.link = std::move(*link);
-  connection.link->connection = &connection;
-  if (connection.link->ready()) take_ready(connection);
+  auto endpoint = provider_->connect(connection.target, addresses);
+  if (!endpoint) return refuse(CloseReason::connect_failed, connection, endpoint.error().text);
+  connection.endpoint = std::move(*endpoint);
+  connection.endpoint->connection = &connection;
+  if (connection.endpoint->ready()) take_ready(connection);
 }
 
-// --- the events of links ---
+// --- the events of endpoints ---
 
-void PostedTransport::read_events() {
+void RdmaTransport::read_events() {
   for (int left = completions_per_poll; left > 0; --left) {
-    LinkEvent event;
-    if (!network_->next_event(event)) return;
+    ProviderEvent event;
+    if (!provider_->next_event(event)) return;
     take_event(event);
   }
 }
 
-void PostedTransport::take_event(LinkEvent& event) {
-  if (event.kind == LinkEvent::Kind::request) return take_request(event);
-  if (event.kind == LinkEvent::Kind::news) {
+void RdmaTransport::take_event(ProviderEvent& event) {
+  if (event.kind == ProviderEvent::Kind::request) return take_request(event);
+  if (event.kind == ProviderEvent::Kind::news) {
     if (options_.report) options_.report(CloseReason::peer_died, event.text);
     return;
   }
-  Connection& connection = *event.link->connection;
+  Connection& connection = *event.endpoint->connection;
   const bool setting_up = connection.state.setting_up();
   switch (event.kind) {
-  case LinkEvent::Kind::ready:
+  case ProviderEvent::Kind::ready:
     if (setting_up) take_ready(connection);
     return;
-  case LinkEvent::Kind::connected:
+  case ProviderEvent::Kind::connected:
     if (connection.state.stage() == Stage::handshake) take_connected(connection, event.hello);
     return;
-  case LinkEvent::Kind::refused:
+  case ProviderEvent::Kind::refused:
     if (setting_up) return take_refused(connection, event);
     [[fallthrough]];
   default: cut(connection, CloseReason::peer_died);
   }
 }
 
-void PostedTransport::take_request(LinkEvent& event) {
+void RdmaTransport::take_request(ProviderEvent& event) {
   const auto reject = [&](CloseReason reason, std::string_view why) {
     event.request->reject(encode(Hello{}));
     ++counters_.rejected;
@@ -266,9 +266,9 @@ void PostedTransport::take_request(LinkEvent& event) {
   };
   Listener* const listener = listeners_.find(event.listener);
   if (listener == nullptr) return event.request->reject(encode(Hello{}));
-  const auto hello = posted::decode_hello(event.hello);
+  const auto hello = rdma::decode_hello(event.hello);
   if (!hello) return reject(CloseReason::protocol_violation, hello.error().text);
-  if (hello->version != posted::protocol_version)
+  if (hello->version != rdma::protocol_version)
     return reject(CloseReason::version_mismatch, other_version(hello->version));
   if (listener->pages + listener->waiting.size() >= options_.unidentified.peers_max)
     return reject(CloseReason::local, "too many unidentified peers are connected");
@@ -282,7 +282,7 @@ void PostedTransport::take_request(LinkEvent& event) {
   admit_waiting(*listener);
 }
 
-void PostedTransport::admit(Connection& connection) {
+void RdmaTransport::admit(Connection& connection) {
   if (auto opened = open(connection); !opened) {
     ++counters_.rejected;
     return refuse(CloseReason::local, connection, opened.error().text);
@@ -294,7 +294,7 @@ void PostedTransport::admit(Connection& connection) {
 
 // --- peers that have not said who they are ---
 
-void PostedTransport::admit_waiting(Listener& listener) {
+void RdmaTransport::admit_waiting(Listener& listener) {
   while (!listener.waiting.empty() && listener.pages < listener.pages_max) {
     Connection& connection = *listener.waiting.take();
     connection.admitted = true;
@@ -307,7 +307,7 @@ void PostedTransport::admit_waiting(Listener& listener) {
 }
 
 // It has said who it is, or holds no page any more.
-void PostedTransport::leave_unidentified(Connection& connection) {
+void RdmaTransport::leave_unidentified(Connection& connection) {
   if (!std::exchange(connection.admitted, false)) return;
   connection.unidentified.mark_identified();
   Listener* const listener = listeners_.find(connection.state.listener());
@@ -317,7 +317,7 @@ void PostedTransport::leave_unidentified(Connection& connection) {
 }
 
 // Those who have had their time go, as many as wait.
-void PostedTransport::make_room() {
+void RdmaTransport::make_room() {
   bool crowded = false;
   listeners_.for_each([&](ListenerId, Listener& listener) {
     crowded = crowded || !listener.waiting.empty();
@@ -331,12 +331,12 @@ void PostedTransport::make_room() {
 }
 
 // One that was closed here is told nothing more, and neither is its owner.
-void PostedTransport::evict(Connection& unidentified) {
+void RdmaTransport::evict(Connection& unidentified) {
   if (unidentified.state.stage() == Stage::closing) return retire(unidentified);
   refuse(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
 }
 
-void PostedTransport::take_ready(Connection& connection) {
+void RdmaTransport::take_ready(Connection& connection) {
   if (auto opened = open(connection); !opened) {
     report(CloseReason::local, connection, opened.error().text);
     return end(connection, CloseReason::connect_failed);
@@ -344,11 +344,11 @@ void PostedTransport::take_ready(Connection& connection) {
   start(connection);
 }
 
-void PostedTransport::take_connected(Connection& connection, const posted::HelloBytes& bytes) {
+void RdmaTransport::take_connected(Connection& connection, const rdma::HelloBytes& bytes) {
   if (connection.state.ours()) {
-    const auto hello = posted::decode_hello(bytes);
+    const auto hello = rdma::decode_hello(bytes);
     if (!hello) return refuse(CloseReason::protocol_violation, connection, hello.error().text);
-    if (hello->version != posted::protocol_version)
+    if (hello->version != rdma::protocol_version)
       return refuse(CloseReason::version_mismatch, connection, other_version(hello->version));
     connection.peer_max_message = hello->max_message;
     connection.traffic->credits.take_hello(*hello);
@@ -361,9 +361,9 @@ void PostedTransport::take_connected(Connection& connection, const posted::Hello
 }
 
 // A connection that could not be made, or a refusal with the peer's hello.
-void PostedTransport::take_refused(Connection& connection, const LinkEvent& event) {
-  const auto hello = posted::decode_hello(event.hello);
-  if (hello && hello->version != posted::protocol_version)
+void RdmaTransport::take_refused(Connection& connection, const ProviderEvent& event) {
+  const auto hello = rdma::decode_hello(event.hello);
+  if (hello && hello->version != rdma::protocol_version)
     return refuse(CloseReason::version_mismatch, connection, other_version(hello->version));
   refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
          connection,

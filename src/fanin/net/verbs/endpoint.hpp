@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fanin/net/first_count.hpp"
-#include "fanin/net/posted/network.hpp"
+#include "fanin/net/rdma/provider.hpp"
 #include "fanin/net/verbs/device.hpp"
 #include "fanin/net/verbs/handle.hpp"
 #include "fanin/net/verbs/path_options.hpp"
@@ -17,28 +17,28 @@ namespace fanin::net::verbs {
 
 using FindDevice = std::function<Result<Device*>(ibv_context*)>;
 
-class VerbsLink final : public posted::Link {
+class VerbsEndpoint final : public rdma::Endpoint {
 public:
   // `asked`: the peer has.
-  VerbsLink(FindDevice find_device, CmId id, const PathOptions& path, bool asked)
+  VerbsEndpoint(FindDevice find_device, CmId id, const PathOptions& path, bool asked)
       : find_device_(std::move(find_device)), id_(std::move(id)), path_(path), asked_(asked) {
     id_->context = this;
   }
-  ~VerbsLink() override;
+  ~VerbsEndpoint() override;
 
   [[nodiscard]] bool ready() const override { return asked_ || way_known_; }
   [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
   [[nodiscard]] const void* device() override;
-  [[nodiscard]] Result<std::unique_ptr<posted::SharedReceiveQueue>>
+  [[nodiscard]] Result<std::unique_ptr<rdma::SharedReceiveQueue>>
   make_shared_receive_queue() override;
-  void share(posted::SharedReceiveQueue& queue) override;
-  [[nodiscard]] Result<> start(const posted::HelloBytes& hello) override;
-  void reject(const posted::HelloBytes& hello) override;
-  [[nodiscard]] Result<> post_receives(std::span<const posted::Receive> receives,
+  void share(rdma::SharedReceiveQueue& queue) override;
+  [[nodiscard]] Result<> start(const rdma::HelloBytes& hello) override;
+  void reject(const rdma::HelloBytes& hello) override;
+  [[nodiscard]] Result<> post_receives(std::span<const rdma::Receive> receives,
                                        std::uint32_t size) override;
-  [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send> sends) override;
+  [[nodiscard]] Result<std::size_t> post_sends(std::span<const rdma::Send> sends) override;
   [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
-  void probe(posted::Operation& operation) override;
+  void probe(rdma::Operation& operation) override;
   void close() override;
   [[nodiscard]] bool at_rest() const override { return queue_pair_ == nullptr || !takes_shared_; }
   void drained() override {
@@ -65,10 +65,10 @@ private:
   void end_queue_pair();
   // In the completion queue; a shared queue has reserved its own.
   [[nodiscard]] std::uint32_t receives_reserved() const {
-    return shared_ == nullptr ? posted::receives_most : 0;
+    return shared_ == nullptr ? rdma::receives_most : 0;
   }
   void asked(std::uint32_t end);
-  void fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces);
+  void fill(const rdma::Send& send, ibv_send_wr& request, ibv_sge* pieces);
 
   FindDevice find_device_;
   Device* device_ = nullptr;

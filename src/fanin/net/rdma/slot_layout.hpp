@@ -12,7 +12,7 @@
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/page_filler.hpp"
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 
 class SlotLayout {
 public:
@@ -51,4 +51,4 @@ private:
   std::uint32_t stays_from_ = 0; // bytes
 };
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

@@ -8,9 +8,9 @@
 
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/net/page_filler.hpp"
-#include "fanin/net/posted/network.hpp"
+#include "fanin/net/rdma/provider.hpp"
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 
 class Receives {
 public:
@@ -40,10 +40,10 @@ public:
   virtual void drop(std::uint32_t slot) = 0;
   // What others were promised and this connection's peer has taken is put behind `to`.
   virtual void make_good(std::vector<Receive>& to) = 0;
-  // The network does not write for this connection any more.
+  // The provider does not write for this connection any more.
   virtual void give_back() = 0;
   // Until it is lifted, one page or what credits need at least: the peer has not said who it is.
   virtual void set_limited(bool limited) = 0;
 };
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

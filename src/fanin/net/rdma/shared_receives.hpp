@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "fanin/net/posted/credits.hpp"
-#include "fanin/net/posted/receives.hpp"
-#include "fanin/net/posted/slot_layout.hpp"
+#include "fanin/net/rdma/credits.hpp"
+#include "fanin/net/rdma/receives.hpp"
+#include "fanin/net/rdma/slot_layout.hpp"
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 
 class SharedReceives {
 public:
@@ -29,7 +29,7 @@ public:
 
   static constexpr std::uint32_t slots_most = 32; // of a page
 
-  // `device`: of the links that may use it. `layout`: of slots_most.
+  // `device`: of the endpoints that may use it. `layout`: of slots_most.
   SharedReceives(const void* device, memory::PagePool& pool, SlotLayout layout,
                  std::unique_ptr<SharedReceiveQueue> queue)
       : device_(device), pool_(pool), layout_(layout), queue_(std::move(queue)) {}
@@ -45,7 +45,7 @@ public:
   // Pages may have come back since it was asked what can be posted.
   void look_again() { in_vain_ = false; }
 
-  // A receive has completed for a link that is no more.
+  // A receive has completed for an endpoint that is no more.
   void forget(std::uint32_t slot) {
     --posted_;
     free_slots_.push_back(slot);
@@ -136,7 +136,7 @@ public:
     ++all_.shares_;
     all_.windows_ += window_;
   }
-  // Its link is no more.
+  // Its endpoint is no more.
   ~Share() override {
     --all_.shares_;
     all_.windows_ -= window_;
@@ -195,7 +195,7 @@ public:
     while (all_.posted_ < all_.promised_ && all_.post_more(to)) {
     }
   }
-  // What it was promised may be in use until its link is no more.
+  // What it was promised may be in use until its endpoint is no more.
   void give_back() override {}
   void set_limited(bool limited) override { limited_ = limited; }
 
@@ -214,4 +214,4 @@ private:
   bool limited_ = false;
 };
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

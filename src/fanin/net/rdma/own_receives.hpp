@@ -8,23 +8,23 @@
 #include <utility>
 #include <vector>
 
-#include "fanin/net/posted/receives.hpp"
-#include "fanin/net/posted/slot_layout.hpp"
+#include "fanin/net/rdma/receives.hpp"
+#include "fanin/net/rdma/slot_layout.hpp"
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 
 class OwnReceives final : public Receives {
 public:
   // `pages` are owned, in so far as the pool has them; `most` receives are posted at once.
-  OwnReceives(Link& link, memory::PagePool& pool, std::uint32_t max_message, std::uint32_t pages,
-              std::uint32_t most)
+  OwnReceives(Endpoint& endpoint, memory::PagePool& pool, std::uint32_t max_message,
+              std::uint32_t pages, std::uint32_t most)
       : pool_(pool),
         layout_(pool, max_message, most / pages),
         pages_(pages),
         states_(std::size_t{pages} * layout_.per_page()),
         operations_(states_.size()) {
     for (std::uint32_t slot = 0; slot < operations_.size(); ++slot)
-      operations_[slot] = {.link = &link, .number = slot, .kind = Operation::Kind::receive};
+      operations_[slot] = {.endpoint = &endpoint, .number = slot, .kind = Operation::Kind::receive};
   }
 
   [[nodiscard]] std::uint32_t most() const override {
@@ -119,4 +119,4 @@ private:
   std::vector<Operation> operations_; // by slot
 };
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

@@ -1,4 +1,4 @@
-#include "fanin/net/posted/posted.hpp"
+#include "fanin/net/rdma/rdma.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -9,24 +9,24 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/net/posted/connection.hpp"
+#include "fanin/net/rdma/connection.hpp"
 
 namespace fanin::net {
 
-using posted::Completion;
-using posted::Operation;
-using posted::TagKind;
+using rdma::Completion;
+using rdma::Operation;
+using rdma::TagKind;
 
 namespace {
 
-// Asking for the events of links costs a system call, and while messages flow there are none.
-constexpr std::uint32_t posted_polls_per_look = 64;
+// Asking for the events of endpoints costs a system call, and while messages flow there are none.
+constexpr std::uint32_t rdma_polls_per_look = 64;
 constexpr int reads_per_poll = 4;
-constexpr std::size_t posted_messages_per_visit = 16;
+constexpr std::size_t rdma_messages_per_visit = 16;
 
 // Of receives that are posted after what came with `tag`: what has brought credits was no message's
 // receive, and is posted again at once.
-std::uint32_t for_messages(std::uint32_t posted, posted::Tag tag) {
+std::uint32_t for_messages(std::uint32_t posted, rdma::Tag tag) {
   return tag.kind == TagKind::credits && posted > 0 ? posted - 1 : posted;
 }
 
@@ -34,37 +34,39 @@ std::uint32_t for_messages(std::uint32_t posted, posted::Tag tag) {
 
 // --- life ---
 
-posted::Traffic::Traffic(Link& link, std::unique_ptr<Receives> given)
-    : receives(std::move(given)), arrived(std::bit_ceil(receives->most())), other{.link = &link} {
-  for (Sent& sent : sending.ring) sent.operation.link = &link;
+rdma::Traffic::Traffic(Endpoint& endpoint, std::unique_ptr<Receives> given)
+    : receives(std::move(given)),
+      arrived(std::bit_ceil(receives->most())),
+      other{.endpoint = &endpoint} {
+  for (Sent& sent : sending.ring) sent.operation.endpoint = &endpoint;
 }
 
-PostedTransport::PostedTransport(Loop& loop, std::unique_ptr<posted::Network> network,
-                                 PostedOptions options)
+RdmaTransport::RdmaTransport(Loop& loop, std::unique_ptr<rdma::Provider> provider,
+                             RdmaOptions options)
     : loop_(loop),
       options_(std::move(options)),
-      network_(std::move(network)),
+      provider_(std::move(provider)),
       accounts_(options_.report) {}
 
-PostedTransport::~PostedTransport() { network_->stop(); }
+RdmaTransport::~RdmaTransport() { provider_->stop(); }
 
-PostedTransport::Connection* PostedTransport::find_open(ConnectionId id) const {
+RdmaTransport::Connection* RdmaTransport::find_open(ConnectionId id) const {
   Connection* const connection = connections_.find(id);
   const bool open = connection != nullptr && connection->state.is_open() && !connection->cut;
   return open ? connection : nullptr;
 }
 
-void PostedTransport::report(CloseReason reason, const Connection& connection,
-                             std::string_view text) const {
-  accounts_.report(reason, connection.link->peer, text);
+void RdmaTransport::report(CloseReason reason, const Connection& connection,
+                           std::string_view text) const {
+  accounts_.report(reason, connection.endpoint->peer, text);
 }
 
-std::string PostedTransport::peer_name(ConnectionId id) const {
+std::string RdmaTransport::peer_name(ConnectionId id) const {
   const Connection* const connection = connections_.find(id);
-  return connection == nullptr ? "" : connection->link->peer;
+  return connection == nullptr ? "" : connection->endpoint->peer;
 }
 
-void PostedTransport::mark_identified(ConnectionId id) {
+void RdmaTransport::mark_identified(ConnectionId id) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr) return;
   connection->identified = true;
@@ -80,7 +82,7 @@ void PostedTransport::mark_identified(ConnectionId id) {
 
 // --- closing ---
 
-void PostedTransport::close(ConnectionId id, bool abort) {
+void RdmaTransport::close(ConnectionId id, bool abort) {
   Connection* const connection = connections_.find(id);
   if (connection == nullptr || connection->state.stage() == Stage::closing ||
       connection->state.stage() == Stage::retired)
@@ -99,7 +101,7 @@ void PostedTransport::close(ConnectionId id, bool abort) {
 }
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
-void PostedTransport::end(Connection& connection, CloseReason reason) {
+void RdmaTransport::end(Connection& connection, CloseReason reason) {
   if (connection.state.over()) return;
   if (connection.state.setting_up()) --setting_up_;
   if (reason == CloseReason::connect_failed && !connection.question.waits())
@@ -113,14 +115,14 @@ void PostedTransport::end(Connection& connection, CloseReason reason) {
   ready_.add(connection.ready);
 }
 
-void PostedTransport::violation(Connection& connection, std::string_view what) {
+void RdmaTransport::violation(Connection& connection, std::string_view what) {
   if (connection.state.is_open()) report(CloseReason::protocol_violation, connection, what);
   end(connection, CloseReason::protocol_violation);
 }
 
-// The peer has hung up, or the network has. What came before is still delivered: it is all there
+// The peer has hung up, or the provider has. What came before is still delivered: it is all there
 // when the queues of completions have been empty once.
-void PostedTransport::cut(Connection& connection, CloseReason reason) {
+void RdmaTransport::cut(Connection& connection, CloseReason reason) {
   if (connection.cut || connection.state.stage() == Stage::retired) return;
   if (connection.state.setting_up())
     return refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::peer_closed,
@@ -130,9 +132,10 @@ void PostedTransport::cut(Connection& connection, CloseReason reason) {
   to_sweep_.add(connection.sweep);
 }
 
-// From here on, or once its link is at rest, the network does not touch our memory. Completions
-// that name the connection may still be in the queues: it stays until those have been empty once.
-void PostedTransport::retire(Connection& connection) {
+// From here on, or once its endpoint is at rest, the provider does not touch our memory.
+// Completions that name the connection may still be in the queues: it stays until those have been
+// empty once.
+void RdmaTransport::retire(Connection& connection) {
   if (connection.state.stage() == Stage::closing) --closing_;
   if (connection.state.setting_up()) --setting_up_;
   connection.state.enter(Stage::retired);
@@ -140,23 +143,23 @@ void PostedTransport::retire(Connection& connection) {
   connection.waiting.leave();
   connection.deadline.cancel();
   if (!connection.traffic && !connection.state.ours())
-    connection.link->reject(encode(posted::Hello{}));
-  connection.link->close();
+    connection.endpoint->reject(encode(rdma::Hello{}));
+  connection.endpoint->close();
   if (connection.traffic) {
-    posted::Traffic& traffic = *connection.traffic;
+    rdma::Traffic& traffic = *connection.traffic;
     for (; traffic.taken != traffic.came; ++traffic.taken) drop(connection, traffic.next().slot);
-    if (connection.link->at_rest()) {
+    if (connection.endpoint->at_rest()) {
       traffic.receives->give_back();
-      for (posted::Sent& sent : traffic.sending.ring) sent.extents = {};
+      for (rdma::Sent& sent : traffic.sending.ring) sent.extents = {};
     }
   }
-  if (!connection.link->at_rest())
+  if (!connection.endpoint->at_rest())
     connection.deadline.start(loop_, loop_.now() + options_.rest_timeout);
   released_ = true;
   to_sweep_.add(connection.sweep);
 }
 
-void PostedTransport::sweep() {
+void RdmaTransport::sweep() {
   to_sweep_.take_each([this](Connection& connection) {
     if (connection.state.stage() == Stage::retired) {
       draining_.add(connection.draining);
@@ -166,22 +169,23 @@ void PostedTransport::sweep() {
     }
   });
   draining_.take_each([this](Connection& connection) {
-    if (!connection.link->at_rest()) return draining_.add(connection.draining);
+    if (!connection.endpoint->at_rest()) return draining_.add(connection.draining);
     leave_unidentified(connection);
     connections_.erase(connection.id);
     released_ = true;
   });
   draining_.take_each([this](Connection& connection) {
     draining_.add(connection.draining);
-    connection.link->drained();
-    if (connection.link->at_rest()) released_ = true; // it goes when all is read again
+    connection.endpoint->drained();
+    if (connection.endpoint->at_rest()) released_ = true; // it goes when all is read again
   });
   std::erase_if(shared_, [](const auto& shared) { return shared->unused(); });
 }
 
-void PostedTransport::expire(Connection& connection) {
+void RdmaTransport::expire(Connection& connection) {
   if (connection.state.stage() == Stage::retired) {
-    if (!connection.deadline.active()) connection.link->rest_now(); // else it is an older deadline
+    if (!connection.deadline.active())
+      connection.endpoint->rest_now(); // else it is an older deadline
     return;
   }
   if (connection.state.stage() == Stage::closing) { // the peer has not taken everything
@@ -191,27 +195,27 @@ void PostedTransport::expire(Connection& connection) {
   }
   if (!connection.state.setting_up()) return;
   ++accounts_.handshake_timeouts;
-  const bool no_page = !connection.traffic ||
-                       (connection.state.stage() == Stage::connecting && connection.link->ready());
+  const bool no_page = !connection.traffic || (connection.state.stage() == Stage::connecting &&
+                                               connection.endpoint->ready());
   refuse(connection.state.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation,
          connection,
          fmt::format("{} {}", no_page ? "no free page in the receive pool for" : "no answer within",
                      format_duration(options_.handshake_timeout)));
 }
 
-void PostedTransport::probe() {
+void RdmaTransport::probe() {
   connections_.for_each([](ConnectionId, Connection& connection) {
     if (!connection.state.is_open() || connection.cut) return;
-    posted::Traffic& traffic = *connection.traffic;
+    rdma::Traffic& traffic = *connection.traffic;
     if (std::exchange(traffic.heard, traffic.came) == traffic.came)
-      connection.link->probe(traffic.other);
+      connection.endpoint->probe(traffic.other);
   });
   if (connections_.size() > 0) probing_.start(loop_, loop_.now() + options_.keep_alive);
 }
 
 // --- polling ---
 
-bool PostedTransport::arm() {
+bool RdmaTransport::arm() {
   if (released_ || !flush_list_.empty() || !ready_.empty() || !expired_.empty() ||
       !to_sweep_.empty() || !given_out_.empty()) {
     released_ = false;
@@ -223,16 +227,16 @@ bool PostedTransport::arm() {
            connection.traffic->receives->can_replenish();
   });
   if (pages_are_back || copying_.any(may_copy)) return false;
-  if (!network_->arm()) return false;
+  if (!provider_->arm()) return false;
   look_ = true;
   return true;
 }
 
-std::size_t PostedTransport::poll(std::span<Event> events) {
+std::size_t RdmaTransport::poll(std::span<Event> events) {
   released_ = false;
   flush();
   expired_.take_each([this](Connection& connection) { expire(connection); });
-  if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % posted_polls_per_look == 0)
+  if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % rdma_polls_per_look == 0)
     read_events();
   reap();
   if (!starved_.empty()) retry_starved(); // before those that have pages
@@ -249,9 +253,9 @@ std::size_t PostedTransport::poll(std::span<Event> events) {
 
 // --- completions ---
 
-void PostedTransport::reap() {
+void RdmaTransport::reap() {
   for (int left = reads_per_poll; left > 0; --left) {
-    const std::size_t count = network_->completions(completions_);
+    const std::size_t count = provider_->completions(completions_);
     for (const Completion& completion : std::span(completions_).first(count))
       take_completion(completion);
     if (count == completions_.size()) continue;
@@ -260,12 +264,13 @@ void PostedTransport::reap() {
   }
 }
 
-void PostedTransport::take_completion(const Completion& completion) {
+void RdmaTransport::take_completion(const Completion& completion) {
   const Operation& operation = *completion.operation;
-  if (operation.shared != nullptr && completion.link == nullptr)
+  if (operation.shared != nullptr && completion.endpoint == nullptr)
     return operation.shared->forget(operation.number);
-  const posted::Link& link = operation.shared != nullptr ? *completion.link : *operation.link;
-  Connection& connection = *link.connection;
+  const rdma::Endpoint& endpoint =
+      operation.shared != nullptr ? *completion.endpoint : *operation.endpoint;
+  Connection& connection = *endpoint.connection;
   const bool wanted =
       connection.state.stage() != Stage::retired && completion.status == Completion::Status::done;
   if (operation.shared != nullptr && !wanted) drop(connection, operation.number);
@@ -275,7 +280,7 @@ void PostedTransport::take_completion(const Completion& completion) {
       completion.status != Completion::Status::canceled)
     take_connected(connection, {});
   if (completion.status != Completion::Status::done) return take_failure(connection, completion);
-  posted::Traffic& traffic = *connection.traffic;
+  rdma::Traffic& traffic = *connection.traffic;
   switch (operation.kind) {
   case Operation::Kind::other: return;
   case Operation::Kind::message: sent_until(connection, operation.number + 1); return;
@@ -293,7 +298,7 @@ void PostedTransport::take_completion(const Completion& completion) {
 }
 
 // What was under way when the connection ended, or what has ended it.
-void PostedTransport::take_failure(Connection& connection, const Completion& completion) {
+void RdmaTransport::take_failure(Connection& connection, const Completion& completion) {
   if (connection.cut && !connection.cut_unexplained) return;
   const bool too_large = completion.status == Completion::Status::too_large;
   const CloseReason reason = too_large ? CloseReason::message_too_large : CloseReason::peer_died;
@@ -313,11 +318,11 @@ void PostedTransport::take_failure(Connection& connection, const Completion& com
 // --- receives ---
 
 // When a connection was cut its own receives are of no use; those that it shares are others' too.
-void PostedTransport::post_collected(Connection& connection) {
+void RdmaTransport::post_collected(Connection& connection) {
   if (connection.cut && !connection.traffic->receives->shared()) collected_.clear();
   if (collected_.empty()) return;
   const auto posted =
-      connection.link->post_receives(collected_, connection.traffic->receives->slot_size());
+      connection.endpoint->post_receives(collected_, connection.traffic->receives->slot_size());
   collected_.clear();
   if (posted) return;
   report(CloseReason::peer_died, connection, posted.error().text);
@@ -325,14 +330,14 @@ void PostedTransport::post_collected(Connection& connection) {
 }
 
 // What has come is not wanted, and nothing more is promised to the peer for it.
-void PostedTransport::drop(Connection& connection, std::uint32_t slot) {
+void RdmaTransport::drop(Connection& connection, std::uint32_t slot) {
   connection.traffic->receives->drop(slot);
   connection.traffic->receives->make_good(collected_);
   post_collected(connection);
 }
 
-void PostedTransport::replenish(Connection& connection) {
-  posted::Traffic& traffic = *connection.traffic;
+void RdmaTransport::replenish(Connection& connection) {
+  rdma::Traffic& traffic = *connection.traffic;
   const std::uint32_t posted = traffic.receives->replenish(collected_);
   post_collected(connection);
   if (posted == 0) return;
@@ -342,23 +347,23 @@ void PostedTransport::replenish(Connection& connection) {
 
 // What the last poll has handed out may have come back since: its page takes more, where another
 // one would have been needed, and the peer hears of it sooner.
-void PostedTransport::replenish_given_back() {
+void RdmaTransport::replenish_given_back() {
   given_out_.take_each([this](Connection& connection) {
     if (connection.state.is_open() && !connection.cut) replenish(connection);
   });
 }
 
-void PostedTransport::mark_starved(Connection& connection) {
+void RdmaTransport::mark_starved(Connection& connection) {
   if (connection.traffic->receives->starving()) starved_.add(connection.starved);
 }
 
-void PostedTransport::retry_starved() {
+void RdmaTransport::retry_starved() {
   for (const auto& shared : shared_) shared->look_again();
   starved_.take_each([this](Connection& connection) {
     if (connection.cut || connection.state.stage() == Stage::ended ||
         connection.state.stage() == Stage::retired)
       return;
-    const posted::Receives& receives = *connection.traffic->receives;
+    const rdma::Receives& receives = *connection.traffic->receives;
     if (!receives.starving() || receives.can_replenish()) {
       if (connection.state.stage() == Stage::connecting) {
         start(connection);
@@ -372,7 +377,7 @@ void PostedTransport::retry_starved() {
 
 // --- events ---
 
-void PostedTransport::visit(Connection& connection, Budget& budget) {
+void RdmaTransport::visit(Connection& connection, Budget& budget) {
   switch (connection.state.stage()) {
   case Stage::connecting:
   case Stage::handshake:
@@ -394,19 +399,19 @@ void PostedTransport::visit(Connection& connection, Budget& budget) {
     connection.writable_pending = false;
     emit(connection, budget, EventKind::writable);
   }
-  const posted::Traffic& traffic = *connection.traffic;
+  const rdma::Traffic& traffic = *connection.traffic;
   if (connection.cut_is_known && traffic.came == traffic.taken)
     end(connection, connection.cut_reason);
   if (more || (connection.writable_pending && !connection.cut)) ready_.add(connection.ready);
 }
 
 // True: there is more that can be taken. Receives to be posted are collected.
-bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
-  posted::Traffic& traffic = *connection.traffic;
-  posted::Receives& receives = *traffic.receives;
+bool RdmaTransport::take_arrived(Connection& connection, Budget& budget) {
+  rdma::Traffic& traffic = *connection.traffic;
+  rdma::Receives& receives = *traffic.receives;
   const std::uint32_t before = traffic.taken;
   std::uint32_t reposted = 0; // for messages
-  std::size_t left = posted_messages_per_visit;
+  std::size_t left = rdma_messages_per_visit;
   const memory::PagePool& pool = connection.filler->pool();
   const bool roomy =
       connection.options.low_latency && 4ULL * pool.available() >= 3ULL * pool.pages();
@@ -420,8 +425,8 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
   };
   while (traffic.taken != traffic.came) {
     if (left == 0 || budget.full()) return finish(true);
-    const posted::Arrived front = traffic.next();
-    const auto tag = posted::decode_tag(front.tag);
+    const rdma::Arrived front = traffic.next();
+    const auto tag = rdma::decode_tag(front.tag);
     if (!tag || (tag->kind != TagKind::message && front.size > 0)) {
       violation(connection, "sent bytes that are not a message of fanin");
       return false;
@@ -461,13 +466,13 @@ bool PostedTransport::take_arrived(Connection& connection, Budget& budget) {
 }
 
 // After close(): what still comes is nobody's. The peer's end, or that it has hung up, is ours.
-void PostedTransport::discard_arrived(Connection& connection) {
-  posted::Traffic& traffic = *connection.traffic;
+void RdmaTransport::discard_arrived(Connection& connection) {
+  rdma::Traffic& traffic = *connection.traffic;
   bool over = false;
   bool in_order = false;
   while (traffic.taken != traffic.came) {
-    const posted::Arrived front = traffic.next();
-    const auto tag = posted::decode_tag(front.tag);
+    const rdma::Arrived front = traffic.next();
+    const auto tag = rdma::decode_tag(front.tag);
     in_order = tag && tag->kind == TagKind::end;
     if (!tag || tag->kind == TagKind::end || !traffic.credits.take(*tag)) {
       over = true;
@@ -488,7 +493,7 @@ void PostedTransport::discard_arrived(Connection& connection) {
   }
 }
 
-Event& PostedTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
+Event& RdmaTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {
   FANIN_ASSERT(!budget.full());
   Event& event = budget.events[budget.count++];
   event.kind = kind;

@@ -1,4 +1,4 @@
-#include "fanin/net/ofi/rdm_link.hpp"
+#include "fanin/net/ofi/rdm_connection.hpp"
 
 #include <sys/socket.h>
 
@@ -13,9 +13,9 @@
 
 namespace fanin::net::ofi {
 
-using posted::Completion;
-using posted::LinkEvent;
-using posted::Operation;
+using rdma::Completion;
+using rdma::Operation;
+using rdma::ProviderEvent;
 
 namespace {
 
@@ -28,31 +28,31 @@ std::uint64_t upper(std::uint32_t number) { return std::uint64_t{number} << numb
 
 } // namespace
 
-RdmLink::RdmLink(RdmNetwork& network, const Url& url, std::vector<Address> addresses)
-    : network_(network),
+RdmConnection::RdmConnection(RdmProvider& provider, const Url& url, std::vector<Address> addresses)
+    : provider_(provider),
       asked_(false),
       host_(addresses.front().host()), // a name the provider would look up, and wait
       domain_(domain_of(url)),
       addresses_(std::move(addresses)) {
   std::ranges::reverse(addresses_);
   peer = url.text();
-  network_.add(*this);
+  provider_.add(*this);
 }
 
-RdmLink::RdmLink(RdmNetwork& network, Descriptor socket, Introduction said,
-                 std::vector<std::byte> rest, std::string domain)
-    : network_(network),
+RdmConnection::RdmConnection(RdmProvider& provider, Descriptor socket, Introduction introduction,
+                             std::vector<std::byte> rest, std::string domain)
+    : provider_(provider),
       asked_(true),
       host_(local_address(socket.get()).host()),
       domain_(std::move(domain)),
       socket_(std::move(socket)),
-      heard_(std::move(rest)),
-      peer_(std::move(said)) {
-  network_.add(*this);
+      received_bytes_(std::move(rest)),
+      peer_(std::move(introduction)) {
+  provider_.add(*this);
 }
 
-RdmLink::~RdmLink() {
-  network_.remove(*this);
+RdmConnection::~RdmConnection() {
+  provider_.remove(*this);
   if (!endpoint_) return;
   if (peer_address_ != FI_ADDR_UNSPEC && !endpoint_->own()) endpoint_->remove(peer_.address);
   endpoint_->give_back_receives(quota_);
@@ -60,19 +60,19 @@ RdmLink::~RdmLink() {
 
 // --- making a connection ---
 
-Result<posted::Link::Limits> RdmLink::open(const memory::PagePool& receive_pool) {
-  auto found = network_.endpoint(host_, asked_, domain_);
+Result<rdma::Endpoint::Limits> RdmConnection::open(const memory::PagePool& receive_pool) {
+  auto found = provider_.endpoint(host_, asked_, domain_);
   if (!found) return std::unexpected(found.error());
   const std::uint32_t receives = (*found)->take_receives();
   if (receives == 0) {
     return fail(ErrorKind::exhausted,
                 fmt::format("{}:// takes no more receives: use fewer connections, or see "
                             "`fi_info -e` for a variable that ends in RX_SIZE",
-                            network_.scheme()));
+                            provider_.scheme()));
   }
   endpoint_ = std::move(*found);
   quota_ = receives;
-  number_ = network_.next_number();
+  number_ = provider_.next_number();
   Domain& domain = endpoint_->domain();
   if (const memory::Arena* const arena = receive_pool.arena(); arena != nullptr) {
     const auto known = domain.description(*arena);
@@ -85,10 +85,10 @@ Result<posted::Link::Limits> RdmLink::open(const memory::PagePool& receive_pool)
                 .reads_anything = !domain.needs_registration()};
 }
 
-Result<> RdmLink::start(const posted::HelloBytes& hello) {
+Result<> RdmConnection::start(const rdma::HelloBytes& hello) {
   hello_ = hello;
   if (!asked_) {
-    connect_by_ = network_.now() + connect_timeout;
+    connect_by_ = provider_.now() + connect_timeout;
     connect_next(EHOSTUNREACH);
     return {};
   }
@@ -97,21 +97,21 @@ Result<> RdmLink::start(const posted::HelloBytes& hello) {
   peer_address_ = *address;
   stage_ = Stage::connected;
   const Introduction mine{.number = number_, .hello = hello_, .address = endpoint_->name()};
-  if (!write(encode(mine)) || !network_.watch(socket_.get(), EPOLLIN, this))
+  if (!write(encode(mine)) || !provider_.watch(socket_.get(), EPOLLIN, this))
     return fail(ErrorKind::disconnected, "the peer is gone");
-  network_.say({.kind = LinkEvent::Kind::connected, .link = this});
+  provider_.queue_event({.kind = ProviderEvent::Kind::connected, .endpoint = this});
   take_farewell();
   return {};
 }
 
-void RdmLink::reject(const posted::HelloBytes& hello) {
+void RdmConnection::reject(const rdma::HelloBytes& hello) {
   (void)write(encode(Introduction{.refused = true, .hello = hello, .address = {}}));
   socket_ = {};
 }
 
 // Tries the addresses of the host one after the other. Each has its share of the time that is left:
 // one that swallows packets does not keep the next from being tried.
-void RdmLink::connect_next(int last_error) {
+void RdmConnection::connect_next(int last_error) {
   while (!addresses_.empty()) {
     const Address address = addresses_.back();
     addresses_.pop_back();
@@ -121,12 +121,12 @@ void RdmLink::connect_next(int last_error) {
     const bool begun = socket_ && (::connect(socket_.get(), address.get(), address.length) == 0 ||
                                    errno == EINPROGRESS);
     // Registered after connect(): before, epoll would report a socket that hung up.
-    if (begun && network_.watch(socket_.get(), EPOLLOUT, this)) {
+    if (begun && provider_.watch(socket_.get(), EPOLLOUT, this)) {
       stage_ = Stage::connecting;
       const auto shares = static_cast<std::int64_t>(addresses_.size()) + 1;
       if (shares > 1)
-        next_address_.start(network_.loop(),
-                            network_.now() + (connect_by_ - network_.now()) / shares);
+        next_address_.start(provider_.loop(),
+                            provider_.now() + (connect_by_ - provider_.now()) / shares);
       return;
     }
     last_error = errno;
@@ -134,7 +134,7 @@ void RdmLink::connect_next(int last_error) {
   refused({}, net::error_text(last_error));
 }
 
-void RdmLink::introduce() {
+void RdmConnection::introduce() {
   int error = 0;
   socklen_t size = sizeof error;
   (void)getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -147,95 +147,99 @@ void RdmLink::introduce() {
   stage_ = Stage::introducing;
   next_address_.cancel();
   const Introduction mine{.number = number_, .hello = hello_, .address = endpoint_->name()};
-  if (!write(encode(mine)) || !network_.watch(socket_.get(), EPOLLIN, this, true))
+  if (!write(encode(mine)) || !provider_.watch(socket_.get(), EPOLLIN, this, true))
     refused({}, "the peer is gone");
 }
 
-void RdmLink::refused(const posted::HelloBytes& hello, std::string text) {
+void RdmConnection::refused(const rdma::HelloBytes& hello, std::string text) {
   socket_ = {};
   next_address_.cancel();
   stage_ = Stage::made;
-  network_.say(
-      {.kind = LinkEvent::Kind::refused, .link = this, .hello = hello, .text = std::move(text)});
+  provider_.queue_event({.kind = ProviderEvent::Kind::refused,
+                         .endpoint = this,
+                         .hello = hello,
+                         .text = std::move(text)});
 }
 
-// --- what is said beside ---
+// --- the TCP connection beside ---
 
-// The buffer of a socket has room for all that is ever said.
-bool RdmLink::write(std::span<const std::byte> bytes) {
+// The buffer of a socket has room for all that is ever sent.
+bool RdmConnection::write(std::span<const std::byte> bytes) {
   return ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
          static_cast<ssize_t>(bytes.size());
 }
 
-void RdmLink::on_ready(std::uint32_t) {
+void RdmConnection::on_ready(std::uint32_t) {
   if (stage_ == Stage::connecting) return introduce();
-  hear();
+  receive();
   if (stage_ == Stage::introducing) take_answer();
   if (stage_ == Stage::connected) take_farewell();
 }
 
-void RdmLink::hear() {
+void RdmConnection::receive() {
   std::array<std::byte, introduction_most + farewell_size> room;
   const ssize_t got = ::recv(socket_.get(), room.data(), room.size(), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) return hung_up();
-  heard_.insert(heard_.end(), room.begin(), room.begin() + got);
+  received_bytes_.insert(received_bytes_.end(), room.begin(), room.begin() + got);
 }
 
-void RdmLink::hung_up() {
+void RdmConnection::hung_up() {
   hung_up_ = true;
-  if (socket_) network_.unwatch(socket_.get());
+  if (socket_) provider_.unwatch(socket_.get());
 }
 
-void RdmLink::take_answer() {
-  auto said = decode_introduction(heard_);
-  if (!said) return refused({}, said.error().text);
-  if (!*said) {
+void RdmConnection::take_answer() {
+  auto introduction = decode_introduction(received_bytes_);
+  if (!introduction) return refused({}, introduction.error().text);
+  if (!*introduction) {
     if (hung_up_) refused({}, "the peer closed the connection instead of answering");
     return;
   }
-  peer_ = std::move(**said);
+  peer_ = std::move(**introduction);
   if (peer_.refused) return refused(peer_.hello, "the peer has refused the connection");
   if (!peer_.address.empty()) { // else of another version, as its hello says
-    heard_.erase(heard_.begin(), heard_.begin() + static_cast<std::ptrdiff_t>(size_of(peer_)));
+    received_bytes_.erase(received_bytes_.begin(),
+                          received_bytes_.begin() + static_cast<std::ptrdiff_t>(size_of(peer_)));
     const auto address = endpoint_->insert(peer_.address);
     if (!address) return refused({}, address.error().text);
     peer_address_ = *address;
     stage_ = Stage::connected;
   }
-  network_.say({.kind = LinkEvent::Kind::connected, .link = this, .hello = peer_.hello});
+  provider_.queue_event(
+      {.kind = ProviderEvent::Kind::connected, .endpoint = this, .hello = peer_.hello});
 }
 
-void RdmLink::take_farewell() {
-  if (heard_.size() >= farewell_size) {
-    const auto sent = decode_farewell(std::span(heard_).first<farewell_size>());
-    if (!sent || said_ || heard_.size() > farewell_size) {
+void RdmConnection::take_farewell() {
+  if (received_bytes_.size() >= farewell_size) {
+    const auto sent = decode_farewell(std::span(received_bytes_).first<farewell_size>());
+    if (!sent || farewell_ || received_bytes_.size() > farewell_size) {
       hung_up(); // no peer of fanin
     } else {
-      said_ = *sent;
-      since_ = network_.now();
-      network_.tend_later();
+      farewell_ = *sent;
+      since_ = provider_.now();
+      provider_.check_timeouts_later();
     }
-    heard_.clear();
+    received_bytes_.clear();
   }
-  settle();
+  check_end();
 }
 
 // --- messages ---
 
-Result<> RdmLink::post_receives(std::span<const posted::Receive> receives, std::uint32_t size) {
+Result<> RdmConnection::post_receives(std::span<const rdma::Receive> receives, std::uint32_t size) {
   receive_size_ = size;
   waiting_.insert(waiting_.end(), receives.begin(), receives.end());
   return post_waiting();
 }
 
-Result<> RdmLink::post_waiting() {
+Result<> RdmConnection::post_waiting() {
   while (!waiting_.empty() && receives_.size() < quota_) {
-    const posted::Receive& next = waiting_.front();
+    const rdma::Receive& next = waiting_.front();
     const ssize_t error = fi_trecv(endpoint_->get(), next.to, receive_size_, receive_description_,
                                    FI_ADDR_UNSPEC, upper(number_), tag_mask, next.operation);
     if (error == -FI_EAGAIN) {
-      network_.retry_receives(*this);
+      provider_.retry_receives(*this);
       return {};
     }
     if (error != 0)
@@ -246,7 +250,7 @@ Result<> RdmLink::post_waiting() {
   return {};
 }
 
-Result<std::size_t> RdmLink::post_sends(std::span<const posted::Send> sends) {
+Result<std::size_t> RdmConnection::post_sends(std::span<const rdma::Send> sends) {
   if (hung_up_) return fail(ErrorKind::disconnected, "the peer is gone");
   std::size_t count = 0;
   for (; count < sends.size(); ++count) {
@@ -260,7 +264,7 @@ Result<std::size_t> RdmLink::post_sends(std::span<const posted::Send> sends) {
   return count;
 }
 
-ssize_t RdmLink::post(const posted::Send& send) {
+ssize_t RdmConnection::post(const rdma::Send& send) {
   const std::uint64_t tag = upper(peer_.number) | send.tag;
   if (send.inlined) {
     std::array<std::byte, copied_room> room;
@@ -278,56 +282,56 @@ ssize_t RdmLink::post(const posted::Send& send) {
   return fi_tsendmsg(endpoint_->get(), &message, FI_COMPLETION);
 }
 
-Result<> RdmLink::reach(const memory::Arena& arena) {
+Result<> RdmConnection::reach(const memory::Arena& arena) {
   if (const auto known = endpoint_->domain().description(arena); !known)
     return std::unexpected(known.error());
   return {};
 }
 
-void RdmLink::go_on_posting() {
+void RdmConnection::go_on_posting() {
   if (post_waiting()) return;
   hung_up();
-  settle();
+  check_end();
 }
 
-void RdmLink::completed(const Completion& completion) {
+void RdmConnection::completed(const Completion& completion) {
   const bool receive = completion.operation->kind == Operation::Kind::receive;
   (receive ? receives_ : sends_).completed(completion, [&](const Completion& next) {
     if (receive && next.status != Completion::Status::canceled) ++received_;
-    network_.tell(next);
+    provider_.queue_completion(next);
   });
   go_on_posting();
-  settle();
+  check_end();
 }
 
 // --- the end ---
 
-void RdmLink::close() {
+void RdmConnection::close() {
   if (std::exchange(closed_, true)) return;
-  network_.forget_events(*this);
+  provider_.forget_events(*this);
   next_address_.cancel();
-  since_ = network_.now();
+  since_ = provider_.now();
   if (stage_ != Stage::connected) {
     socket_ = {};
     hung_up_ = true;
   } else if (!hung_up_ && !write(encode_farewell(sent_))) {
     hung_up();
   }
-  network_.tend_later();
-  settle();
+  provider_.check_timeouts_later();
+  check_end();
 }
 
-bool RdmLink::at_rest() const { return closed_ && quiet_ && (hung_up_ || overdue_); }
+bool RdmConnection::at_rest() const { return closed_ && drained_ && (hung_up_ || overdue_); }
 
-void RdmLink::settle() {
-  const bool dead = hung_up_ && !said_;
+void RdmConnection::check_end() {
+  const bool dead = hung_up_ && !farewell_;
   const bool over = all_has_come() || dead || overdue_;
   if (!closed_) {
-    if (stage_ != Stage::connected || !over || std::exchange(told_, true)) return;
-    network_.say({.kind = LinkEvent::Kind::gone, .link = this});
+    if (stage_ != Stage::connected || !over || std::exchange(end_reported_, true)) return;
+    provider_.queue_event({.kind = ProviderEvent::Kind::gone, .endpoint = this});
     return;
   }
-  if (quiet_ || !over) return;
+  if (drained_ || !over) return;
   if (!std::exchange(canceled_, true)) {
     waiting_.clear();
     cancel_receives();
@@ -339,22 +343,22 @@ void RdmLink::settle() {
     sends_.forget();
   }
   if (receives_.size() > 0 || sends_.size() > 0) return;
-  quiet_ = true;
+  drained_ = true;
   if (socket_) (void)::shutdown(socket_.get(), SHUT_WR);
 }
 
-void RdmLink::cancel_receives() {
+void RdmConnection::cancel_receives() {
   receives_.for_each_not_done(
       [&](Operation* operation) { (void)fi_cancel(&endpoint_->get()->fid, operation); });
 }
 
-void RdmLink::wait_no_longer(Time time) {
+void RdmConnection::wait_no_longer(Time time) {
   if (!waits() || since_ > time) return;
   overdue_ = true;
-  settle();
+  check_end();
 }
 
-void RdmLink::abandon() {
+void RdmConnection::abandon() {
   socket_ = {};
   if (endpoint_ && endpoint_->own() && !at_rest()) endpoint_->abandon();
   endpoint_.reset();

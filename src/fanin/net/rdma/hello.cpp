@@ -1,9 +1,9 @@
-#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/rdma/hello.hpp"
 
 #include <bit>
 #include <cstring>
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "hellos are little-endian");
@@ -37,4 +37,4 @@ Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   return hello;
 }
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

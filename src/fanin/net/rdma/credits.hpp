@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/rdma/hello.hpp"
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 
 class Credits {
 public:
@@ -82,4 +82,4 @@ private:
   bool update_under_way_ = false;
 };
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

@@ -4,14 +4,14 @@
 
 #include "fanin/base/random.hpp"
 #include "fanin/net/conformance/peer.hpp"
-#include "fanin/net/posted/credits.hpp"
-#include "fanin/net/posted/hello.hpp"
-#include "fanin/net/posted/own_receives.hpp"
-#include "fanin/net/posted/pages.hpp"
-#include "fanin/net/posted/shared_receives.hpp"
-#include "fanin/net/posted/testing/rude_network.hpp"
+#include "fanin/net/rdma/credits.hpp"
+#include "fanin/net/rdma/hello.hpp"
+#include "fanin/net/rdma/own_receives.hpp"
+#include "fanin/net/rdma/pages.hpp"
+#include "fanin/net/rdma/shared_receives.hpp"
+#include "fanin/net/rdma/testing/adversarial_provider.hpp"
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 namespace {
 
 TEST(Hello, comes_back_as_it_was_sent) {
@@ -129,7 +129,7 @@ TEST(Credits, more_than_was_allowed_is_noticed) {
   EXPECT_FALSE(credits.take({.kind = TagKind::credits, .credits = credits_most + 1}));
 }
 
-class PostedReceives : public testing::Test {
+class RdmaReceives : public testing::Test {
 protected:
   std::uint32_t replenish() { return replenish(receives); }
   std::uint32_t replenish(Receives& which) {
@@ -152,21 +152,21 @@ protected:
 
   std::unique_ptr<memory::PagePool> pool = conformance::make_pool({.page_size = 16384, .pages = 4});
   PageFiller filler{*pool};
-  RudeNetwork network{std::make_shared<RudeFabric>(1)};
-  RudeLink link{network, 0};
-  OwnReceives receives{link, *pool, 4096, 2, 64};
+  AdversarialProvider provider{std::make_shared<AdversarialFabric>(1)};
+  AdversarialEndpoint endpoint{provider, 0};
+  OwnReceives receives{endpoint, *pool, 4096, 2, 64};
   std::vector<Receive> to_post;
   std::deque<std::uint32_t> posted; // slots
 };
 
-TEST_F(PostedReceives, are_pages_cut_into_slots) {
+TEST_F(RdmaReceives, are_pages_cut_into_slots) {
   EXPECT_EQ(receives.most(), 8U);
   EXPECT_EQ(replenish(), 8U);
   EXPECT_EQ(pool->available(), 2U);
   EXPECT_EQ(replenish(), 0U);
 }
 
-TEST_F(PostedReceives, a_large_message_stays_and_a_small_one_makes_room) {
+TEST_F(RdmaReceives, a_large_message_stays_and_a_small_one_makes_room) {
   (void)replenish();
   const std::byte* const first = to_post.front().to;
   const memory::View large = take(3000);
@@ -177,7 +177,7 @@ TEST_F(PostedReceives, a_large_message_stays_and_a_small_one_makes_room) {
   EXPECT_EQ(posted.size(), 7U); // its slot is posted again
 }
 
-TEST_F(PostedReceives, a_page_that_is_used_up_is_replaced_and_one_that_nobody_holds_is_used_again) {
+TEST_F(RdmaReceives, a_page_that_is_used_up_is_replaced_and_one_that_nobody_holds_is_used_again) {
   (void)replenish();
   for (int i = 0; i < 4; ++i) (void)take(4096); // let go at once
   EXPECT_EQ(posted.size(), 8U);
@@ -196,10 +196,10 @@ TEST_F(PostedReceives, a_page_that_is_used_up_is_replaced_and_one_that_nobody_ho
   EXPECT_EQ(pool->available(), 4U);
 }
 
-TEST_F(PostedReceives, where_there_is_room_only_small_messages_are_moved) {
+TEST_F(RdmaReceives, where_there_is_room_only_small_messages_are_moved) {
   const auto large = conformance::make_pool({.page_size = 512U << 10, .pages = 4});
   PageFiller shared_page(*large);
-  OwnReceives slots(link, *large, 256U << 10, 2, 64);
+  OwnReceives slots(endpoint, *large, 256U << 10, 2, 64);
   (void)replenish(slots);
   const auto stays = [&](std::uint32_t size, bool roomy) {
     bool moved = false;
@@ -214,13 +214,13 @@ TEST_F(PostedReceives, where_there_is_room_only_small_messages_are_moved) {
   EXPECT_TRUE(stays(128U << 10, false));
 }
 
-class PostedSharedReceives : public PostedReceives {
+class RdmaSharedReceives : public RdmaReceives {
 protected:
   SlotLayout layout{*pool, 4096, 32};
-  SharedReceives all{this, *pool, layout, std::make_unique<RudeQueue>()};
+  SharedReceives all{this, *pool, layout, std::make_unique<AdversarialQueue>()};
 };
 
-TEST_F(PostedSharedReceives, no_more_is_promised_than_is_posted) {
+TEST_F(RdmaSharedReceives, no_more_is_promised_than_is_posted) {
   SharedReceives::Share first(all, 3);
   SharedReceives::Share second(all, 3);
   EXPECT_EQ(replenish(first), 3U);
@@ -234,7 +234,7 @@ TEST_F(PostedSharedReceives, no_more_is_promised_than_is_posted) {
   EXPECT_EQ(pool->available(), 1U);
 }
 
-TEST_F(PostedSharedReceives, are_pages_that_fill_up_one_after_the_other) {
+TEST_F(RdmaSharedReceives, are_pages_that_fill_up_one_after_the_other) {
   SharedReceives::Share first(all, 4);
   SharedReceives::Share second(all, 4);
   (void)replenish(first);
@@ -249,7 +249,7 @@ TEST_F(PostedSharedReceives, are_pages_that_fill_up_one_after_the_other) {
   EXPECT_EQ(pool->available(), 1U); // where small messages lie together
 }
 
-TEST_F(PostedSharedReceives, that_find_no_page_go_on_with_what_others_leave) {
+TEST_F(RdmaSharedReceives, that_find_no_page_go_on_with_what_others_leave) {
   SharedReceives::Share first(all, 8);
   auto second = std::make_unique<SharedReceives::Share>(all, 8);
   auto third = std::make_unique<SharedReceives::Share>(all, 2);
@@ -266,7 +266,7 @@ TEST_F(PostedSharedReceives, that_find_no_page_go_on_with_what_others_leave) {
   EXPECT_FALSE(all.unused());
 }
 
-TEST_F(PostedSharedReceives, post_what_was_let_go_rather_than_more_pages) {
+TEST_F(RdmaSharedReceives, post_what_was_let_go_rather_than_more_pages) {
   SharedReceives::Share first(all, 4);
   (void)replenish(first);
   for (int i = 0; i < 40; ++i) {
@@ -278,7 +278,7 @@ TEST_F(PostedSharedReceives, post_what_was_let_go_rather_than_more_pages) {
   EXPECT_FALSE(second.starving());
 }
 
-TEST_F(PostedSharedReceives, are_for_links_of_one_device_with_messages_of_one_size) {
+TEST_F(RdmaSharedReceives, are_for_endpoints_of_one_device_with_messages_of_one_size) {
   EXPECT_TRUE(all.suits(this, *pool, layout, 4));
   EXPECT_FALSE(all.suits(&layout, *pool, layout, 4));
   EXPECT_FALSE(all.suits(this, *pool, SlotLayout(*pool, 8192, 32), 4));
@@ -299,4 +299,4 @@ TEST(ReceiveOptions, say_how_many_pages_are_posted) {
 }
 
 } // namespace
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

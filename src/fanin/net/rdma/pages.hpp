@@ -9,10 +9,10 @@
 #include "fanin/base/result.hpp"
 #include "fanin/net/url.hpp"
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 
 inline constexpr std::string_view pages_option = "posted";
-inline constexpr std::string_view share_option = "share_above"; // only where links can share
+inline constexpr std::string_view share_option = "share_above"; // only where endpoints can share
 
 struct ReceiveOptions {
   std::uint32_t pages = 2;
@@ -29,8 +29,8 @@ inline constexpr std::uint32_t unidentified_pages = 8;
   return std::clamp(pool_pages / 8, 1U, unidentified_pages);
 }
 // The pages of so many connections with one receive pool, and of unidentified peers; 0 if the
-// address's network posts none.
+// address's provider posts none.
 [[nodiscard]] FANIN_INTERNAL_API std::uint32_t pages_planned(const Url& url,
                                                              std::uint32_t connections);
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

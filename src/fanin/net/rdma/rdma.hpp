@@ -1,11 +1,11 @@
 /// \file
-/// The transport above networks whose receives are posted in advance (posted/network.hpp):
-/// ofi+PROVIDER:// and verbs:// are this transport above such networks.
+/// The transport above providers whose receives are posted in advance (rdma/provider.hpp):
+/// ofi+PROVIDER:// and verbs:// are this transport above such providers.
 ///
 /// Each end posts receives, slots of pages of its receive pool, and tells the other how many
-/// (posted/credits.hpp), so that no message comes where nothing waits for it. Networks that read
+/// (rdma/credits.hpp), so that no message comes where nothing waits for it. Providers that read
 /// and write memory past the kernel get each arena as a whole, once. All work is done when the loop
-/// polls: completions are read in each poll, events of links less often. See
+/// polls: completions are read in each poll, events of endpoints less often. See
 /// docs/modules/net/rdma.md.
 #pragma once
 
@@ -21,8 +21,8 @@
 #include "fanin/net/connection_state.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
-#include "fanin/net/posted/network.hpp"
-#include "fanin/net/posted/pages.hpp"
+#include "fanin/net/rdma/pages.hpp"
+#include "fanin/net/rdma/provider.hpp"
 #include "fanin/net/resolver.hpp"
 #include "fanin/net/slot_map.hpp"
 #include "fanin/net/transport.hpp"
@@ -31,7 +31,7 @@
 
 namespace fanin::net {
 
-struct PostedOptions {
+struct RdmaOptions {
   /// Time until both ends of a connection know each other.
   Duration handshake_timeout = std::chrono::seconds{5};
   /// Accepted connections of a listener whose peers are unidentified. Further requests are
@@ -40,35 +40,35 @@ struct PostedOptions {
   UnidentifiedLimits unidentified;
   /// How long close() continues to deliver what was accepted.
   Duration linger_timeout = std::chrono::seconds{5};
-  /// After one to two of these times without a message the network checks whether the peer is there
-  /// (verbs).
+  /// After one to two of these times without a message the provider checks whether the peer is
+  /// there (verbs).
   Duration keep_alive = std::chrono::seconds{2};
-  /// How long the network may use the shared receives of a closed link.
+  /// How long the provider may use the shared receives of a closed endpoint.
   Duration rest_timeout = std::chrono::seconds{1};
   /// Bytes of the transport's own pages, for what lies in no pool or in too many pieces.
   std::uint64_t copy_pool = 8U << 20;
   ReportFunction report;
 };
 
-struct PostedCounters {
+struct RdmaCounters {
   std::uint64_t rejected = 0; ///< requests for a connection that were rejected
   std::uint64_t posts = 0; ///< posts of sends; each sends what has gathered
-  std::uint64_t inlined = 0; ///< messages sent that the network took with the request
+  std::uint64_t inlined = 0; ///< messages sent that the provider took with the request
   std::uint64_t copied = 0; ///< messages sent from a page of the transport
   std::uint64_t moved = 0; ///< messages received, so that pages are at least half full
   std::uint64_t updates = 0; ///< credits sent in a message of their own
 };
 
-class PostedTransport final : public Transport {
+class RdmaTransport final : public Transport {
 public:
-  FANIN_INTERNAL_API PostedTransport(Loop& loop, std::unique_ptr<posted::Network> network,
-                                     PostedOptions options = {});
+  FANIN_INTERNAL_API RdmaTransport(Loop& loop, std::unique_ptr<rdma::Provider> provider,
+                                   RdmaOptions options = {});
   /// Open connections end at their peers as after a crash.
-  ~PostedTransport() override;
+  ~RdmaTransport() override;
 
   /// Options of an address: posted=N, pages of the receive pool that a connection keeps posted, and
-  /// where the network can, share_above=N, connections of a receive pool with receives of their
-  /// own. Others are the network's.
+  /// where the provider can, share_above=N, connections of a receive pool with receives of their
+  /// own. Others are the provider's.
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;
@@ -80,7 +80,7 @@ public:
   void flush() override;
   [[nodiscard]] std::size_t poll(std::span<Event> events) override;
   [[nodiscard]] bool arm() override;
-  [[nodiscard]] int descriptor() const override { return network_->descriptor(); }
+  [[nodiscard]] int descriptor() const override { return provider_->descriptor(); }
   void close(ConnectionId connection, bool abort) override;
   void mark_identified(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
@@ -88,15 +88,15 @@ public:
   [[nodiscard]] std::uint64_t given_up() const override { return given_up_; }
 
   [[nodiscard]] const CloseAccounts& accounts() const { return accounts_; }
-  [[nodiscard]] const PostedCounters& counters() const { return counters_; }
+  [[nodiscard]] const RdmaCounters& counters() const { return counters_; }
 
 private:
-  using Connection = posted::Connection;
+  using Connection = rdma::Connection;
   using ConnectionList = WorkList<Connection>;
   struct Listener;
   struct Terms { // of the connections of an address
     ConnectionOptions options; // checked
-    posted::ReceiveOptions receives;
+    rdma::ReceiveOptions receives;
   };
   struct Budget {
     std::span<Event> events;
@@ -107,27 +107,27 @@ private:
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
 
-  // making connections (posted_setup.cpp)
+  // making connections (rdma_setup.cpp)
   [[nodiscard]] Result<Terms> check(const Url& url, const ConnectionOptions& options) const;
-  Connection& make_connection(const Terms& terms, std::unique_ptr<posted::Link> link);
+  Connection& make_connection(const Terms& terms, std::unique_ptr<rdma::Endpoint> endpoint);
   [[nodiscard]] Result<> open(Connection& connection);
-  [[nodiscard]] posted::SharedReceives* to_share(Connection& connection);
+  [[nodiscard]] rdma::SharedReceives* to_share(Connection& connection);
   void take_addresses(Connection& connection, const Resolver::Found& found);
   void start(Connection& connection);
   void read_events();
-  void take_event(posted::LinkEvent& event);
-  void take_request(posted::LinkEvent& event);
+  void take_event(rdma::ProviderEvent& event);
+  void take_request(rdma::ProviderEvent& event);
   void admit(Connection& connection);
   void admit_waiting(Listener& listener);
   void leave_unidentified(Connection& connection);
   void make_room();
   void evict(Connection& unidentified);
   void take_ready(Connection& connection);
-  void take_connected(Connection& connection, const posted::HelloBytes& bytes);
-  void take_refused(Connection& connection, const posted::LinkEvent& event);
+  void take_connected(Connection& connection, const rdma::HelloBytes& bytes);
+  void take_refused(Connection& connection, const rdma::ProviderEvent& event);
   void refuse(CloseReason reason, Connection& connection, std::string_view text);
 
-  // sending (posted_send.cpp)
+  // sending (rdma_send.cpp)
   [[nodiscard]] bool copy(Connection& connection, std::span<const memory::View> extents,
                           std::uint32_t size, memory::View& made);
   [[nodiscard]] bool must_copy(Connection& connection, std::span<const memory::View> extents);
@@ -142,8 +142,8 @@ private:
 
   // receiving and the rest
   void reap();
-  void take_completion(const posted::Completion& completion);
-  void take_failure(Connection& connection, const posted::Completion& completion);
+  void take_completion(const rdma::Completion& completion);
+  void take_failure(Connection& connection, const rdma::Completion& completion);
   void sweep();
   void retry_starved();
   void post_collected(Connection& connection);
@@ -163,17 +163,17 @@ private:
   void probe();
 
   Loop& loop_;
-  PostedOptions options_;
+  RdmaOptions options_;
   PageFillers fillers_;
   std::vector<std::unique_ptr<memory::PagePool>> copy_pools_; // by page size
-  std::unique_ptr<posted::Network> network_; // ends before the pools that it knows
-  std::vector<std::unique_ptr<posted::SharedReceives>> shared_; // end after their connections
+  std::unique_ptr<rdma::Provider> provider_; // ends before the pools that it knows
+  std::vector<std::unique_ptr<rdma::SharedReceives>> shared_; // end after their connections
   CloseAccounts accounts_;
   SlotMap<ListenerId, Listener> listeners_;
   SlotMap<ConnectionId, Connection> connections_;
-  std::array<posted::Completion, 64> completions_;
-  std::array<posted::Send, posted::sends_most> batch_; // that goes to a link
-  std::vector<posted::Receive> collected_; // to be posted for the connection that is looked at
+  std::array<rdma::Completion, 64> completions_;
+  std::array<rdma::Send, rdma::sends_most> batch_; // that goes to an endpoint
+  std::vector<rdma::Receive> collected_; // to be posted for the connection that is looked at
   Timer probing_{[this] { probe(); }}; // while there are connections
   Timer crowding_{[this] { make_room(); }}; // while unidentified peers wait for each other
   ConnectionList ready_; // have something for visit()
@@ -183,17 +183,17 @@ private:
   ConnectionList copying_; // wait for pages to copy to, which all share
   ConnectionList expired_; // their deadline has passed
   ConnectionList to_sweep_; // retired, or cut off: until the queues have been empty once
-  ConnectionList draining_; // retired: they go once their links are at rest
+  ConnectionList draining_; // retired: they go once their endpoints are at rest
   std::size_t closing_ = 0;
   std::uint64_t given_up_ = 0;
   std::size_t setting_up_ = 0; // connections that are connecting or in the handshake
   std::uint32_t polls_ = 0;
   std::size_t names_tried_ = 0; // connects by name: the next takes the next address
-  bool look_ = false; // at the events of links, with the next poll
+  bool look_ = false; // at the events of endpoints, with the next poll
   bool released_ = false; // pages have come back since the last poll
   bool memory_logged_ = false;
   bool sharing_logged_ = false;
-  PostedCounters counters_;
+  RdmaCounters counters_;
 };
 
 } // namespace fanin::net

@@ -1,5 +1,5 @@
 // What two ends say to each other where receives are posted ahead: each introduces itself in the
-// private data with which the network makes a connection (hello), and each message carries 32 bits
+// private data with which the provider makes a connection (hello), and each message carries 32 bits
 // beside its bytes (tag). Little-endian.
 //
 // hello, 24 bytes                                 tag
@@ -18,7 +18,7 @@
 
 #include "fanin/base/result.hpp"
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 
 inline constexpr std::uint32_t protocol_version = 1;
 inline constexpr std::size_t hello_size = 24;
@@ -32,8 +32,8 @@ struct Hello {
 using HelloBytes = std::array<std::byte, hello_size>;
 
 [[nodiscard]] HelloBytes encode(const Hello& hello);
-// Of another version, nothing but the version is known. What stands behind it (the network may have
-// padded it) is not looked at. Errors: malformed.
+// Of another version, nothing but the version is known. What stands behind it (the provider may
+// have padded it) is not looked at. Errors: malformed.
 [[nodiscard]] Result<Hello> decode_hello(std::span<const std::byte> bytes);
 
 enum class TagKind : std::uint8_t { message, credits, end };
@@ -54,4 +54,4 @@ struct Tag {
              static_cast<std::uint32_t>(bits >> 3)};
 }
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

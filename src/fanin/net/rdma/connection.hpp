@@ -1,4 +1,4 @@
-// The state of a connection of PostedTransport; included by its source files only.
+// The state of a connection of RdmaTransport; included by its source files only.
 #pragma once
 
 #include <array>
@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "fanin/net/first_count.hpp"
-#include "fanin/net/posted/credits.hpp"
-#include "fanin/net/posted/network.hpp"
-#include "fanin/net/posted/own_receives.hpp"
-#include "fanin/net/posted/pages.hpp"
-#include "fanin/net/posted/posted.hpp"
-#include "fanin/net/posted/shared_receives.hpp"
+#include "fanin/net/rdma/credits.hpp"
+#include "fanin/net/rdma/own_receives.hpp"
+#include "fanin/net/rdma/pages.hpp"
+#include "fanin/net/rdma/provider.hpp"
+#include "fanin/net/rdma/rdma.hpp"
+#include "fanin/net/rdma/shared_receives.hpp"
 #include "fanin/net/resolver.hpp"
 
 namespace fanin::net {
 
-namespace posted {
+namespace rdma {
 
 struct Sent {
   Operation operation{.kind = Operation::Kind::message};
@@ -52,9 +52,9 @@ struct Arrived {
   std::uint64_t tag = 0;
 };
 
-// What there is of a connection while its link is open.
+// What there is of a connection while its endpoint is open.
 struct Traffic {
-  Traffic(Link& link, std::unique_ptr<Receives> given);
+  Traffic(Endpoint& endpoint, std::unique_ptr<Receives> given);
   [[nodiscard]] const Arrived& next() const { return arrived[taken % arrived.size()]; }
   [[nodiscard]] bool overrun() const { return came - taken == receives->most(); }
 
@@ -88,7 +88,7 @@ struct Connection {
   bool wants_writable = false;
   bool writable_pending = false;
   bool end_sent = false;
-  bool cut = false; // by the peer or the network: what has come is all there is
+  bool cut = false; // by the peer or the provider: what has come is all there is
   bool cut_is_known = false; // and all of it is in `arrived`
   bool cut_unexplained = false; // by a cancellation, so far
   CloseReason cut_reason = CloseReason::peer_died;
@@ -96,15 +96,15 @@ struct Connection {
   std::uint32_t peer_max_message = 0;
   std::uint32_t peer_credits = 0; // in its request
   std::uint32_t wants_copy = 0; // bytes in a page of `copies`
-  std::uint64_t reached = ~0ULL; // the last Arena::id() that the link was found to know
+  std::uint64_t reached = ~0ULL; // the last Arena::id() that the endpoint was found to know
   ConnectionOptions options;
   PageFiller* filler;
   Url target; // of connect(), where its host has a name
   Resolver::Question question; // for its addresses
   PageFiller* copies = nullptr; // once needed
   std::unique_ptr<Traffic> traffic;
-  Link::Limits limits;
-  std::unique_ptr<Link> link; // ends before what it may reach
+  Endpoint::Limits limits;
+  std::unique_ptr<Endpoint> endpoint; // ends before what it may reach
   Timer deadline; // of the handshake, then of closing, then of coming to rest
   UnidentifiedPeers<Connection>::Entry unidentified{*this};
   // In the lists of the transport, and of the listener.
@@ -119,20 +119,20 @@ struct Connection {
   Place draining{*this};
 };
 
-} // namespace posted
+} // namespace rdma
 
 // An unidentified peer has a page of the receive pool, and there are few: further ones wait.
-struct PostedTransport::Listener {
+struct RdmaTransport::Listener {
   Listener(const Terms& given, Duration patience)
       : terms(given),
-        pages_max(posted::unidentified_pages_of(given.options.receive_pool->pages())),
+        pages_max(rdma::unidentified_pages_of(given.options.receive_pool->pages())),
         unidentified({.peers_max = pages_max, .patience = patience}) {}
 
   Terms terms;
-  std::unique_ptr<posted::Listening> listening;
+  std::unique_ptr<rdma::Listening> listening;
   std::uint32_t pages_max;
-  std::uint32_t pages = 0; // that unidentified peers have, or had until their links are at rest
-  UnidentifiedPeers<posted::Connection> unidentified; // with a page
+  std::uint32_t pages = 0; // that unidentified peers have, or had until their endpoints are at rest
+  UnidentifiedPeers<rdma::Connection> unidentified; // with a page
   ConnectionList waiting; // for a page
 };
 

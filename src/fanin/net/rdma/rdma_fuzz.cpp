@@ -6,12 +6,12 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/net/ofi/introduction.hpp"
-#include "fanin/net/posted/credits.hpp"
-#include "fanin/net/posted/hello.hpp"
+#include "fanin/net/rdma/credits.hpp"
+#include "fanin/net/rdma/hello.hpp"
 
 namespace {
 
-using namespace fanin::net::posted;
+using namespace fanin::net::rdma;
 
 void hear(Credits& credits, std::span<const std::byte> bytes) {
   std::uint64_t sent = 0;

@@ -1,17 +1,17 @@
-// The sending half of PostedTransport.
+// The sending half of RdmaTransport.
 #include <algorithm>
 #include <bit>
 
 #include <fmt/format.h>
 
 #include "fanin/memory/copy.hpp"
-#include "fanin/net/posted/connection.hpp"
+#include "fanin/net/rdma/connection.hpp"
 
 namespace fanin::net {
 
-using posted::Sending;
-using posted::Sent;
-using posted::TagKind;
+using rdma::Sending;
+using rdma::Sent;
+using rdma::TagKind;
 
 namespace {
 
@@ -23,7 +23,7 @@ constexpr std::uint64_t gathered_bytes = 256U << 10;
 
 } // namespace
 
-SendOutcome PostedTransport::send(ConnectionId id, std::span<const memory::View> extents) {
+SendOutcome RdmaTransport::send(ConnectionId id, std::span<const memory::View> extents) {
   Connection* const connection = find_open(id);
   if (connection == nullptr) return SendOutcome::closed;
   std::uint64_t size = 0;
@@ -67,8 +67,8 @@ SendOutcome PostedTransport::send(ConnectionId id, std::span<const memory::View>
   return SendOutcome::accepted;
 }
 
-// Some networks only read what lies in memory that they know, and only so many pieces.
-bool PostedTransport::must_copy(Connection& connection, std::span<const memory::View> extents) {
+// Some providers only read what lies in memory that they know, and only so many pieces.
+bool RdmaTransport::must_copy(Connection& connection, std::span<const memory::View> extents) {
   std::size_t pieces = 0;
   for (const memory::View& extent : extents) {
     if (extent.size == 0) continue;
@@ -78,11 +78,11 @@ bool PostedTransport::must_copy(Connection& connection, std::span<const memory::
   return pieces > connection.limits.pieces_most;
 }
 
-bool PostedTransport::reaches(Connection& connection, const memory::Arena* arena) {
+bool RdmaTransport::reaches(Connection& connection, const memory::Arena* arena) {
   if (connection.limits.reads_anything) return true;
   if (arena == nullptr) return false;
   if (arena->id() == connection.reached) return true;
-  const auto known = connection.link->reach(*arena);
+  const auto known = connection.endpoint->reach(*arena);
   if (known) {
     connection.reached = arena->id();
     return true;
@@ -94,8 +94,8 @@ bool PostedTransport::reaches(Connection& connection, const memory::Arena* arena
   return false;
 }
 
-bool PostedTransport::copy(Connection& connection, std::span<const memory::View> extents,
-                           std::uint32_t size, memory::View& made) {
+bool RdmaTransport::copy(Connection& connection, std::span<const memory::View> extents,
+                         std::uint32_t size, memory::View& made) {
   if (connection.copies == nullptr || connection.copies->pool().page_size() < size) {
     const std::uint64_t usual =
         std::min<std::uint64_t>(connection.peer_max_message, options_.copy_pool / 2);
@@ -125,11 +125,11 @@ bool PostedTransport::copy(Connection& connection, std::span<const memory::View>
   return true;
 }
 
-bool PostedTransport::may_copy(const Connection& connection) {
+bool RdmaTransport::may_copy(const Connection& connection) {
   return connection.copies->can_reserve(connection.wants_copy);
 }
 
-void PostedTransport::retry_copying() {
+void RdmaTransport::retry_copying() {
   copying_.take_each([this](Connection& connection) {
     if (!may_copy(connection)) return copying_.add(connection.copying);
     connection.wants_copy = 0;
@@ -138,7 +138,7 @@ void PostedTransport::retry_copying() {
 }
 
 // Pages for what has to be copied, for messages up to `largest`; null: no memory.
-PageFiller* PostedTransport::copy_filler(std::uint32_t largest) {
+PageFiller* RdmaTransport::copy_filler(std::uint32_t largest) {
   const std::uint32_t least = std::clamp(largest, copy_page_least, copy_page_most);
   const std::uint32_t step = std::bit_ceil(least) / 8; // few sizes, and not twice what is needed
   const std::uint32_t page = (least + step - 1) / step * step;
@@ -153,13 +153,13 @@ PageFiller* PostedTransport::copy_filler(std::uint32_t largest) {
   return &fillers_.of(*copy_pools_.emplace_back(std::move(*pool)));
 }
 
-// Hands over to the network, at once, what there are credits for, behind the last message the end,
+// Hands over to the provider, at once, what there are credits for, behind the last message the end,
 // and where nothing of it goes, credits that are due.
-void PostedTransport::pump(Connection& connection) {
+void RdmaTransport::pump(Connection& connection) {
   if (connection.cut || connection.end_sent) return;
-  posted::Traffic& traffic = *connection.traffic;
+  rdma::Traffic& traffic = *connection.traffic;
   Sending& sending = traffic.sending;
-  posted::Credits after = traffic.credits;
+  rdma::Credits after = traffic.credits;
   std::size_t messages = 0;
   for (std::uint32_t next = sending.posted; next != sending.accepted && after.can_send(); ++next) {
     Sent& sent = sending.at(next);
@@ -170,7 +170,7 @@ void PostedTransport::pump(Connection& connection) {
                           .inlined = sent.inlined};
   }
   std::size_t count = messages;
-  const auto add = [&](posted::Tag tag) {
+  const auto add = [&](rdma::Tag tag) {
     batch_[count++] = {
         .extents = {}, .size = 0, .tag = encode(tag), .operation = &traffic.other, .inlined = true};
   };
@@ -182,7 +182,7 @@ void PostedTransport::pump(Connection& connection) {
   if (count == 0) return;
 
   ++counters_.posts;
-  const auto posted = connection.link->post_sends(std::span(batch_).first(count));
+  const auto posted = connection.endpoint->post_sends(std::span(batch_).first(count));
   if (!posted) {
     report(CloseReason::peer_died, connection, posted.error().text);
     return cut(connection, CloseReason::peer_died);
@@ -201,7 +201,7 @@ void PostedTransport::pump(Connection& connection) {
   if (updates) ++counters_.updates;
 }
 
-void PostedTransport::sent_until(Connection& connection, std::uint32_t end) {
+void RdmaTransport::sent_until(Connection& connection, std::uint32_t end) {
   Sending& sending = connection.traffic->sending;
   if (end - sending.done > sending.posted - sending.done) return; // a later one has said it
   for (std::uint32_t number = sending.done; number != end; ++number) {
@@ -209,7 +209,7 @@ void PostedTransport::sent_until(Connection& connection, std::uint32_t end) {
   }
 }
 
-void PostedTransport::release(Connection& connection, std::uint32_t number) {
+void RdmaTransport::release(Connection& connection, std::uint32_t number) {
   Sending& sending = connection.traffic->sending;
   Sent& sent = sending.at(number);
   sent.done = true;
@@ -221,16 +221,16 @@ void PostedTransport::release(Connection& connection, std::uint32_t number) {
 }
 
 // After backpressure.
-void PostedTransport::check_writable(Connection& connection) {
+void RdmaTransport::check_writable(Connection& connection) {
   const Sending& sending = connection.traffic->sending;
   if (connection.wants_copy > 0) return; // retry_copying()
   if (sending.queued_bytes > connection.options.send_queue_bytes / 2) return;
-  if (sending.accepted - sending.done > posted::messages_most / 2) return;
+  if (sending.accepted - sending.done > rdma::messages_most / 2) return;
   connection.wants_writable = false;
   connection.writable_pending = true;
 }
 
-void PostedTransport::flush() {
+void RdmaTransport::flush() {
   flush_list_.take_each([this](Connection& connection) {
     const bool sends = connection.state.is_open() || connection.state.stage() == Stage::closing;
     if (sends) pump(connection);

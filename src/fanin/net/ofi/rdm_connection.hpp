@@ -22,32 +22,33 @@
 
 namespace fanin::net::ofi {
 
-class RdmLink final : public posted::Link, public Watched {
+class RdmConnection final : public rdma::Endpoint, public Watched {
 public:
-  RdmLink(RdmNetwork& network, const Url& url, std::vector<Address> addresses); // at least one
-  // A request: what it has said, and bytes behind it.
-  RdmLink(RdmNetwork& network, Descriptor socket, Introduction said, std::vector<std::byte> rest,
-          std::string domain);
-  ~RdmLink() override;
+  RdmConnection(RdmProvider& provider, const Url& url,
+                std::vector<Address> addresses); // at least one
+  // A request: its introduction, and bytes behind it.
+  RdmConnection(RdmProvider& provider, Descriptor socket, Introduction introduction,
+                std::vector<std::byte> rest, std::string domain);
+  ~RdmConnection() override;
 
   [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
-  [[nodiscard]] Result<> start(const posted::HelloBytes& hello) override;
-  void reject(const posted::HelloBytes& hello) override;
-  [[nodiscard]] Result<> post_receives(std::span<const posted::Receive> receives,
+  [[nodiscard]] Result<> start(const rdma::HelloBytes& hello) override;
+  void reject(const rdma::HelloBytes& hello) override;
+  [[nodiscard]] Result<> post_receives(std::span<const rdma::Receive> receives,
                                        std::uint32_t size) override;
-  [[nodiscard]] Result<std::size_t> post_sends(std::span<const posted::Send> sends) override;
+  [[nodiscard]] Result<std::size_t> post_sends(std::span<const rdma::Send> sends) override;
   [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
   void close() override;
   [[nodiscard]] bool at_rest() const override;
 
-  // For the network.
+  // For the provider.
   [[nodiscard]] std::uint32_t number() const { return number_; }
   void on_ready(std::uint32_t events) override;
-  void completed(const posted::Completion& completion);
+  void completed(const rdma::Completion& completion);
   void go_on_posting(); // receives that the provider had no room for
   // For the peer to end. No longer, if it does so since before `time`.
   [[nodiscard]] bool waits() const {
-    return !overdue_ && (closed_ ? !at_rest() : said_.has_value() && !told_);
+    return !overdue_ && (closed_ ? !at_rest() : farewell_.has_value() && !end_reported_);
   }
   void wait_no_longer(Time time);
   // The process goes on, and the connection ends as by its death.
@@ -60,17 +61,17 @@ private:
   void connect_next(int last_error);
   void introduce();
   [[nodiscard]] bool write(std::span<const std::byte> bytes);
-  void hear();
+  void receive();
   void take_answer();
   void take_farewell();
-  void refused(const posted::HelloBytes& hello, std::string text);
+  void refused(const rdma::HelloBytes& hello, std::string text);
   void hung_up();
-  void settle();
+  void check_end();
   void cancel_receives();
-  [[nodiscard]] bool all_has_come() const { return said_ && received_ == *said_; }
-  [[nodiscard]] ssize_t post(const posted::Send& send);
+  [[nodiscard]] bool all_has_come() const { return farewell_ && received_ == *farewell_; }
+  [[nodiscard]] ssize_t post(const rdma::Send& send);
 
-  RdmNetwork& network_;
+  RdmProvider& provider_;
   Stage stage_ = Stage::made;
   bool asked_;
   std::string host_; // where the endpoint is to be
@@ -79,9 +80,9 @@ private:
   Time connect_by_{};
   Timer next_address_{
       [this] { connect_next(ETIMEDOUT); }}; // the one that is tried has had its share of the time
-  posted::HelloBytes hello_{};
+  rdma::HelloBytes hello_{};
   Descriptor socket_;
-  std::vector<std::byte> heard_;
+  std::vector<std::byte> received_bytes_;
 
   std::shared_ptr<RdmEndpoint> endpoint_;
   std::uint32_t quota_ = 0; // receives that may be posted at once
@@ -90,20 +91,20 @@ private:
   Introduction peer_; // once known
   fi_addr_t peer_address_ = FI_ADDR_UNSPEC;
 
-  std::deque<posted::Receive> waiting_; // receives that are not posted yet
+  std::deque<rdma::Receive> waiting_; // receives that are not posted yet
   std::uint32_t receive_size_ = 0;
   InOrder receives_;
   InOrder sends_;
   std::uint32_t sent_ = 0;
   std::uint32_t received_ = 0;
-  std::optional<std::uint32_t> said_; // by the peer: what it has sent in all
+  std::optional<std::uint32_t> farewell_; // by the peer: how many messages it has sent
   Time since_{}; // it waits for the peer to end
   bool closed_ = false;
   bool hung_up_ = false; // by the peer, or nobody is there
-  bool told_ = false; // the transport, that the peer is gone
+  bool end_reported_ = false; // to the transport
   bool overdue_ = false; // the peer was waited for long enough
   bool canceled_ = false; // the receives
-  bool quiet_ = false; // nothing of ours is under way, and nothing can be
+  bool drained_ = false; // nothing of ours is under way, and nothing can be
 };
 
 } // namespace fanin::net::ofi

@@ -1,4 +1,4 @@
-// What a PostedTransport does with a network at its worst; the conformance suite has the rest.
+// What an RdmaTransport does with a provider at its worst; the conformance suite has the rest.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,27 +7,27 @@
 #include <vector>
 
 #include "fanin/net/conformance/peer.hpp"
-#include "fanin/net/posted/posted.hpp"
-#include "fanin/net/posted/testing/rude_network.hpp"
+#include "fanin/net/rdma/rdma.hpp"
+#include "fanin/net/rdma/testing/adversarial_provider.hpp"
 
 namespace fanin::net {
 namespace {
 
-class Posted : public ::testing::Test, public Handler {
+class RdmaTransportTest : public ::testing::Test, public Handler {
 public:
-  ~Posted() override {
+  ~RdmaTransportTest() override {
     loop.remove(server);
     if (client) loop.remove(*client);
   }
 
 protected:
-  explicit Posted(Url url = {.scheme = "rude"}) {
+  explicit RdmaTransportTest(Url url = {.scheme = "adversarial"}) {
     loop.add(server);
     listener = server.listen(url, {.receive_pool = pool.get(), .handler = this}).value();
   }
 
-  void start_client(PostedOptions options = {}) {
-    client.emplace(loop, std::make_unique<posted::RudeNetwork>(fabric), std::move(options));
+  void start_client(RdmaOptions options = {}) {
+    client.emplace(loop, std::make_unique<rdma::AdversarialProvider>(fabric), std::move(options));
     loop.add(*client);
   }
   ConnectionId connect() {
@@ -42,7 +42,7 @@ protected:
     for (int turns = 0; turns < 100'000 && !condition(); ++turns) (void)loop.turn();
     ASSERT_TRUE(condition());
   }
-  // More pieces than the network takes.
+  // More pieces than the provider takes.
   SendOutcome send_in_pieces(ConnectionId id, std::uint32_t size) {
     memory::Loan page = pool->take();
     const memory::View whole = page.freeze(0, size);
@@ -67,13 +67,13 @@ protected:
     }
   }
 
-  std::shared_ptr<posted::RudeFabric> fabric = std::make_shared<posted::RudeFabric>(7);
+  std::shared_ptr<rdma::AdversarialFabric> fabric = std::make_shared<rdma::AdversarialFabric>(7);
   std::unique_ptr<memory::PagePool> pool =
       memory::PagePool::make({.page_size = 65536, .pages = 256, .arena = {}}).value();
   MonotonicClock clock;
   Loop loop{clock};
-  PostedTransport server{loop, std::make_unique<posted::RudeNetwork>(fabric)};
-  std::optional<PostedTransport> client;
+  RdmaTransport server{loop, std::make_unique<rdma::AdversarialProvider>(fabric)};
+  std::optional<RdmaTransport> client;
   ListenerId listener = ListenerId::none;
   std::vector<ConnectionId> connected;
   std::vector<ConnectionId> accepted;
@@ -83,29 +83,29 @@ protected:
   std::set<const void*> pages; // that messages came in
 };
 
-class PostedSharing : public Posted {
+class RdmaSharing : public RdmaTransportTest {
 protected:
-  PostedSharing() : Posted({.scheme = "rude", .options = {{"share_above", "0"}}}) {}
+  RdmaSharing() : RdmaTransportTest({.scheme = "adversarial", .options = {{"share_above", "0"}}}) {}
 };
 
-TEST_F(Posted, a_connection_that_ends_twice_in_one_turn_ends_once) { end_twice(); }
+TEST_F(RdmaTransportTest, a_connection_that_ends_twice_in_one_turn_ends_once) { end_twice(); }
 
-TEST_F(PostedSharing, a_connection_that_ends_twice_in_one_turn_ends_once) { end_twice(); }
+TEST_F(RdmaSharing, a_connection_that_ends_twice_in_one_turn_ends_once) { end_twice(); }
 
-void Posted::end_twice() {
+void RdmaTransportTest::end_twice() {
   start_client();
   for (int round = 0; round < 50; ++round) {
     const ConnectionId id = connect();
     until([&] { return accepted.size() == connected.size(); });
     server.close(accepted.back(), true);
     for (int i = 0; i < 4; ++i) (void)send_in_pieces(id, 4096);
-    client->flush(); // the network refuses, mostly
+    client->flush(); // the provider refuses, mostly
     client->close(id, true);
   }
   until([&] { return pool->available() == pool->pages(); });
 }
 
-TEST_F(Posted, who_waits_for_pages_to_copy_to_goes_on_when_others_have_given_them_back) {
+TEST_F(RdmaTransportTest, who_waits_for_pages_to_copy_to_goes_on_when_others_have_given_them_back) {
   start_client({.copy_pool = 64U << 10}); // two pages, which all share
   const ConnectionId first = connect();
   const ConnectionId second = connect();
@@ -120,12 +120,12 @@ TEST_F(Posted, who_waits_for_pages_to_copy_to_goes_on_when_others_have_given_the
 }
 
 // It listens to anybody, over a pool of 16 pages, of which two are for peers that are not known.
-class PostedToAnybody : public Posted {
+class RdmaUnidentifiedPeers : public RdmaTransportTest {
 protected:
-  PostedToAnybody() {
+  RdmaUnidentifiedPeers() {
     loop.add(open_to_all);
     here = open_to_all
-               .listen({.scheme = "rude"},
+               .listen({.scheme = "adversarial"},
                        {.receive_pool = few.get(), .handler = this, .peers_must_identify = true})
                .value();
     start_client();
@@ -141,13 +141,13 @@ protected:
   }
   std::unique_ptr<memory::PagePool> few =
       memory::PagePool::make({.page_size = 65536, .pages = 16, .arena = {}}).value();
-  PostedTransport open_to_all{
-      loop, std::make_unique<posted::RudeNetwork>(fabric),
-      PostedOptions{.unidentified = {.patience = std::chrono::microseconds{100}}}};
+  RdmaTransport open_to_all{
+      loop, std::make_unique<rdma::AdversarialProvider>(fabric),
+      RdmaOptions{.unidentified = {.patience = std::chrono::microseconds{100}}}};
   ListenerId here = ListenerId::none;
 };
 
-TEST_F(PostedToAnybody, who_does_not_say_who_it_is_goes_when_others_wait) {
+TEST_F(RdmaUnidentifiedPeers, who_does_not_say_who_it_is_goes_when_others_wait) {
   for (int i = 0; i < 10; ++i) (void)knock(); // silent for ever
   settle();
   EXPECT_GE(few->available(), 14U);
@@ -159,7 +159,7 @@ TEST_F(PostedToAnybody, who_does_not_say_who_it_is_goes_when_others_wait) {
   EXPECT_GE(closed.size(), 2U);
 }
 
-TEST_F(PostedToAnybody, an_identified_peer_gets_all_its_pages_and_leaves_room_for_the_next) {
+TEST_F(RdmaUnidentifiedPeers, an_identified_peer_gets_all_its_pages_and_leaves_room_for_the_next) {
   std::vector<ConnectionId> ids;
   for (int i = 0; i < 4; ++i) {
     ids.push_back(knock());
@@ -173,7 +173,7 @@ TEST_F(PostedToAnybody, an_identified_peer_gets_all_its_pages_and_leaves_room_fo
   EXPECT_TRUE(closed.empty());
 }
 
-TEST_F(PostedToAnybody, those_who_wait_and_give_up_leave_nothing) {
+TEST_F(RdmaUnidentifiedPeers, those_who_wait_and_give_up_leave_nothing) {
   std::vector<ConnectionId> ids(20);
   for (ConnectionId& id : ids) id = knock();
   settle();
@@ -181,7 +181,7 @@ TEST_F(PostedToAnybody, those_who_wait_and_give_up_leave_nothing) {
   until([&] { return few->available() == 16; });
 }
 
-TEST_F(Posted, large_messages_leave_before_the_turn_ends) {
+TEST_F(RdmaTransportTest, large_messages_leave_before_the_turn_ends) {
   start_client();
   const ConnectionId id = connect();
   const std::uint64_t before = client->counters().posts;
@@ -192,7 +192,7 @@ TEST_F(Posted, large_messages_leave_before_the_turn_ends) {
   until([&] { return messages == 8; });
 }
 
-TEST_F(Posted, what_was_given_back_is_received_in_again) {
+TEST_F(RdmaTransportTest, what_was_given_back_is_received_in_again) {
   start_client();
   const ConnectionId id = connect();
   for (int i = 1; i <= 40; ++i) {

@@ -1,11 +1,11 @@
-#include "fanin/net/posted/pages.hpp"
+#include "fanin/net/rdma/pages.hpp"
 
 #include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
 
-namespace fanin::net::posted {
+namespace fanin::net::rdma {
 namespace {
 
 constexpr std::uint32_t pages_least = 2;
@@ -50,4 +50,4 @@ std::uint32_t pages_planned(const Url& url, std::uint32_t connections) {
   return own * options.pages + shared + (shared > 0 ? 1 : 0) + unidentified_pages;
 }
 
-} // namespace fanin::net::posted
+} // namespace fanin::net::rdma

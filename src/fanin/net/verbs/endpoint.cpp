@@ -1,11 +1,11 @@
-#include "fanin/net/verbs/link.hpp"
+#include "fanin/net/verbs/endpoint.hpp"
 
 #include <arpa/inet.h>
 
 #include <algorithm>
 #include <cerrno>
 
-#include "fanin/net/posted/shared_receives.hpp"
+#include "fanin/net/rdma/shared_receives.hpp"
 #include "fanin/net/verbs/queue_pair.hpp"
 #include "fanin/net/verbs/shared_receive_queue.hpp"
 
@@ -17,18 +17,18 @@ constexpr std::uint32_t unsignalled_most = 8;
 
 } // namespace
 
-VerbsLink::~VerbsLink() {
+VerbsEndpoint::~VerbsEndpoint() {
   close();
   end_queue_pair();
   if (device_ != nullptr) device_->give_back(requests_most, receives_reserved());
 }
 
-const void* VerbsLink::device() {
+const void* VerbsEndpoint::device() {
   if (!no_way_.empty()) return nullptr;
   return find_device_(id_->verbs).value_or(nullptr);
 }
 
-Result<std::unique_ptr<posted::SharedReceiveQueue>> VerbsLink::make_shared_receive_queue() {
+Result<std::unique_ptr<rdma::SharedReceiveQueue>> VerbsEndpoint::make_shared_receive_queue() {
   const auto device = find_device_(id_->verbs);
   if (!device) return std::unexpected(device.error());
   auto made = SharedReceiveQueue::make(**device);
@@ -36,11 +36,11 @@ Result<std::unique_ptr<posted::SharedReceiveQueue>> VerbsLink::make_shared_recei
   return std::move(*made);
 }
 
-void VerbsLink::share(posted::SharedReceiveQueue& queue) {
+void VerbsEndpoint::share(rdma::SharedReceiveQueue& queue) {
   shared_ = static_cast<SharedReceiveQueue&>(queue).get();
 }
 
-Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_pool) {
+Result<rdma::Endpoint::Limits> VerbsEndpoint::open(const memory::PagePool& receive_pool) {
   if (!no_way_.empty()) return fail(ErrorKind::not_found, no_way_);
   const auto device = find_device_(id_->verbs);
   if (!device) return std::unexpected(device.error());
@@ -51,7 +51,7 @@ Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_poo
     return std::unexpected(room.error());
   device_ = *device;
   std::uint32_t inline_most = 0;
-  auto made = make_queue_pair(*device_, requests_most, posted::receives_most, shared_, inline_most);
+  auto made = make_queue_pair(*device_, requests_most, rdma::receives_most, shared_, inline_most);
   if (!made) return std::unexpected(made.error());
   queue_pair_ = std::move(*made);
   if (shared_ != nullptr) device_->add_sharing(*queue_pair_, *this);
@@ -62,7 +62,7 @@ Result<posted::Link::Limits> VerbsLink::open(const memory::PagePool& receive_poo
   return Limits{.inline_most = inline_most, .pieces_most = max_extents};
 }
 
-Result<> VerbsLink::ready_to_send() {
+Result<> VerbsEndpoint::ready_to_send() {
   for (const ibv_qp_state state : {IBV_QPS_RTR, IBV_QPS_RTS}) {
     if (auto done = change_state(*id_, *queue_pair_, path_, state); !done) return done;
     takes_shared_ = shared_ != nullptr;
@@ -70,7 +70,7 @@ Result<> VerbsLink::ready_to_send() {
   return {};
 }
 
-Result<> VerbsLink::start(const posted::HelloBytes& hello) {
+Result<> VerbsEndpoint::start(const rdma::HelloBytes& hello) {
   if (asked_) {
     if (auto ready = ready_to_send(); !ready) return ready;
   }
@@ -80,17 +80,17 @@ Result<> VerbsLink::start(const posted::HelloBytes& hello) {
   return fail_errno(ErrorKind::refused, "RDMA connection manager", errno);
 }
 
-Result<> VerbsLink::answered() {
+Result<> VerbsEndpoint::answered() {
   if (auto ready = ready_to_send(); !ready) return ready;
   if (rdma_establish(id_.get()) == 0) return {};
   return fail_errno(ErrorKind::refused, "RDMA connection manager", errno);
 }
 
-void VerbsLink::reject(const posted::HelloBytes& hello) {
-  (void)rdma_reject(id_.get(), hello.data(), posted::hello_size);
+void VerbsEndpoint::reject(const rdma::HelloBytes& hello) {
+  (void)rdma_reject(id_.get(), hello.data(), rdma::hello_size);
 }
 
-Result<> VerbsLink::reach(const memory::Arena& arena) {
+Result<> VerbsEndpoint::reach(const memory::Arena& arena) {
   if (const auto key = device_->key(arena); !key) return std::unexpected(key.error());
   return {};
 }
@@ -98,7 +98,7 @@ Result<> VerbsLink::reach(const memory::Arena& arena) {
 // Without its queue pair, a device does not touch what was posted there. One that shares receives
 // has to give back first what it has taken of them (InfiniBand specification, 10.3.1: Last WQE
 // Reached); not all devices say that they have.
-void VerbsLink::close() {
+void VerbsEndpoint::close() {
   if (started_) (void)rdma_disconnect(id_.get());
   started_ = false;
   id_.reset();
@@ -109,13 +109,13 @@ void VerbsLink::close() {
     end_queue_pair();
 }
 
-void VerbsLink::end_queue_pair() {
+void VerbsEndpoint::end_queue_pair() {
   if (queue_pair_ != nullptr) device_->remove_sharing(*queue_pair_);
   queue_pair_.reset();
 }
 
 // Writes no bytes to no address, which the peer's device acknowledges.
-void VerbsLink::probe(posted::Operation& operation) {
+void VerbsEndpoint::probe(rdma::Operation& operation) {
   if (posted_ - retired_ == requests_most) return; // what is under way will tell
   ibv_send_wr request{};
   request.wr_id = reinterpret_cast<std::uintptr_t>(&operation);
@@ -126,10 +126,10 @@ void VerbsLink::probe(posted::Operation& operation) {
 }
 
 // Chains of so many; a connection's own receives are one.
-Result<> VerbsLink::post_receives(std::span<const posted::Receive> all, std::uint32_t size) {
-  std::array<ibv_recv_wr, posted::receives_most> requests;
-  std::array<ibv_sge, posted::receives_most> pieces;
-  const auto receives = all.first(std::min<std::size_t>(all.size(), posted::receives_most));
+Result<> VerbsEndpoint::post_receives(std::span<const rdma::Receive> all, std::uint32_t size) {
+  std::array<ibv_recv_wr, rdma::receives_most> requests;
+  std::array<ibv_sge, rdma::receives_most> pieces;
+  const auto receives = all.first(std::min<std::size_t>(all.size(), rdma::receives_most));
   for (std::size_t i = 0; i < receives.size(); ++i) {
     pieces[i] = {reinterpret_cast<std::uintptr_t>(receives[i].to), size, receive_key_};
     requests[i] = {.wr_id = reinterpret_cast<std::uintptr_t>(receives[i].operation),
@@ -142,8 +142,7 @@ Result<> VerbsLink::post_receives(std::span<const posted::Receive> all, std::uin
                                        : ibv_post_srq_recv(shared_, requests.data(), &bad);
   if (error != 0) {
     if (shared_ != nullptr) {
-      for (const posted::Receive& left :
-           all.subspan(static_cast<std::size_t>(bad - requests.data())))
+      for (const rdma::Receive& left : all.subspan(static_cast<std::size_t>(bad - requests.data())))
         left.operation->shared->forget(left.operation->number);
     }
     return fail_errno(ErrorKind::internal, "the device accepts no receive", error);
@@ -154,9 +153,9 @@ Result<> VerbsLink::post_receives(std::span<const posted::Receive> all, std::uin
 
 // One chain, as far as the queue has room. Its last request that holds pages asks for a completion;
 // where none does, the last of all does so now and then.
-Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
-  std::array<ibv_send_wr, posted::sends_most> requests;
-  std::array<ibv_sge, posted::sends_most * max_extents> pieces;
+Result<std::size_t> VerbsEndpoint::post_sends(std::span<const rdma::Send> sends) {
+  std::array<ibv_send_wr, rdma::sends_most> requests;
+  std::array<ibv_sge, rdma::sends_most * max_extents> pieces;
   const std::size_t count =
       std::min<std::size_t>(sends.size(), requests_most - (posted_ - retired_));
   if (count == 0) return 0;
@@ -179,12 +178,12 @@ Result<std::size_t> VerbsLink::post_sends(std::span<const posted::Send> sends) {
 }
 
 // For a completion, of all requests before `end`.
-void VerbsLink::asked(std::uint32_t end) {
+void VerbsEndpoint::asked(std::uint32_t end) {
   signalled_ = end;
   signals_[signals_put_++ % requests_most] = end;
 }
 
-void VerbsLink::fill(const posted::Send& send, ibv_send_wr& request, ibv_sge* pieces) {
+void VerbsEndpoint::fill(const rdma::Send& send, ibv_send_wr& request, ibv_sge* pieces) {
   request = {};
   request.wr_id = reinterpret_cast<std::uintptr_t>(send.operation);
   request.opcode = IBV_WR_SEND_WITH_IMM;
