@@ -17,7 +17,7 @@ run() {  # name, command...
 
 run "peers that are no peers, options" "$build/tests/fanin_net_verbs_test"
 run "conformance suite" "$build/tests/fanin_net_test" --gtest_filter='Given/*:Ofi/*/ofi_tcp'
-run "message sockets" "$build/tests/fanin_message_test" --gtest_filter='sockets/*/*verbs*'
+run "message sockets" "$build/tests/fanin_message_test" --gtest_filter='Sockets/*/*verbs*'
 run "what a message costs" python3 tests/rdma/cost.py check
 run "event builder over ofi+verbs" env FANIN_RDMA_SCHEME=ofi+verbs python3 -m pytest \
   tests/rdma/rdma_test.py::test_two_by_two_build_every_event tests/rdma/rdma_test.py::test_two_by_two_build_every_event_with_pull \

@@ -6,20 +6,20 @@ namespace fanin {
 namespace {
 
 // Golden numbers: a seed written down in a failing test must mean the same on every platform.
-TEST(RandomStream, GivesTheSameNumbersEverywhere) {
+TEST(RandomStream, gives_the_same_numbers_everywhere) {
   Random random(0);
   EXPECT_EQ(random.next(), 0x53175d61490b23dfU);
   EXPECT_EQ(random.next(), 0x61da6f3dc380d507U);
   EXPECT_EQ(random.next(), 0x5c0fdf91ec9a7bfcU);
 }
 
-TEST(RandomStream, SeedsDiffer) {
+TEST(RandomStream, seeds_differ) {
   Random a(1);
   Random b(2);
   EXPECT_NE(a.next(), b.next());
 }
 
-TEST(RandomStream, BelowStaysBelowAndReachesEveryValue) {
+TEST(RandomStream, below_stays_below_and_reaches_every_value) {
   Random random(7);
   unsigned seen = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -32,7 +32,7 @@ TEST(RandomStream, BelowStaysBelowAndReachesEveryValue) {
   EXPECT_EQ(random.below(1), 0U);
 }
 
-TEST(RandomStream, UnitIsInItsIntervalWithTheRightMean) {
+TEST(RandomStream, unit_is_in_its_interval_with_the_right_mean) {
   Random random(11);
   double sum = 0;
   for (int i = 0; i < 100'000; ++i) {
@@ -44,7 +44,7 @@ TEST(RandomStream, UnitIsInItsIntervalWithTheRightMean) {
   EXPECT_NEAR(sum / 100'000, 0.5, 0.005);
 }
 
-TEST(RandomStream, ChanceFollowsItsOdds) {
+TEST(RandomStream, chance_follows_its_odds) {
   Random random(13);
   int hits = 0;
   for (int i = 0; i < 100'000; ++i) hits += random.chance(1, 4) ? 1 : 0;

@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Units, SizesAreReadInPowersOf1000And1024) {
+TEST(Units, sizes_are_read_in_powers_of_1000_and_1024) {
   EXPECT_EQ(parse_size("0B").value(), 0U);
   EXPECT_EQ(parse_size("200B").value(), 200U);
   EXPECT_EQ(parse_size("64KiB").value(), 65536U);
@@ -18,7 +18,7 @@ TEST(Units, SizesAreReadInPowersOf1000And1024) {
   EXPECT_EQ(parse_size("16777215TiB").value(), 16777215ULL << 40);
 }
 
-TEST(Units, ABareNumberIsAnErrorThatNamesTheUnits) {
+TEST(Units, a_bare_number_is_an_error_that_names_the_units) {
   const auto size = parse_size("64");
   ASSERT_FALSE(size);
   EXPECT_EQ(size.error().kind, ErrorKind::usage);
@@ -28,14 +28,14 @@ TEST(Units, ABareNumberIsAnErrorThatNamesTheUnits) {
   EXPECT_NE(parse_bandwidth("5").error().text.find("Gb/s"), std::string::npos);
 }
 
-TEST(Units, WhatIsNotANumberWithAUnitIsAnError) {
+TEST(Units, what_is_not_a_number_with_a_unit_is_an_error) {
   for (const char* text : {"", " ", "KiB", "64kib", "64K", "-1B", "1e3B", ".5B", "5.B", "1.2.3B",
                            "0x10B", "64KiB ", " 64KiB", "64KiBs", "1,5MB", "nanB", "infB"}) {
     EXPECT_FALSE(parse_size(text)) << text;
   }
 }
 
-TEST(Units, OverflowIsAnErrorAndSoIsLessThanTheSmallestUnit) {
+TEST(Units, overflow_is_an_error_and_so_is_less_than_the_smallest_unit) {
   EXPECT_FALSE(parse_size("16777216TiB"));
   EXPECT_FALSE(parse_size("99999999999999999999999999999999999999999999B"));
   EXPECT_FALSE(parse_size("0.1B"));
@@ -49,7 +49,7 @@ TEST(Units, OverflowIsAnErrorAndSoIsLessThanTheSmallestUnit) {
   EXPECT_FALSE(parse_bandwidth("0Gb/s"));
 }
 
-TEST(Units, TimesRatesAndBandwidthsAreRead) {
+TEST(Units, times_rates_and_bandwidths_are_read) {
   EXPECT_EQ(parse_duration("50ms").value(), 50ms);
   EXPECT_EQ(parse_duration("0s").value(), 0ns);
   EXPECT_EQ(parse_duration("0").value(), 0ns); // needs no unit
@@ -64,7 +64,7 @@ TEST(Units, TimesRatesAndBandwidthsAreRead) {
   EXPECT_DOUBLE_EQ(parse_bandwidth("1GiB/s").value(), 1073741824.0);
 }
 
-TEST(Units, ValuesAreWrittenWithThreeDigits) {
+TEST(Units, values_are_written_with_three_digits) {
   EXPECT_EQ(format_size(0), "0 B");
   EXPECT_EQ(format_size(1023), "1023 B");
   EXPECT_EQ(format_size(65536), "64 KiB");

@@ -68,7 +68,7 @@ std::uint64_t delivered(const VirtualSystem& system) {
   return hash;
 }
 
-TEST(backpressure, smallest_pools_make_progress) {
+TEST(Backpressure, smallest_pools_make_progress) {
   auto options = triggered(3, 2, 50'000);
   options.source_pages = 2;
   options.source_window = 128;
@@ -84,7 +84,7 @@ TEST(backpressure, smallest_pools_make_progress) {
   expect_balanced(system);
 }
 
-TEST(backpressure, a_source_that_we_read_no_further_is_not_silent) {
+TEST(Backpressure, a_source_that_we_read_no_further_is_not_silent) {
   for (const double trigger_hz : {0.0, 100'000.0}) {
     VirtualSystemOptions options;
     options.system = make_system(2, 1);
@@ -132,7 +132,7 @@ private:
   EventNumber count_;
 };
 
-TEST(silence, a_triggered_event_that_no_source_has_is_an_event_and_no_gap) {
+TEST(Silence, a_triggered_event_that_no_source_has_is_an_event_and_no_gap) {
   auto options = triggered(2, 2, 10'000);
   options.system.events_max = 300;
   options.make_source = [](const SourceInfo&) { return std::make_unique<EverySecond>(2, 1000); };
@@ -145,7 +145,7 @@ TEST(silence, a_triggered_event_that_no_source_has_is_an_event_and_no_gap) {
   expect_balanced(system);
 }
 
-TEST(backpressure, exceptions_without_end_cost_nobody_the_connection_to_the_event_manager) {
+TEST(Backpressure, exceptions_without_end_cost_nobody_the_connection_to_the_event_manager) {
   VirtualSystemOptions options;
   options.system = make_system(1, 2, 8);
   options.network.latency_max = 2ms; // the event manager takes its time
@@ -161,7 +161,7 @@ TEST(backpressure, exceptions_without_end_cost_nobody_the_connection_to_the_even
   expect_balanced(system);
 }
 
-TEST(backpressure, batches_of_one_event_cost_nobody_the_connection_to_the_event_manager) {
+TEST(Backpressure, batches_of_one_event_cost_nobody_the_connection_to_the_event_manager) {
   for (const auto protocol : {Protocol::push, Protocol::pull}) {
     VirtualSystemOptions options;
     options.system = make_system(2, 2);
@@ -184,7 +184,7 @@ TEST(backpressure, batches_of_one_event_cost_nobody_the_connection_to_the_event_
   }
 }
 
-TEST(control, a_connection_that_is_lost_for_a_moment_costs_a_readout_unit_nothing) {
+TEST(Control, a_connection_that_is_lost_for_a_moment_costs_a_readout_unit_nothing) {
   for (const auto protocol : {Protocol::push, Protocol::pull}) {
     auto options = triggered(2, 2, 20'000);
     options.system.protocol = protocol;
@@ -207,7 +207,7 @@ TEST(control, a_connection_that_is_lost_for_a_moment_costs_a_readout_unit_nothin
   }
 }
 
-TEST(control, a_connection_that_is_lost_before_the_welcome_came_costs_nothing) {
+TEST(Control, a_connection_that_is_lost_before_the_welcome_came_costs_nothing) {
   for (int i = 0; i < 40; ++i) {
     auto options = triggered(2, 2, 20'000);
     options.network.latency_max = 1ms;
@@ -224,7 +224,7 @@ TEST(control, a_connection_that_is_lost_before_the_welcome_came_costs_nothing) {
   }
 }
 
-TEST(control, another_process_ends_the_wait_for_one_that_has_lost_its_connection) {
+TEST(Control, another_process_ends_the_wait_for_one_that_has_lost_its_connection) {
   auto options = triggered(2, 1, 10'000);
   options.system.grace = 1500ms;
   VirtualSystem system{options};
@@ -241,7 +241,7 @@ TEST(control, another_process_ends_the_wait_for_one_that_has_lost_its_connection
   expect_balanced(system);
 }
 
-TEST(control, a_death_that_was_seen_ends_the_wait_at_once) {
+TEST(Control, a_death_that_was_seen_ends_the_wait_at_once) {
   for (const Duration after : {Duration{0}, Duration{200ms}}) { // the loss is noticed, or is not
     auto options = triggered(2, 1, 10'000);
     options.system.grace = 1500ms;
@@ -268,7 +268,7 @@ TEST(control, a_death_that_was_seen_ends_the_wait_at_once) {
 }
 
 // All of it on one host that is paused again and again; the event manager runs first.
-TEST(silence, a_busy_host_makes_nobody_silent) {
+TEST(Silence, a_busy_host_makes_nobody_silent) {
   auto options = triggered(2, 2, 1); // they have little to say
   options.system.dead_after = 400ms;
   options.system.grace = 100ms;
@@ -292,7 +292,7 @@ TEST(silence, a_busy_host_makes_nobody_silent) {
   expect_nothing_lost(system);
 }
 
-TEST(backpressure, events_that_nobody_can_build_cost_the_event_manager_nothing) {
+TEST(Backpressure, events_that_nobody_can_build_cost_the_event_manager_nothing) {
   for (const double trigger_hz : {0.0, 1000.0}) {
     for (const bool reachable : {false, true}) {
       auto options = triggered(2, 2, trigger_hz);
@@ -329,7 +329,7 @@ TEST(backpressure, events_that_nobody_can_build_cost_the_event_manager_nothing) 
   }
 }
 
-TEST(backpressure, metadata_of_tiny_fragments_is_shared_fairly_too) {
+TEST(Backpressure, metadata_of_tiny_fragments_is_shared_fairly_too) {
   auto options = triggered(2, 3, 100'000);
   options.size = source::FixedSize{4};
   options.source_window = 65536;
@@ -352,7 +352,7 @@ TEST(backpressure, metadata_of_tiny_fragments_is_shared_fairly_too) {
   expect_balanced(system);
 }
 
-TEST(backpressure, a_builder_unit_that_was_frozen_for_a_while_makes_no_event_incomplete) {
+TEST(Backpressure, a_builder_unit_that_was_frozen_for_a_while_makes_no_event_incomplete) {
   for (const double trigger_hz : {0.0, 20'000.0}) {
     auto options = triggered(2, 2, trigger_hz);
     options.source_rate_hz = 20'000;
@@ -373,7 +373,7 @@ TEST(backpressure, a_builder_unit_that_was_frozen_for_a_while_makes_no_event_inc
   }
 }
 
-TEST(backpressure, a_disk_that_stands_still_makes_no_event_incomplete) {
+TEST(Backpressure, a_disk_that_stands_still_makes_no_event_incomplete) {
   VirtualSystem system{triggered(2, 2, 20'000)};
   system.start_all();
   system.run_for(50ms);
@@ -393,7 +393,7 @@ TEST(backpressure, a_disk_that_stands_still_makes_no_event_incomplete) {
   expect_balanced(system);
 }
 
-TEST(faults, without_its_storage_a_builder_unit_leaves_and_the_others_go_on) {
+TEST(Faults, without_its_storage_a_builder_unit_leaves_and_the_others_go_on) {
   VirtualSystem system{triggered(2, 2, 20'000)};
   system.start_all();
   system.run_for(50ms);
@@ -407,7 +407,7 @@ TEST(faults, without_its_storage_a_builder_unit_leaves_and_the_others_go_on) {
   expect_balanced(system);
 }
 
-TEST(faults, storage_that_fails_ends_the_run_where_that_is_set) {
+TEST(Faults, storage_that_fails_ends_the_run_where_that_is_set) {
   auto options = triggered(2, 2, 20'000);
   options.failure_ends_run = true;
   VirtualSystem system{options};
@@ -422,7 +422,7 @@ TEST(faults, storage_that_fails_ends_the_run_where_that_is_set) {
   expect_balanced(system);
 }
 
-TEST(faults, a_builder_unit_that_cannot_make_its_file_says_why) {
+TEST(Faults, a_builder_unit_that_cannot_make_its_file_says_why) {
   auto options = triggered(2, 2, 20'000);
   options.without_file = 1;
   VirtualSystem system{options};
@@ -439,7 +439,7 @@ TEST(faults, a_builder_unit_that_cannot_make_its_file_says_why) {
   EXPECT_EQ(strict.summary().error, "builder unit 'bu1': no inode is left");
 }
 
-TEST(faults, nobody_is_said_to_build_where_nobody_is_left) {
+TEST(Faults, nobody_is_said_to_build_where_nobody_is_left) {
   VirtualSystem system{triggered(1, 2, 20'000)};
   system.start_all();
   system.run_for(100ms);
@@ -456,7 +456,7 @@ TEST(faults, nobody_is_said_to_build_where_nobody_is_left) {
                                 "'bu1' is gone .*: its [1-9][0-9]* events wait for a builder")));
 }
 
-TEST(faults, a_run_ends_at_once_where_no_storage_is_left) {
+TEST(Faults, a_run_ends_at_once_where_no_storage_is_left) {
   auto options = triggered(2, 2, 20'000);
   options.failure_ends_run = true;
   VirtualSystem system{options};
@@ -472,7 +472,7 @@ TEST(faults, a_run_ends_at_once_where_no_storage_is_left) {
   expect_balanced(system);
 }
 
-TEST(backpressure, a_slow_builder_unit_does_not_stop_the_others) {
+TEST(Backpressure, a_slow_builder_unit_does_not_stop_the_others) {
   auto options = triggered(2, 3, 20'000);
   VirtualSystem system{options};
   system.start_all();
@@ -486,7 +486,7 @@ TEST(backpressure, a_slow_builder_unit_does_not_stop_the_others) {
   expect_balanced(system);
 }
 
-TEST(backpressure, a_frozen_builder_unit_holds_up_nobody_who_asks_for_his_own_batches) {
+TEST(Backpressure, a_frozen_builder_unit_holds_up_nobody_who_asks_for_his_own_batches) {
   VirtualSystemOptions options;
   options.system = make_system(2, 3);
   options.system.protocol = Protocol::pull;
@@ -508,7 +508,7 @@ TEST(backpressure, a_frozen_builder_unit_holds_up_nobody_who_asks_for_his_own_ba
   expect_balanced(system);
 }
 
-TEST(backpressure, a_frozen_builder_unit_does_not_stop_the_others_and_loses_nothing) {
+TEST(Backpressure, a_frozen_builder_unit_does_not_stop_the_others_and_loses_nothing) {
   VirtualSystem system{triggered(2, 3, 20'000)};
   system.start_all();
   system.run_for(20ms);
@@ -526,7 +526,7 @@ TEST(backpressure, a_frozen_builder_unit_does_not_stop_the_others_and_loses_noth
   expect_balanced(system);
 }
 
-TEST(silence, a_readout_unit_that_was_frozen_for_a_while_is_not_cut_off) {
+TEST(Silence, a_readout_unit_that_was_frozen_for_a_while_is_not_cut_off) {
   VirtualSystem system{triggered(2, 2, 100'000)};
   system.start_all();
   system.run_for(50ms);
@@ -562,7 +562,7 @@ private:
   Time back_{};
 };
 
-TEST(silence, a_pause_of_the_host_of_a_readout_unit_makes_no_event_incomplete) {
+TEST(Silence, a_pause_of_the_host_of_a_readout_unit_makes_no_event_incomplete) {
   VirtualSystemOptions options;
   options.system = make_system(2, 2, 2);
   options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
@@ -586,7 +586,7 @@ TEST(silence, a_pause_of_the_host_of_a_readout_unit_makes_no_event_incomplete) {
   expect_balanced(system);
 }
 
-TEST(paths, a_builder_unit_that_no_data_reach_costs_no_event) {
+TEST(BrokenPaths, a_builder_unit_that_no_data_reach_costs_no_event) {
   for (const auto protocol : {Protocol::push, Protocol::pull}) {
     for (const bool strict : {false, true}) {
       for (const bool from_the_start : {false, true}) {
@@ -609,7 +609,7 @@ TEST(paths, a_builder_unit_that_no_data_reach_costs_no_event) {
   }
 }
 
-TEST(paths, a_dead_rail_is_left_for_the_next_one) {
+TEST(BrokenPaths, a_dead_rail_is_left_for_the_next_one) {
   for (const auto protocol : {Protocol::push, Protocol::pull}) {
     auto options = triggered(2, 2, 10'000);
     options.system.protocol = protocol;
@@ -630,7 +630,7 @@ TEST(paths, a_dead_rail_is_left_for_the_next_one) {
   }
 }
 
-TEST(paths, blocks_that_come_long_before_their_assignment_are_built) {
+TEST(BrokenPaths, blocks_that_come_long_before_their_assignment_are_built) {
   VirtualSystem system{triggered(2, 2, 10'000)};
   system.start_all();
   for (int i = 0; i < 6; ++i) {
@@ -643,7 +643,7 @@ TEST(paths, blocks_that_come_long_before_their_assignment_are_built) {
   expect_nothing_lost(system);
 }
 
-TEST(paths, a_readout_unit_that_reaches_nobody_is_given_up_by_name) {
+TEST(BrokenPaths, a_readout_unit_that_reaches_nobody_is_given_up_by_name) {
   VirtualSystem system{triggered(2, 2, 5000)};
   system.start_all();
   system.run_for(50ms);
@@ -664,7 +664,7 @@ TEST(paths, a_readout_unit_that_reaches_nobody_is_given_up_by_name) {
   expect_balanced(system);
 }
 
-TEST(silence, a_frozen_readout_unit_is_given_up_and_joins_again) {
+TEST(Silence, a_frozen_readout_unit_is_given_up_and_joins_again) {
   VirtualSystem system{triggered(3, 2, 5000)};
   system.start_all();
   system.run_for(50ms);
@@ -704,7 +704,7 @@ private:
   bool mute_; // from the beginning
 };
 
-TEST(silence, a_source_that_is_silent_is_missing_after_the_deadline) {
+TEST(Silence, a_source_that_is_silent_is_missing_after_the_deadline) {
   for (const std::size_t per_unit : {1U, 2U}) { // silent within a unit, and the unit as a whole
     VirtualSystemOptions options;
     options.system = make_system(3, 2, per_unit);
@@ -727,7 +727,7 @@ TEST(silence, a_source_that_is_silent_is_missing_after_the_deadline) {
   }
 }
 
-TEST(silence, what_others_have_is_built_when_one_dies_that_never_said_anything) {
+TEST(Silence, what_others_have_is_built_when_one_dies_that_never_said_anything) {
   VirtualSystemOptions options;
   options.system = make_system(2, 1);
   options.system.event_deadline = 10s;
@@ -768,7 +768,7 @@ private:
   EventNumber next_ = 0;
 };
 
-TEST(silence, what_was_dropped_is_counted_once_over_all_incarnations) {
+TEST(Silence, what_was_dropped_is_counted_once_over_all_incarnations) {
   std::uint64_t repeated = 0;
   VirtualSystemOptions options;
   options.system = make_system(1, 1);
@@ -789,7 +789,7 @@ TEST(silence, what_was_dropped_is_counted_once_over_all_incarnations) {
   expect_balanced(system);
 }
 
-TEST(lost, files_and_ledger_agree_on_what_a_dead_readout_unit_had) {
+TEST(Lost, files_and_ledger_agree_on_what_a_dead_readout_unit_had) {
   for (const bool comes_back : {false, true}) {
     VirtualSystemOptions options;
     options.system = make_system(2, 2);
@@ -824,7 +824,7 @@ TEST(lost, files_and_ledger_agree_on_what_a_dead_readout_unit_had) {
   }
 }
 
-TEST(silence, an_optional_source_that_is_absent_leaves_events_complete) {
+TEST(Silence, an_optional_source_that_is_absent_leaves_events_complete) {
   VirtualSystemOptions options;
   options.system = make_system(2, 1);
   options.system.sources[1].required = false;
@@ -843,7 +843,7 @@ TEST(silence, an_optional_source_that_is_absent_leaves_events_complete) {
   EXPECT_EQ(system.summary().fragments.built, 1100U);
 }
 
-TEST(end, when_the_event_manager_dies_all_nodes_stop) {
+TEST(End, when_the_event_manager_dies_all_nodes_stop) {
   VirtualSystem system{triggered(2, 2, 5000)};
   system.start_all();
   system.run_for(100ms);
@@ -852,7 +852,7 @@ TEST(end, when_the_event_manager_dies_all_nodes_stop) {
   EXPECT_EQ(system.ended_nodes(), 4U) << tail_of_log(system);
 }
 
-TEST(end, a_forced_stop_says_what_is_lost) {
+TEST(End, a_forced_stop_says_what_is_lost) {
   VirtualSystem system{triggered(2, 2, 20'000)};
   system.start_all();
   system.run_for(100ms);
@@ -866,7 +866,7 @@ TEST(end, a_forced_stop_says_what_is_lost) {
   EXPECT_EQ(summary.fragments.read, summary.fragments.built + summary.fragments.lost);
 }
 
-TEST(scale, a_thousand_nodes_in_one_thread) {
+TEST(Scale, a_thousand_nodes_in_one_thread) {
   auto options = triggered(512, 511, 2000);
   options.system.events_max = 20;
   options.source_pages = 2;
@@ -1106,7 +1106,7 @@ std::uint64_t run_faults(std::uint64_t seed) {
   return trace;
 }
 
-TEST(faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced) {
+TEST(Faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced) {
   const char* seed = std::getenv("FANIN_SEED");
   const char* seeds = std::getenv("FANIN_SEEDS");
   const std::uint64_t first = seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1;
@@ -1116,7 +1116,7 @@ TEST(faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced
   for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) (void)run_faults(first + i);
 }
 
-TEST(faults, the_same_seed_gives_the_same_trace_everywhere) {
+TEST(Faults, the_same_seed_gives_the_same_trace_everywhere) {
   EXPECT_EQ(run_faults(4711), 12'920'216'152'036'405'313U);
   EXPECT_EQ(run_faults(4712), 13'575'109'236'572'712'322U);
 }

@@ -18,7 +18,7 @@ std::vector<std::byte> page_of(std::initializer_list<message::FrameHeader> heade
 
 bool accept(wire::MessageType, std::span<const std::byte>) { return true; }
 
-TEST(for_each_message, visits_each_message_with_its_body) {
+TEST(ForEachMessage, visits_each_message_with_its_body) {
   wire::Clear clear{.first = 7, .end = 10};
   std::vector<std::byte> page;
   for (int i = 0; i < 3; ++i) {
@@ -42,7 +42,7 @@ TEST(for_each_message, visits_each_message_with_its_body) {
   EXPECT_EQ(count, 3);
 }
 
-TEST(for_each_message, refuses_lengths_that_lie) {
+TEST(ForEachMessage, refuses_lengths_that_lie) {
   constexpr auto clear = static_cast<std::uint16_t>(wire::MessageType::clear);
   EXPECT_FALSE(for_each_message(page_of({{clear, 0, 8}}), accept));
   EXPECT_FALSE(for_each_message(page_of({{clear, 0, 4}, {clear, 0, 0}}), accept));

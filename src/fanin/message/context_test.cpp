@@ -29,9 +29,9 @@ public:
   std::uint64_t lost = 0;
 };
 
-class context : public ::testing::Test {
+class ContextTest : public ::testing::Test {
 protected:
-  context() {
+  ContextTest() {
     loop.add(transport);
     transports.add("moody+inproc", transport);
   }
@@ -54,7 +54,7 @@ protected:
   std::vector<std::string> said;
 };
 
-TEST_F(context, refuses_pools_that_cannot_be) {
+TEST_F(ContextTest, refuses_pools_that_cannot_be) {
   const auto error = [](std::uint32_t send_page, std::uint32_t receive_page) {
     ContextOptions options = TwoEnds::small_pages();
     options.send_pool.page_size = send_page;
@@ -68,7 +68,7 @@ TEST_F(context, refuses_pools_that_cannot_be) {
   EXPECT_THAT(error(16384, 40000), HasSubstr("multiple of 4 KiB"));
 }
 
-TEST_F(context, makes_one_transport_of_each_scheme_from_the_registry_it_is_given) {
+TEST_F(ContextTest, makes_one_transport_of_each_scheme_from_the_registry_it_is_given) {
   int made = 0;
   net::TransportRegistry registry;
   ASSERT_TRUE(registry.add("mine", [&](net::Loop&, const LogFunction&) {
@@ -88,7 +88,7 @@ TEST_F(context, makes_one_transport_of_each_scheme_from_the_registry_it_is_given
   EXPECT_THAT(of("tcp://127.0.0.1:0").error().text, HasSubstr("no transport for the scheme 'tcp'"));
 }
 
-TEST_F(context, draws_the_times_of_reconnecting_from_its_seed) {
+TEST_F(ContextTest, draws_the_times_of_reconnecting_from_its_seed) {
   const auto drawn = [](std::uint64_t seed) {
     ContextOptions options = TwoEnds::small_pages();
     options.seed = seed;
@@ -99,7 +99,7 @@ TEST_F(context, draws_the_times_of_reconnecting_from_its_seed) {
   EXPECT_NE(drawn(0), drawn(0)); // from the clock
 }
 
-TEST_F(context, does_nothing_in_a_turn_without_work) {
+TEST_F(ContextTest, does_nothing_in_a_turn_without_work) {
   Context one = make();
   EXPECT_FALSE(one.turn());
 }
@@ -121,7 +121,7 @@ struct Task final : TurnEndTask {
   bool stays = false;
 };
 
-TEST_F(context, calls_a_task_once_a_turn_while_it_wants_that) {
+TEST_F(ContextTest, calls_a_task_once_a_turn_while_it_wants_that) {
   Context one = make();
   Task task(one);
   const auto calls = [&](bool leaves, bool returns, bool stays) {
@@ -142,7 +142,7 @@ TEST_F(context, calls_a_task_once_a_turn_while_it_wants_that) {
   EXPECT_EQ(calls(true, true, true), 3);
 }
 
-TEST_F(context, runs_until_it_is_stopped) {
+TEST_F(ContextTest, runs_until_it_is_stopped) {
   Context one = make();
   bool stopped = false;
   net::Timer end{[&] {
@@ -154,7 +154,7 @@ TEST_F(context, runs_until_it_is_stopped) {
   EXPECT_TRUE(stopped);
 }
 
-TEST_F(context, drain_says_whether_everything_was_taken) {
+TEST_F(ContextTest, drain_says_whether_everything_was_taken) {
   Context one = make();
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(one.transport(url));
   EXPECT_TRUE(one.drain()); // nothing is left
@@ -176,7 +176,7 @@ TEST_F(context, drain_says_whether_everything_was_taken) {
   EXPECT_FALSE(one.drain());
 }
 
-TEST_F(context, an_address_that_cannot_be_used_is_an_error_of_every_socket) {
+TEST_F(ContextTest, an_address_that_cannot_be_used_is_an_error_of_every_socket) {
   Context one = make();
   const auto ready = [](Message&) {};
   const auto sockets = [&](const net::Url& at) {
@@ -203,7 +203,7 @@ TEST_F(context, an_address_that_cannot_be_used_is_an_error_of_every_socket) {
                                 ErrorKind::exhausted, ErrorKind::exhausted, ErrorKind::exhausted}));
 }
 
-TEST_F(context, an_attempt_that_cannot_be_made_is_tried_again_and_said_once) {
+TEST_F(ContextTest, an_attempt_that_cannot_be_made_is_tried_again_and_said_once) {
   Context one = make();
   const auto sender =
       LowLatencySender::connect(one, url, {.reconnect = {.initial = 1us, .max = 10us}}).value();

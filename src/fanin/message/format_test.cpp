@@ -20,7 +20,7 @@ const std::vector<std::byte> golden_hello =
     bytes_of({'N', 'T', 'I', 'O', 1, 0, 2, 0, 0, 0, 4,    0, 0, 0, 0, 0,     // page_max 256 KiB
               0,   0,   0,   4,   0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0}); // 64 MiB, 2 MiB
 
-TEST(hello, has_golden_bytes) {
+TEST(Hello, has_golden_bytes) {
   const Hello hello{.kind = SocketKind::high_throughput,
                     .page_max = 256U << 10,
                     .message_max = 64U << 20,
@@ -33,7 +33,7 @@ TEST(hello, has_golden_bytes) {
   EXPECT_EQ(read->message_max, 64U << 20);
 }
 
-TEST(hello, that_is_another_thing_is_told_from_one_of_another_version) {
+TEST(Hello, that_is_another_thing_is_told_from_one_of_another_version) {
   const auto with = [](std::size_t at, int value) {
     auto bytes = golden_hello;
     bytes[at] = static_cast<std::byte>(value);
@@ -57,7 +57,7 @@ TEST(hello, that_is_another_thing_is_told_from_one_of_another_version) {
     EXPECT_FALSE(read_hello(std::span(golden_hello).first(size)));
 }
 
-TEST(page, has_golden_bytes) {
+TEST(Page, has_golden_bytes) {
   const auto pool =
       memory::PagePool::make(
           {.page_size = 4096, .pages = 1, .arena = {.huge_pages = memory::HugePages::off}})
@@ -78,7 +78,7 @@ TEST(page, has_golden_bytes) {
                       0, 0, 1, 0, 8, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7}));
 }
 
-TEST(gathering_page, goes_on_behind_what_was_sent_and_is_let_go_when_it_is_full) {
+TEST(GatheringPage, goes_on_behind_what_was_sent_and_is_let_go_when_it_is_full) {
   const auto pool =
       memory::PagePool::make(
           {.page_size = 4096, .pages = 1, .arena = {.huge_pages = memory::HugePages::off}})
@@ -112,7 +112,7 @@ std::vector<std::uint32_t> sizes_in(std::span<const std::byte> page, PageReader:
   return sizes;
 }
 
-TEST(page_reader, refuses_lengths_that_lie) {
+TEST(PageReader, refuses_lengths_that_lie) {
   PageReader::Step end{};
   const auto page = bytes_of({0, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, //
                               0, 0, 0, 0, 1, 0, 0, 0, 9});
@@ -126,7 +126,7 @@ TEST(page_reader, refuses_lengths_that_lie) {
   EXPECT_EQ(end, PageReader::Step::malformed);
 }
 
-TEST(page_reader, takes_the_rest_as_the_payload_of_the_last_header_and_nothing_else) {
+TEST(PageReader, takes_the_rest_as_the_payload_of_the_last_header_and_nothing_else) {
   PageReader::Step end{};
   const auto page = bytes_of({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0});
   EXPECT_EQ(sizes_in(page, end, 40), (std::vector<std::uint32_t>{0, 40}));
@@ -139,7 +139,7 @@ TEST(page_reader, takes_the_rest_as_the_payload_of_the_last_header_and_nothing_e
   EXPECT_EQ(end, PageReader::Step::malformed);
 }
 
-TEST(frame, makes_sense_only_where_its_message_is) {
+TEST(Frame, makes_sense_only_where_its_message_is) {
   constexpr auto continued = FrameHeader::continued;
   constexpr auto goes_on = FrameHeader::goes_on;
   EXPECT_TRUE(makes_sense({0, 0, 0}, false));

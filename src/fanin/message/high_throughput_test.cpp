@@ -14,7 +14,7 @@ namespace {
 using testing::pattern;
 using testing::TwoEnds;
 
-class high_throughput : public ::testing::TestWithParam<testing::NetworkKind> {
+class HighThroughput : public ::testing::TestWithParam<testing::NetworkKind> {
 protected:
   void start(HighThroughputReceiverOptions receiving = {}, HighThroughputSenderOptions sending = {},
              const ContextOptions& context = TwoEnds::small_pages()) {
@@ -76,7 +76,7 @@ protected:
   std::deque<std::vector<std::byte>> expected;
 };
 
-TEST_P(high_throughput, messages_arrive_whole_and_in_order_around_the_size_of_a_page) {
+TEST_P(HighThroughput, messages_arrive_whole_and_in_order_around_the_size_of_a_page) {
   start();
   for (const std::size_t size : {0U, 1U, 7U, 8U, 9U, 64U, 4095U, 4096U, 4097U})
     send(pattern(size, size));
@@ -89,7 +89,7 @@ TEST_P(high_throughput, messages_arrive_whole_and_in_order_around_the_size_of_a_
   EXPECT_EQ(receiver->counters().bytes, sender->counters().bytes);
 }
 
-TEST_P(high_throughput, messages_of_random_sizes_arrive_whole_and_in_order) {
+TEST_P(HighThroughput, messages_of_random_sizes_arrive_whole_and_in_order) {
   start();
   const std::uint64_t seed = 17;
   SCOPED_TRACE(seed);
@@ -101,7 +101,7 @@ TEST_P(high_throughput, messages_of_random_sizes_arrive_whole_and_in_order) {
   read_all();
 }
 
-TEST_P(high_throughput, views_and_copies_of_all_sizes_keep_their_order) {
+TEST_P(HighThroughput, views_and_copies_of_all_sizes_keep_their_order) {
   start();
   auto& pool = ends->client().send_pool();
   for (std::size_t size = 1; size <= 16384; size = size * 2 + 1) {
@@ -128,7 +128,7 @@ TEST_P(high_throughput, views_and_copies_of_all_sizes_keep_their_order) {
   read_all();
 }
 
-TEST_P(high_throughput, a_message_can_be_read_as_a_copy) {
+TEST_P(HighThroughput, a_message_can_be_read_as_a_copy) {
   start();
   const auto large = pattern(100'000, 1);
   ASSERT_EQ(sender->send(large), net::SendOutcome::accepted);
@@ -137,7 +137,7 @@ TEST_P(high_throughput, a_message_can_be_read_as_a_copy) {
   EXPECT_EQ(copy, large);
 }
 
-TEST_P(high_throughput, a_message_over_the_limit_of_the_receiver_is_too_large) {
+TEST_P(HighThroughput, a_message_over_the_limit_of_the_receiver_is_too_large) {
   start({.message_max = 50'000});
   EXPECT_EQ(sender->message_max(), 50'000U);
   EXPECT_EQ(sender->send(pattern(50'001, 1)), net::SendOutcome::too_large);
@@ -145,7 +145,7 @@ TEST_P(high_throughput, a_message_over_the_limit_of_the_receiver_is_too_large) {
   read_all();
 }
 
-TEST_P(high_throughput, small_messages_share_pages_and_an_idle_sender_holds_none) {
+TEST_P(HighThroughput, small_messages_share_pages_and_an_idle_sender_holds_none) {
   start();
   for (int i = 0; i < 1000; ++i) send(pattern(100, 1));
   read_all();
@@ -155,7 +155,7 @@ TEST_P(high_throughput, small_messages_share_pages_and_an_idle_sender_holds_none
   EXPECT_TRUE(sender->sent());
 }
 
-TEST_P(high_throughput, backpressure_reaches_the_sender_and_nothing_is_lost) {
+TEST_P(HighThroughput, backpressure_reaches_the_sender_and_nothing_is_lost) {
   bool writable = false;
   start({}, {.send_queue_bytes = 32768, .on_writable = [&] { writable = true; }});
   for (std::size_t before = 1; before != expected.size(); ends->turn()) {
@@ -179,7 +179,7 @@ TEST_P(high_throughput, backpressure_reaches_the_sender_and_nothing_is_lost) {
   read_all();
 }
 
-TEST_P(high_throughput, messages_that_are_kept_stop_the_sender_and_no_other_connection) {
+TEST_P(HighThroughput, messages_that_are_kept_stop_the_sender_and_no_other_connection) {
   start();
   std::vector<Message> kept;
   std::uint64_t sent = 0;
@@ -201,7 +201,7 @@ TEST_P(high_throughput, messages_that_are_kept_stop_the_sender_and_no_other_conn
   }));
 }
 
-TEST_P(high_throughput, unfinished_messages_of_many_senders_never_block_each_other) {
+TEST_P(HighThroughput, unfinished_messages_of_many_senders_never_block_each_other) {
   start();
   std::vector<std::unique_ptr<HighThroughputSender>> senders;
   std::vector<int> done(5, 0);
@@ -224,7 +224,7 @@ TEST_P(high_throughput, unfinished_messages_of_many_senders_never_block_each_oth
   })) << received;
 }
 
-TEST_P(high_throughput, what_is_closed_has_delivered_everything_before) {
+TEST_P(HighThroughput, what_is_closed_has_delivered_everything_before) {
   start({}, {.send_queue_bytes = 32768});
   while (true) {
     const auto bytes = pattern(2000, expected.size());
@@ -238,7 +238,7 @@ TEST_P(high_throughput, what_is_closed_has_delivered_everything_before) {
   EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::peer_closed)], 1U);
 }
 
-TEST_P(high_throughput, what_the_network_had_not_taken_goes_out_after_the_reconnection) {
+TEST_P(HighThroughput, what_the_network_had_not_taken_goes_out_after_the_reconnection) {
   std::vector<CloseReason> ended;
   start({}, {.send_queue_bytes = 16384,
              .on_disconnected = [&](CloseReason reason) { ended.push_back(reason); }});
@@ -267,7 +267,7 @@ TEST_P(high_throughput, what_the_network_had_not_taken_goes_out_after_the_reconn
     ASSERT_EQ(got[i], pattern(1000, sent - got.size() + i));
 }
 
-TEST_P(high_throughput, a_message_that_was_cut_is_counted_and_the_next_ones_arrive) {
+TEST_P(HighThroughput, a_message_that_was_cut_is_counted_and_the_next_ones_arrive) {
   start({}, {.send_queue_bytes = 16384});
   // Larger than what the network and the receiver can hold: some of it is still here.
   ASSERT_EQ(sender->send(pattern(40U << 20, 1)), net::SendOutcome::accepted);
@@ -282,7 +282,7 @@ TEST_P(high_throughput, a_message_that_was_cut_is_counted_and_the_next_ones_arri
   read_all();
 }
 
-TEST_P(high_throughput, the_rest_of_a_message_in_pages_that_are_too_large_is_not_sent) {
+TEST_P(HighThroughput, the_rest_of_a_message_in_pages_that_are_too_large_is_not_sent) {
   start({}, {.send_queue_bytes = 16384});
   ASSERT_EQ(sender->send(pattern(40U << 20, 1)), net::SendOutcome::accepted); // keeps it busy
   while (sender->send(pattern(100'000, 2)) == net::SendOutcome::accepted) ends->turn();
@@ -296,7 +296,7 @@ TEST_P(high_throughput, the_rest_of_a_message_in_pages_that_are_too_large_is_not
   EXPECT_EQ(sender->counters().connections, 2U);
 }
 
-TEST_P(high_throughput, on_ready_is_called_until_all_is_read) {
+TEST_P(HighThroughput, on_ready_is_called_until_all_is_read) {
   std::uint64_t received = 0;
   start({.on_ready = [&] {
     if (receiver->recv(message)) ++received; // one at a time
@@ -305,7 +305,7 @@ TEST_P(high_throughput, on_ready_is_called_until_all_is_read) {
   ASSERT_TRUE(ends->until([&] { return received == 100; }));
 }
 
-TEST_P(high_throughput, an_on_ready_that_throws_costs_the_connection_it_read_and_no_other) {
+TEST_P(HighThroughput, an_on_ready_that_throws_costs_the_connection_it_read_and_no_other) {
   std::uint64_t received = 0;
   start({.on_ready = [&] {
     while (receiver->recv(message)) {
@@ -324,7 +324,7 @@ TEST_P(high_throughput, an_on_ready_that_throws_costs_the_connection_it_read_and
   EXPECT_EQ(other->counters().connections, 1U);
 }
 
-TEST_P(high_throughput, an_on_ready_that_throws_before_it_reads_costs_the_connection_that_is_next) {
+TEST_P(HighThroughput, an_on_ready_that_throws_before_it_reads_costs_the_connection_that_is_next) {
   std::uint64_t received = 0;
   int threw = 0;
   bool broken = true;
@@ -345,7 +345,7 @@ TEST_P(high_throughput, an_on_ready_that_throws_before_it_reads_costs_the_connec
   ASSERT_TRUE(ends->until([&] { return received == 1; }));
 }
 
-TEST_P(high_throughput,
+TEST_P(HighThroughput,
        an_on_ready_that_throws_when_all_is_read_costs_the_connection_it_read_last) {
   std::uint64_t received = 0;
   start({.on_ready = [&] {
@@ -360,7 +360,7 @@ TEST_P(high_throughput,
   EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 1U);
 }
 
-TEST_P(high_throughput, messages_gathered_for_a_peer_that_took_larger_pages_are_counted_as_lost) {
+TEST_P(HighThroughput, messages_gathered_for_a_peer_that_took_larger_pages_are_counted_as_lost) {
   start({}, {.flush = {.idle = false, .deadline = FlushPolicy::never_flush}});
   for (std::uint64_t i = 0; i < 10; ++i)
     ASSERT_EQ(sender->send(pattern(1000, i)), net::SendOutcome::accepted);
@@ -373,7 +373,7 @@ TEST_P(high_throughput, messages_gathered_for_a_peer_that_took_larger_pages_are_
   message = {};
 }
 
-TEST_P(high_throughput, a_receiver_says_who_comes_and_who_goes_and_why) {
+TEST_P(HighThroughput, a_receiver_says_who_comes_and_who_goes_and_why) {
   std::vector<PeerId> came;
   std::vector<std::pair<PeerId, CloseReason>> went;
   start({.on_connected = [&](PeerId peer) { came.push_back(peer); },
@@ -386,7 +386,7 @@ TEST_P(high_throughput, a_receiver_says_who_comes_and_who_goes_and_why) {
   EXPECT_EQ(receiver->peer_name(came[0]), "");
 }
 
-TEST(a_receiver, listens_at_several_networks_at_once) {
+TEST(AReceiver, listens_at_several_networks_at_once) {
   TwoEnds ends{
       {"process", [] { return std::make_unique<testing::ProcessNetwork>("tcp://127.0.0.1:0"); }}};
   const auto receiver = HighThroughputReceiver::listen(ends.server(), ends.address()).value();
@@ -409,7 +409,7 @@ TEST(a_receiver, listens_at_several_networks_at_once) {
   EXPECT_EQ(receiver->counters().messages, 2U);
 }
 
-TEST_P(high_throughput, a_receive_pool_of_two_pages_takes_a_message_of_many) {
+TEST_P(HighThroughput, a_receive_pool_of_two_pages_takes_a_message_of_many) {
   if (GetParam().name == "strict") GTEST_SKIP() << "not applicable: posts more pages than that";
   ContextOptions options = TwoEnds::small_pages();
   options.receive_pool.pages = 2;
@@ -418,7 +418,7 @@ TEST_P(high_throughput, a_receive_pool_of_two_pages_takes_a_message_of_many) {
   read_all();
 }
 
-TEST_P(high_throughput, pages_smaller_than_any_peer_may_ask_for_are_an_error) {
+TEST_P(HighThroughput, pages_smaller_than_any_peer_may_ask_for_are_an_error) {
   TwoEnds two{GetParam()};
   for (const std::uint32_t size : {1U, 8U, Hello::page_max_least - 1}) {
     const auto made =
@@ -428,7 +428,7 @@ TEST_P(high_throughput, pages_smaller_than_any_peer_may_ask_for_are_an_error) {
   }
 }
 
-TEST(page_queue, keeps_nothing_of_a_connection_that_ended_with_nothing_queued) {
+TEST(PageQueue, keeps_nothing_of_a_connection_that_ended_with_nothing_queued) {
   TwoEnds two{testing::networks().back()};
   SocketCounters counters;
   PageQueue queue(two.server(), counters, {.message_max = 100}, [](PageSource&, CloseReason) {});
@@ -438,7 +438,7 @@ TEST(page_queue, keeps_nothing_of_a_connection_that_ended_with_nothing_queued) {
   EXPECT_TRUE(seen.expired());
 }
 
-INSTANTIATE_TEST_SUITE_P(sockets, high_throughput, ::testing::ValuesIn(testing::networks()),
+INSTANTIATE_TEST_SUITE_P(Sockets, HighThroughput, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 
 } // namespace

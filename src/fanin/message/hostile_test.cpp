@@ -73,7 +73,7 @@ Bytes page_of(std::initializer_list<Piece> pieces) {
   return page;
 }
 
-class hostile : public ::testing::TestWithParam<testing::NetworkKind> {
+class Hostile : public ::testing::TestWithParam<testing::NetworkKind> {
 protected:
   void SetUp() override {
     receiver = HighThroughputReceiver::listen(
@@ -127,7 +127,7 @@ protected:
   std::unique_ptr<HighThroughputSender> sender;
 };
 
-TEST_P(hostile, who_is_no_socket_is_turned_away) {
+TEST_P(Hostile, who_is_no_socket_is_turned_away) {
   const auto garbage = meet(receiver->url());
   garbage->say_bytes(pattern(32, 3));
   const auto empty = meet(receiver->url());
@@ -138,7 +138,7 @@ TEST_P(hostile, who_is_no_socket_is_turned_away) {
   EXPECT_NE(ends.said().find("not a message socket"), std::string::npos);
 }
 
-TEST_P(hostile, another_version_and_another_kind_are_told_so) {
+TEST_P(Hostile, another_version_and_another_kind_are_told_so) {
   const auto old = meet(receiver->url());
   Hello hello = good_hello(SocketKind::high_throughput);
   hello.version = 77;
@@ -154,7 +154,7 @@ TEST_P(hostile, another_version_and_another_kind_are_told_so) {
   EXPECT_EQ(count(CloseReason::wrong_kind), 1U);
 }
 
-TEST_P(hostile, a_sender_of_another_kind_learns_why) {
+TEST_P(Hostile, a_sender_of_another_kind_learns_why) {
   std::vector<CloseReason> reasons;
   const auto wrong =
       LowLatencySender::connect(
@@ -166,7 +166,7 @@ TEST_P(hostile, a_sender_of_another_kind_learns_why) {
   EXPECT_EQ(wrong->send(pattern(1, 1)), net::SendOutcome::closed);
 }
 
-TEST_P(hostile, a_page_whose_lengths_or_flags_lie_costs_its_connection) {
+TEST_P(Hostile, a_page_whose_lengths_or_flags_lie_costs_its_connection) {
   constexpr auto continued = FrameHeader::continued;
   constexpr auto goes_on = FrameHeader::goes_on;
   expect_cut_off(page_of({{{0, 0, 100}, 8}}), CloseReason::bad_page);
@@ -178,7 +178,7 @@ TEST_P(hostile, a_page_whose_lengths_or_flags_lie_costs_its_connection) {
   expect_cut_off(page_of({{{0, goes_on, 8}, 8}, {{0, goes_on, 8}, 8}}), CloseReason::bad_page);
 }
 
-TEST_P(hostile, an_invalid_page_of_one_that_has_left_is_counted) {
+TEST_P(Hostile, an_invalid_page_of_one_that_has_left_is_counted) {
   const auto peer = meet(receiver->url());
   peer->say(good_hello(SocketKind::high_throughput));
   ASSERT_TRUE(ends.until([&] { return !peer->answers.empty(); }));
@@ -191,7 +191,7 @@ TEST_P(hostile, an_invalid_page_of_one_that_has_left_is_counted) {
   EXPECT_EQ(ended, std::vector{CloseReason::peer_closed});
 }
 
-TEST_P(hostile, a_message_over_the_limit_costs_its_connection) {
+TEST_P(Hostile, a_message_over_the_limit_costs_its_connection) {
   constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
   const auto peer = meet(receiver->url());
   peer->say(good_hello(SocketKind::high_throughput));
@@ -204,7 +204,7 @@ TEST_P(hostile, a_message_over_the_limit_costs_its_connection) {
   EXPECT_EQ(count(CloseReason::message_too_large), 1U);
 }
 
-TEST_P(hostile, unfinished_messages_are_bounded) {
+TEST_P(Hostile, unfinished_messages_are_bounded) {
   std::vector<std::unique_ptr<HostilePeer>> peers;
   for (int i = 0; i < 64; ++i) { // more than there are pages
     peers.push_back(meet(receiver->url()));
@@ -225,7 +225,7 @@ TEST_P(hostile, unfinished_messages_are_bounded) {
 }
 
 // A view of each would be many times what it is a view of.
-TEST_P(hostile, one_byte_pieces_of_a_message_are_gathered_as_they_come) {
+TEST_P(Hostile, one_byte_pieces_of_a_message_are_gathered_as_they_come) {
   constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
   constexpr std::size_t pieces = 10'000;
   const auto peer = meet(receiver->url());
@@ -251,7 +251,7 @@ TEST_P(hostile, one_byte_pieces_of_a_message_are_gathered_as_they_come) {
   EXPECT_LE(message.pieces(), 2 + pieces / 4096 + 1);
 }
 
-TEST_P(hostile, pieces_are_charged_what_they_take_of_the_heap) {
+TEST_P(Hostile, pieces_are_charged_what_they_take_of_the_heap) {
   std::vector<std::unique_ptr<HostilePeer>> peers;
   const auto cut_off = [&] { return count(CloseReason::unfinished_too_large); };
   constexpr auto both = FrameHeader::continued | FrameHeader::goes_on;
@@ -269,7 +269,7 @@ TEST_P(hostile, pieces_are_charged_what_they_take_of_the_heap) {
   }));
 }
 
-TEST_P(hostile, subscriptions_one_by_one_and_taken_back_add_up) {
+TEST_P(Hostile, subscriptions_one_by_one_and_taken_back_add_up) {
   const auto publisher = Publisher::listen(ends.server(), ends.address()).value();
   const auto peer = meet(publisher->url());
   peer->say(good_hello(SocketKind::subscribe_high_throughput));
@@ -285,7 +285,7 @@ TEST_P(hostile, subscriptions_one_by_one_and_taken_back_add_up) {
   for (Tag tag = 1; tag <= 100; ++tag) EXPECT_EQ(publisher->has_subscriber(tag), tag % 3 == 0);
 }
 
-TEST_P(hostile, a_flood_of_refusals_leaves_few_lines) {
+TEST_P(Hostile, a_flood_of_refusals_leaves_few_lines) {
   const MonotonicClock clock;
   const Time start = clock.now();
   for (int i = 0; i < 40; ++i) {
@@ -303,7 +303,7 @@ TEST_P(hostile, a_flood_of_refusals_leaves_few_lines) {
   EXPECT_LE(lines, LogLimiter::lines_max * periods);
 }
 
-TEST_P(hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
+TEST_P(Hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
   const auto publisher = Publisher::listen(ends.server(), ends.address(), {.tags_max = 10}).value();
   const auto ask = [&](const Bytes& page) {
     const auto peer = meet(publisher->url());
@@ -323,7 +323,7 @@ TEST_P(hostile, a_subscriber_that_asks_for_nonsense_is_cut_off) {
   EXPECT_EQ(publisher->subscribers(), 0U);
 }
 
-TEST_P(hostile, where_there_are_too_many_tags_in_all_those_who_have_most_go) {
+TEST_P(Hostile, where_there_are_too_many_tags_in_all_those_who_have_most_go) {
   const auto publisher =
       Publisher::listen(ends.server(), ends.address(), {.tags_max = 10, .tags_sum_max = 25})
           .value();
@@ -351,7 +351,7 @@ TEST_P(hostile, where_there_are_too_many_tags_in_all_those_who_have_most_go) {
   EXPECT_FALSE(again->closed);
 }
 
-TEST_P(hostile, a_subscriber_of_tiny_pages_gets_a_message_that_needs_many) {
+TEST_P(Hostile, a_subscriber_of_tiny_pages_gets_a_message_that_needs_many) {
   const auto publisher = Publisher::listen(ends.server(), ends.address()).value();
   const auto peer = meet(publisher->url());
   Hello hello = good_hello(SocketKind::subscribe_high_throughput);
@@ -365,7 +365,7 @@ TEST_P(hostile, a_subscriber_of_tiny_pages_gets_a_message_that_needs_many) {
   EXPECT_EQ(publisher->publish(0, view), net::SendOutcome::accepted);
 }
 
-TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_network_carries) {
+TEST_P(Hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_network_carries) {
   // It answers as a receiver would, with limits that no network has.
   class Liar final : public net::Handler {
   public:
@@ -403,7 +403,7 @@ TEST_P(hostile, a_receiver_that_claims_to_take_everything_gets_no_more_than_the_
 }
 
 // Who answers a hello with something else is no socket of this kind.
-TEST_P(hostile, a_sender_that_gets_no_good_answer_goes_away) {
+TEST_P(Hostile, a_sender_that_gets_no_good_answer_goes_away) {
   struct Answerer final : net::Handler {
     void on_event(net::Transport& transport, net::Event& event) override {
       const net::Link link{&transport, event.connection};
@@ -435,9 +435,9 @@ TEST_P(hostile, a_sender_that_gets_no_good_answer_goes_away) {
   for (net::Link& link : answerer.open) link.close(true);
 }
 
-class silence : public hostile {};
+class Silence : public Hostile {};
 
-TEST_P(silence, of_who_connects_ends_the_connection_when_its_hello_is_overdue) {
+TEST_P(Silence, of_who_connects_ends_the_connection_when_its_hello_is_overdue) {
   const Time begin = ends.now();
   const auto first = meet(receiver->url());
   ASSERT_TRUE(ends.until([&] { return ends.now() - begin > hello_timeout / 2; }));
@@ -454,9 +454,9 @@ TEST_P(silence, of_who_connects_ends_the_connection_when_its_hello_is_overdue) {
   EXPECT_EQ(count(CloseReason::no_answer), 3U);
 }
 
-INSTANTIATE_TEST_SUITE_P(sockets, hostile, ::testing::ValuesIn(testing::networks()),
+INSTANTIATE_TEST_SUITE_P(Sockets, Hostile, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
-INSTANTIATE_TEST_SUITE_P(sockets, silence, ::testing::ValuesIn(testing::virtual_networks()),
+INSTANTIATE_TEST_SUITE_P(Sockets, Silence, ::testing::ValuesIn(testing::virtual_networks()),
                          [](const auto& network) { return network.param.name; });
 
 } // namespace

@@ -14,7 +14,7 @@ using testing::view_of;
 
 using Bytes = std::vector<std::byte>;
 
-class low_latency : public ::testing::TestWithParam<testing::NetworkKind> {
+class LowLatency : public ::testing::TestWithParam<testing::NetworkKind> {
 protected:
   void start(LowLatencyReceiverOptions receiving = {}, LowLatencySenderOptions sending = {}) {
     if (!receiving.on_message) {
@@ -35,7 +35,7 @@ protected:
   std::unique_ptr<LowLatencySender> sender;
 };
 
-TEST_P(low_latency, messages_arrive_whole_and_in_order) {
+TEST_P(LowLatency, messages_arrive_whole_and_in_order) {
   start();
   std::vector<Bytes> sent;
   for (const std::size_t size : {0U, 1U, 63U, 64U, 65U, 4096U, 16383U, 16384U})
@@ -47,7 +47,7 @@ TEST_P(low_latency, messages_arrive_whole_and_in_order) {
   EXPECT_EQ(receiver->counters().bytes, sender->counters().bytes);
 }
 
-TEST_P(low_latency, a_header_and_a_payload_are_one_message) {
+TEST_P(LowLatency, a_header_and_a_payload_are_one_message) {
   start();
   const Bytes head = pattern(24, 1);
   const Bytes body = pattern(5000, 2);
@@ -59,7 +59,7 @@ TEST_P(low_latency, a_header_and_a_payload_are_one_message) {
   EXPECT_EQ(received.front(), both);
 }
 
-TEST_P(low_latency, what_the_peer_does_not_take_is_too_large) {
+TEST_P(LowLatency, what_the_peer_does_not_take_is_too_large) {
   start();
   auto& pool = ends.client().send_pool();
   EXPECT_EQ(sender->message_max(), 16384U);
@@ -69,7 +69,7 @@ TEST_P(low_latency, what_the_peer_does_not_take_is_too_large) {
   EXPECT_EQ(sender->counters().messages, 0U);
 }
 
-TEST_P(low_latency, a_message_that_is_moved_out_of_the_callback_stays) {
+TEST_P(LowLatency, a_message_that_is_moved_out_of_the_callback_stays) {
   std::vector<Message> kept;
   start({.on_message = [&](Message& message) { kept.push_back(std::move(message)); }});
   for (std::uint64_t i = 0; i < 5; ++i)
@@ -82,7 +82,7 @@ TEST_P(low_latency, a_message_that_is_moved_out_of_the_callback_stays) {
   }
 }
 
-TEST_P(low_latency, a_callback_that_throws_costs_its_connection_and_no_other) {
+TEST_P(LowLatency, a_callback_that_throws_costs_its_connection_and_no_other) {
   std::vector<CloseReason> ended;
   int messages = 0;
   PeerId thrower = PeerId::none;
@@ -107,7 +107,7 @@ TEST_P(low_latency, a_callback_that_throws_costs_its_connection_and_no_other) {
   EXPECT_EQ(other->counters().connections, 1U);
 }
 
-TEST_P(low_latency, a_receiver_that_was_closed_in_on_message_stays_so_even_if_that_throws) {
+TEST_P(LowLatency, a_receiver_that_was_closed_in_on_message_stays_so_even_if_that_throws) {
   std::vector<CloseReason> ended;
   start({.on_message =
              [&](Message&) {
@@ -122,13 +122,13 @@ TEST_P(low_latency, a_receiver_that_was_closed_in_on_message_stays_so_even_if_th
   EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 0U);
 }
 
-TEST_P(low_latency, a_receiver_without_on_message_is_refused) {
+TEST_P(LowLatency, a_receiver_without_on_message_is_refused) {
   const auto deaf = LowLatencyReceiver::listen(ends.server(), ends.address(), {});
   ASSERT_FALSE(deaf);
   EXPECT_EQ(deaf.error().kind, ErrorKind::usage);
 }
 
-TEST_P(low_latency, backpressure_is_an_outcome_and_writable_follows) {
+TEST_P(LowLatency, backpressure_is_an_outcome_and_writable_follows) {
   bool writable = false;
   std::vector<Message> kept;
   start({.on_message = [&](Message& message) { kept.push_back(std::move(message)); }},
@@ -151,7 +151,7 @@ TEST_P(low_latency, backpressure_is_an_outcome_and_writable_follows) {
   EXPECT_EQ(sender->send(pattern(10'000, sent)), net::SendOutcome::accepted);
 }
 
-TEST_P(low_latency, a_receiver_answers_over_the_same_connection) {
+TEST_P(LowLatency, a_receiver_answers_over_the_same_connection) {
   std::vector<Bytes> answers;
   start({.on_message =
              [&](Message& message) {
@@ -177,7 +177,7 @@ TEST_P(low_latency, a_receiver_answers_over_the_same_connection) {
   EXPECT_EQ(sender->counters().answers, expected.size());
 }
 
-TEST_P(low_latency, a_sender_that_was_closed_in_on_answer_stays_so_even_if_that_throws) {
+TEST_P(LowLatency, a_sender_that_was_closed_in_on_answer_stays_so_even_if_that_throws) {
   std::vector<CloseReason> ended;
   start({.on_message =
              [&](Message& message) {
@@ -197,7 +197,7 @@ TEST_P(low_latency, a_sender_that_was_closed_in_on_answer_stays_so_even_if_that_
   EXPECT_EQ(sender->counters().connections, 1U);
 }
 
-TEST_P(low_latency, who_takes_no_answers_gets_none) {
+TEST_P(LowLatency, who_takes_no_answers_gets_none) {
   PeerId peer = PeerId::none;
   start({.on_connected = [&](PeerId id) { peer = id; }});
   EXPECT_EQ(receiver->answer(peer, pattern(1, 1)), net::SendOutcome::too_large);
@@ -206,14 +206,14 @@ TEST_P(low_latency, who_takes_no_answers_gets_none) {
   EXPECT_EQ(receiver->answer(peer, pattern(1, 1)), net::SendOutcome::closed);
 }
 
-TEST_P(low_latency, an_answer_that_is_too_large_is_said) {
+TEST_P(LowLatency, an_answer_that_is_too_large_is_said) {
   PeerId peer = PeerId::none;
   start({.on_connected = [&](PeerId id) { peer = id; }}, {.on_answer = [](Message&) {}});
   EXPECT_EQ(receiver->answer(peer, pattern(16385, 1)), net::SendOutcome::too_large);
   EXPECT_EQ(receiver->answer(peer, pattern(1 << 20, 1)), net::SendOutcome::too_large);
 }
 
-TEST_P(low_latency, who_does_not_read_answers_is_backpressure_and_writable_follows) {
+TEST_P(LowLatency, who_does_not_read_answers_is_backpressure_and_writable_follows) {
   PeerId peer = PeerId::none;
   PeerId writable = PeerId::none;
   std::vector<Message> kept;
@@ -236,7 +236,7 @@ TEST_P(low_latency, who_does_not_read_answers_is_backpressure_and_writable_follo
   EXPECT_EQ(receiver->answer(peer, pattern(10'000, sent)), net::SendOutcome::accepted);
 }
 
-TEST_P(low_latency, an_on_answer_that_throws_costs_its_connection) {
+TEST_P(LowLatency, an_on_answer_that_throws_costs_its_connection) {
   start({.on_message =
              [&](Message& message) {
                ASSERT_EQ(receiver->answer(message.peer(), message.bytes()),
@@ -248,7 +248,7 @@ TEST_P(low_latency, an_on_answer_that_throws_costs_its_connection) {
   EXPECT_EQ(sender->counters().closed[static_cast<std::size_t>(CloseReason::callback_threw)], 1U);
 }
 
-TEST_P(low_latency, what_was_accepted_before_close_arrives) {
+TEST_P(LowLatency, what_was_accepted_before_close_arrives) {
   start();
   std::uint64_t sent = 0;
   while (sender->send(pattern(1000, sent)) == net::SendOutcome::accepted && sent < 100) ++sent;
@@ -259,7 +259,7 @@ TEST_P(low_latency, what_was_accepted_before_close_arrives) {
   EXPECT_EQ(receiver->counters().closed[static_cast<std::size_t>(CloseReason::peer_closed)], 1U);
 }
 
-TEST_P(low_latency, a_sender_may_be_there_before_its_receiver_and_comes_back_after_it) {
+TEST_P(LowLatency, a_sender_may_be_there_before_its_receiver_and_comes_back_after_it) {
   start();
   const net::Url url = receiver->url();
   std::vector<CloseReason> ended;
@@ -286,7 +286,7 @@ TEST_P(low_latency, a_sender_may_be_there_before_its_receiver_and_comes_back_aft
   }
 }
 
-TEST(handshake, is_made_where_every_message_meets_backpressure_first) {
+TEST(Handshake, is_made_where_every_message_meets_backpressure_first) {
   TwoEnds ends{{"fault", [] {
                   return std::make_unique<testing::ProcessNetwork>(
                       "fault+tcp://127.0.0.1:0?backpressure=1");
@@ -306,7 +306,7 @@ TEST(handshake, is_made_where_every_message_meets_backpressure_first) {
   EXPECT_EQ(writable, 0); // it was for the hello
 }
 
-INSTANTIATE_TEST_SUITE_P(sockets, low_latency, ::testing::ValuesIn(testing::networks()),
+INSTANTIATE_TEST_SUITE_P(Sockets, LowLatency, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 
 } // namespace

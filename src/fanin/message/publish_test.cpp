@@ -45,9 +45,9 @@ struct Listener {
   Subscriber subscriber;
 };
 
-class publish : public ::testing::TestWithParam<testing::NetworkKind> {
+class Publish : public ::testing::TestWithParam<testing::NetworkKind> {
 protected:
-  explicit publish(const ContextOptions& options = TwoEnds::small_pages())
+  explicit Publish(const ContextOptions& options = TwoEnds::small_pages())
       : ends(GetParam(), options) {}
   void start(PublisherOptions options = {}) {
     publisher = Publisher::listen(ends.server(), ends.address(), std::move(options)).value();
@@ -76,7 +76,7 @@ protected:
   std::unique_ptr<Publisher> publisher;
 };
 
-TEST_P(publish, each_subscriber_gets_its_tags_and_no_others_in_both_modes) {
+TEST_P(Publish, each_subscriber_gets_its_tags_and_no_others_in_both_modes) {
   start();
   const auto low = listen({1, 2}, Mode::low_latency);
   const auto high = listen({2, 3}, Mode::high_throughput);
@@ -96,7 +96,7 @@ TEST_P(publish, each_subscriber_gets_its_tags_and_no_others_in_both_modes) {
   EXPECT_FALSE(publisher->has_subscriber(0));
 }
 
-TEST_P(publish, large_messages_arrive_in_order_with_small_ones_and_views_are_not_copied) {
+TEST_P(Publish, large_messages_arrive_in_order_with_small_ones_and_views_are_not_copied) {
   start();
   const auto low = listen({7}, Mode::low_latency);
   const auto high = listen({7}, Mode::high_throughput);
@@ -115,7 +115,7 @@ TEST_P(publish, large_messages_arrive_in_order_with_small_ones_and_views_are_not
   EXPECT_EQ(publisher->counters().skipped, 2U); // by the low-latency one: more than a page
 }
 
-TEST_P(publish, a_subscriber_has_several_publishers_and_may_change_its_mind) {
+TEST_P(Publish, a_subscriber_has_several_publishers_and_may_change_its_mind) {
   start();
   const auto first = std::move(publisher);
   start();
@@ -135,7 +135,7 @@ TEST_P(publish, a_subscriber_has_several_publishers_and_may_change_its_mind) {
   EXPECT_EQ(listener.got[1].size(), 2U);
 }
 
-TEST_P(publish, who_has_closed_subscribes_to_nothing_more) {
+TEST_P(Publish, who_has_closed_subscribes_to_nothing_more) {
   start();
   const auto listener = listen({1}, Mode::high_throughput);
   listener->subscriber.close();
@@ -144,7 +144,7 @@ TEST_P(publish, who_has_closed_subscribes_to_nothing_more) {
   EXPECT_EQ(again.error().kind, ErrorKind::usage);
 }
 
-TEST_P(publish, a_subscriber_that_comes_or_dies_disturbs_no_other) {
+TEST_P(Publish, a_subscriber_that_comes_or_dies_disturbs_no_other) {
   start();
   const auto stays = listen({1}, Mode::high_throughput);
   std::uint64_t sent = 0;
@@ -159,7 +159,7 @@ TEST_P(publish, a_subscriber_that_comes_or_dies_disturbs_no_other) {
   for (std::uint64_t i = 0; i < sent; ++i) ASSERT_EQ(stays->got[1][i], pattern(700, i));
 }
 
-TEST_P(publish, subscriptions_are_renewed_after_a_reconnection) {
+TEST_P(Publish, subscriptions_are_renewed_after_a_reconnection) {
   start();
   const net::Url url = publisher->url();
   const auto listener = listen({5, 6}, Mode::high_throughput);
@@ -171,7 +171,7 @@ TEST_P(publish, subscriptions_are_renewed_after_a_reconnection) {
   ASSERT_TRUE(ends.until([&] { return listener->messages() == 1; }));
 }
 
-TEST_P(publish, a_message_that_is_large_for_one_mode_only_reaches_both_once) {
+TEST_P(Publish, a_message_that_is_large_for_one_mode_only_reaches_both_once) {
   start();
   const auto high = listen({1}, Mode::high_throughput);
   const auto low = listen({1}, Mode::low_latency);
@@ -181,9 +181,9 @@ TEST_P(publish, a_message_that_is_large_for_one_mode_only_reaches_both_once) {
   EXPECT_EQ(low->got[1][0], pattern(16376, 1));
 }
 
-class few_send_pages : public publish {
+class FewSendPages : public Publish {
 protected:
-  few_send_pages() : publish(options()) {}
+  FewSendPages() : Publish(options()) {}
   static ContextOptions options() {
     ContextOptions options = TwoEnds::small_pages();
     options.send_pool.pages = 2;
@@ -191,7 +191,7 @@ protected:
   }
 };
 
-TEST_P(few_send_pages, are_enough_for_more_groups_than_there_are_pages) {
+TEST_P(FewSendPages, are_enough_for_more_groups_than_there_are_pages) {
   start({.slow = SlowSubscriber::block});
   std::vector<std::unique_ptr<Listener>> listeners;
   for (Tag i = 0; i < 4; ++i) listeners.push_back(listen({1, 100 + i}, Mode::high_throughput));
@@ -211,7 +211,7 @@ TEST_P(few_send_pages, are_enough_for_more_groups_than_there_are_pages) {
   }
 }
 
-class slow_subscriber : public publish {
+class SlowSubscribers : public Publish {
 protected:
   // Publishes until `done`, which gets the last outcome.
   void flood(const std::function<bool(net::SendOutcome)>& done) {
@@ -241,7 +241,7 @@ protected:
   std::unique_ptr<Listener> sleeper;
 };
 
-TEST_P(slow_subscriber, is_cut_off_and_the_others_get_everything) {
+TEST_P(SlowSubscribers, is_cut_off_and_the_others_get_everything) {
   start_with(SlowSubscriber::disconnect);
   const auto& cut = publisher->counters().closed[static_cast<std::size_t>(CloseReason::too_slow)];
   flood([&](net::SendOutcome) { return cut == 1; });
@@ -252,7 +252,7 @@ TEST_P(slow_subscriber, is_cut_off_and_the_others_get_everything) {
   EXPECT_LE(publisher->counters().skipped, published);
 }
 
-TEST_P(slow_subscriber, blocks_the_publisher_until_it_reads) {
+TEST_P(SlowSubscribers, blocks_the_publisher_until_it_reads) {
   start_with(SlowSubscriber::block);
   flood([](net::SendOutcome outcome) { return outcome == net::SendOutcome::backpressure; });
   ends.turn();
@@ -265,7 +265,7 @@ TEST_P(slow_subscriber, blocks_the_publisher_until_it_reads) {
   EXPECT_EQ(sleeper->got, reader->got);
 }
 
-TEST_P(slow_subscriber, gets_a_sample_of_whole_messages_and_what_it_missed_is_counted) {
+TEST_P(SlowSubscribers, gets_a_sample_of_whole_messages_and_what_it_missed_is_counted) {
   start_with(SlowSubscriber::sample);
   flood([&](net::SendOutcome) { return publisher->counters().skipped > 100; });
   expect_the_reader_got_all();
@@ -278,7 +278,7 @@ TEST_P(slow_subscriber, gets_a_sample_of_whole_messages_and_what_it_missed_is_co
   EXPECT_EQ(found, sleeper->messages());
 }
 
-TEST_P(slow_subscriber, that_misses_large_messages_gets_whole_ones_too) {
+TEST_P(SlowSubscribers, that_misses_large_messages_gets_whole_ones_too) {
   start_with(SlowSubscriber::sample);
   std::uint64_t large = 0;
   ASSERT_TRUE(ends.until([&] {
@@ -295,7 +295,7 @@ TEST_P(slow_subscriber, that_misses_large_messages_gets_whole_ones_too) {
   for (const Bytes& bytes : sleeper->got[1]) EXPECT_EQ(bytes.size(), 50'000U);
 }
 
-TEST_P(slow_subscriber, of_low_latency_has_each_message_or_misses_it_once) {
+TEST_P(SlowSubscribers, of_low_latency_has_each_message_or_misses_it_once) {
   start({.slow = SlowSubscriber::sample, .send_queue_bytes = 65536});
   const auto low = listen({1}, Mode::low_latency);
   const std::uint64_t& skipped = publisher->counters().skipped;
@@ -307,7 +307,7 @@ TEST_P(slow_subscriber, of_low_latency_has_each_message_or_misses_it_once) {
   EXPECT_TRUE(ends.until([&] { return low->messages() == published - skipped; }));
 }
 
-TEST_P(slow_subscriber, that_reads_after_all_gets_what_was_accepted_before_close) {
+TEST_P(SlowSubscribers, that_reads_after_all_gets_what_was_accepted_before_close) {
   start_with(SlowSubscriber::sample);
   flood([&](net::SendOutcome) { return publisher->counters().skipped > 0; });
   const std::uint64_t accepted = published - publisher->counters().skipped;
@@ -317,11 +317,11 @@ TEST_P(slow_subscriber, that_reads_after_all_gets_what_was_accepted_before_close
   expect_the_reader_got_all();
 }
 
-INSTANTIATE_TEST_SUITE_P(sockets, publish, ::testing::ValuesIn(testing::networks()),
+INSTANTIATE_TEST_SUITE_P(Sockets, Publish, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
-INSTANTIATE_TEST_SUITE_P(sockets, few_send_pages, ::testing::ValuesIn(testing::networks()),
+INSTANTIATE_TEST_SUITE_P(Sockets, FewSendPages, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
-INSTANTIATE_TEST_SUITE_P(sockets, slow_subscriber, ::testing::ValuesIn(testing::networks()),
+INSTANTIATE_TEST_SUITE_P(Sockets, SlowSubscribers, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 
 } // namespace

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using testing::pattern;
 using testing::TwoEnds;
 
-class timing : public ::testing::Test {
+class Timing : public ::testing::Test {
 protected:
   void start(FlushPolicy flush) {
     receiver = HighThroughputReceiver::listen(ends.server(), ends.address(),
@@ -40,13 +40,13 @@ protected:
   std::unique_ptr<HighThroughputSender> sender;
 };
 
-TEST_F(timing, a_message_leaves_when_the_loop_has_nothing_more_to_do) {
+TEST_F(Timing, a_message_leaves_when_the_loop_has_nothing_more_to_do) {
   start({.idle = true, .deadline = FlushPolicy::never_flush});
   ASSERT_EQ(sender->send(pattern(10, 1)), net::SendOutcome::accepted);
   EXPECT_LE(until_received(1), 100us); // the latency of this network is up to 50 us
 }
 
-TEST_F(timing, a_message_leaves_at_its_deadline_and_not_before) {
+TEST_F(Timing, a_message_leaves_at_its_deadline_and_not_before) {
   start({.idle = false, .deadline = 3ms});
   for (std::uint64_t i = 1; i < 4; ++i) {
     ASSERT_EQ(sender->send(pattern(10, i)), net::SendOutcome::accepted);
@@ -57,7 +57,7 @@ TEST_F(timing, a_message_leaves_at_its_deadline_and_not_before) {
 }
 
 // Beside other senders whose pages go first, the network is full and free again at any moment.
-TEST_F(timing, every_message_has_a_deadline_whatever_the_network_takes) {
+TEST_F(Timing, every_message_has_a_deadline_whatever_the_network_takes) {
   start({.idle = false, .deadline = 3ms});
   std::uint64_t sent = 0;
   for (int round = 0; round < 50; ++round) {
@@ -74,7 +74,7 @@ TEST_F(timing, every_message_has_a_deadline_whatever_the_network_takes) {
   }
 }
 
-TEST_F(timing, a_full_page_leaves_without_a_deadline_and_the_rest_when_it_is_told_to) {
+TEST_F(Timing, a_full_page_leaves_without_a_deadline_and_the_rest_when_it_is_told_to) {
   start({.idle = false, .deadline = FlushPolicy::never_flush});
   for (int i = 0; i < 20; ++i)
     ASSERT_EQ(sender->send(pattern(1000, 1)), net::SendOutcome::accepted);
@@ -85,7 +85,7 @@ TEST_F(timing, a_full_page_leaves_without_a_deadline_and_the_rest_when_it_is_tol
   EXPECT_LE(until_received(20), 100us);
 }
 
-TEST_F(timing, attempts_to_connect_back_off_with_jitter_up_to_a_limit) {
+TEST_F(Timing, attempts_to_connect_back_off_with_jitter_up_to_a_limit) {
   std::vector<Time> attempts;
   const auto lonely = LowLatencySender::connect(
       ends.client(), ends.address(),
@@ -101,7 +101,7 @@ TEST_F(timing, attempts_to_connect_back_off_with_jitter_up_to_a_limit) {
   }
 }
 
-TEST_F(timing, short_connections_back_off_and_a_long_one_begins_again) {
+TEST_F(Timing, short_connections_back_off_and_a_long_one_begins_again) {
   bool throws = true;
   std::vector<Time> connected;
   std::vector<Time> ended;
@@ -141,7 +141,7 @@ TEST_F(timing, short_connections_back_off_and_a_long_one_begins_again) {
   EXPECT_LE(connected[6] - ended[5], 11ms);
 }
 
-TEST_F(timing, a_publisher_that_is_closed_waits_five_seconds_for_who_does_not_read) {
+TEST_F(Timing, a_publisher_that_is_closed_waits_five_seconds_for_who_does_not_read) {
   const auto publisher =
       Publisher::listen(ends.server(), net::Url::parse("sim://node0").value(),
                         {.slow = SlowSubscriber::sample, .send_queue_bytes = 65536})

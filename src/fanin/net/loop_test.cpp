@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(Loop, TimersFireInOrderOfTheirDeadlines) {
+TEST(Loop, timers_fire_in_order_of_their_deadlines) {
   VirtualClock clock;
   Loop loop(clock);
   Random random(5);
@@ -37,7 +37,7 @@ TEST(Loop, TimersFireInOrderOfTheirDeadlines) {
   EXPECT_TRUE(std::is_sorted(fired.begin(), fired.end()));
 }
 
-TEST(Loop, ATimerFiresOnceAndNotBeforeItsDeadline) {
+TEST(Loop, a_timer_fires_once_and_not_before_its_deadline) {
   VirtualClock clock;
   Loop loop(clock);
   int fired = 0;
@@ -51,7 +51,7 @@ TEST(Loop, ATimerFiresOnceAndNotBeforeItsDeadline) {
   EXPECT_EQ(fired, 1);
 }
 
-TEST(Loop, ATimerThatRestartsItselfInThePastDoesNotHoldTheTurn) {
+TEST(Loop, a_timer_that_restarts_itself_in_the_past_does_not_hold_the_turn) {
   VirtualClock clock;
   Loop loop(clock);
   int fired = 0;
@@ -64,7 +64,7 @@ TEST(Loop, ATimerThatRestartsItselfInThePastDoesNotHoldTheTurn) {
   EXPECT_EQ(fired, 1);
 }
 
-TEST(Loop, ATimerOutlivesItsLoop) {
+TEST(Loop, a_timer_outlives_its_loop) {
   VirtualClock clock;
   Timer timer([] {});
   {
@@ -87,7 +87,7 @@ private:
   std::function<bool()> work_;
 };
 
-TEST(Loop, AServiceMayLeaveWhileServicesArePolled) {
+TEST(Loop, a_service_may_leave_while_services_are_polled) {
   VirtualClock clock;
   Loop loop(clock);
   Counting second([] { return false; });
@@ -127,7 +127,7 @@ private:
   int descriptor_;
 };
 
-TEST(Loop, RunWaitsForTimersServicesAndOtherThreads) {
+TEST(Loop, run_waits_for_timers_services_and_other_threads) {
   const MonotonicClock clock;
   Loop loop(clock);
   Timer timer([&] { loop.stop(); });
@@ -151,7 +151,7 @@ TEST(Loop, RunWaitsForTimersServicesAndOtherThreads) {
   stopper.join();
 }
 
-TEST(Loop, WhatTheKernelCannotWatchIsLookedAtAllTheSame) {
+TEST(Loop, what_the_kernel_cannot_watch_is_looked_at_all_the_same) {
   class Unwatchable final : public Service {
   public:
     explicit Unwatchable(Loop& of) : loop(of) {}
@@ -173,7 +173,7 @@ TEST(Loop, WhatTheKernelCannotWatchIsLookedAtAllTheSame) {
   loop.remove(service);
 }
 
-TEST(Loop, AStopBeforeTheRunCounts) {
+TEST(Loop, a_stop_before_the_run_counts) {
   const MonotonicClock clock;
   for (const WaitPolicy policy : {WaitPolicy::block, WaitPolicy::poll}) {
     Loop loop(clock, policy);

@@ -8,7 +8,7 @@
 namespace fanin::net {
 namespace {
 
-TEST(TransportRegistry, FindsWhatComesWithFanin) {
+TEST(TransportRegistry, finds_what_comes_with_fanin) {
   TransportRegistry registry;
   add_built_in_transports(registry);
   for (const char* const scheme : {"tcp", "inproc", "ofi+tcp", "trace+tcp", "trace+fault+inproc"}) {
@@ -23,7 +23,7 @@ TEST(TransportRegistry, FindsWhatComesWithFanin) {
   EXPECT_FALSE(registry.add("tcp", nullptr));
 }
 
-TEST(TransportRegistry, MakesATransportUnderItsDecorators) {
+TEST(TransportRegistry, makes_a_transport_under_its_decorators) {
   TransportRegistry registry;
   add_built_in_transports(registry);
   conformance::Peer server;

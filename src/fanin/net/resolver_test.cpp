@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 using Question = Resolver::Question;
 using Found = Resolver::Found;
 
-TEST(Resolver, NumbersAndTheEmptyNameNeedNobody) {
+TEST(Resolver, numbers_and_the_empty_name_need_nobody) {
   BlockingResolver resolver([](const std::string&) -> Found {
     ADD_FAILURE() << "it was asked";
     return fail(ErrorKind::not_found, "");
@@ -25,7 +25,7 @@ TEST(Resolver, NumbersAndTheEmptyNameNeedNobody) {
   }
 }
 
-TEST(Resolver, ANameIsAskedForOnceAndAgainAfterItWasForgotten) {
+TEST(Resolver, a_name_is_asked_for_once_and_again_after_it_was_forgotten) {
   VirtualClock clock;
   Loop loop(clock);
   ScriptedResolver resolver(loop);
@@ -49,7 +49,7 @@ TEST(Resolver, ANameIsAskedForOnceAndAgainAfterItWasForgotten) {
   EXPECT_EQ(resolver.asked(), 3U);
 }
 
-TEST(Resolver, WhatWasKnownIsTheAnswerWhileTheNameServiceFails) {
+TEST(Resolver, what_was_known_is_the_answer_while_the_name_service_fails) {
   VirtualClock clock;
   Loop loop(clock);
   ScriptedResolver resolver(loop);
@@ -65,7 +65,7 @@ TEST(Resolver, WhatWasKnownIsTheAnswerWhileTheNameServiceFails) {
   EXPECT_EQ(resolver.asked(), 4U);
 }
 
-TEST(Resolver, AnAnswerMayEndThoseWhoAskedAndAskAgain) {
+TEST(Resolver, an_answer_may_end_those_who_asked_and_ask_again) {
   VirtualClock clock;
   Loop loop(clock);
   ScriptedResolver resolver(loop);
@@ -85,7 +85,7 @@ TEST(Resolver, AnAnswerMayEndThoseWhoAskedAndAskAgain) {
   EXPECT_EQ(resolver.asked(), 2U);
 }
 
-TEST(HostResolver, ANameServiceThatHangsHoldsUpNeitherTheLoopNorItsEnd) {
+TEST(HostResolver, a_name_service_that_hangs_holds_up_neither_the_loop_nor_its_end) {
   MonotonicClock clock;
   Loop loop(clock);
   std::promise<void> begun;
@@ -107,7 +107,7 @@ TEST(HostResolver, ANameServiceThatHangsHoldsUpNeitherTheLoopNorItsEnd) {
   over.get_future().wait(); // what it uses is still there
 }
 
-TEST(HostResolver, ItsAnswersWakeALoopThatSleeps) {
+TEST(HostResolver, its_answers_wake_a_loop_that_sleeps) {
   MonotonicClock clock;
   Loop loop(clock);
   HostResolver resolver(loop, [](const std::string& host) -> Found {

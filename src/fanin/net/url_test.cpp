@@ -5,7 +5,7 @@
 namespace fanin::net {
 namespace {
 
-TEST(Url, ReadsEveryPart) {
+TEST(Url, reads_every_part) {
   const auto url = Url::parse("tcp://127.0.0.1:7000?congestion=cubic&rail=1");
   ASSERT_TRUE(url) << url.error().text;
   EXPECT_EQ(url->scheme, "tcp");
@@ -15,7 +15,7 @@ TEST(Url, ReadsEveryPart) {
   EXPECT_EQ(url->options.at("rail"), "1");
 }
 
-TEST(Url, ReadsIPv6HostNamesAndSchemesAlone) {
+TEST(Url, reads_ipv6_host_names_and_schemes_alone) {
   EXPECT_EQ(Url::parse("tcp://[::1]:0").value(), (Url{.scheme = "tcp", .host = "::1"}));
   EXPECT_EQ(Url::parse("tcp://[fe80::1%eth0]:7").value().host, "fe80::1%eth0");
   EXPECT_EQ(Url::parse("tcp://daq-bu-03:7100").value().host, "daq-bu-03");
@@ -28,7 +28,7 @@ TEST(Url, ReadsIPv6HostNamesAndSchemesAlone) {
   EXPECT_EQ(Url::parse("tcp?congestion=reno").value().options.size(), 1U);
 }
 
-TEST(Url, TextReadsBackAsTheSameAddress) {
+TEST(Url, text_reads_back_as_the_same_address) {
   for (const char* text : {"tcp", "tcp://127.0.0.1:7000", "tcp://[::1]:7000", "tcp://:7000",
                            "inproc://evm", "tcp?a=1&b=", "sim://bu-3:2?x=y"}) {
     const auto url = Url::parse(text);
@@ -37,7 +37,7 @@ TEST(Url, TextReadsBackAsTheSameAddress) {
   }
 }
 
-TEST(Url, WhatIsWrongIsNamed) {
+TEST(Url, what_is_wrong_is_named) {
   const std::pair<const char*, const char*> cases[] = {{"", "scheme"},
                                                        {"127.0.0.1:7000", "scheme"},
                                                        {"://x", "scheme"},

@@ -88,7 +88,7 @@ struct Two {
   VirtualNode& b;
 };
 
-TEST(VirtualWorld, MessagesArriveInOrderAfterTheirLatency) {
+TEST(VirtualWorld, messages_arrive_in_order_after_their_latency) {
   std::unique_ptr<CountingPeer> client;
   std::unique_ptr<CountingPeer> server;
   Two two;
@@ -114,7 +114,7 @@ TEST(VirtualWorld, MessagesArriveInOrderAfterTheirLatency) {
   EXPECT_EQ(server->pool->available_min(), 63U); // small messages share a page
 }
 
-TEST(VirtualWorld, AnEmptyReceivePoolHoldsTheSenderBackWithoutLoss) {
+TEST(VirtualWorld, an_empty_receive_pool_holds_the_sender_back_without_loss) {
   for (const bool strict : {false, true}) {
     std::unique_ptr<CountingPeer> client;
     std::unique_ptr<CountingPeer> server;
@@ -138,7 +138,7 @@ TEST(VirtualWorld, AnEmptyReceivePoolHoldsTheSenderBackWithoutLoss) {
   }
 }
 
-TEST(VirtualWorld, ADeadNodesMessagesArriveAndThenItsPeersKnow) {
+TEST(VirtualWorld, a_dead_nodes_messages_arrive_and_then_its_peers_know) {
   std::unique_ptr<CountingPeer> client;
   std::unique_ptr<CountingPeer> server;
   Two two;
@@ -169,7 +169,7 @@ TEST(VirtualWorld, ADeadNodesMessagesArriveAndThenItsPeersKnow) {
   EXPECT_EQ(client->closed, (std::vector{CloseReason::peer_died, CloseReason::connect_failed}));
 }
 
-TEST(VirtualWorld, AFrozenNodeIsSilentUntilItIsThawed) {
+TEST(VirtualWorld, a_frozen_node_is_silent_until_it_is_thawed) {
   std::unique_ptr<CountingPeer> client;
   std::unique_ptr<CountingPeer> server;
   Two two;
@@ -192,7 +192,7 @@ TEST(VirtualWorld, AFrozenNodeIsSilentUntilItIsThawed) {
   EXPECT_EQ(server->closed, std::vector{CloseReason::peer_died});
 }
 
-TEST(VirtualWorld, DisconnectedNodesBothSeeADeadPeer) {
+TEST(VirtualWorld, disconnected_nodes_both_see_a_dead_peer) {
   std::unique_ptr<CountingPeer> client;
   std::unique_ptr<CountingPeer> server;
   Two two;
@@ -213,7 +213,7 @@ TEST(VirtualWorld, DisconnectedNodesBothSeeADeadPeer) {
   EXPECT_EQ(client->connected, 2);
 }
 
-TEST(VirtualWorld, ASlowNodeIsLate) {
+TEST(VirtualWorld, a_slow_node_is_late) {
   std::unique_ptr<CountingPeer> client;
   std::unique_ptr<CountingPeer> server;
   Two two;
@@ -228,7 +228,7 @@ TEST(VirtualWorld, ASlowNodeIsLate) {
   EXPECT_EQ(client->connected, 1);
 }
 
-TEST(VirtualWorldDeathTest, StrictSendsMustKeepTheirMemoryUntilTheyComplete) {
+TEST(VirtualWorldDeathTest, strict_sends_must_keep_their_memory_until_they_complete) {
   const auto reuse_early = [](bool early) {
     std::unique_ptr<CountingPeer> client;
     std::unique_ptr<CountingPeer> server;
@@ -257,7 +257,7 @@ public:
   int left = 0;
 };
 
-TEST(VirtualWorld, AServiceRunsUntilItHasNothingMore) {
+TEST(VirtualWorld, a_service_runs_until_it_has_nothing_more) {
   VirtualWorld world(1, {.turn_cost = 1us});
   VirtualNode& node = world.add_node("a");
   Ticker ticker;
@@ -270,7 +270,7 @@ TEST(VirtualWorld, AServiceRunsUntilItHasNothingMore) {
   EXPECT_FALSE(world.step());
 }
 
-TEST(VirtualWorld, TimersFireAtTheirVirtualTime) {
+TEST(VirtualWorld, timers_fire_at_their_virtual_time) {
   VirtualWorld world(1, {});
   VirtualNode& node = world.add_node("a");
   std::vector<Time> fired;
@@ -313,7 +313,7 @@ struct Storm {
   }
 };
 
-TEST(VirtualWorld, TheSameSeedGivesTheSameTrace) {
+TEST(VirtualWorld, the_same_seed_gives_the_same_trace) {
   for (const bool strict : {false, true}) {
     std::map<std::uint64_t, std::uint64_t> hashes;
     for (const std::uint64_t seed : {1U, 2U, 1U, 2U}) {
@@ -327,7 +327,7 @@ TEST(VirtualWorld, TheSameSeedGivesTheSameTrace) {
   }
 }
 
-TEST(VirtualWorld, RunsAThousandNodesOnOneThread) {
+TEST(VirtualWorld, runs_a_thousand_nodes_on_one_thread) {
   Storm storm(3, 1024, 2, false);
   const std::uint64_t turns = storm.world.run_until(never);
   EXPECT_GT(storm.messages, 50'000U);

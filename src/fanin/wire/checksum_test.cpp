@@ -26,7 +26,7 @@ std::vector<std::byte> random_bytes(std::size_t size, std::uint64_t seed) {
   return bytes;
 }
 
-TEST(Checksum, AgreesWithTheExamplesOfRfc3720) {
+TEST(Checksum, agrees_with_the_examples_of_rfc_3720) {
   EXPECT_EQ(crc32c({}), 0U);
   EXPECT_EQ(crc32c(std::as_bytes(std::span(std::string_view("123456789")))), 0xe3069283U);
   std::vector<std::byte> bytes(32);
@@ -37,7 +37,7 @@ TEST(Checksum, AgreesWithTheExamplesOfRfc3720) {
   EXPECT_EQ(crc32c(bytes), 0x46dd794eU);
 }
 
-TEST(Checksum, AgreesWithTheDefinitionAtEveryLengthAndAlignment) {
+TEST(Checksum, agrees_with_the_definition_at_every_length_and_alignment) {
   const auto bytes = random_bytes(1200, 1);
   for (std::size_t offset = 0; offset < 9; ++offset) {
     for (std::size_t size = 0; size < 600; ++size) {
@@ -47,7 +47,7 @@ TEST(Checksum, AgreesWithTheDefinitionAtEveryLengthAndAlignment) {
   }
 }
 
-TEST(Checksum, OfTwoPartsIsTheChecksumOfBothTogether) {
+TEST(Checksum, of_two_parts_is_the_checksum_of_both_together) {
   const auto bytes = random_bytes(1000, 2);
   const std::uint32_t whole = crc32c(bytes);
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {

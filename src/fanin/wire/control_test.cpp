@@ -7,7 +7,7 @@
 namespace fanin::wire {
 namespace {
 
-TEST(message_reader, reads_bodies_records_and_text_in_order) {
+TEST(MessageReader, reads_bodies_records_and_text_in_order) {
   struct Message {
     Clear clear{.first = 5, .end = 7};
     std::array<Gap, 2> gaps{{{1, 2}, {3, 4}}};
@@ -24,7 +24,7 @@ TEST(message_reader, reads_bodies_records_and_text_in_order) {
   EXPECT_TRUE(reader.ok());
 }
 
-TEST(message_reader, fails_for_good_once_a_read_goes_past_the_end) {
+TEST(MessageReader, fails_for_good_once_a_read_goes_past_the_end) {
   alignas(8) std::array<std::byte, 16> bytes{};
   MessageReader reader{bytes};
   EXPECT_TRUE(reader.records<Gap>(~std::uint64_t{0}).empty());

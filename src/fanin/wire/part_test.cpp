@@ -33,7 +33,7 @@ std::vector<std::byte> make_part(const std::function<void(PartHeader&)>& change 
   return message;
 }
 
-TEST(part, what_was_encoded_is_decoded) {
+TEST(Part, what_was_encoded_is_decoded) {
   const auto message = make_part();
   const auto part = decode_part(message);
   ASSERT_TRUE(part.has_value()) << part.error().text;
@@ -46,7 +46,7 @@ TEST(part, what_was_encoded_is_decoded) {
   EXPECT_FALSE(part->partial());
 }
 
-TEST(part, may_come_in_two_pieces) {
+TEST(Part, may_come_in_two_pieces) {
   const auto message = make_part();
   const std::size_t head = message.size() - 3;
   const auto part = decode_part(std::span{message}.first(head), std::span{message}.subspan(head));
@@ -60,7 +60,7 @@ TEST(part, may_come_in_two_pieces) {
   EXPECT_FALSE(decode_part(std::span{message}.first(head), std::span{message}.last(2)));
 }
 
-TEST(part, every_truncation_and_extension_is_refused) {
+TEST(Part, every_truncation_and_extension_is_refused) {
   auto message = make_part();
   for (std::size_t size = 0; size < message.size(); ++size) { // with nothing behind it to read
     const std::vector<std::byte> cut(message.begin(),
@@ -71,7 +71,7 @@ TEST(part, every_truncation_and_extension_is_refused) {
   EXPECT_FALSE(decode_part(message).has_value());
 }
 
-TEST(part, every_flipped_bit_of_header_and_table_is_noticed) {
+TEST(Part, every_flipped_bit_of_header_and_table_is_noticed) {
   const auto good = make_part();
   for (std::size_t bit = 0; bit < (sizeof(PartHeader) + 24) * 8; ++bit) {
     auto message = good;
@@ -80,7 +80,7 @@ TEST(part, every_flipped_bit_of_header_and_table_is_noticed) {
   }
 }
 
-TEST(part, events_outside_the_batch_are_refused) {
+TEST(Part, events_outside_the_batch_are_refused) {
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 99; })).has_value());
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 106; })).has_value());
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.first_event = 110; })).has_value());
@@ -92,7 +92,7 @@ TEST(part, events_outside_the_batch_are_refused) {
   EXPECT_FALSE(decode_part(make_part([](PartHeader& h) { h.payload_offset = 1; })).has_value());
 }
 
-TEST(part, without_a_checksum_is_taken_as_it_is) {
+TEST(Part, without_a_checksum_is_taken_as_it_is) {
   auto message = make_part({}, false);
   EXPECT_TRUE(decode_part(message).has_value());
   message = make_part();
@@ -100,7 +100,7 @@ TEST(part, without_a_checksum_is_taken_as_it_is) {
   EXPECT_TRUE(decode_part(message).has_value());
 }
 
-TEST(part, at_an_odd_address_is_refused) {
+TEST(Part, at_an_odd_address_is_refused) {
   const auto message = make_part();
   std::vector<std::byte> moved(message.size() + 2);
   std::ranges::copy(message, moved.begin() + 2);
@@ -108,7 +108,7 @@ TEST(part, at_an_odd_address_is_refused) {
 }
 
 // One fragment of 10 bytes, of which a part is here.
-TEST(part, pieces_that_do_not_fit_their_fragment_are_refused) {
+TEST(Part, pieces_that_do_not_fit_their_fragment_are_refused) {
   const auto good = [](std::uint32_t offset, std::uint32_t size, std::size_t entries = 1) {
     PartHeader header;
     header.batch_events = 8;
@@ -135,7 +135,7 @@ TEST(part, pieces_that_do_not_fit_their_fragment_are_refused) {
 }
 
 // Well sealed, so that no checksum notices.
-TEST(part, headers_that_lie_are_refused) {
+TEST(Part, headers_that_lie_are_refused) {
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.reserved = 1; })));
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { ++header.magic; })));
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.batch_events = 0; })));
@@ -151,7 +151,7 @@ TEST(part, headers_that_lie_are_refused) {
   EXPECT_FALSE(decode_part(message));
 }
 
-TEST(part, the_header_has_the_documented_layout) {
+TEST(Part, the_header_has_the_documented_layout) {
   const auto message = make_part([](PartHeader& h) {
     h.readout_unit = 0x0201;
     h.attempt = 0x0403;

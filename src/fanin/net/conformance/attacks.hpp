@@ -24,7 +24,7 @@ inline void overwrite_free_pages(memory::PagePool& pool) {
   }
 }
 
-TEST_P(TransportConformance, WhatIsStillReadAfterBothEndsHaveAbortedIsNotOverwritten) {
+TEST_P(TransportConformance, what_is_still_read_after_both_ends_have_aborted_is_not_overwritten) {
   constexpr std::uint32_t size = 3000;
   open();
   for (Peer* const peer : {&server, &client}) peer->keep = true;
@@ -47,7 +47,7 @@ TEST_P(TransportConformance, WhatIsStillReadAfterBothEndsHaveAbortedIsNotOverwri
   EXPECT_TRUE(server.closed.empty() && client.closed.empty());
 }
 
-TEST_P(TransportConformance, AViewOfNoPageMayStandAnywhereInAMessage) {
+TEST_P(TransportConformance, a_view_of_no_page_may_stand_anywhere_in_a_message) {
   open();
   std::uint64_t number = 0;
   for (const std::uint32_t size : {40U, 1000U, 7000U}) {
@@ -68,7 +68,7 @@ TEST_P(TransportConformance, AViewOfNoPageMayStandAnywhereInAMessage) {
 }
 
 /// Messages in bursts, and a reader that lets go of a few only when nothing moves any more.
-TEST_P(TransportConformance, SendersThatShareASmallPoolAllGetTheirPart) {
+TEST_P(TransportConformance, senders_that_share_a_small_pool_all_get_their_part) {
   constexpr std::size_t senders = 16;
   constexpr std::uint64_t wanted = 32; // of each, on average
   set_pools({.receive_pages = 3 * senders + 4, .send_pages = 512});
@@ -141,20 +141,20 @@ inline void TransportConformance::expect_turns(std::size_t most, std::uint32_t s
   for (const auto& [id, number] : server.next) EXPECT_GE(number, wanted / 4);
 }
 
-TEST_P(TransportConformance, BusySendersOfLargeMessagesAllGetTheirTurn) {
+TEST_P(TransportConformance, busy_senders_of_large_messages_all_get_their_turn) {
   expect_turns(24, 2 * page_size, 16, false);
 }
 
-TEST_P(TransportConformance, BusySendersOfSmallMessagesAllGetTheirTurn) {
+TEST_P(TransportConformance, busy_senders_of_small_messages_all_get_their_turn) {
   expect_turns(8, 100, 1000, false);
 }
 
-TEST_P(TransportConformance, BusySendersOfSmallMessagesThatAreWaitedForAllGetTheirTurn) {
+TEST_P(TransportConformance, busy_senders_of_small_messages_that_are_waited_for_all_get_their_turn) {
   expect_turns(8, 100, 1000, true);
 }
 
 /// As a listener does with those who say something wrong.
-TEST_P(TransportConformance, ConnectionsClosedBeforeTheyAreTrustedLeaveNothing) {
+TEST_P(TransportConformance, connections_closed_before_they_are_identified_leave_nothing) {
   constexpr std::size_t count = 40;
   listen_to_anybody();
   server.react = [](Transport& transport, Event& event) { transport.close(event.connection); };
@@ -168,7 +168,7 @@ TEST_P(TransportConformance, ConnectionsClosedBeforeTheyAreTrustedLeaveNothing) 
 }
 
 /// Who says hello must not wait for those who hold what they have received.
-TEST_P(TransportConformance, AHelloGetsThroughWhileTheReceivePoolIsEmpty) {
+TEST_P(TransportConformance, a_hello_gets_through_while_the_receive_pool_is_empty) {
   if (!GetParam().small_without_pages) return; // it needs a receive that was posted before
   server.any_home = true;
   listen_to_anybody();
@@ -193,7 +193,7 @@ TEST_P(TransportConformance, AHelloGetsThroughWhileTheReceivePoolIsEmpty) {
 }
 
 /// Or a peer that talks on while it is looked at would take what hellos need.
-TEST_P(TransportConformance, WhatFollowsTheFirstMessageWaitsForTrust) {
+TEST_P(TransportConformance, what_follows_the_first_message_waits_for_trust) {
   if (!GetParam().small_without_pages) return; // its messages lie in pages of its own
   constexpr std::uint64_t count = 8;
   listen_to_anybody();
@@ -213,7 +213,7 @@ TEST_P(TransportConformance, WhatFollowsTheFirstMessageWaitsForTrust) {
 }
 
 /// They have connected, and never say who they are.
-TEST_P(TransportConformance, SilentPeersTakeNothingThatOthersNeed) {
+TEST_P(TransportConformance, silent_peers_take_nothing_that_others_need) {
   constexpr std::uint32_t pages = 32;
   constexpr std::uint64_t kept = 20; // messages of half a page
   PeerPools pools{.receive_pages = pages, .shared = GetParam().shared_pools};
@@ -251,7 +251,7 @@ TEST_P(TransportConformance, SilentPeersTakeNothingThatOthersNeed) {
   EXPECT_TRUE(say_hello(late));
 }
 
-TEST_P(TransportConformance, AFloodOfConnectionsThatAreGivenUpLeavesNothing) {
+TEST_P(TransportConformance, a_flood_of_connections_that_are_given_up_leaves_nothing) {
   listen_to_anybody();
   Random random(random_seed());
   SCOPED_TRACE("seed " + std::to_string(random_seed()));
@@ -267,7 +267,7 @@ TEST_P(TransportConformance, AFloodOfConnectionsThatAreGivenUpLeavesNothing) {
   EXPECT_TRUE(run_until([&] { return client.opened.size() > before; }));
 }
 
-TEST_P(TransportConformance, WhoDoesNotEvenIntroduceItselfKeepsNobodyOut) {
+TEST_P(TransportConformance, who_does_not_even_introduce_itself_keeps_nobody_out) {
   listen_to_anybody();
   const Url url = backend->server().listening_url(listener);
   std::vector<std::unique_ptr<RawPeer>> raw;
@@ -286,7 +286,7 @@ TEST_P(TransportConformance, WhoDoesNotEvenIntroduceItselfKeepsNobodyOut) {
   EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
 }
 
-TEST_P(TransportConformance, MessagesThatHaveHardlyBegunDoNotKeepThePagesThatOthersNeed) {
+TEST_P(TransportConformance, messages_that_have_hardly_begun_do_not_keep_the_pages_that_others_need) {
   PeerPools pools{.receive_pages = 4, .shared = GetParam().shared_pools};
   server.set_pools(pools);
   listen(server);

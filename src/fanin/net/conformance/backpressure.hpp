@@ -11,7 +11,7 @@
 
 namespace fanin::net::conformance {
 
-TEST_P(TransportConformance, ASlowReaderHoldsTheSenderBackUntilWritable) {
+TEST_P(TransportConformance, a_slow_reader_holds_the_sender_back_until_writable) {
   Peer slow({.receive_pages = 8});
   slow.keep = true;
   listen(slow);
@@ -48,7 +48,7 @@ TEST_P(TransportConformance, ASlowReaderHoldsTheSenderBackUntilWritable) {
   EXPECT_TRUE(run_until([&] { return slow.pages_are_home(); }));
 }
 
-TEST_P(TransportConformance, AnEmptyReceivePoolLosesNothing) {
+TEST_P(TransportConformance, an_empty_receive_pool_loses_nothing) {
   Peer poor({.receive_pages = 6});
   poor.keep = true;
   listen(poor);
@@ -77,7 +77,7 @@ TEST_P(TransportConformance, AnEmptyReceivePoolLosesNothing) {
   EXPECT_TRUE(run_until([&] { return poor.pages_are_home(); }));
 }
 
-TEST_P(TransportConformance, AConnectionWithoutPagesDoesNotHoldUpAnother) {
+TEST_P(TransportConformance, a_connection_without_pages_does_not_hold_up_another) {
   Peer stuck({.receive_pages = 6});
   stuck.keep = true;
   listen(stuck);
@@ -113,7 +113,7 @@ TEST_P(TransportConformance, AConnectionWithoutPagesDoesNotHoldUpAnother) {
 }
 
 /// Neither side takes anything until both are held back; then each has to get through.
-TEST_P(TransportConformance, SidesThatHoldEachOtherBackGoOnWhenBothTake) {
+TEST_P(TransportConformance, sides_that_hold_each_other_back_go_on_when_both_take) {
   set_pools({.receive_pages = 8});
   open();
   server.keep = true;
@@ -145,7 +145,7 @@ TEST_P(TransportConformance, SidesThatHoldEachOtherBackGoOnWhenBothTake) {
   }));
 }
 
-TEST_P(TransportConformance, ASleepingLoopIsWokenForEverything) {
+TEST_P(TransportConformance, a_sleeping_loop_is_woken_for_everything) {
   Loop* const loop = backend->sleeping_loop();
   if (loop == nullptr) GTEST_SKIP() << "not applicable: nothing sleeps here";
   Peer poor({.receive_pages = 6});

@@ -12,7 +12,7 @@
 
 namespace fanin::net::conformance {
 
-TEST_P(TransportConformance, ListeningOnPortZeroGivesEachListenerAPortOfItsOwn) {
+TEST_P(TransportConformance, listening_on_port_zero_gives_each_listener_a_port_of_its_own) {
   const auto first = backend->server().listen(backend->address(), server.options());
   const auto second = backend->server().listen(backend->address(), server.options());
   ASSERT_TRUE(first && second);
@@ -33,13 +33,13 @@ TEST_P(TransportConformance, ListeningOnPortZeroGivesEachListenerAPortOfItsOwn) 
   EXPECT_TRUE(run_until([&] { return !server.opened.empty(); }));
 }
 
-TEST_P(TransportConformance, ConnectingIsReportedToBothSides) {
+TEST_P(TransportConformance, connecting_is_reported_to_both_sides) {
   open();
   EXPECT_FALSE(backend->server().peer_name(at_server).empty());
   EXPECT_FALSE(backend->client().peer_name(at_client).empty());
 }
 
-TEST_P(TransportConformance, ConnectingToNobodyFailsWithAnEvent) {
+TEST_P(TransportConformance, connecting_to_nobody_fails_with_an_event) {
   const auto made = backend->client().connect(backend->nobody(), client.options());
   ASSERT_TRUE(made) << made.error().text;
   ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
@@ -47,7 +47,7 @@ TEST_P(TransportConformance, ConnectingToNobodyFailsWithAnEvent) {
   EXPECT_EQ(client.send(backend->client(), *made, 0, 1), SendOutcome::closed);
 }
 
-TEST_P(TransportConformance, WrongOptionsAreErrors) {
+TEST_P(TransportConformance, wrong_options_are_errors) {
   ConnectionOptions options = server.options();
   options.max_message = page_size / 2 + 1;
   EXPECT_FALSE(backend->server().listen(backend->address(), options));
@@ -60,7 +60,7 @@ TEST_P(TransportConformance, WrongOptionsAreErrors) {
   EXPECT_FALSE(backend->client().connect(url, client.options()));
 }
 
-TEST_P(TransportConformance, NothingCanBeSentBeforeTheConnectionIsMade) {
+TEST_P(TransportConformance, nothing_can_be_sent_before_the_connection_is_made) {
   listen(server);
   at_client = connect(client.options());
   EXPECT_EQ(client.send(backend->client(), at_client, 0, 1), SendOutcome::closed);
@@ -68,7 +68,7 @@ TEST_P(TransportConformance, NothingCanBeSentBeforeTheConnectionIsMade) {
   EXPECT_TRUE(run_until([&] { return !client.opened.empty() && !server.opened.empty(); }));
 }
 
-TEST_P(TransportConformance, ConnectionsOutliveTheirListener) {
+TEST_P(TransportConformance, connections_outlive_their_listener) {
   open();
   const Url url = backend->server().listening_url(listener);
   backend->server().close_listener(listener);
@@ -80,7 +80,7 @@ TEST_P(TransportConformance, ConnectionsOutliveTheirListener) {
   EXPECT_EQ(client.closed, (std::vector{std::pair{*late, CloseReason::connect_failed}}));
 }
 
-TEST_P(TransportConformance, ManyConnectionsKeepTheirOrderEach) {
+TEST_P(TransportConformance, many_connections_keep_their_order_each) {
   const std::size_t count = possible_connections();
   const auto page = std::uint32_t{4096};
   // A strict receiver posts two for each connection.
@@ -119,7 +119,7 @@ TEST_P(TransportConformance, ManyConnectionsKeepTheirOrderEach) {
   EXPECT_TRUE(run_until([&] { return server.closed.size() == count; }));
 }
 
-TEST_P(TransportConformance, ConnectionsComeAndGoWithoutLeavingAnything) {
+TEST_P(TransportConformance, connections_come_and_go_without_leaving_anything) {
   listen(server);
   for (std::size_t i = 0; i < 64; ++i) {
     at_client = connect(client.options());
@@ -133,7 +133,7 @@ TEST_P(TransportConformance, ConnectionsComeAndGoWithoutLeavingAnything) {
 }
 
 /// The client's handler connects again whenever its connection has ended.
-TEST_P(TransportConformance, AClientThatTriesAgainFindsThePeerThatHasComeBack) {
+TEST_P(TransportConformance, a_client_that_tries_again_finds_the_peer_that_has_come_back) {
   open();
   const Url url = backend->server().listening_url(listener);
   client.react = [&](Transport&, Event& event) {

@@ -11,7 +11,7 @@
 
 namespace fanin::net::conformance {
 
-TEST_P(TransportConformance, WhatWasSentBeforeAnOrderlyCloseArrives) {
+TEST_P(TransportConformance, what_was_sent_before_an_orderly_close_arrives) {
   open();
   const std::uint64_t sent = fill(client, backend->client(), at_client, 3000);
   backend->client().close(at_client);
@@ -24,7 +24,7 @@ TEST_P(TransportConformance, WhatWasSentBeforeAnOrderlyCloseArrives) {
   EXPECT_EQ(server.send(backend->server(), at_server, 0, 1), SendOutcome::closed);
 }
 
-TEST_P(TransportConformance, MegabytesThatWereAcceptedArriveAfterClose) {
+TEST_P(TransportConformance, megabytes_that_were_accepted_arrive_after_close) {
   set_pools({.send_pages = 640});
   client.send_queue_bytes = 8U << 20;
   open();
@@ -38,7 +38,7 @@ TEST_P(TransportConformance, MegabytesThatWereAcceptedArriveAfterClose) {
   EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_closed}}));
 }
 
-TEST_P(TransportConformance, ACloseReachesAPeerThatIsSending) {
+TEST_P(TransportConformance, a_close_reaches_a_peer_that_is_sending) {
   open();
   (void)fill(server, backend->server(), at_server, 3000);
   const std::uint64_t sent = fill(client, backend->client(), at_client, 3000);
@@ -53,7 +53,7 @@ TEST_P(TransportConformance, ACloseReachesAPeerThatIsSending) {
   EXPECT_EQ(client.messages, received);
 }
 
-TEST_P(TransportConformance, BothSidesMayCloseAtOnceWithMuchUnderWay) {
+TEST_P(TransportConformance, both_sides_may_close_at_once_with_much_under_way) {
   open();
   (void)fill(server, backend->server(), at_server, 3000);
   (void)fill(client, backend->client(), at_client, 3000);
@@ -64,7 +64,7 @@ TEST_P(TransportConformance, BothSidesMayCloseAtOnceWithMuchUnderWay) {
   EXPECT_TRUE(server.closed.empty());
 }
 
-TEST_P(TransportConformance, AnAbortIsADeathToThePeer) {
+TEST_P(TransportConformance, an_abort_is_a_death_to_the_peer) {
   open();
   send_all(0, 5, [](std::uint64_t) { return 100U; });
   backend->client().close(at_client, true);
@@ -73,7 +73,7 @@ TEST_P(TransportConformance, AnAbortIsADeathToThePeer) {
   EXPECT_TRUE(client.closed.empty());
 }
 
-TEST_P(TransportConformance, TheDeathOfAProcessIsNoticed) {
+TEST_P(TransportConformance, the_death_of_a_process_is_noticed) {
   open();
   send_all(0, 20, [](std::uint64_t) { return 1000U; });
   ASSERT_TRUE(run_until([&] { return server.messages > 0; }));
@@ -82,7 +82,7 @@ TEST_P(TransportConformance, TheDeathOfAProcessIsNoticed) {
   EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_died}}));
 }
 
-TEST_P(TransportConformance, WhatADeadPeerHasNotTakenIsKnown) {
+TEST_P(TransportConformance, what_a_dead_peer_has_not_taken_is_known) {
   set_pools({.receive_pages = 16, .send_pages = 64}); // more than the client can have received
   open();
   send_all(0, 5, [](std::uint64_t) { return 1000U; });
@@ -97,7 +97,7 @@ TEST_P(TransportConformance, WhatADeadPeerHasNotTakenIsKnown) {
   }
 }
 
-TEST_P(TransportConformance, ADeadPeerThatHadTakenEverythingIsNotGivenUp) {
+TEST_P(TransportConformance, a_dead_peer_that_had_taken_everything_is_not_given_up) {
   open();
   ASSERT_EQ(server.send(backend->server(), at_server, 0, 1000), SendOutcome::accepted);
   ASSERT_TRUE(run_until([&] { return client.messages == 1; }));
@@ -107,7 +107,7 @@ TEST_P(TransportConformance, ADeadPeerThatHadTakenEverythingIsNotGivenUp) {
   EXPECT_EQ(backend->server().given_up(), 0U);
 }
 
-TEST_P(TransportConformance, ADeathWhileBothSidesSendIsNoticedAndLeavesNothing) {
+TEST_P(TransportConformance, a_death_while_both_sides_send_is_noticed_and_leaves_nothing) {
   open();
   std::uint64_t forth = 0;
   std::uint64_t back = 0;
@@ -129,7 +129,7 @@ TEST_P(TransportConformance, ADeathWhileBothSidesSendIsNoticedAndLeavesNothing) 
   EXPECT_LE(server.messages, forth);
 }
 
-TEST_P(TransportConformance, NoEventFollowsCloseEvenWithinOneBatch) {
+TEST_P(TransportConformance, no_event_follows_close_even_within_one_batch) {
   open();
   server.react = [&](Transport& transport, Event& event) {
     if (event.kind == EventKind::message) transport.close(event.connection);
@@ -142,7 +142,7 @@ TEST_P(TransportConformance, NoEventFollowsCloseEvenWithinOneBatch) {
   EXPECT_TRUE(server.closed.empty());
 }
 
-TEST_P(TransportConformance, AHandlerMaySendAndCloseInAnyEvent) {
+TEST_P(TransportConformance, a_handler_may_send_and_close_in_any_event) {
   server.react = [&](Transport& transport, Event& event) {
     const SendOutcome outcome = server.send(transport, event.connection, 0, 500);
     if (outcome == SendOutcome::backpressure) return; // again when it is `writable`

@@ -11,7 +11,7 @@
 
 namespace fanin::net::conformance {
 
-TEST_P(TransportConformance, EverySizeArrivesWholeAndInOrder) {
+TEST_P(TransportConformance, every_size_arrives_whole_and_in_order) {
   open();
   std::vector<std::uint32_t> all{0, 0, 1};
   for (std::uint32_t power = 2; power <= page_size / 2; power *= 2) {
@@ -25,7 +25,7 @@ TEST_P(TransportConformance, EverySizeArrivesWholeAndInOrder) {
   EXPECT_TRUE(run_until([&] { return server.messages == all.size(); }));
 }
 
-TEST_P(TransportConformance, RandomSizesInRandomPiecesArriveInOrder) {
+TEST_P(TransportConformance, random_sizes_in_random_pieces_arrive_in_order) {
   const std::uint64_t seed = random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   for (std::size_t extents = 1; extents <= max_extents; ++extents) {
@@ -45,7 +45,7 @@ TEST_P(TransportConformance, RandomSizesInRandomPiecesArriveInOrder) {
 }
 
 /// Powers of two and their neighbours, and random sizes, up to the largest message.
-TEST_P(TransportConformance, LargeMessagesArriveWholeAndInOrder) {
+TEST_P(TransportConformance, large_messages_arrive_whole_and_in_order) {
   const std::uint32_t largest = GetParam().limits.largest_message;
   const std::uint64_t seed = random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -71,7 +71,7 @@ TEST_P(TransportConformance, LargeMessagesArriveWholeAndInOrder) {
   EXPECT_TRUE(run_until([&] { return server.messages == all.size(); }));
 }
 
-TEST_P(TransportConformance, BothDirectionsWorkAtOnce) {
+TEST_P(TransportConformance, both_directions_work_at_once) {
   open();
   std::uint64_t forth = 0;
   std::uint64_t back = 0;
@@ -87,7 +87,7 @@ TEST_P(TransportConformance, BothDirectionsWorkAtOnce) {
   }));
 }
 
-TEST_P(TransportConformance, AMessageOverThePeersLimitIsRefused) {
+TEST_P(TransportConformance, a_message_over_the_peers_limit_is_refused) {
   ConnectionOptions small = server.options();
   small.max_message = 1000;
   const auto made = backend->server().listen(backend->address(), small);
@@ -110,7 +110,7 @@ TEST_P(TransportConformance, AMessageOverThePeersLimitIsRefused) {
   EXPECT_TRUE(run_until([&] { return server.messages == 1 && client.messages == 1; }));
 }
 
-TEST_P(TransportConformance, SmallMessagesShareAPage) {
+TEST_P(TransportConformance, small_messages_share_a_page) {
   open();
   settle();
   server.keep = true;
@@ -123,7 +123,7 @@ TEST_P(TransportConformance, SmallMessagesShareAPage) {
   EXPECT_GE(server.receive_pool->available() + 5, before);
 }
 
-TEST_P(TransportConformance, AnIdleConnectionOwnsNoMoreThanItsPostedReceives) {
+TEST_P(TransportConformance, an_idle_connection_owns_no_more_than_its_posted_receives) {
   open();
   settle();
   const std::uint32_t idle = server.receive_pool->available();

@@ -92,7 +92,7 @@ struct ScriptEnd {
   std::vector<std::uint64_t> sent; ///< messages by connection
 };
 
-TEST_P(TransportConformance, AScriptGivesTheSameMessagesOnEveryTransport) {
+TEST_P(TransportConformance, a_script_gives_the_same_messages_on_every_transport) {
   using Kind = Operation::Kind;
   for (std::uint64_t seed = 1; seed <= GetParam().limits.scripts; ++seed) {
     SCOPED_TRACE("script " + std::to_string(seed));

@@ -64,7 +64,7 @@ protected:
   ConnectionId at_server = ConnectionId::none;
 };
 
-TEST(FaultOptions, AreTakenOutOfTheAddress) {
+TEST(FaultOptions, are_taken_out_of_the_address) {
   Url url = Url::parse("fault+tcp://x:1?seed=7&loss=0.25&delay=2ms&backpressure=1&congestion=reno")
                 .value();
   const auto faults = FaultOptions::take_from(url);
@@ -76,7 +76,7 @@ TEST(FaultOptions, AreTakenOutOfTheAddress) {
   EXPECT_EQ(url.text(), "fault+tcp://x:1?congestion=reno");
 }
 
-TEST(FaultOptions, WhatIsWrongIsNamed) {
+TEST(FaultOptions, what_is_wrong_is_named) {
   for (const auto* const option :
        {"seed=", "seed=x", "seed=-1", "seed=1e3", "loss=", "loss=1.5", "loss=-0.1", "loss=nan",
         "loss=1%", "backpressure=2", "delay=5", "delay=-1ms", "delay=x"}) {
@@ -91,12 +91,12 @@ TEST(FaultOptions, WhatIsWrongIsNamed) {
   }
 }
 
-TEST_F(FaultTest, AListenerTellsItsPeersTheFaults) {
+TEST_F(FaultTest, a_listener_tells_its_peers_the_faults) {
   listen(server_url({{"seed", "3"}, {"loss", "0.5"}}));
   EXPECT_EQ(transport.listening_url(listener).text(), "fault+inproc://server:1?loss=0.5&seed=3");
 }
 
-TEST_F(FaultTest, AMessageThatIsLostWhileSendingEndsTheConnectionAtBothEnds) {
+TEST_F(FaultTest, a_message_that_is_lost_while_sending_ends_the_connection_at_both_ends) {
   open(server_url({{"loss", "1"}}));
   EXPECT_EQ(client.send(transport, at_client, 0, 100), SendOutcome::accepted);
   EXPECT_EQ(client.send(transport, at_client, 1, 100), SendOutcome::closed);
@@ -107,7 +107,7 @@ TEST_F(FaultTest, AMessageThatIsLostWhileSendingEndsTheConnectionAtBothEnds) {
   EXPECT_EQ(transport.counters().lost, 1U);
 }
 
-TEST_F(FaultTest, AMessageThatIsLostOnArrivalEndsTheConnectionAtBothEnds) {
+TEST_F(FaultTest, a_message_that_is_lost_on_arrival_ends_the_connection_at_both_ends) {
   listen(server_url({{"loss", "1"}, {"delay", "1ms"}}));
   const auto made =
       transport.connect({.scheme = "fault+inproc", .host = "server"}, client.options());
@@ -126,7 +126,7 @@ TEST_F(FaultTest, AMessageThatIsLostOnArrivalEndsTheConnectionAtBothEnds) {
 
 // Under all faults at once: each connection ends once and for both, what arrives is whole and in
 // order (Peer checks), and nothing is left behind.
-TEST_F(FaultTest, ClientsThatTryAgainGetThrough) {
+TEST_F(FaultTest, clients_that_try_again_get_through) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   listen(server_url({{"seed", std::to_string(seed)},
@@ -158,7 +158,7 @@ TEST_F(FaultTest, ClientsThatTryAgainGetThrough) {
   EXPECT_EQ(client.send_pool->available(), client.send_pool->pages());
 }
 
-TEST_F(FaultTest, DelayKeepsTheOrderWithinAConnectionAndNotAcross) {
+TEST_F(FaultTest, delay_keeps_the_order_within_a_connection_and_not_across) {
   listen(server_url({{"delay", "1ms"}}));
   const ConnectionId ids[] = {connect(), connect()};
   run();
@@ -182,7 +182,7 @@ TEST_F(FaultTest, DelayKeepsTheOrderWithinAConnectionAndNotAcross) {
   EXPECT_NE(arrived, sent);
 }
 
-TEST_F(FaultTest, TheSameSeedGivesTheSameFaults) {
+TEST_F(FaultTest, the_same_seed_gives_the_same_faults) {
   std::vector<std::string> logs;
   for (int i = 0; i < 3; ++i) {
     Peer own_server;
@@ -213,7 +213,7 @@ TEST_F(FaultTest, TheSameSeedGivesTheSameFaults) {
   EXPECT_NE(logs[0], logs[2]);
 }
 
-TEST_F(FaultTest, EveryMessageIsRefusedOnceAndThenTaken) {
+TEST_F(FaultTest, every_message_is_refused_once_and_then_taken) {
   open(server_url({{"backpressure", "1"}}));
   for (std::uint64_t i = 0; i < 10; ++i) {
     EXPECT_EQ(client.send(transport, at_client, i, 100), SendOutcome::backpressure);
@@ -226,7 +226,7 @@ TEST_F(FaultTest, EveryMessageIsRefusedOnceAndThenTaken) {
   EXPECT_EQ(server.messages, 10U);
 }
 
-TEST_F(FaultTest, WhatIsHeldIsDroppedByClose) {
+TEST_F(FaultTest, what_is_held_is_dropped_by_close) {
   open(server_url({{"delay", "1s"}}));
   for (std::uint64_t i = 0; i < 3; ++i) {
     EXPECT_EQ(client.send(transport, at_client, i, 4000), SendOutcome::accepted);
@@ -244,7 +244,7 @@ TEST_F(FaultTest, WhatIsHeldIsDroppedByClose) {
   EXPECT_EQ(client.closed, (std::vector{std::pair{at_client, CloseReason::peer_closed}}));
 }
 
-TEST_F(FaultTest, AListenerTakesBackTheConnectionsThatAreStillHeld) {
+TEST_F(FaultTest, a_listener_takes_back_the_connections_that_are_still_held) {
   listen(server_url({{"delay", "1s"}}));
   const auto made =
       transport.connect({.scheme = "fault+inproc", .host = "server"}, client.options());
@@ -258,7 +258,7 @@ TEST_F(FaultTest, AListenerTakesBackTheConnectionsThatAreStillHeld) {
   EXPECT_EQ(client.closed, (std::vector{std::pair{*made, CloseReason::peer_died}}));
 }
 
-TEST_F(FaultTest, NothingIsTakenFromBelowWhileMuchIsHeld) {
+TEST_F(FaultTest, nothing_is_taken_from_below_while_much_is_held) {
   listen(server_url({{"delay", "1s"}}));
   const auto made =
       transport.connect({.scheme = "fault+inproc", .host = "server"}, client.options());

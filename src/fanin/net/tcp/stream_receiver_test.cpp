@@ -68,7 +68,7 @@ struct Feed {
   }
 };
 
-TEST(TcpStreamReceiver, GivesTheSameMessagesHoweverTheStreamIsCut) {
+TEST(TcpStreamReceiver, gives_the_same_messages_however_the_stream_is_cut) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -122,7 +122,7 @@ TEST(TcpStreamReceiver, GivesTheSameMessagesHoweverTheStreamIsCut) {
 }
 
 // Otherwise the pages of a pool could all wait for each other.
-TEST(TcpStreamReceiver, OwnsNoPageWhileItStarves) {
+TEST(TcpStreamReceiver, owns_no_page_while_it_starves) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -159,7 +159,7 @@ TEST(TcpStreamReceiver, OwnsNoPageWhileItStarves) {
   }
 }
 
-TEST(TcpStreamReceiver, GivesUpTheRegionOfAMessageThatHasHardlyBegunAndGoesOnLater) {
+TEST(TcpStreamReceiver, gives_up_the_region_of_a_message_that_has_hardly_begun_and_goes_on_later) {
   const auto pool = make_pool(1);
   PageFiller filler(*pool);
   StreamReceiver receiver(filler, page_size / 2);
@@ -197,7 +197,7 @@ TEST(TcpStreamReceiver, GivesUpTheRegionOfAMessageThatHasHardlyBegunAndGoesOnLat
 }
 
 // One page is enough for any number of connections that are within small messages.
-TEST(TcpStreamReceiver, UnfinishedMessagesShareAPage) {
+TEST(TcpStreamReceiver, unfinished_messages_share_a_page) {
   const auto pool = make_pool(1);
   PageFiller filler(*pool);
   Bytes stream = preface();
@@ -220,7 +220,7 @@ TEST(TcpStreamReceiver, UnfinishedMessagesShareAPage) {
   EXPECT_EQ(pool->available(), 1U);
 }
 
-TEST(TcpStreamReceiver, WaitsForAPageAndGoesOn) {
+TEST(TcpStreamReceiver, waits_for_a_page_and_goes_on) {
   const auto pool = make_pool(1);
   PageFiller filler(*pool);
   memory::Loan taken = pool->take();
@@ -245,7 +245,7 @@ TEST(TcpStreamReceiver, WaitsForAPageAndGoesOn) {
   EXPECT_EQ(view.size, 5000U);
 }
 
-TEST(TcpStreamReceiver, AnUnidentifiedPeerPinsNoMoreThanASmallMessage) {
+TEST(TcpStreamReceiver, an_unidentified_peer_pins_no_more_than_a_small_message) {
   const auto pool = make_pool(2);
   PageFiller filler(*pool);
   StreamReceiver receiver(filler, page_size / 2);
@@ -290,7 +290,7 @@ CloseReason reason_of(const Bytes& stream, std::uint32_t max_message = page_size
   }
 }
 
-TEST(TcpStreamReceiver, TellsWhatIsWrongWithAStream) {
+TEST(TcpStreamReceiver, tells_what_is_wrong_with_a_stream) {
   EXPECT_EQ(reason_of({}), CloseReason::peer_died);
   EXPECT_EQ(reason_of(Bytes(1, std::byte{'F'})), CloseReason::peer_died);
   EXPECT_EQ(reason_of(Bytes(1, std::byte{'G'})), CloseReason::protocol_violation);
@@ -312,7 +312,7 @@ TEST(TcpStreamReceiver, TellsWhatIsWrongWithAStream) {
   EXPECT_EQ(reason_of(stream), CloseReason::protocol_violation);
 }
 
-TEST(TcpFrame, GoldenBytes) {
+TEST(TcpFrame, golden_bytes) {
   Bytes stream = preface();
   append_message(stream, Bytes(3, std::byte{0xaa}));
   append_message(stream, Bytes(1, std::byte{0xbb}));
@@ -328,7 +328,7 @@ TEST(TcpFrame, GoldenBytes) {
 }
 
 // What a queue writes, in whatever pieces the kernel takes it, is what a receiver reads.
-TEST(TcpSendQueue, WritesTheStreamInAnyPieces) {
+TEST(TcpSendQueue, writes_the_stream_in_any_pieces) {
   const auto pool = make_pool(64);
   SendQueue::Store store;
   SendQueue queue(store);

@@ -166,7 +166,7 @@ protected:
   Url url;
 };
 
-TEST_F(Tcp, RandomBytesOnThePortAreCountedAndTheOthersGoOn) {
+TEST_F(Tcp, random_bytes_on_the_port_are_counted_and_the_others_go_on) {
   const std::uint16_t port = listen();
   const auto good = connect(url.text());
   ASSERT_TRUE(good);
@@ -188,7 +188,7 @@ TEST_F(Tcp, RandomBytesOnThePortAreCountedAndTheOthersGoOn) {
   EXPECT_TRUE(server.closed.empty());
 }
 
-TEST_F(Tcp, AnHttpRequestIsClosedAtItsFirstLetter) {
+TEST_F(Tcp, an_http_request_is_closed_at_its_first_letter) {
   Raw raw;
   raw.connect(listen());
   raw.send(Bytes(1, std::byte{'G'}));
@@ -197,7 +197,7 @@ TEST_F(Tcp, AnHttpRequestIsClosedAtItsFirstLetter) {
   EXPECT_NE(reports.front().second.find("not a fanin process"), std::string::npos);
 }
 
-TEST_F(Tcp, ASilentPeerIsDroppedAtItsDeadline) {
+TEST_F(Tcp, a_silent_peer_is_dropped_at_its_deadline) {
   Raw raw;
   raw.connect(listen());
   raw.send(Bytes(3, std::byte{'F'}));
@@ -211,7 +211,7 @@ TEST_F(Tcp, ASilentPeerIsDroppedAtItsDeadline) {
   EXPECT_EQ(transport->accounts().handshake_timeouts, 1U);
 }
 
-TEST_F(Tcp, APeerOfAnotherVersionIsNamed) {
+TEST_F(Tcp, a_peer_of_another_version_is_named) {
   Raw raw;
   raw.connect(listen());
   raw.send(preface(77));
@@ -221,7 +221,7 @@ TEST_F(Tcp, APeerOfAnotherVersionIsNamed) {
   EXPECT_NE(reports.front().second.find("version 77"), std::string::npos) << reports.front().second;
 }
 
-TEST_F(Tcp, AServerOfAnotherVersionIsNamed) {
+TEST_F(Tcp, a_server_of_another_version_is_named) {
   const Raw listener;
   const std::uint16_t port = listener.listen();
   ASSERT_TRUE(connect("tcp://127.0.0.1:" + std::to_string(port)));
@@ -231,7 +231,7 @@ TEST_F(Tcp, AServerOfAnotherVersionIsNamed) {
   EXPECT_EQ(client.closed.front().second, CloseReason::version_mismatch);
 }
 
-TEST_F(Tcp, WhereOneAddressOfAHostSwallowsPacketsTheNextIsTried) {
+TEST_F(Tcp, where_one_address_of_a_host_swallows_packets_the_next_is_tried) {
   const Raw full; // its queue takes one connection, and then nothing is answered
   const std::uint16_t silent = full.listen(0);
   const Raw one;
@@ -257,7 +257,7 @@ TEST_F(Tcp, WhereOneAddressOfAHostSwallowsPacketsTheNextIsTried) {
   loop.set_resolver(nullptr);
 }
 
-TEST_F(Tcp, AServerThatStaysSilentIsAFailedConnect) {
+TEST_F(Tcp, a_server_that_stays_silent_is_a_failed_connect) {
   const Raw listener;
   const std::uint16_t port = listener.listen();
   ASSERT_TRUE(connect("tcp://127.0.0.1:" + std::to_string(port)));
@@ -268,7 +268,7 @@ TEST_F(Tcp, AServerThatStaysSilentIsAFailedConnect) {
   EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
 }
 
-TEST_F(Tcp, AHostIsLookedUpAgainOnlyAfterAConnectToItHasFailed) {
+TEST_F(Tcp, a_host_is_looked_up_again_only_after_a_connect_to_it_has_failed) {
   int asked = 0;
   bool gone = false;
   BlockingResolver names([&](const std::string&) -> Resolver::Found {
@@ -306,7 +306,7 @@ TEST_F(Tcp, AHostIsLookedUpAgainOnlyAfterAConnectToItHasFailed) {
   loop.set_resolver(nullptr);
 }
 
-TEST_F(Tcp, ANameServiceThatTakesItsTimeHoldsUpNobodyElse) {
+TEST_F(Tcp, a_name_service_that_takes_its_time_holds_up_nobody_else) {
   ScriptedResolver names(loop);
   loop.set_resolver(&names);
   names.take(6s); // longer than a connect may take
@@ -339,28 +339,28 @@ TEST_F(Tcp, ANameServiceThatTakesItsTimeHoldsUpNobodyElse) {
   loop.set_resolver(nullptr);
 }
 
-TEST_F(Tcp, ALyingLengthEndsTheConnection) {
+TEST_F(Tcp, a_lying_length_ends_the_connection) {
   EXPECT_EQ(end_of(header(0xfffffff0U)), CloseReason::message_too_large);
 }
 
-TEST_F(Tcp, AHeaderThatIsNoneEndsTheConnection) {
+TEST_F(Tcp, a_header_that_is_none_ends_the_connection) {
   EXPECT_EQ(end_of(Bytes(8, std::byte{7})), CloseReason::protocol_violation);
 }
 
-TEST_F(Tcp, TheEndOfTheStreamWithinAMessageIsADeath) {
+TEST_F(Tcp, the_end_of_the_stream_within_a_message_is_a_death) {
   EXPECT_EQ(end_of(header(500) + Bytes(499)), CloseReason::peer_died);
   EXPECT_EQ(server.messages, 0U);
 }
 
-TEST_F(Tcp, TheEndOfTheStreamWithoutAGoodbyeIsADeath) {
+TEST_F(Tcp, the_end_of_the_stream_without_a_goodbye_is_a_death) {
   EXPECT_EQ(end_of(header(0) + header(0)), CloseReason::peer_died);
 }
 
-TEST_F(Tcp, AGoodbyeIsAnOrderlyEnd) {
+TEST_F(Tcp, a_goodbye_is_an_orderly_end) {
   EXPECT_EQ(end_of(header(tcp::end_of_stream)), CloseReason::peer_closed);
 }
 
-TEST_F(Tcp, RandomBytesAfterTheIntroductionEndTheConnection) {
+TEST_F(Tcp, random_bytes_after_the_introduction_end_the_connection) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     server.opened.clear();
     server.closed.clear();
@@ -373,7 +373,7 @@ TEST_F(Tcp, RandomBytesAfterTheIntroductionEndTheConnection) {
   }
 }
 
-TEST_F(Tcp, BytesMayComeOneByOne) {
+TEST_F(Tcp, bytes_may_come_one_by_one) {
   Raw raw = introduced();
   Bytes message(30);
   for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
@@ -384,7 +384,7 @@ TEST_F(Tcp, BytesMayComeOneByOne) {
   EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
 }
 
-TEST_F(Tcp, APortInUseIsRefusedWithTheMend) {
+TEST_F(Tcp, a_port_in_use_is_refused_with_the_mend) {
   const std::uint16_t port = listen();
   const auto again = transport->listen(url, server.options());
   ASSERT_FALSE(again);
@@ -393,7 +393,7 @@ TEST_F(Tcp, APortInUseIsRefusedWithTheMend) {
   EXPECT_NE(again.error().text.find(std::to_string(port)), std::string::npos);
 }
 
-TEST_F(Tcp, WrongAddressesAreErrorsThatSayWhy) {
+TEST_F(Tcp, wrong_addresses_are_errors_that_say_why) {
   EXPECT_EQ(connect("tcp://127.0.0.1").error().kind, ErrorKind::usage);
   EXPECT_EQ(connect("tcp://127.0.0.1:7000?colour=red").error().kind, ErrorKind::usage);
   const auto foreign = transport->listen(*Url::parse("tcp://192.0.2.1:0"), server.options());
@@ -402,7 +402,7 @@ TEST_F(Tcp, WrongAddressesAreErrorsThatSayWhy) {
       << foreign.error().text;
 }
 
-TEST_F(Tcp, HostNamesAndBothFamiliesWork) {
+TEST_F(Tcp, host_names_and_both_families_work) {
   for (const char* text : {"tcp://localhost", "tcp://[::1]", "tcp://0.0.0.0", "tcp://[::]"}) {
     server.opened.clear();
     const auto made = transport->listen(*Url::parse(text), server.options());
@@ -415,7 +415,7 @@ TEST_F(Tcp, HostNamesAndBothFamiliesWork) {
   }
 }
 
-TEST_F(Tcp, AnUnknownCongestionControlIsAnErrorThatNamesIt) {
+TEST_F(Tcp, an_unknown_congestion_control_is_an_error_that_names_it) {
   const auto made =
       transport->listen(*Url::parse("tcp://127.0.0.1?congestion=carrier-pigeon"), server.options());
   ASSERT_FALSE(made);
@@ -423,7 +423,7 @@ TEST_F(Tcp, AnUnknownCongestionControlIsAnErrorThatNamesIt) {
   EXPECT_NE(made.error().text.find("carrier-pigeon"), std::string::npos) << made.error().text;
 }
 
-TEST_F(Tcp, PagesAreAtLeastHalfFullHoweverManyConnectionsShareThem) {
+TEST_F(Tcp, pages_are_at_least_half_full_however_many_connections_share_them) {
   const std::uint16_t port = listen();
   server.keep = true;
   constexpr std::uint64_t count = 100; // from each: more than the events of a turn
@@ -443,7 +443,7 @@ TEST_F(Tcp, PagesAreAtLeastHalfFullHoweverManyConnectionsShareThem) {
   EXPECT_LE(used, 2 * (filled / conformance::page_size + 1));
 }
 
-TEST_F(Tcp, UnidentifiedPeersThatAnnounceLargeMessagesPinNothingUntilTheyAreTrusted) {
+TEST_F(Tcp, unidentified_peers_that_announce_large_messages_pin_nothing_until_they_are_identified) {
   ConnectionOptions options = server.options();
   options.peers_must_identify = true;
   const auto made = transport->listen(*Url::parse("tcp"), options);
@@ -465,7 +465,7 @@ TEST_F(Tcp, UnidentifiedPeersThatAnnounceLargeMessagesPinNothingUntilTheyAreTrus
   EXPECT_EQ(server.next.begin()->first, server.opened[7]);
 }
 
-TEST_F(Tcp, WhereUnidentifiedPeersCrowdTheOldestIsEvictedAfterAWhile) {
+TEST_F(Tcp, where_unidentified_peers_crowd_the_oldest_is_evicted_after_a_while) {
   const std::uint16_t port = listen();
   std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
   for (const Raw& raw : unidentified) raw.connect(port);
@@ -483,7 +483,7 @@ TEST_F(Tcp, WhereUnidentifiedPeersCrowdTheOldestIsEvictedAfterAWhile) {
 }
 
 // As where a busy host has given it no processor.
-TEST_F(Tcp, AListenerThatWasAwayReadsWhatPeersHaveSentBeforeItSendsThemAway) {
+TEST_F(Tcp, a_listener_that_was_away_reads_what_peers_have_sent_before_it_sends_them_away) {
   const std::uint16_t port = listen();
   std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
   for (const Raw& raw : unidentified) raw.connect(port);
@@ -497,7 +497,7 @@ TEST_F(Tcp, AListenerThatWasAwayReadsWhatPeersHaveSentBeforeItSendsThemAway) {
   EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
 }
 
-TEST_F(Tcp, WhatIsUnreadExcusesAPeerOnce) {
+TEST_F(Tcp, what_is_unread_excuses_a_peer_once) {
   const std::uint16_t port = listen();
   const Bytes whole = preface();
   std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
@@ -517,7 +517,7 @@ TEST_F(Tcp, WhatIsUnreadExcusesAPeerOnce) {
   EXPECT_EQ(closed(CloseReason::protocol_violation), 1U);
 }
 
-TEST_F(Tcp, APeerThatWasClosedAndStaysIsEvictedWithoutAnEvent) {
+TEST_F(Tcp, a_peer_that_was_closed_and_stays_is_evicted_without_an_event) {
   ConnectionOptions options = server.options();
   options.peers_must_identify = true;
   const auto made = transport->listen(*Url::parse("tcp"), options);
@@ -543,7 +543,7 @@ TEST_F(Tcp, APeerThatWasClosedAndStaysIsEvictedWithoutAnEvent) {
   EXPECT_TRUE(server.closed.empty());
 }
 
-TEST_F(Tcp, AHelloGetsThroughWhileOthersHoldAllPagesAndManyHaveBegunOne) {
+TEST_F(Tcp, a_hello_gets_through_while_others_hold_all_pages_and_many_have_begun_one) {
   Peer full({.receive_pages = 2});
   full.any_home = true;
   ConnectionOptions options = full.options();
@@ -613,15 +613,15 @@ protected:
   }
 };
 
-TEST_F(TcpUnfinished, MessagesThatHaveHardlyBegunDoNotKeepThePagesThatOthersNeed) {
+TEST_F(TcpUnfinished, messages_that_have_hardly_begun_do_not_keep_the_pages_that_others_need) {
   expect_that_one_gets_through_others_that_sent(1);
 }
 
-TEST_F(TcpUnfinished, MessagesThatDoNotGoOnDoNotKeepThePagesThatOthersNeed) {
+TEST_F(TcpUnfinished, messages_that_do_not_go_on_do_not_keep_the_pages_that_others_need) {
   expect_that_one_gets_through_others_that_sent(conformance::page_size / 2 - 1);
 }
 
-TEST_F(Tcp, WithoutDescriptorsAcceptingPausesInsteadOfSpinning) {
+TEST_F(Tcp, without_descriptors_accepting_pauses_instead_of_spinning) {
   Raw raw;
   Raw second;
   raw.connect(listen());
@@ -676,7 +676,7 @@ protected:
   memory::View view;
 };
 
-TEST_F(TcpClose, GivesUpOnAPeerThatDoesNotReadAtItsDeadline) {
+TEST_F(TcpClose, gives_up_on_a_peer_that_does_not_read_at_its_deadline) {
   const Raw peer = close_with_much_under_way();
   clock.advance(5s);
   EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
@@ -684,7 +684,7 @@ TEST_F(TcpClose, GivesUpOnAPeerThatDoesNotReadAtItsDeadline) {
   EXPECT_EQ(reports.size(), 1U);
 }
 
-TEST_F(TcpClose, GoesOnAsLongAsThePeerReads) {
+TEST_F(TcpClose, goes_on_as_long_as_the_peer_reads) {
   const Raw peer = close_with_much_under_way();
   std::size_t read = 0;
   for (int period = 0; period < 4; ++period) {
@@ -704,14 +704,14 @@ TEST_F(TcpClose, GoesOnAsLongAsThePeerReads) {
   EXPECT_EQ(transport->given_up(), 0U);
 }
 
-TEST_F(TcpClose, SaysThatAPeerHasDiedBeforeItHadTakenAll) {
+TEST_F(TcpClose, says_that_a_peer_has_died_before_it_had_taken_all) {
   Raw peer = close_with_much_under_way();
   peer.close();
   EXPECT_TRUE(run_until([&] { return transport->closing() == 0; }));
   EXPECT_EQ(transport->given_up(), 1U);
 }
 
-TEST_F(Tcp, ClosingAListenerDropsThoseWhoHaveNotIntroducedThemselves) {
+TEST_F(Tcp, closing_a_listener_drops_those_who_have_not_introduced_themselves) {
   const auto made = transport->listen(*Url::parse("tcp"), server.options());
   ASSERT_TRUE(made);
   Raw raw;

@@ -45,7 +45,7 @@ protected:
   ConnectionId at_server = ConnectionId::none;
 };
 
-TEST_F(TraceTest, CountsWhatPassesPerConnectionAndInSum) {
+TEST_F(TraceTest, counts_what_passes_per_connection_and_in_sum) {
   open();
   for (std::uint64_t i = 0; i < 5; ++i) {
     EXPECT_EQ(client.send(transport, at_client, i, 100), SendOutcome::accepted);
@@ -63,7 +63,7 @@ TEST_F(TraceTest, CountsWhatPassesPerConnectionAndInSum) {
   EXPECT_EQ(transport.trace().events, (std::array<std::uint64_t, event_kinds>{1, 1, 6, 0, 0}));
 }
 
-TEST_F(TraceTest, CountsRefusalsAndTimesUntilThereIsRoom) {
+TEST_F(TraceTest, counts_refusals_and_times_until_there_is_room) {
   open();
   while (client.send(transport, at_client, 0, 8000) == SendOutcome::accepted) {
   }
@@ -80,7 +80,7 @@ TEST_F(TraceTest, CountsRefusalsAndTimesUntilThereIsRoom) {
   EXPECT_NEAR(static_cast<double>(transport.trace().connecting.quantile(0.5).count()), 3e3, 2e2);
 }
 
-TEST_F(TraceTest, TimesHandlers) {
+TEST_F(TraceTest, times_handlers) {
   open();
   server.react = [&](Transport&, Event&) { clock.advance(10us); };
   for (std::uint64_t i = 0; i < 4; ++i) {
@@ -92,7 +92,7 @@ TEST_F(TraceTest, TimesHandlers) {
   EXPECT_NEAR(static_cast<double>(transport.trace().handling.quantile(0.99).count()), 10e3, 5e2);
 }
 
-TEST_F(TraceTest, CountsEndsAndForgetsTheConnections) {
+TEST_F(TraceTest, counts_ends_and_forgets_the_connections) {
   open();
   transport.close(at_client, true);
   run();
@@ -105,7 +105,7 @@ TEST_F(TraceTest, CountsEndsAndForgetsTheConnections) {
   EXPECT_TRUE(said[0].starts_with("trace: trace+inproc://server:1: closed here: {")) << said[0];
 }
 
-TEST_F(TraceTest, AConnectionThatItsListenerTookBackIsForgotten) {
+TEST_F(TraceTest, a_connection_that_its_listener_took_back_is_forgotten) {
   const auto listener =
       transport.listen({.scheme = "trace+inproc", .host = "server"}, server.options());
   ASSERT_TRUE(listener);
@@ -121,7 +121,7 @@ TEST_F(TraceTest, AConnectionThatItsListenerTookBackIsForgotten) {
   EXPECT_EQ(transport.to_json().at("connections").list().size(), 2U); // the two ends of one
 }
 
-TEST_F(TraceTest, IsReadableAsJson) {
+TEST_F(TraceTest, is_readable_as_json) {
   open();
   EXPECT_EQ(client.send(transport, at_client, 0, 100), SendOutcome::accepted);
   run();
