@@ -197,7 +197,7 @@ void BuilderLinks::introduce(Builder& builder, Connection& connection) {
   hello.incarnation = incarnation_;
   hello.peer_incarnation = builder.incarnation;
   hello.connection = builder.connection;
-  Gather first{connection.link, *environment_.control_pool};
+  ControlBatcher first{connection.link, *environment_.control_pool};
   first.append(hello);
   first.flush();
   if (first.failed() && !builder.retry->active()) retry(builder, reconnect_after); // no page for it

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "fanin/builder/gather.hpp"
+#include "fanin/builder/control_batcher.hpp"
 #include "fanin/builder/greeting.hpp"
 
 namespace fanin::builder {

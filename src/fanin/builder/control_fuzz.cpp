@@ -61,9 +61,9 @@ void say_hello(Play play, net::Link link, memory::PagePool& pool, const System& 
   default: return;
   }
   hello.text_size = static_cast<std::uint32_t>(text.size());
-  Gather gather{link, pool};
-  gather.append(hello, std::string_view{text});
-  gather.flush();
+  ControlBatcher batcher{link, pool};
+  batcher.append(hello, std::string_view{text});
+  batcher.flush();
 }
 
 } // namespace

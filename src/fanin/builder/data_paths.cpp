@@ -8,7 +8,7 @@ namespace fanin::builder {
 void DataPaths::count_broken(Builder& builder) {
   builder.broken = 0;
   for (std::size_t r = 0; r < readouts_.size(); ++r) {
-    const bool open = builder.ways[r].incarnation == readouts_[r].incarnation;
+    const bool open = builder.paths[r].incarnation == readouts_[r].incarnation;
     if (readouts_[r].up && !open) ++builder.broken;
   }
 }
@@ -19,7 +19,7 @@ void DataPaths::readout_up(NodeId node, Incarnation incarnation, Time now) {
   readout.incarnation = incarnation;
   readout.failing_since = never;
   for (Builder& builder : builders_) {
-    builder.ways[node] = {0, now, {}};
+    builder.paths[node] = {0, now, {}};
     ++builder.broken;
   }
   changed_ = true;
@@ -36,7 +36,7 @@ void DataPaths::readout_down(NodeId node) {
 void DataPaths::builder_up(NodeId node, Time now) {
   Builder& builder = builders_[node];
   builder.up = true;
-  builder.ways.assign(readouts_.size(), {0, now, {}});
+  builder.paths.assign(readouts_.size(), {0, now, {}});
   count_broken(builder);
   changed_ = true;
 }
@@ -50,7 +50,7 @@ bool DataPaths::report(NodeId builder, NodeId readout, Incarnation incarnation, 
                        Time now) {
   if (incarnation != readouts_[readout].incarnation) return false;
   const bool before = broken(builder, readout);
-  builders_[builder].ways[readout] = {open ? incarnation : 0, now, {}};
+  builders_[builder].paths[readout] = {open ? incarnation : 0, now, {}};
   const bool after = broken(builder, readout);
   if (before && !after) --builders_[builder].broken;
   if (!before && after) ++builders_[builder].broken;
@@ -81,7 +81,7 @@ std::vector<NodeId> DataPaths::fewest_in_the_way() {
   }
   std::vector<NodeId> nodes;
   for (std::size_t r = 0; best != nullptr && r < readouts_.size(); ++r) {
-    const bool open = best->ways[r].incarnation == readouts_[r].incarnation;
+    const bool open = best->paths[r].incarnation == readouts_[r].incarnation;
     if (readouts_[r].up && !open) nodes.push_back(static_cast<NodeId>(r));
   }
   unreached_since_ = never;
@@ -100,7 +100,7 @@ void DataPaths::pass_over(Duration pause, Time now) {
   };
   for (Readout& readout : readouts_) move(readout.failing_since);
   for (Builder& builder : builders_) {
-    for (Way& way : builder.ways) move(way.broken_since);
+    for (Path& path : builder.paths) move(path.broken_since);
   }
   move(unreached_since_);
 }

@@ -15,11 +15,11 @@ namespace fanin::builder {
 // Knows no connection. All times are the event manager's, which pass_over() moves.
 class DataPaths {
 public:
-  // `patience`: how long a way may be broken before the readout unit is told to try another one;
+  // `patience`: how long a path may be broken before the readout unit is told to try another one;
   // twice as long each time.
   DataPaths(std::size_t readout_units, std::size_t builder_units, Duration patience)
       : patience_least_(patience), readouts_(readout_units), builders_(builder_units) {
-    for (Builder& builder : builders_) builder.ways.resize(readout_units);
+    for (Builder& builder : builders_) builder.paths.resize(readout_units);
   }
 
   void readout_up(NodeId node, Incarnation incarnation, Time now);
@@ -35,14 +35,14 @@ public:
     return builders_[builder].up && builders_[builder].broken == 0;
   }
   [[nodiscard]] bool open(NodeId builder, NodeId readout) const {
-    return builders_[builder].ways[readout].incarnation == readouts_[readout].incarnation;
+    return builders_[builder].paths[readout].incarnation == readouts_[readout].incarnation;
   }
-  // Calls tell(builder, readout) for each way that has been broken for too long; it says whether
+  // Calls tell(builder, readout) for each path that has been broken for too long; it says whether
   // the readout unit could be told to try another one.
   template <class Tell>
   void for_each_overdue(Time now, Tell tell);
 
-  // Looks whether there is a builder unit that all reach. True: ways have changed since it looked.
+  // Looks whether there is a builder unit that all reach. True: paths have changed since it looked.
   bool update(Time now);
   // Since when there is none, although builder units are here; never: there is one.
   [[nodiscard]] Time unreached_since() const { return unreached_since_; }
@@ -67,15 +67,15 @@ public:
   void pass_over(Duration pause, Time now);
 
 private:
-  struct Way { // from a readout unit
+  struct Path { // from a readout unit
     Incarnation incarnation = 0; // whose data can come; 0: none
     Time broken_since{}; // or told to try another
     Duration patience{}; // until it is told again; 0: the least
   };
   struct Builder {
     bool up = false;
-    std::size_t broken = 0; // ways of readout units that are here, as long as it is up
-    std::vector<Way> ways; // by readout unit
+    std::size_t broken = 0; // paths of readout units that are here, as long as it is up
+    std::vector<Path> paths; // by readout unit
   };
   struct Readout {
     bool up = false;
@@ -102,12 +102,12 @@ void DataPaths::for_each_overdue(Time now, Tell tell) {
     if (!builders_[b].up || builders_[b].broken == 0) continue;
     for (std::size_t r = 0; r < readouts_.size(); ++r) {
       const auto readout = static_cast<NodeId>(r);
-      Way& way = builders_[b].ways[r];
-      const Duration patience = way.patience > patience_least_ ? way.patience : patience_least_;
-      if (!broken(builder, readout) || now - way.broken_since < patience) continue;
+      Path& path = builders_[b].paths[r];
+      const Duration patience = path.patience > patience_least_ ? path.patience : patience_least_;
+      if (!broken(builder, readout) || now - path.broken_since < patience) continue;
       if (!tell(builder, readout)) continue;
-      way.broken_since = now;
-      way.patience = 2 * patience;
+      path.broken_since = now;
+      path.patience = 2 * patience;
     }
   }
 }

@@ -65,7 +65,7 @@ TEST_F(Paths, readout_unit_that_is_gone_is_not_waited_for_and_a_new_one_is) {
   EXPECT_TRUE(paths_.reached(0));
 }
 
-TEST_F(Paths, broken_ways_are_tried_again_each_time_later) {
+TEST_F(Paths, broken_paths_are_tried_again_each_time_later) {
   open_all();
   EXPECT_TRUE(paths_.report(1, 2, 1, false, now_));
   EXPECT_EQ(overdue(), Pairs{});

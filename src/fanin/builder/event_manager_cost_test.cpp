@@ -43,9 +43,9 @@ public:
   }
   template <class Body, class... Parts>
   void say(const Body& body, const Parts&... parts) {
-    Gather gather{link_, pool_};
-    gather.append(body, parts...);
-    gather.flush();
+    ControlBatcher batcher{link_, pool_};
+    batcher.append(body, parts...);
+    batcher.flush();
   }
   void on_event(net::Transport&, net::Event& event) override {
     if (event.kind != net::EventKind::message) return;

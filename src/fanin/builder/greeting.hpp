@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "fanin/builder/gather.hpp"
+#include "fanin/builder/control_batcher.hpp"
 
 namespace fanin::builder {
 

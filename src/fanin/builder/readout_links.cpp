@@ -193,7 +193,7 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
   changed_ = true;
   if (hello->role == wire::Role::request) {
     disconnect_requests(readout);
-    readout.requests = Gather{link, *environment_.control_pool};
+    readout.requests = ControlBatcher{link, *environment_.control_pool};
     readout.requests_to = hello->incarnation;
     owners_[link] = {hello->node, wire::Role::request};
     receiver_.requests_opened(hello->node);

@@ -82,7 +82,7 @@ private:
     std::uint32_t connection = 0; // the latest one that said hello
     wire::Reached reported; // to the event manager
     net::Link data;
-    Gather requests; // pull
+    ControlBatcher requests; // pull
     Incarnation requests_to = 0;
     std::deque<EventNumber> to_request; // batches
   };

@@ -1,8 +1,9 @@
 /// \file
 /// The control messages of event building (Forrest 2014; Moser 2007, figure 6). Both flows, push
 /// and pull, use the same messages. A message is a fixed body and arrays of fixed records, 8-byte
-/// aligned, little-endian. Many messages travel in one page, as frames (builder/gather.hpp).
-/// docs/modules/builder/protocol.md has trigger, effect and failure of each.
+/// aligned, little-endian. Many messages travel in one page, as frames
+/// (builder/control_batcher.hpp). docs/modules/builder/protocol.md has trigger, effect and failure
+/// of each.
 #pragma once
 
 #include <array>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fanin/builder/gather.hpp"
+#include "fanin/builder/control_batcher.hpp"
 #include "fanin/net/virtual_world.hpp"
 #include "fanin/wire/part.hpp"
 
@@ -41,9 +41,9 @@ public:
 
   template <class Body, class... Parts>
   void say(const Body& body, const Parts&... parts) {
-    Gather gather{link_, *pool_};
-    gather.append(body, parts...);
-    gather.flush();
+    ControlBatcher batcher{link_, *pool_};
+    batcher.append(body, parts...);
+    batcher.flush();
   }
   void say_hello(wire::Hello hello, const std::string& text) {
     hello.text_size = static_cast<std::uint32_t>(text.size());

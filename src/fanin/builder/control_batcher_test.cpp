@@ -1,4 +1,4 @@
-#include "fanin/builder/gather.hpp"
+#include "fanin/builder/control_batcher.hpp"
 
 #include <gtest/gtest.h>
 
@@ -81,29 +81,29 @@ public:
   std::vector<memory::View> sent;
 };
 
-TEST(Gather, who_asks_for_room_first_never_fails) {
+TEST(ControlBatcher, who_asks_for_room_first_never_fails) {
   const auto pool =
       memory::PagePool::make(
           {.page_size = 4096, .pages = 3, .arena = {.huge_pages = memory::HugePages::off}})
           .value();
   StubTransport transport;
-  Gather gather{{&transport, net::ConnectionId{1}}, *pool};
+  ControlBatcher batcher{{&transport, net::ConnectionId{1}}, *pool};
   const auto fill = [&] {
     int said = 0;
-    for (; gather.roomy(); ++said) gather.append(wire::Horizon{7});
+    for (; batcher.roomy(); ++said) batcher.append(wire::Horizon{7});
     return said;
   };
   transport.blocked = true;
   EXPECT_GT(fill(), 50);
-  EXPECT_FALSE(gather.roomy());
-  EXPECT_FALSE(gather.failed());
+  EXPECT_FALSE(batcher.roomy());
+  EXPECT_FALSE(batcher.failed());
   transport.blocked = false;
   EXPECT_GT(fill(), 100); // until the pool is empty
-  EXPECT_FALSE(gather.failed());
+  EXPECT_FALSE(batcher.failed());
   transport.sent.clear();
-  EXPECT_TRUE(gather.roomy(gather.room_max()));
+  EXPECT_TRUE(batcher.roomy(batcher.room_max()));
   transport.blocked = true;
-  while (!gather.failed()) gather.append(wire::Horizon{7}); // who does not ask
+  while (!batcher.failed()) batcher.append(wire::Horizon{7}); // who does not ask
   transport.sent.clear();
 }
 

@@ -37,12 +37,13 @@ inline void put_bytes(std::byte*& at, std::span<const std::byte> bytes) {
 //
 // Thread: the loop of its link. A peer that does not read makes it fail, not grow: `failed()` is
 // then true, and the owner gives the connection up. Who can wait instead asks roomy() first.
-class Gather {
+class ControlBatcher {
 public:
-  Gather() = default;
+  ControlBatcher() = default;
   // `pool` must outlive it. A page carries at most half a page of messages, since that is what
   // the receiver's pages take.
-  Gather(net::Link link, memory::PagePool& pool) : link_(link), page_(pool, pool.page_size() / 2) {}
+  ControlBatcher(net::Link link, memory::PagePool& pool)
+      : link_(link), page_(pool, pool.page_size() / 2) {}
 
   // Appends a message: its body, then the bytes of `parts` (arrays of records, or text).
   template <class Body, class... Parts>

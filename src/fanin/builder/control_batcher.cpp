@@ -1,13 +1,13 @@
-#include "fanin/builder/gather.hpp"
+#include "fanin/builder/control_batcher.hpp"
 
 namespace fanin::builder {
 
-bool Gather::make_room(std::size_t size) {
+bool ControlBatcher::make_room(std::size_t size) {
   FANIN_ASSERT(size <= page_.payload_max());
   return page_.make_room(size, [this] { flush(); });
 }
 
-std::byte* Gather::reserve(wire::MessageType type, std::size_t size) {
+std::byte* ControlBatcher::reserve(wire::MessageType type, std::size_t size) {
   if (!link_ || failed_) return nullptr;
   if (!make_room(size)) { // no page, or the peer has not taken what was gathered before
     failed_ = true;
@@ -16,7 +16,7 @@ std::byte* Gather::reserve(wire::MessageType type, std::size_t size) {
   return page_.append(size, static_cast<std::uint16_t>(type));
 }
 
-void Gather::flush() {
+void ControlBatcher::flush() {
   if (!page_.has_page()) return;
   if (page_.empty()) { // idle: the page goes home once all of it is sent
     if (!page_.shared()) page_.release();
