@@ -22,11 +22,9 @@ int check(const std::string& path, const std::vector<std::string>& overrides) {
   for (std::size_t i = 0; i < configuration->nodes.size(); ++i) {
     if (executive::is_here(configuration->nodes[i].host)) nodes.push_back(i);
   }
-  if (auto good = executive::check_here(*configuration, nodes); !good)
-    return complain(good.error());
-  const auto text = executive::describe(*configuration);
-  if (!text) return complain(text.error());
-  fmt::print("{}", *text);
+  const auto plans = executive::check_here(*configuration, nodes);
+  if (!plans) return complain(plans.error());
+  fmt::print("{}", executive::describe(*configuration, *plans));
   return status_done;
 }
 

@@ -50,16 +50,18 @@ std::vector<std::string> all_overrides(const RunOptions& options) {
   return overrides;
 }
 
+using Plans = std::vector<executive::NodePlan>;
+
 // Shows the run to the user: the log, the live line, and at the end the result.
 class Show {
 public:
   // `decides`: the event manager is here, and with it the result.
-  Show(const config::Configuration& configuration, const RunOptions& options, bool decides,
-       JsonFile& json)
+  Show(const config::Configuration& configuration, const Plans& plans, const RunOptions& options,
+       bool decides, JsonFile& json)
       : options_(options),
         decides_(decides),
         json_(json),
-        view_(configuration),
+        view_(configuration, plans),
         terminal_(options.quiet ? LogLevel::warning : executive::log_level(options.log)) {}
 
   [[nodiscard]] executive::RunView& view() { return view_; }
@@ -170,9 +172,9 @@ int run_as_child(const config::Configuration& configuration, const std::vector<s
 }
 
 // Nodes that a user has started in this process, all of them or one.
-int run_alone(const config::Configuration& configuration, const std::vector<std::size_t>& nodes,
-              const RunOptions& options, JsonFile& json) {
-  Show show(configuration, options, has_event_manager(nodes), json);
+int run_alone(const config::Configuration& configuration, const Plans& plans,
+              const std::vector<std::size_t>& nodes, const RunOptions& options, JsonFile& json) {
+  Show show(configuration, plans, options, has_event_manager(nodes), json);
   show.tell_unknown_rates(configuration);
   const auto report = [&show](const json::Value& message) {
     show.view().on_report(message);
@@ -185,9 +187,10 @@ int run_alone(const config::Configuration& configuration, const std::vector<std:
 
 // `file`: the text of the configuration, whose file may be changed for the next run while this one
 // lasts.
-int launch(const config::Configuration& configuration, std::string file,
+int launch(const config::Configuration& configuration, const Plans& plans, std::string file,
            const std::vector<std::size_t>& processes, const RunOptions& options, JsonFile& json) {
-  Show show(configuration, options, has_event_manager(nodes_of(configuration, processes)), json);
+  Show show(configuration, plans, options, has_event_manager(nodes_of(configuration, processes)),
+            json);
   show.tell_unknown_rates(configuration);
   executive::LauncherOptions launcher;
   launcher.command = {options.program, "run", options.configuration};
@@ -225,12 +228,12 @@ int run(const RunOptions& options) {
   const auto nodes = nodes_of(*configuration, *processes);
   if (processes->size() == 1) name_process(configuration->processes[processes->front()].name);
   if (child) return run_as_child(*configuration, nodes, options);
-  if (auto good = executive::check_here(*configuration, nodes); !good)
-    return complain(good.error());
+  const auto plans = executive::check_here(*configuration, nodes);
+  if (!plans) return complain(plans.error());
   auto json = JsonFile::open(options.json);
   if (!json) return complain(json.error());
-  if (processes->size() == 1) return run_alone(*configuration, nodes, options, *json);
-  return launch(*configuration, std::move(*text), *processes, options, *json);
+  if (processes->size() == 1) return run_alone(*configuration, *plans, nodes, options, *json);
+  return launch(*configuration, *plans, std::move(*text), *processes, options, *json);
 }
 
 // For CLI11: empty, or what is wrong.

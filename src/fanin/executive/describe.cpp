@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/units.hpp"
-#include "fanin/executive/memory_plan.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -106,16 +105,14 @@ std::string unknown_rates(const Configuration& configuration) {
                      count > named ? ", ..." : "", count == 1 ? "its" : "their");
 }
 
-Result<std::string> describe(const Configuration& configuration) {
-  const auto plans = plan_memory(configuration);
-  if (!plans) return std::unexpected(plans.error());
+std::string describe(const Configuration& configuration, std::span<const NodePlan> plans) {
   std::string text = head_text(configuration);
   std::map<std::string, std::uint64_t> memory; // by host
   for (const config::Process& process : configuration.processes) {
     text += fmt::format("process {}\n", process.name);
     for (const std::size_t node : process.nodes) {
-      text += node_text(configuration, node, (*plans)[node]);
-      memory[configuration.nodes[node].host] += (*plans)[node].total();
+      text += node_text(configuration, node, plans[node]);
+      memory[configuration.nodes[node].host] += plans[node].total();
     }
   }
   text += "\n";

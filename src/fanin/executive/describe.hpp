@@ -1,17 +1,19 @@
 // What a configuration would start, for people.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "fanin/base/export.hpp"
-#include "fanin/base/result.hpp"
 #include "fanin/config/configuration.hpp"
+#include "fanin/executive/memory_plan.hpp"
 
 namespace fanin::executive {
 
-// Nodes with their addresses, sources and pools, and the sum of memory. Errors as of plan_memory.
-[[nodiscard]] FANIN_INTERNAL_API Result<std::string>
-describe(const config::Configuration& configuration);
+// Nodes with their addresses, sources and pools (`plans`, one for each node), and the sum of
+// memory.
+[[nodiscard]] FANIN_INTERNAL_API std::string describe(const config::Configuration& configuration,
+                                                      std::span<const NodePlan> plans);
 
 // Says of which sources nobody knows the rate: whether their memory suffices is not checked. Empty:
 // of none.

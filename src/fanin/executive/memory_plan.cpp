@@ -8,7 +8,6 @@
 #include "fanin/base/units.hpp"
 #include "fanin/builder/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
-#include "fanin/net/rdma/pages.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/wire/fragment.hpp"
 
@@ -102,10 +101,11 @@ PoolPlan control_pool(const Configuration& configuration, std::size_t peers, std
 
 // Pages that connections hold where receives are posted ahead, and one where messages lie together.
 // While connections move from a lost rail to another one, the old ones may still be there.
-std::uint32_t posted_pages(std::span<const net::Url> rails, std::size_t connections) {
+std::uint32_t posted_pages(const net::TransportRegistry& transports,
+                           std::span<const net::Url> rails, std::size_t connections) {
   const auto most = static_cast<std::uint32_t>(rails.size() > 1 ? 2 * connections : connections);
   std::uint32_t pages = 0;
-  for (const net::Url& url : rails) pages = std::max(pages, net::rdma::pages_planned(url, most));
+  for (const net::Url& url : rails) pages = std::max(pages, transports.pages_in_advance(url, most));
   return pages == 0 ? 0 : pages + 1;
 }
 
@@ -158,12 +158,12 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
   return {};
 }
 
-Result<> plan_readout(const Configuration& configuration, const config::Node& node,
-                      std::size_t readout, NodePlan& plan) {
+Result<> plan_readout(const Configuration& configuration, const net::TransportRegistry& transports,
+                      const config::Node& node, std::size_t readout, NodePlan& plan) {
   if (auto done = plan_sources(configuration, node, readout, plan); !done) return done;
-  std::uint32_t posted = posted_pages(configuration.event_manager().urls, 1);
+  std::uint32_t posted = posted_pages(transports, configuration.event_manager().urls, 1);
   for (std::size_t i = 0; i < configuration.builders(); ++i) {
-    posted += posted_pages(configuration.nodes[configuration.builder_node(i)].urls,
+    posted += posted_pages(transports, configuration.nodes[configuration.builder_node(i)].urls,
                            connections_each(configuration));
   }
   plan.control = control_pool(configuration, 1 + configuration.builders(), posted);
@@ -194,14 +194,15 @@ Result<> plan_readout(const Configuration& configuration, const config::Node& no
   return {};
 }
 
-Result<> plan_builder(const Configuration& configuration, const config::Node& node,
-                      NodePlan& plan) {
+Result<> plan_builder(const Configuration& configuration, const net::TransportRegistry& transports,
+                      const config::Node& node, NodePlan& plan) {
   const std::uint32_t page = configuration.system.data_page;
   plan.control = control_pool(configuration, 1 + configuration.readouts(),
-                              posted_pages(configuration.event_manager().urls, 1));
+                              posted_pages(transports, configuration.event_manager().urls, 1));
   const auto pages =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
-  plan.posted = posted_pages(node.urls, configuration.readouts() * connections_each(configuration));
+  plan.posted = posted_pages(transports, node.urls,
+                             configuration.readouts() * connections_each(configuration));
   plan.receive = {page, pages + plan.posted};
   double total = 0;
   std::uint64_t largest = 4096;
@@ -257,20 +258,24 @@ double expected_rate(const Configuration& configuration, const config::Source& s
   return emulated_size(source) * event_rate(configuration, source);
 }
 
-Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration) {
+Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration,
+                                          const net::TransportRegistry& transports) {
   std::vector<NodePlan> plans(configuration.nodes.size());
   const std::size_t peers = configuration.nodes.size() - 1;
-  plans.front().control =
-      control_pool(configuration, peers, posted_pages(configuration.event_manager().urls, peers));
+  plans.front().control = control_pool(
+      configuration, peers, posted_pages(transports, configuration.event_manager().urls, peers));
   for (std::size_t i = 0; i < configuration.readouts(); ++i) {
     const std::size_t node = configuration.readout_node(i);
-    if (auto done = plan_readout(configuration, configuration.nodes[node], i, plans[node]); !done) {
+    if (auto done =
+            plan_readout(configuration, transports, configuration.nodes[node], i, plans[node]);
+        !done) {
       return std::unexpected(done.error());
     }
   }
   for (std::size_t i = 0; i < configuration.builders(); ++i) {
     const std::size_t node = configuration.builder_node(i);
-    if (auto done = plan_builder(configuration, configuration.nodes[node], plans[node]); !done) {
+    if (auto done = plan_builder(configuration, transports, configuration.nodes[node], plans[node]);
+        !done) {
       return std::unexpected(done.error());
     }
   }

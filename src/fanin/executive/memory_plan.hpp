@@ -8,6 +8,7 @@
 
 #include "fanin/base/result.hpp"
 #include "fanin/config/configuration.hpp"
+#include "fanin/net/registry.hpp"
 
 namespace fanin::executive {
 
@@ -35,7 +36,8 @@ struct NodePlan {
 
 // One for each of the configuration's nodes. Errors: usage, with file, line, key and remedy, where
 // pools are too small to work at all or for the configured rate.
-[[nodiscard]] Result<std::vector<NodePlan>> plan_memory(const config::Configuration& configuration);
+[[nodiscard]] Result<std::vector<NodePlan>> plan_memory(const config::Configuration& configuration,
+                                                        const net::TransportRegistry& transports);
 
 // Of one source, in bytes per second; 0: not known. From `expected`, or of the emulator from its
 // sizes and the rate of the trigger or its own.

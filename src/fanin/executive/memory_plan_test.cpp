@@ -31,13 +31,19 @@ config::Configuration configuration(const std::vector<std::string>& overrides = 
   return result.value_or(config::Configuration{});
 }
 
+Result<std::vector<NodePlan>> plan(const config::Configuration& configuration) {
+  net::TransportRegistry transports;
+  net::add_built_in_transports(transports);
+  return plan_memory(configuration, transports);
+}
+
 std::string error_of(const std::vector<std::string>& overrides) {
-  const auto plans = plan_memory(configuration(overrides));
+  const auto plans = plan(configuration(overrides));
   return plans ? "no error" : plans.error().text;
 }
 
 TEST(MemoryPlan, a_buffer_is_shared_by_expected_rate_where_that_is_known) {
-  const auto plans = plan_memory(configuration());
+  const auto plans = plan(configuration());
   ASSERT_TRUE(plans) << plans.error().text;
   ASSERT_EQ(plans->size(), 4U);
   const NodePlan& known = (*plans)[1];
@@ -51,11 +57,11 @@ TEST(MemoryPlan, a_buffer_is_shared_by_expected_rate_where_that_is_known) {
 
 TEST(MemoryPlan, a_source_whose_rate_is_known_has_what_it_needs_beside_others) {
   // 500 MB/s for 300 ms are more than half of the buffer.
-  const auto plans = plan_memory(configuration(
+  const auto plans = plan(configuration(
       {"buffers.readout=190MiB", "buffers.builder=1GiB", "readout.1.source.0.expected=500MB/s"}));
   ASSERT_TRUE(plans) << plans.error().text;
   EXPECT_GE((*plans)[2].sources[0].bytes(), 143U << 20);
-  const auto beside = plan_memory(configuration(
+  const auto beside = plan(configuration(
       {"buffers.readout=190MiB", "buffers.builder=1GiB", "readout.1.source.1.expected=500MB/s"}));
   ASSERT_TRUE(beside) << beside.error().text;
   const NodePlan& mixed = (*beside)[2]; // the other's rate nobody knows
@@ -74,7 +80,7 @@ TEST(MemoryPlan, sources_without_a_known_rate_are_named) {
 }
 
 TEST(MemoryPlan, the_sum_is_that_of_the_pools) {
-  const auto plans = plan_memory(configuration());
+  const auto plans = plan(configuration());
   ASSERT_TRUE(plans);
   const NodePlan& readout = (*plans)[1];
   EXPECT_EQ(readout.total(), readout.payload() + readout.metadata.bytes() +
@@ -86,9 +92,8 @@ TEST(MemoryPlan, the_sum_is_that_of_the_pools) {
 TEST(MemoryPlan, what_the_network_holds_ready_comes_on_top) {
   for (const auto& [protocol, connections] : {std::pair{"push", 2U}, std::pair{"pull", 4U}}) {
     const std::string wanted = std::string("network.protocol=") + protocol;
-    const auto plain = plan_memory(configuration({wanted}));
-    const auto posting =
-        plan_memory(configuration({wanted, "network.url=verbs://10.0.0.1?posted=5"}));
+    const auto plain = plan(configuration({wanted}));
+    const auto posting = plan(configuration({wanted, "network.url=verbs://10.0.0.1?posted=5"}));
     ASSERT_TRUE(plain && posting);
     const std::uint32_t each = 5;
     const std::uint32_t unidentified = 8;
@@ -105,7 +110,7 @@ TEST(MemoryPlan, connections_may_be_there_twice_while_they_move_to_another_rail)
   const auto planned = [](std::string_view urls) {
     const auto parsed =
         config::parse(fmt::format("{}url = {}\n", two_by_one, urls), "test.toml", {});
-    return plan_memory(parsed.value()).value().back();
+    return plan(parsed.value()).value().back();
   };
   EXPECT_EQ(planned(R"("verbs://10.9.0.1?posted=5")").posted, 1 + 2 * 5 + 8);
   EXPECT_EQ(planned(R"(["verbs://10.9.0.1?posted=5", "tcp://10.8.0.1"])").posted,
@@ -113,8 +118,7 @@ TEST(MemoryPlan, connections_may_be_there_twice_while_they_move_to_another_rail)
 }
 
 TEST(MemoryPlan, every_source_can_take_its_largest_fragment) {
-  const auto plans =
-      plan_memory(configuration({"source.fragment_max=10MiB", "buffers.builder=1GiB"}));
+  const auto plans = plan(configuration({"source.fragment_max=10MiB", "buffers.builder=1GiB"}));
   ASSERT_TRUE(plans) << plans.error().text;
   for (const std::size_t node : {1U, 2U}) {
     for (const PoolPlan& pool : (*plans)[node].sources) {
@@ -125,7 +129,7 @@ TEST(MemoryPlan, every_source_can_take_its_largest_fragment) {
 
 TEST(MemoryPlan, a_builder_unit_can_take_the_largest_event_and_two_batches) {
   const auto c = configuration({"buffers.builder=20MiB", "trigger.rate=10Hz"});
-  const auto plans = plan_memory(c);
+  const auto plans = plan(c);
   ASSERT_TRUE(plans) << plans.error().text;
   const std::uint64_t capacity =
       builder::build_capacity((*plans)[3].receive.pages, c.system.data_page, c.readouts());
@@ -157,7 +161,7 @@ TEST(MemoryPlan, on_several_hosts_the_time_to_notice_a_death_counts) {
   ASSERT_TRUE(one && several) << several.error().text;
   EXPECT_EQ(hold_time(*one), std::chrono::milliseconds{300});
   EXPECT_EQ(hold_time(*several), std::chrono::milliseconds{5300});
-  const auto plans = plan_memory(*several);
+  const auto plans = plan(*several);
   ASSERT_FALSE(plans);
   EXPECT_THAT(plans.error().text,
               HasSubstr("for 5.3 s (buffers.hold + event.latency + network.dead_after)"));
@@ -168,7 +172,7 @@ TEST(MemoryPlan, all_nodes_have_control_pages_of_one_size_that_all_counters_fit_
     const auto parsed = config::parse(text, "test.toml");
     if (!parsed) ADD_FAILURE() << parsed.error().text;
     if (!parsed) return 0;
-    const auto plans = plan_memory(*parsed);
+    const auto plans = plan(*parsed);
     if (!plans) ADD_FAILURE() << plans.error().text;
     if (!plans) return 0;
     for (const NodePlan& plan : *plans) {
@@ -186,13 +190,13 @@ TEST(MemoryPlan, all_nodes_have_control_pages_of_one_size_that_all_counters_fit_
 }
 
 TEST(MemoryPlan, a_high_rate_gets_a_wide_window_and_many_sources_narrow_ones) {
-  EXPECT_EQ((*plan_memory(configuration()))[1].window, 65536U);
-  const auto fast = plan_memory(configuration(
-      {"trigger.rate=1MHz", "event.latency=0ms", "source.size=1B", "readout.0.source.0.size=1B",
-       "readout.0.source.1.size=1B", "readout.1.source.1.size=1B"}));
+  EXPECT_EQ((*plan(configuration()))[1].window, 65536U);
+  const auto fast = plan(configuration({"trigger.rate=1MHz", "event.latency=0ms", "source.size=1B",
+                                        "readout.0.source.0.size=1B", "readout.0.source.1.size=1B",
+                                        "readout.1.source.1.size=1B"}));
   ASSERT_TRUE(fast) << fast.error().text;
   EXPECT_EQ((*fast)[1].window, 262'144U);
-  const auto many = plan_memory(configuration(
+  const auto many = plan(configuration(
       {"readout.0.source.0.count=511", "readout.0.source.1.id=9999", "readout.0.source.0.id=1000",
        "source.fragment_max=4KiB", "buffers.readout=1GiB", "trigger.rate=10Hz"}));
   ASSERT_TRUE(many) << many.error().text;

@@ -57,7 +57,7 @@ Process::~Process() {
 Result<std::unique_ptr<Process>> Process::make(const config::Configuration& configuration,
                                                const Plugins& plugins, ProcessOptions options) {
   std::unique_ptr<Process> process(new Process(configuration, plugins, std::move(options)));
-  auto plans = plan_memory(configuration);
+  auto plans = plan_memory(configuration, plugins.transports);
   if (!plans) return std::unexpected(plans.error());
   process->plans_ = std::move(*plans);
   for (const auto made :

@@ -69,7 +69,12 @@ Ran run_all(const std::string& text, const std::vector<std::string>& overrides =
     ran.outcome = std::unexpected(plugins.error());
     return ran;
   }
-  RunView view(*configuration);
+  const auto plans = plan_memory(*configuration, plugins->transports);
+  if (!plans) {
+    ran.outcome = std::unexpected(plans.error());
+    return ran;
+  }
+  RunView view(*configuration, *plans);
   ProcessOptions options;
   for (std::size_t i = 0; i < configuration->nodes.size(); ++i) options.nodes.push_back(i);
   options.report = [&](const json::Value& report) {
@@ -113,7 +118,9 @@ TEST(Process, a_signal_that_comes_before_the_run_ends_it_with_a_result) {
   ASSERT_TRUE(plugins);
   ProcessOptions options;
   for (std::size_t i = 0; i < configuration->nodes.size(); ++i) options.nodes.push_back(i);
-  RunView view(*configuration);
+  const auto plans = plan_memory(*configuration, plugins->transports);
+  ASSERT_TRUE(plans);
+  RunView view(*configuration, *plans);
   options.report = [&view](const json::Value& report) { view.on_report(report); };
   auto process = Process::make(*configuration, *plugins, std::move(options));
   ASSERT_TRUE(process) << process.error().text;

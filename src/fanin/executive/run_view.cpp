@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
-#include "fanin/executive/memory_plan.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -178,11 +177,10 @@ void RunView::add_source_counters(json::Value& result) const {
 // Memory and processor time of each process, at each of its nodes.
 void RunView::add_resources(json::Value& result) const {
   json::Value& nodes = result["nodes"];
-  const auto plans = plan_memory(configuration_);
   for (const config::Process& process : configuration_.processes) {
     std::uint64_t pool_bytes = 0;
     for (const std::size_t index : process.nodes) {
-      if (plans) pool_bytes += (*plans)[index].pools();
+      pool_bytes += plans_[index].pools();
     }
     for (const std::size_t index : process.nodes) {
       const std::string& name = configuration_.nodes[index].name;

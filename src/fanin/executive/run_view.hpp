@@ -6,17 +6,21 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "fanin/base/export.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/child.hpp"
+#include "fanin/executive/memory_plan.hpp"
 
 namespace fanin::executive {
 
 class RunView {
 public:
-  explicit RunView(const config::Configuration& configuration) : configuration_(configuration) {}
+  // `plans`: the memory of each node, for the result; it outlives the view.
+  RunView(const config::Configuration& configuration, const std::vector<NodePlan>& plans)
+      : configuration_(configuration), plans_(plans) {}
 
   FANIN_INTERNAL_API void on_report(const json::Value& report);
   void on_exit(const std::string& process, const ChildExit& exit);
@@ -42,6 +46,7 @@ private:
   void add_elsewhere(json::Value& result) const;
 
   const config::Configuration& configuration_;
+  const std::vector<NodePlan>& plans_;
   json::Value progress_;
   json::Value earlier_; // the progress report before
   json::Value result_;

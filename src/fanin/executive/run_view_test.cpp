@@ -19,7 +19,8 @@ protected:
                                      "[[builder]]\ncount = 2\n",
                                      "test.toml")
                            .value()),
-        view_(configuration_) {}
+        plans_(configuration_.nodes.size()),
+        view_(configuration_, plans_) {}
 
   void progress(const char* state) {
     json::Value report;
@@ -64,6 +65,7 @@ protected:
   }
 
   config::Configuration configuration_;
+  std::vector<NodePlan> plans_;
   RunView view_;
 };
 

@@ -20,7 +20,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fanin/executive/memory_plan.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugins.hpp"
 
@@ -169,8 +168,8 @@ Result<std::vector<std::size_t>> processes_here(const config::Configuration& con
                           configuration.file, host_name(), fmt::join(hosts, ", ")));
 }
 
-Result<> check_here(const config::Configuration& configuration,
-                    const std::vector<std::size_t>& nodes) {
+Result<std::vector<NodePlan>> check_here(const config::Configuration& configuration,
+                                         const std::vector<std::size_t>& nodes) {
   const auto plugins = Plugins::load(configuration);
   if (!plugins) return std::unexpected(plugins.error());
   for (const config::Node& node : configuration.nodes) {
@@ -187,15 +186,16 @@ Result<> check_here(const config::Configuration& configuration,
                               fmt::join(plugins->transports.schemes(), ", ")));
     }
   }
-  const auto plans = plan_memory(configuration);
-  if (!plans) return std::unexpected(plans.error());
-  if (auto good = check_resources(configuration, nodes, *plans); !good) return good;
+  auto plans = plan_memory(configuration, plugins->transports);
+  if (!plans) return plans;
+  if (auto good = check_resources(configuration, nodes, *plans); !good)
+    return std::unexpected(good.error());
   const bool writes = std::ranges::any_of(nodes, [&](std::size_t node) {
     return configuration.nodes[node].role == config::Role::event_manager ||
            configuration.nodes[node].role == config::Role::builder;
   });
   if (writes && !configuration.run.output.empty()) {
-    if (auto good = check_output(configuration.run); !good) return good;
+    if (auto good = check_output(configuration.run); !good) return std::unexpected(good.error());
   }
   for (const config::Source& source : configuration.sources) {
     if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())
@@ -207,7 +207,7 @@ Result<> check_here(const config::Configuration& configuration,
     return fail(ErrorKind::usage, fmt::format("{}: {}: {}", source.settings.place.text(),
                                               source.settings.key, made.error().text));
   }
-  return {};
+  return plans;
 }
 
 } // namespace fanin::executive

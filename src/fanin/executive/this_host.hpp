@@ -8,6 +8,7 @@
 #include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/config/configuration.hpp"
+#include "fanin/executive/memory_plan.hpp"
 
 namespace fanin::executive {
 
@@ -23,8 +24,8 @@ processes_here(const config::Configuration& configuration, const std::string& na
 
 // What can be wrong with a valid configuration before anything is started: plug-ins, addresses
 // without a transport, settings of these nodes' sources and the files that those need, memory.
-// Errors name file, line, key and reason.
-[[nodiscard]] FANIN_INTERNAL_API Result<> check_here(const config::Configuration& configuration,
-                                                     const std::vector<std::size_t>& nodes);
+// Errors name file, line, key and reason. Returns the memory of each node of the configuration.
+[[nodiscard]] FANIN_INTERNAL_API Result<std::vector<NodePlan>>
+check_here(const config::Configuration& configuration, const std::vector<std::size_t>& nodes);
 
 } // namespace fanin::executive

@@ -6,6 +6,7 @@
 #include "fanin/base/assert.hpp"
 #include "fanin/net/fault/fault.hpp"
 #include "fanin/net/inproc/inproc.hpp"
+#include "fanin/net/rdma/pages.hpp"
 #include "fanin/net/refused_peers.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/net/shm/shm.hpp"
@@ -46,16 +47,21 @@ std::unique_ptr<Transport> lay_trace(Loop& loop, const LogFunction& log,
 
 // One line a transport: whoever adds one adds it here.
 void add_built_in_transports(TransportRegistry& registry) {
-  const std::pair<const char*, TransportFactory> table[] = {
-      {"tcp", make_tcp},
-      {"shm", make_shm},
-      {"verbs", from_module("verbs", "libibverbs1 and librdmacm1", "verbs")},
-      {"inproc", make_inproc}};
-  for (const auto& [scheme, factory] : table) {
-    const auto added = registry.add(scheme, factory);
+  const struct {
+    const char* scheme;
+    TransportFactory make;
+    PagesInAdvance pages = {};
+  } table[] = {{"tcp", make_tcp},
+               {"shm", make_shm},
+               {"verbs", from_module("verbs", "libibverbs1 and librdmacm1", "verbs"),
+                rdma::pages_with_sharing},
+               {"inproc", make_inproc}};
+  for (const auto& row : table) {
+    const auto added = registry.add(row.scheme, row.make, row.pages);
     FANIN_ASSERT(added.has_value());
   }
-  registry.add_family("ofi", family_from_module("ofi", "libfabric1, 1.17 or later"));
+  registry.add_family("ofi", family_from_module("ofi", "libfabric1, 1.17 or later"),
+                      rdma::pages_without_sharing);
   registry.add_decorator("fault", lay_fault);
   registry.add_decorator("trace", lay_trace);
 }

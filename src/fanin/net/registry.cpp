@@ -3,14 +3,14 @@
 namespace fanin::net {
 
 TransportFactory TransportRegistry::find(std::string_view scheme) const {
-  for (const auto& [known, factory] : entries_) {
-    if (known == scheme) return factory;
+  for (const auto& entry : entries_) {
+    if (entry.name == scheme) return entry.make;
   }
   const auto plus = scheme.find('+');
   if (plus == std::string_view::npos) return {};
-  for (const auto& [name, family] : families_) {
-    if (name != scheme.substr(0, plus) || plus + 1 == scheme.size()) continue;
-    return [family, member = std::string(scheme.substr(plus + 1))](
+  for (const auto& entry : families_) {
+    if (entry.name != scheme.substr(0, plus) || plus + 1 == scheme.size()) continue;
+    return [family = entry.make, member = std::string(scheme.substr(plus + 1))](
                Loop& loop, const LogFunction& log) { return family(loop, log, member); };
   }
   for (const auto& [name, decorator] : decorators_) {
@@ -27,10 +27,30 @@ TransportFactory TransportRegistry::find(std::string_view scheme) const {
   return {};
 }
 
+const PagesInAdvance* TransportRegistry::find_pages(std::string_view scheme) const {
+  for (const auto& entry : entries_) {
+    if (entry.name == scheme) return &entry.pages;
+  }
+  const auto plus = scheme.find('+');
+  if (plus == std::string_view::npos) return nullptr;
+  for (const auto& entry : families_) {
+    if (entry.name == scheme.substr(0, plus)) return &entry.pages;
+  }
+  for (const auto& [name, decorator] : decorators_) {
+    if (name == scheme.substr(0, plus)) return find_pages(scheme.substr(plus + 1));
+  }
+  return nullptr;
+}
+
+std::uint32_t TransportRegistry::pages_in_advance(const Url& url, std::uint32_t connections) const {
+  const PagesInAdvance* const pages = find_pages(url.scheme);
+  return pages == nullptr || !*pages ? 0 : (*pages)(url, connections);
+}
+
 std::vector<std::string> TransportRegistry::schemes() const {
   std::vector<std::string> names;
-  for (const auto& [scheme, factory] : entries_) names.push_back(scheme);
-  for (const auto& [name, family] : families_) names.push_back(name + "+...");
+  for (const auto& entry : entries_) names.push_back(entry.name);
+  for (const auto& entry : families_) names.push_back(entry.name + "+...");
   for (const auto& [name, decorator] : decorators_) names.push_back(name + "+...");
   return names;
 }

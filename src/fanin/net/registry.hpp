@@ -22,6 +22,11 @@ namespace fanin::net {
 using TransportFactory =
     std::function<Result<std::unique_ptr<Transport>>(Loop& loop, const LogFunction& log)>;
 
+/// How many pages of a receive pool a transport takes before messages come, for so many connections
+/// at `url` that share the pool. Empty: none. It is called before the transport is made, and on
+/// hosts that cannot make it.
+using PagesInAdvance = std::function<std::uint32_t(const Url& url, std::uint32_t connections)>;
+
 /// Makes one of several transports of a kind, by the second part of its scheme: "tcp" of ofi+tcp.
 using TransportFamily = std::function<Result<std::unique_ptr<Transport>>(
     Loop& loop, const LogFunction& log, std::string_view member)>;
@@ -33,16 +38,17 @@ using TransportDecorator = std::function<std::unique_ptr<Transport>(
 class TransportRegistry {
 public:
   /// Errors: usage, if there is a transport for that scheme already.
-  [[nodiscard]] Result<> add(std::string scheme, TransportFactory factory) {
+  [[nodiscard]] Result<> add(std::string scheme, TransportFactory factory,
+                             PagesInAdvance pages = {}) {
     if (find(scheme)) {
       return fail(ErrorKind::usage, fmt::format("there is a transport for \"{}\" already", scheme));
     }
-    entries_.emplace_back(std::move(scheme), std::move(factory));
+    entries_.push_back({std::move(scheme), std::move(factory), std::move(pages)});
     return {};
   }
   /// Adds a family for name+ANYTHING://; the family knows its members.
-  void add_family(std::string name, TransportFamily family) {
-    families_.emplace_back(std::move(name), std::move(family));
+  void add_family(std::string name, TransportFamily family, PagesInAdvance pages = {}) {
+    families_.push_back({std::move(name), std::move(family), std::move(pages)});
   }
   /// Adds a decorator for name+tcp:// and every other scheme.
   void add_decorator(std::string name, TransportDecorator decorator) {
@@ -51,12 +57,23 @@ public:
   /// The factory for a scheme; empty if there is none. In "trace+fault+tcp", trace is above fault,
   /// and fault above tcp.
   [[nodiscard]] FANIN_API TransportFactory find(std::string_view scheme) const;
+  /// The pages that the transport of an address takes in advance; 0 for an unknown scheme.
+  [[nodiscard]] FANIN_INTERNAL_API std::uint32_t pages_in_advance(const Url& url,
+                                                                  std::uint32_t connections) const;
   /// For messages: "tcp", "trace+...".
   [[nodiscard]] FANIN_API std::vector<std::string> schemes() const;
 
 private:
-  std::vector<std::pair<std::string, TransportFactory>> entries_;
-  std::vector<std::pair<std::string, TransportFamily>> families_;
+  template <class Make>
+  struct Entry {
+    std::string name;
+    Make make;
+    PagesInAdvance pages;
+  };
+  [[nodiscard]] const PagesInAdvance* find_pages(std::string_view scheme) const;
+
+  std::vector<Entry<TransportFactory>> entries_;
+  std::vector<Entry<TransportFamily>> families_;
   std::vector<std::pair<std::string, TransportDecorator>> decorators_;
 };
 

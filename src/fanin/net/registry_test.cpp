@@ -23,6 +23,23 @@ TEST(TransportRegistry, finds_what_comes_with_fanin) {
   EXPECT_FALSE(registry.add("tcp", nullptr));
 }
 
+TEST(TransportRegistry, knows_how_many_pages_a_transport_takes_in_advance) {
+  TransportRegistry registry;
+  add_built_in_transports(registry);
+  ASSERT_TRUE(registry.add("pigeon", nullptr, [](const Url& url, std::uint32_t connections) {
+    return connections * (url.host == "far" ? 2U : 1U);
+  }));
+  const auto pages = [&](std::string_view url) {
+    return registry.pages_in_advance(Url::parse(url).value(), 100);
+  };
+  EXPECT_EQ(pages("pigeon://near"), 100U);
+  EXPECT_EQ(pages("trace+fault+pigeon://far"), 200U);
+  EXPECT_EQ(pages("verbs://a:1?share_above=100&posted=3"), 300U + 8);
+  EXPECT_EQ(pages("fault+ofi+verbs://a:1?posted=3"), 300U + 8);
+  for (const char* const none : {"tcp://a:1", "trace+shm://a", "owl://a", "fault+owl://a"})
+    EXPECT_EQ(pages(none), 0U) << none;
+}
+
 TEST(TransportRegistry, makes_a_transport_under_its_decorators) {
   TransportRegistry registry;
   add_built_in_transports(registry);

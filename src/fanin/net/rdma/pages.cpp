@@ -36,16 +36,14 @@ Result<ReceiveOptions> receive_options(const Url& url) {
   return options;
 }
 
-std::uint32_t pages_planned(const Url& url, std::uint32_t connections) {
-  std::string_view scheme = url.scheme;
-  while (!scheme.starts_with("ofi+") && scheme != "verbs") { // decorators
-    const auto plus = scheme.find('+');
-    if (plus == std::string_view::npos) return 0;
-    scheme.remove_prefix(plus + 1);
-  }
+std::uint32_t pages_without_sharing(const Url& url, std::uint32_t connections) {
   const ReceiveOptions options = receive_options(url).value_or(ReceiveOptions{});
-  const bool can_share = scheme == "verbs";
-  const std::uint32_t own = can_share ? std::min(connections, options.share_above) : connections;
+  return connections * options.pages + unidentified_pages;
+}
+
+std::uint32_t pages_with_sharing(const Url& url, std::uint32_t connections) {
+  const ReceiveOptions options = receive_options(url).value_or(ReceiveOptions{});
+  const std::uint32_t own = std::min(connections, options.share_above);
   const std::uint32_t shared = (connections - own) * ((options.pages + 1) / 2);
   return own * options.pages + shared + (shared > 0 ? 1 : 0) + unidentified_pages;
 }

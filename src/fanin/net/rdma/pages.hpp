@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string_view>
 
-#include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/net/url.hpp"
 
@@ -28,9 +27,9 @@ inline constexpr std::uint32_t unidentified_pages = 8;
 [[nodiscard]] constexpr std::uint32_t unidentified_pages_of(std::uint32_t pool_pages) {
   return std::clamp(pool_pages / 8, 1U, unidentified_pages);
 }
-// The pages of so many connections with one receive pool, and of unidentified peers; 0 if the
-// address's provider posts none.
-[[nodiscard]] FANIN_INTERNAL_API std::uint32_t pages_planned(const Url& url,
-                                                             std::uint32_t connections);
+// The pages of so many connections with one receive pool, and of unidentified peers; with providers
+// whose endpoints cannot share receives, and with those whose endpoints can.
+[[nodiscard]] std::uint32_t pages_without_sharing(const Url& url, std::uint32_t connections);
+[[nodiscard]] std::uint32_t pages_with_sharing(const Url& url, std::uint32_t connections);
 
 } // namespace fanin::net::rdma

@@ -286,14 +286,14 @@ TEST_F(RdmaSharedReceives, are_for_endpoints_of_one_device_with_messages_of_one_
 }
 
 TEST(ReceiveOptions, say_how_many_pages_are_posted) {
-  const auto planned = [](std::string_view url, std::uint32_t connections) {
-    return pages_planned(Url::parse(url).value(), connections);
+  const auto sharing = [](std::string_view url, std::uint32_t connections) {
+    return pages_with_sharing(Url::parse(url).value(), connections);
   };
-  EXPECT_EQ(planned("tcp://a:1", 10), 0U);
-  EXPECT_EQ(planned("ofi+tcp://a:1", 100), 200U + unidentified_pages);
-  EXPECT_EQ(planned("verbs://a:1", 32), 64U + unidentified_pages);
-  EXPECT_EQ(planned("fault+verbs://a:1?posted=4", 100), 32U * 4 + 68 * 2 + 1 + unidentified_pages);
-  EXPECT_EQ(planned("verbs://a:1?share_above=0", 100), 101U + unidentified_pages);
+  EXPECT_EQ(pages_without_sharing(Url::parse("ofi+tcp://a:1").value(), 100),
+            200U + unidentified_pages);
+  EXPECT_EQ(sharing("verbs://a:1", 32), 64U + unidentified_pages);
+  EXPECT_EQ(sharing("fault+verbs://a:1?posted=4", 100), 32U * 4 + 68 * 2 + 1 + unidentified_pages);
+  EXPECT_EQ(sharing("verbs://a:1?share_above=0", 100), 101U + unidentified_pages);
   EXPECT_FALSE(receive_options(Url::parse("verbs://a:1?posted=1").value()));
   EXPECT_FALSE(receive_options(Url::parse("verbs://a:1?share_above=some").value()));
 }
