@@ -203,7 +203,7 @@ int launch(const config::Configuration& configuration, const Plans& plans, std::
   launcher.on_report = [&show](const json::Value& report) { show.on_report(report); };
   launcher.log = [&show](LogLevel level, std::string_view text) { show.log(level, text); };
   executive::share_cores(processes.size());
-  const auto done = executive::Launcher(configuration, show.view(), std::move(launcher)).run();
+  const auto done = executive::run_processes(configuration, show.view(), std::move(launcher));
   if (!done) return complain(done.error());
   return show.finish();
 }

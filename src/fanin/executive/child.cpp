@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
 
@@ -52,17 +53,31 @@ Result<Descriptor> input_with(const std::string& text) {
   return file;
 }
 
-} // namespace
+class ForkedChild final : public Child {
+public:
+  ForkedChild(pid_t pid, Handlers handlers);
+  ~ForkedChild() override;
+  [[nodiscard]] Result<> watch(net::Loop& loop, Descriptor reports);
+  [[nodiscard]] pid_t pid() const override { return pid_; }
+  void signal(int number) override {
+    if (alive()) kill(pid_, number); // not collected yet, so the number is still its own
+  }
 
-std::string ChildExit::text() const {
-  if (signal == 0) return fmt::format("exit status {}", status);
-  return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
-}
+private:
+  class Reports;
+  class Death;
+  void finish();
+
+  pid_t pid_;
+  Handlers handlers_;
+  std::unique_ptr<Reports> reports_;
+  std::unique_ptr<Death> death_;
+};
 
 // The lines that it writes.
-class Child::Reports final : public net::Service {
+class ForkedChild::Reports final : public net::Service {
 public:
-  Reports(net::Loop& loop, Descriptor descriptor, Child& child)
+  Reports(net::Loop& loop, Descriptor descriptor, ForkedChild& child)
       : loop_(loop), descriptor_(std::move(descriptor)), child_(child) {
     loop_.add(*this);
   }
@@ -96,15 +111,15 @@ private:
 
   net::Loop& loop_;
   Descriptor descriptor_;
-  Child& child_;
+  ForkedChild& child_;
   std::string text_;
   bool ended_ = false;
 };
 
 // A descriptor that becomes readable when it has ended.
-class Child::Death final : public net::Service {
+class ForkedChild::Death final : public net::Service {
 public:
-  Death(net::Loop& loop, Descriptor descriptor, Child& child)
+  Death(net::Loop& loop, Descriptor descriptor, ForkedChild& child)
       : loop_(loop), descriptor_(std::move(descriptor)), child_(child) {
     loop_.add(*this);
   }
@@ -129,12 +144,55 @@ private:
 
   net::Loop& loop_;
   Descriptor descriptor_;
-  Child& child_;
+  ForkedChild& child_;
   bool ended_ = false;
 };
 
-Result<std::unique_ptr<Child>> Child::start(net::Loop& loop, std::vector<std::string> arguments,
-                                            const std::string& input, Handlers handlers) {
+ForkedChild::ForkedChild(pid_t pid, Handlers handlers)
+    : pid_(pid), handlers_(std::move(handlers)) {}
+
+Result<> ForkedChild::watch(net::Loop& loop, Descriptor reports) {
+  reports_ = std::make_unique<Reports>(loop, std::move(reports), *this);
+  Descriptor death(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  if (!death) return fail_errno(ErrorKind::unsupported, "pidfd_open", errno);
+  fcntl(death.get(), F_SETFD, FD_CLOEXEC);
+  death_ = std::make_unique<Death>(loop, std::move(death), *this);
+  return {};
+}
+
+ForkedChild::~ForkedChild() {
+  reports_.reset();
+  death_.reset();
+  if (!alive()) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void ForkedChild::finish() {
+  while (reports_->poll()) { // what it wrote before its end
+  }
+  ChildExit exit;
+  int status = 0;
+  rusage usage{};
+  wait4(pid_, &status, 0, &usage);
+  pid_ = 0;
+  exit.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  exit.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  exit.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  exit.cpu_s = cpu_seconds(usage);
+  handlers_.on_exit(exit);
+}
+
+} // namespace
+
+std::string ChildExit::text() const {
+  if (signal == 0) return fmt::format("exit status {}", status);
+  return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
+}
+
+Result<std::unique_ptr<Child>> ForkedChildren::start(std::vector<std::string> arguments,
+                                                     const std::string& input,
+                                                     Child::Handlers handlers) {
   const auto to_input = input_with(input);
   if (!to_input) return std::unexpected(to_input.error());
   int ends[2];
@@ -153,42 +211,14 @@ Result<std::unique_ptr<Child>> Child::start(net::Loop& loop, std::vector<std::st
   if (pid == 0) become(pointers, to_input->get(), to_write.get(), parent);
   if (pid < 0) return fail_errno(ErrorKind::exhausted, "fork", errno);
   to_write.reset(); // so that its end is seen
-  std::unique_ptr<Child> child(new Child(pid, std::move(handlers)));
-  child->reports_ = std::make_unique<Reports>(loop, std::move(to_read), *child);
-  Descriptor death(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!death) return fail_errno(ErrorKind::unsupported, "pidfd_open", errno);
-  fcntl(death.get(), F_SETFD, FD_CLOEXEC);
-  child->death_ = std::make_unique<Death>(loop, std::move(death), *child);
+  auto child = std::make_unique<ForkedChild>(pid, std::move(handlers));
+  if (auto watched = child->watch(loop_, std::move(to_read)); !watched)
+    return std::unexpected(watched.error());
   return child;
 }
 
-Child::Child(pid_t pid, Handlers handlers) : pid_(pid), handlers_(std::move(handlers)) {}
-
-Child::~Child() {
-  reports_.reset();
-  death_.reset();
-  if (!alive()) return;
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-}
-
-void Child::signal(int number) const {
-  if (alive()) kill(pid_, number); // not collected yet, so the number is still its own
-}
-
-void Child::finish() {
-  while (reports_->poll()) { // what it wrote before its end
-  }
-  ChildExit exit;
-  int status = 0;
-  rusage usage{};
-  wait4(pid_, &status, 0, &usage);
-  pid_ = 0;
-  exit.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  exit.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  exit.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-  exit.cpu_s = cpu_seconds(usage);
-  handlers_.on_exit(exit);
+void ForkedChildren::tell_of_death(const Child& child, std::uint64_t session) {
+  executive::tell_of_death(child.pid(), session);
 }
 
 } // namespace fanin::executive

@@ -1,4 +1,4 @@
-// A process that the launcher has started: its reports, and how it ended.
+// Processes that the launcher has started: their reports, and how they ended.
 #pragma once
 
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ struct ChildExit {
   [[nodiscard]] std::string text() const; // "exit status 1", "killed by signal 9 (Killed)"
 };
 
-// Thread: its loop.
+// Thread: that of the launcher's loop.
 class Child {
 public:
   struct Handlers {
@@ -34,33 +34,41 @@ public:
     // After its last report. Must not destroy the child.
     std::function<void(const ChildExit&)> on_exit;
   };
-  // Forks and executes `arguments` (the first is the program), which find the descriptor to report
-  // on as the last two arguments: --report-fd N, and `input` on standard input. The child dies with
-  // the calling thread's process and has a process group of its own, so that ^C on the terminal
-  // does not reach it. Signals that are blocked here stay so there: one that comes early waits
-  // until the child looks after it.
-  [[nodiscard]] static Result<std::unique_ptr<Child>> start(net::Loop& loop,
-                                                            std::vector<std::string> arguments,
-                                                            const std::string& input,
-                                                            Handlers handlers);
-  ~Child(); // kills it, if it lives
+  Child() = default;
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
+  virtual ~Child() = default; // kills it, if it lives
 
-  [[nodiscard]] pid_t pid() const { return pid_; }
-  [[nodiscard]] bool alive() const { return pid_ > 0; }
-  void signal(int number) const;
+  [[nodiscard]] virtual pid_t pid() const = 0; // 0: it has ended
+  virtual void signal(int number) = 0; // no effect if it has ended
+  [[nodiscard]] bool alive() const { return pid() > 0; }
+};
+
+// Where a launcher gets its processes from: this host, or a test.
+class Children {
+public:
+  virtual ~Children() = default;
+  // Starts a process with these arguments (the first is the program) and `input` on standard input.
+  [[nodiscard]] virtual Result<std::unique_ptr<Child>>
+  start(std::vector<std::string> arguments, const std::string& input, Child::Handlers handlers) = 0;
+  // Tells a process that the process of that session has died.
+  virtual void tell_of_death(const Child& child, std::uint64_t session) = 0;
+};
+
+// The children of this process. They find the descriptor to report on as the last two arguments:
+// --report-fd N. A child dies with the calling thread's process and has a process group of its own,
+// so that ^C on the terminal does not reach it. Signals that are blocked here stay so there: one
+// that comes early waits until the child looks after it.
+class ForkedChildren final : public Children {
+public:
+  explicit ForkedChildren(net::Loop& loop) : loop_(loop) {}
+  [[nodiscard]] Result<std::unique_ptr<Child>> start(std::vector<std::string> arguments,
+                                                     const std::string& input,
+                                                     Child::Handlers handlers) override;
+  void tell_of_death(const Child& child, std::uint64_t session) override;
 
 private:
-  class Reports;
-  class Death;
-  Child(pid_t pid, Handlers handlers);
-  void finish();
-
-  pid_t pid_;
-  Handlers handlers_;
-  std::unique_ptr<Reports> reports_;
-  std::unique_ptr<Death> death_;
+  net::Loop& loop_;
 };
 
 } // namespace fanin::executive

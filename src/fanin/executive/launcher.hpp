@@ -1,5 +1,5 @@
 // Runs a whole event builder on this host: one process for each of the configuration's processes,
-// watched over until all have ended. This process only watches; the work is done by the others.
+// watched until all have ended. This process only watches; the others do the work.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,6 @@
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/child.hpp"
 #include "fanin/executive/run_view.hpp"
-#include "fanin/executive/signals.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::executive {
@@ -28,19 +27,29 @@ struct LauncherOptions {
   LogFunction log;
 };
 
-// Thread: the one that calls run().
+// Runs the processes on this host until all have ended; signals to this process are passed on.
+// Blocks. Errors: a process that cannot be started. `configuration` and `view` outlive the call.
+[[nodiscard]] FANIN_INTERNAL_API Result<> run_processes(const config::Configuration& configuration,
+                                                        RunView& view, LauncherOptions options);
+
+// What run_processes() decides: which process starts, is started again, or gets a signal, and when.
+// Thread: its loop. All arguments outlive it.
 class Launcher {
 public:
-  // `configuration` and `view` outlive it.
-  FANIN_INTERNAL_API Launcher(const config::Configuration& configuration, RunView& view,
-                              LauncherOptions options);
-  FANIN_INTERNAL_API ~Launcher();
+  Launcher(net::Loop& loop, Children& children, const config::Configuration& configuration,
+           RunView& view, LauncherOptions options);
+  ~Launcher();
 
-  // Until all processes have ended. Errors: a process that cannot be started.
-  [[nodiscard]] FANIN_INTERNAL_API Result<> run();
+  // Starts the event manager, or without one here all processes. The loop is stopped when all have
+  // ended. Errors: a process that cannot be started.
+  [[nodiscard]] Result<> start();
+  void on_signal(); // asks the run to stop; the second one asks to stop at once
+  [[nodiscard]] bool all_ended() const;
+  // Once all have ended. Errors: a process that could not be started.
+  [[nodiscard]] const Result<>& outcome() const { return outcome_; }
 
 private:
-  struct Part { // a process of the configuration
+  struct ProcessState {
     std::size_t process = 0;
     std::unique_ptr<Child> child;
     std::size_t ended_nodes = 0; // that have given their last report
@@ -53,32 +62,30 @@ private:
     bool unable = false; // one of its nodes could not take part when it was started first
   };
 
-  [[nodiscard]] Result<> start(Part& part);
+  [[nodiscard]] Result<> start(ProcessState& state);
   void start_others();
-  void on_report(Part& part, const json::Value& report);
-  void on_unable(Part& part, const std::string& node);
+  void on_report(ProcessState& state, const json::Value& report);
+  void on_unable(ProcessState& state, const std::string& node);
   void on_silent(const std::string& node);
-  void on_exit(Part& part, const ChildExit& exit);
-  void on_death(Part& part, const ChildExit& exit);
-  void restart_later(Part& part);
-  [[nodiscard]] bool builds_only(const Part& part) const;
-  void on_signal();
+  void on_exit(ProcessState& state, const ChildExit& exit);
+  void on_death(ProcessState& state, const ChildExit& exit);
+  void restart_later(ProcessState& state);
+  [[nodiscard]] bool builds_only(const ProcessState& state) const;
   // The run is over: the rest has some time to end. Nodes that the event manager has told to finish
   // do so first; those that have lost it, or never had it, leave.
   void end_all();
   void end_run(); // the event manager is asked, once
   void finish_if_all_ended();
-  [[nodiscard]] const config::Process& process(const Part& part) const;
-  [[nodiscard]] Part* event_manager();
-  [[nodiscard]] std::string command_line(const Part& part) const;
+  [[nodiscard]] const config::Process& process(const ProcessState& state) const;
+  [[nodiscard]] ProcessState* event_manager();
+  [[nodiscard]] std::string command_line(const ProcessState& state) const;
 
+  net::Loop& loop_;
+  Children& children_;
   const config::Configuration& configuration_;
   RunView& view_;
   LauncherOptions options_;
-  MonotonicClock clock_;
-  net::Loop loop_;
-  std::unique_ptr<Signals> signals_;
-  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<std::unique_ptr<ProcessState>> states_;
   net::Timer patience_; // until the rest is killed
   std::string event_manager_url_; // where it really listens; empty: not known
   int signals_seen_ = 0;

@@ -1,0 +1,335 @@
+// The launcher's decisions in virtual time, with processes that exist only here.
+#include "fanin/executive/launcher.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fanin::executive {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// What a process was started with, and the signals that it got.
+struct Started {
+  std::vector<std::string> arguments;
+  std::string input;
+  std::vector<int> signals;
+};
+
+class ImaginedChild final : public Child {
+public:
+  ImaginedChild(pid_t pid, std::shared_ptr<Started> started, Handlers handlers)
+      : pid_(pid), started_(std::move(started)), handlers_(std::move(handlers)) {}
+  [[nodiscard]] pid_t pid() const override { return pid_; }
+  void signal(int number) override {
+    if (alive()) started_->signals.push_back(number);
+  }
+  void report(const json::Value& report) const { handlers_.on_report(report); }
+  void end(const ChildExit& exit) {
+    pid_ = 0;
+    handlers_.on_exit(exit);
+  }
+
+private:
+  pid_t pid_;
+  std::shared_ptr<Started> started_;
+  Handlers handlers_;
+};
+
+class LauncherTest : public ::testing::Test, Children {
+protected:
+  // The processes evm, ru0, bu0 and bu1, on this host or all but the event manager.
+  void make(const std::vector<std::string>& overrides = {}, bool event_manager_here = true) {
+    configuration_ = config::parse("[[readout]]\nsource = [{ id = 1, type = \"emulator\" }]\n"
+                                   "[[builder]]\ncount = 2\n",
+                                   "test.toml", overrides)
+                         .value();
+    plans_.resize(configuration_.nodes.size());
+    view_.emplace(configuration_, plans_);
+    LauncherOptions options;
+    options.command = {"/opt/fan in/fanin", "run", "it's.toml"};
+    options.input = "the text";
+    options.log = log();
+    options.on_report = [this](const json::Value&) { ++reports_; };
+    for (std::size_t i = event_manager_here ? 0 : 1; i < configuration_.processes.size(); ++i)
+      options.processes.push_back(i);
+    launcher_.emplace(loop_, static_cast<Children&>(*this), configuration_, *view_,
+                      std::move(options));
+  }
+  void start_all() {
+    make();
+    ASSERT_TRUE(launcher_->start());
+    report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  }
+  void begin() { report("evm", "progress", "state", "running"); }
+  void report(const std::string& process, const char* kind, const char* key = "node",
+              const std::string& value = "") {
+    json::Value report;
+    report["report"] = kind;
+    report["node"] = process;
+    report["run"] = 1;
+    if (!value.empty()) report[key] = value;
+    alive_.at(process)->report(report);
+  }
+  // In good order: after its last report.
+  void end(const std::string& process, int status = 0) {
+    report(process, "end");
+    exit(process, {.status = status});
+  }
+  void exit(const std::string& process, const ChildExit& exit) {
+    ImaginedChild* const child = alive_.at(process);
+    alive_.erase(process);
+    child->end(exit);
+  }
+  void kill(const std::string& process) { exit(process, {.status = -1, .signal = SIGKILL}); }
+  void pass(Duration time) {
+    clock_.advance(time);
+    while (loop_.turn()) {
+    }
+  }
+  [[nodiscard]] std::vector<int> signals_of(const std::string& process) const {
+    return started_.at(process).back()->signals;
+  }
+  [[nodiscard]] std::size_t starts_of(const std::string& process) const {
+    const auto found = started_.find(process);
+    return found == started_.end() ? 0 : found->second.size();
+  }
+
+  std::map<std::string, std::vector<std::shared_ptr<Started>>> started_; // by process
+  std::map<std::string, ImaginedChild*> alive_;
+  std::vector<std::pair<pid_t, std::uint64_t>> told_; // which process of which session's death
+  std::vector<std::string> log_;
+  bool can_start_ = true;
+  int reports_ = 0;
+  VirtualClock clock_;
+  net::Loop loop_{clock_};
+  config::Configuration configuration_;
+  std::vector<NodePlan> plans_;
+  std::optional<RunView> view_;
+  std::optional<Launcher> launcher_;
+
+private:
+  LogFunction log() {
+    return [this](LogLevel level, std::string_view text) {
+      if (level != LogLevel::debug) log_.emplace_back(text);
+    };
+  }
+  Result<std::unique_ptr<Child>> start(std::vector<std::string> arguments, const std::string& input,
+                                       Child::Handlers handlers) override {
+    if (!can_start_) return fail(ErrorKind::exhausted, "no process is left");
+    const auto name = std::ranges::find(arguments, "--node") + 1;
+    const std::string process = *name;
+    auto started = std::make_shared<Started>(std::move(arguments), input);
+    started_[process].push_back(started);
+    auto child = std::make_unique<ImaginedChild>(++last_pid_, started, std::move(handlers));
+    alive_[process] = child.get();
+    return child;
+  }
+  void tell_of_death(const Child& child, std::uint64_t session) override {
+    told_.emplace_back(child.pid(), session);
+  }
+
+  pid_t last_pid_ = 100;
+};
+
+TEST_F(LauncherTest, the_event_manager_starts_first_and_the_others_learn_where_it_listens) {
+  make();
+  ASSERT_TRUE(launcher_->start());
+  EXPECT_EQ(started_.size(), 1U);
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  EXPECT_EQ(started_.size(), 4U);
+  const Started& builder = *started_.at("bu1").front();
+  const std::vector<std::string> words(builder.arguments.begin(), builder.arguments.end() - 1);
+  EXPECT_THAT(words, ElementsAre("/opt/fan in/fanin", "run", "it's.toml", "--node", "bu1", "--set",
+                                 "network.control=tcp://127.0.0.1:7000", "--session"));
+  EXPECT_EQ(builder.input, "the text");
+  EXPECT_EQ(reports_, 1);
+}
+
+TEST_F(LauncherTest, without_an_event_manager_here_all_start_at_once) {
+  make({}, false);
+  ASSERT_TRUE(launcher_->start());
+  EXPECT_EQ(started_.size(), 3U);
+  EXPECT_THAT(started_.at("ru0").front()->arguments, Not(Contains("--set")));
+  launcher_->on_signal();
+  for (const char* const process : {"ru0", "bu0", "bu1"})
+    EXPECT_THAT(signals_of(process), ElementsAre(SIGTERM)) << process;
+}
+
+TEST_F(LauncherTest, ends_when_all_have_ended) {
+  start_all();
+  begin();
+  report("evm", "result");
+  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  for (const char* const process : {"ru0", "bu0", "bu1"}) {
+    EXPECT_THAT(signals_of(process), ElementsAre(SIGTERM)) << process;
+    end(process);
+  }
+  EXPECT_FALSE(launcher_->all_ended());
+  end("evm");
+  EXPECT_TRUE(launcher_->all_ended());
+  EXPECT_TRUE(launcher_->outcome());
+  EXPECT_THAT(log_, IsEmpty());
+}
+
+TEST_F(LauncherTest, who_does_not_end_in_time_is_killed) {
+  start_all();
+  begin();
+  report("evm", "result");
+  for (const char* const process : {"evm", "ru0", "bu0"}) end(process);
+  pass(seconds{9});
+  EXPECT_THAT(signals_of("bu1"), ElementsAre(SIGTERM));
+  pass(seconds{1});
+  EXPECT_THAT(signals_of("bu1"), ElementsAre(SIGTERM, SIGKILL));
+  EXPECT_THAT(log_, ElementsAre("bu1 does not end: killed"));
+}
+
+TEST_F(LauncherTest, a_signal_goes_to_the_event_manager_and_a_second_one_hurries_all) {
+  start_all();
+  begin();
+  launcher_->on_signal();
+  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGTERM));
+  EXPECT_THAT(signals_of("bu0"), IsEmpty());
+  launcher_->on_signal();
+  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGTERM, SIGINT));
+  pass(seconds{3});
+  for (const char* const process : {"evm", "ru0", "bu0", "bu1"})
+    EXPECT_EQ(signals_of(process).back(), SIGKILL) << process;
+}
+
+TEST_F(LauncherTest, the_event_manager_is_told_whose_session_has_died) {
+  start_all();
+  begin();
+  const pid_t event_manager = alive_.at("evm")->pid();
+  const std::string session = started_.at("bu0").front()->arguments.back();
+  kill("bu0");
+  ASSERT_EQ(told_.size(), 1U);
+  EXPECT_EQ(told_.front().first, event_manager);
+  EXPECT_EQ(std::to_string(told_.front().second), session);
+  end("ru0"); // in good order: nobody is told
+  EXPECT_EQ(told_.size(), 1U);
+}
+
+TEST_F(LauncherTest, a_dead_process_stays_dead_and_the_log_says_how_to_start_it) {
+  start_all();
+  begin();
+  kill("bu0");
+  pass(seconds{60});
+  EXPECT_EQ(starts_of("bu0"), 1U);
+  ASSERT_EQ(log_.size(), 1U);
+  EXPECT_THAT(log_.front(), HasSubstr("bu0 died: killed by signal 9 (Killed)"));
+  EXPECT_THAT(log_.front(), HasSubstr("'/opt/fan in/fanin' run 'it'\\''s.toml' --node bu0 --set "
+                                      "network.control=tcp://127.0.0.1:7000"));
+}
+
+TEST_F(LauncherTest, a_death_before_the_run_begins_ends_it) {
+  start_all();
+  kill("ru0");
+  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGTERM));
+  ASSERT_EQ(log_.size(), 1U);
+  EXPECT_THAT(log_.front(), HasSubstr("the run cannot begin without it"));
+}
+
+TEST_F(LauncherTest, with_restart_a_dead_process_starts_again_each_time_later_with_a_new_session) {
+  make({"run.restart=true"});
+  ASSERT_TRUE(launcher_->start());
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  begin();
+  std::size_t starts = 1;
+  for (const int pause_ms : {200, 400, 800, 1600, 3200, 5000, 5000}) {
+    kill("bu0");
+    pass(milliseconds{pause_ms - 1});
+    EXPECT_EQ(starts_of("bu0"), starts) << pause_ms;
+    pass(milliseconds{1});
+    EXPECT_EQ(starts_of("bu0"), ++starts) << pause_ms;
+  }
+  const auto& all = started_.at("bu0");
+  EXPECT_NE(all[0]->arguments.back(), all[1]->arguments.back());
+  pass(std::chrono::minutes{1}); // it lived
+  kill("bu0");
+  pass(milliseconds{200});
+  EXPECT_EQ(starts_of("bu0"), ++starts);
+}
+
+TEST_F(LauncherTest, a_restart_that_fails_is_tried_again) {
+  make({"run.restart=true"});
+  ASSERT_TRUE(launcher_->start());
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  kill("bu0");
+  can_start_ = false;
+  pass(milliseconds{200});
+  can_start_ = true;
+  pass(milliseconds{400});
+  EXPECT_EQ(starts_of("bu0"), 2U);
+  EXPECT_THAT(log_, Contains("no process is left"));
+}
+
+TEST_F(LauncherTest, while_a_run_stops_only_builder_units_start_again) {
+  make({"run.restart=true"});
+  ASSERT_TRUE(launcher_->start());
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  begin();
+  launcher_->on_signal();
+  kill("ru0");
+  kill("bu0");
+  pass(seconds{10});
+  EXPECT_EQ(starts_of("ru0"), 1U);
+  EXPECT_EQ(starts_of("bu0"), 2U);
+}
+
+TEST_F(LauncherTest, a_silent_builder_unit_is_killed_and_starts_again_whatever_restart_says) {
+  start_all();
+  begin();
+  report("evm", "silent", "silent", "bu1");
+  EXPECT_THAT(signals_of("bu1"), ElementsAre(SIGKILL));
+  EXPECT_THAT(signals_of("bu0"), IsEmpty());
+  kill("bu1");
+  pass(milliseconds{200});
+  EXPECT_EQ(starts_of("bu1"), 2U);
+  report("evm", "silent", "silent", "ru0"); // it holds fragments that nobody else has
+  EXPECT_THAT(signals_of("ru0"), IsEmpty());
+}
+
+TEST_F(LauncherTest, the_death_of_the_event_manager_ends_everything) {
+  start_all();
+  begin();
+  kill("evm");
+  for (const char* const process : {"ru0", "bu0", "bu1"}) {
+    EXPECT_THAT(signals_of(process), ElementsAre(SIGTERM)) << process;
+    end(process);
+  }
+  EXPECT_TRUE(launcher_->all_ended());
+  EXPECT_THAT(log_.front(), HasSubstr("everything stops, what was built is safe"));
+}
+
+TEST_F(LauncherTest, a_process_that_cannot_be_started_ends_the_run_with_that_error) {
+  make();
+  can_start_ = false;
+  EXPECT_FALSE(launcher_->start());
+  can_start_ = true;
+  ASSERT_TRUE(launcher_->start());
+  can_start_ = false;
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  ASSERT_FALSE(launcher_->outcome());
+  EXPECT_EQ(launcher_->outcome().error().text, "no process is left");
+  end("evm");
+  EXPECT_TRUE(launcher_->all_ended());
+}
+
+} // namespace
+} // namespace fanin::executive
