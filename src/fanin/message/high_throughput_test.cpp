@@ -345,8 +345,7 @@ TEST_P(HighThroughput, an_on_ready_that_throws_before_it_reads_costs_the_connect
   ASSERT_TRUE(ends->until([&] { return received == 1; }));
 }
 
-TEST_P(HighThroughput,
-       an_on_ready_that_throws_when_all_is_read_costs_the_connection_it_read_last) {
+TEST_P(HighThroughput, an_on_ready_that_throws_when_all_is_read_costs_the_connection_it_read_last) {
   std::uint64_t received = 0;
   start({.on_ready = [&] {
     while (receiver->recv(message)) ++received;

@@ -1,21 +1,22 @@
 #include "fanin/message/publisher.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
-#include "fanin/memory/copy.hpp"
 #include "fanin/memory/heap_page.hpp"
 #include "fanin/message/message.hpp"
 
 namespace fanin::message {
+
 namespace {
 
-constexpr std::uint32_t tag_size = sizeof(Tag);
-// In front of the first piece of a large message: a frame with the tag, and the header of the
-// piece.
-constexpr std::uint32_t large_prefix_size = 3 * sizeof(FrameHeader);
+using detail::DeliveryMode;
+using detail::framed;
+using detail::tag_size;
+using detail::tagged;
+using detail::write_tagged;
+
 // How long a subscriber may take to read the rest, as the transports give it.
 constexpr Duration linger_timeout = std::chrono::seconds{5};
 
@@ -55,7 +56,7 @@ net::SendOutcome Publisher::publish(Tag tag, std::span<const std::byte> message)
   if (message.size() + tag_size > group.message_max) return publish(groups, tag, message, {});
   std::byte* const at = group.page.append(message.size() + tag_size);
   if (at == nullptr) return publish(groups, tag, message, {});
-  write(at, tag, message);
+  write_tagged(at, tag, message);
   ++group.messages;
   ++counters_.messages;
   counters_.bytes += message.size();
@@ -78,21 +79,22 @@ net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
     if (!prepare(*group, message.size(), by_view)) return refuse();
   }
   memory::View prefix; // low latency: the tag, and the message too unless it is a view
-  memory::View framed; // for all groups that have no page
+  memory::View alone; // for all groups that have no page
   memory::View whole = view; // for all groups that get it in pieces
   for (Group* const group : groups) {
-    switch (delivery_mode(*group, message.size(), by_view)) {
+    switch (group->delivery_mode(message.size(), by_view)) {
     case DeliveryMode::none: skip(*group); continue;
     case DeliveryMode::alone:
-      if (prefix.size == 0) prefix = tagged(tag, by_view ? std::span<const std::byte>{} : message);
+      if (prefix.size == 0)
+        prefix = tagged(filler_, tag, by_view ? std::span<const std::byte>{} : message);
       give(*group, {prefix, view});
       break;
     case DeliveryMode::gathered:
       if (std::byte* const at = group->page.append(message.size() + tag_size)) {
-        write(at, tag, message);
+        write_tagged(at, tag, message);
       } else {
-        if (framed.size == 0) framed = frame(tag, message);
-        give(*group, {framed, {}});
+        if (alone.size == 0) alone = framed(tag, message);
+        give(*group, {alone, {}});
       }
       break;
     case DeliveryMode::large:
@@ -108,20 +110,9 @@ net::SendOutcome Publisher::publish(std::span<Group* const> groups, Tag tag,
   return net::SendOutcome::accepted;
 }
 
-// How a message goes to a group.
-Publisher::DeliveryMode Publisher::delivery_mode(const Group& group, std::size_t size,
-                                                 bool by_view) {
-  const std::size_t with_tag = size + tag_size;
-  if (with_tag > group.message_max) return DeliveryMode::none;
-  if (group.mode == Mode::low_latency)
-    return with_tag > group.page_max ? DeliveryMode::none : DeliveryMode::alone;
-  return by_view || with_tag > group.page.payload_max() ? DeliveryMode::large
-                                                        : DeliveryMode::gathered;
-}
-
 // So that the message can be given to the group. False: wait for one of its members.
 bool Publisher::prepare(Group& group, std::size_t size, bool by_view) {
-  switch (delivery_mode(group, size, by_view)) {
+  switch (group.delivery_mode(size, by_view)) {
   case DeliveryMode::none: return true;
   case DeliveryMode::alone:
   case DeliveryMode::large: return deliver_or_drop(group);
@@ -156,7 +147,7 @@ bool Publisher::deliver_or_drop(Group& group) {
   bool waits = false;
   for (Member* const member : group.members) {
     if (has_room(*member)) {
-      if (!deliver(*member)) member->put(group.rest_for(*member));
+      if (!member->deliver(counters_)) member->put(group.rest_for(*member));
     } else if (options_.slow == SlowSubscriber::block) {
       waits = true;
       continue;
@@ -195,43 +186,12 @@ void Publisher::skip(Group& group) {
   for (Member* const member : group.members) count_skipped(*member, 1);
 }
 
-void Publisher::write(std::byte* at, Tag tag, std::span<const std::byte> message) {
-  std::memcpy(at, &tag, tag_size);
-  memory::copy(at + tag_size, message);
-}
-
-memory::View Publisher::tagged(Tag tag, std::span<const std::byte> message) {
-  const std::size_t size = message.size() + tag_size;
-  if (size <= filler_.pool().page_size()) {
-    auto [page, offset] = filler_.reserve(static_cast<std::uint32_t>(size));
-    if (page) {
-      write(page.data() + offset, tag, message);
-      memory::View view = page.freeze(offset, static_cast<std::uint32_t>(size));
-      filler_.give_back(std::move(page), offset + view.size);
-      return view;
-    }
-  }
-  std::byte* at = nullptr;
-  memory::View view = memory::HeapPage::make(static_cast<std::uint32_t>(size), at);
-  write(at, tag, message);
-  return view;
-}
-
-memory::View Publisher::frame(Tag tag, std::span<const std::byte> message) {
-  const FrameHeader header{0, 0, static_cast<std::uint32_t>(message.size()) + tag_size};
-  std::byte* at = nullptr;
-  memory::View view = memory::HeapPage::make(header.size + sizeof header, at);
-  std::memcpy(at, &header, sizeof header);
-  write(at + sizeof header, tag, message);
-  return view;
-}
-
 // To each member as a transport message of its own.
 void Publisher::give(Group& group, Parcel parcel) {
   parcel.messages = 1;
   for (Member* const member : group.members) {
     member->seen = group.messages + 1;
-    if (hand_over(*member, parcel)) continue;
+    if (member->hand_over(parcel, counters_)) continue;
     if (options_.slow == SlowSubscriber::sample && !has_room(*member)) {
       count_skipped(*member, 1);
     } else {
@@ -247,16 +207,16 @@ void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
         options_.slow == SlowSubscriber::sample && (member->blocked || !member->outbox.empty());
     if (member->skipping) count_skipped(*member, 1);
   }
-  const std::uint32_t piece_max = group.page_max - large_prefix_size;
+  const std::uint32_t piece_max = group.page_max - Group::prefix_max;
   for (std::uint32_t at = 0; at < message.size;) {
     const std::uint32_t size = std::min(piece_max, message.size - at);
     const bool last = at + size == message.size;
     const FrameHeader header{0, piece_flags(false, last), size};
-    const Parcel parcel{.page = prefix_for(group, at == 0 ? &tag : nullptr, header),
+    const Parcel parcel{.page = group.prefix_for(at == 0 ? &tag : nullptr, header),
                         .payload = message.part(at, size),
                         .messages = last ? 1U : 0U};
     for (Member* const member : group.members) {
-      if (!member->skipping && !hand_over(*member, parcel)) member->put(parcel);
+      if (!member->skipping && !member->hand_over(parcel, counters_)) member->put(parcel);
       member->offset = group.page.end();
       member->seen = group.messages + 1;
     }
@@ -266,69 +226,11 @@ void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
   watch(group);
 }
 
-// What comes before a piece: its header, and the tag as a piece of its own before the first. In the
-// group's page, or on the heap where the pool is empty.
-memory::View Publisher::prefix_for(Group& group, const Tag* tag, const FrameHeader& header) {
-  GatheringPage& page = group.page;
-  if (page.has_page() && !page.fits(large_prefix_size)) group.release_page();
-  if (page.open()) {
-    const std::uint32_t start = page.end();
-    if (tag != nullptr) write(page.append(tag_size, 0, FrameHeader::goes_on), *tag, {});
-    const bool fitted = page.append_header(header.size, header.flags);
-    FANIN_ASSERT(fitted);
-    return page.from(start);
-  }
-  const struct {
-    FrameHeader of_tag;
-    Tag tag;
-    FrameHeader header;
-  } prefix{{0, FrameHeader::goes_on, tag_size}, tag == nullptr ? 0 : *tag, header};
-  static_assert(sizeof prefix == large_prefix_size);
-  const auto bytes = std::as_bytes(std::span{&prefix, 1});
-  return memory::HeapPage::copy(tag == nullptr ? bytes.last(sizeof header) : bytes);
-}
-
-// --- to one subscriber ---
-
-// What was gathered for its group and it has not. False: it does not take it now.
-bool Publisher::deliver(Member& member) {
-  Group& group = *member.group;
-  if (member.offset == group.page.end()) return true;
-  if (!hand_over(member, {group.page.from(member.offset), {}})) return false;
-  member.offset = group.page.end();
-  member.seen = group.messages;
-  return true;
-}
-
-bool Publisher::hand_over(Member& member, const Parcel& parcel) {
-  if (member.disconnecting) return true;
-  return !member.blocked && member.outbox.empty() && transmit(member, parcel);
-}
-
-bool Publisher::transmit(Member& member, const Parcel& parcel) {
-  const std::array extents{parcel.page, parcel.payload};
-  const auto count = parcel.payload.size == 0 ? 1U : 2U;
-  switch (member.link.send(std::span(extents).first(count))) {
-  case net::SendOutcome::accepted: ++counters_.pages; return true;
-  case net::SendOutcome::backpressure: member.blocked = true; return false;
-  case net::SendOutcome::too_large:
-  case net::SendOutcome::closed: return true; // its end is on the way
-  }
-  return false;
-}
-
-void Publisher::empty_outbox(Member& member) {
-  while (!member.blocked && !member.outbox.empty() && transmit(member, member.outbox.front()))
-    member.pop();
-}
-
 void Publisher::disconnect_scheduled() {
   while (!to_disconnect_.empty()) {
     const auto peer = acceptor_.find(to_disconnect_.back());
     to_disconnect_.pop_back();
-    if (peer == nullptr) continue;
-    acceptor_.close(*peer, CloseReason::too_slow);
-    on_closed(peer, CloseReason::too_slow);
+    if (peer != nullptr) disconnect(peer, CloseReason::too_slow);
   }
 }
 
@@ -351,7 +253,7 @@ void Publisher::flush() {
 }
 
 void Publisher::flush(Group& group) {
-  for (Member* const member : group.members) (void)deliver(*member);
+  for (Member* const member : group.members) (void)member->deliver(counters_);
   group.page.suspend();
 }
 
@@ -412,34 +314,14 @@ void Publisher::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
 void Publisher::on_message(const std::shared_ptr<detail::Peer>& peer, net::Event& event) {
   auto& member = static_cast<Member&>(*peer);
   const bool first = member.asked.empty();
-  if (event.rest.size > 0 || !read_request(member, event.message.bytes())) {
-    acceptor_.close(member, CloseReason::bad_page);
-    on_closed(peer, CloseReason::bad_page);
+  if (event.rest.size > 0 || !member.read_request(event.message.bytes())) {
+    disconnect(peer, CloseReason::bad_page);
   } else if (member.asked.size() > options_.tags_max) {
     change_subscriptions(peer);
   } else if (first && !member.asked.empty()) {
     asking_.push_back(member.id);
     context_.at_turn_end(*this);
   }
-}
-
-// False: it is invalid.
-bool Publisher::read_request(Member& member, std::span<const std::byte> page) {
-  PageReader reader{page};
-  Frame frame;
-  PageReader::Step step{};
-  while ((step = reader.next(frame)) == PageReader::Step::frame) {
-    const auto request = static_cast<SubscriptionRequest>(frame.header.type);
-    const bool subscribe = request == SubscriptionRequest::subscribe;
-    if (!subscribe && request != SubscriptionRequest::unsubscribe) return false;
-    if (frame.header.flags != 0 || frame.header.size % tag_size != 0) return false;
-    for (std::uint32_t at = 0; at < frame.header.size; at += tag_size) {
-      Tag tag = 0;
-      std::memcpy(&tag, page.data() + frame.offset + at, tag_size);
-      member.ask(tag, subscribe);
-    }
-  }
-  return step == PageReader::Step::end;
 }
 
 void Publisher::change_subscriptions() {
@@ -450,40 +332,29 @@ void Publisher::change_subscriptions() {
 
 void Publisher::change_subscriptions(const std::shared_ptr<detail::Peer>& peer) {
   auto& member = static_cast<Member&>(*peer);
-  tags_ -= member.tags.size();
-  member.take_wishes();
-  tags_ += member.tags.size();
-  if (member.tags.size() > options_.tags_max) {
-    acceptor_.close(member, CloseReason::bad_page);
-    return on_closed(peer, CloseReason::bad_page);
-  }
+  table_.take_wishes(member);
+  if (member.tags.size() > options_.tags_max) return disconnect(peer, CloseReason::bad_page);
   table_.place(member);
-  empty_outbox(member);
-  bound_tags();
+  member.empty_outbox(counters_);
+  while (table_.tags() > options_.tags_sum_max) {
+    const Member* const greatest = table_.greatest();
+    const auto found = greatest == nullptr ? nullptr : acceptor_.find(greatest->id);
+    if (found == nullptr) return;
+    disconnect(found, CloseReason::bad_page);
+  }
 }
 
-// A few with many must not keep out many with few.
-void Publisher::bound_tags() {
-  while (tags_ > options_.tags_sum_max) {
-    const Member* greatest = nullptr;
-    for (const auto& group : table_.groups()) {
-      for (const Member* const member : group->members) {
-        if (greatest == nullptr || member->tags.size() > greatest->tags.size()) greatest = member;
-      }
-    }
-    const auto peer = greatest == nullptr ? nullptr : acceptor_.find(greatest->id);
-    if (peer == nullptr) return;
-    acceptor_.close(*peer, CloseReason::bad_page);
-    on_closed(peer, CloseReason::bad_page);
-  }
+void Publisher::disconnect(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) {
+  acceptor_.close(*peer, reason);
+  on_closed(peer, reason);
 }
 
 void Publisher::on_writable(detail::Peer& peer) {
   auto& member = static_cast<Member&>(peer);
   member.blocked = false;
-  empty_outbox(member);
+  member.empty_outbox(counters_);
   if (member.group != nullptr) {
-    (void)deliver(member);
+    (void)member.deliver(counters_);
     if (member.group->page.has_page()) member.group->listed = true;
   }
   made_progress();
@@ -491,7 +362,6 @@ void Publisher::on_writable(detail::Peer& peer) {
 
 void Publisher::on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) {
   table_.remove(static_cast<Member&>(*peer));
-  tags_ -= static_cast<const Member&>(*peer).tags.size();
   if (options_.on_subscriber_gone) options_.on_subscriber_gone(peer->id, reason);
   made_progress();
 }
@@ -522,11 +392,10 @@ void Publisher::close() {
 }
 
 void Publisher::finish_closing() {
-  const auto& groups = table_.groups();
-  const bool all = std::all_of(groups.begin(), groups.end(), [](const auto& group) {
-    return group->delivered() &&
-           std::all_of(group->members.begin(), group->members.end(),
-                       [](const Member* member) { return member->outbox.empty(); });
+  const bool all = std::ranges::all_of(table_.groups(), [](const auto& group) {
+    return group->delivered() && std::ranges::all_of(group->members, [](const Member* member) {
+             return member->outbox.empty();
+           });
   });
   if (all) end_closing();
 }

@@ -85,16 +85,6 @@ private:
   void on_closed(const std::shared_ptr<detail::Peer>& peer, CloseReason reason) override;
   Answer at_turn_end() override;
 
-  // How a message is sent to a group.
-  enum class DeliveryMode : std::uint8_t {
-    none, // its members take no message of that size
-    alone, // low latency: as a transport message
-    gathered, // copied into the group's page; into one of its own if the send pool is empty
-    large // as views, in pieces
-  };
-  [[nodiscard]] static DeliveryMode delivery_mode(const Group& group, std::size_t size,
-                                                  bool by_view);
-
   net::SendOutcome publish(std::span<Group* const> groups, Tag tag,
                            std::span<const std::byte> message, memory::View view);
   [[nodiscard]] bool prepare(Group& group, std::size_t size, bool by_view);
@@ -105,27 +95,17 @@ private:
   void schedule_disconnect(Member& member, const Group& group);
   void count_skipped(Member& member, std::uint64_t messages);
   void skip(Group& group);
-  static void write(std::byte* at, Tag tag, std::span<const std::byte> message);
-  [[nodiscard]] memory::View tagged(Tag tag, std::span<const std::byte> message);
-  [[nodiscard]] static memory::View frame(Tag tag, std::span<const std::byte> message);
   void give(Group& group, Parcel parcel);
   void give_large(Group& group, Tag tag, const memory::View& message);
-  [[nodiscard]] static memory::View prefix_for(Group& group, const Tag* tag,
-                                               const FrameHeader& header);
 
-  [[nodiscard]] bool deliver(Member& member);
-  [[nodiscard]] bool hand_over(Member& member, const Parcel& parcel);
-  [[nodiscard]] bool transmit(Member& member, const Parcel& parcel);
-  void empty_outbox(Member& member);
   void disconnect_scheduled();
 
   void watch(Group& group);
   void flush(Group& group);
   [[nodiscard]] bool look_after(Group& group);
-  [[nodiscard]] static bool read_request(Member& member, std::span<const std::byte> page);
   void change_subscriptions();
   void change_subscriptions(const std::shared_ptr<detail::Peer>& peer);
-  void bound_tags();
+  void disconnect(const std::shared_ptr<detail::Peer>& peer, CloseReason reason);
   void made_progress();
   void finish_closing();
   void end_closing();
@@ -136,7 +116,6 @@ private:
   net::Url url_;
   net::PageFiller filler_; // low latency
   detail::SubscriptionTable table_;
-  std::uint64_t tags_ = 0; // of all members
   std::vector<PeerId> to_disconnect_;
   std::vector<PeerId> asking_; // have asked for other tags in this turn
   bool wants_writable_ = false; // the application was told backpressure

@@ -6,48 +6,6 @@
 
 namespace fanin::message::detail {
 
-// The last word on each tag counts. However they come, it is sorted and merged once.
-void Member::take_wishes() {
-  std::ranges::sort(asked, {}, [](const Wish& wish) { return std::pair{wish.tag, wish.number}; });
-  std::vector<Tag> changed;
-  changed.reserve(tags.size() + asked.size());
-  auto known = tags.begin();
-  for (auto wish = asked.begin(); wish != asked.end(); ++wish) {
-    if (const auto next = wish + 1; next != asked.end() && next->tag == wish->tag) continue;
-    const auto end = std::lower_bound(known, tags.end(), wish->tag);
-    changed.insert(changed.end(), known, end);
-    known = end != tags.end() && *end == wish->tag ? end + 1 : end;
-    if (wish->subscribed) changed.push_back(wish->tag);
-  }
-  changed.insert(changed.end(), known, tags.end());
-  tags = std::move(changed);
-  asked.clear();
-}
-
-void Member::put(Parcel parcel) {
-  outbox_bytes += parcel.size();
-  outbox.push_back(std::move(parcel));
-}
-
-void Member::pop() {
-  outbox_bytes -= outbox.front().size();
-  outbox.pop_front();
-}
-
-bool Group::delivered() const {
-  return std::all_of(members.begin(), members.end(),
-                     [this](const Member* member) { return member->offset == page.end(); });
-}
-
-Parcel Group::rest_for(const Member& member) const {
-  return {.page = page.from(member.offset), .messages = messages - member.seen};
-}
-
-void Group::release_page() {
-  page.release();
-  for (Member* const member : members) member->offset = 0;
-}
-
 void SubscriptionTable::clear() {
   groups_of_.clear();
   groups_.clear();
@@ -59,6 +17,22 @@ void SubscriptionTable::look_up(Tag tag) {
   const auto found = groups_of_.find(tag);
   last_tag_ = tag;
   last_ = found == groups_of_.end() ? &nobody : &found->second;
+}
+
+void SubscriptionTable::take_wishes(Member& member) {
+  tags_ -= member.tags.size();
+  member.take_wishes();
+  tags_ += member.tags.size();
+}
+
+const Member* SubscriptionTable::greatest() const {
+  const Member* greatest = nullptr;
+  for (const auto& group : groups_) {
+    for (const Member* const member : group->members) {
+      if (greatest == nullptr || member->tags.size() > greatest->tags.size()) greatest = member;
+    }
+  }
+  return greatest;
 }
 
 void SubscriptionTable::place(Member& member) {
@@ -101,6 +75,7 @@ void SubscriptionTable::erase(const Group& group, Tag tag) {
 }
 
 void SubscriptionTable::remove(Member& member) {
+  tags_ -= member.tags.size();
   leave(member);
   while (!member.outbox.empty()) member.pop();
 }

@@ -1,5 +1,6 @@
 #include "fanin/message/subscription_table.hpp"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -32,7 +33,7 @@ TEST(SubscriptionTable, who_gets_a_tag_follows_from_what_was_asked_for_in_any_or
           expected[at].erase(tag);
         }
       }
-      members[at].take_wishes();
+      table.take_wishes(members[at]);
       table.place(members[at]);
       ASSERT_TRUE(std::ranges::equal(members[at].tags, expected[at]));
       for (Tag tag = 0; tag < tags; ++tag) {
@@ -45,9 +46,18 @@ TEST(SubscriptionTable, who_gets_a_tag_follows_from_what_was_asked_for_in_any_or
         for (std::size_t i = 0; i < members.size(); ++i)
           ASSERT_EQ(got.contains(&members[i]), expected[i].contains(tag));
       }
+      std::size_t sum = 0;
+      std::size_t most = 0;
+      for (const auto& tags_of_one : expected) {
+        sum += tags_of_one.size();
+        most = std::max(most, tags_of_one.size());
+      }
+      ASSERT_EQ(table.tags(), sum);
+      ASSERT_EQ(table.greatest() == nullptr ? 0 : table.greatest()->tags.size(), most);
       for (const auto& group : table.groups()) ASSERT_FALSE(group->members.empty());
     }
     for (Member& member : members) table.remove(member);
+    ASSERT_EQ(table.tags(), 0U);
   }
 }
 
