@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fanin/base/assert.hpp"
-#include "fanin/net/in_memory/network.hpp"
+#include "fanin/net/in_memory/memory_transport.hpp"
 
 namespace fanin::net {
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "fanin/net/in_memory/network.hpp"
+#include "fanin/net/in_memory/memory_transport.hpp"
 
 namespace fanin::net {
 

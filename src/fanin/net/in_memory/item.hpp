@@ -1,0 +1,96 @@
+/// \file
+/// What travels in a network in memory, and the two ends of a connection between which it travels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/net/page_filler.hpp"
+#include "fanin/net/transport.hpp"
+
+namespace fanin::net::in_memory {
+
+class MemoryTransport;
+struct Pipe;
+
+enum class ItemKind : std::uint8_t { connect_request, connected, message, end, completion };
+
+/// Something under way to one end of a pipe. A message's item comes back to its sender as its
+/// completion; until then it is in the sender's list of outstanding messages.
+struct Item {
+  ItemKind kind = ItemKind::message;
+  CloseReason reason = CloseReason::local; ///< of `end`
+  std::uint8_t side = 0; ///< of the pipe, where it goes
+  bool dropped = false; ///< lost under way, its views are released already
+  std::uint8_t extent_count = 0;
+  std::uint32_t size = 0;
+  std::uint32_t checksum = 0; ///< strict: of the bytes when they were sent
+  std::shared_ptr<Pipe> pipe;
+  memory::View extents[max_extents];
+  std::vector<std::byte> owned; ///< instead of extents, after the sender's death
+  Item* next = nullptr; ///< in the queue of arrived items
+  Item* outstanding_next = nullptr; ///< of the sender
+  Item* outstanding_previous = nullptr;
+
+  [[nodiscard]] std::uint32_t checksum_of_extents() const;
+  void copy_to(std::byte* to) const;
+  void release_extents();
+  void own_bytes(); ///< copies them: the pages that they lie in are about to go
+  /// Asserts that the sender has not written into memory that was still on its way: with RDMA the
+  /// peer would have got a mix.
+  void check_untouched() const;
+};
+
+/// One end of a connection.
+struct End {
+  MemoryTransport* transport = nullptr; ///< null: not accepted yet, or died
+  bool alive = false; ///< neither closed here nor reported closed
+  bool connected = false;
+  bool handed_out = true; ///< false: its `accepted` event is still to come
+  ConnectionId id = ConnectionId::none;
+  ListenerId listener = ListenerId::none;
+  ConnectionOptions options;
+  PageFiller* filler = nullptr;
+  /// sending
+  std::uint64_t queued_bytes = 0; ///< sent and not completed
+  bool given_up = false; ///< something that it sent was not taken
+  bool wants_writable = false;
+  bool writable_pending = false;
+  Time last_due{}; ///< keeps the order of what goes to the other end
+  Item* outstanding = nullptr;
+  /// receiving: items that have arrived
+  Item* first = nullptr;
+  Item* last = nullptr;
+  bool listed = false; ///< in the transport's ready list
+  bool identified = true; ///< else one receive is posted, when a message comes
+  std::uint32_t posted_most = 0; ///< strict: receives to post; 0: not strict
+  std::vector<memory::Loan> posted;
+
+  void add_outstanding(Item& item);
+  void remove_outstanding(Item& item); ///< no effect if it is in no list
+  void drop_outstanding(); ///< they are lost under way
+  void add_arrived(Item& item);
+  Item& take_arrived(); ///< the first one; there is one
+  /// Whether there is an event for its owner now, and memory for it.
+  [[nodiscard]] bool deliverable() const;
+  /// Has something for its owner, now or once there is memory.
+  [[nodiscard]] bool has_something() const {
+    return first != nullptr || writable_pending || !handed_out;
+  }
+  /// Copies a message into the end's memory. False: there is none.
+  [[nodiscard]] bool receive(const Item& item, Event& event);
+  void post_receives();
+
+private:
+  [[nodiscard]] bool receive_in_shared_page(const Item& item, memory::View& message) const;
+  [[nodiscard]] bool receive_where_posted(const Item& item, memory::View& message);
+};
+
+struct Pipe {
+  End ends[2];
+  Url target;
+};
+
+} // namespace fanin::net::in_memory
