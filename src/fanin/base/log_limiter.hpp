@@ -1,5 +1,5 @@
 /// \file
-/// Limits log lines that others can cause in any number (refused peers, wrong bytes): only a few
+/// Limits log lines that others can cause without limit (refused peers, wrong bytes): only a few
 /// are logged in a second, and the next line says how many were left out.
 ///
 /// Thread: the owner's.

@@ -1,12 +1,14 @@
 // What nodes tell the launcher, as JSON objects, one a line. The member "report" says which:
-//   listening  node, url                      the event manager can be reached
-//   log        node, level, text
-//   progress   node, time_s, state, events{}, bytes_built, buffers{}, ...   the event manager, live
-//   result     node, and the keys of `fanin run --json`                     the event manager, at
-//   the end
-//   gone       node, file, what               somebody else has removed or renamed a file of the
-//   run end        node, ok, error, started (false: it could not), joined (true: it had joined the
-//   run when it found that), and the node's own counters; every node, last
+//
+//   report     other members                           sent by
+//   listening  node, url                               the event manager, once it can be reached
+//   log        node, level, text                       every node
+//   progress   node, time_s, state, events{}, ...      the event manager, during the run
+//   result     node, the keys of `fanin run --json`    the event manager, at the end
+//   gone       node, file, what                        who wrote a file that was removed
+//   silent     node, silent                            the event manager: this node was given up
+//   end        node, ok, error, started, joined,       every node, last. started: false if it
+//              its counters                            could not; joined: it was in the run then
 #pragma once
 
 #include <string>

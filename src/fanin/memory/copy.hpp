@@ -15,7 +15,7 @@ inline constexpr std::size_t copied_at_once = 2048; // bytes
 [[gnu::noinline]] inline void copy_in_pieces(std::byte* to, std::span<const std::byte> from) {
   while (!from.empty()) {
     std::size_t piece = from.size() < copied_at_once ? from.size() : copied_at_once;
-    asm("" : "+r"(piece)); // a compiler that knows it would write that instruction itself
+    asm("" : "+r"(piece)); // with a known size the compiler would use that instruction
     std::memcpy(to, from.data(), piece);
     to += piece;
     from = from.subspan(piece);

@@ -132,9 +132,9 @@ public:
   [[nodiscard]] static Result<std::unique_ptr<PagePool>> make(const PoolOptions& options);
   ~PagePool() override; ///< asserts that every page is home
 
-  /// A page; empty if all are lent. It is the page used last, which is in cache. Pages that another
-  /// process has read come last, the one unused for longest first: they are in another core's
-  /// cache, and writing to them is slow until they have left it.
+  /// Lends a page; empty if all are lent. It lends the page used last, which is in cache. Pages
+  /// that another process has read are lent last, and of those the one unused for longest: they are
+  /// in another core's cache, and writing to them is slow until they have left it.
   [[nodiscard]] Loan take() {
     if (available_ == 0) return {};
     Page* page = free_[at(--available_)];

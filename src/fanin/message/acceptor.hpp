@@ -35,19 +35,19 @@ public:
   virtual ~AcceptorOwner() = default;
   // A new peer, if its kind fits to this socket; null otherwise.
   [[nodiscard]] virtual std::shared_ptr<Peer> admit(const Hello& hello) = 0;
-  // It can be sent to.
+  // Messages can be sent to it.
   virtual void on_admitted(const std::shared_ptr<Peer>& peer) = 0;
   virtual void on_message(const std::shared_ptr<Peer>& peer, net::Event& event) = 0;
   virtual void on_writable(Peer& peer) = 0;
-  // The last word on it.
+  // Called last for a peer.
   virtual void on_closed(const std::shared_ptr<Peer>& peer, CloseReason reason) = 0;
 };
 
 class Acceptor final : net::Handler {
 public:
   struct Options {
-    std::uint64_t message_max = 0; // said to peers
-    // Most bytes in the transport; where memory is shared, also of what the peer holds.
+    std::uint64_t message_max = 0; // bytes; peers learn it from the hello
+    // Most bytes that the transport holds; where memory is shared, also most that the peer holds.
     std::uint64_t send_queue_bytes = ContextOptions::send_queue;
     bool low_latency = false;
   };
@@ -100,7 +100,7 @@ private:
   };
   std::vector<Listener> listeners_;
   std::unordered_map<Key, Time, Hash> silent_; // until when they may say hello
-  net::Timer hello_deadline_;                  // of the first of them
+  net::Timer hello_deadline_; // of the first of them
   std::unordered_map<Key, std::shared_ptr<Peer>, Hash> peers_;
   std::unordered_map<PeerId, std::shared_ptr<Peer>> by_id_;
   Key last_key_; // whose event came last

@@ -1,6 +1,6 @@
 /// \file
-/// The connecting side of a socket: one connection, which is made again, after a time, whenever it
-/// ends.
+/// The connecting side of a socket: one connection. When it has ended, it is made again after some
+/// time.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace fanin::message {
 
 /// When to try again after a connection failed or ended. The first attempt follows after `initial`.
 /// Each attempt that fails, or lasts less than `max`, doubles the time, up to `max`. Half of the
-/// time is random, so that many that lost the same peer do not reconnect at once.
+/// time is random, so that sockets that lost the same peer do not all reconnect at once.
 struct ReconnectPolicy {
   Duration initial = std::chrono::milliseconds{10};
   Duration max = std::chrono::seconds{2};
@@ -35,10 +35,10 @@ class Connector final : net::Handler {
 public:
   struct Options {
     ReconnectPolicy reconnect;
-    // Most bytes in the transport; where memory is shared, also of what the peer holds.
+    // Most bytes that the transport holds; where memory is shared, also most that the peer holds.
     std::uint64_t send_queue_bytes = ContextOptions::send_queue;
     bool low_latency = false;
-    std::uint64_t message_max = 0; // said to the peer
+    std::uint64_t message_max = 0; // bytes; the peer learns it from the hello
   };
   Connector(Context& context, ConnectorOwner& owner, SocketKind kind, const Options& options);
   ~Connector() override;
@@ -47,7 +47,7 @@ public:
 
   // Begins to connect. Errors: those of Transport::connect() that another attempt would not change.
   [[nodiscard]] Result<> connect(const net::Url& url);
-  // Closes for good: no attempt and no on_closed() follows. What was accepted is still delivered.
+  // Closes finally: no attempt and no on_closed() follows. What was accepted is still delivered.
   void close();
   // Closes this connection for the given reason, and makes another one.
   void fail(CloseReason reason);

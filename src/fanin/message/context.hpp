@@ -41,8 +41,8 @@ private:
 struct ContextOptions {
   /// Size of a page, with room for headers beside messages whose sizes are powers of two.
   static constexpr std::uint32_t send_page = (1U << 20) + 4096;
-  /// The default for what a network may hold of a connection: four pages, and what it counts for
-  /// each.
+  /// Most bytes that a network may hold of a connection, by default: four pages, with what it
+  /// counts in addition for each.
   static constexpr std::uint64_t send_queue = 4 * (std::uint64_t{send_page} + 4096);
   /// Pages in which messages are gathered, in memory that other processes can read (shm://). The
   /// sums: docs/modules/message.md.
@@ -51,7 +51,7 @@ struct ContextOptions {
   memory::PoolOptions receive_pool{.page_size = 2 * send_page, .pages = 16, .arena = {}};
   net::WaitPolicy wait = net::WaitPolicy::block;
   std::uint64_t seed = 0; ///< seed of the random times of reconnecting; 0: taken from the clock
-  LogFunction log = {}; ///< empty: nothing is said
+  LogFunction log = {}; ///< empty: nothing is logged
 };
 
 /// For an application with its own loop: what it provides. All of it must outlive the Context.
@@ -81,9 +81,9 @@ public:
   bool turn() { return loop_.turn(); } ///< one turn without waiting; true if something was done
   /// Blocks: runs the loop until closed sockets and connections have delivered what they had
   /// accepted, or their peers are gone, or stop() is called. Transports give up a peer that has
-  /// taken nothing for their linger time (5 s). A peer that is alive and does not read what a
-  /// socket still has makes it wait without end. False: not all was taken, as far as this side
-  /// knows. Not from a callback.
+  /// taken nothing for their linger time (5 s). It waits for ever for a peer that is alive and does
+  /// not read what a socket still has. False: not all was taken, as far as this side knows. Must
+  /// not be called from a callback.
   FANIN_API bool drain();
   /// The number of connections of the transports that have ended, closed here or not, before their
   /// peers had taken everything, as far as this side knows.

@@ -30,8 +30,8 @@ enum class Refusal : std::uint8_t { none = 0, wrong_version = 1, wrong_kind = 2 
 struct Hello {
   static constexpr std::uint32_t magic_value = 0x4f49544e; ///< "NTIO"
   static constexpr std::uint16_t version_value = 1; ///< rises with every change of a layout
-  static constexpr std::uint32_t page_max_least = 1024; ///< a peer that takes less is not one of
-                                                        ///< fanin
+  static constexpr std::uint32_t page_max_least = 1024; ///< a peer that takes less is no fanin
+                                                        ///< process
 
   std::uint32_t magic = magic_value; ///< magic and version have this place in all versions
   std::uint16_t version = version_value;

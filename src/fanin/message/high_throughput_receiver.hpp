@@ -52,7 +52,7 @@ public:
 
   /// Listens at one more address, also of another network. Returns the real one.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
-  /// Closes the connections and stops listening, for good. Context::drain() then lets the peers
+  /// Closes the connections and stops listening, finally. Context::drain() then lets the peers
   /// see an orderly end; without it they may be told that what they sent last was not taken.
   void close() { acceptor_.close(); }
   [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen

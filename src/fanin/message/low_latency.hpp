@@ -102,7 +102,7 @@ public:
   /// Copied once, into a page of the send pool, or to the heap if that is empty. Outcome: too_large
   /// also where they are more than such a page has.
   [[nodiscard]] FANIN_API net::SendOutcome answer(PeerId peer, std::span<const std::byte> message);
-  /// Closes the connections and stops listening, for good. Context::drain() then lets the peers
+  /// Closes the connections and stops listening, finally. Context::drain() then lets the peers
   /// see an orderly end; without it they may be told that what they sent last was not taken.
   void close() { acceptor_.close(); }
   [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen

@@ -14,8 +14,8 @@
 namespace fanin::message {
 
 /// It holds pages of the receive pool (over shared memory: of the sender's pool). An application
-/// that keeps many messages stops the senders; copy bytes() instead. A copy of a Message is one
-/// more holder. Thread: the socket's. It must be destroyed before the Context.
+/// that keeps many messages stops the senders; copy bytes() instead. A copy of a Message holds the
+/// same pages. Thread: the socket's. It must be destroyed before the Context.
 class Message {
 public:
   /// The message in one piece. The first call copies a message that was split; pieces() does not.
@@ -42,8 +42,8 @@ public:
   static constexpr std::uint64_t size_max = 0xffff'ffff;
   void receive(PeerId peer, memory::View view, memory::View rest);
   void receive(PeerId peer, std::vector<memory::View>& pieces); ///< takes them; at least one
-  void release(); ///< lets go of what it holds
-  [[nodiscard]] bool take_tag(); ///< off the beginning; false: there is none
+  void release(); ///< releases its pages
+  [[nodiscard]] bool take_tag(); ///< from the beginning of the message; false: there is none
 
 private:
   friend class PageQueue;

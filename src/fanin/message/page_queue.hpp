@@ -43,7 +43,7 @@ public:
     std::uint64_t message_max = 0; ///< bytes
     /// Most bytes of heap for all incomplete messages together; 0: as message_max.
     std::uint64_t unfinished_max = 0;
-    /// Called when there are messages. It is called again in the next turn if not all were read.
+    /// Called when there are messages; again in the next turn if not all were read.
     std::function<void()> on_ready;
   };
   /// A source has sent an invalid page; or on_ready threw, and this source was read last, or would

@@ -38,7 +38,7 @@ struct PublisherOptions {
   std::uint32_t tags_max = 65536;
   /// Most tags of all subscribers; beyond this the one with most is disconnected (bad_page).
   std::uint64_t tags_sum_max = 1U << 20;
-  std::function<void(PeerId)> on_subscriber = {}; ///< one has come
+  std::function<void(PeerId)> on_subscriber = {}; ///< a subscriber has connected
   std::function<void(PeerId, CloseReason)> on_subscriber_gone = {};
   std::function<void()> on_writable = {}; ///< after backpressure: try again
 };
@@ -51,7 +51,7 @@ public:
   FANIN_API ~Publisher() override;
 
   /// Publishes to all subscribers of the tag. If there are none, it is accepted too. Backpressure:
-  /// given to nobody, on_writable follows (SlowSubscriber::block). A subscriber that takes no
+  /// nobody gets it, on_writable follows (SlowSubscriber::block). A subscriber that takes no
   /// messages of that size does not get it, which is counted as skipped.
   [[nodiscard]] FANIN_API net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
   /// Publishes without a copy, from a few KiB on.

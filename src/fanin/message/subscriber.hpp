@@ -53,7 +53,7 @@ public:
   /// HighThroughputReceiver.
   [[nodiscard]] FANIN_API bool recv(Message& message);
 
-  FANIN_API void close(); ///< closes the connections to all publishers, for good
+  FANIN_API void close(); ///< closes the connections to all publishers, finally
   /// Whether all publishers are connected.
   [[nodiscard]] FANIN_API bool connected() const;
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }

@@ -1,7 +1,7 @@
 /// \file
 /// Packs messages one after the other into pages of one pool. Many small messages share a page, so
-/// that a holder of messages pins little more memory than they have. Messages are at most half a
-/// page, so every page that is left is at least half full.
+/// that a holder of messages pins little more memory than their sizes. Messages are at most half a
+/// page, so every page is at least half full when the filler takes the next one.
 ///
 /// Between messages it owns no page: with its last view the page returns to the pool, and the next
 /// message takes the page used last, often the same one (of pages that another process has read:
@@ -49,7 +49,7 @@ public:
   void give_back(memory::Loan page, std::uint32_t offset) {
     const std::uint32_t aligned = (offset + alignment - 1) / alignment * alignment;
     if (aligned >= page.size()) return;
-    if (has_room(page.size() - aligned)) return; // what is here already is the roomier one
+    if (has_room(page.size() - aligned)) return; // the page that is here already has more room
     page_ = page.page();
     lends_ = page_->lends;
     filled_ = aligned;

@@ -1,9 +1,9 @@
 /// \file
 /// Addresses of host names. Transports ask for a name and get the answer on the loop, so that no
-/// name holds up other work of the loop. A process gives the loop a resolver
+/// name delays other work of the loop. A process gives the loop a resolver
 /// (Loop::set_resolver()). Without one a name is looked up at once, and the loop waits.
 ///
-/// A name is looked up once, and again after forget(), which is called when nobody was found at an
+/// A name is looked up once, and again after forget(), which is called when nobody answered at an
 /// address. While the name service fails, the addresses that were found before are the answer.
 #pragma once
 
@@ -27,7 +27,7 @@ public:
   /// disconnected, if asking again may help.
   using Found = Result<std::vector<Address>>;
 
-  /// A question for one name. The code that asks owns it, and withdraws it by destroying it.
+  /// A question for one name. The code that asks owns it. Destroying it withdraws it.
   class Question {
   public:
     /// `answer` is called on the loop. It may destroy the question.
@@ -51,7 +51,7 @@ public:
   /// The answer, if it is known already, as for numeric addresses and the empty name (this host).
   /// Otherwise `question` is answered later. It must not be waiting.
   [[nodiscard]] std::optional<Found> ask(const std::string& host, Question& question);
-  /// Nobody was found at the host's addresses: they may have changed.
+  /// Nobody answered at the host's addresses: they may have changed.
   void forget(const std::string& host);
 
 protected:

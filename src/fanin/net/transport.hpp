@@ -33,8 +33,8 @@ inline constexpr std::size_t max_extents = 4;
 enum class SendOutcome : std::uint8_t {
   accepted,
   backpressure, ///< the queue is full; the message was not taken; `writable` follows
-  too_large, ///< over the peer's max_message, too many extents, or no memory where it must be
-             ///< copied
+  too_large, ///< over the peer's max_message, too many extents, or no memory for the copy that
+             ///< is needed
   closed ///< no such connection, or not yet connected
 };
 
@@ -98,10 +98,10 @@ struct ConnectionOptions {
   std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
   bool low_latency = false; ///< true: small messages leave at once (control). false: they are
                             ///< gathered (data)
-  /// Of a listener: accepted peers are unidentified until mark_identified(). Until then a
-  /// connection takes one small message (4 KiB), in pages of the transport (shm, tcp); a larger or
-  /// a further message waits. So it needs and pins nothing of the pool. Transports within one
-  /// program ignore it.
+  /// Of a listener: accepted peers are unidentified until mark_identified() is called. Until then a
+  /// connection delivers one small message (4 KiB), in pages of the transport (shm, tcp); a larger
+  /// or a further message waits. So it uses no page of the pool. Transports within one program
+  /// ignore this option.
   bool peers_must_identify = false;
 };
 
@@ -149,7 +149,7 @@ public:
   /// event follows. A second call has no effect.
   virtual void close(ConnectionId connection, bool abort = false) = 0;
 
-  /// The peer is identified: ConnectionOptions::peers_must_identify no longer applies to it.
+  /// Says that the peer is identified: ConnectionOptions::peers_must_identify ends for it.
   virtual void mark_identified(ConnectionId) {}
 
   /// the peer's address, for messages and the log

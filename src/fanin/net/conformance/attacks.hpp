@@ -1,6 +1,6 @@
 /// \file
-/// The part of the conformance suite about what peers do by accident or on purpose: both ends that
-/// abort, many that want the last page, those that are sent away before they are known.
+/// The part of the conformance suite about difficult and hostile peers: both ends abort, many
+/// senders need the last page, peers are disconnected before they are identified.
 #pragma once
 
 #include <algorithm>
@@ -67,10 +67,10 @@ TEST_P(TransportConformance, a_view_of_no_page_may_stand_anywhere_in_a_message) 
   EXPECT_TRUE(run_until([&] { return server.messages == number; }));
 }
 
-/// Messages in bursts, and a reader that lets go of a few only when nothing moves any more.
+/// Messages come in bursts. The reader releases a few of them only when nothing moves any more.
 TEST_P(TransportConformance, senders_that_share_a_small_pool_all_get_their_part) {
   constexpr std::size_t senders = 16;
-  constexpr std::uint64_t wanted = 32; // of each, on average
+  constexpr std::uint64_t wanted = 32; // messages of each sender, on average
   set_pools({.receive_pages = 3 * senders + 4, .send_pages = 512});
   server.keep = true;
   client.send_queue_bytes = 32U << 10;
@@ -82,8 +82,8 @@ TEST_P(TransportConformance, senders_that_share_a_small_pool_all_get_their_part)
   std::vector<std::uint64_t> sent(senders, 0);
   Random random(random_seed());
   SCOPED_TRACE("seed " + std::to_string(random_seed()));
-  std::size_t first = 0; // they share a pool here, too
-  const auto push = [&] { // as much as each connection takes
+  std::size_t first = 0; // the senders share a pool
+  const auto push = [&] { // as much as each connection accepts
     ++first;
     for (std::size_t at = 0; at < senders; ++at) {
       const std::size_t i = (first + at) % senders;
@@ -108,7 +108,7 @@ TEST_P(TransportConformance, senders_that_share_a_small_pool_all_get_their_part)
   for (const auto& [id, number] : server.next) EXPECT_GE(number, wanted / 4);
 }
 
-/// They always have more than is taken at once, and there are pages for all of it.
+/// Senders always have more messages than the receiver takes at once, and pages for all of them.
 inline void TransportConformance::expect_turns(std::size_t most, std::uint32_t size,
                                                std::uint64_t wanted, bool low_latency) {
   const std::size_t senders = std::min(most, possible_connections() - 2);
@@ -119,14 +119,14 @@ inline void TransportConformance::expect_turns(std::size_t most, std::uint32_t s
   client.send_queue_bytes = 256U << 10;
   ConnectionOptions options = server.options();
   options.low_latency = low_latency;
-  options.max_message = std::max(size, 1024U); // where receives are posted, many
+  options.max_message = std::max(size, 1024U); // if the network posts receives, many of them
   listen(options);
   std::vector<ConnectionId> ids;
   for (std::size_t i = 0; i < senders; ++i) ids.push_back(connect(client.options()));
   ASSERT_TRUE(run_until(
       [&] { return server.opened.size() == senders && client.opened.size() == senders; }));
   std::vector<std::uint64_t> sent(senders, 0);
-  std::size_t first = 0; // they share a pool here
+  std::size_t first = 0; // the senders share a pool
   ASSERT_TRUE(run_until([&] {
     ++first;
     for (std::size_t at = 0; at < senders; ++at) {
@@ -149,11 +149,12 @@ TEST_P(TransportConformance, busy_senders_of_small_messages_all_get_their_turn) 
   expect_turns(8, 100, 1000, false);
 }
 
-TEST_P(TransportConformance, busy_senders_of_small_messages_that_are_waited_for_all_get_their_turn) {
+TEST_P(TransportConformance,
+       busy_senders_of_small_messages_that_are_waited_for_all_get_their_turn) {
   expect_turns(8, 100, 1000, true);
 }
 
-/// As a listener does with those who say something wrong.
+/// A listener closes connections whose peers send something wrong.
 TEST_P(TransportConformance, connections_closed_before_they_are_identified_leave_nothing) {
   constexpr std::size_t count = 40;
   listen_to_anybody();
@@ -167,7 +168,7 @@ TEST_P(TransportConformance, connections_closed_before_they_are_identified_leave
   EXPECT_EQ(client.died(), 0U);
 }
 
-/// Who says hello must not wait for those who hold what they have received.
+/// A hello must not wait until others have released what they have received.
 TEST_P(TransportConformance, a_hello_gets_through_while_the_receive_pool_is_empty) {
   if (!GetParam().small_without_pages) return; // it needs a receive that was posted before
   server.any_home = true;
@@ -192,7 +193,7 @@ TEST_P(TransportConformance, a_hello_gets_through_while_the_receive_pool_is_empt
   EXPECT_TRUE(run_until([&] { return server.messages == 41; }));
 }
 
-/// Or a peer that talks on while it is looked at would take what hellos need.
+/// Otherwise a peer that sends more before it is identified would take the memory for hellos.
 TEST_P(TransportConformance, what_follows_the_first_message_waits_for_trust) {
   if (!GetParam().small_without_pages) return; // its messages lie in pages of its own
   constexpr std::uint64_t count = 8;
@@ -212,7 +213,7 @@ TEST_P(TransportConformance, what_follows_the_first_message_waits_for_trust) {
     EXPECT_EQ(server.kept[i].page.get()->home, server.receive_pool.get());
 }
 
-/// They have connected, and never say who they are.
+/// The peers connect and never identify themselves.
 TEST_P(TransportConformance, silent_peers_take_nothing_that_others_need) {
   constexpr std::uint32_t pages = 32;
   constexpr std::uint64_t kept = 20; // messages of half a page
@@ -286,7 +287,8 @@ TEST_P(TransportConformance, who_does_not_even_introduce_itself_keeps_nobody_out
   EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
 }
 
-TEST_P(TransportConformance, messages_that_have_hardly_begun_do_not_keep_the_pages_that_others_need) {
+TEST_P(TransportConformance,
+       messages_that_have_hardly_begun_do_not_keep_the_pages_that_others_need) {
   PeerPools pools{.receive_pages = 4, .shared = GetParam().shared_pools};
   server.set_pools(pools);
   listen(server);

@@ -23,7 +23,7 @@ public:
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
   virtual ~RawPeer() = default;
-  /// Introduces itself and begins a message of so many bytes, of which it says the first. False:
+  /// Introduces itself and begins a message of so many bytes, of which it sends the first. False:
   /// messages come as a whole here, or not at all.
   [[nodiscard]] virtual bool begin_message(std::uint32_t size) {
     (void)size;
@@ -50,7 +50,7 @@ public:
   /// The client's process is killed; client() is not used any more. False: there is only one
   /// process.
   virtual bool kill_client() = 0;
-  /// To a listener of the server. Null: there is nothing below this transport that can be reached.
+  /// Connects to a listener of the server. Null: a test cannot reach the network below.
   [[nodiscard]] virtual std::unique_ptr<RawPeer> connect_raw(const Url& listener) {
     (void)listener;
     return nullptr;
@@ -65,7 +65,7 @@ struct Limits {
   std::size_t connections = 64; ///< at once; fewer where the limit of open files says so
   std::size_t scripts = 4; ///< random ones
 
-  /// The above, or with FANIN_CONFORMANCE=full what takes minutes.
+  /// The values above; with FANIN_CONFORMANCE=full larger ones, which take minutes.
   [[nodiscard]] static Limits of_environment() {
     const char* const wish = std::getenv("FANIN_CONFORMANCE");
     if (wish == nullptr || std::string_view(wish) != "full") return {};

@@ -1,5 +1,5 @@
 /// \file
-/// The part of the conformance suite about receivers that have no room, and waiting for it.
+/// The part of the conformance suite about receivers without free memory, and senders that wait.
 #pragma once
 
 #include <string>
@@ -32,9 +32,9 @@ TEST_P(TransportConformance, a_slow_reader_holds_the_sender_back_until_writable)
     return client.send_pool->available() == 0 || !send_one();
   }));
   settle();
-  // Where memory is shared, what the reader holds is the sender's.
+  // Where memory is shared, the reader holds memory of the sender.
   EXPECT_LE(slow.messages, backend->server().shares_memory() ? sent : 16U);
-  client.writable.clear(); // there may have been some room, and is none now
+  client.writable.clear(); // earlier there was room; now there is none
   slow.keep = false;
   slow.kept.clear();
   EXPECT_TRUE(run_until([&] { return slow.messages == sent; }));
@@ -93,7 +93,7 @@ TEST_P(TransportConformance, a_connection_without_pages_does_not_hold_up_another
     settle();
   }
   listen(server);
-  Peer other; // the first one's pages may all be in the hands of its reader
+  Peer other; // the reader of the first one may hold all its pages
   at_client = connect(other.options());
   ASSERT_TRUE(run_until([&] { return !other.opened.empty() && !server.opened.empty(); }));
   std::uint64_t sent = 0;
@@ -112,7 +112,7 @@ TEST_P(TransportConformance, a_connection_without_pages_does_not_hold_up_another
   EXPECT_TRUE(run_until([&] { return stuck.pages_are_home() && other.pages_are_home(); }));
 }
 
-/// Neither side takes anything until both are held back; then each has to get through.
+/// Neither side reads until both senders got backpressure. Then both must be able to continue.
 TEST_P(TransportConformance, sides_that_hold_each_other_back_go_on_when_both_take) {
   set_pools({.receive_pages = 8});
   open();
@@ -153,7 +153,7 @@ TEST_P(TransportConformance, a_sleeping_loop_is_woken_for_everything) {
   listen(poor);
   at_client = connect(client.options());
   std::uint64_t sent = 0;
-  // Pages come back from timers, messages go when there is room: a wake-up that is lost hangs here.
+  // Timers release pages, and messages follow when there is room. A lost wake-up hangs here.
   const auto pump = [&] {
     while (sent < 300 &&
            client.send(backend->client(), at_client, sent, 6000) == SendOutcome::accepted)

@@ -1,6 +1,6 @@
 /// \file
-/// The part of the conformance suite about listening, connecting, many connections and those that
-/// come back.
+/// The part of the conformance suite about listening, connecting, many connections, and connecting
+/// again.
 #pragma once
 
 #include <string>
@@ -88,7 +88,7 @@ TEST_P(TransportConformance, many_connections_keep_their_order_each) {
       {.receive_pages = static_cast<std::uint32_t>(2 * count + 64), .receive_page_size = page});
   listen(server);
   std::vector<ConnectionId> ids;
-  while (ids.size() < count) { // not more at once than a listener's queue takes
+  while (ids.size() < count) { // at once at most what a listener's queue takes
     for (int i = 0; i < 32 && ids.size() < count; ++i) ids.push_back(connect(client.options()));
     ASSERT_TRUE(run_until([&] {
       return server.opened.size() == ids.size() && client.opened.size() == ids.size();

@@ -15,7 +15,7 @@ TEST_P(TransportConformance, what_was_sent_before_an_orderly_close_arrives) {
   open();
   const std::uint64_t sent = fill(client, backend->client(), at_client, 3000);
   backend->client().close(at_client);
-  backend->client().close(at_client); // once more makes no difference
+  backend->client().close(at_client); // a second call has no effect
   EXPECT_EQ(backend->client().send(at_client, {}), SendOutcome::closed);
   ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(server.messages, sent);
@@ -32,7 +32,7 @@ TEST_P(TransportConformance, megabytes_that_were_accepted_arrive_after_close) {
   backend->client().close(at_client);
   EXPECT_TRUE(run_until([&] { return backend->client().closing() == 0; }));
   EXPECT_EQ(backend->client().given_up(), 0U);
-  (void)kill_client(); // what it has left behind does not need it any more
+  (void)kill_client(); // what it has sent does not depend on its process
   ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(server.messages, sent);
   EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_closed}}));
@@ -92,7 +92,7 @@ TEST_P(TransportConformance, what_a_dead_peer_has_not_taken_is_known) {
   EXPECT_EQ(backend->server().given_up(), 0U);
   if (!kill_client()) GTEST_SKIP() << "not applicable: both sides are one process";
   ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
-  if (sent > 16) { // else it may all lie in its pages
+  if (sent > 16) { // otherwise all of it may lie in the receiver's pages
     EXPECT_EQ(backend->server().given_up(), 1U);
   }
 }
@@ -111,7 +111,7 @@ TEST_P(TransportConformance, a_death_while_both_sides_send_is_noticed_and_leaves
   open();
   std::uint64_t forth = 0;
   std::uint64_t back = 0;
-  // One at a time: a transport may go on to accept what is lost, until it knows of the death.
+  // One at a time: until a transport knows of the death, it may accept what is lost.
   const auto send_back = [&] {
     if (server.send(backend->server(), at_server, back, 3000) == SendOutcome::accepted) ++back;
   };

@@ -24,7 +24,7 @@ protected:
     set_pools({});
   }
 
-  /// Of both sides; before open().
+  /// The pools of both sides. Call it before open().
   void set_pools(PeerPools pools) {
     pools.shared = GetParam().shared_pools;
     server.set_pools(pools);
@@ -54,7 +54,7 @@ protected:
            (client_dead || backend->client().closing() == 0);
   }
 
-  /// Both ends of them are in this process.
+  /// Both ends of each connection are in this process.
   [[nodiscard]] static std::size_t possible_connections() {
     rlimit files{};
     (void)getrlimit(RLIMIT_NOFILE, &files);
@@ -68,7 +68,7 @@ protected:
     return client_dead;
   }
 
-  /// Other values with --gtest_shuffle and --gtest_random_seed.
+  /// A seed; another one with --gtest_shuffle and --gtest_random_seed.
   [[nodiscard]] static std::uint64_t random_seed() {
     return static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()) + 1;
   }
@@ -78,7 +78,7 @@ protected:
   bool run_until(Condition condition) {
     for (int i = 0; i < 3'000'000; ++i) {
       if (condition()) return true;
-      if (!backend->turn()) sched_yield(); // the kernel may owe us something
+      if (!backend->turn()) sched_yield(); // the kernel may have something to do
     }
     return condition();
   }

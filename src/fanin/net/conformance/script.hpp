@@ -1,6 +1,6 @@
 /// \file
-/// The part of the conformance suite about what all transports agree on: a random script of
-/// connections, messages and ends, of which it is known what each end receives.
+/// The part of the conformance suite that compares transports: a random script of connections,
+/// messages and ends gives the same result over each of them.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,10 @@
-// What a provider has to do for an RdmaTransport (rdma/rdma.hpp): a few operations on an endpoint,
-// the provider's end of a connection, each for many messages at once. The rest (hello, credits,
-// pages, the life of a connection) is the transport's.
+// What a network has to do for an RdmaTransport (rdma/rdma.hpp). The provider of the network makes
+// endpoints: an endpoint is one end of a connection. It has a few operations, each for many
+// messages at once. The transport does the rest: hello, credits, pages, the life of a connection.
 //
-// An endpoint is made by connect() or comes with a request. Once its way is known it is opened,
-// gets its first receives, and is started, with a hello for the peer. Nothing here blocks but
-// listen(), which looks up a host's name.
+// connect() makes an endpoint, or a request from a peer brings one. When the route to the peer is
+// known, the transport opens the endpoint, posts its first receives, and starts it with a hello for
+// the peer. No function here blocks except listen(), which looks up a host's name.
 #pragma once
 
 #include <array>
@@ -25,21 +25,22 @@
 
 namespace fanin::net::rdma {
 
-// By one connection at once.
+// Most operations of one connection that are under way at one time.
 inline constexpr std::uint32_t receives_most = 64;
 inline constexpr std::uint32_t messages_most = 64; // a power of two
-inline constexpr std::uint32_t sends_most = messages_most + 2; // and the end, and credits alone
+inline constexpr std::uint32_t sends_most =
+    messages_most + 2; // with the end of the connection, and credits without a message
 
 struct Connection;
 class Endpoint;
 class SharedReceives;
 
-// What is under way at the provider. It stays where it is until its completion has come, or none
-// can come any more.
+// An operation that is under way. The object stays in its place until the completion has come, or
+// can no longer come.
 struct Operation {
   enum class Kind : std::uint8_t { receive, message, other };
   std::array<void*, 8> of_provider{};
-  Endpoint* endpoint = nullptr; // none of a receive that endpoints share
+  Endpoint* endpoint = nullptr; // null: a receive that endpoints share
   SharedReceives* shared = nullptr; // of such a receive
   std::uint32_t number = 0; // of the receive's slot, or of the message
   Kind kind = Kind::other;
@@ -55,7 +56,7 @@ struct Send {
   std::uint32_t size = 0; // their bytes
   std::uint32_t tag = 0;
   Operation* operation = nullptr;
-  bool inlined = false; // taken with the request: the memory is free as soon as it is posted
+  bool inlined = false; // copied when it is posted: its memory is free then
 };
 
 // In the order of posting for one endpoint's receives, and for its sends, where one that succeeded
@@ -87,56 +88,56 @@ public:
     std::uint32_t receives = receives_most;
     std::uint32_t inline_most = 0; // bytes of a message that can be `inlined`
     std::size_t pieces_most = 1; // of a message
-    bool reads_anything = false; // memory need not be named to it (reach())
+    bool reads_anything = false; // it needs no reach()
   };
 
   Endpoint() = default;
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
-  virtual ~Endpoint() = default; // when no completion can name it any more
+  virtual ~Endpoint() = default; // it is destroyed when no completion can name it any more
 
-  // Its way is known; if not, ProviderEvent::Kind::ready follows.
+  // Whether the route to the peer is known. If not, ProviderEvent::Kind::ready follows.
   [[nodiscard]] virtual bool ready() const { return true; }
   // Errors: exhausted, refused; the text says how to fix it.
   [[nodiscard]] virtual Result<Limits> open(const memory::PagePool& receive_pool) = 0;
   // Before open(): endpoints of the same device can share receives. Null: they cannot.
   [[nodiscard]] virtual const void* device() { return nullptr; }
-  // Of its device. Errors: exhausted, unsupported.
+  // A queue of its device. Errors: exhausted, unsupported.
   [[nodiscard]] virtual Result<std::unique_ptr<SharedReceiveQueue>> make_shared_receive_queue() {
     return fail(ErrorKind::unsupported, "this provider shares no receives");
   }
-  // Before open(): its receives are those of a queue of its device.
+  // Called before open(): the endpoint uses the receives of this queue of its device.
   virtual void share(SharedReceiveQueue&) {}
   // Connects or accepts. ProviderEvent::Kind::connected or refused follows.
   [[nodiscard]] virtual Result<> start(const HelloBytes& hello) = 0;
-  virtual void reject(const HelloBytes& hello) = 0; // a request, instead of open()
+  virtual void reject(const HelloBytes& hello) = 0; // of a request, instead of open()
 
-  // All of them, after close() only those that it shares. Errors end the connection.
+  // Posts all of them; after close() only shared ones. Errors end the connection.
   [[nodiscard]] virtual Result<> post_receives(std::span<const Receive> receives,
                                                std::uint32_t size) = 0;
-  // How many were taken, from the front. Errors end the connection.
+  // Returns how many were posted, from the first one on. Errors end the connection.
   [[nodiscard]] virtual Result<std::size_t> post_sends(std::span<const Send> sends) = 0;
-  // Makes memory known, a whole arena once. Errors: exhausted (memlock).
+  // Makes memory known to the device, each arena as a whole and once. Errors: exhausted (memlock).
   [[nodiscard]] virtual Result<> reach(const memory::Arena& arena) = 0;
 
-  // Asks the peer's device, not its process, for a sign of life: without one the operation fails.
-  // Nothing where the provider itself tells of peers that vanish, or cannot ask.
+  // Asks the peer's device, not its process, for an answer; without an answer the operation fails.
+  // Does nothing where the network reports vanished peers by itself, or cannot ask.
   virtual void probe(Operation&) {}
 
-  // The peer is told, and nothing of ours is read or written any more once it is at rest.
-  // Completions may be left.
+  // Tells the peer. When the endpoint is at rest, the network no longer reads or writes our memory.
+  // Completions may still come.
   virtual void close() = 0;
-  // After close(): whether the provider is done with all that was posted. It may use it as long as
-  // the peer is there. If neither close() nor drained() made it done, the transition makes
-  // descriptor() readable.
+  // After close(): whether the network is done with all that was posted. That may last as long as
+  // the peer is there. Any transition to rest outside of close() and drained() makes descriptor()
+  // readable.
   [[nodiscard]] virtual bool at_rest() const { return true; }
-  // After close() and not at rest: the queues have been empty once more.
+  // Called after close() while it is not at rest: all queues have been empty once more.
   virtual void drained() {}
-  // The same for RdmaOptions::rest_timeout: what it waits for will not come.
+  // Called after RdmaOptions::rest_timeout: the endpoint waits no longer.
   virtual void rest_now() {}
 
-  std::string peer; // for people
-  Connection* connection = nullptr; // the transport's
+  std::string peer; // its name, for messages
+  Connection* connection = nullptr; // the transport's state of it
 };
 
 struct ProviderEvent {
@@ -145,15 +146,15 @@ struct ProviderEvent {
     ready,
     connected, // at both ends
     refused, // it could not be made
-    gone, // the peer or the provider has ended it
-    news // of the provider, for people
+    gone, // the peer or the network has ended it
+    news // something for the log
   };
   Kind kind = Kind::news;
   Endpoint* endpoint = nullptr;
-  HelloBytes hello{}; // of request, connected (who has asked for it), refused; zeros: none was said
+  HelloBytes hello{}; // of request, connected (at the end that connects), refused; zeros: none came
   std::string text; // of refused, news
   std::unique_ptr<Endpoint> request;
-  ListenerId listener = ListenerId::none; // that got it
+  ListenerId listener = ListenerId::none; // of a request: who got it
 };
 
 class Listening {
@@ -162,7 +163,7 @@ public:
   Listening(const Listening&) = delete;
   Listening& operator=(const Listening&) = delete;
   virtual ~Listening() = default;
-  Url url; // the real one
+  Url url; // with the port that was chosen
 };
 
 class Provider {
@@ -170,27 +171,28 @@ public:
   Provider() = default;
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
-  virtual ~Provider() = default; // after its endpoints
+  virtual ~Provider() = default; // its endpoints are destroyed before it
 
   [[nodiscard]] virtual std::string scheme() const = 0;
-  // The options of an address; that of all such providers is rdma/pages.hpp's. Errors: usage.
+  // Checks the options of an address, except for those in rdma/pages.hpp. Errors: usage.
   [[nodiscard]] virtual Result<> check(const Url& url) const = 0;
   [[nodiscard]] virtual Result<std::unique_ptr<Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) = 0;
-  // To one of the addresses, with the port; there is at least one. An empty host is the provider's
-  // own choice.
+  // Connects to one of the addresses, which have the port; there is at least one. With an empty
+  // host the provider chooses.
   [[nodiscard]] virtual Result<std::unique_ptr<Endpoint>>
   connect(const Url& url, std::span<const Address> addresses) = 0;
 
-  // Fewer than there is room for: all queues have been empty since the call.
+  // Reads completions and returns their number. Fewer than `to` holds: all queues were empty.
   [[nodiscard]] virtual std::size_t completions(std::span<Completion> to) = 0;
-  // May cost a system call. False: there is none.
+  // Reads one event; may cost a system call. False: there is none.
   [[nodiscard]] virtual bool next_event(ProviderEvent& event) = 0;
-  // As those of a transport. After a wait, next_event() is called until it has none.
+  // As those of a Transport. After a wait the transport calls next_event() until it returns false.
   [[nodiscard]] virtual bool arm() = 0;
   [[nodiscard]] virtual int descriptor() const = 0;
 
-  // Before its endpoints end that are not at rest: after it, nothing of ours is written any more.
+  // Called before endpoints are destroyed that are not at rest. Afterwards the network no longer
+  // writes to our memory.
   virtual void stop() {}
 };
 

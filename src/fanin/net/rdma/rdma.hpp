@@ -59,6 +59,11 @@ struct RdmaCounters {
   std::uint64_t updates = 0; ///< credits sent in a message of their own
 };
 
+/// Three source files: rdma_setup.cpp makes connections, rdma_send.cpp sends, rdma.cpp receives and
+/// ends them. They stay one type, since every step moves a connection between the lists of one
+/// poll, and receives that come back may let another connection continue. What does not need these
+/// lists is in types of its own: credits, receives of one connection and shared ones, hello,
+/// providers.
 class RdmaTransport final : public Transport {
 public:
   FANIN_INTERNAL_API RdmaTransport(Loop& loop, std::unique_ptr<rdma::Provider> provider,

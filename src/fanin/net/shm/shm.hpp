@@ -57,6 +57,11 @@ struct ShmCounters {
   std::uint64_t copied = 0; ///< messages copied into pages of the transport
 };
 
+/// Three source files: shm_setup.cpp makes connections, shm_send.cpp sends, shm.cpp receives and
+/// ends them. They stay one type, since every step moves a connection between the lists of one
+/// poll, and a page that comes back may let another connection continue. What does not need these
+/// lists is in types of its own: the layout of an outbox, packets, lent memory, listeners,
+/// unidentified peers.
 class ShmTransport final : public Transport {
 public:
   /// Throws std::system_error if the operating system gives no epoll.

@@ -50,6 +50,11 @@ struct TcpOptions {
   ReportFunction report;
 };
 
+/// Two source files: tcp_setup.cpp makes connections, tcp.cpp sends, receives and ends them. They
+/// stay one type, since every step moves a connection between the lists of one poll, and the budget
+/// of a poll is shared by all. What does not need these lists is in types of its own: bytes to
+/// messages (StreamReceiver), messages to bytes (SendQueue), listeners, unidentified peers,
+/// accounts.
 class TcpTransport final : public Transport {
 public:
   explicit TcpTransport(Loop& loop, TcpOptions options = {});
