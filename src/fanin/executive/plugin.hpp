@@ -23,7 +23,7 @@ namespace fanin::executive {
 
 /// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
 /// Transport, Application, the registries. A plug-in built for another number is refused.
-inline constexpr int plugin_abi = 2;
+inline constexpr int plugin_abi = 3;
 
 /// What a plug-in can register with.
 struct PluginRegistry {
@@ -35,8 +35,10 @@ struct PluginRegistry {
   void add_source(std::string type, source::SourceFactory factory) {
     keep(sources.add(std::move(type), std::move(factory)));
   }
-  void add_transport(std::string scheme, net::TransportFactory factory) {
-    keep(transports.add(std::move(scheme), std::move(factory)));
+  /// `pages`: of a transport that takes pages before messages come; the memory plan asks it.
+  void add_transport(std::string scheme, net::TransportFactory factory,
+                     net::PagesInAdvance pages = {}) {
+    keep(transports.add(std::move(scheme), std::move(factory), std::move(pages)));
   }
   void add_application(std::string type, ApplicationFactory factory) {
     keep(applications.add(std::move(type), std::move(factory)));
