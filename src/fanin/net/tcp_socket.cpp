@@ -59,6 +59,32 @@ Result<Descriptor> bind_and_listen(const Url& url, std::span<const Address> addr
   return socket;
 }
 
+Descriptor begin_to_connect(const Address& address, const std::string& congestion) {
+  Descriptor socket(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return {};
+  set_stream_options(socket.get(), congestion);
+  if (::connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
+    return socket;
+  const int error = errno; // closing the socket may change it
+  socket.reset();
+  errno = error;
+  return {};
+}
+
+int connect_error(int socket) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  (void)getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+bool is_connected_to_itself(int socket) {
+  const Address here = local_address(socket);
+  const Address there = peer_address(socket);
+  return here.port() == there.port() && here.host() == there.host();
+}
+
 Address local_address(int socket) {
   Address address;
   address.length = sizeof address.storage;

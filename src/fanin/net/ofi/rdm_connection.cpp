@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -34,7 +33,6 @@ RdmConnection::RdmConnection(RdmProvider& provider, const Url& url, std::vector<
       host_(addresses.front().host()), // a name the provider would look up, and wait
       domain_(domain_of(url)),
       addresses_(std::move(addresses)) {
-  std::ranges::reverse(addresses_);
   peer = url.text();
   provider_.add(*this);
 }
@@ -88,8 +86,8 @@ Result<rdma::Endpoint::Limits> RdmConnection::open(const memory::PagePool& recei
 Result<> RdmConnection::start(const rdma::HelloBytes& hello) {
   hello_ = hello;
   if (!asked_) {
-    connect_by_ = provider_.now() + connect_timeout;
-    connect_next(EHOSTUNREACH);
+    attempts_ = ConnectAttempts(addresses_, provider_.now() + connect_timeout, {});
+    connect_next();
     return {};
   }
   const auto address = endpoint_->insert(peer_.address);
@@ -109,41 +107,21 @@ void RdmConnection::reject(const rdma::HelloBytes& hello) {
   socket_ = {};
 }
 
-// Tries the addresses of the host one after the other. Each has its share of the time that is left:
-// one that swallows packets does not keep the next from being tried.
-void RdmConnection::connect_next(int last_error) {
-  while (!addresses_.empty()) {
-    const Address address = addresses_.back();
-    addresses_.pop_back();
-    socket_ = Descriptor(
-        ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (socket_) set_stream_options(socket_.get(), {});
-    const bool begun = socket_ && (::connect(socket_.get(), address.get(), address.length) == 0 ||
-                                   errno == EINPROGRESS);
-    // Registered after connect(): before, epoll would report a socket that hung up.
-    if (begun && provider_.watch(socket_.get(), EPOLLOUT, this)) {
-      stage_ = Stage::connecting;
-      const auto shares = static_cast<std::int64_t>(addresses_.size()) + 1;
-      if (shares > 1)
-        next_address_.start(provider_.loop(),
-                            provider_.now() + (connect_by_ - provider_.now()) / shares);
-      return;
-    }
-    last_error = errno;
-  }
-  refused({}, net::error_text(last_error));
+void RdmConnection::connect_next() {
+  socket_ = attempts_.next([this](int socket) { return provider_.watch(socket, EPOLLOUT, this); });
+  if (!socket_) return refused({}, net::error_text(attempts_.error()));
+  stage_ = Stage::connecting;
+  if (attempts_.any_left())
+    next_address_.start(provider_.loop(), attempts_.share_ends(provider_.now()));
 }
 
 void RdmConnection::introduce() {
-  int error = 0;
-  socklen_t size = sizeof error;
-  (void)getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return connect_next(error);
-  // Connecting to a port of this host on which nobody listens may reach itself.
-  const Address local = local_address(socket_.get());
-  const Address there = peer_address(socket_.get());
-  if (local.port() == there.port() && local.host() == there.host())
-    return connect_next(ECONNREFUSED);
+  int error = connect_error(socket_.get());
+  if (error == 0 && is_connected_to_itself(socket_.get())) error = ECONNREFUSED;
+  if (error != 0) {
+    attempts_.failed(error);
+    return connect_next();
+  }
   stage_ = Stage::introducing;
   next_address_.cancel();
   const Introduction mine{.number = number_, .hello = hello_, .address = endpoint_->name()};

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "fanin/net/connect_attempts.hpp"
 #include "fanin/net/ofi/in_order.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/rdm.hpp"
@@ -58,7 +59,7 @@ private:
   enum class Stage : std::uint8_t { made, connecting, introducing, connected };
 
   [[nodiscard]] Result<> post_waiting(); // receives
-  void connect_next(int last_error);
+  void connect_next();
   void introduce();
   [[nodiscard]] bool write(std::span<const std::byte> bytes);
   void receive();
@@ -76,10 +77,12 @@ private:
   bool asked_;
   std::string host_; // where the endpoint is to be
   std::string domain_;
-  std::vector<Address> addresses_; // to try, from the back
-  Time connect_by_{};
-  Timer next_address_{
-      [this] { connect_next(ETIMEDOUT); }}; // the one that is tried has had its share of the time
+  std::vector<Address> addresses_; // to try
+  ConnectAttempts attempts_;
+  Timer next_address_{[this] { // the one that is tried has had its share of the time
+    attempts_.failed(ETIMEDOUT);
+    connect_next();
+  }};
   rdma::HelloBytes hello_{};
   Descriptor socket_;
   std::vector<std::byte> received_bytes_;

@@ -98,10 +98,10 @@ void TcpTransport::report(CloseReason reason, const Connection& connection,
   accounts_.report(reason, peer_text(connection), text);
 }
 
-bool TcpTransport::watch(Connection& connection) {
+bool TcpTransport::watch(ConnectionId id, int socket) {
   epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                    .data = {.u64 = static_cast<std::uint64_t>(connection.id)}};
-  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.socket.get(), &event) == 0;
+                    .data = {.u64 = static_cast<std::uint64_t>(id)}};
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) == 0;
 }
 
 // --- sending ---
@@ -289,8 +289,10 @@ void TcpTransport::expire(Connection& connection) {
   }
   if (connection.state.stage() != Stage::connecting && connection.state.stage() != Stage::handshake)
     return;
-  if (connection.state.stage() == Stage::connecting && !connection.addresses.empty())
-    return connect_next(connection, ETIMEDOUT);
+  if (connection.state.stage() == Stage::connecting && connection.attempts.any_left()) {
+    connection.attempts.failed(ETIMEDOUT);
+    return connect_next(connection);
+  }
   if (connection.state.stage() == Stage::handshake && excuse(connection)) {
     connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
     return;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fanin/net/close_accounts.hpp"
+#include "fanin/net/connect_attempts.hpp"
 #include "fanin/net/connection_state.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
@@ -108,11 +109,9 @@ private:
     tcp::StreamReceiver receiver;
     tcp::SendQueue queue;
     Resolver::Question question; // for its host's addresses
-    std::vector<Address> addresses; // still to be tried
-    Time connect_by{}; // by one of them
+    ConnectAttempts attempts; // until it is connected
     Address peer; // once it is connected
     Url target; // until then
-    std::string congestion;
     Timer deadline; // of the handshake, then of closing
     UnidentifiedPeers<Connection>::Entry unidentified{*this};
     ConnectionList::Place ready{*this};
@@ -140,7 +139,7 @@ private:
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   [[nodiscard]] static std::string peer_text(const Connection& connection);
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
-  [[nodiscard]] bool watch(Connection& connection);
+  [[nodiscard]] bool watch(ConnectionId id, int socket);
 
   void collect_ready();
   void poll_eagerly(Connection& connection);
@@ -149,7 +148,7 @@ private:
   void evict(Connection& unidentified);
   [[nodiscard]] bool excuse(Connection& connection);
   void take_addresses(Connection& connection, const Resolver::Found& found);
-  void connect_next(Connection& connection, int last_error);
+  void connect_next(Connection& connection);
   void connect_progress(Connection& connection);
   void start_handshake(Connection& connection);
   void retry_starved();

@@ -3,8 +3,9 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -106,7 +107,7 @@ bool TcpTransport::accept_one(Listener& listener) {
   if (listener.options.peers_must_identify)
     connection.receiver.mark_unidentified(unidentified_pages_.filler());
   unidentified_.add(connection.unidentified, loop_.now());
-  if (watch(connection)) {
+  if (watch(connection.id, connection.socket.get())) {
     start_handshake(connection);
   } else {
     ++accounts_.accept_failures;
@@ -126,8 +127,6 @@ Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptio
   }
   Connection& connection = make_connection(*checked);
   connection.target = url;
-  connection.congestion = congestion_of(url);
-  connection.connect_by = loop_.now() + options_.handshake_timeout;
   if (const auto found = loop_.resolver().ask(url.host, connection.question))
     take_addresses(connection, *found);
   return connection.id;
@@ -140,53 +139,31 @@ void TcpTransport::take_addresses(Connection& connection, const Resolver::Found&
     report(reason, connection, found.error().text);
     return end(connection, reason, false);
   }
-  connection.addresses = *found;
-  for (Address& address : connection.addresses) {
+  std::vector<Address> addresses = *found;
+  for (Address& address : addresses) {
     if (address.port() == 0) address.set_port(connection.target.port);
   }
-  std::ranges::reverse(connection.addresses); // taken from the back
-  connect_next(connection, EHOSTUNREACH);
+  connection.attempts =
+      ConnectAttempts(addresses, connection.deadline.deadline(), congestion_of(connection.target));
+  connect_next(connection);
 }
 
-// Tries the addresses of the host one after the other. Each has its share of the time that is left:
-// one that swallows packets must not keep the next from being tried.
-void TcpTransport::connect_next(Connection& connection, int last_error) {
-  while (!connection.addresses.empty()) {
-    const Address address = connection.addresses.back();
-    connection.addresses.pop_back();
-    connection.socket = Descriptor(
-        ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!connection.socket) {
-      last_error = errno;
-      continue;
-    }
-    set_stream_options(connection.socket.get(), connection.congestion);
-    const int result = ::connect(connection.socket.get(), address.get(), address.length);
-    if (result != 0 && errno != EINPROGRESS) {
-      last_error = errno;
-      continue;
-    }
-    // Registered after connect(): before, epoll would report a socket that hung up.
-    if (!watch(connection)) {
-      last_error = errno;
-      continue;
-    }
-    const auto shares = static_cast<std::int64_t>(connection.addresses.size()) + 1;
-    connection.deadline.start(loop_, loop_.now() + (connection.connect_by - loop_.now()) / shares);
-    if (result == 0) start_handshake(connection);
-    return;
+void TcpTransport::connect_next(Connection& connection) {
+  connection.socket =
+      connection.attempts.next([&](int socket) { return watch(connection.id, socket); });
+  if (connection.socket) {
+    connection.deadline.start(loop_, connection.attempts.share_ends(loop_.now()));
+    return connect_progress(connection);
   }
   loop_.resolver().forget(connection.target.host); // it may have moved
-  report(CloseReason::connect_failed, connection, error_text(last_error));
+  report(CloseReason::connect_failed, connection, error_text(connection.attempts.error()));
   end(connection, CloseReason::connect_failed, false);
 }
 
 void TcpTransport::connect_progress(Connection& connection) {
-  int error = 0;
-  socklen_t size = sizeof error;
-  (void)getsockopt(connection.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) {
-    connect_next(connection, error);
+  if (const int error = connect_error(connection.socket.get()); error != 0) {
+    connection.attempts.failed(error);
+    connect_next(connection);
   } else if (peer_address(connection.socket.get()).length > 0) {
     start_handshake(connection);
   }
@@ -194,16 +171,11 @@ void TcpTransport::connect_progress(Connection& connection) {
 
 void TcpTransport::start_handshake(Connection& connection) {
   connection.state.enter(Stage::handshake);
-  connection.addresses = {};
-  connection.congestion = {};
   const int socket = connection.socket.get();
   if (connection.state.ours()) {
-    // Two ends of one socket: connecting to a port of this host on which nobody listens may, by bad
-    // luck in the choice of the own port, reach itself.
-    const Address local = local_address(socket);
     connection.peer = peer_address(socket);
-    connection.deadline.start(loop_, connection.connect_by);
-    if (local.port() == connection.peer.port() && local.host() == connection.peer.host()) {
+    connection.deadline.start(loop_, std::exchange(connection.attempts, {}).until());
+    if (is_connected_to_itself(socket)) {
       report(CloseReason::connect_failed, connection, error_text(ECONNREFUSED));
       end(connection, CloseReason::connect_failed, true);
       return;
