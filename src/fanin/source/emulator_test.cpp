@@ -27,7 +27,7 @@ std::uint64_t sizes_hash(const SizeDistribution& distribution, SourceId source,
 }
 
 // If this fails, runs emulated by another version, compiler or machine no longer compare.
-TEST(Emulator, SizesAreTheSameOnEveryCompilerAndPlatform) {
+TEST(Emulator, sizes_are_the_same_on_every_compiler_and_platform) {
   const SizeTable lognormal(LogNormalSize{2048, 1024}, 3, 1);
   std::array<std::uint32_t, 6> first{};
   for (EventNumber event = 0; event < 6; ++event) first.at(event) = lognormal(event);
@@ -37,7 +37,7 @@ TEST(Emulator, SizesAreTheSameOnEveryCompilerAndPlatform) {
   EXPECT_EQ(sizes_hash(UniformSize{100, 3000}, 7, 1), 17448708818950268650U);
 }
 
-TEST(Emulator, LogNormalSizesHaveTheirMeanAndSigma) {
+TEST(Emulator, log_normal_sizes_have_their_mean_and_sigma) {
   const SizeTable sizes(LogNormalSize{8192, 2048}, 0, 1);
   constexpr int count = 1 << 18;
   double sum = 0;
@@ -52,7 +52,7 @@ TEST(Emulator, LogNormalSizesHaveTheirMeanAndSigma) {
   EXPECT_NEAR(std::sqrt(squares / count - mean * mean), 2048, 40);
 }
 
-TEST(Emulator, UniformSizesReachBothEnds) {
+TEST(Emulator, uniform_sizes_reach_both_ends) {
   const SizeTable sizes(UniformSize{3, 6}, 0, 1);
   std::array<int, 8> counts{};
   for (EventNumber event = 0; event < 40000; ++event) ++counts.at(sizes(event));
@@ -60,13 +60,13 @@ TEST(Emulator, UniformSizesReachBothEnds) {
   EXPECT_EQ(counts[2] + counts[7], 0);
 }
 
-TEST(Emulator, SizesDependOnSourceAndSeed) {
+TEST(Emulator, sizes_depend_on_source_and_seed) {
   const auto hash = sizes_hash(UniformSize{0, 1000}, 1, 1);
   EXPECT_NE(hash, sizes_hash(UniformSize{0, 1000}, 2, 1));
   EXPECT_NE(hash, sizes_hash(UniformSize{0, 1000}, 1, 2));
 }
 
-TEST(PlainMath, AgreesWithLibm) {
+TEST(PlainMath, agrees_with_libm) {
   for (const double x : {1e-300, 1e-5, 0.5, 0.999999, 1.0, 1.000001, 1.4142135, 2.0, 10.0, 1e18}) {
     EXPECT_NEAR(detail::plain_log(x), std::log(x), 1e-14 * std::abs(std::log(x)) + 1e-16) << x;
   }
@@ -79,7 +79,7 @@ TEST(PlainMath, AgreesWithLibm) {
   EXPECT_NEAR(detail::normal_quantile(0.0001), -detail::normal_quantile(0.9999), 1e-9);
 }
 
-TEST(Emulator, EveryFragmentCanBeChecked) {
+TEST(Emulator, every_fragment_can_be_checked) {
   QueueFixture fixture({.source = 9, .window = 1024}, {.page_size = 65536, .pages = 8});
   Emulator emulator({.source = 9, .size = UniformSize{0, 3000}, .event_count = 150});
   ASSERT_TRUE(emulator.start(0, Time{}));
@@ -98,7 +98,7 @@ TEST(Emulator, EveryFragmentCanBeChecked) {
   }
 }
 
-TEST(Emulator, FragmentsLongerThanAPageCanBeChecked) {
+TEST(Emulator, fragments_longer_than_a_page_can_be_checked) {
   QueueFixture fixture({.source = 1, .window = 64}, {.page_size = 4096, .pages = 16});
   Emulator emulator({.source = 1, .size = FixedSize{10001}, .event_count = 4});
   ASSERT_TRUE(emulator.start(0, Time{}));
@@ -110,7 +110,7 @@ TEST(Emulator, FragmentsLongerThanAPageCanBeChecked) {
   }
 }
 
-TEST(Emulator, AFlippedBitIsSeen) {
+TEST(Emulator, a_flipped_bit_is_seen) {
   for (const std::size_t size : {1U, 15U, 16U, 200U, 4095U, 4096U, 5000U, 20000U}) {
     Bytes payload(size);
     fill_emulated_payload(payload, 77, 5);
@@ -123,7 +123,7 @@ TEST(Emulator, AFlippedBitIsSeen) {
   }
 }
 
-TEST(Emulator, SizesAreCutToTheMaximumOfTheQueue) {
+TEST(Emulator, sizes_are_cut_to_the_maximum_of_the_queue) {
   QueueFixture fixture({.window = 64, .fragment_max = 100}, {.page_size = 4096, .pages = 4});
   Emulator emulator({.size = FixedSize{200}, .event_count = 3});
   ASSERT_TRUE(emulator.start(0, Time{}));
@@ -132,7 +132,7 @@ TEST(Emulator, SizesAreCutToTheMaximumOfTheQueue) {
   EXPECT_EQ(fixture.queue.dropped(wire::DropReason::oversize), 0U);
 }
 
-TEST(Emulator, ARateFollowsTheTimePassedIn) {
+TEST(Emulator, a_rate_follows_the_time_passed_in) {
   using namespace std::chrono_literals;
   QueueFixture fixture({.window = 4096}, {.page_size = 65536, .pages = 8});
   Emulator emulator({.size = FixedSize{16}, .rate_hz = 1000});
@@ -150,7 +150,7 @@ TEST(Emulator, ARateFollowsTheTimePassedIn) {
   EXPECT_EQ(fixture.queue.next_event(), 1001U);
 }
 
-TEST(Emulator, WhatWasHeldBackIsMadeUpForAndNothingIsSkipped) {
+TEST(Emulator, what_was_held_back_is_made_up_for_and_nothing_is_skipped) {
   using namespace std::chrono_literals;
   QueueFixture fixture({.window = 64}, {.page_size = 4096, .pages = 4});
   Emulator emulator({.size = FixedSize{8}, .rate_hz = 1000});
@@ -167,7 +167,7 @@ TEST(Emulator, WhatWasHeldBackIsMadeUpForAndNothingIsSkipped) {
   EXPECT_EQ(fixture.queue.written(), 1001U);
 }
 
-TEST(Emulator, ItWaitsAtTheLimitAndGoesOn) {
+TEST(Emulator, it_waits_at_the_limit_and_goes_on) {
   QueueFixture fixture({.window = 1024}, {.page_size = 65536, .pages = 8});
   Emulator emulator({.size = FixedSize{200}});
   ASSERT_TRUE(emulator.start(0, Time{}));
@@ -180,7 +180,7 @@ TEST(Emulator, ItWaitsAtTheLimitAndGoesOn) {
   EXPECT_EQ(fixture.queue.next_event(), 25U);
 }
 
-TEST(Emulator, ItJoinsARunThatIsUnderWay) {
+TEST(Emulator, it_joins_a_run_that_is_under_way) {
   QueueFixture fixture({.source = 4, .window = 64}, {.page_size = 4096, .pages = 4});
   Emulator emulator({.source = 4, .size = FixedSize{64}});
   fixture.queue.start(1000);
@@ -189,7 +189,7 @@ TEST(Emulator, ItJoinsARunThatIsUnderWay) {
   EXPECT_TRUE(check_emulated_payload(payload_of(fixture.queue, 1000), 1000, 4));
 }
 
-TEST(Emulator, ZeroLengthFragmentsAreFragments) {
+TEST(Emulator, zero_length_fragments_are_fragments) {
   QueueFixture fixture({.window = 64}, {.page_size = 4096, .pages = 4});
   Emulator emulator({.size = FixedSize{0}, .event_count = 10});
   ASSERT_TRUE(emulator.start(0, Time{}));
@@ -198,7 +198,7 @@ TEST(Emulator, ZeroLengthFragmentsAreFragments) {
   EXPECT_FALSE(fixture.queue.entry(3).absent());
 }
 
-TEST(Emulator, ACallIsBounded) {
+TEST(Emulator, a_call_is_bounded) {
   QueueFixture fixture({.window = 1U << 20}, {.page_size = 65536, .pages = 512});
   Emulator emulator({.size = FixedSize{1000}});
   ASSERT_TRUE(emulator.start(0, Time{}));

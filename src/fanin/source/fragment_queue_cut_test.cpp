@@ -31,7 +31,7 @@ void begin_part(FragmentQueue& queue, EventNumber event, std::uint32_t size, std
   }
 }
 
-TEST(FragmentQueueCut, AWholeRunInOnePageIsOnePiece) {
+TEST(FragmentQueueCut, a_whole_run_in_one_page_is_one_piece) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   for (EventNumber event = 0; event < 10; ++event) {
@@ -50,7 +50,7 @@ TEST(FragmentQueueCut, AWholeRunInOnePageIsOnePiece) {
   EXPECT_EQ(cursor.event, 10U);
 }
 
-TEST(FragmentQueueCut, PiecesEndAtPagesAtThePayloadLimitAndAtTheTableLimit) {
+TEST(FragmentQueueCut, pieces_end_at_pages_at_the_payload_limit_and_at_the_table_limit) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   for (EventNumber event = 0; event < 10; ++event) {
@@ -71,7 +71,7 @@ TEST(FragmentQueueCut, PiecesEndAtPagesAtThePayloadLimitAndAtTheTableLimit) {
   EXPECT_EQ(ends(1U << 20, 3), (std::vector<EventNumber>{3, 4, 7, 8, 10}));
 }
 
-TEST(FragmentQueueCut, AFragmentOverThePayloadLimitComesInParts) {
+TEST(FragmentQueueCut, a_fragment_over_the_payload_limit_comes_in_parts) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   queue.start(7);
@@ -92,7 +92,7 @@ TEST(FragmentQueueCut, AFragmentOverThePayloadLimitComesInParts) {
   EXPECT_EQ(bytes, bytes_of(2500, 7));
 }
 
-TEST(FragmentQueueCut, EventsBeforeTheFirstAreAbsent) {
+TEST(FragmentQueueCut, events_before_the_first_are_absent) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   queue.start(10);
@@ -106,7 +106,7 @@ TEST(FragmentQueueCut, EventsBeforeTheFirstAreAbsent) {
   EXPECT_EQ(table[2].size(), 5U);
 }
 
-TEST(FragmentQueueOpen, AnOpenFragmentKeepsItsPagesWhileEarlierEventsAreReleased) {
+TEST(FragmentQueueOpen, an_open_fragment_keeps_its_pages_while_earlier_events_are_released) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
@@ -120,7 +120,7 @@ TEST(FragmentQueueOpen, AnOpenFragmentKeepsItsPagesWhileEarlierEventsAreReleased
   EXPECT_EQ(payload_of(queue, 1), Bytes(10000, std::byte{0xee}));
 }
 
-TEST(FragmentQueueOpen, AnOpenFragmentWhoseEventIsGivenUpIsLate) {
+TEST(FragmentQueueOpen, an_open_fragment_whose_event_is_given_up_is_late) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
@@ -137,7 +137,7 @@ TEST(FragmentQueueOpen, AnOpenFragmentWhoseEventIsGivenUpIsLate) {
   EXPECT_EQ(payload_of(queue, 3), bytes_of(100, 3));
 }
 
-TEST(FragmentQueueOpen, ACancelledFragmentMayComeAgain) {
+TEST(FragmentQueueOpen, a_cancelled_fragment_may_come_again) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
@@ -154,7 +154,7 @@ TEST(FragmentQueueOpen, ACancelledFragmentMayComeAgain) {
   EXPECT_EQ(fixture.pool->available(), 7U);
 }
 
-TEST(FragmentQueueOpen, CancelledFragmentsDoNotUseUpThePool) {
+TEST(FragmentQueueOpen, cancelled_fragments_do_not_use_up_the_pool) {
   QueueFixture fixture({.window = 64}, eight_small_pages);
   for (int again = 0; again < 50; ++again) {
     begin_part(fixture.queue, 0, 12000, 11000);
@@ -221,7 +221,7 @@ void run_script(std::uint64_t seed) {
   }
 }
 
-TEST(FragmentQueueScript, AgreesWithAPlainModel) {
+TEST(FragmentQueueScript, agrees_with_a_plain_model) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) ASSERT_NO_FATAL_FAILURE(run_script(seed));
 }
 

@@ -15,7 +15,7 @@ using testing::QueueFixture;
 
 constexpr memory::PoolOptions four_small_pages{.page_size = 4096, .pages = 4};
 
-TEST(FragmentQueue, NumberingBeginsWithTheFirstFragment) {
+TEST(FragmentQueue, numbering_begins_with_the_first_fragment) {
   QueueFixture fixture({.window = 64, .first = 50002});
   FragmentQueue& queue = fixture.queue;
   EXPECT_FALSE(queue.numbered());
@@ -26,7 +26,7 @@ TEST(FragmentQueue, NumberingBeginsWithTheFirstFragment) {
   EXPECT_EQ(payload_of(queue, 50002), bytes_of(10, 1));
 }
 
-TEST(FragmentQueue, EntriesHoldSizeAndChecksum) {
+TEST(FragmentQueue, entries_hold_size_and_checksum) {
   QueueFixture fixture({.window = 64});
   const Bytes payload = bytes_of(333, 7);
   fixture.queue.start(0);
@@ -37,14 +37,14 @@ TEST(FragmentQueue, EntriesHoldSizeAndChecksum) {
   EXPECT_EQ(entry.crc32c, wire::crc32c(payload));
 }
 
-TEST(FragmentQueue, WithoutIntegrityChecksumsAreZero) {
+TEST(FragmentQueue, without_integrity_checksums_are_zero) {
   QueueFixture fixture({.window = 64, .checksum = false});
   fixture.queue.start(0);
   ASSERT_EQ(fixture.queue.write(0, bytes_of(333, 7)), WriteOutcome::ok);
   EXPECT_EQ(fixture.queue.entry(0).crc32c, 0U);
 }
 
-TEST(FragmentQueue, SkippedNumbersAreAbsentAndAZeroLengthFragmentIsNot) {
+TEST(FragmentQueue, skipped_numbers_are_absent_and_a_zero_length_fragment_is_not) {
   QueueFixture fixture({.window = 64});
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(10, {}), WriteOutcome::ok);
@@ -58,7 +58,7 @@ TEST(FragmentQueue, SkippedNumbersAreAbsentAndAZeroLengthFragmentIsNot) {
   EXPECT_EQ(queue.written(), 2U);
 }
 
-TEST(FragmentQueue, NumbersThatGoBackRepeatOrJumpAreCountedDrops) {
+TEST(FragmentQueue, numbers_that_go_back_repeat_or_jump_are_counted_drops) {
   QueueFixture fixture({.window = 64});
   FragmentQueue& queue = fixture.queue;
   queue.start(100);
@@ -77,7 +77,7 @@ TEST(FragmentQueue, NumbersThatGoBackRepeatOrJumpAreCountedDrops) {
   EXPECT_EQ(payload_of(queue, 100), bytes_of(8, 1));
 }
 
-TEST(FragmentQueue, AFragmentOverTheMaximumIsACountedDrop) {
+TEST(FragmentQueue, a_fragment_over_the_maximum_is_a_counted_drop) {
   QueueFixture fixture({.window = 64, .fragment_max = 1000});
   FragmentQueue& queue = fixture.queue;
   EXPECT_EQ(queue.write(1, bytes_of(1001, 1)), WriteOutcome::rejected);
@@ -85,7 +85,7 @@ TEST(FragmentQueue, AFragmentOverTheMaximumIsACountedDrop) {
   EXPECT_EQ(queue.write(1, bytes_of(1000, 1)), WriteOutcome::ok);
 }
 
-TEST(FragmentQueue, BelowAGivenStartAFragmentIsLate) {
+TEST(FragmentQueue, below_a_given_start_a_fragment_is_late) {
   QueueFixture fixture({.window = 64});
   FragmentQueue& queue = fixture.queue;
   queue.start(10);
@@ -96,7 +96,7 @@ TEST(FragmentQueue, BelowAGivenStartAFragmentIsLate) {
   EXPECT_EQ(queue.write(10, bytes_of(8, 1)), WriteOutcome::ok);
 }
 
-TEST(FragmentQueue, WhatComesAfterItsEventWasGivenUpIsLate) {
+TEST(FragmentQueue, what_comes_after_its_event_was_given_up_is_late) {
   QueueFixture fixture({.window = 64});
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(8, 1)), WriteOutcome::ok);
@@ -107,7 +107,7 @@ TEST(FragmentQueue, WhatComesAfterItsEventWasGivenUpIsLate) {
   EXPECT_EQ(queue.write(5, bytes_of(8, 1)), WriteOutcome::ok);
 }
 
-TEST(FragmentQueue, AFullWindowHoldsTheSourceBack) {
+TEST(FragmentQueue, a_full_window_holds_the_source_back) {
   QueueFixture fixture({.window = 8});
   FragmentQueue& queue = fixture.queue;
   for (EventNumber event = 0; event < 8; ++event) {
@@ -124,7 +124,7 @@ TEST(FragmentQueue, AFullWindowHoldsTheSourceBack) {
   }
 }
 
-TEST(FragmentQueue, NoPageLeftHoldsTheSourceBack) {
+TEST(FragmentQueue, no_page_left_holds_the_source_back) {
   QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;
   EventNumber event = 0;
@@ -138,7 +138,7 @@ TEST(FragmentQueue, NoPageLeftHoldsTheSourceBack) {
   }
 }
 
-TEST(FragmentQueue, NumbersThatAreNotWantedYetWaitWithoutThrottle) {
+TEST(FragmentQueue, numbers_that_are_not_wanted_yet_wait_without_throttle) {
   QueueFixture fixture({.window = 64});
   FragmentQueue& queue = fixture.queue;
   queue.set_limit(2);
@@ -150,7 +150,7 @@ TEST(FragmentQueue, NumbersThatAreNotWantedYetWaitWithoutThrottle) {
   EXPECT_EQ(queue.write(2, bytes_of(8, 2)), WriteOutcome::ok);
 }
 
-TEST(FragmentQueue, SkipToAnswersNumbersWithinTheWindow) {
+TEST(FragmentQueue, skip_to_answers_numbers_within_the_window) {
   QueueFixture fixture({.window = 16});
   FragmentQueue& queue = fixture.queue;
   EXPECT_TRUE(queue.skip_to(5));
@@ -167,7 +167,7 @@ TEST(FragmentQueue, SkipToAnswersNumbersWithinTheWindow) {
   EXPECT_EQ(queue.write(100, bytes_of(8, 1)), WriteOutcome::ok);
 }
 
-TEST(FragmentQueue, NumbersEndWhereEventNumbersDo) {
+TEST(FragmentQueue, numbers_end_where_event_numbers_do) {
   QueueFixture fixture({.window = 64});
   FragmentQueue& queue = fixture.queue;
   EXPECT_EQ(queue.write(event_number_end, {}), WriteOutcome::rejected);
@@ -181,7 +181,7 @@ TEST(FragmentQueue, NumbersEndWhereEventNumbersDo) {
   EXPECT_EQ(queue.next_event(), event_number_end);
 }
 
-TEST(FragmentQueue, AFragmentLongerThanAPageIsChained) {
+TEST(FragmentQueue, a_fragment_longer_than_a_page_is_chained) {
   QueueFixture fixture({.window = 64}, {.page_size = 4096, .pages = 8});
   FragmentQueue& queue = fixture.queue;
   const Bytes small = bytes_of(100, 1);
@@ -198,7 +198,7 @@ TEST(FragmentQueue, AFragmentLongerThanAPageIsChained) {
   EXPECT_EQ(fixture.pool->available(), 7U); // all but the page being filled
 }
 
-TEST(FragmentQueue, AFragmentMayNeedEveryPageOfThePool) {
+TEST(FragmentQueue, a_fragment_may_need_every_page_of_the_pool) {
   QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, bytes_of(100, 0)), WriteOutcome::ok);
@@ -211,7 +211,7 @@ TEST(FragmentQueue, AFragmentMayNeedEveryPageOfThePool) {
   EXPECT_EQ(queue.dropped(wire::DropReason::oversize), 1U);
 }
 
-TEST(FragmentQueue, PagesLiveOnInTheViewsThatWereCut) {
+TEST(FragmentQueue, pages_live_on_in_the_views_that_were_cut) {
   QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;
   queue.start(0);
@@ -227,7 +227,7 @@ TEST(FragmentQueue, PagesLiveOnInTheViewsThatWereCut) {
   EXPECT_EQ(fixture.pool->available(), 3U);
 }
 
-TEST(FragmentQueue, StartForgetsEverything) {
+TEST(FragmentQueue, start_forgets_everything) {
   QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;
   for (EventNumber event = 0; event < 4; ++event) {
@@ -240,7 +240,7 @@ TEST(FragmentQueue, StartForgetsEverything) {
   EXPECT_EQ(payload_of(queue, 1000), bytes_of(3000, 5));
 }
 
-TEST(FragmentQueue, ANumberThatIsForgottenHoldsItsSourceBackNoMore) {
+TEST(FragmentQueue, a_number_that_is_forgotten_holds_its_source_back_no_more) {
   QueueFixture fixture({.window = 256, .near = 1000});
   FragmentQueue& queue = fixture.queue;
   for (EventNumber event = 0; event < 10; ++event) {

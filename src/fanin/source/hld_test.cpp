@@ -66,7 +66,7 @@ constexpr std::size_t first_subevent = 64;
 constexpr std::size_t first_block = 80;
 constexpr std::size_t second_event = 112;
 
-TEST(HldReader, FindsEveryBlockInEitherByteOrder) {
+TEST(HldReader, finds_every_block_in_either_byte_order) {
   for (const bool big_endian : {false, true}) {
     HldBuilder file(big_endian);
     file.header(32, 0);
@@ -80,7 +80,7 @@ TEST(HldReader, FindsEveryBlockInEitherByteOrder) {
   }
 }
 
-TEST(HldReader, EachHeaderHasItsOwnByteOrder) {
+TEST(HldReader, each_header_has_its_own_byte_order) {
   HldBuilder header(false);
   header.header(32 + 16 + 8, 9);
   HldBuilder rest(true);
@@ -95,13 +95,13 @@ TEST(HldReader, EachHeaderHasItsOwnByteOrder) {
   EXPECT_EQ(*blocks, (std::vector<Block>{{9, 77, 0xe001, 48, 8}}));
 }
 
-TEST(HldReader, AnEmptyFileHasNoEvents) {
+TEST(HldReader, an_empty_file_has_no_events) {
   const auto blocks = blocks_of({});
   ASSERT_TRUE(blocks);
   EXPECT_TRUE(blocks->empty());
 }
 
-TEST(HldReader, DamageIsAnErrorWithFileAndOffset) {
+TEST(HldReader, damage_is_an_error_with_file_and_offset) {
   const Bytes good = two_events();
   ASSERT_EQ(error_of(good), "no error");
   EXPECT_THAT(error_of(with_word(good, first_event, 31)),
@@ -122,7 +122,7 @@ TEST(HldReader, DamageIsAnErrorWithFileAndOffset) {
               ::testing::StartsWith("test.hld: offset 80: block of"));
 }
 
-TEST(HldReader, EveryTruncationIsAnErrorOrEndsBetweenEvents) {
+TEST(HldReader, every_truncation_is_an_error_or_ends_between_events) {
   const Bytes good = two_events();
   for (std::size_t size = 0; size < good.size(); ++size) {
     const auto blocks = blocks_of(Bytes(good.begin(), good.begin() + static_cast<long>(size)));
@@ -140,7 +140,7 @@ ReadResult read_all(HldSource& source, FragmentQueue& queue) {
   return result;
 }
 
-TEST(HldSource, OneAddressIsAStreamAndMissingNumbersAreAbsent) {
+TEST(HldSource, one_address_is_a_stream_and_missing_numbers_are_absent) {
   HldBuilder file;
   file.event(1, 50, {0xe000, 0xe001});
   file.event(2, 51, {0xe000});
@@ -157,7 +157,7 @@ TEST(HldSource, OneAddressIsAStreamAndMissingNumbersAreAbsent) {
   EXPECT_EQ(fixture.queue.entry(53).size(), 16U);
 }
 
-TEST(HldSource, TheRecordedEventNumberMayBeTheKey) {
+TEST(HldSource, the_recorded_event_number_may_be_the_key) {
   HldBuilder file;
   file.event(7, 50, {0xe000});
   QueueFixture fixture({.window = 64});
@@ -168,7 +168,7 @@ TEST(HldSource, TheRecordedEventNumberMayBeTheKey) {
   EXPECT_EQ(fixture.queue.entry(7).size(), 16U);
 }
 
-TEST(HldSource, LoopingGoesOnAfterTheLastNumberAndKeepsTheGaps) {
+TEST(HldSource, looping_goes_on_after_the_last_number_and_keeps_the_gaps) {
   HldBuilder file;
   file.event(1, 50, {0xe000, 0xe001});
   file.event(2, 52, {0xe000}); // 0xe001 has nothing here: its passes are shifted alike
@@ -183,7 +183,7 @@ TEST(HldSource, LoopingGoesOnAfterTheLastNumberAndKeepsTheGaps) {
   }
 }
 
-TEST(HldSource, ItJoinsARunInALaterPass) {
+TEST(HldSource, it_joins_a_run_in_a_later_pass) {
   HldBuilder file;
   for (std::uint32_t i = 0; i < 10; ++i) file.event(i, 100 + i, {0xe000});
   for (const EventNumber first : {103U, 110U, 115U, 119U, 120U, 1000000001U}) {
@@ -207,7 +207,7 @@ TEST(HldSource, ItJoinsARunInALaterPass) {
   }
 }
 
-TEST(HldSource, A24BitTriggerNumberGoesOnOverItsWrap) {
+TEST(HldSource, a_24_bit_trigger_number_goes_on_over_its_wrap) {
   HldBuilder file;
   file.event(1, 0xffffff, {0xe000});
   file.event(2, 0, {0xe000});
@@ -219,7 +219,7 @@ TEST(HldSource, A24BitTriggerNumberGoesOnOverItsWrap) {
   EXPECT_EQ(fixture.queue.written(), 2U);
 }
 
-TEST(HldSource, NumbersThatJumpOrGoBackAreCountedDrops) {
+TEST(HldSource, numbers_that_jump_or_go_back_are_counted_drops) {
   HldBuilder file;
   for (const std::uint32_t trigger : {100U, 90U, 101U, 101U, 900000U, 103U, 104U}) {
     file.event(1, trigger, {0xe000});
@@ -237,7 +237,7 @@ TEST(HldSource, NumbersThatJumpOrGoBackAreCountedDrops) {
   EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
 }
 
-TEST(HldSource, AFullQueueLosesNothing) {
+TEST(HldSource, a_full_queue_loses_nothing) {
   HldBuilder file;
   for (std::uint32_t i = 0; i < 100; ++i) file.event(i, i, {0xe000, 0xe001});
   QueueFixture fixture({.window = 8});
@@ -253,7 +253,7 @@ TEST(HldSource, AFullQueueLosesNothing) {
   EXPECT_EQ(fixture.queue.written(), 100U);
 }
 
-TEST(HldSource, ARatePacesByNumber) {
+TEST(HldSource, a_rate_paces_by_number) {
   using namespace std::chrono_literals;
   HldBuilder file;
   for (std::uint32_t i = 0; i < 100; ++i) file.event(i, 1000 + i, {0xe000});
@@ -269,7 +269,7 @@ TEST(HldSource, ARatePacesByNumber) {
   EXPECT_EQ(fixture.queue.next_event(), 1051U);
 }
 
-TEST(HldSource, DamageInTheMiddleKeepsWhatCameBefore) {
+TEST(HldSource, damage_in_the_middle_keeps_what_came_before) {
   Bytes bytes = two_events();
   bytes = with_word(std::move(bytes), second_event, 5);
   QueueFixture fixture({.window = 64});
@@ -283,7 +283,7 @@ TEST(HldSource, DamageInTheMiddleKeepsWhatCameBefore) {
   EXPECT_EQ(source.read(fixture.queue, Time{}).state, ReadState::failed);
 }
 
-TEST(HldSource, AFileWithoutDataIsAnErrorAndNotAnEndlessLoop) {
+TEST(HldSource, a_file_without_data_is_an_error_and_not_an_endless_loop) {
   HldBuilder file;
   file.header(32, 0);
   for (const Bytes& bytes : {Bytes{}, file.bytes()}) {
@@ -294,7 +294,7 @@ TEST(HldSource, AFileWithoutDataIsAnErrorAndNotAnEndlessLoop) {
   }
 }
 
-TEST(HldSource, EmptyEventsAreReadSomeAtATime) {
+TEST(HldSource, empty_events_are_read_some_at_a_time) {
   HldBuilder file;
   for (std::uint32_t i = 0; i < 20'000; ++i) file.header(32, i);
   file.event(20'000, 50, {0xe000});
@@ -308,7 +308,7 @@ TEST(HldSource, EmptyEventsAreReadSomeAtATime) {
   EXPECT_EQ(fixture.queue.written(), 1U);
 }
 
-TEST(HldSource, OpeningSaysWhatIsWrong) {
+TEST(HldSource, opening_says_what_is_wrong) {
   const auto missing = HldSource::make({.path = "/no/such/file.hld", .address = 0xe000});
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().kind, ErrorKind::not_found);
@@ -325,7 +325,7 @@ TEST(HldSource, OpeningSaysWhatIsWrong) {
   EXPECT_EQ(waits.error().text, pipe + ": is not a regular file");
 }
 
-TEST(HldSource, AFileCutShortWhileItIsReadIsAnError) {
+TEST(HldSource, a_file_cut_short_while_it_is_read_is_an_error) {
   HldBuilder file;
   for (std::uint32_t i = 0; i < 10000; ++i) file.event(i, i, {0xe000}, 20);
   const TemporaryFolder folder;

@@ -82,7 +82,7 @@ private:
   Numbers numbers_;
 };
 
-TEST(Numbers, TheFirstIsHeldUntilTheSecondConfirmsIt) {
+TEST(Numbers, the_first_is_held_until_the_second_confirms_it) {
   Sender sender;
   sender.sends({1000});
   EXPECT_EQ(sender.taken(), (Numbers{}));
@@ -91,7 +91,7 @@ TEST(Numbers, TheFirstIsHeldUntilTheSecondConfirmsIt) {
   EXPECT_EQ(sender.taken(), (Numbers{1000, 1001}));
 }
 
-TEST(Numbers, AFlippedBitCostsItsFragmentOnly) {
+TEST(Numbers, a_flipped_bit_costs_its_fragment_only) {
   for (int bit = 0; bit < 63; ++bit) {
     for (const EventNumber at : {1003U, 1017U}) {
       Sender sender;
@@ -110,7 +110,7 @@ TEST(Numbers, AFlippedBitCostsItsFragmentOnly) {
   }
 }
 
-TEST(Numbers, AFlippedBitInTheFirstOrSecondNumberCostsNoOther) {
+TEST(Numbers, a_flipped_bit_in_the_first_or_second_number_costs_no_other) {
   for (int bit = 0; bit < 63; ++bit) {
     for (const EventNumber at : {1000U, 1001U}) {
       Sender sender;
@@ -125,7 +125,7 @@ TEST(Numbers, AFlippedBitInTheFirstOrSecondNumberCostsNoOther) {
   }
 }
 
-TEST(Numbers, AFlippedBitInTheLastNumberIsDroppedAtTheEndIfItIsFarFromTheOthers) {
+TEST(Numbers, a_flipped_bit_in_the_last_number_is_dropped_at_the_end_if_it_is_far_from_the_others) {
   Sender sender;
   sender.others_are_at(0, 20);
   sender.sends_up_to(0, 20).sends({20 ^ 1U << 15}).ends();
@@ -133,7 +133,7 @@ TEST(Numbers, AFlippedBitInTheLastNumberIsDroppedAtTheEndIfItIsFarFromTheOthers)
   EXPECT_EQ(sender.jumps(), 1U);
 }
 
-TEST(Numbers, ANumberHeldAtTheEndIsTakenNearTheOthersOrWhereThereAreNone) {
+TEST(Numbers, a_number_held_at_the_end_is_taken_near_the_others_or_where_there_are_none) {
   Sender alone;
   alone.sends({7}).ends();
   EXPECT_EQ(alone.taken(), (Numbers{7}));
@@ -143,7 +143,7 @@ TEST(Numbers, ANumberHeldAtTheEndIsTakenNearTheOthersOrWhereThereAreNone) {
   EXPECT_EQ(near.taken().back(), 15U);
 }
 
-TEST(Numbers, APrescaledSourceIsTakenAtOnceFromItsFourthNumberOn) {
+TEST(Numbers, a_prescaled_source_is_taken_at_once_from_its_fourth_number_on) {
   Sender sender;
   sender.sends({0, 100});
   EXPECT_EQ(sender.taken(), (Numbers{0}));
@@ -155,14 +155,14 @@ TEST(Numbers, APrescaledSourceIsTakenAtOnceFromItsFourthNumberOn) {
   EXPECT_EQ(sender.taken().back(), 400U);
 }
 
-TEST(Numbers, ALossIsNoPrescale) {
+TEST(Numbers, a_loss_is_no_prescale) {
   Sender sender;
   sender.sends_up_to(0, 344).sends({345, 347 /* 346, a bit flipped */, 347, 348, 349});
   EXPECT_EQ(sender.taken().size(), 344U + 4);
   EXPECT_EQ(sender.jumps(), 1U);
 }
 
-TEST(Numbers, ASparseSourceIsTakenAsSoonAsOthersReachIt) {
+TEST(Numbers, a_sparse_source_is_taken_as_soon_as_others_reach_it) {
   Sender sender;
   sender.others_are_at(0, 30);
   sender.sends({0, 20, 50});
@@ -173,7 +173,7 @@ TEST(Numbers, ASparseSourceIsTakenAsSoonAsOthersReachIt) {
   EXPECT_EQ(sender.taken(), (Numbers{0, 20, 50}));
 }
 
-TEST(Numbers, ASparseSourceFarAheadOfTheOthersKeepsAllItHas) {
+TEST(Numbers, a_sparse_source_far_ahead_of_the_others_keeps_all_it_has) {
   Sender sender{{.window = 256}};
   sender.others_are_at(0, 10);
   sender.sends({0, 100, 150'000, 199'999});
@@ -184,7 +184,7 @@ TEST(Numbers, ASparseSourceFarAheadOfTheOthersKeepsAllItHas) {
   EXPECT_EQ(sender.jumps(), 0U);
 }
 
-TEST(Numbers, AStrayFirstNumberHoldsNobodyBack) {
+TEST(Numbers, a_stray_first_number_holds_nobody_back) {
   Sender sender; // 5, then 300000...
   sender.others_are_at(0, 1);
   sender.sends({5, 300'000}).sends_up_to(300'001, 300'010);
@@ -192,7 +192,7 @@ TEST(Numbers, AStrayFirstNumberHoldsNobodyBack) {
   EXPECT_EQ(sender.taken().size(), 11U);
 }
 
-TEST(Numbers, GarbageBeforeTheFirstNumberIsDroppedWhereItIsKnown) {
+TEST(Numbers, garbage_before_the_first_number_is_dropped_where_it_is_known) {
   Sender sender{{.window = 256, .near = 256, .first = 0}};
   sender.sends({5000, 5001, 5002});
   EXPECT_TRUE(sender.queue().waits_for_first());
@@ -203,7 +203,7 @@ TEST(Numbers, GarbageBeforeTheFirstNumberIsDroppedWhereItIsKnown) {
   EXPECT_EQ(sender.queue().dropped(wire::DropReason::before_first), 3U);
 }
 
-TEST(Numbers, ACounterThatIsResetBeforeTheRunBeginsStartsAfresh) {
+TEST(Numbers, a_counter_that_is_reset_before_the_run_begins_starts_afresh) {
   QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
   FragmentQueue& queue = fixture.queue;
   queue.set_may_fall(FragmentQueue::Fall::yes);
@@ -219,7 +219,7 @@ TEST(Numbers, ACounterThatIsResetBeforeTheRunBeginsStartsAfresh) {
   }
 }
 
-TEST(Numbers, AFlippedBitIsNoReset) {
+TEST(Numbers, a_flipped_bit_is_no_reset) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
   queue.set_may_fall(FragmentQueue::Fall::yes);
@@ -231,7 +231,7 @@ TEST(Numbers, AFlippedBitIsNoReset) {
   EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 1U);
 }
 
-TEST(Numbers, TwoJumpsInARowOfADenseSourceCostTheirFragmentsOnly) {
+TEST(Numbers, two_jumps_in_a_row_of_a_dense_source_cost_their_fragments_only) {
   for (const bool alone : {false, true}) {
     Sender sender;
     if (!alone) sender.others_are_at(0, 20);
@@ -241,7 +241,7 @@ TEST(Numbers, TwoJumpsInARowOfADenseSourceCostTheirFragmentsOnly) {
   }
 }
 
-TEST(Numbers, ASourceAloneThatJumpsAgainAndAgainLosesOneFragment) {
+TEST(Numbers, a_source_alone_that_jumps_again_and_again_loses_one_fragment) {
   Sender sender;
   sender.sends_up_to(0, 20);
   for (EventNumber event = 1; event <= 20; ++event) sender.sends({event * 1'000'000 + event});
@@ -282,7 +282,7 @@ private:
   QueueFixture fixture_{{.window = 256, .near = 256, .asks_others = true}};
 };
 
-TEST_F(AskedNumbers, AJumpIsTakenWhenOthersConfirmItOrHaveBeenThere) {
+TEST_F(AskedNumbers, a_jump_is_taken_when_others_confirm_it_or_have_been_there) {
   expect_waits(2 * jump);
   EXPECT_TRUE(queue().confirm_held());
   EXPECT_TRUE(taken());
@@ -292,7 +292,7 @@ TEST_F(AskedNumbers, AJumpIsTakenWhenOthersConfirmItOrHaveBeenThere) {
   EXPECT_TRUE(taken());
 }
 
-TEST_F(AskedNumbers, AJumpIsDroppedWhenOthersGoOnWithoutIt) {
+TEST_F(AskedNumbers, a_jump_is_dropped_when_others_go_on_without_it) {
   expect_waits(2 * jump);
   EXPECT_TRUE(look(21));
   EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 1U);
@@ -304,7 +304,7 @@ TEST_F(AskedNumbers, AJumpIsDroppedWhenOthersGoOnWithoutIt) {
   EXPECT_EQ(queue().next_event(), 24U);
 }
 
-TEST_F(AskedNumbers, AJumpIsJudgedByWhatFollowsWhereNobodyGoesOnOrSaysAnything) {
+TEST_F(AskedNumbers, a_jump_is_judged_by_what_follows_where_nobody_goes_on_or_says_anything) {
   for (const bool deadline : {false, true}) {
     expect_waits(2 * jump);
     if (deadline) {
@@ -321,12 +321,12 @@ TEST_F(AskedNumbers, AJumpIsJudgedByWhatFollowsWhereNobodyGoesOnOrSaysAnything) 
   }
 }
 
-TEST_F(AskedNumbers, ALowerNumberDropsAJumpAtOnce) {
+TEST_F(AskedNumbers, a_lower_number_drops_a_jump_at_once) {
   EXPECT_EQ(queue().write(21, {}), WriteOutcome::ok);
   EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 1U);
 }
 
-TEST(Numbers, WhatIsDroppedFirstOrLastIsAbsentWithThatReason) {
+TEST(Numbers, what_is_dropped_first_or_last_is_absent_with_that_reason) {
   QueueFixture fixture({.window = 64, .fragment_max = 100, .near = 64});
   FragmentQueue& queue = fixture.queue;
   const auto reason = [&](EventNumber event) {
@@ -350,7 +350,7 @@ TEST(Numbers, WhatIsDroppedFirstOrLastIsAbsentWithThatReason) {
   EXPECT_EQ(reason(7), wire::AbsentReason::dropped);
 }
 
-TEST(Numbers, OneLossMakesNoSourceSparse) {
+TEST(Numbers, one_loss_makes_no_source_sparse) {
   Sender sender;
   sender.others_are_at(0, 100);
   sender.sends_up_to(0, 20).sends({21, 54 /* 22, a bit flipped */}).sends_up_to(23, 40).ends();
@@ -358,7 +358,7 @@ TEST(Numbers, OneLossMakesNoSourceSparse) {
   EXPECT_EQ(sender.jumps(), 1U);
 }
 
-TEST(Numbers, ANumberHeldBeyondTheLastEventHoldsNothingUp) {
+TEST(Numbers, a_number_held_beyond_the_last_event_holds_nothing_up) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
   queue.set_limit(10, true);
@@ -372,7 +372,7 @@ TEST(Numbers, ANumberHeldBeyondTheLastEventHoldsNothingUp) {
   EXPECT_EQ(queue.write(10, {}), WriteOutcome::full);
 }
 
-TEST(Numbers, ANumberThatIsNotTriggeredYetAndThatNothingConfirmsHoldsNothingUp) {
+TEST(Numbers, a_number_that_is_not_triggered_yet_and_that_nothing_confirms_holds_nothing_up) {
   for (const Numbers& before : {Numbers{}, Numbers{0, 1}}) { // a first one, and another one
     QueueFixture fixture({.window = 64, .near = 64, .triggered = true});
     FragmentQueue& queue = fixture.queue;
@@ -387,7 +387,7 @@ TEST(Numbers, ANumberThatIsNotTriggeredYetAndThatNothingConfirmsHoldsNothingUp) 
   }
 }
 
-TEST(Numbers, WhatIsConfirmedAndNeverTriggeredIsDropped) {
+TEST(Numbers, what_is_confirmed_and_never_triggered_is_dropped) {
   QueueFixture fixture({.window = 64, .near = 64, .triggered = true});
   FragmentQueue& queue = fixture.queue;
   queue.set_limit(3);
@@ -405,7 +405,7 @@ TEST(Numbers, WhatIsConfirmedAndNeverTriggeredIsDropped) {
 }
 
 // All fragments between two wrong numbers are dropped, and none of them confirms the second one.
-TEST(Numbers, ALowerNumberDropsWhatIsHeldThoughItIsDroppedItself) {
+TEST(Numbers, a_lower_number_drops_what_is_held_though_it_is_dropped_itself) {
   QueueFixture fixture({.window = 64, .near = 64});
   FragmentQueue& queue = fixture.queue;
   for (const EventNumber event : Numbers{10, 11, 12, 40}) {
@@ -419,7 +419,7 @@ TEST(Numbers, ALowerNumberDropsWhatIsHeldThoughItIsDroppedItself) {
   EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
 }
 
-TEST(Numbers, ASourceComesNearerWithWhatIsLateAndNotWithWhatIsBack) {
+TEST(Numbers, a_source_comes_nearer_with_what_is_late_and_not_with_what_is_back) {
   QueueFixture fixture({.window = 64, .near = 64});
   FragmentQueue& queue = fixture.queue;
   for (const EventNumber event : Numbers{10, 11, 12}) {
@@ -441,7 +441,7 @@ TEST(Numbers, ASourceComesNearerWithWhatIsLateAndNotWithWhatIsBack) {
   EXPECT_EQ(queue.come_to(), 0U);
 }
 
-TEST(Numbers, ACounterThatWasResetWaitsWhereItHasToAskWhetherItMay) {
+TEST(Numbers, a_counter_that_was_reset_waits_where_it_has_to_ask_whether_it_may) {
   for (const auto answer : {FragmentQueue::Fall::yes, FragmentQueue::Fall::no}) {
     QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
     FragmentQueue& queue = fixture.queue;
@@ -461,7 +461,7 @@ TEST(Numbers, ACounterThatWasResetWaitsWhereItHasToAskWhetherItMay) {
   }
 }
 
-TEST(Numbers, ACounterThatIsResetWhenAllPagesAreFullCostsItsFirstFragmentOnly) {
+TEST(Numbers, a_counter_that_is_reset_when_all_pages_are_full_costs_its_first_fragment_only) {
   QueueFixture fixture({.window = 256, .fragment_max = 4096, .near = 256},
                        {.page_size = 4096, .pages = 2});
   FragmentQueue& queue = fixture.queue;
@@ -477,7 +477,7 @@ TEST(Numbers, ACounterThatIsResetWhenAllPagesAreFullCostsItsFirstFragmentOnly) {
   EXPECT_EQ(testing::payload_of(queue, 1), bytes_of(4000, 1));
 }
 
-TEST(Numbers, ManyMissingNumbersAreSkippedAtOnce) {
+TEST(Numbers, many_missing_numbers_are_skipped_at_once) {
   for (const EventNumber gap : {10U, 200U, 1'000'000U}) {
     Sender sender;
     sender.others_are_at(0, 20);
@@ -493,7 +493,7 @@ TEST(Numbers, ManyMissingNumbersAreSkippedAtOnce) {
   EXPECT_TRUE(sender.queue().entry(far - 1).absent());
 }
 
-TEST(Numbers, AJumpWaitsUntilWhatLiesBelowHasBeenTaken) {
+TEST(Numbers, a_jump_waits_until_what_lies_below_has_been_taken) {
   QueueFixture fixture({.window = 64, .near = 64});
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, {}), WriteOutcome::ok);
@@ -507,7 +507,7 @@ TEST(Numbers, AJumpWaitsUntilWhatLiesBelowHasBeenTaken) {
   EXPECT_EQ(queue.next_event(), 1002U);
 }
 
-TEST(Numbers, ALateSourceBeginsWhereTheOthersAre) {
+TEST(Numbers, a_late_source_begins_where_the_others_are) {
   Sender sender; // ten minutes late
   sender.is_given_up_until(600'000);
   sender.others_are_at(600'000, 600'100);
@@ -517,7 +517,7 @@ TEST(Numbers, ALateSourceBeginsWhereTheOthersAre) {
   EXPECT_EQ(sender.queue().dropped(wire::DropReason::late), 10U);
 }
 
-TEST(Numbers, AConstantOffsetIsTakenAway) {
+TEST(Numbers, a_constant_offset_is_taken_away) {
   Sender sender{{.window = 256, .near = 256, .offset = -1000}};
   sender.sends_up_to(1000, 1010);
   EXPECT_EQ(sender.queue().next_event(), 10U);
@@ -527,7 +527,7 @@ TEST(Numbers, AConstantOffsetIsTakenAway) {
   EXPECT_EQ(up.queue().next_event(), 15U);
 }
 
-TEST(Numbers, ACounterWrapsWithALossThere) {
+TEST(Numbers, a_counter_wraps_with_a_loss_there) {
   constexpr EventNumber turn = EventNumber{1} << 16;
   Sender sender{{.window = 256, .near = 256, .counter_bits = 16}};
   const auto send = [&](EventNumber event) {
@@ -543,7 +543,7 @@ TEST(Numbers, ACounterWrapsWithALossThere) {
   EXPECT_EQ(sender.queue().written(), 8U);
 }
 
-TEST(Numbers, ANarrowCounterThatIsGivenUpForTurnsGoesOnWhereItWas) {
+TEST(Numbers, a_narrow_counter_that_is_given_up_for_turns_goes_on_where_it_was) {
   QueueFixture fixture({.window = 4096, .near = 64, .counter_bits = 8});
   FragmentQueue& queue = fixture.queue;
   const auto send = [&](EventNumber first, EventNumber end) {
@@ -569,7 +569,7 @@ TEST(Numbers, ANarrowCounterThatIsGivenUpForTurnsGoesOnWhereItWas) {
   }
 }
 
-TEST(Numbers, AFlippedBitOfANarrowCounterLeavesTheSourceNoTurnBehind) {
+TEST(Numbers, a_flipped_bit_of_a_narrow_counter_leaves_the_source_no_turn_behind) {
   QueueFixture fixture({.window = 256, .near = 256, .counter_bits = 24});
   FragmentQueue& queue = fixture.queue;
   constexpr EventNumber start = (1U << 24) - 100;
@@ -581,7 +581,7 @@ TEST(Numbers, AFlippedBitOfANarrowCounterLeavesTheSourceNoTurnBehind) {
   EXPECT_EQ(queue.written(), 199U);
 }
 
-TEST(Numbers, ASlowSourceThatIsGivenUpKeepsWhatOthersHaveReached) {
+TEST(Numbers, a_slow_source_that_is_given_up_keeps_what_others_have_reached) {
   Sender sender; // 1 Hz beside 10 kHz
   sender.others_are_at(0, 10'000);
   sender.sends({0}).is_given_up_until(5000);
@@ -594,7 +594,7 @@ TEST(Numbers, ASlowSourceThatIsGivenUpKeepsWhatOthersHaveReached) {
   EXPECT_EQ(sender.taken(), (Numbers{0, 10'000}));
 }
 
-TEST(Numbers, AHeldFragmentOfTheLargestSizeNeedsNoPageOfTheNext) {
+TEST(Numbers, a_held_fragment_of_the_largest_size_needs_no_page_of_the_next) {
   constexpr std::size_t largest = 3 * 4096;
   for (const EventNumber bad : {EventNumber{1} << 40, EventNumber{50}}) {
     Sender sender{{.window = 256, .fragment_max = largest, .near = 256}};
@@ -603,7 +603,7 @@ TEST(Numbers, AHeldFragmentOfTheLargestSizeNeedsNoPageOfTheNext) {
   }
 }
 
-TEST(Numbers, NumbersOfDroppedFragmentsAreAbsentWithThatReason) {
+TEST(Numbers, numbers_of_dropped_fragments_are_absent_with_that_reason) {
   QueueFixture fixture({.window = 64, .fragment_max = 100});
   FragmentQueue& queue = fixture.queue;
   const auto reason = [&](EventNumber event) {
@@ -623,7 +623,7 @@ TEST(Numbers, NumbersOfDroppedFragmentsAreAbsentWithThatReason) {
   EXPECT_EQ(reason(10), wire::AbsentReason::silent);
 }
 
-TEST(Numbers, ASkipIsJudgedAsANumberIs) {
+TEST(Numbers, a_skip_is_judged_as_a_number_is) {
   QueueFixture fixture({.window = 64});
   FragmentQueue& queue = fixture.queue;
   ASSERT_EQ(queue.write(0, {}), WriteOutcome::ok);
@@ -641,7 +641,7 @@ TEST(Numbers, ASkipIsJudgedAsANumberIs) {
 }
 
 // As docs/plugins.md says.
-TEST(Numbers, ASkipBeforeEachFragmentCrossesTheWindowAtEachStep) {
+TEST(Numbers, a_skip_before_each_fragment_crosses_the_window_at_each_step) {
   constexpr EventNumber step = 300;
   Sender sender;
   sender.others_are_at(0, 1);
@@ -656,7 +656,7 @@ TEST(Numbers, ASkipBeforeEachFragmentCrossesTheWindowAtEachStep) {
 }
 
 // Whatever a front end does to single numbers, what it sends in between is taken.
-TEST(Numbers, RandomFlipsLossesAndJumpsCostNoGoodFragment) {
+TEST(Numbers, random_flips_losses_and_jumps_cost_no_good_fragment) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(seed);
     Random random{seed};

@@ -19,7 +19,7 @@ private:
   Numbering numbering_;
 };
 
-TEST(Numbering, A24BitCounterGoesOnOverItsWraps) {
+TEST(Numbering, a_24_bit_counter_goes_on_over_its_wraps) {
   Accepting numbering(24);
   constexpr EventNumber range = EventNumber{1} << 24;
   EXPECT_EQ(numbering.extend(0xfffffe), 0xfffffeU);
@@ -31,7 +31,7 @@ TEST(Numbering, A24BitCounterGoesOnOverItsWraps) {
   }
 }
 
-TEST(Numbering, AStepBackAcrossTheWrapIsNoWrap) {
+TEST(Numbering, a_step_back_across_the_wrap_is_no_wrap) {
   Accepting numbering(24);
   constexpr EventNumber range = EventNumber{1} << 24;
   (void)numbering.extend(0xfffff0);
@@ -40,7 +40,7 @@ TEST(Numbering, AStepBackAcrossTheWrapIsNoWrap) {
   EXPECT_EQ(numbering.extend(6), range + 6);
 }
 
-TEST(Numbering, HalfTheRangeDecidesBetweenForthAndBack) {
+TEST(Numbering, half_the_range_decides_between_forth_and_back) {
   Accepting forth(8);
   EXPECT_EQ(forth.extend(200), 200U);
   EXPECT_EQ(forth.extend((200 + 127) & 0xff), 327U);
@@ -49,34 +49,34 @@ TEST(Numbering, HalfTheRangeDecidesBetweenForthAndBack) {
   EXPECT_EQ(back.extend((200 + 128) & 0xff), 72U);
 }
 
-TEST(Numbering, A32BitCounterWraps) {
+TEST(Numbering, a_32_bit_counter_wraps) {
   Accepting numbering(32);
   EXPECT_EQ(numbering.extend(0xffffffff), 0xffffffffU);
   EXPECT_EQ(numbering.extend(0), 0x100000000U);
   EXPECT_EQ(numbering.extend(0xffffffff), 0xffffffffU);
 }
 
-TEST(Numbering, A64BitCounterIsTakenAsItIs) {
+TEST(Numbering, a_64_bit_counter_is_taken_as_it_is) {
   Accepting numbering;
   EXPECT_EQ(numbering.extend(7), 7U);
   EXPECT_EQ(numbering.extend(0x123456789abcdef0), 0x123456789abcdef0U);
   EXPECT_EQ(numbering.extend(8), 8U);
 }
 
-TEST(Numbering, AOneBitCounterCounts) {
+TEST(Numbering, a_one_bit_counter_counts) {
   Accepting numbering(1);
   EXPECT_EQ(numbering.extend(0), 0U);
   // With one bit every change is half the range: a step back by the rule.
   EXPECT_EQ(numbering.extend(0), 0U);
 }
 
-TEST(Numbering, BitsAboveTheCounterAreIgnored) {
+TEST(Numbering, bits_above_the_counter_are_ignored) {
   Accepting numbering(16);
   EXPECT_EQ(numbering.extend(0xabcd0001), 1U);
   EXPECT_EQ(numbering.extend(0x12340002), 2U);
 }
 
-TEST(Numbering, TheOffsetIsAddedAndMayBeNegative) {
+TEST(Numbering, the_offset_is_added_and_may_be_negative) {
   Accepting later(32, 1000);
   EXPECT_EQ(later.extend(1), 1001U);
   Accepting earlier(32, -50001);
@@ -84,7 +84,7 @@ TEST(Numbering, TheOffsetIsAddedAndMayBeNegative) {
   EXPECT_EQ(earlier.extend(50003), 2U);
 }
 
-TEST(Numbering, WhatWasNotAcceptedMovesNothing) {
+TEST(Numbering, what_was_not_accepted_moves_nothing) {
   Numbering numbering(24, 10);
   numbering.accept((EventNumber{5} << 24) + 10);
   EXPECT_EQ(numbering.extend(3), (EventNumber{5} << 24) + 13);

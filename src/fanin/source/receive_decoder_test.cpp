@@ -15,7 +15,7 @@ using testing::payload_of;
 using testing::QueueFixture;
 using testing::SenderBytes;
 
-TEST(ReceiveDecoder, TheFormatIsTheseBytes) {
+TEST(ReceiveDecoder, the_format_is_these_bytes) {
   SenderBytes sender(0x01020304);
   sender.preface().fragment(0x1122334455667788, Bytes{std::byte{0xab}}, false);
   constexpr std::array<unsigned char, 41> golden{
@@ -27,7 +27,7 @@ TEST(ReceiveDecoder, TheFormatIsTheseBytes) {
   EXPECT_EQ(std::memcmp(sender.bytes().data(), golden.data(), golden.size()), 0);
 }
 
-TEST(ReceiveDecoder, BytesMayComeInAnyPieces) {
+TEST(ReceiveDecoder, bytes_may_come_in_any_pieces) {
   SenderBytes sender(5);
   sender.preface();
   for (EventNumber event = 0; event < 20; ++event) {
@@ -71,7 +71,7 @@ ReceiveFault fault_of(const Bytes& bytes) {
   return decoder.disconnect(fixture.queue);
 }
 
-TEST(ReceiveDecoder, HostileBytesAreANamedFault) {
+TEST(ReceiveDecoder, hostile_bytes_are_a_named_fault) {
   const auto preface_with = [](std::size_t at, std::uint8_t value) {
     SenderBytes sender(5);
     sender.preface();
@@ -110,7 +110,7 @@ TEST(ReceiveDecoder, HostileBytesAreANamedFault) {
             ReceiveFault::bad_size);
 }
 
-TEST(ReceiveDecoder, AnEndWithinAMessageIsAFaultAndLeavesNoHalfFragment) {
+TEST(ReceiveDecoder, an_end_within_a_message_is_a_fault_and_leaves_no_half_fragment) {
   SenderBytes sender(5);
   sender.preface().fragment(0, bytes_of(100, 0)).fragment(1, bytes_of(100, 1));
   const std::size_t first_end = 16 + 24 + 100;
@@ -135,7 +135,7 @@ TEST(ReceiveDecoder, AnEndWithinAMessageIsAFaultAndLeavesNoHalfFragment) {
   }
 }
 
-TEST(ReceiveDecoder, AWrongChecksumFlagsTheFragment) {
+TEST(ReceiveDecoder, a_wrong_checksum_flags_the_fragment) {
   for (const bool queue_sums : {true, false}) {
     for (const bool check : {true, false}) {
       SenderBytes sender(5);
@@ -151,7 +151,7 @@ TEST(ReceiveDecoder, AWrongChecksumFlagsTheFragment) {
   }
 }
 
-TEST(ReceiveDecoder, FlagsOfTheFrontEndAreKept) {
+TEST(ReceiveDecoder, flags_of_the_front_end_are_kept) {
   SenderBytes sender(5);
   ReceiveHeader header = sender.plain(3);
   header.flags = receive_truncated | receive_bad_number;
@@ -164,7 +164,7 @@ TEST(ReceiveDecoder, FlagsOfTheFrontEndAreKept) {
   EXPECT_FALSE(fixture.queue.entry(3).absent());
 }
 
-TEST(ReceiveDecoder, RejectedFragmentsAreCountedAndTheRestGoesOn) {
+TEST(ReceiveDecoder, rejected_fragments_are_counted_and_the_rest_goes_on) {
   SenderBytes sender(5);
   sender.preface()
       .fragment(10, bytes_of(50, 0))
@@ -186,7 +186,7 @@ TEST(ReceiveDecoder, RejectedFragmentsAreCountedAndTheRestGoesOn) {
   EXPECT_EQ(fixture.queue.dropped(wire::DropReason::oversize), 1U);
 }
 
-TEST(ReceiveDecoder, AFullQueueStopsTheBytesAndLosesNone) {
+TEST(ReceiveDecoder, a_full_queue_stops_the_bytes_and_loses_none) {
   SenderBytes sender(5);
   sender.preface();
   for (EventNumber event = 0; event < 40; ++event) sender.fragment(event, bytes_of(20, event));
@@ -205,7 +205,7 @@ TEST(ReceiveDecoder, AFullQueueStopsTheBytesAndLosesNone) {
   EXPECT_EQ(fixture.queue.written(), 40U);
 }
 
-TEST(ReceiveDecoder, ASkipIsConfirmedByWhatFollows) {
+TEST(ReceiveDecoder, a_skip_is_confirmed_by_what_follows) {
   SenderBytes sender(5);
   sender.preface()
       .fragment(0, {})
@@ -221,7 +221,7 @@ TEST(ReceiveDecoder, ASkipIsConfirmedByWhatFollows) {
   EXPECT_EQ(fixture.queue.dropped(wire::DropReason::number_jump), 1U);
 }
 
-TEST(ReceiveDecoder, AQueueThatWasEmptiedMeanwhileDropsTheRestOfTheFragment) {
+TEST(ReceiveDecoder, a_queue_that_was_emptied_meanwhile_drops_the_rest_of_the_fragment) {
   SenderBytes sender(5);
   sender.preface().fragment(0, bytes_of(100, 0)).fragment(70, bytes_of(100, 1));
   QueueFixture fixture({.source = 5, .window = 64});

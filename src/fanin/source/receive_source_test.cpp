@@ -95,7 +95,7 @@ void send_spill(const ReceiveSource& source, EventNumber first, EventNumber end,
   peer.send(sender.bytes());
 }
 
-TEST(ReceiveSource, LooksItsNameUpBeforeTheRunAndNotWhenItStarts) {
+TEST(ReceiveSource, looks_its_name_up_before_the_run_and_not_when_it_starts) {
   int asked = 0;
   bool known = false;
   const auto source =
@@ -118,13 +118,13 @@ TEST(ReceiveSource, LooksItsNameUpBeforeTheRunAndNotWhenItStarts) {
   EXPECT_NE(source->listening_url(), "");
 }
 
-TEST(ReceiveSource, ReportsThePortThatWasChosen) {
+TEST(ReceiveSource, reports_the_port_that_was_chosen) {
   const Bench bench;
   EXPECT_THAT(bench.source->listening_url(),
               ::testing::MatchesRegex("tcp://127.0.0.1:[1-9][0-9]*"));
 }
 
-TEST(ReceiveSource, FragmentsOfAConnectionGoIntoTheQueue) {
+TEST(ReceiveSource, fragments_of_a_connection_go_into_the_queue) {
   Bench bench;
   Peer peer(*bench.source);
   SenderBytes sender(5);
@@ -141,7 +141,7 @@ TEST(ReceiveSource, FragmentsOfAConnectionGoIntoTheQueue) {
   EXPECT_EQ(bench.counter("connections"), 1U);
 }
 
-TEST(ReceiveSource, LargeFragmentsArriveWholeOverManyReads) {
+TEST(ReceiveSource, large_fragments_arrive_whole_over_many_reads) {
   Bench bench;
   Peer peer(*bench.source);
   SenderBytes sender(5);
@@ -158,7 +158,7 @@ TEST(ReceiveSource, LargeFragmentsArriveWholeOverManyReads) {
   }
 }
 
-TEST(ReceiveSource, AFullQueuePushesBackToTheSenderAndNothingIsLost) {
+TEST(ReceiveSource, a_full_queue_pushes_back_to_the_sender_and_nothing_is_lost) {
   Bench bench(16);
   FragmentQueue& queue = bench.fixture.queue;
   Peer peer(*bench.source);
@@ -184,7 +184,7 @@ TEST(ReceiveSource, AFullQueuePushesBackToTheSenderAndNothingIsLost) {
   EXPECT_EQ(bench.counter("bad_checksum"), 0U);
 }
 
-TEST(ReceiveSource, BadBytesCloseTheConnectionWithANameAndAnotherMayCome) {
+TEST(ReceiveSource, bad_bytes_close_the_connection_with_a_name_and_another_may_come) {
   Bench bench;
   bench.fixture.queue.start(0);
   Peer stray(*bench.source);
@@ -216,7 +216,7 @@ TEST(ReceiveSource, BadBytesCloseTheConnectionWithANameAndAnotherMayCome) {
   EXPECT_EQ(bench.counter("connections"), 4U);
 }
 
-TEST(ReceiveSource, AfterTheEndOfTheDataItListensOnlyWhenItIsStartedAgain) {
+TEST(ReceiveSource, after_the_end_of_the_data_it_listens_only_when_it_is_started_again) {
   Bench bench;
   SenderBytes sender(5);
   Peer first(*bench.source);
@@ -230,7 +230,7 @@ TEST(ReceiveSource, AfterTheEndOfTheDataItListensOnlyWhenItIsStartedAgain) {
   bench.read_until([&] { return bench.fixture.queue.written() == 2; });
 }
 
-TEST(ReceiveSource, ConnectionsThatWereClosedBeforeAnyWasReadAreAllRead) {
+TEST(ReceiveSource, connections_that_were_closed_before_any_was_read_are_all_read) {
   Bench bench;
   for (EventNumber spill = 0; spill < 20; ++spill) {
     send_spill(*bench.source, spill * 30, spill * 30 + 30);
@@ -241,7 +241,7 @@ TEST(ReceiveSource, ConnectionsThatWereClosedBeforeAnyWasReadAreAllRead) {
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
-TEST(ReceiveSource, AConnectionThatComesBeforeTheEndOfTheFirstIsReadWaits) {
+TEST(ReceiveSource, a_connection_that_comes_before_the_end_of_the_first_is_read_waits) {
   Bench bench;
   bench.fixture.queue.start(0);
   SenderBytes sender(5);
@@ -256,7 +256,7 @@ TEST(ReceiveSource, AConnectionThatComesBeforeTheEndOfTheFirstIsReadWaits) {
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
-TEST(ReceiveSource, ConnectionsThatComeWhileTheQueueIsFullAreReadLater) {
+TEST(ReceiveSource, connections_that_come_while_the_queue_is_full_are_read_later) {
   Bench bench(16);
   FragmentQueue& queue = bench.fixture.queue;
   for (EventNumber spill = 0; spill < 40; ++spill) {
@@ -272,7 +272,7 @@ TEST(ReceiveSource, ConnectionsThatComeWhileTheQueueIsFullAreReadLater) {
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
-TEST(ReceiveSource, ASecondSenderWaitsUntilTheFirstHasClosedAndTheLogSaysSo) {
+TEST(ReceiveSource, a_second_sender_waits_until_the_first_has_closed_and_the_log_says_so) {
   Bench bench;
   bench.fixture.queue.start(0);
   Peer first(*bench.source);
@@ -293,7 +293,7 @@ TEST(ReceiveSource, ASecondSenderWaitsUntilTheFirstHasClosedAndTheLogSaysSo) {
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
-TEST(ReceiveSource, AConnectionWithoutAPrefaceGivesWayAfterAWhile) {
+TEST(ReceiveSource, a_connection_without_a_preface_gives_way_after_a_while) {
   Bench bench;
   bench.fixture.queue.start(0);
   Peer silent(*bench.source);
@@ -309,7 +309,7 @@ TEST(ReceiveSource, AConnectionWithoutAPrefaceGivesWayAfterAWhile) {
   EXPECT_EQ(bench.counter("no_preface"), 1U);
 }
 
-TEST(ReceiveSource, WhoWaitsWhenTheDataEndIsRefusedCountedAndSaid) {
+TEST(ReceiveSource, who_waits_when_the_data_end_is_refused_counted_and_said) {
   Bench bench;
   Peer first(*bench.source);
   SenderBytes sender(5);
@@ -322,7 +322,7 @@ TEST(ReceiveSource, WhoWaitsWhenTheDataEndIsRefusedCountedAndSaid) {
   EXPECT_THAT(bench.log, ::testing::Contains(::testing::HasSubstr("2 connections refused")));
 }
 
-TEST(ReceiveSource, ManyBadConnectionsFillNoLog) {
+TEST(ReceiveSource, many_bad_connections_fill_no_log) {
   Bench bench;
   bench.fixture.queue.start(0);
   for (std::uint64_t i = 0; i < 50; ++i) {
@@ -337,7 +337,7 @@ TEST(ReceiveSource, ManyBadConnectionsFillNoLog) {
   EXPECT_THAT(bench.log, ::testing::Contains(::testing::HasSubstr("lines were left out")));
 }
 
-TEST(ReceiveSource, ARejoinKeepsTheSenderAndDropsTheOpenFragment) {
+TEST(ReceiveSource, a_rejoin_keeps_the_sender_and_drops_the_open_fragment) {
   Bench bench;
   Peer peer(*bench.source);
   SenderBytes sender(5);
@@ -358,7 +358,7 @@ TEST(ReceiveSource, ARejoinKeepsTheSenderAndDropsTheOpenFragment) {
 }
 
 #ifdef FANIN_PYTHON
-TEST(ReceiveSource, ThePythonExampleSpeaksTheFormat) {
+TEST(ReceiveSource, the_python_example_speaks_the_format) {
   for (const char* option : {"--first=0", "--no-crc"}) {
     Bench bench;
     const std::string url = bench.source->listening_url();
@@ -383,7 +383,7 @@ TEST(ReceiveSource, ThePythonExampleSpeaksTheFormat) {
 }
 #endif
 
-TEST(ReceiveSource, APortInUseIsAClearError) {
+TEST(ReceiveSource, a_port_in_use_is_a_clear_error) {
   const Bench bench;
   const auto url = net::Url::parse(bench.source->listening_url()).value();
   const auto second = ReceiveSource::make({.source = 6, .listen = url}).value();

@@ -95,7 +95,7 @@ void expect_stream(Source& source, const Stream& expected, std::uint64_t loops =
   }
 }
 
-TEST(RecordedData, EveryFragmentOfTheHldFileIsReplayedByteForByte) {
+TEST(RecordedData, every_fragment_of_the_hld_file_is_replayed_byte_for_byte) {
   const auto folder = testing::recorded_data() / "jpet-hld";
   const auto rows = read_csv(folder / "fragments.csv");
   if (rows.empty()) GTEST_SKIP() << no_data;
@@ -123,7 +123,7 @@ TEST(RecordedData, EveryFragmentOfTheHldFileIsReplayedByteForByte) {
   }
 }
 
-TEST(RecordedData, TheTwoTriggersThatNeverCameAreGapsInEverySource) {
+TEST(RecordedData, the_two_triggers_that_never_came_are_gaps_in_every_source) {
   const auto path = testing::recorded_data() / "jpet-hld" / "xx14099113231.hld";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << no_data;
   for (const std::uint32_t address : {0xe000U, 0xe001U, 0xe002U, 0xe003U, 0x8000U}) {
@@ -142,7 +142,7 @@ TEST(RecordedData, TheTwoTriggersThatNeverCameAreGapsInEverySource) {
   }
 }
 
-TEST(RecordedData, EveryFragmentOfTheSlsSetsIsReplayedByteForByte) {
+TEST(RecordedData, every_fragment_of_the_sls_sets_is_replayed_byte_for_byte) {
   const auto folder = testing::recorded_data() / "sls-modules";
   const auto rows = read_csv(folder / "fragments.csv");
   if (rows.empty()) GTEST_SKIP() << no_data;

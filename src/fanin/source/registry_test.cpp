@@ -42,16 +42,16 @@ std::string error_of(const std::string& type, const std::map<std::string, std::s
   return made.error().text;
 }
 
-TEST(Registry, TheBuiltInTypesAreThere) {
+TEST(Registry, the_built_in_types_are_there) {
   EXPECT_EQ(built_in().types(), (std::vector<std::string>{"emulator", "hld", "receive", "sls"}));
 }
 
-TEST(Registry, AnUnknownTypeNamesTheKnownOnes) {
+TEST(Registry, an_unknown_type_names_the_known_ones) {
   EXPECT_EQ(error_of("emu", {}), "run.toml:10: readout.0.source.0.type: there is no source of type "
                                  "\"emu\"; known: emulator, hld, receive, sls");
 }
 
-TEST(Registry, AnUnknownKeySaysFileLineKeyAndTheKnownOnes) {
+TEST(Registry, an_unknown_key_says_file_line_key_and_the_known_ones) {
   const std::string error = error_of("emulator", {{"colour", "red"}});
   EXPECT_THAT(error,
               StartsWith("run.toml:11: readout.0.source.0.colour: unknown key; known here: "));
@@ -59,14 +59,14 @@ TEST(Registry, AnUnknownKeySaysFileLineKeyAndTheKnownOnes) {
   EXPECT_THAT(error_of("emulator", {{"rat", "1kHz"}}), HasSubstr("did you mean rate?"));
 }
 
-TEST(Registry, AMissingUnitNamesTheUnits) {
+TEST(Registry, a_missing_unit_names_the_units) {
   EXPECT_THAT(error_of("emulator", {{"size", "200"}}),
               StartsWith("run.toml:11: readout.0.source.0.size: "));
   EXPECT_THAT(error_of("emulator", {{"size", "200"}}), HasSubstr("KiB"));
   EXPECT_THAT(error_of("emulator", {{"rate", "100"}}), HasSubstr("kHz"));
 }
 
-TEST(Registry, ImpossibleValuesAreErrors) {
+TEST(Registry, impossible_values_are_errors) {
   EXPECT_THAT(error_of("emulator", {{"size", "1GiB"}}), HasSubstr("size: is over 256MiB"));
   EXPECT_THAT(error_of("emulator", {{"size", "1kB"}, {"size_mean", "1kB"}}),
               HasSubstr("give one of"));
@@ -95,12 +95,12 @@ TEST(Registry, ImpossibleValuesAreErrors) {
               HasSubstr("check: \"maybe\" is neither true nor false"));
 }
 
-TEST(Registry, AMissingFileIsNotFound) {
+TEST(Registry, a_missing_file_is_not_found) {
   EXPECT_THAT(error_of("hld", {{"path", "/no/such.hld"}, {"address", "1"}}, ErrorKind::not_found),
               HasSubstr("/no/such.hld"));
 }
 
-TEST(Registry, SettingsReachTheSource) {
+TEST(Registry, settings_reach_the_source) {
   const auto made = built_in().make(
       settings_of("emulator", {{"size_mean", "2KiB"}, {"size_sigma", "1KiB"}, {"events", "5"}}));
   ASSERT_TRUE(made) << made.error().text;
@@ -114,14 +114,14 @@ TEST(Registry, SettingsReachTheSource) {
   }
 }
 
-TEST(Registry, ATypeIsRegisteredOnce) {
+TEST(Registry, a_type_is_registered_once) {
   Registry registry = built_in();
   const auto again = registry.add("hld", nullptr);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().kind, ErrorKind::usage);
 }
 
-TEST(Registry, AnExceptionOfAFactoryIsAnError) {
+TEST(Registry, an_exception_of_a_factory_is_an_error) {
   Registry registry;
   ASSERT_TRUE(registry.add("bad", [](const SourceSettings&) -> Result<std::unique_ptr<Source>> {
     throw std::runtime_error("no such board");

@@ -12,7 +12,7 @@ std::vector<EventNumber> pass_over(ReplayNumbers& numbers, const std::vector<std
   return result;
 }
 
-TEST(ReplayNumbers, PassesFollowEachOtherAndKeepTheirGaps) {
+TEST(ReplayNumbers, passes_follow_each_other_and_keep_their_gaps) {
   ReplayNumbers numbers({.loops = 3}, 24);
   numbers.start(0);
   EXPECT_EQ(pass_over(numbers, {1, 3}), (std::vector<EventNumber>{1, 3}));
@@ -23,7 +23,7 @@ TEST(ReplayNumbers, PassesFollowEachOtherAndKeepTheirGaps) {
   EXPECT_FALSE(numbers.next_pass());
 }
 
-TEST(ReplayNumbers, AFlippedBitOfTheCounterMovesNothing) {
+TEST(ReplayNumbers, a_flipped_bit_of_the_counter_moves_nothing) {
   ReplayNumbers numbers({}, 24);
   numbers.start(0);
   (void)pass_over(numbers, {0xfffff0, 0xfffff1});
@@ -37,7 +37,7 @@ TEST(ReplayNumbers, AFlippedBitOfTheCounterMovesNothing) {
   EXPECT_FALSE(numbers.doubtful());
 }
 
-TEST(ReplayNumbers, ASpanCanBeGiven) {
+TEST(ReplayNumbers, a_span_can_be_given) {
   ReplayNumbers numbers({.loops = 0, .span = 1000}, 64);
   numbers.start(0);
   EXPECT_EQ(numbers.number(5), 5U);
@@ -45,7 +45,7 @@ TEST(ReplayNumbers, ASpanCanBeGiven) {
   EXPECT_EQ(numbers.number(5), 1005U);
 }
 
-TEST(ReplayNumbers, PassesBelowWhatIsWantedAreLeftOut) {
+TEST(ReplayNumbers, passes_below_what_is_wanted_are_left_out) {
   ReplayNumbers numbers({.loops = 0}, 64);
   numbers.start(1000); // passes of 10 numbers: 10..19, 20..29, ...
   EXPECT_FALSE(numbers.wanted(numbers.number(10)));
@@ -58,7 +58,7 @@ TEST(ReplayNumbers, PassesBelowWhatIsWantedAreLeftOut) {
   }
 }
 
-TEST(ReplayNumbers, WhatIsWantedMayLieAfterTheLastPass) {
+TEST(ReplayNumbers, what_is_wanted_may_lie_after_the_last_pass) {
   ReplayNumbers numbers({.loops = 2}, 64);
   numbers.start(0);
   (void)pass_over(numbers, {1, 2, 3});
@@ -70,7 +70,7 @@ TEST(ReplayNumbers, WhatIsWantedMayLieAfterTheLastPass) {
   EXPECT_TRUE(numbers.exhausted());
 }
 
-TEST(Pacer, HighRatesDoNotWakeTheLoopForEveryEvent) {
+TEST(Pacer, high_rates_do_not_wake_the_loop_for_every_event) {
   using namespace std::chrono_literals;
   Pacer pacer(1e6);
   pacer.start(Time{});
@@ -80,7 +80,7 @@ TEST(Pacer, HighRatesDoNotWakeTheLoopForEveryEvent) {
   EXPECT_TRUE(pacer.due(99, Time{100us}));
 }
 
-TEST(Pacer, AnEventInTheFarFutureIsNeverDue) {
+TEST(Pacer, an_event_in_the_far_future_is_never_due) {
   Pacer pacer(1e-3);
   pacer.start(Time{});
   ASSERT_TRUE(pacer.due(0, Time{}));

@@ -28,7 +28,7 @@ ReadResult read_all(Source& source, FragmentQueue& queue) {
   return result;
 }
 
-TEST(SlsFile, TheHeaderIsDecoded) {
+TEST(SlsFile, the_header_is_decoded) {
   Bytes bytes(sls_header_size);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
   const SlsHeader header =
@@ -43,7 +43,7 @@ TEST(SlsFile, TheHeaderIsDecoded) {
   EXPECT_EQ(header.version, 47U);
 }
 
-TEST(SlsFile, MasterFilesOfBothKindsTellTheImageSize) {
+TEST(SlsFile, master_files_of_both_kinds_tell_the_image_size) {
   EXPECT_EQ(find_sls_image_size("{\n  \"Image Size in bytes\": 524288,\n}"), 524288U);
   EXPECT_EQ(find_sls_image_size("Image Size                 : 5120 bytes\n"), 5120U);
   for (const char* bad : {"", "Image Size", "Image Size:", "Image Size: x", "Image Size : -5",
@@ -52,14 +52,14 @@ TEST(SlsFile, MasterFilesOfBothKindsTellTheImageSize) {
   }
 }
 
-TEST(SlsFile, PatternsNameTheFiles) {
+TEST(SlsFile, patterns_name_the_files) {
   const SlsPattern pattern{"dir/j_d{part}_f{file}_0.raw", 3};
   EXPECT_EQ(pattern.path(12), "dir/j_d3_f12_0.raw");
   EXPECT_TRUE(pattern.several_files());
   EXPECT_FALSE((SlsPattern{"one.raw", 0}.several_files()));
 }
 
-TEST(SlsSource, ASequenceOfFilesIsOneStream) {
+TEST(SlsSource, a_sequence_of_files_is_one_stream) {
   const TemporaryFolder folder;
   folder.write("d1_f0.raw", records({10, 11, 12}, 300));
   folder.write("d1_f1.raw", records({13, 15}, 300));
@@ -79,7 +79,7 @@ TEST(SlsSource, ASequenceOfFilesIsOneStream) {
   EXPECT_TRUE(fixture.queue.entry(14).absent());
 }
 
-TEST(SlsSource, LoopingGoesThroughAllFilesAgainWithShiftedNumbers) {
+TEST(SlsSource, looping_goes_through_all_files_again_with_shifted_numbers) {
   const TemporaryFolder folder;
   folder.write("f0.raw", records({1, 2}, 100));
   folder.write("f1.raw", records({3}, 100));
@@ -95,7 +95,7 @@ TEST(SlsSource, LoopingGoesThroughAllFilesAgainWithShiftedNumbers) {
   }
 }
 
-TEST(SlsSource, RecordsAreReadIntoChainedPages) {
+TEST(SlsSource, records_are_read_into_chained_pages) {
   const TemporaryFolder folder;
   folder.write("big.raw", records({5, 6}, 50000));
   auto source = SlsSource::make({.files = {folder.file("big.raw"), 0}, .image_size = 50000});
@@ -110,7 +110,7 @@ TEST(SlsSource, RecordsAreReadIntoChainedPages) {
   EXPECT_EQ(payload_of(fixture.queue, 6), sls_record(6, 50000));
 }
 
-TEST(SlsSource, AFileThatIsNoWholeNumberOfRecordsIsAnErrorWithTheOffset) {
+TEST(SlsSource, a_file_that_is_no_whole_number_of_records_is_an_error_with_the_offset) {
   const TemporaryFolder folder;
   Bytes bytes = records({1, 2}, 100);
   bytes.resize(bytes.size() - 10);
@@ -121,7 +121,7 @@ TEST(SlsSource, AFileThatIsNoWholeNumberOfRecordsIsAnErrorWithTheOffset) {
   EXPECT_THAT(source.error().text, ::testing::StartsWith(path + ": offset 212: 202 bytes"));
 }
 
-TEST(SlsSource, ALaterFileThatIsDamagedKeepsWhatCameBefore) {
+TEST(SlsSource, a_later_file_that_is_damaged_keeps_what_came_before) {
   const TemporaryFolder folder;
   folder.write("f0.raw", records({1, 2}, 100));
   folder.write("f1.raw", Bytes(17));
@@ -135,7 +135,7 @@ TEST(SlsSource, ALaterFileThatIsDamagedKeepsWhatCameBefore) {
   EXPECT_EQ(fixture.queue.written(), 2U);
 }
 
-TEST(SlsSource, AFileCutShortWhileItIsReadLeavesNoHalfFragment) {
+TEST(SlsSource, a_file_cut_short_while_it_is_read_leaves_no_half_fragment) {
   const TemporaryFolder folder;
   const std::string path = folder.write("shrinks.raw", records({1, 2}, 300000));
   auto source = SlsSource::make({.files = {path, 0}, .image_size = 300000});
@@ -151,7 +151,7 @@ TEST(SlsSource, AFileCutShortWhileItIsReadLeavesNoHalfFragment) {
   EXPECT_FALSE(fixture.queue.open());
 }
 
-TEST(SlsSource, NothingToReadIsAnError) {
+TEST(SlsSource, nothing_to_read_is_an_error) {
   const TemporaryFolder folder;
   EXPECT_FALSE(SlsSource::make({.files = {folder.file("none.raw"), 0}, .image_size = 100}));
   auto source = SlsSource::make(
@@ -162,7 +162,7 @@ TEST(SlsSource, NothingToReadIsAnError) {
   EXPECT_EQ((*source)->read(fixture.queue, Time{}).state, ReadState::failed);
 }
 
-TEST(SlsSource, HostileFrameNumbersAreCountedDropsAndEnd) {
+TEST(SlsSource, hostile_frame_numbers_are_counted_drops_and_end) {
   const TemporaryFolder folder;
   const auto path =
       folder.write("odd.raw", records({5, 0, ~std::uint64_t{0}, 6, 1U << 30, 7}, 100));
