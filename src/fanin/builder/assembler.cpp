@@ -166,10 +166,10 @@ void Assembler::keep(Assembly& assembly, const Block& block) {
   assembly.batch.pieces.push_back(
       {.source = header.source,
        .range = header.events(),
-       .table = block.message.part(sizeof header, table_size),
+       .table = block.message.subview(sizeof header, table_size),
        .payload = block.payload.size > 0
                       ? block.payload
-                      : block.message.part(sizeof header + table_size, header.payload_size),
+                      : block.message.subview(sizeof header + table_size, header.payload_size),
        .payload_offset = header.payload_offset});
   assembly.bytes += header.payload_size;
 }

@@ -89,7 +89,7 @@ struct View {
   [[nodiscard]] std::span<const std::byte> bytes() const {
     return size == 0 ? std::span<const std::byte>{} : std::span{data(), size};
   }
-  [[nodiscard]] View part(std::uint32_t from, std::uint32_t length) const {
+  [[nodiscard]] View subview(std::uint32_t from, std::uint32_t length) const {
     FANIN_ASSERT(from <= size && length <= size - from);
     return View{page, offset + from, length};
   }

@@ -58,7 +58,7 @@ TEST(PagePool, a_page_comes_home_with_its_last_view) {
   const auto pool = make_pool(4096, 1);
   Loan loan = pool->take();
   View view = loan.freeze(8, 100);
-  const View part = view.part(10, 20);
+  const View part = view.subview(10, 20);
   EXPECT_EQ(part.offset, 18U);
   EXPECT_EQ(part.data(), loan.data() + 18);
   loan.reset();

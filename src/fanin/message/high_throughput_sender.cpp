@@ -132,7 +132,7 @@ net::SendOutcome HighThroughputSender::send_large(const memory::View& message) {
     const bool opened = page_.open() && page_.append_header(size, piece_flags(first, last));
     FANIN_ASSERT(opened);
     hand_over({.page = page_.unsent(),
-               .payload = message.part(at, size),
+               .payload = message.subview(at, size),
                .continues = !first,
                .goes_on = !last});
     page_.sent();

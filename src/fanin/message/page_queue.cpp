@@ -131,7 +131,7 @@ bool PageQueue::read_frame(Message& message, const Frame& frame) {
     return false;
   }
   const memory::View& part = frame.in_rest ? reading_.rest : reading_.page;
-  memory::View view = part.part(frame.offset, frame.header.size);
+  memory::View view = part.subview(frame.offset, frame.header.size);
   if (frame.header.flags == 0) {
     message.receive(source.id, std::move(view), {});
     return true;

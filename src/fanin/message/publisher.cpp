@@ -213,7 +213,7 @@ void Publisher::give_large(Group& group, Tag tag, const memory::View& message) {
     const bool last = at + size == message.size;
     const FrameHeader header{0, piece_flags(false, last), size};
     const Parcel parcel{.page = group.prefix_for(at == 0 ? &tag : nullptr, header),
-                        .payload = message.part(at, size),
+                        .payload = message.subview(at, size),
                         .messages = last ? 1U : 0U};
     for (Member* const member : group.members) {
       if (!member->skipping && !member->hand_over(parcel, counters_)) member->put(parcel);

@@ -186,8 +186,8 @@ void latency(benchmark::State& state, CommitMode commit) {
       batch.range.end = batch.range.first + 1;
       for (auto& piece : batch.pieces) {
         piece.range = batch.range;
-        piece.table = piece.table.part(0, sizeof(wire::FragmentEntry));
-        piece.payload = piece.payload.part(0, fragment_size);
+        piece.table = piece.table.subview(0, sizeof(wire::FragmentEntry));
+        piece.payload = piece.payload.subview(0, fragment_size);
       }
       if ((*made)->submit(batch) == SubmitOutcome::accepted) ++submitted;
       while (committed < submitted) drive(**made);

@@ -110,8 +110,8 @@ bool End::receive(const Item& item, Event& event) {
   if (!receive_where_posted(item, event.message)) return false;
   const std::uint32_t first_size = item.extents[0].size;
   if (item.extent_count == 2 && first_size > 0 && first_size < item.size) {
-    event.rest = event.message.part(first_size, item.size - first_size);
-    event.message = event.message.part(0, first_size);
+    event.rest = event.message.subview(first_size, item.size - first_size);
+    event.message = event.message.subview(0, first_size);
   }
   return true;
 }

@@ -252,7 +252,7 @@ TEST_F(Shm, more_comes_back_than_an_outbox_holds_and_none_is_left) {
   {
     const memory::View page = filled(*at_client_.shared, 4000, 1);
     for (std::uint32_t i = 0; i < 600; ++i) {
-      EXPECT_EQ(send({page.part(i % 400 * 8, 400)}), SendOutcome::accepted);
+      EXPECT_EQ(send({page.subview(i % 400 * 8, 400)}), SendOutcome::accepted);
       settle();
     }
   }
