@@ -174,7 +174,8 @@ TEST(Process, a_builder_unit_that_cannot_make_its_file_ends_the_run) {
 }
 
 TEST(Process, nodes_that_were_stopped_before_they_reached_the_event_manager_end_in_order) {
-  const auto configuration = config::parse(small, "test.toml", {"network.control=tcp://127.0.0.1:1"});
+  const auto configuration =
+      config::parse(small, "test.toml", {"network.control=tcp://127.0.0.1:1"});
   ASSERT_TRUE(configuration) << configuration.error().text;
   const auto plugins = Plugins::load(*configuration);
   ASSERT_TRUE(plugins);
