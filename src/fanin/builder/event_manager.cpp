@@ -27,8 +27,8 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
               2 * alive_period),
       dispatcher_({system, sources_, trigger_, readouts_, builders_, events_.announcements(),
                    paths_, accounts_, server_}),
-      reading_(
-          {system, readouts_, phase_, trigger_, events_, dispatcher_, server_, *environment_.loop}),
+      reading_({system, readouts_, phase_, trigger_, events_, dispatcher_, server_,
+                *environment_.loop, environment_.log}),
       alive_tick_([this] { check_alive(); }),
       grace_tick_([this] { end_graces(); }),
       laggard_tick_([this] { watch_laggards(); }) {
@@ -274,6 +274,7 @@ void EventManager::check_alive() {
     if (!key.is_readout() && options_.on_silent) options_.on_silent(key.node);
   }
   events_.watch_overtaken(clock_.running_time());
+  reading_.watch_drain(clock_.running_time());
   path_watch_.watch(now);
   alive_tick_.start(*environment_.loop, now + alive_period);
 }

@@ -309,6 +309,31 @@ TEST_P(Numbers, a_wrong_number_at_the_end_makes_nobody_silent) {
   EXPECT_EQ(stored(2), stored(3));
 }
 
+TEST_P(Numbers, a_run_that_is_stopped_waits_for_no_source_that_would_need_hours) {
+  const List wrong{30'010, 30'011};
+  start({{.numbers = joined({from_to(0, 10), wrong, from_to(12, 40'000)}),
+          .step = 100ms,
+          .ends = false},
+         {.numbers = from_to(0, 40'000), .step = 100ms, .ends = false},
+         {.numbers = from_to(0, 40'000), .step = 100ms, .ends = false}})
+      .run_for(5s);
+  system_->stop();
+  ASSERT_TRUE(system_->run_until_ended(5s)) << log() << system_->manager().waiting_for();
+  expect_end();
+  EXPECT_THAT(log(), HasSubstr("would take"));
+  EXPECT_GE(stored(2).size(), 50U);
+  EXPECT_EQ(stored(2), stored(3));
+}
+
+TEST_P(Numbers, a_run_that_is_stopped_waits_for_a_source_that_is_there_soon) {
+  start({{.numbers = from_to(0, 40'000), .ends = false},
+         {.numbers = from_to(0, 40'000), .step = 300us, .ends = false}})
+      .run_for(1s);
+  system_->stop();
+  expect_end();
+  EXPECT_EQ(stored(1), stored(2));
+}
+
 TEST_P(Numbers, a_held_fragment_of_the_largest_size_needs_no_page_of_the_next) {
   options_.source_page = options_.fragment_max = 8192;
   options_.source_pages = 3;

@@ -1,7 +1,9 @@
 #include "fanin/builder/reading.hpp"
 
 #include <algorithm>
+#include <tuple>
 
+#include "fanin/base/units.hpp"
 #include "fanin/source/number_judge.hpp"
 
 namespace fanin::builder {
@@ -139,7 +141,53 @@ void Reading::drain_until(EventNumber event, EventNumber read) {
   parts_.phase.drain();
   parts_.events.announcements().know_until(event);
   limit_ = event;
+  read_end_ = read;
   parts_.server.tell_readouts(wire::Limit{event, 1, read});
+}
+
+// Within the window numbers count that one source alone has: a wrong one, or a wrong offset, may be
+// hours ahead of slow sources. One that gives nothing at all is given up by its readout unit.
+void Reading::watch_drain(Duration now) {
+  if (!parts_.phase.is(Phase::draining)) return;
+  const auto readouts = parts_.events.announcements().readouts();
+  const bool held_back = std::ranges::any_of(readouts, &Announcements::Readout::held_back);
+  if (!drains_since_) drains_since_ = now;
+  if (measured_.empty() || held_back) return measure_drain(now);
+  const Duration period = now - measured_at_;
+  if (period < parts_.system.event_deadline) return;
+  EventNumber lowest = read_end_;
+  std::optional<std::size_t> slowest;
+  Duration longest = parts_.system.drain - (now - *drains_since_);
+  for (std::size_t i = 0; i < readouts.size(); ++i) {
+    const Announcements::Readout& readout = readouts[i];
+    if (readout.state != Announcements::State::announcing) continue;
+    lowest = std::min(lowest, readout.end);
+    if (readout.end >= read_end_ || readout.end <= measured_[i]) continue;
+    const auto left = static_cast<double>(read_end_ - readout.end);
+    const double periods = left / static_cast<double>(readout.end - measured_[i]);
+    const auto needed = Duration{
+        static_cast<Duration::rep>(std::min(periods * static_cast<double>(period.count()), 1e18))};
+    if (needed > longest) std::tie(slowest, longest) = std::pair{i, needed};
+  }
+  if (slowest) {
+    parts_.log(
+        LogLevel::warning,
+        fmt::format("readout unit '{}' is at event {} and would take {} to event {}: nothing "
+                    "more is read, the events between are built without it",
+                    parts_.system.readout_units[*slowest], readouts[*slowest].end,
+                    format_duration(longest), read_end_));
+    read_end_ = lowest;
+    parts_.server.tell_readouts(wire::Limit{limit_, 1, read_end_});
+  }
+  measure_drain(now);
+}
+
+void Reading::measure_drain(Duration now) {
+  measured_at_ = now;
+  measured_.clear();
+  for (const auto& readout : parts_.events.announcements().readouts()) {
+    measured_.push_back(readout.end);
+  }
 }
 
 } // namespace fanin::builder

@@ -29,6 +29,7 @@ public:
     const Dispatcher& dispatcher;
     ControlServer& server;
     net::Loop& loop;
+    const LogFunction& log;
   };
   explicit Reading(const Parts& parts);
 
@@ -42,6 +43,9 @@ public:
   void update();
   // Once a turn, after that: phase draining, if the last event is known.
   void end_if_known();
+  // From time to time. While the run drains, no source is waited for that would take longer than
+  // `drain` to come to the last event. `now`: the running time of the event manager.
+  void watch_drain(Duration now);
   // Ends the run in good order: phase pausing or draining. Only while it is running.
   void stop();
   void cancel() { tick_.cancel(); }
@@ -55,6 +59,7 @@ private:
   void drain_where_paused();
   // Sources are read up to `read`.
   void drain_until(EventNumber end, EventNumber read);
+  void measure_drain(Duration now);
 
   Parts parts_;
   net::Timer tick_; // of the trigger
@@ -62,6 +67,10 @@ private:
   std::vector<std::optional<wire::Paused>> paused_; // by readout unit: its answer
   std::vector<EventNumber> told_triggered_;         // likewise
   EventNumber all_told_ = 0; // of what was triggered
+  EventNumber read_end_ = 0; // while the run drains: sources are read up to there
+  std::optional<Duration> drains_since_;
+  Duration measured_at_{};
+  std::vector<EventNumber> measured_; // by readout unit: announced below, at that time
 };
 
 } // namespace fanin::builder

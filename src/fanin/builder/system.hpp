@@ -61,6 +61,7 @@ struct System {
   Duration event_give_up_slow{}; // a source that holds all others back so long; 0: never given up
   std::uint64_t event_window = 65536; // numbers less far apart confirm each other
   Duration dead_after = std::chrono::seconds{5}; // a silent node is given up
+  Duration drain = std::chrono::minutes{1}; // no event is built for so long while the run ends
 
   double trigger_rate_hz = 0; // 0: no trigger source, events exist as they are announced
   std::uint64_t trigger_window = 100'000; // triggered and not yet built, at most

@@ -60,7 +60,7 @@ void read_run(TableReader reader, Configuration& configuration) {
   }
   if (run.output == "discard") run.output.clear();
   run.restart = reader.boolean("restart", run.restart);
-  run.drain = reader.duration("drain", run.drain);
+  configuration.system.drain = reader.duration("drain", configuration.system.drain);
   run.seed = reader.integer("seed", run.seed);
   reader.finish();
 }

@@ -33,7 +33,6 @@ struct Run {
   std::string output = "fanin-data"; ///< folder; empty: built events are discarded
   settings::Place output_place;
   bool restart = false; ///< a readout or builder unit that died is started again
-  Duration drain = std::chrono::minutes{1}; ///< longest time without progress at the end of a run
   std::uint64_t seed = 1; ///< of emulated sources
 };
 

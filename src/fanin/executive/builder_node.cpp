@@ -111,7 +111,7 @@ private:
   // A disk that stays full would keep the process after the end of the run for ever.
   void watch_sinks() {
     commits_before_ = sink_log_.commits;
-    full_tick_.start(*context_.loop, context_.loop->now() + context_.configuration->run.drain);
+    full_tick_.start(*context_.loop, context_.loop->now() + context_.system->drain);
   }
   void abandon_if_stuck() {
     if (sink_log_.open == 0) return;
@@ -120,7 +120,7 @@ private:
     unit_ended_ = true;
     outcome_ = fail(ErrorKind::exhausted,
                     fmt::format("nothing could be written for {} (run.drain) after the end",
-                                format_duration(context_.configuration->run.drain)));
+                                format_duration(context_.system->drain)));
     context_.log(LogLevel::error, outcome_.error().text);
   }
 

@@ -127,7 +127,7 @@ private:
     }
     result_ = std::move(report);
     manifest_by_ = context_.loop->now();
-    if (!summary.forced) manifest_by_ += context_.configuration->run.drain;
+    if (!summary.forced) manifest_by_ += context_.system->drain;
     finish_manifest();
   }
 
@@ -173,7 +173,7 @@ private:
     if (!manager_->stopping() || summary.events_built != built_before_) {
       built_before_ = summary.events_built;
       stuck_since_ = now;
-    } else if (now - stuck_since_ >= context_.configuration->run.drain) {
+    } else if (now - stuck_since_ >= context_.system->drain) {
       manager_->stop_now(fmt::format("no event was built for {} (run.drain) while stopping: {}",
                                      format_duration(now - stuck_since_), manager_->waiting_for()));
     }
