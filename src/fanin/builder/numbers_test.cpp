@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -490,6 +491,40 @@ TEST(FarNumbers, a_dead_source_stops_nobody_who_goes_on_more_than_a_window_ahead
         << tail_of_log(system) << system.manager().waiting_for();
     EXPECT_EQ(system.summary().sources[dead - 1].ledger.built, 1000U);
     EXPECT_THAT(tail_of_log(system), HasSubstr("more than event.window"));
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
+// Has always more to read; after 1,000 fragments its counter begins again.
+class Restarted final : public source::Source {
+public:
+  Result<> start(EventNumber, Time) override { return {}; }
+  source::ReadResult read(source::FragmentQueue& queue, Time) override {
+    for (int i = 0; i < 10; ++i, ++sent_) {
+      if (queue.write(sent_ % 1000, std::array<std::byte, 8>{}) == source::WriteOutcome::full)
+        return {};
+    }
+    return {source::ReadState::more};
+  }
+
+private:
+  EventNumber sent_ = 0;
+};
+
+TEST(FarNumbers, a_fast_source_of_which_all_is_dropped_stops_nobody) {
+  for (const std::size_t readouts : {1U, 2U}) {
+    VirtualSystemOptions options;
+    options.system = make_system(readouts, 1, 2 / readouts);
+    options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      if (info.id == 2) return std::make_unique<Restarted>();
+      return std::make_unique<Listed>(from_to(0, 10'000));
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(2s);
+    EXPECT_EQ(system.summary().sources[0].ledger.built, 10'000U) << tail_of_log(system);
     system.stop();
     ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
     expect_balanced(system);

@@ -202,7 +202,7 @@ bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
     input->unclear = false;
     input->last = {};
     input->last.wake = now;
-    input->far_ahead = false;
+    input->gives_more = input->far_ahead = false;
     input->rest.end();
     for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
       input->dropped_before[reason] = input->queue.dropped(static_cast<wire::DropReason>(reason));

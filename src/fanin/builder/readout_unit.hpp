@@ -74,6 +74,7 @@ private:
     ReadRest rest;
     std::array<std::uint64_t, wire::drop_reasons> dropped_before{}; // by earlier incarnations
     std::uint32_t pages_left = 0; // in the pool, after it was last read
+    bool gives_more = false; // the last read left something, and not all of it was dropped
     bool far_ahead = false; // read further than builder units take
     bool unclear = false; // its queue, when it was read last: it waits until others are asked
     std::optional<Duration> unclear_since; // on the fair clock

@@ -285,13 +285,17 @@ bool ReadoutUnit::read_inputs() {
                      (now >= input->rest.until() && may_have_more) ||
                      (input->queue.throttled() && pages_back);
     if (due) {
-      const std::uint64_t before = input->queue.bytes_written();
+      const std::uint64_t bytes = input->queue.bytes_written();
+      const EventNumber come_to = input->queue.come_to();
       if (!input->queue.numbered() || input->queue.held()) {
         input->queue.set_others(others_of(*input));
       }
       input->last = input->source->read(input->queue, now);
       if (input->last.state == source::ReadState::waiting)
-        input->rest.begin(input->queue.bytes_written() - before, now);
+        input->rest.begin(input->queue.bytes_written() - bytes, now);
+      input->gives_more =
+          input->last.state == source::ReadState::more &&
+          (input->queue.bytes_written() != bytes || input->queue.come_to() != come_to);
       input->unclear = input->queue.unclear();
       input->pages_left = input->pool->available();
       if (input->last.state == source::ReadState::failed) {
@@ -415,8 +419,7 @@ void ReadoutUnit::watch_silence() {
   const Duration now = clock_.look(environment_.loop->now(), false);
   for (auto& input : inputs_) {
     note_progress(*input, now);
-    if (input->queue.throttled() || input->far_ahead ||
-        input->last.state == source::ReadState::more) {
+    if (input->queue.throttled() || input->far_ahead || input->gives_more) {
       input->moved_at = now;
     }
   }
@@ -442,8 +445,8 @@ void ReadoutUnit::pass_unread() {
 
 // A source that stays silent while others have gone on is given up after the deadline. The time in
 // which it is held back by us does not count, nor that in which this node does not run, nor is it
-// silent while it has more to read, or when a fragment of it was taken within the deadline. True:
-// it is behind the others. `now` is on the fair clock.
+// silent while it gives more than is read at once, or when a fragment of it was taken within the
+// deadline. True: it is behind the others. `now` is on the fair clock.
 bool ReadoutUnit::watch_silence(Input& input, Duration now) {
   source::FragmentQueue& queue = input.queue;
   const bool behind = horizon_ > 0 && (!queue.numbered() || queue.next_event() < horizon_);
@@ -451,8 +454,7 @@ bool ReadoutUnit::watch_silence(Input& input, Duration now) {
     if (behind && !queue.give_up_until(horizon_, wire::AbsentReason::none)) retry_full_ = true;
     return false;
   }
-  if (!behind || queue.throttled() || input.far_ahead ||
-      input.last.state == source::ReadState::more) {
+  if (!behind || queue.throttled() || input.far_ahead || input.gives_more) {
     input.behind_since.reset();
     input.slow_since.reset();
     return false;

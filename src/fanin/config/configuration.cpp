@@ -197,11 +197,11 @@ void fit_batches(TableReader event, TableReader network, Configuration& configur
 }
 
 // Nodes that read other files than each other may differ in where data come from, not in how events
-// are numbered.
+// are numbered, nor in how large fragments may be, for which all reserve memory.
 std::string numbering_of(const Source& source) {
   const source::FragmentQueueOptions& queue = source.queue;
-  return fmt::format("{} {} {} {}", source.settings.type, queue.counter_bits, queue.offset,
-                     queue.first ? fmt::to_string(*queue.first) : "");
+  return fmt::format("{} {} {} {} {}", source.settings.type, queue.counter_bits, queue.offset,
+                     queue.first ? fmt::to_string(*queue.first) : "", queue.fragment_max);
 }
 
 // What all nodes agree on, and what follows from it for each source.
