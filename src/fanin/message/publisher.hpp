@@ -43,6 +43,9 @@ struct PublisherOptions {
   std::function<void()> on_writable = {}; ///< after backpressure: try again
 };
 
+/// It has slightly more than 400 lines: how a message meets a group of subscribers, slow ones
+/// included, stays together. A subscriber, its group and the table of tags are types of their own
+/// (subscription_group.hpp).
 class Publisher final : detail::AcceptorOwner, TurnEndTask {
 public:
   /// Errors: usage, unsupported (the address), refused (in use).
