@@ -519,12 +519,12 @@ TEST(FarNumbers, a_fast_source_of_which_all_is_dropped_stops_nobody) {
     options.system = make_system(readouts, 1, 2 / readouts);
     options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
       if (info.id == 2) return std::make_unique<Restarted>();
-      return std::make_unique<Listed>(from_to(0, 10'000));
+      return std::make_unique<Listed>(from_to(0, 3000));
     };
     VirtualSystem system{options};
     system.start_all();
-    system.run_for(2s);
-    EXPECT_EQ(system.summary().sources[0].ledger.built, 10'000U) << tail_of_log(system);
+    system.run_for(800ms);
+    EXPECT_EQ(system.summary().sources[0].ledger.built, 3000U) << tail_of_log(system);
     system.stop();
     ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
     expect_balanced(system);
