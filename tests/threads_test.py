@@ -15,6 +15,7 @@ COVERED_BY = {
     "src/fanin/executive/report_pipe_test.cpp": "executive",
     "src/fanin/net/host_resolver.cpp": "net_loop",
     "src/fanin/net/loop_test.cpp": "net_loop",
+    "src/fanin/settings/reader_test.cpp": "settings",
     "src/fanin/storage/file_sink.cpp": "storage",
     "src/fanin/storage/file_sink.hpp": "storage",
 }

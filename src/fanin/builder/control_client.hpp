@@ -40,10 +40,6 @@ inline constexpr Duration status_period = std::chrono::milliseconds{250};
 [[nodiscard]] inline std::uint32_t control_page_least(std::size_t sources) {
   return static_cast<std::uint32_t>(2 * (sizeof(wire::SourceCounters) * sources + 192));
 }
-// Pages of control messages for a node with so many connections.
-[[nodiscard]] inline std::uint32_t control_pages(std::size_t connections) {
-  return static_cast<std::uint32_t>(16 + 8 * connections);
-}
 
 class ControlClient final : public net::Handler {
 public:

@@ -55,9 +55,9 @@ std::string WaitingText::of_builder(NodeId node) const {
   if (!oldest) return {};
   const Batch* const batch = parts_.dispatcher.batches().find(*oldest);
   const bool received = batch != nullptr && batch->state == BatchState::received;
-  return fmt::format("builder unit '{}' to build event {} ({} of {} bytes in use){}", name, *oldest,
-                     capacity.reserved_by(node), capacity.capacity_of(node),
-                     received ? ", storage to write it" : "");
+  return fmt::format("builder unit '{}' to {} event {} ({} of {} bytes in use)", name,
+                     received ? "store" : "build", *oldest, capacity.reserved_by(node),
+                     capacity.capacity_of(node));
 }
 
 std::string WaitingText::of_paths(NodeId builder) const {

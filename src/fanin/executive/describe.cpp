@@ -77,7 +77,7 @@ std::string head_text(const Configuration& configuration) {
   text += fmt::format(
       "protocol {}, {}, integrity {}, deadline {}, window {}\n", name(system.protocol),
       system.trigger_rate_hz > 0 ? fmt::format("trigger at {}", format_rate(system.trigger_rate_hz))
-                                 : "events as they are announced",
+                                 : "no trigger",
       system.checksum ? "crc32c" : "none", format_duration(system.event_deadline),
       system.event_window);
   const config::Run& run = configuration.run;

@@ -340,7 +340,7 @@ static_assert(sizeof(Clear) == 16);
 struct SourceCounters { // since the incarnation began
   SourceId source = 0;
   std::uint32_t reserved = 0;
-  std::array<std::uint64_t, 6> dropped{}; ///< by DropReason
+  std::array<std::uint64_t, drop_reasons> dropped{}; ///< by DropReason
 };
 static_assert(sizeof(SourceCounters) == 56);
 

@@ -9,7 +9,8 @@
 
 namespace fanin::wire {
 
-/// Why a fragment was dropped before it was announced.
+/// Why a fragment was dropped before it was announced. A new one changes drop_reasons, name(), the
+/// size of SourceCounters (and with it protocol_version), and the documents that list the reasons.
 enum class DropReason : std::uint8_t {
   number_back, ///< its number is below one that was accepted
   number_repeat, ///< the same number again
