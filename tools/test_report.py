@@ -85,12 +85,18 @@ def _may_make_networks():
     return shutil.which("ip", path=os.environ["PATH"] + ":/usr/sbin:/sbin") is not None and _runs("unshare", "--map-root-user", "--net", "true")
 
 
+def _has_token_bucket():
+    return _runs("unshare", "--map-root-user", "--net", "sh", "-c", "PATH=$PATH:/usr/sbin:/sbin && "
+                 "tc qdisc add dev lo root tbf rate 1mbit burst 3000 limit 9000")
+
+
 # A reason for skipping: what it says, what must be missing for it to hold, and that in words.
 EXCUSES = [
     (r"\./dev data|detector data", _has_data, "no recorded detector data on this machine"),
     (r"RDMA device|no RDMA|ibv_|rdma_", _has_rdma, "no RDMA device on this machine"),
     (r"mount a tmpfs", lambda: _runs("unshare", "--map-root-user", "--mount", "true"), "no mount namespaces here"),
     (r"network namespace", _may_make_networks, "no network namespaces here"),
+    (r"no tbf", _has_token_bucket, "this kernel has no tbf"),
     (r"control group", _may_limit_memory, "no control group may be made here"),
     (r"become another user|needs root", lambda: os.geteuid() == 0, "not root"),
     (r"root may use all", lambda: os.geteuid() != 0 or _runs("setpriv", "--reuid=65534", "true"), "root, and no other user"),

@@ -1,0 +1,204 @@
+"""./dev testbed, a network of hosts in network namespaces; and runs on its hosts. Skipped where there are no such namespaces."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fanin_run import SOURCE, Folder, wait_until
+
+os.environ["PATH"] += ":/usr/sbin:/sbin"
+TOOL = [sys.executable, str(SOURCE / "tools/testbed.py")]
+SMALL = ["--rate", "200Mb/s", "--switch-buffer", "128KiB"]
+
+
+class Testbed:
+    """A folder for a testbed, which is removed with it."""
+
+    __test__ = False  # for pytest
+
+    def __init__(self, prefix=()):
+        self.prefix = list(prefix)
+
+    def __enter__(self):
+        self.folder = Folder()
+        self.path = self.folder.__enter__().path / "testbed"
+        self.environment = os.environ | {"FANIN_TESTBED": str(self.path)}
+        return self
+
+    def __exit__(self, *exception):
+        self.command("down")
+        self.folder.__exit__(*exception)
+
+    def words(self, *words):
+        return [*self.prefix, *TOOL, *words]
+
+    def command(self, *words):
+        return subprocess.run(self.words(*words), env=self.environment, capture_output=True, text=True, timeout=120)
+
+    def up(self, *words):
+        """Makes it, or the test is skipped where that is impossible."""
+        for program, package in {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}.items():
+            if not shutil.which(program):
+                pytest.skip(f"no network namespace without {program} ({package}), which is not installed")
+        done = self.command("up", *words)
+        if "no network namespace can be made" in done.stderr:
+            pytest.skip(done.stderr.strip())
+        if "qdisc kind is unknown" in done.stderr:
+            pytest.skip(f"no tbf in this kernel: {done.stderr.strip()}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def state(self):
+        return json.loads((self.path / "state.json").read_text())
+
+    def status(self):
+        done = self.command("status", "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def enter(self, host, *words):
+        done = self.command("enter", host, *words)
+        assert done.returncode == 0, f"{host}: {' '.join(words)}: {done.stderr}"
+        return done.stdout
+
+    def refused(self, status, *words):
+        """What a command says that fails, which is one line."""
+        done = self.command(*words)
+        assert done.returncode == status, f"{words}: status {done.returncode}: {done.stdout}{done.stderr}"
+        assert done.stderr.count("\n") == 1 and done.stderr.startswith("./dev testbed: "), done.stderr
+        return done.stderr
+
+
+def spaces_in_use():
+    """The network namespaces of all processes."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/ns/net"):
+        with contextlib.suppress(OSError):
+            found.add(int(re.search(r"\d+", os.readlink(entry))[0]))
+    return found
+
+
+def check_nothing_left(testbed, spaces):
+    assert not testbed.path.exists(), f"files are left: {list(testbed.path.iterdir())}"
+    wait_until(lambda: not spaces & spaces_in_use(), "the processes in its network namespaces end")
+
+
+def test_a_testbed_has_the_links_and_buffers_that_were_asked_for_and_leaves_nothing():
+    with Testbed() as testbed:
+        testbed.up("2x1", "--rate", "100Mb/s", "--switch-buffer", "64KiB", "--mtu", "1500", "--rails", "2", "--gso", "32KiB")
+        status = testbed.status()
+        assert status["hosts"] == ["evm", "ru0", "ru1", "bu0"]
+        assert status["settings"]["tcp_congestion_control"] == "cubic", status["settings"]
+        assert status["settings"]["tcp_slow_start_after_idle"] in "01", status["settings"]
+        assert len(status["ports"]) == 8, "a port for each host and rail"
+        for device, limit in (("ru1.1", 64 << 10), ("rail1", 1_000_000)):
+            host = "switch" if device == "ru1.1" else "ru1"
+            queue = json.loads(testbed.enter(host, "tc", "-r", "-j", "qdisc", "show", "dev", device))[0]
+            assert queue["kind"] == "tbf" and queue["options"]["rate"] == 12_500_000, queue  # bytes
+            assert queue["options"]["limit"] == limit, queue
+            assert abs(queue["options"]["burst"] - 2 * 1514) < 16, queue
+            link = json.loads(testbed.enter(host, "ip", "-j", "-d", "link", "show", "dev", device))[0]
+            assert (link["mtu"], link["gso_max_size"]) == (1500, 32 << 10), link
+        lines = [line for line in (testbed.path / "hosts").read_text().splitlines() if not line.startswith("#")]
+        assert lines[3].startswith("10.88.0.4,10.88.1.4 nsenter "), lines
+        testbed.refused(2, "enter", "ru7", "true")
+        spaces = set(status["spaces"].values())
+        assert len(spaces) == 5 and spaces & spaces_in_use(), "a namespace for each host, and the switch with its process"
+        down = testbed.command("down")
+        assert (down.returncode, down.stdout) == (0, "down\n"), down
+        check_nothing_left(testbed, spaces)
+
+
+def test_data_cross_a_testbed_no_faster_than_its_links():
+    receiver = ("import socket, time; s = socket.create_server(('10.88.0.3', 7000)); print('ready', flush=True); c = s.accept()[0]; "
+                "n = len(c.recv(1)); t = time.monotonic()\n"
+                "while p := c.recv(1 << 20): n += len(p)\n"
+                "print(n / (time.monotonic() - t))")
+    sender = "import socket; c = socket.create_connection(('10.88.0.3', 7000)); c.sendall(bytes(4_000_000))"
+    with Testbed() as testbed:
+        testbed.up("1x1", *SMALL)
+        words = testbed.words("enter", "bu0", sys.executable, "-c", receiver)
+        with subprocess.Popen(words, env=testbed.environment, stdout=subprocess.PIPE, text=True) as listening:
+            assert listening.stdout.readline() == "ready\n"
+            testbed.enter("ru0", sys.executable, "-c", sender)
+            rate = float(listening.stdout.read())
+        assert 0 < rate < 25e6 * 1.02, f"{rate} bytes/s over a link of 25 MB/s"
+        port = testbed.status()["ports"]["bu0.0"]
+        assert port["bytes"] > 4_000_000, "they came through the switch"
+
+
+def test_up_that_is_killed_leaves_nothing():
+    with Testbed() as testbed:
+        testbed.up("1x1")
+        testbed.command("down")
+        process = subprocess.Popen(testbed.words("up", "8x8"), env=testbed.environment, stdout=subprocess.DEVNULL)
+        wait_until(lambda: (testbed.path / "state.json").exists(), "it begins")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        holder = testbed.state()["pid"]
+        wait_until(lambda: not Path(f"/proc/{holder}").exists(), "the process that holds it ends")
+        assert "down removes what is left" in testbed.refused(1, "status")
+        testbed.up("1x1")  # that removes it too
+
+
+def test_a_testbed_whose_process_was_killed_is_recognized():
+    with Testbed() as testbed:
+        testbed.up("1x1")
+        state = testbed.state()
+        words = testbed.words("enter", "ru0", "sleep", "600")
+        with subprocess.Popen(words, env=testbed.environment) as user:
+            space = f"net:[{state['spaces']['ru0']}]"
+            wait_until(lambda: os.readlink(f"/proc/{user.pid}/ns/net") == space, "a process runs on a host")
+            os.kill(state["pid"], signal.SIGKILL)
+            wait_until(lambda: not Path(f"/proc/{state['pid']}").exists(), "it is dead")
+            testbed.refused(1, "status")
+            down = testbed.command("down")
+            assert "one process that ran on it" in down.stdout, down
+            assert user.wait() == -signal.SIGTERM
+        check_nothing_left(testbed, set(state["spaces"].values()))
+
+
+def test_what_cannot_be_is_refused_in_one_line():
+    with Testbed() as testbed:
+        for words, reason in (
+            (["8"], 'a number of readout and of builder units, as in 8x8'),
+            (["0x4"], "1 to 64 hosts of each kind"),
+            (["4x65"], "1 to 64 hosts of each kind"),
+            (["1x1", "--rate", "200"], "not a number with a unit (b/s"),
+            (["1x1", "--rate", "1b/s"], "1 Mb/s to 100 Gb/s"),
+            (["1x1", "--switch-buffer", "128K"], "not a number with a unit (B"),
+            (["1x1", "--switch-buffer", "17kB"], "two frames (18028 B) to 1 GiB"),
+            (["1x1", "--mtu", "100"], "576 to 65521 bytes"),
+            (["1x1", "--rails", "9"], "1 to 8"),
+            (["1x1", "--gso", "1KiB"], "one MTU to 64 KiB"),
+        ):
+            assert reason in testbed.refused(2, "up", *words), words
+        assert "no testbed is up" in testbed.refused(1, "status")
+        assert testbed.command("down").stdout == "no testbed is up\n"
+        assert not testbed.path.exists(), "a folder is left"
+
+
+def test_there_is_one_testbed_at_a_time():
+    with Testbed() as testbed:
+        testbed.up("1x1")
+        assert "is up already (1x1" in testbed.refused(1, "up", "2x2")
+        assert testbed.status()["hosts"] == ["evm", "ru0", "bu0"], "the first one is as it was"
+
+
+def test_a_user_without_rights_makes_a_testbed_in_a_user_namespace():
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if os.geteuid() != 0 or subprocess.run([*nobody, "true"], capture_output=True).returncode != 0:
+        pytest.skip("needs root, to become another user")
+    with Testbed(nobody) as testbed:
+        os.chmod(testbed.path.parent, 0o777)
+        testbed.up("1x1")
+        assert testbed.status()["user_namespace"]
+        assert "10.88.0.2" in testbed.enter("ru0", "ip", "address", "show", "dev", "rail0")
