@@ -30,6 +30,7 @@ struct EvbWords {
   std::string url = "tcp";
   std::string fragment_size = "16KiB";
   std::string protocol = "push";
+  std::string shaping = "none";
   std::string integrity = "crc32c";
   std::string duration = "2s";
   std::size_t runs = 5;
@@ -58,6 +59,7 @@ std::vector<std::string> overrides(const EvbWords& words, const net::Url& url, b
   std::vector<std::string> all{fmt::format("network.url={}", url.text()),
                                fmt::format("network.wait={}", poll ? "poll" : "block"),
                                fmt::format("network.protocol={}", words.protocol),
+                               fmt::format("shaping.policy={}", words.shaping),
                                fmt::format("event.integrity={}", words.integrity)};
   const auto add = [&all](std::string_view key, const std::string& value) {
     if (!value.empty()) all.push_back(fmt::format("{}={}", key, value));
@@ -139,6 +141,7 @@ void add_evb(CLI::App& bench, int& status) {
                       "Size of a fragment, as 200B or 16KiB");
   command->add_option("--protocol", words->protocol, "push or pull")
       ->check(CLI::IsMember({"push", "pull"}));
+  command->add_option("--shaping", words->shaping, "none, random, linear-shift or tokens");
   command->add_option("--integrity", words->integrity, "crc32c or none")
       ->check(CLI::IsMember({"crc32c", "none"}));
   command->add_option("--duration", words->duration, "Length of one measurement, as 2s");

@@ -202,6 +202,7 @@ private:
     object["sources"] = own.sources.size();
     object["url"] = options_.url.text();
     object["protocol"] = name(own.system.protocol);
+    object["shaping"] = name(own.system.shaping.policy);
     object["fragment_size_bytes"] = options_.setup.fragment_size;
     object["integrity"] = own.system.checksum ? "crc32c" : "none";
     object["wait"] = name(own.network.wait);

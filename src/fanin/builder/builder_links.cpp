@@ -1,5 +1,6 @@
 #include "fanin/builder/builder_links.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -10,6 +11,10 @@ namespace fanin::builder {
 namespace {
 constexpr Duration reconnect_after = std::chrono::milliseconds{20};
 constexpr Duration retry_after = std::chrono::milliseconds{500}; // when there is no descriptor
+
+std::uint64_t bytes_of(const DataBlock& block) {
+  return std::uint64_t{block.head.size} + block.payload.size;
+}
 } // namespace
 
 BuilderLinks::BuilderLinks(const System& system, NodeId node, NodeEnvironment environment,
@@ -21,12 +26,15 @@ BuilderLinks::BuilderLinks(const System& system, NodeId node, NodeEnvironment en
       batches_(batches),
       on_request_(std::move(on_request)),
       builders_(system.builder_units.size()) {
+  if (system.shaping.on()) {
+    schedule_.emplace(system.shaping, system.readout_units.size(), builders_.size(), node,
+                      environment_.session + node);
+  }
   for (std::size_t i = 0; i < builders_.size(); ++i) {
     Builder& builder = builders_[i];
     builder.node = static_cast<NodeId>(i);
     builder.retry = std::make_unique<net::Timer>([this, &builder] {
-      close(builder.data);
-      close(builder.request);
+      close_both(builder);
       connect(builder);
     });
   }
@@ -67,8 +75,7 @@ void BuilderLinks::reconnect(const wire::Reconnect& reconnect) {
   Builder& builder = builders_[reconnect.builder];
   const bool this_one = reconnect.connection == 0 || reconnect.connection == builder.connection;
   if (builder.incarnation != reconnect.incarnation || builder.incarnation == 0 || !this_one) return;
-  close(builder.data);
-  close(builder.request);
+  close_both(builder);
   builder.retry->cancel();
   change_rail(builder);
   connect(builder);
@@ -82,9 +89,14 @@ void BuilderLinks::close(Connection& connection) {
   connection.stage = Stage::closed;
 }
 
-void BuilderLinks::disconnect(Builder& builder) {
+void BuilderLinks::close_both(Builder& builder) {
   close(builder.data);
   close(builder.request);
+  if (schedule_) schedule_->closed(builder.node);
+}
+
+void BuilderLinks::disconnect(Builder& builder) {
+  close_both(builder);
   builder.incarnation = 0;
   builder.queue.clear();
   builder.retry->cancel();
@@ -138,17 +150,10 @@ void BuilderLinks::on_event(net::Transport& transport, net::Event& event) {
   Connection& connection = data ? builder.data : builder.request;
   switch (event.kind) {
   case net::EventKind::connected: introduce(builder, connection); break;
-  case net::EventKind::message:
-    if (data) {
-      net::Link link = connection.link;
-      environment_.log(LogLevel::error, fmt::format("{}: sent an invalid request", link.peer()));
-      close(connection);
-    } else {
-      on_requests(builder, event.message);
-    }
-    break;
+  case net::EventKind::message: on_page(builder, connection, event.message); break;
   case net::EventKind::writable:
     if (connection.stage == Stage::ready) {
+      if (data && schedule_) schedule_->set_full(builder.node, false);
       pump(builder);
     } else {
       introduce(builder, connection);
@@ -159,17 +164,36 @@ void BuilderLinks::on_event(net::Transport& transport, net::Event& event) {
   }
 }
 
-void BuilderLinks::on_requests(Builder& builder, const memory::View& page) {
-  const bool good = for_each_message(
-      page.bytes(), [this](wire::MessageType type, std::span<const std::byte> body) {
-        wire::MessageReader reader{body};
-        wire::Assign assign;
-        return type == wire::MessageType::assign && reader.read(assign) && on_request_(assign);
-      });
-  if (good) return;
-  environment_.log(LogLevel::error,
-                   fmt::format("{}: sent an invalid request", builder.request.link.peer()));
-  close(builder.request);
+// What a builder unit says: requests (pull) over the connection for them, grants (shaping) over
+// both.
+void BuilderLinks::on_page(Builder& builder, Connection& connection, const memory::View& page) {
+  const bool data = &connection == &builder.data;
+  const bool good = for_each_message(page.bytes(), [&](wire::MessageType type,
+                                                       std::span<const std::byte> body) {
+    wire::MessageReader reader{body};
+    if (type == wire::MessageType::grant) {
+      wire::Grant grant;
+      return reader.read(grant) && on_grant(builder, grant);
+    }
+    wire::Assign assign;
+    return type == wire::MessageType::assign && !data && reader.read(assign) && on_request_(assign);
+  });
+  if (!good) {
+    environment_.log(LogLevel::error,
+                     fmt::format("{}: sent an invalid request", connection.link.peer()));
+    close(connection);
+    if (data && schedule_) schedule_->closed(builder.node);
+  }
+  if (schedule_) send_carriers();
+}
+
+// False: it is invalid. One that means another connection is stale.
+bool BuilderLinks::on_grant(const Builder& builder, const wire::Grant& grant) {
+  if (!schedule_) return false;
+  const bool current = grant.readout_incarnation == incarnation_ &&
+                       grant.builder_incarnation == builder.incarnation &&
+                       grant.connection == builder.connection;
+  return !current || schedule_->granted(builder.node, grant.bytes);
 }
 
 void BuilderLinks::on_closed(Builder& builder, Connection& connection, net::CloseReason reason) {
@@ -180,6 +204,7 @@ void BuilderLinks::on_closed(Builder& builder, Connection& connection, net::Clos
                                  builder.rails[builder.rail].text(), name(reason)));
   }
   owners_.erase(connection.link);
+  if (schedule_ && &connection == &builder.data) schedule_->closed(builder.node);
   connection = {};
   if (builder.incarnation == 0 || builder.retry->active()) return;
   change_rail(builder);
@@ -202,7 +227,9 @@ void BuilderLinks::introduce(Builder& builder, Connection& connection) {
   first.flush();
   if (first.failed() && !builder.retry->active()) retry(builder, reconnect_after); // no page for it
   connection.stage = first.sent() && !first.failed() ? Stage::ready : Stage::connecting;
-  if (data && connection.stage == Stage::ready) send_all(builder);
+  if (!data || connection.stage != Stage::ready) return;
+  if (schedule_) schedule_->opened(builder.node, builder.rail);
+  send_all(builder);
 }
 
 // --- data ----------------------------------------------------------------------------------------
@@ -227,6 +254,11 @@ void BuilderLinks::send(RetainedBatch& batch) {
 
 // Sends what is assigned to a builder unit, oldest first, until its link takes no more.
 void BuilderLinks::pump(Builder& builder) {
+  if (schedule_) {
+    set_waiting(builder);
+    send_carriers();
+    return;
+  }
   while (builder.data.stage == Stage::ready && !builder.queue.empty()) {
     RetainedBatch* const batch = batches_.find(builder.queue.front());
     // Null, or another builder unit's: cleared, or assigned to another meanwhile.
@@ -238,28 +270,82 @@ void BuilderLinks::pump(Builder& builder) {
 // False: not all of them could be sent now.
 bool BuilderLinks::send_blocks(Builder& builder, RetainedBatch& batch) {
   while (batch.next_block < batch.blocks.size()) {
-    const DataBlock& block = batch.blocks[batch.next_block];
-    const std::array<memory::View, 2> extents{block.head, block.payload};
-    const auto outcome =
-        builder.data.link.send(std::span{extents}.first(block.payload.size == 0 ? 1 : 2));
-    switch (outcome) {
-    case net::SendOutcome::accepted: break;
-    case net::SendOutcome::backpressure: return false; // `writable` follows
-    case net::SendOutcome::closed: return false; // `closed` follows
-    case net::SendOutcome::too_large:
-      environment_.log(LogLevel::error,
-                       fmt::format("{}: takes smaller messages than a builder unit of this "
-                                   "configuration; connection closed",
-                                   builder.data.link.peer()));
-      close(builder.data);
-      retry(builder, retry_after);
-      return false;
-    }
-    bytes_ += block.payload.size;
-    ++messages_;
+    if (!send_block(builder, batch.blocks[batch.next_block])) return false;
     ++batch.next_block;
   }
   return true;
+}
+
+// False: it could not be sent now.
+bool BuilderLinks::send_block(Builder& builder, const DataBlock& block) {
+  const std::array<memory::View, 2> extents{block.head, block.payload};
+  const auto outcome =
+      builder.data.link.send(std::span{extents}.first(block.payload.size == 0 ? 1 : 2));
+  switch (outcome) {
+  case net::SendOutcome::accepted: break;
+  case net::SendOutcome::backpressure: return false; // `writable` follows
+  case net::SendOutcome::closed: return false; // `closed` follows
+  case net::SendOutcome::too_large:
+    environment_.log(LogLevel::error,
+                     fmt::format("{}: takes smaller messages than a builder unit of this "
+                                 "configuration; connection closed",
+                                 builder.data.link.peer()));
+    close(builder.data);
+    if (schedule_) schedule_->closed(builder.node);
+    retry(builder, retry_after);
+    return false;
+  }
+  bytes_ += block.payload.size;
+  ++messages_;
+  return true;
+}
+
+// --- shaping -------------------------------------------------------------------------------------
+
+// The batch whose blocks are to be sent next; null: there is none.
+RetainedBatch* BuilderLinks::next_batch(Builder& builder) {
+  for (; !builder.queue.empty(); builder.queue.pop_front()) {
+    RetainedBatch* const batch = batches_.find(builder.queue.front());
+    const bool its = batch != nullptr && batch->builder == builder.node;
+    if (its && batch->next_block < batch->blocks.size()) return batch;
+  }
+  return nullptr;
+}
+
+void BuilderLinks::set_waiting(Builder& builder) {
+  const bool ready = builder.data.stage == Stage::ready;
+  const RetainedBatch* const batch = ready ? next_batch(builder) : nullptr;
+  schedule_->set_waiting(builder.node,
+                         batch == nullptr ? 0 : bytes_of(batch->blocks[batch->next_block]));
+}
+
+// One carrier after the other, to whom the schedule says.
+void BuilderLinks::send_carriers() {
+  const Time now = environment_.loop->now();
+  while (const auto node = schedule_->next(now)) {
+    if (send_carrier(builders_[*node])) schedule_->carried(*node, now);
+  }
+  schedule_tick_.set(*environment_.loop, schedule_->wake());
+}
+
+// Blocks for this builder unit, as far as they fit into one carrier and are granted. False: none.
+bool BuilderLinks::send_carrier(Builder& builder) {
+  const std::uint64_t most =
+      std::min<std::uint64_t>(system_.shaping.carrier, schedule_->room(builder.node));
+  std::uint64_t room = most;
+  while (RetainedBatch* const batch = next_batch(builder)) {
+    const DataBlock& block = batch->blocks[batch->next_block];
+    if (bytes_of(block) > room) break;
+    if (!send_block(builder, block)) {
+      schedule_->set_full(builder.node, true);
+      break;
+    }
+    ++batch->next_block;
+    room -= bytes_of(block);
+    schedule_->sent(builder.node, bytes_of(block));
+  }
+  set_waiting(builder);
+  return room != most;
 }
 
 } // namespace fanin::builder

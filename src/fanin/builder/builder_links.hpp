@@ -1,17 +1,20 @@
 // A readout unit's connections to builder units: for data, and in the pull flow for requests. What
 // is to be sent to a builder unit goes in the order of assignment, and again from the start over a
-// new connection; a rail that is lost is followed by the next one.
+// new connection; a rail that is lost is followed by the next one. With shaping a schedule says
+// which builder unit gets its next data, and how many.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
 #include "fanin/builder/retained_batches.hpp"
+#include "fanin/builder/shaping/schedule.hpp"
 #include "fanin/builder/system.hpp"
 
 namespace fanin::builder {
@@ -43,6 +46,11 @@ public:
   // Payload and messages that were sent.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t messages() const { return messages_; }
+
+  // Of shaping; null: there is none.
+  [[nodiscard]] const shaping::Schedule* schedule() const {
+    return schedule_ ? &*schedule_ : nullptr;
+  }
 
   void on_event(net::Transport& transport, net::Event& event) override;
 
@@ -76,6 +84,7 @@ private:
   void connect(Builder& builder);
   [[nodiscard]] bool open(Builder& builder, Connection& connection, net::Transport& transport);
   void close(Connection& connection);
+  void close_both(Builder& builder);
   void disconnect(Builder& builder);
   void change_rail(Builder& builder);
   void retry(Builder& builder, Duration after);
@@ -83,7 +92,13 @@ private:
   void send_all(Builder& builder);
   void pump(Builder& builder);
   [[nodiscard]] bool send_blocks(Builder& builder, RetainedBatch& batch);
-  void on_requests(Builder& builder, const memory::View& page);
+  [[nodiscard]] bool send_block(Builder& builder, const DataBlock& block);
+  [[nodiscard]] RetainedBatch* next_batch(Builder& builder);
+  void set_waiting(Builder& builder);
+  void send_carriers();
+  [[nodiscard]] bool send_carrier(Builder& builder);
+  [[nodiscard]] bool on_grant(const Builder& builder, const wire::Grant& grant);
+  void on_page(Builder& builder, Connection& connection, const memory::View& page);
   void on_closed(Builder& builder, Connection& connection, net::CloseReason reason);
 
   const System& system_;
@@ -96,6 +111,8 @@ private:
   Incarnation incarnation_ = 0;
   std::vector<Builder> builders_;
   std::map<net::Link, Owner> owners_;
+  std::optional<shaping::Schedule> schedule_;
+  net::Timer schedule_tick_{[this] { send_carriers(); }};
   std::uint64_t bytes_ = 0;
   std::uint64_t messages_ = 0;
 };

@@ -293,6 +293,9 @@ void BuilderUnit::watch_blocks() {
   }
   const Duration now = deadline_clock();
   if (overdue_.due(now)) {
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      if (links_.waits_for_grant(static_cast<NodeId>(i))) overdue_.heard(static_cast<NodeId>(i));
+    }
     const auto found = overdue_.check(
         assembler_, now, [this](NodeId node) { return members_[node].incarnation != 0; });
     for (Assembly* const assembly : found.stuck) {
@@ -345,8 +348,16 @@ void BuilderUnit::requests_opened(NodeId readout) {
   }
 }
 
-// Pull (Moser 2007, figure 6): the builder unit asks each readout unit.
+bool BuilderUnit::owes(NodeId node) const {
+  return std::ranges::any_of(assembler_.assemblies(), [&](const auto& entry) {
+    return entry.second->state == AssemblyState::assigned && assembler_.owes(*entry.second, node);
+  });
+}
+
+// Pull (Moser 2007, figure 6): the builder unit asks each readout unit. With shaping it grants what
+// they may send, in both flows.
 void BuilderUnit::send_requests() {
+  links_.grant([this](NodeId node) { return owes(node); });
   links_.send_requests([this](NodeId node) { return members_[node].incarnation; },
                        [this](EventNumber first) -> std::optional<wire::Assign> {
                          const Assembly* const assembly = assembler_.find(first);
@@ -355,6 +366,7 @@ void BuilderUnit::send_requests() {
                          }
                          return request_for(*assembly);
                        });
+  links_.send_grants();
 }
 
 const wire::NodeCounters& BuilderUnit::counters() {

@@ -55,6 +55,9 @@ public:
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::vector<std::string> files() const { return storage_.files(); }
 
+  // Of shaping; null: there is none.
+  [[nodiscard]] const shaping::Grants* grants() const { return links_.grants(); }
+
   bool poll() override;
 
 private:
@@ -97,6 +100,7 @@ private:
   void give_back(NodeId readout);
 
   // reports and the end
+  [[nodiscard]] bool owes(NodeId readout) const;
   void send_requests();
   void report();
   template <class Message>

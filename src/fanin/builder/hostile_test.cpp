@@ -227,6 +227,113 @@ TEST_F(HostileData, early_blocks_of_batches_without_end_are_bounded) {
   EXPECT_LE(system_->summary().nodes[2].incarnations, 1U);
 }
 
+// The same, with shaping: what comes is granted first.
+class HostileShaped : public HostileData {
+protected:
+  HostileShaped() {
+    options_.system.shaping = {.policy = shaping::Policy::linear_shift, .carrier = 4096};
+    options_.system.shaping.window = 4ULL * 4096;
+  }
+};
+
+TEST_F(HostileShaped, more_data_than_was_granted_are_cut_off) {
+  const auto grants = data_->all<wire::Grant>();
+  ASSERT_EQ(grants.size(), 1U);
+  EXPECT_EQ(grants.front().bytes, 8192U);
+  EXPECT_EQ(grants.front().readout_incarnation, 1U);
+  EXPECT_EQ(grants.front().connection, 0U); // as its hello said
+  system_->builder_node(0).freeze(); // so that all come at once, with no grant between
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    auto part = header(0, 4096 - 72);
+    part.first_event = i;
+    data_->say_part(part, {{4096 - 72, 0}});
+  }
+  system_->run_for(5ms);
+  system_->builder_node(0).thaw();
+  system_->run_for(5ms);
+  EXPECT_TRUE(data_->closed());
+  EXPECT_EQ(system_->builder(0)->grants()->account(1).granted, 0U);
+}
+
+TEST_F(HostileShaped, a_message_larger_than_a_carrier_is_not_taken) {
+  data_->say_part(header(0, 4096), {{4096, 0}});
+  system_->run_for(5ms);
+  EXPECT_EQ(system_->builder(0)->grants()->account(1).received, 0U);
+}
+
+// Plays builder unit 1 towards readout unit 0.
+class HostileGrants : public Hostile {
+protected:
+  HostileGrants() {
+    options_.system.shaping = {.policy = shaping::Policy::random, .carrier = 4096};
+    options_.system.shaping.window = 4ULL * 4096;
+  }
+  void SetUp() override {
+    start();
+    listener_.emplace(system_->world(), "fakebu");
+    listener_->listen("sim://fakebu");
+    fake_->say_hello(hello_of(options_.system, wire::Role::builder_unit, 1), "bu1\nsim://fakebu");
+    system_->run_for(5ms);
+    ASSERT_TRUE(listener_->heard(wire::MessageType::hello));
+    const auto hello = listener_->all<wire::Hello>().front();
+    grant_ = {.bytes = 8192,
+              .readout_incarnation = hello.incarnation,
+              .builder_incarnation = hello.peer_incarnation,
+              .connection = hello.connection};
+  }
+  [[nodiscard]] std::uint64_t granted() {
+    return system_->readout(0)->schedule()->credit(1).granted;
+  }
+  std::optional<FakeNode> listener_;
+  wire::Grant grant_;
+};
+
+TEST_F(HostileGrants, a_grant_within_the_window_counts_and_one_beyond_it_is_cut_off) {
+  listener_->say(grant_);
+  system_->run_for(1ms);
+  EXPECT_EQ(granted(), 8192U);
+  ++grant_.bytes;
+  listener_->say(grant_);
+  system_->run_for(1ms);
+  EXPECT_TRUE(listener_->closed());
+}
+
+TEST_F(HostileGrants, a_grant_of_another_connection_is_stale) {
+  for (const auto field : {&wire::Grant::readout_incarnation, &wire::Grant::builder_incarnation,
+                           &wire::Grant::connection}) {
+    wire::Grant stale = grant_;
+    ++(stale.*field);
+    listener_->say(stale);
+  }
+  system_->run_for(1ms);
+  EXPECT_FALSE(listener_->closed());
+  EXPECT_EQ(granted(), 0U);
+}
+
+TEST_F(HostileGrants, anything_else_over_a_data_connection_is_cut_off) {
+  listener_->say(wire::Assign{.events = 1});
+  system_->run_for(1ms);
+  EXPECT_TRUE(listener_->closed());
+}
+
+TEST_F(HostileData, a_grant_without_shaping_is_cut_off) {
+  FakeNode listener{system_->world(), "fakebu"};
+  listener.listen("sim://fakebu");
+  FakeNode control{system_->world(), "fake control"};
+  control.connect("sim://evm");
+  system_->run_for(5ms);
+  control.say_hello(hello_of(options_.system, wire::Role::builder_unit, 1), "bu1\nsim://fakebu");
+  system_->run_for(5ms);
+  ASSERT_TRUE(listener.heard(wire::MessageType::hello));
+  const auto hello = listener.all<wire::Hello>().front();
+  listener.say(wire::Grant{.bytes = 1,
+                           .readout_incarnation = hello.incarnation,
+                           .builder_incarnation = hello.peer_incarnation,
+                           .connection = hello.connection});
+  system_->run_for(1ms);
+  EXPECT_TRUE(listener.closed());
+}
+
 TEST_F(Hostile, a_node_whose_name_is_still_taken_waits_until_it_is_free) {
   start();
   say_hello(wire::Role::builder_unit); // the earlier process, not dead yet

@@ -18,7 +18,7 @@ namespace fanin::builder {
 struct MetadataLayout {
   std::uint32_t page = 0;        // of the metadata pool
   std::uint32_t batch_events = 0;
-  std::uint32_t data_page = 0;
+  std::uint32_t message_max = 0; // the largest data message
   std::uint64_t builders = 0;
   std::uint64_t sources = 0;     // of this readout unit
   std::uint64_t payload = 0;     // bytes of all their pools
@@ -29,7 +29,7 @@ struct MetadataLayout {
   }
   // For so many bytes of payload: a page's end and a message's end each cut a piece in two.
   [[nodiscard]] std::uint64_t further_pieces(std::uint64_t bytes) const {
-    const std::uint64_t least = std::min(source_page, data_page / 2 - head_max());
+    const std::uint64_t least = std::min(source_page, message_max - head_max());
     return 2 * metadata_per_source(1) * (bytes / least + 1);
   }
   // To be taken for heads of so many bytes in all. A head never crosses the end of a page.

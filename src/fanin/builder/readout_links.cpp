@@ -11,7 +11,11 @@ ReadoutLinks::ReadoutLinks(const System& system, NodeEnvironment environment, Re
       environment_(std::move(environment)),
       receiver_(receiver),
       silent_tick_([this] { close_silent(); }),
-      readouts_(system.readout_units.size()) {}
+      readouts_(system.readout_units.size()) {
+  if (system.shaping.on()) {
+    grants_.emplace(system.shaping, readouts_.size(), system.protocol == Protocol::pull);
+  }
+}
 
 ReadoutLinks::~ReadoutLinks() {
   end();
@@ -28,8 +32,10 @@ Result<std::vector<net::Url>> ReadoutLinks::listen(std::span<const net::Url> rai
     if (!transport) return std::unexpected(transport.error());
     const auto listener =
         (*transport)
-            ->listen(url,
-                     {.receive_pool = &receive_pool, .handler = this, .peers_must_identify = true});
+            ->listen(url, {.receive_pool = &receive_pool,
+                           .handler = this,
+                           .max_message = system_.shaping.on() ? system_.shaping.carrier : 0,
+                           .peers_must_identify = true});
     if (!listener) {
       failure = listener.error();
       if (rails.size() > 1) environment_.log(LogLevel::error, failure.text);
@@ -55,6 +61,11 @@ void ReadoutLinks::end() {
     readout.requests.link().close(true);
     readout = {};
   }
+  for (std::size_t i = 0; grants_ && i < readouts_.size(); ++i) {
+    grants_->closed(static_cast<NodeId>(i));
+  }
+  grant_tick_.cancel();
+  granting_.clear();
   owners_.clear();
 }
 
@@ -67,7 +78,12 @@ void ReadoutLinks::on_event(net::Transport& transport, net::Event& event) {
     const auto known = owners_.find(link);
     if (known == owners_.end()) return on_hello(link, event.message);
     if (known->second.role == wire::Role::data) {
-      return receiver_.block(known->second.readout, event);
+      const NodeId readout = known->second.readout;
+      const std::uint64_t bytes = std::uint64_t{event.message.size} + event.rest.size;
+      if (grants_ && !grants_->received(readout, bytes)) {
+        return hang_up(link, "more data than it was granted");
+      }
+      return receiver_.block(readout, event);
     }
     return hang_up(link, "a message over a connection for requests");
   }
@@ -144,6 +160,8 @@ void ReadoutLinks::disconnect_data(Readout& readout) {
   owners_.erase(readout.data);
   readout.data.close(true);
   readout.connected = 0;
+  readout.grants = {};
+  if (grants_) grants_->closed(static_cast<NodeId>(&readout - readouts_.data()));
   changed_ = true;
 }
 
@@ -204,6 +222,10 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
   readout.connected = hello->incarnation;
   readout.connection = hello->connection;
   owners_[link] = {hello->node, wire::Role::data};
+  if (grants_) {
+    readout.grants = ControlBatcher{link, *environment_.control_pool};
+    grants_->opened(hello->node);
+  }
   receiver_.connections_changed();
 }
 
@@ -215,6 +237,30 @@ void ReadoutLinks::request(EventNumber batch) {
     readout.to_request.push_back(batch);
     requests_pending_ = true;
   }
+}
+
+wire::Grant ReadoutLinks::grant_for(NodeId node) {
+  return {.bytes = grants_->say(node),
+          .readout_incarnation = readouts_[node].connected,
+          .builder_incarnation = incarnation_,
+          .connection = readouts_[node].connection};
+}
+
+void ReadoutLinks::send_grants() {
+  if (!grants_) return;
+  for (std::size_t i = 0; i < grants_->unsaid().size();) {
+    const NodeId node = grants_->unsaid()[i];
+    if (!readouts_[node].grants.roomy()) {
+      ++i;
+      continue;
+    }
+    readouts_[node].grants.append(grant_for(node)); // it is no longer among them
+    if (std::ranges::find(granting_, node) == granting_.end()) granting_.push_back(node);
+  }
+  std::erase_if(granting_, [this](NodeId node) {
+    readouts_[node].grants.flush();
+    return readouts_[node].grants.at_rest();
+  });
 }
 
 void ReadoutLinks::report(ControlClient& control) {

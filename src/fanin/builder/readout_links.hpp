@@ -1,4 +1,5 @@
 // A builder unit's connections from readout units: for data, and in the pull flow for requests.
+// With shaping it grants over them what readout units may send.
 // Says to the event manager which readout units reach this node.
 #pragma once
 
@@ -12,6 +13,7 @@
 
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control_client.hpp"
+#include "fanin/builder/shaping/grants.hpp"
 #include "fanin/builder/system.hpp"
 
 namespace fanin::builder {
@@ -60,6 +62,22 @@ public:
   // that takes part. `find(EventNumber)`: the assignment; none: nobody has to be asked any more.
   template <class Member, class Find>
   void send_requests(Member member, Find find);
+  // Once a turn, before requests are sent, with shaping: what readout units may send from now on.
+  // `owes(NodeId)`: whether data of it are missing.
+  template <class Owes>
+  void grant(Owes owes) {
+    if (!grants_) return;
+    grants_->update(environment_.loop->now(), owes);
+    grant_tick_.set(*environment_.loop, grants_->wake());
+  }
+  // Once a turn, behind requests: tells readout units what they are granted.
+  void send_grants();
+  // It is connected, and waits for its grant: what is not granted is not owed.
+  [[nodiscard]] bool waits_for_grant(NodeId readout) const {
+    return grants_ && connected(readout) != 0 && !grants_->may_send(readout);
+  }
+  // Of shaping; null: there is none.
+  [[nodiscard]] const shaping::Grants* grants() const { return grants_ ? &*grants_ : nullptr; }
   // Once a turn: says which readout units reach this node, as far as that has changed.
   void report(ControlClient& control);
 
@@ -82,6 +100,7 @@ private:
     std::uint32_t connection = 0; // the latest one that said hello
     wire::Reached reported; // to the event manager
     net::Link data;
+    ControlBatcher grants; // over `data`
     ControlBatcher requests; // pull
     Incarnation requests_to = 0;
     std::deque<EventNumber> to_request; // batches
@@ -99,6 +118,7 @@ private:
   void hang_up(net::Link link, std::string_view why);
   void disconnect_data(Readout& readout);
   void disconnect_requests(Readout& readout);
+  [[nodiscard]] wire::Grant grant_for(NodeId readout);
 
   const System& system_;
   const std::uint64_t digest_; // of system_
@@ -111,6 +131,9 @@ private:
   std::vector<Readout> readouts_;
   std::vector<Unidentified> unidentified_; // oldest first
   std::map<net::Link, Owner> owners_;
+  std::optional<shaping::Grants> grants_;
+  net::Timer grant_tick_; // wakes the loop
+  std::vector<NodeId> granting_; // their grants may not have left
   bool changed_ = false; // since report() said everything
   bool requests_pending_ = false;
   std::uint64_t stale_ = 0;
@@ -123,12 +146,21 @@ void ReadoutLinks::send_requests(Member member, Find find) {
   requests_pending_ = false;
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     Readout& readout = readouts_[i];
+    const auto node = static_cast<NodeId>(i);
     if (!readout.requests) continue;
-    if (readout.requests_to == member(static_cast<NodeId>(i))) {
+    if (waits_for_grant(node)) { // it is asked when it may answer
+      requests_pending_ = requests_pending_ || !readout.to_request.empty();
+      continue;
+    }
+    if (readout.requests_to == member(node)) {
       while (!readout.to_request.empty() && readout.requests.roomy()) {
         const std::optional<wire::Assign> assign = find(readout.to_request.front());
         readout.to_request.pop_front();
-        if (assign) readout.requests.append(*assign);
+        if (!assign) continue;
+        if (grants_ && grants_->unsaid(node) && readout.requests_to == readout.connected) {
+          readout.requests.append(grant_for(node)); // the first one comes with the request
+        }
+        readout.requests.append(*assign);
       }
       readout.requests.flush();
       if (readout.requests.failed()) disconnect_requests(readout);

@@ -287,7 +287,7 @@ void ReadoutUnit::on_clear(const wire::Clear& clear) {
 MetadataLayout ReadoutUnit::layout() const {
   MetadataLayout layout{.page = options_.metadata_pool->page_size(),
                         .batch_events = system_.batch_events,
-                        .data_page = system_.data_page,
+                        .message_max = system_.message_max(),
                         .builders = system_.builder_units.size(),
                         .sources = inputs_.size(),
                         .source_page = inputs_.front()->pool->page_size()};

@@ -58,6 +58,9 @@ public:
   // Sources that could not go on, with the reason.
   [[nodiscard]] std::vector<std::pair<SourceId, std::string>> failed_sources() const;
 
+  // Of shaping; null: there is none.
+  [[nodiscard]] const shaping::Schedule* schedule() const { return links_->schedule(); }
+
   bool poll() override;
 
 private:

@@ -88,7 +88,7 @@ void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQue
   header.attempt = batch.attempt;
   header.readout_incarnation = incarnation_;
   header.builder_incarnation = batch.builder_incarnation;
-  const std::uint32_t message_max = system_.data_page / 2;
+  const std::uint32_t message_max = system_.message_max();
 
   for (source::Cursor cursor{batch.range.first, 0}; cursor.event < batch.range.end;) {
     const auto entries_max = static_cast<std::uint32_t>(batch.range.end - cursor.event);

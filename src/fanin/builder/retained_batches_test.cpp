@@ -58,7 +58,7 @@ protected:
   std::array<source::FragmentQueue*, 1> queues_{&queue_};
   MetadataLayout layout_{.page = 4096,
                          .batch_events = 16,
-                         .data_page = 8192,
+                         .message_max = 4096,
                          .builders = 2,
                          .sources = 1,
                          .payload = 16 * 4096,

@@ -51,6 +51,10 @@ std::uint64_t System::digest() const {
   digest.add(batch_events);
   digest.add(batch_bytes);
   digest.add(data_page);
+  digest.add(static_cast<std::uint64_t>(shaping.policy));
+  digest.add(shaping.carrier);
+  digest.add(shaping.window);
+  digest.add(shaping.tokens);
   digest.add(static_cast<std::uint64_t>(announce_deadline.count()));
   digest.add(static_cast<std::uint64_t>(latency.count()));
   digest.add(static_cast<std::uint64_t>(event_deadline.count()));

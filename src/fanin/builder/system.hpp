@@ -12,6 +12,7 @@
 #include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/builder/shaping/shaping.hpp"
 
 namespace fanin::builder {
 
@@ -53,6 +54,7 @@ struct System {
   std::uint32_t data_page = 1U << 20; // bytes; a data message is at most half of it
   std::uint64_t read_ahead = 4U << 20; // bytes not assigned yet, of sources on demand
   std::uint64_t transfer_window = 4U << 20; // bytes under way per builder unit
+  shaping::Shaping shaping; // of data on their way to builder units
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
   // From trigger to commit, to be spent on fuller batches; 0: as fast as it goes.
   Duration latency = std::chrono::milliseconds{50};
@@ -67,6 +69,10 @@ struct System {
   std::uint64_t trigger_window = 100'000; // triggered and not yet built, at most
   std::uint64_t events_max = 0; // stop after so many; 0: no limit
 
+  // Bytes of the largest data message.
+  [[nodiscard]] std::uint32_t message_max() const {
+    return shaping.on() ? shaping.carrier : data_page / 2;
+  }
   // How long triggers, or fragments that are not triggered, are gathered at the start of their way.
   // The rest of the latency is for transfer, building and storage.
   [[nodiscard]] Duration gather_time() const { return latency / 4 * 3; }

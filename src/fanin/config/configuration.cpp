@@ -131,6 +131,22 @@ void read_event(TableReader reader, builder::System& system) {
   reader.finish();
 }
 
+// Its sizes are fitted to the topology later.
+void read_shaping(TableReader reader, builder::System& system) {
+  builder::shaping::Shaping& shaping = system.shaping;
+  shaping.policy = static_cast<builder::shaping::Policy>(
+      reader.choice("policy", {"none", "random", "linear-shift", "tokens"}));
+  for (const char* key : {"carrier", "window"}) {
+    if (reader.has(key) && !shaping.on()) reader.reject(key, "counts only with a shaping.policy");
+  }
+  if (reader.has("tokens") && shaping.policy != builder::shaping::Policy::tokens) {
+    reader.reject("tokens", "counts only with shaping.policy = \"tokens\"");
+  }
+  (void)reader.size("carrier", 0);
+  (void)reader.size("window", 0);
+  reader.finish();
+}
+
 void read_buffers(TableReader reader, Configuration& configuration) {
   Buffers& buffers = configuration.buffers;
   buffers.readout = read_buffer(reader, "readout", buffers.readout);
@@ -196,6 +212,45 @@ void fit_batches(TableReader event, TableReader network, Configuration& configur
   }
 }
 
+// A carrier is a message, in which a batch's table takes at most half. All readout units can be
+// granted something at the same time.
+void fit_shaping(TableReader reader, Configuration& configuration) {
+  builder::System& system = configuration.system;
+  builder::shaping::Shaping& shaping = system.shaping;
+  if (!shaping.on()) return;
+  const std::uint64_t most = system.data_page / 2;
+  const std::uint64_t least = 2 * detail::table_bytes_max(system.batch_events);
+  const std::uint64_t usual = std::max<std::uint64_t>(shaping.carrier, std::bit_ceil(least));
+  const std::uint64_t carrier = reader.size("carrier", std::min(usual, most));
+  if (carrier > most) {
+    return reader.reject("carrier",
+                         fmt::format("{} is more than half a page (buffers.page = {}): at most {}",
+                                     format_size(carrier), format_size(system.data_page),
+                                     format_size(most)));
+  }
+  if (carrier < least && reader.has("carrier")) {
+    return reader.reject("carrier",
+                         fmt::format("{} is too small for batches of {} events: take {} or "
+                                     "event.batch_events = {}",
+                                     format_size(carrier), system.batch_events,
+                                     format_size(std::bit_ceil(least)), system.batch_events / 2));
+  }
+  shaping.carrier = static_cast<std::uint32_t>(carrier);
+  const std::uint64_t readouts = configuration.readouts();
+  shaping.tokens = static_cast<std::uint32_t>(
+      reader.integer("tokens", std::min<std::uint64_t>(shaping.tokens, readouts), 1,
+                     std::max<std::uint64_t>(readouts, 1)));
+  const std::uint64_t window_least = shaping.window_least(configuration.readouts());
+  shaping.window = reader.size("window", 2 * window_least);
+  if (shaping.window >= window_least) return;
+  reader.reject("window",
+                fmt::format("{} is less than {} carriers of {} for each readout unit ({} of them): "
+                            "take {} or a smaller shaping.carrier",
+                            format_size(shaping.window), builder::shaping::carriers_least,
+                            format_size(carrier), configuration.readouts(),
+                            format_size(window_least)));
+}
+
 // Nodes that read other files than each other may differ in where data come from, not in how events
 // are numbered, nor in how large fragments may be, for which all reserve memory.
 std::string numbering_of(const Source& source) {
@@ -237,6 +292,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   read_network(reader.table("network"), configuration.network, configuration.system);
   read_trigger(reader.table("trigger"), configuration.system);
   read_event(reader.table("event"), configuration.system);
+  read_shaping(reader.table("shaping"), configuration.system);
   read_buffers(reader.table("buffers"), configuration);
   read_storage(reader.table("storage"), configuration.storage);
   for (auto& plugin : reader.tables("plugin")) {
@@ -249,6 +305,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   detail::read_nodes(reader, configuration, problems);
   fit_window(reader.table("event"), configuration);
   fit_batches(reader.table("event"), reader.table("network"), configuration);
+  fit_shaping(reader.table("shaping"), configuration);
   finish_system(configuration);
   reader.finish();
   if (!problems.first) detail::check_consistency(configuration, problems);

@@ -446,6 +446,49 @@ TEST(Configuration, the_window_of_event_numbers_fits_the_narrowest_counter) {
   EXPECT_EQ(window("", "[event]\nwindow = 2\n"), 2U);
 }
 
+TEST(Configuration, shaping_fits_the_topology) {
+  const auto shaped = [](const std::string& more) {
+    return std::string(minimal) + "[[readout]]\nsource = [{ id = 2, type = \"emulator\" }]\n" +
+           "[shaping]\npolicy = \"linear-shift\"\n" + more;
+  };
+  const auto of = [&](const std::string& more) { return good(shaped(more)).system.shaping; };
+  EXPECT_FALSE(good(minimal).system.shaping.on());
+  EXPECT_EQ(good(minimal).system.message_max(), 512U << 10);
+  EXPECT_EQ(of("").policy, builder::shaping::Policy::linear_shift);
+  EXPECT_EQ(of("").carrier, 64U << 10);
+  EXPECT_EQ(of("").window, 512U << 10); // four carriers of each of two readout units
+  EXPECT_EQ(of("[event]\nbatch_events = 4096\n").carrier, 128U << 10);
+  EXPECT_EQ(of("[buffers]\npage = \"64KiB\"\n").carrier, 32U << 10);
+  EXPECT_EQ(of("carrier = \"32KiB\"\nwindow = \"128KiB\"\n").window, 128U << 10);
+  EXPECT_EQ(good(shaped("carrier = \"32KiB\"\n")).system.message_max(), 32U << 10);
+}
+
+TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
+  const auto error = [](const std::string& more) {
+    return error_of(std::string(minimal) + "count = 3\n[shaping]\n" + more);
+  };
+  EXPECT_EQ(error("policy = \"round\"\n"),
+            "run.toml:6: shaping.policy: \"round\" is none of \"none\", \"random\", "
+            "\"linear-shift\", \"tokens\"");
+  EXPECT_EQ(error("policy = \"random\"\ntokens = 1\n"),
+            "run.toml:7: shaping.tokens: counts only with shaping.policy = \"tokens\"");
+  EXPECT_EQ(error("policy = \"tokens\"\ntokens = 2\n"),
+            "run.toml:7: shaping.tokens: 2 is not a whole number from 1 to 1");
+  EXPECT_EQ(error("window = \"1MiB\"\n"),
+            "run.toml:6: shaping.window: counts only with a shaping.policy");
+  EXPECT_EQ(
+      error("policy = \"random\"\ncarrier = \"1MiB\"\n"),
+      "run.toml:7: shaping.carrier: 1 MiB is more than half a page (buffers.page = 1 MiB): at "
+      "most 512 KiB");
+  EXPECT_EQ(error("policy = \"random\"\ncarrier = \"16KiB\"\n"),
+            "run.toml:7: shaping.carrier: 16 KiB is too small for batches of 1024 events: take 32 "
+            "KiB or event.batch_events = 512");
+  EXPECT_EQ(
+      error("policy = \"random\"\nwindow = \"100KiB\"\n"),
+      "run.toml:7: shaping.window: 100 KiB is less than 2 carriers of 64 KiB for each readout "
+      "unit (1 of them): take 128 KiB or a smaller shaping.carrier");
+}
+
 TEST(Configuration, a_slow_source_is_given_up_no_earlier_than_a_silent_one) {
   using namespace std::chrono_literals;
   const auto slow = [](const std::string& value) {

@@ -15,7 +15,6 @@ namespace fanin::config::detail {
 namespace {
 
 constexpr std::size_t sources_per_readout_max = 512;
-constexpr std::uint64_t part_head = 512; // header of a data message, with some room
 
 bool is_name(const std::string& name) {
   return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
@@ -218,7 +217,7 @@ void check_consistency(const Configuration& configuration, Problems& problems) {
   check_addresses(configuration, problems);
   check_ports(configuration, problems);
   check_processes(configuration, problems);
-  const std::uint64_t table = configuration.system.batch_events * 8ULL + part_head;
+  const std::uint64_t table = table_bytes_max(configuration.system.batch_events);
   if (table * 2 > configuration.system.data_page / 2) {
     problems.add(
         file, "buffers.page",

@@ -169,7 +169,7 @@ Result<> plan_readout(const Configuration& configuration, const net::TransportRe
   plan.control = control_pool(configuration, 1 + configuration.builders(), posted);
   builder::MetadataLayout layout{.page = metadata_page,
                                  .batch_events = configuration.system.batch_events,
-                                 .data_page = configuration.system.data_page,
+                                 .message_max = configuration.system.message_max(),
                                  .builders = configuration.builders(),
                                  .sources = plan.sources.size(),
                                  .source_page = configuration.system.data_page};

@@ -21,7 +21,7 @@ namespace fanin::wire {
 
 /// Rises with every change of a message; protocol.md has the history. Nodes of different versions
 /// refuse each other.
-inline constexpr std::uint16_t protocol_version = 5;
+inline constexpr std::uint16_t protocol_version = 6;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
@@ -57,6 +57,7 @@ enum class MessageType : std::uint16_t {
   begin, ///< readout unit -> event manager: a counter was reset before the run has an event of it:
          ///< may it begin again? And the answer
   lost, ///< event manager -> builder unit: what a dead readout unit had announced of its batches
+  grant, ///< builder unit -> readout unit (shaping): how much it may send
 };
 
 enum class Role : std::uint8_t { readout_unit = 1, builder_unit = 2, data = 3, request = 4 };
@@ -328,6 +329,18 @@ struct Uncut {
   EventNumber event = 0; ///< the first event that is announced and not cut
 };
 static_assert(sizeof(Uncut) == 8);
+
+/// Over the data connection, or before the first request (pull). Bytes count from the beginning of
+/// the connection, whatever they are of.
+struct Grant {
+  static constexpr MessageType type = MessageType::grant;
+  std::uint64_t bytes = 0; ///< that may be sent over this data connection in all
+  Incarnation readout_incarnation = 0;
+  Incarnation builder_incarnation = 0;
+  std::uint32_t connection = 0; ///< Hello::connection of the data connection
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Grant) == 24);
 
 struct Clear { // a batch, or a gap
   static constexpr MessageType type = MessageType::clear;

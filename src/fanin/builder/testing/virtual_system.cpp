@@ -86,7 +86,7 @@ VirtualSystem::VirtualSystem(VirtualSystemOptions options)
     }
     const MetadataLayout metadata{.page = options_.metadata_page,
                                   .batch_events = system.batch_events,
-                                  .data_page = system.data_page,
+                                  .message_max = system.message_max(),
                                   .builders = system.builder_units.size(),
                                   .sources = last - first,
                                   .payload = (last - first) * options_.source_pages *

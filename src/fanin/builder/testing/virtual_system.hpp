@@ -81,6 +81,9 @@ public:
   [[nodiscard]] const storage::MemoryStore& store(std::size_t builder) const {
     return builders_[builder]->store;
   }
+  // Null: it is not there.
+  [[nodiscard]] ReadoutUnit* readout(std::size_t index) { return readouts_[index]->unit.get(); }
+  [[nodiscard]] BuilderUnit* builder(std::size_t index) { return builders_[index]->unit.get(); }
   [[nodiscard]] std::size_t readouts() const { return readouts_.size(); }
   [[nodiscard]] std::size_t builders() const { return builders_.size(); }
   [[nodiscard]] std::size_t ended_nodes() const { return ended_; }

@@ -23,6 +23,11 @@ inline constexpr std::uint64_t buffer_max = 64ULL << 40; // bytes
                                         std::uint64_t fallback);
 [[nodiscard]] int read_numa_node(TableReader& reader, int fallback);
 
+// Of a data message of so many events: header and table, with some room.
+[[nodiscard]] constexpr std::uint64_t table_bytes_max(std::uint32_t events) {
+  return events * 8ULL + 512;
+}
+
 // [event_manager], [[readout]] with [[readout.source]] and [source], [[builder]], [[process]].
 void read_nodes(TableReader& root, Configuration& configuration, Problems& problems);
 

@@ -1,0 +1,66 @@
+#include "fanin/builder/shaping/grants.hpp"
+
+#include "fanin/base/assert.hpp"
+
+namespace fanin::builder::shaping {
+
+Grants::Grants(const Shaping& shaping, std::size_t readout_units, bool asked)
+    : shaping_(shaping),
+      share_(shaping.share(readout_units)),
+      asked_(asked),
+      readouts_(readout_units) {
+  FANIN_ASSERT(shaping.on() && share_ >= std::uint64_t{carriers_least} * shaping.carrier);
+}
+
+void Grants::opened(NodeId node) {
+  closed(node);
+  readouts_[node].open = true;
+  note_due(node);
+}
+
+void Grants::closed(NodeId node) {
+  std::erase(due_, node);
+  std::erase(unsaid_, node);
+  readouts_[node] = {};
+}
+
+bool Grants::received(NodeId node, std::uint64_t bytes) {
+  Readout& readout = readouts_[node];
+  if (bytes > readout.said - readout.received) return false;
+  readout.received += bytes;
+  note_due(node);
+  return true;
+}
+
+void Grants::note_due(NodeId node) {
+  Readout& readout = readouts_[node];
+  if (with_tokens() || !readout.open || readout.due || !room(node)) return;
+  readout.due = true;
+  due_.push_back(node);
+}
+
+void Grants::grant(NodeId node) {
+  Readout& readout = readouts_[node];
+  readout.due = false;
+  if (!unsaid(node)) unsaid_.push_back(node);
+  readout.granted = readout.received + share_;
+}
+
+std::uint64_t Grants::say(NodeId node) {
+  std::erase(unsaid_, node);
+  return readouts_[node].said = readouts_[node].granted;
+}
+
+Time Grants::wake() const {
+  Time wake = never;
+  for (const Token& token : tokens_) wake = std::min(wake, token.until);
+  return wake;
+}
+
+std::uint64_t Grants::outstanding() const {
+  std::uint64_t sum = 0;
+  for (const Readout& readout : readouts_) sum += readout.granted - readout.received;
+  return sum;
+}
+
+} // namespace fanin::builder::shaping

@@ -1,0 +1,84 @@
+#include "fanin/builder/shaping/schedule.hpp"
+
+#include <algorithm>
+
+#include "fanin/base/assert.hpp"
+
+namespace fanin::builder::shaping {
+
+Schedule::Schedule(const Shaping& shaping, std::size_t readout_units, std::size_t builder_units,
+                   NodeId readout_unit, std::uint64_t seed)
+    : shaping_(shaping),
+      share_(shaping.share(readout_units)),
+      readout_unit_(readout_unit),
+      seed_(seed),
+      builders_(builder_units) {
+  FANIN_ASSERT(shaping.on() && share_ >= std::uint64_t{carriers_least} * shaping.carrier);
+}
+
+void Schedule::opened(NodeId node, std::size_t rail) {
+  closed(node);
+  while (rails_.size() <= rail) {
+    rails_.push_back(
+        {make_order(shaping_.policy, builders_.size(), readout_unit_, seed_ + rails_.size()),
+         std::vector<Destination>(builders_.size())});
+  }
+  builders_[node].rail = rail;
+}
+
+void Schedule::closed(NodeId node) {
+  Builder& builder = builders_[node];
+  if (builder.rail != no_rail) rails_[builder.rail].to[node] = {};
+  builder = {};
+}
+
+bool Schedule::granted(NodeId node, std::uint64_t bytes) {
+  Builder& builder = builders_[node];
+  if (builder.rail == no_rail) return true;
+  if (bytes > builder.sent + share_) return false;
+  builder.granted = std::max(builder.granted, bytes); // a request may bring an earlier one
+  update(node);
+  return true;
+}
+
+void Schedule::set_waiting(NodeId node, std::uint64_t bytes) {
+  builders_[node].waiting = bytes;
+  update(node);
+}
+
+void Schedule::set_full(NodeId node, bool full) {
+  builders_[node].full = full;
+  update(node);
+}
+
+void Schedule::update(NodeId node) {
+  const Builder& builder = builders_[node];
+  if (builder.rail == no_rail) return;
+  const bool waits = builder.waiting != 0;
+  const bool open = waits && !builder.full && builder.waiting <= room(node);
+  rails_[builder.rail].to[node] = {waits, open};
+}
+
+std::optional<NodeId> Schedule::next(Time now) {
+  for (Rail& rail : rails_) {
+    if (const auto node = rail.order->next(rail.to, now)) return node;
+  }
+  return {};
+}
+
+void Schedule::sent(NodeId node, std::uint64_t bytes) {
+  FANIN_ASSERT(bytes <= room(node));
+  builders_[node].sent += bytes;
+}
+
+void Schedule::carried(NodeId node, Time now) {
+  if (builders_[node].rail != no_rail) rails_[builders_[node].rail].order->sent(node, now);
+}
+
+Time Schedule::wake() const {
+  Time wake = never;
+  for (const Rail& rail : rails_) wake = std::min(wake, rail.order->wake());
+  return wake;
+}
+
+} // namespace fanin::builder::shaping

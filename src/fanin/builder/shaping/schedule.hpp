@@ -1,0 +1,74 @@
+// What a readout unit may send to whom, and to whom next: grants that have come, and the order of
+// the policy. Each rail has an order of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fanin/builder/shaping/order.hpp"
+
+namespace fanin::builder::shaping {
+
+// Knows no connection; time comes in. Thread: the readout unit's loop.
+class Schedule {
+public:
+  // A policy other than `none`. `seed`: of its random numbers.
+  Schedule(const Shaping& shaping, std::size_t readout_units, std::size_t builder_units,
+           NodeId readout_unit, std::uint64_t seed);
+
+  // A new connection to it, over this rail: nothing is granted.
+  void opened(NodeId builder, std::size_t rail);
+  void closed(NodeId builder);
+  // It has granted so many bytes since the connection was opened. False: no good builder unit says
+  // that, since it is more than its window.
+  [[nodiscard]] bool granted(NodeId builder, std::uint64_t bytes);
+  // The message that is to be sent to it next has so many bytes; 0: there is none.
+  void set_waiting(NodeId builder, std::uint64_t bytes);
+  // Its connection takes nothing more now, or does again.
+  void set_full(NodeId builder, bool full);
+
+  // Which one gets the next carrier; none: nobody now.
+  [[nodiscard]] std::optional<NodeId> next(Time now);
+  // Bytes that may be sent to it.
+  [[nodiscard]] std::uint64_t room(NodeId builder) const {
+    return builders_[builder].granted - builders_[builder].sent;
+  }
+  // A message has left, within its carrier.
+  void sent(NodeId builder, std::uint64_t bytes);
+  // The carrier is complete.
+  void carried(NodeId builder, Time now);
+  // When next() has to be asked although nothing has changed.
+  [[nodiscard]] Time wake() const;
+
+  struct Credit { // of a connection, bytes since it was opened
+    std::uint64_t granted = 0;
+    std::uint64_t sent = 0;
+  };
+  [[nodiscard]] Credit credit(NodeId builder) const {
+    return {builders_[builder].granted, builders_[builder].sent};
+  }
+
+private:
+  static constexpr std::size_t no_rail = ~std::size_t{0};
+  struct Builder : Credit {
+    std::size_t rail = no_rail; // no_rail: there is no connection
+    std::uint64_t waiting = 0;
+    bool full = false;
+  };
+  struct Rail {
+    std::unique_ptr<Order> order;
+    std::vector<Destination> to;
+  };
+  void update(NodeId builder);
+
+  const Shaping shaping_;
+  const std::uint64_t share_;
+  const NodeId readout_unit_;
+  const std::uint64_t seed_;
+  std::vector<Builder> builders_;
+  std::vector<Rail> rails_;
+};
+
+} // namespace fanin::builder::shaping

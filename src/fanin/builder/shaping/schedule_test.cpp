@@ -1,0 +1,91 @@
+#include "fanin/builder/shaping/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fanin::builder::shaping {
+namespace {
+
+// One of two readout units, which may have 3,000 bytes under way to each of three builder units.
+class ScheduleTest : public ::testing::Test {
+protected:
+  void open_all() {
+    for (NodeId builder = 0; builder < 3; ++builder) schedule_.opened(builder, 0);
+  }
+  std::optional<NodeId> carry(std::uint64_t bytes) {
+    const auto node = schedule_.next({});
+    if (!node) return {};
+    schedule_.sent(*node, bytes);
+    schedule_.carried(*node, {});
+    return node;
+  }
+  Schedule schedule_{{.policy = Policy::linear_shift, .carrier = 1000, .window = 6000}, 2, 3, 1, 1};
+};
+
+TEST_F(ScheduleTest, nothing_is_sent_without_a_grant_that_suffices) {
+  open_all();
+  schedule_.set_waiting(2, 800);
+  EXPECT_EQ(schedule_.next({}), std::nullopt);
+  EXPECT_TRUE(schedule_.granted(2, 799));
+  EXPECT_EQ(schedule_.next({}), std::nullopt);
+  EXPECT_TRUE(schedule_.granted(2, 800));
+  EXPECT_EQ(carry(800), NodeId{2});
+  EXPECT_EQ(schedule_.room(2), 0U);
+}
+
+TEST_F(ScheduleTest, nothing_is_sent_over_a_connection_that_is_full) {
+  open_all();
+  schedule_.set_waiting(0, 100);
+  EXPECT_TRUE(schedule_.granted(0, 3000));
+  schedule_.set_full(0, true);
+  EXPECT_EQ(schedule_.next({}), std::nullopt);
+  schedule_.set_full(0, false);
+  EXPECT_EQ(schedule_.next({}), NodeId{0});
+}
+
+TEST_F(ScheduleTest, a_grant_beyond_the_window_is_invalid_and_an_earlier_one_is_stale) {
+  open_all();
+  EXPECT_TRUE(schedule_.granted(0, 3000));
+  EXPECT_TRUE(schedule_.granted(0, 2000));
+  EXPECT_EQ(schedule_.credit(0).granted, 3000U);
+  EXPECT_FALSE(schedule_.granted(0, 3001));
+  schedule_.set_waiting(0, 1000);
+  EXPECT_EQ(carry(1000), NodeId{0});
+  EXPECT_TRUE(schedule_.granted(0, 4000));
+  EXPECT_FALSE(schedule_.granted(0, 4001));
+}
+
+TEST_F(ScheduleTest, a_new_connection_starts_afresh_and_may_take_another_rail) {
+  open_all();
+  schedule_.set_waiting(1, 1000);
+  EXPECT_TRUE(schedule_.granted(1, 3000));
+  EXPECT_EQ(carry(1000), NodeId{1});
+  schedule_.opened(1, 1);
+  EXPECT_EQ(schedule_.room(1), 0U);
+  EXPECT_EQ(schedule_.next({}), std::nullopt);
+  EXPECT_TRUE(schedule_.granted(1, 3000));
+  schedule_.set_waiting(1, 1000);
+  EXPECT_EQ(carry(1000), NodeId{1});
+  schedule_.closed(1);
+  EXPECT_EQ(schedule_.next({}), std::nullopt);
+  EXPECT_TRUE(schedule_.granted(1, 99'000)); // stale: there is no connection
+  EXPECT_EQ(schedule_.room(1), 0U);
+}
+
+TEST_F(ScheduleTest, each_rail_has_its_own_order) {
+  schedule_.opened(0, 0);
+  schedule_.opened(1, 1);
+  schedule_.opened(2, 0);
+  for (NodeId builder = 0; builder < 3; ++builder) {
+    EXPECT_TRUE(schedule_.granted(builder, 3000));
+    schedule_.set_waiting(builder, 1000);
+  }
+  std::vector<NodeId> sent;
+  while (const auto node = carry(1000)) {
+    sent.push_back(*node);
+    schedule_.set_waiting(*node, schedule_.room(*node) == 0 ? 0 : 1000);
+  }
+  EXPECT_EQ(sent, (std::vector<NodeId>{2, 0, 2, 0, 2, 0, 1, 1, 1}));
+}
+
+} // namespace
+} // namespace fanin::builder::shaping
