@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "fanin/source/number_judge.hpp"
 #include "fanin/storage/event_sink.hpp"
 
 namespace fanin::builder {
@@ -50,6 +49,7 @@ void Announcements::join(NodeId node, std::optional<EventNumber> first) {
     readout.first = readout.end = first.value_or(0);
     readout.silent = readout.held_back = false;
     readout.in_a_row = 0;
+    readout.gaps = {};
     readout.counted_end = 0;
   });
 }
@@ -110,7 +110,10 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
   const EventRange range{announce.first, announce.end};
   Readout& readout = readouts_[node];
   if (announce.nothing != 0) {
-    for (AbsentRanges& known : readout.absent) known.add(range);
+    for (AbsentRanges& known : readout.absent) {
+      known.forget_below(decided);
+      known.add(range);
+    }
   }
   for (const auto& run : absent) {
     AbsentRanges& known = readout.absent[sources_.find(run.source) - first_source_[node]];
@@ -130,8 +133,12 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
   readout.counted_end = announce.end;
   readout.announced_at = now;
   readout.silent = announce.silent != 0;
-  const bool jump = announce.nothing != 0 && range.count() >= system_.event_window;
-  readout.in_a_row = jump ? 0 : readout.in_a_row + (announce.nothing != 0 ? 0 : range.count());
+  if (announce.nothing == 0) {
+    readout.in_a_row += range.count();
+  } else if (range.count() >= system_.event_window) {
+    if (range.count() >= readout.gaps.reach(system_.event_window)) readout.in_a_row = 0;
+    readout.gaps.add(range.count());
+  }
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include "fanin/builder/cut_points.hpp"
 #include "fanin/builder/overtaking.hpp"
 #include "fanin/builder/system.hpp"
+#include "fanin/source/number_judge.hpp"
 #include "fanin/wire/control.hpp"
 
 namespace fanin::builder {
@@ -35,7 +36,8 @@ public:
     bool silent = false;       // all its sources were given up
     Duration announced_at{};   // something, last, or was held back
     bool held_back = false; // has more, and waits for others or for builder units
-    std::uint64_t in_a_row = 0; // numbers announced since they last jumped by a window
+    source::UsualStep gaps; // of a window and more
+    std::uint64_t in_a_row = 0; // numbers announced since an unusual gap
     // By source, of events that are not decided yet. The last one: no source sent anything.
     std::vector<AbsentRanges> absent;
     std::deque<AnnouncedRange> open;  // that end behind assigned_end()

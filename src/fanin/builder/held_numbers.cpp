@@ -39,6 +39,7 @@ bool HeldNumbers::hold(NodeId node, const wire::Held& held, EventNumber known_en
   const bool holds = held.event < event_number_end;
   change(node, [&](Readout& readout) {
     readout.count = held.count;
+    readout.holds = holds;
     readout.all_held = held.ended != 0;
     readout.state = holds ? State::waiting : State::answered;
     if (!holds) return;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "fanin/base/identity.hpp"
@@ -32,6 +33,12 @@ public:
   // The answer says something new: others have reached the number, have gone on where it has none
   // (beyond `end`, where it is), hold it too, or have come to their end. Then it counts as given.
   [[nodiscard]] bool take_news(NodeId node, EventNumber known_end, EventNumber end);
+  // The number that it holds.
+  [[nodiscard]] std::optional<EventNumber> number(NodeId node) const {
+    const Readout& readout = readouts_[node];
+    const bool holds = readout.count != 0 && readout.holds;
+    return holds ? std::optional{readout.event} : std::nullopt;
+  }
   // What a readout unit is told of the end of the known events, and of the number that it holds.
   [[nodiscard]] wire::Horizon answer(NodeId node, EventNumber known_end) const;
 
@@ -45,6 +52,7 @@ private:
     bool here = false;
     bool final = false; // has announced its end
     bool all_held = false; // all its sources have come to their end, maybe with numbers held
+    bool holds = false;
     State state = State::none;
     EventNumber event = 0; // its lowest number
     std::uint32_t count = 0; // of such messages; 0: none

@@ -73,10 +73,17 @@ void KnownEvents::on_begin(NodeId node) {
   parts_.server.readout(node)->append(wire::Begin{.horizon = agreed_end(), .yes = yes ? 1U : 0U});
 }
 
+// A source has this number. What is assigned is not known any more.
+bool KnownEvents::has(EventNumber number) const {
+  return number >= announced_.assigned_end() &&
+         announced_.present_from(number, number + 1) == number;
+}
+
 void KnownEvents::say_known_end(NodeId node, EventNumber known_end) {
   if (ControlChannel* const channel = parts_.server.readout(node)) {
     wire::Horizon answer = held_.answer(node, known_end);
     answer.slow = announced_.holds_all_back(node) ? 1 : 0;
+    if (const auto number = held_.number(node); number && has(*number)) answer.equal = 1;
     channel->append(answer);
   }
 }

@@ -353,7 +353,10 @@ void ReadoutUnit::answer() {
       const source::FragmentQueue& queue = input->queue;
       if (!queue.numbered()) continue;
       paused.next_event = std::max(paused.next_event, queue.next_event());
-      paused.span = std::max<std::uint64_t>(paused.span, queue.options().window);
+      // Of fragments that are far apart it may hold any span, unless it has just jumped.
+      const bool in_a_row = queue.in_a_row() >= source::enough_in_a_row;
+      const std::uint64_t holds = in_a_row ? queue.next_event() - queue.first_event() : 0;
+      paused.span = std::max<std::uint64_t>({paused.span, queue.options().window, holds});
       if (!input->done()) ends.push_back(queue.next_event());
     }
     paused.agreed = ends.empty() ? paused.next_event : source::agreed_end(ends, paused.span);

@@ -17,12 +17,15 @@ void add_absent(std::vector<wire::AbsentRange>& absent, const source::FragmentQu
                 EventRange range) {
   const auto dropped = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
   bool goes_on = false;
-  for (EventNumber event = range.first; event < range.end; ++event) {
+  for (EventNumber event = range.first, end; event < range.end; event = end) {
     const wire::FragmentEntry entry = queue.entry(event);
+    end = std::min(range.end, queue.alike_until(event));
+    const auto count = static_cast<std::uint32_t>(end - event);
     if (goes_on && entry.absent() && absent.back().dropped() == (entry == dropped)) {
-      ++absent.back().count_and_flag;
+      absent.back().count_and_flag += count;
     } else if ((goes_on = entry.absent())) {
-      absent.push_back(wire::AbsentRange::make(queue.options().source, event, 1, entry == dropped));
+      absent.push_back(
+          wire::AbsentRange::make(queue.options().source, event, count, entry == dropped));
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "fanin/builder/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
 #include "fanin/source/emulator.hpp"
+#include "fanin/source/fragment_table.hpp"
 #include "fanin/wire/fragment.hpp"
 
 namespace fanin::executive {
@@ -19,8 +20,7 @@ using config::Configuration;
 constexpr std::uint32_t smallest_source_page = 64U << 10;
 constexpr std::uint32_t metadata_page = 64U << 10; // of one builder unit's batches
 constexpr std::uint64_t metadata_least = 4U << 20;
-constexpr std::uint64_t queue_slot = 16; // bytes that a queue keeps for each number
-constexpr std::uint64_t queues_all = 16U << 20;
+constexpr std::uint64_t queues_all = 18U << 20; // bytes
 constexpr std::uint32_t window_usual = 65536;
 constexpr std::uint32_t window_most = 1U << 20;
 
@@ -75,7 +75,7 @@ std::uint32_t window_of(const Configuration& configuration, std::size_t sources,
   std::uint32_t window = window_usual;
   while (window < wanted && window < window_most) window *= 2;
   while (window > 2 * configuration.system.batch_events &&
-         sources * window * queue_slot > queues_all) {
+         sources * source::FragmentTable::bytes_for(window) > queues_all) {
     window /= 2;
   }
   return std::max(window, 2 * configuration.system.batch_events);
@@ -146,7 +146,7 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
     plan.sources.push_back({page, static_cast<std::uint32_t>(pages)});
   }
   plan.window = window_of(configuration, count, events_hz);
-  plan.queues = count * plan.window * queue_slot;
+  plan.queues = count * source::FragmentTable::bytes_for(plan.window);
   if (least_in_all > node.buffer) {
     return too_small(configuration, node,
                      fmt::format("{} is too small: {} sources whose fragments may have {} need {}; "

@@ -1,26 +1,19 @@
 #include "fanin/source/fragment_queue.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "fanin/memory/copy.hpp"
 
 namespace fanin::source {
 
-namespace {
-constexpr std::uint64_t first_ring = 4096; // slots in use at first
-}
-
 FragmentQueue::FragmentQueue(const FragmentQueueOptions& options, memory::PagePool& pool)
     : options_(options),
       pool_(pool),
       page_size_(pool.page_size()),
-      window_(options.window),
-      slots_(options.window),
+      table_(options.window),
       held_pages_(pool.pages() + 1),
       numbering_(options.counter_bits, options.offset),
       judge_(options.near, options.first) {
-  FANIN_ASSERT(std::has_single_bit(options.window));
   FANIN_ASSERT(options.fragment_max <= wire::fragment_size_mask);
   start_unnumbered();
 }
@@ -36,9 +29,8 @@ void FragmentQueue::start_unnumbered() {
   page_.reset();
   position_ = page_end_ = base_position_ = end_position_ = 0;
   held_first_ = 0;
-  next_ = ~EventNumber{0}; // no number is the next one: begin() takes the slow path
-  base_ = 0;
-  written_end_ = said_end_ = late_end_ = absent_end_ = 0;
+  table_.begin_at(~EventNumber{0}); // no number is the next one: begin() takes the slow path
+  written_end_ = said_end_ = late_end_ = 0;
   jumped_ = written_;
   open_ = 0;
   writing_ = Writing::none;
@@ -46,41 +38,40 @@ void FragmentQueue::start_unnumbered() {
   set_may_fall(Fall::no);
   judge_.restart();
   held_.reset();
-  leapt_ = {};
+  dropped_before_ = {};
   dropped_there_ = 0;
-  mask_ = std::min(window_, first_ring) - 1;
   find_fast_end();
 }
 
 // Nothing is written yet: a lower number is late. What was dropped before had numbers of its own.
 void FragmentQueue::number_from(EventNumber first) {
-  if (!numbered_ && dropped_at_ == next_) {
-    leapt_ = {first - std::min(first, dropped_there_), first};
-    leapt_why_ = wire::AbsentReason::dropped;
+  if (!numbered_ && dropped_at_ == table_.next()) {
+    dropped_before_ = {first - std::min(first, dropped_there_), first};
   }
   numbered_ = true;
-  next_ = base_ = absent_end_ = first;
+  table_.begin_at(first);
   find_fast_end();
 }
 
-// Numbers that are held, and counters of which more is to be known, are not for the fast path.
+// Numbers that are held, counters of which more is to be known, and numbers for which the table has
+// no slot yet are not for the fast path.
 void FragmentQueue::find_fast_end() {
   const bool slow = held_ || !numbering_.plain() || judge_.waits_for_first();
-  fast_end_ = slow ? 0 : limit_;
+  fast_end_ = slow ? 0 : std::min(limit_, table_.room_end());
 }
 
 WriteOutcome FragmentQueue::reject(wire::DropReason reason) {
   ++dropped_[static_cast<std::size_t>(reason)];
   if (reason <= wire::DropReason::number_jump) { // of a fragment that may have been the next one
-    dropped_there_ = dropped_at_ == next_ ? dropped_there_ + 1 : 1;
-    dropped_at_ = next_;
+    dropped_there_ = dropped_at_ == table_.next() ? dropped_there_ + 1 : 1;
+    dropped_at_ = table_.next();
   }
   return WriteOutcome::rejected;
 }
 
 // Extended from what the source itself has said: that it was given up moves its counter by nothing.
 EventNumber FragmentQueue::number_of(std::uint64_t counter) const {
-  if (numbered_) return numbering_.near(counter, said_end_ != 0 ? said_end_ : next_);
+  if (numbered_) return numbering_.near(counter, said_end_ != 0 ? said_end_ : table_.next());
   const EventNumber event = numbering_.first_turn(counter);
   if (!held_) return event;
   const EventNumber near = numbering_.near(counter, held_->event); // over the counter's wrap
@@ -98,18 +89,21 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
   const EventNumber event = number_of(counter);
   if (event >= event_number_end) return reject(wire::DropReason::number_jump);
   if (judge_.too_early(event)) return reject(wire::DropReason::before_first);
-  if (numbered_ && event < next_ && fall_ == Fall::no) return reject_old(event);
+  if (numbered_ && event < table_.next() && fall_ == Fall::no) return reject_old(event);
+  const bool repeats = held_ && event == held_->event;
   if (held_ && !judge_held(event)) return WriteOutcome::full;
+  if (repeats && event + 1 == table_.next()) return reject(wire::DropReason::number_repeat);
   return judge_.follows(event, next()) ? begin_next(event, size) : begin_held(event, size);
 }
 
-// It is below what was answered, and so below a number that is held, which is wrong then.
+// It is below what was answered, and so below a number that is held, which is wrong then. But a
+// sparse source holds each of its numbers.
 WriteOutcome FragmentQueue::reject_old(EventNumber event) {
   if (judge_.waits_for_first()) {
     judge_.join();
     find_fast_end();
   }
-  if (held_ && !held_->right) drop_held();
+  if (held_ && !held_->right && !judge_.follows_loosely(held_->event, next())) drop_held();
   if (event + 1 == written_end_) return reject(wire::DropReason::number_repeat);
   if (event < written_end_) {
     last_back_ = event;
@@ -131,13 +125,13 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   if (too_large(size)) {
     fill_absent(event, reason_of_skip(event));
     fill_absent(event + 1, wire::AbsentReason::dropped);
-    written_end_ = said_end_ = next_;
+    written_end_ = said_end_ = table_.next();
     judge_.accepted(event);
     return reject(wire::DropReason::oversize);
   }
   if (!make_room(size)) return WriteOutcome::full;
   fill_absent(event, reason_of_skip(event));
-  if (event - base_ > mask_) grow(event);
+  make_slot();
   note_step(event);
   judge_.accepted(event);
   said_end_ = event + 1;
@@ -145,7 +139,7 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   writing_ = Writing::open;
   open_ = size;
   crc_ = 0;
-  slots_[event & mask_].position = position_;
+  table_.next_slot().position = position_;
   return WriteOutcome::ok;
 }
 
@@ -157,7 +151,7 @@ WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
     return reject(wire::DropReason::oversize);
   }
   if (!make_room(size)) {
-    if (!numbered_ || event >= next_) return WriteOutcome::full;
+    if (!numbered_ || event >= table_.next()) return WriteOutcome::full;
     // What fills all pages is of no use if the counter was reset.
     held_ = {.event = event,
              .position = position_,
@@ -174,7 +168,7 @@ WriteOutcome FragmentQueue::begin_held(EventNumber event, std::uint32_t size) {
 
 void FragmentQueue::end_aside(std::uint32_t flags) {
   const bool late = writing_ == Writing::given_up;
-  if (late || (numbered_ && aside_.event < next_ && fall_ == Fall::no)) {
+  if (late || (numbered_ && aside_.event < table_.next() && fall_ == Fall::no)) {
     reject_late(aside_.event);
     return cancel();
   }
@@ -230,20 +224,21 @@ bool FragmentQueue::take() {
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1);
   const bool only_skipped = held.entry == wire::FragmentEntry::make_absent({});
   if (!numbered_) number_from(only_skipped ? held.event + 1 : held.event);
-  if (held.event >= next_ && !reach(held.event)) return false;
+  if (held.event >= table_.next() && !reach(held.event)) return false;
   fill_absent(held.event, reason_of_skip(held.event));
   if (skip) {
     fill_absent(held.event + 1, static_cast<wire::AbsentReason>(held.entry.crc32c));
   } else {
-    if (held.event - base_ > mask_) grow(held.event);
-    slots_[held.event & mask_] = {held.position, held.entry};
+    make_slot();
     note_step(held.event);
+    table_.next_slot() = {held.position, held.entry};
+    table_.add_next();
     end_position_ = position_;
-    written_end_ = ++next_;
+    written_end_ = table_.next();
     ++written_;
     judge_.accepted(held.event);
   }
-  said_end_ = next_;
+  said_end_ = table_.next();
   forget_held();
   return true;
 }
@@ -257,7 +252,7 @@ bool FragmentQueue::look_at_held() {
     return true;
   }
   const EventNumber then = held_->others_then.value_or(event_number_end);
-  if (!judge_.left_behind(next_, then)) return false;
+  if (!judge_.left_behind(table_.next(), then)) return false;
   drop_held();
   return true;
 }
@@ -275,7 +270,7 @@ bool FragmentQueue::confirm_held() { return held_ && !fallen() && take(); }
 void FragmentQueue::end_held(bool run) {
   if (!held_ || held_->right) return;
   if (fallen()) return drop_held();
-  if (judge_.right_at_end(held_->event)) {
+  if (judge_.right_at_end(held_->event) || judge_.follows_loosely(held_->event, next())) {
     (void)take();
   } else if (run || !judge_.sparse()) {
     drop_held();
@@ -299,8 +294,8 @@ void FragmentQueue::drop_held() {
 
 // The counter was reset before the run began: what it gave before was of no event.
 void FragmentQueue::begin_afresh() {
-  for (EventNumber event = base_; event < next_; ++event) {
-    if (slots_[event & mask_].entry.absent()) continue;
+  for (EventNumber event = table_.base(); event < table_.next(); event = alike_until(event)) {
+    if (table_.entry(event).absent()) continue;
     reject(wire::DropReason::number_jump);
     --written_;
   }
@@ -311,28 +306,21 @@ void FragmentQueue::begin_afresh() {
   number_from(held_->event);
 }
 
-// Whether `event` has a place in the window. What is more than a window ahead gets one when nothing
-// is held below: then the numbers in between take no room.
+// Whether there is room for `event`, and for the gap in front of it.
 bool FragmentQueue::reach(EventNumber event) {
-  if (event - base_ < window_) return true;
-  if (base_ == next_ && event > next_) {
-    leap(event, reason_of_skip(event));
-    return true;
-  }
+  if (table_.has_room(event)) return true;
   throttled_ = true;
   return false;
 }
 
-void FragmentQueue::leap(EventNumber to, wire::AbsentReason why) {
-  leapt_ = {next_, to};
-  leapt_why_ = why;
-  next_ = base_ = absent_end_ = to;
-  base_position_ = end_position_;
+void FragmentQueue::make_slot() {
+  if (table_.next() == table_.room_end()) table_.grow();
 }
 
 // Numbers that were left out after fragments that were dropped: those were theirs.
 wire::AbsentReason FragmentQueue::reason_of_skip(EventNumber end) const {
-  const bool theirs = dropped_at_ == next_ && end > next_ && end - next_ <= dropped_there_;
+  const bool theirs =
+      dropped_at_ == table_.next() && end > table_.next() && end - table_.next() <= dropped_there_;
   return theirs ? wire::AbsentReason::dropped : wire::AbsentReason::none;
 }
 
@@ -341,7 +329,7 @@ bool FragmentQueue::make_room(std::uint32_t size) {
   const bool unused = page_ && position_ + page_size_ == page_end_; // a fragment was taken back
   const std::uint32_t pages = std::max(1U, (size + page_size_ - 1) / page_size_);
   if (unused && pool_.available() + 1 >= pages) return true;
-  if (pool_.available() < pages && (base_ == next_ || !numbered_) && !held_) drop_pages();
+  if (pool_.available() < pages && (table_.empty() || !numbered_) && !held_) drop_pages();
   if (pool_.available() < pages) {
     throttled_ = true;
     return false;
@@ -365,24 +353,11 @@ void FragmentQueue::next_page() {
   page_end_ += page_size_;
 }
 
-// So that the ring has a slot for `event` too. What is held keeps its slot, or moves up by half.
-void FragmentQueue::grow(EventNumber event) {
-  while (event - base_ > mask_) {
-    const std::uint64_t size = mask_ + 1;
-    for (EventNumber held = base_; held < next_; ++held) {
-      if ((held & size) != 0) slots_[(held & mask_) + size] = slots_[held & mask_];
-    }
-    mask_ = 2 * size - 1;
-  }
-}
-
+// There is room.
 void FragmentQueue::fill_absent(EventNumber end, wire::AbsentReason why) {
-  if (next_ >= end) return;
-  if (end - 1 - base_ > mask_) grow(end - 1);
-  absent_end_ = end;
-  for (; next_ < end; ++next_) {
-    slots_[next_ & mask_] = {end_position_, wire::FragmentEntry::make_absent(why)};
-  }
+  if (table_.next() >= end) return;
+  const bool added = table_.add_absent(end, end_position_, why);
+  FANIN_ASSERT(added);
 }
 
 WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> payload,
@@ -406,7 +381,7 @@ WriteOutcome FragmentQueue::write(EventNumber event, std::span<const std::byte> 
 }
 
 void FragmentQueue::cancel() {
-  take_back(writing_ == Writing::open ? slots_[next_ & mask_].position : aside_.position);
+  take_back(writing_ == Writing::open ? table_.next_slot().position : aside_.position);
   open_ = 0;
   writing_ = Writing::none;
 }
@@ -435,7 +410,7 @@ bool FragmentQueue::skip_to(EventNumber counter) {
     return true;
   }
   if (judge_.waits_for_first()) return true;
-  if (numbered_ && last < next_) {
+  if (numbered_ && last < table_.next()) {
     if (last >= written_end_) late_end_ = std::max(late_end_, last + 1);
     return true;
   }
@@ -451,9 +426,9 @@ bool FragmentQueue::skip_to(EventNumber counter) {
 
 bool FragmentQueue::skip_now(EventNumber end) {
   const EventNumber wanted = std::min(end, limit_);
-  if (wanted > next_ && reach(wanted - 1)) fill_absent(wanted, reason_of_skip(wanted));
-  said_end_ = next_;
-  return next_ >= end;
+  if (wanted > table_.next() && reach(wanted - 1)) fill_absent(wanted, reason_of_skip(wanted));
+  said_end_ = table_.next();
+  return table_.next() >= end;
 }
 
 bool FragmentQueue::give_up_until(EventNumber event, wire::AbsentReason why) {
@@ -465,23 +440,24 @@ bool FragmentQueue::give_up_until(EventNumber event, wire::AbsentReason why) {
     }
   }
   if (!numbered_) number_from(event);
-  if (event <= next_) return true;
+  if (event <= table_.next()) return true;
+  if (why == wire::AbsentReason::none) why = reason_of_skip(event); // what came last was dropped
+  const Held open{.event = table_.next(), .position = table_.next_slot().position, .entry = {}};
+  if (!table_.add_absent(event, end_position_, why)) return false;
+  find_fast_end();
   if (writing_ == Writing::open) {
-    aside_ = {.event = next_, .position = slots_[next_ & mask_].position, .entry = {}};
+    aside_ = open;
     writing_ = Writing::given_up;
   }
-  if (why == wire::AbsentReason::none) why = reason_of_skip(event); // what came last was dropped
-  if (event - base_ > window_ && base_ == next_) leap(event, why);
-  fill_absent(std::min(event, base_ + window_), why);
-  return next_ >= event;
+  return true;
 }
 
 EventNumber FragmentQueue::sent_from(EventNumber event) const {
   const auto dropped = wire::FragmentEntry::make_absent(wire::AbsentReason::dropped);
-  event = std::max(event, base_);
-  if (event >= absent_end_) return event;
-  for (; event < next_; ++event) {
-    const wire::FragmentEntry& entry = slots_[event & mask_].entry;
+  event = std::max(event, table_.base());
+  if (event >= table_.absent_end()) return event;
+  for (; event < table_.next(); event = alike_until(event)) {
+    const wire::FragmentEntry entry = table_.entry(event);
     if (!entry.absent() || entry == dropped) break;
   }
   return event;
@@ -514,33 +490,46 @@ Piece FragmentQueue::cut(Cursor& cursor, EventNumber end, std::uint32_t payload_
 
   EventNumber event = first;
   const EventNumber stop = std::min(end, first + entries_max);
-  for (; event < stop && event < base_; ++event) table[event - first] = entry(event);
+  for (; event < stop && event < table_.base(); ++event) table[event - first] = entry(event);
   std::uint64_t start = 0;
   std::uint32_t bytes = 0;
-  for (; event < stop; ++event) {
-    const Slot& slot = slots_[event & mask_];
+  // False: its payload does not follow the others in this page.
+  const auto add = [&](const FragmentTable::Slot& slot) {
     const std::uint32_t size = slot.entry.size();
     if (size != 0) {
       if (bytes == 0) {
         start = slot.position;
-        if (size > payload_max || !fits_one_page(start, size)) break;
+        if (size > payload_max || !fits_one_page(start, size)) return false;
       } else if (slot.position != start + bytes || size > payload_max - bytes ||
                  !fits_one_page(start, bytes + size)) {
-        break;
+        return false;
       }
       bytes += size;
     }
     table[event - first] = slot.entry;
+    return true;
+  };
+  for (bool fits = true; fits && event < stop;) {
+    const FragmentTable::Section at = table_.section(event);
+    const EventNumber until = std::min(stop, at.end);
+    if (at.gap != nullptr) {
+      std::fill(table + (event - first), table + (until - first),
+                wire::FragmentEntry::make_absent(at.gap->why));
+      event = until;
+    }
+    for (; event < until && (fits = add(table_.slot(event, at))); ++event) {
+    }
   }
   cursor = {event, 0};
   return {{first, event}, 0, false, view(start, bytes)};
 }
 
 void FragmentQueue::release_until(EventNumber event) {
-  event = std::min(event, next_);
-  if (event <= base_) return;
+  event = std::min(event, table_.next());
+  if (event <= table_.base()) return;
   base_position_ = position(event);
-  base_ = event;
+  table_.release_until(event);
+  find_fast_end();
   // The page being filled stays, and so does one that holds a byte of a later event.
   const std::uint64_t newest = position_ == 0 ? 0 : position_ - 1;
   const std::uint64_t keep = std::min(base_position_, newest) / page_size_;

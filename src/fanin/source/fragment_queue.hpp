@@ -7,9 +7,10 @@
 /// A fragment whose number is not the next one is held in its page, one for each source, until the
 /// number of the next fragment or the other sources show whether it is right (number_judge.hpp).
 ///
-/// It is bounded by its own pool of pages and by a window of event numbers. When either is used up,
-/// begin() returns `full` and the source waits: backpressure up to the detector. It allocates
-/// nothing after construction. Thread: the loop of the readout unit.
+/// It is bounded by its own pool of pages and by a window: so many fragments, or a sixteenth as
+/// many where numbers are far apart. When either is used up, begin() returns `full` and the source
+/// waits: backpressure up to the detector. It allocates nothing after construction. Thread: the
+/// loop of the readout unit.
 #pragma once
 
 #include <array>
@@ -24,6 +25,7 @@
 #include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/memory/page_pool.hpp"
+#include "fanin/source/fragment_table.hpp"
 #include "fanin/source/number_judge.hpp"
 #include "fanin/source/numbering.hpp"
 #include "fanin/wire/checksum.hpp"
@@ -41,7 +43,7 @@ enum class WriteOutcome : std::uint8_t {
 
 struct FragmentQueueOptions {
   SourceId source = 0;
-  std::uint32_t window = 65536; ///< most event numbers held at once; a power of two
+  std::uint32_t window = 65536; ///< most fragments held at once; a power of two (FragmentTable)
   std::uint32_t fragment_max = 1U << 20; ///< bytes
   bool checksum = true;
   std::uint64_t near = 65536; ///< numbers less far apart than this confirm each other
@@ -89,7 +91,7 @@ public:
     writing_ = Writing::open;
     open_ = size;
     crc_ = 0;
-    slots_[event & mask_].position = position_;
+    table_.next_slot().position = position_;
     return WriteOutcome::ok;
   }
   /// Contiguous room for the open fragment: all of it, if it fits into a page. A fragment may stay
@@ -114,10 +116,11 @@ public:
     if (writing_ != Writing::open) [[unlikely]] {
       return end_aside(flags);
     }
-    Slot& slot = slots_[next_ & mask_];
+    FragmentTable::Slot& slot = table_.next_slot();
     slot.entry = {static_cast<std::uint32_t>(position_ - slot.position) | flags, crc_};
+    table_.add_next();
     end_position_ = position_;
-    written_end_ = ++next_;
+    written_end_ = table_.next();
     ++written_;
     writing_ = Writing::none;
   }
@@ -144,11 +147,12 @@ public:
     const std::span<std::byte> room{page_.data() + (page_size_ - page_room()), size};
     std::forward<Fill>(fill)(room);
     const std::uint32_t crc = options_.checksum ? wire::crc32c(room) : 0;
-    slots_[event & mask_] = {position_, {size, crc}};
+    table_.next_slot() = {position_, {size, crc}};
+    table_.add_next();
     throttled_ = false;
     position_ += size;
     end_position_ = position_;
-    written_end_ = ++next_;
+    written_end_ = table_.next();
     ++written_;
     return true;
   }
@@ -165,12 +169,12 @@ public:
     return numbering_.counter_of(event);
   }
   /// All numbers below this one have been answered.
-  [[nodiscard]] EventNumber next_event() const { return next_; }
+  [[nodiscard]] EventNumber next_event() const { return table_.next(); }
   [[nodiscard]] bool numbered() const {
     return numbered_;
   } ///< the source has a number, so
     ///< next_event() is valid
-  [[nodiscard]] EventNumber first_event() const { return base_; } ///< of those held
+  [[nodiscard]] EventNumber first_event() const { return table_.base(); } ///< of those held
   [[nodiscard]] const FragmentQueueOptions& options() const { return options_; }
 
   // --- the readout unit's side -------------------------------------------------------------------
@@ -206,7 +210,8 @@ public:
   }
   /// The number after the last one that is right: next_event(), or one held that waits for room.
   [[nodiscard]] EventNumber right_end() const {
-    return held_ && held_->right && held_->event >= next_ ? held_->event + 1 : next_;
+    return held_ && held_->right && held_->event >= table_.next() ? held_->event + 1
+                                                                  : table_.next();
   }
   /// Looks at the others again, which may have reached the number held. True: it was decided.
   bool look_at_held();
@@ -237,20 +242,28 @@ public:
 
   /// The entry of an event below next_event(); absent if it is before the first.
   [[nodiscard]] wire::FragmentEntry entry(EventNumber event) const {
-    FANIN_ASSERT(event < next_);
-    if (event < base_) return wire::FragmentEntry::make_absent(reason_below(event));
-    return slots_[event & mask_].entry;
+    if (event < table_.base()) return wire::FragmentEntry::make_absent(reason_below(event));
+    return table_.entry(event);
+  }
+  /// The events from `event` on, below next_event(), and below the result have the same entry:
+  /// itself alone, or a gap. There may be more of them.
+  [[nodiscard]] EventNumber alike_until(EventNumber event) const {
+    if (event < table_.base()) return event + 1;
+    const FragmentTable::Section at = table_.section(event);
+    return at.gap != nullptr ? at.end : event + 1;
   }
   /// False: every answered event from `event` on has a fragment.
-  [[nodiscard]] bool may_be_absent_from(EventNumber event) const { return absent_end_ > event; }
+  [[nodiscard]] bool may_be_absent_from(EventNumber event) const {
+    return table_.absent_end() > event;
+  }
   /// The first event from `event` on that has a fragment, or one that was dropped, or next_event().
   /// Numbered.
   [[nodiscard]] EventNumber sent_from(EventNumber event) const;
   /// Bytes written for events below `event`, with empty ends of pages: a difference is an upper
   /// bound for the payload of a range. An open fragment is not counted.
   [[nodiscard]] std::uint64_t position(EventNumber event) const {
-    if (event >= next_) return end_position_;
-    return event < base_ ? base_position_ : slots_[event & mask_].position;
+    if (event >= table_.next()) return end_position_;
+    return event < table_.base() ? base_position_ : table_.position(event);
   }
 
   /// Bytes written in all, those of an open fragment and empty ends of pages included.
@@ -268,8 +281,8 @@ public:
   FANIN_API void release_until(EventNumber event);
 
   [[nodiscard]] std::uint64_t written() const { return written_; } ///< fragments, since start
-  /// Fragments since numbers last jumped by a window. Wrong numbers jump, and few of them follow
-  /// each other.
+  /// Fragments since numbers last jumped out of reach (NumberJudge). Wrong numbers jump, and few of
+  /// them follow each other.
   [[nodiscard]] std::uint64_t in_a_row() const { return written_ - jumped_; }
   [[nodiscard]] std::uint64_t dropped(wire::DropReason reason) const {
     return dropped_[static_cast<std::size_t>(reason)];
@@ -287,18 +300,12 @@ public:
   }
 
 private:
-  struct Slot {
-    std::uint64_t position = 0; // of the payload's first byte: page sequence x page size + offset
-    wire::FragmentEntry entry;
-  };
-  static_assert(sizeof(Slot) == 16);
-
   [[nodiscard]] std::uint32_t page_room() const {
     return static_cast<std::uint32_t>(page_end_ - position_);
   }
   // An exact fit is not: begin_slow() is the one that finds out that there is no page yet.
   [[nodiscard]] bool expected(EventNumber event, std::uint32_t size) const {
-    return event == next_ && event < fast_end_ && event - base_ <= mask_ && size < page_room() &&
+    return event == table_.next() && event < fast_end_ && size < page_room() &&
            size <= options_.fragment_max;
   }
   enum class Writing : std::uint8_t { none, open, given_up, to_hold };
@@ -321,17 +328,17 @@ private:
   WriteOutcome reject(wire::DropReason reason);
   [[nodiscard]] EventNumber number_of(std::uint64_t counter) const;
   [[nodiscard]] std::optional<EventNumber> next() const {
-    return numbered_ ? std::optional{next_} : std::nullopt;
+    return numbered_ ? std::optional{table_.next()} : std::nullopt;
   }
   [[nodiscard]] bool untriggered() const {
     return options_.triggered && held_->event >= limit_ && !limit_is_last_;
   }
   // A number is held that is below what was answered.
-  [[nodiscard]] bool fallen() const { return numbered_ && held_->event < next_; }
+  [[nodiscard]] bool fallen() const { return numbered_ && held_->event < table_.next(); }
   bool judge_held(EventNumber following);
   bool settle(EventNumber following);
   void note_step(EventNumber event) {
-    if (written_end_ != 0 && event - written_end_ >= options_.near) jumped_ = written_;
+    if (written_end_ != 0 && event - written_end_ >= judge_.reach()) jumped_ = written_;
   }
   bool take();
   void forget_held();
@@ -339,17 +346,16 @@ private:
   void begin_afresh();
   void number_from(EventNumber first);
   bool reach(EventNumber event);
-  void leap(EventNumber to, wire::AbsentReason why);
   [[nodiscard]] wire::AbsentReason reason_of_skip(EventNumber end) const;
   [[nodiscard]] wire::AbsentReason reason_below(EventNumber event) const {
-    return event >= leapt_.first && event < leapt_.end ? leapt_why_ : wire::AbsentReason::none;
+    return dropped_before_.contains(event) ? wire::AbsentReason::dropped : wire::AbsentReason::none;
   }
   [[nodiscard]] bool too_large(std::uint32_t size) const;
   bool make_room(std::uint32_t size);
   void take_back(std::uint64_t position);
   void find_fast_end();
   void fill_absent(EventNumber end, wire::AbsentReason why);
-  void grow(EventNumber event);
+  void make_slot();
   FANIN_API void next_page();
   void drop_pages();
   [[nodiscard]] memory::PageRef& held_page(std::uint64_t sequence) {
@@ -360,28 +366,22 @@ private:
   FragmentQueueOptions options_;
   memory::PagePool& pool_;
   const std::uint32_t page_size_;
-  const std::uint64_t window_;
-  // As many as the window has numbers. The ring takes the first ones, and more of them as more is
-  // held: what is not needed stays out of the cache.
-  std::vector<Slot> slots_;
-  std::uint64_t mask_ = 0;
+  // Positions: page sequence x page size + offset.
+  FragmentTable table_;
   std::vector<memory::PageRef> held_pages_; // with events not yet released, by sequence
 
   memory::Loan page_; // being filled
   std::uint64_t position_ = 0; // of the next byte
   std::uint64_t page_end_ = 0; // of the page being filled
   std::uint64_t held_first_ = 0; // sequence of the oldest page held
-  EventNumber next_ = ~EventNumber{0};
-  EventNumber base_ = 0; // first event not released
-  std::uint64_t base_position_ = 0;
+  std::uint64_t base_position_ = 0; // of the first event that is not released
   EventNumber limit_ = event_number_end;
-  EventNumber fast_end_ = event_number_end; // limit_, or 0 where every number has to be looked at
+  EventNumber fast_end_ = 0; // numbers below may be written at once, if they are the next ones
   EventNumber written_end_ = 0; // the number after the last one written; 0: none written yet
   // The number after the last one that the source said and that was accepted, or late; 0: none yet.
   // Kept where numbers are looked at (narrow counters).
   EventNumber said_end_ = 0;
   EventNumber late_end_ = 0; // the number after the highest one that came late; 0: none
-  EventNumber absent_end_ = 0; // the number after the last one that was filled as absent
   std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete
   std::uint32_t open_ = 0; // bytes missing in the open fragment
   std::uint32_t crc_ = 0;
@@ -395,8 +395,7 @@ private:
   NumberJudge judge_;
   std::optional<Held> held_;
   Held aside_; // the open fragment, given up or to be held
-  EventRange leapt_; // numbers that were skipped at once, more than the window holds
-  wire::AbsentReason leapt_why_{};
+  EventRange dropped_before_; // right before the first number: those of fragments that were dropped
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;
   EventNumber last_back_ = 0;

@@ -150,7 +150,7 @@ TEST(FragmentQueue, numbers_that_are_not_wanted_yet_wait_without_throttle) {
   EXPECT_EQ(queue.write(2, bytes_of(8, 2)), WriteOutcome::ok);
 }
 
-TEST(FragmentQueue, skip_to_answers_numbers_within_the_window) {
+TEST(FragmentQueue, skip_to_answers_numbers_however_many_they_are) {
   QueueFixture fixture({.window = 16});
   FragmentQueue& queue = fixture.queue;
   EXPECT_TRUE(queue.skip_to(5));
@@ -158,13 +158,11 @@ TEST(FragmentQueue, skip_to_answers_numbers_within_the_window) {
   EXPECT_TRUE(queue.skip_to(8));
   EXPECT_TRUE(queue.confirm_held());
   EXPECT_TRUE(queue.entry(6).absent());
-  EXPECT_TRUE(queue.skip_to(100));
-  EXPECT_FALSE(queue.confirm_held());
-  EXPECT_TRUE(queue.throttled());
-  queue.release_until(queue.next_event());
-  EXPECT_TRUE(queue.look_at_held());
-  EXPECT_EQ(queue.next_event(), 100U);
-  EXPECT_EQ(queue.write(100, bytes_of(8, 1)), WriteOutcome::ok);
+  EXPECT_TRUE(queue.skip_to(1'000'000));
+  EXPECT_TRUE(queue.confirm_held());
+  EXPECT_FALSE(queue.throttled());
+  EXPECT_EQ(queue.next_event(), 1'000'000U);
+  EXPECT_EQ(queue.write(1'000'000, bytes_of(8, 1)), WriteOutcome::ok);
 }
 
 TEST(FragmentQueue, numbers_end_where_event_numbers_do) {
@@ -241,9 +239,9 @@ TEST(FragmentQueue, start_forgets_everything) {
 }
 
 TEST(FragmentQueue, a_number_that_is_forgotten_holds_its_source_back_no_more) {
-  QueueFixture fixture({.window = 256, .near = 1000});
+  QueueFixture fixture({.window = 16, .near = 1000});
   FragmentQueue& queue = fixture.queue;
-  for (EventNumber event = 0; event < 10; ++event) {
+  for (EventNumber event = 0; event < 16; ++event) {
     ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok);
   }
   ASSERT_EQ(queue.write(400, bytes_of(10, 400)), WriteOutcome::ok);
@@ -252,6 +250,24 @@ TEST(FragmentQueue, a_number_that_is_forgotten_holds_its_source_back_no_more) {
   queue.set_limit(300, true);
   EXPECT_TRUE(queue.look_at_held());
   EXPECT_FALSE(queue.throttled());
+}
+
+TEST(FragmentQueue, holds_as_many_fragments_however_far_they_are_apart) {
+  for (const EventNumber step : {EventNumber{100}, EventNumber{1'000'000'000'000}}) {
+    QueueFixture fixture({.window = 256});
+    FragmentQueue& queue = fixture.queue;
+    EventNumber event = 0;
+    std::uint64_t held = 0;
+    for (; queue.write(event, bytes_of(8, event)) == WriteOutcome::ok; event += step) ++held;
+    EXPECT_EQ(held, 17U); // a gap for each sixteen of the window, and the first one
+    EXPECT_TRUE(queue.throttled());
+    EXPECT_TRUE(queue.entry(step / 2).absent());
+    EXPECT_EQ(queue.alike_until(1), step);
+    EXPECT_EQ(payload_of(queue, 3 * step), bytes_of(8, 3 * step));
+    queue.release_until(step + 1);
+    EXPECT_EQ(queue.write(event, bytes_of(8, event)), WriteOutcome::ok);
+    EXPECT_EQ(payload_of(queue, 3 * step), bytes_of(8, 3 * step));
+  }
 }
 
 } // namespace

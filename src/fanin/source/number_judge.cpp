@@ -21,10 +21,14 @@ bool NumberJudge::follows(EventNumber number, std::optional<EventNumber> next) c
 NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber following,
                                           std::optional<EventNumber> next) const {
   if (reached(held) && (!next || held >= *next)) return Verdict::right;
-  if (following <= held) return Verdict::wrong;
-  const bool close = following - held < window_;
+  if (following <= held) {
+    const bool says_nothing = following == held || (next && following < *next);
+    return says_nothing && follows_loosely(held, next) ? Verdict::right : Verdict::wrong;
+  }
+  const bool close = following - held < reach();
   if (next && held < *next) {
-    return close && following < *next ? Verdict::afresh : Verdict::wrong;
+    const bool goes_on = dense() ? following - held == step_ : close;
+    return goes_on && following < *next ? Verdict::afresh : Verdict::wrong;
   }
   if (close) return Verdict::right;
   // A dense source whose number jumps, and jumps again: one of them may be wrong, or both. To take
@@ -32,14 +36,17 @@ NumberJudge::Verdict NumberJudge::by_next(EventNumber held, EventNumber followin
   if (dense()) return reached_by_others(held) ? Verdict::right : Verdict::wrong;
   // It would wait until it is triggered, and hold up what follows, which does not confirm it.
   if (held >= end_) return Verdict::wrong;
-  const bool near_last = next && held - *next < window_;
-  return near_last || right_at_end(held) ? Verdict::right : Verdict::wrong;
+  const bool near_last = next && held - *next < reach();
+  const bool makes_jumps = jumps_dropped_ >= jumps_dropped_max;
+  return near_last || makes_jumps || right_at_end(held) ? Verdict::right : Verdict::wrong;
 }
 
 void NumberJudge::accepted(EventNumber number) {
+  if (last_ && number - std::min(number, *last_) < window_) jumps_dropped_ = 0;
   if (last_ && number > *last_) {
     step_before_ = step_;
     step_ = number - *last_;
+    if (sparse()) usual_.add(step_);
   }
   last_ = number;
   if (first_ && number == *first_) waits_for_first_ = false;
@@ -47,7 +54,8 @@ void NumberJudge::accepted(EventNumber number) {
 
 void NumberJudge::restart() {
   last_.reset();
-  step_ = step_before_ = 0;
+  step_ = step_before_ = jumps_dropped_ = 0;
+  usual_ = {};
   waits_for_first_ = first_.has_value();
   others_ = {};
 }

@@ -4,6 +4,7 @@
 /// confirms it, and changes nothing before. The judge knows no fragment, page or time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,6 +29,24 @@ struct OtherSources {
 /// So many fragments in a row are taken as right even if another source is quiet for the deadline.
 inline constexpr std::uint64_t enough_in_a_row = 8;
 
+/// So many first numbers, each followed by a jump, are dropped if no other source has them. Then
+/// they are what the source has.
+inline constexpr std::uint64_t jumps_dropped_max = 2;
+
+/// How far apart the numbers of somebody usually are who leaves many out. What was seen once is
+/// forgotten again.
+class UsualStep {
+public:
+  void add(std::uint64_t step) { usual_ = std::max(step, usual_ - usual_ / 16); }
+  /// Numbers less far apart than this are nothing unusual, nor is what is less than a window.
+  [[nodiscard]] std::uint64_t reach(std::uint64_t window) const {
+    return std::max(window, 16 * std::min(usual_, event_number_end / 16));
+  }
+
+private:
+  std::uint64_t usual_ = 0;
+};
+
 class NumberJudge {
 public:
   /// Numbers less than `window` apart confirm each other. Fragments are dropped until the number
@@ -45,6 +64,11 @@ public:
   /// number must not be below `next`, unless the source's counter may fall.
   [[nodiscard]] bool follows(EventNumber number, std::optional<EventNumber> next) const;
 
+  /// True: of a sparse source, and no jump.
+  [[nodiscard]] bool follows_loosely(EventNumber number, std::optional<EventNumber> next) const {
+    return sparse() && next && number >= *next && number - *next < reach();
+  }
+
   enum class Verdict : std::uint8_t {
     right,
     wrong,
@@ -54,12 +78,14 @@ public:
   /// the counter was reset, if the following number confirms it.
   [[nodiscard]] Verdict by_next(EventNumber held, EventNumber following,
                                 std::optional<EventNumber> next) const;
-  /// A window or more above what the source has had, and followed by as much again: one of them may
-  /// be wrong, or both, or numbers are missing everywhere. The other sources know.
+  /// It is out of reach of what the source has had, or of the others if it is its first one, and
+  /// what follows is as far away again: one of them may be wrong, or both, or numbers are missing
+  /// everywhere. The other sources know.
   [[nodiscard]] bool jumps_twice(EventNumber held, EventNumber following,
                                  std::optional<EventNumber> next) const {
-    const bool jumps = last_ && next && held >= *next && held - *next >= window_;
-    return jumps && following > held && following - held >= window_ && !reached(held);
+    if (following <= held || following - held < reach() || reached(held)) return false;
+    if (!next) return others_.any && !near_others(held);
+    return last_ && held >= *next && held - *next >= reach();
   }
   /// Of such a number: others live that may come there, and none is near.
   [[nodiscard]] bool waits_for_others(EventNumber held) const {
@@ -82,6 +108,9 @@ public:
   /// Its last two numbers were not consecutive, and not because of one loss.
   [[nodiscard]] bool sparse() const { return step_ > 1 && step_before_ != 1; }
   [[nodiscard]] bool waits_for_first() const { return waits_for_first_; }
+  /// Numbers less far apart than this confirm each other: the window, and where a sparse source
+  /// makes larger steps, some of these.
+  [[nodiscard]] std::uint64_t reach() const { return sparse() ? usual_.reach(window_) : window_; }
 
   void set_others(const OtherSources& others) { others_ = others; }
   /// Events from `end` on do not exist yet (a trigger): only the next fragment confirms a number
@@ -92,12 +121,14 @@ public:
   /// for another reason: a source may come to have few numbers only.
   void dropped_jump() {
     if (dense()) step_before_ = 0;
+    ++jumps_dropped_;
   }
   /// All numbers up to `number` were consecutive.
   void accepted_up_to(EventNumber number) {
     if (last_ == number) return;
     last_ = number;
     step_ = step_before_ = 1;
+    jumps_dropped_ = 0;
   }
   void restart();
   /// The source joins a run under way: it does not wait for `first`.
@@ -110,8 +141,8 @@ private:
     return others_.any && number >= others_.low && number < others_.high;
   }
   [[nodiscard]] bool near_others(EventNumber number) const {
-    const EventNumber low = others_.low > window_ ? others_.low - window_ : 0;
-    return number >= low && (number <= others_.high || number - others_.high < window_);
+    const EventNumber low = others_.low > reach() ? others_.low - reach() : 0;
+    return number >= low && (number <= others_.high || number - others_.high < reach());
   }
 
   std::uint64_t window_;
@@ -119,6 +150,8 @@ private:
   std::optional<EventNumber> last_; // accepted
   std::uint64_t step_ = 0; // between the last two accepted; 0: there are not two yet
   std::uint64_t step_before_ = 0; // likewise
+  UsualStep usual_; // while it is sparse
+  std::uint64_t jumps_dropped_ = 0; // one after the other
   bool waits_for_first_;
   OtherSources others_;
   EventNumber end_ = event_number_end;

@@ -161,7 +161,7 @@ struct Horizon {
   EventNumber event = 0; ///< numbers below exist, as far as readout units agree
   std::uint32_t held = 0; ///< the last Held that it answers
   std::uint8_t alone = 0; ///< 1: all other readout units are at their end
-  std::uint8_t equal = 0; ///< 1: another readout unit holds the same number
+  std::uint8_t equal = 0; ///< 1: another readout unit holds or has the same number
   std::uint8_t slow = 0; ///< 1: all other readout units have more, and wait for this one
   std::uint8_t reserved = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <ranges>
 
 #include "fanin/source/number_judge.hpp"
 #include "fanin/source/pacer.hpp"
@@ -60,7 +61,7 @@ private:
   // What it sends for the next event.
   void draw(std::uint32_t fragment_max) {
     Random& random = sender_.random;
-    const bool gap = index_ > 0 && all_.number_of(index_) != all_.number_of(index_ - 1) + 1;
+    const bool gap = index_ > 0 && all_.jumps_at(index_);
     const EventNumber right = all_.number_of(index_++) + sender_.shift;
     const std::size_t size =
         random.chance(1, 100) ? fragment_max : sizeof(Payload) + random.below(200);
@@ -120,6 +121,8 @@ OddNumbers::OddNumbers(std::uint64_t seed, VirtualSystemOptions& options)
       index += 1 + random.below(2000);
       jumps_.push_back({index, 1 + random.below(counts[random.below(counts.size())])});
     }
+    constexpr std::array<EventNumber, 4> steps{30, 3000, 40'000, 1'000'000};
+    if (seed / 2 % 8 == 6) step_ = steps[seed / 16 % steps.size()];
   }
   constexpr std::array<std::uint64_t, 4> every{0, 1000, 100, 15};
   for (SourceInfo& info : options.system.sources) {
@@ -129,7 +132,7 @@ OddNumbers::OddNumbers(std::uint64_t seed, VirtualSystemOptions& options)
     sender.wrong_first = random.chance(1, 4) ? 1 + random.below(3) : 0;
     if (random.chance(1, 6)) {
       info.required = false;
-      if (rate_hz_ > 0) sender.shift = random.below(random.chance(1, 2) ? 20 : 3000);
+      if (rate_hz_ > 0 && step_ == 1) sender.shift = random.below(random.chance(1, 2) ? 20 : 3000);
     }
   }
   for (auto& [id, sender] : senders_) {
@@ -144,19 +147,21 @@ std::unique_ptr<source::Source> OddNumbers::make(const SourceInfo& info) {
 }
 
 EventNumber OddNumbers::number_of(std::uint64_t index) const {
-  EventNumber number = first_ + index;
+  EventNumber number = first_ + index * step_ + (index * 0x9e3779b97f4a7c15U >> 33) % step_;
   for (const Jump& jump : jumps_) {
     if (jump.index <= index) number += jump.count;
   }
   return number;
 }
 
+bool OddNumbers::jumps_at(std::uint64_t index) const {
+  return std::ranges::find(jumps_, index, &Jump::index) != jumps_.end();
+}
+
 std::uint64_t OddNumbers::index_from(EventNumber number) const {
-  std::uint64_t index = number - std::min(number, first_);
-  for (const Jump& jump : jumps_) {
-    if (jump.index < index) index -= std::min(index - jump.index, jump.count);
-  }
-  return index;
+  const auto indices = std::views::iota(std::uint64_t{0}, number - std::min(number, first_));
+  return *std::ranges::partition_point(
+      indices, [&](std::uint64_t index) { return number_of(index) < number; });
 }
 
 std::string OddNumbers::check(VirtualSystem& system,
@@ -204,6 +209,9 @@ std::string OddNumbers::check(const SourceInfo& info) {
     if (behind && silent_for(i - accepted_at)) {
       given_up = std::max(given_up, fragment.others_end);
     }
+    if (fragment.stored < 2 && fragment.fault && looks_right(sender, i)) continue;
+    if (fragment.stored < 2 && !fragment.fault && looks_wrong(sender, i)) continue;
+    if (fragment.stored < 2 && fragment.fault && i > 0 && looks_wrong(sender, i - 1)) continue;
     if (fragment.stored == (fragment.fault ? 0U : 1U) || (beyond && fragment.stored < 2)) continue;
     const bool late = fragment.right < given_up;
     if (fragment.stored < 2 && (behind || late || explained(info, i))) continue;
@@ -211,6 +219,19 @@ std::string OddNumbers::check(const SourceInfo& info) {
                        info.name, fragment.number, fragment.stored, i, history(info.id, i));
   }
   return {};
+}
+
+// Where most numbers are left out, a wrong one may lie between those of its neighbours.
+// Or between the two before it: then the second of these looks wrong.
+bool OddNumbers::looks_right(const Sender& sender, std::size_t at) const {
+  const auto& sent = sender.sent;
+  return step_ > 1 && at > 0 && at + 1 < sent.size() && sent[at].number > sent[at - 1].right &&
+         sent[at].number < sent[at + 1].right;
+}
+bool OddNumbers::looks_wrong(const Sender& sender, std::size_t at) const {
+  const auto& sent = sender.sent;
+  return step_ > 1 && at > 0 && at + 1 < sent.size() && sent[at + 1].fault &&
+         sent[at + 1].number > sent[at - 1].right && sent[at + 1].number < sent[at].right;
 }
 
 // Of so many fragments none was taken: the source was given up, until where others were.
@@ -241,9 +262,10 @@ bool OddNumbers::explained(const SourceInfo& info, std::size_t at) const {
   for (const SourceInfo& other : system_.sources) {
     if (other.readout_unit != info.readout_unit || other.id == info.id) continue;
     const auto& theirs = senders_.at(other.id).sent;
-    const EventNumber low = sent[at].right - std::min<EventNumber>(sent[at].right, close);
+    const EventNumber near = close * step_;
+    const EventNumber low = sent[at].right - std::min(sent[at].right, near);
     auto i = std::ranges::lower_bound(theirs, low, {}, &Fragment::right);
-    for (; i != theirs.end() && i->right <= sent[at].right + close; ++i)
+    for (; i != theirs.end() && i->right <= sent[at].right + near; ++i)
       reasons += i->fault ? 1U : 0U;
   }
   return reasons >= 2;
@@ -255,7 +277,8 @@ bool OddNumbers::confirmed(SourceId source, std::size_t at) const {
   const auto alike = [&](std::size_t i) {
     const EventNumber a = sent[at].number;
     const EventNumber b = sent[i].number;
-    return i != at && sent[i].fault && std::max(a, b) - std::min(a, b) < system_.event_window;
+    return i != at && sent[i].fault &&
+           std::max(a, b) - std::min(a, b) < std::max(system_.event_window, 32 * step_);
   };
   for (std::size_t i = at < close ? 0 : at - close; i < std::min(sent.size(), at + close + 1);
        ++i) {

@@ -56,11 +56,14 @@ private:
   // Of the events that happen, one after the other.
   [[nodiscard]] EventNumber number_of(std::uint64_t index) const;
   [[nodiscard]] std::uint64_t index_from(EventNumber number) const;
+  [[nodiscard]] bool jumps_at(std::uint64_t index) const;
 
   [[nodiscard]] std::string count_stored(const VirtualSystem& system);
   [[nodiscard]] std::string check(const SourceInfo& info);
   [[nodiscard]] bool explained(const SourceInfo& info, std::size_t at) const;
   [[nodiscard]] EventNumber agreed_end() const;
+  [[nodiscard]] bool looks_right(const Sender& sender, std::size_t at) const;
+  [[nodiscard]] bool looks_wrong(const Sender& sender, std::size_t at) const;
   [[nodiscard]] bool silent_for(std::size_t fragments) const;
   [[nodiscard]] bool confirmed(SourceId source, std::size_t at) const;
   [[nodiscard]] std::string history(SourceId source, std::size_t at) const;
@@ -68,6 +71,7 @@ private:
   const System& system_;
   double rate_hz_;
   EventNumber first_ = 0;
+  EventNumber step_ = 1; // numbers an event, in the mean; the others are left out everywhere
   std::vector<Jump> jumps_;
   std::map<SourceId, Sender> senders_;
 };
