@@ -152,6 +152,7 @@ void TcpTransport::write(Connection& connection) {
     const ssize_t written =
         ::sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL | (all ? 0 : MSG_MORE));
     if (written >= 0) {
+      connection.written += static_cast<std::uint64_t>(written);
       if (left != SIZE_MAX) left -= static_cast<std::size_t>(written);
       if (queue.consume(static_cast<std::size_t>(written)) > 0) released_ = true;
     } else if (errno == EAGAIN) {
@@ -187,11 +188,18 @@ void TcpTransport::close(ConnectionId id, bool abort) {
   connection->queue.push_end_of_stream();
   connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
   write(*connection);
-  connection->untaken = untaken(*connection);
+  connection->taken = taken(*connection);
 }
 
-std::uint64_t TcpTransport::untaken(const Connection& connection) {
-  return connection.queue.charged_bytes() + unacknowledged(connection.socket.get());
+// What its host has acknowledged. What the kernel of this host has accepted is not enough: its
+// buffer may grow while the peer takes nothing.
+std::uint64_t TcpTransport::taken(const Connection& connection) {
+  const std::uint64_t written = connection.written;
+  return written - std::min(written, unacknowledged(connection.socket.get()));
+}
+
+bool TcpTransport::has_taken_all(const Connection& connection) {
+  return connection.queue.empty() && unacknowledged(connection.socket.get()) == 0;
 }
 
 // It was closed here, in order, and its peer is not done.
@@ -235,7 +243,7 @@ void TcpTransport::continue_closing(Connection& connection) {
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
 void TcpTransport::end(Connection& connection, CloseReason reason, bool reset) {
-  if (connection.state.is_open() && (connection.send_failed || untaken(connection) > 0))
+  if (connection.state.is_open() && (connection.send_failed || !has_taken_all(connection)))
     ++given_up_;
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
@@ -279,12 +287,12 @@ void TcpTransport::erase(Connection& connection) {
 
 void TcpTransport::expire(Connection& connection) {
   if (connection.state.stage() == Stage::closing) {
-    const std::uint64_t before = std::exchange(connection.untaken, untaken(connection));
-    if (!connection.unidentified.unidentified() && connection.untaken + taken_least <= before) {
+    const std::uint64_t before = std::exchange(connection.taken, taken(connection));
+    if (!connection.unidentified.unidentified() && connection.taken >= before + taken_least) {
       connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
       return;
     }
-    if (connection.untaken > 0) set_reset_on_close(connection.socket); // or the kernel goes on
+    if (!has_taken_all(connection)) set_reset_on_close(connection.socket); // or the kernel goes on
     return give_up(connection, "has not taken all that was sent, and takes nothing more");
   }
   if (connection.state.stage() != Stage::connecting && connection.state.stage() != Stage::handshake)

@@ -102,7 +102,8 @@ private:
     bool shut_down = false; // closing: everything was written
     bool spoke = false; // a message of it was handed out
     bool excused = false; // was late and had something unread
-    std::uint64_t untaken = 0; // closing: bytes, at the last look
+    std::uint64_t written = 0; // bytes that the kernel has accepted
+    std::uint64_t taken = 0; // closing: bytes that the peer's host had at the last look
     std::uint32_t peer_max_message = 0; // bytes, once it is open
     ConnectionOptions options;
     Descriptor socket;
@@ -169,7 +170,8 @@ private:
   void cut_unanswered();
   void write(Connection& connection);
   void continue_closing(Connection& connection);
-  [[nodiscard]] static std::uint64_t untaken(const Connection& connection);
+  [[nodiscard]] static std::uint64_t taken(const Connection& connection);
+  [[nodiscard]] static bool has_taken_all(const Connection& connection);
   void give_up(Connection& connection, std::string_view why);
   void expire(Connection& connection);
 
