@@ -277,6 +277,33 @@ TEST(NextRunNumber, goes_by_run_files_and_manifests_alone) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(ThisHost, refuses_addresses_that_a_run_would_refuse) {
+  const auto refusal = [](std::string_view setting, const std::vector<std::size_t>& nodes) {
+    const auto configuration = config::parse(small, "test.toml", {std::string(setting)});
+    EXPECT_TRUE(configuration) << configuration.error().text;
+    const auto good = check_here(*configuration, nodes);
+    return good ? "" : good.error().text;
+  };
+  const std::vector<std::size_t> all{0, 1, 2, 3, 4};
+  EXPECT_EQ(refusal("network.url=fault+inproc://?delay=1ms", all), "");
+  EXPECT_EQ(refusal("network.url=tcp://127.0.0.1?congestion=reno", all), "");
+  EXPECT_EQ(refusal("network.url=tcp://127.0.0.1?foo=1", all),
+            "--set:1: network.url: tcp://127.0.0.1?foo=1: option \"foo\" is not known; tcp:// has "
+            "congestion");
+  EXPECT_THAT(refusal("network.data=trace+tcp://127.0.0.1?congestion=foo", all),
+              HasSubstr("--set:1: network.data: trace+tcp://127.0.0.1?congestion=foo: congestion "
+                        "control \"foo\": "));
+  EXPECT_THAT(refusal("network.data=fault+tcp://127.0.0.1?loss=2", all),
+              HasSubstr("option \"loss\": \"2\" is not a probability"));
+  EXPECT_THAT(refusal("network.url=ofi+nobody://127.0.0.1", all),
+              HasSubstr("--set:1: network.url: ofi+nobody"));
+  // What is possible on the hosts of others is not known here.
+  EXPECT_EQ(refusal("network.data=tcp://127.0.0.1?congestion=foo", {0, 1, 2}), "");
+  EXPECT_THAT(refusal("network.control=tcp://127.0.0.1?congestion=foo", {1}), HasSubstr("foo"));
+  EXPECT_EQ(refusal("network.url=ofi+nobody://127.0.0.1?foo=1", {}), "");
+  EXPECT_THAT(refusal("network.url=pigeon://127.0.0.1", {}), HasSubstr("no transport for pigeon"));
+}
+
 TEST(ThisHost, knows_its_own_names) {
   EXPECT_TRUE(is_here(""));
   EXPECT_TRUE(is_here("localhost"));

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -108,6 +109,65 @@ Result<> check_resources(const config::Configuration& configuration,
                                             configuration.file, nodes.size(), there.error().text));
 }
 
+// The transports of a loop that never runs: nobody listens or connects.
+class UnusedTransports {
+public:
+  explicit UnusedTransports(const net::TransportRegistry& registry) : registry_(registry) {}
+
+  // Errors: usage.
+  [[nodiscard]] Result<net::TransportFactory> factory_of(const net::Url& url) const {
+    net::TransportFactory factory = registry_.find(url.scheme);
+    if (factory) return factory;
+    return fail(ErrorKind::usage, fmt::format("there is no transport for {}://; there are: {}",
+                                              url.scheme, fmt::join(registry_.schemes(), ", ")));
+  }
+  // Errors: those of the factory.
+  [[nodiscard]] Result<const net::Transport*> make(const net::Url& url) {
+    std::unique_ptr<net::Transport>& transport = transports_[url.scheme];
+    if (transport) return transport.get();
+    const auto factory = factory_of(url);
+    if (!factory) return std::unexpected(factory.error());
+    auto made = (*factory)(loop_, [](LogLevel, std::string_view) {});
+    if (!made) return std::unexpected(made.error());
+    transport = std::move(*made);
+    return transport.get();
+  }
+
+private:
+  const net::TransportRegistry& registry_;
+  MonotonicClock clock_;
+  net::Loop loop_{clock_};
+  std::map<std::string, std::unique_ptr<net::Transport>> transports_;
+};
+
+// Each process makes the transports of all nodes, listens at the addresses of its own ones, and
+// connects to the event manager. A host that has none of the nodes cannot judge more than schemes.
+Result<> check_addresses(const config::Configuration& configuration,
+                         const std::vector<std::size_t>& nodes,
+                         const net::TransportRegistry& registry) {
+  UnusedTransports transports(registry);
+  const auto check = [&](const net::Url& url, bool used) -> Result<> {
+    if (nodes.empty()) {
+      const auto known = transports.factory_of(url);
+      return known ? Result<>{} : std::unexpected(known.error());
+    }
+    const auto transport = transports.make(url);
+    if (!transport) return std::unexpected(transport.error());
+    return used ? (*transport)->check_address(url) : Result<>{};
+  };
+  for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
+    const config::Node& node = configuration.nodes[i];
+    const bool used = i == 0 || std::ranges::find(nodes, i) != nodes.end();
+    for (const net::Url& url : node.urls) {
+      const auto good = check(url, used);
+      if (good) continue;
+      return fail(ErrorKind::usage, fmt::format("{}: {}: {}", node.url_place.text(), node.url_key,
+                                                good.error().text));
+    }
+  }
+  return {};
+}
+
 // That run files can be made there, without making anything yet.
 Result<> check_output(const config::Run& run) {
   namespace fs = std::filesystem;
@@ -178,14 +238,9 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
       return fail(ErrorKind::usage, fmt::format("{}: {}.type: no plug-in has an application \"{}\"",
                                                 node.place.text(), node.key, node.type));
     }
-    for (const net::Url& url : node.urls) {
-      if (plugins->transports.find(url.scheme)) continue;
-      return fail(ErrorKind::usage,
-                  fmt::format("{}: {}: there is no transport for {}://; there are: {}",
-                              node.url_place.text(), node.url_key, url.scheme,
-                              fmt::join(plugins->transports.schemes(), ", ")));
-    }
   }
+  if (auto good = check_addresses(configuration, nodes, plugins->transports); !good)
+    return std::unexpected(good.error());
   auto plans = plan_memory(configuration, plugins->transports);
   if (!plans) return plans;
   if (auto good = check_resources(configuration, nodes, *plans); !good)

@@ -22,8 +22,8 @@ namespace fanin::executive {
 [[nodiscard]] FANIN_INTERNAL_API Result<std::vector<std::size_t>>
 processes_here(const config::Configuration& configuration, const std::string& name);
 
-// What can be wrong with a valid configuration before anything is started: plug-ins, addresses
-// without a transport, settings of these nodes' sources and the files that those need, memory.
+// What can be wrong with a valid configuration before anything is started: plug-ins, addresses that
+// no transport takes, settings of these nodes' sources and the files that those need, memory.
 // Errors name file, line, key and reason. Returns the memory of each node of the configuration.
 [[nodiscard]] FANIN_INTERNAL_API Result<std::vector<NodePlan>>
 check_here(const config::Configuration& configuration, const std::vector<std::size_t>& nodes);

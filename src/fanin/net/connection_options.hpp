@@ -9,7 +9,9 @@
 namespace fanin::net {
 
 /// The same options, with max_message as the connection takes it: where none was given, half a page
-/// of the receive pool. Errors: usage, where there is no receive pool or its pages are too small.
-[[nodiscard]] Result<ConnectionOptions> checked_options(const Url& url, ConnectionOptions options);
+/// of the receive pool. Errors: those of Transport::check_address(); usage, where there is no
+/// receive pool or its pages are too small.
+[[nodiscard]] Result<ConnectionOptions> checked_options(const Transport& transport, const Url& url,
+                                                        ConnectionOptions options);
 
 } // namespace fanin::net

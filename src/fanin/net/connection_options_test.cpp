@@ -2,17 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include "fanin/net/inproc/inproc.hpp"
+
 namespace fanin::net {
 namespace {
 
 class CheckedOptions : public testing::Test {
 protected:
   [[nodiscard]] Result<std::uint32_t> max_message(std::uint32_t wanted) const {
-    const auto checked = checked_options(url, {.receive_pool = pool.get(), .max_message = wanted});
+    const auto checked =
+        checked_options(transport, url, {.receive_pool = pool.get(), .max_message = wanted});
     if (!checked) return std::unexpected(checked.error());
     return checked->max_message;
   }
-  Url url = Url::parse("tcp://a:1").value();
+  Url url = Url::parse("inproc://a:1").value();
+  InprocTransport transport;
   std::unique_ptr<memory::PagePool> pool =
       memory::PagePool::make(
           {.page_size = 8192, .pages = 1, .arena = {.huge_pages = memory::HugePages::off}})
@@ -29,12 +33,12 @@ TEST_F(CheckedOptions, with_messages_over_half_a_page_are_an_error_that_says_the
   const auto refused = max_message(4097);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::usage);
-  EXPECT_NE(refused.error().text.find("tcp://a:1"), std::string::npos) << refused.error().text;
+  EXPECT_NE(refused.error().text.find("inproc://a:1"), std::string::npos) << refused.error().text;
   EXPECT_NE(refused.error().text.find("8 KiB"), std::string::npos) << refused.error().text;
 }
 
 TEST_F(CheckedOptions, without_a_receive_pool_are_an_error) {
-  EXPECT_EQ(checked_options(url, {}).error().kind, ErrorKind::usage);
+  EXPECT_EQ(checked_options(transport, url, {}).error().kind, ErrorKind::usage);
 }
 
 } // namespace

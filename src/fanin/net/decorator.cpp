@@ -28,6 +28,12 @@ Result<T> Decorator::named(Result<T> result, const Url& below, const Url& given)
   return result;
 }
 
+Result<> Decorator::check_address(const Url& url) const {
+  const auto address = url_below(url);
+  if (!address) return std::unexpected(address.error());
+  return named(below_->check_address(*address), *address, url);
+}
+
 Result<ListenerId> Decorator::listen(const Url& url, const ConnectionOptions& options) {
   const auto address = url_below(url);
   if (!address) return std::unexpected(address.error());

@@ -15,6 +15,7 @@ namespace fanin::net {
 
 class FANIN_API Decorator : public Transport {
 public:
+  [[nodiscard]] Result<> check_address(const Url& url) const override;
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;

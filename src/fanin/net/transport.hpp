@@ -112,6 +112,14 @@ public:
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
+  /// Whether an address can be one of this transport, as far as that shows on this host without
+  /// listening or connecting: above all its options. listen() and connect() refuse what it refuses.
+  /// Errors: usage, not_found.
+  [[nodiscard]] virtual Result<> check_address(const Url& url) const {
+    (void)url;
+    return {};
+  }
+
   /// Listens at an address; listening_url() has the port that was chosen. Errors: usage, refused
   /// (in use), not_found (the host), exhausted.
   [[nodiscard]] virtual Result<ListenerId> listen(const Url& url,

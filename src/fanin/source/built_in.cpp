@@ -129,6 +129,9 @@ Made make_receive(const SourceSettings& settings) {
     reader.reject("listen", parsed.error().text);
   } else if (parsed->scheme != "tcp") {
     reader.reject("listen", "fragments are received over TCP: write tcp://host:port");
+  } else if (!parsed->options.empty()) {
+    reader.reject("listen", fmt::format("\"?{}\": this address has no options",
+                                        parsed->options.begin()->first));
   } else {
     options.listen = *parsed;
     options.listen_from = reader.where("listen");

@@ -91,6 +91,8 @@ TEST(Registry, impossible_values_are_errors) {
               HasSubstr("either image_size or master"));
   EXPECT_THAT(error_of("receive", {}), HasSubstr("listen: is missing"));
   EXPECT_THAT(error_of("receive", {{"listen", "shm://x"}}), HasSubstr("tcp://host:port"));
+  EXPECT_THAT(error_of("receive", {{"listen", "tcp://h:1?congestion=bbr"}}),
+              HasSubstr("listen: \"?congestion\": this address has no options"));
   EXPECT_THAT(error_of("receive", {{"listen", "tcp://h:1"}, {"check", "maybe"}}),
               HasSubstr("check: \"maybe\" is neither true nor false"));
 }

@@ -60,6 +60,21 @@ TEST_P(TransportConformance, wrong_options_are_errors) {
   EXPECT_FALSE(backend->client().connect(url, client.options()));
 }
 
+TEST_P(TransportConformance, an_address_with_an_unknown_option_is_refused_beforehand) {
+  EXPECT_TRUE(backend->server().check_address(backend->address()));
+  Url url = backend->address();
+  url.options["no_such_option"] = "1";
+  const auto wrong = backend->server().check_address(url);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().kind, ErrorKind::usage);
+  EXPECT_NE(wrong.error().text.find("no_such_option"), std::string::npos) << wrong.error().text;
+  EXPECT_EQ(backend->server().listen(url, server.options()).error().text, wrong.error().text);
+  EXPECT_FALSE(backend->client().connect(url, client.options()));
+  url = backend->address();
+  url.scheme = "carrier-pigeon";
+  EXPECT_FALSE(backend->server().check_address(url));
+}
+
 TEST_P(TransportConformance, nothing_can_be_sent_before_the_connection_is_made) {
   listen(server);
   at_client = connect(client.options());

@@ -72,6 +72,12 @@ FaultTransport::make_origin(Url& url, const ConnectionOptions& options) {
   return origin;
 }
 
+Result<> FaultTransport::check_address(const Url& url) const {
+  Url address = url;
+  if (auto taken = FaultOptions::take_from(address); !taken) return std::unexpected(taken.error());
+  return Decorator::check_address(address);
+}
+
 Result<ListenerId> FaultTransport::listen(const Url& url, const ConnectionOptions& options) {
   Url address = url;
   auto origin = make_origin(address, options);

@@ -51,6 +51,7 @@ public:
   [[nodiscard]] const FaultCounters& counters() const { return counters_; }
   [[nodiscard]] std::size_t held() const { return held_.size(); } ///< events
 
+  [[nodiscard]] Result<> check_address(const Url& url) const override;
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;

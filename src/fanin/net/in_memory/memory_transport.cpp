@@ -71,13 +71,16 @@ MemoryTransport::~MemoryTransport() {
   });
 }
 
-Result<ConnectionOptions> MemoryTransport::check(const Url& url,
-                                                 const ConnectionOptions& options) const {
+Result<> MemoryTransport::check_address(const Url& url) const {
   if (url.scheme != network_.options_.scheme) {
     return fail(ErrorKind::usage,
                 fmt::format("{} is not an address of {}://", url.text(), network_.options_.scheme));
   }
-  return checked_options(url, options);
+  if (!url.options.empty()) {
+    return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; {}:// has none",
+                                              url.text(), url.options.begin()->first, url.scheme));
+  }
+  return {};
 }
 
 // --- listening and connecting ---
@@ -103,7 +106,7 @@ MemoryTransport::find_listener(const Url& url) const {
 }
 
 Result<ListenerId> MemoryTransport::listen(const Url& url, const ConnectionOptions& options) {
-  const auto checked = check(url, options);
+  const auto checked = checked_options(*this, url, options);
   if (!checked) return std::unexpected(checked.error());
   Url real = url;
   if (real.host.empty()) real.host = host_;
@@ -140,7 +143,7 @@ void MemoryTransport::close_listener(ListenerId listener) {
 }
 
 Result<ConnectionId> MemoryTransport::connect(const Url& url, const ConnectionOptions& options) {
-  const auto checked = check(url, options);
+  const auto checked = checked_options(*this, url, options);
   if (!checked) return std::unexpected(checked.error());
   const auto pipe = std::make_shared<Pipe>();
   pipe->target = url;

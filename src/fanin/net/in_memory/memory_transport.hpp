@@ -30,6 +30,7 @@ public:
   /// A crash: peers see peer_died; what was sent still arrives.
   ~MemoryTransport() override;
 
+  [[nodiscard]] Result<> check_address(const Url& url) const override;
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;
@@ -71,8 +72,6 @@ private:
     Url url;
     ConnectionOptions options;
   };
-  [[nodiscard]] Result<ConnectionOptions> check(const Url& url,
-                                                const ConnectionOptions& options) const;
   [[nodiscard]] std::uint16_t free_port(const std::string& host) const;
   [[nodiscard]] std::pair<ListenerId, const Listener*> find_listener(const Url& url) const;
 

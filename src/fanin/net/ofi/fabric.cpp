@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/net/rdma/pages.hpp"
 
 namespace fanin::net::ofi {
 namespace {
@@ -128,6 +129,35 @@ Result<EndpointKind> check_provider(std::string_view provider) {
                           "connected endpoints (FI_EP_MSG) or reliable datagrams (FI_EP_RDM) with "
                           "tags; there are: {}",
                           provider, FI_MAJOR(fi_version()), FI_MINOR(fi_version()), there_are()));
+}
+
+Result<> check_options(const Url& url, EndpointKind kind) {
+  const bool has_domains = kind == EndpointKind::datagrams;
+  for (const auto& [name, value] : url.options) {
+    if (name == rdma::pages_option || (has_domains && name == domain_option)) continue;
+    return fail(
+        ErrorKind::usage,
+        fmt::format("{}: option \"{}\" is not known; {}:// has posted=N, the pages of the receive "
+                    "pool that a connection keeps posted{}",
+                    url.text(), name, url.scheme,
+                    has_domains ? ", and domain=NAME, which of the provider's devices" : ""));
+  }
+  return {};
+}
+
+Result<> check_domain(std::string_view provider, const std::string& domain) {
+  const Info hints = hints_for(provider, EndpointKind::datagrams);
+  hints->domain_attr->name = ::strdup(domain.c_str());
+  fi_info* found = nullptr;
+  const int error = fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &found);
+  const Info info(error == 0 ? found : nullptr);
+  for (const fi_info* one = info.get(); one != nullptr; one = one->next) {
+    if (one->domain_attr->name == domain) return {}; // not every provider looks at the name
+  }
+  return fail(ErrorKind::not_found,
+              fmt::format("ofi+{}: the provider has no device \"{}\" here; `fi_info -p \"{}\" -t "
+                          "FI_EP_RDM` shows those that it has",
+                          provider, domain, name_of(provider)));
 }
 
 Result<Info> find_datagrams(std::string_view provider, const std::string& host, bool here,

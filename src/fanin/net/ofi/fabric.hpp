@@ -55,6 +55,11 @@ enum class EndpointKind : std::uint8_t {
 // What a provider has here, connected endpoints where it has both. Errors: unsupported, with what
 // there is.
 [[nodiscard]] Result<EndpointKind> check_provider(std::string_view provider);
+inline constexpr std::string_view domain_option = "domain"; // of datagrams
+// The names of the options of an address. Errors: usage.
+[[nodiscard]] Result<> check_options(const Url& url, EndpointKind kind);
+// Whether a provider of datagrams has that device here. Errors: not_found.
+[[nodiscard]] Result<> check_domain(std::string_view provider, const std::string& domain);
 // In 1.17 a peer that has died, or is slow, holds up what its endpoint has sent to others; and an
 // endpoint costs nothing but memory.
 [[nodiscard]] inline bool has_endpoints_to_spare(std::string_view provider) {

@@ -206,14 +206,7 @@ void OfiConnection::close() {
 // --- the provider ---
 
 Result<> OfiProvider::check(const Url& url) const {
-  for (const auto& [name, value] : url.options) {
-    if (name == rdma::pages_option) continue;
-    return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; {}:// has "
-                                              "posted=N, the pages of the receive pool that a "
-                                              "connection keeps posted",
-                                              url.text(), name, url.scheme));
-  }
-  return {};
+  return check_options(url, EndpointKind::connected);
 }
 
 Result<std::unique_ptr<rdma::Listening>> OfiProvider::listen(const Url& url, ListenerId id,

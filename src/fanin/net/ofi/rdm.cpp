@@ -21,7 +21,6 @@ using rdma::ProviderEvent;
 
 namespace {
 
-constexpr std::string_view domain_option = "domain";
 constexpr int accepts_at_once = 16;
 // For a peer to introduce itself, for a peer to end, and how often that is looked at.
 constexpr Duration patience = std::chrono::seconds{5};
@@ -189,15 +188,9 @@ void RdmProvider::stop() {
 }
 
 Result<> RdmProvider::check(const Url& url) const {
-  for (const auto& [name, value] : url.options) {
-    if (name == rdma::pages_option || name == domain_option) continue;
-    return fail(ErrorKind::usage,
-                fmt::format("{}: option \"{}\" is not known; {}:// has posted=N, the pages of the "
-                            "receive pool that a connection keeps posted, and domain=NAME, which "
-                            "of the provider's devices",
-                            url.text(), name, url.scheme));
-  }
-  return {};
+  if (auto known = check_options(url, EndpointKind::datagrams); !known) return known;
+  const std::string domain = domain_of(url);
+  return domain.empty() ? Result<>{} : check_domain(name_, domain);
 }
 
 // The provider is asked each time: shm looks whether there is memory for one more.

@@ -174,7 +174,7 @@ public:
   virtual ~Provider() = default; // its endpoints are destroyed before it
 
   [[nodiscard]] virtual std::string scheme() const = 0;
-  // Checks the options of an address, except for those in rdma/pages.hpp. Errors: usage.
+  // Checks the options of an address, except for those in rdma/pages.hpp. Errors: usage, not_found.
   [[nodiscard]] virtual Result<> check(const Url& url) const = 0;
   [[nodiscard]] virtual Result<std::unique_ptr<Listening>>
   listen(const Url& url, ListenerId id, const memory::PagePool& receive_pool) = 0;

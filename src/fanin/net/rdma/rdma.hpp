@@ -74,6 +74,7 @@ public:
   /// Options of an address: posted=N, pages of the receive pool that a connection keeps posted, and
   /// where the provider can, share_above=N, connections of a receive pool with receives of their
   /// own. Others are the provider's.
+  [[nodiscard]] Result<> check_address(const Url& url) const override;
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;
@@ -113,7 +114,7 @@ private:
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;
 
   // making connections (rdma_setup.cpp)
-  [[nodiscard]] Result<Terms> check(const Url& url, const ConnectionOptions& options) const;
+  [[nodiscard]] Result<Terms> terms_of(const Url& url, const ConnectionOptions& options) const;
   Connection& make_connection(const Terms& terms, std::unique_ptr<rdma::Endpoint> endpoint);
   [[nodiscard]] Result<> open(Connection& connection);
   [[nodiscard]] rdma::SharedReceives* to_share(Connection& connection);

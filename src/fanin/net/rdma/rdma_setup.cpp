@@ -56,18 +56,21 @@ std::string other_version(std::uint32_t version) {
 
 } // namespace
 
-Result<RdmaTransport::Terms> RdmaTransport::check(const Url& url,
-                                                  const ConnectionOptions& options) const {
+Result<> RdmaTransport::check_address(const Url& url) const {
   if (url.scheme != provider_->scheme()) {
     return fail(ErrorKind::usage,
                 fmt::format("{} is not an address of {}://", url.text(), provider_->scheme()));
   }
-  const auto receives = rdma::receive_options(url);
-  if (!receives) return std::unexpected(receives.error());
-  if (auto checked = provider_->check(url); !checked) return std::unexpected(checked.error());
-  const auto checked = checked_options(url, options);
+  if (auto receives = rdma::receive_options(url); !receives)
+    return std::unexpected(receives.error());
+  return provider_->check(url);
+}
+
+Result<RdmaTransport::Terms> RdmaTransport::terms_of(const Url& url,
+                                                     const ConnectionOptions& options) const {
+  const auto checked = checked_options(*this, url, options);
   if (!checked) return std::unexpected(checked.error());
-  return Terms{*checked, *receives};
+  return Terms{*checked, *rdma::receive_options(url)};
 }
 
 RdmaTransport::Connection&
@@ -158,7 +161,7 @@ void RdmaTransport::refuse(CloseReason reason, Connection& connection, std::stri
 // --- listening and connecting ---
 
 Result<ListenerId> RdmaTransport::listen(const Url& url, const ConnectionOptions& options) {
-  const auto terms = check(url, options);
+  const auto terms = terms_of(url, options);
   if (!terms) return std::unexpected(terms.error());
   const auto [id, listener] = listeners_.emplace(*terms, options_.unidentified.patience);
   auto made = provider_->listen(url, id, *options.receive_pool);
@@ -184,7 +187,7 @@ void RdmaTransport::close_listener(ListenerId listener) {
 }
 
 Result<ConnectionId> RdmaTransport::connect(const Url& url, const ConnectionOptions& options) {
-  const auto terms = check(url, options);
+  const auto terms = terms_of(url, options);
   if (!terms) return std::unexpected(terms.error());
   if (url.port == 0) {
     return fail(ErrorKind::usage,

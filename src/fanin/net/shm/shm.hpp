@@ -70,6 +70,7 @@ public:
   /// their pools, which must not be used any more.
   ~ShmTransport() override;
 
+  [[nodiscard]] Result<> check_address(const Url& url) const override;
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;
@@ -131,8 +132,6 @@ private:
     [[nodiscard]] bool full() const { return count == events.size(); }
   };
 
-  [[nodiscard]] static Result<ConnectionOptions> check(const Url& url,
-                                                       const ConnectionOptions& options);
   [[nodiscard]] Result<Connection*> make_connection(const ConnectionOptions& checked);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   void report(CloseReason reason, const Connection& connection, std::string_view text) const;

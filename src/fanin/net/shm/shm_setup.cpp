@@ -103,7 +103,7 @@ OwnOutbox::~OwnOutbox() {
 
 } // namespace shm
 
-Result<ConnectionOptions> ShmTransport::check(const Url& url, const ConnectionOptions& options) {
+Result<> ShmTransport::check_address(const Url& url) const {
   if (url.scheme != "shm") {
     return fail(ErrorKind::usage, fmt::format("{} is not an address of shm://", url.text()));
   }
@@ -111,7 +111,7 @@ Result<ConnectionOptions> ShmTransport::check(const Url& url, const ConnectionOp
     return fail(ErrorKind::usage, fmt::format("{}: option \"{}\" is not known; shm:// has none",
                                               url.text(), url.options.begin()->first));
   }
-  return checked_options(url, options);
+  return {};
 }
 
 Result<ShmTransport::Connection*> ShmTransport::make_connection(const ConnectionOptions& checked) {
@@ -131,7 +131,7 @@ Result<ShmTransport::Connection*> ShmTransport::make_connection(const Connection
 // --- listening ---
 
 Result<ListenerId> ShmTransport::listen(const Url& url, const ConnectionOptions& options) {
-  const auto checked = check(url, options);
+  const auto checked = checked_options(*this, url, options);
   if (!checked) return std::unexpected(checked.error());
   if (options.peers_must_identify) {
     if (auto reserved = unidentified_pages_.reserve(); !reserved)
@@ -195,7 +195,7 @@ bool ShmTransport::accept_one(Listener& listener) {
 // --- connecting ---
 
 Result<ConnectionId> ShmTransport::connect(const Url& url, const ConnectionOptions& options) {
-  const auto checked = check(url, options);
+  const auto checked = checked_options(*this, url, options);
   if (!checked) return std::unexpected(checked.error());
   if (const auto name = name_of(url); !name) return std::unexpected(name.error());
   if (url.port == 0) {

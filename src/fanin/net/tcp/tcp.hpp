@@ -62,6 +62,7 @@ public:
   /// Open connections end at their peers as after a crash.
   ~TcpTransport() override;
 
+  [[nodiscard]] Result<> check_address(const Url& url) const override;
   [[nodiscard]] Result<ListenerId> listen(const Url& url,
                                           const ConnectionOptions& options) override;
   [[nodiscard]] Url listening_url(ListenerId listener) const override;
@@ -133,8 +134,6 @@ private:
     [[nodiscard]] bool full() const { return count == events.size(); }
   };
 
-  [[nodiscard]] static Result<ConnectionOptions> check(const Url& url,
-                                                       const ConnectionOptions& options);
   [[nodiscard]] const std::string& congestion_of(const Url& url) const;
   Connection& make_connection(const ConnectionOptions& checked);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;

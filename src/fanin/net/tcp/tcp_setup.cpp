@@ -13,7 +13,8 @@
 #include "fanin/net/tcp/tcp.hpp"
 
 namespace fanin::net {
-Result<ConnectionOptions> TcpTransport::check(const Url& url, const ConnectionOptions& options) {
+
+Result<> TcpTransport::check_address(const Url& url) const {
   if (url.scheme != "tcp") {
     return fail(ErrorKind::usage, fmt::format("{} is not an address of tcp://", url.text()));
   }
@@ -26,7 +27,7 @@ Result<ConnectionOptions> TcpTransport::check(const Url& url, const ConnectionOp
     if (auto known = check_congestion(value); !known)
       return fail(known.error().kind, fmt::format("{}: {}", url.text(), known.error().text));
   }
-  return checked_options(url, options);
+  return {};
 }
 
 const std::string& TcpTransport::congestion_of(const Url& url) const {
@@ -37,7 +38,7 @@ const std::string& TcpTransport::congestion_of(const Url& url) const {
 // --- listening ---
 
 Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions& options) {
-  const auto checked = check(url, options);
+  const auto checked = checked_options(*this, url, options);
   if (!checked) return std::unexpected(checked.error());
   if (options.peers_must_identify) {
     if (auto reserved = unidentified_pages_.reserve(); !reserved)
@@ -119,7 +120,7 @@ bool TcpTransport::accept_one(Listener& listener) {
 // --- connecting ---
 
 Result<ConnectionId> TcpTransport::connect(const Url& url, const ConnectionOptions& options) {
-  const auto checked = check(url, options);
+  const auto checked = checked_options(*this, url, options);
   if (!checked) return std::unexpected(checked.error());
   if (url.port == 0) {
     return fail(ErrorKind::usage,

@@ -15,9 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "fanin/base/random.hpp"
+#include "fanin/net/rdma/pages.hpp"
 #include "fanin/net/rdma/provider.hpp"
 
 namespace fanin::net::rdma {
@@ -108,7 +110,13 @@ public:
       : fabric_(std::move(fabric)) {}
 
   [[nodiscard]] std::string scheme() const override { return "adversarial"; }
-  [[nodiscard]] Result<> check(const Url&) const override { return {}; }
+  [[nodiscard]] Result<> check(const Url& url) const override {
+    for (const auto& [name, value] : url.options) {
+      if (name != pages_option && name != share_option)
+        return fail(ErrorKind::usage, fmt::format("{}: no option \"{}\"", url.text(), name));
+    }
+    return {};
+  }
   [[nodiscard]] Result<std::unique_ptr<Listening>> listen(const Url& url, ListenerId id,
                                                           const memory::PagePool&) override {
     auto listening = std::make_unique<AdversarialListening>();
