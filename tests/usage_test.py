@@ -65,6 +65,21 @@ def test_output_that_cannot_be_written_is_a_failure():
         assert done.returncode == 1 and "is the disk full?" in done.stderr, done.stderr
 
 
+def test_text_from_outside_does_not_command_the_terminal():
+    with Folder() as folder:
+        manifest = folder.write("run000001.manifest.json",
+                                '{"manifest":1,"run":1,"protocol":"pull","integrity":"none","started_unix_ns":1,"fanin":"0"}\n'
+                                '{"file":"run\\u001b[31m\\n.h5","node":"bu0","incarnation":1}\n'
+                                '{"oops\\u009b":1}\n')
+        config = folder.small(more='[[plugin]]\npath = "no\\u001b[2Jwhere.so"\n')
+        for arguments in (["no\x1b[31m"], ["check", "no\x1b[31m\n.toml"], ["run", "--no\x1b"], ["verify", "\u009b\u202e.h5"],
+                          ["verify", manifest], ["inspect", manifest], ["check", config], ["run", config]):
+            done = fanin(*arguments)
+            assert done.returncode != 0, arguments
+            for character in "\x1b\x7f\x9b\u202e":
+                assert character not in done.stdout + done.stderr, f"{arguments}: {done.stdout!r} {done.stderr!r}"
+
+
 def test_wrong_configurations():
     with Folder() as folder:
         config = folder.small(more='[[plugin]]\npath = "nowhere.so"\n')
@@ -81,6 +96,11 @@ def test_wrong_configurations():
         says(2, "--set:1: readout.0.source.0.size_mean: \"1000\" has no unit", "run", config, "--set", "source.size_mean=1000")
         says(2, "there is no transport for carrier-pigeon://; there are: tcp, shm, verbs, inproc", "run", config,
              "--set", "network.url=carrier-pigeon://x")
+        for command in ("run", "check"):
+            says(2, "--set:1: network.url: tcp://127.0.0.1?foo=1: option \"foo\" is not known", command, config,
+                 "--set", "network.url=tcp://127.0.0.1?foo=1")
+            says(2, "congestion control \"foo\"", command, config, "--set", "network.data=tcp://127.0.0.1?congestion=foo")
+            says(2, "network.url: ofi+nobody", command, config, "--set", "network.url=ofi+nobody://127.0.0.1")
 
 
 def test_what_this_host_does_not_have():

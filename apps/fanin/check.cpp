@@ -24,7 +24,7 @@ int check(const std::string& path, const std::vector<std::string>& overrides) {
   }
   const auto plans = executive::check_here(*configuration, nodes);
   if (!plans) return complain(plans.error());
-  fmt::print("{}", executive::describe(*configuration, *plans));
+  print(executive::describe(*configuration, *plans));
   return status_done;
 }
 

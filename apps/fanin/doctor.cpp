@@ -33,8 +33,9 @@ int examine_host(const std::string& json) {
   const doctor::Findings findings = doctor::examine(doctor::Host(), net::ofi_providers());
   if (json != "-") {
     for (const doctor::Finding& finding : findings) {
-      fmt::print("{:<8} {}: {}\n", doctor::name(finding.level), finding.what, finding.found);
-      if (!finding.remedy.empty()) fmt::print("{:<8}   {}\n", "", finding.remedy);
+      print(
+          fmt::format("{:<8} {}: {}\n", doctor::name(finding.level), finding.what, finding.found));
+      if (!finding.remedy.empty()) print(fmt::format("{:<8}   {}\n", "", finding.remedy));
     }
   }
   if (!json.empty()) {

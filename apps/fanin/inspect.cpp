@@ -43,7 +43,7 @@ int inspect(const Options& options) {
     (void)complain(text.error());
     return status_failed; // a file that is not there is not a wrong command
   }
-  fmt::print("{}", *text);
+  print(*text);
   return status_done;
 }
 

@@ -55,8 +55,7 @@ int main(int argc, char** argv) {
   const auto commands = app.get_subcommands([](CLI::App*) { return true; });
   if (argc > 1 && argv[1][0] != '-' &&
       std::ranges::none_of(commands, [&](const auto* c) { return c->check_name(argv[1]); })) {
-    fmt::print(stderr, "fanin: there is no command '{}'; fanin --help lists the commands\n",
-               argv[1]);
+    say(fmt::format("fanin: there is no command '{}'; fanin --help lists the commands\n", argv[1]));
     return status_usage;
   }
   try {

@@ -12,6 +12,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include "commands.hpp"
+#include "fanin/base/printable.hpp"
 #include "fanin/settings/tree.hpp"
 
 namespace fanin::command {
@@ -27,6 +28,10 @@ spdlog::level::level_enum level_of(LogLevel level) {
   case LogLevel::error: return spdlog::level::err;
   }
   return spdlog::level::info;
+}
+
+void write_error(std::string_view text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
 }
 
 std::size_t width() {
@@ -49,25 +54,25 @@ Terminal::Terminal(LogLevel level)
 Terminal::~Terminal() { end_progress(); }
 
 void Terminal::clear_line() {
-  if (is_terminal_ && !line_.empty()) say("\r\033[K");
+  if (is_terminal_ && !line_.empty()) write_error("\r\033[K");
 }
 
 void Terminal::log(LogLevel level, std::string_view text) {
   if (!logger_->log.should_log(level_of(level))) return;
   clear_line();
-  logger_->log.log(level_of(level), text);
+  logger_->log.log(level_of(level), printable(text));
   logger_->log.flush();
-  if (is_terminal_) say(line_);
+  if (is_terminal_) write_error(line_);
 }
 
 void Terminal::progress(const std::string& line) {
   if (line.empty()) return;
   if (is_terminal_) {
     clear_line();
-    line_ = line.substr(0, width() - 1); // a line that wraps could not be replaced
-    say(line_);
+    line_ = printable(line, width() - 1); // a line that wraps could not be replaced
+    write_error(line_);
   } else if (logger_->log.should_log(spdlog::level::debug) || skipped_++ % lines_between == 0) {
-    say(line + "\n");
+    say(printable(line) + "\n");
   }
 }
 
@@ -76,9 +81,9 @@ void Terminal::end_progress() {
   line_.clear();
 }
 
-void say(std::string_view text) {
-  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
-}
+void say(std::string_view text) { write_error(printable_lines(text)); }
+
+void print(std::string_view text) { fmt::print("{}", printable_lines(text)); }
 
 Result<JsonFile> JsonFile::open(const std::string& path) {
   JsonFile json(path);

@@ -38,7 +38,10 @@ private:
 };
 
 // On standard error. Nothing is said where nobody listens any more: a closed terminal ends no run.
+// All that goes to a terminal goes through these two and the class above, since it may have text
+// from outside in it (base/printable.hpp).
 void say(std::string_view text);
+void print(std::string_view text); // on standard output
 
 // Where a result object goes to: a file, standard output for "-", or nowhere.
 class JsonFile {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/printable.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/this_host.hpp"
 #include "fanin/storage/manifest.hpp"
@@ -45,11 +46,11 @@ json::Value to_json(const storage::VerifyResult& result) {
 
 void print_lines(std::string_view what, const std::vector<std::string>& lines,
                  std::uint64_t left_out) {
-  for (const auto& line : lines) fmt::print("{:<10} {}\n", what, line);
+  for (const auto& line : lines) print(fmt::format("{:<10} {}\n", what, printable(line)));
   if (left_out != 0) fmt::print("{:<10} ... and {} more\n", what, left_out);
 }
 
-void print(const storage::VerifyResult& result) {
+void print_result(const storage::VerifyResult& result) {
   print_lines("problem", result.problems, result.problems_left_out);
   print_lines("note", result.notes, result.notes_left_out);
   print_lines("missing", result.missing, result.missing_left_out);
@@ -85,7 +86,7 @@ int verify(const std::vector<std::string>& arguments, const std::string& json) {
   const auto result = storage::verify(found->files, options);
   terminal.end_progress();
   if (!result) return complain(result.error());
-  if (json != "-") print(*result);
+  if (json != "-") print_result(*result);
   if (auto written = result_file->write(to_json(*result)); !written)
     return complain(written.error());
   return result->good() ? status_done : status_failed;

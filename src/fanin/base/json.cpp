@@ -1,9 +1,12 @@
 #include "fanin/base/json.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "fanin/base/printable.hpp"
 
 namespace fanin::json {
 namespace {
@@ -83,6 +86,13 @@ std::uint64_t Value::natural(std::uint64_t fallback) const {
   return fallback;
 }
 
+std::optional<std::int64_t> Value::integer() const {
+  if (const auto* value = std::get_if<std::int64_t>(&data_)) return *value;
+  const auto* value = std::get_if<std::uint64_t>(&data_);
+  if (value == nullptr || !std::in_range<std::int64_t>(*value)) return std::nullopt;
+  return static_cast<std::int64_t>(*value);
+}
+
 double Value::real(double fallback) const {
   if (const auto* value = std::get_if<double>(&data_)) return *value;
   if (const auto* value = std::get_if<std::int64_t>(&data_)) return static_cast<double>(*value);
@@ -129,8 +139,8 @@ struct Value::Writer {
 
 // File names and messages of others may be any bytes: what is not UTF-8 is replaced.
 std::string Value::dump(int indent) const {
-  return Writer::convert(*this).dump(indent, ' ', false,
-                                     nlohmann::ordered_json::error_handler_t::replace);
+  return printable_json(Writer::convert(*this).dump(
+      indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 Result<Value> Value::parse(std::string_view text) {

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,13 +50,16 @@ public:
   [[nodiscard]] bool is_list() const { return std::holds_alternative<List>(data_); }
   [[nodiscard]] bool boolean(bool fallback = false) const;
   [[nodiscard]] std::uint64_t natural(std::uint64_t fallback = 0) const; ///< negative: the fallback
+  [[nodiscard]] std::optional<std::int64_t>
+  integer() const; ///< none: not a number from -2^63 to 2^63 - 1
   [[nodiscard]] double real(double fallback = 0) const;
   [[nodiscard]] std::string text(std::string_view fallback = {}) const;
   [[nodiscard]] const List& list() const; ///< empty if it is none
   [[nodiscard]] const Object& object() const; ///< likewise
 
   /// The text on one line, or with `indent` spaces for each level. Numbers that JSON cannot
-  /// represent become null; bytes of text that are not UTF-8 become U+FFFD.
+  /// represent become null; bytes of text that are not UTF-8 become U+FFFD. Characters that a
+  /// terminal would obey (base/printable.hpp) are escaped.
   [[nodiscard]] std::string dump(int indent = -1) const;
   /// Errors: malformed, also for text that is nested too deeply.
   [[nodiscard]] static Result<Value> parse(std::string_view text);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fanin/base/printable.hpp"
 #include "fanin/base/random.hpp"
 
 namespace fanin::json {
@@ -46,6 +47,28 @@ TEST(Json, escapes_are_decoded) {
   const auto value = Value::parse(R"("\u00e9\ud83d\ude00\/\b")");
   ASSERT_TRUE(value) << value.error().text;
   EXPECT_EQ(value->text(), "\xc3\xa9\xf0\x9f\x98\x80/\b");
+}
+
+TEST(Json, what_a_terminal_would_obey_is_escaped) {
+  const std::string text = "\x1b[31m\x7f\xc2\x9b\u202e\u00e9\U0001f600\n";
+  Value value;
+  value[text] = text;
+  for (const int indent : {-1, 2}) {
+    const std::string dumped = value.dump(indent);
+    EXPECT_EQ(printable_lines(dumped), dumped);
+    EXPECT_NE(dumped.find("\\u001b[31m\\u007f\\u009b\\u202e\u00e9\U0001f600\\n"), std::string::npos)
+        << dumped;
+    EXPECT_EQ(Value::parse(dumped)->at(text).text(), text);
+  }
+}
+
+TEST(Json, whole_numbers_may_be_negative) {
+  const auto integer = [](const char* text) { return Value::parse(text)->integer(); };
+  EXPECT_EQ(integer("-1"), -1);
+  EXPECT_EQ(integer("9223372036854775807"), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(integer("-9223372036854775808"), std::numeric_limits<std::int64_t>::min());
+  for (const char* const other : {"9223372036854775808", "1.5", "\"1\"", "null"})
+    EXPECT_EQ(integer(other), std::nullopt) << other;
 }
 
 TEST(Json, text_that_is_not_utf_8_is_still_json) {

@@ -4,12 +4,13 @@
 #include <bit>
 #include <utility>
 
+#include "fanin/base/printable.hpp"
 #include "fanin/builder/rails.hpp"
 
 namespace fanin::builder {
 
 namespace {
-constexpr std::size_t name_shown = 200; // characters
+constexpr std::size_t name_shown = 200; // bytes
 } // namespace
 
 ControlServer::ControlServer(const System& system, NodeEnvironment environment, Nodes& nodes)

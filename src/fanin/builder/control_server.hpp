@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "fanin/builder/control_client.hpp"
-#include "fanin/builder/printable.hpp"
 #include "fanin/builder/system.hpp"
 
 namespace fanin::builder {

@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "fanin/base/printable.hpp"
 #include "fanin/builder/node_messages.hpp"
 #include "fanin/builder/waiting_text.hpp"
 
 namespace fanin::builder {
+
+namespace {
+constexpr std::size_t reason_shown = 1000; // bytes: it names a path, or sources
+} // namespace
 
 EventManager::EventManager(const System& system, EventManagerOptions options,
                            NodeEnvironment environment)
@@ -316,7 +321,8 @@ bool EventManager::message(NodeKey key, wire::MessageType type, std::span<const 
   if (!reader.ok()) return false;
   if (key.is_readout()) {
     accounts_.count(key.node, counters);
-    events_.on_status(key.node, counters.held_back != 0, printable(text), clock_.running_time());
+    events_.on_status(key.node, counters.held_back != 0, printable(text, reason_shown),
+                      clock_.running_time());
     if (!accounts_.count_dropped(key.node, sources)) return false;
   } else {
     accounts_.count_builder(key.node, counters);
@@ -385,7 +391,7 @@ bool EventManager::builder_message(NodeId node, wire::MessageType type,
   case wire::MessageType::failed: {
     wire::Failed failed;
     if (!reader.read(failed)) return false;
-    const std::string why = printable(reader.text(failed.text_size));
+    const std::string why = printable(reader.text(failed.text_size), reason_shown);
     if (!reader.ok()) return false;
     on_failed(node, failed, why);
     return true;

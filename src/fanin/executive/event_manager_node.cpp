@@ -101,7 +101,8 @@ private:
       hosts.push_back(configuration.nodes[configuration.builder_node(i)].host);
     }
     while (true) {
-      auto manifest = ManifestRecorder::make(folder, *context_.system, hosts, context_.log);
+      auto manifest = ManifestRecorder::make(folder, *context_.system, hosts,
+                                             context_.loop->clock(), context_.log);
       if (manifest) {
         recorder_.manifest = std::move(*manifest);
         return {};

@@ -20,29 +20,36 @@ std::int64_t unix_ns() {
 
 } // namespace
 
-Result<std::unique_ptr<ManifestRecorder>> ManifestRecorder::make(const std::string& folder,
-                                                                 const builder::System& system,
-                                                                 std::vector<std::string> hosts,
-                                                                 LogFunction log) {
+Result<std::unique_ptr<ManifestRecorder>>
+ManifestRecorder::make(const std::string& folder, const builder::System& system,
+                       std::vector<std::string> hosts, const Clock& clock, LogFunction log) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
     return fail(ErrorKind::refused,
                 fmt::format("run.output: folder {} cannot be made: {}", folder, error.message()));
   }
+  const std::int64_t started = unix_ns();
   auto writer =
       storage::ManifestWriter::create(folder, {.run = system.run,
                                                .protocol = std::string(name(system.protocol)),
                                                .integrity = system.checksum,
-                                               .started_unix_ns = unix_ns()});
+                                               .started_unix_ns = started});
   if (!writer) return std::unexpected(writer.error());
-  return std::unique_ptr<ManifestRecorder>(
-      new ManifestRecorder(std::move(*writer), system, std::move(hosts), std::move(log)));
+  return std::unique_ptr<ManifestRecorder>(new ManifestRecorder(
+      std::move(*writer), started, system, std::move(hosts), clock, std::move(log)));
 }
 
-ManifestRecorder::ManifestRecorder(storage::ManifestWriter writer, const builder::System& system,
-                                   std::vector<std::string> hosts, LogFunction log)
-    : writer_(std::move(writer)), system_(system), hosts_(std::move(hosts)), log_(std::move(log)) {}
+ManifestRecorder::ManifestRecorder(storage::ManifestWriter writer, std::int64_t started_unix_ns,
+                                   const builder::System& system, std::vector<std::string> hosts,
+                                   const Clock& clock, LogFunction log)
+    : writer_(std::move(writer)),
+      system_(system),
+      hosts_(std::move(hosts)),
+      clock_(clock),
+      started_unix_ns_(started_unix_ns),
+      started_(clock.now()),
+      log_(std::move(log)) {}
 
 // A manifest that cannot be written does not end the run: without it, verify takes the highest
 // attempt of each batch.
@@ -99,7 +106,8 @@ void ManifestRecorder::summary(const builder::RunSummary& summary) {
                                   .incomplete = summary.events_incomplete,
                                   .lost = summary.events_lost,
                                   .balanced = summary.balanced,
-                                  .ended_unix_ns = unix_ns(),
+                                  .ended_unix_ns =
+                                      started_unix_ns_ + (clock_.now() - started_).count(),
                                   .gaps = summary.gaps,
                                   .gap_ranges = summary.gap_list};
   for (const auto& result : summary.sources) {

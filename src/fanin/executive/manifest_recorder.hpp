@@ -1,10 +1,12 @@
 // Writes what the event manager has to say about a run into the run's manifest.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "fanin/base/clock.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/builder/event_manager.hpp"
 #include "fanin/builder/system.hpp"
@@ -17,10 +19,11 @@ class ManifestRecorder final : public builder::RunRecorder {
 public:
   // Makes `folder` and in it a manifest for the system's run. Errors: refused (there is one
   // already, no permission), exhausted, internal. `hosts` are those of the builder units; empty:
-  // they are on this one. `system` outlives it.
+  // they are on this one. `clock` measures the run, since the host's own may be set meanwhile.
+  // `system` and `clock` outlive it.
   [[nodiscard]] static Result<std::unique_ptr<ManifestRecorder>>
   make(const std::string& folder, const builder::System& system, std::vector<std::string> hosts,
-       LogFunction log);
+       const Clock& clock, LogFunction log);
 
   void file(NodeId builder, Incarnation incarnation, const std::string& name) override;
   void winner(EventRange batch, Attempt attempt, NodeId builder, Incarnation incarnation) override;
@@ -34,13 +37,17 @@ public:
   [[nodiscard]] const std::string& path() const { return writer_.path(); }
 
 private:
-  ManifestRecorder(storage::ManifestWriter writer, const builder::System& system,
-                   std::vector<std::string> hosts, LogFunction log);
+  ManifestRecorder(storage::ManifestWriter writer, std::int64_t started_unix_ns,
+                   const builder::System& system, std::vector<std::string> hosts,
+                   const Clock& clock, LogFunction log);
   void check(const Result<>& written);
 
   storage::ManifestWriter writer_;
   const builder::System& system_;
   std::vector<std::string> hosts_;
+  const Clock& clock_;
+  std::int64_t started_unix_ns_;
+  Time started_;
   LogFunction log_;
   bool complete_ = true; // nothing is waiting to be written
   bool gone_ = false; // and could not be written again

@@ -33,7 +33,7 @@ protected:
 
   Result<std::unique_ptr<ManifestRecorder>> make() {
     return ManifestRecorder::make(
-        folder_ + "/deeper", system_, {"", "daq-bu1"},
+        folder_ + "/deeper", system_, {"", "daq-bu1"}, clock_,
         [this](LogLevel level, std::string_view text) { logged_.emplace_back(level, text); });
   }
   static storage::Manifest read(const ManifestRecorder& recorder) {
@@ -44,8 +44,18 @@ protected:
 
   std::string folder_;
   builder::System system_;
+  VirtualClock clock_;
   std::vector<std::pair<LogLevel, std::string>> logged_;
 };
+
+TEST_F(ManifestRecorderTest, the_end_is_the_start_and_the_time_since_then) {
+  const auto recorder = make().value();
+  clock_.advance(std::chrono::milliseconds(4500));
+  recorder->summary({});
+  const storage::Manifest manifest = read(*recorder);
+  ASSERT_TRUE(manifest.summary);
+  EXPECT_EQ(manifest.summary->ended_unix_ns - manifest.header.started_unix_ns, 4'500'000'000);
+}
 
 TEST_F(ManifestRecorderTest, a_run_is_read_back_as_the_event_manager_told_it) {
   const auto recorder = make().value();

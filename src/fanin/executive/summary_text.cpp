@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/printable.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/run_view.hpp"
 
@@ -49,7 +50,7 @@ std::string fragments_text(const json::Value& result) {
     if (const auto& counters = source.at("counters").object(); !counters.empty()) {
       text += fmt::format("           source {}:", name);
       for (const auto& [what, count] : counters)
-        text += fmt::format(" {} {}", count.natural(), what);
+        text += fmt::format(" {} {}", count.natural(), printable(what));
       text += '\n';
     }
     if (natural(source, "missing") != 0) {
@@ -124,7 +125,7 @@ std::string nodes_table(const json::Value& result) {
 
 // What a readout unit had read and not announced died with it, and is in nobody's account.
 std::string verdict(const json::Value& result) {
-  if (!succeeded(result)) return "FAILED: " + result.at("error").text();
+  if (!succeeded(result)) return "FAILED: " + printable(result.at("error").text());
   std::string died;
   for (const auto& [name, node] : result.at("nodes").object()) {
     if (node.at("role").text() != "readout") continue;
@@ -141,7 +142,7 @@ std::string verdict(const json::Value& result) {
 
 std::string summary_text(const json::Value& result) {
   if (natural(result, "run") == 0) { // it never began
-    return fmt::format("run FAILED: {}\n", result.at("error").text());
+    return fmt::format("run FAILED: {}\n", printable(result.at("error").text()));
   }
   std::string text = fmt::format("run {}      {}\n", natural(result, "run"), verdict(result));
   text +=
@@ -155,7 +156,7 @@ std::string summary_text(const json::Value& result) {
   text += "\n" + nodes_table(result);
   if (!result.at("files").list().empty()) text += "\n";
   for (const auto& file : result.at("files").list())
-    text += fmt::format("file       {}\n", file.text());
+    text += fmt::format("file       {}\n", printable(file.text()));
   return text;
 }
 
@@ -171,7 +172,7 @@ std::string nodes_text(const json::Value& nodes_result) {
     }
   }
   for (const auto& file : nodes_result.at("files").list())
-    text += fmt::format("file       {}\n", file.text());
+    text += fmt::format("file       {}\n", printable(file.text()));
   return text;
 }
 

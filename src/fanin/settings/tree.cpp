@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/printable.hpp"
+
 namespace fanin::settings {
 
 std::string one_line(std::string_view text) {
@@ -13,12 +15,12 @@ std::string one_line(std::string_view text) {
   for (const char c : text) {
     const bool space = c == '\n' || c == '\r' || c == '\t' || c == ' ';
     if (!space) {
-      line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+      line += c;
     } else if (!line.empty() && line.back() != ' ') {
       line += ' ';
     }
   }
-  return line;
+  return printable(line);
 }
 
 std::string Place::text() const { return fmt::format("{}:{}", file, line); }

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/printable.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/manifest.hpp"
@@ -113,12 +114,12 @@ Result<Summary> summarize(RunFileReader& file) {
 
 std::string name_of(const RunFileInfo& info, SourceId id) {
   const auto at = std::ranges::lower_bound(info.sources, id, {}, &SourceInfo::id);
-  return at == info.sources.end() || at->id != id ? "(not in /sources)" : at->name;
+  return at == info.sources.end() || at->id != id ? "(not in /sources)" : printable(at->name);
 }
 
 std::string unit_of(const RunFileInfo& info, SourceId id) {
   const auto at = std::ranges::lower_bound(info.sources, id, {}, &SourceInfo::id);
-  return at == info.sources.end() || at->id != id ? "" : at->readout_unit;
+  return at == info.sources.end() || at->id != id ? "" : printable(at->readout_unit);
 }
 
 const char* state_of(const RunFileInfo& info) {
@@ -131,9 +132,9 @@ double seconds_of_run(const RunFileInfo& info) {
   const auto path = std::filesystem::path(info.path).parent_path() / manifest_name(info.run);
   const auto manifest = read_manifest(path.string());
   if (!manifest || !manifest->summary) return 0;
-  const auto begin = manifest->header.started_unix_ns;
-  const auto end = manifest->summary->ended_unix_ns;
-  return end > begin ? 1e-9 * static_cast<double>(end - begin) : 0;
+  const auto begin = static_cast<double>(manifest->header.started_unix_ns);
+  const auto end = static_cast<double>(manifest->summary->ended_unix_ns);
+  return std::max(0.0, 1e-9 * (end - begin));
 }
 
 void append_dump(std::string& text, std::span<const std::byte> bytes) {
@@ -233,12 +234,13 @@ Result<std::string> inspect_file(const std::string& path) {
 
   std::string text;
   const auto out = std::back_inserter(text);
-  fmt::format_to(out, "{}\n", path);
+  fmt::format_to(out, "{}\n", printable(path));
   fmt::format_to(out, "  run {}, started {}, {}, incarnation {}, part {}\n", info.run,
-                 info.started_utc, info.node, info.incarnation, info.part);
+                 printable(info.started_utc), printable(info.node), info.incarnation, info.part);
   fmt::format_to(out, "  {}; {}; written by fanin {}\n", state_of(info),
-                 info.integrity ? "CRC32C checksums" : "no checksums", info.fanin_version);
-  if (!info.damage.empty()) fmt::format_to(out, "  damage: {}\n", info.damage);
+                 info.integrity ? "CRC32C checksums" : "no checksums",
+                 printable(info.fanin_version));
+  if (!info.damage.empty()) fmt::format_to(out, "  damage: {}\n", printable(info.damage));
   fmt::format_to(out, "  {} events", file.events());
   if (file.events() > 0) fmt::format_to(out, " from {} to {}", summary->first, summary->last);
   fmt::format_to(out, ": {} complete, {} incomplete; {} with a fault; {} numbers in gaps\n",
@@ -293,7 +295,7 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
                  "event {} of run {}: {} fragments, {} B, {}; attempt {}, incarnation {} of {}\n",
                  row.event, file.info().run, row.fragment_count, row.size,
                  flags.empty() ? "complete" : flags, row.attempt, row.incarnation,
-                 file.info().node);
+                 printable(file.info().node));
   for (const auto& fragment : *fragments) {
     if (auto done = append_fragment(text, file, fragment, options.dump_bytes); !done) {
       return std::unexpected(std::move(done.error()));

@@ -30,6 +30,11 @@ public:
     if (!value.is_natural() || !std::in_range<T>(value.natural())) return complain(key), 0;
     return static_cast<T>(value.natural());
   }
+  std::int64_t integer(const char* key) { // may be negative
+    const auto value = object_.at(key).integer();
+    if (!value) complain(key);
+    return value.value_or(0);
+  }
   std::string text(const char* key) {
     const json::Value& value = object_.at(key);
     if (!value.is_text()) complain(key);
@@ -62,7 +67,7 @@ std::string parse_header(const json::Value& line, Manifest& manifest) {
   manifest.header.run = members.number<RunNumber>("run");
   manifest.header.protocol = members.text("protocol");
   manifest.header.integrity = members.text("integrity") == "crc32c";
-  manifest.header.started_unix_ns = members.number<std::int64_t>("started_unix_ns");
+  manifest.header.started_unix_ns = members.integer("started_unix_ns");
   return members.problem();
 }
 
@@ -116,7 +121,7 @@ std::string parse_summary(const json::Value& line, Manifest& manifest) {
   summary.incomplete = members.number<std::uint64_t>("incomplete");
   summary.lost = members.number<std::uint64_t>("lost");
   summary.balanced = members.boolean("balanced");
-  summary.ended_unix_ns = members.number<std::int64_t>("ended_unix_ns");
+  summary.ended_unix_ns = members.integer("ended_unix_ns");
   std::string problem = members.problem();
   if (const json::Value* gaps = line.find("gaps"); gaps != nullptr && problem.empty()) {
     problem = parse_gaps(*gaps, summary);

@@ -30,7 +30,7 @@ struct ManifestHeader {
   RunNumber run = 0;
   std::string protocol; ///< "push" or "pull"
   bool integrity = true;
-  std::int64_t started_unix_ns = 0;
+  std::int64_t started_unix_ns = 0; ///< as the host's clock said; before 1970 it is negative
 };
 
 struct ManifestFile {
@@ -66,7 +66,8 @@ struct ManifestSummary {
   std::uint64_t incomplete = 0;
   std::uint64_t lost = 0;
   bool balanced = false;
-  std::int64_t ended_unix_ns = 0;
+  std::int64_t ended_unix_ns =
+      0; ///< the start and the time since then, however the host's clock was set
   std::optional<std::uint64_t>
       gaps{}; ///< numbers that no source has; none: written by an earlier version
   std::vector<EventRange> gap_ranges{}; ///< the first ones, ascending

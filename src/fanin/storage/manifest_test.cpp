@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -116,6 +117,21 @@ TEST_F(ManifestTest, refuses_gaps_and_sources_that_are_not_as_they_should_be) {
            counts + R"(,"dropped_by_reason":{},"missing":{"lost":-1}}])"}) {
     EXPECT_THAT(error_of(head + summary + odd + "}}\n"), HasSubstr(":2: ")) << odd;
   }
+}
+
+TEST_F(ManifestTest, takes_times_of_a_clock_that_is_set_before_1970) {
+  header.started_unix_ns = std::numeric_limits<std::int64_t>::min();
+  auto writer = create();
+  ASSERT_TRUE(writer.finish({.balanced = true, .ended_unix_ns = -1}));
+  const auto manifest = read_manifest(writer.path());
+  ASSERT_TRUE(manifest) << manifest.error().text;
+  EXPECT_EQ(manifest->header.started_unix_ns, header.started_unix_ns);
+  ASSERT_TRUE(manifest->summary);
+  EXPECT_EQ(manifest->summary->ended_unix_ns, -1);
+  EXPECT_THAT(error_of(R"({"manifest":1,"run":1,"protocol":"pull","integrity":"none",)"
+                       R"("started_unix_ns":9223372036854775808})"
+                       "\n"),
+              HasSubstr("\"started_unix_ns\""));
 }
 
 TEST_F(ManifestTest, is_read_up_to_any_byte_it_was_cut_at) {

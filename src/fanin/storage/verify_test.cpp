@@ -7,6 +7,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -813,6 +814,8 @@ TEST_F(Verify, inspect_takes_the_duration_from_the_manifest_and_not_from_the_fil
   const auto file = inspect_file(path);
   ASSERT_TRUE(file) << file.error().text;
   EXPECT_THAT(*file, HasSubstr("25 Hz in this file over the 4.0 s of the run"));
+  write_manifest({}, {.built = 100, .ended_unix_ns = std::numeric_limits<std::int64_t>::min()});
+  EXPECT_THAT(*inspect_file(path), Not(HasSubstr("of the run")));
 }
 
 } // namespace
