@@ -23,7 +23,8 @@ def result(folder, name, rows):
 
 
 def record(folder, document):
-    return subprocess.run([sys.executable, ROOT / "tools/bench.py", "fanin", folder, "idle", "--again", "--record", document],
+    # in the order of ./dev bench
+    return subprocess.run([sys.executable, ROOT / "tools/bench.py", "fanin", folder, "--record", document, "idle", "--again"],
                           capture_output=True, text=True)
 
 

@@ -275,7 +275,7 @@ def main():
     parser.add_argument("sets", metavar="SET", nargs="*", help=", ".join(SETS))
     parser.add_argument("--record", metavar="DOCUMENT", type=Path, help="writes the tables into it, between their marks")
     parser.add_argument("--again", action="store_true", help="measures nothing: makes the tables from the JSON in RESULTS")
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     for name in asked.sets:
         if name not in SETS:
             parser.error(f"no measurement '{name}': {', '.join(SETS)}")
