@@ -21,7 +21,7 @@ namespace fanin {
 [[nodiscard]] FANIN_INTERNAL_API std::string printable_lines(std::string_view text);
 
 /// The same for JSON that was written without an indent or with one: such characters, which stand
-/// within its strings, become \uXXXX.
+/// within its strings, become escape sequences of JSON ("u" and four digits).
 [[nodiscard]] std::string printable_json(std::string json);
 
 } // namespace fanin
