@@ -170,12 +170,11 @@ void Reading::watch_drain(Duration now) {
     if (needed > longest) std::tie(slowest, longest) = std::pair{i, needed};
   }
   if (slowest) {
-    parts_.log(
-        LogLevel::warning,
-        fmt::format("readout unit '{}' is at event {} and would take {} to event {}: nothing "
-                    "more is read, the events between are built without it",
-                    parts_.system.readout_units[*slowest], readouts[*slowest].end,
-                    format_duration(longest), read_end_));
+    parts_.log(LogLevel::warning,
+               fmt::format("readout unit '{}' is at event {} and would take {} to reach event {}: "
+                           "nothing more is read, the events between are built without it",
+                           parts_.system.readout_units[*slowest], readouts[*slowest].end,
+                           format_duration(longest), read_end_));
     read_end_ = lowest;
     parts_.server.tell_readouts(wire::Limit{limit_, 1, read_end_});
   }
