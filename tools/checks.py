@@ -285,9 +285,14 @@ NIGHTLY = {
 def nightly(options):
     state_file = ROOT / "build" / "nightly.json"
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    state = json.loads(state_file.read_text()) if state_file.exists() else {}
-    if options.restart or state.get("commit") != commit:
-        state = {"commit": commit, "passed": {}}
+
+    def saved():
+        state = json.loads(state_file.read_text()) if state_file.exists() else {}
+        return state if state.get("commit") == commit else {"commit": commit, "passed": {}}
+
+    if options.restart:
+        state_file.unlink(missing_ok=True)
+    state = saved()
     session = Session()
     started = time.monotonic()
     for name, step in NIGHTLY.items():
@@ -298,6 +303,7 @@ def nightly(options):
             continue
         begun = time.monotonic()
         if step(session):
+            state = saved()  # another --only may have ended meanwhile
             state["passed"][name] = time.monotonic() - begun
             state_file.parent.mkdir(exist_ok=True)
             state_file.write_text(json.dumps(state, indent=1))
