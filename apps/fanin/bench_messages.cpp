@@ -180,7 +180,7 @@ int run(const Words& words) {
   if (!plot) return complain(plot.error());
   const auto result = bench::bench_messages(*options, progress);
   if (!result) return complain(result.error());
-  if (words.json != "-") fmt::print("{}", bench::message_table(*result));
+  if (words.json != "-") print(bench::message_table(*result));
   if (auto written = json->write(*result); !written) return complain(written.error());
   if (words.plot.empty()) return status_done;
   const auto drawn = write_plot(*plot, words.plot, bench::message_plot(*result));

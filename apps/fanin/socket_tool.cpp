@@ -259,9 +259,10 @@ int SocketTool::report(const message::SocketCounters& counters) {
   result["ok"] = verdict.has_value();
   result["error"] = verdict ? json::Value{} : json::Value{verdict.error().text};
   if (arguments_.json != "-") {
-    fmt::print("{} messages of {} in {}: {}, {}\n", counters.messages, format_size(counters.bytes),
-               format_duration(moving), format_rate(rate(counters.messages)),
-               format_bandwidth(rate(counters.bytes)));
+    print(fmt::format("{} messages of {} in {}: {}, {}\n", counters.messages,
+                      format_size(counters.bytes), format_duration(moving),
+                      format_rate(rate(counters.messages)),
+                      format_bandwidth(rate(counters.bytes))));
   }
   const auto written = json_->write(result);
   if (!verdict) return complain(verdict.error());

@@ -57,6 +57,8 @@ void read_run(TableReader reader, Configuration& configuration) {
   run.output_place = reader.place_of("output");
   if (run.output.empty()) {
     reader.reject("output", "is empty; name a folder, or \"discard\" to write nothing");
+  } else if (run.output.contains('\n')) {
+    reader.reject("output", "has a line break in it: names of files travel as lines");
   }
   if (run.output == "discard") run.output.clear();
   run.restart = reader.boolean("restart", run.restart);
@@ -135,7 +137,7 @@ void read_event(TableReader reader, builder::System& system) {
 void read_shaping(TableReader reader, builder::System& system) {
   builder::shaping::Shaping& shaping = system.shaping;
   shaping.policy = static_cast<builder::shaping::Policy>(
-      reader.choice("policy", {"none", "random", "linear-shift", "tokens"}));
+      reader.choice("policy", {"none", "random", "linear-shift", "tokens", "barrel-shifter"}));
   for (const char* key : {"carrier", "window"}) {
     if (reader.has(key) && !shaping.on()) reader.reject(key, "counts only with a shaping.policy");
   }

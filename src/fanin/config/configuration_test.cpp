@@ -217,6 +217,8 @@ TEST(Configuration, what_is_wrong_is_said_in_one_line_with_file_line_key_and_rea
       {m + "[run]\nrestart = \"yes\"\n",
        "run.toml:5: run.restart: \"yes\" is neither true nor false"},
       {m + "[run]\noutput = [1]\n", "run.toml:5: run.output: is a list; a text is wanted"},
+      {m + "[run]\noutput = \"a\\nb\"\n",
+       "run.toml:5: run.output: has a line break in it: names of files travel as lines"},
       {m + "[network]\ngrace = \"5s\"\n",
        "run.toml:5: network.grace: must be shorter than network.dead_after: a node that was given "
        "up cannot resume"},
@@ -461,6 +463,11 @@ TEST(Configuration, shaping_fits_the_topology) {
   EXPECT_EQ(of("[buffers]\npage = \"64KiB\"\n").carrier, 32U << 10);
   EXPECT_EQ(of("carrier = \"32KiB\"\nwindow = \"128KiB\"\n").window, 128U << 10);
   EXPECT_EQ(good(shaped("carrier = \"32KiB\"\n")).system.message_max(), 32U << 10);
+  for (const auto policy : {builder::shaping::Policy::random, builder::shaping::Policy::tokens,
+                            builder::shaping::Policy::barrel_shifter}) {
+    const std::string text = fmt::format("[shaping]\npolicy = \"{}\"\n", name(policy));
+    EXPECT_EQ(good(std::string(minimal) + text).system.shaping.policy, policy);
+  }
 }
 
 TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
@@ -469,7 +476,7 @@ TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
   };
   EXPECT_EQ(error("policy = \"round\"\n"),
             "run.toml:6: shaping.policy: \"round\" is none of \"none\", \"random\", "
-            "\"linear-shift\", \"tokens\"");
+            "\"linear-shift\", \"tokens\", \"barrel-shifter\"");
   EXPECT_EQ(error("policy = \"random\"\ntokens = 1\n"),
             "run.toml:7: shaping.tokens: counts only with shaping.policy = \"tokens\"");
   EXPECT_EQ(error("policy = \"tokens\"\ntokens = 2\n"),

@@ -15,6 +15,7 @@ struct SocketCounters {
   std::uint64_t answers = 0; ///< accepted by answer(), or handed to on_answer; not in the others
   std::uint64_t pages = 0; ///< transport messages that were sent or received
   std::uint64_t skipped = 0; ///< messages that slow subscribers did not get
+  std::uint64_t merges = 0; ///< of a publisher: changes of a subscriber's tags, many tags at once
   /// Messages that the end of a connection cut, or in a page that is too large for the peer after a
   /// reconnection.
   std::uint64_t lost = 0;

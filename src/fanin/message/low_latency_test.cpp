@@ -151,6 +151,21 @@ TEST_P(LowLatency, backpressure_is_an_outcome_and_writable_follows) {
   EXPECT_EQ(sender->send(pattern(10'000, sent)), net::SendOutcome::accepted);
 }
 
+TEST_P(LowLatency, a_sender_without_a_page_is_told_when_there_is_one) {
+  bool writable = false;
+  start({}, {.on_writable = [&] { writable = true; }});
+  std::vector<memory::Loan> all;
+  while (memory::Loan page = ends.client().send_pool().take()) all.push_back(std::move(page));
+  EXPECT_EQ(sender->send(pattern(10, 1)), net::SendOutcome::backpressure);
+  ends.turn();
+  EXPECT_FALSE(writable);
+  all.clear();
+  ASSERT_TRUE(ends.until([&] { return writable; }));
+  EXPECT_EQ(sender->send(pattern(10, 1)), net::SendOutcome::accepted);
+  ASSERT_TRUE(ends.until([&] { return received.size() == 1; }));
+  EXPECT_EQ(received.front(), pattern(10, 1));
+}
+
 TEST_P(LowLatency, a_receiver_answers_over_the_same_connection) {
   std::vector<Bytes> answers;
   start({.on_message =

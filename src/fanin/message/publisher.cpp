@@ -333,6 +333,7 @@ void Publisher::change_subscriptions() {
 void Publisher::change_subscriptions(const std::shared_ptr<detail::Peer>& peer) {
   auto& member = static_cast<Member&>(*peer);
   table_.take_wishes(member);
+  ++counters_.merges;
   if (member.tags.size() > options_.tags_max) return disconnect(peer, CloseReason::bad_page);
   table_.place(member);
   member.empty_outbox(counters_);

@@ -74,6 +74,33 @@ TEST_F(Timing, every_message_has_a_deadline_whatever_the_network_takes) {
   }
 }
 
+// As above, of a publisher: while a subscriber takes nothing, its page waits.
+TEST_F(Timing, every_published_message_has_a_deadline_whatever_the_network_takes) {
+  Subscriber subscriber(ends.client(), {.on_ready = [&] {
+                          while (subscriber.recv(message)) ++received;
+                        }});
+  const auto publisher =
+      Publisher::listen(ends.server(), ends.address(),
+                        {.slow = SlowSubscriber::block, .flush = {.idle = false, .deadline = 3ms}})
+          .value();
+  ASSERT_TRUE(subscriber.subscribe(publisher->url(), 7, Mode::high_throughput));
+  ASSERT_TRUE(ends.until([&] { return publisher->has_subscriber(7); }));
+  std::uint64_t sent = 0;
+  for (int round = 0; round < 50; ++round) {
+    SCOPED_TRACE(round);
+    Random random(static_cast<std::uint64_t>(round));
+    for (int burst = 0; burst < 400; ++burst) { // more than the network takes
+      const auto bytes = pattern(500 + random.below(4000), sent);
+      if (publisher->publish(7, bytes) != net::SendOutcome::accepted) {
+        ends.turn(static_cast<int>(random.below(3)));
+        continue;
+      }
+      ++sent;
+    }
+    ASSERT_TRUE(ends.until([&] { return received == sent; }));
+  }
+}
+
 TEST_F(Timing, a_full_page_leaves_without_a_deadline_and_the_rest_when_it_is_told_to) {
   start({.idle = false, .deadline = FlushPolicy::never_flush});
   for (int i = 0; i < 20; ++i)

@@ -35,6 +35,9 @@ public:
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override {
     return below_->peer_name(connection);
   }
+  [[nodiscard]] std::uint64_t unfinished(ConnectionId connection) const override {
+    return below_->unfinished(connection);
+  }
   [[nodiscard]] bool shares_memory() const override { return below_->shares_memory(); }
   [[nodiscard]] std::size_t closing() const override { return below_->closing(); }
   [[nodiscard]] std::uint64_t given_up() const override { return below_->given_up(); }

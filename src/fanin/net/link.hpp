@@ -58,6 +58,9 @@ struct Link {
   void mark_identified() const {
     if (transport != nullptr) transport->mark_identified(id);
   }
+  [[nodiscard]] std::uint64_t unfinished() const {
+    return transport == nullptr ? 0 : transport->unfinished(id);
+  }
   [[nodiscard]] std::string peer() const {
     return transport == nullptr ? "nobody" : transport->peer_name(id);
   }

@@ -162,6 +162,9 @@ public:
 
   /// the peer's address, for messages and the log
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0;
+  /// The bytes that have come of a message that is not complete yet. So an owner sees that a large
+  /// message makes progress on a slow network. 0: there is none, or messages come whole.
+  [[nodiscard]] virtual std::uint64_t unfinished(ConnectionId) const { return 0; }
   /// True: messages in pools made with ArenaOptions::shared are sent without a copy.
   [[nodiscard]] virtual bool shares_memory() const { return false; }
   /// The number of connections that were closed here and still deliver. A process that ends before

@@ -21,6 +21,7 @@ struct VirtualNode::State {
   bool frozen = false;
   bool runnable = true;                       // has to run even if nothing is due
   Duration extra_latency{};
+  std::uint64_t rate = 0;
   Time busy_until{};
   // In the scheduler's heap, unless wake is never.
   Time wake = never;
@@ -79,6 +80,7 @@ void VirtualWorld::State::start(NodeState& node) {
   node.loop = std::make_unique<Loop>(clock);
   node.transport = std::make_unique<MemoryTransport>(network, node.name, node.index);
   node.transport->set_extra_latency(node.extra_latency);
+  node.transport->set_rate(node.rate);
   node.name_service = std::make_unique<ScriptedResolver>(*node.loop);
   node.loop->set_resolver(node.name_service.get());
   node.transport->set_resolver(node.name_service.get());
@@ -279,6 +281,11 @@ void VirtualNode::repair_path(VirtualNode& to, std::uint16_t port) {
 void VirtualNode::slow_down(Duration extra_latency) {
   state_->extra_latency = extra_latency;
   if (alive()) state_->transport->set_extra_latency(extra_latency);
+}
+
+void VirtualNode::limit_rate(std::uint64_t bytes_per_second) {
+  state_->rate = bytes_per_second;
+  if (alive()) state_->transport->set_rate(bytes_per_second);
 }
 
 } // namespace fanin::net

@@ -90,6 +90,9 @@ public:
   void repair_path(VirtualNode& to, std::uint16_t port = 0);
   /// Between the two directions of the node and all others: extra delay, for slow nodes.
   void slow_down(Duration extra_latency);
+  /// From now on each connection to the node brings so many bytes in a second: a slow or shared
+  /// link, over which messages come in pieces. 0: no limit.
+  void limit_rate(std::uint64_t bytes_per_second);
   [[nodiscard]] bool alive() const;
   [[nodiscard]] bool frozen() const;
 

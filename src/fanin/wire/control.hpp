@@ -2,8 +2,8 @@
 /// The control messages of event building (Forrest 2014; Moser 2007, figure 6). Both flows, push
 /// and pull, use the same messages. A message is a fixed body and arrays of fixed records, 8-byte
 /// aligned, little-endian. Many messages travel in one page, as frames
-/// (builder/control_batcher.hpp). docs/modules/builder/protocol.md has trigger, effect and failure
-/// of each.
+/// (builder/control/control_batcher.hpp). docs/modules/builder/protocol.md has trigger, effect and
+/// failure of each.
 #pragma once
 
 #include <array>
@@ -86,7 +86,7 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
 static_assert(sizeof(Hello) == 72);
 
 /// A page of control messages between a node and the event manager is kept until it is
-/// acknowledged, and sent again over the next connection (builder/control_channel.hpp).
+/// acknowledged, and sent again over the next connection (builder/control/control_channel.hpp).
 struct Numbered {
   static constexpr MessageType type = MessageType::numbered;
   std::uint64_t number = 0; ///< number of the page in this conversation, from 1

@@ -32,7 +32,7 @@ Result<PartView> decode_part(std::span<const std::byte> message, std::span<const
   std::memcpy(&header, message.data(), sizeof header);
   if (header.magic != part_magic)
     return fail(ErrorKind::malformed, "not a data message: wrong magic");
-  if (header.reserved != 0)
+  if (header.fills_carrier > 1)
     return fail(ErrorKind::malformed, "data message with reserved bits set");
 
   const std::uint64_t table_bytes = std::uint64_t{header.entries} * sizeof(FragmentEntry);

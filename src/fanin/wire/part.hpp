@@ -40,7 +40,7 @@ struct PartHeader {
   Incarnation readout_incarnation = 0;
   Incarnation builder_incarnation = 0;
   std::uint32_t checksum = 0; ///< CRC32C of header (this field 0) and table; 0: none
-  std::uint32_t reserved = 0; ///< 0
+  std::uint32_t fills_carrier = 0; ///< 1: the last message of a full carrier (shaping); else 0
 
   [[nodiscard]] EventRange batch() const { return {batch_first, batch_first + batch_events}; }
   [[nodiscard]] EventRange events() const { return {first_event, first_event + entries}; }

@@ -136,7 +136,7 @@ TEST(Part, pieces_that_do_not_fit_their_fragment_are_refused) {
 
 // Well sealed, so that no checksum notices.
 TEST(Part, headers_that_lie_are_refused) {
-  EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.reserved = 1; })));
+  EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.fills_carrier = 2; })));
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { ++header.magic; })));
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { header.batch_events = 0; })));
   EXPECT_FALSE(decode_part(make_part([](PartHeader& header) { // its end is beyond all numbers

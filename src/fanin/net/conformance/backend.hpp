@@ -50,7 +50,8 @@ public:
   /// The client's process is killed; client() is not used any more. False: there is only one
   /// process.
   virtual bool kill_client() = 0;
-  /// Connects to a listener of the server. Null: a test cannot reach the network below.
+  /// Connects to a listener of the server, without a word. Null: nothing is below the transport, or
+  /// a peer introduces itself by its request to connect.
   [[nodiscard]] virtual std::unique_ptr<RawPeer> connect_raw(const Url& listener) {
     (void)listener;
     return nullptr;

@@ -123,6 +123,21 @@ TEST_P(TransportConformance, small_messages_share_a_page) {
   EXPECT_GE(server.receive_pool->available() + 5, before);
 }
 
+TEST_P(TransportConformance, what_has_come_of_a_message_counts_until_it_is_whole) {
+  open();
+  const auto unfinished = [&] { return backend->server().unfinished(at_server); };
+  EXPECT_EQ(unfinished(), 0U);
+  send_all(0, 4, [](std::uint64_t) { return page_size / 2; });
+  EXPECT_TRUE(run_until([&] {
+    EXPECT_LE(unfinished(), page_size / 2);
+    return server.messages == 4;
+  }));
+  settle();
+  EXPECT_EQ(unfinished(), 0U);
+  backend->server().close(at_server);
+  EXPECT_EQ(unfinished(), 0U);
+}
+
 TEST_P(TransportConformance, an_idle_connection_owns_no_more_than_its_posted_receives) {
   open();
   settle();

@@ -26,6 +26,7 @@ struct Item {
   bool dropped = false; ///< lost under way, its views are released already
   std::uint8_t extent_count = 0;
   std::uint32_t size = 0;
+  Time begins{}; ///< when its first byte comes
   std::uint32_t checksum = 0; ///< strict: of the bytes when they were sent
   std::shared_ptr<Pipe> pipe;
   memory::View extents[max_extents];

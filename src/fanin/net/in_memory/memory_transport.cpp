@@ -249,7 +249,9 @@ void MemoryTransport::send_in_order(End& from, MemoryTransport& to, Item& item) 
     dispatch_to(to, item, held_back);
     return;
   }
-  from.last_due = std::max(from.last_due, network_.arrival(*this, to));
+  item.begins = std::max(from.last_due, network_.arrival(*this, to));
+  from.last_due = item.begins;
+  if (to.rate_ > 0) from.last_due += Duration{item.size * 1'000'000'000ULL / to.rate_};
   dispatch_to(to, item, from.last_due);
 }
 
@@ -518,6 +520,19 @@ std::string MemoryTransport::peer_name(ConnectionId connection) const {
   if (found->side == 0) return found->pipe->target.text();
   const MemoryTransport* const peer = found->peer().transport;
   return fmt::format("{}://{}", network_.options_.scheme, peer == nullptr ? "" : peer->host_);
+}
+
+std::uint64_t MemoryTransport::unfinished(ConnectionId connection) const {
+  const Connection* const found = connections_.find(connection);
+  if (found == nullptr || rate_ == 0) return 0;
+  std::uint64_t bytes = 0;
+  arrivals_.for_each([&](const Item& item) {
+    const bool of_it = item.pipe == found->pipe && item.side == found->side;
+    if (item.kind != ItemKind::message || !of_it || item.begins >= network_.now()) return;
+    const auto passed = static_cast<std::uint64_t>((network_.now() - item.begins).count());
+    bytes += std::min<std::uint64_t>(item.size, passed * rate_ / 1'000'000'000U);
+  });
+  return bytes;
 }
 
 } // namespace fanin::net::in_memory

@@ -46,6 +46,7 @@ public:
   void close(ConnectionId connection, bool abort) override;
   void mark_identified(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
+  [[nodiscard]] std::uint64_t unfinished(ConnectionId connection) const override;
   [[nodiscard]] std::uint64_t given_up() const override { return given_up_; }
 
   [[nodiscard]] std::uint32_t node() const { return node_; }
@@ -56,6 +57,8 @@ public:
   /// All connections between the two: what is under way is lost, both ends get peer_died.
   void disconnect(MemoryTransport& other);
   void set_extra_latency(Duration extra) { extra_latency_ = extra; }
+  /// Bytes per second that come over each connection; 0: no limit.
+  void set_rate(std::uint64_t rate) { rate_ = rate; }
   /// Asked for the peer's name with each connect(); null: all names are known.
   void set_resolver(Resolver* resolver) { resolver_ = resolver; }
 
@@ -98,6 +101,7 @@ private:
   std::string host_;
   std::uint32_t node_;
   Duration extra_latency_{};
+  std::uint64_t rate_ = 0;
   Resolver* resolver_ = nullptr;
   std::map<ConnectionId, Resolver::Question> questions_; // of connections without an answer yet
   SlotMap<ConnectionId, Connection> connections_;

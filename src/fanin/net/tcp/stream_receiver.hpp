@@ -77,6 +77,8 @@ public:
   [[nodiscard]] bool between_messages() const {
     return phase_ == Phase::lead && lead_have_ == 0 && !ahead_;
   }
+  // Bytes of the current message.
+  [[nodiscard]] std::uint32_t unfinished() const { return phase_ == Phase::payload ? have_ : 0; }
   [[nodiscard]] const Preface& peer() const { return peer_; }
   [[nodiscard]] CloseReason reason() const { return reason_; }
   // Lets go of everything received.

@@ -605,4 +605,9 @@ std::string TcpTransport::peer_name(ConnectionId id) const {
   return connection == nullptr ? "" : peer_text(*connection);
 }
 
+std::uint64_t TcpTransport::unfinished(ConnectionId id) const {
+  const Connection* const connection = connections_.find(id);
+  return connection == nullptr ? 0 : connection->receiver.unfinished();
+}
+
 } // namespace fanin::net

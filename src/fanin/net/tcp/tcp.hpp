@@ -78,6 +78,7 @@ public:
   void close(ConnectionId connection, bool abort) override;
   void mark_identified(ConnectionId connection) override;
   [[nodiscard]] std::string peer_name(ConnectionId connection) const override;
+  [[nodiscard]] std::uint64_t unfinished(ConnectionId connection) const override;
   [[nodiscard]] std::size_t closing() const override { return closing_; }
   [[nodiscard]] std::uint64_t given_up() const override { return given_up_; }
 

@@ -211,6 +211,22 @@ TEST_F(Tcp, an_http_request_is_closed_at_its_first_letter) {
   EXPECT_NE(reports.front().second.find("not a fanin process"), std::string::npos);
 }
 
+TEST_F(Tcp, what_has_come_of_a_message_shows_before_it_is_whole) {
+  Raw raw = introduced();
+  const auto unfinished = [&] { return transport->unfinished(server.opened.front()); };
+  Bytes message(800);
+  for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
+  const std::span<const std::byte> bytes(message);
+  raw.send(header(800));
+  raw.send(bytes.first(300));
+  EXPECT_TRUE(run_until([&] { return unfinished() == 300; }));
+  raw.send(bytes.subspan(300, 400));
+  EXPECT_TRUE(run_until([&] { return unfinished() == 700; }));
+  raw.send(bytes.last(100));
+  EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
+  EXPECT_EQ(unfinished(), 0U);
+}
+
 TEST_F(Tcp, a_silent_peer_is_dropped_at_its_deadline) {
   Raw raw;
   raw.connect(listen());

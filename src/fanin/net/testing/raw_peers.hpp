@@ -54,7 +54,8 @@ private:
   shm::RawPeer peer_;
 };
 
-// Null: the network of the address has no connections that could be made so.
+// Null: the network of the address has no connections that could be made so. One of verbs:// is
+// requested with an introduction; verbs_test.cpp requests some with a wrong one, or with none.
 inline std::unique_ptr<RawPeer> connect_raw(const Url& url) {
   if (url.network() == "verbs") return nullptr;
   if (url.scheme.find("ofi+") != std::string::npos) return std::make_unique<RawSocket>(url);
