@@ -47,20 +47,23 @@ json::Value to_json(const storage::VerifyResult& result) {
 void print_lines(std::string_view what, const std::vector<std::string>& lines,
                  std::uint64_t left_out) {
   for (const auto& line : lines) print(fmt::format("{:<10} {}\n", what, printable(line)));
-  if (left_out != 0) fmt::print("{:<10} ... and {} more\n", what, left_out);
+  if (left_out != 0) print(fmt::format("{:<10} ... and {} more\n", what, left_out));
 }
 
 void print_result(const storage::VerifyResult& result) {
   print_lines("problem", result.problems, result.problems_left_out);
   print_lines("note", result.notes, result.notes_left_out);
   print_lines("missing", result.missing, result.missing_left_out);
-  fmt::print("events     {}: {} complete, {} incomplete; {} superseded copies, {} duplicates\n",
-             result.events, result.complete, result.incomplete, result.superseded,
-             result.duplicates);
-  fmt::print("fragments  {}, {}; {} checksum errors, {} flagged when built\n", result.fragments,
-             format_size(result.bytes), result.crc_errors, result.flagged);
-  if (result.gaps != 0) fmt::print("gaps       {} numbers that no source has\n", result.gaps);
-  fmt::print("{}\n", result.good() ? "good" : "NOT GOOD");
+  print(fmt::format(
+      "events     {}: {} complete, {} incomplete; {} superseded copies, {} duplicates\n",
+      result.events, result.complete, result.incomplete, result.superseded, result.duplicates));
+  print(fmt::format("fragments  {}, {}; {} checksum errors, {} flagged when built\n",
+                    result.fragments, format_size(result.bytes), result.crc_errors,
+                    result.flagged));
+  if (result.gaps != 0) {
+    print(fmt::format("gaps       {} numbers that no source has\n", result.gaps));
+  }
+  print(result.good() ? "good\n" : "NOT GOOD\n");
 }
 
 int verify(const std::vector<std::string>& arguments, const std::string& json) {

@@ -38,7 +38,7 @@ void FragmentQueue::start_unnumbered() {
   set_may_fall(Fall::no);
   judge_.restart();
   held_.reset();
-  dropped_before_ = {};
+  dropped_before_ = early_ = {};
   dropped_there_ = 0;
   find_fast_end();
 }
@@ -48,6 +48,7 @@ void FragmentQueue::number_from(EventNumber first) {
   if (!numbered_ && dropped_at_ == table_.next()) {
     dropped_before_ = {first - std::min(first, dropped_there_), first};
   }
+  if (early_.end == first) dropped_before_ = early_;
   numbered_ = true;
   table_.begin_at(first);
   find_fast_end();
@@ -88,7 +89,10 @@ WriteOutcome FragmentQueue::begin_slow(std::uint64_t counter, std::uint32_t size
   if (written_end_ != 0) judge_.accepted_up_to(written_end_ - 1); // what took the fast path
   const EventNumber event = number_of(counter);
   if (event >= event_number_end) return reject(wire::DropReason::number_jump);
-  if (judge_.too_early(event)) return reject(wire::DropReason::before_first);
+  if (judge_.too_early(event)) {
+    early_ = {early_.end == event ? early_.first : event, event + 1};
+    return reject(wire::DropReason::before_first);
+  }
   if (numbered_ && event < table_.next() && fall_ == Fall::no) return reject_old(event);
   const bool repeats = held_ && event == held_->event;
   if (held_ && !judge_held(event)) return WriteOutcome::full;
@@ -181,7 +185,7 @@ void FragmentQueue::end_aside(std::uint32_t flags) {
 // False: it is right, and there is no room for it now; or others are asked about it.
 bool FragmentQueue::judge_held(EventNumber following) {
   if (held_->right) return take();
-  if (options_.asks_others && judge_.jumps_twice(held_->event, following, next())) {
+  if (options_.asks_others && judge_.asks(held_->event, following, next())) {
     held_->following = following;
     throttled_ = true;
     return false;
@@ -215,7 +219,11 @@ bool FragmentQueue::take() {
   held_->right = true;
   const Held held = *held_;
   const bool skip = held.entry.absent();
-  if (held.event >= limit_ && !limit_is_last_) return false;
+  if (held.event >= limit_ && !limit_is_last_) {
+    // Not triggered yet, or beyond the last event: then this source has nothing up to there.
+    if (!options_.triggered && numbered_) (void)skip_now(limit_);
+    return false;
+  }
   if (held.event >= limit_) {
     if (!skip) take_back(held.position);
     forget_held();
@@ -247,19 +255,31 @@ bool FragmentQueue::look_at_held() {
   if (!held_ || fallen()) return false;
   if (held_->right || judge_.reached(held_->event)) return take();
   if (!held_->following) return false;
-  if (!judge_.waits_for_others(held_->event)) {
-    decide_unclear();
+  if (!judge_.waits_for_others(held_->event, next())) {
+    settle_unclear();
     return true;
   }
-  const EventNumber then = held_->others_then.value_or(event_number_end);
-  if (!judge_.left_behind(table_.next(), then)) return false;
+  if (!judge_.jumps(held_->event, next()) || !others_have_gone_on()) return false;
   drop_held();
   return true;
+}
+
+bool FragmentQueue::others_have_gone_on() const {
+  const EventNumber then = held_->others_then.value_or(event_number_end);
+  return judge_.left_behind(table_.next(), then);
 }
 
 void FragmentQueue::decide_unclear() {
   if (!unclear()) return;
   if (held_->right) return drop_held();
+  if (!judge_.jumps(held_->event, next()) && !others_have_gone_on()) {
+    (void)take();
+  } else {
+    settle_unclear();
+  }
+}
+
+void FragmentQueue::settle_unclear() {
   const EventNumber following = *held_->following;
   held_->following.reset();
   (void)settle(following);
@@ -267,14 +287,16 @@ void FragmentQueue::decide_unclear() {
 
 bool FragmentQueue::confirm_held() { return held_ && !fallen() && take(); }
 
-void FragmentQueue::end_held(bool run) {
-  if (!held_ || held_->right) return;
-  if (fallen()) return drop_held();
+void FragmentQueue::take_at_end() {
+  if (!held_ || held_->right || fallen()) return;
   if (judge_.right_at_end(held_->event) || judge_.follows_loosely(held_->event, next())) {
     (void)take();
-  } else if (run || !judge_.sparse()) {
-    drop_held();
   }
+}
+
+void FragmentQueue::end_held() {
+  take_at_end();
+  if (held_ && !held_->right) drop_held();
 }
 
 // It holds the source back no more.
@@ -476,7 +498,8 @@ Piece FragmentQueue::cut(Cursor& cursor, EventNumber end, std::uint32_t payload_
     return at % page_size_ + size <= page_size_;
   };
   const wire::FragmentEntry head = entry(first);
-  if (head.size() > payload_max || !fits_one_page(position(first), head.size())) {
+  if (cursor.payload_offset != 0 || head.size() > payload_max ||
+      !fits_one_page(position(first), head.size())) {
     const std::uint64_t at = position(first) + cursor.payload_offset;
     const auto in_page = static_cast<std::uint32_t>(page_size_ - at % page_size_);
     const std::uint32_t size =

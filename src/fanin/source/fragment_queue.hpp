@@ -215,19 +215,33 @@ public:
   }
   /// Looks at the others again, which may have reached the number held. True: it was decided.
   bool look_at_held();
-  /// A jump that others are asked about, or one that the next number has confirmed and that is not
-  /// triggered yet; its source is held back meanwhile.
+  /// A number that others are asked about, since the next one is a jump; or one that the next
+  /// number has confirmed and that is not triggered yet. Its source is held back meanwhile.
   [[nodiscard]] bool unclear() const {
     return held_ && (held_->right ? untriggered() : held_->following.has_value());
   }
-  /// They say nothing: judged by the number that follows it. It was not triggered: wrong.
+  /// unclear(): the jump, which is the held number or the one that follows it. The held number is
+  /// right if others have come near the jump: then this source has nothing else below.
+  [[nodiscard]] EventNumber jump() const {
+    return judge_.jumps(held_->event, next()) ? held_->event
+                                              : held_->following.value_or(held_->event);
+  }
+  /// They say nothing. A jump is judged by the number that follows it; what is no jump is right,
+  /// unless the others have gone on without it. It was not triggered: wrong.
   void decide_unclear();
   /// Confirms the held number, for example because another source has the same one. False: the
   /// window has no room for it yet, or it is not wanted yet; look_at_held() will try again.
   bool confirm_held();
-  /// Decides the held number, since no fragment will follow: it is taken, or dropped. The number of
-  /// a sparse source waits for the others unless the `run` ends.
-  void end_held(bool run);
+  /// No fragment will follow: the held number is taken if it is right by what is known of the
+  /// others now.
+  void take_at_end();
+  /// The same, and it is dropped otherwise: nothing more will be known.
+  void end_held();
+  /// At the end of the source: whether a number is held that is wrong if the others do not come
+  /// there soon. That of a sparse source waits for them as long as the run lasts.
+  [[nodiscard]] bool waits_at_end() const {
+    return held_ && !held_->right && (!judge_.sparse() || fallen());
+  }
   [[nodiscard]] bool waits_for_first() const { return judge_.waits_for_first(); }
 
   /// True if the last begin() or skip_to(), or the number held, found no page or no window: the
@@ -337,6 +351,8 @@ private:
   [[nodiscard]] bool fallen() const { return numbered_ && held_->event < table_.next(); }
   bool judge_held(EventNumber following);
   bool settle(EventNumber following);
+  void settle_unclear();
+  [[nodiscard]] bool others_have_gone_on() const;
   void note_step(EventNumber event) {
     if (written_end_ != 0 && event - written_end_ >= judge_.reach()) jumped_ = written_;
   }
@@ -395,6 +411,7 @@ private:
   NumberJudge judge_;
   std::optional<Held> held_;
   Held aside_; // the open fragment, given up or to be held
+  EventRange early_; // the last numbers in a row that came before the source's `first`
   EventRange dropped_before_; // right before the first number: those of fragments that were dropped
   std::uint64_t dropped_there_ = 0; // fragments, when dropped_at_ was the next number
   EventNumber dropped_at_ = 0;

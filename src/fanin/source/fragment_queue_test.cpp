@@ -225,6 +225,20 @@ TEST(FragmentQueue, pages_live_on_in_the_views_that_were_cut) {
   EXPECT_EQ(fixture.pool->available(), 3U);
 }
 
+TEST(FragmentQueue, a_fragment_of_which_a_piece_was_cut_goes_on_however_much_is_taken_next) {
+  QueueFixture fixture({.window = 64}, four_small_pages);
+  FragmentQueue& queue = fixture.queue;
+  queue.start(0);
+  ASSERT_EQ(queue.write(0, bytes_of(1000, 1)), WriteOutcome::ok);
+  Cursor cursor{0, 0};
+  wire::FragmentEntry entry;
+  EXPECT_EQ(queue.cut(cursor, 1, 300, 1, &entry).payload.size, 300U);
+  const Piece rest = queue.cut(cursor, 1, 4000, 1, &entry);
+  EXPECT_EQ(rest.payload_offset, 300U);
+  EXPECT_EQ(rest.payload.size, 700U);
+  EXPECT_EQ(cursor.event, 1U);
+}
+
 TEST(FragmentQueue, start_forgets_everything) {
   QueueFixture fixture({.window = 64}, four_small_pages);
   FragmentQueue& queue = fixture.queue;

@@ -33,6 +33,10 @@ inline constexpr std::uint64_t enough_in_a_row = 8;
 /// they are what the source has.
 inline constexpr std::uint64_t jumps_dropped_max = 2;
 
+/// So many fragments a source may lose right before a jump that all have, without being taken for
+/// one that jumps alone.
+inline constexpr std::uint64_t lost_before_jump_max = 16;
+
 /// How far apart the numbers of somebody usually are who leaves many out. What was seen once is
 /// forgotten again.
 class UsualStep {
@@ -78,23 +82,27 @@ public:
   /// the counter was reset, if the following number confirms it.
   [[nodiscard]] Verdict by_next(EventNumber held, EventNumber following,
                                 std::optional<EventNumber> next) const;
-  /// It is out of reach of what the source has had, or of the others if it is its first one, and
-  /// what follows is as far away again: one of them may be wrong, or both, or numbers are missing
-  /// everywhere. The other sources know.
-  [[nodiscard]] bool jumps_twice(EventNumber held, EventNumber following,
-                                 std::optional<EventNumber> next) const {
+  /// It is out of reach of what the source has had; likewise a first one.
+  [[nodiscard]] bool jumps(EventNumber held, std::optional<EventNumber> next) const {
+    return !next || held - *next >= reach();
+  }
+  /// What follows is a jump, and the held number is one too, or the source has had every number so
+  /// far: one of the two may be wrong, or both, or numbers are missing everywhere. The other
+  /// sources know.
+  [[nodiscard]] bool asks(EventNumber held, EventNumber following,
+                          std::optional<EventNumber> next) const {
     if (following <= held || following - held < reach() || reached(held)) return false;
     if (!next) return others_.any && !near_others(held);
-    return last_ && held >= *next && held - *next >= reach();
+    return last_ && held >= *next && (jumps(held, next) || (dense() && !reached_by_others(held)));
   }
-  /// Of such a number: others live that may come there, and none is near.
-  [[nodiscard]] bool waits_for_others(EventNumber held) const {
-    return others_.go_on && !near_others(held);
+  /// Of such a number: others live that may come there, and have not yet.
+  [[nodiscard]] bool waits_for_others(EventNumber held, std::optional<EventNumber> next) const {
+    return others_.go_on && !(jumps(held, next) ? near_others(held) : reached_by_others(held));
   }
   /// Since others were at `then` they have gone on where this source, which has every number, has
   /// none: it jumps alone.
   [[nodiscard]] bool left_behind(EventNumber next, EventNumber then) const {
-    return dense() && others_.high > next && others_.high > then;
+    return dense() && others_.high > next + lost_before_jump_max && others_.high > then;
   }
   /// True: other sources have reached the held number, which confirms it. This holds for sparse
   /// sources, whose next fragment may take long, and for the first number of a source.

@@ -47,9 +47,12 @@ public:
     collect();
     return *this;
   }
-  Sender& ends(bool run = true) {
+  // `late`: half a deadline ago; `run`: so do all others.
+  enum class End { now, late, run };
+  Sender& ends(End at = End::run) {
     collect();
-    queue().end_held(run);
+    queue().take_at_end();
+    if (at == End::run || (at == End::late && queue().waits_at_end())) queue().end_held();
     (void)queue().look_at_held();
     collect();
     return *this;
@@ -177,7 +180,7 @@ TEST(Numbers, a_sparse_source_far_ahead_of_the_others_keeps_all_it_has) {
   Sender sender{{.window = 256}};
   sender.others_are_at(0, 10);
   sender.sends({0, 100, 150'000, 199'999});
-  sender.ends(false);
+  sender.ends(Sender::End::late);
   EXPECT_EQ(sender.taken(), (Numbers{0, 100, 150'000, 199'999}));
   EXPECT_EQ(sender.jumps(), 0U);
 }
@@ -199,6 +202,21 @@ TEST(Numbers, garbage_before_the_first_number_is_dropped_where_it_is_known) {
   sender.sends({1, 2});
   EXPECT_EQ(sender.taken(), (Numbers{0, 1, 2}));
   EXPECT_EQ(sender.queue().dropped(wire::DropReason::before_first), 3U);
+}
+
+TEST(Numbers, what_came_right_before_the_first_number_is_absent_as_dropped) {
+  for (const EventNumber early : {10U, 5000U}) {
+    QueueFixture fixture({.window = 64, .near = 64, .first = 20});
+    FragmentQueue& queue = fixture.queue;
+    for (EventNumber event = early; event < early + 10; ++event) {
+      EXPECT_EQ(queue.write(event, {}), WriteOutcome::rejected);
+    }
+    EXPECT_EQ(queue.write(20, {}), WriteOutcome::ok);
+    const auto reason = early == 10 ? wire::AbsentReason::dropped : wire::AbsentReason::none;
+    for (const EventNumber event : {10U, 19U}) {
+      EXPECT_EQ(static_cast<wire::AbsentReason>(queue.entry(event).crc32c), reason);
+    }
+  }
 }
 
 TEST(Numbers, a_counter_that_is_reset_before_the_run_begins_starts_afresh) {
@@ -252,14 +270,14 @@ TEST(Numbers, a_source_alone_that_jumps_again_and_again_loses_one_fragment) {
 class AskedNumbers : public ::testing::Test {
 protected:
   AskedNumbers() { begin(); }
-  void begin() {
+  void begin(EventNumber held = jump) {
     queue().start_unnumbered();
     look(20);
     for (EventNumber event = 0; event < 20; ++event) {
       EXPECT_EQ(queue().write(event, {}), WriteOutcome::ok);
     }
     queue().release_until(20);
-    EXPECT_EQ(queue().write(jump, {}), WriteOutcome::ok);
+    EXPECT_EQ(queue().write(held, {}), WriteOutcome::ok);
   }
   FragmentQueue& queue() { return fixture_.queue; }
   bool look(EventNumber high, bool go_on = true) {
@@ -292,7 +310,8 @@ TEST_F(AskedNumbers, a_jump_is_taken_when_others_confirm_it_or_have_been_there) 
 
 TEST_F(AskedNumbers, a_jump_is_dropped_when_others_go_on_without_it) {
   expect_waits(2 * jump);
-  EXPECT_TRUE(look(21));
+  EXPECT_FALSE(look(20 + lost_before_jump_max)); // it may have lost so many
+  EXPECT_TRUE(look(21 + lost_before_jump_max));
   EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 1U);
   EXPECT_EQ(queue().next_event(), 20U);
   EXPECT_EQ(queue().write(2 * jump, {}), WriteOutcome::ok); // held in its place
@@ -300,6 +319,38 @@ TEST_F(AskedNumbers, a_jump_is_dropped_when_others_go_on_without_it) {
   EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 2U);
   EXPECT_EQ(queue().write(23, {}), WriteOutcome::ok);
   EXPECT_EQ(queue().next_event(), 24U);
+}
+
+TEST_F(AskedNumbers, others_are_asked_about_a_small_step_before_a_jump) {
+  std::uint64_t before = 0;
+  const auto hold = [&](EventNumber number) {
+    begin(number);
+    before = queue().dropped(wire::DropReason::number_jump);
+    EXPECT_EQ(queue().write(jump, {}), WriteOutcome::full);
+    EXPECT_FALSE(look(20));
+    EXPECT_EQ(queue().jump(), jump);
+  };
+  const auto expect_taken = [&](bool right) {
+    EXPECT_EQ(queue().next_event(), right ? 24U : 20U);
+    EXPECT_EQ(queue().dropped(wire::DropReason::number_jump) - before, right ? 0U : 1U);
+  };
+  hold(23);
+  EXPECT_TRUE(queue().confirm_held());
+  expect_taken(true);
+  hold(23);
+  EXPECT_FALSE(look(22));
+  EXPECT_TRUE(look(24)); // others have been there
+  expect_taken(true);
+  hold(23);
+  queue().decide_unclear(); // all wait
+  expect_taken(true);
+  hold(23);
+  EXPECT_TRUE(look(20, false)); // nobody else lives
+  expect_taken(false);
+  hold(200);
+  EXPECT_FALSE(look(150));
+  queue().decide_unclear(); // others have gone on without it
+  expect_taken(false);
 }
 
 TEST_F(AskedNumbers, a_jump_is_judged_by_what_follows_where_nobody_goes_on_or_says_anything) {
@@ -334,7 +385,7 @@ TEST(Numbers, what_is_dropped_first_or_last_is_absent_with_that_reason) {
     ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok);
   }
   queue.set_others({.low = 0, .high = 4, .any = true});
-  queue.end_held(true);
+  queue.end_held();
   EXPECT_TRUE(queue.give_up_until(4, wire::AbsentReason::none));
   EXPECT_EQ(queue.first_event(), 1U);
   EXPECT_EQ(reason(0), wire::AbsentReason::dropped);

@@ -41,6 +41,10 @@ Result<std::unique_ptr<Source>> Registry::make(const SourceSettings& settings) c
   } catch (const std::exception& e) {
     return fail(ErrorKind::internal, fmt::format("source {:#x} of type \"{}\": {}", settings.id,
                                                  settings.type, e.what()));
+  } catch (...) {
+    return fail(ErrorKind::internal,
+                fmt::format("source {:#x} of type \"{}\": it threw what is no std::exception",
+                            settings.id, settings.type));
   }
 }
 

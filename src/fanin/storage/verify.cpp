@@ -331,6 +331,32 @@ void RunCheck::compare_sources(const ManifestSummary& summary) {
   }
 }
 
+// A file has the name that a manifest knows, and was put there from another run.
+void find_files_of_other_runs(std::span<const std::string> manifests,
+                              const std::map<RunNumber, std::vector<ScannedFile>>& runs,
+                              Lines& problems) {
+  std::map<std::string, const RunFileInfo*> scanned; // by name
+  for (const auto& [run, files] : runs) {
+    for (const auto& file : files) {
+      scanned[std::filesystem::path(file.info.path).filename().string()] = &file.info;
+    }
+  }
+  for (const auto& path : manifests) {
+    const auto manifest = read_manifest(path);
+    if (!manifest) {
+      problems.add(manifest.error().text);
+      continue;
+    }
+    for (const auto& file : manifest->files) {
+      const auto found = scanned.find(file.file);
+      if (found == scanned.end() || found->second->run == manifest->header.run) continue;
+      problems.add(fmt::format("{}: it is a file of run {}, and not of run {}, as {} says",
+                               found->second->path, found->second->run, manifest->header.run,
+                               path));
+    }
+  }
+}
+
 std::uint64_t file_size(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
@@ -388,6 +414,7 @@ Result<VerifyResult> verify(std::span<const std::string> files, const VerifyOpti
     scan_file(path, runs, result, problems, notes, missing, progress);
     before += file_size(path);
   }
+  find_files_of_other_runs(options.manifests, runs, problems);
   for (auto& [number, scanned] : runs) {
     RunCheck(std::move(scanned), result, problems, notes).run(options.manifests);
   }

@@ -441,6 +441,17 @@ TEST_F(Verify, the_manifest_of_another_run_is_no_witness) {
               ElementsAre(HasSubstr("it is the manifest of run 8, beside files of run 7")));
 }
 
+TEST_F(Verify, a_file_of_another_run_under_a_name_of_the_manifest_is_a_problem) {
+  const auto file = write("bu0", {{{0, 100}}}); // of run 7
+  auto other = ManifestWriter::create(directory.path(), {.run = 8, .protocol = "pull"});
+  ASSERT_TRUE(other && other->add(ManifestFile{"bu0", 1, run_file_name(8, "bu0", 1, 1)}));
+  ASSERT_TRUE(other->finish({.built = 100, .balanced = true}));
+  const auto renamed = directory.path() + "/" + run_file_name(8, "bu0", 1, 1);
+  std::filesystem::rename(file, renamed);
+  EXPECT_THAT(check({renamed}, {.manifests = {other->path()}}).problems,
+              ElementsAre(HasSubstr("it is a file of run 7, and not of run 8")));
+}
+
 TEST_F(Verify, compares_the_summary_with_the_events_and_says_what_it_says) {
   const auto plan = [](EventNumber event, SourceId source) {
     const bool absent = event == 5 && source == 10;
