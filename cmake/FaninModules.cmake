@@ -7,6 +7,8 @@
 #   fanin_module_tests(wire
 #     header_test.cpp checksum_test.cpp)   # one GoogleTest executable, every test case registered with ctest;
 #                                          # has the module's own LIBS, and more with LIBS
+#   fanin_test_executable(virtual ...) and fanin_discover_tests(virtual builder "-*Shaped.*")
+#                                        # the two parts of it, where the tests of one executable have several labels
 #   fanin_shared_module(ofi              # fanin_ofi.so beside the library, opened at run time (base/shared_module.hpp)
 #     SOURCES module.cpp LIBS ofi)       # its object files for tests: fanin_shared_ofi_objects
 #   fanin_fuzz(wire_header SOURCES header_fuzz.cpp)    # defines LLVMFuzzerTestOneInput; corpus: fuzz/corpus/wire_header/
@@ -93,6 +95,11 @@ function(fanin_shared_module name)
 endfunction()
 
 function(fanin_module_tests name)
+  fanin_test_executable(${name} ${ARGN})
+  fanin_discover_tests(${name} ${name} "*")
+endfunction()
+
+function(fanin_test_executable name)
   cmake_parse_arguments(PARSE_ARGV 1 TEST "" "" "LIBS")
   if(NOT FANIN_HAVE_GTEST)
     return()
@@ -115,11 +122,18 @@ function(fanin_module_tests name)
   target_compile_definitions(${target} PRIVATE
     "FANIN_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
   add_dependencies(fanin_tests ${target} fanin_shared_modules)
+endfunction()
+
+# Those that match a filter of GoogleTest get the label.
+function(fanin_discover_tests name label filter)
+  if(NOT FANIN_HAVE_GTEST)
+    return()
+  endif()
   include(GoogleTest)
-  gtest_discover_tests(${target}
+  gtest_discover_tests(fanin_${name}_test TEST_FILTER "${filter}"
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES NO_PRETTY_TYPES
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-    TEST_PREFIX "${name}." PROPERTIES TIMEOUT ${FANIN_TEST_TIMEOUT_S} LABELS ${name})
+    TEST_PREFIX "${name}." PROPERTIES TIMEOUT ${FANIN_TEST_TIMEOUT_S} LABELS ${label})
 endfunction()
 
 if(FANIN_TESTS AND NOT FANIN_FUZZ)

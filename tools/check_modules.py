@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the order of the modules: a module includes only modules below it, and builder/ asks the operating system nothing.
+"""Checks the order of the modules: a module includes only modules below it, builder/ asks the operating system nothing, and the
+nodes of builder/ include nothing of each other.
 
 Usage: check_modules.py [ROOT] | --objects OBJECT... | --selftest
 With --objects: the object files of builder/, and what they need of the operating system.
@@ -21,6 +22,10 @@ def modules_of(root):
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]fanin/([A-Za-z0-9_]+)/([^">]+)[">]')
 ANY_FANIN_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 HEADER_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+# The folders of the event manager, of the readout unit and of the builder unit. They work together by messages only.
+NODES = ("manager", "readout", "building")
+BUILDER_INCLUDE = re.compile(r'^\s*#\s*include\s*"fanin/builder/(\w+)/')
 
 # builder/ runs in virtual time: it is handed its clock, loop, random stream and transport (docs/architecture.md).
 FORBIDDEN_HEADERS = {
@@ -86,6 +91,13 @@ def check_determinism(text, problems, say):
             problems.append(f"{say}:{number}: builder/ names randomness of its own: {line.strip()}")
 
 
+def check_nodes(text, node, problems, say):
+    for number, line in enumerate(text.splitlines(), 1):
+        found = BUILDER_INCLUDE.match(line)
+        if found and found.group(1) in NODES and found.group(1) != node:
+            problems.append(f"{say}:{number}: builder/{node}/ includes builder/{found.group(1)}/")
+
+
 def check_symbols(listing):
     """Of what `nm -u --demangle` says of the objects of builder/: what it must not need."""
     names = {line.split(maxsplit=1)[1] for line in listing.splitlines() if re.match(r"\s+[Uw] ", line)}
@@ -119,6 +131,8 @@ def check(root):
             check_includes(text, module, modules, problems, say)
             if module == "builder" and not is_test(path.relative_to(folder)):
                 check_determinism(text, problems, say)
+                if path.parent.name in NODES:
+                    check_nodes(text, path.parent.name, problems, say)
     return problems
 
 
@@ -129,6 +143,8 @@ def selftest():
                                    'auto s = "std::thread";\nauto t = clock.now(); batch.time(0); loop.sleep(1);\n'
                                    'auto x = event_time(3); auto y = it->clock(); auto z = operand(2);\n',
         "src/fanin/builder/a_test.cpp": '#include <thread>\nstd::thread t;\n',
+        "src/fanin/builder/readout/a.cpp": '#include "fanin/builder/readout/a.hpp"\n#include "fanin/builder/control/a.hpp"\n',
+        "src/fanin/builder/readout/a_test.cpp": '#include "fanin/builder/manager/a.hpp"\n',
     }
     bad = {
         "src/fanin/base/a.hpp": '#include "fanin/net/url.hpp"\n',
@@ -138,6 +154,7 @@ def selftest():
         "src/fanin/builder/c.cpp": 'std::mt19937_64 engine{1};\n',
         "src/fanin/builder/g.cpp": 'std::random_device d;\n',
         "src/fanin/builder/i.cpp": 'std::uniform_int_distribution<int> d;\n',
+        "src/fanin/builder/readout/a.hpp": '#include "fanin/builder/manager/a.hpp"\n',
     }
     needed = ["memcpy", "operator new(unsigned long)", "std::__throw_length_error(char const*)", "__cxa_begin_catch",
               "fanin::net::Timer::cancel()", "fanin::wire::crc32c(std::span<std::byte const>)", "vtable for fanin::builder::Assigner"]

@@ -115,13 +115,13 @@ int run_evb(const EvbWords& words) {
   const auto options = read_evb(words);
   if (!options) return complain(options.error());
   const bench::Progress progress = [&words](std::string_view line) {
-    if (!words.quiet) fmt::print(stderr, "{}\n", line);
+    if (!words.quiet) say(fmt::format("{}\n", line));
   };
   auto json = JsonFile::open(words.json);
   if (!json) return complain(json.error());
   const auto result = bench::bench_evb(*options, progress);
   if (!result) return complain(result.error());
-  if (words.json != "-") fmt::print("{}", bench::evb_table(*result));
+  if (words.json != "-") print(bench::evb_table(*result));
   const auto written = json->write(*result);
   return written ? status_done : complain(written.error());
 }
@@ -141,7 +141,8 @@ void add_evb(CLI::App& bench, int& status) {
                       "Size of a fragment, as 200B or 16KiB");
   command->add_option("--protocol", words->protocol, "push or pull")
       ->check(CLI::IsMember({"push", "pull"}));
-  command->add_option("--shaping", words->shaping, "none, random, linear-shift or tokens");
+  command->add_option("--shaping", words->shaping,
+                      "none, random, linear-shift, barrel-shifter or tokens");
   command->add_option("--integrity", words->integrity, "crc32c or none")
       ->check(CLI::IsMember({"crc32c", "none"}));
   command->add_option("--duration", words->duration, "Length of one measurement, as 2s");
@@ -159,7 +160,7 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--rate", words->rate,
                       "Trigger at a fixed rate, as 10kHz, and report the latency");
   command->add_option("--latency", words->latency,
-                      "Latency budget, as 50ms (event.latency); default: none");
+                      "Latency budget, as 0 (event.latency); default: 50ms");
   command->add_option(
       "--storage", words->storage,
       "Folder to which events are written; files are removed after each measurement");

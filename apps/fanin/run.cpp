@@ -13,7 +13,7 @@
 
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/builder/control_client.hpp"
+#include "fanin/builder/control/control_client.hpp"
 #include "fanin/executive/describe.hpp"
 #include "fanin/executive/launcher.hpp"
 #include "fanin/executive/placement.hpp"

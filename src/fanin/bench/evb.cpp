@@ -33,9 +33,18 @@ double seconds(Duration duration) { return static_cast<double>(duration.count())
 double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
 
 // What the baselines need to know.
+struct LoopShape { // of a bare loop
+  std::uint64_t page = 0;
+  bool polls = false;
+};
+
+std::string_view wait_name(bool polls) {
+  return name(polls ? net::WaitPolicy::poll : net::WaitPolicy::block);
+}
+
 struct Plan {
-  std::uint64_t raw_page = 0;
-  std::uint64_t fair_page = 0;
+  LoopShape raw;
+  LoopShape fair;
 };
 
 class EvbBench {
@@ -67,48 +76,54 @@ private:
     if (progress_) progress_(text);
   }
 
-  [[nodiscard]] BareOptions bare(bool checksum, std::uint64_t page, std::uint64_t send_set,
+  [[nodiscard]] BareOptions bare(bool checksum, LoopShape loop, std::uint64_t send_set,
                                  std::uint64_t receive_set) const {
     return {.senders = configuration().readouts(),
             .receivers = configuration().builders(),
             .size = options_.setup.fragment_size,
-            .page = page,
+            .page = loop.page,
             .send_set = send_set,
             .receive_set = receive_set,
             .checksum = checksum,
+            .spin = loop.polls,
             .congestion = options_.congestion,
             .warmup = options_.warmup,
             .duration = options_.duration};
   }
 
-  Result<std::uint64_t> best_page(std::string_view what, bool checksum, std::uint64_t send_set,
-                                  std::uint64_t receive_set) {
-    std::uint64_t best = 0;
+  // The fastest one. A bare loop may poll where fanin polls, and need not.
+  Result<LoopShape> best_loop(std::string_view what, bool checksum, std::uint64_t send_set,
+                              std::uint64_t receive_set) {
+    const bool may_poll = configuration().network.wait == net::WaitPolicy::poll;
+    LoopShape best;
     double best_rate = 0;
-    for (const std::uint64_t page : page_sizes) {
-      BareOptions probe = bare(checksum, page, send_set, receive_set);
-      probe.warmup = probe_warmup;
-      probe.duration = probe_duration;
-      const auto sample = run_bare_tcp(probe);
-      if (!sample) return std::unexpected(sample.error());
-      const double found = messages_per_s(*sample);
-      say(fmt::format("probe {} with pages of {}: {}", what, format_size(page),
-                      format_bandwidth(bytes_per_s(*sample))));
-      if (found <= best_rate) continue;
-      best = page;
-      best_rate = found;
+    for (const bool polls : {false, true}) {
+      if (polls && !may_poll) continue;
+      for (const std::uint64_t page : page_sizes) {
+        BareOptions probe = bare(checksum, {page, polls}, send_set, receive_set);
+        probe.warmup = probe_warmup;
+        probe.duration = probe_duration;
+        const auto sample = run_bare_tcp(probe);
+        if (!sample) return std::unexpected(sample.error());
+        const double found = messages_per_s(*sample);
+        say(fmt::format("probe {} with pages of {}, {}: {}", what, format_size(page),
+                        wait_name(polls), format_bandwidth(bytes_per_s(*sample))));
+        if (found <= best_rate) continue;
+        best = {page, polls};
+        best_rate = found;
+      }
     }
     return best;
   }
 
   Result<> plan() {
-    auto page = best_page("raw", false, 0, 0);
-    if (!page) return std::unexpected(page.error());
-    plan_.raw_page = *page;
-    page = best_page("fair", configuration().system.checksum, options_.working_set,
+    auto loop = best_loop("raw", false, 0, 0);
+    if (!loop) return std::unexpected(loop.error());
+    plan_.raw = *loop;
+    loop = best_loop("fair", configuration().system.checksum, options_.working_set,
                      options_.working_set);
-    if (!page) return std::unexpected(page.error());
-    plan_.fair_page = *page;
+    if (!loop) return std::unexpected(loop.error());
+    plan_.fair = *loop;
     return {};
   }
 
@@ -121,7 +136,7 @@ private:
             .receivers = configuration().builders(),
             .url = options_.url,
             .size = options_.setup.fragment_size,
-            .message = plan_.fair_page,
+            .message = plan_.fair.page,
             .send_set = options_.working_set,
             .receive_set = options_.working_set,
             .source_page = configuration().system.data_page,
@@ -164,21 +179,21 @@ private:
 
   void add_ladder(std::vector<Contender>& list) const {
     const bool checksum = configuration().system.checksum;
-    list.push_back(bare_contender("crc", bare(checksum, plan_.raw_page, 0, 0)));
+    list.push_back(bare_contender("crc", bare(checksum, plan_.raw, 0, 0)));
     list.push_back(bare_contender(
-        "fair-4", bare(checksum, plan_.fair_page, 4 * plan_.fair_page, 4 * plan_.fair_page)));
+        "fair-4", bare(checksum, plan_.fair, 4 * plan_.fair.page, 4 * plan_.fair.page)));
     list.push_back(bare_contender(
-        "fair-256", bare(checksum, plan_.fair_page, 256 * plan_.fair_page, 256 * plan_.fair_page)));
+        "fair-256", bare(checksum, plan_.fair, 256 * plan_.fair.page, 256 * plan_.fair.page)));
   }
 
   [[nodiscard]] std::vector<Contender> contenders() const {
     std::vector<Contender> list;
     const bool checksum = configuration().system.checksum;
     if (with_baselines()) {
-      list.push_back(bare_contender("raw", bare(false, plan_.raw_page, 0, 0)));
+      list.push_back(bare_contender("raw", bare(false, plan_.raw, 0, 0)));
       if (options_.ladder) add_ladder(list);
       list.push_back(bare_contender(
-          "fair", bare(checksum, plan_.fair_page, options_.working_set, options_.working_set)));
+          "fair", bare(checksum, plan_.fair, options_.working_set, options_.working_set)));
       if (options_.ladder) {
         list.push_back({"net", [stream = stream()] { return run_page_stream(stream); }});
         StreamOptions parts = stream();
@@ -219,8 +234,10 @@ private:
     object["duration_s"] = seconds(options_.duration);
     object["runs"] = options_.runs;
     if (with_baselines()) {
-      object["raw_page_bytes"] = plan_.raw_page;
-      object["fair_page_bytes"] = plan_.fair_page;
+      object["raw_page_bytes"] = plan_.raw.page;
+      object["raw_wait"] = wait_name(plan_.raw.polls);
+      object["fair_page_bytes"] = plan_.fair.page;
+      object["fair_wait"] = wait_name(plan_.fair.polls);
       object["fair_working_set_bytes"] = options_.working_set;
     }
     return object;

@@ -23,14 +23,18 @@ struct MetadataLayout {
   std::uint64_t sources = 0;     // of this readout unit
   std::uint64_t payload = 0;     // bytes of all their pools
   std::uint32_t source_page = 0; // the smallest of them
+  bool fills_carriers = false;   // CarrierFill
 
   [[nodiscard]] std::uint32_t head_max() const {
     return static_cast<std::uint32_t>(metadata_per_source(batch_events));
   }
-  // For so many bytes of payload: a page's end and a message's end each cut a piece in two.
+  // For so many bytes of payload: a page's end and a message's end each cut a piece in two. Where
+  // carriers are filled, these bytes lie in three of them with up to four blocks in each, and a
+  // page's end cuts a fragment from those before and behind it.
   [[nodiscard]] std::uint64_t further_pieces(std::uint64_t bytes) const {
     const std::uint64_t least = std::min(source_page, message_max - head_max());
-    return 2 * metadata_per_source(1) * (bytes / least + 1);
+    const std::uint64_t pieces = fills_carriers ? 16 : 2;
+    return pieces * metadata_per_source(1) * (bytes / least + 1);
   }
   // To be taken for heads of so many bytes in all. A head never crosses the end of a page.
   [[nodiscard]] std::uint64_t pages(std::uint64_t bytes) const {

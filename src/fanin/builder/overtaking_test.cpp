@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "fanin/base/random.hpp"
 
 namespace fanin::builder {

@@ -8,14 +8,14 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/log.hpp"
-#include "fanin/builder/event_manager.hpp"
 #include "fanin/builder/system.hpp"
+#include "fanin/executive/run_output.hpp"
 #include "fanin/storage/manifest_writer.hpp"
 
 namespace fanin::executive {
 
 // Thread: the event manager's loop.
-class ManifestRecorder final : public builder::RunRecorder {
+class ManifestRecorder final : public RunRecord {
 public:
   // Makes `folder` and in it a manifest for the system's run. Errors: refused (there is one
   // already, no permission), exhausted, internal. `hosts` are those of the builder units; empty:
@@ -29,12 +29,12 @@ public:
   void winner(EventRange batch, Attempt attempt, NodeId builder, Incarnation incarnation) override;
   void summary(const builder::RunSummary& summary) override;
 
-  // Writes what a full disk has refused. False: something is still missing.
-  bool retry();
-  // Whether somebody else has removed, renamed or replaced the file; then it is written again at
-  // its name. True: it is gone, and that is new. One system call.
-  [[nodiscard]] bool look();
-  [[nodiscard]] const std::string& path() const { return writer_.path(); }
+  // What a full disk has refused.
+  bool retry() override;
+  // Somebody else may have removed, renamed or replaced the file; then it is written again at its
+  // name.
+  [[nodiscard]] bool look() override;
+  [[nodiscard]] const std::string& path() const override { return writer_.path(); }
 
 private:
   ManifestRecorder(storage::ManifestWriter writer, std::int64_t started_unix_ns,

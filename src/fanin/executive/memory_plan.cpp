@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
-#include "fanin/builder/builder_unit.hpp"
+#include "fanin/builder/building/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/source/fragment_table.hpp"
@@ -17,9 +17,6 @@ namespace {
 
 using config::Configuration;
 
-constexpr std::uint32_t smallest_source_page = 64U << 10;
-constexpr std::uint32_t metadata_page = 64U << 10; // of one builder unit's batches
-constexpr std::uint64_t metadata_least = 4U << 20;
 constexpr std::uint64_t queues_all = 18U << 20; // bytes
 constexpr std::uint32_t window_usual = 65536;
 constexpr std::uint32_t window_most = 1U << 20;
@@ -64,9 +61,9 @@ bool several_hosts(const Configuration& configuration) {
 }
 
 // Small enough that each source has some pages, large enough that batches lie in few pieces.
-std::uint32_t source_page(std::uint64_t share, std::uint32_t largest) {
-  std::uint32_t page = largest;
-  while (page > smallest_source_page && share / page < 8) page /= 2;
+std::uint32_t source_page(std::uint64_t share, std::uint32_t data_page, const PageSizes& sizes) {
+  std::uint32_t page = sizes.source_most == 0 ? data_page : sizes.source_most;
+  while (page > sizes.source_least && share / page < 8) page /= 2;
   return page;
 }
 
@@ -83,9 +80,10 @@ std::uint32_t window_of(const Configuration& configuration, std::size_t sources,
 
 // One size for all nodes, since a message is as long as the sender's page allows. Many peers have
 // short messages.
-std::uint32_t control_page(const Configuration& configuration) {
+std::uint32_t control_page(const Configuration& configuration, const PageSizes& sizes) {
   const std::size_t nodes = configuration.nodes.size();
-  const std::uint32_t page = nodes > 64 && nodes <= 1024 ? 16U << 10 : 64U << 10;
+  const std::uint32_t usual = nodes > 64 && nodes <= 1024 ? 16U << 10 : 64U << 10;
+  const std::uint32_t page = sizes.control == 0 ? usual : sizes.control;
   std::size_t sources = 0; // of one readout unit
   for (std::size_t i = 0; i < configuration.readouts(); ++i) {
     const auto [first, last] = configuration.sources_of(i);
@@ -95,8 +93,9 @@ std::uint32_t control_page(const Configuration& configuration) {
 }
 
 // Messages of one turn to each peer and from it, with some room, and what the network posts.
-PoolPlan control_pool(const Configuration& configuration, std::size_t peers, std::uint32_t posted) {
-  return {control_page(configuration), static_cast<std::uint32_t>(64 + 8 * peers) + posted};
+PoolPlan control_pool(const Configuration& configuration, const PageSizes& sizes, std::size_t peers,
+                      std::uint32_t posted) {
+  return {control_page(configuration, sizes), static_cast<std::uint32_t>(64 + 8 * peers) + posted};
 }
 
 // Pages that connections hold where receives are posted ahead, and one where messages lie together.
@@ -116,8 +115,8 @@ std::size_t connections_each(const Configuration& configuration) {
 
 // The node's buffer is shared out by expected rate where that is known for all. Else those whose
 // rate is known get what they need, and all an even share of the rest.
-Result<> plan_sources(const Configuration& configuration, const config::Node& node,
-                      std::size_t readout, NodePlan& plan) {
+Result<> plan_sources(const Configuration& configuration, const PageSizes& sizes,
+                      const config::Node& node, std::size_t readout, NodePlan& plan) {
   const auto [first, last] = configuration.sources_of(readout);
   const std::size_t count = last - first;
   bool all_known = true;
@@ -137,7 +136,7 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
     const auto share = static_cast<std::uint64_t>(
         all_known ? static_cast<double>(node.buffer) * rate / plan.bytes_per_s
                   : rate * hold_s + rest / static_cast<double>(count));
-    const std::uint32_t page = source_page(share, configuration.system.data_page);
+    const std::uint32_t page = source_page(share, configuration.system.data_page, sizes);
     // A fragment of the largest size that begins within a page, and one page being cut and sent.
     const std::uint64_t least =
         std::max<std::uint64_t>(2, (source.queue.fragment_max + page - 1) / page + 1);
@@ -159,27 +158,31 @@ Result<> plan_sources(const Configuration& configuration, const config::Node& no
 }
 
 Result<> plan_readout(const Configuration& configuration, const net::TransportRegistry& transports,
-                      const config::Node& node, std::size_t readout, NodePlan& plan) {
-  if (auto done = plan_sources(configuration, node, readout, plan); !done) return done;
+                      const PageSizes& sizes, const config::Node& node, std::size_t readout,
+                      NodePlan& plan) {
+  if (auto done = plan_sources(configuration, sizes, node, readout, plan); !done) return done;
   std::uint32_t posted = posted_pages(transports, configuration.event_manager().urls, 1);
   for (std::size_t i = 0; i < configuration.builders(); ++i) {
     posted += posted_pages(transports, configuration.nodes[configuration.builder_node(i)].urls,
                            connections_each(configuration));
   }
-  plan.control = control_pool(configuration, 1 + configuration.builders(), posted);
-  builder::MetadataLayout layout{.page = metadata_page,
+  plan.control = control_pool(configuration, sizes, 1 + configuration.builders(), posted);
+  // A page has metadata of one builder unit's batches.
+  builder::MetadataLayout layout{.page = sizes.metadata,
                                  .batch_events = configuration.system.batch_events,
                                  .message_max = configuration.system.message_max(),
                                  .builders = configuration.builders(),
                                  .sources = plan.sources.size(),
-                                 .source_page = configuration.system.data_page};
+                                 .source_page = configuration.system.data_page,
+                                 .fills_carriers = configuration.system.shaping.fills_carriers()};
   for (const PoolPlan& pool : plan.sources) {
     layout.payload += pool.bytes();
     layout.source_page = std::min(layout.source_page, pool.page_size);
   }
-  const std::uint64_t metadata = std::max(metadata_least, round_up(node.buffer / 8, metadata_page));
-  plan.metadata = {metadata_page, static_cast<std::uint32_t>(
-                                      std::max(metadata / metadata_page, layout.pages_least()))};
+  const std::uint64_t metadata =
+      std::max(sizes.metadata_least, round_up(node.buffer / 8, sizes.metadata));
+  plan.metadata = {sizes.metadata, static_cast<std::uint32_t>(
+                                       std::max(metadata / sizes.metadata, layout.pages_least()))};
   plan.needed = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold_time(configuration)));
   if (plan.needed > node.buffer) {
     return too_small(
@@ -195,9 +198,9 @@ Result<> plan_readout(const Configuration& configuration, const net::TransportRe
 }
 
 Result<> plan_builder(const Configuration& configuration, const net::TransportRegistry& transports,
-                      const config::Node& node, NodePlan& plan) {
+                      const PageSizes& sizes, const config::Node& node, NodePlan& plan) {
   const std::uint32_t page = configuration.system.data_page;
-  plan.control = control_pool(configuration, 1 + configuration.readouts(),
+  plan.control = control_pool(configuration, sizes, 1 + configuration.readouts(),
                               posted_pages(transports, configuration.event_manager().urls, 1));
   const auto pages =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
@@ -259,22 +262,25 @@ double expected_rate(const Configuration& configuration, const config::Source& s
 }
 
 Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration,
-                                          const net::TransportRegistry& transports) {
+                                          const net::TransportRegistry& transports,
+                                          const PageSizes& sizes) {
   std::vector<NodePlan> plans(configuration.nodes.size());
   const std::size_t peers = configuration.nodes.size() - 1;
-  plans.front().control = control_pool(
-      configuration, peers, posted_pages(transports, configuration.event_manager().urls, peers));
+  plans.front().control =
+      control_pool(configuration, sizes, peers,
+                   posted_pages(transports, configuration.event_manager().urls, peers));
   for (std::size_t i = 0; i < configuration.readouts(); ++i) {
     const std::size_t node = configuration.readout_node(i);
-    if (auto done =
-            plan_readout(configuration, transports, configuration.nodes[node], i, plans[node]);
+    if (auto done = plan_readout(configuration, transports, sizes, configuration.nodes[node], i,
+                                 plans[node]);
         !done) {
       return std::unexpected(done.error());
     }
   }
   for (std::size_t i = 0; i < configuration.builders(); ++i) {
     const std::size_t node = configuration.builder_node(i);
-    if (auto done = plan_builder(configuration, transports, configuration.nodes[node], plans[node]);
+    if (auto done =
+            plan_builder(configuration, transports, sizes, configuration.nodes[node], plans[node]);
         !done) {
       return std::unexpected(done.error());
     }

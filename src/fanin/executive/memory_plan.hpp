@@ -18,6 +18,16 @@ struct PoolPlan {
   [[nodiscard]] std::uint64_t bytes() const { return std::uint64_t{page_size} * pages; }
 };
 
+// Sizes that do not follow from the configuration, in bytes. Event builders in tests have small
+// pages, so that a short run fills many.
+struct PageSizes {
+  std::uint32_t control = 0; // 0: by the number of nodes
+  std::uint32_t source_least = 64U << 10;
+  std::uint32_t source_most = 0; // 0: as of data
+  std::uint32_t metadata = 64U << 10;
+  std::uint64_t metadata_least = 4U << 20; // of a readout unit
+};
+
 struct NodePlan {
   PoolPlan control;               // messages to and from other nodes
   std::vector<PoolPlan> sources;  // readout unit: payload, each source its own
@@ -37,7 +47,8 @@ struct NodePlan {
 // One for each of the configuration's nodes. Errors: usage, with file, line, key and remedy, where
 // pools are too small to work at all or for the configured rate.
 [[nodiscard]] Result<std::vector<NodePlan>> plan_memory(const config::Configuration& configuration,
-                                                        const net::TransportRegistry& transports);
+                                                        const net::TransportRegistry& transports,
+                                                        const PageSizes& sizes = {});
 
 // Of one source, in bytes per second; 0: not known. From `expected`, or of the emulator from its
 // sizes and the rate of the trigger or its own.

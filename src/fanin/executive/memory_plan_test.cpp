@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fanin/builder/builder_unit.hpp"
+#include "fanin/builder/building/builder_unit.hpp"
 #include "fanin/executive/describe.hpp"
 
 namespace fanin::executive {

@@ -1,4 +1,5 @@
-// One application of the event builder in a process: with its pools, made from the configuration.
+// One node of an event builder, put together from what it is handed: a process hands it its loop,
+// transports and files, a simulation others.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +13,14 @@
 #include "fanin/base/json.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/result.hpp"
-#include "fanin/builder/control_client.hpp"
+#include "fanin/builder/control/control_client.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/memory_plan.hpp"
+#include "fanin/executive/node_pools.hpp"
 #include "fanin/executive/observer.hpp"
 #include "fanin/executive/plugins.hpp"
-#include "fanin/memory/page_pool.hpp"
+#include "fanin/executive/run_output.hpp"
 
 namespace fanin::executive {
 
@@ -28,6 +30,7 @@ struct NodeContext {
   const builder::System* system = nullptr;
   const Plugins* plugins = nullptr;
   const NodePlan* plan = nullptr;
+  NodePools* pools = nullptr; // as planned
   std::size_t index = 0; // into the configuration's nodes
   net::Url event_manager; // where it really listens
   bool by_hand = false; // a user has started its process, which is without an event manager
@@ -38,16 +41,15 @@ struct NodeContext {
   // What others may want to know, an object with a member "report": see report.hpp.
   std::function<void(json::Value)> report;
   Observer* observer = nullptr; // null: none
-  // Another run has taken the number; empty: the configuration has set it.
-  std::function<void(RunNumber)> take_number;
+  RunOutput* output = nullptr;
 };
 
-// Thread: its loop. Destroy it in two steps: the application, then (after the transports, which may
-// hold pages) the node with its pools.
+// Thread: its loop.
 class Node {
 public:
   virtual ~Node() = default;
-  // Makes the pools; nothing listens or connects yet. Errors: exhausted, and those of sources.
+  // Of the role that the configuration says. Nothing listens or connects yet. Errors: those of
+  // applications.
   [[nodiscard]] static Result<std::unique_ptr<Node>> make(NodeContext context);
 
   [[nodiscard]] virtual Result<> start() = 0;
@@ -59,7 +61,6 @@ public:
   // Nothing is left to do; the outcome is known.
   [[nodiscard]] virtual bool ended() const = 0;
   [[nodiscard]] virtual const Result<>& outcome() const { return outcome_; }
-  virtual void destroy_application() = 0;
   // Adds what only the node itself knows to its last report.
   virtual void describe(json::Value&) {}
   // What a user who started just this node is told when it has ended in good order.
@@ -89,20 +90,9 @@ protected:
   [[nodiscard]] Result<> in_order(const Result<>& result, bool joined) const;
   // It was stopped and has no event manager.
   void leave_at_end(bool joined);
-  [[nodiscard]] Result<> make_control_pool();
-  enum class Use : std::uint8_t { send, receive };
-  [[nodiscard]] Result<std::unique_ptr<memory::PagePool>> make_pool(const PoolPlan& plan, Use use);
 
   NodeContext context_;
-  std::unique_ptr<memory::PagePool> control_pool_;
   Result<> outcome_;
 };
-
-namespace detail {
-[[nodiscard]] Result<std::unique_ptr<Node>> make_event_manager(NodeContext context);
-[[nodiscard]] Result<std::unique_ptr<Node>> make_readout(NodeContext context);
-[[nodiscard]] Result<std::unique_ptr<Node>> make_builder(NodeContext context);
-[[nodiscard]] Result<std::unique_ptr<Node>> make_application(NodeContext context);
-} // namespace detail
 
 } // namespace fanin::executive

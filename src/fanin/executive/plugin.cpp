@@ -54,6 +54,9 @@ Result<> load_plugin(const std::string& path, PluginRegistry& registry) {
     entry(registry);
   } catch (const std::exception& e) {
     return fail(ErrorKind::internal, fmt::format("plug-in {}: {}", path, e.what()));
+  } catch (...) {
+    return fail(ErrorKind::internal,
+                fmt::format("plug-in {}: it threw what is no std::exception", path));
   }
   if (!registry.result) {
     Error error = registry.result.error();

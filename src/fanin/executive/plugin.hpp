@@ -23,7 +23,7 @@ namespace fanin::executive {
 
 /// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
 /// Transport, Application, the registries. A plug-in built for another number is refused.
-inline constexpr int plugin_abi = 4;
+inline constexpr int plugin_abi = 5;
 
 /// What a plug-in can register with.
 struct PluginRegistry {

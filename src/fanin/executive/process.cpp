@@ -4,11 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,7 +15,6 @@
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/report.hpp"
 #include "fanin/executive/signals.hpp"
-#include "fanin/storage/manifest.hpp"
 
 namespace fanin::executive {
 
@@ -49,9 +45,9 @@ Process::Process(const config::Configuration& configuration, const Plugins& plug
 Process::~Process() {
   turns_.reset();
   signals_.reset();
-  for (auto& node : nodes_) node->destroy_application();
+  nodes_.clear();
   for (auto& transport : transports_) loop_.remove(*transport);
-  transports_.clear(); // they may hold pages of the nodes' pools
+  transports_.clear();
 }
 
 Result<std::unique_ptr<Process>> Process::make(const config::Configuration& configuration,
@@ -126,12 +122,26 @@ Result<> Process::make_nodes() {
       break; // one loop, one thread: the first node that says so
     }
   }
+  output_ = make_run_output(configuration_, system_,
+                            free ? [this](RunNumber number) { system_.run = number; }
+                                 : std::function<void(RunNumber)>{});
+  pools_.reserve(options_.nodes.size()); // nodes refer to them
   for (const std::size_t index : options_.nodes) {
+    auto pools = NodePools::make(plans_[index], {.numa_node = configuration_.nodes[index].numa_node,
+                                                 .huge_pages = configuration_.buffers.huge_pages,
+                                                 .shared = transport_set_.share_memory()});
+    if (!pools) {
+      return fail(
+          pools.error().kind,
+          fmt::format("{}: its buffers: {}", configuration_.nodes[index].name, pools.error().text));
+    }
     NodeContext context;
     context.configuration = &configuration_;
     context.system = &system_;
     context.plugins = &plugins_;
     context.plan = &plans_[index];
+    context.pools = &pools_.emplace_back(std::move(*pools));
+    context.output = output_.get();
     context.index = index;
     context.event_manager = configuration_.event_manager().urls.front();
     context.by_hand = options_.attended && !has_event_manager();
@@ -139,7 +149,6 @@ Result<> Process::make_nodes() {
     context.session = options_.session;
     context.transports = &transport_set_;
     context.observer = options_.observer;
-    if (free) context.take_number = [this](RunNumber number) { system_.run = number; };
     context.report = [this, index](json::Value message) { report(index, std::move(message)); };
     context.log = [this, index](LogLevel level, std::string_view text) { log(index, level, text); };
     auto node = Node::make(std::move(context));
@@ -251,19 +260,6 @@ std::uint64_t new_session() {
   const auto drawn = getrandom(&session, sizeof session, 0);
   FANIN_ASSERT(drawn == sizeof session);
   return session;
-}
-
-Result<RunNumber> next_run_number(const std::string& folder) {
-  RunNumber highest = 0;
-  std::error_code ignored; // a folder that is not there has no runs
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (const auto run = storage::run_of(entry.path().filename().string()); run)
-      highest = std::max(highest, *run);
-  }
-  if (highest < std::numeric_limits<RunNumber>::max()) return highest + 1;
-  return fail(ErrorKind::exhausted,
-              fmt::format("{} has the last run number, {}: set run.number, or take another folder",
-                          folder, highest));
 }
 
 void Process::log(std::size_t node, LogLevel level, std::string_view text) {

@@ -77,7 +77,9 @@ private:
   MonotonicClock clock_;
   net::Loop loop_;
   net::HostResolver resolver_;
-  std::vector<std::unique_ptr<Node>> nodes_; // with their pools: after the transports are gone
+  std::vector<NodePools> pools_; // longer than the transports, which may hold pages
+  std::unique_ptr<RunOutput> output_;
+  std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<bool> end_reported_;
   std::vector<std::unique_ptr<net::Transport>> transports_;
   net::TransportSet transport_set_;
@@ -89,9 +91,5 @@ private:
 
 // That no other process has had.
 [[nodiscard]] std::uint64_t new_session();
-
-// One more than the highest run number of the run files and manifests in `folder`; 1 where there
-// are none. Errors: exhausted.
-[[nodiscard]] Result<RunNumber> next_run_number(const std::string& folder);
 
 } // namespace fanin::executive

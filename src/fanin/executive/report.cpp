@@ -127,6 +127,20 @@ json::Value to_json(const builder::SourceLedger& ledger) {
                       {"lost", ledger.lost}};
 }
 
+namespace {
+// Why a run has not ended in good order; empty: it has.
+std::string failure_of(const builder::RunSummary& summary) {
+  if (!summary.error.empty()) return summary.error;
+  if (summary.forced) return "stopped before all that was read was built";
+  if (summary.balanced) return {};
+  const auto& sum = summary.fragments;
+  return fmt::format("the ledger does not balance: {} fragments were read, and {} were built, {} "
+                     "late, {} dropped, {} lost. This is a fault of fanin; please report it with "
+                     "the log of the run",
+                     sum.read, sum.built, sum.late, sum.dropped, sum.lost);
+}
+} // namespace
+
 json::Value to_json(const builder::RunSummary& summary, const builder::System& system) {
   json::Value result;
   const double duration_s = duration_seconds(summary.duration);
@@ -142,8 +156,9 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   result["event_rate_hz"] = static_cast<double>(summary.events_built) * rate;
   result["throughput_bytes_per_s"] = static_cast<double>(summary.bytes_built) * rate;
   result["balanced"] = summary.balanced;
-  result["ok"] = summary.error.empty() && !summary.forced && summary.balanced;
-  result["error"] = summary.error;
+  const std::string failure = failure_of(summary);
+  result["ok"] = failure.empty();
+  result["error"] = failure;
   result["gaps"] = gaps_of(summary);
   result["incomplete_events"] = incomplete_of(summary, system);
   if (summary.latency.count() > 0) {

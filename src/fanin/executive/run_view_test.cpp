@@ -139,5 +139,17 @@ TEST_F(RunViewTest, a_run_that_stands_still_says_what_it_waits_for) {
   EXPECT_THAT(view_.progress_line(), Not(HasSubstr("waiting")));
 }
 
+TEST(RunResult, says_why_it_is_not_ok) {
+  const auto error_of = [](const builder::RunSummary& summary) {
+    const json::Value result = to_json(summary, builder::System{});
+    EXPECT_EQ(result.at("ok").boolean(), result.at("error").text().empty());
+    return std::string{result.at("error").text()};
+  };
+  EXPECT_EQ(error_of({.balanced = true}), "");
+  EXPECT_EQ(error_of({.balanced = false, .error = "no disk"}), "no disk");
+  EXPECT_THAT(error_of({.balanced = true, .forced = true}), HasSubstr("stopped before"));
+  EXPECT_THAT(error_of({.balanced = false}), HasSubstr("does not balance: 0 fragments were read"));
+}
+
 } // namespace
 } // namespace fanin::executive

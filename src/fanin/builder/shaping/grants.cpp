@@ -32,9 +32,17 @@ bool Grants::received(NodeId node, std::uint64_t bytes) {
   return true;
 }
 
+void Grants::carrier_filled(NodeId node) {
+  if (shaping_.fills_carriers()) make_due(node);
+}
+
 void Grants::note_due(NodeId node) {
+  if (!with_tokens() && room(node)) make_due(node);
+}
+
+void Grants::make_due(NodeId node) {
   Readout& readout = readouts_[node];
-  if (with_tokens() || !readout.open || readout.due || !room(node)) return;
+  if (!readout.open || readout.due) return;
   readout.due = true;
   due_.push_back(node);
 }
@@ -47,6 +55,7 @@ void Grants::grant(NodeId node) {
 }
 
 std::uint64_t Grants::say(NodeId node) {
+  ++messages_;
   std::erase(unsaid_, node);
   return readouts_[node].said = readouts_[node].granted;
 }

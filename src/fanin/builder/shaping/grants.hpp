@@ -31,6 +31,8 @@ public:
   void closed(NodeId readout);
   // A message of it has come. False: it was not granted that.
   [[nodiscard]] bool received(NodeId readout, std::uint64_t bytes);
+  // That message filled its carrier, so it is told (barrel shifter: receipt is its clock).
+  void carrier_filled(NodeId readout);
 
   // Once a turn. `owes(NodeId)`: whether data of it are missing.
   template <class Owes>
@@ -44,6 +46,7 @@ public:
   }
   // It is told this grant now.
   std::uint64_t say(NodeId readout);
+  [[nodiscard]] std::uint64_t messages() const { return messages_; } // that said them
 
   // Whether its grant suffices for a carrier. What is not granted is not owed.
   [[nodiscard]] bool may_send(NodeId readout) const {
@@ -74,6 +77,7 @@ private:
   }
   [[nodiscard]] bool with_tokens() const { return shaping_.policy == Policy::tokens; }
   void note_due(NodeId readout);
+  void make_due(NodeId readout);
   void grant(NodeId readout);
   template <class Owes>
   void pass_tokens(Time now, Owes owes);
@@ -92,6 +96,7 @@ private:
   std::vector<Token> tokens_;
   std::size_t next_token_ = 0; // who gets the next one, if it owes something
   std::vector<NodeId> unsaid_; // in the order of grants
+  std::uint64_t messages_ = 0;
 };
 
 template <class Owes>

@@ -15,12 +15,14 @@ constexpr auto nobody_owes = [](NodeId) { return false; };
 // Two readout units, which may have 3,000 bytes under way each.
 class GrantsTest : public ::testing::Test {
 protected:
+  explicit GrantsTest(Policy policy = Policy::linear_shift)
+      : grants_({.policy = policy, .carrier = 1000, .window = 6000}, 2, false) {}
   // What it is granted now; 0: nothing new.
   std::uint64_t granted(NodeId readout) {
     grants_.update({}, nobody_owes);
     return grants_.unsaid(readout) ? grants_.say(readout) : 0;
   }
-  Grants grants_{two_shares, 2, false};
+  Grants grants_;
 };
 
 TEST_F(GrantsTest, a_connection_is_granted_its_share_at_once) {
@@ -67,6 +69,33 @@ TEST_F(GrantsTest, a_new_connection_starts_afresh) {
   grants_.closed(0);
   EXPECT_EQ(grants_.outstanding(), 0U);
   EXPECT_TRUE(grants_.unsaid().empty());
+}
+
+TEST_F(GrantsTest, a_full_carrier_makes_no_grant_where_it_is_not_the_clock) {
+  grants_.opened(0);
+  EXPECT_EQ(granted(0), 3000U);
+  EXPECT_TRUE(grants_.received(0, 900));
+  grants_.carrier_filled(0);
+  EXPECT_EQ(granted(0), 0U);
+}
+
+class GrantsInSlots : public GrantsTest {
+protected:
+  GrantsInSlots() : GrantsTest(Policy::barrel_shifter) {}
+};
+
+TEST_F(GrantsInSlots, a_full_carrier_is_confirmed_by_a_grant) {
+  grants_.opened(0);
+  EXPECT_EQ(granted(0), 3000U);
+  EXPECT_TRUE(grants_.received(0, 500));
+  EXPECT_EQ(granted(0), 0U);
+  EXPECT_TRUE(grants_.received(0, 400));
+  grants_.carrier_filled(0);
+  EXPECT_EQ(granted(0), 3900U);
+  EXPECT_TRUE(grants_.received(0, 900)); // not full
+  EXPECT_EQ(granted(0), 0U);
+  EXPECT_TRUE(grants_.received(0, 100));
+  EXPECT_EQ(granted(0), 4900U);
 }
 
 TEST(GrantsAsked, nothing_is_granted_before_something_is_owed) {

@@ -17,6 +17,7 @@ namespace fanin::builder::shaping {
 struct Destination {
   bool waits = false; // something is to be sent to it
   bool open = false;  // and may be: it is granted, and the connection takes it
+  std::uint32_t under_way = 0; // whole carriers that it has not confirmed with a grant
 };
 
 // Thread: the readout unit's loop.
@@ -32,7 +33,8 @@ public:
 };
 
 // That of the policy, for one readout unit and one rail. `seed`: of its random numbers.
-[[nodiscard]] std::unique_ptr<Order> make_order(Policy policy, std::size_t builder_units,
-                                                NodeId readout_unit, std::uint64_t seed);
+[[nodiscard]] std::unique_ptr<Order> make_order(Policy policy, std::size_t readout_units,
+                                                std::size_t builder_units, NodeId readout_unit,
+                                                std::uint64_t seed);
 
 } // namespace fanin::builder::shaping

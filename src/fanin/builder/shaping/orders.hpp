@@ -1,6 +1,8 @@
 // The orders of the shaping policies.
 #pragma once
 
+#include <vector>
+
 #include "fanin/base/random.hpp"
 #include "fanin/builder/shaping/order.hpp"
 
@@ -28,6 +30,53 @@ public:
 
 private:
   std::size_t next_;
+};
+
+// A cycle of max(readout units, builder units) slots. In each slot all readout units send to
+// different builder units, one carrier each; those whose number is beyond the last builder unit
+// send nothing. Readout units share no clock, so receipt is the clock: two carriers are under way
+// at most, one in the network and one behind it, and the next slot with a carrier begins when the
+// first of them is confirmed. A slot without a carrier lasts as long as a carrier has lasted.
+class BarrelShifter final : public Order {
+public:
+  BarrelShifter(std::size_t readout_units, std::size_t builder_units, NodeId readout_unit);
+  [[nodiscard]] std::optional<NodeId> next(std::span<const Destination> to, Time now) override;
+  void sent(NodeId to, Time now) override;
+  [[nodiscard]] Time wake() const override { return wake_; }
+
+  static constexpr std::uint32_t under_way_most = 2;
+  // Until a carrier has been confirmed.
+  static constexpr Duration slot_at_first = std::chrono::microseconds{100};
+
+  // How long a carrier takes, from the last ones.
+  [[nodiscard]] Duration slot() const { return slot_time_; }
+
+private:
+  // A builder unit that was waited for in vain, as it was then.
+  struct LeftOut {
+    bool yes = false;
+    bool open = false;
+    std::uint32_t under_way = 0;
+  };
+  void look(std::span<const Destination> to, Time now);
+  [[nodiscard]] std::optional<std::size_t>
+  slots_until_one_waits(std::span<const Destination> to) const;
+  void leave_out(NodeId node, std::span<const Destination> to);
+  void leave_out_late(NodeId node, std::span<const Destination> to);
+  [[nodiscard]] Duration cycle_time() const {
+    return slot_time_ * static_cast<Duration::rep>(slots_);
+  }
+
+  const std::size_t slots_; // of a cycle
+  std::size_t slot_;        // its builder unit, or beyond the last one
+  Time slot_begun_{};
+  Time give_up_ = never; // what the slot waits for
+  Time wake_ = never;
+  std::vector<LeftOut> left_out_;
+  std::uint32_t under_way_ = 0; // to those that are not left out
+  Time busy_since_{};           // the first of them was sent, or the one before it confirmed
+  bool measured_ = false;       // the next, not slot_at_first
+  Duration slot_time_ = slot_at_first;
 };
 
 } // namespace fanin::builder::shaping

@@ -24,7 +24,7 @@ std::vector<int> given(Order& order, std::span<const Destination> to, int carrie
 TEST(LinearShift, each_readout_unit_begins_with_another_builder_unit) {
   const std::array to{open, open, open};
   for (NodeId readout = 0; readout < 5; ++readout) {
-    const auto order = make_order(Policy::linear_shift, to.size(), readout, 1);
+    const auto order = make_order(Policy::linear_shift, 5, to.size(), readout, 1);
     const int first = readout % 3;
     EXPECT_EQ(given(*order, to, 4), (std::vector{first, (first + 1) % 3, (first + 2) % 3, first}));
   }

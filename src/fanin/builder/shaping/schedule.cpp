@@ -10,6 +10,7 @@ Schedule::Schedule(const Shaping& shaping, std::size_t readout_units, std::size_
                    NodeId readout_unit, std::uint64_t seed)
     : shaping_(shaping),
       share_(shaping.share(readout_units)),
+      readout_units_(readout_units),
       readout_unit_(readout_unit),
       seed_(seed),
       builders_(builder_units) {
@@ -19,9 +20,9 @@ Schedule::Schedule(const Shaping& shaping, std::size_t readout_units, std::size_
 void Schedule::opened(NodeId node, std::size_t rail) {
   closed(node);
   while (rails_.size() <= rail) {
-    rails_.push_back(
-        {make_order(shaping_.policy, builders_.size(), readout_unit_, seed_ + rails_.size()),
-         std::vector<Destination>(builders_.size())});
+    rails_.push_back({make_order(shaping_.policy, readout_units_, builders_.size(), readout_unit_,
+                                 seed_ + rails_.size()),
+                      std::vector<Destination>(builders_.size())});
   }
   builders_[node].rail = rail;
 }
@@ -37,6 +38,9 @@ bool Schedule::granted(NodeId node, std::uint64_t bytes) {
   if (builder.rail == no_rail) return true;
   if (bytes > builder.sent + share_) return false;
   builder.granted = std::max(builder.granted, bytes); // a request may bring an earlier one
+  // It is the share beyond what had been received.
+  std::erase_if(builder.full_carriers,
+                [&](std::uint64_t end) { return end + share_ <= builder.granted; });
   update(node);
   return true;
 }
@@ -55,8 +59,15 @@ void Schedule::update(NodeId node) {
   const Builder& builder = builders_[node];
   if (builder.rail == no_rail) return;
   const bool waits = builder.waiting != 0;
-  const bool open = waits && !builder.full && builder.waiting <= room(node);
-  rails_[builder.rail].to[node] = {waits, open};
+  const bool open = waits && !builder.full && least(builder) <= room(node);
+  const auto under_way = static_cast<std::uint32_t>(builder.full_carriers.size());
+  rails_[builder.rail].to[node] = {waits, open, under_way};
+}
+
+// When all that was sent has been received and granted anew, there is room for a carrier.
+std::uint64_t Schedule::least(const Builder& builder) const {
+  if (!shaping_.fills_carriers()) return builder.waiting;
+  return std::max<std::uint64_t>(builder.waiting, shaping_.carrier);
 }
 
 std::optional<NodeId> Schedule::next(Time now) {
@@ -66,12 +77,15 @@ std::optional<NodeId> Schedule::next(Time now) {
   return {};
 }
 
-void Schedule::sent(NodeId node, std::uint64_t bytes) {
+void Schedule::sent(NodeId node, std::uint64_t bytes, bool fills) {
   FANIN_ASSERT(bytes <= room(node));
-  builders_[node].sent += bytes;
+  Builder& builder = builders_[node];
+  builder.sent += bytes;
+  if (fills) builder.full_carriers.push_back(builder.sent);
 }
 
 void Schedule::carried(NodeId node, Time now) {
+  ++carriers_;
   if (builders_[node].rail != no_rail) rails_[builders_[node].rail].order->sent(node, now);
 }
 

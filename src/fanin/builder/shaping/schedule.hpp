@@ -35,8 +35,9 @@ public:
   [[nodiscard]] std::uint64_t room(NodeId builder) const {
     return builders_[builder].granted - builders_[builder].sent;
   }
-  // A message has left, within its carrier.
-  void sent(NodeId builder, std::uint64_t bytes);
+  // A message has left, within its carrier. `fills`: the carrier is full with it, so that a grant
+  // follows when it has been received.
+  void sent(NodeId builder, std::uint64_t bytes, bool fills = false);
   // The carrier is complete.
   void carried(NodeId builder, Time now);
   // When next() has to be asked although nothing has changed.
@@ -46,6 +47,7 @@ public:
     std::uint64_t granted = 0;
     std::uint64_t sent = 0;
   };
+  [[nodiscard]] std::uint64_t carriers() const { return carriers_; } // that have left
   [[nodiscard]] Credit credit(NodeId builder) const {
     return {builders_[builder].granted, builders_[builder].sent};
   }
@@ -56,19 +58,24 @@ private:
     std::size_t rail = no_rail; // no_rail: there is no connection
     std::uint64_t waiting = 0;
     bool full = false;
+    std::vector<std::uint64_t> full_carriers; // not confirmed by a grant: `sent` at their ends
   };
   struct Rail {
     std::unique_ptr<Order> order;
     std::vector<Destination> to;
   };
   void update(NodeId builder);
+  // Bytes that must be granted before one of them is sent.
+  [[nodiscard]] std::uint64_t least(const Builder& builder) const;
 
   const Shaping shaping_;
   const std::uint64_t share_;
+  const std::size_t readout_units_;
   const NodeId readout_unit_;
   const std::uint64_t seed_;
   std::vector<Builder> builders_;
   std::vector<Rail> rails_;
+  std::uint64_t carriers_ = 0;
 };
 
 } // namespace fanin::builder::shaping

@@ -71,6 +71,44 @@ TEST_F(ScheduleTest, a_new_connection_starts_afresh_and_may_take_another_rail) {
   EXPECT_EQ(schedule_.room(1), 0U);
 }
 
+// One of two readout units, with slots for two builder units.
+class ScheduleWithSlots : public ::testing::Test {
+protected:
+  void SetUp() override {
+    schedule_.opened(0, 0);
+    EXPECT_TRUE(schedule_.granted(0, 2000));
+    schedule_.set_waiting(0, 1000);
+  }
+  Schedule schedule_{
+      {.policy = Policy::barrel_shifter, .carrier = 1000, .window = 4000}, 2, 2, 0, 1};
+};
+
+TEST_F(ScheduleWithSlots, a_slot_waits_until_a_whole_carrier_is_granted) {
+  schedule_.sent(0, 1001);
+  schedule_.set_waiting(0, 10);
+  EXPECT_EQ(schedule_.next({}), std::nullopt);
+  EXPECT_LT(schedule_.wake(), never);
+  EXPECT_TRUE(schedule_.granted(0, 2001));
+  EXPECT_EQ(schedule_.next({}), NodeId{0});
+}
+
+TEST_F(ScheduleWithSlots, full_carriers_are_under_way_until_a_grant_says_that_they_have_come) {
+  for (int carrier = 0; carrier < 2; ++carrier) {
+    schedule_.sent(0, 400);
+    schedule_.sent(0, 590, true);
+  }
+  schedule_.set_waiting(0, 0);
+  schedule_.carried(0, {});
+  schedule_.opened(1, 0);
+  EXPECT_TRUE(schedule_.granted(1, 2000));
+  schedule_.set_waiting(1, 10);
+  EXPECT_EQ(schedule_.next({}), std::nullopt); // two of them
+  EXPECT_TRUE(schedule_.granted(0, 2989));
+  EXPECT_EQ(schedule_.next({}), std::nullopt);
+  EXPECT_TRUE(schedule_.granted(0, 2990));
+  EXPECT_EQ(schedule_.next({}), NodeId{1});
+}
+
 TEST_F(ScheduleTest, each_rail_has_its_own_order) {
   schedule_.opened(0, 0);
   schedule_.opened(1, 1);

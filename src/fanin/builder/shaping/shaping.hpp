@@ -8,7 +8,7 @@
 namespace fanin::builder::shaping {
 
 // Which builder unit a readout unit sends to next, and who is granted data.
-enum class Policy : std::uint8_t { none, random, linear_shift, tokens };
+enum class Policy : std::uint8_t { none, random, linear_shift, tokens, barrel_shifter };
 
 // As in the configuration.
 [[nodiscard]] constexpr std::string_view name(Policy policy) {
@@ -17,6 +17,7 @@ enum class Policy : std::uint8_t { none, random, linear_shift, tokens };
   case Policy::random: return "random";
   case Policy::linear_shift: return "linear-shift";
   case Policy::tokens: return "tokens";
+  case Policy::barrel_shifter: return "barrel-shifter";
   }
   return "none";
 }
@@ -33,6 +34,8 @@ struct Shaping {
   std::uint32_t tokens = 2; // readout units that may send to one builder unit at once, if tokens
 
   [[nodiscard]] bool on() const { return policy != Policy::none; }
+  // Blocks are cut so that carriers are full, and no carrier is cut short because of a grant.
+  [[nodiscard]] bool fills_carriers() const { return policy == Policy::barrel_shifter; }
   // What one readout unit may be granted and not have delivered.
   [[nodiscard]] std::uint64_t share(std::size_t readout_units) const {
     return window / readout_units;

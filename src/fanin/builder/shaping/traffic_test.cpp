@@ -84,9 +84,13 @@ public:
   }
 
 private:
+  struct Message {
+    std::uint64_t bytes = 0;
+    bool fills = false; // its carrier
+  };
   struct Pair {
     std::deque<std::uint64_t> blocks; // to be sent
-    std::deque<std::uint64_t> data;   // under way
+    std::deque<Message> data;         // under way
     std::deque<std::uint64_t> grants; // likewise
   };
   Pair& pair(std::size_t r, std::size_t b) { return pairs_[r * builders_ + b]; }
@@ -94,8 +98,9 @@ private:
   void connect(std::size_t r, std::size_t b) {
     Pair& lost = pair(r, b);
     // What was under way is sent again.
-    lost.blocks.insert(lost.blocks.begin(), lost.data.begin(), lost.data.end());
-    lost.data.clear();
+    for (; !lost.data.empty(); lost.data.pop_back()) {
+      lost.blocks.push_front(lost.data.back().bytes);
+    }
     lost.grants.clear();
     schedules_[r].opened(static_cast<NodeId>(b), 0);
     grants_[b].opened(static_cast<NodeId>(r));
@@ -120,10 +125,11 @@ private:
       ASSERT_FALSE(to.blocks.empty());
       ASSERT_LE(to.blocks.front(), schedule.room(*node));
       while (!to.blocks.empty() && to.blocks.front() <= std::min(room, schedule.room(*node))) {
-        room -= to.blocks.front();
-        schedule.sent(*node, to.blocks.front());
-        to.data.push_back(to.blocks.front());
+        const std::uint64_t block = to.blocks.front();
+        room -= block;
+        to.data.push_back({block, room == 0});
         to.blocks.pop_front();
+        schedule.sent(*node, block, room == 0);
       }
       set_waiting(r, *node);
       schedule.carried(*node, now_);
@@ -137,7 +143,8 @@ private:
       p.grants.pop_front();
     }
     for (std::uint64_t i = random_.below(4); i > 0 && !p.data.empty() && !frozen_[b]; --i) {
-      EXPECT_TRUE(grants_[b].received(static_cast<NodeId>(r), p.data.front()));
+      EXPECT_TRUE(grants_[b].received(static_cast<NodeId>(r), p.data.front().bytes));
+      if (p.data.front().fills) grants_[b].carrier_filled(static_cast<NodeId>(r));
       p.data.pop_front();
     }
   }
@@ -174,7 +181,8 @@ private:
 class Policies : public ::testing::TestWithParam<Policy> {};
 
 INSTANTIATE_TEST_SUITE_P(All, Policies,
-                         ::testing::Values(Policy::random, Policy::linear_shift, Policy::tokens),
+                         ::testing::Values(Policy::random, Policy::linear_shift, Policy::tokens,
+                                           Policy::barrel_shifter),
                          [](const auto& policy) { return testing::test_name(policy.param); });
 
 TEST_P(Policies, all_blocks_arrive_within_the_window_and_every_grant_is_home) {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fanin/builder/control_batcher.hpp"
+#include "fanin/builder/control/control_batcher.hpp"
 #include "fanin/net/virtual_world.hpp"
 #include "fanin/wire/part.hpp"
 

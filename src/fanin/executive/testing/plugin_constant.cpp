@@ -1,5 +1,8 @@
-// A plug-in for the tests: one fragment of eight bytes of `value`.
+// A plug-in for the tests: one fragment of eight bytes of `value`, or a failure that says
+// `failure`.
 #include <array>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,24 +15,31 @@ using namespace fanin::source;
 
 class Constant final : public Source {
 public:
-  explicit Constant(std::byte value) { payload_.fill(value); }
+  Constant(std::byte value, std::string failure) : failure_(std::move(failure)) {
+    payload_.fill(value);
+  }
   Result<> start(EventNumber, Time) override { return {}; }
   ReadResult read(FragmentQueue& queue, Time) override {
+    if (!failure_.empty()) {
+      return {.state = ReadState::failed, .error = {ErrorKind::internal, failure_}};
+    }
     if (queue.write(0, payload_) == WriteOutcome::full) return {};
     return {.state = ReadState::finished};
   }
 
 private:
   std::array<std::byte, 8> payload_{};
+  std::string failure_;
 };
 
 Result<std::unique_ptr<Source>> make_constant(const SourceSettings& settings) {
   SettingsReader reader(settings);
   const auto value = static_cast<std::byte>(reader.integer("value", 0, 0, 255));
+  std::string failure = reader.text("failure");
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
   if (settings.log)
     settings.log(LogLevel::info, fmt::format("made with {}", static_cast<int>(value)));
-  return std::make_unique<Constant>(value);
+  return std::make_unique<Constant>(value, std::move(failure));
 }
 
 } // namespace

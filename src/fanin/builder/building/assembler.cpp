@@ -1,0 +1,380 @@
+#include "fanin/builder/building/assembler.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/builder/attempt.hpp"
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::builder {
+
+namespace {
+// Batches of which blocks have come before their assignment; what is beyond is thrown away, and
+// sent again.
+constexpr std::size_t early_max = 4096;
+
+wire::MissingReason reason_of(const wire::FragmentEntry& absent) {
+  switch (static_cast<wire::AbsentReason>(absent.crc32c)) {
+  case wire::AbsentReason::silent: return wire::MissingReason::deadline;
+  case wire::AbsentReason::dropped: return wire::MissingReason::dropped;
+  case wire::AbsentReason::none: break;
+  }
+  return wire::MissingReason::absent;
+}
+} // namespace
+
+Assembler::Assembler(const System& system, const SourceIndex& sources)
+    : system_(system), sources_(sources) {}
+
+// --- assemblies ----------------------------------------------------------------------------------
+
+Assembly& Assembler::open(EventRange range, Attempt attempt) {
+  if (spare_.empty()) {
+    all_.push_back(std::make_unique<Assembly>());
+    spare_.push_back(all_.back().get());
+  }
+  Assembly& assembly = *spare_.back();
+  spare_.pop_back();
+  assembly.range = range;
+  assembly.state = AssemblyState::early;
+  assembly.attempt = attempt;
+  assembly.spoiled = assembly.heard = false;
+  ++early_;
+  assembly.bytes = 0;
+  assembly.incomplete = 0;
+  assembly.missing_reported = assembly.bad_reported = 0;
+  assembly.open_sources = static_cast<std::uint32_t>(system_.sources.size());
+  assembly.progress.assign(system_.sources.size(), Assembly::Progress{.next = range.first});
+  assemblies_[range.first] = &assembly;
+  return assembly;
+}
+
+void Assembler::release(Assembly& assembly) {
+  assemblies_.erase(assembly.range.first);
+  if (assembly.state == AssemblyState::early) --early_;
+  assembly.batch.pieces.clear();
+  assembly.batch.missing.clear();
+  assembly.batch.gaps.clear();
+  assembly.batch.bad.clear();
+  assembly.missing.clear();
+  assembly.bad.clear();
+  assembly.gaps.clear();
+  assembly.lost.clear();
+  spare_.push_back(&assembly);
+}
+
+void Assembler::hand_back(Assembly& assembly) {
+  recently_decided_.note(assembly.range.first, assembly.attempt);
+  release(assembly);
+}
+
+void Assembler::throw_away(Assembly& assembly) {
+  late_ += assembly.batch.pieces.size();
+  hand_back(assembly);
+}
+
+void Assembler::clear() {
+  while (!assemblies_.empty()) release(*assemblies_.begin()->second);
+  recently_decided_ = {};
+}
+
+Assembly* Assembler::find(EventNumber first) const {
+  const auto found = assemblies_.find(first);
+  return found == assemblies_.end() ? nullptr : found->second;
+}
+
+// --- blocks --------------------------------------------------------------------------------------
+
+// The batch that a block belongs to; null: there is none yet, or the block is of no use.
+Assembly* Assembler::find_for(const wire::PartHeader& header) {
+  Assembly* const found = find(header.batch_first);
+  if (found == nullptr) return open_early(header);
+  if (found->state == AssemblyState::early && is_later(header.attempt, found->attempt)) {
+    throw_away(*found); // of an attempt before
+    return open_early(header);
+  }
+  const bool same = found->range == header.batch() && found->attempt == header.attempt;
+  if (same && found->state != AssemblyState::decided) return found;
+  ++(same ? late_ : stale_);
+  if (!same && header.attempt == found->attempt) found->spoiled = true; // one of them lies
+  return nullptr;
+}
+
+// Null: it was decided, or there are too many.
+Assembly* Assembler::open_early(const wire::PartHeader& header) {
+  if (recently_decided_.contains(header.batch_first, header.attempt)) {
+    ++late_;
+    return nullptr;
+  }
+  if (early_ >= early_max) {
+    ++late_;
+    recently_decided_.note(header.batch_first, header.attempt);
+    return nullptr;
+  }
+  return &open(header.batch(), header.attempt);
+}
+
+// Empty: it goes on where the source has got.
+std::string Assembler::wrong_with(const Assembly::Progress& progress, const wire::PartView& part) {
+  const wire::PartHeader& header = part.header;
+  if (header.first_event != progress.next || header.payload_offset != progress.payload_offset) {
+    return fmt::format("source {:#x} left out a part of event {}", header.source, progress.next);
+  }
+  if (header.payload_offset != 0 && part.table.front() != progress.entry) {
+    return fmt::format("source {:#x}: parts of event {} that disagree", header.source,
+                       progress.next);
+  }
+  return {};
+}
+
+Assembler::Added Assembler::add(const Block& block) {
+  const wire::PartView& part = block.part;
+  const wire::PartHeader& header = part.header;
+  Assembly* const found = find_for(header);
+  if (found == nullptr) return {};
+  Assembly& assembly = *found;
+  const bool first = assembly.state == AssemblyState::early && assembly.batch.pieces.empty();
+  Added added{.batch = found, .early = first ? found : nullptr};
+  assembly.heard = true;
+  Assembly::Progress& progress = assembly.progress[block.source];
+  if (header.first_event < progress.next ||
+      (header.first_event == progress.next && header.payload_offset < progress.payload_offset)) {
+    ++stale_; // sent again after a lost connection
+    return added;
+  }
+  added.wrong = wrong_with(progress, part);
+  if (!added.wrong.empty()) return added;
+  keep(assembly, block);
+  if (part.partial()) {
+    add_partial(assembly, progress, part);
+  } else {
+    check_fragments(assembly, part);
+    progress.next = header.events().end;
+  }
+  if (progress.next != assembly.range.end) return added;
+  --assembly.open_sources;
+  const bool complete = assembly.open_sources == 0 && assembly.state == AssemblyState::assigned;
+  if (complete) added.complete = found;
+  return added;
+}
+
+void Assembler::keep(Assembly& assembly, const Block& block) {
+  const wire::PartHeader& header = block.part.header;
+  const auto table_size = static_cast<std::uint32_t>(block.part.table.size_bytes());
+  assembly.batch.pieces.push_back(
+      {.source = header.source,
+       .range = header.events(),
+       .table = block.message.subview(sizeof header, table_size),
+       .payload = block.payload.size > 0
+                      ? block.payload
+                      : block.message.subview(sizeof header + table_size, header.payload_size),
+       .payload_offset = header.payload_offset});
+  assembly.bytes += header.payload_size;
+}
+
+// A piece of a fragment that spans messages: its checksum is known with the last one.
+void Assembler::add_partial(Assembly& assembly, Assembly::Progress& progress,
+                            const wire::PartView& part) {
+  const wire::FragmentEntry& entry = part.table.front();
+  progress.entry = entry;
+  if (system_.checksum) progress.crc32c = wire::crc32c(part.payload, progress.crc32c);
+  progress.payload_offset += part.header.payload_size;
+  if (progress.payload_offset < entry.size()) return;
+  std::uint32_t flags = entry.flags();
+  if (system_.checksum && progress.crc32c != entry.crc32c) flags |= wire::fragment_bad_checksum;
+  if (flags != 0) assembly.bad.push_back({part.header.first_event, part.header.source, flags});
+  progress = {.next = part.header.first_event + 1};
+}
+
+// The hot path: once per fragment.
+void Assembler::check_fragments(Assembly& assembly, const wire::PartView& part) {
+  const std::byte* payload = part.payload.data();
+  const bool checksum = system_.checksum;
+  EventNumber event = part.header.first_event;
+  for (const wire::FragmentEntry& entry : part.table) {
+    const std::uint32_t size = entry.size();
+    std::uint32_t flags = entry.flags();
+    if (checksum && size != 0 && wire::crc32c({payload, size}) != entry.crc32c) {
+      flags |= wire::fragment_bad_checksum;
+    }
+    if (flags != 0) [[unlikely]] {
+      if ((flags & wire::fragment_absent) != 0) {
+        add_missing(assembly, part.header.source, {event, event + 1}, reason_of(entry));
+      } else {
+        assembly.bad.push_back({event, part.header.source, flags});
+      }
+    }
+    payload += size;
+    ++event;
+  }
+}
+
+// --- what the event manager says -----------------------------------------------------------------
+
+Assembler::Assigned Assembler::assign(const wire::Assign& assign, std::span<const wire::Gap> gaps,
+                                      std::span<const wire::MissingRange> lost) {
+  Assembly* found = find(assign.first);
+  if (found != nullptr && found->state != AssemblyState::early) return {};
+  bool spoiled = recently_decided_.contains(assign.first, assign.attempt);
+  if (found != nullptr) { // blocks that came early: the event manager's word counts
+    const bool same = found->range == assign.range() && found->attempt == assign.attempt;
+    spoiled = spoiled || found->spoiled || (!same && !is_later(assign.attempt, found->attempt));
+    if (!same) {
+      throw_away(*found);
+      found = nullptr;
+    }
+  }
+  Assembly& assembly = found != nullptr ? *found : open(assign.range(), assign.attempt);
+  for (const auto& gap : gaps) {
+    if (gap.end <= gap.first || gap.end > assign.range().end) return {};
+    assembly.gaps.push_back(gap);
+  }
+  assembly.lost.insert(assembly.lost.end(), lost.begin(), lost.end());
+  if (assign.more != 0) return {.valid = true};
+  assembly.state = AssemblyState::assigned;
+  --early_;
+  assembly.epoch = assign.epoch;
+  return {.valid = true, .assembly = &assembly, .spoiled = spoiled};
+}
+
+bool Assembler::add_lost(std::span<const wire::MissingRange> lost) {
+  for (const wire::MissingRange& run : lost) {
+    const EventNumber end = run.first + run.count;
+    if (end < run.first || sources_.find(run.source) == System::npos) return false;
+    auto at = assemblies_.upper_bound(run.first);
+    if (at != assemblies_.begin()) --at;
+    for (; at != assemblies_.end() && at->first < end; ++at) {
+      Assembly& assembly = *at->second;
+      const EventNumber first = std::max(run.first, assembly.range.first);
+      const EventNumber until = std::min(end, assembly.range.end);
+      if (assembly.state != AssemblyState::assigned || first >= until) continue;
+      assembly.lost.push_back({.source = run.source,
+                               .count = static_cast<std::uint32_t>(until - first),
+                               .first = first,
+                               .reason = run.reason});
+    }
+  }
+  return true;
+}
+
+// --- what is missing -----------------------------------------------------------------------------
+
+void Assembler::add_missing(Assembly& assembly, SourceId source, EventRange events,
+                            wire::MissingReason reason) {
+  const auto why = static_cast<std::uint32_t>(reason);
+  if (!assembly.missing.empty()) {
+    wire::MissingRange& last = assembly.missing.back();
+    if (last.source == source && last.reason == why && last.first + last.count == events.first) {
+      last.count += static_cast<std::uint32_t>(events.count());
+      return;
+    }
+  }
+  assembly.missing.push_back(
+      {source, static_cast<std::uint32_t>(events.count()), events.first, why, 0});
+}
+
+void Assembler::give_up_source(Assembly& assembly, std::size_t source) {
+  Assembly::Progress& progress = assembly.progress[source];
+  if (progress.next == assembly.range.end) return;
+  if (progress.payload_offset != 0) { // a fragment of which only a part has come
+    auto& pieces = assembly.batch.pieces;
+    std::erase_if(pieces, [&](const storage::SourcePiece& piece) {
+      if (piece.source != system_.sources[source].id || piece.range.first != progress.next)
+        return false;
+      assembly.bytes -= piece.payload.size;
+      return true;
+    });
+  }
+  add_missing(assembly, system_.sources[source].id, {progress.next, assembly.range.end},
+              wire::MissingReason::absent);
+  progress = {.next = assembly.range.end};
+  --assembly.open_sources;
+}
+
+void Assembler::give_up(Assembly& assembly, NodeId readout) {
+  const auto [first, last] = system_.sources_of(readout);
+  for (std::size_t source = first; source < last; ++source) give_up_source(assembly, source);
+}
+
+bool Assembler::owes(const Assembly& assembly, NodeId readout) const {
+  const auto [first, last] = system_.sources_of(readout);
+  for (std::size_t source = first; source < last; ++source) {
+    if (assembly.progress[source].next != assembly.range.end) return true;
+  }
+  return false;
+}
+
+bool Assembler::owes(NodeId readout) const {
+  return std::ranges::any_of(assemblies_, [&](const auto& entry) {
+    return entry.second->state == AssemblyState::assigned && owes(*entry.second, readout);
+  });
+}
+
+std::vector<Assembly*> Assembler::owed_by(NodeId readout) const {
+  std::vector<Assembly*> owed;
+  for (const auto& [first, assembly] : assemblies_) {
+    if (assembly->state != AssemblyState::assigned || !owes(*assembly, readout)) continue;
+    owed.push_back(assembly);
+  }
+  return owed;
+}
+
+void Assembler::decide(Assembly& assembly) {
+  FANIN_ASSERT(assembly.state == AssemblyState::assigned && assembly.open_sources == 0);
+  assembly.state = AssemblyState::decided;
+  if (!assembly.missing.empty() || !assembly.gaps.empty()) sort_out_missing(assembly);
+  recently_decided_.note(assembly.range.first, assembly.attempt);
+  storage::BuiltBatch& batch = assembly.batch;
+  batch.ticket = assembly.range.first;
+  batch.range = assembly.range;
+  batch.attempt = assembly.attempt;
+  for (const auto& run : assembly.missing) {
+    batch.missing.push_back({{run.first, run.first + run.count},
+                             run.source,
+                             static_cast<wire::MissingReason>(run.reason)});
+  }
+  for (const auto& gap : assembly.gaps) batch.gaps.push_back({gap.first, gap.end});
+  for (const auto& bad : assembly.bad) batch.bad.push_back({bad.event, bad.source, bad.flags});
+}
+
+// Of numbers that no source has nothing is missing. What a readout unit had before it died was
+// lost, whatever it says when it is here again. What is missing makes events incomplete if the
+// source is required.
+void Assembler::sort_out_missing(Assembly& assembly) {
+  const EventNumber first = assembly.range.first;
+  const auto count = static_cast<std::size_t>(assembly.range.count());
+  std::vector<std::uint32_t> missing(count);
+  std::vector<bool> incomplete(count);
+  std::vector<bool> gap(count);
+  const auto runs = std::exchange(assembly.missing, {});
+  for (const auto& run : runs) {
+    for (std::size_t i = 0; i < run.count; ++i) ++missing[run.first - first + i];
+  }
+  std::erase_if(assembly.gaps, [&](const wire::Gap& one) {
+    for (EventNumber event = std::max(one.first, first); event < one.end; ++event) {
+      if (missing[event - first] != system_.sources.size()) return true; // somebody is wrong
+    }
+    for (EventNumber event = std::max(one.first, first); event < one.end; ++event) {
+      gap[event - first] = true;
+    }
+    return false;
+  });
+  for (const auto& run : runs) {
+    const bool required = system_.sources[sources_.find(run.source)].required;
+    for (EventNumber event = run.first; event < run.first + run.count; ++event) {
+      if (gap[event - first]) continue;
+      const bool lost = std::ranges::any_of(assembly.lost, [&](const wire::MissingRange& one) {
+        return one.source == run.source && event >= one.first && event - one.first < one.count;
+      });
+      add_missing(assembly, run.source, {event, event + 1},
+                  lost ? wire::MissingReason::lost : static_cast<wire::MissingReason>(run.reason));
+      if (required) incomplete[event - first] = true;
+    }
+  }
+  assembly.incomplete = static_cast<std::uint32_t>(std::ranges::count(incomplete, true));
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,140 @@
+// Puts the data blocks of batches together: which source has got how far, which fragments are
+// missing or damaged, and when a batch is complete. Blocks may come before the event manager's
+// word, since nothing is ordered across connections.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/builder/recently_decided.hpp"
+#include "fanin/builder/system.hpp"
+#include "fanin/storage/event_sink.hpp"
+#include "fanin/wire/control.hpp"
+#include "fanin/wire/part.hpp"
+
+namespace fanin::builder {
+
+enum class AssemblyState : std::uint8_t {
+  early,    // blocks have come, the event manager's word has not
+  assigned, // it waits for blocks
+  decided   // nothing is added any more: storage has it, or will
+};
+
+// A batch under construction, or waiting for its commit.
+struct Assembly {
+  struct Progress { // of one source
+    EventNumber next = 0;             // events below are answered
+    std::uint32_t payload_offset = 0; // of a fragment that comes in several blocks
+    std::uint32_t crc32c = 0;
+    wire::FragmentEntry entry; // of that fragment, as its first block says
+  };
+  EventRange range;
+  AssemblyState state = AssemblyState::early;
+  Attempt attempt = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t bytes = 0;         // payload
+  std::uint32_t open_sources = 0;  // not complete yet
+  std::vector<Progress> progress;  // by index of source
+  storage::BuiltBatch batch;       // for storage; filled when it is decided
+  std::vector<wire::MissingRange> missing;
+  std::vector<wire::BadFragment> bad;
+  std::vector<wire::Gap> gaps;        // as the event manager says
+  std::vector<wire::MissingRange> lost; // likewise
+  std::uint32_t incomplete = 0;       // events that lack a required source
+  bool spoiled = false;               // blocks of it were thrown away
+  bool heard = false;                 // a block has come since heard_at
+  Duration heard_at{};                // or assigned
+  Duration assigned_at{};
+  std::size_t missing_reported = 0; // to the event manager, of `missing`
+  std::size_t bad_reported = 0;     // likewise
+};
+
+// Knows no connection; times are its owner's deadline clock.
+class Assembler {
+public:
+  using Assemblies = std::pmr::map<EventNumber, Assembly*>; // by first event
+
+  // Both must outlive it.
+  Assembler(const System& system, const SourceIndex& sources);
+
+  struct Block {
+    const wire::PartView& part;
+    const memory::View& message; // header, table, and payload if `payload` is empty
+    const memory::View& payload;
+    std::size_t source = 0; // index of it
+  };
+  struct Added {
+    Assembly* batch = nullptr;    // it is of this one; null: of one that is over
+    Assembly* early = nullptr;    // begins with this block: its owner says when (heard_at)
+    Assembly* complete = nullptr; // has all of its blocks now, and is assigned
+    std::string wrong; // why no good readout unit sends that; empty: it does
+  };
+  [[nodiscard]] Added add(const Block& block);
+
+  struct Assigned {
+    bool valid = false; // false: the message is invalid
+    // Null: more of the message follows. Its owner says when it was assigned.
+    Assembly* assembly = nullptr;
+    bool spoiled = false; // it has to be handed back: blocks of it were thrown away
+  };
+  [[nodiscard]] Assigned assign(const wire::Assign& assign, std::span<const wire::Gap> gaps,
+                                std::span<const wire::MissingRange> lost);
+  // Fragments that died with a readout unit. False: it is invalid.
+  [[nodiscard]] bool add_lost(std::span<const wire::MissingRange> lost);
+
+  // Sources of this readout unit will answer no more: what has not come is absent.
+  void give_up(Assembly& assembly, NodeId readout);
+  [[nodiscard]] bool owes(const Assembly& assembly, NodeId readout) const;
+  // Of batches that are assigned: whether it owes any, and which.
+  [[nodiscard]] bool owes(NodeId readout) const;
+  [[nodiscard]] std::vector<Assembly*> owed_by(NodeId readout) const;
+  // Nothing is added any more; fills `batch`, which has `missing` sorted out.
+  void decide(Assembly& assembly);
+  // Forgets it: it is committed, or handed back.
+  void release(Assembly& assembly);
+  // As release(); blocks that still come of this attempt are late.
+  void hand_back(Assembly& assembly);
+  // As hand_back(), of one that is not assigned.
+  void throw_away(Assembly& assembly);
+  void clear();
+
+  [[nodiscard]] Assembly* find(EventNumber first) const;
+  [[nodiscard]] const Assemblies& assemblies() const { return assemblies_; }
+  // A block of another run or incarnation.
+  void count_stale() { ++stale_; }
+  [[nodiscard]] std::uint64_t late() const { return late_; }   // blocks
+  [[nodiscard]] std::uint64_t stale() const { return stale_; } // likewise
+
+private:
+  Assembly& open(EventRange range, Attempt attempt);
+  [[nodiscard]] Assembly* find_for(const wire::PartHeader& header);
+  [[nodiscard]] Assembly* open_early(const wire::PartHeader& header);
+  [[nodiscard]] static std::string wrong_with(const Assembly::Progress& progress,
+                                              const wire::PartView& part);
+  void keep(Assembly& assembly, const Block& block);
+  void add_partial(Assembly& assembly, Assembly::Progress& progress, const wire::PartView& part);
+  void check_fragments(Assembly& assembly, const wire::PartView& part);
+  static void add_missing(Assembly& assembly, SourceId source, EventRange events,
+                          wire::MissingReason reason);
+  void give_up_source(Assembly& assembly, std::size_t source);
+  void sort_out_missing(Assembly& assembly);
+
+  const System& system_;
+  const SourceIndex& sources_;
+  std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
+  Assemblies assemblies_{&memory_};
+  std::vector<std::unique_ptr<Assembly>> all_; // every one ever made
+  std::vector<Assembly*> spare_;
+  RecentlyDecided recently_decided_;
+  std::size_t early_ = 0; // how many are not assigned
+  std::uint64_t late_ = 0;
+  std::uint64_t stale_ = 0;
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,245 @@
+#include "fanin/builder/building/assembler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "fanin/base/random.hpp"
+#include "fanin/builder/building/overdue_blocks.hpp"
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/wire/checksum.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+using Table = std::vector<wire::FragmentEntry>;
+using Missing = wire::MissingReason;
+
+// Sources 1 and 2 of readout unit 0, source 3 of readout unit 1, which is not required. Batches of
+// four events.
+System three_sources() {
+  System system;
+  system.readout_units = {"ru0", "ru1"};
+  system.builder_units = {"bu0"};
+  system.sources = {{1, "s1", 0, true}, {2, "s2", 0, true}, {3, "s3", 1, false}};
+  system.batch_events = 4;
+  return system;
+}
+
+class Blocks : public ::testing::Test {
+protected:
+  // A block of `source` with these fragments from `first` on, whose payload is zeros.
+  Assembler::Added add(SourceId source, EventNumber first, const Table& table, Attempt attempt = 0,
+                       std::uint32_t offset = 0, std::uint32_t size = ~0U) {
+    wire::PartHeader header;
+    header.batch_first = first / 4 * 4;
+    header.batch_events = 4;
+    header.source = source;
+    header.first_event = first;
+    header.attempt = attempt;
+    header.entries = static_cast<std::uint32_t>(table.size());
+    header.payload_offset = offset;
+    std::uint32_t whole = 0;
+    for (const auto& entry : table) whole += entry.size();
+    header.payload_size = size == ~0U ? whole : size;
+    auto page = pool_->take();
+    std::memset(page.data(), 0, pool_->page_size());
+    std::memcpy(page.data(), &header, sizeof header);
+    std::memcpy(page.data() + sizeof header, table.data(), table.size() * sizeof table.front());
+    const std::size_t head = sizeof header + table.size() * sizeof table.front();
+    wire::seal_part({page.data(), head}, true);
+    const memory::View message =
+        page.freeze(0, static_cast<std::uint32_t>(head + header.payload_size));
+    const auto part = wire::decode_part(message.bytes());
+    EXPECT_TRUE(part) << part.error().text;
+    if (!part) return {};
+    return assembler_.add({*part, message, {}, sources_.find(source)});
+  }
+  Assembly* assign(EventNumber first, Attempt attempt = 0, const std::vector<wire::Gap>& gaps = {},
+                   const std::vector<wire::MissingRange>& lost = {}) {
+    wire::Assign message{.first = first, .events = 4, .attempt = attempt};
+    const auto assigned = assembler_.assign(message, gaps, lost);
+    EXPECT_TRUE(assigned.valid);
+    spoiled_ = assigned.spoiled;
+    return assigned.assembly;
+  }
+  static wire::FragmentEntry good(std::uint32_t size) {
+    const std::vector<std::byte> zeros(size);
+    return {size, wire::crc32c(zeros)};
+  }
+  static Table good_table() { return {good(10), good(0), good(20), good(5)}; }
+
+  System system_ = three_sources();
+  SourceIndex sources_{system_};
+  std::unique_ptr<memory::PagePool> pool_ =
+      memory::PagePool::make(
+          {.page_size = 4096, .pages = 64, .arena = {.huge_pages = memory::HugePages::off}})
+          .value();
+  Assembler assembler_{system_, sources_};
+  bool spoiled_ = false;
+};
+
+TEST_F(Blocks, batch_is_complete_when_all_sources_have_answered) {
+  Assembly* const batch = assign(8);
+  EXPECT_EQ(add(1, 8, good_table()).complete, nullptr);
+  EXPECT_EQ(add(2, 8, {good(1), good(1)}).complete, nullptr);
+  EXPECT_EQ(add(3, 8, good_table()).complete, nullptr);
+  EXPECT_TRUE(assembler_.owes(*batch, 0));
+  EXPECT_FALSE(assembler_.owes(*batch, 1));
+  ASSERT_EQ(add(2, 10, {good(1), good(1)}).complete, batch);
+  assembler_.decide(*batch);
+  EXPECT_EQ(batch->bytes, 74U);
+  EXPECT_EQ(batch->batch.pieces.size(), 4U);
+  EXPECT_EQ(batch->incomplete, 0U);
+  EXPECT_TRUE(batch->batch.missing.empty());
+  EXPECT_TRUE(batch->batch.bad.empty());
+  assembler_.release(*batch);
+  EXPECT_TRUE(assembler_.assemblies().empty());
+}
+
+TEST_F(Blocks, blocks_may_come_before_the_assignment) {
+  EXPECT_NE(add(1, 0, good_table()).early, nullptr);
+  EXPECT_EQ(add(2, 0, good_table()).early, nullptr);
+  EXPECT_EQ(add(3, 0, good_table()).complete, nullptr);
+  const Assembly* const batch = assign(0);
+  EXPECT_FALSE(spoiled_);
+  EXPECT_EQ(batch->open_sources, 0U);
+}
+
+TEST_F(Blocks, damaged_and_absent_fragments_are_told_apart) {
+  Assembly* const batch = assign(0);
+  wire::FragmentEntry damaged = good(10);
+  ++damaged.crc32c;
+  (void)add(1, 0,
+            {damaged, wire::FragmentEntry::make_absent(wire::AbsentReason::silent),
+             wire::FragmentEntry::make_absent(wire::AbsentReason::silent),
+             wire::FragmentEntry::make_absent(wire::AbsentReason::dropped)});
+  (void)add(2, 0, good_table());
+  ASSERT_EQ(add(3, 0, good_table()).complete, batch);
+  assembler_.decide(*batch);
+  ASSERT_EQ(batch->batch.bad.size(), 1U);
+  EXPECT_EQ(batch->batch.bad[0].event, 0U);
+  ASSERT_EQ(batch->batch.missing.size(), 2U);
+  EXPECT_EQ(batch->batch.missing[0].events, (EventRange{1, 3}));
+  EXPECT_EQ(batch->batch.missing[0].reason, Missing::deadline);
+  EXPECT_EQ(batch->batch.missing[1].reason, Missing::dropped);
+  EXPECT_EQ(batch->incomplete, 3U);
+}
+
+TEST_F(Blocks, fragment_in_several_blocks_has_one_checksum) {
+  Assembly* const batch = assign(0);
+  const wire::FragmentEntry whole = good(100);
+  EXPECT_EQ(add(1, 0, {whole}, 0, 0, 60).wrong, "");
+  EXPECT_NE(add(1, 0, {good(90)}, 0, 60, 30).wrong, ""); // they disagree
+  EXPECT_NE(add(1, 0, {whole}, 0, 70, 30).wrong, "");    // one is left out
+  EXPECT_EQ(add(1, 0, {whole}, 0, 60, 40).wrong, "");
+  EXPECT_TRUE(batch->bad.empty());
+  EXPECT_EQ(batch->progress[0].next, 1U);
+}
+
+TEST_F(Blocks, block_that_was_sent_again_is_stale_and_one_left_out_is_wrong) {
+  (void)assign(0);
+  (void)add(1, 0, {good(1), good(1)});
+  EXPECT_EQ(add(1, 0, {good(1), good(1)}).wrong, "");
+  EXPECT_EQ(assembler_.stale(), 1U);
+  EXPECT_NE(add(1, 3, {good(1)}).wrong, "");
+}
+
+TEST_F(Blocks, only_the_latest_attempt_counts) {
+  (void)add(1, 0, good_table(), 0);
+  (void)add(1, 0, good_table(), 1); // what came before is thrown away
+  EXPECT_EQ(assembler_.late(), 1U);
+  (void)add(2, 0, good_table(), 0);
+  EXPECT_EQ(assembler_.stale(), 1U);
+  Assembly* const batch = assign(0, 1);
+  EXPECT_FALSE(spoiled_);
+  EXPECT_EQ(batch->open_sources, 2U);
+  assembler_.hand_back(*batch);
+  (void)add(2, 0, good_table(), 1);
+  EXPECT_EQ(assembler_.late(), 2U);
+  (void)assign(0, 1);
+  EXPECT_TRUE(spoiled_); // blocks of it were thrown away
+}
+
+TEST_F(Blocks, attempts_wrap) {
+  (void)add(1, 0, good_table(), 65'535);
+  (void)add(1, 0, good_table(), 1);
+  EXPECT_EQ(assembler_.late(), 1U);
+  (void)add(1, 4, good_table(), 65'535);
+  EXPECT_EQ(assign(4, 1)->open_sources, 3U);
+  EXPECT_FALSE(spoiled_);
+}
+
+TEST_F(Blocks, dead_readout_unit_is_absent_or_lost_as_the_event_manager_says) {
+  Assembly* const batch = assign(0);
+  (void)add(1, 0, {good(1), good(1)});
+  (void)add(1, 2, {good(50)}, 0, 0, 20); // half a fragment
+  (void)add(3, 0, good_table());
+  const std::vector<wire::MissingRange> lost{
+      {.source = 1, .count = 1, .first = 2, .reason = static_cast<std::uint32_t>(Missing::lost)}};
+  EXPECT_TRUE(assembler_.add_lost(lost));
+  assembler_.give_up(*batch, 0);
+  ASSERT_EQ(batch->open_sources, 0U);
+  EXPECT_EQ(batch->bytes, 37U); // without the half
+  assembler_.decide(*batch);
+  const auto& missing = batch->batch.missing;
+  ASSERT_EQ(missing.size(), 3U);
+  EXPECT_EQ(missing[0].reason, Missing::lost);
+  EXPECT_EQ(missing[1].reason, Missing::absent);
+  EXPECT_EQ(missing[1].events, (EventRange{3, 4}));
+  EXPECT_EQ(missing[2].events, (EventRange{0, 4}));
+  EXPECT_EQ(batch->incomplete, 4U);
+}
+
+TEST_F(Blocks, gap_is_no_event_if_all_sources_say_so) {
+  Assembly* const batch = assign(0, 0, {{1, 2}, {3, 4}});
+  const auto absent = wire::FragmentEntry::make_absent(wire::AbsentReason::none);
+  for (const SourceId source : {1U, 2U}) (void)add(source, 0, {good(1), absent, good(1), absent});
+  (void)add(3, 0, {good(1), absent, good(1), good(1)});
+  assembler_.decide(*batch);
+  EXPECT_EQ(batch->batch.gaps, (std::vector<EventRange>{{1, 2}}));
+  EXPECT_EQ(batch->batch.missing.size(), 2U); // event 3 of two sources
+  EXPECT_EQ(batch->incomplete, 1U);
+}
+
+TEST_F(Blocks, way_is_gone_when_a_readout_unit_owes_blocks_and_completes_none) {
+  OverdueBlocks overdue{2, 100ms, 2s};
+  const auto everybody = [](NodeId) { return true; };
+  Assembly* const batch = assign(0);
+  batch->assigned_at = batch->heard_at = 1s;
+  overdue.heard(0);
+  overdue.heard(1);
+  EXPECT_TRUE(overdue.check(assembler_, 1s, everybody).no_way.empty());
+  (void)add(3, 0, good_table());
+  overdue.heard(1);
+  const auto found = overdue.check(assembler_, 1s + 100ms, everybody);
+  EXPECT_EQ(found.no_way, std::vector<NodeId>{0});
+  EXPECT_TRUE(found.stuck.empty());
+  const auto nobody = [](NodeId) { return false; };
+  EXPECT_TRUE(overdue.check(assembler_, 2s, nobody).no_way.empty());
+  EXPECT_EQ(overdue.check(assembler_, 4s, nobody).stuck, std::vector<Assembly*>{batch});
+}
+
+TEST_F(Blocks, batch_is_not_stuck_while_its_readout_unit_is_busy_with_earlier_ones) {
+  OverdueBlocks overdue{2, 100ms, 2s};
+  const auto everybody = [](NodeId) { return true; };
+  Assembly* const first = assign(0);
+  Assembly* const second = assign(4);
+  Assembly* const third = assign(8);
+  first->assigned_at = first->heard_at = 1s;
+  second->assigned_at = second->heard_at = 2s;
+  third->assigned_at = third->heard_at = 3s;
+  const auto found = [&](Duration now) {
+    for (const NodeId node : {NodeId{0}, NodeId{1}}) overdue.heard(node); // parts of blocks
+    return overdue.check(assembler_, now, everybody).stuck;
+  };
+  EXPECT_TRUE(found(10s).empty());
+  overdue.heard(0, *second);
+  EXPECT_TRUE(found(20s).empty()); // the other one has begun none
+  overdue.heard(1, *second);
+  EXPECT_EQ(found(30s), std::vector<Assembly*>{first});
+}
+
+} // namespace
+} // namespace fanin::builder

@@ -1,0 +1,402 @@
+#include "fanin/builder/building/builder_unit.hpp"
+
+#include <algorithm>
+
+#include "fanin/builder/control/take_message.hpp"
+#include "fanin/builder/rails.hpp"
+
+namespace fanin::builder {
+
+namespace {
+constexpr Duration block_timeout_least = std::chrono::milliseconds{100};
+
+Duration block_timeout(const System& system) {
+  return std::max(system.event_deadline, block_timeout_least);
+}
+} // namespace
+
+BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvironment environment)
+    : system_(system),
+      sources_(system),
+      options_(std::move(options)),
+      environment_(std::move(environment)),
+      status_tick_([this] {
+        (void)send_counters<wire::Status>();
+        status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
+      }),
+      members_(system.readout_units.size()),
+      links_(system, environment_, *this),
+      assembler_(system, sources_),
+      storage_(*environment_.loop, environment_.log),
+      overdue_(system.readout_units.size(), block_timeout(system), system.dead_after),
+      clock_(overdue_.period()) {
+  environment_.loop->add(*this);
+}
+
+BuilderUnit::~BuilderUnit() {
+  environment_.loop->remove(*this);
+  reset();
+}
+
+Result<> BuilderUnit::start() {
+  const auto rails = links_.listen(options_.data, *options_.receive_pool);
+  if (!rails) return std::unexpected(rails.error());
+  wire::Hello hello;
+  hello.role = wire::Role::builder_unit;
+  hello.node = options_.node;
+  hello.system_digest = system_.digest();
+  hello.capacity = build_capacity(options_.receive_pool->pages() - options_.posted_pages,
+                                  options_.receive_pool->page_size(), system_.readout_units.size());
+  control_ = std::make_unique<ControlClient>(
+      environment_,
+      ControlClient::Options{
+          .event_manager = options_.event_manager,
+          .hello = hello,
+          .text = system_.builder_units[options_.node] + "\n" + rails_text(*rails),
+          .give_up_after = options_.give_up_after,
+          .on_message = [this](wire::MessageType type,
+                               std::span<const std::byte> body) { return on_control(type, body); },
+          .on_lost = [this] { on_lost(); },
+          .on_given_up = [this](const Error& error) { end(std::unexpected(error)); }});
+  control_->start();
+  return {};
+}
+
+bool BuilderUnit::poll() {
+  storage_.forget_finished();
+  if (working()) {
+    storage_.submit();
+    watch_blocks();
+    send_requests();
+    if (!storage_.failure()) {
+      report();
+      finish_if_written();
+    } else if (report_failure()) {
+      end(std::unexpected(*storage_.failure()));
+      return false;
+    }
+  }
+  if (control_) control_->flush();
+  return false;
+}
+
+void BuilderUnit::end(Result<> result) {
+  if (state_ == State::ended) return;
+  reset();
+  state_ = State::ended;
+  if (control_) control_->stop();
+  options_.on_end(result);
+}
+
+void BuilderUnit::reset() {
+  if (state_ != State::ended) state_ = State::waiting;
+  incarnation_ = 0;
+  status_tick_.cancel();
+  block_tick_.cancel();
+  reporter_.clear();
+  assembler_.clear();
+  links_.end();
+  members_.clear();
+  for (std::size_t i = 0; i < members_.size(); ++i) overdue_.forget(static_cast<NodeId>(i));
+  storage_.end();
+}
+
+void BuilderUnit::on_lost() {
+  if (storage_.failure()) return end(std::unexpected(*storage_.failure()));
+  reset();
+}
+
+// --- what the event manager says -----------------------------------------------------------------
+
+bool BuilderUnit::on_control(wire::MessageType type, std::span<const std::byte> body) {
+  wire::MessageReader reader{body};
+  switch (type) {
+  case wire::MessageType::welcome: return take_message(reader, *this, &BuilderUnit::on_welcome);
+  case wire::MessageType::members: {
+    wire::Members members;
+    if (!reader.read(members)) return false;
+    const auto incarnations = reader.records<Incarnation>(members.count);
+    return reader.ok() && on_members(members, incarnations);
+  }
+  case wire::MessageType::assign: {
+    wire::Assign assign;
+    return reader.read(assign) && on_assign(assign, reader);
+  }
+  case wire::MessageType::lost: { // a readout unit has died; members that say so follow
+    wire::Lost lost;
+    if (!reader.read(lost)) return false;
+    const auto runs = reader.records<wire::MissingRange>(lost.runs);
+    return reader.ok() && working() && assembler_.add_lost(runs);
+  }
+  case wire::MessageType::finish: return on_finish();
+  default: return false;
+  }
+}
+
+bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
+  reset();
+  auto sink = options_.make_sink(welcome.run, welcome.incarnation);
+  if (!sink) {
+    (void)say_failed(sink.error().text);
+    end(std::unexpected(sink.error()));
+    return true;
+  }
+  run_ = welcome.run;
+  incarnation_ = welcome.incarnation;
+  state_ = State::building;
+  links_.begin(run_, incarnation_);
+  storage_.begin(std::move(*sink), [this](std::uint64_t ticket) { on_commit(ticket); });
+  status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
+  return true;
+}
+
+bool BuilderUnit::on_finish() {
+  if (state_ != State::building) return false;
+  state_ = State::finishing;
+  storage_.sink().finish();
+  return true;
+}
+
+bool BuilderUnit::on_members(const wire::Members& members,
+                             std::span<const Incarnation> incarnations) {
+  if (!working() || !members_.update(members.epoch, incarnations)) return false;
+  connections_changed();
+  return true;
+}
+
+bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& reader) {
+  const auto gaps = reader.records<wire::Gap>(assign.gaps);
+  const auto lost = reader.records<wire::MissingRange>(assign.lost);
+  if (!reader.ok() || !working() || assign.builder_incarnation != incarnation_ ||
+      assign.events == 0 || assign.events > system_.batch_events ||
+      assign.range().end < assign.first || assign.epoch > members_.epoch()) {
+    return false;
+  }
+  const auto assigned = assembler_.assign(assign, gaps, lost);
+  if (!assigned.valid || assigned.assembly == nullptr) return assigned.valid;
+  Assembly& assembly = *assigned.assembly;
+  assembly.assigned_at = assembly.heard_at = deadline_clock();
+  if (assigned.spoiled) {
+    hand_back(assembly, std::nullopt);
+    return true;
+  }
+  if (system_.protocol == Protocol::pull) links_.request(assign.first);
+  if (assembly.open_sources == 0) {
+    decide(assembly);
+  } else {
+    decide_without_lost(assembly);
+  }
+  return true;
+}
+
+// --- blocks --------------------------------------------------------------------------------------
+
+void BuilderUnit::block(NodeId node, const net::Event& event) {
+  const auto part = wire::decode_part(event.message.bytes(), event.rest.bytes());
+  if (!part) return links_.hang_up(node, part.error().text);
+  const wire::PartHeader& header = part->header;
+  if (header.fills_carrier != 0) links_.carrier_filled(node);
+  counters_.bytes += header.payload_size;
+  ++counters_.messages;
+  if (header.run != run_ || header.builder_incarnation != incarnation_ ||
+      header.readout_incarnation != links_.connected(node)) {
+    assembler_.count_stale();
+    return;
+  }
+  const std::size_t source = sources_.find(header.source);
+  if (source == System::npos || system_.sources[source].readout_unit != node ||
+      header.readout_unit != node || header.batch_events > system_.batch_events) {
+    return links_.hang_up(node,
+                          fmt::format("part of source {:#x}, which is not its own", header.source));
+  }
+  if (system_.checksum && header.checksum == 0) {
+    return links_.hang_up(node,
+                          fmt::format("part of source {:#x} without a checksum", header.source));
+  }
+  overdue_.heard(node);
+  const auto added = assembler_.add({*part, event.message, event.rest, source});
+  if (added.early != nullptr) added.early->heard_at = deadline_clock();
+  if (added.batch != nullptr) overdue_.heard(node, *added.batch);
+  if (!added.wrong.empty()) return links_.hang_up(node, added.wrong);
+  if (added.complete != nullptr) decide(*added.complete);
+}
+
+void BuilderUnit::connections_changed() {
+  const auto& assemblies = assembler_.assemblies();
+  for (auto entry = assemblies.begin(); entry != assemblies.end();) {
+    Assembly& assembly = *(entry++)->second; // deciding may end in a commit, which releases it
+    decide_without_lost(assembly);
+  }
+}
+
+// Gives up sources whose readout unit is dead, for good and with nothing left on its connection.
+// What it had is lost, as the event manager has said; of the rest there was nothing.
+void BuilderUnit::decide_without_lost(Assembly& assembly) {
+  if (assembly.state != AssemblyState::assigned) return;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const auto node = static_cast<NodeId>(i);
+    if (!members_.gives_nothing(node, assembly.epoch, links_.connected(node))) continue;
+    assembler_.give_up(assembly, node);
+  }
+  if (assembly.open_sources == 0) decide(assembly);
+}
+
+void BuilderUnit::decide(Assembly& assembly) {
+  assembler_.decide(assembly);
+  if (!assembly.bad.empty()) {
+    environment_.log(
+        LogLevel::error,
+        fmt::format("{} damaged fragments in events {} to {}, the first of source {:#x}",
+                    assembly.bad.size(), assembly.range.first, assembly.range.end - 1,
+                    assembly.bad.front().source));
+  }
+  reporter_.received(assembly);
+  storage_.add(assembly);
+}
+
+void BuilderUnit::on_commit(std::uint64_t ticket) {
+  Assembly* const assembly = assembler_.find(ticket);
+  FANIN_ASSERT(assembly != nullptr && assembly->state == AssemblyState::decided);
+  reporter_.committed(*assembly);
+}
+
+void BuilderUnit::hand_back(Assembly& assembly, std::optional<NodeId> blamed) {
+  reporter_.handed_back(assembly, blamed);
+  assembler_.hand_back(assembly);
+}
+
+// --- blocks that do not come ---------------------------------------------------------------------
+
+// Stands still also while this node or its storage has no buffer: a slow disk is nobody else's
+// fault.
+Duration BuilderUnit::deadline_clock() {
+  const bool held_up = storage_.held_up() || options_.receive_pool->available() == 0;
+  return clock_.look(environment_.loop->now(), held_up);
+}
+
+void BuilderUnit::watch_blocks() {
+  if (assembler_.assemblies().empty()) {
+    block_tick_.cancel();
+    clock_.rest();
+    return;
+  }
+  const Duration now = deadline_clock();
+  if (overdue_.due(now)) {
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      const auto node = static_cast<NodeId>(i);
+      if (links_.gets_on(node) || links_.waits_for_grant(node)) overdue_.heard(node);
+    }
+    const auto found = overdue_.check(
+        assembler_, now, [this](NodeId node) { return members_.incarnation(node) != 0; });
+    for (Assembly* const assembly : found.stuck) {
+      if (assembly->state == AssemblyState::assigned) {
+        hand_back(*assembly, std::nullopt);
+      } else {
+        assembler_.throw_away(*assembly); // of no batch, or of one that was decided long ago
+      }
+    }
+    for (const NodeId node : found.no_way) give_back(node);
+  }
+  if (!block_tick_.active()) {
+    block_tick_.start(*environment_.loop, environment_.loop->now() + overdue_.period());
+  }
+}
+
+// What a readout unit owes is built elsewhere.
+void BuilderUnit::give_back(NodeId node) {
+  const std::vector<Assembly*> owed = assembler_.owed_by(node);
+  std::uint64_t events = 0;
+  for (const Assembly* const assembly : owed) events += assembly->range.count();
+  environment_.log(LogLevel::warning,
+                   fmt::format("nothing comes from readout unit '{}': {} events are given back, to "
+                               "be built elsewhere",
+                               system_.readout_units[node], events));
+  links_.drop(node);
+  for (Assembly* const assembly : owed) hand_back(*assembly, node);
+}
+
+// --- requests and reports ------------------------------------------------------------------------
+
+wire::Assign BuilderUnit::request_for(const Assembly& assembly) const {
+  return {.first = assembly.range.first,
+          .events = static_cast<std::uint32_t>(assembly.range.count()),
+          .attempt = assembly.attempt,
+          .builder = options_.node,
+          .builder_incarnation = incarnation_,
+          .epoch = assembly.epoch};
+}
+
+void BuilderUnit::requests_opened(NodeId readout) {
+  for (const auto& [first, assembly] : assembler_.assemblies()) {
+    if (assembly->state == AssemblyState::assigned) links_.request(readout, first);
+  }
+}
+
+// Pull (Moser 2007, figure 6): the builder unit asks each readout unit. With shaping it grants what
+// they may send, in both flows.
+void BuilderUnit::send_requests() {
+  links_.grant([this](NodeId node) { return assembler_.owes(node); });
+  links_.send_requests([this](NodeId node) { return members_.incarnation(node); },
+                       [this](EventNumber first) -> std::optional<wire::Assign> {
+                         const Assembly* const assembly = assembler_.find(first);
+                         if (assembly == nullptr || assembly->state != AssemblyState::assigned) {
+                           return {};
+                         }
+                         return request_for(*assembly);
+                       });
+  links_.send_grants();
+}
+
+const wire::NodeCounters& BuilderUnit::counters() {
+  counters_.pages = options_.receive_pool->pages();
+  counters_.pages_in_use = counters_.pages - options_.receive_pool->available();
+  if (working()) counters_.stored_bytes = storage_.sink().bytes_written();
+  counters_.late = assembler_.late();
+  counters_.stale = assembler_.stale() + links_.stale();
+  return counters_;
+}
+
+template <class Message>
+bool BuilderUnit::send_counters() {
+  (void)counters();
+  return reporter_.send_counters<Message>(*control_, storage_.sink(), counters_);
+}
+
+void BuilderUnit::report() {
+  links_.report(*control_); // before what follows from it
+  (void)counters();
+  for (Assembly* const assembly : reporter_.report(*control_, storage_.sink(), counters_)) {
+    assembler_.release(*assembly);
+  }
+}
+
+// What was committed until now counts, and is said before. False: not all of it is on its way.
+bool BuilderUnit::report_failure() {
+  if (failure_reported_) return control_->sent();
+  report();
+  if (!reporter_.done() || !send_counters<wire::Status>()) return false;
+  failure_reported_ = say_failed(storage_.failure()->text);
+  return failure_reported_ && control_->sent();
+}
+
+bool BuilderUnit::say_failed(std::string_view why) {
+  why = why.substr(0, control_->room_max());
+  if (!control_->roomy(why.size())) return false;
+  const wire::Failed failed{static_cast<std::uint32_t>(why.size()),
+                            options_.failure_ends_run ? 1U : 0U};
+  control_->send(failed, why);
+  control_->flush();
+  return true;
+}
+
+void BuilderUnit::finish_if_written() {
+  if (state_ != State::finishing || !storage_.sink().finished() || !reporter_.done()) return;
+  while (reporter_.files_reported() < storage_.sink().files().size()) {
+    if (!send_counters<wire::Status>() && !control_->roomy()) return;
+  }
+  if (!send_counters<wire::Finished>()) return;
+  control_->flush();
+  end({});
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,132 @@
+// The builder unit (BU): collects the data blocks of the batches that it was assigned, checks them,
+// and gives the built events to storage. What is committed it reports to the event manager, whose
+// word decides whether it counts.
+//
+// ReadoutLinks has the connections, Assembler the batches under construction, OverdueBlocks finds
+// what does not come, StorageQueue brings batches into storage, and CommitReporter says what became
+// of them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fanin/builder/building/assembler.hpp"
+#include "fanin/builder/building/build_capacity.hpp"
+#include "fanin/builder/building/commit_reporter.hpp"
+#include "fanin/builder/building/overdue_blocks.hpp"
+#include "fanin/builder/building/readout_links.hpp"
+#include "fanin/builder/building/readout_members.hpp"
+#include "fanin/builder/building/storage_queue.hpp"
+#include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/deadline_clock.hpp"
+#include "fanin/builder/system.hpp"
+#include "fanin/storage/event_sink.hpp"
+
+namespace fanin::builder {
+
+struct BuilderOptions {
+  NodeId node = 0;
+  net::Url event_manager;
+  std::vector<net::Url> data; // rails where to listen for readout units (rails.hpp); port 0 works
+  memory::PagePool* receive_pool = nullptr; // pages of System::data_page
+  std::uint32_t posted_pages = 0; // of those, held by a transport that posts receives beforehand
+  Duration give_up_after = std::chrono::seconds{10};
+  bool failure_ends_run = false; // of storage; else the others go on without this unit
+  // A new sink, with new files, for each incarnation.
+  std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
+  // The run is over for this node; an error unless it ended in good order. Called once, on the
+  // loop; must not destroy the node.
+  std::function<void(const Result<>&)> on_end;
+};
+
+// Thread: its loop. Registered there as a service for its lifetime.
+class BuilderUnit final : public net::Service, private ReadoutLinks::Receiver {
+public:
+  BuilderUnit(const System& system, BuilderOptions options, NodeEnvironment environment);
+  ~BuilderUnit() override;
+
+  // Errors: the data address cannot be listened on.
+  [[nodiscard]] Result<> start();
+
+  // To the event manager, now.
+  [[nodiscard]] bool connected() const { return control_ && control_->connected(); }
+  [[nodiscard]] const wire::NodeCounters& counters();
+  [[nodiscard]] std::vector<std::string> files() const { return storage_.files(); }
+
+  // Of shaping; null: there is none.
+  [[nodiscard]] const shaping::Grants* grants() const { return links_.grants(); }
+
+  bool poll() override;
+
+private:
+  enum class State : std::uint8_t {
+    waiting, // for the event manager's welcome
+    building,
+    finishing, // all is built; storage writes what it holds
+    ended
+  };
+
+  // ReadoutLinks::Receiver
+  void block(NodeId readout, const net::Event& event) override;
+  void connections_changed() override;
+  void requests_opened(NodeId readout) override;
+
+  // control
+  [[nodiscard]] bool on_control(wire::MessageType type, std::span<const std::byte> body);
+  [[nodiscard]] bool on_welcome(const wire::Welcome& welcome);
+  [[nodiscard]] bool on_members(const wire::Members& members,
+                                std::span<const Incarnation> incarnations);
+  [[nodiscard]] bool on_assign(const wire::Assign& assign, wire::MessageReader& reader);
+  [[nodiscard]] bool on_finish();
+  void on_lost();
+  [[nodiscard]] bool working() const {
+    return state_ == State::building || state_ == State::finishing;
+  }
+
+  // batches
+  void decide(Assembly& assembly);
+  void decide_without_lost(Assembly& assembly);
+  void on_commit(std::uint64_t ticket);
+  void hand_back(Assembly& assembly, std::optional<NodeId> blamed);
+  [[nodiscard]] wire::Assign request_for(const Assembly& assembly) const;
+  [[nodiscard]] Duration deadline_clock();
+  void watch_blocks();
+  void give_back(NodeId readout);
+
+  // reports and the end
+  void send_requests();
+  void report();
+  template <class Message>
+  bool send_counters();
+  [[nodiscard]] bool report_failure();
+  [[nodiscard]] bool say_failed(std::string_view why); // false: there is no room
+  void finish_if_written();
+  void reset();
+  void end(Result<> result);
+
+  const System& system_;
+  const SourceIndex sources_;
+  BuilderOptions options_;
+  NodeEnvironment environment_;
+  std::unique_ptr<ControlClient> control_;
+  net::Timer status_tick_;
+  net::Timer block_tick_; // runs while there are assemblies
+
+  State state_ = State::waiting;
+  Incarnation incarnation_ = 0;
+  RunNumber run_ = 0;
+  ReadoutMembers members_;
+  ReadoutLinks links_;
+  Assembler assembler_;
+  StorageQueue storage_;
+  CommitReporter reporter_;
+  OverdueBlocks overdue_;
+  DeadlineClock clock_;
+  bool failure_reported_ = false; // of storage
+  wire::NodeCounters counters_;
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,71 @@
+#include "fanin/builder/building/commit_reporter.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace fanin::builder {
+
+void CommitReporter::clear() {
+  received_.clear();
+  handed_back_.clear();
+  committed_.clear();
+  files_reported_ = 0;
+}
+
+const std::vector<Assembly*>& CommitReporter::report(ControlClient& control,
+                                                     storage::EventSink& sink,
+                                                     wire::NodeCounters& counters) {
+  reported_.clear();
+  for (; !handed_back_.empty() && control.roomy(); handed_back_.pop_front()) {
+    control.send(handed_back_.front());
+  }
+  for (; !received_.empty() && control.roomy(); received_.pop_front()) {
+    control.send(received_.front());
+  }
+  while (!committed_.empty() && report_files(control, sink, counters) &&
+         report_built(control, *committed_.front())) {
+    reported_.push_back(committed_.front());
+    committed_.pop_front();
+  }
+  return reported_;
+}
+
+// False: there is no room to name them all now.
+bool CommitReporter::report_files(ControlClient& control, storage::EventSink& sink,
+                                  wire::NodeCounters& counters) {
+  if (sink.file_count() != files_reported_) {
+    (void)send_counters<wire::Status>(control, sink, counters);
+  }
+  return sink.file_count() == files_reported_;
+}
+
+// In several messages where there are many exceptions. False: not all of it is said.
+bool CommitReporter::report_built(ControlClient& control, Assembly& assembly) {
+  wire::Built built;
+  built.first = assembly.range.first;
+  built.events = static_cast<std::uint32_t>(assembly.range.count());
+  built.attempt = assembly.attempt;
+  built.bytes = assembly.bytes;
+  built.incomplete = assembly.incomplete;
+  const std::size_t records = control.room_max() / sizeof(wire::MissingRange) / 3;
+  const auto some = [records](const auto& list, std::size_t reported) {
+    return std::span{list}.subspan(reported, std::min(list.size() - reported, records));
+  };
+  do {
+    const auto missing = some(assembly.missing, assembly.missing_reported);
+    const auto bad = some(assembly.bad, assembly.bad_reported);
+    if (!control.roomy(missing.size_bytes() + bad.size_bytes())) return false;
+    assembly.missing_reported += missing.size();
+    assembly.bad_reported += bad.size();
+    built.missing_runs = static_cast<std::uint32_t>(missing.size());
+    built.bad = static_cast<std::uint32_t>(bad.size());
+    built.more = assembly.missing_reported < assembly.missing.size() ||
+                         assembly.bad_reported < assembly.bad.size()
+                     ? 1
+                     : 0;
+    control.send(built, missing, bad);
+  } while (built.more != 0);
+  return true;
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,108 @@
+// A node's conversation with the event manager: connects in any order of starting, says hello, and
+// comes back after a loss, within `grace` as if nothing had been. Shared by readout and builder
+// units.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "fanin/base/log.hpp"
+#include "fanin/builder/control/control_channel.hpp"
+#include "fanin/builder/system.hpp"
+#include "fanin/net/link.hpp"
+#include "fanin/net/loop.hpp"
+
+namespace fanin::builder {
+
+// What a node is told from outside: everything that touches the world.
+struct NodeEnvironment {
+  net::Loop* loop = nullptr;
+  net::TransportSet* transports = nullptr;
+  memory::PagePool* control_pool = nullptr; // for messages in and out
+  LogFunction log;
+  std::uint64_t session = 1; // drawn at random for the process
+};
+
+// Why a node is refused that comes when everything is read, or built.
+inline constexpr std::string_view run_is_ending = "the run is ending";
+
+// How often a node reports its counters to the event manager.
+inline constexpr Duration status_period = std::chrono::milliseconds{250};
+
+// What may wait to be sent on one control connection: a peer that stops reading is given up beyond,
+// and cannot take the pages of the others.
+[[nodiscard]] inline std::uint64_t control_queue_bytes(const memory::PagePool& pool) {
+  return 3U * pool.page_size();
+}
+// The least page for control messages, the same for all nodes: half of it carries the counters of
+// a readout unit with so many sources, or an event that all of them lack.
+[[nodiscard]] inline std::uint32_t control_page_least(std::size_t sources) {
+  return static_cast<std::uint32_t>(2 * (sizeof(wire::SourceCounters) * sources + 192));
+}
+
+class ControlClient final : public net::Handler {
+public:
+  // Called for each message from the event manager; false: it is invalid, hang up.
+  using OnMessage = std::function<bool(wire::MessageType, std::span<const std::byte>)>;
+
+  struct Options {
+    net::Url event_manager;
+    wire::Hello hello; // role, node, digest, capacity
+    std::string text; // name, '\n', data URL
+    Duration grace{}; // without a connection, before the conversation is over
+    Duration give_up_after =
+        std::chrono::seconds{10}; // without an event manager that once was there
+    OnMessage on_message;
+    std::function<void()> on_lost; // the conversation is over; a new one is tried
+    // Refused for good, or for longer than give_up_after; or the event manager stays away.
+    std::function<void(const Error&)> on_given_up;
+  };
+
+  ControlClient(NodeEnvironment environment, Options options);
+  ~ControlClient() override;
+
+  void start();
+  void stop(); // closes; what was gathered is still sent
+  void flush(); // end of turn
+
+  template <class Body, class... Parts>
+  void send(const Body& body, const Parts&... parts) {
+    channel_.append(body, parts...);
+  }
+  // As the channel's: what may grow long is only said while there is room.
+  [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return channel_.roomy(parts_bytes); }
+  [[nodiscard]] std::size_t room_max() const { return channel_.room_max(); }
+  [[nodiscard]] bool connected() const { return connected_; }
+  [[nodiscard]] bool sent() const { return channel_.sent(); }
+
+  void on_event(net::Transport& transport, net::Event& event) override;
+
+private:
+  void connect();
+  void try_again();
+  void say_hello();
+  void lost(std::string_view why);
+  void welcomed();
+  void end_conversation();
+  bool on_message(wire::MessageType type, std::span<const std::byte> body);
+  void receive(const memory::View& page);
+  void refused(const std::string& reason, bool for_now);
+
+  NodeEnvironment environment_;
+  Options options_;
+  ControlChannel channel_;
+  net::Link link_;
+  net::Timer retry_;
+  net::Timer grace_; // runs while the conversation is without a connection
+  Duration retry_after_ = std::chrono::milliseconds{10};
+  bool connected_ = false;
+  bool stopped_ = false;
+  bool was_connected_ = false;
+  bool welcome_ = false; // over this connection
+  Incarnation incarnation_ = 0; // of the conversation; 0: there is none
+  Time lost_at_ = never; // the first loss since it was last welcome
+  Time refused_since_ = never;
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,166 @@
+// The event manager's connections: who says hello, who comes back after a loss, who has fallen
+// silent. What nodes say is handed to an interface; what they are told goes through their channels.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/log_limiter.hpp"
+#include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/system.hpp"
+
+namespace fanin::builder {
+
+struct NodeKey {
+  wire::Role role{}; // readout_unit or builder_unit
+  NodeId node = 0;
+  friend bool operator==(const NodeKey&, const NodeKey&) = default;
+  [[nodiscard]] bool is_readout() const { return role == wire::Role::readout_unit; }
+};
+
+// Thread: its loop.
+class ControlServer final : public net::Handler {
+public:
+  struct Refusal {
+    std::string reason;
+    bool for_now = false; // it may try again
+    LogLevel level = LogLevel::warning;
+  };
+  // Who leads the run. Called on the loop; may tell nodes something, and drop() them.
+  class Nodes {
+  public:
+    virtual ~Nodes() = default;
+    // Why a node that has said hello as it should may not take part now; none: it may.
+    [[nodiscard]] virtual std::optional<Refusal> refusal(NodeKey key) = 0;
+    // It takes part from now on: it has to be welcomed. `rails`: of a builder unit (rails.hpp).
+    virtual void joined(NodeKey key, const wire::Hello& hello, std::string rails) = 0;
+    // A page has come from it; its messages follow.
+    virtual void heard(NodeKey key) = 0;
+    // False: it is invalid, and the node is dropped.
+    [[nodiscard]] virtual bool message(NodeKey key, wire::MessageType type,
+                                       std::span<const std::byte> body) = 0;
+    // A readout unit has lost its connection: whether it is waited for.
+    [[nodiscard]] virtual bool waits_for(NodeKey key) = 0;
+    virtual void waits(NodeKey key, std::string_view why) = 0;
+    // It has come back in time, as if nothing had been.
+    virtual void resumed(NodeKey key) = 0;
+    // It is gone for good; nothing can be told to it any more.
+    virtual void left(NodeKey key, std::string_view why) = 0;
+  };
+
+  // `system` and `nodes` must outlive it.
+  ControlServer(const System& system, NodeEnvironment environment, Nodes& nodes);
+  ~ControlServer() override;
+
+  // Errors: the address cannot be listened on.
+  [[nodiscard]] Result<> start(const net::Url& url);
+  [[nodiscard]] net::Url url() const { return transport_->listening_url(listener_); }
+
+  // Opens the conversation with a node that has joined; said again if its connection is lost before
+  // that has come.
+  void welcome(NodeKey key, const wire::Welcome& welcome);
+  // To say something to it; null: it is not here.
+  [[nodiscard]] ControlChannel* channel(NodeKey key);
+  [[nodiscard]] ControlChannel* readout(NodeId node) {
+    return channel({wire::Role::readout_unit, node});
+  }
+  [[nodiscard]] ControlChannel* builder(NodeId node) {
+    return channel({wire::Role::builder_unit, node});
+  }
+  template <class Body, class... Parts>
+  void tell_readouts(const Body& body, const Parts&... parts) {
+    tell(0, readouts_, body, parts...);
+  }
+  template <class Body, class... Parts>
+  void tell_builders(const Body& body, const Parts&... parts) {
+    tell(readouts_, peers_.size(), body, parts...);
+  }
+  // All that are here have room for what may grow long.
+  [[nodiscard]] bool readouts_roomy();
+  // Ends its connection, after what it was told if not `abort`; Nodes::left() is called.
+  void drop(NodeKey key, std::string_view why, bool abort = true);
+  // Without a word to anybody.
+  void close_all();
+
+  // Sends what was said in this turn, and gives up who does not read.
+  void flush();
+
+  // Whoever watches over the process of this session saw it die: it does not come back.
+  void process_died(std::uint64_t session);
+  // Drops readout units whose connection has not come back; gives the time at which to look again.
+  [[nodiscard]] Time end_graces(Time now);
+  // Drops who says nothing for `dead_after`, or acknowledges nothing; gives those.
+  std::vector<NodeKey> drop_silent(Time now);
+  // The event manager did not run for so long: nobody is judged by that time.
+  void pass_over(Duration pause, Time now);
+
+  void on_event(net::Transport& transport, net::Event& event) override;
+
+private:
+  enum class PeerState : std::uint8_t {
+    unidentified, // has not said hello
+    connected,
+    dying, // connected, and its process has died
+    lost // no connection; it may come back
+  };
+  struct Peer {
+    PeerState state = PeerState::unidentified;
+    NodeKey key;
+    net::Link link;
+    ControlChannel channel;
+    wire::Welcome welcome;
+    std::uint64_t session = 0; // of its process
+    Time lost_at = never;
+    Time heard{};
+    Time listening{}; // when it was last not behind with what it is told
+    std::uint64_t acknowledged = 0; // at that time or later
+    [[nodiscard]] bool identified() const { return state != PeerState::unidentified; }
+  };
+
+  void on_accepted(net::Link link);
+  void receive(Peer& peer, const memory::View& page);
+  [[nodiscard]] bool take(net::Link link, wire::MessageType type, std::span<const std::byte> body);
+  void on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hello, std::string_view text);
+  [[nodiscard]] std::optional<std::string>
+  wrong_with(const wire::Hello& hello, std::string_view name, std::string_view rails) const;
+  void refuse(Peer& peer, Refusal refusal);
+  void say_refused(LogLevel level, std::string_view text);
+  [[nodiscard]] bool try_resume(Peer& fresh, const wire::Hello& hello);
+  void leave_to_process(NodeKey key, const wire::Hello& hello, const Peer& fresh);
+  void on_closed(net::Link link, std::string_view why);
+  void lose(net::Link link, std::string_view why);
+  [[nodiscard]] bool judge(Peer& peer, Time now) const;
+
+  [[nodiscard]] std::size_t index(NodeKey key) const {
+    return key.is_readout() ? key.node : readouts_ + key.node;
+  }
+  void touch(std::size_t index) { touched_[index / 64] |= std::uint64_t{1} << index % 64; }
+  template <class Body, class... Parts>
+  void tell(std::size_t first, std::size_t end, const Body& body, const Parts&... parts) {
+    for (std::size_t i = first; i < end; ++i) {
+      if (!peers_[i]) continue;
+      peers_[i]->channel.append(body, parts...);
+      touch(i);
+    }
+  }
+
+  const System& system_;
+  const std::uint64_t digest_; // of system_
+  NodeEnvironment environment_;
+  Nodes& nodes_;
+  net::Transport* transport_ = nullptr;
+  net::ListenerId listener_ = net::ListenerId::none;
+  std::size_t readouts_; // how many; their peers come first
+  std::vector<std::unique_ptr<Peer>> peers_; // by index(); null: not here
+  std::vector<std::unique_ptr<Peer>> unidentified_;
+  std::map<net::Link, Peer*> by_link_;
+  std::vector<std::uint64_t> touched_; // a bit for each of peers_: its channel has something to do
+  LogLimiter refusals_; // of peers that are refused, or cut off
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,30 @@
+#include "fanin/builder/control/greeting.hpp"
+
+#include <cstring>
+
+namespace fanin::builder {
+
+std::byte* Greeting::frame(wire::MessageType type, std::size_t size) {
+  const message::FrameHeader header{static_cast<std::uint16_t>(type), 0,
+                                    static_cast<std::uint32_t>(size)};
+  FANIN_ASSERT(sizeof header + size <= pool_->page_size() / 2);
+  frame_.assign(sizeof header + size, std::byte{});
+  std::memcpy(frame_.data(), &header, sizeof header);
+  return frame_.data() + sizeof header;
+}
+
+void Greeting::flush() {
+  if (frame_.empty()) return;
+  memory::Loan page = pool_->take();
+  if (!page) return; // when one is back
+  std::memcpy(page.data(), frame_.data(), frame_.size());
+  const memory::View view = page.freeze(0, static_cast<std::uint32_t>(frame_.size()));
+  switch (link_.send({&view, 1})) {
+  case net::SendOutcome::backpressure: return;
+  case net::SendOutcome::too_large: failed_ = true; [[fallthrough]];
+  case net::SendOutcome::accepted:
+  case net::SendOutcome::closed: frame_.clear();
+  }
+}
+
+} // namespace fanin::builder

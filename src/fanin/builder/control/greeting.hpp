@@ -1,0 +1,42 @@
+// One control message that goes ahead of all others, without a number: what opens a connection, or
+// acknowledges what has come over it.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "fanin/builder/control/control_batcher.hpp"
+
+namespace fanin::builder {
+
+// It is kept outside of the pool until a page is there and the link takes it, so that an empty pool
+// delays it and is not mistaken for a peer that does not read. Thread: the loop of its link.
+class Greeting {
+public:
+  // In place of the one before. `pool` outlives it, and half a page of it has room for the message.
+  template <class Body, class... Parts>
+  void set(net::Link link, memory::PagePool& pool, const Body& body, const Parts&... parts) {
+    link_ = link;
+    pool_ = &pool;
+    failed_ = false;
+    const std::size_t size = sizeof(Body) + (message_bytes(parts).size() + ... + 0);
+    std::byte* at = frame(Body::type, (size + 7) & ~std::size_t{7});
+    put_bytes(at, std::as_bytes(std::span{&body, 1}));
+    (put_bytes(at, message_bytes(parts)), ...);
+  }
+  // Sends it if that is possible now. Called at the end of a turn, and when the link is writable.
+  void flush();
+
+  [[nodiscard]] bool sent() const { return frame_.empty(); }
+  [[nodiscard]] bool failed() const { return failed_; } // the peer takes no message of its size
+
+private:
+  std::byte* frame(wire::MessageType type, std::size_t size);
+
+  net::Link link_;
+  memory::PagePool* pool_ = nullptr;
+  std::vector<std::byte> frame_;
+  bool failed_ = false;
+};
+
+} // namespace fanin::builder

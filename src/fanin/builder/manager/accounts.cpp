@@ -1,0 +1,234 @@
+#include "fanin/builder/manager/accounts.hpp"
+
+#include <algorithm>
+
+#include "fanin/source/fragment_queue.hpp"
+
+namespace fanin::builder {
+
+namespace {
+constexpr std::size_t incomplete_listed = 1000;
+constexpr std::size_t gaps_listed = 1000;
+constexpr std::uint64_t latency_samples = 64; // per batch at most
+} // namespace
+
+SourceLedger& SourceLedger::operator+=(const SourceLedger& other) {
+  read += other.read;
+  built += other.built;
+  late += other.late;
+  dropped += other.dropped;
+  lost += other.lost;
+  return *this;
+}
+
+Accounts::Accounts(const System& system, const SourceIndex& sources)
+    : system_(system),
+      sources_(sources),
+      readouts_(system.readout_units.size()),
+      builders_(system.builder_units.size()),
+      missing_(system.sources.size()) {}
+
+void Accounts::readout_up(NodeId node) {
+  const auto [first, last] = system_.sources_of(node);
+  Readout& readout = readouts_[node];
+  readout.ledgers.emplace_back(last - first);
+  readout.dropped.emplace_back(last - first, std::vector<std::uint64_t>(wire::drop_reasons));
+  readout.counters = {};
+}
+
+void Accounts::read(NodeId node, std::uint64_t fragments) {
+  for (SourceLedger& ledger : readouts_[node].ledgers.back()) ledger.read += fragments;
+}
+
+void Accounts::absent(NodeId node, std::size_t local, std::uint64_t fragments) {
+  readouts_[node].ledgers.back()[local].read -= fragments;
+}
+
+void Accounts::begin_afresh(NodeId node) {
+  for (SourceLedger& ledger : readouts_[node].ledgers.back()) ledger.read = 0;
+}
+
+bool Accounts::count_dropped(NodeId node, std::span<const wire::SourceCounters> sources) {
+  auto& dropped = readouts_[node].dropped.back();
+  if (sources.size() > dropped.size()) return false;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    std::ranges::copy(sources[i].dropped, dropped[i].begin());
+  }
+  return true;
+}
+
+std::vector<std::string> Accounts::add_files(NodeId builder, std::string_view names) {
+  std::vector<std::string> added;
+  auto& known = builders_[builder].files;
+  for (std::size_t at = 0; at < names.size();) {
+    const std::size_t end = names.find('\n', at);
+    if (end == std::string_view::npos) break;
+    std::string file{names.substr(at, end - at)};
+    at = end + 1;
+    if (std::ranges::find(known, file) != known.end()) continue;
+    known.push_back(file);
+    summary_.files.push_back(file);
+    added.push_back(std::move(file));
+  }
+  return added;
+}
+
+void Accounts::fail(std::string why) {
+  if (summary_.error.empty()) summary_.error = std::move(why);
+}
+
+void Accounts::gap(EventRange gap) {
+  summary_.gaps += gap.count();
+  auto& list = summary_.gap_list;
+  auto at = std::ranges::lower_bound(list, gap.first, {}, &EventRange::end);
+  if (at == list.end() || at->first > gap.end) {
+    if (list.size() < gaps_listed) list.insert(at, gap);
+    return;
+  }
+  at->first = std::min(at->first, gap.first);
+  at->end = std::max(at->end, gap.end);
+  const auto next = std::next(at);
+  if (next == list.end() || next->first > at->end) return;
+  at->end = std::max(at->end, next->end);
+  list.erase(next);
+}
+
+void Accounts::built(const Batch& batch, const wire::Built& built,
+                     std::span<const Incarnation> members, Time now, const Trigger& trigger) {
+  last_commit_ = now;
+  std::uint64_t gap_events = 0;
+  for (const auto& one : batch.gaps) {
+    if (one.first < batch.range.first) continue; // before it: known already
+    gap_events += one.end - one.first;
+    gap({one.first, one.end});
+  }
+  const std::uint64_t events = batch.range.count() - gap_events;
+  count_fragments(batch, events, members);
+  list_incomplete(batch);
+  std::vector<EventNumber> bad;
+  for (const auto& fragment : batch.bad) bad.push_back(fragment.event);
+  std::ranges::sort(bad);
+  const auto repeated = std::ranges::unique(bad);
+  summary_.events_bad += bad.size() - repeated.size();
+  summary_.events_built += events;
+  summary_.events_incomplete += built.incomplete;
+  summary_.bytes_built += built.bytes;
+  builders_[batch.builder].events += events;
+  if (trigger.enabled()) {
+    const std::uint64_t step = (batch.range.count() + latency_samples - 1) / latency_samples;
+    for (EventNumber event = batch.range.first; event < batch.range.end; event += step) {
+      summary_.latency.add(now - trigger.time_of(event), std::min(step, batch.range.end - event));
+    }
+  }
+}
+
+void Accounts::list_incomplete(const Batch& batch) {
+  for (const auto& run : batch.missing) {
+    const SourceInfo& source = system_.sources[sources_.find(run.source)];
+    if (!source.required || summary_.incomplete_list.size() >= incomplete_listed) continue;
+    summary_.incomplete_list.push_back({{run.first, run.first + run.count},
+                                        run.source,
+                                        static_cast<wire::MissingReason>(run.reason)});
+  }
+}
+
+// What was announced and is missing is lost with its readout unit: it stays unaccounted until the
+// end.
+void Accounts::count_fragments(const Batch& batch, std::uint64_t events,
+                               std::span<const Incarnation> members) {
+  missing_of_.assign(system_.sources.size(), 0);
+  for (const auto& run : batch.missing) {
+    const std::size_t source = sources_.find(run.source);
+    missing_of_[source] += run.count;
+    if (run.reason < wire::missing_reasons) missing_[source][run.reason] += run.count;
+  }
+  auto missing = missing_of_.begin();
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    if (members[node] == 0) {
+      const auto [first, last] = system_.sources_of(static_cast<NodeId>(node));
+      missing += static_cast<std::ptrdiff_t>(last - first);
+      continue;
+    }
+    for (SourceLedger& ledger : readouts_[node].ledgers[members[node] - 1]) {
+      ledger.built += events - *missing++;
+    }
+  }
+}
+
+const RunSummary& Accounts::summarise(const RunState& run) {
+  summary_.run = system_.run;
+  summary_.duration = started_at_ == never ? Duration{0} : last_commit_ - started_at_;
+  summary_.fragments = {};
+  summary_.sources.clear();
+  summary_.balanced = true;
+  summary_.open_events = run.known_end - std::min(run.known_end, run.first_event);
+  summary_.open_events -= std::min(summary_.open_events, summary_.events_built + summary_.gaps);
+  for (std::size_t source = 0; source < system_.sources.size(); ++source) {
+    summary_.sources.push_back(result_of(source, run));
+    summary_.fragments += summary_.sources.back().ledger;
+  }
+  summarise_nodes(run);
+  return summary_;
+}
+
+SourceResult Accounts::result_of(std::size_t source, const RunState& run) {
+  const SourceInfo& info = system_.sources[source];
+  const Readout& readout = readouts_[info.readout_unit];
+  const std::size_t local = source - system_.sources_of(info.readout_unit).first;
+  const bool finished = run.readouts.presence(info.readout_unit) == Presence::finished;
+  SourceResult result{info, {}, std::vector<std::uint64_t>(wire::drop_reasons), missing_[source]};
+  for (std::size_t i = 0; i < readout.ledgers.size(); ++i) {
+    SourceLedger ledger = readout.ledgers[i][local];
+    const bool may_lose = summary_.forced || i + 1 < readout.ledgers.size() || !finished;
+    const std::uint64_t accounted = ledger.built + ledger.late;
+    if (accounted > ledger.read) {
+      summary_.balanced = false;
+    } else if (may_lose && run.ended) {
+      ledger.lost = ledger.read - accounted;
+    } else if (accounted != ledger.read) {
+      summary_.balanced = false;
+    }
+    for (std::size_t reason = 0; reason < result.dropped.size(); ++reason) {
+      const std::uint64_t count = readout.dropped[i][local][reason];
+      result.dropped[reason] += count;
+      ledger.read += count;
+      const bool late = reason == static_cast<std::size_t>(wire::DropReason::late);
+      (late ? ledger.late : ledger.dropped) += count;
+    }
+    result.ledger += ledger;
+  }
+  return result;
+}
+
+void Accounts::summarise_nodes(const RunState& run) {
+  summary_.nodes.clear();
+  const auto add = [this](const NodeList& list, NodeId node, const std::string& name,
+                          const char* role, std::uint64_t events,
+                          const wire::NodeCounters& counters) {
+    const Presence presence = list.presence(node);
+    summary_.nodes.push_back(
+        {.name = name,
+         .role = role,
+         .incarnations = list.incarnation(node),
+         .events = events,
+         .bytes = counters.bytes,
+         .stored_bytes = counters.stored_bytes,
+         .messages = counters.messages,
+         .stale = counters.stale,
+         .late = counters.late,
+         .throttled_us = counters.throttled_us,
+         .pages_in_use = counters.pages_in_use,
+         .pages = counters.pages,
+         .alive = presence == Presence::present || presence == Presence::finished});
+  };
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    add(run.readouts, static_cast<NodeId>(i), system_.readout_units[i], "readout", 0,
+        readouts_[i].counters);
+  }
+  for (std::size_t i = 0; i < builders_.size(); ++i) {
+    add(run.builders, static_cast<NodeId>(i), system_.builder_units[i], "builder",
+        builders_[i].events, builders_[i].counters);
+  }
+}
+
+} // namespace fanin::builder

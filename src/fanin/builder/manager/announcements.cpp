@@ -1,0 +1,374 @@
+#include "fanin/builder/manager/announcements.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "fanin/storage/event_sink.hpp"
+
+namespace fanin::builder {
+
+Announcements::Announcements(const System& system, const SourceIndex& sources)
+    : system_(system),
+      sources_(sources),
+      readouts_(system.readout_units.size()),
+      cuts_(system.batch_events, system.batch_bytes, system.sources.size()) {
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    const auto [first, last] = system.sources_of(static_cast<NodeId>(node));
+    first_source_.push_back(first);
+    readouts_[node].absent.resize(last - first + 1);
+  }
+  first_source_.push_back(system.sources.size());
+}
+
+// --- readout units -------------------------------------------------------------------------------
+
+bool Announcements::behind(const Readout& readout) const {
+  return readout.state == State::joined ||
+         (readout.state == State::announcing && readout.end <= assigned_end());
+}
+
+// Changes a readout unit, and what is counted of all.
+template <class Change>
+void Announcements::change(Readout& readout, Change change) {
+  const auto count = [&](std::size_t one) {
+    if (readout.here()) here_ += one;
+    if (readout.state == State::joined) joined_ += one;
+    if (readout.state == State::ended) ended_ += one;
+    if (behind(readout)) behind_ += one;
+  };
+  count(~std::size_t{0}); // one less
+  change();
+  count(1);
+}
+
+void Announcements::join(NodeId node, std::optional<EventNumber> first) {
+  Readout& readout = readouts_[node];
+  FANIN_ASSERT(!readout.here() && readout.open.empty());
+  change(readout, [&] {
+    readout.state = first ? State::announcing : State::joined;
+    readout.first = readout.end = first.value_or(0);
+    readout.silent = readout.held_back = false;
+    readout.in_a_row = 0;
+    readout.gaps = {};
+    readout.counted_end = 0;
+  });
+}
+
+void Announcements::forget_open(Readout& readout) {
+  for (const AnnouncedRange& announced : readout.open) cuts_.remove(announced);
+  readout.open.clear();
+}
+
+void Announcements::leave(NodeId node) {
+  Readout& readout = readouts_[node];
+  if (!readout.here()) return;
+  if (readout.begun() && readout.end > assigned_end()) {
+    const auto at = std::ranges::upper_bound(past_, node, {}, &Past::node);
+    past_.insert(at,
+                 {node, {std::max(readout.first, assigned_end()), readout.end}, readout.absent});
+  }
+  forget_open(readout);
+  for (AbsentRanges& absent : readout.absent) absent.clear();
+  change(readout, [&] { readout.state = State::away; });
+}
+
+// Ranges inside the announced one and of the readout unit's own sources, source by source, none
+// overlapping.
+bool Announcements::can_be_absent(NodeId node, EventRange range,
+                                  std::span<const wire::AbsentRange> absent) const {
+  std::size_t source = first_source_[node];
+  EventNumber free = range.first;
+  for (const auto& run : absent) {
+    const std::size_t of = sources_.find(run.source);
+    if (of < source || of >= first_source_[node + std::size_t{1}]) return false;
+    if (of != source) free = range.first;
+    source = of;
+    if (run.first < free || run.first > range.end || run.count() > range.end - run.first) {
+      return false;
+    }
+    free = run.range().end;
+  }
+  return true;
+}
+
+bool Announcements::valid(NodeId node, const wire::Announce& announce,
+                          std::span<const wire::AbsentRange> absent) const {
+  const Readout& readout = readouts_[node];
+  const EventRange range{announce.first, announce.end};
+  const bool nothing = announce.nothing != 0;
+  return announce.end >= announce.first && announce.end <= event_number_end &&
+         (nothing || range.count() <= system_.batch_events) && (!nothing || absent.empty()) &&
+         (readout.state == State::joined ||
+          (readout.state == State::announcing && announce.first == readout.end)) &&
+         can_be_absent(node, range, absent);
+}
+
+bool Announcements::add(NodeId node, const wire::Announce& announce,
+                        std::span<const wire::AbsentRange> absent, EventNumber decided,
+                        Duration now) {
+  if (!valid(node, announce, absent)) return false;
+  const EventRange range{announce.first, announce.end};
+  Readout& readout = readouts_[node];
+  if (announce.nothing != 0) {
+    for (AbsentRanges& known : readout.absent) {
+      known.forget_below(decided);
+      known.add(range);
+    }
+  }
+  for (const auto& run : absent) {
+    AbsentRanges& known = readout.absent[sources_.find(run.source) - first_source_[node]];
+    known.forget_below(decided);
+    known.add(run.range());
+  }
+  if (announce.nothing == 0) note_sent(readout, range, absent, decided);
+  change(readout, [&] {
+    if (readout.state == State::joined) readout.first = announce.first;
+    readout.state = announce.final != 0 ? State::ended : State::announcing;
+    readout.end = announce.end;
+  });
+  know_until(announce.end);
+  if (range.empty()) return true;
+  readout.open.push_back({{readout.counted_end, announce.end}, announce.bytes});
+  cuts_.add(readout.open.back());
+  readout.counted_end = announce.end;
+  readout.announced_at = now;
+  readout.silent = announce.silent != 0;
+  if (announce.nothing == 0) {
+    readout.in_a_row += range.count();
+  } else if (range.count() >= system_.event_window) {
+    if (range.count() >= readout.gaps.reach(system_.event_window)) readout.in_a_row = 0;
+    readout.gaps.add(range.count());
+  }
+  return true;
+}
+
+// What was dropped was sent for an event, whoever else has it: those numbers are no gaps.
+void Announcements::note_sent(Readout& readout, EventRange range,
+                              std::span<const wire::AbsentRange> absent, EventNumber decided) {
+  std::vector<EventRange> dropped;
+  for (const auto& run : absent) {
+    if (run.dropped()) dropped.push_back(run.range());
+  }
+  std::ranges::sort(dropped, {}, &EventRange::first);
+  AbsentRanges& nothing_sent = readout.absent.back();
+  nothing_sent.forget_below(decided);
+  for (const EventRange& run : dropped) {
+    if (run.first > range.first) nothing_sent.add({range.first, run.first});
+    range.first = std::max(range.first, run.end);
+  }
+  nothing_sent.add(range);
+}
+
+void Announcements::held_back(NodeId node, bool held_back, Duration now) {
+  readouts_[node].held_back = held_back;
+  if (held_back) readouts_[node].announced_at = now; // it would have more
+}
+
+bool Announcements::holds_all_back(NodeId node) const {
+  const Readout& readout = readouts_[node];
+  if (readout.held_back) return false;
+  bool any = false;
+  for (const Readout& other : readouts_) {
+    if (&other == &readout || !other.here() || other.state == State::ended) continue;
+    if (!other.held_back || other.end <= readout.end) return false;
+    any = true;
+  }
+  return any;
+}
+
+bool Announcements::begin_afresh(NodeId node) {
+  Readout& readout = readouts_[node];
+  if (begun_ || !readout.begun()) return false;
+  forget_open(readout);
+  for (AbsentRanges& absent : readout.absent) absent.clear();
+  change(readout, [&] {
+    readout.state = State::joined;
+    readout.first = readout.end = readout.counted_end = 0;
+    readout.silent = false;
+  });
+  known_end_ = 0;
+  for (const Readout& other : readouts_) {
+    if (other.begun()) know_until(other.end);
+  }
+  for (const Past& past : past_) know_until(past.range.end);
+  return true;
+}
+
+// --- where batches begin and end -----------------------------------------------------------------
+
+bool Announcements::may_begin() const { return !begun_ && here_ > 0 && joined_ == 0; }
+
+void Announcements::begin_at_first() {
+  EventNumber first = event_number_end;
+  for (const Readout& readout : readouts_) {
+    const bool has_say = readout.end != readout.first || readout.state != State::ended;
+    if (readout.here() && has_say) first = std::min(first, readout.first);
+  }
+  begun_ = true;
+  first_event_ = first == event_number_end ? known_end_ : first;
+  move_to(first_event_);
+}
+
+std::optional<Announcements::Apart> Announcements::apart() const {
+  std::vector<NodeId> sorted;
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    const State state = readouts_[node].state;
+    const bool goes_on = state == State::joined || state == State::announcing;
+    if (goes_on) sorted.push_back(static_cast<NodeId>(node));
+  }
+  if (sorted.empty()) return {};
+  std::ranges::sort(sorted, {},
+                    [&](NodeId node) { return std::pair{readouts_[node].first, node}; });
+  EventNumber end = readouts_[sorted.front()].end;
+  for (const NodeId node : sorted) {
+    const Readout& readout = readouts_[node];
+    if (readout.first > end && readout.first - end > system_.event_window) {
+      return Apart{sorted.front(), node};
+    }
+    end = std::max(end, readout.end);
+  }
+  return {};
+}
+
+void Announcements::move_to(EventNumber assigned_end) {
+  cuts_.move_to(assigned_end);
+  behind_ = 0;
+  for (Readout& readout : readouts_) {
+    while (!readout.open.empty() && readout.open.front().range.end <= assigned_end) {
+      readout.open.pop_front();
+    }
+    if (behind(readout)) ++behind_;
+  }
+  if (!past_.empty()) {
+    std::erase_if(past_, [&](const Past& past) { return past.range.end <= assigned_end; });
+  }
+}
+
+EventNumber Announcements::assignable_end() const {
+  if (!begun_ || here_ == 0) return assigned_end();
+  if (ended_ == here_) return std::max(known_end_, assigned_end()); // absent from its end on
+  if (behind_ > 0) return assigned_end();
+  EventNumber end = ~EventNumber{0};
+  for (const Readout& readout : readouts_) {
+    if (readout.state == State::announcing) end = std::min(end, readout.end);
+  }
+  return end;
+}
+
+EventNumber Announcements::agreed_end(const Overtaking& overtaking) const {
+  std::vector<EventNumber> ends;
+  EventNumber ended = assigned_end();
+  for (std::size_t node = 0; node < readouts_.size(); ++node) {
+    const Readout& readout = readouts_[node];
+    if (!readout.begun()) continue;
+    if (readout.state == State::ended || readout.silent || overtaking.passed_over(node)) {
+      ended = std::max(ended, readout.end);
+    } else {
+      ends.push_back(readout.end);
+    }
+  }
+  const EventNumber agreed = source::agreed_end(ends, system_.event_window);
+  const bool near = ended <= agreed || ended - agreed <= system_.event_window;
+  return near || ends.empty() ? std::max(agreed, ended) : agreed;
+}
+
+// --- which numbers are events --------------------------------------------------------------------
+
+// Calls look(range, absent) for every source of all that was announced, until it says true.
+template <class Look>
+bool Announcements::any_source(const Look& look) const {
+  for (const Past& past : past_) {
+    for (const AbsentRanges& absent : past.absent) {
+      if (look(past.range, absent)) return true;
+    }
+  }
+  for (const Readout& readout : readouts_) {
+    if (!readout.begun()) continue;
+    for (const AbsentRanges& absent : readout.absent) {
+      if (look(EventRange{readout.first, readout.end}, absent)) return true;
+    }
+  }
+  return false;
+}
+
+EventNumber Announcements::present_from(EventNumber event, EventNumber end) const {
+  EventNumber found = end;
+  (void)any_source([&](EventRange range, const AbsentRanges& absent) {
+    const EventNumber first = absent.present_from(std::max(event, range.first));
+    if (first < range.end) found = std::min(found, first);
+    return found == event;
+  });
+  return found;
+}
+
+EventNumber Announcements::gap_from(EventNumber event, EventNumber end) const {
+  for (EventNumber before = end; before != event && event < end;) {
+    before = event;
+    (void)any_source([&](EventRange range, const AbsentRanges& absent) {
+      if (range.contains(event)) event = absent.absent_from(event, range.end);
+      return event >= end;
+    });
+  }
+  return std::min(event, end);
+}
+
+std::uint64_t Announcements::count_present(EventRange range) const {
+  std::uint64_t count = 0;
+  for (EventNumber event = range.first; (event = present_from(event, range.end)) < range.end;) {
+    const EventNumber gap = gap_from(event, range.end);
+    count += gap - event;
+    event = gap;
+  }
+  return count;
+}
+
+std::vector<wire::Gap> Announcements::gaps_in(EventRange& range) const {
+  std::vector<wire::Gap> gaps;
+  for (EventNumber event = range.first; event < range.end;) {
+    const EventNumber first = gap_from(event, range.end);
+    if (first == range.end) break;
+    event = present_from(first, range.end);
+    if (event == range.end) {
+      range.end = first;
+    } else {
+      gaps.push_back({first, event});
+    }
+  }
+  return gaps;
+}
+
+// --- lost fragments ------------------------------------------------------------------------------
+
+// The fragments in the range, of no more events than a batch has, that were announced in `known`.
+void Announcements::add_present(NodeId node, EventRange known,
+                                const std::vector<AbsentRanges>& absent, EventRange range,
+                                std::vector<wire::MissingRange>& lost) const {
+  const EventNumber end = std::min(range.end, known.end);
+  const std::size_t sources = first_source_[node + std::size_t{1}] - first_source_[node];
+  for (std::size_t i = 0; i < sources; ++i) {
+    const SourceId source = system_.sources[first_source_[node] + i].id;
+    for (EventNumber event = std::max(range.first, known.first); event < end;) {
+      const EventNumber until = absent[i].absent_from(event, end);
+      if (until > event) {
+        lost.push_back({.source = source,
+                        .count = static_cast<std::uint32_t>(until - event),
+                        .first = event,
+                        .reason = static_cast<std::uint32_t>(wire::MissingReason::lost)});
+      }
+      event = until == end ? end : absent[i].present_from(until);
+    }
+  }
+}
+
+void Announcements::add_fragments(NodeId node, EventRange range,
+                                  std::vector<wire::MissingRange>& lost) const {
+  const Readout& readout = readouts_[node];
+  if (!readout.begun()) return;
+  add_present(node, {readout.first, readout.end}, readout.absent, range, lost);
+}
+
+void Announcements::add_lost(EventRange range, std::vector<wire::MissingRange>& lost) const {
+  for (const Past& past : past_) add_present(past.node, past.range, past.absent, range, lost);
+}
+
+} // namespace fanin::builder

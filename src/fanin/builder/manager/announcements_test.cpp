@@ -1,0 +1,220 @@
+#include "fanin/builder/manager/announcements.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include <fmt/format.h>
+
+#include "fanin/base/random.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using State = Announcements::State;
+
+System system_of(std::size_t readouts, std::size_t per_readout) {
+  System system;
+  system.batch_events = 16;
+  system.event_window = 100;
+  for (std::size_t node = 0; node < readouts; ++node) {
+    system.readout_units.push_back(fmt::format("ru{}", node));
+    for (std::size_t i = 0; i < per_readout; ++i) {
+      const auto id = static_cast<SourceId>(1 + node * per_readout + i);
+      system.sources.push_back({id, fmt::format("s{}", id), static_cast<NodeId>(node), true});
+    }
+  }
+  system.builder_units.emplace_back("bu0");
+  return system;
+}
+
+class Announced : public ::testing::Test {
+protected:
+  bool say(NodeId node, EventNumber first, EventNumber end,
+           const std::vector<wire::AbsentRange>& absent = {}, bool final = false) {
+    wire::Announce announce{.first = first, .end = end, .bytes = 100 * (end - first)};
+    announce.absent_runs = static_cast<std::uint32_t>(absent.size());
+    announce.final = final ? 1 : 0;
+    return announced_.add(node, announce, absent, announced_.assigned_end(), {});
+  }
+  bool say_nothing(NodeId node, EventNumber first, EventNumber end) {
+    return announced_.add(node, {.first = first, .end = end, .nothing = 1}, {}, 0, {});
+  }
+  void join_all() {
+    for (NodeId node = 0; node < 2; ++node) announced_.join(node, {});
+  }
+  // Both have announced so many events from 0 on.
+  void begin(EventNumber end) {
+    join_all();
+    for (NodeId node = 0; node < 2; ++node) {
+      for (EventNumber first = 0; first < end; first += 16) {
+        EXPECT_TRUE(say(node, first, std::min(end, first + 16)));
+      }
+    }
+    announced_.begin_at_first();
+  }
+  System system_ = system_of(2, 2); // sources 1 and 2, 3 and 4
+  SourceIndex sources_{system_};
+  Announcements announced_{system_, sources_};
+};
+
+TEST_F(Announced, batches_begin_where_the_first_readout_unit_begins) {
+  join_all();
+  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_TRUE(say(0, 20, 30));
+  EXPECT_FALSE(announced_.may_begin());
+  EXPECT_TRUE(say(1, 17, 20));
+  EXPECT_TRUE(announced_.may_begin());
+  announced_.begin_at_first();
+  EXPECT_EQ(announced_.first_event(), 17U);
+  EXPECT_EQ(announced_.assigned_end(), 17U);
+  EXPECT_EQ(announced_.assignable_end(), 20U);
+  EXPECT_EQ(announced_.known_end(), 30U);
+}
+
+TEST_F(Announced, only_what_all_have_announced_is_assignable) {
+  begin(10);
+  EXPECT_EQ(announced_.assignable_end(), 10U);
+  announced_.move_to(10);
+  EXPECT_TRUE(say(0, 10, 20));
+  EXPECT_EQ(announced_.assignable_end(), 10U);
+  EXPECT_TRUE(say(1, 10, 14));
+  EXPECT_EQ(announced_.assignable_end(), 14U);
+  announced_.leave(1);
+  EXPECT_EQ(announced_.assignable_end(), 20U);
+  announced_.join(1, EventNumber{20});
+  EXPECT_EQ(announced_.assignable_end(), 20U);
+}
+
+TEST_F(Announced, who_is_at_its_end_is_absent_from_there_on) {
+  begin(10);
+  EXPECT_TRUE(say(0, 10, 10, {}, true));
+  EXPECT_FALSE(announced_.all_ended());
+  EXPECT_FALSE(say(0, 10, 11)); // it has ended
+  EXPECT_TRUE(say(1, 10, 30 - 14));
+  EXPECT_EQ(announced_.assignable_end(), 16U);
+  EXPECT_TRUE(say(1, 16, 16, {}, true));
+  EXPECT_TRUE(announced_.all_ended());
+  EXPECT_EQ(announced_.assignable_end(), 16U);
+}
+
+TEST_F(Announced, announcements_that_make_no_sense_change_nothing) {
+  begin(10);
+  EXPECT_FALSE(say(0, 11, 12));                          // a hole
+  EXPECT_FALSE(say(0, 10, 9));                           // backwards
+  EXPECT_FALSE(say(0, 10, 27));                          // more than a batch
+  EXPECT_FALSE(say(0, 10, 12, {{3, 1, 10}}));            // another's source
+  EXPECT_FALSE(say(0, 10, 12, {{1, 3, 10}}));            // beyond the range
+  EXPECT_FALSE(say(0, 10, 12, {{1, 2, 10}, {1, 1, 11}})); // overlapping
+  EXPECT_FALSE(say(0, 10, 12, {{2, 1, 10}, {1, 1, 10}})); // not in order
+  EXPECT_FALSE(
+      announced_.add(0, {.first = 10, .end = event_number_end + 1, .nothing = 1}, {}, 0, {}));
+  EXPECT_EQ(announced_.readout(0).end, 10U);
+  EXPECT_TRUE(say(0, 10, 12, {{1, 1, 10}, {1, 1, 11}, {2, 2, 10}}));
+}
+
+TEST_F(Announced, readout_units_that_begin_too_far_from_each_other_are_named) {
+  join_all();
+  EXPECT_TRUE(say(0, 1000, 1010));
+  EXPECT_TRUE(say(1, 0, 10));
+  const auto apart = announced_.apart();
+  ASSERT_TRUE(apart);
+  EXPECT_EQ(apart->first, 1U);
+  EXPECT_EQ(apart->further, 0U);
+  EXPECT_TRUE(say_nothing(1, 10, 900));
+  EXPECT_FALSE(announced_.apart());
+}
+
+TEST_F(Announced, numbers_can_be_taken_back_before_batches_begin) {
+  join_all();
+  EXPECT_TRUE(say(0, 1000, 1010));
+  EXPECT_TRUE(say(1, 5, 9));
+  EXPECT_TRUE(announced_.begin_afresh(0));
+  EXPECT_EQ(announced_.known_end(), 9U);
+  EXPECT_EQ(announced_.readout(0).state, State::joined);
+  EXPECT_FALSE(announced_.begin_afresh(0)); // there is nothing
+  EXPECT_TRUE(say(0, 6, 8));
+  announced_.begin_at_first();
+  EXPECT_FALSE(announced_.begin_afresh(0)); // too late
+  EXPECT_EQ(announced_.next_cut(8).range, (EventRange{5, 8}));
+}
+
+TEST_F(Announced, what_a_dead_readout_unit_had_announced_is_lost_and_exists) {
+  begin(10);
+  EXPECT_TRUE(say(0, 10, 14, {{1, 2, 10}}));
+  std::vector<wire::MissingRange> lost;
+  announced_.add_fragments(0, {8, 12}, lost);
+  EXPECT_EQ(lost.size(), 2U); // source 1: 8 and 9; source 2: 8 to 11
+  announced_.leave(0);
+  lost.clear();
+  announced_.add_lost({8, 20}, lost);
+  ASSERT_EQ(lost.size(), 3U);
+  EXPECT_EQ(lost[0].first, 8U);
+  EXPECT_EQ(lost[0].count, 2U);
+  EXPECT_EQ(lost[1].first, 12U);
+  EXPECT_EQ(lost[2].count, 6U);
+  EXPECT_EQ(announced_.count_present({0, 100}), 14U);
+  announced_.move_to(14);
+  lost.clear();
+  announced_.add_lost({0, 20}, lost);
+  EXPECT_TRUE(lost.empty());
+}
+
+TEST_F(Announced, one_far_ahead_counts_when_another_follows) {
+  const Overtaking nobody{2, 100, std::chrono::seconds{1}, {}};
+  begin(10);
+  EXPECT_TRUE(say_nothing(0, 10, 5000));
+  EXPECT_EQ(announced_.agreed_end(nobody), 10U);
+  EXPECT_EQ(announced_.known_end(), 5000U);
+  EXPECT_TRUE(say_nothing(1, 10, 4950));
+  EXPECT_EQ(announced_.agreed_end(nobody), 5000U);
+}
+
+// Any announcements, with any absences and deaths, against sets of numbers.
+TEST(AnnouncementsAtRandom, gaps_are_what_no_source_has) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random{seed};
+    const System system = system_of(3, 2);
+    const SourceIndex sources{system};
+    Announcements announced{system, sources};
+    std::set<EventNumber> present;
+    std::vector<EventNumber> ends(3);
+    for (NodeId node = 0; node < 3; ++node) announced.join(node, EventNumber{0});
+    announced.begin();
+    for (int step = 0; step < 100; ++step) {
+      const auto node = static_cast<NodeId>(random.below(3));
+      const EventRange range{ends[node], ends[node] + 1 + random.below(16)};
+      std::vector<wire::AbsentRange> absent;
+      for (SourceId source = 1; source <= 2; ++source) {
+        for (EventNumber event = range.first; event < range.end; ++event) {
+          const SourceId id = static_cast<SourceId>(2 * node) + source;
+          if (random.chance(4, 5)) {
+            absent.push_back({id, 1, event});
+          } else {
+            present.insert(event);
+          }
+        }
+      }
+      ends[node] = range.end;
+      wire::Announce announce{.first = range.first, .end = range.end};
+      announce.absent_runs = static_cast<std::uint32_t>(absent.size());
+      ASSERT_TRUE(announced.add(node, announce, absent, 0, {}));
+      if (random.chance(1, 20)) {
+        announced.leave(node);
+        announced.join(node, ends[node]);
+      }
+      const EventNumber from = random.below(announced.known_end());
+      const EventNumber end = announced.known_end();
+      const auto next = present.lower_bound(from);
+      ASSERT_EQ(announced.present_from(from, end), next == present.end() ? end : *next);
+      EventNumber gap = from;
+      while (gap < end && present.contains(gap)) ++gap;
+      ASSERT_EQ(announced.gap_from(from, end), gap);
+      ASSERT_EQ(announced.count_present({0, end}), present.size());
+    }
+  }
+}
+
+} // namespace
+} // namespace fanin::builder

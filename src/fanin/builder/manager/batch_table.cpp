@@ -1,0 +1,65 @@
+#include "fanin/builder/manager/batch_table.hpp"
+
+#include <algorithm>
+
+#include "fanin/builder/attempt.hpp"
+
+namespace fanin::builder {
+
+Batch& BatchTable::add(EventRange range, std::uint64_t bytes) {
+  const auto [entry, inserted] = batches_.try_emplace(range.first);
+  FANIN_ASSERT(inserted && !range.empty());
+  entry->second.range = range;
+  entry->second.bytes = bytes;
+  return entry->second;
+}
+
+void BatchTable::assign(Batch& batch, const Assignment& assignment) {
+  FANIN_ASSERT(batch.state == BatchState::unassigned);
+  if (batch.builder_incarnation != 0) { // it was assigned before
+    FANIN_ASSERT(!to_reassign_.empty() && to_reassign_.front() == batch.range.first);
+    to_reassign_.pop_front();
+    batch.attempt = next_attempt(batch.attempt);
+  }
+  batch.state = BatchState::assigned;
+  batch.builder = assignment.builder;
+  batch.builder_incarnation = assignment.incarnation;
+  batch.epoch = assignment.epoch;
+  batch.reservation = assignment.reservation;
+}
+
+void BatchTable::received(Batch& batch) {
+  FANIN_ASSERT(batch.state == BatchState::assigned);
+  batch.state = BatchState::received;
+}
+
+void BatchTable::take_back(Batch& batch) {
+  FANIN_ASSERT(batch.state != BatchState::unassigned);
+  batch.state = BatchState::unassigned;
+  batch.missing.clear();
+  batch.bad.clear();
+  to_reassign_.push_back(batch.range.first);
+}
+
+const Batch* BatchTable::find(EventNumber first) const {
+  const auto found = batches_.find(first);
+  return found == batches_.end() ? nullptr : &found->second;
+}
+
+Batch* BatchTable::find_current(EventNumber first, Attempt attempt, NodeId builder) {
+  const auto found = batches_.find(first);
+  if (found == batches_.end()) return nullptr;
+  Batch& batch = found->second;
+  const bool current =
+      batch.state != BatchState::unassigned && batch.attempt == attempt && batch.builder == builder;
+  return current ? &batch : nullptr;
+}
+
+Batch* BatchTable::containing(EventNumber event) {
+  const auto after = batches_.upper_bound(event);
+  if (after == batches_.begin()) return nullptr;
+  Batch& batch = std::prev(after)->second;
+  return batch.range.contains(event) ? &batch : nullptr;
+}
+
+} // namespace fanin::builder

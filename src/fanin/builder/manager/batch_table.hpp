@@ -1,0 +1,91 @@
+// The batches that are assigned and not built, and those that have to be assigned again.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory_resource>
+#include <optional>
+#include <vector>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/base/identity.hpp"
+#include "fanin/builder/manager/capacity.hpp"
+#include "fanin/wire/control.hpp"
+
+namespace fanin::builder {
+
+enum class BatchState : std::uint8_t {
+  unassigned, // new, or taken back from a builder unit
+  assigned,   // its data are on their way to the builder unit
+  received    // the builder unit has all of them
+};
+
+struct Batch {
+  EventRange range;
+  std::uint64_t bytes = 0; // reserved for it
+  BatchState state = BatchState::unassigned;
+  Attempt attempt = 0; // the latest one
+  NodeId builder = 0;  // of the latest attempt, as what follows
+  Incarnation builder_incarnation = 0;
+  std::uint64_t epoch = 0;
+  Capacity::Reservation reservation = 0;
+  std::optional<NodeId> handed_back;     // by this builder unit; another one is better
+  std::vector<wire::MissingRange> missing; // reported so far
+  std::vector<wire::BadFragment> bad;
+  std::vector<wire::Gap> gaps;         // in it, and right before it
+  std::vector<wire::MissingRange> lost;  // fragments of readout units that died
+};
+
+// The next attempt of a batch.
+struct Assignment {
+  NodeId builder = 0;
+  Incarnation incarnation = 0; // of the builder unit
+  std::uint64_t epoch = 0;
+  Capacity::Reservation reservation = 0;
+};
+
+// Knows no connection and no time. References stay valid until the batch is erased.
+class BatchTable {
+public:
+  using Batches = std::pmr::map<EventNumber, Batch>; // by first event
+
+  // A new batch, not assigned yet, which overlaps no other one.
+  Batch& add(EventRange range, std::uint64_t bytes);
+  void assign(Batch& batch, const Assignment& assignment);
+  void received(Batch& batch);
+  // Its builder unit died, or cannot complete it: it waits to be assigned again.
+  void take_back(Batch& batch);
+  // It is built.
+  void erase(Batch& batch) { batches_.erase(batch.range.first); }
+
+  // The oldest one that was taken back; null: none.
+  [[nodiscard]] Batch* next_to_reassign() {
+    return to_reassign_.empty() ? nullptr : &batches_.at(to_reassign_.front());
+  }
+  // The one that begins with that event; null: none.
+  [[nodiscard]] const Batch* find(EventNumber first) const;
+  // The one that begins with that event, if this attempt of that builder unit is the latest one and
+  // was not taken back; null: what was said of it is stale.
+  [[nodiscard]] Batch* find_current(EventNumber first, Attempt attempt, NodeId builder);
+  // The one with that event; null: none.
+  [[nodiscard]] Batch* containing(EventNumber event);
+  // The first event that is not built. `assigned_end`: events below are assigned.
+  [[nodiscard]] EventNumber decided(EventNumber assigned_end) const {
+    return batches_.empty() ? assigned_end : batches_.begin()->first;
+  }
+
+  [[nodiscard]] std::size_t size() const { return batches_.size(); }
+  [[nodiscard]] bool empty() const { return batches_.empty(); }
+  [[nodiscard]] auto begin() { return batches_.begin(); }
+  [[nodiscard]] auto end() { return batches_.end(); }
+  [[nodiscard]] auto begin() const { return batches_.begin(); }
+  [[nodiscard]] auto end() const { return batches_.end(); }
+
+private:
+  std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
+  Batches batches_{&memory_};
+  std::deque<EventNumber> to_reassign_; // their first events
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,108 @@
+#include "fanin/builder/manager/data_paths.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace fanin::builder {
+
+void DataPaths::count_broken(Builder& builder) {
+  builder.broken = 0;
+  for (std::size_t r = 0; r < readouts_.size(); ++r) {
+    const bool open = builder.paths[r].incarnation == readouts_[r].incarnation;
+    if (readouts_[r].up && !open) ++builder.broken;
+  }
+}
+
+void DataPaths::readout_up(NodeId node, Incarnation incarnation, Time now) {
+  Readout& readout = readouts_[node];
+  readout.up = true;
+  readout.incarnation = incarnation;
+  readout.failing_since = never;
+  for (Builder& builder : builders_) {
+    builder.paths[node] = {0, now, {}};
+    ++builder.broken;
+  }
+  changed_ = true;
+}
+
+void DataPaths::readout_down(NodeId node) {
+  for (std::size_t b = 0; b < builders_.size(); ++b) {
+    if (broken(static_cast<NodeId>(b), node)) --builders_[b].broken;
+  }
+  readouts_[node].up = false;
+  changed_ = true;
+}
+
+void DataPaths::builder_up(NodeId node, Time now) {
+  Builder& builder = builders_[node];
+  builder.up = true;
+  builder.paths.assign(readouts_.size(), {0, now, {}});
+  count_broken(builder);
+  changed_ = true;
+}
+
+void DataPaths::builder_down(NodeId node) {
+  builders_[node].up = false;
+  changed_ = true;
+}
+
+bool DataPaths::report(NodeId builder, NodeId readout, Incarnation incarnation, bool open,
+                       Time now) {
+  if (incarnation != readouts_[readout].incarnation) return false;
+  const bool before = broken(builder, readout);
+  builders_[builder].paths[readout] = {open ? incarnation : 0, now, {}};
+  const bool after = broken(builder, readout);
+  if (before && !after) --builders_[builder].broken;
+  if (!before && after) ++builders_[builder].broken;
+  changed_ = true;
+  return true;
+}
+
+bool DataPaths::update(Time now) {
+  if (!std::exchange(changed_, false)) return false;
+  bool any_up = false;
+  bool any_reached = false;
+  for (const Builder& builder : builders_) {
+    any_up = any_up || builder.up;
+    any_reached = any_reached || (builder.up && builder.broken == 0);
+  }
+  if (any_reached || !any_up) {
+    unreached_since_ = never;
+  } else if (unreached_since_ == never) {
+    unreached_since_ = now;
+  }
+  return true;
+}
+
+std::vector<NodeId> DataPaths::fewest_in_the_way() {
+  const Builder* best = nullptr;
+  for (const Builder& builder : builders_) {
+    if (builder.up && (best == nullptr || builder.broken < best->broken)) best = &builder;
+  }
+  std::vector<NodeId> nodes;
+  for (std::size_t r = 0; best != nullptr && r < readouts_.size(); ++r) {
+    const bool open = best->paths[r].incarnation == readouts_[r].incarnation;
+    if (readouts_[r].up && !open) nodes.push_back(static_cast<NodeId>(r));
+  }
+  unreached_since_ = never;
+  changed_ = true;
+  return nodes;
+}
+
+void DataPaths::failing(NodeId readout, Time now) {
+  Time& since = readouts_[readout].failing_since;
+  if (since == never) since = now;
+}
+
+void DataPaths::pass_over(Duration pause, Time now) {
+  const auto move = [&](Time& time) {
+    if (time != never) time = std::min(now, time + pause);
+  };
+  for (Readout& readout : readouts_) move(readout.failing_since);
+  for (Builder& builder : builders_) {
+    for (Path& path : builder.paths) move(path.broken_since);
+  }
+  move(unreached_since_);
+}
+
+} // namespace fanin::builder

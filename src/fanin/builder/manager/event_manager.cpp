@@ -1,0 +1,400 @@
+#include "fanin/builder/manager/event_manager.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "fanin/base/printable.hpp"
+#include "fanin/builder/control/take_message.hpp"
+#include "fanin/builder/manager/node_messages.hpp"
+#include "fanin/builder/manager/waiting_text.hpp"
+
+namespace fanin::builder {
+
+namespace {
+constexpr std::size_t reason_shown = 1000; // bytes: it names a path, or sources
+} // namespace
+
+EventManager::EventManager(const System& system, EventManagerOptions options,
+                           NodeEnvironment environment)
+    : system_(system),
+      sources_(system),
+      options_(std::move(options)),
+      environment_(std::move(environment)),
+      trigger_(system),
+      readouts_(system.readout_units.size()),
+      builders_(system.builder_units.size()),
+      rails_(system.builder_units.size()),
+      readout_lines_(system.readout_units.size()),
+      builder_lines_(system.builder_units.size()),
+      paths_(readouts_.size(), builders_.size(),
+             std::max<Duration>(2 * system.event_deadline, 2 * alive_period)),
+      accounts_(system, sources_),
+      server_(system, environment_, *this),
+      liveness_(server_, paths_, alive_period),
+      path_watch_({system, phase_, readouts_, builders_, paths_, server_}),
+      events_({system, sources_, trigger_, phase_, accounts_, server_, environment_.log},
+              2 * alive_period),
+      dispatcher_({system, sources_, trigger_, readouts_, builders_, events_.announcements(),
+                   paths_, accounts_, server_}),
+      reading_({system, readouts_, phase_, trigger_, events_, dispatcher_, server_,
+                *environment_.loop, environment_.log}),
+      alive_tick_([this] { check_alive(); }),
+      grace_tick_([this] { end_graces(); }),
+      laggard_tick_([this] { watch_laggards(); }) {
+  environment_.loop->add(*this);
+}
+
+EventManager::~EventManager() { environment_.loop->remove(*this); }
+
+Result<> EventManager::start() {
+  if (auto started = server_.start(options_.url); !started) return started;
+  const Time now = environment_.loop->now();
+  liveness_.start(now);
+  alive_tick_.start(*environment_.loop, now + alive_period);
+  return {};
+}
+
+bool EventManager::poll() {
+  if (ended()) return false;
+  if (!phase_.is(Phase::waiting)) {
+    dispatcher_.publish_members();
+    reading_.update();
+    events_.answer_held();
+    dispatcher_.assign_batches(environment_.loop->now());
+    reading_.end_if_known();
+    finish_if_built();
+  }
+  if (no_builder_left()) stop_now(accounts_.error());
+  server_.flush();
+  return false;
+}
+
+// --- the life of the run -------------------------------------------------------------------------
+
+void EventManager::start_if_ready() {
+  const bool ready = readouts_.present_count() == readouts_.size() && !builders_.none_present();
+  if (!phase_.is(Phase::waiting) || !ready) return;
+  const Time now = environment_.loop->now();
+  accounts_.begin(now);
+  environment_.log(LogLevel::info, fmt::format("run {} begins", system_.run));
+  laggard_tick_.start(*environment_.loop, now + system_.event_deadline / 4);
+  reading_.start(now);
+  if (stop_wanted_ && running()) reading_.stop();
+}
+
+void EventManager::stop() {
+  stop_wanted_ = true;
+  if (phase_.is(Phase::waiting)) {
+    finish();
+  } else if (running()) {
+    reading_.stop();
+  }
+}
+
+void EventManager::stop_now(std::string why) {
+  if (ended()) return;
+  accounts_.force();
+  accounts_.fail(std::move(why));
+  end();
+}
+
+void EventManager::finish_if_built() {
+  const Announcements& announced = events_.announcements();
+  if (phase_.is(Phase::draining) && announced.none_goes_on() && dispatcher_.batches().empty() &&
+      announced.assigned_end() >= announced.assignable_end()) {
+    finish();
+  }
+  if (phase_.is(Phase::finishing) && readouts_.none_present() && builders_.none_present()) end();
+}
+
+void EventManager::finish() {
+  phase_.finish();
+  server_.tell_readouts(wire::Finish{});
+  server_.tell_builders(wire::Finish{});
+}
+
+void EventManager::end() {
+  phase_.end();
+  reading_.cancel();
+  alive_tick_.cancel();
+  laggard_tick_.cancel();
+  const Announcements& announced = events_.announcements();
+  for (const auto& [first, batch] : dispatcher_.batches()) accounts_.lose(batch.range.count());
+  const EventRange rest{announced.assigned_end(), announced.known_end()};
+  if (announced.begun() && !rest.empty()) {
+    accounts_.lose(trigger_.enabled() ? rest.count() : announced.count_present(rest));
+  }
+  const RunSummary& result = summary();
+  if (options_.recorder != nullptr) options_.recorder->summary(result);
+  if (accounts_.forced()) server_.close_all();
+  options_.on_end(result);
+}
+
+// The run is to end because storage failed, and nobody is left who could build the rest.
+bool EventManager::no_builder_left() const {
+  return accounts_.failed() && phase_.now() < Phase::finishing && builders_.all(Presence::failed);
+}
+
+const RunSummary& EventManager::summary() {
+  return accounts_.summarise({.first_event = events_.announcements().first_event(),
+                              .known_end = events_.announcements().known_end(),
+                              .ended = ended(),
+                              .readouts = readouts_,
+                              .builders = builders_});
+}
+
+// --- nodes ---------------------------------------------------------------------------------------
+
+std::optional<ControlServer::Refusal> EventManager::refusal(NodeKey key) {
+  // A builder unit may be the only one left that can build what the run still holds.
+  if (key.is_readout() && paths_.barred(key.node, environment_.loop->now())) {
+    return ControlServer::Refusal{
+        fmt::format("readout unit '{}' was given up because it reaches no builder unit that the "
+                    "others reach",
+                    system_.readout_units[key.node]),
+        true, LogLevel::debug};
+  }
+  const Phase last_welcome = key.is_readout() ? Phase::running : Phase::draining;
+  const bool failed =
+      !key.is_readout() && accounts_.failed() && builders_.presence(key.node) == Presence::failed;
+  if (phase_.now() <= last_welcome && !failed) return {};
+  return ControlServer::Refusal{std::string(run_is_ending), false, LogLevel::info};
+}
+
+void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rails) {
+  if (key.is_readout()) {
+    readout_joined(key.node, hello);
+  } else {
+    builder_joined(key.node, hello, std::move(rails));
+  }
+  start_if_ready();
+}
+
+void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
+  wire::Welcome welcome{.run = system_.run, .incarnation = readouts_.join(node)};
+  const auto joining_at = events_.joining_at();
+  welcome.joining = joining_at ? 1 : 0;
+  welcome.first_event = joining_at.value_or(0);
+  welcome.limit = reading_.join(node);
+  accounts_.readout_up(node);
+  paths_.readout_up(node, welcome.incarnation, environment_.loop->now());
+  events_.join(node);
+  dispatcher_.readout_up(node, hello.capacity, hello.metadata);
+  server_.welcome({wire::Role::readout_unit, node}, welcome);
+  for (std::size_t i = 0; i < builders_.size(); ++i) {
+    const auto builder = static_cast<NodeId>(i);
+    if (!builders_.present(builder)) continue;
+    say_builder_up(*server_.readout(node), builder, builders_.incarnation(builder), rails_[i]);
+  }
+  say_of({wire::Role::readout_unit, node}, LogLevel::info,
+         welcome.incarnation > 1 ? "is here again" : "is here");
+}
+
+void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::string rails) {
+  const Incarnation incarnation = builders_.join(node);
+  rails_[node] = std::move(rails);
+  accounts_.builder_up(node);
+  dispatcher_.builder_up(node, hello.capacity);
+  paths_.builder_up(node, environment_.loop->now());
+  server_.welcome({wire::Role::builder_unit, node},
+                  {.run = system_.run, .incarnation = incarnation});
+  say_of({wire::Role::builder_unit, node}, LogLevel::info,
+         incarnation > 1 ? "is here again" : "is here");
+  for (std::size_t i = 0; i < readouts_.size(); ++i) {
+    if (ControlChannel* const channel = server_.readout(static_cast<NodeId>(i))) {
+      say_builder_up(*channel, node, incarnation, rails_[node]);
+    }
+  }
+}
+
+void EventManager::left(NodeKey key, std::string_view why) {
+  if (key.is_readout()) {
+    readout_left(key.node, why);
+  } else {
+    builder_left(key.node, why);
+  }
+}
+
+void EventManager::readout_left(NodeId node, std::string_view why) {
+  readouts_.leave(node);
+  if (readouts_.presence(node) == Presence::finished || ended()) return;
+  dispatcher_.readout_down(node); // before what it had announced is left behind
+  events_.leave(node);
+  paths_.readout_down(node);
+  const std::string_view then =
+      phase_.is(Phase::waiting) ? "the run waits for it"
+                                : "the run goes on, its sources are missing until it comes back";
+  say_of({wire::Role::readout_unit, node}, LogLevel::error,
+         fmt::format("is gone ({}): {}", why, then));
+}
+
+void EventManager::builder_left(NodeId node, std::string_view why) {
+  builders_.leave(node);
+  paths_.builder_down(node);
+  if (builders_.presence(node) == Presence::finished || ended()) return;
+  const std::uint64_t events = dispatcher_.builder_down(node);
+  const std::string then = events == 0 ? "it had nothing to build"
+                           : builders_.none_present()
+                               ? fmt::format("its {} events wait for a builder unit", events)
+                               : fmt::format("others build its {} events", events);
+  say_of({wire::Role::builder_unit, node}, LogLevel::error,
+         fmt::format("is gone ({}): {}", why, then));
+  server_.tell_readouts(wire::BuilderDown{node, 0, builders_.incarnation(node)});
+}
+
+void EventManager::heard(NodeKey key) {
+  if (!key.is_readout()) dispatcher_.try_again();
+}
+
+bool EventManager::waits_for(NodeKey key) {
+  return readouts_.presence(key.node) == Presence::present && !ended();
+}
+
+void EventManager::waits(NodeKey key, std::string_view why) {
+  say_of(key, LogLevel::warning, fmt::format("has lost its connection ({}), waiting for it", why));
+  end_graces();
+}
+
+void EventManager::resumed(NodeKey key) { say_of(key, LogLevel::info, "has come back in time"); }
+
+// A peer that repeats the hello of a node can let it come and go as often as it likes. One that its
+// launcher starts again and again does so at most three times in a second: all of it is logged.
+void EventManager::say_of(NodeKey key, LogLevel level, std::string_view what) {
+  const bool readout = key.is_readout();
+  const auto& names = readout ? system_.readout_units : system_.builder_units;
+  NodeLines& lines = (readout ? readout_lines_ : builder_lines_)[key.node];
+  (level == LogLevel::info ? lines.came : lines.went)
+      .say(environment_.log, environment_.loop->now(), level,
+           fmt::format("{} unit '{}' {}", readout ? "readout" : "builder", names[key.node], what));
+}
+
+// What it committed is safe; it leaves now.
+void EventManager::on_failed(NodeId node, const wire::Failed& failed, const std::string& why) {
+  server_.drop({wire::Role::builder_unit, node}, why, false);
+  builders_.fail(node);
+  if (failed.ends_run == 0) return;
+  accounts_.fail(fmt::format("builder unit '{}': {}", system_.builder_units[node], why));
+  if (!stop_wanted_) stop();
+}
+
+void EventManager::check_alive() {
+  dispatcher_.try_again();
+  const Time now = environment_.loop->now();
+  for (const NodeKey key : liveness_.drop_silent(now)) {
+    if (!key.is_readout() && options_.on_silent) options_.on_silent(key.node);
+  }
+  events_.watch_overtaken(liveness_.running_time());
+  reading_.watch_drain(liveness_.running_time());
+  path_watch_.watch(now);
+  alive_tick_.start(*environment_.loop, now + alive_period);
+}
+
+// Readout units whose connection did not come back.
+void EventManager::end_graces() {
+  const Time next = liveness_.end_graces(environment_.loop->now());
+  if (next != never) grace_tick_.start(*environment_.loop, next);
+}
+
+// --- messages ------------------------------------------------------------------------------------
+
+bool EventManager::message(NodeKey key, wire::MessageType type, std::span<const std::byte> body) {
+  wire::MessageReader reader{body};
+  if (type != wire::MessageType::status && type != wire::MessageType::finished) {
+    return key.is_readout() ? readout_message(key.node, type, body)
+                            : builder_message(key.node, type, body);
+  }
+  wire::NodeCounters counters;
+  if (!reader.read(counters)) return false;
+  const auto sources = reader.records<wire::SourceCounters>(counters.sources);
+  const auto text = reader.text(counters.text_size);
+  if (!reader.ok()) return false;
+  if (key.is_readout()) {
+    accounts_.count(key.node, counters);
+    events_.on_status(key.node, counters.held_back != 0, printable(text, reason_shown),
+                      liveness_.running_time());
+    if (!accounts_.count_dropped(key.node, sources)) return false;
+  } else {
+    accounts_.count_builder(key.node, counters);
+    for (const std::string& file : accounts_.add_files(key.node, text)) {
+      if (options_.recorder == nullptr) break;
+      options_.recorder->file(key.node, builders_.incarnation(key.node), file);
+    }
+  }
+  return type == wire::MessageType::status || on_finished(key);
+}
+
+bool EventManager::on_finished(NodeKey key) {
+  if (!phase_.is(Phase::finishing)) return false; // nobody has asked
+  (key.is_readout() ? readouts_ : builders_).finish(key.node);
+  return true;
+}
+
+bool EventManager::readout_message(NodeId node, wire::MessageType type,
+                                   std::span<const std::byte> body) {
+  wire::MessageReader reader{body};
+  const auto take = [&](auto& receiver, auto on) {
+    return take_message(reader, receiver, on, node);
+  };
+  switch (type) {
+  case wire::MessageType::announce:
+    return events_.on_announce(node, reader, dispatcher_.decided(), liveness_.running_time());
+  case wire::MessageType::paused: return take(reading_, &Reading::on_paused);
+  case wire::MessageType::held: return take(events_, &KnownEvents::on_held);
+  case wire::MessageType::begin: events_.on_begin(node); return true;
+  case wire::MessageType::uncut: return take(dispatcher_, &Dispatcher::on_uncut);
+  default: return false;
+  }
+}
+
+bool EventManager::builder_message(NodeId node, wire::MessageType type,
+                                   std::span<const std::byte> body) {
+  wire::MessageReader reader{body};
+  switch (type) {
+  case wire::MessageType::received:
+    return take_message(reader, dispatcher_, &Dispatcher::on_received, node);
+  case wire::MessageType::built: return on_built(node, reader);
+  case wire::MessageType::reached: {
+    wire::Reached reached;
+    return reader.read(reached) && path_watch_.on_reached(node, reached, environment_.loop->now());
+  }
+  case wire::MessageType::hand_back:
+    return take_message(reader, *this, &EventManager::on_hand_back, node);
+  case wire::MessageType::failed: {
+    wire::Failed failed;
+    if (!reader.read(failed)) return false;
+    const std::string why = printable(reader.text(failed.text_size), reason_shown);
+    if (!reader.ok()) return false;
+    on_failed(node, failed, why);
+    return true;
+  }
+  default: return false;
+  }
+}
+
+bool EventManager::on_built(NodeId builder, wire::MessageReader& reader) {
+  std::optional<Dispatcher::Decision> decision;
+  if (!dispatcher_.on_built(builder, reader, environment_.loop->now(), decision)) return false;
+  if (decision && decision->attempt > 0 && options_.recorder != nullptr) {
+    options_.recorder->winner(decision->batch, decision->attempt, builder,
+                              builders_.incarnation(builder));
+  }
+  return true;
+}
+
+bool EventManager::on_hand_back(NodeId builder, const wire::HandBack& back) {
+  std::optional<Dispatcher::Blame> blame;
+  if (!dispatcher_.on_hand_back(builder, back, blame)) return false;
+  if (blame) path_watch_.on_blamed(blame->readout, environment_.loop->now());
+  return true;
+}
+
+void EventManager::watch_laggards() {
+  events_.watch_laggards();
+  laggard_tick_.start(*environment_.loop, environment_.loop->now() + system_.event_deadline / 4);
+}
+
+std::string EventManager::waiting_for() const {
+  return WaitingText{{system_, phase_, readouts_, builders_, paths_, events_, dispatcher_}}.text();
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,162 @@
+// The event manager (EVM): knows which events exist, cuts them into batches, assigns each to a
+// builder unit that has room for all of it, and keeps the ledger. It touches no fragment.
+//
+// It hands what nodes say to the types that know what it means, and tells nodes what follows:
+// ControlServer (connections), Liveness (who is dead), NodeList (who is here), DataPaths and
+// PathWatch (who reaches whom), RunPhase and Reading (the life of the run), KnownEvents (which
+// events exist), Dispatcher (who builds them) and Accounts (what became of them).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/log_limiter.hpp"
+#include "fanin/builder/control/control_server.hpp"
+#include "fanin/builder/ledger.hpp"
+#include "fanin/builder/manager/accounts.hpp"
+#include "fanin/builder/manager/data_paths.hpp"
+#include "fanin/builder/manager/dispatcher.hpp"
+#include "fanin/builder/manager/known_events.hpp"
+#include "fanin/builder/manager/liveness.hpp"
+#include "fanin/builder/manager/membership.hpp"
+#include "fanin/builder/manager/path_watch.hpp"
+#include "fanin/builder/manager/reading.hpp"
+#include "fanin/builder/manager/run_phase.hpp"
+#include "fanin/builder/manager/trigger.hpp"
+#include "fanin/builder/system.hpp"
+
+namespace fanin::builder {
+
+// Is told what a run's record has to say. Called on the loop; must not block for long.
+class RunRecorder {
+public:
+  virtual ~RunRecorder() = default;
+  virtual void file(NodeId builder, Incarnation incarnation, const std::string& name) = 0;
+  // A batch that was assigned more than once: this attempt counts.
+  virtual void winner(EventRange batch, Attempt attempt, NodeId builder,
+                      Incarnation incarnation) = 0;
+  virtual void summary(const RunSummary& summary) = 0;
+};
+
+// How often it looks for nodes that have fallen silent.
+inline constexpr Duration alive_period = std::chrono::milliseconds{250};
+
+struct EventManagerOptions {
+  net::Url url;                     // where to listen; port 0 works
+  RunRecorder* recorder = nullptr;  // may be null
+  // Called once, on the loop; must not destroy the event manager.
+  std::function<void(const RunSummary&)> on_end;
+  // A builder unit was given up because it says nothing: frozen, it still holds pages of others.
+  std::function<void(NodeId)> on_silent; // may be empty
+};
+
+// Thread: its loop. Registered there as a service for its lifetime.
+class EventManager final : public net::Service, private ControlServer::Nodes {
+public:
+  EventManager(const System& system, EventManagerOptions options, NodeEnvironment environment);
+  ~EventManager() override;
+
+  // Errors: the address cannot be listened on.
+  [[nodiscard]] Result<> start();
+  [[nodiscard]] net::Url url() const { return server_.url(); }
+
+  // Ends the run in good order: what was triggered or announced is still built.
+  void stop();
+  // Ends it now; what is not built is lost, and the ledger says so.
+  void stop_now(std::string why);
+
+  // Whoever watches over the process of this session (wire::Hello) saw it die: its connection will
+  // not come back.
+  void process_died(std::uint64_t session) {
+    liveness_.process_died(session, environment_.loop->now());
+  }
+
+  [[nodiscard]] bool running() const { return phase_.is(Phase::running); }
+  [[nodiscard]] bool stopping() const { return stop_wanted_; } // or has been
+  [[nodiscard]] bool ended() const { return phase_.is(Phase::ended); }
+  // Human-readable reason why the run makes no progress or does not end.
+  [[nodiscard]] std::string waiting_for() const;
+  // Of builder units' capacity and transfer windows; 0 when nothing is being built.
+  [[nodiscard]] std::uint64_t bytes_reserved() const {
+    return dispatcher_.capacity().bytes_reserved();
+  }
+  // How often it has gone through announcements to find the next batch.
+  [[nodiscard]] std::uint64_t looks_for_batches() const { return dispatcher_.looks(); }
+  // As of now.
+  [[nodiscard]] const RunSummary& summary();
+
+  bool poll() override;
+
+private:
+  struct NodeLines { // that a node came or went
+    LogLimiter came;
+    LogLimiter went;
+  };
+
+  // ControlServer::Nodes
+  std::optional<ControlServer::Refusal> refusal(NodeKey key) override;
+  void joined(NodeKey key, const wire::Hello& hello, std::string rails) override;
+  void heard(NodeKey key) override;
+  bool message(NodeKey key, wire::MessageType type, std::span<const std::byte> body) override;
+  bool waits_for(NodeKey key) override;
+  void waits(NodeKey key, std::string_view why) override;
+  void resumed(NodeKey key) override;
+  void left(NodeKey key, std::string_view why) override;
+
+  // nodes
+  void readout_joined(NodeId node, const wire::Hello& hello);
+  void builder_joined(NodeId node, const wire::Hello& hello, std::string rails);
+  void readout_left(NodeId node, std::string_view why);
+  void builder_left(NodeId node, std::string_view why);
+  [[nodiscard]] bool readout_message(NodeId node, wire::MessageType type,
+                                     std::span<const std::byte> body);
+  [[nodiscard]] bool builder_message(NodeId node, wire::MessageType type,
+                                     std::span<const std::byte> body);
+  [[nodiscard]] bool on_finished(NodeKey key);
+  void on_failed(NodeId builder, const wire::Failed& failed, const std::string& why);
+  void say_of(NodeKey key, LogLevel level, std::string_view what);
+  void check_alive();
+  void end_graces();
+  [[nodiscard]] bool on_built(NodeId builder, wire::MessageReader& reader);
+  [[nodiscard]] bool on_hand_back(NodeId builder, const wire::HandBack& back);
+  // the life of the run
+  void start_if_ready();
+  void watch_laggards();
+  void finish_if_built();
+  void finish();
+  void end();
+  [[nodiscard]] bool no_builder_left() const;
+
+  const System& system_;
+  const SourceIndex sources_;
+  EventManagerOptions options_;
+  NodeEnvironment environment_;
+
+  RunPhase phase_;
+  bool stop_wanted_ = false;
+  Trigger trigger_;
+
+  NodeList readouts_;
+  NodeList builders_;
+  std::vector<std::string> rails_; // by builder unit, as readout units are told (rails.hpp)
+  std::vector<NodeLines> readout_lines_; // by node
+  std::vector<NodeLines> builder_lines_;
+  DataPaths paths_;
+  Accounts accounts_;
+  ControlServer server_;
+  Liveness liveness_; // looked at with alive_tick_
+  PathWatch path_watch_;
+  KnownEvents events_;
+  Dispatcher dispatcher_;
+  Reading reading_;
+
+  net::Timer alive_tick_;
+  net::Timer grace_tick_; // runs while a readout unit has lost its connection
+  net::Timer laggard_tick_;
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,87 @@
+#include "fanin/builder/manager/held_numbers.hpp"
+
+#include <algorithm>
+
+namespace fanin::builder {
+
+// Changes a readout unit, and what is counted of all.
+template <class Change>
+void HeldNumbers::change(NodeId node, Change change) {
+  Readout& readout = readouts_[node];
+  waiting_ -= readout.waits() ? 1U : 0U;
+  going_on_ -= readout.goes_on() ? 1U : 0U;
+  if (readout.has_told()) {
+    const auto holders = holders_.find(readout.event);
+    if (--holders->second == 0) holders_.erase(holders);
+  }
+  change(readout);
+  waiting_ += readout.waits() ? 1U : 0U;
+  going_on_ += readout.goes_on() ? 1U : 0U;
+  if (readout.has_told()) ++holders_[readout.event];
+}
+
+void HeldNumbers::join(NodeId node) {
+  change(node, [](Readout& readout) {
+    readout = {};
+    readout.here = true;
+  });
+}
+
+void HeldNumbers::leave(NodeId node) {
+  change(node, [](Readout& readout) { readout = {}; });
+}
+
+void HeldNumbers::announced_end(NodeId node, bool ended) {
+  change(node, [&](Readout& readout) { readout.final = ended; });
+}
+
+bool HeldNumbers::hold(NodeId node, const wire::Held& held, EventNumber known_end) {
+  const bool holds = held.event < event_number_end;
+  change(node, [&](Readout& readout) {
+    readout.count = held.count;
+    readout.holds = holds;
+    readout.all_held = held.ended != 0;
+    readout.state = holds ? State::waiting : State::answered;
+    if (!holds) return;
+    readout.event = held.event;
+    readout.told = known_end;
+  });
+  return holds;
+}
+
+// All others have come to their end, maybe with a number that waits for others as well.
+bool HeldNumbers::alone(const Readout& readout) const {
+  return going_on_ == (readout.goes_on() ? 1U : 0U);
+}
+
+bool HeldNumbers::held_by_another(const Readout& readout) const {
+  if (!readout.has_told()) return false;
+  const auto holders = holders_.find(readout.event);
+  return holders != holders_.end() && holders->second > 1;
+}
+
+bool HeldNumbers::take_news(NodeId node, EventNumber known_end, EventNumber end) {
+  const Readout& readout = readouts_[node];
+  if (!readout.waits()) return false;
+  const bool last = alone(readout) || held_by_another(readout);
+  const bool reached = known_end > readout.event && readout.told <= readout.event;
+  const bool jump = readout.event - std::min(readout.event, end) >= window_;
+  const bool passed = jump && known_end > std::max(end, readout.told);
+  if (!last && !reached && !passed) return false;
+  change(node, [&](Readout& changed) {
+    changed.state = last ? State::answered : State::waiting;
+    changed.told = known_end;
+  });
+  return true;
+}
+
+wire::Horizon HeldNumbers::answer(NodeId node, EventNumber known_end) const {
+  const Readout& readout = readouts_[node];
+  const auto flag = [](bool set) { return static_cast<std::uint8_t>(set ? 1 : 0); };
+  return {.event = known_end,
+          .held = readout.count,
+          .alone = flag(alone(readout)),
+          .equal = flag(held_by_another(readout))};
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,175 @@
+#include "fanin/builder/manager/known_events.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "fanin/source/number_judge.hpp"
+
+namespace fanin::builder {
+
+KnownEvents::KnownEvents(const Parts& parts, Duration report_after)
+    : parts_(parts),
+      announced_(parts.system, parts.sources),
+      overtaking_(parts.system.readout_units.size(), parts.system.event_window,
+                  parts.system.event_deadline, report_after),
+      held_(parts.system.readout_units.size(), parts.system.event_window),
+      ends_(parts.system.readout_units.size()),
+      waits_for_(parts.system.readout_units.size()) {}
+
+std::optional<EventNumber> KnownEvents::joining_at() const {
+  if (parts_.trigger.enabled()) return parts_.trigger.end();
+  if (!announced_.begun()) return {};
+  return std::max(agreed_end(), announced_.assigned_end());
+}
+
+void KnownEvents::join(NodeId node) {
+  const auto first = joining_at();
+  announced_.join(node, first);
+  overtaking_.forget(node);
+  waits_for_[node].clear();
+  held_.join(node);
+}
+
+void KnownEvents::leave(NodeId node) {
+  announced_.leave(node);
+  overtaking_.forget(node);
+  held_.leave(node);
+}
+
+// --- what readout units say ----------------------------------------------------------------------
+
+bool KnownEvents::on_announce(NodeId node, wire::MessageReader& reader, EventNumber decided,
+                              Duration now) {
+  wire::Announce announce;
+  if (!reader.read(announce)) return false;
+  const auto absent = reader.records<wire::AbsentRange>(announce.absent_runs);
+  if (!reader.ok() || !announced_.add(node, announce, absent, decided, now)) return false;
+  if (announce.nothing == 0) parts_.accounts.read(node, announce.end - announce.first);
+  for (const auto& run : absent) {
+    const std::size_t first_source = parts_.system.sources_of(node).first;
+    parts_.accounts.absent(node, parts_.sources.find(run.source) - first_source, run.count());
+  }
+  if (announce.end > announce.first) overtaking_.moved(node);
+  if (announce.final != 0) held_.announced_end(node, true);
+  return true;
+}
+
+void KnownEvents::on_held(NodeId node, const wire::Held& held) {
+  const EventNumber known_end = agreed_end();
+  if (held_.hold(node, held, known_end)) say_known_end(node, known_end);
+}
+
+// As long as no batch begins anywhere, what it has announced can be taken back.
+void KnownEvents::on_begin(NodeId node) {
+  const EventNumber end = announced_.readout(node).end;
+  const bool yes = announced_.begin_afresh(node);
+  if (yes) {
+    parts_.log(LogLevel::warning,
+               fmt::format("readout unit '{}' begins afresh: its event numbers fell below {}",
+                           name(node), end));
+    parts_.accounts.begin_afresh(node);
+    held_.announced_end(node, false);
+  }
+  parts_.server.readout(node)->append(wire::Begin{.horizon = agreed_end(), .yes = yes ? 1U : 0U});
+}
+
+// A source has this number. What is assigned is not known any more.
+bool KnownEvents::has(EventNumber number) const {
+  return number >= announced_.assigned_end() &&
+         announced_.present_from(number, number + 1) == number;
+}
+
+void KnownEvents::say_known_end(NodeId node, EventNumber known_end) {
+  if (ControlChannel* const channel = parts_.server.readout(node)) {
+    wire::Horizon answer = held_.answer(node, known_end);
+    answer.slow = announced_.holds_all_back(node) ? 1 : 0;
+    if (const auto number = held_.number(node); number && has(*number)) answer.equal = 1;
+    channel->append(answer);
+  }
+}
+
+// --- where events exist --------------------------------------------------------------------------
+
+EventNumber KnownEvents::agreed_end() const {
+  if (parts_.phase.now() >= Phase::draining || parts_.trigger.enabled()) {
+    return announced_.known_end();
+  }
+  return announced_.agreed_end(overtaking_);
+}
+
+bool KnownEvents::find_first_event() {
+  if (!announced_.may_begin()) return false;
+  if (parts_.phase.is(Phase::running) && wait_while_apart()) return false;
+  announced_.begin_at_first();
+  return true;
+}
+
+// Before anything is assigned: readout units that begin more than a window from all others wait for
+// them, and people are told.
+bool KnownEvents::wait_while_apart() {
+  const auto apart = announced_.apart();
+  const bool logged = !apart_.empty();
+  apart_.clear();
+  if (!apart) return false;
+  apart_ =
+      fmt::format("readout units '{}', which begins at event {}, and '{}', at event {}, to "
+                  "come within event.window ({}) of each other",
+                  name(apart->first), announced_.readout(apart->first).first, name(apart->further),
+                  announced_.readout(apart->further).first, parts_.system.event_window);
+  if (!logged) parts_.log(LogLevel::warning, "the run waits for " + apart_);
+  return true;
+}
+
+void KnownEvents::answer_held() {
+  if (!held_.any_waiting()) return;
+  const EventNumber known_end = agreed_end();
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    const auto node = static_cast<NodeId>(i);
+    if (held_.take_news(node, known_end, announced_.readout(node).end))
+      say_known_end(node, known_end);
+  }
+}
+
+void KnownEvents::watch_overtaken(Duration now) {
+  if (parts_.trigger.enabled()) return;
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    const Announcements::Readout& readout = announced_.readouts()[i];
+    ends_[i] = {.next = readout.end,
+                .moved_at = readout.announced_at,
+                .follows = readout.state == Announcements::State::announcing && !readout.silent,
+                .leads = readout.begun() && readout.in_a_row >= source::enough_in_a_row};
+  }
+  for (const auto& [behind, ahead] : overtaking_.look(ends_, now)) {
+    parts_.log(LogLevel::warning, "the run waits for " + overtaken(static_cast<NodeId>(behind),
+                                                                   static_cast<NodeId>(ahead)));
+  }
+}
+
+void KnownEvents::watch_laggards() {
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    const Announcements::Readout& readout = announced_.readouts()[i];
+    const bool goes_on = readout.here() && readout.state != Announcements::State::ended;
+    if (!goes_on || readout.end >= laggards_end_) continue;
+    ControlChannel* const channel = parts_.server.readout(static_cast<NodeId>(i));
+    if (channel != nullptr && channel->roomy()) {
+      say_known_end(static_cast<NodeId>(i), laggards_end_);
+    }
+  }
+  laggards_end_ = agreed_end();
+}
+
+std::string KnownEvents::overtaken(NodeId behind, NodeId ahead) const {
+  return fmt::format("readout unit '{}', which is at event {}: readout unit '{}' is at event {}, "
+                     "more than event.window ({}) ahead",
+                     name(behind), announced_.readout(behind).end, name(ahead),
+                     announced_.readout(ahead).end, parts_.system.event_window);
+}
+
+std::string KnownEvents::waiting_for(NodeId node) const {
+  const auto ahead = overtaking_.ahead_of(node);
+  if (ahead) return overtaken(node, static_cast<NodeId>(*ahead));
+  return fmt::format("readout unit '{}' to have event {}", name(node),
+                     announced_.readout(node).end);
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,92 @@
+// Up to where readout units agree that events exist, and what they are told of that: silent sources
+// are waited for no longer, numbers that are held are right, or the run waits until readout units
+// come together.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "fanin/builder/control/control_server.hpp"
+#include "fanin/builder/manager/accounts.hpp"
+#include "fanin/builder/manager/announcements.hpp"
+#include "fanin/builder/manager/held_numbers.hpp"
+#include "fanin/builder/manager/run_phase.hpp"
+#include "fanin/builder/overtaking.hpp"
+
+namespace fanin::builder {
+
+// Thread: the event manager's loop. `now` and the clock of deadlines: deadline_clock.hpp.
+class KnownEvents {
+public:
+  // What it works with; all must outlive it.
+  struct Parts {
+    const System& system;
+    const SourceIndex& sources;
+    const Trigger& trigger;
+    const RunPhase& phase;
+    Accounts& accounts;
+    ControlServer& server;
+    const LogFunction& log;
+  };
+  // `report_after`: a readout unit that is overtaken for so long is reported.
+  KnownEvents(const Parts& parts, Duration report_after);
+
+  [[nodiscard]] Announcements& announcements() { return announced_; }
+  [[nodiscard]] const Announcements& announcements() const { return announced_; }
+
+  // Where a readout unit that comes now begins; none: the run has no event yet.
+  [[nodiscard]] std::optional<EventNumber> joining_at() const;
+  void join(NodeId node);
+  void leave(NodeId node);
+  // What readout units say. False: it is invalid. `decided`: events below are built.
+  [[nodiscard]] bool on_announce(NodeId node, wire::MessageReader& reader, EventNumber decided,
+                                 Duration now);
+  void on_held(NodeId node, const wire::Held& held);
+  // `waits_for`: what it says of its sources, for people.
+  void on_status(NodeId node, bool held_back, std::string waits_for, Duration now) {
+    announced_.held_back(node, held_back, now);
+    waits_for_[node] = std::move(waits_for);
+  }
+  [[nodiscard]] const std::string& waits_for(NodeId node) const { return waits_for_[node]; }
+  // Its numbers fell; it hears whether it may begin afresh.
+  void on_begin(NodeId node);
+
+  // An announcement more than a window ahead of all others counts when another one comes there.
+  [[nodiscard]] EventNumber agreed_end() const;
+  // True: it is known from now on where batches begin.
+  [[nodiscard]] bool find_first_event();
+  // Who holds a number hears at once when others have reached it, hold it too, or have come to
+  // their end.
+  void answer_held();
+  // Now and then: who is overtaken.
+  void watch_overtaken(Duration now);
+  // Now and then: tells readout units that others are ahead, so that they stop waiting for sources
+  // that are silent.
+  void watch_laggards();
+
+  // Human-readable: which readout units begin too far from each other; empty: none.
+  [[nodiscard]] const std::string& apart() const { return apart_; }
+  // What this readout unit is waited for to do.
+  [[nodiscard]] std::string waiting_for(NodeId node) const;
+
+private:
+  [[nodiscard]] bool wait_while_apart();
+  [[nodiscard]] bool has(EventNumber number) const;
+  void say_known_end(NodeId node, EventNumber known_end);
+  [[nodiscard]] std::string overtaken(NodeId behind, NodeId ahead) const;
+  [[nodiscard]] const std::string& name(NodeId node) const {
+    return parts_.system.readout_units[node];
+  }
+
+  Parts parts_;
+  Announcements announced_;
+  Overtaking overtaking_;
+  HeldNumbers held_;
+  std::vector<Overtaking::End> ends_; // reused
+  std::string apart_;
+  std::vector<std::string> waits_for_; // by readout unit
+  EventNumber laggards_end_ = 0; // the agreed end when watch_laggards() looked last
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,200 @@
+#include "fanin/builder/manager/reading.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "fanin/base/units.hpp"
+#include "fanin/source/number_judge.hpp"
+
+namespace fanin::builder {
+
+Reading::Reading(const Parts& parts)
+    : parts_(parts),
+      tick_([this] { advance(); }),
+      paused_(parts.readouts.size()),
+      told_triggered_(parts.readouts.size()) {}
+
+void Reading::start(Time now) {
+  parts_.phase.run();
+  if (!parts_.trigger.enabled()) {
+    parts_.server.tell_readouts(wire::Limit{limit_, 0, limit_});
+    return;
+  }
+  parts_.events.announcements().begin();
+  parts_.trigger.start(now);
+  advance();
+}
+
+EventNumber Reading::join(NodeId readout) {
+  paused_[readout].reset();
+  told_triggered_[readout] = parts_.trigger.end();
+  if (!parts_.phase.is(Phase::running)) return 0;
+  return parts_.trigger.enabled() ? parts_.trigger.end() : limit_;
+}
+
+void Reading::update() {
+  if (parts_.trigger.has_room_again(parts_.dispatcher.decided())) advance();
+  if (parts_.phase.is(Phase::running)) tell_triggered();
+  find_first_event();
+}
+
+void Reading::stop() {
+  advance(); // what is due by now
+  if (parts_.phase.is(Phase::running)) pause_or_drain();
+}
+
+// --- trigger -------------------------------------------------------------------------------------
+
+void Reading::advance() {
+  if (!parts_.phase.is(Phase::running) || !parts_.trigger.enabled()) return;
+  const Time now = parts_.loop.now();
+  const Trigger::Outcome outcome = parts_.trigger.advance(now, parts_.dispatcher.decided());
+  parts_.events.announcements().know_until(parts_.trigger.end());
+  switch (outcome) {
+  case Trigger::Outcome::last: pause_or_drain(); break;
+  case Trigger::Outcome::full: break; // update() goes on with it
+  case Trigger::Outcome::goes_on:
+    tick_.start(parts_.loop, parts_.trigger.next_tick(now, parts_.dispatcher.bytes_per_event()));
+    break;
+  }
+}
+
+// What was triggered. One that does not read for a while is told later, and only the last.
+void Reading::tell_triggered() {
+  const EventNumber end = parts_.trigger.end();
+  if (all_told_ == end) return;
+  bool all = true;
+  for (std::size_t i = 0; i < told_triggered_.size(); ++i) {
+    if (told_triggered_[i] == end) continue;
+    ControlChannel* const channel = parts_.server.readout(static_cast<NodeId>(i));
+    if (channel == nullptr) continue;
+    if (!channel->roomy()) {
+      all = false;
+      continue;
+    }
+    channel->append(wire::Limit{end, 0, end});
+    told_triggered_[i] = end;
+  }
+  if (all) all_told_ = end;
+}
+
+// --- limit ---------------------------------------------------------------------------------------
+
+// With `run.events` and no trigger the last event is known as soon as the first is.
+void Reading::find_first_event() {
+  if (!parts_.events.find_first_event() || parts_.system.events_max == 0) return;
+  limit_ = parts_.events.announcements().first_event() +
+           std::min(parts_.system.events_max, event_number_end);
+  parts_.server.tell_readouts(wire::Limit{limit_, 0, limit_});
+}
+
+void Reading::end_if_known() {
+  if (parts_.phase.is(Phase::pausing) && all_paused()) drain_where_paused();
+  if (!parts_.phase.is(Phase::running)) return;
+  const Announcements& announced = parts_.events.announcements();
+  if (announced.known_end() >= limit_) {
+    drain_until(limit_, limit_); // run.events
+  } else if (announced.all_ended()) {
+    parts_.phase.drain(); // the sources have come to their end
+  }
+}
+
+// With a trigger the last event is known. Otherwise the readout units stop and say how far their
+// sources got; the run ends there, so that no event at its end lacks a fragment.
+void Reading::pause_or_drain() {
+  tick_.cancel();
+  if (parts_.trigger.enabled()) return drain_until(parts_.trigger.end(), parts_.trigger.end());
+  parts_.phase.pause();
+  for (auto& paused : paused_) paused.reset();
+  parts_.server.tell_readouts(wire::Pause{parts_.events.agreed_end()});
+}
+
+bool Reading::all_paused() const {
+  for (std::size_t i = 0; i < paused_.size(); ++i) {
+    if (parts_.readouts.present(static_cast<NodeId>(i)) && !paused_[i]) return false;
+  }
+  return true;
+}
+
+// The run ends at the furthest event, so that none at its end lacks a fragment. But a number so far
+// ahead that no other source can be on its way to it is wrong: nobody is read up to there.
+void Reading::drain_where_paused() {
+  const Announcements& announced = parts_.events.announcements();
+  EventNumber furthest = 0;
+  std::uint64_t span = parts_.system.event_window;
+  std::vector<EventNumber> ends;
+  for (std::size_t i = 0; i < paused_.size(); ++i) {
+    if (!parts_.readouts.present(static_cast<NodeId>(i))) continue;
+    const wire::Paused& paused = *paused_[i];
+    furthest = std::max(furthest, paused.next_event);
+    if (announced.readouts()[i].state == Announcements::State::ended) {
+      ends.push_back(announced.readouts()[i].end);
+      continue;
+    }
+    span = std::max(span, paused.span);
+    ends.push_back(paused.agreed);
+    if (paused.next_event != ends.back()) ends.push_back(paused.next_event);
+  }
+  const EventNumber end = std::max(announced.known_end(), std::min(furthest, limit_));
+  const EventNumber read = ends.empty() ? end : source::agreed_end(ends, span);
+  drain_until(end, std::min(read, end));
+}
+
+void Reading::drain_until(EventNumber event, EventNumber read) {
+  parts_.phase.drain();
+  parts_.events.announcements().know_until(event);
+  limit_ = event;
+  read_end_ = read;
+  parts_.server.tell_readouts(wire::Limit{event, 1, read});
+}
+
+// Within the window numbers count that one source alone has: a wrong one, or a wrong offset, may be
+// hours ahead of slow sources. One that gives nothing at all is given up by its readout unit.
+void Reading::watch_drain(Duration now) {
+  if (!parts_.phase.is(Phase::draining)) return;
+  const auto readouts = parts_.events.announcements().readouts();
+  if (!drains_since_) {
+    drains_since_ = now;
+    paces_.resize(readouts.size());
+  }
+  EventNumber lowest = read_end_;
+  std::optional<std::size_t> slowest;
+  Duration longest = parts_.system.drain - (now - *drains_since_);
+  for (std::size_t i = 0; i < readouts.size(); ++i) {
+    const Announcements::Readout& readout = readouts[i];
+    if (readout.state != Announcements::State::announcing) continue;
+    lowest = std::min(lowest, readout.end);
+    const auto needed = paces_[i].needed(readout, read_end_, now, parts_.system.event_deadline);
+    if (needed && *needed > longest) std::tie(slowest, longest) = std::pair{i, *needed};
+  }
+  if (!slowest) return;
+  parts_.log(LogLevel::warning,
+             fmt::format("readout unit '{}' is at event {} and would take {} to reach event {}: "
+                         "nothing more is read, the events between are built without it",
+                         parts_.system.readout_units[*slowest], readouts[*slowest].end,
+                         format_duration(longest), read_end_));
+  read_end_ = lowest;
+  parts_.server.tell_readouts(wire::Limit{limit_, 1, read_end_});
+}
+
+// One that is held back is ahead of others, or waits for builder units: that is not its pace.
+std::optional<Duration> Reading::Pace::needed(const Announcements::Readout& readout,
+                                              EventNumber until, Duration now,
+                                              Duration period_min) {
+  if (!since || readout.held_back) {
+    since = now;
+    end = readout.end;
+    return {};
+  }
+  const Duration period = now - *since;
+  if (period < period_min) return {};
+  const EventNumber moved = readout.end - std::min(readout.end, end);
+  since = now;
+  end = readout.end;
+  if (readout.end >= until || moved == 0) return {};
+  const double periods = static_cast<double>(until - readout.end) / static_cast<double>(moved);
+  return Duration{
+      static_cast<Duration::rep>(std::min(periods * static_cast<double>(period.count()), 1e18))};
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,84 @@
+// Up to where readout units read: with a trigger what was triggered, without one a limit that they
+// hear at the start and at the end of the run. Leads the phases of the run from its start to
+// draining.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fanin/builder/control/control_server.hpp"
+#include "fanin/builder/manager/dispatcher.hpp"
+#include "fanin/builder/manager/known_events.hpp"
+#include "fanin/builder/manager/membership.hpp"
+#include "fanin/builder/manager/run_phase.hpp"
+#include "fanin/builder/manager/trigger.hpp"
+
+namespace fanin::builder {
+
+// Thread: the event manager's loop.
+class Reading {
+public:
+  // What it works with; all must outlive it.
+  struct Parts {
+    const System& system;
+    const NodeList& readouts;
+    RunPhase& phase;
+    Trigger& trigger;
+    KnownEvents& events;
+    const Dispatcher& dispatcher;
+    ControlServer& server;
+    net::Loop& loop;
+    const LogFunction& log;
+  };
+  explicit Reading(const Parts& parts);
+
+  // The run begins: phase running.
+  void start(Time now);
+  // A new incarnation; gives up to where it may read for now.
+  [[nodiscard]] EventNumber join(NodeId readout);
+  // It has stopped reading.
+  void on_paused(NodeId readout, const wire::Paused& paused) { paused_[readout] = paused; }
+  // Once a turn, before batches are assigned: readout units hear up to where they may read.
+  void update();
+  // Once a turn, after that: phase draining, if the last event is known.
+  void end_if_known();
+  // From time to time. While the run drains, no source is waited for that would take longer than
+  // `drain` to come to the last event. `now`: the running time of the event manager.
+  void watch_drain(Duration now);
+  // Ends the run in good order: phase pausing or draining. Only while it is running.
+  void stop();
+  void cancel() { tick_.cancel(); }
+
+private:
+  struct Pace { // of a readout unit, while the run ends
+    std::optional<Duration> since; // measured from here on, when it had announced up to `end`
+    EventNumber end = 0;
+    // How long it will take to announce up to `until`; nothing: it is there, it is not known yet,
+    // or it does not move, which is silence and not slowness.
+    [[nodiscard]] std::optional<Duration> needed(const Announcements::Readout& readout,
+                                                 EventNumber until, Duration now,
+                                                 Duration period_min);
+  };
+
+  void advance();
+  void tell_triggered();
+  void find_first_event();
+  void pause_or_drain();
+  [[nodiscard]] bool all_paused() const;
+  void drain_where_paused();
+  // Sources are read up to `read`.
+  void drain_until(EventNumber end, EventNumber read);
+
+  Parts parts_;
+  net::Timer tick_; // of the trigger
+  EventNumber limit_ = ~EventNumber{0}; // without a trigger
+  std::vector<std::optional<wire::Paused>> paused_; // by readout unit: its answer
+  std::vector<EventNumber> told_triggered_; // likewise
+  EventNumber all_told_ = 0; // of what was triggered
+  EventNumber read_end_ = 0; // while the run drains: sources are read up to there
+  std::optional<Duration> drains_since_;
+  std::vector<Pace> paces_; // by readout unit
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,47 @@
+// Batches that were assigned to a readout unit and that it cannot cut yet: metadata pages are
+// missing, or sources have not answered. Those that were assigned before go first, since the pages
+// that they wait for are kept for them.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+
+#include "fanin/wire/control.hpp"
+
+namespace fanin::builder {
+
+// Knows no connection and no time.
+class AssignmentQueue {
+public:
+  static constexpr std::size_t waiting_max = 65536; // far more than a sane event manager makes
+
+  // Calls `take(assign)`, if none of its kind waits; where that returns false, it waits behind
+  // them. False: too many wait.
+  template <class Take>
+  [[nodiscard]] bool add(const wire::Assign& assign, Take take) {
+    auto& waiting = assign.attempt > 0 ? again_ : new_;
+    if (!waiting.empty() || !take(assign)) waiting.push_back(assign);
+    return waiting.size() <= waiting_max;
+  }
+
+  // Something was given back: calls `take` for each one, in order, until it returns false.
+  template <class Take>
+  void retry(Take take) {
+    for (auto* waiting : {&again_, &new_}) {
+      while (!waiting->empty() && take(waiting->front())) waiting->pop_front();
+      if (!waiting->empty()) return;
+    }
+  }
+
+  [[nodiscard]] bool empty() const { return again_.empty() && new_.empty(); }
+  void clear() {
+    again_.clear();
+    new_.clear();
+  }
+
+private:
+  std::deque<wire::Assign> again_; // assigned before
+  std::deque<wire::Assign> new_;
+};
+
+} // namespace fanin::builder

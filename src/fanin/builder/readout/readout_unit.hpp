@@ -1,0 +1,128 @@
+// The readout unit (RU): reads its sources, announces to the event manager what it holds, and sends
+// each batch to the builder unit that it was assigned to. It keeps what it has sent until the event
+// manager clears it, so that the death of a builder unit loses nothing.
+//
+// It hands what the event manager says to the types that know what it means, and what these answer
+// to its connections: SourceGroup (the sources), Announcer (what is announced), HeldReport (numbers
+// that may be wrong), AssignmentQueue and RetainedBatches (what is assigned and kept), UncutWatch
+// (what nobody asks for), BuilderLinks (what is sent).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/metadata.hpp"
+#include "fanin/builder/readout/announcer.hpp"
+#include "fanin/builder/readout/assignment_queue.hpp"
+#include "fanin/builder/readout/builder_links.hpp"
+#include "fanin/builder/readout/held_report.hpp"
+#include "fanin/builder/readout/retained_batches.hpp"
+#include "fanin/builder/readout/run_view.hpp"
+#include "fanin/builder/readout/source_group.hpp"
+#include "fanin/builder/readout/uncut_watch.hpp"
+#include "fanin/builder/system.hpp"
+
+namespace fanin::builder {
+
+struct ReadoutOptions {
+  NodeId node = 0;
+  net::Url event_manager;
+  std::vector<ReadoutInput> inputs; // in the order of System::sources_of(node)
+  memory::PagePool* metadata_pool = nullptr; // headers and tables of what was sent and not cleared
+  Duration give_up_after = std::chrono::seconds{10};
+  // The run is over for this node; an error unless it ended in good order. Called once, on the
+  // loop; must not destroy the node.
+  std::function<void(const Result<>&)> on_end;
+};
+
+// Thread: its loop. Registered there as a service for its lifetime.
+class ReadoutUnit final : public net::Service {
+public:
+  ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvironment environment);
+  ~ReadoutUnit() override;
+
+  void start();
+
+  // That it takes part in; 0: none now.
+  [[nodiscard]] RunNumber run() const { return incarnation_ == 0 ? 0 : run_; }
+  // To the event manager, now.
+  [[nodiscard]] bool connected() const { return control_->connected(); }
+  [[nodiscard]] const wire::NodeCounters& counters();
+  [[nodiscard]] std::uint64_t fragments_read() const; // written into the queues
+  // Sources that could not go on, with the reason.
+  [[nodiscard]] std::vector<std::pair<SourceId, std::string>> failed_sources() const;
+
+  // Of shaping; null: there is none.
+  [[nodiscard]] const shaping::Schedule* schedule() const { return links_->schedule(); }
+
+  bool poll() override;
+
+private:
+  class Readable; // puts a source's descriptor into the loop, while it may be read
+
+  // what the event manager says; false: it makes no sense
+  bool on_control(wire::MessageType type, std::span<const std::byte> body);
+  bool on_welcome(const wire::Welcome& welcome);
+  bool on_builder_up(wire::MessageReader& reader);
+  bool on_builder_down(const wire::BuilderDown& down);
+  bool on_reconnect(const wire::Reconnect& reconnect);
+  bool on_limit(const wire::Limit& limit);
+  bool on_pause(const wire::Pause& pause);
+  bool on_horizon(const wire::Horizon& horizon);
+  bool on_begin(const wire::Begin& begin);
+  bool on_assign(const wire::Assign& assign);
+  bool on_clear(const wire::Clear& clear);
+
+  // what it is told
+  [[nodiscard]] const RunView& view();
+  void begin_at(EventNumber first);
+  void report_held();
+  void ask_to_begin();
+  void ask_for_uncut(Time now);
+  void announce(bool idle, Time now);
+  void answer();
+  void say_status();
+  std::span<const wire::SourceCounters> count();
+
+  // batches
+  bool try_assign(const wire::Assign& assign);
+  void retry_waiting();
+  void release_cut();
+
+  void arm_tick(Time now);
+  void end(Result<> result);
+  void reset();
+
+  const System& system_;
+  ReadoutOptions options_;
+  NodeEnvironment environment_;
+  SourceGroup sources_;
+  std::vector<std::unique_ptr<Readable>> readables_;
+  std::unique_ptr<ControlClient> control_;
+  net::Timer tick_; // deadlines of announcing and of silent sources, wake times of sources
+  net::Timer status_tick_;
+
+  Incarnation incarnation_ = 0; // 0: not welcomed
+  RunNumber run_ = 0;
+  RunView view_; // but for what is announced: view()
+  bool begin_asked_ = false; // wire::Begin, and not answered
+  bool pause_wanted_ = false; // by the event manager, and not answered
+  bool finish_wanted_ = false; // likewise
+  bool ended_ = false;
+
+  Announcer announcer_;
+  HeldReport held_report_;
+  UncutWatch uncut_;
+  AssignmentQueue waiting_;
+  std::optional<RetainedBatches> retained_;
+  std::optional<BuilderLinks> links_;
+  wire::NodeCounters counters_;
+};
+
+} // namespace fanin::builder

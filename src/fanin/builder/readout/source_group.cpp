@@ -1,0 +1,396 @@
+#include "fanin/builder/readout/source_group.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ranges>
+
+namespace fanin::builder {
+
+namespace {
+constexpr Duration waited_long = std::chrono::milliseconds{500}; // people are told of it
+
+Overtaking new_overtaking(const System& system, std::size_t sources) {
+  return {sources, system.event_window, system.event_deadline, waited_long};
+}
+} // namespace
+
+SourceGroup::SourceGroup(const System& system, std::vector<ReadoutInput> inputs, LogFunction log)
+    : system_(system),
+      log_(std::move(log)),
+      overtaking_(new_overtaking(system, inputs.size())),
+      clock_(system.event_deadline / 4),
+      overtaking_ends_(inputs.size()) {
+  for (auto& input : inputs) {
+    input.queue.asks_others = true;
+    input.queue.triggered = system.trigger_rate_hz > 0;
+    const SourceId id = input.queue.source;
+    const std::string& name = system.sources[system.find_source(id)].name;
+    auto& member = members_.emplace_back(members_.size(), system, name, std::move(input), log_);
+    queues_.push_back(&member.reader.queue());
+    counters_.push_back({.source = id});
+  }
+}
+
+void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time now) {
+  overtaking_ = new_overtaking(system_, members_.size());
+  for (Member& member : members_) {
+    member.watch.begin();
+    if (const auto started = member.reader.start(welcome, now); !started) {
+      log_(LogLevel::error,
+           fmt::format("source {} cannot start: {}", member.name, started.error().text));
+    }
+  }
+  if (!run.joined_at) return;
+  horizon_ = *run.joined_at;
+  for (Member& member : members_) member.reader.queue().set_others(others_of(member, run));
+}
+
+void SourceGroup::reset() {
+  horizon_ = 0;
+  apart_.clear();
+  throttled_since_ = never;
+  for (source::FragmentQueue* const queue : queues_) queue->start_unnumbered();
+}
+
+// --- reading -------------------------------------------------------------------------------------
+
+bool SourceGroup::read(const RunView& run, Time now) {
+  const bool retry = std::exchange(retry_, false);
+  bool more = false;
+  bool throttled = false;
+  for (Member& member : members_) {
+    SourceReader& reader = member.reader;
+    if (reader.done()) continue;
+    reader.measure_lead(system_.read_ahead / members_.size());
+    if (reader.far_ahead()) continue; // goes on when batches have been cut
+    if (reader.due(now, retry)) {
+      source::FragmentQueue& queue = reader.queue();
+      if (!queue.numbered() || queue.held()) queue.set_others(others_of(member, run));
+      reader.read(now);
+      if (reader.failed()) {
+        log_(LogLevel::error,
+             fmt::format("source {} cannot go on: {}", member.name, reader.error().text));
+      }
+    }
+    more = more || reader.has_more();
+    throttled = throttled || member.queue().throttled();
+  }
+  count_throttled(throttled, now);
+  return more;
+}
+
+void SourceGroup::count_throttled(bool throttled, Time now) {
+  if (throttled && throttled_since_ == never) throttled_since_ = now;
+  if (!throttled && throttled_since_ != never) {
+    throttled_us_ += static_cast<std::uint64_t>((now - throttled_since_).count()) / 1000;
+    throttled_since_ = never;
+  }
+}
+
+Time SourceGroup::next_turn(Time now) const {
+  Time next = never;
+  bool deadlines = overtaking_.any();
+  for (const Member& member : members_) {
+    if (member.reader.done()) continue;
+    next = std::min(next, member.reader.next_read(now));
+    deadlines = deadlines || member.watch.has_deadline();
+  }
+  return deadlines ? std::min(next, now + system_.event_deadline / 4) : next;
+}
+
+bool SourceGroup::any_held_back() const {
+  return std::ranges::any_of(members_, [](const Member& m) { return m.reader.held_back(); });
+}
+
+bool SourceGroup::any_far_ahead() const {
+  return std::ranges::any_of(members_, [](const Member& m) { return m.reader.far_ahead(); });
+}
+
+// --- numbers -------------------------------------------------------------------------------------
+
+// The others wait for it, if they wait at all.
+bool SourceGroup::asked(const Member& member) const {
+  return !member.reader.done() && !member.watch.silent() && !overtaking_.passed_over(member.index);
+}
+
+// Where the sources of the run are, as far as this readout unit knows.
+source::OtherSources SourceGroup::whole_run(const RunView& run) {
+  source::OtherSources all{.low = event_number_end, .high = 0, .any = false};
+  ends_.clear();
+  EventNumber ended = 0; // those that are at their end, or silent, are not waited for
+  bool passed_over = false;
+  for (const Member& member : members_) {
+    const source::FragmentQueue& queue = member.queue();
+    if (!queue.numbered()) continue;
+    all.low = std::min(all.low, queue.first_event());
+    passed_over = passed_over || overtaking_.passed_over(member.index);
+    if (asked(member)) {
+      ends_.push_back(queue.next_event());
+    } else {
+      ended = std::max(ended, queue.next_event());
+    }
+  }
+  // What this readout unit has announced itself comes back: it says nothing of one that is ahead.
+  const bool echo = passed_over && run.known_end <= run.announced.value_or(0);
+  if (run.known_end > 0 && !echo) ends_.push_back(run.known_end);
+  all.any = !ends_.empty() || ended > 0;
+  all.high = source::agreed_end(ends_, system_.event_window);
+  if (ended <= all.high || ended - all.high <= system_.event_window || ends_.empty()) {
+    all.high = std::max(all.high, ended);
+  }
+  all.low = std::min(all.low, all.high);
+  return all;
+}
+
+// What a number of this source is judged by. Of a run under way it is known where it is, if not
+// more; a trigger says which numbers exist.
+source::OtherSources SourceGroup::others_of(const Member& member, const RunView& run) {
+  source::OtherSources others = whole_run(run);
+  const std::size_t own = member.queue().numbered() && asked(member) ? 1 : 0;
+  others.any = run.joined_at || run.known_end > 0 || ends_.size() > own;
+  others.high = std::max(others.high, run.joined_at.value_or(0));
+  // Several readout units agree on it, however far that is ahead of this one.
+  if (run.known_end > run.announced.value_or(0)) others.high = std::max(others.high, run.known_end);
+  if (system_.trigger_rate_hz > 0) others.high = std::max(others.high, run.limit);
+  others.go_on = system_.trigger_rate_hz <= 0 && others_live(member, run);
+  return others;
+}
+
+// They may still come to where a number of this source leads.
+bool SourceGroup::others_live(const Member& member, const RunView& run) const {
+  return (system_.readout_units.size() > 1 && !run.alone) ||
+         std::ranges::any_of(
+             members_, [&](const Member& other) { return &other != &member && asked(other); });
+}
+
+// Before anything was announced: sources more than a window from all others wait for them.
+bool SourceGroup::apart() {
+  const auto found = find_apart(queues_, system_.event_window);
+  if (!found) return false;
+  const bool said = !apart_.empty();
+  const Member& first = members_[found->first];
+  const Member& far = members_[found->far];
+  apart_ = fmt::format("sources {}, which begins at event {}, and {}, at event {}, to come "
+                       "within event.window ({}) of each other",
+                       first.name, first.queue().first_event(), far.name, far.queue().first_event(),
+                       system_.event_window);
+  if (!said) log_(LogLevel::warning, "the run waits for " + apart_);
+  return true;
+}
+
+void SourceGroup::judge_held(const RunView& run, bool answered) {
+  for (Member& member : members_) {
+    source::FragmentQueue& queue = member.reader.queue();
+    if (!queue.held()) continue;
+    queue.set_others(others_of(member, run));
+    (void)queue.look_at_held();
+  }
+  confirm_equal(queues_);
+  confirm_near(queues_, system_.event_window);
+  if (!answered) return;
+  const bool nobody_goes_on = all_done() && (system_.readout_units.size() == 1 || run.alone);
+  for (Member& member : members_) {
+    if (!member.reader.done()) continue;
+    if (nobody_goes_on) {
+      member.reader.queue().end_held();
+    } else {
+      member.reader.queue().take_at_end();
+    }
+  }
+}
+
+bool SourceGroup::take_settled() {
+  bool any = false;
+  for (Member& member : members_) any = member.reader.take_settled() || any;
+  retry_ = retry_ || any;
+  return any;
+}
+
+wire::Paused SourceGroup::pause(const RunView& run) {
+  for (Member& member : members_) {
+    member.reader.queue().set_others(others_of(member, run));
+    member.reader.queue().end_held();
+  }
+  wire::Paused paused{.span = system_.event_window};
+  ends_.clear();
+  for (const Member& member : members_) {
+    const source::FragmentQueue& queue = member.queue();
+    if (!queue.numbered()) continue;
+    paused.next_event = std::max(paused.next_event, queue.next_event());
+    // Of fragments that are far apart it may hold any span, unless it has just jumped.
+    const bool in_a_row = queue.in_a_row() >= source::enough_in_a_row;
+    const std::uint64_t holds = in_a_row ? queue.next_event() - queue.first_event() : 0;
+    paused.span = std::max<std::uint64_t>({paused.span, queue.options().window, holds});
+    if (!member.reader.done()) ends_.push_back(queue.next_event());
+  }
+  paused.agreed = ends_.empty() ? paused.next_event : source::agreed_end(ends_, paused.span);
+  set_limit(paused.next_event);
+  return paused;
+}
+
+// --- who keeps up --------------------------------------------------------------------------------
+
+void SourceGroup::watch(const RunView& run, Time at) {
+  const bool anyone = overtaking_.any() || std::ranges::any_of(members_, [](const Member& member) {
+                        return member.watch.has_deadline();
+                      });
+  if (!anyone) clock_.rest();
+  const Duration now = clock_.look(at, false);
+  for (Member& member : members_) {
+    member.watch.note_progress(member.queue(), member.reader.busy(), now);
+  }
+  pass_over_quiet(now);
+  for (Member& member : members_) {
+    member.watch.watch_unclear(member.reader.queue(), member.reader.done(), now);
+  }
+  // Below the last limit all events exist: somebody has announced the last one.
+  horizon_ =
+      run.last ? run.read_end : std::min(run.limit, std::max(run.known_end, whole_run(run).high));
+  for (Member& member : members_) watch(member, run, now);
+  if (run.last) pass_unread(run);
+}
+
+// One source more than a window ahead is not believed, and nobody is given up because of it, until
+// others follow. But one that is dead never does: it is not asked any more when it has been quiet
+// for the deadline, while the other one was ahead.
+void SourceGroup::pass_over_quiet(Duration now) {
+  for (const Member& member : members_) {
+    const source::FragmentQueue& queue = member.queue();
+    const bool waited_for = !member.watch.silent() || overtaking_.passed_over(member.index);
+    overtaking_ends_[member.index] = {
+        .next = queue.numbered() ? queue.next_event() : 0,
+        .moved_at = member.watch.moved_at(),
+        .follows = queue.numbered() && !member.reader.done() && waited_for,
+        .leads = queue.numbered() && queue.in_a_row() >= source::enough_in_a_row};
+  }
+  for (const auto& pair : overtaking_.look(overtaking_ends_, now)) {
+    const Member& behind = members_[pair.behind];
+    const Member& ahead = members_[pair.ahead];
+    log_(LogLevel::warning,
+         fmt::format("source {} is waited for at event {}: source {} is at event {}, more than "
+                     "event.window ({}) ahead",
+                     behind.name, behind.queue().next_event(), ahead.name,
+                     ahead.queue().next_event(), system_.event_window));
+  }
+}
+
+void SourceGroup::watch(Member& member, const RunView& run, Duration now) {
+  source::FragmentQueue& queue = member.reader.queue();
+  if (!member.reader.done()) {
+    if (!member.watch.watch_silence(queue, horizon_, member.reader.busy(), now)) return;
+    member.watch.watch_slow(queue, horizon_, held_back_by(member, run), now);
+  } else {
+    pass_ended(queue, run);
+  }
+}
+
+// A source at its end has nothing up to where the others are, and where any other source of this
+// readout unit is: nobody waits for it.
+void SourceGroup::pass_ended(source::FragmentQueue& queue, const RunView& run) {
+  EventNumber end = horizon_;
+  for (const source::FragmentQueue* const other : queues_) {
+    if (other->numbered() && !run.last) {
+      end = std::max(end, std::min(other->next_event(), run.limit));
+    }
+  }
+  if (end == 0 || (queue.numbered() && queue.next_event() >= end)) return;
+  retry_ = !queue.give_up_until(end, wire::AbsentReason::none) || retry_;
+}
+
+// Whom a source that is behind holds back alone, as the log says; empty: nobody.
+std::string_view SourceGroup::held_back_by(const Member& member, const RunView& run) const {
+  const bool alone = std::ranges::all_of(members_, [&](const Member& other) {
+    return &other == &member || other.reader.done() || other.reader.held_back();
+  });
+  if (!alone) return "";
+  if (members_.size() > 1) return "all others of the readout unit";
+  return run.others_wait ? "all others" : "";
+}
+
+// Where the run ends with numbers that only one source has, which may be wrong, nobody is read up
+// to them, and nobody is silent there.
+void SourceGroup::pass_unread(const RunView& run) {
+  for (source::FragmentQueue* const queue : queues_) {
+    if (!queue->numbered() || queue->next_event() < run.read_end) continue;
+    retry_ = !queue->give_up_until(run.limit, wire::AbsentReason::none) || retry_;
+  }
+}
+
+bool SourceGroup::answer_for(EventRange range) {
+  return std::ranges::all_of(queues_, [range](source::FragmentQueue* queue) {
+    const bool all = queue->numbered() && queue->next_event() >= range.end;
+    return all || queue->give_up_until(range.end, wire::AbsentReason::none);
+  });
+}
+
+std::string SourceGroup::waits_for() const {
+  std::string text = apart_;
+  for (const Member& member : members_) {
+    if (!member.watch.slow()) continue;
+    text += fmt::format("{}source {}, which is slow, to have event {}", text.empty() ? "" : "; ",
+                        member.name, member.queue().next_event());
+  }
+  return text;
+}
+
+// --- what can be announced -----------------------------------------------------------------------
+
+std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run) {
+  const EventNumber announced = run.announced.value_or(0);
+  EventNumber end = ~EventNumber{0};
+  bool all_done = !lowest_held(queues_);
+  for (const Member& member : members_) {
+    const source::FragmentQueue& queue = member.queue();
+    if (!queue.numbered()) {
+      // A run without any event at all still has to end.
+      const bool may_begin = (!run.last && !member.reader.done()) || queue.held();
+      if (may_begin || (run.limit != 0 && horizon_ != 0)) return {};
+      continue;
+    }
+    end = std::min(end, queue.next_event());
+    all_done = all_done && member.reader.done();
+  }
+  if (end == ~EventNumber{0}) end = announced;
+  end = std::min(end, std::max(run.limit, announced)); // what was read beyond is not announced
+  if (!run.announced) {
+    if (!run.last && !run.paused && !all_done && apart()) return {};
+    apart_.clear();
+  }
+  const bool ended = (run.last && end >= run.limit) || (all_done && end >= horizon_);
+  return Answered{.end = end, .final = !run.paused && ended};
+}
+
+// --- reports -------------------------------------------------------------------------------------
+
+std::uint64_t SourceGroup::payload_max() const {
+  std::uint64_t bytes = 0;
+  for (const Member& member : members_) {
+    bytes += std::uint64_t{member.reader.pool().pages()} * member.reader.pool().page_size();
+  }
+  return bytes;
+}
+
+std::uint32_t SourceGroup::page_least() const {
+  return std::ranges::min(members_ | std::views::transform([](const Member& member) {
+                            return member.reader.pool().page_size();
+                          }));
+}
+
+std::span<const wire::SourceCounters> SourceGroup::count(wire::NodeCounters& counters) {
+  counters.pages = counters.pages_in_use = 0;
+  counters.throttled_us = throttled_us_;
+  counters.sources = static_cast<std::uint32_t>(counters_.size());
+  bool any = false;
+  bool all_held_back = true;
+  for (const Member& member : members_) {
+    member.reader.count(counters, counters_[member.index]);
+    if (member.reader.done()) continue;
+    any = true;
+    all_held_back = all_held_back && member.reader.held_back();
+  }
+  counters.held_back = any && all_held_back ? 1 : 0;
+  return counters_;
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,74 @@
+#include "fanin/builder/readout/source_reader.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace fanin::builder {
+
+SourceReader::SourceReader(ReadoutInput input, Duration longest_rest)
+    : source_(std::move(input.source)),
+      pool_(*input.pool),
+      queue_(input.queue, pool_),
+      rest_(longest_rest) {}
+
+Result<> SourceReader::start(const wire::Welcome& welcome, Time now) {
+  if (welcome.joining != 0) queue_.start(welcome.first_event);
+  queue_.set_limit(welcome.limit);
+  if (welcome.joining == 0) queue_.set_may_fall(source::FragmentQueue::Fall::yes);
+  last_ = {.wake = now};
+  gives_more_ = far_ahead_ = unclear_ = false;
+  rest_.end();
+  for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
+    dropped_before_[reason] = queue_.dropped(static_cast<wire::DropReason>(reason));
+  }
+  auto started = source_->start(queue_.counter_of(welcome.first_event), now);
+  if (!started) last_ = {source::ReadState::failed, never, started.error()};
+  return started;
+}
+
+void SourceReader::measure_lead(std::uint64_t limit) {
+  if (!source_->on_demand()) return;
+  const std::uint64_t held = queue_.held_bytes();
+  far_ahead_ = far_ahead_ ? held > limit / 2 : held >= limit;
+}
+
+bool SourceReader::due(Time now, bool retry) const {
+  if (retry || has_more()) return true;
+  const bool may_have_more = now >= last_.wake || has_descriptor();
+  const bool pages_back = pool_.available() > pages_left_; // sent, after a clear
+  return (now >= rest_.until() && may_have_more) || (queue_.throttled() && pages_back);
+}
+
+void SourceReader::read(Time now) {
+  const std::uint64_t bytes = queue_.bytes_written();
+  const EventNumber come_to = queue_.come_to();
+  last_ = source_->read(queue_, now);
+  if (last_.state == source::ReadState::waiting) rest_.begin(queue_.bytes_written() - bytes, now);
+  gives_more_ = has_more() && (queue_.bytes_written() != bytes || queue_.come_to() != come_to);
+  unclear_ = queue_.unclear();
+  pages_left_ = pool_.available();
+}
+
+Time SourceReader::next_read(Time now) const {
+  if (last_.state != source::ReadState::waiting) return never;
+  const Time rested = rest_.until();
+  if (has_descriptor() && rested > now) return rested;
+  return std::max(last_.wake, rested);
+}
+
+bool SourceReader::take_settled() {
+  if (!unclear_ || queue_.unclear()) return false;
+  unclear_ = false;
+  return true;
+}
+
+void SourceReader::count(wire::NodeCounters& node, wire::SourceCounters& own) const {
+  node.pages += pool_.pages();
+  node.pages_in_use += pool_.pages() - pool_.available();
+  for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
+    own.dropped[reason] =
+        queue_.dropped(static_cast<wire::DropReason>(reason)) - dropped_before_[reason];
+  }
+}
+
+} // namespace fanin::builder

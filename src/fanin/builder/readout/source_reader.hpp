@@ -1,0 +1,79 @@
+// One source of a readout unit with its queue: when it is read, and what the last read brought.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "fanin/builder/readout/read_rest.hpp"
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/source/source.hpp"
+#include "fanin/wire/control.hpp"
+
+namespace fanin::builder {
+
+struct ReadoutInput {
+  std::unique_ptr<source::Source> source;
+  memory::PagePool* pool = nullptr; // of this source alone
+  source::FragmentQueueOptions queue;
+};
+
+// Knows no other source.
+class SourceReader {
+public:
+  // `longest_rest`: of ReadRest. The pool must outlive it.
+  SourceReader(ReadoutInput input, Duration longest_rest);
+
+  // The readout unit joins the run, as welcome.first_event and .joining say. Errors: the source
+  // cannot start; it has failed then.
+  [[nodiscard]] Result<> start(const wire::Welcome& welcome, Time now);
+
+  [[nodiscard]] source::FragmentQueue& queue() { return queue_; }
+  [[nodiscard]] const source::FragmentQueue& queue() const { return queue_; }
+  [[nodiscard]] const memory::PagePool& pool() const { return pool_; }
+
+  // A source on demand is read in strides: up to `limit` bytes that are not cut, then not before
+  // half of them are. Decides which it is now, for far_ahead().
+  void measure_lead(std::uint64_t limit);
+  // Whether read() is to be called. `retry`: room or numbers were given back.
+  [[nodiscard]] bool due(Time now, bool retry) const;
+  void read(Time now);
+  // When it is due, if neither its descriptor nor its queue makes it so before. Not done.
+  [[nodiscard]] Time next_read(Time now) const;
+  // What becomes readable when it has more; -1: nothing, or it rests.
+  [[nodiscard]] int descriptor(Time now) const {
+    return now < rest_.until() ? -1 : source_->descriptor();
+  }
+  [[nodiscard]] bool has_descriptor() const { return source_->descriptor() >= 0; }
+
+  // It gives nothing any more.
+  [[nodiscard]] bool done() const { return last_.state == source::ReadState::finished || failed(); }
+  [[nodiscard]] bool failed() const { return last_.state == source::ReadState::failed; }
+  [[nodiscard]] const Error& error() const { return last_.error; } // failed
+  [[nodiscard]] bool has_more() const { return last_.state == source::ReadState::more; }
+  // It was read further than builder units take.
+  [[nodiscard]] bool far_ahead() const { return far_ahead_; }
+  // It has more than it may give, which is our doing.
+  [[nodiscard]] bool held_back() const { return far_ahead_ || queue_.throttled(); }
+  // It could have given more, so that it is not silent: held back, or the last read left something,
+  // and not all that it took was dropped.
+  [[nodiscard]] bool busy() const { return held_back() || gives_more_; }
+  // True once after a jump is decided that was unclear when the source was read last.
+  [[nodiscard]] bool take_settled();
+  // Adds its pages to `node`, and sets what was dropped in this incarnation.
+  void count(wire::NodeCounters& node, wire::SourceCounters& own) const;
+
+private:
+  std::unique_ptr<source::Source> source_;
+  memory::PagePool& pool_;
+  source::FragmentQueue queue_;
+  source::ReadResult last_;
+  ReadRest rest_;
+  std::array<std::uint64_t, wire::drop_reasons> dropped_before_{}; // by earlier incarnations
+  std::uint32_t pages_left_ = 0; // in the pool, after it was last read
+  bool gives_more_ = false;
+  bool far_ahead_ = false;
+  bool unclear_ = false; // its queue, when it was read last: it waits until others are asked
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,112 @@
+#include "fanin/builder/readout/source_watch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace fanin::builder {
+
+// A source that was given up and goes on below is waited for, if it lies less than a window back:
+// else one whose numbers trail those of others by more than the deadline would never come back. Who
+// was given up as slow is not waited for again.
+void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, Duration now) {
+  if (busy) moved_at_ = now;
+  const EventNumber before = std::exchange(come_to_, queue.come_to());
+  if (std::exchange(written_, queue.written()) != queue.written()) {
+    const std::uint64_t late = queue.dropped(wire::DropReason::late) - late_before_;
+    if (state_.standing != Standing::present && late > 0) {
+      log_(LogLevel::info,
+           fmt::format("source {} is back at event {}; {} of its fragments were late", name_,
+                       queue.last_written(), late));
+    }
+    state_.standing = Standing::present;
+    state_.trailing_reported = false;
+  } else if (come_to_ <= before || !may_return()) {
+    return;
+  } else {
+    const bool near = queue.next_event() - come_to_ < system_.event_window;
+    if (!std::exchange(state_.trailing_reported, true)) {
+      log_(LogLevel::warning,
+           fmt::format("source {} sends event {}, which is {} until event {}", name_, come_to_ - 1,
+                       near ? "late: it is waited for"
+                            : "too late to be waited for: it stays given up",
+                       queue.next_event()));
+    }
+    if (!near) return;
+    state_.standing = Standing::trailing;
+  }
+  state_.accepted_at = moved_at_ = now;
+}
+
+void SourceWatch::give_up(Standing standing, const source::FragmentQueue& queue) {
+  if (state_.standing == Standing::present) late_before_ = queue.dropped(wire::DropReason::late);
+  state_.standing = standing;
+  state_.slow_since.reset();
+}
+
+// The time in which it is held back by us does not count, nor that in which this node does not run,
+// nor is it silent while it gives more than is read at once, or when a fragment of it was taken
+// within the deadline.
+bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber horizon, bool busy,
+                                Duration now) {
+  const bool behind = horizon > 0 && (!queue.numbered() || queue.next_event() < horizon);
+  if (!behind || busy) {
+    state_.behind.reset();
+    state_.slow_since.reset();
+    return false;
+  }
+  if (!state_.behind || (queue.numbered() && queue.next_event() >= state_.behind->until)) {
+    state_.behind = {now, horizon};
+    return true;
+  }
+  const Duration since =
+      std::max(state_.behind->since, state_.accepted_at.value_or(Duration::min()));
+  if (now - since < system_.event_deadline) return true;
+  const EventNumber until = state_.behind->until;
+  if (state_.standing == Standing::present) {
+    log_(LogLevel::warning,
+         fmt::format("source {} is silent: given up until event {}", name_, until));
+  }
+  const bool was_slow =
+      state_.standing == Standing::slow || state_.standing == Standing::slow_and_silent;
+  give_up(was_slow ? Standing::slow_and_silent : Standing::silent, queue);
+  (void)queue.give_up_until(until);
+  state_.behind.reset();
+  return false;
+}
+
+void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber horizon,
+                             std::string_view holds_back, Duration now) {
+  if (holds_back.empty()) return state_.slow_since.reset();
+  if (!state_.slow_since) state_.slow_since = now;
+  const Duration slow = now - *state_.slow_since;
+  if (slow >= system_.event_deadline && !std::exchange(state_.slow_reported, true)) {
+    log_(LogLevel::warning, fmt::format("source {} is slow: at event {} it holds {} back", name_,
+                                        queue.next_event(), holds_back));
+  }
+  if (system_.event_give_up_slow == Duration{0} || slow < system_.event_give_up_slow) return;
+  log_(LogLevel::warning,
+       fmt::format("source {} is slow: given up until event {}", name_, horizon));
+  give_up(silent() ? Standing::slow_and_silent : Standing::slow, queue);
+  (void)queue.give_up_until(horizon);
+}
+
+// Nobody confirms it, and nobody goes on without it. What is not triggered by then is wrong.
+void SourceWatch::watch_unclear(source::FragmentQueue& queue, bool ended, Duration now) {
+  const bool at_end = ended && queue.waits_at_end();
+  if (!at_end && !queue.unclear()) {
+    state_.unclear_since.reset();
+  } else if (!state_.unclear_since) {
+    state_.unclear_since = now;
+  } else if (now - *state_.unclear_since >= system_.event_deadline / 2) {
+    if (at_end) {
+      queue.end_held();
+    } else {
+      queue.decide_unclear();
+    }
+    state_.unclear_since.reset();
+  }
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,60 @@
+// The event manager with the run's record as a node.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fanin/builder/manager/event_manager.hpp"
+#include "fanin/executive/node.hpp"
+
+namespace fanin::executive {
+
+class EventManagerNode final : public Node {
+public:
+  explicit EventManagerNode(NodeContext context);
+
+  // Errors: the address cannot be listened on; those of the run's record.
+  [[nodiscard]] Result<> start() override;
+  void stop() override;
+  void stop_now(const std::string& why) override;
+  [[nodiscard]] bool ended() const override { return ended_; }
+  [[nodiscard]] std::optional<net::Url> listening() const override { return manager_->url(); }
+  void process_died(std::uint64_t session) override;
+  void turn() override;
+
+  [[nodiscard]] builder::EventManager& manager() { return *manager_; } // after start()
+
+private:
+  // The record is made only when the event manager can listen.
+  struct Recorder final : builder::RunRecorder {
+    std::unique_ptr<RunRecord> record; // null: nothing is written
+    void file(NodeId builder, Incarnation incarnation, const std::string& name) override;
+    void winner(EventRange batch, Attempt attempt, NodeId builder,
+                Incarnation incarnation) override;
+    void summary(const builder::RunSummary& summary) override;
+  };
+
+  void on_end(const builder::RunSummary& summary);
+  void on_silent(NodeId builder);
+  void finish_record();
+  void report_progress();
+  void look_for_record();
+  void watch_drain(const builder::RunSummary& summary);
+
+  Recorder recorder_;
+  std::optional<builder::EventManager> manager_;
+  net::Timer progress_tick_;
+  net::Timer duration_tick_;
+  net::Timer record_tick_; // after the end
+  Time record_by_{};
+  std::uint64_t progress_ticks_ = 0;
+  json::Value result_; // until the record is written
+  Time began_at_ = never; // all nodes were there
+  bool ended_ = false;
+  std::uint64_t built_before_ = 0;
+  Time stuck_since_{};
+};
+
+} // namespace fanin::executive

@@ -1,0 +1,44 @@
+#include "fanin/executive/node_pools.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace fanin::executive {
+namespace {
+
+using Pool = std::unique_ptr<memory::PagePool>;
+
+Result<> make_pool(const PoolPlan& plan, const memory::ArenaOptions& arena, Pool& pool) {
+  if (plan.pages == 0) return {};
+  auto made =
+      memory::PagePool::make({.page_size = plan.page_size, .pages = plan.pages, .arena = arena});
+  if (!made) return std::unexpected(made.error());
+  pool = std::move(*made);
+  return {};
+}
+
+bool is_home(const Pool& pool) { return pool == nullptr || pool->available() == pool->pages(); }
+
+} // namespace
+
+Result<NodePools> NodePools::make(const NodePlan& plan, const memory::ArenaOptions& arena) {
+  NodePools pools;
+  pools.sources.resize(plan.sources.size());
+  memory::ArenaOptions receive = arena;
+  receive.shared = false;
+  Result<> made = make_pool(plan.control, arena, pools.control);
+  if (made) made = make_pool(plan.metadata, arena, pools.metadata);
+  for (std::size_t i = 0; made && i < plan.sources.size(); ++i) {
+    made = make_pool(plan.sources[i], arena, pools.sources[i]);
+  }
+  if (made) made = make_pool(plan.receive, receive, pools.receive);
+  if (!made) return std::unexpected(made.error());
+  return pools;
+}
+
+bool NodePools::all_home() const {
+  return is_home(control) && is_home(metadata) && is_home(receive) &&
+         std::ranges::all_of(sources, is_home);
+}
+
+} // namespace fanin::executive

@@ -1,0 +1,114 @@
+#include "fanin/executive/run_output.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fanin/executive/manifest_recorder.hpp"
+#include "fanin/storage/discard_sink.hpp"
+#include "fanin/storage/file_sink.hpp"
+#include "fanin/storage/manifest.hpp"
+
+namespace fanin::executive {
+namespace {
+
+using MadeRecord = Result<std::unique_ptr<RunRecord>>;
+using MadeSink = Result<std::unique_ptr<storage::EventSink>>;
+
+class NoOutput final : public RunOutput {
+public:
+  MadeRecord make_record(const Clock&, const LogFunction&) override { return nullptr; }
+  MadeSink make_sink(const SinkOwner&) override { return std::make_unique<storage::DiscardSink>(); }
+};
+
+class FileOutput final : public RunOutput {
+public:
+  FileOutput(const config::Configuration& configuration, const builder::System& system,
+             std::function<void(RunNumber)> take_number)
+      : configuration_(configuration), system_(system), take_number_(std::move(take_number)) {}
+
+  // Another run may have taken the number since it was chosen.
+  MadeRecord make_record(const Clock& clock, const LogFunction& log) override {
+    std::vector<std::string> hosts;
+    for (std::size_t i = 0; i < configuration_.builders(); ++i) {
+      hosts.push_back(configuration_.nodes[configuration_.builder_node(i)].host);
+    }
+    while (true) {
+      auto manifest = ManifestRecorder::make(folder(), system_, hosts, clock, log);
+      if (manifest) return std::move(*manifest);
+      const auto next = next_run_number(folder());
+      const bool taken = take_number_ && next && *next > system_.run;
+      if (!taken) return std::unexpected(manifest.error());
+      take_number_(*next);
+    }
+  }
+
+  MadeSink make_sink(const SinkOwner& owner) override {
+    const config::Node& node = configuration_.nodes[configuration_.builder_node(owner.builder)];
+    storage::FileSinkOptions options = configuration_.storage;
+    options.file.directory = folder();
+    options.file.run = owner.run;
+    options.file.node = node.name;
+    options.file.node_index = owner.builder;
+    options.file.incarnation = owner.incarnation;
+    for (const auto& source : system_.sources) {
+      options.file.sources.push_back({.id = source.id,
+                                      .name = source.name,
+                                      .readout_unit = system_.readout_units[source.readout_unit],
+                                      .required = source.required});
+    }
+    options.file.integrity = system_.checksum;
+    options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       std::chrono::system_clock::now().time_since_epoch())
+                                       .count();
+    options.on_gone = owner.on_gone;
+    if (node.cpus.size() > 1) options.cpu = node.cpus[1];
+    std::error_code error;
+    std::filesystem::create_directories(options.file.directory, error);
+    if (error) {
+      return fail(ErrorKind::refused, fmt::format("run.output: folder {} cannot be made: {}",
+                                                  options.file.directory, error.message()));
+    }
+    auto sink = storage::FileSink::make(std::move(options));
+    if (!sink) return std::unexpected(sink.error());
+    if (auto started = (*sink)->start(); !started) return std::unexpected(started.error());
+    return std::move(*sink);
+  }
+
+private:
+  [[nodiscard]] const std::string& folder() const { return configuration_.run.output; }
+
+  const config::Configuration& configuration_;
+  const builder::System& system_;
+  std::function<void(RunNumber)> take_number_;
+};
+
+} // namespace
+
+std::unique_ptr<RunOutput> make_run_output(const config::Configuration& configuration,
+                                           const builder::System& system,
+                                           std::function<void(RunNumber)> take_number) {
+  if (configuration.run.output.empty()) return std::make_unique<NoOutput>();
+  return std::make_unique<FileOutput>(configuration, system, std::move(take_number));
+}
+
+Result<RunNumber> next_run_number(const std::string& folder) {
+  RunNumber highest = 0;
+  std::error_code ignored; // a folder that is not there has no runs
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (const auto run = storage::run_of(entry.path().filename().string()); run)
+      highest = std::max(highest, *run);
+  }
+  if (highest < std::numeric_limits<RunNumber>::max()) return highest + 1;
+  return fail(ErrorKind::exhausted,
+              fmt::format("{} has the last run number, {}: set run.number, or take another folder",
+                          folder, highest));
+}
+
+} // namespace fanin::executive

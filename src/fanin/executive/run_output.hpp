@@ -1,0 +1,61 @@
+// Where the events of a run and its record go: to files, or nowhere.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/identity.hpp"
+#include "fanin/base/log.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/builder/manager/event_manager.hpp"
+#include "fanin/config/configuration.hpp"
+#include "fanin/storage/event_sink.hpp"
+
+namespace fanin::executive {
+
+// What the event manager has to say about a run.
+class RunRecord : public builder::RunRecorder {
+public:
+  // Writes what could not be written so far. False: something is still missing.
+  virtual bool retry() = 0;
+  // True: it is not at its place any more, and that is new. One system call.
+  [[nodiscard]] virtual bool look() = 0;
+  [[nodiscard]] virtual const std::string& path() const = 0;
+};
+
+// For whom a sink is made.
+struct SinkOwner {
+  NodeId builder = 0;
+  RunNumber run = 0;
+  Incarnation incarnation = 0;
+  // A file of the sink, with so many events, is not at its place any more. On the loop.
+  std::function<void(const std::string& path, std::uint64_t events)> on_gone;
+};
+
+// Thread: that of the nodes that use it. Outlives them and what it makes.
+class RunOutput {
+public:
+  virtual ~RunOutput() = default;
+  // `clock` measures the run, and outlives the record. Null: there is none. Errors: refused,
+  // exhausted, internal.
+  [[nodiscard]] virtual Result<std::unique_ptr<RunRecord>> make_record(const Clock& clock,
+                                                                       const LogFunction& log) = 0;
+  // Started. Errors: refused, exhausted, internal.
+  [[nodiscard]] virtual Result<std::unique_ptr<storage::EventSink>>
+  make_sink(const SinkOwner& owner) = 0;
+};
+
+// As `configuration` says; a folder is made where there is none. `take_number`: another run has
+// taken the number; empty: it must not be changed. All of it outlives the output.
+[[nodiscard]] std::unique_ptr<RunOutput>
+make_run_output(const config::Configuration& configuration, const builder::System& system,
+                std::function<void(RunNumber)> take_number);
+
+// One more than the highest run number of the run files and manifests in `folder`; 1 where there
+// are none. Errors: exhausted.
+[[nodiscard]] Result<RunNumber> next_run_number(const std::string& folder);
+
+} // namespace fanin::executive

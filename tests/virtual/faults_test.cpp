@@ -1,0 +1,1162 @@
+// Starvation, deadlock, deaths, lost connections, silence: in virtual time, seeded. A failing seed
+// is printed and replays with FANIN_SEED=<seed>; FANIN_SEEDS is how many are run, from there on.
+// With FANIN_TRACES=1 the trace of each is printed: a change that keeps behaviour keeps all of
+// them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <optional>
+
+#include "fanin/builder/testing/make_system.hpp"
+#include "virtual/expectations.hpp"
+#include "virtual/odd_numbers.hpp"
+#include "virtual/virtual_system.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+using fanin::testing::end_without_loss;
+using fanin::testing::expect_balanced;
+using fanin::testing::expect_nothing_lost;
+using fanin::testing::tail_of_log;
+using fanin::testing::triggered;
+using fanin::testing::VirtualSystem;
+using fanin::testing::VirtualSystemOptions;
+using ::testing::Contains;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using testing::make_system;
+using ::testing::Not;
+
+std::string incomplete(const RunSummary& summary) {
+  std::string all;
+  for (const auto& missing : summary.incomplete_list) {
+    all += fmt::format("source {} has no {} to {}, reason {}\n", missing.source,
+                       missing.events.first, missing.events.end, static_cast<int>(missing.reason));
+  }
+  return all;
+}
+
+// Nothing was done to any node for which it is given up.
+void expect_all_kept(VirtualSystem& system) {
+  ASSERT_NO_FATAL_FAILURE(end_without_loss(system));
+  for (const auto& node : system.summary().nodes) EXPECT_EQ(node.incarnations, 1U) << node.name;
+  EXPECT_EQ(system.summary().fragments.late, 0U);
+  expect_balanced(system);
+}
+
+// Which builder unit built what, in which order. Equal with all compilers, libraries and address
+// layouts: nothing may hang on an address, on std:: distributions or on libm. Changes of the
+// protocol change it, nothing else may.
+std::uint64_t delivered(const VirtualSystem& system) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3U; };
+  for (std::size_t i = 0; i < system.builders(); ++i) {
+    for (const auto& event : system.store(i).events) {
+      add(i);
+      add(event.row.event);
+      add(event.row.attempt);
+      for (const auto& fragment : event.fragments) add(fragment.size);
+    }
+  }
+  return hash;
+}
+
+TEST(Backpressure, smallest_pools_make_progress) {
+  auto options = triggered(3, 2, 50'000);
+  options.source_pages = 2;
+  options.source_window = 128;
+  options.metadata_pages = 2;
+  options.receive_pages = 16;
+  options.sink_depth = 1;
+  options.system.events_max = 3000;
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 3000U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_balanced(system);
+}
+
+TEST(Backpressure, a_source_that_we_read_no_further_is_not_silent) {
+  for (const double trigger_hz : {0.0, 100'000.0}) {
+    VirtualSystemOptions options;
+    options.system = make_system(2, 1);
+    options.system.read_ahead = 128U << 10;
+    options.system.trigger_rate_hz = trigger_hz;
+    options.commit_delay = 300ms; // longer than the event deadline
+    options.sink_depth = 1;
+    options.fragment_max = 32U << 10;
+    options.make_source = [](const SourceInfo& info) {
+      return std::make_unique<source::Emulator>(source::EmulatorOptions{
+          .source = info.id, .size = source::FixedSize{info.id == 1 ? 16U : 10'000U}});
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(10s);
+    system.sink(0)->set_commit_delay(1ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(600s))
+        << tail_of_log(system) << system.manager().waiting_for();
+    EXPECT_GT(system.summary().events_built, 100U);
+    EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
+// Gives every second event, odd or even ones, as fast as it may.
+class EverySecond final : public source::Source {
+public:
+  EverySecond(SourceId id, EventNumber count) : next_(id % 2), count_(count) {}
+  Result<> start(EventNumber first, Time) override {
+    next_ = std::max(next_, first | (next_ & 1));
+    return {};
+  }
+  source::ReadResult read(source::FragmentQueue& queue, Time) override {
+    const std::array<std::byte, 8> payload{};
+    for (int i = 0; i < 2000; ++i, next_ += 2) {
+      if (next_ >= count_) return {source::ReadState::finished};
+      if (queue.write(next_, payload) == source::WriteOutcome::full) return {};
+    }
+    return {source::ReadState::more};
+  }
+
+private:
+  EventNumber next_;
+  EventNumber count_;
+};
+
+TEST(Silence, a_triggered_event_that_no_source_has_is_an_event_and_no_gap) {
+  auto options = triggered(2, 2, 10'000);
+  options.system.events_max = 300;
+  options.make_source = [](const SourceInfo&) { return std::make_unique<EverySecond>(2, 1000); };
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 300U);
+  EXPECT_EQ(system.summary().events_incomplete, 150U);
+  EXPECT_EQ(system.summary().gaps, 0U);
+  expect_balanced(system);
+}
+
+TEST(Backpressure, exceptions_without_end_cost_nobody_the_connection_to_the_event_manager) {
+  VirtualSystemOptions options;
+  options.system = make_system(1, 2, 8);
+  options.network.latency_max = 2ms; // the event manager takes its time
+  options.make_source = [](const SourceInfo& info) {
+    return std::make_unique<EverySecond>(info.id, 100'000);
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(600s)) << tail_of_log(system);
+  for (const auto& node : system.summary().nodes) EXPECT_EQ(node.incarnations, 1U) << node.name;
+  EXPECT_EQ(system.summary().events_built, 100'000U);
+  EXPECT_EQ(system.summary().fragments.built, 400'000U);
+  expect_balanced(system);
+}
+
+TEST(Backpressure, batches_of_one_event_cost_nobody_the_connection_to_the_event_manager) {
+  for (const auto protocol : {Protocol::push, Protocol::pull}) {
+    VirtualSystemOptions options;
+    options.system = make_system(2, 2);
+    options.system.protocol = protocol;
+    options.system.batch_events = 1;
+    options.network.latency_max = 2ms;
+    options.source_rate_hz = 0; // as fast as they may
+    options.source_events = 20'000;
+    options.size = source::FixedSize{8};
+    options.receive_pages = 4096;
+    options.source_pages = 64;
+    options.source_window = 16384;
+    VirtualSystem system{options};
+    system.start_all();
+    ASSERT_TRUE(system.run_until_ended(600s)) << tail_of_log(system);
+    for (const auto& node : system.summary().nodes) EXPECT_EQ(node.incarnations, 1U) << node.name;
+    EXPECT_EQ(system.summary().events_built, 20'000U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().events_incomplete, 0U);
+    expect_balanced(system);
+  }
+}
+
+TEST(Control, a_connection_that_is_lost_for_a_moment_costs_a_readout_unit_nothing) {
+  for (const auto protocol : {Protocol::push, Protocol::pull}) {
+    auto options = triggered(2, 2, 20'000);
+    options.system.protocol = protocol;
+    VirtualSystem system{options};
+    system.start_all();
+    for (int i = 0; i < 20; ++i) {
+      system.run_for(Duration{50ms} + i * 1ms);
+      system.readout_node(static_cast<std::size_t>(i) % 2).disconnect(system.manager_node());
+    }
+    system.run_for(500ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+    for (const std::size_t i : {0U, 1U}) {
+      EXPECT_EQ(system.summary().nodes[i].incarnations, 1U) << tail_of_log(system);
+    }
+    EXPECT_EQ(system.summary().events_incomplete, 0U);
+    EXPECT_EQ(system.summary().fragments.lost, 0U);
+    EXPECT_GT(system.summary().events_built, 20'000U);
+    expect_balanced(system);
+  }
+}
+
+TEST(Control, a_connection_that_is_lost_before_the_welcome_came_costs_nothing) {
+  for (int i = 0; i < 40; ++i) {
+    auto options = triggered(2, 2, 20'000);
+    options.network.latency_max = 1ms;
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(i * 100us);
+    system.readout_node(1).disconnect(system.manager_node());
+    system.run_for(100ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+    EXPECT_EQ(system.summary().nodes[1].incarnations, 1U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().events_incomplete, 0U);
+    expect_balanced(system);
+  }
+}
+
+TEST(Control, another_process_ends_the_wait_for_one_that_has_lost_its_connection) {
+  auto options = triggered(2, 1, 10'000);
+  options.system.grace = 1500ms;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(100ms);
+  system.kill_readout(1);
+  system.run_for(100ms);
+  const auto before = system.summary().events_built;
+  system.start_readout(1);
+  system.run_for(300ms);
+  EXPECT_GT(system.summary().events_built, before + 1000U) << tail_of_log(system);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  expect_balanced(system);
+}
+
+TEST(Control, a_death_that_was_seen_ends_the_wait_at_once) {
+  for (const Duration after : {Duration{0}, Duration{200ms}}) { // the loss is noticed, or is not
+    auto options = triggered(2, 1, 10'000);
+    options.system.grace = 1500ms;
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(100ms);
+    system.kill_readout(1);
+    system.run_for(after);
+    const auto before = system.summary().events_built;
+    system.tell_of_death(1);
+    system.run_for(300ms);
+    EXPECT_GT(system.summary().events_built, before + 2000U) << tail_of_log(system);
+    system.start_readout(1);
+    system.run_for(100ms);
+    system.tell_of_death(0); // nobody has died, but the next loss of its connection is its end
+    system.run_for(300ms);
+    system.readout_node(0).disconnect(system.manager_node());
+    system.run_for(300ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+    for (const std::size_t i : {0U, 1U}) EXPECT_EQ(system.summary().nodes[i].incarnations, 2U);
+    expect_balanced(system);
+  }
+}
+
+// All of it on one host that is paused again and again; the event manager runs first.
+TEST(Silence, a_busy_host_makes_nobody_silent) {
+  auto options = triggered(2, 2, 1); // they have little to say
+  options.system.dead_after = 400ms;
+  options.system.grace = 100ms;
+  VirtualSystem system{options};
+  system.start_all();
+  const auto for_all = [&](const auto& what) {
+    for (const std::size_t i : {0U, 1U}) {
+      what(system.readout_node(i));
+      what(system.builder_node(i));
+    }
+  };
+  for (int i = 0; i < 100; ++i) {
+    system.run_for(Duration{20ms} + i * 7ms);
+    system.manager_node().freeze();
+    for_all([](net::VirtualNode& node) { node.freeze(); });
+    system.run_for(190ms); // less than half of dead_after
+    system.manager_node().thaw();
+    system.run_for(5ms);
+    for_all([](net::VirtualNode& node) { node.thaw(); });
+  }
+  expect_all_kept(system);
+}
+
+TEST(Backpressure, events_that_nobody_can_build_cost_the_event_manager_nothing) {
+  for (const double trigger_hz : {0.0, 1000.0}) {
+    for (const bool reachable : {false, true}) {
+      auto options = triggered(2, 2, trigger_hz);
+      options.source_rate_hz = 1000;
+      options.system.dead_after = 60s;
+      options.system.trigger_window = 2000;
+      VirtualSystem system{options};
+      system.start_all();
+      system.run_for(50ms);
+      for (const std::size_t i : {0U, 1U}) {
+        if (reachable) {
+          system.sink(i)->stall(true);
+        } else {
+          for (const std::size_t r : {0U, 1U})
+            system.readout_node(r).break_path(system.builder_node(i));
+        }
+      }
+      system.run_for(8s); // until all that can be read is
+      const auto looks = system.manager().looks_for_batches();
+      const auto turns = system.world().run_until(system.world().now() + 10s);
+      // A status of each node every 250 ms, the event manager's own looks, and their answers.
+      EXPECT_LT(system.manager().looks_for_batches() - looks, 300U);
+      EXPECT_LT(turns, 6000U);
+      for (const std::size_t i : {0U, 1U}) {
+        if (reachable) {
+          system.sink(i)->stall(false);
+        } else {
+          for (const std::size_t r : {0U, 1U})
+            system.readout_node(r).repair_path(system.builder_node(i));
+        }
+      }
+      expect_all_kept(system);
+    }
+  }
+}
+
+TEST(Backpressure, metadata_of_tiny_fragments_is_shared_fairly_too) {
+  auto options = triggered(2, 3, 100'000);
+  options.size = source::FixedSize{4};
+  options.source_window = 65536;
+  options.system.trigger_window = 1'000'000;
+  options.metadata_pages = 0; // what is needed, no more
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(20ms);
+  system.sink(1)->stall(true); // holds what it was given
+  system.run_for(1s);
+  const auto before = system.summary().events_built;
+  EXPECT_GT(before, 50'000U);
+  system.kill_builder(0); // its batches need pages anew
+  system.run_for(1s);
+  EXPECT_GT(system.summary().events_built, before + 20'000U);
+  system.sink(1)->stall(false);
+  expect_nothing_lost(system);
+}
+
+TEST(Backpressure, a_builder_unit_that_was_frozen_for_a_while_makes_no_event_incomplete) {
+  for (const double trigger_hz : {0.0, 20'000.0}) {
+    auto options = triggered(2, 2, trigger_hz);
+    options.source_rate_hz = 20'000;
+    VirtualSystem system{options};
+    system.start_all();
+    for (int i = 0; i < 5; ++i) {
+      system.run_for(Duration{30ms} + i * 1ms);
+      system.builder_node(1).freeze();
+      system.run_for(options.system.event_deadline + 10ms + i * 200ms);
+      system.builder_node(1).thaw();
+    }
+    system.run_for(500ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+    EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().nodes[3].incarnations, 1U);
+    expect_balanced(system);
+  }
+}
+
+TEST(Backpressure, a_disk_that_stands_still_makes_no_event_incomplete) {
+  VirtualSystem system{triggered(2, 2, 20'000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.sink(0)->stall(true);
+  system.sink(1)->stall(true);
+  system.run_for(5s); // many times the event deadline
+  const auto built = system.summary().events_built;
+  system.run_for(100ms);
+  EXPECT_EQ(system.summary().events_built, built);
+  system.sink(0)->stall(false);
+  system.sink(1)->stall(false);
+  system.run_for(500ms);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_GT(system.summary().events_built, built);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_balanced(system);
+}
+
+TEST(Faults, without_its_storage_a_builder_unit_leaves_and_the_others_go_on) {
+  VirtualSystem system{triggered(2, 2, 20'000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.sink(0)->report_failure({ErrorKind::exhausted, "disk full: /data"}, true);
+  system.run_for(500ms);
+  EXPECT_TRUE(system.manager().running());
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  EXPECT_EQ(system.summary().error, "");
+  expect_balanced(system);
+}
+
+TEST(Faults, storage_that_fails_ends_the_run_where_that_is_set) {
+  auto options = triggered(2, 2, 20'000);
+  options.failure_ends_run = true;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(50ms);
+  system.sink(0)->report_failure({ErrorKind::exhausted, "disk full: /data"}, true);
+  ASSERT_TRUE(system.run_until_ended(1s)) << tail_of_log(system); // the other builds what is left
+  EXPECT_EQ(system.summary().error, "builder unit 'bu0': disk full: /data");
+  EXPECT_FALSE(system.summary().forced);
+  EXPECT_EQ(system.summary().events_lost, 0U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_balanced(system);
+}
+
+TEST(Faults, a_builder_unit_that_cannot_make_its_file_says_why) {
+  auto options = triggered(2, 2, 20'000);
+  options.without_file = 1;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(100ms);
+  EXPECT_THAT(system.log(), Contains(HasSubstr("builder unit 'bu1' is gone (no inode is left)")));
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(10s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().error, "");
+  options.failure_ends_run = true;
+  VirtualSystem strict{options};
+  strict.start_all();
+  ASSERT_TRUE(strict.run_until_ended(10s)) << tail_of_log(strict);
+  EXPECT_EQ(strict.summary().error, "builder unit 'bu1': no inode is left");
+}
+
+TEST(Faults, nobody_is_said_to_build_where_nobody_is_left) {
+  VirtualSystem system{triggered(1, 2, 20'000)};
+  system.start_all();
+  system.run_for(100ms);
+  for (const std::size_t builder : {0U, 1U}) {
+    system.sink(builder)->set_commit_delay(10s); // it has something to build when it dies
+    system.run_for(100ms);
+  }
+  for (const std::size_t builder : {0U, 1U}) {
+    system.kill_builder(builder);
+    system.run_for(10ms);
+  }
+  EXPECT_THAT(system.log(), Contains(ContainsRegex("'bu0' is gone .*: others build its [1-9]")));
+  EXPECT_THAT(system.log(), Contains(ContainsRegex(
+                                "'bu1' is gone .*: its [1-9][0-9]* events wait for a builder")));
+}
+
+TEST(Faults, a_run_ends_at_once_where_no_storage_is_left) {
+  auto options = triggered(2, 2, 20'000);
+  options.failure_ends_run = true;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(50ms);
+  for (const std::size_t builder : {0U, 1U}) {
+    system.sink(builder)->stall(true);
+    system.sink(builder)->report_failure({ErrorKind::exhausted, "disk full: /data"}, true);
+  }
+  ASSERT_TRUE(system.run_until_ended(1s)) << tail_of_log(system);
+  EXPECT_TRUE(system.summary().forced);
+  EXPECT_GT(system.summary().events_lost, 0U);
+  expect_balanced(system);
+}
+
+TEST(Backpressure, a_slow_builder_unit_does_not_stop_the_others) {
+  auto options = triggered(2, 3, 20'000);
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(20ms);
+  system.sink(1)->set_commit_delay(500ms);
+  system.run_for(1s);
+  EXPECT_GT(system.summary().events_built, 15'000U) << tail_of_log(system);
+  expect_nothing_lost(system);
+}
+
+TEST(Backpressure, a_frozen_builder_unit_holds_up_nobody_who_asks_for_his_own_batches) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 3);
+  options.system.protocol = Protocol::pull;
+  options.system.read_ahead = 256U << 10;
+  options.source_rate_hz = 20'000;
+  options.source_window = 1024;
+  options.source_pages = 64;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(20ms);
+  system.builder_node(1).freeze();
+  system.run_for(1s); // half of the time until it is given up
+  EXPECT_GT(system.summary().events_built, 12'000U) << tail_of_log(system);
+  system.builder_node(1).thaw();
+  system.run_for(100ms);
+  expect_nothing_lost(system);
+}
+
+TEST(Backpressure, a_frozen_builder_unit_does_not_stop_the_others_and_loses_nothing) {
+  VirtualSystem system{triggered(2, 3, 20'000)};
+  system.start_all();
+  system.run_for(20ms);
+  system.builder_node(1).freeze();
+  system.run_for(1s);
+  const auto before = system.summary().events_built;
+  EXPECT_GT(before, 10'000U);
+  system.run_for(3s); // long enough to be given up
+  system.builder_node(1).thaw();
+  system.run_for(1s);
+  expect_nothing_lost(system);
+}
+
+TEST(Silence, a_readout_unit_that_was_frozen_for_a_while_is_not_cut_off) {
+  VirtualSystem system{triggered(2, 2, 100'000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.readout_node(1).freeze();
+  system.run_for(1500ms); // thousands of triggers, and less than dead_after
+  system.readout_node(1).thaw();
+  system.run_for(500ms);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().nodes[1].incarnations, 1U) << tail_of_log(system);
+  expect_balanced(system);
+}
+
+// Its data come over a network: when its host was paused, they are there a moment after it.
+class RemoteSource final : public source::Source {
+public:
+  explicit RemoteSource(SourceId id)
+      : emulator_({.source = id, .size = source::FixedSize{100}, .rate_hz = 5000}) {}
+  Result<> start(EventNumber first, Time now) override {
+    looked_ = now;
+    return emulator_.start(first, now);
+  }
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    if (now - looked_ > 100ms) back_ = now + 5ms;
+    looked_ = now;
+    if (now < back_) return {source::ReadState::waiting, back_};
+    return emulator_.read(queue, now);
+  }
+
+private:
+  source::Emulator emulator_;
+  Time looked_{};
+  Time back_{};
+};
+
+TEST(Silence, a_pause_of_the_host_of_a_readout_unit_makes_no_event_incomplete) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 2, 2);
+  options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+    if (info.id == 4) return std::make_unique<RemoteSource>(info.id);
+    return std::make_unique<source::Emulator>(source::EmulatorOptions{
+        .source = info.id, .size = source::FixedSize{100}, .rate_hz = 5000});
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  for (int i = 0; i < 10; ++i) {
+    system.run_for(Duration{50ms} + i * 7ms);
+    system.readout_node(1).freeze();
+    system.run_for(Duration{300ms} + i * 100ms);
+    system.readout_node(1).thaw();
+  }
+  system.run_for(500ms);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+  EXPECT_GT(system.summary().events_built, 20'000U);
+  expect_balanced(system);
+}
+
+TEST(BrokenPaths, a_builder_unit_that_no_data_reach_costs_no_event) {
+  for (const auto protocol : {Protocol::push, Protocol::pull}) {
+    for (const bool strict : {false, true}) {
+      for (const bool from_the_start : {false, true}) {
+        auto options = triggered(2, 2, 10'000);
+        options.system.protocol = protocol;
+        options.network.strict = strict;
+        VirtualSystem system{options};
+        if (!from_the_start) {
+          system.start_all();
+          system.run_for(50ms);
+        }
+        system.readout_node(0).break_path(system.builder_node(1));
+        system.readout_node(1).break_path(system.builder_node(1));
+        if (from_the_start) system.start_all();
+        system.run_for(1500ms);
+        EXPECT_GT(system.summary().events_built, 10'000U) << tail_of_log(system);
+        expect_all_kept(system);
+      }
+    }
+  }
+}
+
+TEST(BrokenPaths, a_dead_rail_is_left_for_the_next_one) {
+  for (const auto protocol : {Protocol::push, Protocol::pull}) {
+    auto options = triggered(2, 2, 10'000);
+    options.system.protocol = protocol;
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(50ms);
+    for (const std::size_t r : {0U, 1U}) {
+      for (const std::size_t b : {0U, 1U}) {
+        system.readout_node(r).break_path(system.builder_node(b), 1);
+        system.builder_node(b).break_path(system.readout_node(r), 1);
+      }
+    }
+    system.run_for(1500ms);
+    const auto before = system.summary().nodes[3].events;
+    system.run_for(500ms);
+    EXPECT_GT(system.summary().nodes[3].events, before + 1000U) << tail_of_log(system);
+    expect_all_kept(system);
+  }
+}
+
+TEST(BrokenPaths, blocks_that_come_long_before_their_assignment_are_built) {
+  VirtualSystem system{triggered(2, 2, 10'000)};
+  system.start_all();
+  for (int i = 0; i < 6; ++i) {
+    system.run_for(100ms);
+    system.manager_node().break_path(system.builder_node(1)); // control comes late
+    system.run_for(Duration{100ms} + i * 150ms);
+    system.manager_node().repair_path(system.builder_node(1));
+  }
+  system.run_for(500ms);
+  expect_all_kept(system);
+}
+
+TEST(BrokenPaths, a_readout_unit_that_reaches_nobody_is_given_up_by_name) {
+  VirtualSystem system{triggered(2, 2, 5000)};
+  system.start_all();
+  system.run_for(50ms);
+  for (const std::size_t b : {0U, 1U}) {
+    system.readout_node(1).break_path(system.builder_node(b));
+  }
+  system.run_for(1500ms); // less than dead_after
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  EXPECT_NE(system.manager().waiting_for().find("readout unit 'ru1' to reach builder unit 'bu0'"),
+            std::string::npos)
+      << system.manager().waiting_for();
+  system.run_for(3s);
+  EXPECT_GT(system.summary().events_built, 15'000U) << tail_of_log(system);
+  EXPECT_GT(system.summary().events_incomplete, 10'000U);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().sources[0].ledger.lost, 0U);
+  expect_balanced(system);
+}
+
+// A message takes three deadlines, and in the second half batches wait long for their turn.
+TEST(SlowLinks, cost_no_data_however_long_a_message_takes) {
+  for (const auto protocol : {Protocol::push, Protocol::pull}) {
+    for (const std::size_t readouts : {1U, 24U}) {
+      for (const double rate_hz : {2.0, 8.0}) {
+        SCOPED_TRACE(std::to_string(readouts) + " readout units, " + std::to_string(rate_hz) +
+                     " Hz");
+        auto options = triggered(readouts, 2, rate_hz);
+        options.system.protocol = protocol;
+        options.system.event_deadline = 200ms;
+        options.size = source::FixedSize{8000};
+        VirtualSystem system{options};
+        for (const std::size_t b : {0U, 1U}) system.builder_node(b).limit_rate(13'500);
+        system.start_all();
+        system.run_for(10s);
+        EXPECT_GT(system.summary().events_built, 10U) << tail_of_log(system);
+        system.stop();
+        ASSERT_TRUE(system.run_until_ended(300s)) << tail_of_log(system);
+        EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+        for (const auto& node : system.summary().nodes) EXPECT_EQ(node.late, 0U); // none sent twice
+        EXPECT_THAT(system.log(), Not(Contains(HasSubstr("given back"))));
+        expect_balanced(system);
+      }
+    }
+  }
+}
+
+TEST(Silence, a_frozen_readout_unit_is_given_up_and_joins_again) {
+  VirtualSystem system{triggered(3, 2, 5000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.readout_node(2).freeze();
+  system.run_for(4s);
+  EXPECT_GT(system.summary().events_incomplete, 15'000U) << tail_of_log(system);
+  system.readout_node(2).thaw();
+  system.run_for(1s);
+  const auto incomplete = system.summary().events_incomplete;
+  system.run_for(500ms);
+  EXPECT_EQ(system.summary().events_incomplete, incomplete) << tail_of_log(system);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  expect_balanced(system);
+}
+
+// Gives every event below `silent_from`, then nothing until `again_from`, then the rest.
+class HoleSource final : public source::Source {
+public:
+  HoleSource(SourceId id, EventNumber silent_from, EventNumber again_from, bool mute = false)
+      : emulator_({.source = id, .size = source::FixedSize{100}, .rate_hz = 10'000}),
+        silent_from_(silent_from),
+        again_from_(again_from),
+        mute_(mute) {}
+  Result<> start(EventNumber first, Time now) override { return emulator_.start(first, now); }
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    const bool silent = mute_ || (queue.numbered() && queue.next_event() >= silent_from_ &&
+                                  queue.next_event() < again_from_);
+    if (silent) return {source::ReadState::waiting, now + 10ms};
+    return emulator_.read(queue, now);
+  }
+
+private:
+  source::Emulator emulator_;
+  EventNumber silent_from_;
+  EventNumber again_from_;
+  bool mute_; // from the beginning
+};
+
+TEST(Silence, a_source_that_is_silent_is_missing_after_the_deadline) {
+  for (const std::size_t per_unit : {1U, 2U}) { // silent within a unit, and the unit as a whole
+    VirtualSystemOptions options;
+    options.system = make_system(3, 2, per_unit);
+    options.source_events = 0;
+    options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      if (info.id == 2) return std::make_unique<HoleSource>(info.id, 500, ~EventNumber{0});
+      return std::make_unique<source::Emulator>(source::EmulatorOptions{
+          .source = info.id, .size = source::FixedSize{100}, .rate_hz = 10'000});
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(2s);
+    EXPECT_GT(system.summary().events_incomplete, 1000U) << tail_of_log(system);
+    EXPECT_GT(system.summary().events_built, 5000U);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    EXPECT_EQ(system.summary().sources[1].ledger.built + system.summary().sources[1].ledger.late,
+              500U);
+    expect_balanced(system);
+  }
+}
+
+TEST(Silence, what_others_have_is_built_when_one_dies_that_never_said_anything) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.system.event_deadline = 10s;
+  options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+    if (info.id == 2) return std::make_unique<HoleSource>(info.id, 0, ~EventNumber{0}, true);
+    return std::make_unique<source::Emulator>(source::EmulatorOptions{
+        .source = info.id, .size = source::FixedSize{100}, .event_count = 500});
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(1s);
+  EXPECT_EQ(system.summary().events_built, 0U);
+  system.kill_readout(1);
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 500U);
+  expect_balanced(system);
+}
+
+// Gives every number twice.
+class Stutterer final : public source::Source {
+public:
+  explicit Stutterer(std::uint64_t& repeated) : repeated_(repeated) {}
+  Result<> start(EventNumber first, Time) override {
+    next_ = first;
+    return {};
+  }
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    const std::array<std::byte, 8> payload{};
+    if (queue.write(next_, payload) == source::WriteOutcome::ok) {
+      if (queue.write(next_, payload) == source::WriteOutcome::rejected) ++repeated_;
+      ++next_;
+    }
+    return {source::ReadState::waiting, now + 1ms};
+  }
+
+private:
+  std::uint64_t& repeated_;
+  EventNumber next_ = 0;
+};
+
+TEST(Silence, what_was_dropped_is_counted_once_over_all_incarnations) {
+  std::uint64_t repeated = 0;
+  VirtualSystemOptions options;
+  options.system = make_system(1, 1);
+  options.make_source = [&](const SourceInfo&) { return std::make_unique<Stutterer>(repeated); };
+  VirtualSystem system{options};
+  system.start_all();
+  for (int i = 0; i < 3; ++i) {
+    system.run_for(1s);
+    system.readout_node(0).disconnect(system.manager_node());
+  }
+  system.run_for(1s);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_GT(repeated, 3000U);
+  // The first number is held: its repetition drops it, and is held in its place.
+  EXPECT_LE(system.summary().fragments.dropped, repeated + 4);
+  EXPECT_GT(system.summary().fragments.dropped, repeated / 2); // all but since the last status
+  expect_balanced(system);
+}
+
+TEST(Lost, files_and_ledger_agree_on_what_a_dead_readout_unit_had) {
+  for (const bool comes_back : {false, true}) {
+    VirtualSystemOptions options;
+    options.system = make_system(2, 2);
+    options.commit_delay = 20ms;
+    options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      if (info.id == 2) return std::make_unique<EverySecond>(info.id, 1'000'000);
+      return std::make_unique<source::Emulator>(source::EmulatorOptions{
+          .source = info.id, .size = source::FixedSize{100}, .rate_hz = 50'000});
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(200ms);
+    system.kill_readout(1);
+    system.run_for(100ms);
+    if (comes_back) system.start_readout(1);
+    system.run_for(200ms);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+    std::uint64_t lost = 0;
+    system.for_each_stored([&](const storage::StoredEvent& event) {
+      for (const auto& row : event.missing) {
+        if (row.reason != static_cast<std::uint32_t>(wire::MissingReason::lost)) continue;
+        ++lost;
+        EXPECT_EQ(row.source, 2U);
+        EXPECT_EQ(event.row.event % 2, 0U); // it has none of the odd ones
+      }
+    });
+    EXPECT_GT(lost, 0U);
+    EXPECT_EQ(lost, system.summary().sources[1].ledger.lost) << tail_of_log(system);
+    EXPECT_EQ(system.summary().gaps, 0U);
+    expect_balanced(system);
+  }
+}
+
+TEST(Silence, an_optional_source_that_is_absent_leaves_events_complete) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.system.sources[1].required = false;
+  options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+    return std::make_unique<source::Emulator>(
+        source::EmulatorOptions{.source = info.id,
+                                .size = source::FixedSize{100},
+                                .rate_hz = 10'000,
+                                .event_count = info.id == 2 ? 100U : 1000U});
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 1000U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  EXPECT_EQ(system.summary().fragments.built, 1100U);
+}
+
+TEST(End, when_the_event_manager_dies_all_nodes_stop) {
+  VirtualSystem system{triggered(2, 2, 5000)};
+  system.start_all();
+  system.run_for(100ms);
+  system.kill_event_manager();
+  system.run_for(30s);
+  EXPECT_EQ(system.ended_nodes(), 4U) << tail_of_log(system);
+}
+
+TEST(End, a_forced_stop_says_what_is_lost) {
+  VirtualSystem system{triggered(2, 2, 20'000)};
+  system.start_all();
+  system.run_for(100ms);
+  system.sink(0)->stall(true);
+  system.run_for(100ms);
+  system.manager().stop_now("twice");
+  const RunSummary& summary = system.summary();
+  EXPECT_TRUE(summary.balanced);
+  EXPECT_GT(summary.events_lost, 0U);
+  EXPECT_GT(summary.fragments.lost, 0U);
+  EXPECT_EQ(summary.fragments.read, summary.fragments.built + summary.fragments.lost);
+}
+
+TEST(Scale, a_thousand_nodes_in_one_thread) {
+  auto options = triggered(512, 511, 2000);
+  options.system.events_max = 20;
+  options.source_pages = 2;
+  options.source_window = 256;
+  options.receive_pages = 1200;
+  options.size = source::FixedSize{64};
+  options.fragment_max = 2048; // else an event of 512 of the largest needs more pages
+  options.system.event_deadline = 2s;
+  VirtualSystem system{options};
+  system.start_all();
+  ASSERT_TRUE(system.run_until_ended(60s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 20U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  EXPECT_EQ(delivered(system), 4'244'529'217'699'004'309U);
+}
+
+VirtualSystemOptions random_options(std::uint64_t seed, Random& random) {
+  VirtualSystemOptions options;
+  options.seed = seed;
+  const std::size_t readouts = 1 + random.below(4);
+  const std::size_t builders = 1 + random.below(4);
+  options.system = make_system(readouts, builders, 1 + random.below(3));
+  options.system.protocol = random.chance(1, 2) ? Protocol::push : Protocol::pull;
+  const std::uint32_t batch = 1U << random.below(13);
+  options.source_rate_hz = batch < 64 ? 1000 : 10'000; // else seeds of tiny batches take the time
+  options.system.trigger_rate_hz = random.chance(1, 2) ? options.source_rate_hz : 0;
+  options.system.batch_events = batch;
+  options.system.data_page = std::max(32U << 10, batch * 32); // with a table of so many fragments
+  options.metadata_page = std::max(4U << 10, batch * 16);
+  options.network.strict = random.chance(1, 2);
+  options.network.latency_max = Duration{50'000 + random.below(2'000'000)};
+  options.source_pages = static_cast<std::uint32_t>(2 + random.below(16));
+  options.receive_pages = static_cast<std::uint32_t>(24 + random.below(64));
+  options.sink_depth = 1 + random.below(16);
+  options.commit_delay = Duration{random.below(5'000'000)};
+  if (random.chance(1, 3)) { // all of them as small as they may be
+    options.source_pages = 2;
+    options.source_window = 128;
+    options.metadata_pages = 0;
+    options.receive_pages = 16;
+    options.sink_depth = 1;
+  }
+  return options;
+}
+
+// Every third seed is of a run with shaping, whose draws change nothing in the other runs.
+void draw_shaping(std::uint64_t seed, System& system) {
+  if (seed % 3 != 0) return;
+  using shaping::Policy;
+  constexpr std::array policies{Policy::random, Policy::linear_shift, Policy::tokens,
+                                Policy::barrel_shifter};
+  Random random{~seed};
+  shaping::Shaping& shaping = system.shaping;
+  shaping.policy = policies.at(seed / 3 % policies.size());
+  const std::uint32_t least = std::max(4096U, system.batch_events * 16 + 256);
+  shaping.carrier = std::min(system.data_page / 2, least << random.below(3));
+  const std::size_t readouts = system.readout_units.size();
+  shaping.tokens = static_cast<std::uint32_t>(1 + random.below(readouts));
+  shaping.window = shaping.window_least(readouts) + random.below(shaping.carrier);
+}
+
+void expect_granted_within_window(VirtualSystem& system, const System& agreed) {
+  for (std::size_t b = 0; agreed.shaping.on() && b < system.builders(); ++b) {
+    if (system.builder(b) == nullptr) continue;
+    EXPECT_LE(system.builder(b)->grants()->outstanding(), agreed.shaping.window);
+  }
+}
+
+// What networks and hosts do to nodes, one after the other. Readout units are harmed so that they
+// lose data only where they are not spared; dead paths, lost connections and short pauses cost
+// nobody anything.
+class Trouble {
+public:
+  Trouble(VirtualSystem& system, Random& random, bool spare_readouts)
+      : system_(system),
+        random_(random),
+        spare_readouts_(spare_readouts),
+        up_(system.readouts() + system.builders(), true),
+        given_up_(up_.size()) {}
+
+  void step() {
+    const std::size_t r = random_.below(system_.readouts());
+    const std::size_t b = random_.below(system_.builders());
+    switch (random_.below(13)) {
+    case 0:
+    case 1: spare_readouts_ ? pause(node(r), 1000ms) : kill_or_start(r); break;
+    case 2:
+      pause(node(r), spare_readouts_ ? 1000ms : 4000ms);
+      if (!spare_readouts_) ++given_up_[r];
+      break;
+    case 3: system_.readout_node(r).disconnect(system_.builder_node(b)); break;
+    case 4:
+      // What a slow node has said is still under way, and the loss comes behind it.
+      if (system_.world().now() < slow_until_ + slowest_) system_.run_for(slowest_);
+      system_.readout_node(r).disconnect(system_.manager_node());
+      system_.run_for(50ms); // a pause now would outlast the grace
+      break;
+    case 5: break_paths(); break;
+    case 6: slow_down(); break;
+    case 7:
+      pause(node(system_.readouts() + b), 4000ms);
+      ++given_up_[system_.readouts() + b];
+      break;
+    case 8:
+      system_.builder_node(b).disconnect(system_.manager_node());
+      ++given_up_[system_.readouts() + b];
+      break;
+    case 10: trouble_names(r, b); break;
+    case 9:
+      if (up_[system_.readouts() + b] && system_.sink(b) != nullptr) { // a slow disk
+        system_.sink(b)->set_commit_delay(Duration{random_.below(300'000'000)});
+      }
+      break;
+    default: kill_or_start(system_.readouts() + b);
+    }
+  }
+  void all_up() {
+    for (std::size_t i = 0; i < up_.size(); ++i) {
+      if (!up_[i]) kill_or_start(i);
+    }
+    for (std::size_t b = 0; b < system_.builders(); ++b) {
+      if (system_.sink(b) != nullptr) system_.sink(b)->set_commit_delay(1ms);
+    }
+  }
+  // Nodes that were given up more often than they were harmed.
+  [[nodiscard]] std::string unexplained(const RunSummary& summary) const {
+    std::string all;
+    for (std::size_t i = 0; i < up_.size(); ++i) {
+      const auto& node = summary.nodes[i];
+      if (node.incarnations <= 1 + given_up_[i]) continue;
+      all += fmt::format("{} was here {} times, {} explained\n", node.name, node.incarnations,
+                         1 + given_up_[i]);
+    }
+    return all;
+  }
+  [[nodiscard]] bool harmed(std::size_t readout) const { return given_up_[readout] > 0; }
+
+private:
+  net::VirtualNode& node(std::size_t i) {
+    return i < system_.readouts() ? system_.readout_node(i)
+                                  : system_.builder_node(i - system_.readouts());
+  }
+  void kill_or_start(std::size_t i) {
+    const bool readout = i < system_.readouts();
+    const std::size_t index = readout ? i : i - system_.readouts();
+    if (up_[i]) {
+      readout ? system_.kill_readout(index) : system_.kill_builder(index);
+      ++given_up_[i];
+    } else {
+      readout ? system_.start_readout(index) : system_.start_builder(index);
+    }
+    up_[i] = !up_[i];
+  }
+  void pause(net::VirtualNode& node, Duration longest) {
+    node.freeze();
+    run_for(longest);
+    node.thaw();
+  }
+  // In one direction or both, over one rail or both, some at a time.
+  void break_paths() {
+    struct Path {
+      net::VirtualNode* from;
+      net::VirtualNode* to;
+      std::uint16_t port;
+    };
+    std::vector<Path> broken;
+    for (std::uint64_t i = 1 + random_.below(4); i > 0; --i) {
+      net::VirtualNode& readout = system_.readout_node(random_.below(system_.readouts()));
+      net::VirtualNode& builder = system_.builder_node(random_.below(system_.builders()));
+      const auto port = static_cast<std::uint16_t>(random_.below(3));
+      const std::uint64_t ways = 1 + random_.below(3);
+      if ((ways & 1) != 0) broken.push_back({&readout, &builder, port});
+      if ((ways & 2) != 0) broken.push_back({&builder, &readout, port});
+    }
+    for (const Path& path : broken) path.from->break_path(*path.to, path.port);
+    run_for(1500ms); // less than dead_after
+    for (const Path& path : broken) path.from->repair_path(*path.to, path.port);
+  }
+  // Answers take a while, from now on; or there are none for a moment. What was known before goes
+  // on.
+  void trouble_names(std::size_t r, std::size_t b) {
+    net::VirtualNode& asks = node(random_.chance(3, 4) ? r : system_.readouts() + b);
+    if (!asks.alive()) return;
+    if (random_.chance(1, 2)) {
+      asks.name_service().take(Duration{random_.below(500'000'000)});
+      return;
+    }
+    asks.name_service().fail(random_.chance(1, 2) ? ErrorKind::not_found : ErrorKind::disconnected);
+    system_.readout_node(r).disconnect(system_.builder_node(b));
+    run_for(1000ms); // with the slow answer less than dead_after
+    if (asks.alive()) asks.name_service().fail({});
+  }
+  void slow_down() {
+    const std::size_t i = random_.below(up_.size() + 1);
+    net::VirtualNode& slow = i == up_.size() ? system_.manager_node() : node(i);
+    slow.slow_down(Duration{random_.below(static_cast<std::uint64_t>(slowest_.count()))});
+    run_for(500ms);
+    slow.slow_down({});
+    slow_until_ = system_.world().now();
+  }
+  void run_for(Duration longest) {
+    system_.run_for(Duration{random_.below(static_cast<std::uint64_t>(longest.count()))});
+  }
+
+  static constexpr Duration slowest_ = 100ms;
+
+  VirtualSystem& system_;
+  Random& random_;
+  bool spare_readouts_;
+  Time slow_until_{};
+  std::vector<bool> up_; // readout units, then builder units
+  std::vector<std::uint64_t> given_up_; // at most so often
+};
+
+std::uint64_t run_faults(std::uint64_t seed) {
+  SCOPED_TRACE(fmt::format("replay with FANIN_SEED={}", seed));
+  Random random{seed};
+  const bool spare_readouts = random.chance(1, 2);
+  VirtualSystemOptions options = random_options(seed, random);
+  draw_shaping(seed, options.system);
+  std::optional<fanin::testing::OddNumbers> odd;
+  if (seed % 2 == 0) {
+    odd.emplace(seed, options);
+    options.make_source = [&odd](const SourceInfo& info) { return odd->make(info); };
+  }
+  VirtualSystem system{options};
+  Trouble trouble{system, random, spare_readouts};
+  system.start_all();
+  for (int step = 0; step < 20 && !system.manager().ended(); ++step) {
+    system.run_for(Duration{1'000'000 + random.below(200'000'000)});
+    if (!odd || !odd->bursts()) trouble.step();
+    expect_granted_within_window(system, options.system);
+  }
+  trouble.all_up();
+  system.run_for(1s);
+  system.stop();
+  EXPECT_TRUE(system.run_until_ended(600s))
+      << tail_of_log(system) << system.manager().waiting_for();
+  EXPECT_EQ(system.manager().bytes_reserved(), 0U);
+  if (spare_readouts) {
+    if (!odd) {
+      EXPECT_EQ(system.summary().events_incomplete, 0U)
+          << tail_of_log(system) << incomplete(system.summary());
+    }
+    EXPECT_EQ(system.summary().fragments.lost, 0U);
+    EXPECT_EQ(system.summary().events_lost, 0U);
+  }
+  EXPECT_EQ(trouble.unexplained(system.summary()), "") << tail_of_log(system);
+  for (const auto& source : system.summary().sources) {
+    if (trouble.harmed(source.source.readout_unit)) continue;
+    const auto& ledger = source.ledger;
+    EXPECT_EQ(odd ? ledger.lost : ledger.lost + ledger.late + ledger.dropped, 0U)
+        << source.source.name << '\n'
+        << tail_of_log(system);
+  }
+  if (odd) {
+    const auto spared = [&](const SourceInfo& info) { return !trouble.harmed(info.readout_unit); };
+    EXPECT_EQ(odd->check(system, spared), "") << tail_of_log(system);
+  }
+  const std::uint64_t trace = system.world().trace_hash() ^ delivered(system);
+  expect_balanced(system);
+  if (std::getenv("FANIN_TRACES") != nullptr) fmt::print("trace {} {}\n", seed, trace);
+  return trace;
+}
+
+TEST(Faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced) {
+  const char* seed = std::getenv("FANIN_SEED");
+  const char* seeds = std::getenv("FANIN_SEEDS");
+  const std::uint64_t first = seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1;
+  const std::uint64_t count = seeds != nullptr  ? std::strtoull(seeds, nullptr, 0)
+                              : seed != nullptr ? 1
+                                                : 10;
+  for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) (void)run_faults(first + i);
+}
+
+TEST(Faults, the_same_seed_gives_the_same_trace_everywhere) {
+  EXPECT_EQ(run_faults(4711), 12'920'216'152'036'405'313U);
+  EXPECT_EQ(run_faults(4712), 8'468'726'387'073'128'893U);
+}
+
+} // namespace
+} // namespace fanin::builder

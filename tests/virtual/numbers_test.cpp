@@ -1,0 +1,730 @@
+// Which numbers are events, case by case, with the real builder in virtual time: sources of one
+// readout unit and of several. docs/modules/source.md has the table of cases.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "fanin/builder/testing/make_system.hpp"
+#include "virtual/expectations.hpp"
+#include "virtual/listed_source.hpp"
+#include "virtual/virtual_system.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+using fanin::testing::expect_balanced;
+using fanin::testing::Listed;
+using fanin::testing::tail_of_log;
+using fanin::testing::VirtualSystem;
+using fanin::testing::VirtualSystemOptions;
+using fanin::testing::with_jump;
+using ::testing::HasSubstr;
+using testing::make_system;
+using ::testing::Not;
+using wire::MissingReason;
+using List = std::vector<EventNumber>;
+
+List from_to(EventNumber first, EventNumber end) { return with_jump(0, first, end - first); }
+
+List joined(std::initializer_list<List> parts) {
+  List all;
+  for (const List& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+List without(List numbers, const List& left_out) {
+  std::erase_if(numbers, [&](EventNumber number) {
+    return std::ranges::find(left_out, number) != left_out.end();
+  });
+  return numbers;
+}
+
+// What a source sends: its number is its place in the list of all, from 1 on.
+struct Sends {
+  List numbers;
+  Duration step = 100us;
+  bool ends = true;
+};
+
+// Runs in which two or more sources send lists of numbers, side by side in one readout unit or each
+// in its own.
+class Numbers : public ::testing::TestWithParam<bool> {
+protected:
+  Numbers() { options_.system.event_deadline = 200ms; }
+
+  VirtualSystem& start(std::vector<Sends> sources) {
+    sources_ = std::move(sources);
+    System before = std::move(options_.system);
+    const std::size_t count = sources_.size();
+    options_.system = GetParam() ? make_system(1, 1, count) : make_system(count, 1, 1);
+    options_.system.event_window = before.event_window;
+    options_.system.events_max = before.events_max;
+    options_.system.trigger_rate_hz = before.trigger_rate_hz;
+    options_.make_source = [this](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      const Sends& sends = sources_[info.id - 1];
+      Listed listed(sends.numbers, sends.step);
+      if (sends.ends) return std::move(listed).and_ends();
+      return std::make_unique<Listed>(std::move(listed));
+    };
+    system_.emplace(options_);
+    system_->start_all();
+    return *system_;
+  }
+  // Until all have ended.
+  VirtualSystem& run(std::vector<Sends> sources) {
+    start(std::move(sources));
+    expect_end();
+    return *system_;
+  }
+  // For so long, though their sources may not have ended.
+  void run(std::vector<Sends> sources, Duration time) {
+    start(std::move(sources)).run_for(time);
+    system_->stop();
+    expect_end();
+  }
+  void expect_end() {
+    ASSERT_TRUE(system_->run_until_ended(60s)) << log() << system_->manager().waiting_for();
+    EXPECT_TRUE(system_->summary().balanced) << log();
+    EXPECT_EQ(system_->check_stored(), "") << log();
+    look();
+  }
+  [[nodiscard]] std::string log() const { return tail_of_log(*system_); }
+  [[nodiscard]] List stored(SourceId source) { return stored_[source]; }
+  // Why the event lacks the source's fragment, if it is an event.
+  [[nodiscard]] std::optional<wire::MissingReason> missing(EventNumber event, SourceId source) {
+    const auto found = missing_.find({event, source});
+    return found == missing_.end() ? std::nullopt : std::optional{found->second};
+  }
+  [[nodiscard]] std::uint64_t dropped(SourceId source) {
+    return system_->summary().sources[source - 1].ledger.dropped;
+  }
+  [[nodiscard]] std::vector<storage::GapRow> gap_rows() { return system_->store(0).gaps; }
+  void TearDown() override {
+    if (system_) system_->destroy_nodes();
+  }
+
+  VirtualSystemOptions options_;
+  std::vector<Sends> sources_;
+  std::optional<VirtualSystem> system_;
+
+private:
+  void look() {
+    stored_.clear();
+    missing_.clear();
+    system_->for_each_stored([this](const storage::StoredEvent& event) {
+      for (const auto& fragment : event.fragments)
+        stored_[fragment.source].push_back(event.row.event);
+      for (const auto& row : event.missing)
+        missing_[{row.event, row.source}] = static_cast<wire::MissingReason>(row.reason);
+    });
+    for (auto& [source, numbers] : stored_) std::ranges::sort(numbers);
+  }
+  std::map<SourceId, List> stored_;
+  std::map<std::pair<EventNumber, SourceId>, wire::MissingReason> missing_;
+};
+
+INSTANTIATE_TEST_SUITE_P(InOneReadoutUnit, Numbers, ::testing::Values(true));
+INSTANTIATE_TEST_SUITE_P(InTheirOwn, Numbers, ::testing::Values(false));
+
+TEST_P(Numbers, the_first_fragments_of_all_are_events) {
+  for (const EventNumber first : {EventNumber{0}, EventNumber{1000}, EventNumber{1} << 50}) {
+    run({{from_to(first, first + 200)}, {from_to(first, first + 200)}});
+    for (const SourceId source : {1U, 2U}) EXPECT_EQ(stored(source), from_to(first, first + 200));
+  }
+}
+
+TEST_P(Numbers, garbage_before_a_counter_is_reset_is_dropped) {
+  options_.queue = [](const SourceInfo& info, source::FragmentQueueOptions& queue) {
+    if (info.id == 1) queue.first = 0;
+  };
+  const List sent = joined({from_to(5'000'000, 5'000'003), from_to(0, 500)});
+  run({{sent}, {from_to(0, 500)}});
+  EXPECT_EQ(stored(1), from_to(0, 500));
+  EXPECT_EQ(dropped(1), 3U);
+  options_.queue = {};
+  run({{sent}, {from_to(0, 500)}}); // the same without `first`: it begins afresh
+  EXPECT_EQ(stored(1), from_to(0, 500)) << log();
+  EXPECT_EQ(stored(2), from_to(0, 500));
+  EXPECT_EQ(dropped(1), 3U);
+}
+
+TEST_P(Numbers, a_flipped_bit_costs_its_fragment_only) {
+  for (const int bit : {3, 13, 20, 40, 61}) {
+    for (const EventNumber at : {0U, 1U, 250U, 499U}) {
+      SCOPED_TRACE(fmt::format("bit {} of {}", bit, at));
+      List sent = from_to(0, 500);
+      sent[at] ^= EventNumber{1} << bit;
+      run({{sent}, {from_to(0, 500)}});
+      const List good = without(from_to(0, 500), {at});
+      // At the end one that is near the others is taken: nothing says that it is wrong.
+      EXPECT_EQ(at == 499 ? without(stored(1), {sent[at]}) : stored(1), good) << log();
+      EXPECT_EQ(stored(2), from_to(0, 500));
+      EXPECT_EQ(dropped(1), stored(1).size() == 500 ? 0U : 1U);
+      if (dropped(1) == 1) {
+        EXPECT_EQ(missing(at, 1), wire::MissingReason::dropped);
+      }
+    }
+  }
+}
+
+// All numbers come far above the first one of a source, required or not.
+TEST_P(Numbers, a_stray_first_number_costs_its_fragment_only) {
+  const List good = from_to(300'001, 300'501);
+  for (const List& second : {good, joined({{0}, good}), joined({{5}, good})}) {
+    run({{joined({{5}, good}), 100us, false}, {second, 100us, false}, {good, 100us, false}}, 2s);
+    for (const SourceId source : {1U, 2U, 3U}) {
+      EXPECT_EQ(without(stored(source), {0, 5}), good) << log();
+    }
+  }
+}
+
+// At 10 Hz a jump by 32,768 is an hour.
+TEST_P(Numbers, a_jump_within_the_window_of_a_slow_source_takes_no_time) {
+  List jumps = from_to(0, 60);
+  jumps[30] += 32'768;
+  run({{jumps, 100ms}, {from_to(0, 60), 100ms}});
+  EXPECT_EQ(stored(1), without(from_to(0, 60), {30})) << log();
+  EXPECT_EQ(stored(2), from_to(0, 60));
+}
+
+// Wrong numbers near the others that a far one follows, and such that confirm each other: with a
+// trigger none of them waits until it is triggered.
+TEST_P(Numbers, a_wrong_number_that_is_not_triggered_yet_holds_nothing_up) {
+  options_.system.trigger_rate_hz = 1000;
+  constexpr EventNumber far = EventNumber{1} << 40;
+  for (const List& wrong : {List{5000, far}, List{5000, far, far / 2}, List{5000, far + 1, 300}}) {
+    run({{joined({wrong, from_to(wrong.size(), 1000)}), 1ms, false},
+         {from_to(0, 1000), 1ms, false}},
+        2s);
+    EXPECT_EQ(stored(1), from_to(wrong.size(), 1000)) << log();
+    EXPECT_EQ(stored(2), from_to(0, 1000));
+    EXPECT_EQ(dropped(1), wrong.size());
+  }
+  run({{joined({{5000, 5001}, from_to(2, 2000)}), 1ms, false}, {from_to(0, 2000), 1ms, false}}, 3s);
+  EXPECT_EQ(stored(1), from_to(2, 2000)) << log();
+  EXPECT_EQ(stored(2), from_to(0, 2000));
+}
+
+TEST_P(Numbers, a_prescaled_source_keeps_all_it_has) {
+  List sparse;
+  for (EventNumber i = 0; i < 2000; i += 100) sparse.push_back(i);
+  run({{sparse, 10ms}, {from_to(0, 2000)}});
+  EXPECT_EQ(stored(1), sparse) << log();
+  EXPECT_EQ(stored(2), from_to(0, 2000));
+  EXPECT_EQ(dropped(1), 0U);
+}
+
+TEST_P(Numbers, a_source_that_is_late_by_many_deadlines_begins_where_the_others_are) {
+  const List sent = joined({List(3000, Listed::pause), from_to(3000, 5000)});
+  run({{sent, 1ms}, {from_to(0, 5000), 1ms}});
+  EXPECT_GE(stored(1).size(), 1990U) << log();
+  EXPECT_EQ(stored(2), from_to(0, 5000));
+  EXPECT_EQ(missing(100, 1), wire::MissingReason::deadline);
+}
+
+TEST_P(Numbers, a_million_that_are_missing_everywhere_cost_nothing) {
+  for (const std::size_t later : {0U, 100U}) { // steps of 0.1 ms: at once, and within 10 ms
+    const List numbers = with_jump(1000, 1'000'000, 1000);
+    List delayed = numbers;
+    delayed.insert(delayed.begin() + 1000, later, Listed::pause);
+    run({{numbers}, {delayed}});
+    for (const SourceId source : {1U, 2U}) {
+      EXPECT_EQ(stored(source), numbers) << log();
+      EXPECT_EQ(dropped(source), 0U);
+    }
+    ASSERT_EQ(gap_rows().size(), 1U);
+    EXPECT_EQ(gap_rows()[0].first, 1000U);
+    EXPECT_EQ(gap_rows()[0].end, 1'001'000U);
+  }
+}
+
+TEST_P(Numbers, steps_above_the_window_that_are_equal_in_all_sources_are_no_jumps) {
+  List numbers;
+  for (EventNumber i = 0; i < 200; ++i) numbers.push_back(i * 1'000'000 + i * i % 7);
+  for (const std::size_t later : {0U, 1U, 50U}) { // steps
+    SCOPED_TRACE(later);
+    const List delayed = joined({List(later, Listed::pause), numbers});
+    run({{numbers}, {delayed}, {numbers}});
+    for (const SourceId source : {1U, 2U, 3U}) {
+      EXPECT_EQ(stored(source), numbers) << log();
+      EXPECT_EQ(dropped(source), 0U);
+    }
+  }
+}
+
+TEST_P(Numbers, a_constant_offset_is_taken_away) {
+  options_.queue = [](const SourceInfo& info, source::FragmentQueueOptions& queue) {
+    if (info.id == 1) queue.offset = -1'000'000;
+  };
+  run({{from_to(1'000'000, 1'000'500)}, {from_to(0, 500)}});
+  for (const SourceId source : {1U, 2U}) EXPECT_EQ(stored(source), from_to(0, 500));
+  EXPECT_EQ(system_->summary().events_incomplete, 0U);
+}
+
+TEST_P(Numbers, a_counter_wraps_with_a_loss_exactly_there) {
+  options_.queue = [](const SourceInfo& info, source::FragmentQueueOptions& queue) {
+    if (info.id == 1) queue.counter_bits = 16;
+  };
+  const List good = without(from_to(65'000, 66'500), {65'535, 65'536});
+  List narrow = good;
+  for (EventNumber& number : narrow) number &= 0xffff;
+  run({{narrow}, {from_to(65'000, 66'500)}});
+  EXPECT_EQ(stored(1), good) << log();
+  EXPECT_EQ(stored(2), from_to(65'000, 66'500));
+}
+
+TEST_P(Numbers, a_source_far_slower_than_the_deadline_keeps_all_it_has) {
+  run({{{0, 1000, 2000, 3000, 4000}, 1s}, {from_to(0, 4001), 1ms}});
+  EXPECT_EQ(stored(1), (List{0, 1000, 2000, 3000, 4000})) << log();
+  EXPECT_EQ(stored(2), from_to(0, 4001));
+}
+
+TEST_P(Numbers, one_fragment_in_the_whole_run_is_an_event) {
+  run({{{7}}, {{}}});
+  EXPECT_EQ(stored(1), (List{7})) << log();
+  run({{{7}}, {{7}}});
+  for (const SourceId source : {1U, 2U}) EXPECT_EQ(stored(source), (List{7})) << log();
+}
+
+TEST_P(Numbers, a_number_that_is_held_at_the_end_is_taken_near_the_others) {
+  run({{joined({from_to(0, 500), {510}})}, {from_to(0, 511)}});
+  EXPECT_EQ(stored(1), joined({from_to(0, 500), {510}})) << log();
+  EXPECT_EQ(dropped(1), 0U);
+}
+
+TEST_P(Numbers, a_wrong_number_at_the_end_makes_nobody_silent) {
+  const List wrong{(EventNumber{1} << 53) + 1000, (EventNumber{1} << 53) + 1001};
+  const List dense = from_to(0, 5000);
+  run({{.numbers = joined({from_to(0, 1000), wrong}), .ends = false},
+       {.numbers = dense, .ends = false},
+       {.numbers = dense, .ends = false}},
+      300ms);
+  EXPECT_THAT(log(), Not(HasSubstr("silent")));
+  EXPECT_GE(stored(2).size(), 2900U);
+  EXPECT_EQ(stored(2), stored(3));
+}
+
+TEST_P(Numbers, a_run_that_is_stopped_waits_for_no_source_that_would_need_hours) {
+  const List wrong{30'010, 30'011};
+  start({{.numbers = joined({from_to(0, 10), wrong, from_to(12, 40'000)}),
+          .step = 100ms,
+          .ends = false},
+         {.numbers = from_to(0, 40'000), .step = 100ms, .ends = false},
+         {.numbers = from_to(0, 40'000), .step = 100ms, .ends = false}})
+      .run_for(5s);
+  system_->stop();
+  ASSERT_TRUE(system_->run_until_ended(5s)) << log() << system_->manager().waiting_for();
+  expect_end();
+  EXPECT_THAT(log(), HasSubstr("would take"));
+  EXPECT_GE(stored(2).size(), 50U);
+  EXPECT_EQ(stored(2), stored(3));
+}
+
+// The one that is ahead waits for the others with all its pages full, as it does for a slow disk.
+TEST_P(Numbers, a_run_that_is_stopped_waits_hours_for_nobody_while_another_is_held_back) {
+  options_.source_page = options_.fragment_max = 8192;
+  options_.source_pages = 8;
+  List ahead = joined({from_to(0, 10), from_to(30'000, 30'100)});
+  for (EventNumber& number : ahead) number |= Listed::largest;
+  start({{.numbers = ahead, .step = 20ms, .ends = false},
+         {.numbers = from_to(0, 40'000), .step = 100ms, .ends = false},
+         {.numbers = from_to(0, 40'000), .step = 100ms, .ends = false}})
+      .run_for(5s);
+  system_->stop();
+  ASSERT_TRUE(system_->run_until_ended(5s)) << log() << system_->manager().waiting_for();
+  expect_end();
+  EXPECT_THAT(log(), HasSubstr("would take"));
+  EXPECT_EQ(stored(2), stored(3));
+}
+
+TEST_P(Numbers, a_run_that_is_stopped_waits_for_a_source_that_is_there_soon) {
+  start({{.numbers = from_to(0, 40'000), .ends = false},
+         {.numbers = from_to(0, 40'000), .step = 300us, .ends = false}})
+      .run_for(1s);
+  system_->stop();
+  expect_end();
+  EXPECT_EQ(stored(1), stored(2));
+}
+
+TEST_P(Numbers, a_held_fragment_of_the_largest_size_needs_no_page_of_the_next) {
+  options_.source_page = options_.fragment_max = 8192;
+  options_.source_pages = 3;
+  List sent = joined({from_to(0, 100), {EventNumber{1} << 40}, from_to(101, 200)});
+  for (EventNumber& number : sent) number |= Listed::largest;
+  run({{sent}, {from_to(0, 200)}});
+  EXPECT_EQ(stored(1), without(from_to(0, 200), {100})) << log();
+}
+
+TEST_P(Numbers, a_source_given_up_as_silent_is_missing_for_its_silence) {
+  run({{from_to(0, 500), 100us, false}, {from_to(0, 8000), 100us, false}}, 2s);
+  EXPECT_EQ(stored(1), from_to(0, 500));
+  EXPECT_EQ(missing(499, 1), std::nullopt);
+  EXPECT_EQ(missing(500, 1), wire::MissingReason::deadline) << log();
+  EXPECT_EQ(missing(6000, 1), wire::MissingReason::deadline);
+}
+
+// Its numbers lie five deadlines behind those of the other one.
+TEST_P(Numbers, a_source_that_trails_and_is_given_up_comes_back) {
+  const List trails = joined(
+      {List(1000, Listed::pause), from_to(0, 2000), List(400, Listed::pause), from_to(2000, 5000)});
+  run({{trails, 1ms}, {from_to(0, 5000), 1ms}});
+  const List back = stored(1);
+  EXPECT_EQ(stored(2), from_to(0, 5000));
+  EXPECT_GT(back.size(), 2000U) << log();
+  EXPECT_EQ(back, joined({from_to(back.front(), 2000),
+                          from_to(5000 + 2000 - back.size() - back.front(), 5000)}));
+  EXPECT_EQ(missing(back.front() - 1, 1), wire::MissingReason::deadline);
+  EXPECT_EQ(system_->summary().sources[0].ledger.late, 5000 - back.size()) << log();
+  EXPECT_THAT(log(),
+              HasSubstr("source source1 sends event 0, which is late: it is waited for until"));
+  EXPECT_THAT(log(), HasSubstr(fmt::format("source source1 is back at event {}", back.front())));
+}
+
+TEST_P(Numbers, a_source_that_trails_by_more_than_a_window_is_not_waited_for) {
+  options_.system.event_window = 256;
+  const List trails = joined({List(1000, Listed::pause), from_to(0, 500)});
+  run({{trails, 1ms}, {from_to(0, 3000), 1ms}});
+  EXPECT_EQ(stored(1), List{}) << log();
+  EXPECT_EQ(stored(2), from_to(0, 3000));
+  EXPECT_EQ(system_->summary().sources[0].ledger.late, 500U);
+  EXPECT_THAT(log(), HasSubstr("source source1 sends event 0, which is too late to be waited for"));
+}
+
+TEST_P(Numbers, what_is_too_large_is_missing_as_dropped) {
+  List sent = from_to(0, 500);
+  sent[250] |= Listed::too_large;
+  run({{sent}, {from_to(0, 500)}});
+  EXPECT_EQ(missing(250, 1), wire::MissingReason::dropped);
+  EXPECT_EQ(stored(2), from_to(0, 500));
+  EXPECT_EQ(dropped(1), 1U);
+}
+
+TEST_P(Numbers, what_every_source_has_dropped_is_an_event_and_no_gap) {
+  List large = from_to(0, 500);
+  large[250] |= Listed::too_large;
+  List flipped = from_to(0, 500);
+  flipped[250] ^= EventNumber{1} << 40;
+  for (const List& second : {large, flipped}) {
+    run({{large}, {second}});
+    for (const SourceId source : {1U, 2U})
+      EXPECT_EQ(missing(250, source), wire::MissingReason::dropped);
+    EXPECT_EQ(system_->summary().gaps, 0U);
+    EXPECT_EQ(system_->summary().events_built, 500U);
+  }
+}
+
+TEST_P(Numbers, each_gap_is_one_row) {
+  List sent;
+  for (EventNumber gap = 0; gap < 5; ++gap) {
+    sent = joined({sent, from_to(gap * 10'000, gap * 10'000 + 300)});
+  }
+  run({{sent}, {sent}});
+  EXPECT_EQ(gap_rows().size(), 4U);
+  EXPECT_EQ(system_->summary().gap_list.size(), 4U);
+  EXPECT_EQ(system_->summary().gaps, 4 * 9700U);
+}
+
+TEST_P(Numbers, a_gap_costs_as_much_as_a_larger_one) {
+  std::vector<std::uint64_t> messages;
+  std::vector<std::uint64_t> commits;
+  for (const EventNumber gap : {EventNumber{64}, EventNumber{64} << 34}) {
+    const List sent = with_jump(640, gap, 640);
+    run({{sent}, {sent}});
+    EXPECT_EQ(stored(1), sent);
+    EXPECT_EQ(gap_rows().size(), 1U);
+    messages.push_back(system_->summary().nodes.front().messages);
+    commits.push_back(system_->store(0).commits);
+  }
+  EXPECT_NEAR(static_cast<double>(messages[0]), static_cast<double>(messages[1]), 3);
+  EXPECT_NEAR(static_cast<double>(commits[0]), static_cast<double>(commits[1]), 3);
+}
+
+TEST_P(Numbers, a_dense_source_beside_a_sparse_one_brings_it_all_its_events) {
+  options_.system.event_window = 1024;
+  run({{{0, 100, 3000, 3900}}, {from_to(0, 4000)}});
+  EXPECT_EQ(stored(1), (List{0, 100, 3000, 3900})) << log();
+  EXPECT_EQ(stored(2), from_to(0, 4000));
+}
+
+TEST_P(Numbers, sources_that_begin_far_apart_wait_and_are_named) {
+  start(
+      {{from_to(0, 20'000), 100us, false}, {from_to(1'043'926'912, 1'043'946'912), 100us, false}});
+  system_->run_for(1s);
+  EXPECT_EQ(system_->summary().events_built, 0U);
+  for (const std::string number : {"event 0", "1043926912"}) {
+    EXPECT_THAT(log(), HasSubstr(number));
+    EXPECT_THAT(system_->manager().waiting_for(), HasSubstr(number));
+  }
+  system_->stop();
+  expect_end();
+}
+
+TEST_P(Numbers, a_source_that_holds_all_others_back_is_named_as_slow) {
+  options_.source_window = 256;
+  start({{from_to(0, 8000), 10ms, false}, {from_to(0, 8000), 100us, false}});
+  system_->run_for(1500ms);
+  EXPECT_THAT(log(), HasSubstr("source source1 is slow: at event"));
+  EXPECT_THAT(system_->manager().waiting_for(), HasSubstr("source source1, which is slow"));
+  EXPECT_THAT(log(), Not(HasSubstr("source2 is slow")));
+  system_->stop();
+  expect_end();
+  EXPECT_EQ(system_->summary().events_incomplete, 0U);
+}
+
+TEST_P(Numbers, a_run_of_so_many_events_ends_with_whole_ones) {
+  options_.system.events_max = 1000;
+  run({{from_to(20, 5000), 100us, false}, {from_to(0, 5000), 100us, false}});
+  EXPECT_EQ(stored(1), from_to(20, 1000)) << log();
+  EXPECT_EQ(stored(2), from_to(0, 1000));
+  EXPECT_EQ(system_->summary().events_incomplete, 20U);
+}
+
+TEST_P(Numbers, a_run_of_so_many_events_ends_at_a_jump_beyond_the_last_one) {
+  options_.system.events_max = 100;
+  const List jumps = joined({from_to(0, 10), from_to(1'000'000, 1'000'020)});
+  for (const bool ends : {false, true}) {
+    run({{jumps, 20ms, ends}, {jumps, 20ms, ends}});
+    for (const SourceId source : {1U, 2U}) EXPECT_EQ(stored(source), from_to(0, 10)) << log();
+    EXPECT_EQ(dropped(1) + dropped(2), 0U);
+  }
+}
+
+TEST(FarNumbers, a_run_that_is_stopped_is_read_up_to_where_a_readout_unit_has_ended) {
+  VirtualSystemOptions options;
+  options.system = make_system(3, 1);
+  options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+    if (info.id == 2) return Listed{from_to(0, 200), 2ms}.and_ends();
+    return std::make_unique<Listed>(from_to(0, 400), 10ms);
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(800ms);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().events_built, 200U);
+  EXPECT_EQ(system.summary().events_incomplete, 0U);
+  expect_balanced(system);
+}
+
+TEST(FarNumbers, a_dead_source_stops_nobody_who_goes_on_more_than_a_window_ahead) {
+  struct Case {
+    std::size_t readouts;
+    std::size_t per_unit;
+  };
+  for (const Case& c : {Case{1, 2}, Case{2, 1}, Case{2, 2}, Case{3, 2}}) {
+    const auto dead = static_cast<SourceId>(c.readouts * c.per_unit);
+    VirtualSystemOptions options;
+    options.system = make_system(c.readouts, 1, c.per_unit);
+    options.make_source = [&](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      const bool dies = info.id == dead;
+      return std::make_unique<Listed>(with_jump(1000, 1'000'000, dies ? 0 : 10'000));
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(270ms); // the jump comes at 100 ms, the deadline is 200 ms
+    if (c.readouts > 1) {
+      EXPECT_THAT(system.manager().waiting_for(), HasSubstr("event.window"));
+    }
+    system.run_for(5s);
+    EXPECT_EQ(system.summary().sources[0].ledger.built, 11'000U)
+        << tail_of_log(system) << system.manager().waiting_for();
+    EXPECT_EQ(system.summary().sources[dead - 1].ledger.built, 1000U);
+    EXPECT_THAT(tail_of_log(system), HasSubstr("more than event.window"));
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
+// Has always more to read; after 1,000 fragments its counter begins again.
+class Restarted final : public source::Source {
+public:
+  Result<> start(EventNumber, Time) override { return {}; }
+  source::ReadResult read(source::FragmentQueue& queue, Time) override {
+    for (int i = 0; i < 10; ++i, ++sent_) {
+      if (queue.write(sent_ % 1000, std::array<std::byte, 8>{}) == source::WriteOutcome::full)
+        return {};
+    }
+    return {source::ReadState::more};
+  }
+
+private:
+  EventNumber sent_ = 0;
+};
+
+TEST(FarNumbers, a_fast_source_of_which_all_is_dropped_stops_nobody) {
+  for (const std::size_t readouts : {1U, 2U}) {
+    VirtualSystemOptions options;
+    options.system = make_system(readouts, 1, 2 / readouts);
+    options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+      if (info.id == 2) return std::make_unique<Restarted>();
+      return std::make_unique<Listed>(from_to(0, 3000));
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(800ms);
+    EXPECT_EQ(system.summary().sources[0].ledger.built, 3000U) << tail_of_log(system);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
+// The one ahead is held back for longer than the deadline before the other one dies.
+TEST(FarNumbers, a_source_that_dies_below_one_that_is_held_back_does_not_stop_it) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.source_window = 512;
+  options.make_source = [](const SourceInfo& info) -> std::unique_ptr<source::Source> {
+    if (info.id == 1) return std::make_unique<Listed>(with_jump(1000, 1'000'000, 5000));
+    List numbers = joined({from_to(0, 1000), List(3000, Listed::pause)});
+    for (EventNumber event = 1000; event < 1100; ++event) { // 1 s
+      numbers.push_back(event);
+      numbers.insert(numbers.end(), 99, Listed::pause);
+    }
+    return std::make_unique<Listed>(std::move(numbers));
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(10s);
+  EXPECT_EQ(system.summary().sources[0].ledger.built, 6000U)
+      << tail_of_log(system) << system.manager().waiting_for();
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  EXPECT_EQ(system.summary().sources[1].ledger.built, 1100U);
+  expect_balanced(system);
+}
+
+// Numbers more than a window apart confirm each other by being equal only.
+TEST(FarNumbers, a_run_ends_whatever_its_sources_hold_at_their_end) {
+  struct Case {
+    std::vector<EventNumber> first;
+    std::vector<EventNumber> second;
+  };
+  const std::vector<EventNumber> apart{1'000'000, 2'500'000, 3'900'000, 5'000'000};
+  const std::vector<EventNumber> far{1'000'000'000};
+  const std::vector<EventNumber> sparse{0, 1000, 2000, 3000, 1'000'000};
+  const std::vector<EventNumber> sparser{0, 1000, 2000, 3000, 5'000'000};
+  for (const Case& c : {Case{apart, apart}, Case{apart, far}, Case{far, far}, Case{{}, far},
+                        Case{sparse, sparse}, Case{sparse, sparser}}) {
+    for (const Duration delay : {0us, 50us, 5000us}) {
+      VirtualSystemOptions options;
+      options.system = make_system(2, 1);
+      options.make_source = [&](const SourceInfo& info) {
+        return Listed{info.id == 1 ? c.first : c.second, info.id == 1 ? 1ms : 1ms + delay}
+            .and_ends();
+      };
+      VirtualSystem system{options};
+      system.start_all();
+      ASSERT_TRUE(system.run_until_ended(20s))
+          << tail_of_log(system) << system.manager().waiting_for();
+      if (c.first == sparse && c.second == sparse && delay == 0us) {
+        EXPECT_EQ(system.summary().fragments.dropped, 0U) << tail_of_log(system);
+      }
+      expect_balanced(system);
+    }
+  }
+}
+
+// All sources have the same numbers, one of them not all; then no fragment is wrong.
+TEST(FarNumbers, a_small_step_before_a_jump_of_all_costs_nothing) {
+  const List all = joined({from_to(0, 21),
+                           {23},
+                           from_to(100'023, 100'100),
+                           {100'102, 200'000},
+                           from_to(300'000, 300'010)});
+  for (const List& lost : {List{}, List{23}, List{21}, List{20}, List{19, 20}, List{100'023},
+                           List{100'102}, List{200'000}}) {
+    for (const std::size_t readouts : {1U, 3U}) {
+      for (const Duration step : {0us, 2000us, 20'000us}) {
+        VirtualSystemOptions options;
+        options.system = make_system(readouts, 1, 3 / readouts);
+        options.system.event_deadline = 200ms;
+        const List some = without(all, lost);
+        options.make_source = [&](const SourceInfo& info) {
+          return Listed{info.id == 2 ? some : all, step}.and_ends();
+        };
+        VirtualSystem system{options};
+        system.start_all();
+        ASSERT_TRUE(system.run_until_ended(60s))
+            << tail_of_log(system) << system.manager().waiting_for();
+        const auto& fragments = system.summary().fragments;
+        EXPECT_EQ(fragments.built, 2 * all.size() + some.size()) << fmt::format(
+            "{} lost, {} dropped, {} readout units, step {} us\n{}", fmt::join(lost, " "),
+            fragments.dropped, readouts, step.count() / 1000, tail_of_log(system));
+        expect_balanced(system);
+      }
+    }
+  }
+}
+
+// Sources end one after the other. What others gave after a jump is theirs.
+TEST(FarNumbers, a_source_that_ends_before_a_jump_of_all_others_costs_them_nothing) {
+  const List before{5, 6};
+  const List few{5, 6, 2'000'005};
+  const List many = joined({before, from_to(2'000'005, 2'000'105)});
+  struct Case {
+    std::size_t readouts;
+    std::array<List, 4> sent;
+  };
+  for (const Case& c : {Case{2, {few, few, before, few}}, Case{2, {before, few, before, few}},
+                        Case{1, {few, few, before, few}}, Case{1, {before, before, before, many}},
+                        Case{2, {before, before, before, many}}}) {
+    for (const Duration step : {100us, 5000us, 300'000us}) {
+      VirtualSystemOptions options;
+      options.system = make_system(c.readouts, 1, 4 / c.readouts);
+      options.system.event_deadline = 200ms;
+      options.make_source = [&](const SourceInfo& info) {
+        return Listed{c.sent[info.id - 1], step}.and_ends();
+      };
+      VirtualSystem system{options};
+      system.start_all();
+      ASSERT_TRUE(system.run_until_ended(60s))
+          << tail_of_log(system) << system.manager().waiting_for();
+      std::size_t sent = 0;
+      for (const List& numbers : c.sent) sent += numbers.size();
+      const auto& fragments = system.summary().fragments;
+      EXPECT_EQ(fragments.built, sent) << fmt::format("{} of {} dropped, step {} us\n",
+                                                      fragments.dropped, sent, step.count() / 1000);
+      expect_balanced(system);
+    }
+  }
+}
+
+TEST(FarNumbers, two_wrong_numbers_in_a_row_before_a_pause_give_nobody_up) {
+  for (const std::size_t readouts : {1U, 2U}) {
+    VirtualSystemOptions options;
+    options.system = make_system(readouts, 1, 3 - readouts);
+    options.make_source = [](const SourceInfo& info) {
+      auto numbers = with_jump(1000, 0, 0);
+      if (info.id == 1) {
+        for (const EventNumber wrong : {5'000'000U, 5'000'001U}) numbers.push_back(wrong);
+      } else {
+        for (const EventNumber right : {1000U, 1001U}) numbers.push_back(right);
+      }
+      numbers.insert(numbers.end(), 20'000, Listed::pause); // 2 s
+      for (EventNumber i = 1002; i < 3000; ++i) numbers.push_back(i);
+      return std::make_unique<Listed>(std::move(numbers));
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(5s);
+    EXPECT_EQ(system.summary().sources[1].ledger.built, 3000U) << tail_of_log(system);
+    EXPECT_EQ(system.summary().sources[1].ledger.late, 0U);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
+} // namespace
+} // namespace fanin::builder

@@ -1,0 +1,328 @@
+#include "virtual/odd_numbers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ranges>
+
+#include "fanin/source/number_judge.hpp"
+#include "fanin/source/pacer.hpp"
+
+namespace fanin::testing {
+
+namespace {
+constexpr std::size_t close = 4; // fragments: faults so near to each other act together
+
+double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9; }
+
+struct Payload { // begins each fragment
+  std::uint64_t index = 0; // in Sender::sent
+  SourceId source = 0;
+  std::uint32_t reserved = 0;
+};
+} // namespace
+
+class OddSource final : public source::Source {
+public:
+  OddSource(OddNumbers& all, SourceId id)
+      : all_(all), id_(id), sender_(all.senders_.at(id)), pacer_(all.rate_hz_) {}
+
+  Result<> start(EventNumber first_event, Time now) override {
+    index_ = all_.index_from(first_event - std::min(first_event, sender_.shift));
+    pacer_.start(now);
+    pacer_.first(index_);
+    to_send_.clear();
+    return {};
+  }
+
+  source::ReadResult read(source::FragmentQueue& queue, Time now) override {
+    sender_.limit = queue.limit();
+    const std::uint64_t due = pacer_.due_until(now);
+    for (int i = 0; i < 200; ++i) {
+      if (to_send_.empty()) {
+        if (index_ >= sender_.dies_at) return {};
+        if (index_ >= sender_.ends_at) return {source::ReadState::finished};
+        if (index_ >= due) return {source::ReadState::waiting, pacer_.wake(index_, now)};
+        const bool wanted = all_.number_of(index_) + sender_.shift < queue.limit();
+        if (!wanted) return {};
+        draw(queue.options().fragment_max);
+        if (to_send_.empty()) continue; // lost
+      }
+      if (!send(queue)) return {};
+    }
+    return {source::ReadState::more};
+  }
+
+private:
+  struct Send {
+    OddNumbers::Fragment fragment;
+    std::size_t size = 0;
+  };
+
+  // What it sends for the next event.
+  void draw(std::uint32_t fragment_max) {
+    Random& random = sender_.random;
+    const bool gap = index_ > 0 && all_.jumps_at(index_);
+    const EventNumber right = all_.number_of(index_++) + sender_.shift;
+    const std::size_t size =
+        random.chance(1, 100) ? fragment_max : sizeof(Payload) + random.below(200);
+    Send good{{.right = right, .number = right, .gap = gap}, size};
+    Send bad = good;
+    bad.fragment.fault = true;
+    const bool first = sender_.sent.size() < sender_.wrong_first;
+    if (!first && (sender_.fault_every == 0 || !random.chance(1, sender_.fault_every))) {
+      to_send_.push_back(good);
+      return;
+    }
+    switch (first ? 0 : random.below(8)) {
+    default: bad.fragment.number ^= EventNumber{1} << random.below(63); break;
+    case 3: sender_.sent.push_back(bad.fragment); return; // lost
+    case 4: bad.fragment.number += 1 + random.below(100'000); break;
+    case 5: bad.fragment.number -= std::min(right, 1 + random.below(100)); break;
+    case 6: bad.size = fragment_max + 1; break;
+    case 7: to_send_.push_back(good); break; // and once more
+    }
+    to_send_.push_back(bad);
+  }
+
+  bool send(source::FragmentQueue& queue) {
+    const Send& next = to_send_.front();
+    bytes_.assign(next.size, {});
+    const Payload payload{.index = sender_.sent.size(), .source = id_};
+    std::memcpy(bytes_.data(), &payload, sizeof payload);
+    const auto outcome = queue.write(next.fragment.number, bytes_);
+    if (outcome == source::WriteOutcome::full) return false;
+    sender_.next = queue.next_event();
+    sender_.sent.push_back(next.fragment);
+    if (sender_.next > next.fragment.right + 1) sender_.sent.back().others_end = all_.agreed_end();
+    to_send_.erase(to_send_.begin());
+    return true;
+  }
+
+  OddNumbers& all_;
+  SourceId id_;
+  OddNumbers::Sender& sender_;
+  source::Pacer pacer_;
+  std::uint64_t index_ = 0;
+  std::vector<Send> to_send_;
+  std::vector<std::byte> bytes_;
+};
+
+OddNumbers::OddNumbers(std::uint64_t seed, VirtualSystemOptions& options)
+    : system_(options.system),
+      rate_hz_(options.system.trigger_rate_hz > 0 ? 0 : options.source_rate_hz) {
+  Random random{seed};
+  options.keep_bytes = true;
+  if (rate_hz_ > 0) { // else the trigger numbers the events
+    constexpr std::array<EventNumber, 4> firsts{0, 1000, 1'000'000'000, EventNumber{1} << 50};
+    first_ = firsts[random.below(firsts.size())];
+    std::uint64_t index = 0;
+    for (std::uint64_t i = random.below(20); i > 0; --i) {
+      constexpr std::array<EventNumber, 4> counts{1, 100, 1'000'000, 1'000'000'000'000};
+      index += 1 + random.below(2000);
+      jumps_.push_back({index, 1 + random.below(counts[random.below(counts.size())])});
+    }
+    constexpr std::array<EventNumber, 4> steps{30, 3000, 40'000, 1'000'000};
+    if (seed / 2 % 8 == 6) step_ = steps[seed / 16 % steps.size()];
+    bursts_ = seed / 2 % 8 == 3 && system_.sources.size() > 1;
+    if (bursts_) draw_bursts(Random{random.next()});
+  }
+  constexpr std::array<std::uint64_t, 4> every{0, 1000, 100, 15};
+  for (builder::SourceInfo& info : options.system.sources) {
+    Sender& sender = senders_[info.id];
+    sender.random = Random{random.next()};
+    sender.fault_every = every[random.below(every.size())];
+    sender.wrong_first = random.chance(1, 4) ? 1 + random.below(3) : 0;
+    if (random.chance(1, 6)) {
+      info.required = false;
+      if (rate_hz_ > 0 && step_ == 1 && !bursts_)
+        sender.shift = random.below(random.chance(1, 2) ? 20 : 3000);
+    }
+  }
+  for (auto& [id, sender] : senders_) {
+    if (!bursts_ && random.chance(1, 10)) sender.dies_at = random.below(5000);
+  }
+  for (auto& [id, sender] : senders_) {
+    if (rate_hz_ > 0 && !bursts_ && random.chance(1, 10)) sender.ends_at = random.below(5000);
+  }
+}
+
+// Numbers are left out everywhere, few or many, often right after one another.
+void OddNumbers::draw_bursts(Random random) {
+  jumps_.clear();
+  std::uint64_t index = 0;
+  for (int i = 0; i < 200; ++i) {
+    constexpr std::array<EventNumber, 4> counts{2, 100, 100'000, 10'000'000};
+    index += 1 + random.below(random.chance(1, 2) ? 3 : 50);
+    jumps_.push_back({index, counts[random.below(counts.size())]});
+  }
+}
+
+OddNumbers::~OddNumbers() = default;
+
+std::unique_ptr<source::Source> OddNumbers::make(const builder::SourceInfo& info) {
+  return std::make_unique<OddSource>(*this, info.id);
+}
+
+EventNumber OddNumbers::number_of(std::uint64_t index) const {
+  EventNumber number = first_ + index * step_ + (index * 0x9e3779b97f4a7c15U >> 33) % step_;
+  for (const Jump& jump : jumps_) {
+    if (jump.index <= index) number += jump.count;
+  }
+  return number;
+}
+
+bool OddNumbers::jumps_at(std::uint64_t index) const {
+  return std::ranges::find(jumps_, index, &Jump::index) != jumps_.end();
+}
+
+std::uint64_t OddNumbers::index_from(EventNumber number) const {
+  const auto indices = std::views::iota(std::uint64_t{0}, number - std::min(number, first_));
+  return *std::ranges::partition_point(
+      indices, [&](std::uint64_t index) { return number_of(index) < number; });
+}
+
+std::string OddNumbers::check(VirtualSystem& system,
+                              const std::function<bool(const builder::SourceInfo&)>& spared) {
+  if (auto wrong = count_stored(system); !wrong.empty()) return wrong;
+  for (const builder::SourceInfo& info : system_.sources) {
+    if (!spared(info)) continue;
+    if (auto wrong = check(info); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+std::string OddNumbers::count_stored(const VirtualSystem& system) {
+  std::string wrong;
+  system.for_each_stored([&](const storage::StoredEvent& event) {
+    for (const auto& fragment : event.fragments) {
+      Payload payload;
+      std::memcpy(&payload, fragment.bytes.data(), sizeof payload);
+      auto& sent = senders_.at(fragment.source).sent;
+      if (payload.source != fragment.source || payload.index >= sent.size() ||
+          sent[payload.index].number != event.row.event) {
+        wrong = fmt::format("event {} holds what source {} never sent for it", event.row.event,
+                            fragment.source);
+        continue;
+      }
+      ++sent[payload.index].stored;
+    }
+  });
+  return wrong;
+}
+
+std::string OddNumbers::check(const builder::SourceInfo& info) {
+  const Sender& sender = senders_.at(info.id);
+  EventNumber accepted = 0; // wrong numbers below this one were taken
+  std::size_t accepted_at = 0;
+  EventNumber given_up = 0; // all below may be late
+  for (std::size_t i = 0; i < sender.sent.size(); ++i) {
+    const Fragment& fragment = sender.sent[i];
+    const bool beyond = fragment.number >= sender.limit; // it may be stored, or not
+    if (fragment.fault && (fragment.stored > 0 || (beyond && confirmed(info.id, i)))) {
+      if (fragment.number >= accepted) accepted_at = i;
+      accepted = std::max(accepted, fragment.number + 1);
+    }
+    const bool behind = fragment.right < accepted; // the source is ahead of itself
+    if (behind && silent_for(i - accepted_at)) {
+      given_up = std::max(given_up, fragment.others_end);
+    }
+    if (fragment.stored < 2 && fragment.fault && looks_right(sender, i)) continue;
+    if (fragment.stored < 2 && !fragment.fault && looks_wrong(sender, i)) continue;
+    if (fragment.stored < 2 && fragment.fault && i > 0 && looks_wrong(sender, i - 1)) continue;
+    if (fragment.stored == (fragment.fault ? 0U : 1U) || (beyond && fragment.stored < 2)) continue;
+    const bool late = fragment.right < given_up;
+    if (fragment.stored < 2 && (behind || late || explained(info, i))) continue;
+    return fmt::format("source {}: event {} was stored {} times; it sent (from {} on)\n{}",
+                       info.name, fragment.number, fragment.stored, i, history(info.id, i));
+  }
+  return {};
+}
+
+// Where most numbers are left out, a wrong one may lie between those of its neighbours.
+// Or between the two before it: then the second of these looks wrong.
+bool OddNumbers::looks_right(const Sender& sender, std::size_t at) const {
+  const auto& sent = sender.sent;
+  return step_ > 1 && at > 0 && at + 1 < sent.size() && sent[at].number > sent[at - 1].right &&
+         sent[at].number < sent[at + 1].right;
+}
+bool OddNumbers::looks_wrong(const Sender& sender, std::size_t at) const {
+  const auto& sent = sender.sent;
+  return step_ > 1 && at > 0 && at + 1 < sent.size() && sent[at + 1].fault &&
+         sent[at + 1].number > sent[at - 1].right && sent[at + 1].number < sent[at].right;
+}
+
+// Of so many fragments none was taken: the source was given up, until where others were.
+bool OddNumbers::silent_for(std::size_t fragments) const {
+  const double rate_hz = rate_hz_ > 0 ? rate_hz_ : system_.trigger_rate_hz;
+  return static_cast<double>(fragments) / rate_hz > 0.9 * seconds(system_.event_deadline);
+}
+
+// A source that is silent is given up until there. Wrong numbers that were accepted count.
+EventNumber OddNumbers::agreed_end() const {
+  std::vector<EventNumber> ends;
+  for (const auto& [id, sender] : senders_) ends.push_back(sender.next);
+  return source::agreed_end(ends, system_.event_window);
+}
+
+// Two things that happen close together may cost a good fragment, or confirm a wrong number: faults
+// of the source, or of another one of its readout unit; numbers that are left out everywhere, where
+// the others may be away, or (in bursts) may lack just the fragment that would confirm this one;
+// the beginning and the end.
+bool OddNumbers::explained(const builder::SourceInfo& info, std::size_t at) const {
+  const auto& sent = senders_.at(info.id).sent;
+  std::size_t reasons = at < close ? 1 : 0;
+  std::size_t gaps = 0;
+  if (at + close >= sent.size() || sent[at + close].number >= senders_.at(info.id).limit) ++reasons;
+  for (std::size_t i = at < close ? 0 : at - close; i < std::min(sent.size(), at + close + 1);
+       ++i) {
+    reasons += sent[i].fault ? 1U : 0U;
+    gaps += sent[i].gap ? 1U : 0U;
+  }
+  // A jump before a jump is known from the others alone, who may be late.
+  const auto leaps_at = [&](std::size_t i) {
+    return i > 0 && i < sent.size() && sent[i].right - sent[i - 1].right > system_.event_window;
+  };
+  if (leaps_at(at) && leaps_at(at + 1)) return true;
+  const auto enough = [&] { return (reasons > 0 || !bursts_) && reasons + gaps >= 2; };
+  if (enough()) return true;
+  for (const builder::SourceInfo& other : system_.sources) {
+    if (other.id == info.id || (other.readout_unit != info.readout_unit && !bursts_)) continue;
+    const auto& theirs = senders_.at(other.id).sent;
+    const EventNumber near = close * step_;
+    const EventNumber low = sent[at].right - std::min(sent[at].right, near);
+    auto i = std::ranges::lower_bound(theirs, low, {}, &Fragment::right);
+    for (; i != theirs.end() && i->right <= sent[at].right + near; ++i)
+      reasons += i->fault ? 1U : 0U;
+  }
+  return enough();
+}
+
+// Two wrong numbers near each other, one after the other.
+bool OddNumbers::confirmed(SourceId source, std::size_t at) const {
+  const auto& sent = senders_.at(source).sent;
+  const auto alike = [&](std::size_t i) {
+    const EventNumber a = sent[at].number;
+    const EventNumber b = sent[i].number;
+    return i != at && sent[i].fault &&
+           std::max(a, b) - std::min(a, b) < std::max(system_.event_window, 32 * step_);
+  };
+  for (std::size_t i = at < close ? 0 : at - close; i < std::min(sent.size(), at + close + 1);
+       ++i) {
+    if (alike(i)) return true;
+  }
+  return false;
+}
+
+std::string OddNumbers::history(SourceId source, std::size_t at) const {
+  const auto& sent = senders_.at(source).sent;
+  std::string text;
+  for (std::size_t i = at < 6 ? 0 : at - 6; i < std::min(sent.size(), at + 7); ++i) {
+    const Fragment& one = sent[i];
+    text += fmt::format("{} {} for {}{}{}, stored {}\n", i == at ? ">" : " ", one.number, one.right,
+                        one.fault ? ", fault" : "", one.gap ? ", after a gap" : "", one.stored);
+  }
+  return text + fmt::format("limit {}\n", senders_.at(source).limit);
+}
+
+} // namespace fanin::testing
