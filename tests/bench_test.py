@@ -42,6 +42,15 @@ def test_the_bare_loops_are_measured_beside_it():
     assert rows["evb"]["ratio_to_fair"] > 0 and rows["evb"]["ratio_to_nxn"] > 0, f"no ratio: {rows['evb']}"
 
 
+def test_the_bare_loops_depend_on_nothing_that_fanin_is_given():
+    settings = measured("evb", "--rus", "1", "--bus", "1", "--fragment-size", "16KiB", "--readout-buffer", "32MiB",
+                        "--wait", "poll")["settings"]
+    assert settings["fair_working_set_bytes"] == 8 << 20, "working set"
+    assert {settings["raw_wait"], settings["fair_wait"]} <= {"poll", "block"}, "how they wait"
+    settings = measured("evb", "--rus", "1", "--bus", "1", "--fragment-size", "16KiB", "--wait", "block")["settings"]
+    assert (settings["raw_wait"], settings["fair_wait"]) == ("block", "block"), "how they wait where fanin blocks"
+
+
 def test_event_building_is_measured_beside_streams_over_every_transport():
     for url in ("shm", "inproc"):
         check_rates(bench("evb", "--url", url, "--fragment-size", "16KiB"), "nxn", "evb")

@@ -1,11 +1,20 @@
 """What the tool of the checks reads from ctest and ninja: results, reasons for skipping, times."""
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
+from argparse import Namespace
 from pathlib import Path
 
-from checks import Session, gtest
+import checks
+import lost_tests
+import test_report
+from checks import NIGHTLY, ROOT, Session, gtest, pytest
+
+sys.path.append(str(ROOT / "tests/rdma"))
+import cost  # noqa: E402
 from test_report import Test, TestReport, excuse, not_applicable, slowest_units
 
 JUNIT = """<?xml version="1.0"?>
@@ -63,13 +72,172 @@ def test_a_stage_beside_others_has_its_own_result_and_time():
     assert (session.passed, session.failed) == (1, 1), "counts"
 
 
-def test_a_selection_that_matches_no_test_fails():
-    with tempfile.TemporaryDirectory() as folder:
-        test = Path(folder) / "test"
-        for listed, expected in (("", (False, "no test matches *x*")), ("suite.\\n  x\\n", (True, ""))):
-            test.write_text(f"#!/bin/sh\ncase $2 in --gtest_list_tests) printf '{listed}';; esac\n")
-            test.chmod(0o755)
-            assert gtest(test, "*x*")() == expected
+def google_test(folder, cases, status=0):
+    """Stands for a test program: writes the report that it is asked for."""
+    program = Path(folder) / "test"
+    program.write_text(f"""#!{sys.executable}
+import sys
+path = next(word for word in sys.argv if word.startswith("--gtest_output=xml:")).removeprefix("--gtest_output=xml:")
+open(path, "w").write({f"<testsuites><testsuite>{cases}</testsuite></testsuites>"!r})
+sys.exit({status})
+""")
+    program.chmod(0o755)
+    return gtest(program, "*x*")()
+
+
+PASSED = '<testcase name="x" status="run" result="completed" time="1"/>'
+
+
+def skipped(reason):
+    return f'<testcase name="y" status="run" result="skipped"><skipped message="y.cpp:12&#x0A;{reason}"/></testcase>'
+
+
+def test_a_test_program_that_runs_no_test_or_skips_one_fails_in_spite_of_its_status(tmp_path):
+    assert google_test(tmp_path, PASSED) == (True, "")
+    assert google_test(tmp_path, "") == (False, "no test was run")
+    assert google_test(tmp_path, PASSED + skipped("verbs does not work today")) == (False, "1 skipped")
+    assert google_test(tmp_path, PASSED + skipped("not applicable: one process")) == (True, "")
+    assert google_test(tmp_path, skipped("not applicable: one process")) == (False, "no test was run")
+    assert google_test(tmp_path, PASSED, status=1) == (False, "")
+
+
+def test_a_script_that_skips_one_of_its_tests_fails(tmp_path):
+    script = tmp_path / "some_test.py"
+    script.write_text("import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('it is Monday')\n")
+    assert pytest(str(script), "-q", "-p", "no:cacheprovider")() == (False, "1 skipped")
+    assert pytest(f"{script}::test_a", "-q", "-p", "no:cacheprovider")() == (True, "")
+
+
+def test_a_nightly_step_of_tests_fails_if_one_is_skipped():
+    class Recorded(Session):
+        def build(self, *_):
+            return True
+
+        def tests(self, preset, *_, gate_skips=False, **__):
+            gated.append(gate_skips)
+
+        def run(self, *_):
+            pass
+
+    gated = []
+    for step in NIGHTLY.values():
+        step(Recorded())
+    assert gated == [True] * 3
+
+
+# Three tests, of which two are skipped: one for a reason that holds on this machine, and `other`.
+def report_with(monkeypatch, *other):
+    monkeypatch.setattr(test_report, "EXCUSES", [("no moon", lambda: False, "no moon here")])
+    tests = [Test("net.A", 1, "passed"), Test("net.B", 1, "skipped", "no moon"),
+             Test("net.C", 1, "skipped", "not applicable: one process"), *other]
+    monkeypatch.setattr(checks, "run_ctest", lambda *_: TestReport(tests))
+
+
+def failed_with(**gates):
+    session = Session()
+    ok = session.tests("release", **gates)
+    assert ok == (session.failed == 0), session
+    return session.failed
+
+
+def test_a_skip_that_this_machine_could_run_fails_where_skips_are_judged(monkeypatch):
+    report_with(monkeypatch, Test("net.D", 1, "skipped", "it is Monday"))
+    assert failed_with() == 0
+    assert failed_with(gate_skips=True) == 1
+    report_with(monkeypatch)
+    assert failed_with(gate_skips=True) == 0
+
+
+def test_a_test_that_was_asked_for_by_name_may_not_be_skipped_whatever_the_reason(monkeypatch):
+    report_with(monkeypatch)
+    monkeypatch.setattr(Session, "build", lambda *_: True)
+    monkeypatch.setattr(checks, "labels", lambda _: ["net"])
+    options = {"preset": "release", "ctest": [], "full": False}
+    assert checks.test(Namespace(**options, names=[])) == 0
+    assert checks.test(Namespace(**options, names=["net"])) == 1
+
+
+def test_an_unknown_name_is_an_error_of_usage(monkeypatch, capsys):
+    monkeypatch.setattr(Session, "build", lambda *_: True)
+    monkeypatch.setattr(checks, "labels", lambda _: ["net", "wire"])
+    assert checks.test(Namespace(preset="release", ctest=[], full=False, names=["wire", "moon"])) == 2
+    assert "no test is labelled moon; there are: net, wire" in capsys.readouterr().err
+
+
+def test_nightly_goes_on_after_the_steps_that_passed_and_begins_again_with_another_commit(monkeypatch, tmp_path):
+    ran = []
+    works = {"first": True, "second": False}
+
+    def step(name):
+        def run(session):
+            ran.append(name)
+            return session.run(name, lambda: (works[name], ""))
+        return run
+
+    def night(commit, restart=False):
+        ran.clear()
+        monkeypatch.setattr(checks.subprocess, "run", lambda *_, **__: Namespace(stdout=commit))
+        return checks.nightly(Namespace(restart=restart, only=None)), list(ran)
+
+    monkeypatch.setattr(checks, "ROOT", tmp_path)
+    monkeypatch.setattr(checks, "NIGHTLY", {name: step(name) for name in works})
+    assert night("a") == (1, ["first", "second"])
+    works["second"] = True
+    assert night("a") == (0, ["second"])
+    assert night("a") == (0, [])
+    assert night("a", restart=True) == (0, ["first", "second"])
+    assert night("b") == (0, ["first", "second"])
+
+
+def test_one_of_two_tests_of_the_same_name_in_two_modules_cannot_vanish():
+    before = {"net.Url.parses", "config.Url.parses", "wire.Golden.bytes"}
+    assert lost_tests.compare(before, before | {"base.New.one"}) == ([], [])
+    assert lost_tests.compare(before, before - {"net.Url.parses"}) == (["net.Url.parses"], [])
+    moved = before - {"wire.Golden.bytes"} | {"memory.Golden.bytes"}
+    assert lost_tests.compare(before, moved) == ([], [("wire.Golden.bytes", "memory.Golden.bytes")])
+
+
+def test_fuzzing_without_a_target_fails(tmp_path):
+    lines = (ROOT / "dev").read_text().partition("\nmain \"$@\"")[0].replace('cd "$root"', f"cd {tmp_path}")
+    done = subprocess.run(["bash", "-c", lines + "\nmkdir -p build/none/fuzz && fuzz_all none 1", "dev"], capture_output=True,
+                          text=True)
+    assert done.returncode == 1 and "no fuzz targets in build/none/fuzz" in done.stderr, done
+
+
+def test_the_cost_check_fails_where_valgrind_is_missing_and_where_its_counts_find_nothing(monkeypatch):
+    monkeypatch.setattr(cost.shutil, "which", lambda _: None)
+    try:
+        cost.main()
+    except SystemExit as end:
+        assert end.code == "valgrind is not installed"
+    else:
+        raise AssertionError("it passed")
+    good = {what: 0.0 for what, *_ in cost.COUNTS} | {what: 0.3 for what in cost.SOME}
+    assert cost.judge(good) == []
+    assert cost.judge(good | {"posts of sends": 0.0}) == ["no posts of sends found"]
+    assert cost.judge(good | {"locks": 0.5}) == ["0.5 locks a message, not 0"]
+    assert cost.judge(good | {"system calls": 0.5, "waits": 0.45}) == []
+
+
+def test_the_cost_check_counts_what_the_modules_of_the_library_call(tmp_path):
+    profile = tmp_path / "callgrind"
+    profile.write_text("""ob=(1) /x/lib/fanin/fanin_verbs.so
+fl=(1) /x/src/fanin/net/verbs/endpoint.cpp
+fn=(1) fanin::net::verbs::VerbsEndpoint::poll()
+10 5
+cob=(2) /lib/libc.so.6
+cfn=(2) malloc
+calls=3 0
+10 100
+ob=(3) /x/lib/libfanin_net.so.0.1
+fn=(3) fanin::net::RdmaTransport::flush()
+cob=(1)
+cfn=(4) fanin::net::verbs::VerbsEndpoint::post_sends(std::span<fanin::net::rdma::Send const>)
+calls=2 0
+11 100
+""")
+    found = cost.read_profile(profile)
+    assert (found["allocations"], found["posts of sends"], found["transport"]) == (3, 2, 5), found
 
 
 def test_the_longest_compilations_of_this_build_are_found():

@@ -1,5 +1,8 @@
-"""What a laboratory's rate costs: how often the processes of an event builder wake up, files written."""
+"""What a laboratory's rate costs: how often the processes of an event builder wake up, and how many control messages they
+exchange, files written."""
 
+import json
+import re
 import socket
 import struct
 import sys
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.fanin_run import SOURCE, Folder, Run, check_balanced
 
+RUNS_ALONE = True  # it measures: CMake sees to it that nothing runs beside it
 NODES = ["evm", "ru0", "ru1", "bu0", "bu1"]
 RECEIVING = """
 [run]
@@ -45,17 +49,25 @@ def wake_ups_per_second(run):
     return {name: (wake_ups(pid) - first) / seconds for name, pid, first in zip(["launcher", *NODES], pids, before)}
 
 
+def control_messages(run):
+    """Sent and received by the event manager: all there are. Each carries what a node has to say at that moment."""
+    passed = json.loads(re.search(r"evm +trace: ({.*})", run.text())[1])
+    return passed["messages_sent"] + passed["messages_received"]
+
+
 @pytest.mark.parametrize("rate", ["1kHz", "10kHz"])
 def test_few_wake_ups_serve_many_events(rate):
     with Folder() as folder:
         quick = (SOURCE / "examples/quickstart.toml").read_text().replace("1200B", "200B").replace("600B", "100B")
         config = folder.write("quick.toml", quick)
-        with Run(config, "--set", f"trigger.rate={rate}", "--set", f"run.output={folder.path}") as run:
+        with Run(config, "--set", f"trigger.rate={rate}", "--set", f"run.output={folder.path}",
+                 "--set", "network.control=trace+tcp://127.0.0.1") as run:
             rates = wake_ups_per_second(run)
             run.signal()
             result = run.finish()
         check_balanced(result)
         assert sum(rates.values()) <= 600, rates
+        assert control_messages(run) / result["duration_s"] <= 800
 
 
 @contextmanager

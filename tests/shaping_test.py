@@ -5,7 +5,7 @@ import sys
 import pytest
 from support.fanin_run import Folder, Run, check_balanced, fanin, verify
 
-POLICIES = ["random", "linear-shift", "tokens"]
+POLICIES = ["random", "linear-shift", "barrel-shifter", "tokens"]
 SMALL = '[shaping]\npolicy = "{policy}"\ncarrier = "16KiB"\n[event]\nbatch_events = 256\n'
 
 

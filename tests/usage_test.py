@@ -2,8 +2,10 @@
 run shows it."""
 
 import os
+import re
 import socket
 import subprocess
+from pathlib import Path
 
 from fanin_run import FANIN, Folder, Run, SOURCE, check_balanced, fanin
 
@@ -78,6 +80,36 @@ def test_text_from_outside_does_not_command_the_terminal():
             assert done.returncode != 0, arguments
             for character in "\x1b\x7f\x9b\u202e":
                 assert character not in done.stdout + done.stderr, f"{arguments}: {done.stdout!r} {done.stderr!r}"
+
+
+def test_what_a_plug_in_says_does_not_command_the_terminal():
+    plugin = next(Path(FANIN).resolve().parent.parent.rglob("libfanin_test_plugin_constant.so"))
+    with Folder() as folder:
+        config = folder.write("run.toml", f"""
+[run]
+output = "{folder.path}/out"
+[buffers]
+readout = "16MiB"
+builder = "16MiB"
+[[plugin]]
+path = "{plugin}"
+[[readout]]
+source = [{{ id = 1, type = "test_constant", failure = "gone\\u001b[2J\\u202e" }}]
+[[builder]]
+""")
+        done = fanin("run", config)
+        assert "gone?[2J?" in done.stdout + done.stderr, done.stderr
+        for character in "\x1b\u202e":
+            assert character not in done.stdout + done.stderr, done.stderr
+
+
+def test_only_the_terminal_writes_to_the_terminal():
+    """It alone makes text from outside harmless; see apps/fanin/terminal.hpp."""
+    writes = re.compile(r"fmt::print|\bf?(printf|puts)\b|std::(cout|cerr|clog)|println")
+    for source in sorted((SOURCE / "apps/fanin").glob("*.[ch]pp")):
+        if source.name != "terminal.cpp":
+            found = [line for line in source.read_text().splitlines() if writes.search(line)]
+            assert not found, f"{source.name}: {found}"
 
 
 def test_wrong_configurations():

@@ -5,7 +5,7 @@ Usage: checks.py test [NAME...] [--full] [--preset PRESET] [-- CTEST_OPTIONS]
        checks.py nightly [--restart] [--only STEP]
 
 A stage fails alone; the others still run. The last line says "N passed, N failed, N skipped". Exits 1 if anything failed,
-or if a test was skipped that this machine could run (with --full and with NAME).
+with --full also if a test was skipped that this machine could run, with NAME if any was skipped.
 docs/workshop.md has the table of stages.
 """
 
@@ -104,7 +104,7 @@ class Session:
         self.failed += not ok
         return ok
 
-    def tests(self, preset, options=(), gate_skips=False, jobs=JOBS, environment=None, name=None):
+    def tests(self, preset, options=(), gate_skips=False, gate_excuses=False, jobs=JOBS, environment=None, name=None):
         def action():
             report = run_ctest(preset, list(options), jobs, environment or {})
             if report is None or not (report.passed or report.failed or report.skipped):
@@ -116,15 +116,13 @@ class Session:
             inapplicable = [t for t in report.skipped if not_applicable(t)]
             skipped = [t for t in report.skipped if not not_applicable(t)]
             self.skipped += len(skipped)
-            could_run = [t for t in skipped if not excuse(t)]
-            for test in could_run:
-                print(f"   {RED}skipped, and this machine could run it:{PLAIN} {test.name}: {test.reason}")
+            could_run = report.skipped_without_reason()
+            say_skipped(could_run)
             for why, count in Counter(excuse(t) for t in skipped if t not in could_run).items():
                 print(f"   skipped {count}: {why}")
-            ok = not report.failed
-            if gate_skips and could_run:
-                self.failed += len(could_run)
-                ok = False
+            to_blame = skipped if gate_excuses else could_run if gate_skips else []
+            self.failed += len(to_blame)
+            ok = not report.failed and not to_blame
             note = f"{len(report.passed)} passed, {len(report.failed)} failed, {len(skipped)} skipped"
             return ok, note + (f", {len(inapplicable)} not applicable" if inapplicable else "")
 
@@ -153,6 +151,11 @@ class Session:
 
     def __post_init__(self):
         self.stolen_at_start = processor_times()
+
+
+def say_skipped(tests):
+    for test in tests:
+        print(f"   {RED}skipped, and this machine could run it:{PLAIN} {test.name}: {test.reason}", flush=True)
 
 
 def cpu_seconds():
@@ -210,21 +213,33 @@ def dev(*words, **environment):
     return command("./dev", *words, **environment)
 
 
-def gtest(executable, selection, **environment):
-    """A selection that matches nothing, which GoogleTest takes for success, fails."""
-    words = [str(executable), f"--gtest_filter={selection}"]
-
+def reporting(option, *words, **environment):
+    """A test program that is given the option to write a JUnit file. Fails as well if it ran no test, which GoogleTest takes
+    for success, or skipped one that this machine could run."""
     def action():
-        listed = subprocess.run([*words, "--gtest_list_tests"], cwd=ROOT, capture_output=True, text=True)
-        if not re.search("^  ", listed.stdout, re.MULTILINE):
-            return False, f"no test matches {selection}"
-        return call([*words, "--gtest_brief=1"], environment), ""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "report.xml"
+            ok = call([*words, option + str(path)], environment)
+            report = TestReport.read(path) if path.exists() else TestReport([])
+        could_run = report.skipped_without_reason()
+        say_skipped(could_run)
+        ran = len(report.passed) + len(report.failed)
+        note = "no test was run" if not ran else f"{len(could_run)} skipped" if could_run else ""
+        return ok and not note, note
 
     return action
 
 
+def gtest(executable, selection="*", **environment):
+    return reporting("--gtest_output=xml:", str(executable), f"--gtest_filter={selection}", "--gtest_brief=1", **environment)
+
+
+def pytest(*tests, **environment):
+    return reporting("--junitxml=", sys.executable, "-m", "pytest", *tests, **environment)
+
+
 def fault_runs(seeds):
-    return gtest("build/release/tests/fanin_builder_test", "*random*", FANIN_SEEDS=str(seeds))
+    return gtest("build/release/tests/fanin_virtual_test", "*random*", FANIN_SEEDS=str(seeds))
 
 
 def test(options):
@@ -240,7 +255,7 @@ def test(options):
                 print(f"./dev test: no test is labelled {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
                 return 2
             selection += label_options(options.names)
-        session.tests(preset, selection, gate_skips=bool(options.full or options.names))
+        session.tests(preset, selection, gate_skips=options.full, gate_excuses=bool(options.names))
     if options.full:
         session.run("clang-format", dev("format", "--check"))
         session.run("API documentation", dev("docs"))
@@ -267,16 +282,16 @@ NIGHTLY = {
     "conformance": lambda s: s.build("release") and s.run(
         "conformance suite at its limits",
         gtest("build/release/tests/fanin_net_test", "*Conformance*", FANIN_CONFORMANCE="full")),
-    "files": lambda s: s.build("dev") and s.tests("dev"),  # each source and each test compiled by itself
-    "seeds": lambda s: s.build("release", "fanin_builder_test") and s.run("fault runs, 10,000 seeds", fault_runs(10_000)),
+    "files": lambda s: s.build("dev") and s.tests("dev", gate_skips=True),  # each source and each test compiled by itself
+    "seeds": lambda s: s.build("release", "fanin_virtual_test") and s.run("fault runs, 10,000 seeds", fault_runs(10_000)),
     "kills": lambda s: s.build("release") and s.tests(
-        "release", label_options(["storage"]), environment={"FANIN_KILL_ROUNDS": "1000"}, jobs=1,
+        "release", label_options(["storage"]), gate_skips=True, environment={"FANIN_KILL_ROUNDS": "1000"}, jobs=1,
         name="1,000 kills while storing"),
     "runs": lambda s: s.build("release", "fanin_command") and s.run(
         "1,000 kills in whole runs",
-        command("python3", "-m", "pytest", "-s", "tests/kills_test.py", FANIN_KILL_ROUNDS="1000",
-                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
-    "tsan": lambda s: s.build("tsan", "all") and s.tests("tsan"),
+        pytest("-s", "tests/kills_test.py", FANIN_KILL_ROUNDS="1000",
+               FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
+    "tsan": lambda s: s.build("tsan", "all") and s.tests("tsan", gate_skips=True),
     "tidy": lambda s: s.run("clang-tidy, file by file", dev("tidy")),
     "fuzz": lambda s: s.run("fuzzing, 300 s a target", dev("fuzz", "300")),
 }

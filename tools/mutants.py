@@ -3,13 +3,14 @@
 the tests of its module that come to it run, the quick ones first, and the mutants that none of them noticed are listed.
 
     tools/mutants.py src/fanin/wire/part.cpp src/fanin/storage/file_scan.cpp:100-200
-    tools/mutants.py --tests 'Flows|Hostile' src/fanin/builder/control_server.cpp
+    tools/mutants.py --tests 'Flows|Hostile' src/fanin/builder/control/control_server.cpp
 
 A mutant changes a condition: the boundary of a comparison (< to <=), its sense (== to !=), a part of it that is left out, or
 `return false` to `return true`. The working tree stays as it is: a copy of it is built in build/mutants. With a header, all that
 includes it is compiled, once. Exit status 1: a mutant survived."""
 
 import argparse
+import itertools
 import os
 import re
 import subprocess
@@ -197,15 +198,20 @@ def copy_tree(files):
             (TREE / name).chmod((SOURCE / name).stat().st_mode)
 
 
+# The executables with the tests of a module, where it is not one of its own name.
+TESTS = {"builder": ["builder", "shaping", "virtual"]}
+
+
 def build(modules, jobs):
     here = TREE / "build" / "release"
     if not (here / "build.ninja").exists():
         subprocess.run(["cmake", "--preset", "release"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
-    targets = [*(f"fanin_{module}_test" for module in modules), "fanin_shared_modules"]  # of the same commit as the tests
+    tests = {module: [f"fanin_{name}_test" for name in TESTS.get(module, [module])] for module in modules}
+    targets = [*itertools.chain(*tests.values()), "fanin_shared_modules"]  # of the same commit as the tests
     built = subprocess.run(["ninja", "-C", here, f"-j{jobs}", *targets], capture_output=True, text=True)
     if built.returncode != 0:
         sys.exit("\n".join(line for line in built.stdout.splitlines() if "error" in line and len(line) < 1000))
-    return {module: here / "tests" / f"fanin_{module}_test" for module in modules}
+    return {module: [here / "tests" / name for name in names] for module, names in tests.items()}
 
 
 def run(test, names, environment, limit):
@@ -283,11 +289,12 @@ def main():
         file.write()
     tests = build(dict.fromkeys(Path(file.path).parts[2] for file in files), arguments.jobs)
     total, survived = 0, 0
-    for module, test in tests.items():
-        reach = reach_of(test, arguments.tests, arguments.longest)
-        reached = set().union(*(numbers for _, numbers in reach.values()))
+    for module, executables in tests.items():
+        reaches = {test: reach_of(test, arguments.tests, arguments.longest) for test in executables}
+        reached = set().union(*(numbers for reach in reaches.values() for _, numbers in reach.values()))
         for file in (file for file in files if Path(file.path).parts[2] == module):
-            left = [mutant for mutant in file.mutants if not is_noticed(test, mutant, reach)]
+            left = [mutant for mutant in file.mutants
+                    if not any(is_noticed(test, mutant, reach) for test, reach in reaches.items())]
             total, survived = total + len(file.mutants), survived + len(left)
             print(f"{file.path}: {len(file.mutants)} mutants, {len(left)} survived", flush=True)
             for mutant in left:

@@ -1,4 +1,5 @@
-"""What ctest and ninja left behind: which tests passed, failed or were skipped and why, and what took long."""
+"""What ctest, GoogleTest, pytest and ninja left behind: which tests passed, failed or were skipped and why, and what took
+long."""
 
 import os
 import re
@@ -27,8 +28,12 @@ class TestReport:
 
     @staticmethod
     def read(path):
-        """Of the JUnit file that ctest wrote."""
+        """Of the JUnit file that ctest, GoogleTest or pytest wrote."""
         return TestReport([_test_of(case) for case in xml.parse(path).getroot().iter("testcase")])
+
+    def skipped_without_reason(self):
+        """Those that this machine could run."""
+        return [t for t in self.skipped if not not_applicable(t) and not excuse(t)]
 
     def slowest(self, count):
         ordered = sorted(self.passed + self.failed, key=lambda t: -t.seconds)
@@ -37,18 +42,23 @@ class TestReport:
 
 def _test_of(case):
     name, seconds = case.get("name", ""), float(case.get("time") or 0)
-    if case.find("failure") is not None or case.get("status") == "fail":
+    if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
         return Test(name, seconds, "failed")
     if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
-        return Test(name, seconds, "skipped", _reason(case.findtext("system-out") or ""))
+        return Test(name, seconds, "skipped", _reason(case))
     return Test(name, seconds, "passed")
 
 
-def _reason(output):
-    """GoogleTest prints FILE:LINE: Skipped, then the reason; a script prints the reason last."""
+def _reason(case):
+    """In what a test printed, where ctest wrote the report: GoogleTest prints FILE:LINE: Skipped, then the reason; a script
+    prints the reason last. In the message of the element, where GoogleTest (after FILE:LINE) or pytest wrote it."""
+    output = case.findtext("system-out") or ""
     found = re.search(r": Skipped\n(.+)", output)
-    lines = [line for line in output.splitlines() if line.strip()]
-    return found.group(1).strip() if found else lines[-1].strip() if lines else "no reason given"
+    if found:
+        return found.group(1).strip()
+    skipped = case.find("skipped")
+    lines = output.splitlines() or (skipped.get("message", "") if skipped is not None else "").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no reason given")
 
 
 def not_applicable(test):

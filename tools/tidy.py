@@ -25,7 +25,7 @@ TEST_CHECKS = "-clang-analyzer-*,-performance-*"
 # A module's one file includes its sources, as it should.
 MODULE_CHECKS = "-bugprone-suspicious-include"
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*["<](fanin/[^">]+|/[^">]+)[">]', re.M)  # absolute: a module's sources
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]((?:fanin|virtual)/[^">]+|/[^">]+)[">]', re.M)  # absolute: a module's sources
 
 
 def digest_of(path, seen):
@@ -34,7 +34,7 @@ def digest_of(path, seen):
         return seen
     seen[path] = hashlib.sha256(path.read_bytes()).hexdigest()
     for name in INCLUDE.findall(path.read_text(encoding="utf-8", errors="replace")):
-        digest_of(ROOT / "src" / name, seen)  # stays as it is where it is absolute
+        digest_of(ROOT / ("tests" if name.startswith("virtual/") else "src") / name, seen)  # stays as it is where it is absolute
     return seen
 
 
