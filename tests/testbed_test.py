@@ -168,6 +168,25 @@ def test_a_testbed_whose_process_was_killed_is_recognized():
         check_nothing_left(testbed, set(state["spaces"].values()))
 
 
+def test_down_ends_nothing_in_a_namespace_that_has_got_the_number_of_an_old_one():
+    with Testbed() as testbed:
+        testbed.up("1x1")
+        state = testbed.state()
+        os.kill(state["pid"], signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{state['pid']}").exists(), "it is dead")
+        rights = ["--user", "--map-root-user"] if state["user_namespace"] else []
+        with subprocess.Popen(["unshare", *rights, "--net", "sleep", "600"]) as stranger:
+            mine = os.readlink("/proc/self/ns/net")
+            wait_until(lambda: os.readlink(f"/proc/{stranger.pid}/ns/net") != mine, "it has a namespace of its own")
+            number = int(re.search(r"\d+", os.readlink(f"/proc/{stranger.pid}/ns/net"))[0])
+            state["spaces"] = {host: number for host in state["spaces"]}
+            (testbed.path / "state.json").write_text(json.dumps(state))
+            down = testbed.command("down")
+            assert (down.returncode, down.stdout) == (0, "down\n"), down
+            assert stranger.poll() is None, "another program was ended"
+            stranger.terminate()
+
+
 def test_what_cannot_be_is_refused_in_one_line():
     with Testbed() as testbed:
         for words, reason in (

@@ -22,6 +22,7 @@ import json
 import os
 import re
 import select
+import secrets
 import shlex
 import shutil
 import signal
@@ -148,10 +149,20 @@ def make_switches(plan):
     run("tc", "-batch", "-", given="".join(queues))
 
 
-def make_host(plan, index, host):
+def new_mark():
+    """An address for `lo` of each of its namespaces. The kernel gives the number of a namespace that has ended to the next one, so
+    the number alone does not tell that a namespace belongs to this testbed."""
+    return f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
+
+
+def mark_link(mark):
+    return f"address add {mark}/32 dev lo\n"
+
+
+def make_host(plan, index, host, mark):
     """Its interfaces. It knows the hardware addresses of all others: no question about them can be lost in a full buffer."""
     inside = ["nsenter", f"--net=/run/netns/{host}"]
-    links, queues = ["link set dev lo up\n"], []
+    links, queues = ["link set dev lo up\n", mark_link(mark)], []
     for rail in range(plan.rails):
         links.append(f"link set dev rail{rail} gso_max_size {plan.gso} up\n"
                      f"address add {plan.address(index, rail)}/24 dev rail{rail}\n")
@@ -173,14 +184,17 @@ def hold(plan):
         run("mount", "-t", "tmpfs", "tmpfs", "/run")  # of this mount namespace: here ip keeps the names of namespaces
         for host in plan.hosts():
             run("ip", "netns", "add", host)
+        mark = new_mark()
+        run("ip", "-batch", "-", given=mark_link(mark))
         make_switches(plan)
         for index, host in enumerate(plan.hosts()):
-            make_host(plan, index, host)
+            make_host(plan, index, host, mark)
         spaces = {host: os.stat(f"/run/netns/{host}").st_ino for host in plan.hosts()}
     except (Failure, OSError) as failure:
         print("failed " + str(failure), flush=True)
         sys.exit(1)
-    print("ready " + json.dumps(spaces | {"switch": os.stat("/proc/self/ns/net").st_ino}), flush=True)
+    spaces |= {"switch": os.stat("/proc/self/ns/net").st_ino}
+    print("ready " + json.dumps({"spaces": spaces, "mark": mark}), flush=True)
     if sys.stdin.readline() != "stay\n":
         sys.exit(1)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -254,14 +268,17 @@ def remove_files():
 
 
 def processes_in(state):
-    """Numbers of the processes that run in its network namespaces."""
-    spaces = {f"net:[{inode}]" for inode in state.get("spaces", {}).values()}
+    """Numbers of the processes that run in its network namespaces, which have its mark."""
+    if "mark" not in state:
+        return []  # its beginning was interrupted: nobody had entered it
+    spaces = {f"net:[{inode}]" for inode in state["spaces"].values()}
+    mark = re.compile(rf"\b{re.escape(state['mark'])}\n")
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if os.readlink(entry / "ns/net") in spaces:
+            if os.readlink(entry / "ns/net") in spaces and mark.search((entry / "net/fib_trie").read_text()):
                 found.append(int(entry.name))
     return found
 
@@ -353,7 +370,7 @@ def up(options):
             said = holder.stdout.readline().rstrip("\n")
             if not said.startswith("ready "):
                 raise Failure(why_not(said, holder))
-            state |= {"spaces": json.loads(said.removeprefix("ready ")), "hosts": plan.hosts(), "rails": plan.rails,
+            state |= json.loads(said.removeprefix("ready ")) | {"hosts": plan.hosts(), "rails": plan.rails,
                       "rate_bits_per_s": plan.rate, "switch_buffer_bytes": plan.buffer, "host_queue_bytes": plan.host_queue,
                       "mtu": plan.mtu, "burst_bytes": plan.burst, "gso_bytes": plan.gso}
             state["settings"] = recorded_settings(state)
