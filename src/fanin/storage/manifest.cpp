@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <span>
 #include <system_error>
 #include <utility>
 
