@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "fanin/base/testing/failing_calls.hpp"
 #include "fanin/source/testing/sender.hpp"
 
 namespace fanin::source {
@@ -382,6 +383,32 @@ TEST(ReceiveSource, the_python_example_speaks_the_format) {
   }
 }
 #endif
+
+TEST(ReceiveSource, a_sender_that_the_kernel_cannot_watch_is_refused_and_the_next_is_read) {
+  Bench bench;
+  const Peer peer(*bench.source);
+  {
+    const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
+    bench.read_until([&] { return bench.counter("refused") == 1; });
+  }
+  EXPECT_TRUE(peer.closed());
+  EXPECT_THAT(bench.log, ::testing::Contains(::testing::HasSubstr("No space left on device")));
+  send_spill(*bench.source, 0, 3);
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 3; });
+}
+
+TEST(ReceiveSource, a_listener_that_the_kernel_cannot_watch_is_an_error) {
+  const auto source =
+      ReceiveSource::make({.source = 6, .listen = net::Url::parse("tcp://127.0.0.1:0").value()})
+          .value();
+  {
+    const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
+    const auto started = source->start(0, Time{});
+    ASSERT_FALSE(started);
+    EXPECT_THAT(started.error().text, ::testing::HasSubstr("No space left on device"));
+  }
+  EXPECT_TRUE(source->start(0, Time{}));
+}
 
 TEST(ReceiveSource, a_port_in_use_is_a_clear_error) {
   const Bench bench;

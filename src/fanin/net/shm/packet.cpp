@@ -143,7 +143,7 @@ Result<ReceivedPacket> receive_packet(int socket) {
   if (taken == Taken::no_room)
     return fail(ErrorKind::exhausted, "no room for another descriptor: raise `ulimit -n`");
   msghdr nothing{};
-  (void)receive(socket, nothing, 0);
+  if (receive(socket, nothing, 0) < 0) return fail_errno(kind_of(errno), "recvmsg", errno);
   if (taken == Taken::too_many || too_long)
     return fail(ErrorKind::malformed, "packet that is too long or has too many descriptors");
   return packet;

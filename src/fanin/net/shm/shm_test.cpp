@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "fanin/base/random.hpp"
+#include "fanin/base/testing/failing_calls.hpp"
 #include "fanin/net/shm/testing/raw_peer.hpp"
 
 namespace fanin::net {
@@ -326,6 +327,47 @@ TEST_F(Shm, at_the_limit_of_descriptors_an_established_connection_waits) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   while (at_server_.messages == 0 && at_server_.closed.empty()) (void)loop_.turn();
   EXPECT_TRUE(at_server_.closed.empty());
+}
+
+TEST_F(Shm, an_error_of_recvmsg_is_no_death_of_the_peer) {
+  connect();
+  {
+    const FailingCalls receives(FailingCalls::Kind::receive, ENOMEM);
+    EXPECT_EQ(send({filled(*at_client_.shared, 4000, 1)}), SendOutcome::accepted); // and its pool
+    while (receives.count() < 3) (void)loop_.turn();
+    EXPECT_EQ(at_server_.messages, 0U);
+    EXPECT_TRUE(at_server_.closed.empty() && at_client_.closed.empty());
+    EXPECT_TRUE(falls_asleep(server_));
+  }
+  while (at_server_.messages == 0 && at_server_.closed.empty()) (void)loop_.turn();
+  EXPECT_TRUE(at_server_.closed.empty());
+}
+
+// As where the peer dies between the two: the kernel then says so once, instead of the packet.
+TEST_F(Shm, a_packet_that_was_looked_at_and_could_not_be_taken_counts_once) {
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  {
+    const FailingCalls takes(FailingCalls::Kind::take, ENOMEM);
+    while (takes.count() < 2) (void)loop_.turn();
+    EXPECT_TRUE(at_server_.connections.empty() && at_server_.closed.empty());
+  }
+  while (at_server_.connections.empty() && at_server_.closed.empty()) (void)loop_.turn();
+  EXPECT_TRUE(at_server_.closed.empty());
+  EXPECT_TRUE(logged_.empty()) << logged_.front();
+}
+
+TEST_F(Shm, a_connection_that_the_kernel_cannot_watch_is_refused_with_a_line_at_both_ends) {
+  const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
+  (void)client_->connect(url_, at_client_.options()).value();
+  settle();
+  EXPECT_EQ(at_client_.closed, std::vector{CloseReason::connect_failed});
+  const shm::RawPeer peer(url_);
+  settle();
+  EXPECT_TRUE(shm::has_hung_up(peer.socket().get()));
+  EXPECT_TRUE(at_server_.connections.empty() && at_server_.closed.empty());
+  ASSERT_FALSE(logged_.empty());
+  EXPECT_NE(logged_.back().find("No space left on device"), std::string::npos) << logged_.back();
 }
 
 TEST_F(Shm, packets_that_are_none_close_the_connection_and_harm_nobody) {

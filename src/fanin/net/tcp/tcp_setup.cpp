@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -112,6 +113,7 @@ bool TcpTransport::accept_one(Listener& listener) {
     start_handshake(connection);
   } else {
     ++accounts_.accept_failures;
+    report(CloseReason::local, connection, fmt::format("epoll: {}", std::strerror(errno)));
     end(connection, CloseReason::local, true);
   }
   return true;

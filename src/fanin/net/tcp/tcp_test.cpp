@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "fanin/base/random.hpp"
+#include "fanin/base/testing/failing_calls.hpp"
 #include "fanin/net/conformance/peer.hpp"
 
 namespace fanin::net {
@@ -673,6 +674,50 @@ TEST_F(Tcp, without_descriptors_accepting_pauses_instead_of_spinning) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   clock.advance(100ms);
   EXPECT_TRUE(run_until([&] { return server.opened.size() == 1; }));
+}
+
+TEST_F(Tcp,
+       a_connection_that_the_kernel_cannot_watch_is_refused_with_a_line_and_the_next_is_served) {
+  Raw raw;
+  raw.connect(listen());
+  {
+    const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
+    EXPECT_TRUE(run_until([&] { return raw.at_end(); }));
+    EXPECT_EQ(watches.count(), 1);
+  }
+  EXPECT_EQ(transport->accounts().accept_failures, 1U);
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_NE(reports[0].second.find("No space left on device"), std::string::npos);
+  Raw next;
+  next.connect(url.port);
+  next.send(preface());
+  EXPECT_TRUE(run_until([&] { return server.opened.size() == 1; }));
+  EXPECT_TRUE(server.closed.empty()); // nobody knew of the other one
+}
+
+TEST_F(Tcp, an_address_whose_socket_the_kernel_cannot_watch_is_not_waited_for) {
+  (void)listen();
+  const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
+  ASSERT_TRUE(connect(url.text()));
+  EXPECT_TRUE(run_until([&] { return client.closed.size() == 1; }));
+  EXPECT_EQ(client.closed[0].second, CloseReason::connect_failed);
+  ASSERT_FALSE(reports.empty());
+  EXPECT_EQ(reports[0].first, CloseReason::connect_failed);
+  EXPECT_NE(reports[0].second.find("No space left on device"), std::string::npos);
+}
+
+TEST_F(Tcp, a_listener_that_the_kernel_cannot_watch_is_an_error_and_leaves_its_port_free) {
+  Raw holder;
+  const Url wanted{.scheme = "tcp", .host = "127.0.0.1", .port = holder.listen()};
+  holder.close();
+  {
+    const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
+    const auto made = transport->listen(wanted, server.options());
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().kind, ErrorKind::exhausted);
+    EXPECT_NE(made.error().text.find("No space left on device"), std::string::npos);
+  }
+  EXPECT_TRUE(transport->listen(wanted, server.options()));
 }
 
 class TcpClose : public Tcp {
