@@ -4,8 +4,8 @@
 //
 // introduction                                    farewell, 8 bytes
 //    0  "FANINRDM"                                   0  "BYE!"
-//    8  u32 number: upper bits of the tags of        4  u32 messages that were sent in all
-//           messages for this end
+//    8  u32 number: upper bits of the tags of        4  u32 count of the messages that were
+//           messages for this end                           sent, which begins at first_count
 //   12  u32 refused: 0 or 1
 //   16  u32 size of the address
 //   20  u32 zero

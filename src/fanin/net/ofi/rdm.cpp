@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -76,7 +77,10 @@ void RdmProvider::accept(RdmListening& listening) {
     unidentified->listening = &listening;
     unidentified->peer = Url{.scheme = scheme(), .host = peer.host(), .port = peer.port()}.text();
     unidentified->since = now();
-    if (!watch(socket.get(), EPOLLIN, unidentified.get())) continue;
+    if (!watch(socket.get(), EPOLLIN, unidentified.get())) {
+      queue_event({.text = fmt::format("{}: epoll: {}", unidentified->peer, std::strerror(errno))});
+      continue;
+    }
     unidentified->socket = std::move(socket);
     unidentified_.add(unidentified->entry, now());
     accepted_.push_back(std::move(unidentified));

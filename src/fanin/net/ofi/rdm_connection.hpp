@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fanin/net/connect_attempts.hpp"
+#include "fanin/net/first_count.hpp"
 #include "fanin/net/ofi/in_order.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/rdm.hpp"
@@ -98,9 +99,10 @@ private:
   std::uint32_t receive_size_ = 0;
   InOrder receives_;
   InOrder sends_;
-  std::uint32_t sent_ = 0;
-  std::uint32_t received_ = 0;
-  std::optional<std::uint32_t> farewell_; // by the peer: how many messages it has sent
+  // Messages; both ends begin at the same number.
+  std::uint32_t sent_ = first_count;
+  std::uint32_t received_ = first_count;
+  std::optional<std::uint32_t> farewell_; // by the peer: its count of what it has sent
   Time since_{}; // it waits for the peer to end
   bool closed_ = false;
   bool hung_up_ = false; // by the peer, or nobody is there

@@ -13,13 +13,16 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <rdma/fi_tagged.h>
 
 #include "fanin/base/random.hpp"
+#include "fanin/base/testing/failing_calls.hpp"
 #include "fanin/net/conformance/peer.hpp"
+#include "fanin/net/first_count.hpp"
 #include "fanin/net/ofi/introduction.hpp"
 #include "fanin/net/ofi/ofi.hpp"
 #include "fanin/net/ofi/rdm_connection.hpp"
@@ -360,6 +363,61 @@ TEST_P(OfiRdm, a_peer_that_never_says_good_bye_keeps_no_pages) {
   EXPECT_FALSE(server.pages_are_home()); // it may still be sending
   clock.ahead += std::chrono::seconds{10};
   EXPECT_TRUE(run_until([&] { return server.pages_are_home(); }));
+}
+
+TEST_P(OfiRdm, a_good_bye_ends_the_connection_once_all_that_was_sent_has_come) {
+  for (const std::uint32_t messages : {0U, 1U, 3U}) {
+    const auto peer = connected();
+    for (std::uint32_t i = 0; i < messages; ++i) send(*peer, encode(Tag{}), 0);
+    say(peer->socket, ofi::encode_farewell(first_count + messages));
+    EXPECT_TRUE(ends(*peer, CloseReason::peer_died)); // it has not ended its stream
+    EXPECT_EQ(server.messages, messages);
+    for (const ConnectionId id : std::exchange(server.opened, {})) transport->close(id, true);
+    server.closed.clear();
+    server.messages = 0;
+  }
+}
+
+TEST_P(OfiRdm, a_good_bye_before_the_last_message_ends_nothing) {
+  const auto peer = connected();
+  say(peer->socket, ofi::encode_farewell(first_count + 2));
+  send(*peer, encode(Tag{}), 0);
+  EXPECT_TRUE(run_until([&] {
+    peer->turn();
+    return server.messages == 1;
+  }));
+  EXPECT_TRUE(server.closed.empty());
+  send(*peer, encode(Tag{}), 0);
+  EXPECT_TRUE(ends(*peer, CloseReason::peer_died));
+  EXPECT_EQ(server.messages, 2U);
+}
+
+TEST_P(OfiRdm, a_peer_that_the_kernel_cannot_watch_is_dropped_with_a_line_and_the_next_is_served) {
+  const auto peer = raw();
+  {
+    const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
+    EXPECT_TRUE(run_until([&] {
+      peer->turn();
+      return peer->hung_up;
+    }));
+    EXPECT_EQ(watches.count(), 1);
+  }
+  EXPECT_NE(said.find("No space left on device"), std::string::npos) << said;
+  EXPECT_TRUE(server.opened.empty()); // TearDown() connects
+}
+
+TEST_P(OfiRdm, without_room_to_watch_a_listener_and_a_connection_are_errors) {
+  const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
+  const auto there = Url::parse("ofi+" + GetParam() + "://127.0.0.1").value();
+  const auto listening = transport->listen(there, server.options());
+  ASSERT_FALSE(listening);
+  EXPECT_EQ(listening.error().kind, ErrorKind::exhausted);
+  Peer client;
+  ASSERT_TRUE(transport->connect(url(), client.options()));
+  EXPECT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
+  EXPECT_NE(said.find("No space left on device"), std::string::npos) << said;
+  EXPECT_TRUE(run_until([&] { return client.pages_are_home(); }));
 }
 
 TEST_P(OfiRdm, an_abort_with_much_under_way_delivers_whole_messages_and_gives_the_pages_back) {
