@@ -539,7 +539,7 @@ TEST_P(Silence, of_who_connects_ends_the_connection_when_its_hello_is_overdue) {
   EXPECT_EQ(count(CloseReason::no_answer), 3U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sockets, Hostile, ::testing::ValuesIn(testing::networks()),
+INSTANTIATE_TEST_SUITE_P(Sockets, Hostile, ::testing::ValuesIn(testing::networks_and_datagrams()),
                          [](const auto& network) { return network.param.name; });
 INSTANTIATE_TEST_SUITE_P(Sockets, Silence, ::testing::ValuesIn(testing::virtual_networks()),
                          [](const auto& network) { return network.param.name; });

@@ -132,6 +132,20 @@ inline std::vector<NetworkKind> networks() {
   return all;
 }
 
+// And over providers of libfabric that have no connections: an endpoint for each (shm), one for
+// all.
+inline std::vector<NetworkKind> networks_and_datagrams() {
+  std::vector<NetworkKind> all = networks();
+#if FANIN_HAVE_OFI
+  for (const std::string provider : {"shm", "tcp-rxm"}) {
+    const std::string url = "ofi+" + provider + "://127.0.0.1";
+    all.push_back({provider == "shm" ? "ofi_shm" : "ofi_rxm",
+                   [url] { return std::make_unique<ProcessNetwork>(url); }});
+  }
+#endif
+  return all;
+}
+
 // A server and a client, and more clients if wanted.
 class TwoEnds {
 public:
