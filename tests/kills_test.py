@@ -13,9 +13,9 @@ import threading
 
 from fanin_run import Folder, Run, check_balanced, fanin, verify
 
-ROUNDS = int(os.environ.get("FANIN_KILL_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("FANIN_KILL_ROUNDS", "6"))
 SEED = int(os.environ.get("FANIN_SEED", "20261122"))
-KILLS_OF_A_RUN = 20  # each leaves files behind
+KILLS_OF_A_RUN = max(1, min(20, ROUNDS // 2))  # each leaves files behind
 LONGEST_WAIT_S = 0.2  # until the next kill
 
 
@@ -51,6 +51,36 @@ def builders_are_killed(kills, choice):
         return result["events"]["built"]
 
 
+def readout_units_are_killed(kills, choice):
+    """And builder units: a fragment that died with its readout unit is missing, and the event is there once."""
+    with Folder() as folder:
+        config = folder.small(choice.choice(["push", "pull"]), readouts=3, builders=2, more='[event]\ndeadline = "300ms"\n')
+        killed = set()
+        with Run(config, "--set", "run.restart=true", "--set", "storage.max_file=1MiB") as run:
+            run.wait_for("run 1 begins")
+            for _ in range(kills):
+                at_a_random_instant(choice)
+                kind, node = choice.choice([("readout", f"ru{i}") for i in range(2)] + [("builder", "bu0")])
+                killed.add(node)
+                os.kill(pid_of(run, node), signal.SIGKILL)
+                run.wait_for(rf"{node} died: killed by signal 9")
+                run.wait_for(rf"{kind} unit '{node}' is here")
+            run.signal()
+            result = run.finish()
+        check_balanced(result)
+        assert result["events"]["lost"] == 0, "lost events"
+        found = verify(result)
+        for what in ("built", "incomplete"):
+            assert found["events" if what == "built" else what] == result["events"][what], f"{what} events in the files"
+        for i, sources in enumerate([("0x100", "0x101"), ("0x102", "0x103"), ("0x104", "0x105")]):
+            for name in sources:
+                source = result["sources"][name]
+                assert source["missing"] == 0 or f"ru{i}" in killed, f"{name} of a readout unit that lived: {source}"
+        manifest = fanin("verify", result["manifest"])
+        assert manifest.returncode == 0, f"fanin verify: {manifest.stdout}{manifest.stderr}"
+        return result["events"]["built"]
+
+
 def the_event_manager_is_killed(choice):
     """All that it had said to be built is there, though nobody wrote a summary."""
     with Folder() as folder:
@@ -78,7 +108,8 @@ def test_nothing_acknowledged_is_lost_in_a_run_whose_nodes_are_killed():
         kills = min(left, KILLS_OF_A_RUN)
         try:
             if kills > 1:
-                events += builders_are_killed(kills - 1, choice)
+                units_are_killed = builders_are_killed if run % 2 == 0 else readout_units_are_killed
+                events += units_are_killed(kills - 1, choice)
             events += the_event_manager_is_killed(choice)
         except AssertionError as problem:
             raise AssertionError(f"run {run} of FANIN_SEED={SEED}: {problem}") from None
