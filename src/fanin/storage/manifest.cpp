@@ -67,9 +67,12 @@ std::string parse_header(const json::Value& line, Manifest& manifest) {
   Members members(line);
   manifest.header.run = members.number<RunNumber>("run");
   manifest.header.protocol = members.text("protocol");
-  manifest.header.integrity = members.text("integrity") == "crc32c";
+  const std::string integrity = members.text("integrity");
+  manifest.header.integrity = integrity == "crc32c";
   manifest.header.started_unix_ns = members.integer("started_unix_ns");
-  return members.problem();
+  if (!members.problem().empty() || manifest.header.integrity || integrity == "none")
+    return members.problem();
+  return fmt::format("\"integrity\" is not known: {}", integrity);
 }
 
 std::string parse_source(const json::Value& value, ManifestSource& source) {

@@ -119,6 +119,13 @@ TEST_F(ManifestTest, refuses_gaps_and_sources_that_are_not_as_they_should_be) {
   }
 }
 
+TEST_F(ManifestTest, refuses_an_integrity_that_it_does_not_know) {
+  EXPECT_THAT(error_of(R"({"manifest":1,"run":1,"protocol":"pull","integrity":"crc32d",)"
+                       R"("started_unix_ns":1})"
+                       "\n"),
+              HasSubstr("\"integrity\" is not known: crc32d"));
+}
+
 TEST_F(ManifestTest, takes_times_of_a_clock_that_is_set_before_1970) {
   header.started_unix_ns = std::numeric_limits<std::int64_t>::min();
   auto writer = create();

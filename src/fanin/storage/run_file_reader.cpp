@@ -28,8 +28,17 @@ constexpr std::uint64_t rows_of_event_least = 65536;
 constexpr std::size_t consistency_flags_at = 11;
 constexpr unsigned consistency_flags = 0x5;
 
+// Null: there is none, or it is not one value. HDF5 reads as many as there are, whatever the room.
+detail::Handle open_attribute(hid_t file, const char* name) {
+  detail::Handle attribute{H5Aopen(file, name, H5P_DEFAULT), H5Aclose};
+  if (!attribute) return attribute;
+  const detail::Handle space{H5Aget_space(attribute.get()), H5Sclose};
+  if (!space || H5Sget_simple_extent_npoints(space.get()) != 1) return {};
+  return attribute;
+}
+
 Result<std::string> read_text(hid_t file, const char* name) {
-  const detail::Handle attribute{H5Aopen(file, name, H5P_DEFAULT), H5Aclose};
+  const auto attribute = open_attribute(file, name);
   const detail::Handle type{attribute ? H5Aget_type(attribute.get()) : H5I_INVALID_HID, H5Tclose};
   if (!type || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0) {
     return fail(ErrorKind::malformed,
@@ -46,7 +55,7 @@ Result<std::string> read_text(hid_t file, const char* name) {
 }
 
 Result<std::int64_t> read_number(hid_t file, const char* name) {
-  const detail::Handle attribute{H5Aopen(file, name, H5P_DEFAULT), H5Aclose};
+  const auto attribute = open_attribute(file, name);
   std::int64_t value = 0;
   if (!attribute || H5Aread(attribute.get(), H5T_NATIVE_INT64, &value) < 0) {
     return fail(ErrorKind::malformed,
@@ -63,22 +72,23 @@ Result<std::vector<SourceInfo>> read_sources(hid_t file) {
     std::array<char, text_size> name;
     std::array<char, text_size> readout_unit;
   };
-  const detail::Handle dataset{H5Dopen2(file, "/sources", H5P_DEFAULT), H5Dclose};
-  const detail::Handle space{dataset ? H5Dget_space(dataset.get()) : H5I_INVALID_HID, H5Sclose};
-  hsize_t count = 0;
-  if (!space || H5Sget_simple_extent_dims(space.get(), &count, nullptr) != 1 ||
-      count > sources_max) {
-    return fail(ErrorKind::malformed, fmt::format("/sources: {}", detail::hdf5_error()));
-  }
+  const auto dataset = detail::open_dataset(file, "/sources");
+  if (!dataset)
+    return fail(dataset.error().kind, fmt::format("/sources: {}", dataset.error().text));
+  const detail::Handle space{H5Dget_space(dataset->get()), H5Sclose};
+  const auto count = detail::rows_of(space.get());
+  if (!count) return fail(ErrorKind::malformed, "/sources: not one-dimensional");
+  if (*count > sources_max)
+    return fail(ErrorKind::malformed, fmt::format("/sources: {} rows are too many", *count));
   const auto text = detail::fixed_string_type(text_size);
   const detail::Handle type{H5Tcreate(H5T_COMPOUND, sizeof(Row)), H5Tclose};
   H5Tinsert(type.get(), "id", offsetof(Row, id), H5T_NATIVE_UINT32);
   H5Tinsert(type.get(), "required", offsetof(Row, required), H5T_NATIVE_UINT8);
   H5Tinsert(type.get(), "name", offsetof(Row, name), text.get());
   H5Tinsert(type.get(), "readout_unit", offsetof(Row, readout_unit), text.get());
-  std::vector<Row> rows(count);
-  if (count > 0 &&
-      H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()) < 0) {
+  std::vector<Row> rows(*count);
+  if (*count > 0 &&
+      H5Dread(dataset->get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()) < 0) {
     return fail(ErrorKind::malformed, fmt::format("/sources: {}", detail::hdf5_error()));
   }
   const auto text_of = [](const std::array<char, text_size>& field) {
@@ -225,6 +235,8 @@ Result<> RunFileReader::Impl::read_header() {
   text("fanin_version", info.fanin_version);
   if (!done) return done;
   info.integrity = integrity == "crc32c";
+  if (!info.integrity && integrity != "none") // never taken for a file that has no checksums
+    return malformed(fmt::format("attribute \"integrity\" is not known: {}", integrity));
   auto sources = read_sources(id);
   if (!sources) return malformed(sources.error().text);
   info.sources = std::move(*sources);

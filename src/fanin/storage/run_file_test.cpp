@@ -192,11 +192,63 @@ public:
   }
   void remove(const char* attribute) { EXPECT_GE(H5Adelete(file_.get(), attribute), 0); }
   void unlink(const char* table) { EXPECT_GE(H5Ldelete(file_.get(), table, H5P_DEFAULT), 0); }
+  void make(const char* table, hid_t type, int dimensions) {
+    unlink(table);
+    std::array<hsize_t, H5S_MAX_RANK> size{};
+    size.fill(1);
+    const detail::Handle space{H5Screate_simple(dimensions, size.data(), nullptr), H5Sclose};
+    const detail::Handle made{
+        H5Dcreate2(file_.get(), table, type, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+        H5Dclose};
+    EXPECT_TRUE(made);
+  }
+  // Big-endian, and the end before the beginning.
+  void make_chunked(const char* table, const std::vector<GapRow>& rows) {
+    unlink(table);
+    const detail::Handle type{H5Tcreate(H5T_COMPOUND, sizeof(GapRow)), H5Tclose};
+    H5Tinsert(type.get(), "end", 0, H5T_STD_U64BE);
+    H5Tinsert(type.get(), "first", 8, H5T_STD_U64BE);
+    const hsize_t count = rows.size();
+    const detail::Handle space{H5Screate_simple(1, &count, nullptr), H5Sclose};
+    const detail::Handle layout{H5Pcreate(H5P_DATASET_CREATE), H5Pclose};
+    H5Pset_chunk(layout.get(), 1, &count);
+    const detail::Handle made{H5Dcreate2(file_.get(), table, type.get(), space.get(), H5P_DEFAULT,
+                                         layout.get(), H5P_DEFAULT),
+                              H5Dclose};
+    EXPECT_GE(H5Dwrite(made.get(), detail::gap_row_type().get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                       rows.data()),
+              0);
+  }
   void set(const char* attribute, std::int64_t value) {
     replace(attribute, H5T_NATIVE_INT64, &value);
   }
   void set(const char* attribute, const std::string& value) {
     replace(attribute, detail::fixed_string_type(value.size()).get(), value.data());
+  }
+  void link_elsewhere(const char* table) {
+    unlink(table);
+    EXPECT_GE(H5Lcreate_external("other.h5", table, file_.get(), table, H5P_DEFAULT, H5P_DEFAULT),
+              0);
+  }
+  void store_elsewhere(const char* table) {
+    unlink(table);
+    const hsize_t count = 4;
+    const detail::Handle space{H5Screate_simple(1, &count, nullptr), H5Sclose};
+    const detail::Handle layout{H5Pcreate(H5P_DATASET_CREATE), H5Pclose};
+    H5Pset_external(layout.get(), "/etc/passwd", 0, count);
+    const detail::Handle made{H5Dcreate2(file_.get(), table, H5T_STD_U8LE, space.get(), H5P_DEFAULT,
+                                         layout.get(), H5P_DEFAULT),
+                              H5Dclose};
+    EXPECT_TRUE(made);
+  }
+  // As many values as overwrite whatever lies behind room for one.
+  void set_many_numbers(const char* attribute) {
+    const std::vector<std::int64_t> values(4096, 1);
+    replace(attribute, H5T_NATIVE_INT64, values.data(), values.size());
+  }
+  void set_many_texts(const char* attribute) {
+    const std::vector<char> values(65536, 'x');
+    replace(attribute, detail::fixed_string_type(16).get(), values.data(), values.size() / 16);
   }
   void set_variable(const char* attribute, const char* value) {
     const detail::Handle type{H5Tcopy(H5T_C_S1), H5Tclose};
@@ -205,9 +257,10 @@ public:
   }
 
 private:
-  void replace(const char* attribute, hid_t type, const void* value) {
+  void replace(const char* attribute, hid_t type, const void* value, hsize_t count = 1) {
     remove(attribute);
-    const detail::Handle space{H5Screate(H5S_SCALAR), H5Sclose};
+    const detail::Handle space{
+        count == 1 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &count, nullptr), H5Sclose};
     const detail::Handle made{
         H5Acreate2(file_.get(), attribute, type, space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose};
     EXPECT_GE(H5Awrite(made.get(), type, value), 0);
@@ -249,6 +302,7 @@ TEST_F(RunFile, whose_header_is_not_as_it_should_be_is_refused_by_name) {
     const auto missing = fmt::format("\"{}\" is missing or not a number", number);
     expect(missing.c_str(), [&](Header& header) { header.remove(number); });
     expect(missing.c_str(), [&](Header& header) { header.set(number, "four"); });
+    expect(missing.c_str(), [&](Header& header) { header.set_many_numbers(number); });
   }
   for (const char* const number : {"run", "node_index", "incarnation", "part"}) {
     const auto range = fmt::format("\"{}\" is out of range: ", number);
@@ -260,13 +314,51 @@ TEST_F(RunFile, whose_header_is_not_as_it_should_be_is_refused_by_name) {
     expect(missing.c_str(), [&](Header& header) { header.remove(text); });
     expect(missing.c_str(), [&](Header& header) { header.set(text, 17); });
     expect(missing.c_str(), [&](Header& header) { header.set_variable(text, "long"); });
+    expect(missing.c_str(), [&](Header& header) { header.set_many_texts(text); });
   }
+  expect("\"integrity\" is not known: crc32d",
+         [](Header& header) { header.set("integrity", "crc32d"); });
   for (const char* const table :
        {"/sources", "/events", "/gaps", "/missing", "/fragments", "/bytes"})
     expect(table, [&](Header& header) { header.unlink(table); });
+  expect("/bytes: not one-dimensional",
+         [](Header& header) { header.make("/bytes", H5T_STD_U8LE, 2); });
+  expect("/events: rows are of another type",
+         [](Header& header) { header.make("/events", H5T_STD_U64LE, 1); });
+  expect("/sources", [](Header& header) { header.make("/sources", H5T_STD_U64LE, 1); });
+  expect("/sources: not one-dimensional",
+         [](Header& header) { header.make("/sources", H5T_STD_U64LE, 32); });
+  for (const char* const table : {"/sources", "/bytes"}) {
+    const auto elsewhere = fmt::format("{}: its bytes are in another file", table);
+    expect(elsewhere.c_str(), [&](Header& header) { header.link_elsewhere(table); });
+    expect(elsewhere.c_str(), [&](Header& header) { header.store_elsewhere(table); });
+  }
   const auto unchecked = opened([](Header& header) { header.set("integrity", "none"); });
   ASSERT_TRUE(unchecked);
   EXPECT_FALSE((*unchecked)->info().integrity);
+}
+
+TEST_F(RunFile, whose_rows_lie_otherwise_is_read_all_the_same) {
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  append(*writer, maker.make(0, {0, 3}));
+  ASSERT_TRUE(writer->close());
+  const std::vector<GapRow> gaps{{.first = 5, .end = 7}, {.first = 9, .end = 1U << 20}};
+  {
+    const detail::Hdf5Guard guard;
+    Header(writer->path()).make_chunked("/gaps", gaps);
+  }
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader && reader->gaps() == 2);
+  std::vector<GapRow> read(2);
+  ASSERT_TRUE(reader->read_gaps(0, read));
+  EXPECT_EQ(read[0].first, 5U);
+  EXPECT_EQ(read[0].end, 7U);
+  EXPECT_EQ(read[1].end, 1U << 20);
+  GapRow more;
+  EXPECT_FALSE(reader->read_gaps(2, {&more, 1}));
+  EXPECT_FALSE(reader->read_gaps(~std::uint64_t{0}, {&more, 1}));
+  EXPECT_FALSE(reader->read_gaps(1, read));
 }
 
 TEST_F(RunFile, is_read_while_it_is_written) {

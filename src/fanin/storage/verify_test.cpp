@@ -192,6 +192,31 @@ TEST_F(Verify, names_the_sources_that_incomplete_events_lack) {
               ElementsAre(HasSubstr("event 3 lacks source 0x14 (source-20), absent")));
 }
 
+TEST_F(Verify, names_neither_optional_sources_nor_events_that_lack_nothing) {
+  auto sources = make_sources(3);
+  sources[2].required = false;
+  maker = BatchMaker(sources);
+  const auto plan = [](EventNumber event, SourceId source) {
+    const bool absent = (source == 20 && (event == 2 || event == 5 || event == 6)) ||
+                        (source == 10 && event == 7) ||
+                        (source == 30 && (event == 4 || event == 6));
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 9U};
+  };
+  const auto result = check({write("bu0", {{{0, 10}}}, 1, plan)});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.incomplete, 4U);
+  EXPECT_THAT(result.missing,
+              ElementsAre(::testing::EndsWith("event 2 lacks source 0x14 (source-20), absent"),
+                          ::testing::EndsWith("events 5 to 6 lack source 0x14 (source-20), absent"),
+                          ::testing::EndsWith("event 7 lacks source 0xa (source-10), absent")));
+}
+
+TEST_F(Verify, takes_a_file_of_one_event) {
+  const auto result = check({write("bu0", {{{7, 8}}})});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.complete, 1U);
+}
+
 TEST_F(Verify, finds_a_byte_that_has_changed) {
   const auto path = write("bu0", {{{0, 50}}});
   auto bytes = content(path);
@@ -238,6 +263,27 @@ TEST_F(Verify, reads_payloads_across_the_blocks_in_which_it_reads) {
   EXPECT_EQ(result.crc_errors, 0U);
   EXPECT_EQ(steps.back(), 9U << 20);
   EXPECT_GT(steps.size(), 1U);
+}
+
+TEST_F(Verify, reads_again_what_a_row_claims_that_points_back) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    const bool absent = source != 20;
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : event == 2 ? 10U : 3U << 20};
+  };
+  const auto path = write("bu0", {{{0, 1}}, {{1, 2}}, {{2, 3}}}, 1, plan);
+  FragmentRow row;
+  ASSERT_TRUE((*RunFileReader::open(path))->read_fragments(2, {&row, 1}));
+  const auto bytes_of = [&] {
+    return std::string(reinterpret_cast<const char*>(&row), sizeof row);
+  };
+  auto bytes = content(path);
+  const auto at = bytes.find(bytes_of());
+  ASSERT_NE(at, std::string::npos);
+  row.offset = (3U << 20) + 1; // a window of 4 MiB is read, then the next
+  bytes.replace(at, sizeof row, bytes_of());
+  put(path, bytes);
+  EXPECT_THAT(check({path}).problems,
+              ElementsAre(HasSubstr("event 2, source 0x14 (source-20): checksum of its 10 bytes")));
 }
 
 // One copy counts, and they are told apart by attempt alone.
@@ -590,6 +636,28 @@ protected:
     return *reader_;
   }
 
+  // Instead of a table of the file one of so many rows, none of which is there.
+  static void claim_rows(const std::string& path, const char* table, std::uint64_t rows) {
+    const detail::Hdf5Guard guard;
+    const detail::Handle access{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
+    const detail::Handle file{H5Fopen(path.c_str(), H5F_ACC_RDWR, access.get()), H5Fclose};
+    const detail::Handle old{H5Dopen2(file.get(), table, H5P_DEFAULT), H5Dclose};
+    const detail::Handle type{H5Dget_type(old.get()), H5Tclose};
+    H5Ldelete(file.get(), table, H5P_DEFAULT);
+    const hsize_t dimension = rows;
+    const hsize_t unlimited = H5S_UNLIMITED;
+    const hsize_t chunk = 4096;
+    const detail::Handle space{H5Screate_simple(1, &dimension, &unlimited), H5Sclose};
+    const detail::Handle layout{H5Pcreate(H5P_DATASET_CREATE), H5Pclose};
+    H5Pset_chunk(layout.get(), 1, &chunk);
+    const detail::Handle made{H5Dcreate2(file.get(), table, type.get(), space.get(), H5P_DEFAULT,
+                                         layout.get(), H5P_DEFAULT),
+                              H5Dclose};
+    EXPECT_TRUE(made);
+  }
+  [[nodiscard]] const std::string& whole() const { return whole_; }
+
 private:
   std::string path_;
   std::string whole_;
@@ -661,6 +729,14 @@ TEST_F(VerifyRow, of_a_fragment_that_lies_is_named) {
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.source = 31; }),
               HasSubstr("is marked as complete, and has 2 of 3"));
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { row.source = 99; }), HasSubstr("has 2 of 3"));
+  for (const std::uint32_t other : {25U, 31U}) { // by its number alone
+    EXPECT_THAT(fragment(5,
+                         [&](FragmentRow& row) {
+                           row.source = other;
+                           ++row.crc32c;
+                         }),
+                HasSubstr(fmt::format("event 1, source {:#x}: checksum", other)));
+  }
   const auto marked = HasSubstr("seen and marked when it was built");
   EXPECT_THAT(fragment(5, [](FragmentRow& row) { ++row.crc32c; }), Not(marked));
   EXPECT_THAT(fragment(5,
@@ -720,22 +796,7 @@ TEST_F(VerifyRow, that_many_may_be_claimed_by_a_table_costs_no_memory) {
   const auto claim = [&](const char* table, std::uint64_t rows) {
     EXPECT_NE(
         problem_of(event, [](EventRow& row) { row.fragment_count = row.missing_count = ~0U; }), "");
-    const detail::Hdf5Guard guard;
-    const detail::Handle access{H5Pcreate(H5P_FILE_ACCESS), H5Pclose};
-    H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
-    const detail::Handle file{H5Fopen(odd.c_str(), H5F_ACC_RDWR, access.get()), H5Fclose};
-    const detail::Handle old{H5Dopen2(file.get(), table, H5P_DEFAULT), H5Dclose};
-    const detail::Handle type{H5Dget_type(old.get()), H5Tclose};
-    H5Ldelete(file.get(), table, H5P_DEFAULT);
-    const hsize_t dimension = rows;
-    const hsize_t chunk = 4096;
-    const detail::Handle space{H5Screate_simple(1, &dimension, nullptr), H5Sclose};
-    const detail::Handle layout{H5Pcreate(H5P_DATASET_CREATE), H5Pclose};
-    H5Pset_chunk(layout.get(), 1, &chunk);
-    const detail::Handle made{H5Dcreate2(file.get(), table, type.get(), space.get(), H5P_DEFAULT,
-                                         layout.get(), H5P_DEFAULT),
-                              H5Dclose};
-    EXPECT_TRUE(made);
+    claim_rows(odd, table, rows);
   };
   constexpr std::uint64_t many = 1ULL << 48;
   for (const char* const table : {"/fragments", "/missing", "/gaps", "/bytes"}) {
@@ -751,6 +812,77 @@ TEST_F(VerifyRow, that_many_may_be_claimed_by_a_table_costs_no_memory) {
     EXPECT_FALSE((*file)->missing_of(lie));
     fragment.offset = many / 2;
     EXPECT_FALSE((*file)->bytes_of(fragment));
+  }
+}
+
+TEST_F(VerifyRow, of_an_event_with_more_fragments_than_sources_is_an_error) {
+  EventRow event;
+  ASSERT_TRUE(reader().read_events(0, {&event, 1}));
+  EXPECT_NE(problem_of(event, [](EventRow& row) { row.fragment_count = 70'000; }), "");
+  const auto odd = directory.path() + "/odd.h5";
+  claim_rows(odd, "/fragments", 100'000);
+  EXPECT_THAT(check({odd}).problems, ElementsAre(HasSubstr("more fragments than sources")));
+}
+
+TEST_F(VerifyRow, of_a_fragment_that_was_flagged_when_it_was_built_is_counted) {
+  auto bytes = whole();
+  const auto replace = [&bytes](auto row, auto change) {
+    const auto bytes_of = [&row] {
+      return std::string(reinterpret_cast<const char*>(&row), sizeof row);
+    };
+    const auto at = bytes.find(bytes_of());
+    ASSERT_NE(at, std::string::npos);
+    change(row);
+    bytes.replace(at, sizeof row, bytes_of());
+  };
+  EventRow event;
+  FragmentRow fragment;
+  ASSERT_TRUE(reader().read_events(1, {&event, 1}) && reader().read_fragments(5, {&fragment, 1}));
+  replace(event, [](EventRow& row) { row.flags = event_bad_number; });
+  replace(fragment, [](FragmentRow& row) { row.flags = event_bad_number; });
+  const auto odd = directory.path() + "/odd.h5";
+  put(odd, bytes);
+  const auto result = check({odd});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.flagged, 1U);
+}
+
+// As after a crash of the machine: the table says so many rows, and their bytes are not there.
+TEST_F(VerifyRow, that_cannot_be_read_is_an_error_that_names_its_table) {
+  const auto odd = directory.path() + "/odd.h5";
+  const std::vector<std::pair<const char*, std::uint64_t>> tables{
+      {"/events", reader().events()},
+      {"/fragments", reader().fragments()},
+      {"/missing", reader().missing()},
+      {"/gaps", 1},
+      {"/bytes", reader().bytes()}};
+  for (const auto& [table, rows] : tables) {
+    put(odd, whole());
+    claim_rows(odd, table, rows);
+    EXPECT_THAT(check({odd}).problems,
+                ::testing::Contains(HasSubstr(
+                    fmt::format("{}:{}: the chunk that begins at row 0 is missing", odd, table))));
+  }
+}
+
+TEST_F(VerifyRow, of_a_gap_without_a_number_counts_nothing) {
+  const auto path = write("bu1", {{{0, 100}, 0, {{40, 60}}}}, 1, [](EventNumber event, SourceId) {
+    const bool absent = event >= 40 && event < 60;
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 5U};
+  });
+  EXPECT_EQ(check({path}).gaps, 20U);
+  const auto bytes_of = [](const GapRow& gap) {
+    return std::string(reinterpret_cast<const char*>(&gap), sizeof gap);
+  };
+  auto bytes = content(path);
+  const auto at = bytes.find(bytes_of({.first = 40, .end = 60}));
+  ASSERT_NE(at, std::string::npos);
+  for (const GapRow& odd : {GapRow{.first = 60, .end = 40}, GapRow{.first = 40, .end = 40}}) {
+    bytes.replace(at, sizeof odd, bytes_of(odd));
+    put(path, bytes);
+    const auto result = check({path});
+    EXPECT_EQ(result.gaps, 0U);
+    EXPECT_EQ(result.events, 80U);
   }
 }
 

@@ -72,6 +72,29 @@ std::unexpected<Error> fail_hdf5(std::string_view what) {
               fmt::format("{}: {}", what, reason));
 }
 
+std::optional<std::uint64_t> rows_of(hid_t space) {
+  hsize_t rows = 0;
+  if (H5Sget_simple_extent_ndims(space) != 1 ||
+      H5Sget_simple_extent_dims(space, &rows, nullptr) != 1)
+    return std::nullopt;
+  return rows;
+}
+
+Result<Handle> open_dataset(hid_t file, const char* name) {
+  H5L_info_t link{};
+  if (H5Lget_info(file, name, &link, H5P_DEFAULT) < 0)
+    return fail(ErrorKind::malformed, hdf5_error());
+  const auto elsewhere = fail(ErrorKind::malformed, "its bytes are in another file");
+  if (link.type != H5L_TYPE_HARD) return elsewhere;
+  Handle dataset{H5Dopen2(file, name, H5P_DEFAULT), H5Dclose};
+  if (!dataset) return fail(ErrorKind::malformed, hdf5_error());
+  const Handle layout{H5Dget_create_plist(dataset.get()), H5Pclose};
+  if (!layout || H5Pget_layout(layout.get()) == H5D_VIRTUAL ||
+      H5Pget_external_count(layout.get()) != 0)
+    return elsewhere;
+  return dataset;
+}
+
 Handle event_row_type() {
   auto type = compound(sizeof(EventRow));
   H5Tinsert(type.get(), "event", offsetof(EventRow, event), H5T_STD_U64LE);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,6 +56,14 @@ private:
 [[nodiscard]] std::string hdf5_error();
 // internal, or exhausted where the operating system said that the disk is full.
 [[nodiscard]] std::unexpected<Error> fail_hdf5(std::string_view what);
+
+// Of a one-dimensional data space; none: it has another number of dimensions. Whoever asks HDF5 for
+// the dimensions without looking first gets as many numbers as the file has, up to 32.
+[[nodiscard]] std::optional<std::uint64_t> rows_of(hid_t space);
+
+// Errors: malformed, also if its bytes are in another file (by a link, external storage, a virtual
+// dataset): a run file leads nowhere else.
+[[nodiscard]] Result<Handle> open_dataset(hid_t file, const char* name);
 
 // The compound types of the rows in layout.hpp, as they lie on disk.
 [[nodiscard]] Handle event_row_type();

@@ -18,10 +18,11 @@ Result<ReadTable> ReadTable::open(hid_t file, const char* name, Handle row_type,
   table.descriptor_ = descriptor;
   table.type_ = std::move(row_type);
   table.row_size_ = H5Tget_size(table.type_.get());
-  table.dataset_ = Handle{H5Dopen2(file, name, H5P_DEFAULT), H5Dclose};
-  if (!table.dataset_) {
-    return fail(ErrorKind::malformed, fmt::format("{}: {}", table.label_, hdf5_error()));
+  auto dataset = open_dataset(file, name);
+  if (!dataset) {
+    return fail(dataset.error().kind, fmt::format("{}: {}", table.label_, dataset.error().text));
   }
+  table.dataset_ = std::move(*dataset);
   if (auto known = table.look_at_layout(); !known) return std::unexpected(std::move(known.error()));
   if (auto counted = table.refresh(); !counted) return std::unexpected(std::move(counted.error()));
   return table;
@@ -47,13 +48,11 @@ Result<> ReadTable::look_at_layout() {
 
 Result<> ReadTable::refresh() {
   const Hdf5Guard guard;
-  hsize_t rows = 0;
   const bool refreshed = H5Drefresh(dataset_.get()) >= 0;
   const Handle space{refreshed ? H5Dget_space(dataset_.get()) : H5I_INVALID_HID, H5Sclose};
-  if (!space || H5Sget_simple_extent_dims(space.get(), &rows, nullptr) != 1) {
-    return fail(ErrorKind::malformed, fmt::format("{}: {}", label_, hdf5_error()));
-  }
-  rows_ = rows;
+  const auto rows = space ? rows_of(space.get()) : std::nullopt;
+  if (!rows) return fail(ErrorKind::malformed, fmt::format("{}: {}", label_, hdf5_error()));
+  rows_ = *rows;
   return {};
 }
 
