@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,9 +116,63 @@ TEST_F(ManifestTest, refuses_gaps_and_sources_that_are_not_as_they_should_be) {
            R"("gaps":{"count":2,"ranges":[[5,6],[1,2]]})", R"("sources":1)", R"("sources":[1])",
            R"("sources":[{"id":1}])", counts + R"(}])",
            counts + R"(,"dropped_by_reason":{"a":"b"},"missing":{}}])",
-           counts + R"(,"dropped_by_reason":{},"missing":{"lost":-1}}])"}) {
+           counts + R"(,"dropped_by_reason":{},"missing":{"lost":-1}}])",
+           counts + R"(,"dropped_by_reason":1,"missing":{}}])",
+           counts + R"(,"dropped_by_reason":{},"missing":1}])",
+           // What follows is good, and excuses nothing.
+           R"("gaps":1,"sources":[])",
+           R"("sources":[{"id":1},)" + counts.substr(counts.find('{')) +
+               R"(,"dropped_by_reason":{},"missing":{}}])"}) {
     EXPECT_THAT(error_of(head + summary + odd + "}}\n"), HasSubstr(":2: ")) << odd;
   }
+  EXPECT_THAT(error_of(head + R"({"summary":{"gaps":{"count":0,"ranges":[]},"sources":[]}})"
+                              "\n"),
+              HasSubstr(":2: \"built\""));
+}
+
+TEST_F(ManifestTest, refuses_numbers_where_texts_and_yes_or_no_belong) {
+  const std::string good = R"({"manifest":1,"run":1,"protocol":"pull","integrity":"none",)"
+                           R"("started_unix_ns":1})"
+                           "\n"
+                           R"({"file":"a.h5","node":"bu0","incarnation":1,"host":"here"})"
+                           "\n"
+                           R"({"first":1,"end":2,"attempt":0,"node":"bu0","incarnation":1})"
+                           "\n"
+                           R"({"summary":{"built":1,"incomplete":0,"lost":0,"balanced":true,)"
+                           R"("ended_unix_ns":1}})"
+                           "\n";
+  ASSERT_TRUE(parse_manifest(good, "good"));
+  for (const std::string odd :
+       {R"("pull")", R"("none")", R"("a.h5")", R"("bu0")", R"("here")", "true"}) {
+    for (auto at = good.find(odd); at != std::string::npos; at = good.find(odd, at + 1)) {
+      std::string lines = good;
+      EXPECT_THAT(error_of(lines.replace(at, odd.size(), "1")), HasSubstr("missing or invalid"));
+    }
+  }
+}
+
+TEST_F(ManifestTest, leads_to_its_files_where_they_are) {
+  const auto found = [&](const std::vector<std::string>& paths, const std::string& here) {
+    auto files = find_run_files(paths, [&](const std::string& host) { return host == here; });
+    if (files) return fmt::format("{}", fmt::join(files->files, " "));
+    return files.error().text;
+  };
+  auto writer = create();
+  ASSERT_TRUE(writer.add(ManifestFile{"bu0", 1, "a.h5", "left"}));
+  ASSERT_TRUE(writer.add(ManifestFile{"bu1", 1, "b.h5", "right"}));
+  const auto a = directory.path() + "/a.h5";
+  const auto b = directory.path() + "/b.h5";
+  EXPECT_EQ(found({writer.path()}, "left"),
+            a); // also where it is not there: somebody has to say so
+  EXPECT_EQ(found({writer.path()}, "right"), b);
+  EXPECT_THAT(found({writer.path()}, "elsewhere"),
+              HasSubstr("the files of the run are on left, right: run this there"));
+  EXPECT_EQ(found({writer.path(), "/copies/b.h5"}, "left"), "/copies/b.h5 " + a);
+  std::ofstream{b} << "a copy";
+  EXPECT_EQ(found({writer.path()}, "elsewhere"), b);
+  const auto odd = directory.path() + "/odd.manifest.json";
+  std::ofstream(odd) << "?\n";
+  EXPECT_EQ(found({odd}, "left"), odd + ":1: not JSON");
 }
 
 TEST_F(ManifestTest, refuses_an_integrity_that_it_does_not_know) {
@@ -204,6 +260,14 @@ TEST_F(ManifestTest, of_a_run_without_events_names_no_files) {
   ASSERT_TRUE(result) << result.error().text;
   EXPECT_TRUE(result->good());
   EXPECT_EQ(result->events, 0U);
+}
+
+TEST_F(ManifestTest, of_a_run_with_events_names_files) {
+  auto writer = create();
+  ASSERT_TRUE(writer.finish({.built = 1}));
+  const auto found = find_run_files({writer.path()}, [](const std::string&) { return true; });
+  ASSERT_FALSE(found);
+  EXPECT_THAT(found.error().text, HasSubstr("the run has no files"));
 }
 
 TEST_F(ManifestTest, is_never_overwritten) {
@@ -298,7 +362,9 @@ TEST(RunOf, knows_the_names_of_run_files_and_manifests_and_no_others) {
   for (const auto* name :
        {"run4294967295_x.h5", "run4294967296.manifest.json", "run42.manifest.json", "run.h5", "run",
         "run000042", "run000042.h5", "run000042_bu0_i1_0001.h5.bak", "run000042_bu0_i_0001.h5",
-        "run000042_bu0_i1_.h5", "run000042_i1_0001.h5", ".run000042_bu0_i1_0001.h5.17", ""}) {
+        "run000042_bu0_i1_.h5", "run000042_i1_0001.h5", "run42_bu0_i1_0001.h5",
+        "run000042_bu0_i1_0001.hd", "run000042_bu0_i1x0001.h5", "run000042_bu0_x1_0001.h5",
+        ".run000042_bu0_i1_0001.h5.17", ""}) {
     EXPECT_FALSE(run_of(name)) << name;
   }
 }

@@ -815,6 +815,13 @@ TEST_F(VerifyRow, that_many_may_be_claimed_by_a_table_costs_no_memory) {
   }
 }
 
+TEST_F(VerifyRow, of_sources_may_not_be_as_many_as_a_table_claims) {
+  const auto odd = directory.path() + "/odd.h5";
+  put(odd, whole());
+  claim_rows(odd, "/sources", 1ULL << 48);
+  EXPECT_THAT(check({odd}).problems, ElementsAre(HasSubstr("rows are too many")));
+}
+
 TEST_F(VerifyRow, of_an_event_with_more_fragments_than_sources_is_an_error) {
   EventRow event;
   ASSERT_TRUE(reader().read_events(0, {&event, 1}));
