@@ -18,8 +18,9 @@ using Bytes = std::vector<std::byte>;
 
 // A subscriber that keeps what it gets, by tag.
 struct Listener {
-  explicit Listener(Context& context)
-      : subscriber(context, {.on_message = [this](Message& message) { note(message); },
+  explicit Listener(Context& context, std::uint64_t message_max = SubscriberOptions{}.message_max)
+      : subscriber(context, {.message_max = message_max,
+                             .on_message = [this](Message& message) { note(message); },
                              .on_ready =
                                  [this] {
                                    Message message;
@@ -55,8 +56,9 @@ protected:
   std::unique_ptr<Listener> listen(std::initializer_list<Tag> tags, Mode mode) {
     return listen(ends.client(), tags, mode);
   }
-  std::unique_ptr<Listener> listen(Context& context, std::initializer_list<Tag> tags, Mode mode) {
-    auto listener = std::make_unique<Listener>(context);
+  std::unique_ptr<Listener> listen(Context& context, std::initializer_list<Tag> tags, Mode mode,
+                                   std::uint64_t message_max = SubscriberOptions{}.message_max) {
+    auto listener = std::make_unique<Listener>(context, message_max);
     for (const Tag tag : tags)
       EXPECT_TRUE(listener->subscriber.subscribe(publisher->url(), tag, mode));
     EXPECT_TRUE(ends.until([&] { return listener->subscriber.connected(); }));
@@ -179,6 +181,54 @@ TEST_P(Publish, a_message_that_is_large_for_one_mode_only_reaches_both_once) {
   ASSERT_TRUE(ends.until([&] { return high->messages() == 1 && low->messages() == 1; }));
   EXPECT_EQ(high->got[1][0], pattern(16376, 1));
   EXPECT_EQ(low->got[1][0], pattern(16376, 1));
+}
+
+TEST_P(Publish, what_is_larger_than_a_subscriber_takes_is_skipped_for_it_alone) {
+  constexpr std::size_t most = 1000 - sizeof(Tag);
+  start();
+  std::uint64_t skipped = 0;
+  for (const Mode mode : {Mode::high_throughput, Mode::low_latency}) {
+    const auto modest = listen(ends.client(), {1}, mode, 1000);
+    for (const std::size_t size : {most, most + 1, std::size_t{5000}, std::size_t{100'000}})
+      send(1, pattern(size, 1));
+    ASSERT_EQ(publisher->publish(1, memory::HeapPage::copy(pattern(5000, 1))),
+              net::SendOutcome::accepted);
+    send(1, pattern(10, 2));
+    ASSERT_TRUE(ends.until([&] { return modest->messages() == 2; }));
+    skipped += 4;
+    EXPECT_EQ(publisher->counters().skipped, skipped);
+    const auto other = listen({1}, Mode::high_throughput);
+    send(1, pattern(5000, 3));
+    send(1, pattern(20, 4));
+    ASSERT_TRUE(ends.until([&] { return other->messages() == 2 && modest->messages() == 3; }));
+    EXPECT_EQ(modest->got[1], (std::vector{pattern(most, 1), pattern(10, 2), pattern(20, 4)}));
+    EXPECT_EQ(publisher->counters().skipped, ++skipped);
+    EXPECT_TRUE(modest->ended.empty());
+  }
+}
+
+TEST_P(Publish, who_comes_and_goes_is_said_and_nothing_is_published_after_close) {
+  std::vector<PeerId> came;
+  std::vector<PeerId> gone;
+  start({.on_subscriber = [&](PeerId id) { came.push_back(id); },
+         .on_subscriber_gone = [&](PeerId id, CloseReason) { gone.push_back(id); }});
+  auto leaves = listen({1}, Mode::high_throughput);
+  EXPECT_EQ(came.size(), 1U);
+  EXPECT_TRUE(gone.empty());
+  leaves.reset();
+  ASSERT_TRUE(ends.until([&] { return !gone.empty(); }));
+  EXPECT_EQ(gone, came);
+  const auto stays = listen({1}, Mode::high_throughput);
+  EXPECT_EQ(came.size(), 2U);
+  send(1, pattern(10, 1));
+  for (int i = 0; i < 2; ++i) {
+    publisher->close();
+    EXPECT_EQ(publisher->publish(1, pattern(10, 2)), net::SendOutcome::closed);
+    EXPECT_EQ(publisher->publish(1, memory::HeapPage::copy(pattern(5000, 3))),
+              net::SendOutcome::closed);
+  }
+  ASSERT_TRUE(ends.until([&] { return !stays->ended.empty(); }));
+  EXPECT_EQ(stays->messages(), 1U);
 }
 
 class FewSendPages : public Publish {
@@ -312,6 +362,7 @@ TEST_P(SlowSubscribers, that_reads_after_all_gets_what_was_accepted_before_close
   flood([&](net::SendOutcome) { return publisher->counters().skipped > 0; });
   const std::uint64_t accepted = published - publisher->counters().skipped;
   publisher->close();
+  EXPECT_EQ(publisher->publish(1, pattern(10, 1)), net::SendOutcome::closed);
   sleeper->reads = true;
   EXPECT_TRUE(ends.until([&] { return sleeper->messages() == accepted; })) << sleeper->messages();
   expect_the_reader_got_all();
