@@ -1,5 +1,6 @@
-// Remembers which batches were decided lately, so that what still arrives for one of them is known
-// to be late and not taken for the beginning of a new one. Fixed size; the older of two batches
+// Remembers which batches were decided lately, and at which attempt, so that what still arrives for
+// one of them, or for an earlier attempt at it, is known to be late and not taken for the beginning
+// of a new one. Fixed size; the older of two batches
 // that share a slot is forgotten, and what comes for it then waits in vain and is dropped after the
 // deadline.
 #pragma once
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "fanin/base/identity.hpp"
+#include "fanin/builder/attempt.hpp"
 
 namespace fanin::builder {
 
@@ -16,9 +18,19 @@ class RecentlyDecided {
 public:
   RecentlyDecided() : slots_(size) {}
 
-  void note(EventNumber first, Attempt attempt) { slots_[slot(first)] = {first + 1, attempt}; }
+  // The latest attempt counts.
+  void note(EventNumber first, Attempt attempt) {
+    auto& noted = slots_[slot(first)];
+    if (noted.first == first + 1 && is_later(noted.second, attempt)) return;
+    noted = {first + 1, attempt};
+  }
   [[nodiscard]] bool contains(EventNumber first, Attempt attempt) const {
     return slots_[slot(first)] == std::pair{first + 1, attempt};
+  }
+  // It, or a later attempt: on a slow link much of the earlier ones is still under way.
+  [[nodiscard]] bool contains_or_later(EventNumber first, Attempt attempt) const {
+    const auto& noted = slots_[slot(first)];
+    return noted.first == first + 1 && !is_later(attempt, noted.second);
   }
 
 private:

@@ -105,7 +105,7 @@ Assembly* Assembler::find_for(const wire::PartHeader& header) {
 
 // Null: it was decided, or there are too many.
 Assembly* Assembler::open_early(const wire::PartHeader& header) {
-  if (recently_decided_.contains(header.batch_first, header.attempt)) {
+  if (recently_decided_.contains_or_later(header.batch_first, header.attempt)) {
     ++late_;
     return nullptr;
   }

@@ -162,6 +162,17 @@ TEST_F(Blocks, only_the_latest_attempt_counts) {
   EXPECT_TRUE(spoiled_); // blocks of it were thrown away
 }
 
+// Two attempts were handed back before what is under way of the first one has come.
+TEST_F(Blocks, rest_of_an_attempt_long_over_begins_no_batch) {
+  (void)add(1, 0, {good(1), good(1)}, 1);
+  assembler_.hand_back(*assign(0, 1));
+  assembler_.hand_back(*assign(0, 2));
+  const auto rest = add(1, 2, {good(1), good(1)}, 1);
+  EXPECT_EQ(rest.batch, nullptr);
+  EXPECT_EQ(rest.wrong, "");
+  EXPECT_EQ(assembler_.late(), 1U);
+}
+
 TEST_F(Blocks, attempts_wrap) {
   (void)add(1, 0, good_table(), 65'535);
   (void)add(1, 0, good_table(), 1);
@@ -219,6 +230,22 @@ TEST_F(Blocks, way_is_gone_when_a_readout_unit_owes_blocks_and_completes_none) {
   const auto nobody = [](NodeId) { return false; };
   EXPECT_TRUE(overdue.check(assembler_, 2s, nobody).no_way.empty());
   EXPECT_EQ(overdue.check(assembler_, 4s, nobody).stuck, std::vector<Assembly*>{batch});
+}
+
+TEST_F(Blocks, readout_unit_that_sends_all_again_comes_to_each_batch_again) {
+  OverdueBlocks overdue{2, 100ms, 2s};
+  const auto first_one = [](NodeId node) { return node == 0; };
+  Assembly* const first = assign(0);
+  Assembly* const second = assign(4);
+  first->assigned_at = first->heard_at = 1s;
+  second->assigned_at = second->heard_at = 2s;
+  overdue.heard(0, *second);
+  overdue.begins_again(0);
+  overdue.heard(0);
+  EXPECT_TRUE(overdue.check(assembler_, 10s, first_one).stuck.empty());
+  overdue.heard(0, *second);
+  overdue.heard(0);
+  EXPECT_EQ(overdue.check(assembler_, 20s, first_one).stuck, std::vector<Assembly*>{first});
 }
 
 TEST_F(Blocks, batch_is_not_stuck_while_its_readout_unit_is_busy_with_earlier_ones) {

@@ -71,6 +71,7 @@ private:
 
   // ReadoutLinks::Receiver
   void block(NodeId readout, const net::Event& event) override;
+  void data_opened(NodeId readout) override { overdue_.begins_again(readout); }
   void connections_changed() override;
   void requests_opened(NodeId readout) override;
 

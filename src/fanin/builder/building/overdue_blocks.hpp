@@ -26,6 +26,8 @@ public:
     Duration& latest = readouts_[readout].latest;
     latest = std::max(latest, early ? batch.heard_at : batch.assigned_at);
   }
+  // It has a new data connection, and sends all batches again.
+  void begins_again(NodeId readout) { readouts_[readout].latest = {}; }
   void forget(NodeId readout) { readouts_[readout] = {}; }
 
   // How often to check.

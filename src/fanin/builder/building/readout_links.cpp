@@ -235,6 +235,7 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
     readout.grants = ControlBatcher{link, *environment_.control_pool};
     grants_->opened(hello->node);
   }
+  receiver_.data_opened(hello->node);
   receiver_.connections_changed();
 }
 

@@ -28,6 +28,8 @@ public:
     virtual ~Receiver() = default;
     // A message over the data connection of this readout unit.
     virtual void block(NodeId readout, const net::Event& event) = 0;
+    // It has a new data connection, over which it sends all it owes from the beginning.
+    virtual void data_opened(NodeId readout) = 0;
     // A data connection has come or ended.
     virtual void connections_changed() = 0;
     // It can be asked for batches: for all that it owes, from the beginning.
