@@ -1,23 +1,18 @@
-// Starvation, deadlock, deaths, lost connections, silence: in virtual time, seeded. A failing seed
-// is printed and replays with FANIN_SEED=<seed>; FANIN_SEEDS is how many are run, from there on.
-// With FANIN_TRACES=1 the trace of each is printed: a change that keeps behaviour keeps all of
-// them.
+// Starvation, deadlock, deaths, lost connections, silence: in virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
-#include <optional>
 
 #include "fanin/builder/testing/make_system.hpp"
 #include "virtual/expectations.hpp"
-#include "virtual/odd_numbers.hpp"
 #include "virtual/virtual_system.hpp"
 
 namespace fanin::builder {
 namespace {
 
 using namespace std::chrono_literals;
+using fanin::testing::delivered;
 using fanin::testing::end_without_loss;
 using fanin::testing::expect_balanced;
 using fanin::testing::expect_nothing_lost;
@@ -31,38 +26,12 @@ using ::testing::HasSubstr;
 using testing::make_system;
 using ::testing::Not;
 
-std::string incomplete(const RunSummary& summary) {
-  std::string all;
-  for (const auto& missing : summary.incomplete_list) {
-    all += fmt::format("source {} has no {} to {}, reason {}\n", missing.source,
-                       missing.events.first, missing.events.end, static_cast<int>(missing.reason));
-  }
-  return all;
-}
-
 // Nothing was done to any node for which it is given up.
 void expect_all_kept(VirtualSystem& system) {
   ASSERT_NO_FATAL_FAILURE(end_without_loss(system));
   for (const auto& node : system.summary().nodes) EXPECT_EQ(node.incarnations, 1U) << node.name;
   EXPECT_EQ(system.summary().fragments.late, 0U);
   expect_balanced(system);
-}
-
-// Which builder unit built what, in which order. Equal with all compilers, libraries and address
-// layouts: nothing may hang on an address, on std:: distributions or on libm. Changes of the
-// protocol change it, nothing else may.
-std::uint64_t delivered(const VirtualSystem& system) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3U; };
-  for (std::size_t i = 0; i < system.builders(); ++i) {
-    for (const auto& event : system.store(i).events) {
-      add(i);
-      add(event.row.event);
-      add(event.row.attempt);
-      for (const auto& fragment : event.fragments) add(fragment.size);
-    }
-  }
-  return hash;
 }
 
 TEST(Backpressure, smallest_pools_make_progress) {
@@ -892,270 +861,6 @@ TEST(Scale, a_thousand_nodes_in_one_thread) {
   EXPECT_EQ(system.summary().events_built, 20U);
   EXPECT_EQ(system.summary().events_incomplete, 0U);
   EXPECT_EQ(delivered(system), 4'244'529'217'699'004'309U);
-}
-
-VirtualSystemOptions random_options(std::uint64_t seed, Random& random) {
-  VirtualSystemOptions options;
-  options.seed = seed;
-  const std::size_t readouts = 1 + random.below(4);
-  const std::size_t builders = 1 + random.below(4);
-  options.system = make_system(readouts, builders, 1 + random.below(3));
-  options.system.protocol = random.chance(1, 2) ? Protocol::push : Protocol::pull;
-  const std::uint32_t batch = 1U << random.below(13);
-  options.source_rate_hz = batch < 64 ? 1000 : 10'000; // else seeds of tiny batches take the time
-  options.system.trigger_rate_hz = random.chance(1, 2) ? options.source_rate_hz : 0;
-  options.system.batch_events = batch;
-  options.system.data_page = std::max(32U << 10, batch * 32); // with a table of so many fragments
-  options.metadata_page = std::max(4U << 10, batch * 16);
-  options.network.strict = random.chance(1, 2);
-  options.network.latency_max = Duration{50'000 + random.below(2'000'000)};
-  options.source_pages = static_cast<std::uint32_t>(2 + random.below(16));
-  options.receive_pages = static_cast<std::uint32_t>(24 + random.below(64));
-  options.sink_depth = 1 + random.below(16);
-  options.commit_delay = Duration{random.below(5'000'000)};
-  if (random.chance(1, 3)) { // all of them as small as they may be
-    options.source_pages = 2;
-    options.source_window = 128;
-    options.metadata_pages = 0;
-    options.receive_pages = 16;
-    options.sink_depth = 1;
-  }
-  return options;
-}
-
-// Every third seed is of a run with shaping, whose draws change nothing in the other runs.
-void draw_shaping(std::uint64_t seed, System& system) {
-  if (seed % 3 != 0) return;
-  using shaping::Policy;
-  constexpr std::array policies{Policy::random, Policy::linear_shift, Policy::tokens,
-                                Policy::barrel_shifter};
-  Random random{~seed};
-  shaping::Shaping& shaping = system.shaping;
-  shaping.policy = policies.at(seed / 3 % policies.size());
-  const std::uint32_t least = std::max(4096U, system.batch_events * 16 + 256);
-  shaping.carrier = std::min(system.data_page / 2, least << random.below(3));
-  const std::size_t readouts = system.readout_units.size();
-  shaping.tokens = static_cast<std::uint32_t>(1 + random.below(readouts));
-  shaping.window = shaping.window_least(readouts) + random.below(shaping.carrier);
-}
-
-void expect_granted_within_window(VirtualSystem& system, const System& agreed) {
-  for (std::size_t b = 0; agreed.shaping.on() && b < system.builders(); ++b) {
-    if (system.builder(b) == nullptr) continue;
-    EXPECT_LE(system.builder(b)->grants()->outstanding(), agreed.shaping.window);
-  }
-}
-
-// What networks and hosts do to nodes, one after the other. Readout units are harmed so that they
-// lose data only where they are not spared; dead paths, lost connections and short pauses cost
-// nobody anything.
-class Trouble {
-public:
-  Trouble(VirtualSystem& system, Random& random, bool spare_readouts)
-      : system_(system),
-        random_(random),
-        spare_readouts_(spare_readouts),
-        up_(system.readouts() + system.builders(), true),
-        given_up_(up_.size()) {}
-
-  void step() {
-    const std::size_t r = random_.below(system_.readouts());
-    const std::size_t b = random_.below(system_.builders());
-    switch (random_.below(13)) {
-    case 0:
-    case 1: spare_readouts_ ? pause(node(r), 1000ms) : kill_or_start(r); break;
-    case 2:
-      pause(node(r), spare_readouts_ ? 1000ms : 4000ms);
-      if (!spare_readouts_) ++given_up_[r];
-      break;
-    case 3: system_.readout_node(r).disconnect(system_.builder_node(b)); break;
-    case 4:
-      // What a slow node has said is still under way, and the loss comes behind it.
-      if (system_.world().now() < slow_until_ + slowest_) system_.run_for(slowest_);
-      system_.readout_node(r).disconnect(system_.manager_node());
-      system_.run_for(50ms); // a pause now would outlast the grace
-      break;
-    case 5: break_paths(); break;
-    case 6: slow_down(); break;
-    case 7:
-      pause(node(system_.readouts() + b), 4000ms);
-      ++given_up_[system_.readouts() + b];
-      break;
-    case 8:
-      system_.builder_node(b).disconnect(system_.manager_node());
-      ++given_up_[system_.readouts() + b];
-      break;
-    case 10: trouble_names(r, b); break;
-    case 9:
-      if (up_[system_.readouts() + b] && system_.sink(b) != nullptr) { // a slow disk
-        system_.sink(b)->set_commit_delay(Duration{random_.below(300'000'000)});
-      }
-      break;
-    default: kill_or_start(system_.readouts() + b);
-    }
-  }
-  void all_up() {
-    for (std::size_t i = 0; i < up_.size(); ++i) {
-      if (!up_[i]) kill_or_start(i);
-    }
-    for (std::size_t b = 0; b < system_.builders(); ++b) {
-      if (system_.sink(b) != nullptr) system_.sink(b)->set_commit_delay(1ms);
-    }
-  }
-  // Nodes that were given up more often than they were harmed.
-  [[nodiscard]] std::string unexplained(const RunSummary& summary) const {
-    std::string all;
-    for (std::size_t i = 0; i < up_.size(); ++i) {
-      const auto& node = summary.nodes[i];
-      if (node.incarnations <= 1 + given_up_[i]) continue;
-      all += fmt::format("{} was here {} times, {} explained\n", node.name, node.incarnations,
-                         1 + given_up_[i]);
-    }
-    return all;
-  }
-  [[nodiscard]] bool harmed(std::size_t readout) const { return given_up_[readout] > 0; }
-
-private:
-  net::VirtualNode& node(std::size_t i) {
-    return i < system_.readouts() ? system_.readout_node(i)
-                                  : system_.builder_node(i - system_.readouts());
-  }
-  void kill_or_start(std::size_t i) {
-    const bool readout = i < system_.readouts();
-    const std::size_t index = readout ? i : i - system_.readouts();
-    if (up_[i]) {
-      readout ? system_.kill_readout(index) : system_.kill_builder(index);
-      ++given_up_[i];
-    } else {
-      readout ? system_.start_readout(index) : system_.start_builder(index);
-    }
-    up_[i] = !up_[i];
-  }
-  void pause(net::VirtualNode& node, Duration longest) {
-    node.freeze();
-    run_for(longest);
-    node.thaw();
-  }
-  // In one direction or both, over one rail or both, some at a time.
-  void break_paths() {
-    struct Path {
-      net::VirtualNode* from;
-      net::VirtualNode* to;
-      std::uint16_t port;
-    };
-    std::vector<Path> broken;
-    for (std::uint64_t i = 1 + random_.below(4); i > 0; --i) {
-      net::VirtualNode& readout = system_.readout_node(random_.below(system_.readouts()));
-      net::VirtualNode& builder = system_.builder_node(random_.below(system_.builders()));
-      const auto port = static_cast<std::uint16_t>(random_.below(3));
-      const std::uint64_t ways = 1 + random_.below(3);
-      if ((ways & 1) != 0) broken.push_back({&readout, &builder, port});
-      if ((ways & 2) != 0) broken.push_back({&builder, &readout, port});
-    }
-    for (const Path& path : broken) path.from->break_path(*path.to, path.port);
-    run_for(1500ms); // less than dead_after
-    for (const Path& path : broken) path.from->repair_path(*path.to, path.port);
-  }
-  // Answers take a while, from now on; or there are none for a moment. What was known before goes
-  // on.
-  void trouble_names(std::size_t r, std::size_t b) {
-    net::VirtualNode& asks = node(random_.chance(3, 4) ? r : system_.readouts() + b);
-    if (!asks.alive()) return;
-    if (random_.chance(1, 2)) {
-      asks.name_service().take(Duration{random_.below(500'000'000)});
-      return;
-    }
-    asks.name_service().fail(random_.chance(1, 2) ? ErrorKind::not_found : ErrorKind::disconnected);
-    system_.readout_node(r).disconnect(system_.builder_node(b));
-    run_for(1000ms); // with the slow answer less than dead_after
-    if (asks.alive()) asks.name_service().fail({});
-  }
-  void slow_down() {
-    const std::size_t i = random_.below(up_.size() + 1);
-    net::VirtualNode& slow = i == up_.size() ? system_.manager_node() : node(i);
-    slow.slow_down(Duration{random_.below(static_cast<std::uint64_t>(slowest_.count()))});
-    run_for(500ms);
-    slow.slow_down({});
-    slow_until_ = system_.world().now();
-  }
-  void run_for(Duration longest) {
-    system_.run_for(Duration{random_.below(static_cast<std::uint64_t>(longest.count()))});
-  }
-
-  static constexpr Duration slowest_ = 100ms;
-
-  VirtualSystem& system_;
-  Random& random_;
-  bool spare_readouts_;
-  Time slow_until_{};
-  std::vector<bool> up_; // readout units, then builder units
-  std::vector<std::uint64_t> given_up_; // at most so often
-};
-
-std::uint64_t run_faults(std::uint64_t seed) {
-  SCOPED_TRACE(fmt::format("replay with FANIN_SEED={}", seed));
-  Random random{seed};
-  const bool spare_readouts = random.chance(1, 2);
-  VirtualSystemOptions options = random_options(seed, random);
-  draw_shaping(seed, options.system);
-  std::optional<fanin::testing::OddNumbers> odd;
-  if (seed % 2 == 0) {
-    odd.emplace(seed, options);
-    options.make_source = [&odd](const SourceInfo& info) { return odd->make(info); };
-  }
-  VirtualSystem system{options};
-  Trouble trouble{system, random, spare_readouts};
-  system.start_all();
-  for (int step = 0; step < 20 && !system.manager().ended(); ++step) {
-    system.run_for(Duration{1'000'000 + random.below(200'000'000)});
-    if (!odd || !odd->bursts()) trouble.step();
-    expect_granted_within_window(system, options.system);
-  }
-  trouble.all_up();
-  system.run_for(1s);
-  system.stop();
-  EXPECT_TRUE(system.run_until_ended(600s))
-      << tail_of_log(system) << system.manager().waiting_for();
-  EXPECT_EQ(system.manager().bytes_reserved(), 0U);
-  if (spare_readouts) {
-    if (!odd) {
-      EXPECT_EQ(system.summary().events_incomplete, 0U)
-          << tail_of_log(system) << incomplete(system.summary());
-    }
-    EXPECT_EQ(system.summary().fragments.lost, 0U);
-    EXPECT_EQ(system.summary().events_lost, 0U);
-  }
-  EXPECT_EQ(trouble.unexplained(system.summary()), "") << tail_of_log(system);
-  for (const auto& source : system.summary().sources) {
-    if (trouble.harmed(source.source.readout_unit)) continue;
-    const auto& ledger = source.ledger;
-    EXPECT_EQ(odd ? ledger.lost : ledger.lost + ledger.late + ledger.dropped, 0U)
-        << source.source.name << '\n'
-        << tail_of_log(system);
-  }
-  if (odd) {
-    const auto spared = [&](const SourceInfo& info) { return !trouble.harmed(info.readout_unit); };
-    EXPECT_EQ(odd->check(system, spared), "") << tail_of_log(system);
-  }
-  const std::uint64_t trace = system.world().trace_hash() ^ delivered(system);
-  expect_balanced(system);
-  if (std::getenv("FANIN_TRACES") != nullptr) fmt::print("trace {} {}\n", seed, trace);
-  return trace;
-}
-
-TEST(Faults, random_deaths_freezes_and_lost_connections_keep_the_ledger_balanced) {
-  const char* seed = std::getenv("FANIN_SEED");
-  const char* seeds = std::getenv("FANIN_SEEDS");
-  const std::uint64_t first = seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1;
-  const std::uint64_t count = seeds != nullptr  ? std::strtoull(seeds, nullptr, 0)
-                              : seed != nullptr ? 1
-                                                : 10;
-  for (std::uint64_t i = 0; i < count && !HasFailure(); ++i) (void)run_faults(first + i);
-}
-
-TEST(Faults, the_same_seed_gives_the_same_trace_everywhere) {
-  EXPECT_EQ(run_faults(4711), 12'920'216'152'036'405'313U);
-  EXPECT_EQ(run_faults(4712), 8'468'726'387'073'128'893U);
 }
 
 } // namespace

@@ -700,6 +700,48 @@ TEST(FarNumbers, a_source_that_ends_before_a_jump_of_all_others_costs_them_nothi
   }
 }
 
+// It holds all that it may, and nobody waits for its numbers.
+TEST(FarNumbers, a_run_is_stopped_where_one_source_is_far_ahead_and_held_back) {
+  for (const std::size_t readouts : {1U, 2U}) {
+    VirtualSystemOptions options;
+    options.system = make_system(readouts, 1, 2 / readouts);
+    options.source_window = 512;
+    options.make_source = [](const SourceInfo& info) {
+      if (info.id == 1) return std::make_unique<Listed>(with_jump(1000, 1'000'000, 5000));
+      return std::make_unique<Listed>(from_to(0, 100'000), 1ms);
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(2s);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s))
+        << tail_of_log(system) << system.manager().waiting_for();
+    EXPECT_GE(system.summary().sources[1].ledger.built, 1900U);
+    expect_balanced(system);
+  }
+}
+
+// What an ended source has given needs the others' fragments.
+TEST(FarNumbers, a_stopped_run_reads_up_to_where_an_ended_source_was) {
+  for (const std::size_t readouts : {1U, 2U}) {
+    VirtualSystemOptions options;
+    options.system = make_system(readouts, 1, 2 / readouts);
+    options.make_source = [](const SourceInfo& info) {
+      return Listed{from_to(0, info.id == 1 ? 3000 : 100'000), info.id == 1 ? 100us : 1ms}
+          .and_ends();
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(1s);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s))
+        << tail_of_log(system) << system.manager().waiting_for();
+    EXPECT_EQ(system.summary().events_built, 3000U);
+    EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+    expect_balanced(system);
+  }
+}
+
 TEST(FarNumbers, two_wrong_numbers_in_a_row_before_a_pause_give_nobody_up) {
   for (const std::size_t readouts : {1U, 2U}) {
     VirtualSystemOptions options;

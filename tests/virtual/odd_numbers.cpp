@@ -5,7 +5,9 @@
 #include <cstring>
 #include <ranges>
 
+#include "fanin/source/emulator.hpp"
 #include "fanin/source/number_judge.hpp"
+#include "fanin/source/numbering.hpp"
 #include "fanin/source/pacer.hpp"
 
 namespace fanin::testing {
@@ -15,11 +17,13 @@ constexpr std::size_t close = 4; // fragments: faults so near to each other act 
 
 double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9; }
 
-struct Payload { // begins each fragment
-  std::uint64_t index = 0; // in Sender::sent
-  SourceId source = 0;
-  std::uint32_t reserved = 0;
-};
+// Each fragment has the payload of an emulator for "event" number `index`, in Sender::sent.
+constexpr std::size_t payload_least = 16; // bytes: the index, the source, the size
+std::uint64_t index_in(const storage::StoredFragment& fragment) {
+  std::uint64_t index = 0;
+  std::memcpy(&index, fragment.bytes.data(), sizeof index);
+  return index;
+}
 } // namespace
 
 class OddSource final : public source::Source {
@@ -28,6 +32,7 @@ public:
       : all_(all), id_(id), sender_(all.senders_.at(id)), pacer_(all.rate_hz_) {}
 
   Result<> start(EventNumber first_event, Time now) override {
+    first_event += static_cast<std::uint64_t>(sender_.offset); // it is told its counter's value
     index_ = all_.index_from(first_event - std::min(first_event, sender_.shift));
     pacer_.start(now);
     pacer_.first(index_);
@@ -62,20 +67,24 @@ private:
   // What it sends for the next event.
   void draw(std::uint32_t fragment_max) {
     Random& random = sender_.random;
+    const bool garbage = sender_.has_first && sender_.sent.size() < sender_.wrong_first;
     const bool gap = index_ > 0 && all_.jumps_at(index_);
-    const EventNumber right = all_.number_of(index_++) + sender_.shift;
+    const EventNumber right = all_.number_of(index_) + sender_.shift;
+    const bool must_come = sender_.has_first && !garbage && index_ == 0;
+    if (!garbage) ++index_;
     const std::size_t size =
-        random.chance(1, 100) ? fragment_max : sizeof(Payload) + random.below(200);
+        random.chance(1, 100) ? fragment_max : payload_least + random.below(200);
     Send good{{.right = right, .number = right, .gap = gap}, size};
     Send bad = good;
     bad.fragment.fault = true;
     const bool first = sender_.sent.size() < sender_.wrong_first;
-    if (!first && (sender_.fault_every == 0 || !random.chance(1, sender_.fault_every))) {
+    if (must_come ||
+        (!first && (sender_.fault_every == 0 || !random.chance(1, sender_.fault_every)))) {
       to_send_.push_back(good);
       return;
     }
     switch (first ? 0 : random.below(8)) {
-    default: bad.fragment.number ^= EventNumber{1} << random.below(63); break;
+    default: bad.fragment.number = flipped(right, random); break;
     case 3: sender_.sent.push_back(bad.fragment); return; // lost
     case 4: bad.fragment.number += 1 + random.below(100'000); break;
     case 5: bad.fragment.number -= std::min(right, 1 + random.below(100)); break;
@@ -85,12 +94,22 @@ private:
     to_send_.push_back(bad);
   }
 
+  // As the event number that its counter then stands for.
+  [[nodiscard]] EventNumber flipped(EventNumber right, Random& random) const {
+    const source::Numbering numbering{sender_.bits, sender_.offset};
+    const auto bit = random.below(static_cast<std::uint64_t>(sender_.bits) - 1);
+    return numbering.near(counter_of(right) ^ std::uint64_t{1} << bit, right);
+  }
+  [[nodiscard]] std::uint64_t counter_of(EventNumber event) const {
+    const std::uint64_t all = ~std::uint64_t{0} >> (64 - sender_.bits);
+    return (event - static_cast<std::uint64_t>(sender_.offset)) & all;
+  }
+
   bool send(source::FragmentQueue& queue) {
     const Send& next = to_send_.front();
-    bytes_.assign(next.size, {});
-    const Payload payload{.index = sender_.sent.size(), .source = id_};
-    std::memcpy(bytes_.data(), &payload, sizeof payload);
-    const auto outcome = queue.write(next.fragment.number, bytes_);
+    bytes_.resize(next.size);
+    source::fill_emulated_payload(bytes_, sender_.sent.size(), id_);
+    const auto outcome = queue.write(counter_of(next.fragment.number), bytes_);
     if (outcome == source::WriteOutcome::full) return false;
     sender_.next = queue.next_event();
     sender_.sent.push_back(next.fragment);
@@ -108,11 +127,14 @@ private:
   std::vector<std::byte> bytes_;
 };
 
-OddNumbers::OddNumbers(std::uint64_t seed, VirtualSystemOptions& options)
+OddNumbers::OddNumbers(std::uint64_t seed, VirtualSystemOptions& options, bool counters)
     : system_(options.system),
       rate_hz_(options.system.trigger_rate_hz > 0 ? 0 : options.source_rate_hz) {
   Random random{seed};
-  options.keep_bytes = true;
+  options.check_bytes = [](const storage::StoredFragment& fragment, EventNumber) {
+    return fragment.bytes.size() >= payload_least &&
+           source::check_emulated_payload(fragment.bytes, index_in(fragment), fragment.source);
+  };
   if (rate_hz_ > 0) { // else the trigger numbers the events
     constexpr std::array<EventNumber, 4> firsts{0, 1000, 1'000'000'000, EventNumber{1} << 50};
     first_ = firsts[random.below(firsts.size())];
@@ -145,6 +167,33 @@ OddNumbers::OddNumbers(std::uint64_t seed, VirtualSystemOptions& options)
   for (auto& [id, sender] : senders_) {
     if (rate_hz_ > 0 && !bursts_ && random.chance(1, 10)) sender.ends_at = random.below(5000);
   }
+  if (counters) draw_counters(Random{random.next()}, options);
+}
+
+// Some counters wrap during the run. Numbers jump by far less than half of what they count, so that
+// a source that loses some still knows its turn. Where most numbers are left out, or jump often,
+// counters are wide: a flipped bit of a narrow one is too often a number that may be right.
+void OddNumbers::draw_counters(Random random, VirtualSystemOptions& options) {
+  constexpr std::array<int, 3> widths{24, 32, 48};
+  const int width = widths[random.below(widths.size())];
+  const int narrow = step_ > 1 || bursts_ ? 64 : width;
+  for (Jump& jump : jumps_) jump.count = std::min(jump.count, EventNumber{1} << (narrow - 5));
+  for (auto& [id, sender] : senders_) {
+    if (random.chance(1, 3)) continue;
+    sender.bits = random.chance(2, 3) ? narrow : 64;
+    const std::uint64_t range = sender.bits == 64 ? EventNumber{1} << 40 : EventNumber{1} << narrow;
+    const EventNumber first = number_of(0) + sender.shift;
+    const std::uint64_t begins =
+        random.chance(1, 2) ? range - 2000 - random.below(5000) : 1000 + random.below(range / 2);
+    sender.offset = static_cast<std::int64_t>(first - begins);
+    sender.has_first = random.chance(1, 3);
+  }
+  options.queue = [this](const builder::SourceInfo& info, source::FragmentQueueOptions& queue) {
+    const Sender& sender = senders_.at(info.id);
+    queue.counter_bits = sender.bits;
+    queue.offset = sender.offset;
+    if (sender.has_first) queue.first = number_of(0) + sender.shift;
+  };
 }
 
 // Numbers are left out everywhere, few or many, often right after one another.
@@ -196,16 +245,14 @@ std::string OddNumbers::count_stored(const VirtualSystem& system) {
   std::string wrong;
   system.for_each_stored([&](const storage::StoredEvent& event) {
     for (const auto& fragment : event.fragments) {
-      Payload payload;
-      std::memcpy(&payload, fragment.bytes.data(), sizeof payload);
+      const std::uint64_t index = index_in(fragment);
       auto& sent = senders_.at(fragment.source).sent;
-      if (payload.source != fragment.source || payload.index >= sent.size() ||
-          sent[payload.index].number != event.row.event) {
+      if (index >= sent.size() || sent[index].number != event.row.event) {
         wrong = fmt::format("event {} holds what source {} never sent for it", event.row.event,
                             fragment.source);
         continue;
       }
-      ++sent[payload.index].stored;
+      ++sent[index].stored;
     }
   });
   return wrong;
@@ -216,6 +263,7 @@ std::string OddNumbers::check(const builder::SourceInfo& info) {
   EventNumber accepted = 0; // wrong numbers below this one were taken
   std::size_t accepted_at = 0;
   EventNumber given_up = 0; // all below may be late
+  const std::size_t afresh_at = begins_afresh_at(sender);
   for (std::size_t i = 0; i < sender.sent.size(); ++i) {
     const Fragment& fragment = sender.sent[i];
     const bool beyond = fragment.number >= sender.limit; // it may be stored, or not
@@ -231,12 +279,28 @@ std::string OddNumbers::check(const builder::SourceInfo& info) {
     if (fragment.stored < 2 && !fragment.fault && looks_wrong(sender, i)) continue;
     if (fragment.stored < 2 && fragment.fault && i > 0 && looks_wrong(sender, i - 1)) continue;
     if (fragment.stored == (fragment.fault ? 0U : 1U) || (beyond && fragment.stored < 2)) continue;
+    if (fragment.stored == 0 && i < afresh_at) continue;
     const bool late = fragment.right < given_up;
     if (fragment.stored < 2 && (behind || late || explained(info, i))) continue;
     return fmt::format("source {}: event {} was stored {} times; it sent (from {} on)\n{}",
                        info.name, fragment.number, fragment.stored, i, history(info.id, i));
   }
   return {};
+}
+
+// Before the run has an event of it, two wrong numbers that fall and go on look like a counter that
+// was reset: what came before is of no event then.
+std::size_t OddNumbers::begins_afresh_at(const Sender& sender) const {
+  std::size_t afresh_at = 0;
+  const auto& sent = sender.sent;
+  for (std::size_t i = 1; i < sent.size() && sent[i - 1].stored == 0; ++i) {
+    if (!sent[i].fault || sent[i].number >= sent[i].right) continue;
+    for (std::size_t k = i + 1; k < std::min(sent.size(), i + close); ++k) {
+      const bool goes_on = sent[k].number > sent[i].number && sent[k].number < sent[i].right;
+      if (sent[k].fault && goes_on) afresh_at = i;
+    }
+  }
+  return afresh_at;
 }
 
 // Where most numbers are left out, a wrong one may lie between those of its neighbours.

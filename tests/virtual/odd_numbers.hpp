@@ -16,9 +16,10 @@ namespace fanin::testing {
 
 class OddNumbers {
 public:
-  // Draws what each source does. Makes some of them optional, and has bytes kept. Outlives the
-  // sources; `options` outlives it.
-  OddNumbers(std::uint64_t seed, VirtualSystemOptions& options);
+  // Draws what each source does. Makes some of them optional, and has bytes checked. `counters`:
+  // some have a narrow counter, an offset, a first number. Outlives the sources; `options` outlives
+  // it.
+  OddNumbers(std::uint64_t seed, VirtualSystemOptions& options, bool counters = false);
   ~OddNumbers();
 
   [[nodiscard]] std::unique_ptr<source::Source> make(const builder::SourceInfo& info);
@@ -47,6 +48,9 @@ private:
     Random random{0};
     std::uint64_t fault_every = 0; // fragments, in the mean; 0: never
     std::uint64_t wrong_first = 0;
+    int bits = 64; // of its counter
+    std::int64_t offset = 0; // from its counter to event numbers
+    bool has_first = false; // what it sends before its first event is garbage
     EventNumber shift = 0; // where it begins, beyond the others
     EventNumber limit = 0; // of the last time it was read
     EventNumber next = 0; // after what was accepted last
@@ -59,6 +63,7 @@ private:
     EventNumber count = 0;
   };
   void draw_bursts(Random random);
+  void draw_counters(Random random, VirtualSystemOptions& options);
   // Of the events that happen, one after the other.
   [[nodiscard]] EventNumber number_of(std::uint64_t index) const;
   [[nodiscard]] std::uint64_t index_from(EventNumber number) const;
@@ -68,6 +73,7 @@ private:
   [[nodiscard]] std::string check(const builder::SourceInfo& info);
   [[nodiscard]] bool explained(const builder::SourceInfo& info, std::size_t at) const;
   [[nodiscard]] EventNumber agreed_end() const;
+  [[nodiscard]] std::size_t begins_afresh_at(const Sender& sender) const;
   [[nodiscard]] bool looks_right(const Sender& sender, std::size_t at) const;
   [[nodiscard]] bool looks_wrong(const Sender& sender, std::size_t at) const;
   [[nodiscard]] bool silent_for(std::size_t fragments) const;

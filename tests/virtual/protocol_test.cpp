@@ -36,7 +36,7 @@ protected:
     options.system = make_system(readouts, builders, sources);
     options.system.protocol = std::get<0>(GetParam());
     options.network.strict = std::get<1>(GetParam());
-    options.keep_bytes = true;
+    options.check_bytes = fanin::testing::emulated_bytes;
     return options;
   }
 };

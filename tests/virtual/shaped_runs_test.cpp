@@ -27,7 +27,7 @@ protected:
     options.system.shaping = {.policy = std::get<0>(GetParam()), .carrier = 4096};
     options.system.shaping.window = options.system.shaping.window_least(readouts);
     options.network.strict = std::get<2>(GetParam());
-    options.keep_bytes = true;
+    options.check_bytes = fanin::testing::emulated_bytes;
     return options;
   }
   // Nobody has been granted more than the window, and nobody has sent more than that.

@@ -12,6 +12,7 @@ namespace fanin::testing {
 namespace {
 
 constexpr const char* source_type = "virtual";
+constexpr std::size_t bytes_kept = 16; // of each fragment, when all were checked
 
 net::Url url_of(const std::string& text) { return net::Url::parse("sim://" + text).value(); }
 
@@ -34,6 +35,10 @@ private:
 };
 
 } // namespace
+
+bool emulated_bytes(const storage::StoredFragment& fragment, EventNumber event) {
+  return source::check_emulated_payload(fragment.bytes, event, fragment.source);
+}
 
 VirtualSystemOptions triggered(std::size_t readouts, std::size_t builders, double rate_hz,
                                std::size_t sources) {
@@ -84,7 +89,7 @@ public:
     sink.incarnation = owner.incarnation;
     sink.commit_delay = options.commit_delay;
     sink.depth = options.sink_depth;
-    sink.keep_bytes = options.keep_bytes;
+    sink.keep_bytes = static_cast<bool>(options.check_bytes);
     return std::make_unique<KnownSink>(sinks[owner.builder],
                                        system_.builders_[owner.builder]->host->loop(),
                                        stores[owner.builder], std::move(sink));
@@ -117,6 +122,7 @@ private:
 
 VirtualSystem::VirtualSystem(VirtualSystemOptions options)
     : options_(std::move(options)), world_(options_.seed, options_.network) {
+  bytes_checked_.resize(options_.system.builder_units.size());
   const builder::System& system = options_.system;
   for (std::size_t i = 0; i < system.readout_units.size(); ++i) {
     readouts_.push_back(std::make_unique<PlaceOf<executive::ReadoutNode>>());
@@ -301,12 +307,15 @@ void VirtualSystem::kill_event_manager() {
 bool VirtualSystem::run_until_ended(Duration limit) {
   const Time end = world_.now() + limit;
   while (!manager().ended() && world_.now() < end) {
-    world_.run_until(std::min(end, world_.now() + std::chrono::milliseconds{10}));
+    run_for(std::min(end - world_.now(), Duration{std::chrono::milliseconds{10}}));
   }
   return manager().ended();
 }
 
-void VirtualSystem::run_for(Duration time) { world_.run_until(world_.now() + time); }
+void VirtualSystem::run_for(Duration time) {
+  world_.run_until(world_.now() + time);
+  if (options_.check_bytes) check_new_bytes();
+}
 
 storage::MemorySink* VirtualSystem::sink(std::size_t builder) { return output_->sinks[builder]; }
 
@@ -331,39 +340,109 @@ void VirtualSystem::for_each_stored(
   }
 }
 
+void VirtualSystem::check_new_bytes() {
+  for (std::size_t builder = 0; builder < builders_.size(); ++builder) {
+    auto& events = output_->stores[builder].events;
+    for (std::size_t& at = bytes_checked_[builder]; at < events.size(); ++at) {
+      for (storage::StoredFragment& fragment : events[at].fragments) {
+        const EventNumber event = events[at].row.event;
+        if (fragment.bytes.size() != fragment.size || !options_.check_bytes(fragment, event)) {
+          wrong_bytes_ =
+              fmt::format("event {}: the bytes of source {} are wrong", event, fragment.source);
+        }
+        fragment.bytes.resize(std::min(fragment.bytes.size(), bytes_kept));
+        fragment.bytes.shrink_to_fit();
+      }
+    }
+  }
+}
+
+// Every source is there once, or missing once.
+std::string VirtualSystem::check_rows(const storage::StoredEvent& event) {
+  std::vector<std::pair<SourceId, bool>> rows; // and whether there is a fragment
+  for (const auto& fragment : event.fragments) rows.emplace_back(fragment.source, true);
+  for (const auto& missing : event.missing) rows.emplace_back(missing.source, false);
+  std::ranges::sort(rows);
+  bool incomplete = false;
+  bool right = rows.size() == options_.system.sources.size();
+  for (const auto& info : options_.system.sources) {
+    const auto row = std::ranges::lower_bound(rows, std::pair{info.id, false});
+    right = right && row != rows.end() && row->first == info.id;
+    incomplete = incomplete || (right && info.required && !row->second);
+  }
+  const bool said = (event.row.flags & storage::event_incomplete) != 0;
+  if (right && said == incomplete) return {};
+  return fmt::format("event {}: {} fragments and {} missing ones of {} sources, incomplete: {}",
+                     event.row.event, event.fragments.size(), event.missing.size(),
+                     options_.system.sources.size(), said);
+}
+
+// Builder units are told of a gap with the next batch: of none after the last event.
+std::string VirtualSystem::check_gaps(EventNumber end) {
+  std::vector<storage::GapRow> rows;
+  for (const auto& store : output_->stores) {
+    rows.insert(rows.end(), store.gaps.begin(), store.gaps.end());
+  }
+  std::ranges::sort(rows, {}, &storage::GapRow::first);
+  std::vector<EventRange> stored;
+  for (const auto& row : rows) {
+    if (stored.empty() || stored.back().end < row.first) stored.push_back({row.first, row.end});
+    stored.back().end = std::max(stored.back().end, row.end);
+  }
+  std::uint64_t listed = 0;
+  std::vector<EventRange> known;
+  for (const EventRange& gap : summary().gap_list) {
+    listed += gap.count();
+    if (gap.first < end) known.push_back({gap.first, std::min(gap.end, end)});
+  }
+  const bool all_listed = listed == summary().gaps;
+  if (!all_listed || stored == known) return {};
+  const auto differ = std::ranges::mismatch(stored, known);
+  const auto text = [](auto at, auto last) {
+    return at == last ? std::string{"none"} : fmt::format("{} to {}", at->first, at->end);
+  };
+  return fmt::format("gaps: {} is stored, {} is known", text(differ.in1, stored.end()),
+                     text(differ.in2, known.end()));
+}
+
 std::string VirtualSystem::check_stored() {
+  std::string wrong = wrong_bytes_;
   std::map<EventNumber, std::size_t> counted;
-  std::uint64_t events = 0;
+  std::map<SourceId, wire::MissingCounts> missing;
   std::uint64_t fragments = 0;
   std::uint64_t incomplete = 0;
-  std::string wrong;
   for_each_stored([&](const storage::StoredEvent& event) {
     if (++counted[event.row.event] > 1)
       wrong = fmt::format("event {} is there twice", event.row.event);
-    ++events;
     fragments += event.fragments.size();
     incomplete += (event.row.flags & storage::event_incomplete) != 0 ? 1U : 0U;
-    for (const auto& fragment : event.fragments) {
-      if (options_.keep_bytes && !options_.make_source &&
-          !source::check_emulated_payload(fragment.bytes, event.row.event, fragment.source)) {
-        wrong = fmt::format("event {}: the bytes of source {} are wrong", event.row.event,
-                            fragment.source);
-      }
+    for (const auto& row : event.missing) {
+      ++missing[row.source].at(std::min<std::size_t>(row.reason, wire::missing_reasons - 1));
     }
+    if (auto rows = check_rows(event); !rows.empty()) wrong = std::move(rows);
   });
   if (!wrong.empty()) return wrong;
   const builder::RunSummary& known = summary();
-  if (events != known.events_built) {
-    return fmt::format("{} events stored, {} built", events, known.events_built);
+  const auto differ = [&](const char* what, std::uint64_t stored, std::uint64_t ledger) {
+    if (stored != ledger) wrong = fmt::format("{}: {} stored, {} known", what, stored, ledger);
+  };
+  differ("fragments", fragments, known.fragments.built);
+  differ("incomplete events", incomplete, known.events_incomplete);
+  differ("events", counted.size(), known.events_built);
+  for (const auto& source : known.sources) {
+    for (std::size_t reason = 0; reason < wire::missing_reasons; ++reason) {
+      const auto text = fmt::format("missing fragments of {}, {}", source.source.name,
+                                    wire::name(static_cast<wire::MissingReason>(reason)));
+      differ(text.c_str(), missing[source.source.id][reason], source.missing[reason]);
+    }
   }
-  if (incomplete != known.events_incomplete) {
-    return fmt::format("{} incomplete events stored, {} known", incomplete,
-                       known.events_incomplete);
+  if (!wrong.empty()) return wrong;
+  for (const EventRange& gap : known.gap_list) {
+    const auto event = counted.lower_bound(gap.first);
+    if (event != counted.end() && event->first < gap.end)
+      return fmt::format("event {} is in a gap", event->first);
   }
-  if (fragments != known.fragments.built) {
-    return fmt::format("{} fragments stored, {} built", fragments, known.fragments.built);
-  }
-  return {};
+  return check_gaps(counted.empty() ? 0 : counted.rbegin()->first + 1);
 }
 
 std::string VirtualSystem::check_pools() {

@@ -20,6 +20,10 @@ namespace fanin::testing {
 using MakeSource = std::function<std::unique_ptr<source::Source>(const builder::SourceInfo&)>;
 using ChangeQueue = std::function<void(const builder::SourceInfo&, source::FragmentQueueOptions&)>;
 
+// Of a stored fragment of that event, with all its bytes. Afterwards only the first 16 are kept.
+using CheckBytes = std::function<bool(const storage::StoredFragment&, EventNumber)>;
+[[nodiscard]] bool emulated_bytes(const storage::StoredFragment& fragment, EventNumber event);
+
 struct VirtualSystemOptions {
   builder::System system;
   std::uint64_t seed = 1;
@@ -36,7 +40,7 @@ struct VirtualSystemOptions {
   std::uint32_t receive_pages = 64; // besides those that a strict network has posted
   Duration commit_delay = std::chrono::microseconds{100};
   std::size_t sink_depth = 16;
-  bool keep_bytes = false;
+  CheckBytes check_bytes; // of each stored fragment; empty: they are not looked at
   bool failure_ends_run = false; // of storage
   std::size_t without_file = builder::System::npos; // the builder unit that cannot make its file
   MakeSource make_source; // empty: emulators
@@ -97,9 +101,10 @@ public:
 
   // Every event's authoritative copy.
   void for_each_stored(const std::function<void(const storage::StoredEvent&)>& look) const;
-  // Each event once among the authoritative rows (the winner of the event manager's record), every
-  // fragment of it there with the emulator's bytes, and nothing the ledger does not know of.
-  // Returns what is wrong, empty if nothing.
+  // Each event once among the authoritative rows (the winner of the event manager's record), each
+  // source in it with a fragment of the right bytes or with the reason why it is missing, and as
+  // many of all this, of each reason, and the same gaps as the ledger says. The run has ended in
+  // good order. Returns what is wrong, empty if nothing.
   [[nodiscard]] std::string check_stored();
   // Empty if every page of every node is home (call after the nodes were destroyed).
   [[nodiscard]] std::string check_pools();
@@ -123,6 +128,9 @@ private:
   void make_configuration();
   void make_plugins();
   void make_pools();
+  void check_new_bytes();
+  [[nodiscard]] std::string check_rows(const storage::StoredEvent& event);
+  [[nodiscard]] std::string check_gaps(EventNumber end);
   [[nodiscard]] executive::NodeContext context(Place& place, std::size_t index);
   template <class Node>
   void start(PlaceOf<Node>& place, std::size_t index);
@@ -133,6 +141,8 @@ private:
   VirtualSystemOptions options_;
   std::vector<std::string> log_;
   std::uint64_t sessions_ = 0;
+  std::vector<std::size_t> bytes_checked_; // events of each builder unit
+  std::string wrong_bytes_; // what was wrong, if anything
   config::Configuration configuration_;
   executive::Plugins plugins_;
   std::vector<executive::NodePlan> plans_;
