@@ -314,18 +314,28 @@ void FragmentQueue::drop_held() {
   if (held.entry.crc32c == 0 || !held.entry.absent()) reject(wire::DropReason::number_jump);
 }
 
-// The counter was reset before the run began: what it gave before was of no event.
+// The numbers fell before the run began. If they fall to one that had no fragment between others
+// that had, wrong ones had confirmed each other, and the source goes on where it was. Otherwise its
+// counter was reset: all that it gave before was of no event.
 void FragmentQueue::begin_afresh() {
-  for (EventNumber event = table_.base(); event < table_.next(); event = alike_until(event)) {
+  const EventNumber from = held_->event;
+  const bool goes_on = from > table_.base() && table_.entry(from).absent();
+  for (EventNumber event = goes_on ? from : table_.base(); event < table_.next();
+       event = alike_until(event)) {
     if (table_.entry(event).absent()) continue;
     reject(wire::DropReason::number_jump);
     --written_;
   }
+  written_end_ = said_end_ = late_end_ = 0;
+  if (goes_on) {
+    table_.cut_back(from);
+    judge_.fell_back();
+    return;
+  }
   base_position_ = end_position_ = held_->position;
   for (; held_first_ < base_position_ / page_size_; ++held_first_) held_page(held_first_).reset();
-  written_end_ = said_end_ = late_end_ = 0;
   judge_.restart();
-  number_from(held_->event);
+  number_from(from);
 }
 
 // Whether there is room for `event`, and for the gap in front of it.

@@ -98,4 +98,20 @@ void FragmentTable::release_until(EventNumber event) {
                (in_gap ? gap(0).shift : base_shift_);
 }
 
+void FragmentTable::cut_back(EventNumber event) {
+  FANIN_ASSERT(event > base_ && event < next_);
+  while (gap_count_ > 0 && gap(gap_count_ - 1).range.first >= event) --gap_count_;
+  shift_ = base_shift_;
+  if (gap_count_ > 0) {
+    Gap& last = gap(gap_count_ - 1);
+    if (last.range.end > event) { // what follows keeps its slots
+      last.shift += static_cast<std::uint32_t>(last.range.end - event);
+      last.range.end = event;
+    }
+    shift_ = last.shift;
+  }
+  next_ = event;
+  absent_end_ = std::min(absent_end_, event);
+}
+
 } // namespace fanin::source

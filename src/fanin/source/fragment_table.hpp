@@ -100,6 +100,8 @@ public:
   [[nodiscard]] EventNumber absent_end() const { return absent_end_; }
 
   FANIN_API void release_until(EventNumber event); ///< at most next()
+  /// Forgets the numbers from this one on, which is the next one then. Above base(), and answered.
+  FANIN_API void cut_back(EventNumber event);
 
 private:
   [[nodiscard]] std::size_t index(EventNumber event, std::uint32_t shift) const {

@@ -96,7 +96,7 @@ void run_table_script(std::uint64_t seed) {
   };
   std::size_t held = 0;
   for (int step = 0; step < 3000; ++step) {
-    const std::uint64_t action = random.below(8);
+    const std::uint64_t action = random.below(9);
     const EventNumber next = table.next();
     if (action < 5) {
       if (!table.has_room(next)) continue;
@@ -111,7 +111,14 @@ void run_table_script(std::uint64_t seed) {
         gaps[next + count] = {next, why};
         ASSERT_TRUE(table.has_room(next + count)); // of the fragment behind it
       }
-    } else if (next > table.base()) {
+    } else if (action == 8 && next > table.base() + 1) {
+      const EventNumber end = table.base() + 1 + random.below(next - table.base() - 1);
+      table.cut_back(end);
+      model.erase(model.lower_bound(end), model.end());
+      const auto gap = gaps.upper_bound(end);
+      if (gap != gaps.end() && gap->second.first < end) gaps[end] = gap->second;
+      gaps.erase(gaps.upper_bound(end), gaps.end());
+    } else if (action == 7 && next > table.base()) {
       const EventNumber base = table.base() + random.below(next - table.base() + 1);
       table.release_until(base);
       model.erase(model.begin(), model.lower_bound(base));

@@ -52,9 +52,13 @@ void NumberJudge::accepted(EventNumber number) {
   if (first_ && number == *first_) waits_for_first_ = false;
 }
 
-void NumberJudge::restart() {
+void NumberJudge::fell_back() {
   last_.reset();
   step_ = step_before_ = jumps_dropped_ = 0;
+}
+
+void NumberJudge::restart() {
+  fell_back();
   usual_ = {};
   waits_for_first_ = first_.has_value();
   others_ = {};

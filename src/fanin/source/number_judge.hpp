@@ -139,6 +139,8 @@ public:
     jumps_dropped_ = 0;
   }
   void restart();
+  /// The last numbers were wrong; those before them were not.
+  void fell_back();
   /// The source joins a run under way: it does not wait for `first`.
   void join() { waits_for_first_ = false; }
 

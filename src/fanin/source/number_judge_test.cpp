@@ -235,6 +235,45 @@ TEST(Numbers, a_counter_that_is_reset_before_the_run_begins_starts_afresh) {
   }
 }
 
+TEST(Numbers, wrong_numbers_before_the_run_begins_cost_nothing_that_came_before_them) {
+  for (const auto may : {FragmentQueue::Fall::yes, FragmentQueue::Fall::ask}) {
+    QueueFixture fixture({.window = 256, .near = 256}, {.page_size = 4096, .pages = 4});
+    FragmentQueue& queue = fixture.queue;
+    queue.set_may_fall(may);
+    for (const EventNumber event : Numbers{0, 1, 2, 3, 130, 150, 6}) {
+      ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok) << event;
+    }
+    if (may == FragmentQueue::Fall::ask) {
+      EXPECT_EQ(queue.write(7, bytes_of(10, 7)), WriteOutcome::full);
+      queue.set_may_fall(FragmentQueue::Fall::yes);
+    }
+    for (EventNumber event = 7; event < 200; ++event) {
+      ASSERT_EQ(queue.write(event, bytes_of(10, event)), WriteOutcome::ok) << event;
+    }
+    EXPECT_EQ(queue.first_event(), 0U);
+    EXPECT_EQ(queue.next_event(), 200U);
+    EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 2U);
+    for (EventNumber event = 0; event < 200; ++event) {
+      const bool lost = event == 4 || event == 5;
+      ASSERT_EQ(queue.entry(event).absent(), lost) << event;
+      if (lost) continue;
+      ASSERT_EQ(testing::payload_of(queue, event), bytes_of(10, event)) << event;
+    }
+  }
+}
+
+TEST(Numbers, a_counter_that_is_reset_to_a_number_it_had_starts_afresh) {
+  QueueFixture fixture({.window = 256, .near = 256});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_may_fall(FragmentQueue::Fall::yes);
+  for (const EventNumber event : Numbers{0, 1, 2, 3, 4, 2, 3}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.first_event(), 2U);
+  EXPECT_EQ(queue.next_event(), 4U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 5U);
+}
+
 TEST(Numbers, a_flipped_bit_is_no_reset) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
