@@ -201,6 +201,10 @@ bool FragmentQueue::settle(EventNumber following) {
     drop_held();
     break;
   case NumberJudge::Verdict::afresh:
+    if (has(held_->event) && !has(following)) { // not the counter: what follows may fall as well
+      drop_held();
+      break;
+    }
     if (fall_ == Fall::ask) {
       fall_wanted_ = throttled_ = true;
       return false;
@@ -314,12 +318,16 @@ void FragmentQueue::drop_held() {
   if (held.entry.crc32c == 0 || !held.entry.absent()) reject(wire::DropReason::number_jump);
 }
 
+bool FragmentQueue::has(EventNumber event) const {
+  return event >= table_.base() && event < table_.next() && !table_.entry(event).absent();
+}
+
 // The numbers fell before the run began. If they fall to one that had no fragment between others
 // that had, wrong ones had confirmed each other, and the source goes on where it was. Otherwise its
 // counter was reset: all that it gave before was of no event.
 void FragmentQueue::begin_afresh() {
   const EventNumber from = held_->event;
-  const bool goes_on = from > table_.base() && table_.entry(from).absent();
+  const bool goes_on = from > table_.base() && !has(from);
   for (EventNumber event = goes_on ? from : table_.base(); event < table_.next();
        event = alike_until(event)) {
     if (table_.entry(event).absent()) continue;

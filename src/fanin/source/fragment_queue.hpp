@@ -359,6 +359,7 @@ private:
   bool take();
   void forget_held();
   void drop_held();
+  [[nodiscard]] bool has(EventNumber event) const; // a fragment of it, not released
   void begin_afresh();
   void number_from(EventNumber first);
   bool reach(EventNumber event);

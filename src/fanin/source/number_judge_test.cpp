@@ -262,6 +262,19 @@ TEST(Numbers, wrong_numbers_before_the_run_begins_cost_nothing_that_came_before_
   }
 }
 
+TEST(Numbers, a_wrong_number_behind_two_others_is_no_reset) {
+  QueueFixture fixture({.window = 256, .near = 256});
+  FragmentQueue& queue = fixture.queue;
+  queue.set_may_fall(FragmentQueue::Fall::yes);
+  for (const EventNumber event : Numbers{0, 1, 2, 3, 130, 150, 2, 7, 8, 9}) {
+    ASSERT_EQ(queue.write(event, {}), WriteOutcome::ok) << event;
+  }
+  EXPECT_EQ(queue.first_event(), 0U);
+  EXPECT_EQ(queue.next_event(), 10U);
+  EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 3U);
+  EXPECT_EQ(queue.written(), 7U);
+}
+
 TEST(Numbers, a_counter_that_is_reset_to_a_number_it_had_starts_afresh) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
