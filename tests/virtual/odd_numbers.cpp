@@ -6,7 +6,6 @@
 #include <ranges>
 
 #include "fanin/source/emulator.hpp"
-#include "fanin/source/number_judge.hpp"
 #include "fanin/source/numbering.hpp"
 #include "fanin/source/pacer.hpp"
 
@@ -14,8 +13,6 @@ namespace fanin::testing {
 
 namespace {
 constexpr std::size_t close = 4; // fragments: faults so near to each other act together
-
-double seconds(Duration time) { return static_cast<double>(time.count()) * 1e-9; }
 
 // Each fragment has the payload of an emulator for "event" number `index`, in Sender::sent.
 constexpr std::size_t payload_least = 16; // bytes: the index, the source, the size
@@ -111,9 +108,7 @@ private:
     source::fill_emulated_payload(bytes_, sender_.sent.size(), id_);
     const auto outcome = queue.write(counter_of(next.fragment.number), bytes_);
     if (outcome == source::WriteOutcome::full) return false;
-    sender_.next = queue.next_event();
     sender_.sent.push_back(next.fragment);
-    if (sender_.next > next.fragment.right + 1) sender_.sent.back().others_end = all_.agreed_end();
     to_send_.erase(to_send_.begin());
     return true;
   }
@@ -236,7 +231,7 @@ std::string OddNumbers::check(VirtualSystem& system,
   if (auto wrong = count_stored(system); !wrong.empty()) return wrong;
   for (const builder::SourceInfo& info : system_.sources) {
     if (!spared(info)) continue;
-    if (auto wrong = check(info); !wrong.empty()) return wrong;
+    if (auto wrong = check(info, given_up_until(system, info)); !wrong.empty()) return wrong;
   }
   return {};
 }
@@ -258,22 +253,35 @@ std::string OddNumbers::count_stored(const VirtualSystem& system) {
   return wrong;
 }
 
-std::string OddNumbers::check(const builder::SourceInfo& info) {
+// Of a source that was silent, each time, in ascending order.
+std::vector<EventNumber> OddNumbers::given_up_until(const VirtualSystem& system,
+                                                    const builder::SourceInfo& info) {
+  const std::string words = fmt::format(": source {} is silent: given up until event ", info.name);
+  std::vector<EventNumber> ends;
+  for (const std::string& line : system.log()) {
+    if (const auto at = line.find(words); at != std::string::npos)
+      ends.push_back(std::stoull(line.substr(at + words.size())));
+  }
+  std::ranges::sort(ends);
+  return ends;
+}
+
+std::string OddNumbers::check(const builder::SourceInfo& info,
+                              const std::vector<EventNumber>& silences) {
   const Sender& sender = senders_.at(info.id);
   EventNumber accepted = 0; // wrong numbers below this one were taken
-  std::size_t accepted_at = 0;
   EventNumber given_up = 0; // all below may be late
   const std::size_t afresh_at = begins_afresh_at(sender);
   for (std::size_t i = 0; i < sender.sent.size(); ++i) {
     const Fragment& fragment = sender.sent[i];
     const bool beyond = fragment.number >= sender.limit; // it may be stored, or not
     if (fragment.fault && (fragment.stored > 0 || (beyond && confirmed(info.id, i)))) {
-      if (fragment.number >= accepted) accepted_at = i;
       accepted = std::max(accepted, fragment.number + 1);
     }
     const bool behind = fragment.right < accepted; // the source is ahead of itself
-    if (behind && silent_for(i - accepted_at)) {
-      given_up = std::max(given_up, fragment.others_end);
+    if (behind) { // of its fragments none is taken, which may be a silence
+      const auto end = std::ranges::upper_bound(silences, accepted);
+      if (end != silences.end()) given_up = *end;
     }
     if (fragment.stored < 2 && fragment.fault && looks_right(sender, i)) continue;
     if (fragment.stored < 2 && !fragment.fault && looks_wrong(sender, i)) continue;
@@ -314,19 +322,6 @@ bool OddNumbers::looks_wrong(const Sender& sender, std::size_t at) const {
   const auto& sent = sender.sent;
   return step_ > 1 && at > 0 && at + 1 < sent.size() && sent[at + 1].fault &&
          sent[at + 1].number > sent[at - 1].right && sent[at + 1].number < sent[at].right;
-}
-
-// Of so many fragments none was taken: the source was given up, until where others were.
-bool OddNumbers::silent_for(std::size_t fragments) const {
-  const double rate_hz = rate_hz_ > 0 ? rate_hz_ : system_.trigger_rate_hz;
-  return static_cast<double>(fragments) / rate_hz > 0.9 * seconds(system_.event_deadline);
-}
-
-// A source that is silent is given up until there. Wrong numbers that were accepted count.
-EventNumber OddNumbers::agreed_end() const {
-  std::vector<EventNumber> ends;
-  for (const auto& [id, sender] : senders_) ends.push_back(sender.next);
-  return source::agreed_end(ends, system_.event_window);
 }
 
 // Two things that happen close together may cost a good fragment, or confirm a wrong number: faults

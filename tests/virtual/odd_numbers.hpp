@@ -41,7 +41,6 @@ private:
     EventNumber number = 0; // what the source said
     bool fault = false; // lost, of a wrong number, a repetition or too large
     bool gap = false; // numbers were left out everywhere right before it
-    EventNumber others_end = 0; // up to where sources agreed, when this one was ahead of itself
     std::uint32_t stored = 0;
   };
   struct Sender {
@@ -53,7 +52,6 @@ private:
     bool has_first = false; // what it sends before its first event is garbage
     EventNumber shift = 0; // where it begins, beyond the others
     EventNumber limit = 0; // of the last time it was read
-    EventNumber next = 0; // after what was accepted last
     std::uint64_t dies_at = ~std::uint64_t{0}; // it sends nothing from the event of this index on
     std::uint64_t ends_at = ~std::uint64_t{0}; // it says that it has ended there
     std::vector<Fragment> sent;
@@ -70,13 +68,14 @@ private:
   [[nodiscard]] bool jumps_at(std::uint64_t index) const;
 
   [[nodiscard]] std::string count_stored(const VirtualSystem& system);
-  [[nodiscard]] std::string check(const builder::SourceInfo& info);
+  [[nodiscard]] static std::vector<EventNumber> given_up_until(const VirtualSystem& system,
+                                                               const builder::SourceInfo& info);
+  [[nodiscard]] std::string check(const builder::SourceInfo& info,
+                                  const std::vector<EventNumber>& silences);
   [[nodiscard]] bool explained(const builder::SourceInfo& info, std::size_t at) const;
-  [[nodiscard]] EventNumber agreed_end() const;
   [[nodiscard]] std::size_t begins_afresh_at(const Sender& sender) const;
   [[nodiscard]] bool looks_right(const Sender& sender, std::size_t at) const;
   [[nodiscard]] bool looks_wrong(const Sender& sender, std::size_t at) const;
-  [[nodiscard]] bool silent_for(std::size_t fragments) const;
   [[nodiscard]] bool confirmed(SourceId source, std::size_t at) const;
   [[nodiscard]] std::string history(SourceId source, std::size_t at) const;
 
