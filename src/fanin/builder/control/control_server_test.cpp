@@ -258,7 +258,8 @@ TEST_F(Server, nobody_is_judged_by_time_in_which_the_event_manager_did_not_run) 
   const Time begin = world_.now();
   liveness.start(begin);
   paths.readout_up(0, 1, begin);
-  paths.failing(0, begin);
+  paths.builder_up(0, begin);
+  paths.failing(0, 0, begin);
   const Duration running = liveness.running_time();
 
   Time now = begin + 3 * system_.dead_after; // it was stopped meanwhile

@@ -17,9 +17,8 @@ void DataPaths::readout_up(NodeId node, Incarnation incarnation, Time now) {
   Readout& readout = readouts_[node];
   readout.up = true;
   readout.incarnation = incarnation;
-  readout.failing_since = never;
   for (Builder& builder : builders_) {
-    builder.paths[node] = {0, now, {}};
+    builder.paths[node] = {0, now};
     ++builder.broken;
   }
   changed_ = true;
@@ -36,7 +35,7 @@ void DataPaths::readout_down(NodeId node) {
 void DataPaths::builder_up(NodeId node, Time now) {
   Builder& builder = builders_[node];
   builder.up = true;
-  builder.paths.assign(readouts_.size(), {0, now, {}});
+  builder.paths.assign(readouts_.size(), {0, now});
   count_broken(builder);
   changed_ = true;
 }
@@ -50,7 +49,8 @@ bool DataPaths::report(NodeId builder, NodeId readout, Incarnation incarnation, 
                        Time now) {
   if (incarnation != readouts_[readout].incarnation) return false;
   const bool before = broken(builder, readout);
-  builders_[builder].paths[readout] = {open ? incarnation : 0, now, {}};
+  Path& path = builders_[builder].paths[readout];
+  path = {open ? incarnation : 0, now, {}, path.failing_since};
   const bool after = broken(builder, readout);
   if (before && !after) --builders_[builder].broken;
   if (!before && after) ++builders_[builder].broken;
@@ -89,18 +89,34 @@ std::vector<NodeId> DataPaths::fewest_in_the_way() {
   return nodes;
 }
 
-void DataPaths::failing(NodeId readout, Time now) {
-  Time& since = readouts_[readout].failing_since;
+void DataPaths::failing(NodeId builder, NodeId readout, Time now) {
+  Time& since = builders_[builder].paths[readout].failing_since;
   if (since == never) since = now;
+  readouts_[readout].blamed = true;
+}
+
+void DataPaths::forgive(NodeId readout) {
+  readouts_[readout].blamed = false;
+  for (Builder& builder : builders_) builder.paths[readout].failing_since = never;
+}
+
+Time DataPaths::failing_since(NodeId readout) const {
+  Time since = never;
+  for (const Builder& builder : builders_) {
+    if (builder.up) since = std::min(since, builder.paths[readout].failing_since);
+  }
+  return since;
 }
 
 void DataPaths::pass_over(Duration pause, Time now) {
   const auto move = [&](Time& time) {
     if (time != never) time = std::min(now, time + pause);
   };
-  for (Readout& readout : readouts_) move(readout.failing_since);
   for (Builder& builder : builders_) {
-    for (Path& path : builder.paths) move(path.broken_since);
+    for (Path& path : builder.paths) {
+      move(path.broken_since);
+      move(path.failing_since);
+    }
   }
   move(unreached_since_);
 }

@@ -50,13 +50,15 @@ public:
   // from here on.
   [[nodiscard]] std::vector<NodeId> fewest_in_the_way();
 
-  // A builder unit blames this readout unit: nothing of it comes.
-  void failing(NodeId readout, Time now);
+  // A builder unit blames this readout unit: nothing of it comes. That holds as long as the builder
+  // unit is up.
+  void failing(NodeId builder, NodeId readout, Time now);
   // Something of it was built.
-  void works(NodeId readout) { readouts_[readout].failing_since = never; }
-  [[nodiscard]] Time failing_since(NodeId readout) const {
-    return readouts_[readout].failing_since;
+  void works(NodeId readout) {
+    if (readouts_[readout].blamed) forgive(readout);
   }
+  // Of the builder units that are up; never: none blames it.
+  [[nodiscard]] Time failing_since(NodeId readout) const;
   // It was given up, and is not taken again before that time.
   void bar(NodeId readout, Time until) { readouts_[readout].barred_until = until; }
   [[nodiscard]] bool barred(NodeId readout, Time now) const {
@@ -71,6 +73,7 @@ private:
     Incarnation incarnation = 0; // whose data can come; 0: none
     Time broken_since{}; // or told to try another
     Duration patience{}; // until it is told again; 0: the least
+    Time failing_since = never;
   };
   struct Builder {
     bool up = false;
@@ -80,13 +83,14 @@ private:
   struct Readout {
     bool up = false;
     Incarnation incarnation = 0;
-    Time failing_since = never;
+    bool blamed = false; // by any builder unit since something of it was built
     Time barred_until{};
   };
   [[nodiscard]] bool broken(NodeId builder, NodeId readout) const {
     return readouts_[readout].up && !open(builder, readout);
   }
   void count_broken(Builder& builder);
+  void forgive(NodeId readout);
 
   Duration patience_least_;
   std::vector<Readout> readouts_;

@@ -101,6 +101,20 @@ TEST_F(Paths, no_builder_unit_is_nobody_s_fault) {
   EXPECT_EQ(paths_.unreached_since(), never);
 }
 
+TEST_F(Paths, who_blames_a_readout_unit_and_is_gone_blames_it_no_more) {
+  paths_.failing(0, 2, now_);
+  const Time first = now_;
+  now_ += 1s;
+  paths_.failing(1, 2, now_);
+  paths_.failing(0, 2, now_);
+  EXPECT_EQ(paths_.failing_since(2), first);
+  paths_.builder_down(0);
+  EXPECT_EQ(paths_.failing_since(2), now_);
+  paths_.builder_up(0, now_ + 1s);
+  paths_.builder_down(1);
+  EXPECT_EQ(paths_.failing_since(2), never);
+}
+
 TEST_F(Paths, the_fewest_readout_units_are_in_the_way) {
   open(0, 0);
   open(1, 1);
@@ -112,7 +126,7 @@ TEST_F(Paths, the_fewest_readout_units_are_in_the_way) {
 
 TEST_F(Paths, pauses_of_the_event_manager_count_for_nobody) {
   (void)paths_.update(now_);
-  paths_.failing(1, now_);
+  paths_.failing(0, 1, now_);
   const Time before = now_;
   now_ += 5s;
   paths_.pass_over(4s, now_);

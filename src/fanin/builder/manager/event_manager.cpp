@@ -384,7 +384,7 @@ bool EventManager::on_built(NodeId builder, wire::MessageReader& reader) {
 bool EventManager::on_hand_back(NodeId builder, const wire::HandBack& back) {
   std::optional<Dispatcher::Blame> blame;
   if (!dispatcher_.on_hand_back(builder, back, blame)) return false;
-  if (blame) path_watch_.on_blamed(blame->readout, environment_.loop->now());
+  if (blame) path_watch_.on_blamed(builder, blame->readout, environment_.loop->now());
   return true;
 }
 

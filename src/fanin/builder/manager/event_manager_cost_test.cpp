@@ -8,6 +8,7 @@
 
 #include "fanin/builder/manager/event_manager.hpp"
 #include "fanin/builder/testing/make_system.hpp"
+#include "fanin/net/virtual_world.hpp"
 
 namespace fanin::builder {
 namespace {

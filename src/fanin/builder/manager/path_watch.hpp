@@ -27,8 +27,8 @@ public:
 
   // A builder unit says whether a readout unit reaches it. False: it is invalid.
   [[nodiscard]] bool on_reached(NodeId builder, const wire::Reached& reached, Time now);
-  // A builder unit has handed a batch back because of this readout unit.
-  void on_blamed(NodeId readout, Time now);
+  // The builder unit has handed a batch back because of this readout unit.
+  void on_blamed(NodeId builder, NodeId readout, Time now);
   // Now and then.
   void watch(Time now);
 
