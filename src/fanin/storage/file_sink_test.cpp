@@ -143,6 +143,14 @@ protected:
   std::map<std::string, std::uint64_t> gone; // events, by path
 };
 
+TEST_F(FileSinkTest, of_no_depth_is_refused) {
+  auto none = options();
+  none.depth = 0;
+  const auto made = FileSink::make(std::move(none));
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().kind, ErrorKind::usage);
+}
+
 TEST_F(FileSinkTest, commits_all_batches_in_order_and_gives_the_pages_back) {
   const auto sink = start(options());
   std::vector<std::uint64_t> tickets;

@@ -418,6 +418,34 @@ TEST_F(RunFile, names_the_missing_and_skips_the_gaps) {
   EXPECT_EQ(gap.end, 6U);
 }
 
+TEST_F(RunFile, names_each_source_that_an_event_lacks_and_none_in_a_gap) {
+  const auto plan = [](EventNumber event, SourceId source) {
+    const bool absent = event == 2 || (event == 1 && source != 30);
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 10U};
+  };
+  auto batch = maker.make(0, {0, 4}, plan);
+  batch.gaps.push_back({2, 3});
+  batch.missing.push_back({.events = {1, 3}, .source = 20, .reason = wire::MissingReason::lost});
+  batch.bad.push_back({.event = 1, .source = 20, .flags = wire::fragment_bad_number});
+  const auto writer = create(options());
+  ASSERT_TRUE(writer);
+  append(*writer, batch);
+  const auto reader = open(writer->path());
+  ASSERT_TRUE(reader && reader->events() == 3);
+  std::vector<EventRow> rows(3);
+  ASSERT_TRUE(reader->read_events(0, rows));
+  const auto missing = reader->missing_of(rows[1]);
+  ASSERT_TRUE(missing && missing->size() == 2);
+  EXPECT_EQ((*missing)[0].source, 10U);
+  EXPECT_EQ((*missing)[1].source, 20U);
+  EXPECT_EQ((*missing)[1].reason, static_cast<std::uint32_t>(wire::MissingReason::lost));
+  EXPECT_EQ(rows[1].flags, std::uint32_t{event_incomplete} | event_bad_number);
+  const auto fragments = reader->fragments_of(rows[1]);
+  ASSERT_TRUE(fragments && fragments->size() == 1);
+  EXPECT_EQ((*fragments)[0].flags, 0); // the other one is not there to be flagged
+  EXPECT_EQ(reader->missing(), 2U);
+}
+
 TEST_F(RunFile, flags_what_the_builder_unit_found_bad) {
   auto batch = maker.make(0, {0, 4});
   batch.bad.push_back({.event = 1, .source = 20, .flags = wire::fragment_bad_checksum});

@@ -379,6 +379,51 @@ TEST_F(Verify, a_forced_end_leaves_events_that_are_stored_and_not_acknowledged) 
   EXPECT_THAT(check({a}).problems, ElementsAre(HasSubstr("counts 2 incomplete events")));
 }
 
+TEST_F(Verify, compares_gaps_only_where_the_manifest_has_them_all_and_nothing_was_lost) {
+  const auto absent_50_to_60 = [](EventNumber event, SourceId) {
+    const bool absent = event >= 50 && event < 60;
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 5U};
+  };
+  const auto cut = write("bu0", {{{0, 50}}, {{60, 100}}}); // which says nothing of 50 to 59
+  const auto problems = [&](const std::string& file, const ManifestSummary& summary) {
+    write_manifest({}, summary);
+    return check({file}).problems;
+  };
+  ManifestSummary summary{.built = 90, .balanced = true, .gaps = 10, .gap_ranges = {{50, 60}}};
+  EXPECT_THAT(problems(cut, summary), ElementsAre(HasSubstr("that of the files is none")));
+  summary.lost = 1;
+  EXPECT_THAT(problems(cut, summary), IsEmpty());
+  summary.lost = 0;
+  summary.gaps = 11; // it names the first ones
+  EXPECT_THAT(problems(cut, summary), IsEmpty());
+  std::filesystem::remove(cut);
+  const auto whole = write("bu0", {{{0, 100}, 0, {{50, 60}}}}, 1, absent_50_to_60);
+  summary.gaps = 10;
+  EXPECT_THAT(problems(whole, summary), IsEmpty());
+  summary.gap_ranges = {{49, 60}};
+  summary.gaps = 11;
+  EXPECT_THAT(problems(whole, summary), ElementsAre(HasSubstr("is 49 to 59, and that of the")));
+}
+
+TEST_F(Verify, counts_gaps_that_lie_apart) {
+  const auto plan = [](EventNumber event, SourceId) {
+    const bool absent = (event >= 20 && event < 30) || (event >= 50 && event < 60);
+    return FragmentPlan{.absent = absent, .size = absent ? 0U : 5U};
+  };
+  EXPECT_EQ(check({write("bu0", {{{0, 100}, 0, {{20, 30}, {50, 60}}}}, 1, plan)}).gaps, 20U);
+}
+
+TEST_F(Verify, says_that_a_run_has_not_ended_and_which_manifest_is_none) {
+  const auto file = write("bu0", {{{0, 100}}});
+  ASSERT_TRUE(ManifestWriter::create(directory.path(), {.run = 7, .protocol = "pull"}));
+  auto result = check({file});
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_THAT(result.notes, ElementsAre(HasSubstr("the run did not end in good order")));
+  const auto odd = directory.path() + "/odd.manifest.json";
+  put(odd, "?\n");
+  EXPECT_THAT(check({file}, {.manifests = {odd}}).problems, ElementsAre(odd + ":1: not JSON"));
+}
+
 // Its readout units died between the two attempts, so the second one found no event.
 TEST_F(Verify, the_copy_that_was_acknowledged_may_say_that_there_is_no_event) {
   const auto plan = [](EventNumber event, SourceId) {

@@ -34,7 +34,7 @@ protected:
                        std::uint32_t offset = 0, std::uint32_t size = ~0U) {
     wire::PartHeader header;
     header.batch_first = first / 4 * 4;
-    header.batch_events = 4;
+    header.batch_events = block_events_;
     header.source = source;
     header.first_event = first;
     header.attempt = attempt;
@@ -78,6 +78,7 @@ protected:
           .value();
   Assembler assembler_{system_, sources_};
   bool spoiled_ = false;
+  std::uint32_t block_events_ = 4; // of the batch, as blocks say
 };
 
 TEST_F(Blocks, batch_is_complete_when_all_sources_have_answered) {
@@ -212,6 +213,160 @@ TEST_F(Blocks, gap_is_no_event_if_all_sources_say_so) {
   EXPECT_EQ(batch->batch.gaps, (std::vector<EventRange>{{1, 2}}));
   EXPECT_EQ(batch->batch.missing.size(), 2U); // event 3 of two sources
   EXPECT_EQ(batch->incomplete, 1U);
+}
+
+TEST_F(Blocks, gap_that_a_source_knows_nothing_of_is_none) {
+  Assembly* const batch = assign(0, 0, {{1, 2}});
+  for (const SourceId source : {1U, 2U, 3U}) (void)add(source, 0, good_table());
+  assembler_.decide(*batch);
+  EXPECT_TRUE(batch->batch.gaps.empty());
+  EXPECT_TRUE(batch->batch.missing.empty());
+}
+
+TEST_F(Blocks, missing_fragments_are_joined_only_where_they_follow_in_one_source) {
+  Assembly* const batch = assign(0);
+  const auto absent = wire::FragmentEntry::make_absent(wire::AbsentReason::none);
+  (void)add(1, 0, {absent, good(1), absent, absent});
+  (void)add(2, 0, {good(1), good(1), good(1), good(1)});
+  (void)add(3, 0, {absent, absent, good(1), good(1)});
+  assembler_.decide(*batch);
+  const auto& missing = batch->batch.missing;
+  ASSERT_EQ(missing.size(), 3U);
+  EXPECT_EQ(missing[0].events, (EventRange{0, 1}));
+  EXPECT_EQ(missing[1].events, (EventRange{2, 4}));
+  EXPECT_EQ(missing[2].events, (EventRange{0, 2}));
+  EXPECT_EQ(missing[2].source, 3U);
+}
+
+TEST_F(Blocks, batches_that_follow_each_other_in_two_sources_are_not_joined) {
+  Assembly* const batch = assign(0);
+  const auto absent = wire::FragmentEntry::make_absent(wire::AbsentReason::none);
+  (void)add(1, 0, {good(1), absent, good(1), good(1)});
+  (void)add(2, 0, {good(1), good(1), absent, good(1)});
+  (void)add(3, 0, good_table());
+  assembler_.decide(*batch);
+  ASSERT_EQ(batch->batch.missing.size(), 2U);
+  EXPECT_EQ(batch->batch.missing[0].source, 1U);
+  EXPECT_EQ(batch->batch.missing[1].source, 2U);
+}
+
+TEST_F(Blocks, block_of_a_decided_batch_is_late) {
+  Assembly* const batch = assign(0);
+  for (const SourceId source : {1U, 2U, 3U}) EXPECT_EQ(add(source, 0, good_table()).early, nullptr);
+  assembler_.decide(*batch);
+  EXPECT_EQ(add(1, 0, good_table()).batch, nullptr);
+  EXPECT_EQ(assembler_.late(), 1U);
+  EXPECT_EQ(assembler_.stale(), 0U);
+}
+
+TEST_F(Blocks, block_of_a_batch_that_is_cut_otherwise_spoils_it) {
+  (void)add(1, 0, good_table());
+  block_events_ = 2;
+  EXPECT_EQ(add(2, 0, {good(1), good(1)}).batch, nullptr);
+  EXPECT_EQ(assembler_.stale(), 1U);
+  EXPECT_EQ(assign(0)->open_sources, 2U);
+  EXPECT_TRUE(spoiled_);
+  (void)add(1, 4, {good(1), good(1)}); // before its assignment to four events
+  const Assembly* const batch = assign(4);
+  EXPECT_TRUE(spoiled_);
+  EXPECT_EQ(batch->range, (EventRange{4, 8}));
+  EXPECT_EQ(batch->open_sources, 3U);
+  EXPECT_EQ(assembler_.late(), 1U);
+}
+
+TEST_F(Blocks, next_event_before_the_end_of_a_fragment_is_wrong) {
+  (void)assign(0);
+  EXPECT_EQ(add(1, 0, {good(100)}, 0, 0, 60).wrong, "");
+  EXPECT_NE(add(1, 1, {good(1)}).wrong, "");
+  EXPECT_EQ(assembler_.stale(), 0U);
+}
+
+TEST_F(Blocks, fragment_in_several_blocks_may_be_damaged) {
+  const Assembly* const batch = assign(0);
+  wire::FragmentEntry damaged = good(100);
+  ++damaged.crc32c;
+  (void)add(1, 0, {damaged}, 0, 0, 60);
+  (void)add(1, 0, {damaged}, 0, 60, 40);
+  ASSERT_EQ(batch->bad.size(), 1U);
+  EXPECT_EQ(batch->bad[0].flags, wire::fragment_bad_checksum);
+}
+
+TEST_F(Blocks, early_batches_that_are_gone_make_room_for_others) {
+  for (EventNumber first = 0; first < EventNumber{4} * 5000; first += 4) {
+    const auto added = add(1, first, good_table());
+    ASSERT_NE(added.early, nullptr) << first;
+    assembler_.release(*added.early);
+  }
+  (void)add(1, 0, good_table());
+  (void)assign(4);
+  assembler_.clear();
+  EXPECT_TRUE(assembler_.assemblies().empty());
+  EXPECT_NE(add(1, 0, good_table()).early, nullptr);
+}
+
+TEST_F(Blocks, assignment_with_gaps_that_cannot_be_is_none) {
+  for (const wire::Gap odd : {wire::Gap{2, 2}, wire::Gap{3, 2}, wire::Gap{3, 5}}) {
+    const wire::Assign message{.first = 0, .events = 4};
+    EXPECT_FALSE(assembler_.assign(message, std::vector{odd}, {}).valid);
+    assembler_.clear();
+  }
+}
+
+TEST_F(Blocks, assignment_in_two_messages_is_one) {
+  const wire::Assign begin{.first = 0, .events = 4, .more = 1};
+  const auto first = assembler_.assign(begin, std::vector{wire::Gap{0, 1}}, {});
+  EXPECT_TRUE(first.valid);
+  EXPECT_EQ(first.assembly, nullptr);
+  const Assembly* const batch = assign(0, 0, {{2, 3}});
+  ASSERT_NE(batch, nullptr);
+  EXPECT_EQ(batch->gaps.size(), 2U);
+}
+
+TEST_F(Blocks, lost_fragments_are_of_assigned_batches_and_of_sources_that_there_are) {
+  const auto lost = [](SourceId source, EventNumber first, std::uint32_t count) {
+    return std::vector<wire::MissingRange>{
+        {.source = source, .count = count, .first = first, .reason = 3}};
+  };
+  const Assembly* const one = assign(0);
+  const Assembly* const early = add(1, 4, good_table()).early;
+  const Assembly* const two = assign(8);
+  EXPECT_FALSE(assembler_.add_lost(lost(9, 0, 1)));
+  EXPECT_FALSE(assembler_.add_lost(lost(1, ~EventNumber{0}, 2)));
+  EXPECT_TRUE(assembler_.add_lost(lost(1, 2, 8)));
+  EXPECT_TRUE(assembler_.add_lost(lost(1, 12, 4)));
+  ASSERT_EQ(one->lost.size(), 1U);
+  EXPECT_EQ(one->lost[0].first, 2U);
+  EXPECT_EQ(one->lost[0].count, 2U);
+  EXPECT_TRUE(early->lost.empty());
+  ASSERT_EQ(two->lost.size(), 1U);
+  EXPECT_EQ(two->lost[0].first, 8U);
+  EXPECT_EQ(two->lost[0].count, 2U);
+}
+
+TEST_F(Blocks, readout_unit_that_is_given_up_takes_nothing_of_another_with_it) {
+  Assembly* const batch = assign(0);
+  (void)add(1, 0, {good(7)});
+  (void)add(3, 0, {good(50)}, 0, 0, 20);
+  assembler_.give_up(*batch, 1);
+  EXPECT_EQ(batch->bytes, 7U);
+  EXPECT_EQ(batch->batch.pieces.size(), 1U);
+  EXPECT_EQ(batch->open_sources, 2U);
+  assembler_.give_up(*batch, 1); // it owes nothing any more
+  EXPECT_EQ(batch->open_sources, 2U);
+}
+
+TEST_F(Blocks, only_assigned_batches_are_owed) {
+  (void)add(1, 0, good_table());
+  EXPECT_FALSE(assembler_.owes(0));
+  EXPECT_TRUE(assembler_.owed_by(0).empty());
+  Assembly* const batch = assign(4);
+  EXPECT_TRUE(assembler_.owes(0));
+  EXPECT_EQ(assembler_.owed_by(0), std::vector<Assembly*>{batch});
+  (void)add(1, 4, good_table());
+  (void)add(2, 4, good_table());
+  EXPECT_FALSE(assembler_.owes(0));
+  EXPECT_TRUE(assembler_.owed_by(0).empty());
+  EXPECT_EQ(assembler_.owed_by(1), std::vector<Assembly*>{batch});
 }
 
 TEST_F(Blocks, way_is_gone_when_a_readout_unit_owes_blocks_and_completes_none) {

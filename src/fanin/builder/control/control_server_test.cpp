@@ -213,6 +213,52 @@ TEST_F(Server, another_process_takes_the_place_of_one_that_is_waited_for) {
   EXPECT_EQ(notes_.take(), "left ru0 joined ru0 ");
 }
 
+TEST_F(Server, node_that_was_not_welcomed_is_welcomed_over_its_next_connection) {
+  join(ru0, 5).close();
+  run(1ms);
+  FakeNode& same = join(ru0, 5);
+  EXPECT_EQ(notes_.take(), "joined ru0 waits ru0 resumed ru0 ");
+  EXPECT_TRUE(same.heard(wire::MessageType::welcome));
+  EXPECT_FALSE(same.heard(wire::MessageType::resumed));
+}
+
+TEST_F(Server, who_begins_anew_after_it_was_heard_resumes_nothing) {
+  FakeNode& heard = join(ru0, 5);
+  heard.say(wire::Numbered{1, 0}, std::string_view{});
+  heard.say(wire::Uncut{});
+  run(1ms);
+  heard.close();
+  run(1ms);
+  join(ru0, 5);
+  EXPECT_EQ(notes_.take(), "joined ru0 message ru0 waits ru0 left ru0 joined ru0 ");
+  const NodeKey other{wire::Role::readout_unit, 1};
+  FakeNode& acknowledges = join(other, 6);
+  server_.readout(1)->append(wire::Finish{});
+  run(1ms);
+  acknowledges.say(wire::Acknowledge{1});
+  run(1ms);
+  acknowledges.close();
+  run(1ms);
+  join(other, 6);
+  EXPECT_EQ(notes_.take(), "joined ru1 waits ru1 left ru1 joined ru1 ");
+}
+
+TEST_F(Server, only_a_readout_unit_of_this_welcome_resumes) {
+  wire::Hello again = hello(ru0, 5);
+  join(ru0, 5).close();
+  run(1ms);
+  again.resumes = notes_.incarnation + 1;
+  connect().say_hello(again, text(ru0));
+  run(1ms);
+  EXPECT_EQ(notes_.take(), "joined ru0 waits ru0 left ru0 joined ru0 ");
+  join(bu0, 7);
+  again = hello(bu0, 7);
+  again.resumes = notes_.incarnation;
+  connect().say_hello(again, text(bu0));
+  run(1ms);
+  EXPECT_EQ(notes_.take(), "joined bu0 left bu0 joined bu0 ");
+}
+
 TEST_F(Server, message_that_makes_no_sense_ends_the_connection) {
   FakeNode& peer = join(ru0, 5);
   peer.say(wire::Numbered{1, 0}, std::string_view{});
