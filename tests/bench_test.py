@@ -132,6 +132,15 @@ def test_many_send_to_many():
         check_rates(bench("nxn", "--url", url, "--rus", "2", "--bus", "2", "--size", "1KiB"), "fanin")
 
 
+def test_many_send_to_many_in_an_order():
+    for url, shaping, size in (("tcp", "random", "16KiB"), ("shm", "linear-shift", "64B"), ("tcp", "barrel-shifter", "1MiB"),
+                               ("tcp", "tokens", "1KiB")):
+        result = measured("nxn", "--url", url, "--rus", "3", "--bus", "2", "--size", size, "--shaping", shaping, "--peers", "none")
+        assert result["settings"]["shaping"] == shaping, result["settings"]
+        check_rates({row["what"]: row for row in result["results"]}, "fanin")
+    check_rates(bench("evb", "--rus", "2", "--bus", "2", "--fragment-size", "200B", "--shaping", "linear-shift"), "nxn", "evb")
+
+
 def test_two_hosts_measure_together():
     far = subprocess.Popen([FANIN, "bench", "stream", "--listen", "tcp://127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
     try:
@@ -167,7 +176,7 @@ def test_bad_input_is_said_in_one_line():
     for arguments in (("stream", "--url", "nothing"), ("stream", "--sizes", "0B"), ("stream", "--sizes", "1GiB"),
                       ("stream", "--sizes", "8..64"), ("stream", "--peers", "nobody"), ("stream", "--duration", "1ms"),
                       ("stream", "--wait", "sometimes"), ("roundtrip", "--rate", "fast"), ("pubsub", "--subscribers", "0"),
-                      ("nxn", "--rus", "1000"), ("stream", "--listen", "shm://x"), ("stream", "--listen", "tcp", "--url", "tcp"),
+                      ("nxn", "--rus", "1000"), ("nxn", "--shaping", "sideways"), ("stream", "--listen", "shm://x"), ("stream", "--listen", "tcp", "--url", "tcp"),
                       ("stream", "--url", "shm://x:7000"), ("evb", "--url", "nothing")):
         done = fanin("bench", *arguments)
         assert done.returncode == 2, f"status of fanin bench {' '.join(arguments)}: {done.stderr}"

@@ -27,6 +27,7 @@ namespace {
 using bench::Pattern;
 
 constexpr Duration shortest_sample = std::chrono::milliseconds{50}; // of a measurement
+constexpr const char* shapings = "none, random, linear-shift, barrel-shifter or tokens";
 constexpr const char* sizes_default = "64B,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB";
 
 // As the user wrote them; empty: the default.
@@ -44,6 +45,7 @@ struct Words {
   std::size_t senders = 1;
   std::size_t receivers = 1;
   std::size_t pipeline = 1;
+  std::string shaping = "none";
   std::string rate;
   std::string json;
   std::string plot;
@@ -134,6 +136,11 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
   spec.receivers = words.receivers;
   spec.pipeline = words.pipeline;
   spec.read = words.read;
+  if (const auto policy = builder::shaping::policy_named(words.shaping)) {
+    spec.shaping.policy = *policy;
+  } else {
+    reading.fail_with("--shaping", fmt::format("there is no '{}': {}", words.shaping, shapings));
+  }
   reading.rate("--rate", words.rate, spec.period);
   spec.wait = words.wait == "poll" ? net::WaitPolicy::poll : net::WaitPolicy::block;
   if (!reading.result()) return std::unexpected(reading.result().error());
@@ -246,6 +253,7 @@ void add_message_benches(CLI::App& bench, int& status) {
       ->check(CLI::Range(std::size_t{1}, bench::processes_max));
   command->add_option("--bus", words->receivers, "Receivers")
       ->check(CLI::Range(std::size_t{1}, bench::processes_max));
+  command->add_option("--shaping", words->shaping, shapings);
 }
 
 } // namespace fanin::command

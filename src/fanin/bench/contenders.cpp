@@ -6,6 +6,7 @@
 #include "fanin/bench/bare_memory.hpp"
 #include "fanin/bench/bare_roundtrip.hpp"
 #include "fanin/bench/bare_tcp.hpp"
+#include "fanin/bench/shaped_nxn.hpp"
 #include "fanin/bench/sockets.hpp"
 #include "fanin/bench/zeromq.hpp"
 
@@ -52,7 +53,7 @@ Result<Ends> raw_ends(const Spec& spec) {
 }
 
 Result<Ends> ends_of(const Spec& spec) {
-  if (spec.peer == "fanin") return sockets_ends(spec);
+  if (spec.peer == "fanin") return spec.shaping.on() ? shaped_nxn_ends(spec) : sockets_ends(spec);
   if (spec.peer == "raw" || (spec.peer == "fair" && spec.pattern == Pattern::nxn))
     return raw_ends(spec);
   if (spec.peer == "memcpy" && spec.pattern == Pattern::stream) return memcpy_stream(spec);

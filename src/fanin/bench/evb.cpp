@@ -10,11 +10,11 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bare_tcp.hpp"
+#include "fanin/bench/contenders.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/net_stream.hpp"
 #include "fanin/bench/port.hpp"
 #include "fanin/bench/record.hpp"
-#include "fanin/bench/sockets.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/wire/part.hpp"
 
@@ -157,7 +157,8 @@ private:
                                 configuration().system.data_page / 2 - head));
   }
 
-  // As many streams through the message sockets, in messages of what a readout unit would send.
+  // As many streams through the message sockets, in messages of what a readout unit would send; or
+  // with the same shaping.
   [[nodiscard]] Contender nxn() const {
     const EvbSetup& setup = options_.setup;
     Spec spec;
@@ -170,8 +171,9 @@ private:
     spec.senders = configuration().readouts();
     spec.receivers = configuration().builders();
     spec.wait = configuration().network.wait;
+    spec.shaping = configuration().system.shaping;
     return {"nxn", [this, spec]() -> Result<Sample> {
-              const auto ends = sockets_ends(spec);
+              const auto ends = make_ends(spec);
               if (!ends) return std::unexpected(ends.error());
               return run_ends(*ends, {options_.warmup, options_.duration});
             }};

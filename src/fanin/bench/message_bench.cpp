@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/mpi.hpp"
 #include "fanin/bench/port.hpp"
+#include "fanin/bench/record.hpp"
 #include "fanin/bench/remote.hpp"
 #include "fanin/executive/placement.hpp"
 
@@ -77,6 +79,16 @@ private:
     return 2;
   }
 
+  // As the configuration does: a carrier holds a message, and everybody can be granted carriers.
+  static void fit_shaping(Spec& spec) {
+    const std::uint64_t least = std::bit_ceil(PageLayout{spec.size, 0}.page());
+    spec.shaping.carrier =
+        static_cast<std::uint32_t>(std::max<std::uint64_t>(spec.shaping.carrier, least));
+    spec.shaping.window = spec.shaping.window_usual(spec.senders);
+    spec.shaping.tokens =
+        static_cast<std::uint32_t>(std::min<std::size_t>(spec.shaping.tokens, spec.senders));
+  }
+
   [[nodiscard]] Spec spec_of(std::string_view what, std::uint32_t size) const {
     Spec spec = options_.spec;
     spec.size = size;
@@ -91,6 +103,7 @@ private:
       spec.peer = "fanin";
       spec.pattern = Pattern::stream;
     }
+    if (spec.shaping.on()) fit_shaping(spec);
     if (processes(spec) > executive::usable_cores()) spec.wait = net::WaitPolicy::block;
     return spec;
   }
@@ -239,6 +252,7 @@ private:
     object["senders"] = spec.senders;
     object["receivers"] = spec.receivers;
     object["pipeline"] = spec.pipeline;
+    object["shaping"] = builder::shaping::name(spec.shaping.policy);
     object["rate_hz"] =
         spec.period.count() > 0 ? 1e9 / static_cast<double>(spec.period.count()) : 0.0;
     object["duration_s"] = static_cast<double>(options_.window.duration.count()) * 1e-9;

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> pattern_names{"stream", "roundtrip", "pubsub", "nxn"};
 constexpr std::uint64_t page_max = 64U << 20;
+constexpr std::uint64_t window_max = std::uint64_t{1} << 40;
 constexpr std::uint64_t pipeline_max = 1U << 16;
 constexpr std::uint64_t warmup_max_ns = 60'000'000'000;
 constexpr std::uint64_t period_max_ns = 1'000'000'000'000'000;
@@ -31,6 +32,10 @@ json::Value Spec::to_json() const {
   value["period_ns"] = period.count();
   value["read"] = read;
   value["loaded"] = loaded;
+  value["shaping"]["policy"] = builder::shaping::name(shaping.policy);
+  value["shaping"]["carrier"] = shaping.carrier;
+  value["shaping"]["window"] = shaping.window;
+  value["shaping"]["tokens"] = shaping.tokens;
   value["congestion"] = congestion;
   value["poll"] = wait == net::WaitPolicy::poll;
   value["warmup_ns"] = warmup.count();
@@ -40,11 +45,15 @@ json::Value Spec::to_json() const {
 Result<Spec> Spec::from_json(const json::Value& value) {
   Spec spec;
   Result<> result;
-  const auto number = [&](std::string_view key, std::uint64_t min, std::uint64_t max) {
-    const std::uint64_t found = value.at(key).natural();
+  const auto number_of = [&](const json::Value& from, std::string_view key, std::uint64_t min,
+                             std::uint64_t max) {
+    const std::uint64_t found = from.at(key).natural();
     if (found < min || found > max)
       result = fail(ErrorKind::malformed, fmt::format("{} is out of range", key));
     return found;
+  };
+  const auto number = [&](std::string_view key, std::uint64_t min, std::uint64_t max) {
+    return number_of(value, key, min, max);
   };
   const std::string pattern = value.at("pattern").text();
   std::size_t index = 0;
@@ -65,6 +74,16 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   spec.period = Duration{static_cast<Duration::rep>(number("period_ns", 0, period_max_ns))};
   spec.read = value.at("read").boolean();
   spec.loaded = value.at("loaded").boolean();
+  const json::Value& shaping = value.at("shaping");
+  const auto policy = builder::shaping::policy_named(shaping.at("policy").text());
+  if (!policy) return fail(ErrorKind::malformed, "no such shaping");
+  spec.shaping.policy = *policy;
+  spec.shaping.carrier =
+      static_cast<std::uint32_t>(number_of(shaping, "carrier", 1, 2 * message_size_max));
+  if (!result) return std::unexpected(result.error());
+  spec.shaping.window =
+      number_of(shaping, "window", spec.shaping.window_least(spec.senders), window_max);
+  spec.shaping.tokens = static_cast<std::uint32_t>(number_of(shaping, "tokens", 1, processes_max));
   spec.congestion = value.at("congestion").text();
   spec.wait = value.at("poll").boolean() ? net::WaitPolicy::poll : net::WaitPolicy::block;
   spec.warmup = Duration{static_cast<Duration::rep>(number("warmup_ns", 0, warmup_max_ns))};

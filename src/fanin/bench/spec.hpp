@@ -9,6 +9,7 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/builder/shaping/shaping.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/url.hpp"
 
@@ -30,6 +31,7 @@ struct Spec {
   Duration period{}; // round trip: from one to the next; 0: as soon as one is back
   bool read = false;        // receivers read every byte, not only the first
   bool loaded = false;      // round trip: beside a stream on the same path
+  builder::shaping::Shaping shaping; // nxn, of fanin
   std::string congestion = "cubic";
   net::WaitPolicy wait = net::WaitPolicy::poll;
   Duration warmup{}; // not counted in latencies

@@ -243,7 +243,7 @@ void fit_shaping(TableReader reader, Configuration& configuration) {
       reader.integer("tokens", std::min<std::uint64_t>(shaping.tokens, readouts), 1,
                      std::max<std::uint64_t>(readouts, 1)));
   const std::uint64_t window_least = shaping.window_least(configuration.readouts());
-  shaping.window = reader.size("window", 2 * window_least);
+  shaping.window = reader.size("window", shaping.window_usual(configuration.readouts()));
   if (shaping.window >= window_least) return;
   reader.reject("window",
                 fmt::format("{} is less than {} carriers of {} for each readout unit ({} of them): "

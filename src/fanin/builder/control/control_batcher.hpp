@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 
+#include "fanin/base/export.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/message/gathering_page.hpp"
 #include "fanin/net/link.hpp"
@@ -37,7 +38,7 @@ inline void put_bytes(std::byte*& at, std::span<const std::byte> bytes) {
 //
 // Thread: the loop of its link. A peer that does not read makes it fail, not grow: `failed()` is
 // then true, and the owner gives the connection up. Who can wait instead asks roomy() first.
-class ControlBatcher {
+class FANIN_INTERNAL_API ControlBatcher {
 public:
   ControlBatcher() = default;
   // `pool` must outlive it. A page carries at most half a page of messages, since that is what

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/base/export.hpp"
 #include "fanin/base/identity.hpp"
 #include "fanin/builder/shaping/shaping.hpp"
 
@@ -18,7 +19,7 @@ namespace fanin::builder::shaping {
 // send one. With tokens it is granted its share only when it gets a token, of which there are few.
 // They go round among those that owe something. Knows no connection; time comes in. Thread: the
 // builder unit's loop.
-class Grants {
+class FANIN_INTERNAL_API Grants {
 public:
   // `asked`: a readout unit is granted nothing before it owes something (pull).
   Grants(const Shaping& shaping, std::size_t readout_units, bool asked);

@@ -7,12 +7,13 @@
 #include <optional>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/builder/shaping/order.hpp"
 
 namespace fanin::builder::shaping {
 
 // Knows no connection; time comes in. Thread: the readout unit's loop.
-class Schedule {
+class FANIN_INTERNAL_API Schedule {
 public:
   // A policy other than `none`. `seed`: of its random numbers.
   Schedule(const Shaping& shaping, std::size_t readout_units, std::size_t builder_units,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace fanin::builder::shaping {
@@ -20,6 +21,13 @@ enum class Policy : std::uint8_t { none, random, linear_shift, tokens, barrel_sh
   case Policy::barrel_shifter: return "barrel-shifter";
   }
   return "none";
+}
+[[nodiscard]] constexpr std::optional<Policy> policy_named(std::string_view word) {
+  for (const Policy policy : {Policy::none, Policy::random, Policy::linear_shift, Policy::tokens,
+                              Policy::barrel_shifter}) {
+    if (name(policy) == word) return policy;
+  }
+  return {};
 }
 
 // Grants for so many carriers to each readout unit, at least: while one is under way there is room
@@ -43,6 +51,9 @@ struct Shaping {
   // The least window that can serve so many readout units.
   [[nodiscard]] std::uint64_t window_least(std::size_t readout_units) const {
     return std::uint64_t{carriers_least} * carrier * readout_units;
+  }
+  [[nodiscard]] std::uint64_t window_usual(std::size_t readout_units) const {
+    return 2 * window_least(readout_units);
   }
 };
 
