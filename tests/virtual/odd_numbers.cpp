@@ -296,19 +296,19 @@ std::string OddNumbers::check(const builder::SourceInfo& info,
   return {};
 }
 
-// Before the run has an event of it, two wrong numbers close together look like a counter that was
-// reset right after them: they fall and go on, or the numbers after them fall. What came before is
-// of no event then.
+// Before the run has an event of it, two wrong numbers that fall and go on look like a counter that
+// was reset: what came before is of no event then.
 std::size_t OddNumbers::begins_afresh_at(const Sender& sender) const {
+  std::size_t afresh_at = 0;
   const auto& sent = sender.sent;
-  const auto first = std::ranges::find_if(sent, [](const Fragment& one) { return one.stored > 0; });
-  if (first == sent.end()) return 0;
-  const auto at = static_cast<std::size_t>(first - sent.begin());
-  std::size_t faults = 0;
-  for (std::size_t i = at < close ? 0 : at - close; i < std::min(sent.size(), at + close); ++i) {
-    faults += sent[i].fault ? 1U : 0U;
+  for (std::size_t i = 1; i < sent.size() && sent[i - 1].stored == 0; ++i) {
+    if (!sent[i].fault || sent[i].number >= sent[i].right) continue;
+    for (std::size_t k = i + 1; k < std::min(sent.size(), i + close); ++k) {
+      const bool goes_on = sent[k].number > sent[i].number && sent[k].number < sent[i].right;
+      if (sent[k].fault && goes_on) afresh_at = i;
+    }
   }
-  return faults >= 2 ? at : 0;
+  return afresh_at;
 }
 
 // Where most numbers are left out, a wrong one may lie between those of its neighbours.
