@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fanin_run import SOURCE, Folder, wait_until
+from fanin_run import SOURCE, Folder, Run, check_balanced, fanin, verify, wait_until
 
 os.environ["PATH"] += ":/usr/sbin:/sbin"
 TOOL = [sys.executable, str(SOURCE / "tools/testbed.py")]
@@ -224,3 +224,48 @@ def test_a_user_without_rights_makes_a_testbed_in_a_user_namespace():
         testbed.up("1x1")
         assert testbed.status()["user_namespace"]
         assert "10.88.0.2" in testbed.enter("ru0", "ip", "address", "show", "dev", "rail0")
+
+
+def run_file(testbed, readouts=2, builders=2):
+    text = (f'[run]\noutput = "{testbed.path.parent}/out"\n[trigger]\nrate = "500Hz"\n[buffers]\nreadout = "32MiB"\nbuilder = "48MiB"\n'
+            'huge_pages = "off"\n[source]\ntype = "emulator"\nsize = "1000B"\nfragment_max = "32KiB"\n'
+            f'[[readout]]\ncount = {readouts}\nsource = [{{ count = 2 }}]\n[[builder]]\ncount = {builders}\n')
+    path = testbed.path.parent / "run.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_run_on_a_testbed_builds_its_events_over_the_network():
+    with Testbed() as testbed:
+        testbed.up("2x2", *SMALL)
+        with Run(run_file(testbed), "--testbed", "--events", "1000", env=testbed.environment) as run:
+            assert run.url().startswith("tcp://10.88.0.1:")
+            result = run.finish()
+        assert result["events"]["built"] == 1000
+        check_balanced(result)
+        assert verify(result)["complete"] == 1000
+        ports = testbed.status()["ports"]
+        assert ports["bu0.0"]["bytes"] + ports["bu1.0"]["bytes"] > 4_000_000, "they came through the switch"
+
+
+def test_a_run_refuses_a_testbed_that_is_too_small_or_down():
+    with Testbed() as testbed:
+        testbed.up("1x1")
+        config = run_file(testbed)
+        done = fanin("run", config, "--testbed", env=testbed.environment)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+        assert "has 3 hosts, and 5 are needed" in done.stderr and "./dev testbed up 2x2" in done.stderr, done
+        holder = testbed.state()["pid"]
+        os.kill(holder, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{holder}").exists(), "it is dead")
+        done = fanin("run", config, "--testbed", env=testbed.environment)
+        assert done.returncode == 2 and "no testbed is up" in done.stderr, done
+
+
+def test_a_run_on_a_testbed_that_goes_down_ends_in_good_order():
+    with Testbed() as testbed:
+        testbed.up("2x2", *SMALL)
+        with Run(run_file(testbed), "--testbed", env=testbed.environment) as run:
+            run.wait_for_events(200)
+            assert testbed.command("down").returncode == 0
+            check_balanced(run.finish())

@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
   add_publish(app, status);
   add_subscribe(app, status);
   add_bench(app, status);
+  add_on_host(app, status);
   const auto commands = app.get_subcommands([](CLI::App*) { return true; });
   if (argc > 1 && argv[1][0] != '-' &&
       std::ranges::none_of(commands, [&](const auto* c) { return c->check_name(argv[1]); })) {

@@ -1,10 +1,11 @@
-// fanin run CONFIG: a whole event builder on this host, or one node of it.
+// fanin run CONFIG: a whole event builder on this host or on those of a list, or one node of it.
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <csignal>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "fanin/base/units.hpp"
 #include "fanin/builder/control/control_client.hpp"
 #include "fanin/executive/describe.hpp"
+#include "fanin/executive/host_list.hpp"
 #include "fanin/executive/launcher.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/process.hpp"
@@ -38,6 +40,9 @@ struct RunOptions {
   std::string json;
   std::string log = "info";
   bool quiet = false;
+  std::string hosts; // a list
+  bool testbed = false;
+  std::string assigned; // of a process that was started on a host of a list: HostList::addresses()
   int report_descriptor = -1;
   std::uint64_t session = 0;
 };
@@ -48,6 +53,14 @@ std::vector<std::string> all_overrides(const RunOptions& options) {
   if (!options.duration.empty()) overrides.push_back("run.duration=" + options.duration);
   if (!options.events.empty()) overrides.push_back("run.events=" + options.events);
   return overrides;
+}
+
+// The list that was given, if one was.
+Result<std::optional<executive::HostList>> read_hosts(const RunOptions& options) {
+  if (options.hosts.empty() && !options.testbed) return std::nullopt;
+  auto list = options.testbed ? executive::testbed_hosts() : executive::load_hosts(options.hosts);
+  if (!list) return std::unexpected(list.error());
+  return std::move(*list);
 }
 
 using Plans = std::vector<executive::NodePlan>;
@@ -188,7 +201,8 @@ int run_alone(const config::Configuration& configuration, const Plans& plans,
 // `file`: the text of the configuration, whose file may be changed for the next run while this one
 // lasts.
 int launch(const config::Configuration& configuration, const Plans& plans, std::string file,
-           const std::vector<std::size_t>& processes, const RunOptions& options, JsonFile& json) {
+           const std::vector<std::size_t>& processes, const executive::HostList* hosts,
+           const RunOptions& options, JsonFile& json) {
   Show show(configuration, plans, options, has_event_manager(nodes_of(configuration, processes)),
             json);
   show.tell_unknown_rates(configuration);
@@ -198,11 +212,19 @@ int launch(const config::Configuration& configuration, const Plans& plans, std::
     launcher.command.emplace_back("--set");
     launcher.command.push_back(assignment);
   }
+  launcher.by_hand = launcher.command;
+  if (hosts != nullptr) {
+    launcher.command.insert(launcher.command.end(), {"--assigned", hosts->addresses()});
+    launcher.by_hand.emplace_back(options.testbed ? "--testbed" : "--hosts");
+    if (!options.testbed) launcher.by_hand.push_back(options.hosts);
+    launcher.hosts = hosts;
+  } else {
+    executive::share_cores(processes.size());
+  }
   launcher.input = std::move(file);
   launcher.processes = processes;
   launcher.on_report = [&show](const json::Value& report) { show.on_report(report); };
   launcher.log = [&show](LogLevel level, std::string_view text) { show.log(level, text); };
-  executive::share_cores(processes.size());
   const auto done = executive::run_processes(configuration, show.view(), std::move(launcher));
   if (!done) return complain(done.error());
   return show.finish();
@@ -215,25 +237,45 @@ void name_process(const std::string& name) {
   prctl(PR_SET_NAME, title.c_str());
 }
 
+// Where a list says where nodes run.
+Result<> assign(config::Configuration& configuration,
+                const std::optional<executive::HostList>& hosts, const RunOptions& options) {
+  if (hosts) return executive::assign_hosts(configuration, *hosts);
+  if (options.assigned.empty()) return {};
+  const auto assigned = executive::parse_hosts(options.assigned, "--assigned");
+  if (!assigned) return std::unexpected(assigned.error());
+  return executive::assign_hosts(configuration, *assigned);
+}
+
 int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
   // The launcher's children read what it has read.
   const bool child = options.report_descriptor >= 0;
   auto text = settings::read_text(child ? "/proc/self/fd/0" : options.configuration);
   if (!text) return complain(text.error());
-  const auto configuration = config::parse(*text, options.configuration, all_overrides(options));
+  auto configuration = config::parse(*text, options.configuration, all_overrides(options));
   if (!configuration) return complain(configuration.error());
-  const auto processes = executive::processes_here(*configuration, options.node);
+  const auto hosts = read_hosts(options);
+  if (!hosts) return complain(hosts.error());
+  if (auto assigned = assign(*configuration, *hosts, options); !assigned)
+    return complain(assigned.error());
+  const auto processes = *hosts ? executive::processes_elsewhere(*configuration, options.node)
+                                : executive::processes_here(*configuration, options.node);
   if (!processes) return complain(processes.error());
   const auto nodes = nodes_of(*configuration, *processes);
-  if (processes->size() == 1) name_process(configuration->processes[processes->front()].name);
+  if (processes->size() == 1 && !*hosts)
+    name_process(configuration->processes[processes->front()].name);
   if (child) return run_as_child(*configuration, nodes, options);
-  const auto plans = executive::check_here(*configuration, nodes);
+  // What the other hosts can do shows there.
+  const auto plans =
+      executive::check_here(*configuration, *hosts ? std::vector<std::size_t>{} : nodes);
   if (!plans) return complain(plans.error());
   auto json = JsonFile::open(options.json);
   if (!json) return complain(json.error());
-  if (processes->size() == 1) return run_alone(*configuration, *plans, nodes, options, *json);
-  return launch(*configuration, *plans, std::move(*text), *processes, options, *json);
+  if (processes->size() == 1 && !*hosts)
+    return run_alone(*configuration, *plans, nodes, options, *json);
+  return launch(*configuration, *plans, std::move(*text), *processes, *hosts ? &**hosts : nullptr,
+                options, *json);
 }
 
 // For CLI11: empty, or what is wrong.
@@ -255,7 +297,7 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   auto options = std::make_shared<RunOptions>();
   options->program = program;
   CLI::App* command =
-      app.add_subcommand("run", "Run an event builder on this host, or one node of it");
+      app.add_subcommand("run", "Run an event builder here or on several hosts, or one node of it");
   command->add_option("CONFIG", options->configuration, "Configuration (TOML)")->required();
   command->add_option("--node", options->node, "Only this node, or this [[process]]");
   auto* duration = command->add_option("--duration", options->duration, "Stop after this time: 10s")
@@ -273,7 +315,12 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   command->add_option("--log", options->log, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
   command->add_flag("--quiet", options->quiet, "Only warnings and the result");
-  command->add_option("--report-fd", options->report_descriptor)->group(""); // of the launcher's
+  auto* hosts = command->add_option("--hosts", options->hosts,
+                                    "List of hosts: runs a process on each, in their order");
+  command->add_flag("--testbed", options->testbed, "The same on the hosts of ./dev testbed")
+      ->excludes(hosts);
+  command->add_option("--assigned", options->assigned)->group(""); // of the launcher's
+  command->add_option("--report-fd", options->report_descriptor)->group(""); // likewise
   command->add_option("--session", options->session)->group(""); // likewise
   command->callback([options, &status] { status = run(*options); });
 }

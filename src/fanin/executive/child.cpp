@@ -4,11 +4,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -17,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/descriptor.hpp"
+#include "fanin/executive/child_input.hpp"
 #include "fanin/executive/signals.hpp"
 
 namespace fanin::executive {
@@ -64,99 +63,24 @@ public:
   }
 
 private:
-  class Reports;
-  class Death;
   void finish();
 
   pid_t pid_;
   Handlers handlers_;
-  std::unique_ptr<Reports> reports_;
-  std::unique_ptr<Death> death_;
-};
-
-// The lines that it writes.
-class ForkedChild::Reports final : public net::Service {
-public:
-  Reports(net::Loop& loop, Descriptor descriptor, ForkedChild& child)
-      : loop_(loop), descriptor_(std::move(descriptor)), child_(child) {
-    loop_.add(*this);
-  }
-  ~Reports() override { end(); }
-  [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
-  bool poll() override {
-    if (ended_) return false;
-    std::array<char, 65536> buffer; // NOLINT: read() fills it
-    const ssize_t got = read(descriptor_.get(), buffer.data(), buffer.size());
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-    if (got <= 0) {
-      end();
-      return false;
-    }
-    text_.append(buffer.data(), static_cast<std::size_t>(got));
-    std::size_t at = 0;
-    for (auto end = text_.find('\n'); end != std::string::npos; end = text_.find('\n', at)) {
-      const auto report = json::Value::parse(std::string_view{text_}.substr(at, end - at));
-      at = end + 1;
-      if (report) child_.handlers_.on_report(*report);
-    }
-    text_.erase(0, at);
-    return true;
-  }
-
-private:
-  void end() { // at its end a pipe stays readable
-    if (!ended_) loop_.remove(*this);
-    ended_ = true;
-  }
-
-  net::Loop& loop_;
-  Descriptor descriptor_;
-  ForkedChild& child_;
-  std::string text_;
-  bool ended_ = false;
-};
-
-// A descriptor that becomes readable when it has ended.
-class ForkedChild::Death final : public net::Service {
-public:
-  Death(net::Loop& loop, Descriptor descriptor, ForkedChild& child)
-      : loop_(loop), descriptor_(std::move(descriptor)), child_(child) {
-    loop_.add(*this);
-  }
-  ~Death() override { end(); }
-  [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
-  bool poll() override {
-    siginfo_t info{};
-    const bool ended =
-        waitid(P_PID, static_cast<id_t>(child_.pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        info.si_pid == child_.pid_;
-    if (ended_ || !ended) return false;
-    end();
-    child_.finish();
-    return false;
-  }
-
-private:
-  void end() { // it stays readable
-    if (!ended_) loop_.remove(*this);
-    ended_ = true;
-  }
-
-  net::Loop& loop_;
-  Descriptor descriptor_;
-  ForkedChild& child_;
-  bool ended_ = false;
+  std::unique_ptr<LineInput> reports_;
+  std::unique_ptr<ProcessEnd> death_;
 };
 
 ForkedChild::ForkedChild(pid_t pid, Handlers handlers)
     : pid_(pid), handlers_(std::move(handlers)) {}
 
 Result<> ForkedChild::watch(net::Loop& loop, Descriptor reports) {
-  reports_ = std::make_unique<Reports>(loop, std::move(reports), *this);
-  Descriptor death(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
-  if (!death) return fail_errno(ErrorKind::unsupported, "pidfd_open", errno);
-  fcntl(death.get(), F_SETFD, FD_CLOEXEC);
-  death_ = std::make_unique<Death>(loop, std::move(death), *this);
+  reports_ = std::make_unique<LineInput>(loop, std::move(reports), [this](std::string_view line) {
+    if (const auto report = json::Value::parse(line)) handlers_.on_report(*report);
+  });
+  auto death = ProcessEnd::make(loop, pid_, [this] { finish(); });
+  if (!death) return std::unexpected(death.error());
+  death_ = std::move(*death);
   return {};
 }
 
@@ -186,11 +110,13 @@ void ForkedChild::finish() {
 } // namespace
 
 std::string ChildExit::text() const {
+  if (!why.empty()) return why;
   if (signal == 0) return fmt::format("exit status {}", status);
   return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
 }
 
-Result<std::unique_ptr<Child>> ForkedChildren::start(std::vector<std::string> arguments,
+Result<std::unique_ptr<Child>> ForkedChildren::start(std::size_t /*process*/,
+                                                     std::vector<std::string> arguments,
                                                      const std::string& input,
                                                      Child::Handlers handlers) {
   const auto to_input = input_with(input);
@@ -217,7 +143,7 @@ Result<std::unique_ptr<Child>> ForkedChildren::start(std::vector<std::string> ar
   return child;
 }
 
-void ForkedChildren::tell_of_death(const Child& child, std::uint64_t session) {
+void ForkedChildren::tell_of_death(Child& child, std::uint64_t session) {
   executive::tell_of_death(child.pid(), session);
 }
 

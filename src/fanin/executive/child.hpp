@@ -23,6 +23,7 @@ struct ChildExit {
   int signal = 0;      // that killed it
   std::uint64_t peak_rss_bytes = 0;
   double cpu_s = 0;
+  std::string why; // what is known beside; empty: nothing
   [[nodiscard]] std::string text() const; // "exit status 1", "killed by signal 9 (Killed)"
 };
 
@@ -48,11 +49,14 @@ public:
 class Children {
 public:
   virtual ~Children() = default;
-  // Starts a process with these arguments (the first is the program) and `input` on standard input.
-  [[nodiscard]] virtual Result<std::unique_ptr<Child>>
-  start(std::vector<std::string> arguments, const std::string& input, Child::Handlers handlers) = 0;
+  // Starts the configuration's process of that number with these arguments (the first is the
+  // program) and `input` on standard input.
+  [[nodiscard]] virtual Result<std::unique_ptr<Child>> start(std::size_t process,
+                                                             std::vector<std::string> arguments,
+                                                             const std::string& input,
+                                                             Child::Handlers handlers) = 0;
   // Tells a process that the process of that session has died.
-  virtual void tell_of_death(const Child& child, std::uint64_t session) = 0;
+  virtual void tell_of_death(Child& child, std::uint64_t session) = 0;
 };
 
 // The children of this process. They find the descriptor to report on as the last two arguments:
@@ -62,10 +66,11 @@ public:
 class ForkedChildren final : public Children {
 public:
   explicit ForkedChildren(net::Loop& loop) : loop_(loop) {}
-  [[nodiscard]] Result<std::unique_ptr<Child>> start(std::vector<std::string> arguments,
+  [[nodiscard]] Result<std::unique_ptr<Child>> start(std::size_t process,
+                                                     std::vector<std::string> arguments,
                                                      const std::string& input,
                                                      Child::Handlers handlers) override;
-  void tell_of_death(const Child& child, std::uint64_t session) override;
+  void tell_of_death(Child& child, std::uint64_t session) override;
 
 private:
   net::Loop& loop_;

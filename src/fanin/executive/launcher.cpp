@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/executive/host_children.hpp"
 #include "fanin/executive/process.hpp"
 #include "fanin/executive/signals.hpp"
 
@@ -68,7 +69,7 @@ Launcher::ProcessState* Launcher::event_manager() {
 
 std::string Launcher::command_line(const ProcessState& state) const {
   std::string line;
-  for (const std::string& argument : options_.command) line += quoted(argument) + " ";
+  for (const std::string& argument : options_.by_hand) line += quoted(argument) + " ";
   line += "--node " + process(state).name;
   if (!event_manager_url_.empty())
     line += " --set " + quoted("network.control=" + event_manager_url_);
@@ -79,8 +80,13 @@ Result<> run_processes(const config::Configuration& configuration, RunView& view
                        LauncherOptions options) {
   const MonotonicClock clock;
   net::Loop loop(clock);
-  ForkedChildren children(loop);
-  Launcher launcher(loop, children, configuration, view, std::move(options));
+  std::unique_ptr<Children> children;
+  if (options.hosts == nullptr) {
+    children = std::make_unique<ForkedChildren>(loop);
+  } else {
+    children = std::make_unique<HostChildren>(loop, *options.hosts, options.log);
+  }
+  Launcher launcher(loop, *children, configuration, view, std::move(options));
   auto signals = Signals::make(
       loop, {.on_signal = [&launcher](pid_t) { launcher.on_signal(); }, .on_death = {}});
   if (!signals) return std::unexpected(signals.error());
@@ -111,7 +117,7 @@ Result<> Launcher::start(ProcessState& state) {
   arguments.emplace_back("--session");
   arguments.push_back(fmt::format("{}", state.session));
   auto child =
-      children_.start(std::move(arguments), options_.input,
+      children_.start(state.process, std::move(arguments), options_.input,
                       {.on_report = [this, &state](const json::Value& r) { on_report(state, r); },
                        .on_exit = [this, &state](const ChildExit& e) { on_exit(state, e); }});
   if (!child) return std::unexpected(child.error());

@@ -1,5 +1,6 @@
-// Runs a whole event builder on this host: one process for each of the configuration's processes,
-// watched until all have ended. This process only watches; the others do the work.
+// Runs a whole event builder on this host, or on the hosts of a list: one process for each of the
+// configuration's processes, watched until all have ended. This process only watches; the others do
+// the work.
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 #include "fanin/base/log.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/child.hpp"
+#include "fanin/executive/host_list.hpp"
 #include "fanin/executive/run_view.hpp"
 #include "fanin/net/loop.hpp"
 
@@ -21,13 +23,16 @@ namespace fanin::executive {
 struct LauncherOptions {
   // Command and options that run one process: "--node NAME" and more follow.
   std::vector<std::string> command;
+  // The same for a user, who starts one again.
+  std::vector<std::string> by_hand;
   std::string input; // of each process, also of one that is started again
-  std::vector<std::size_t> processes; // of the configuration: those of this host
+  std::vector<std::size_t> processes; // of the configuration: those that this launcher starts
+  const HostList* hosts = nullptr; // where they run; null: on this host. Outlives the call
   std::function<void(const json::Value&)> on_report; // of all nodes; they are in `view` already
   LogFunction log;
 };
 
-// Runs the processes on this host until all have ended; signals to this process are passed on.
+// Runs the processes until all have ended; signals to this process are passed on.
 // Blocks. Errors: a process that cannot be started. `configuration` and `view` outlive the call.
 [[nodiscard]] FANIN_INTERNAL_API Result<> run_processes(const config::Configuration& configuration,
                                                         RunView& view, LauncherOptions options);

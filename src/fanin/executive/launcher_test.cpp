@@ -63,6 +63,7 @@ protected:
     view_.emplace(configuration_, plans_);
     LauncherOptions options;
     options.command = {"/opt/fan in/fanin", "run", "it's.toml"};
+    options.by_hand = options.command;
     options.input = "the text";
     options.log = log();
     options.on_report = [this](const json::Value&) { ++reports_; };
@@ -129,7 +130,8 @@ private:
       if (level != LogLevel::debug) log_.emplace_back(text);
     };
   }
-  Result<std::unique_ptr<Child>> start(std::vector<std::string> arguments, const std::string& input,
+  Result<std::unique_ptr<Child>> start(std::size_t /*number*/, std::vector<std::string> arguments,
+                                       const std::string& input,
                                        Child::Handlers handlers) override {
     if (!can_start_) return fail(ErrorKind::exhausted, "no process is left");
     const auto name = std::ranges::find(arguments, "--node") + 1;
@@ -140,7 +142,7 @@ private:
     alive_[process] = child.get();
     return child;
   }
-  void tell_of_death(const Child& child, std::uint64_t session) override {
+  void tell_of_death(Child& child, std::uint64_t session) override {
     told_.emplace_back(child.pid(), session);
   }
 

@@ -36,6 +36,7 @@ void RunView::on_report(const json::Value& report) {
 }
 
 void RunView::on_exit(const std::string& process, const ChildExit& exit) {
+  if (exit.status != 0 && !begun_ && !has_result()) died_early_[process] = exit.text();
   const auto [known, is_new] = exits_.try_emplace(process, exit);
   if (is_new) return; // else it was started again
   known->second.status = exit.status;
@@ -130,17 +131,20 @@ void RunView::add_ends(json::Value& result) const {
 // Nodes that never came to the run, and sources that could not go on: what was read before is
 // built, but the run is not what was wanted.
 void RunView::add_failures(json::Value& result) const {
+  const auto failed = [&result](const std::string& who, const std::string& why) {
+    result["ok"] = false;
+    if (result.at("error").text().empty()) result["error"] = fmt::format("{}: {}", who, why);
+  };
   for (const std::string& node : failed_early_) {
     const json::Value& end = ends_.at(node);
     // Of a run that has begun, what a node has read or built counts, and the others went on.
     const auto unable = unable_.find(node);
     const std::uint64_t starts = result.at("nodes").at(node).at("starts").natural();
     const bool joined = begun_ && starts > (unable == unable_.end() ? 0 : unable->second);
-    if (joined || end.at("ok").boolean()) continue;
-    result["ok"] = false;
-    if (result.at("error").text().empty()) {
-      result["error"] = fmt::format("{}: {}", node, end.at("error").text());
-    }
+    if (!joined && !end.at("ok").boolean()) failed(node, end.at("error").text());
+  }
+  if (!begun_) { // else all were there: who had died before was started again
+    for (const auto& [process, how] : died_early_) failed(process, how);
   }
   for (const auto& [node, end] : ends_) {
     for (const auto& [source, why] : end.at("failed_sources").object()) {

@@ -55,6 +55,7 @@ private:
   // By node: how often it joined, and could not take part.
   std::map<std::string, std::uint64_t> unable_;
   std::map<std::string, ChildExit> exits_; // by process
+  std::map<std::string, std::string> died_early_; // before the run began: process, and how
   std::map<std::string, std::string> gone_; // files that are not at their names, and what they are
   std::uint64_t progress_reports_ = 0;
   bool begun_ = false; // all nodes were there once

@@ -77,6 +77,16 @@ TEST_F(RunViewTest, a_node_that_fails_before_all_are_there_fails_the_run) {
   EXPECT_EQ(view_.result().at("error").text(), "bu1: it broke");
 }
 
+TEST_F(RunViewTest, a_process_that_dies_before_all_are_there_fails_the_run) {
+  progress("waiting");
+  view_.on_exit("bu1", {.status = -1, .signal = 9});
+  ended(0, 0);
+  EXPECT_FALSE(succeeded(view_.result()));
+  EXPECT_EQ(view_.result().at("error").text(), "bu1: killed by signal 9 (Killed)");
+  progress("running"); // it was started again
+  EXPECT_TRUE(succeeded(view_.result()));
+}
+
 TEST_F(RunViewTest, a_node_that_dies_in_mid_run_is_the_ledgers_affair) {
   progress("running");
   failed("bu1");

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -226,6 +227,14 @@ Result<std::vector<std::size_t>> processes_here(const config::Configuration& con
               fmt::format("{}: none of its nodes runs on this host, {}: its hosts are {}; --node "
                           "NAME starts one anyway",
                           configuration.file, host_name(), fmt::join(hosts, ", ")));
+}
+
+Result<std::vector<std::size_t>> processes_elsewhere(const config::Configuration& configuration,
+                                                     const std::string& name) {
+  if (!name.empty()) return process_named(configuration, name);
+  std::vector<std::size_t> all(configuration.processes.size());
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
 }
 
 Result<std::vector<NodePlan>> check_here(const config::Configuration& configuration,

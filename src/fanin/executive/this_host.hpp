@@ -22,6 +22,10 @@ namespace fanin::executive {
 [[nodiscard]] FANIN_INTERNAL_API Result<std::vector<std::size_t>>
 processes_here(const config::Configuration& configuration, const std::string& name);
 
+// Likewise for a launcher that starts them on other hosts: the named one, or all. Errors: usage.
+[[nodiscard]] FANIN_INTERNAL_API Result<std::vector<std::size_t>>
+processes_elsewhere(const config::Configuration& configuration, const std::string& name);
+
 // What can be wrong with a valid configuration before anything is started: plug-ins, addresses that
 // no transport takes, settings of these nodes' sources and the files that those need, memory.
 // Errors name file, line, key and reason. Returns the memory of each node of the configuration.

@@ -1,0 +1,87 @@
+#include "fanin/executive/child_input.hpp"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace fanin::executive {
+
+LineInput::LineInput(net::Loop& loop, Descriptor descriptor, OnLine on_line,
+                     std::function<void()> on_end)
+    : loop_(loop),
+      descriptor_(std::move(descriptor)),
+      on_line_(std::move(on_line)),
+      on_end_(std::move(on_end)) {
+  loop_.add(*this);
+}
+
+LineInput::~LineInput() {
+  if (!ended_) loop_.remove(*this);
+}
+
+void LineInput::end() { // at its end a pipe stays readable
+  if (ended_) return;
+  ended_ = true;
+  loop_.remove(*this);
+  if (on_end_) on_end_();
+}
+
+bool LineInput::poll() {
+  if (ended_) return false;
+  std::array<char, 65536> buffer; // NOLINT: read() fills it
+  const ssize_t got = read(descriptor_.get(), buffer.data(), buffer.size());
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0) {
+    end();
+    return false;
+  }
+  text_.append(buffer.data(), static_cast<std::size_t>(got));
+  std::size_t at = 0;
+  for (auto end = text_.find('\n'); end != std::string::npos; end = text_.find('\n', at)) {
+    on_line_(std::string_view{text_}.substr(at, end - at));
+    at = end + 1;
+  }
+  text_.erase(0, at);
+  if (text_.size() > line_max) end();
+  return true;
+}
+
+Result<std::unique_ptr<ProcessEnd>> ProcessEnd::make(net::Loop& loop, pid_t pid,
+                                                     std::function<void()> on_end) {
+  Descriptor descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!descriptor) return fail_errno(ErrorKind::unsupported, "pidfd_open", errno);
+  fcntl(descriptor.get(), F_SETFD, FD_CLOEXEC);
+  return std::unique_ptr<ProcessEnd>(
+      new ProcessEnd(loop, pid, std::move(descriptor), std::move(on_end)));
+}
+
+ProcessEnd::ProcessEnd(net::Loop& loop, pid_t pid, Descriptor descriptor,
+                       std::function<void()> on_end)
+    : loop_(loop), pid_(pid), descriptor_(std::move(descriptor)), on_end_(std::move(on_end)) {
+  loop_.add(*this);
+}
+
+ProcessEnd::~ProcessEnd() { end(); }
+
+void ProcessEnd::end() { // it stays readable
+  if (!ended_) loop_.remove(*this);
+  ended_ = true;
+}
+
+bool ProcessEnd::poll() {
+  siginfo_t info{};
+  if (ended_ || waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid_) {
+    return false;
+  }
+  end();
+  on_end_();
+  return false;
+}
+
+} // namespace fanin::executive

@@ -1,0 +1,260 @@
+#include "fanin/executive/host_children.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/printable.hpp"
+#include "fanin/executive/child_input.hpp"
+#include "fanin/executive/host_process.hpp"
+#include "fanin/executive/report_pipe.hpp"
+#include "fanin/executive/signals.hpp"
+
+namespace fanin::executive {
+namespace {
+
+constexpr Duration write_again = std::chrono::milliseconds{20};
+constexpr Duration kill_patience = std::chrono::seconds{2}; // of a host that was told to kill
+constexpr std::size_t line_shown = 300;
+
+// Lines to a process that may not read them at once.
+class Requests {
+public:
+  Requests(net::Loop& loop, Descriptor descriptor)
+      : loop_(loop), descriptor_(std::move(descriptor)), again_([this] { flush(); }) {}
+
+  void send(const json::Value& line) {
+    pending_ += line.dump() + "\n";
+    flush();
+  }
+
+private:
+  void flush() {
+    while (!pending_.empty()) {
+      const ssize_t written = write(descriptor_.get(), pending_.data(), pending_.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0 && errno == EAGAIN) return again_.start(loop_, loop_.now() + write_again);
+      if (written <= 0) return pending_.clear(); // its end is seen elsewhere
+      pending_.erase(0, static_cast<std::size_t>(written));
+    }
+  }
+
+  net::Loop& loop_;
+  Descriptor descriptor_;
+  net::Timer again_;
+  std::string pending_;
+};
+
+class HostChild final : public Child {
+public:
+  HostChild(net::Loop& loop, const Host& host, Handlers handlers, const LogFunction& log)
+      : loop_(loop),
+        host_(host),
+        handlers_(std::move(handlers)),
+        log_(log),
+        too_late_([this] {
+          exit_.why = fmt::format("host {} ({}) does not answer", host_.name(), host_.place);
+          end_command();
+        }),
+        kill_command_([this] {
+          exit_.why =
+              fmt::format("host {} ({}) does not answer any more", host_.name(), host_.place);
+          end_command();
+        }) {}
+
+  ~HostChild() override {
+    requests_.reset(); // with its standard input the process there ends, and what it has started
+    if (!alive()) return;
+    end_command();
+    waitpid(pid_, nullptr, 0);
+  }
+
+  [[nodiscard]] Result<> begin(HostProcess process, json::Value start, Duration patience) {
+    pid_ = process.pid;
+    requests_ = std::make_unique<Requests>(loop_, std::move(process.input));
+    lines_ = std::make_unique<LineInput>(loop_, std::move(process.output),
+                                         [this](std::string_view line) { on_line(line); });
+    errors_ = std::make_unique<LineInput>(loop_, std::move(process.errors),
+                                          [this](std::string_view line) { on_error(line); });
+    auto end = ProcessEnd::make(loop_, pid_, [this] { finish(); });
+    if (!end) return std::unexpected(end.error());
+    end_ = std::move(*end);
+    too_late_.start(loop_, loop_.now() + patience);
+    json::Value request;
+    request["start"] = std::move(start);
+    requests_->send(request);
+    return {};
+  }
+
+  [[nodiscard]] pid_t pid() const override { return pid_; }
+  void signal(int number) override {
+    if (!alive()) return;
+    json::Value request;
+    request["signal"] = number;
+    requests_->send(request);
+    if (number == SIGKILL) kill_command_.start(loop_, loop_.now() + kill_patience);
+  }
+  void tell_of_death(std::uint64_t session) {
+    if (!alive()) return;
+    json::Value request;
+    request["death"] = session;
+    requests_->send(request);
+  }
+
+private:
+  void on_line(std::string_view text) {
+    const auto line = json::Value::parse(text);
+    if (!line || !line->is_object()) return; // what a shell there says on its own
+    if (line->find("fanin") != nullptr) {
+      too_late_.cancel();
+      answered_ = true;
+      if (const auto wrong = wrong_greeting(*line); !wrong.empty()) refuse(wrong);
+    } else if (line->find("refused") != nullptr) {
+      refuse(printable(line->at("refused").text(), line_shown));
+    } else if (const json::Value* exit = line->find("exit")) {
+      exited_ = true;
+      exit_.status = static_cast<int>(exit->at("status").integer().value_or(-1));
+      exit_.signal = static_cast<int>(exit->at("signal").natural());
+      exit_.peak_rss_bytes = exit->at("peak_rss_bytes").natural();
+      exit_.cpu_s = exit->at("cpu_s").real();
+    } else if (line->find("report") != nullptr) {
+      handlers_.on_report(*line);
+    }
+  }
+
+  void refuse(const std::string& why) {
+    exit_.why = fmt::format("host {} ({}): {}", host_.name(), host_.place, why);
+    end_command();
+  }
+
+  void on_error(std::string_view line) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    last_error_ = printable(line, line_shown);
+    if (answered_) log_(LogLevel::warning, fmt::format("host {}: {}", host_.name(), last_error_));
+  }
+
+  void end_command() const {
+    if (alive()) kill(pid_, SIGKILL); // not collected yet, so the number is still its own
+  }
+
+  void finish() {
+    while (lines_->poll() || errors_->poll()) { // what it wrote before its end
+    }
+    requests_.reset(); // its standard input ends, should it outlive the command that reached it
+    too_late_.cancel();
+    kill_command_.cancel();
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    if (!exited_) {
+      exit_.status = -1;
+      if (exit_.why.empty() && answered_)
+        exit_.why = fmt::format("the connection to host {} ({}) has ended{}{}", host_.name(),
+                                host_.place, last_error_.empty() ? "" : ": ", last_error_);
+      if (exit_.why.empty()) exit_.why = why_unreachable(host_, status, last_error_);
+    }
+    handlers_.on_exit(exit_);
+  }
+
+  net::Loop& loop_;
+  const Host& host_;
+  Handlers handlers_;
+  const LogFunction& log_;
+  pid_t pid_ = 0;
+  std::unique_ptr<Requests> requests_;
+  std::unique_ptr<LineInput> lines_;
+  std::unique_ptr<LineInput> errors_;
+  std::unique_ptr<ProcessEnd> end_;
+  net::Timer too_late_; // until it answers
+  net::Timer kill_command_;
+  std::string last_error_;
+  bool answered_ = false;
+  bool exited_ = false; // and said how
+  ChildExit exit_;
+};
+
+} // namespace
+
+HostChildren::HostChildren(net::Loop& loop, const HostList& hosts, LogFunction log,
+                           Duration patience)
+    : loop_(loop), hosts_(hosts), log_(std::move(log)), patience_(patience) {}
+
+HostChildren::~HostChildren() = default;
+
+Result<std::unique_ptr<Child>> HostChildren::start(std::size_t process,
+                                                   std::vector<std::string> arguments,
+                                                   const std::string& input,
+                                                   Child::Handlers handlers) {
+  const Host& host = hosts_.hosts.at(process);
+  auto started = start_on(host);
+  if (!started) return std::unexpected(started.error());
+  json::Value start;
+  std::error_code error;
+  start["folder"] = std::filesystem::current_path(error).string();
+  for (auto& argument : arguments) start["arguments"].append(std::move(argument));
+  start["input"] = input;
+  auto child = std::make_unique<HostChild>(loop_, host, std::move(handlers), log_);
+  if (auto begun = child->begin(std::move(*started), std::move(start), patience_); !begun)
+    return std::unexpected(begun.error());
+  return child;
+}
+
+void HostChildren::tell_of_death(Child& child, std::uint64_t session) {
+  static_cast<HostChild&>(child).tell_of_death(session); // all of them are from start()
+}
+
+Result<> serve_process(const json::Value& start) {
+  const std::string folder = start.at("folder").text();
+  if (chdir(folder.c_str()) != 0)
+    return fail_errno(ErrorKind::not_found,
+                      fmt::format("folder {}, in which the launcher runs", folder), errno);
+  std::vector<std::string> arguments;
+  for (const auto& argument : start.at("arguments").list()) arguments.push_back(argument.text());
+  if (arguments.empty()) return fail(ErrorKind::malformed, "no arguments");
+  const MonotonicClock clock;
+  net::Loop loop(clock);
+  ReportPipe output(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  ForkedChildren children(loop);
+  std::unique_ptr<Child> child;
+  const auto signals = Signals::make(
+      loop, {.on_signal = [&child](pid_t) { child->signal(SIGTERM); }, .on_death = {}});
+  if (!signals) return std::unexpected(signals.error());
+  auto started =
+      children.start(0, std::move(arguments), start.at("input").text(),
+                     {.on_report = [&output](const json::Value& report) { output.write(report); },
+                      .on_exit =
+                          [&](const ChildExit& exit) {
+                            json::Value line;
+                            json::Value& said = line["exit"];
+                            said["status"] = exit.status;
+                            said["signal"] = exit.signal;
+                            said["peak_rss_bytes"] = exit.peak_rss_bytes;
+                            said["cpu_s"] = exit.cpu_s;
+                            output.write(line);
+                            loop.stop();
+                          }});
+  if (!started) return std::unexpected(started.error());
+  child = std::move(*started);
+  const auto on_line = [&](std::string_view text) {
+    const auto line = json::Value::parse(text);
+    if (!line || !child->alive()) return;
+    if (line->find("signal") != nullptr)
+      child->signal(static_cast<int>(line->at("signal").natural()));
+    if (line->find("death") != nullptr) children.tell_of_death(*child, line->at("death").natural());
+  };
+  fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
+  const LineInput input(loop, Descriptor(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)), on_line,
+                        [&loop] { loop.stop(); });
+  loop.run();
+  return {};
+}
+
+} // namespace fanin::executive

@@ -1,0 +1,272 @@
+#include "fanin/executive/host_list.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <expected>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/printable.hpp"
+#include "fanin/settings/tree.hpp"
+
+namespace fanin::executive {
+namespace {
+
+constexpr std::size_t text_max = 1U << 20; // bytes of a list
+constexpr std::size_t hosts_max = 4096;
+constexpr std::size_t rails_max = 8;
+constexpr std::size_t address_max = 253; // of a name in the DNS
+
+// ssh never asks for a password, and notices a host that has died.
+const std::vector<std::string> ssh_words{
+    "ssh",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ConnectTimeout=10",
+    "-o",
+    "ServerAliveInterval=5",
+    "-o",
+    "ServerAliveCountMax=3",
+};
+
+// The words of one line, as a shell splits them. Errors: what is wrong.
+class LineWords {
+public:
+  explicit LineWords(std::string_view line) : line_(line) {}
+
+  std::expected<std::vector<std::string>, std::string> split() {
+    std::vector<std::string> words;
+    while (skip_space()) {
+      std::string word;
+      if (const auto wrong = read_word(word); !wrong.empty()) return std::unexpected(wrong);
+      words.push_back(std::move(word));
+    }
+    return words;
+  }
+
+private:
+  static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+  // False at the end of the line, and at a comment.
+  bool skip_space() {
+    while (at_ < line_.size() && is_space(line_[at_])) ++at_;
+    return at_ < line_.size() && line_[at_] != '#';
+  }
+
+  std::string read_word(std::string& word) {
+    while (at_ < line_.size() && !is_space(line_[at_])) {
+      const char c = line_[at_++];
+      if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') return "has a control character";
+      if (c == '\'' || c == '"') {
+        if (!read_quoted(c, word)) return fmt::format("has a {} that is not closed", c);
+      } else if (c == '\\') {
+        if (at_ == line_.size()) return "ends with a backslash";
+        word += line_[at_++];
+      } else {
+        word += c;
+      }
+    }
+    return {};
+  }
+
+  bool read_quoted(char quote, std::string& word) {
+    while (at_ < line_.size()) {
+      const char c = line_[at_++];
+      if (c == quote) return true;
+      const bool escapes = c == '\\' && quote == '"' && at_ < line_.size() &&
+                           (line_[at_] == '"' || line_[at_] == '\\');
+      word += escapes ? line_[at_++] : c;
+    }
+    return false;
+  }
+
+  std::string_view line_;
+  std::size_t at_ = 0;
+};
+
+// Empty, or what is wrong with it. It becomes a word of a command line: "-oX" would be an option.
+std::string wrong_address(std::string_view address) {
+  constexpr std::string_view allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                       "0123456789.:-_%";
+  if (address.empty()) return "an address is empty";
+  const bool good = address.size() <= address_max && address.front() != '-' &&
+                    address.find_first_not_of(allowed) == std::string_view::npos;
+  if (good) return {};
+  return fmt::format("\"{}\" is not the name or address of a host", printable(address, 60));
+}
+
+std::string read_host(std::vector<std::string> words, Host& host) {
+  std::string_view left = words.front();
+  while (true) {
+    const auto comma = left.find(',');
+    const std::string_view address = left.substr(0, comma);
+    if (auto wrong = wrong_address(address); !wrong.empty()) return wrong;
+    host.addresses.emplace_back(address);
+    if (comma == std::string_view::npos) break;
+    left.remove_prefix(comma + 1);
+  }
+  if (host.addresses.size() > rails_max)
+    return fmt::format("has {} addresses, at most {} are possible", host.addresses.size(),
+                       rails_max);
+  words.erase(words.begin());
+  if (words.empty()) {
+    words = ssh_words;
+    words.push_back(host.name());
+  }
+  if (words.front().empty()) return "the command that starts a process is empty";
+  host.words = std::move(words);
+  return {};
+}
+
+bool is_loopback_host(const std::string& host) {
+  return host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+// The same host by its name of the list, on the network of that rail.
+Result<> assign_urls(config::Node& node, const Host& host) {
+  const auto refuse = [&](const std::string& why) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: {}: {}", node.url_place.text(), node.url_key, why));
+  };
+  if (node.urls.size() > host.addresses.size())
+    return refuse(fmt::format("\"{}\" has {} rails, but its host has {} in {}: add the addresses "
+                              "after commas, as 10.1.0.1,10.2.0.1",
+                              node.name, node.urls.size(),
+                              host.addresses.size() == 1
+                                  ? std::string("one address")
+                                  : fmt::format("{} addresses", host.addresses.size()),
+                              host.place));
+  for (std::size_t rail = 0; rail < node.urls.size(); ++rail) {
+    net::Url& url = node.urls[rail];
+    const std::string_view network = url.network();
+    if (network == "shm" || network == "inproc")
+      return refuse(fmt::format("{}:// does not reach other hosts: use tcp", url.scheme));
+    if (!is_loopback_host(url.host) && url.host != host.addresses[rail])
+      return refuse(fmt::format("\"{}\" listens at {} here, and at {} by {}: leave the host out",
+                                node.name, url.text(), host.addresses[rail], host.place));
+    url.host = host.addresses[rail];
+  }
+  return {};
+}
+
+// When a process began, in ticks since the machine did; 0: there is none.
+std::uint64_t start_of(std::uint64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  if (!std::getline(file, text)) return 0;
+  const auto after_name = text.rfind(')');
+  if (after_name == std::string::npos) return 0;
+  std::size_t at = after_name;
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at, nullptr, 10);
+}
+
+} // namespace
+
+std::string HostList::addresses() const {
+  std::string text;
+  for (const Host& host : hosts) text += fmt::format("{}\n", fmt::join(host.addresses, ","));
+  return text;
+}
+
+Result<HostList> parse_hosts(std::string_view text, const std::string& file) {
+  HostList list;
+  list.file = file;
+  const auto refuse = [&file](std::size_t line, std::string_view why) {
+    return fail(ErrorKind::usage, fmt::format("{}:{}: {}", file, line, why));
+  };
+  if (text.size() > text_max)
+    return fail(ErrorKind::usage, fmt::format("{}: is larger than 1 MiB: no list of hosts", file));
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const auto end = text.find('\n');
+    const std::string_view here = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    auto words = LineWords{here}.split();
+    if (!words) return refuse(line, words.error());
+    if (words->empty()) continue;
+    Host host;
+    host.place = fmt::format("{}:{}", file, line);
+    if (const auto wrong = read_host(std::move(*words), host); !wrong.empty())
+      return refuse(line, wrong);
+    if (list.hosts.size() == hosts_max)
+      return refuse(line, fmt::format("more than {} hosts", hosts_max));
+    list.hosts.push_back(std::move(host));
+  }
+  return list;
+}
+
+Result<HostList> load_hosts(const std::string& path) {
+  const auto text = settings::read_text(path);
+  if (!text) return std::unexpected(text.error());
+  return parse_hosts(*text, path);
+}
+
+Result<HostList> testbed_hosts() {
+  const char* const said = std::getenv("FANIN_TESTBED");
+  const std::string folder =
+      said != nullptr && *said != '\0' ? said : fmt::format("/tmp/fanin-testbed-{}", getuid());
+  const auto none = [](std::string_view left) {
+    return fail(ErrorKind::usage,
+                fmt::format("--testbed: no testbed is up: ./dev testbed {}up NxM makes one", left));
+  };
+  struct stat status{};
+  if (lstat(folder.c_str(), &status) != 0) {
+    if (errno == ENOENT) return none("");
+    return fail_errno(ErrorKind::usage, fmt::format("--testbed: {}", folder), errno);
+  }
+  if (!S_ISDIR(status.st_mode) || status.st_uid != getuid() || (status.st_mode & 022) != 0)
+    return fail(ErrorKind::usage,
+                fmt::format("--testbed: {} belongs to somebody else, or others may write there: "
+                            "set FANIN_TESTBED to another folder",
+                            folder));
+  const auto text = settings::read_text(folder + "/state.json");
+  if (!text) return none("");
+  const auto state = json::Value::parse(*text);
+  const std::uint64_t start = state ? state->at("start").natural() : 0;
+  if (start == 0 || start_of(state->at("pid").natural()) != start) return none("down, then ");
+  auto list = load_hosts(folder + "/hosts");
+  if (!list) return none("down, then ");
+  list->testbed = true;
+  return list;
+}
+
+Error too_few_hosts(const HostList& list, std::size_t needed, std::string_view shape) {
+  const std::string remedy =
+      list.testbed ? fmt::format("./dev testbed down, then ./dev testbed up {}", shape)
+                   : std::string("add lines; a host may be named twice");
+  return {ErrorKind::usage,
+          fmt::format("{}: has {} host{}, and {} are needed, a process a host: {}", list.file,
+                      list.hosts.size(), list.hosts.size() == 1 ? "" : "s", needed, remedy)};
+}
+
+Result<> assign_hosts(config::Configuration& configuration, const HostList& list) {
+  if (configuration.processes.size() > list.hosts.size())
+    return std::unexpected(
+        too_few_hosts(list, configuration.processes.size(),
+                      fmt::format("{}x{}", configuration.readouts(),
+                                  configuration.nodes.size() - 1 - configuration.readouts())));
+  for (std::size_t i = 0; i < configuration.processes.size(); ++i) {
+    const Host& host = list.hosts[i];
+    for (const std::size_t index : configuration.processes[i].nodes) {
+      config::Node& node = configuration.nodes[index];
+      if (!node.host.empty())
+        return fail(ErrorKind::usage,
+                    fmt::format("{}: {}.host: is \"{}\", but {} says where nodes run: leave it out",
+                                node.place.text(), node.key, node.host, list.file));
+      node.host = host.name();
+      if (auto assigned = assign_urls(node, host); !assigned) return assigned;
+    }
+  }
+  return {};
+}
+
+} // namespace fanin::executive
