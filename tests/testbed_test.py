@@ -269,3 +269,34 @@ def test_a_run_on_a_testbed_that_goes_down_ends_in_good_order():
             run.wait_for_events(200)
             assert testbed.command("down").returncode == 0
             check_balanced(run.finish())
+
+
+def test_benches_on_a_testbed_compare_with_one_bare_stream_over_its_links():
+    with Testbed() as testbed:
+        testbed.up("2x1", *SMALL)
+        for bench in ("evb", "nxn"):
+            size = "--fragment-size" if bench == "evb" else "--size"
+            done = fanin("bench", bench, "--testbed", "--nodes", "2x1", size, "16KiB", "--runs", "1", "--duration", "500ms",
+                         "--stolen-max", "100", "--json", "-", env=testbed.environment)
+            assert done.returncode == 0, done.stderr
+            rows = {row["what"]: row for row in json.loads(done.stdout)["results"]}
+            link = rows["link"]["bytes_per_s"]
+            assert 0 < link < 25e6 * 1.1, f"{link} bytes/s over a link of 25 MB/s"
+            name = "evb" if bench == "evb" else "fanin"
+            assert rows[name]["ratio_to_link"] == pytest.approx(rows[name]["bytes_per_s"] / link), "two senders share one link"
+            assert any(process["cpu"] > 0 for process in rows[name]["processes"]), "what its processes there used"
+
+
+def test_a_bench_names_the_host_that_it_cannot_reach():
+    with Testbed() as testbed:
+        testbed.up("1x1", *SMALL)
+        hosts = testbed.path / "hosts"
+        lines = hosts.read_text().splitlines()
+        lines[-1] = "10.88.0.3 sh -c 'echo no fanin here >&2; exit 127'"
+        hosts.write_text("\n".join(lines))
+        for bench in ("evb", "nxn"):
+            done = fanin("bench", bench, "--testbed", "--runs", "1", "--quiet", env=testbed.environment)
+            assert done.returncode == 1 and done.stderr.count("\n") == 1, done
+            assert f"host 10.88.0.3 ({hosts}:{len(lines)}): no fanin here" in done.stderr, done
+        done = fanin("bench", "evb", "--testbed", "--nodes", "4x4", env=testbed.environment)
+        assert done.returncode == 2 and "has 3 hosts, and 9 are needed" in done.stderr, done

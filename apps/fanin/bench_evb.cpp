@@ -24,6 +24,7 @@ constexpr Duration shortest = std::chrono::milliseconds{50}; // of a measurement
 
 // As the user wrote them; empty: the default.
 struct EvbWords {
+  HostWords hosts;
   std::size_t rus = 1;
   std::size_t bus = 1;
   std::size_t sources = 1;
@@ -35,7 +36,7 @@ struct EvbWords {
   std::string duration = "2s";
   std::size_t runs = 5;
   std::string wait = "poll";
-  std::string congestion = bench::host_congestion();
+  std::string congestion; // empty: the host's, or the testbed's
   double stolen_max = 5; // percent
   std::string working_set;
   std::string rate;
@@ -76,11 +77,27 @@ std::vector<std::string> overrides(const EvbWords& words, const net::Url& url, b
   return all;
 }
 
-Result<bench::EvbOptions> read_evb(const EvbWords& words) {
+// On other hosts: what cannot be there.
+void check_elsewhere(const EvbWords& words, const net::Url& url, Reading& reading) {
+  if (url.network() == "shm" || url.network() == "inproc")
+    reading.fail_with("--url", "does not reach other hosts: use tcp");
+  if (!words.storage.empty()) reading.fail_with("--storage", "not on other hosts");
+  if (words.ladder) reading.fail_with("--ladder", "not on other hosts");
+}
+
+Result<bench::EvbOptions> read_evb(EvbWords words) {
   Reading reading;
   bench::EvbOptions options;
+  if (auto read = read_nodes(words.hosts, words.rus, words.bus); !read)
+    return std::unexpected(read.error());
+  auto hosts = read_host_list(words.hosts, words.rus, words.bus);
+  if (!hosts) return std::unexpected(hosts.error());
+  options.hosts = std::move(*hosts);
+  if (words.congestion.empty() && options.hosts) words.congestion = options.hosts->congestion;
+  if (words.congestion.empty()) words.congestion = bench::host_congestion();
   bench::EvbSetup& setup = options.setup;
   options.url = reading.url("--url", words.url);
+  if (options.hosts) check_elsewhere(words, options.url, reading);
   options.congestion = words.congestion;
   if (options.url.scheme == "tcp") reading.congestion(words.congestion);
   if (options.url.scheme == "tcp") options.url.options.try_emplace("congestion", words.congestion);
@@ -103,10 +120,18 @@ Result<bench::EvbOptions> read_evb(const EvbWords& words) {
   options.ladder = words.ladder;
   options.idle = words.idle;
   if (!reading.result()) return std::unexpected(reading.result().error());
-  auto configuration =
-      bench::evb_configuration(words.rus, words.bus, words.sources, setup.fragment_size,
-                               overrides(words, options.url, poll));
+  setup.shape = {.readout_units = words.rus,
+                 .builder_units = words.bus,
+                 .sources = words.sources,
+                 .fragment_size = setup.fragment_size,
+                 .overrides = overrides(words, options.url, poll)};
+  auto configuration = bench::evb_configuration(setup.shape);
   if (!configuration) return std::unexpected(configuration.error());
+  setup.hosts = options.hosts.get();
+  if (setup.hosts != nullptr) {
+    if (auto assigned = executive::assign_hosts(*configuration, *setup.hosts); !assigned)
+      return std::unexpected(assigned.error());
+  }
   setup.configuration = std::move(*configuration);
   return options;
 }
@@ -134,6 +159,7 @@ void add_evb(CLI::App& bench, int& status) {
       bench.add_subcommand("evb", "Event building: emulated data, events discarded");
   command->add_option("--rus", words->rus, "Readout units")->check(CLI::Range(1, 64));
   command->add_option("--bus", words->bus, "Builder units")->check(CLI::Range(1, 64));
+  add_host_options(*command, words->hosts);
   command->add_option("--sources", words->sources, "Sources of each readout unit")
       ->check(CLI::Range(1, 256));
   command->add_option("--url", words->url, "Transport: tcp, shm, inproc, or a whole address");

@@ -32,6 +32,7 @@ constexpr const char* sizes_default = "64B,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB";
 
 // As the user wrote them; empty: the default.
 struct Words {
+  HostWords hosts; // of nxn
   Pattern pattern = Pattern::stream;
   std::string url = "tcp";
   std::string listen;
@@ -40,7 +41,7 @@ struct Words {
   std::string duration = "1s";
   std::size_t runs = 3;
   std::string wait = "poll";
-  std::string congestion = bench::host_congestion();
+  std::string congestion; // empty: the host's, or the testbed's
   double stolen_max = 5; // percent
   std::size_t senders = 1;
   std::size_t receivers = 1;
@@ -108,9 +109,16 @@ std::vector<std::string> read_peers(Reading& reading, const Words& words) {
   return peers;
 }
 
-Result<bench::MessageBenchOptions> read_options(const Words& words) {
+Result<bench::MessageBenchOptions> read_options(Words words) {
   Reading reading;
   bench::MessageBenchOptions options;
+  if (auto read = read_nodes(words.hosts, words.senders, words.receivers); !read)
+    return std::unexpected(read.error());
+  auto hosts = read_host_list(words.hosts, words.senders, words.receivers);
+  if (!hosts) return std::unexpected(hosts.error());
+  options.hosts = std::move(*hosts);
+  if (words.congestion.empty() && options.hosts) words.congestion = options.hosts->congestion;
+  if (words.congestion.empty()) words.congestion = bench::host_congestion();
   bench::Spec& spec = options.spec;
   spec.pattern = words.pattern;
   spec.url = reading.url("--url", words.url);
@@ -120,6 +128,8 @@ Result<bench::MessageBenchOptions> read_options(const Words& words) {
     spec.url.port = 0;
     spec.url.host.clear();
   }
+  if (options.hosts && (options.other_host || spec.url.scheme != "tcp"))
+    reading.fail_with("--url", "on a list of hosts: tcp, without a port");
   spec.congestion = words.congestion;
   if (spec.url.scheme == "tcp") reading.congestion(words.congestion);
   if (spec.url.scheme == "tcp") spec.url.options.try_emplace("congestion", words.congestion);
@@ -254,6 +264,7 @@ void add_message_benches(CLI::App& bench, int& status) {
   command->add_option("--bus", words->receivers, "Receivers")
       ->check(CLI::Range(std::size_t{1}, bench::processes_max));
   command->add_option("--shaping", words->shaping, shapings);
+  add_host_options(*command, words->hosts);
 }
 
 } // namespace fanin::command

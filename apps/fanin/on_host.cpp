@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "commands.hpp"
+#include "fanin/bench/host_part.hpp"
 #include "fanin/executive/host_children.hpp"
 #include "fanin/executive/host_process.hpp"
 #include "terminal.hpp"
@@ -38,9 +39,9 @@ int serve() {
   std::fflush(stdout);
   const auto request = json::Value::parse(read_request());
   if (!request) return status_failed; // the launcher is gone
-  const auto served = request->find("start") != nullptr
-                          ? executive::serve_process(request->at("start"))
-                          : fail(ErrorKind::malformed, "an unknown request");
+  const auto served = request->find("part") != nullptr
+                          ? bench::serve_part(request->at("part"))
+                          : executive::serve_process(request->at("start"));
   if (served) return status_done;
   json::Value answer;
   answer["refused"] = served.error().text;

@@ -10,6 +10,7 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/bench/bare_tcp.hpp"
+#include "fanin/bench/bodies.hpp"
 #include "fanin/bench/contenders.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/net_stream.hpp"
@@ -71,7 +72,9 @@ private:
   [[nodiscard]] bool with_nxn() const {
     return options_.baselines && !options_.idle && configuration().system.trigger_rate_hz == 0;
   }
-  [[nodiscard]] bool with_baselines() const { return with_nxn() && options_.url.scheme == "tcp"; }
+  [[nodiscard]] bool with_baselines() const {
+    return with_nxn() && options_.url.scheme == "tcp" && !options_.hosts;
+  }
   void say(std::string_view text) const {
     if (progress_) progress_(text);
   }
@@ -173,9 +176,28 @@ private:
     spec.wait = configuration().network.wait;
     spec.shaping = configuration().system.shaping;
     return {"nxn", [this, spec]() -> Result<Sample> {
+              if (options_.hosts)
+                return run_on_hosts(spec, spec.senders, *options_.hosts,
+                                    {options_.warmup, options_.duration});
               const auto ends = make_ends(spec);
               if (!ends) return std::unexpected(ends.error());
               return run_ends(*ends, {options_.warmup, options_.duration});
+            }};
+  }
+
+  // One bare stream across the links that all others share.
+  [[nodiscard]] Contender link() const {
+    Spec spec;
+    spec.pattern = Pattern::nxn;
+    spec.peer = "raw";
+    spec.url = options_.url;
+    spec.size = options_.setup.fragment_size;
+    spec.page = page_sizes[1];
+    spec.congestion = options_.congestion;
+    spec.wait = net::WaitPolicy::block;
+    return {std::string(link_contender), [this, spec] {
+              return run_on_hosts(spec, configuration().readouts(), *options_.hosts,
+                                  {options_.warmup, options_.duration});
             }};
   }
 
@@ -203,6 +225,7 @@ private:
         list.push_back({"message", [parts] { return run_part_stream(parts); }});
       }
     }
+    if (with_nxn() && options_.hosts) list.push_back(link());
     if (with_nxn()) list.push_back(nxn());
     list.push_back({"evb", [this] {
                       return run_evb(options_.setup, options_.warmup, options_.duration,
@@ -225,6 +248,7 @@ private:
     object["wait"] = name(own.network.wait);
     object["wait_evm"] = name(options_.setup.manager_wait);
     object["congestion"] = options_.congestion;
+    object["hosts"] = options_.hosts ? configuration().nodes.size() : 1;
     object["rate_hz"] = own.system.trigger_rate_hz;
     object["storage"] = own.run.output.empty() ? "discard" : "file";
     object["page_bytes"] = own.system.data_page;
@@ -260,6 +284,9 @@ private:
         put(object, key, ratio(series, *found, messages_per_s));
       }
     }
+    if (const auto link = std::ranges::find(all, link_contender, &Series::what); link != all.end())
+      put(object, "ratio_to_link",
+          ratio_to_links(series, *link, configuration().readouts(), configuration().builders()));
     if (series.what == "evb" || series.what == "nxn") put_share(object, port_, series);
     if (series.what == "evb") add_evb(object, series);
     return object;
@@ -336,6 +363,9 @@ std::string evb_table(const json::Value& result) {
     }
     if (const auto share = share_text(row); !share.empty())
       text += fmt::format("           {} of {}\n", share, port_text(result));
+    if (row.at("what").text() != link_contender && !row.at("ratio_to_link").is_null())
+      text += fmt::format("           {:.3f} of what the links carry\n",
+                          row.at("ratio_to_link").real());
     if (!row.at("p50_us").is_null()) {
       text += fmt::format(
           "           from trigger to commit: p50 {:.0f} us, p99 {:.0f} us, p99.9 {:.0f} us\n",

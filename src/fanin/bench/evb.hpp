@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "fanin/base/json.hpp"
@@ -15,6 +16,8 @@ namespace fanin::bench {
 
 struct EvbOptions {
   EvbSetup setup;
+  // The setup's hosts: the baselines are one bare stream between two of them, and `nxn`.
+  std::shared_ptr<const executive::HostList> hosts;
   net::Url url; // that the baselines take: of the configuration's network
   std::string congestion = "cubic"; // of every TCP connection, the baselines' too
   // That each end of the fair loop goes round in. It is the same whatever fanin uses.

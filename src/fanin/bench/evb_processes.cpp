@@ -106,6 +106,43 @@ Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
   return group.wait_until_running(*manager);
 }
 
+json::Value evb_part(const EvbSetup& setup, std::size_t node, net::WaitPolicy wait) {
+  json::Value part;
+  json::Value& said = part["evb"];
+  said["rus"] = setup.shape.readout_units;
+  said["bus"] = setup.shape.builder_units;
+  said["sources"] = setup.shape.sources;
+  said["fragment_size"] = setup.shape.fragment_size;
+  for (const auto& one : setup.shape.overrides) said["overrides"].append(one);
+  said["hosts"] = setup.hosts->addresses();
+  part["node"] = node;
+  part["poll"] = wait == net::WaitPolicy::poll;
+  return part;
+}
+
+Result<> start_on_hosts(ProcessGroup& group, const EvbSetup& setup) {
+  const config::Configuration& configuration = setup.configuration;
+  const auto& hosts = setup.hosts->hosts;
+  const auto manager = group.start_on(hosts[0], configuration.nodes.front().name,
+                                      evb_part(setup, 0, setup.manager_wait));
+  if (!manager) return std::unexpected(manager.error());
+  if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
+  const std::string url = group.stats(*manager).text.data();
+  for (std::size_t i = 1; i < configuration.nodes.size(); ++i) {
+    json::Value part = evb_part(setup, i, configuration.network.wait);
+    part["control"] = url;
+    const auto started = group.start_on(hosts[i], configuration.nodes[i].name, part);
+    if (!started) return std::unexpected(started.error());
+  }
+  return group.wait_until_running(*manager);
+}
+
+Result<> start_all(ProcessGroup& group, const EvbSetup& setup) {
+  if (setup.hosts != nullptr) return start_on_hosts(group, setup);
+  const bool one_process = setup.configuration.processes.size() == 1;
+  return one_process ? start_in_one_process(group, setup) : start_processes(group, setup);
+}
+
 // Where one measurement writes to; removed with all that is in it.
 class Folder {
 public:
@@ -133,9 +170,7 @@ private:
 
 Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle) {
   ProcessGroup group;
-  const bool one_process = setup.configuration.processes.size() == 1;
-  auto started = one_process ? start_in_one_process(group, setup) : start_processes(group, setup);
-  if (!started) return std::unexpected(started.error());
+  if (auto started = start_all(group, setup); !started) return std::unexpected(started.error());
   auto sample = group.measure(warmup, duration, !idle);
   if (!sample) return sample;
   group.terminate(0); // the event manager ends the run
@@ -151,19 +186,45 @@ Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration dura
 
 } // namespace
 
-Result<config::Configuration> evb_configuration(std::size_t readout_units,
-                                                std::size_t builder_units, std::size_t sources,
-                                                std::uint32_t fragment_size,
-                                                const std::vector<std::string>& overrides) {
-  const std::string text = fmt::format("run.output = \"discard\"\n"
-                                       "[[readout]]\ncount = {}\n"
-                                       "source = [{{ id = 1, count = {}, type = \"emulator\", size "
-                                       "= \"{}B\", fragment_max = \"{}B\" "
-                                       "}}]\n"
-                                       "[[builder]]\ncount = {}\n",
-                                       readout_units, sources, fragment_size,
-                                       std::max(fragment_size, usual_fragment_max), builder_units);
-  return config::parse(text, "bench evb", overrides);
+Result<config::Configuration> evb_configuration(const EvbShape& shape) {
+  const std::string text =
+      fmt::format("run.output = \"discard\"\n"
+                  "[[readout]]\ncount = {}\n"
+                  "source = [{{ id = 1, count = {}, type = \"emulator\", size "
+                  "= \"{}B\", fragment_max = \"{}B\" "
+                  "}}]\n"
+                  "[[builder]]\ncount = {}\n",
+                  shape.readout_units, shape.sources, shape.fragment_size,
+                  std::max(shape.fragment_size, usual_fragment_max), shape.builder_units);
+  return config::parse(text, "bench evb", shape.overrides);
+}
+
+Result<ProcessGroup::Body> evb_body(const json::Value& part) {
+  const json::Value& said = part.at("evb");
+  EvbShape shape{.readout_units = said.at("rus").natural(),
+                 .builder_units = said.at("bus").natural(),
+                 .sources = said.at("sources").natural(),
+                 .fragment_size = static_cast<std::uint32_t>(said.at("fragment_size").natural()),
+                 .overrides = {}};
+  for (const auto& one : said.at("overrides").list()) shape.overrides.push_back(one.text());
+  auto configuration = evb_configuration(shape);
+  if (!configuration) return std::unexpected(configuration.error());
+  const auto hosts = executive::parse_hosts(said.at("hosts").text(), "hosts");
+  if (!hosts) return std::unexpected(hosts.error());
+  if (auto assigned = executive::assign_hosts(*configuration, *hosts); !assigned)
+    return std::unexpected(assigned.error());
+  const std::size_t node = part.at("node").natural();
+  if (node >= configuration->nodes.size()) return fail(ErrorKind::malformed, "no such node");
+  if (part.find("control") != nullptr) {
+    const auto url = net::Url::parse(part.at("control").text());
+    if (!url) return std::unexpected(url.error());
+    configuration->nodes.front().urls = {*url};
+  }
+  configuration->network.wait =
+      part.at("poll").boolean() ? net::WaitPolicy::poll : net::WaitPolicy::block;
+  return [configuration = std::move(*configuration), node](ProcessStats& stats) {
+    return run_child(configuration, {node}, stats);
+  };
 }
 
 Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle) {

@@ -11,22 +11,35 @@
 #include "fanin/base/result.hpp"
 #include "fanin/bench/processes.hpp"
 #include "fanin/config/configuration.hpp"
+#include "fanin/executive/host_list.hpp"
 #include "fanin/net/loop.hpp"
 
 namespace fanin::bench {
 
+// What its configuration is made from.
+struct EvbShape {
+  std::size_t readout_units = 1;
+  std::size_t builder_units = 1;
+  std::size_t sources = 1; // of each readout unit
+  std::uint32_t fragment_size = 0; // bytes
+  std::vector<std::string> overrides; // as of `fanin run --set`
+};
+
 struct EvbSetup {
+  EvbShape shape; // of the configuration
+  const executive::HostList* hosts = nullptr; // a node each; null: all on this host. Outlives it
   config::Configuration configuration; // where it has an output, a folder is made in there
   std::uint32_t fragment_size = 0; // bytes
   // Of the event manager's process; that of the others is the configuration's.
   net::WaitPolicy manager_wait = net::WaitPolicy::block;
 };
 
-// `sources` emulators of fragments of `fragment_size` on each readout unit; events are discarded.
-// `overrides`: as of `fanin run --set`. Errors: those of the configuration.
-[[nodiscard]] Result<config::Configuration>
-evb_configuration(std::size_t readout_units, std::size_t builder_units, std::size_t sources,
-                  std::uint32_t fragment_size, const std::vector<std::string>& overrides);
+// Emulated sources of fragments of one size; events are discarded. Errors: those of the
+// configuration.
+[[nodiscard]] Result<config::Configuration> evb_configuration(const EvbShape& shape);
+
+// Of one node on another host (bodies.hpp). Errors: those of the configuration and of its hosts.
+[[nodiscard]] Result<ProcessGroup::Body> evb_body(const json::Value& part);
 
 // Starts everything, measures in mid-run, ends in good order. The sample's remark says what was not
 // as it should be (events incomplete or lost, a node that did not end). `idle`: there are no

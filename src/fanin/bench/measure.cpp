@@ -56,6 +56,15 @@ Statistic rate(const Series& series, const Rate& of) {
   return statistic(std::move(values));
 }
 
+Statistic ratio_to_links(const Series& series, const Series& link, std::size_t senders,
+                         std::size_t receivers) {
+  const auto links = static_cast<double>(std::min(senders, receivers));
+  Statistic of_one = ratio(series, link, bytes_per_s);
+  if (series.what == link.what) return of_one;
+  for (double* value : {&of_one.median, &of_one.min, &of_one.max}) *value /= links;
+  return of_one;
+}
+
 Statistic ratio(const Series& series, const Series& baseline, const Rate& of) {
   std::vector<double> values;
   for (std::size_t i = 0; i < std::min(series.samples.size(), baseline.samples.size()); ++i) {

@@ -41,6 +41,13 @@ using Rate = std::function<double(const Sample&)>;
 // Round by round.
 [[nodiscard]] Statistic ratio(const Series& series, const Series& baseline, const Rate& of);
 
+// The contender that is one bare stream between two hosts of a list.
+inline constexpr std::string_view link_contender = "link";
+// Bytes per second over those of that stream, times the links that N senders and M receivers have
+// in common: the smaller number.
+[[nodiscard]] Statistic ratio_to_links(const Series& series, const Series& link,
+                                       std::size_t senders, std::size_t receivers);
+
 // One line at a time, for people.
 using Progress = std::function<void(std::string_view)>;
 

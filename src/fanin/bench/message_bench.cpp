@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/bench/bodies.hpp"
 #include "fanin/bench/contenders.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/mpi.hpp"
@@ -95,6 +96,11 @@ private:
     spec.page = stream_page_sizes[1];
     spec.warmup = options_.window.warmup;
     spec.peer = what;
+    if (what == link_contender) {
+      spec.peer = "raw";
+      spec.senders = spec.receivers = 1;
+      spec.wait = net::WaitPolicy::block;
+    }
     if (what == loaded) {
       spec.peer = "fanin";
       spec.loaded = true;
@@ -124,6 +130,7 @@ private:
 
   // Peers that are not here are left out, and the result says why.
   Result<> find_contenders() {
+    if (options_.hosts) names_.emplace_back(link_contender);
     for (const auto& peer : options_.peers) {
       if (const auto here = check(peer)) {
         names_.push_back(peer);
@@ -142,6 +149,7 @@ private:
 
   Result<Sample> measure(const Spec& spec, const Window& window) const {
     if (spec.peer == "mpi") return run_mpi(spec, window);
+    if (options_.hosts) return run_on_hosts(spec, options_.spec.senders, *options_.hosts, window);
     const auto ends = make_ends(spec);
     if (!ends) return std::unexpected(ends.error());
     return other_ && ends->listeners > 0 ? other_->run(spec, *ends, window)
@@ -216,6 +224,9 @@ private:
     if (options_.spec.pattern == Pattern::pubsub)
       put_ratio(row, "point_to_point", series, find(all, point_to_point), messages_per_s);
     if (series.what == loaded) put_ratio(row, "unloaded", series, find(all, "fanin"), p99_us, true);
+    if (const Series* link = find(all, link_contender))
+      put(row, "ratio_to_link",
+          ratio_to_links(series, *link, options_.spec.senders, options_.spec.receivers));
     if (spec.pattern == Pattern::nxn) {
       row["per_node_bytes_per_s"] =
           rate(series, bytes_per_s).median / static_cast<double>(spec.senders);
@@ -257,7 +268,8 @@ private:
         spec.period.count() > 0 ? 1e9 / static_cast<double>(spec.period.count()) : 0.0;
     object["duration_s"] = static_cast<double>(options_.window.duration.count()) * 1e-9;
     object["runs"] = options_.runs;
-    object["hosts"] = other_ ? 2 : 1;
+    const std::size_t here_or_two = other_ ? 2 : 1;
+    object["hosts"] = options_.hosts ? processes(spec) : here_or_two;
     return object;
   }
 

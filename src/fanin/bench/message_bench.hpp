@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "fanin/bench/ends.hpp"
 #include "fanin/bench/measure.hpp"
 #include "fanin/bench/spec.hpp"
+#include "fanin/executive/host_list.hpp"
 
 namespace fanin::bench {
 
@@ -24,6 +26,8 @@ struct MessageBenchOptions {
   std::vector<std::string> peers; // "raw", "fair", "memcpy", "zeromq", "mpi"
   bool under_load = false; // round trip: fanin a second time, beside a stream
   std::optional<net::Url> other_host; // where the listeners are
+  // nxn: the hosts of senders and receivers, as those of readout and builder units.
+  std::shared_ptr<const executive::HostList> hosts;
   Window window{std::chrono::milliseconds{200}, std::chrono::seconds{1}}; // of one measurement
   std::size_t runs = 3;
   double stolen_max = 0.05; // share of a round's time; see RoundOptions

@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +17,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "fanin/bench/host_part.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -89,6 +93,7 @@ void ProcessGroup::kill_all() {
   }
   for (auto& member : members_) {
     if (member.pid > 0) waitpid(std::exchange(member.pid, -1), nullptr, 0);
+    member.there.reset();
   }
 }
 
@@ -118,23 +123,43 @@ Result<std::size_t> ProcessGroup::start(std::string name, const Body& body) {
   return members_.size() - 1;
 }
 
-Result<> ProcessGroup::check_alive() {
+ProcessGroup::ProcessGroup() = default;
+
+bool ProcessGroup::Member::alive() const { return there ? there->alive() : pid > 0; }
+
+Result<> ProcessGroup::look() {
   for (auto& member : members_) {
-    const auto state = member.stats->state.load();
-    if (state == ProcessStats::State::failed) {
-      return fail(ErrorKind::internal,
-                  fmt::format("{}: {}", member.name, member.stats->text.data()));
-    }
-    if (member.pid <= 0) continue;
-    int status = 0;
-    if (waitpid(member.pid, &status, WNOHANG) != member.pid) continue;
-    member.pid = -1;
-    if (WIFSIGNALED(status)) {
-      return fail(ErrorKind::internal,
-                  fmt::format("{} was ended by signal {}", member.name, WTERMSIG(status)));
-    }
+    if (auto looked = look(member); !looked) return looked;
   }
   return {};
+}
+
+Result<std::size_t> ProcessGroup::start_on(const executive::Host& host, std::string name,
+                                           const json::Value& part) {
+  void* memory = mmap(nullptr, sizeof(ProcessStats), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "memory for a process", errno);
+  std::unique_ptr<ProcessStats, Unmap> stats{new (memory) ProcessStats};
+  auto there = HostPart::start(host, part);
+  if (!there) return std::unexpected(there.error());
+  members_.push_back({std::move(name), -1, std::move(stats), std::move(*there)});
+  return members_.size() - 1;
+}
+
+Result<> ProcessGroup::look(Member& member) {
+  if (member.there) {
+    if (auto looked = member.there->look(*member.stats); !looked) return looked;
+  }
+  if (member.stats->state.load() == ProcessStats::State::failed) {
+    return fail(ErrorKind::internal, fmt::format("{}: {}", member.name, member.stats->text.data()));
+  }
+  if (member.pid <= 0) return {};
+  int status = 0;
+  if (waitpid(member.pid, &status, WNOHANG) != member.pid) return {};
+  member.pid = -1;
+  if (!WIFSIGNALED(status)) return {};
+  return fail(ErrorKind::internal,
+              fmt::format("{} was ended by signal {}", member.name, WTERMSIG(status)));
 }
 
 Result<> ProcessGroup::wait_until_ready(std::size_t index) {
@@ -148,91 +173,130 @@ Result<> ProcessGroup::wait_until_running(std::size_t index) {
 Result<> ProcessGroup::wait_until(std::size_t index, ProcessStats::State state) {
   const Time limit = now() + start_patience;
   while (members_[index].stats->state.load() < state) {
-    if (auto alive = check_alive(); !alive) return alive;
-    if (members_[index].pid < 0 || now() > limit) {
-      return fail(ErrorKind::internal, members_[index].name + " does not start");
+    if (auto alive = look(); !alive) return alive;
+    const Member& member = members_[index];
+    if (!member.alive() || now() > limit) {
+      const std::string where =
+          member.there ? fmt::format(" on host {}", member.there->host()) : "";
+      return fail(ErrorKind::internal, fmt::format("{}{} does not start", member.name, where));
     }
     pause_for(look_every);
   }
-  return check_alive();
+  return look();
 }
 
 struct ProcessGroup::Snapshot {
-  struct Of {
-    double cpu_s = 0;
-    Status status;
-  };
   Time at;
-  std::uint64_t batches = 0;
-  std::uint64_t events = 0;
-  std::uint64_t messages = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t load_bytes = 0;
-  std::vector<Of> processes;
+  std::vector<ProcessCounts> processes;
+  [[nodiscard]] bool has_messages() const {
+    return std::ranges::any_of(processes, [](const auto& one) { return one.messages > 0; });
+  }
 };
 
-ProcessGroup::Snapshot ProcessGroup::sample() const {
+ProcessCounts ProcessGroup::counts(std::size_t index) const {
+  const Member& member = members_[index];
+  const ProcessStats& stats = *member.stats;
+  const Status status = read_status(member.pid);
+  return {.at = now(),
+          .cpu_s = member.pid < 0 ? 0 : cpu_seconds(member.pid),
+          .voluntary = status.voluntary,
+          .forced = status.forced,
+          .peak_rss_bytes = status.peak_rss_bytes,
+          .batches = stats.batches.get(),
+          .events = stats.events.get(),
+          .messages = stats.messages.get(),
+          .bytes = stats.bytes.get(),
+          .load_bytes = stats.load_bytes.get()};
+}
+
+// Of all at about the same time.
+Result<ProcessGroup::Snapshot> ProcessGroup::sample() {
   Snapshot snapshot;
-  for (const auto& member : members_) {
-    snapshot.processes.push_back(
-        {member.pid < 0 ? 0 : cpu_seconds(member.pid), read_status(member.pid)});
+  for (auto& member : members_) {
+    if (member.there) member.there->ask();
   }
   snapshot.at = now();
-  for (const auto& member : members_) {
-    snapshot.batches += member.stats->batches.get();
-    snapshot.events += member.stats->events.get();
-    snapshot.messages += member.stats->messages.get();
-    snapshot.bytes += member.stats->bytes.get();
-    snapshot.load_bytes += member.stats->load_bytes.get();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    Member& member = members_[i];
+    if (!member.there) {
+      snapshot.processes.push_back(counts(i));
+      continue;
+    }
+    const auto counted = member.there->answer(*member.stats);
+    if (!counted) return std::unexpected(counted.error());
+    snapshot.processes.push_back(*counted);
   }
   return snapshot;
 }
 
+// Each process counts between two times of its own; what they have counted is summed for one second
+// of each, and given for the time between the snapshots.
+Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) const {
+  Sample sample;
+  sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;
+  ProcessCounts sum;
+  for (std::size_t i = 0; i < before.processes.size(); ++i) {
+    const ProcessCounts& first = before.processes[i];
+    const ProcessCounts& last = after.processes[i];
+    const double own = static_cast<double>((last.at - first.at).count()) * 1e-9;
+    if (own <= 0) continue; // it has ended
+    const auto add = [&](std::uint64_t ProcessCounts::* which) {
+      const auto counted = static_cast<double>(last.*which - first.*which);
+      sum.*which += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
+    };
+    for (const auto which :
+         {&ProcessCounts::batches, &ProcessCounts::events, &ProcessCounts::messages,
+          &ProcessCounts::bytes, &ProcessCounts::load_bytes})
+      add(which);
+    const auto switches = [&](std::uint64_t ProcessCounts::* which) {
+      return static_cast<double>(last.*which - first.*which) / own;
+    };
+    sample.processes.push_back({.name = members_[i].name,
+                                .cpu = (last.cpu_s - first.cpu_s) / own,
+                                .voluntary_switches_per_s = switches(&ProcessCounts::voluntary),
+                                .forced_switches_per_s = switches(&ProcessCounts::forced),
+                                .peak_rss_bytes = last.peak_rss_bytes});
+  }
+  sample.batches = sum.batches;
+  sample.events = sum.events;
+  sample.messages = sum.messages;
+  sample.bytes = sum.bytes;
+  sample.load_bytes = sum.load_bytes;
+  return sample;
+}
+
 Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wait_for_messages) {
   const Time limit = now() + start_patience;
-  while (wait_for_messages && sample().messages == 0) {
-    if (auto alive = check_alive(); !alive) return std::unexpected(alive.error());
+  while (wait_for_messages) {
+    const auto here = sample();
+    if (!here) return std::unexpected(here.error());
+    if (here->has_messages()) break;
+    if (auto alive = look(); !alive) return std::unexpected(alive.error());
     if (now() > limit) return fail(ErrorKind::internal, "nothing arrives");
     pause_for(look_every);
   }
   pause_for(warmup);
-  const Snapshot before = sample();
+  const auto before = sample();
+  if (!before) return std::unexpected(before.error());
   pause_for(duration);
-  const Snapshot after = sample();
-  if (auto alive = check_alive(); !alive) return std::unexpected(alive.error());
-  Sample sample;
-  sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;
-  sample.batches = after.batches - before.batches;
-  sample.events = after.events - before.events;
-  sample.messages = after.messages - before.messages;
-  sample.bytes = after.bytes - before.bytes;
-  sample.load_bytes = after.load_bytes - before.load_bytes;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const auto& [cpu, status] = after.processes[i];
-    const Snapshot::Of& first = before.processes[i];
-    const auto switches = [&](std::uint64_t Status::* which) {
-      return static_cast<double>(status.*which - first.status.*which) / sample.seconds;
-    };
-    sample.processes.push_back({.name = members_[i].name,
-                                .cpu = (cpu - first.cpu_s) / sample.seconds,
-                                .voluntary_switches_per_s = switches(&Status::voluntary),
-                                .forced_switches_per_s = switches(&Status::forced),
-                                .peak_rss_bytes = status.peak_rss_bytes});
-  }
-  return sample;
+  const auto after = sample();
+  if (!after) return std::unexpected(after.error());
+  if (auto alive = look(); !alive) return std::unexpected(alive.error());
+  return difference(*before, *after);
 }
 
 void ProcessGroup::terminate(std::size_t index) const {
+  if (members_[index].there) members_[index].there->terminate();
   if (members_[index].pid > 0) ::kill(members_[index].pid, SIGTERM);
 }
 
 Result<> ProcessGroup::wait_until_ended(Duration patience) {
   const Time limit = now() + patience;
   while (true) {
-    if (auto alive = check_alive(); !alive) return alive;
+    if (auto alive = look(); !alive) return alive;
     std::string left;
     for (const auto& member : members_) {
-      if (member.pid > 0) left += (left.empty() ? "" : ", ") + member.name;
+      if (member.alive()) left += (left.empty() ? "" : ", ") + member.name;
     }
     if (left.empty()) return {};
     if (now() > limit) {
@@ -245,12 +309,12 @@ Result<> ProcessGroup::wait_until_ended(Duration patience) {
 
 Result<> ProcessGroup::wait_until_ended(std::size_t index, Duration patience) {
   const Time limit = now() + patience;
-  while (members_[index].pid > 0) {
-    if (auto alive = check_alive(); !alive) return alive;
+  while (members_[index].alive()) {
+    if (auto alive = look(); !alive) return alive;
     if (now() > limit) return fail(ErrorKind::internal, members_[index].name + " did not end");
     pause_for(look_every);
   }
-  return check_alive();
+  return look();
 }
 
 } // namespace fanin::bench

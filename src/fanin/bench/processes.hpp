@@ -15,7 +15,9 @@
 
 #include "fanin/base/clock.hpp"
 #include "fanin/base/histogram.hpp"
+#include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/executive/host_list.hpp"
 
 namespace fanin::bench {
 
@@ -53,6 +55,20 @@ private:
   }
 };
 
+// What a process has counted and used at a time of its own host's clock.
+struct ProcessCounts {
+  Time at;
+  double cpu_s = 0;
+  std::uint64_t voluntary = 0; // switches of its main thread, which runs the loop: it waits
+  std::uint64_t forced = 0;
+  std::uint64_t peak_rss_bytes = 0;
+  std::uint64_t batches = 0;
+  std::uint64_t events = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t load_bytes = 0;
+};
+
 struct ProcessUse {
   std::string name;
   double cpu = 0;                   // of one core: 1.0 is all of it
@@ -80,12 +96,14 @@ struct Sample {
 // Called from the handler of SIGTERM, hence async-signal-safe.
 void on_termination(std::function<void()> wake);
 
+class HostPart;
+
 // Thread: one. The processes end with the group, and with the process that owns it.
 class ProcessGroup {
 public:
   using Body = std::function<Result<>(ProcessStats&)>;
 
-  ProcessGroup() = default;
+  ProcessGroup();
   ~ProcessGroup(); // kills those that are left
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -93,10 +111,17 @@ public:
   // Runs `body` in a process of its own; `ended` or `failed` comes from what it returns. It never
   // returns to the caller's code. Errors: exhausted.
   [[nodiscard]] Result<std::size_t> start(std::string name, const Body& body);
+  // The same on another host (bodies.hpp). Errors: those of executive::start_on(). Whether the host
+  // can be reached shows in what follows.
+  [[nodiscard]] Result<std::size_t> start_on(const executive::Host& host, std::string name,
+                                             const json::Value& part);
   [[nodiscard]] const ProcessStats& stats(std::size_t index) const {
     return *members_[index].stats;
   }
   [[nodiscard]] std::size_t size() const { return members_.size(); }
+  [[nodiscard]] ProcessCounts counts(std::size_t index) const; // of a process of this host
+  // Takes notice of ends. Errors: a process failed, or was killed.
+  [[nodiscard]] Result<> look();
 
   // Errors: a process failed or ended, or it takes too long.
   [[nodiscard]] Result<> wait_until_ready(std::size_t index);
@@ -117,14 +142,17 @@ private:
   };
   struct Member {
     std::string name;
-    pid_t pid = -1; // -1: reaped
+    pid_t pid = -1; // -1: reaped, or elsewhere
     std::unique_ptr<ProcessStats, Unmap> stats;
+    std::unique_ptr<HostPart> there; // null: on this host
+    [[nodiscard]] bool alive() const;
   };
   struct Snapshot;
 
   [[nodiscard]] Result<> wait_until(std::size_t index, ProcessStats::State state);
-  [[nodiscard]] Result<> check_alive();
-  [[nodiscard]] Snapshot sample() const;
+  [[nodiscard]] Result<> look(Member& member);
+  [[nodiscard]] Result<Snapshot> sample();
+  [[nodiscard]] Sample difference(const Snapshot& before, const Snapshot& after) const;
   [[noreturn]] static void run_child(const Body& body, ProcessStats& stats);
   void kill_all();
 

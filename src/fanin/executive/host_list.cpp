@@ -236,6 +236,7 @@ Result<HostList> testbed_hosts() {
   auto list = load_hosts(folder + "/hosts");
   if (!list) return none("down, then ");
   list->testbed = true;
+  list->congestion = state->at("settings").at("tcp_congestion_control").text();
   return list;
 }
 

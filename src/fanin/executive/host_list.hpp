@@ -25,6 +25,7 @@ struct HostList {
   std::string file;
   std::vector<Host> hosts;
   bool testbed = false;
+  std::string congestion; // of TCP on the testbed's hosts; empty: not known
 
   // The addresses alone, as a text for parse_hosts(): what a process needs that was started there.
   [[nodiscard]] FANIN_INTERNAL_API std::string addresses() const;

@@ -1,0 +1,80 @@
+#include "fanin/bench/bodies.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/bench/contenders.hpp"
+#include "fanin/bench/evb_processes.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::size_t index_max = 4096;
+
+Result<ProcessGroup::Body> ends_body(const json::Value& part) {
+  auto spec = Spec::from_json(part.at("ends"));
+  if (!spec) return std::unexpected(spec.error());
+  auto ends = make_ends(*spec);
+  if (!ends) return std::unexpected(ends.error());
+  if (const json::Value* listen = part.find("listen"))
+    return [ends = std::move(*ends), index = listen->natural()](ProcessStats& stats) {
+      return ends.listen(index, stats);
+    };
+  std::vector<std::string> addresses;
+  for (const auto& address : part.at("addresses").list()) addresses.push_back(address.text());
+  return [ends = std::move(*ends), addresses, index = part.at("connect").natural()](
+             ProcessStats& stats) { return ends.connect(index, addresses, stats); };
+}
+
+} // namespace
+
+Result<ProcessGroup::Body> body_of(const json::Value& part) {
+  for (const char* key : {"listen", "connect", "node"})
+    if (part.at(key).natural() > index_max) return fail(ErrorKind::malformed, "no such process");
+  if (part.find("ends") != nullptr) return ends_body(part);
+  if (part.find("evb") != nullptr) return evb_body(part);
+  return fail(ErrorKind::malformed, "an unknown part");
+}
+
+Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
+                            const executive::HostList& hosts, const Window& window) {
+  const auto ends = make_ends(spec);
+  if (!ends) return std::unexpected(ends.error());
+  if (hosts.hosts.size() < 1 + readouts + ends->listeners ||
+      hosts.hosts.size() < 1 + ends->connectors)
+    return std::unexpected(
+        executive::too_few_hosts(hosts, 1 + readouts + ends->listeners,
+                                 fmt::format("{}x{}", ends->connectors, ends->listeners)));
+  ProcessGroup group;
+  std::vector<std::string> addresses;
+  const auto part_on = [&spec](const executive::Host& host) {
+    Spec own = spec;
+    own.url.host = host.name();
+    json::Value part;
+    part["ends"] = own.to_json();
+    return part;
+  };
+  for (std::size_t i = 0; i < ends->listeners; ++i) {
+    const executive::Host& host = hosts.hosts[1 + readouts + i];
+    json::Value part = part_on(host);
+    part["listen"] = i;
+    auto started = group.start_on(host, fmt::format("listener{}", i), part);
+    if (!started) return std::unexpected(started.error());
+  }
+  for (std::size_t i = 0; i < ends->listeners; ++i) {
+    if (auto ready = group.wait_until_ready(i); !ready) return std::unexpected(ready.error());
+    addresses.emplace_back(group.stats(i).text.data());
+  }
+  for (std::size_t i = 0; i < ends->connectors; ++i) {
+    const executive::Host& host = hosts.hosts[1 + i];
+    json::Value part = part_on(host);
+    part["connect"] = i;
+    for (const auto& address : addresses) part["addresses"].append(address);
+    auto started = group.start_on(host, fmt::format("connector{}", i), part);
+    if (!started) return std::unexpected(started.error());
+  }
+  return group.measure(window.warmup, window.duration);
+}
+
+} // namespace fanin::bench

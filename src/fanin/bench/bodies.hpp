@@ -1,0 +1,29 @@
+// What a process of a benchmark on another host is to do, as JSON:
+//   {"ends": spec, "listen": index}                         one of a contender's ends
+//   {"ends": spec, "connect": index, "addresses": [...]}
+//   {"evb": shape, "node": index, "control": url, "poll"}   one node of an event builder
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/bench/ends.hpp"
+#include "fanin/bench/processes.hpp"
+#include "fanin/bench/spec.hpp"
+#include "fanin/executive/host_list.hpp"
+
+namespace fanin::bench {
+
+// Errors: malformed, and those of the body's maker.
+[[nodiscard]] Result<ProcessGroup::Body> body_of(const json::Value& part);
+
+// As run_ends(), with the senders and receivers of an N x M measurement each on a host of its own:
+// those that readout and builder units get. `readouts`: of the whole event builder, whose builder
+// units' hosts follow theirs.
+[[nodiscard]] Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
+                                          const executive::HostList& hosts, const Window& window);
+
+} // namespace fanin::bench

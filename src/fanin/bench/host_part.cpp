@@ -1,0 +1,287 @@
+#include "fanin/bench/host_part.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/printable.hpp"
+#include "fanin/bench/bodies.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr int answer_patience_ms = 10'000;
+constexpr int look_soon_ms = 2;   // until it is ready
+constexpr int look_later_ms = 20; // while it measures: it shall cost nothing
+constexpr std::size_t line_most = 16U << 20;
+
+json::Value to_json(const ProcessCounts& counts) {
+  json::Value value;
+  value["at_ns"] = counts.at.time_since_epoch().count();
+  value["cpu_s"] = counts.cpu_s;
+  value["voluntary"] = counts.voluntary;
+  value["forced"] = counts.forced;
+  value["peak_rss_bytes"] = counts.peak_rss_bytes;
+  value["batches"] = counts.batches;
+  value["events"] = counts.events;
+  value["messages"] = counts.messages;
+  value["bytes"] = counts.bytes;
+  value["load_bytes"] = counts.load_bytes;
+  return value;
+}
+
+ProcessCounts counts_of(const json::Value& value) {
+  ProcessCounts counts;
+  counts.at = Time{Duration{value.at("at_ns").integer().value_or(0)}};
+  counts.cpu_s = value.at("cpu_s").real();
+  counts.voluntary = value.at("voluntary").natural();
+  counts.forced = value.at("forced").natural();
+  counts.peak_rss_bytes = value.at("peak_rss_bytes").natural();
+  counts.batches = value.at("batches").natural();
+  counts.events = value.at("events").natural();
+  counts.messages = value.at("messages").natural();
+  counts.bytes = value.at("bytes").natural();
+  counts.load_bytes = value.at("load_bytes").natural();
+  return counts;
+}
+
+// What is there, at most until `timeout_ms`. False: nothing came; `ended`: nobody writes any more.
+bool read_some(int descriptor, int timeout_ms, std::string& text, bool& ended) {
+  pollfd watch{descriptor, POLLIN, 0};
+  if (poll(&watch, 1, timeout_ms) <= 0) return false;
+  std::array<char, 16384> buffer; // NOLINT: read() fills it
+  const ssize_t got = read(descriptor, buffer.data(), buffer.size());
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  ended = got <= 0 || text.size() > line_most;
+  if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
+  return got > 0;
+}
+
+void write_line(const json::Value& line) {
+  const std::string text = line.dump() + "\n";
+  (void)std::fwrite(text.data(), 1, text.size(), stdout);
+  (void)std::fflush(stdout);
+}
+
+} // namespace
+
+Result<std::unique_ptr<HostPart>> HostPart::start(const executive::Host& host,
+                                                  const json::Value& part) {
+  auto process = executive::start_on(host);
+  if (!process) return std::unexpected(process.error());
+  fcntl(process->input.get(), F_SETFL, 0); // a part is shorter than a pipe
+  std::unique_ptr<HostPart> made(new HostPart(host, std::move(*process)));
+  json::Value request;
+  request["part"] = part;
+  made->write(request);
+  return made;
+}
+
+HostPart::~HostPart() {
+  process_.input.reset(); // what it has started there ends with its standard input
+  if (alive()) kill(process_.pid, SIGKILL);
+  collect();
+}
+
+void HostPart::collect() {
+  if (alive()) waitpid(std::exchange(process_.pid, 0), nullptr, 0);
+}
+
+void HostPart::write(const json::Value& line) {
+  const std::string text = line.dump() + "\n";
+  // Its end is seen where it should answer.
+  (void)!::write(process_.input.get(), text.data(), text.size());
+}
+
+std::unexpected<Error> HostPart::lost() {
+  std::string errors;
+  bool ended = false;
+  while (!ended && read_some(process_.errors.get(), 0, errors, ended)) {
+  }
+  int status = 0;
+  kill(process_.pid, SIGKILL);
+  waitpid(std::exchange(process_.pid, 0), &status, 0);
+  while (!errors.empty() && errors.back() == '\n') errors.pop_back();
+  const auto last = errors.rfind('\n');
+  return fail(ErrorKind::disconnected,
+              executive::why_unreachable(
+                  host_, status,
+                  std::string_view{errors}.substr(last == std::string::npos ? 0 : last + 1)));
+}
+
+Result<> HostPart::take(const json::Value& line, ProcessStats& stats) {
+  const auto refuse = [this](const std::string& why) {
+    return fail(ErrorKind::refused,
+                fmt::format("host {} ({}): {}", host_.name(), host_.place, printable(why)));
+  };
+  if (line.find("fanin") != nullptr) {
+    const std::string wrong = executive::wrong_greeting(line);
+    return wrong.empty() ? Result<>{} : refuse(wrong);
+  }
+  if (line.find("refused") != nullptr) return refuse(line.at("refused").text());
+  if (const json::Value* sample = line.find("sample")) {
+    counts_ = counts_of(*sample);
+    answered_ = true;
+  }
+  const std::string state = line.at("state").text();
+  if (state == "ready" || state == "failed") stats.say(line.at("text").text());
+  if (state == "ready") stats.state = ProcessStats::State::ready;
+  if (state == "running") stats.state = ProcessStats::State::running;
+  if (state == "failed") stats.state = ProcessStats::State::failed;
+  if (state == "ended") {
+    stats.note(line.at("remark").text());
+    for (const auto& bin : line.at("latency").list()) {
+      if (bin.list().size() != 2) continue;
+      stats.latency.add(Duration{bin.list()[0].integer().value_or(0)}, bin.list()[1].natural());
+    }
+    stats.state = ProcessStats::State::ended;
+    ended_ = true;
+  }
+  return {};
+}
+
+Result<> HostPart::take_lines(ProcessStats& stats) {
+  std::size_t at = 0;
+  for (auto end = text_.find('\n'); end != std::string::npos; end = text_.find('\n', at)) {
+    const auto line = json::Value::parse(std::string_view{text_}.substr(at, end - at));
+    at = end + 1;
+    if (!line || !line->is_object()) continue; // what a shell there says on its own
+    if (auto taken = take(*line, stats); !taken) return taken;
+  }
+  text_.erase(0, at);
+  return {};
+}
+
+Result<> HostPart::look(ProcessStats& stats) {
+  if (!alive()) return {};
+  bool ended = false;
+  while (!ended && read_some(process_.output.get(), 0, text_, ended)) {
+  }
+  if (auto taken = take_lines(stats); !taken) return taken;
+  if (!ended) return {};
+  if (!ended_ && stats.state.load() != ProcessStats::State::failed) return lost();
+  collect();
+  return {};
+}
+
+void HostPart::ask() {
+  answered_ = false;
+  json::Value request;
+  request["sample"] = true;
+  write(request);
+}
+
+Result<ProcessCounts> HostPart::answer(ProcessStats& stats) {
+  while (!answered_ && alive()) {
+    bool ended = false;
+    const bool some = read_some(process_.output.get(), answer_patience_ms, text_, ended);
+    if (auto taken = take_lines(stats); !taken) return std::unexpected(taken.error());
+    if (answered_ || ended_) break;
+    if (ended) return lost();
+    if (!some)
+      return fail(ErrorKind::disconnected,
+                  fmt::format("host {} ({}) does not answer any more", host_.name(), host_.place));
+  }
+  return counts_;
+}
+
+void HostPart::terminate() {
+  json::Value request;
+  request["terminate"] = true;
+  write(request);
+}
+
+namespace {
+
+// On the host: the process, and what has been said of it.
+class Server {
+public:
+  Result<> run(const ProcessGroup::Body& body) {
+    auto started = group_.start("part", body);
+    if (!started) return std::unexpected(started.error());
+    std::string text;
+    for (bool ended = false; !ended;) {
+      tell();
+      if (said_ >= ProcessStats::State::ended) return {};
+      const int patience = said_ < ProcessStats::State::ready ? look_soon_ms : look_later_ms;
+      (void)read_some(STDIN_FILENO, patience, text, ended);
+      for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
+        if (const auto line = json::Value::parse(std::string_view{text}.substr(0, end)))
+          obey(*line);
+        text.erase(0, end + 1);
+      }
+    }
+    return {};
+  }
+
+private:
+  void obey(const json::Value& line) {
+    if (line.at("terminate").boolean()) group_.terminate(0);
+    if (!line.at("sample").boolean()) return;
+    json::Value answer;
+    answer["sample"] = to_json(group_.counts(0));
+    write_line(answer);
+  }
+
+  // Its state, if that is another one. A process that is killed has failed.
+  void tell() {
+    const auto alive = group_.look();
+    const ProcessStats& stats = group_.stats(0);
+    ProcessStats::State state = stats.state.load();
+    json::Value line;
+    if (!alive) state = ProcessStats::State::failed;
+    if (state == said_) return;
+    if (said_ < ProcessStats::State::ready && state > ProcessStats::State::ready &&
+        state < ProcessStats::State::failed)
+      tell_ready(stats);
+    said_ = state;
+    switch (state) {
+    case ProcessStats::State::starting: return;
+    case ProcessStats::State::ready: return tell_ready(stats);
+    case ProcessStats::State::running: line["state"] = "running"; break;
+    case ProcessStats::State::failed:
+      line["state"] = "failed";
+      line["text"] = alive || stats.state.load() == ProcessStats::State::failed
+                         ? std::string(stats.text.data())
+                         : alive.error().text;
+      break;
+    case ProcessStats::State::ended:
+      line["state"] = "ended";
+      line["remark"] = stats.remark.data();
+      stats.latency.each([&line](Duration value, std::uint64_t count) {
+        line["latency"].append(json::List{value.count(), count});
+      });
+      break;
+    }
+    write_line(line);
+  }
+
+  static void tell_ready(const ProcessStats& stats) {
+    json::Value line;
+    line["state"] = "ready";
+    line["text"] = stats.text.data();
+    write_line(line);
+  }
+
+  ProcessGroup group_;
+  ProcessStats::State said_ = ProcessStats::State::starting;
+};
+
+} // namespace
+
+Result<> serve_part(const json::Value& part) {
+  const auto body = body_of(part);
+  if (!body) return std::unexpected(body.error());
+  return Server{}.run(*body);
+}
+
+} // namespace fanin::bench

@@ -1,0 +1,63 @@
+// A process of a benchmark on a host of a list (executive/host_process.hpp): `fanin on-host` there
+// runs it as the one member of a ProcessGroup, and answers questions about it.
+//
+//   to it     {"part": {...}}                            once: bodies.hpp
+//             {"sample": true}, {"terminate": true}      as ProcessGroup's
+//   from it   {"state": "ready", "text"}, {"state": "running"}, {"state": "ended", "remark",
+//             "latency"[]}, {"state": "failed", "text"}, {"sample": {...}}, {"refused": why}
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/bench/processes.hpp"
+#include "fanin/executive/host_list.hpp"
+#include "fanin/executive/host_process.hpp"
+
+namespace fanin::bench {
+
+// The side of the measuring process. Thread: one.
+class HostPart {
+public:
+  // Errors: those of executive::start_on().
+  [[nodiscard]] static Result<std::unique_ptr<HostPart>> start(const executive::Host& host,
+                                                               const json::Value& part);
+  ~HostPart(); // it ends there
+  HostPart(const HostPart&) = delete;
+  HostPart& operator=(const HostPart&) = delete;
+
+  [[nodiscard]] bool alive() const { return process_.pid > 0; }
+  [[nodiscard]] const std::string& host() const { return host_.name(); }
+  // Takes over into `stats` what it has said. Errors: it cannot be reached, or not any more.
+  [[nodiscard]] Result<> look(ProcessStats& stats);
+  void ask(); // what it has counted; answer() follows. Blocks until it is there. Errors: as look()
+  [[nodiscard]] Result<ProcessCounts> answer(ProcessStats& stats);
+  void terminate();
+
+private:
+  HostPart(executive::Host host, executive::HostProcess process)
+      : host_(std::move(host)), process_(std::move(process)) {}
+  void write(const json::Value& line);
+  [[nodiscard]] Result<> take_lines(ProcessStats& stats);
+  [[nodiscard]] Result<> take(const json::Value& line, ProcessStats& stats);
+  [[nodiscard]] std::unexpected<Error> lost();
+  void collect();
+
+  executive::Host host_;
+  executive::HostProcess process_;
+  std::string text_; // of lines
+  bool ended_ = false; // and has said so
+  bool answered_ = false;
+  ProcessCounts counts_;
+};
+
+// The other side: returns when the process has ended or standard input does. Errors: an impossible
+// part.
+[[nodiscard]] Result<> serve_part(const json::Value& part);
+
+} // namespace fanin::bench
