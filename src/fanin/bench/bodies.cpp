@@ -18,13 +18,13 @@ Result<ProcessGroup::Body> ends_body(const json::Value& part) {
   auto ends = make_ends(*spec);
   if (!ends) return std::unexpected(ends.error());
   if (const json::Value* listen = part.find("listen"))
-    return [ends = std::move(*ends), index = listen->natural()](ProcessStats& stats) {
-      return ends.listen(index, stats);
+    return [own = std::move(*ends), index = listen->natural()](ProcessStats& stats) {
+      return own.listen(index, stats);
     };
   std::vector<std::string> addresses;
   for (const auto& address : part.at("addresses").list()) addresses.push_back(address.text());
-  return [ends = std::move(*ends), addresses, index = part.at("connect").natural()](
-             ProcessStats& stats) { return ends.connect(index, addresses, stats); };
+  return [own = std::move(*ends), addresses, index = part.at("connect").natural()](
+             ProcessStats& stats) { return own.connect(index, addresses, stats); };
 }
 
 } // namespace

@@ -222,8 +222,8 @@ Result<ProcessGroup::Body> evb_body(const json::Value& part) {
   }
   configuration->network.wait =
       part.at("poll").boolean() ? net::WaitPolicy::poll : net::WaitPolicy::block;
-  return [configuration = std::move(*configuration), node](ProcessStats& stats) {
-    return run_child(configuration, {node}, stats);
+  return [own = std::move(*configuration), node](ProcessStats& stats) {
+    return run_child(own, {node}, stats);
   };
 }
 
