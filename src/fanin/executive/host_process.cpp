@@ -83,6 +83,7 @@ Result<HostProcess> start_on(const Host& host) {
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  std::signal(SIGPIPE, SIG_IGN); // a host may go while it is written to
   auto input = make_pipe();
   auto output = make_pipe();
   auto errors = make_pipe();
