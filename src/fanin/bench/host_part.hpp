@@ -35,7 +35,8 @@ public:
   [[nodiscard]] const std::string& host() const { return host_.name(); }
   // Takes over into `stats` what it has said. Errors: it cannot be reached, or not any more.
   [[nodiscard]] Result<> look(ProcessStats& stats);
-  void ask(); // what it has counted; answer() follows. Blocks until it is there. Errors: as look()
+  void ask(); // what it has counted
+  // The answer to ask(). Blocks until it is there. Errors: as look().
   [[nodiscard]] Result<ProcessCounts> answer(ProcessStats& stats);
   void terminate();
 

@@ -78,12 +78,14 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   const auto policy = builder::shaping::policy_named(shaping.at("policy").text());
   if (!policy) return fail(ErrorKind::malformed, "no such shaping");
   spec.shaping.policy = *policy;
-  spec.shaping.carrier =
-      static_cast<std::uint32_t>(number_of(shaping, "carrier", 1, 2 * message_size_max));
-  if (!result) return std::unexpected(result.error());
-  spec.shaping.window =
-      number_of(shaping, "window", spec.shaping.window_least(spec.senders), window_max);
-  spec.shaping.tokens = static_cast<std::uint32_t>(number_of(shaping, "tokens", 1, processes_max));
+  if (spec.shaping.on()) {
+    spec.shaping.carrier =
+        static_cast<std::uint32_t>(number_of(shaping, "carrier", 1, 2 * message_size_max));
+    const std::uint64_t least = spec.shaping.window_least(spec.senders);
+    spec.shaping.window = number_of(shaping, "window", least, window_max);
+    spec.shaping.tokens =
+        static_cast<std::uint32_t>(number_of(shaping, "tokens", 1, processes_max));
+  }
   spec.congestion = value.at("congestion").text();
   spec.wait = value.at("poll").boolean() ? net::WaitPolicy::poll : net::WaitPolicy::block;
   spec.warmup = Duration{static_cast<Duration::rep>(number("warmup_ns", 0, warmup_max_ns))};

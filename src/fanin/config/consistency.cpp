@@ -23,9 +23,6 @@ bool is_name(const std::string& name) {
   });
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
 bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
 
 void check_names(const Configuration& configuration, Problems& problems) {
@@ -90,7 +87,7 @@ void check_hosts(const Configuration& configuration, Problems& problems) {
   if (hosts.size() == 1) return;
   for (const Node& node : configuration.nodes) {
     for (const net::Url& url : node.urls) {
-      if (!is_loopback(url.host)) continue;
+      if (!net::is_loopback(url.host)) continue;
       problems.add(node.url_place, node.url_key,
                    fmt::format("\"{}\" would listen on {}, where other hosts cannot reach it",
                                node.name, url.text()));

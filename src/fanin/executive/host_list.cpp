@@ -15,6 +15,7 @@
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/net/address.hpp"
 #include "fanin/settings/tree.hpp"
 
 namespace fanin::executive {
@@ -127,10 +128,6 @@ std::string read_host(std::vector<std::string> words, Host& host) {
   return {};
 }
 
-bool is_loopback_host(const std::string& host) {
-  return host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 // The same host by its name of the list, on the network of that rail.
 Result<> assign_urls(config::Node& node, const Host& host) {
   const auto refuse = [&](const std::string& why) {
@@ -150,7 +147,8 @@ Result<> assign_urls(config::Node& node, const Host& host) {
     const std::string_view network = url.network();
     if (network == "shm" || network == "inproc")
       return refuse(fmt::format("{}:// does not reach other hosts: use tcp", url.scheme));
-    if (!is_loopback_host(url.host) && url.host != host.addresses[rail])
+    const bool anywhere = url.host.empty() || net::is_loopback(url.host);
+    if (!anywhere && url.host != host.addresses[rail])
       return refuse(fmt::format("\"{}\" listens at {} here, and at {} by {}: leave the host out",
                                 node.name, url.text(), host.addresses[rail], host.place));
     url.host = host.addresses[rail];

@@ -61,7 +61,7 @@ Result<Pipe> make_pipe() {
 // leaves as it is suits both.
 Result<std::string> own_program() {
   std::error_code error;
-  const std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (error) return fail(ErrorKind::unsupported, "/proc/self/exe: " + error.message());
   constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                      "0123456789_-+=.,:/@%";

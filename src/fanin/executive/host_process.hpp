@@ -29,8 +29,8 @@ struct HostProcess { // of a command that was started here; the descriptors do n
 };
 
 // It dies with the calling thread's process and has a process group of its own. Whether the command
-// can be run shows in what it writes. Errors: usage (a path of this program that a shell would
-// change), exhausted.
+// can be run shows in what it writes. This process ignores SIGPIPE from then on. Errors: usage (a
+// path of this program that a shell would change), exhausted.
 [[nodiscard]] FANIN_INTERNAL_API Result<HostProcess> start_on(const Host& host);
 
 // {"fanin": version}.

@@ -49,6 +49,10 @@ bool is_of_this_host_only(const Address& address) {
 
 } // namespace
 
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 const sockaddr* Address::get() const { return &as<sockaddr>(storage); }
 
 std::uint16_t Address::port() const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fanin/base/export.hpp"
@@ -24,6 +25,9 @@ struct FANIN_API Address {
   void set_port(std::uint16_t port);
   [[nodiscard]] std::string host() const;
 };
+
+/// A name or number of the host itself, which no other host can reach. Empty is none.
+[[nodiscard]] FANIN_INTERNAL_API bool is_loopback(std::string_view host);
 
 /// The addresses of a host. A numeric address needs no name service; an empty host is loopback.
 /// Blocks while the host's name service is asked (net/resolver.hpp does not). Errors: not_found;
