@@ -16,7 +16,7 @@ from checks import Session, command, reporting  # noqa: E402
 
 RDMA_TEST = "tests/rdma/rdma_test.py"
 URLS = ("verbs://10.9.0.1", "verbs://10.9.0.1?share_above=1", "ofi+verbs://10.9.0.1")
-LIMIT = ("timeout", "300")  # of a step, in seconds
+LIMIT = ("timeout", "600")  # of a step, in seconds: several times what the longest takes on a quiet machine
 
 
 def tests_in(file):
