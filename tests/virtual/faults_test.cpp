@@ -617,6 +617,21 @@ TEST(BrokenPaths, a_readout_unit_that_reaches_nobody_is_given_up_by_name) {
   expect_balanced(system);
 }
 
+TEST(BrokenPaths, a_frozen_builder_unit_gives_no_readout_unit_up) {
+  VirtualSystem system{triggered(2, 1, 5000)};
+  system.start_all();
+  system.run_for(50ms);
+  system.readout_node(1).break_path(system.builder_node(0));
+  system.run_for(1s);
+  system.builder_node(0).freeze();
+  system.readout_node(1).repair_path(system.builder_node(0));
+  system.run_for(1900ms); // less than dead_after
+  system.builder_node(0).thaw();
+  system.run_for(1s);
+  EXPECT_GT(system.summary().events_built, 10'000U) << tail_of_log(system);
+  expect_all_kept(system);
+}
+
 // A message takes three deadlines, and in the second half batches wait long for their turn.
 TEST(SlowLinks, cost_no_data_however_long_a_message_takes) {
   for (const auto protocol : {Protocol::push, Protocol::pull}) {

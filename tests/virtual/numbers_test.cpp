@@ -30,7 +30,6 @@ using fanin::testing::with_jump;
 using ::testing::HasSubstr;
 using testing::make_system;
 using ::testing::Not;
-using wire::MissingReason;
 using List = std::vector<EventNumber>;
 
 List from_to(EventNumber first, EventNumber end) { return with_jump(0, first, end - first); }

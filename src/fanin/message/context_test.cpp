@@ -10,7 +10,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-using testing::pattern;
 using testing::TwoEnds;
 
 // inproc, with faults that a test asks for.

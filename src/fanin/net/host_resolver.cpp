@@ -1,13 +1,13 @@
 #include "fanin/net/host_resolver.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <csignal>
 #include <deque>
 #include <mutex>
 #include <system_error>
@@ -89,9 +89,9 @@ bool HostResolver::poll() {
     const std::lock_guard lock(shared_->mutex);
     answers.swap(shared_->answers);
     shared_->answered.store(false, std::memory_order_relaxed);
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = ::read(shared_->wake.get(), &count, sizeof count);
   }
+  std::uint64_t count = 0; // an answer that comes just now is found by arm()
+  [[maybe_unused]] const ssize_t got = ::read(shared_->wake.get(), &count, sizeof count);
   for (const auto& [host, found] : answers) answered(host, found);
   return true;
 }

@@ -5,6 +5,12 @@
 
 namespace fanin::builder {
 
+namespace {
+void move(Time& time, Duration pause, Time now) {
+  if (time != never) time = std::min(now, time + pause);
+}
+} // namespace
+
 void DataPaths::count_broken(Builder& builder) {
   builder.broken = 0;
   for (std::size_t r = 0; r < readouts_.size(); ++r) {
@@ -35,6 +41,7 @@ void DataPaths::readout_down(NodeId node) {
 void DataPaths::builder_up(NodeId node, Time now) {
   Builder& builder = builders_[node];
   builder.up = true;
+  builder.heard = now;
   builder.paths.assign(readouts_.size(), {0, now});
   count_broken(builder);
   changed_ = true;
@@ -108,17 +115,33 @@ Time DataPaths::failing_since(NodeId readout) const {
   return since;
 }
 
-void DataPaths::pass_over(Duration pause, Time now) {
-  const auto move = [&](Time& time) {
-    if (time != never) time = std::min(now, time + pause);
-  };
-  for (Builder& builder : builders_) {
-    for (Path& path : builder.paths) {
-      move(path.broken_since);
-      move(path.failing_since);
-    }
+void DataPaths::Builder::pass_over(Duration pause, Time now) {
+  for (Path& path : paths) {
+    move(path.broken_since, pause, now);
+    move(path.failing_since, pause, now);
   }
-  move(unreached_since_);
+}
+
+void DataPaths::pass_over(Duration pause, Time now) {
+  for (Builder& builder : builders_) {
+    move(builder.heard, pause, now);
+    builder.pass_over(pause, now);
+  }
+  move(unreached_since_, pause, now);
+}
+
+void DataPaths::pass_over_silence(Duration normal, Time now) {
+  Time last_heard{};
+  for (Builder& builder : builders_) {
+    if (!builder.up) continue;
+    last_heard = std::max(last_heard, builder.heard);
+    if (now - builder.heard <= normal) continue;
+    builder.pass_over(now - std::max(builder.heard, builder.passed_over_until), now);
+    builder.passed_over_until = now;
+  }
+  if (now - last_heard <= normal) return;
+  move(unreached_since_, now - std::max(last_heard, passed_over_until_), now);
+  passed_over_until_ = now;
 }
 
 } // namespace fanin::builder

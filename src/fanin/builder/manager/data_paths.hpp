@@ -26,6 +26,8 @@ public:
   void readout_down(NodeId node);
   void builder_up(NodeId node, Time now);
   void builder_down(NodeId node);
+  // It has said something, whatever it was.
+  void heard(NodeId builder, Time now) { builders_[builder].heard = now; }
   // As the builder unit says: data of this incarnation can come, or not any more. False: it speaks
   // of an earlier incarnation.
   bool report(NodeId builder, NodeId readout, Incarnation incarnation, bool open, Time now);
@@ -67,6 +69,10 @@ public:
 
   // The event manager did not run for so long: nobody is judged by that time.
   void pass_over(Duration pause, Time now);
+  // Builder units that have said nothing for longer than `normal` may be frozen. They could not say
+  // that a readout unit reaches them: nobody is judged by that time. Called now and then, before
+  // anybody is judged.
+  void pass_over_silence(Duration normal, Time now);
 
 private:
   struct Path { // from a readout unit
@@ -79,6 +85,10 @@ private:
     bool up = false;
     std::size_t broken = 0; // paths of readout units that are here, as long as it is up
     std::vector<Path> paths; // by readout unit
+    Time heard{};
+    Time passed_over_until{}; // its silence
+    // Nobody is judged by what this builder unit did not say meanwhile.
+    void pass_over(Duration pause, Time now);
   };
   struct Readout {
     bool up = false;
@@ -97,6 +107,7 @@ private:
   std::vector<Builder> builders_;
   bool changed_ = false;
   Time unreached_since_ = never;
+  Time passed_over_until_{}; // the silence of all
 };
 
 template <class Tell>

@@ -138,6 +138,31 @@ TEST_F(Paths, pauses_of_the_event_manager_count_for_nobody) {
   EXPECT_EQ(paths_.failing_since(1), never);
 }
 
+TEST_F(Paths, who_is_not_reached_by_a_builder_unit_that_is_silent_is_not_judged) {
+  (void)paths_.update(now_);
+  const Time before = now_;
+  paths_.failing(0, 1, now_);
+  paths_.failing(1, 2, now_);
+  const auto look = [&] {
+    now_ += 100ms;
+    paths_.pass_over_silence(500ms, now_);
+  };
+  for (int i = 0; i < 10; ++i) {
+    paths_.heard(0, now_);
+    look();
+  }
+  EXPECT_EQ(paths_.unreached_since(), before); // one of them speaks
+  EXPECT_EQ(paths_.failing_since(1), before);
+  EXPECT_EQ(paths_.failing_since(2), now_);
+  const Time last_heard = now_ - 100ms;
+  for (int i = 0; i < 30; ++i) look();
+  EXPECT_EQ(now_ - paths_.unreached_since(), last_heard - before);
+  EXPECT_EQ(now_ - paths_.failing_since(1), last_heard - before);
+  paths_.heard(1, now_);
+  look();
+  EXPECT_EQ(now_ - paths_.unreached_since(), last_heard - before + 100ms);
+}
+
 TEST(DataPaths, counts_as_looking_at_all_of_them_would) {
   Random random{7};
   DataPaths paths{4, 3, 1s};

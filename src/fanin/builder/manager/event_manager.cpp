@@ -31,7 +31,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       accounts_(system, sources_),
       server_(system, environment_, *this),
       liveness_(server_, paths_, alive_period),
-      path_watch_({system, phase_, readouts_, builders_, paths_, server_}),
+      path_watch_({system, phase_, readouts_, builders_, paths_, server_}, 2 * alive_period),
       events_({system, sources_, trigger_, phase_, accounts_, server_, environment_.log},
               2 * alive_period),
       dispatcher_({system, sources_, trigger_, readouts_, builders_, events_.announcements(),
@@ -243,7 +243,9 @@ void EventManager::builder_left(NodeId node, std::string_view why) {
 }
 
 void EventManager::heard(NodeKey key) {
-  if (!key.is_readout()) dispatcher_.try_again();
+  if (key.is_readout()) return;
+  paths_.heard(key.node, environment_.loop->now());
+  dispatcher_.try_again();
 }
 
 bool EventManager::waits_for(NodeKey key) {

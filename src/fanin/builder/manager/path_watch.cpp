@@ -26,6 +26,7 @@ void PathWatch::on_blamed(NodeId builder, NodeId readout, Time now) {
 // If no builder unit is reached by all for as long as a silent node is waited for, the fewest
 // readout units are given up.
 void PathWatch::watch(Time now) {
+  parts_.paths.pass_over_silence(silence_, now);
   parts_.paths.for_each_overdue(now, [this](NodeId builder, NodeId readout) {
     ControlChannel* const channel = parts_.server.readout(readout);
     if (channel == nullptr || !channel->roomy()) return false;

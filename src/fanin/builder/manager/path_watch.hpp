@@ -23,7 +23,8 @@ public:
     DataPaths& paths;
     ControlServer& server;
   };
-  explicit PathWatch(const Parts& parts) : parts_(parts) {}
+  // A builder unit that lives says something more often than once in `silence`.
+  PathWatch(const Parts& parts, Duration silence) : parts_(parts), silence_(silence) {}
 
   // A builder unit says whether a readout unit reaches it. False: it is invalid.
   [[nodiscard]] bool on_reached(NodeId builder, const wire::Reached& reached, Time now);
@@ -36,6 +37,7 @@ private:
   void give_up(NodeId readout, std::string_view why, Time now);
 
   Parts parts_;
+  Duration silence_;
 };
 
 } // namespace fanin::builder
