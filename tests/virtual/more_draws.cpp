@@ -15,8 +15,7 @@ MoreDraws::MoreDraws(std::uint64_t seed, VirtualSystemOptions& options)
   if (!on_) return;
   const bool odd = seed % 2 == 0;
   draw_settings(options);
-  const bool in_turn = options.system.shaping.fills_carriers();
-  if (random_.chance(1, 4) && !in_turn) {
+  if (random_.chance(1, 4)) {
     draw_slow_links(options);
   } else if (!odd && random_.chance(1, 2)) {
     draw_full_rate(options);
@@ -34,14 +33,18 @@ void MoreDraws::draw_settings(VirtualSystemOptions& options) {
                        options.system.latency / 1ms);
 }
 
-// The largest message takes up to three deadlines. Not too much waits at the end. (A readout unit
-// with a barrel shifter sends to each builder unit in turn, and has to come round in a deadline.)
+// The largest message takes up to three deadlines; with a barrel shifter a round does, in which a
+// readout unit sends to each builder unit in turn. Not too much waits at the end.
 void MoreDraws::draw_slow_links(VirtualSystemOptions& options) {
   const Duration longest = std::min(3 * options.system.event_deadline, Duration{1s});
-  const Duration time{1'000'000 + random_.below(static_cast<std::uint64_t>(longest.count()))};
+  const bool in_turn = options.system.shaping.fills_carriers();
+  const std::size_t units =
+      std::max(options.system.readout_units.size(), options.system.builder_units.size());
+  const auto limit = static_cast<std::uint64_t>(longest.count()) / (in_turn ? units : 1);
+  const Duration time{1'000'000 + random_.below(limit)};
   const double seconds = static_cast<double>(time.count()) * 1e-9;
   link_rate_ = static_cast<std::uint64_t>(options.system.message_max() / seconds);
-  options.system.trigger_window = 2000;
+  options.system.trigger_window = in_turn ? 200 : 2000;
   text_ += fmt::format("links of {} B/s\n", link_rate_);
 }
 
@@ -70,14 +73,21 @@ void MoreDraws::draw_counters(VirtualSystemOptions& options) {
   constexpr std::array<EventNumber, 3> firsts{0, 1000, 1'000'000'000};
   if (!triggered) first_event_ = firsts[random_.below(firsts.size())];
   constexpr std::array<int, 4> widths{64, 48, 32, 24};
+  const double deadline = std::chrono::duration<double>(options.system.event_deadline).count();
+  const auto early_limit = triggered || options.source_rate_hz <= 0
+                               ? std::uint64_t{100}
+                               : static_cast<std::uint64_t>(deadline * options.source_rate_hz / 2);
   for (const auto& info : options.system.sources) {
     Counter& counter = counters_[info.id];
     counter.bits = widths[random_.below(widths.size())];
     const std::uint64_t range = EventNumber{1} << std::min(counter.bits, 40);
     counter.begins =
         random_.chance(1, 2) ? range - 1000 - random_.below(5000) : 100 + random_.below(range / 2);
-    // Sources are told where the run begins, and may have been there before the first event only.
-    if (first_event_ > 0 && random_.chance(1, 2)) counter.garbage = 1 + random_.below(100);
+    // Sources are told where the run begins, and may have been there before the first event only;
+    // who takes a deadline to reach it is given up.
+    if (first_event_ > 0 && random_.chance(1, 2)) {
+      counter.garbage = 1 + random_.below(std::min<std::uint64_t>(100, early_limit));
+    }
     text_ += fmt::format("{} begins at {} of {} bits, {} too early\n", info.name, counter.begins,
                          counter.bits, counter.garbage);
   }

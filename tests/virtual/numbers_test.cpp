@@ -514,6 +514,28 @@ TEST(FarNumbers, a_run_that_is_stopped_is_read_up_to_where_a_readout_unit_has_en
   expect_balanced(system);
 }
 
+TEST(FarNumbers, a_run_that_is_stopped_is_read_up_to_what_a_dead_readout_unit_had_announced) {
+  VirtualSystemOptions options;
+  options.system = make_system(2, 1);
+  options.make_source = [](const SourceInfo& info) {
+    return std::make_unique<Listed>(from_to(0, 1000), info.id == 2 ? 2ms : 4ms);
+  };
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(400ms);
+  system.kill_readout(1);
+  system.run_for(50ms);
+  system.stop();
+  ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+  system.for_each_stored([&](const storage::StoredEvent& event) {
+    EXPECT_TRUE(
+        std::ranges::any_of(event.fragments, [](const auto& one) { return one.source == 1; }))
+        << "event " << event.row.event;
+  });
+  EXPECT_GT(system.summary().events_built, 180U);
+  expect_balanced(system);
+}
+
 TEST(FarNumbers, a_dead_source_stops_nobody_who_goes_on_more_than_a_window_ahead) {
   struct Case {
     std::size_t readouts;

@@ -387,6 +387,26 @@ TEST_F(Blocks, way_is_gone_when_a_readout_unit_owes_blocks_and_completes_none) {
   EXPECT_EQ(overdue.check(assembler_, 4s, nobody).stuck, std::vector<Assembly*>{batch});
 }
 
+TEST_F(Blocks, readout_unit_that_sends_in_turn_is_waited_for_longer_each_time) {
+  OverdueBlocks overdue{2, 100ms, 1s, true};
+  const auto first_one = [](NodeId node) { return node == 0; };
+  const auto patience = [&] {
+    Duration now = 10s;
+    overdue.begins_again(0);
+    overdue.heard(0);
+    Assembly* const batch = assembler_.find(0);
+    batch->assigned_at = batch->heard_at = now;
+    while (overdue.check(assembler_, now, first_one).no_way.empty()) now += 25ms;
+    return now - 10s;
+  };
+  assign(0);
+  for (const Duration expected : {100ms, 200ms, 400ms, 800ms, 1000ms, 1000ms}) {
+    EXPECT_EQ(patience(), expected);
+  }
+  overdue.forget(0);
+  EXPECT_EQ(patience(), 100ms);
+}
+
 TEST_F(Blocks, readout_unit_that_sends_all_again_comes_to_each_batch_again) {
   OverdueBlocks overdue{2, 100ms, 2s};
   const auto first_one = [](NodeId node) { return node == 0; };

@@ -28,7 +28,8 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
       links_(system, environment_, *this),
       assembler_(system, sources_),
       storage_(*environment_.loop, environment_.log),
-      overdue_(system.readout_units.size(), block_timeout(system), system.dead_after),
+      overdue_(system.readout_units.size(), block_timeout(system), system.dead_after,
+               system.shaping.fills_carriers()),
       clock_(overdue_.period()) {
   environment_.loop->add(*this);
 }

@@ -15,8 +15,15 @@ namespace fanin::builder {
 class OverdueBlocks {
 public:
   // Half a second, say, is very long for a block that is owed; `dead_after`: for a batch alone.
-  OverdueBlocks(std::size_t readout_units, Duration timeout, Duration dead_after)
-      : timeout_(timeout), dead_after_(dead_after), readouts_(readout_units) {}
+  // `in_turn`: readout units send to one builder unit after the other (barrel shifter). How long a
+  // round takes is not known, so one that seems to have no way is waited for twice as long the next
+  // time, up to `dead_after`.
+  OverdueBlocks(std::size_t readout_units, Duration timeout, Duration dead_after,
+                bool in_turn = false)
+      : timeout_(timeout),
+        patience_max_(in_turn ? std::max(timeout, dead_after) : timeout),
+        dead_after_(dead_after),
+        readouts_(readout_units, Readout{.patience = timeout}) {}
 
   // A block of it has come, or a part of one.
   void heard(NodeId readout) { readouts_[readout].heard = true; }
@@ -28,7 +35,7 @@ public:
   }
   // It has a new data connection, and sends all batches again.
   void begins_again(NodeId readout) { readouts_[readout].latest = {}; }
-  void forget(NodeId readout) { readouts_[readout] = {}; }
+  void forget(NodeId readout) { readouts_[readout] = {.patience = timeout_}; }
 
   // How often to check.
   [[nodiscard]] Duration period() const { return timeout_ / 4; }
@@ -48,11 +55,16 @@ private:
     bool heard = false; // since heard_at
     Duration heard_at{};
     Duration latest{}; // when the last one of the batches that it has begun to send was assigned
+    Duration patience{}; // without a block that it owes
   };
+  [[nodiscard]] bool gets_on(NodeId node, Duration now) const {
+    return now - readouts_[node].heard_at < readouts_[node].patience;
+  }
   template <class Member>
   [[nodiscard]] bool has_its_turn_before_it(const Assembler& assembler, const Assembly& assembly,
                                             Duration now, Member member) const;
-  Duration timeout_; // without a block that is owed
+  Duration timeout_; // the least patience
+  Duration patience_max_;
   Duration dead_after_;
   std::vector<Readout> readouts_;
   Duration next_check_{};
@@ -71,7 +83,7 @@ OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Duration n
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     const auto node = static_cast<NodeId>(i);
     if (std::exchange(readouts_[i].heard, false)) readouts_[i].heard_at = now;
-    if (now - readouts_[i].heard_at >= timeout_ && member(node)) silent.push_back(node);
+    if (!gets_on(node, now) && member(node)) silent.push_back(node);
   }
   for (const auto& [first, assembly] : assembler.assemblies()) {
     if (assembly->state == AssemblyState::decided) continue;
@@ -83,16 +95,19 @@ OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Duration n
         !has_its_turn_before_it(assembler, *assembly, now, member)) {
       found.stuck.push_back(assembly);
     }
-    if (assembly->state != AssemblyState::assigned || now - assembly->assigned_at < timeout_) {
-      continue;
-    }
+    if (assembly->state != AssemblyState::assigned) continue;
     std::erase_if(silent, [&](NodeId node) {
-      if (!assembler.owes(*assembly, node)) return false;
+      const bool long_enough = now - assembly->assigned_at >= readouts_[node].patience;
+      if (!long_enough || !assembler.owes(*assembly, node)) return false;
       found.no_way.push_back(node);
       return true;
     });
   }
   std::sort(found.no_way.begin(), found.no_way.end());
+  for (const NodeId node : found.no_way) {
+    Duration& patience = readouts_[node].patience;
+    patience = std::min(2 * patience, patience_max_);
+  }
   return found;
 }
 
@@ -104,8 +119,8 @@ bool OverdueBlocks::has_its_turn_before_it(const Assembler& assembler, const Ass
   if (assembly.state != AssemblyState::assigned) return false;
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     const auto node = static_cast<NodeId>(i);
-    const bool gets_on = now - readouts_[i].heard_at < timeout_ && member(node);
-    if (gets_on && readouts_[i].latest <= assembly.assigned_at && assembler.owes(assembly, node)) {
+    if (gets_on(node, now) && member(node) && readouts_[i].latest <= assembly.assigned_at &&
+        assembler.owes(assembly, node)) {
       return true;
     }
   }

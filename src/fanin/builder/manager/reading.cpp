@@ -135,8 +135,9 @@ void Reading::drain_where_paused() {
     ends.push_back(paused.agreed);
     if (paused.next_event != ends.back()) ends.push_back(paused.next_event);
   }
+  if (announced.known_end() > furthest) ends.push_back(announced.known_end()); // who had it is dead
   const EventNumber end = std::max(announced.known_end(), std::min(furthest, limit_));
-  const EventNumber read = ends.empty() ? end : source::agreed_end(ends, span);
+  const EventNumber read = source::agreed_end(ends, span);
   drain_until(end, std::min(read, end));
 }
 
