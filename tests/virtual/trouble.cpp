@@ -16,6 +16,7 @@ constexpr Duration slowest = 100ms;
 // A node that is paused has been silent for up to so long before: it reports now and then, and what
 // it said last may be slow.
 constexpr Duration silent_before = builder::status_period + 2 * slowest;
+constexpr Duration paths_back = 1s; // readout units are told twice to try again
 } // namespace
 
 Trouble::Trouble(VirtualSystem& system, const builder::System& agreed, Random& random,
@@ -25,6 +26,7 @@ Trouble::Trouble(VirtualSystem& system, const builder::System& agreed, Random& r
       random_(random),
       spare_readouts_(spare_readouts),
       up_(system.readouts() + system.builders(), true),
+      silent_until_(up_.size()),
       given_up_(up_.size()) {}
 
 void Trouble::limit_links(std::uint64_t rate) {
@@ -122,6 +124,7 @@ void Trouble::kill_or_start(std::size_t i) {
 }
 
 void Trouble::pause(std::size_t i, Duration longest) {
+  let_speak(i);
   node(i).freeze();
   const Duration time = run_for(longest);
   node(i).thaw();
@@ -130,7 +133,13 @@ void Trouble::pause(std::size_t i, Duration longest) {
 
 // Nothing of it came for so long.
 void Trouble::unheard(std::size_t i, Duration time) {
+  silent_until_[i] = system_.world().now();
   if (time + silent_before > agreed_.dead_after) ++given_up_[i];
+}
+
+// Two silences are not one long one.
+void Trouble::let_speak(std::size_t i) {
+  if (system_.world().now() < silent_until_[i] + silent_before) system_.run_for(silent_before);
 }
 
 void Trouble::with(const Paths& broken, Duration time) {
@@ -141,6 +150,12 @@ void Trouble::with(const Paths& broken, Duration time) {
 
 // In one direction or both, over one rail or both, some at a time.
 void Trouble::break_paths() {
+  settle();
+  // Paths that nothing came through before have to come back first.
+  const auto silent_until = std::ranges::max(silent_until_);
+  if (system_.world().now() < std::max(silent_until, delayed_until_) + paths_back) {
+    system_.run_for(paths_back);
+  }
   Paths broken;
   for (std::uint64_t i = 1 + random_.below(4); i > 0; --i) {
     net::VirtualNode& readout = system_.readout_node(random_.below(system_.readouts()));
@@ -157,6 +172,7 @@ void Trouble::break_paths() {
 // than dead_after only where the node may be given up.
 void Trouble::break_control(Random& random, std::size_t i) {
   settle(); // a connection that is just coming back is needed within the grace
+  let_speak(i);
   const bool spared = spare_readouts_ && i < system_.readouts();
   const Duration time{random.below(spared ? 1'200'000'000 : 4'000'000'000)};
   const std::uint64_t ways = 1 + random.below(3);
@@ -175,10 +191,13 @@ void Trouble::break_both(Random& random, std::size_t r, std::size_t b) {
     broken.push_back({&system_.builder_node(b), &system_.readout_node(r), port});
   }
   const std::size_t i = random.below(up_.size() + 1);
+  const Duration time{random.below(1'000'000'000)};
+  if (i < up_.size()) let_speak(i);
   net::VirtualNode& paused = i == up_.size() ? system_.manager_node() : node(i);
   paused.freeze();
-  with(broken, Duration{random.below(1'000'000'000)});
+  with(broken, time);
   paused.thaw();
+  if (i < up_.size()) silent_until_[i] = system_.world().now();
 }
 
 // Longer than event.deadline.
@@ -192,9 +211,10 @@ void Trouble::delay_control(Random& random) {
   delayed_until_ = std::max(delayed_until_, system_.world().now() + delay);
 }
 
-// A message takes longer than event.deadline.
+// A message takes longer than event.deadline, and a second at most.
 void Trouble::narrow(Random& random, std::size_t b) {
-  system_.builder_node(b).limit_rate(10'000 + random.below(200'000));
+  const std::uint64_t drawn = 10'000 + random.below(200'000);
+  system_.builder_node(b).limit_rate(std::max<std::uint64_t>(drawn, agreed_.message_max()));
   run_for(1500ms, random);
   system_.builder_node(b).limit_rate(link_rate_);
 }

@@ -54,6 +54,7 @@ private:
   Duration run_for(Duration longest) { return run_for(longest, random_); }
   void settle();
   void unheard(std::size_t i, Duration time);
+  void let_speak(std::size_t i);
   void with(const Paths& broken, Duration time);
 
   VirtualSystem& system_;
@@ -64,6 +65,7 @@ private:
   Time slow_until_{};
   Time delayed_until_{}; // what was said before still is under way
   std::vector<bool> up_; // readout units, then builder units
+  std::vector<Time> silent_until_; // likewise
   std::vector<std::uint64_t> given_up_; // at most so often
 };
 

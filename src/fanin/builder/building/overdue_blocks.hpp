@@ -16,12 +16,12 @@ class OverdueBlocks {
 public:
   // Half a second, say, is very long for a block that is owed; `dead_after`: for a batch alone.
   // `in_turn`: readout units send to one builder unit after the other (barrel shifter). How long a
-  // round takes is not known, so one that seems to have no way is waited for twice as long the next
-  // time, up to `dead_after`.
+  // round takes is not known, so one that seemed to have no way is waited for `dead_after` from
+  // then on.
   OverdueBlocks(std::size_t readout_units, Duration timeout, Duration dead_after,
                 bool in_turn = false)
       : timeout_(timeout),
-        patience_max_(in_turn ? std::max(timeout, dead_after) : timeout),
+        patience_next_(in_turn ? std::max(timeout, dead_after) : timeout),
         dead_after_(dead_after),
         readouts_(readout_units, Readout{.patience = timeout}) {}
 
@@ -63,8 +63,8 @@ private:
   template <class Member>
   [[nodiscard]] bool has_its_turn_before_it(const Assembler& assembler, const Assembly& assembly,
                                             Duration now, Member member) const;
-  Duration timeout_; // the least patience
-  Duration patience_max_;
+  Duration timeout_; // the first patience
+  Duration patience_next_;
   Duration dead_after_;
   std::vector<Readout> readouts_;
   Duration next_check_{};
@@ -104,10 +104,7 @@ OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Duration n
     });
   }
   std::sort(found.no_way.begin(), found.no_way.end());
-  for (const NodeId node : found.no_way) {
-    Duration& patience = readouts_[node].patience;
-    patience = std::min(2 * patience, patience_max_);
-  }
+  for (const NodeId node : found.no_way) readouts_[node].patience = patience_next_;
   return found;
 }
 

@@ -154,13 +154,10 @@ void Reading::drain_until(EventNumber event, EventNumber read) {
 void Reading::watch_drain(Duration now) {
   if (!parts_.phase.is(Phase::draining)) return;
   const auto readouts = parts_.events.announcements().readouts();
-  if (!drains_since_) {
-    drains_since_ = now;
-    paces_.resize(readouts.size());
-  }
+  paces_.resize(readouts.size());
   EventNumber lowest = read_end_;
   std::optional<std::size_t> slowest;
-  Duration longest = parts_.system.drain - (now - *drains_since_);
+  Duration longest = parts_.system.drain;
   for (std::size_t i = 0; i < readouts.size(); ++i) {
     const Announcements::Readout& readout = readouts[i];
     if (readout.state != Announcements::State::announcing) continue;

@@ -77,7 +77,6 @@ private:
   std::vector<EventNumber> told_triggered_; // likewise
   EventNumber all_told_ = 0; // of what was triggered
   EventNumber read_end_ = 0; // while the run drains: sources are read up to there
-  std::optional<Duration> drains_since_;
   std::vector<Pace> paces_; // by readout unit
 };
 
