@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <ranges>
 
 #include "fanin/source/emulator.hpp"
@@ -253,15 +254,28 @@ std::string OddNumbers::count_stored(const VirtualSystem& system) {
   return wrong;
 }
 
-// Of a source that was silent, each time, in ascending order.
+// Of a source that was silent, each time, in ascending order. What it sends then may be late until
+// it is back.
 std::vector<EventNumber> OddNumbers::given_up_until(const VirtualSystem& system,
                                                     const builder::SourceInfo& info) {
   const std::string words = fmt::format(": source {} is silent: given up until event ", info.name);
+  const std::string back = fmt::format(": source {} is back at event ", info.name);
   std::vector<EventNumber> ends;
+  bool silent = false;
   for (const std::string& line : system.log()) {
-    if (const auto at = line.find(words); at != std::string::npos)
-      ends.push_back(std::stoull(line.substr(at + words.size())));
+    const auto number_behind = [&](const std::string& text) -> std::optional<EventNumber> {
+      const auto at = line.find(text);
+      if (at == std::string::npos) return {};
+      return std::stoull(line.substr(at + text.size()));
+    };
+    const auto given_up = number_behind(words);
+    const auto returned = number_behind(back);
+    if (given_up && !silent) ends.push_back(*given_up);
+    if (silent && (given_up || returned))
+      ends.back() = std::max(ends.back(), *(given_up ? given_up : returned));
+    silent = given_up || (silent && !returned);
   }
+  if (silent) ends.back() = ~EventNumber{0};
   std::ranges::sort(ends);
   return ends;
 }

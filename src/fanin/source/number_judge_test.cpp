@@ -659,6 +659,14 @@ TEST(Numbers, a_flipped_bit_costs_its_fragment_only_where_steps_are_large) {
   }
 }
 
+TEST(Numbers, one_jump_between_small_steps_makes_no_large_steps_usual) {
+  Sender sender;
+  for (const EventNumber first : {EventNumber{0}, EventNumber{1'000'000}, EventNumber{5'000'000}}) {
+    for (EventNumber i = 0; i < 10; ++i) sender.sends({first + 2 * i});
+    EXPECT_EQ(sender.queue().in_a_row(), 10U); // each of them is a jump
+  }
+}
+
 TEST(Numbers, a_late_source_begins_where_the_others_are) {
   Sender sender; // ten minutes late
   sender.is_given_up_until(600'000);
