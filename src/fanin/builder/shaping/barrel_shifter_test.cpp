@@ -94,6 +94,35 @@ TEST(BarrelShifter, a_grant_within_the_cycle_is_used_at_once) {
   EXPECT_EQ(order.next(to, at(1us)), NodeId{0});
 }
 
+TEST(BarrelShifter, a_carrier_that_was_lost_with_its_connection_is_no_measure) {
+  BarrelShifter order{2, 2, 0};
+  std::vector<Destination> to(2, ready_now);
+  EXPECT_EQ(order.next(to, at(0us)), NodeId{0});
+  order.sent(0, at(0us));
+  to[0].under_way = 1;
+  EXPECT_EQ(order.next(to, at(0us)), NodeId{1});
+  to[0] = {};
+  order.closed(0);
+  EXPECT_EQ(order.next(to, at(7'000'000us)), NodeId{1});
+  EXPECT_EQ(order.slot(), first_slot);
+}
+
+TEST(BarrelShifter, forgets_a_first_carrier_that_was_late_after_a_few) {
+  BarrelShifter order{2, 1, 0};
+  std::vector<Destination> to(1, ready_now);
+  Time now = at(0us);
+  for (int carrier = 0; carrier < 5; ++carrier) {
+    while (order.next(to, now) != NodeId{0}) now = order.wake();
+    order.sent(0, now);
+    to[0].under_way = 1;
+    EXPECT_EQ(order.next(to, now), std::nullopt);
+    now += carrier == 0 ? 8'000us : 100us;
+    to[0].under_way = 0;
+    (void)order.next(to, now);
+  }
+  EXPECT_LT(order.slot(), 1'000us);
+}
+
 TEST(BarrelShifter, two_carriers_are_under_way_at_most) {
   BarrelShifter order{3, 3, 0};
   std::vector<Destination> to(3, ready_now);

@@ -28,6 +28,8 @@ public:
   [[nodiscard]] virtual std::optional<NodeId> next(std::span<const Destination> to, Time now) = 0;
   // It got one.
   virtual void sent(NodeId to, Time now) = 0;
+  // Its connection has ended, and what was under way is lost.
+  virtual void closed(NodeId /*to*/) {}
   // When next() may answer otherwise although nothing else has changed.
   [[nodiscard]] virtual Time wake() const { return never; }
 };

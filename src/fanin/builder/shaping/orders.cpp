@@ -1,6 +1,7 @@
 #include "fanin/builder/shaping/orders.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace fanin::builder::shaping {
 
@@ -39,7 +40,8 @@ BarrelShifter::BarrelShifter(std::size_t readout_units, std::size_t builder_unit
                              NodeId readout_unit)
     : slots_(std::max(readout_units, builder_units)),
       slot_(readout_unit),
-      left_out_(builder_units) {}
+      left_out_(builder_units),
+      counted_(builder_units) {}
 
 // What has been confirmed, and who is there again.
 void BarrelShifter::look(std::span<const Destination> to, Time now) {
@@ -48,12 +50,15 @@ void BarrelShifter::look(std::span<const Destination> to, Time now) {
     LeftOut& left = left_out_[i];
     const bool back = to[i].under_way < left.under_way || (to[i].open && !left.open);
     if (left.yes && back) left = {};
-    if (!left.yes) under_way += to[i].under_way;
+    counted_[i] = left.yes ? 0 : to[i].under_way;
+    under_way += counted_[i];
   }
   if (under_way < under_way_) {
     const Duration carrier = (now - busy_since_) / (under_way_ - under_way);
-    // One that was late for once is no measure.
-    if (measured_) {
+    // One that was late for once is no measure. Much less than the mean means that such a one was.
+    if (measured_ && carrier < slot_time_ / 2) {
+      slot_time_ = (slot_time_ + carrier) / 2;
+    } else if (measured_) {
       slot_time_ += (std::min(carrier, 2 * slot_time_) - slot_time_) / 8;
     } else {
       slot_time_ = carrier;
@@ -102,7 +107,7 @@ std::optional<NodeId> BarrelShifter::next(std::span<const Destination> to, Time 
 
 void BarrelShifter::leave_out(NodeId node, std::span<const Destination> to) {
   left_out_[node] = {true, to[node].open, to[node].under_way};
-  under_way_ -= to[node].under_way;
+  under_way_ -= std::exchange(counted_[node], 0);
 }
 
 // What the slot waits for does not come: a grant of its builder unit, or that of those before it.
@@ -111,6 +116,12 @@ void BarrelShifter::leave_out_late(NodeId node, std::span<const Destination> to)
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (!left_out_[i].yes && to[i].under_way > 0) leave_out(static_cast<NodeId>(i), to);
   }
+}
+
+// What was under way is not confirmed: nothing is learnt from it.
+void BarrelShifter::closed(NodeId node) {
+  under_way_ -= std::exchange(counted_[node], 0);
+  left_out_[node] = {};
 }
 
 void BarrelShifter::sent(NodeId, Time now) {

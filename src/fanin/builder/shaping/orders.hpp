@@ -42,6 +42,7 @@ public:
   BarrelShifter(std::size_t readout_units, std::size_t builder_units, NodeId readout_unit);
   [[nodiscard]] std::optional<NodeId> next(std::span<const Destination> to, Time now) override;
   void sent(NodeId to, Time now) override;
+  void closed(NodeId to) override;
   [[nodiscard]] Time wake() const override { return wake_; }
 
   static constexpr std::uint32_t under_way_most = 2;
@@ -74,6 +75,7 @@ private:
   Time wake_ = never;
   std::vector<LeftOut> left_out_;
   std::uint32_t under_way_ = 0; // to those that are not left out
+  std::vector<std::uint32_t> counted_; // in it, by builder unit
   Time busy_since_{};           // the first of them was sent, or the one before it confirmed
   bool measured_ = false;       // the next, not slot_at_first
   Duration slot_time_ = slot_at_first;

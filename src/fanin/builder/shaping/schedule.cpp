@@ -29,7 +29,10 @@ void Schedule::opened(NodeId node, std::size_t rail) {
 
 void Schedule::closed(NodeId node) {
   Builder& builder = builders_[node];
-  if (builder.rail != no_rail) rails_[builder.rail].to[node] = {};
+  if (builder.rail != no_rail) {
+    rails_[builder.rail].to[node] = {};
+    rails_[builder.rail].order->closed(node);
+  }
   builder = {};
 }
 
