@@ -155,6 +155,24 @@ def test_when_the_event_manager_dies_everything_stops_and_what_was_built_is_safe
         assert verified["events"] == result["events"]["built"], "events in the files"
 
 
+def test_a_frozen_event_manager_is_named_and_the_run_goes_on_when_it_wakes():
+    with Folder() as folder:
+        with Run(folder.small(), "--duration", "60s") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(200)
+            run.kill("evm", signal.SIGSTOP)
+            run.wait_for("waiting for evm, silent for 5 s")
+            run.wait_for("evm has reported nothing for 5 s: it is frozen")
+            run.kill("evm", signal.SIGCONT)
+            run.wait_for("evm reports again")
+            run.wait_for_events(1000)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] == 0, "incomplete events"
+
+
 def test_all_builders_die_and_the_run_waits_for_one():
     with Folder() as folder:
         config = folder.small(builders=1)

@@ -99,7 +99,8 @@ public:
     } else if (kind == "end" && !report.at("ok").boolean()) {
       on_failed_end(node, report.at("error").text());
     }
-    if (kind == "progress" && !options_.quiet) terminal_.progress(view_.progress_line());
+    const bool moved = kind == "progress" || kind == "frozen";
+    if (moved && !options_.quiet) terminal_.progress(view_.progress_line());
   }
 
   // The table and the JSON object; the exit status.

@@ -162,6 +162,39 @@ TEST_F(Hostile, an_event_manager_that_hangs_up_at_once_is_asked_less_and_less_an
   EXPECT_LT(system_->log().size(), 10U);
 }
 
+// As one that is frozen: its connections stay.
+TEST_F(Hostile, an_event_manager_that_says_nothing_any_more_is_given_up) {
+  options_.system = make_system(1, 1);
+  system_.emplace(options_);
+  fake_.emplace(system_->manager_node());
+  fake_->listen("sim://evm");
+  system_->start_readout(0);
+  system_->run_for(5ms);
+  fake_->say(wire::Welcome{.run = 1, .incarnation = 1});
+  system_->run_for(69s);
+  EXPECT_EQ(system_->ended_nodes(), 0U);
+  EXPECT_FALSE(fake_->closed());
+  system_->run_for(80s); // it can be reached again, and does not say welcome
+  EXPECT_EQ(system_->ended_nodes(), 1U);
+}
+
+TEST_F(Hostile, an_event_manager_that_only_acknowledges_is_not_given_up) {
+  options_.system = make_system(1, 1);
+  system_.emplace(options_);
+  fake_.emplace(system_->manager_node());
+  fake_->listen("sim://evm");
+  system_->start_readout(0);
+  system_->run_for(5ms);
+  fake_->say(wire::Welcome{.run = 1, .incarnation = 1});
+  for (int i = 0; i < 5; ++i) {
+    system_->run_for(50s);
+    const auto pages = fake_->all<wire::Numbered>();
+    ASSERT_FALSE(pages.empty());
+    fake_->say(wire::Acknowledge{pages.back().number});
+  }
+  EXPECT_EQ(system_->ended_nodes(), 0U);
+}
+
 // Plays readout unit 1 towards builder unit 0.
 class HostileData : public Hostile {
 protected:

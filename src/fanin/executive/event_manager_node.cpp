@@ -108,6 +108,7 @@ void EventManagerNode::on_end(const builder::RunSummary& summary) {
 void EventManagerNode::finish_record() {
   const Time now = context_.loop->now();
   if (recorder_.record && !recorder_.record->retry() && now < record_by_) {
+    say_progress(); // the launcher kills who is silent
     record_tick_.start(*context_.loop, std::min(now + progress_period, record_by_));
     return;
   }
@@ -117,18 +118,21 @@ void EventManagerNode::finish_record() {
   context_.report(std::move(result_));
 }
 
-void EventManagerNode::report_progress() {
-  const builder::RunSummary& summary = manager_->summary();
-  json::Value report = progress_of(summary);
+void EventManagerNode::say_progress() {
+  json::Value report = progress_of(manager_->summary());
   report["report"] = "progress";
   report["state"] = manager_->stopping() ? "stopping" : began_at_ == never ? "waiting" : "running";
   const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
   report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
   report["waiting_for"] = manager_->waiting_for();
   context_.report(std::move(report));
+}
+
+void EventManagerNode::report_progress() {
+  say_progress();
   if (recorder_.record) recorder_.record->retry();
   if (++progress_ticks_ % 2 == 0) look_for_record();
-  watch_drain(summary);
+  watch_drain(manager_->summary());
   if (ended_) return;
   progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
 }

@@ -40,6 +40,7 @@ private:
   void on_silent(NodeId builder);
   void finish_record();
   void report_progress();
+  void say_progress();
   void look_for_record();
   void watch_drain(const builder::RunSummary& summary);
 

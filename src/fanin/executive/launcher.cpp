@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/base/units.hpp"
 #include "fanin/executive/host_children.hpp"
 #include "fanin/executive/process.hpp"
 #include "fanin/executive/signals.hpp"
@@ -26,6 +27,9 @@ std::string quoted(const std::string& argument) {
 
 constexpr Duration patience_usual = std::chrono::seconds{10};
 constexpr Duration patience_hurried = std::chrono::seconds{3};
+constexpr Duration silence_tick = std::chrono::seconds{1}; // the event manager reports every 0.5 s
+constexpr int silence_named_s = 5;
+constexpr Duration silence_longest = std::chrono::minutes{1};
 constexpr Duration restart_first = std::chrono::milliseconds{200};
 constexpr Duration restart_longest = std::chrono::seconds{5};
 constexpr Duration restart_forgotten = std::chrono::minutes{1}; // it lived: the next is a first one
@@ -46,7 +50,8 @@ Launcher::Launcher(net::Loop& loop, Children& children, const config::Configurat
                        fmt::format("{} does not end: killed", process(*state).name));
           state->child->signal(SIGKILL);
         }
-      }) {
+      }),
+      silence_tick_([this] { watch_event_manager(); }) {
   for (const std::size_t index : options_.processes) {
     auto state = std::make_unique<ProcessState>();
     state->process = index;
@@ -141,10 +146,12 @@ void Launcher::start_others() {
 }
 
 void Launcher::on_report(ProcessState& state, const json::Value& report) {
+  if (&state == event_manager()) on_heard();
   view_.on_report(report);
   const std::string kind = report.at("report").text();
   if (kind == "listening") {
     event_manager_url_ = report.at("url").text();
+    silence_tick_.start(loop_, loop_.now() + silence_tick);
     if (!others_started_ && !over_ && signals_seen_ == 0) start_others();
   } else if (kind == "end") {
     ++state.ended_nodes;
@@ -195,6 +202,39 @@ void Launcher::on_silent(const std::string& node) {
                  fmt::format("{} was given up: it is killed", process(*state).name));
     state->killed = true;
     state->child->signal(SIGKILL);
+  }
+}
+
+void Launcher::on_heard() {
+  if (std::exchange(silent_s_, 0) < silence_named_s) return;
+  options_.log(LogLevel::info,
+               fmt::format("{} reports again", configuration_.event_manager().name));
+}
+
+// Frozen, it would hold the run for ever: nobody else decides, and its connections stay.
+void Launcher::watch_event_manager() {
+  ProcessState* const decides = event_manager();
+  if (over_ || !decides->child->alive()) return;
+  silence_tick_.start(loop_, loop_.now() + silence_tick);
+  if (++silent_s_ < silence_named_s) return;
+  const std::string& name = configuration_.event_manager().name;
+  json::Value report;
+  report["report"] = "frozen";
+  report["node"] = name;
+  report["seconds"] = silent_s_;
+  view_.on_report(report);
+  options_.on_report(report);
+  const Duration longest = std::max(silence_longest, configuration_.network.give_up_after);
+  const Duration silent = silent_s_ * silence_tick;
+  if (silent_s_ == silence_named_s) {
+    options_.log(LogLevel::warning,
+                 fmt::format("{} has reported nothing for {}: it is frozen, or its host is "
+                             "overloaded; the run waits for it, and it is killed after {}",
+                             name, format_duration(silent), format_duration(longest)));
+  } else if (silent >= longest) {
+    options_.log(LogLevel::error, fmt::format("{} has reported nothing for {}: it is killed", name,
+                                              format_duration(silent)));
+    decides->child->signal(SIGKILL);
   }
 }
 

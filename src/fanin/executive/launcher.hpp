@@ -72,6 +72,8 @@ private:
   void on_report(ProcessState& state, const json::Value& report);
   void on_unable(ProcessState& state, const std::string& node);
   void on_silent(const std::string& node);
+  void on_heard(); // from the event manager's process
+  void watch_event_manager();
   void on_exit(ProcessState& state, const ChildExit& exit);
   void on_death(ProcessState& state, const ChildExit& exit);
   void restart_later(ProcessState& state);
@@ -92,6 +94,8 @@ private:
   LauncherOptions options_;
   std::vector<std::unique_ptr<ProcessState>> states_;
   net::Timer patience_; // until the rest is killed
+  net::Timer silence_tick_;
+  int silent_s_ = 0; // the event manager, in ticks: a time in which this process stood counts once
   std::string event_manager_url_; // where it really listens; empty: not known
   int signals_seen_ = 0;
   bool others_started_ = false;

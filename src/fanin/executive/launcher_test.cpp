@@ -103,6 +103,9 @@ protected:
     while (loop_.turn()) {
     }
   }
+  void pass_in_seconds(int count) {
+    for (int i = 0; i < count; ++i) pass(seconds{1});
+  }
   [[nodiscard]] std::vector<int> signals_of(const std::string& process) const {
     return started_.at(process).back()->signals;
   }
@@ -317,6 +320,52 @@ TEST_F(LauncherTest, the_death_of_the_event_manager_ends_everything) {
   }
   EXPECT_TRUE(launcher_->all_ended());
   EXPECT_THAT(log_.front(), HasSubstr("everything stops, what was built is safe"));
+}
+
+TEST_F(LauncherTest, a_frozen_event_manager_is_named_and_then_killed) {
+  start_all();
+  begin();
+  pass_in_seconds(4);
+  EXPECT_THAT(log_, IsEmpty());
+  pass_in_seconds(1);
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("evm has reported nothing for 5 s:")));
+  EXPECT_THAT(view_->progress_line(), HasSubstr("waiting for evm, silent for 5 s"));
+  pass_in_seconds(54);
+  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  pass_in_seconds(1);
+  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGKILL));
+  kill("evm");
+  for (const char* const process : {"ru0", "bu0", "bu1"}) end(process);
+  EXPECT_TRUE(launcher_->all_ended());
+  EXPECT_THAT(view_->result().at("error").text(), HasSubstr("reported nothing for 60 s"));
+}
+
+TEST_F(LauncherTest, an_event_manager_that_goes_on_in_time_is_not_killed) {
+  start_all();
+  begin();
+  pass_in_seconds(59);
+  begin();
+  EXPECT_THAT(log_.back(), HasSubstr("evm reports again"));
+  EXPECT_THAT(view_->progress_line(), Not(HasSubstr("silent")));
+  pass_in_seconds(59);
+  EXPECT_THAT(signals_of("evm"), IsEmpty());
+}
+
+TEST_F(LauncherTest, an_event_manager_may_be_silent_for_as_long_as_its_nodes_wait_for_it) {
+  make({"network.give_up_after=90s"});
+  ASSERT_TRUE(launcher_->start());
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  pass_in_seconds(89);
+  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  pass_in_seconds(1);
+  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGKILL));
+}
+
+TEST_F(LauncherTest, a_launcher_that_was_frozen_itself_blames_nobody) {
+  start_all();
+  begin();
+  pass(std::chrono::hours{1});
+  EXPECT_THAT(log_, IsEmpty());
 }
 
 TEST_F(LauncherTest, a_process_that_cannot_be_started_ends_the_run_with_that_error) {

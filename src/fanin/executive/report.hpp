@@ -7,6 +7,7 @@
 //   result     node, the keys of `fanin run --json`    the event manager, at the end
 //   gone       node, file, what                        who wrote a file that was removed
 //   silent     node, silent                            the event manager: this node was given up
+//   frozen     node, seconds                           the launcher: the event manager is silent
 //   end        node, ok, error, started, joined,       every node, last. started: false if it
 //              its counters                            could not; joined: it was in the run then
 #pragma once

@@ -22,9 +22,12 @@ void RunView::on_report(const json::Value& report) {
     earlier_ = std::move(progress_);
     progress_ = report;
     ++progress_reports_;
+    frozen_s_ = 0;
     begun_ = begun_ || report.at("state").text() == "running";
   } else if (kind == "result") {
     result_ = report;
+  } else if (kind == "frozen") {
+    frozen_s_ = report.at("seconds").natural();
   } else if (kind == "gone") {
     gone_[report.at("file").text()] = report.at("what").text();
   } else if (kind == "end") {
@@ -50,6 +53,9 @@ std::string RunView::progress_line() const {
   const std::string state = progress_.at("state").text();
   const std::string waiting_for = progress_.at("waiting_for").text();
   if (state == "waiting") {
+    if (frozen_s_ > 0)
+      return fmt::format("waiting for {}, silent for {} s", configuration_.event_manager().name,
+                         frozen_s_);
     return fmt::format("waiting{}{}", waiting_for.empty() ? "" : " for ", waiting_for);
   }
   const auto rate = [this](std::string_view key) {
@@ -73,7 +79,10 @@ std::string RunView::progress_line() const {
   if (builders < configuration_.builders()) {
     line += fmt::format("  {}/{} BUs", builders, configuration_.builders());
   }
-  if (state == "stopping") {
+  if (frozen_s_ > 0) {
+    line += fmt::format("  waiting for {}, silent for {} s", configuration_.event_manager().name,
+                        frozen_s_);
+  } else if (state == "stopping") {
     line += waiting_for.empty() ? "  stopping" : "  stopping: " + waiting_for;
   } else if (progress_.at("open").natural() > 0 && rate("events") <= 0 && !waiting_for.empty()) {
     line += "  waiting for " + waiting_for;
@@ -241,9 +250,11 @@ json::Value RunView::sum_of_nodes() const {
   result["ok"] = false;
   const auto manager = ends_.find(configuration_.event_manager().name);
   const std::string why = manager == ends_.end() ? "" : manager->second.at("error").text();
-  result["error"] = why.empty() ? "the event manager died: these are the sums of what the nodes "
-                                  "themselves counted"
-                                : why;
+  constexpr std::string_view sums = "these are the sums of what the nodes themselves counted";
+  result["error"] = !why.empty()    ? why
+                    : frozen_s_ > 0 ? fmt::format("the event manager reported nothing for {} s: {}",
+                                                  frozen_s_, sums)
+                                    : fmt::format("the event manager died: {}", sums);
   add_ends(result);
   add_elsewhere(result);
   return result;

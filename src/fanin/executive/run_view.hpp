@@ -57,6 +57,7 @@ private:
   std::map<std::string, ChildExit> exits_; // by process
   std::map<std::string, std::string> died_early_; // before the run began: process, and how
   std::map<std::string, std::string> gone_; // files that are not at their names, and what they are
+  std::uint64_t frozen_s_ = 0; // so long the event manager has reported nothing
   std::uint64_t progress_reports_ = 0;
   bool begun_ = false; // all nodes were there once
 };

@@ -69,6 +69,7 @@ public:
   [[nodiscard]] bool sent() const { // all that was said
     return later_.empty() && page_.empty() && next_ == kept_.size() && greeting_.sent();
   }
+  [[nodiscard]] bool all_acknowledged() const { return kept_.empty(); }
   // As much is kept as may be: the peer has to acknowledge some of it. (An empty pool is not its
   // fault.)
   [[nodiscard]] bool full() const {

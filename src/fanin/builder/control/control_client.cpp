@@ -8,6 +8,9 @@ namespace fanin::builder {
 namespace {
 constexpr Duration retry_first = std::chrono::milliseconds{10};
 constexpr Duration retry_longest = std::chrono::milliseconds{500};
+constexpr Duration silence_tick = std::chrono::seconds{5};
+constexpr Duration silence_longest = std::chrono::minutes{1}; // its launcher waits as long,
+constexpr Duration silence_more = std::chrono::seconds{10}; // and kills it before
 } // namespace
 
 ControlClient::ControlClient(NodeEnvironment environment, Options options)
@@ -15,7 +18,8 @@ ControlClient::ControlClient(NodeEnvironment environment, Options options)
       options_(std::move(options)),
       channel_(*environment_.control_pool),
       retry_([this] { connect(); }),
-      grace_([this] { end_conversation(); }) {
+      grace_([this] { end_conversation(); }),
+      silence_tick_([this] { watch_silence(); }) {
   options_.hello.session = environment_.session;
   options_.hello.text_size = static_cast<std::uint32_t>(options_.text.size());
 }
@@ -28,6 +32,7 @@ void ControlClient::stop() {
   stopped_ = true;
   retry_.cancel();
   grace_.cancel();
+  silence_tick_.cancel();
   channel_.flush();
   channel_ = {};
   link_.close();
@@ -111,6 +116,22 @@ void ControlClient::welcomed() {
   refused_since_ = lost_at_ = never;
   retry_after_ = retry_first;
   welcome_ = true;
+  if (!silence_tick_.active())
+    silence_tick_.start(*environment_.loop, environment_.loop->now() + silence_tick);
+}
+
+// A frozen event manager keeps its connections. Ticks are counted, not time: this process may have
+// been frozen itself.
+void ControlClient::watch_silence() {
+  if (stopped_) return;
+  silence_tick_.start(*environment_.loop, environment_.loop->now() + silence_tick);
+  const bool waits = connected_ && (!welcome_ || !channel_.all_acknowledged());
+  silent_ticks_ = waits ? silent_ticks_ + 1 : 0;
+  const Duration longest = std::max(silence_longest, options_.give_up_after) + silence_more;
+  if (silent_ticks_ * silence_tick < longest) return;
+  silent_ticks_ = 0;
+  link_.close(true);
+  lost("it is silent");
 }
 
 bool ControlClient::on_message(wire::MessageType type, std::span<const std::byte> body) {
@@ -144,6 +165,7 @@ bool ControlClient::on_message(wire::MessageType type, std::span<const std::byte
 
 void ControlClient::receive(const memory::View& page) {
   channel_.begin_page();
+  silent_ticks_ = 0;
   const net::Link from = link_;
   const bool good =
       for_each_message(page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {

@@ -55,7 +55,8 @@ public:
         std::chrono::seconds{10}; // without an event manager that once was there
     OnMessage on_message;
     std::function<void()> on_lost; // the conversation is over; a new one is tried
-    // Refused for good, or for longer than give_up_after; or the event manager stays away.
+    // Refused for good, or for longer than give_up_after; or the event manager stays away, or is
+    // silent for more than a minute and than give_up_after.
     std::function<void(const Error&)> on_given_up;
   };
 
@@ -88,6 +89,7 @@ private:
   bool on_message(wire::MessageType type, std::span<const std::byte> body);
   void receive(const memory::View& page);
   void refused(const std::string& reason, bool for_now);
+  void watch_silence();
 
   NodeEnvironment environment_;
   Options options_;
@@ -95,6 +97,7 @@ private:
   net::Link link_;
   net::Timer retry_;
   net::Timer grace_; // runs while the conversation is without a connection
+  net::Timer silence_tick_; // from the first welcome on
   Duration retry_after_ = std::chrono::milliseconds{10};
   bool connected_ = false;
   bool stopped_ = false;
@@ -103,6 +106,7 @@ private:
   Incarnation incarnation_ = 0; // of the conversation; 0: there is none
   Time lost_at_ = never; // the first loss since it was last welcome
   Time refused_since_ = never;
+  int silent_ticks_ = 0; // of an event manager that has something to answer
 };
 
 } // namespace fanin::builder
