@@ -123,6 +123,27 @@ TEST(BarrelShifter, forgets_a_first_carrier_that_was_late_after_a_few) {
   EXPECT_LT(order.slot(), 1'000us);
 }
 
+// On links so slow that a builder unit is left out before it can confirm its first carrier.
+TEST(BarrelShifter, carriers_that_take_longer_than_a_cycle_of_first_slots_are_measured) {
+  BarrelShifter order{3, 2, 0};
+  std::vector<Destination> to(2);
+  const auto send_one_and_wait = [&](NodeId node, Time now, Duration takes) {
+    to[node] = ready_now;
+    while (order.next(to, now) != node) now = order.wake();
+    order.sent(node, now);
+    to[node] = {.waits = true, .under_way = 1};
+    (void)order.next(to, now);
+    while (order.wake() < now + takes) (void)order.next(to, order.wake());
+    to[node] = {};
+    (void)order.next(to, now + takes);
+    return now + takes;
+  };
+  Time now = send_one_and_wait(0, at(0us), 28ms);
+  EXPECT_EQ(order.slot(), 28ms);
+  now = send_one_and_wait(1, now + 1s, 28ms); // the rest between them is no measure
+  EXPECT_EQ(order.slot(), 28ms);
+}
+
 TEST(BarrelShifter, two_carriers_are_under_way_at_most) {
   BarrelShifter order{3, 3, 0};
   std::vector<Destination> to(3, ready_now);

@@ -41,32 +41,39 @@ BarrelShifter::BarrelShifter(std::size_t readout_units, std::size_t builder_unit
     : slots_(std::max(readout_units, builder_units)),
       slot_(readout_unit),
       left_out_(builder_units),
-      counted_(builder_units) {}
+      sent_at_(builder_units) {}
 
 // What has been confirmed, and who is there again.
 void BarrelShifter::look(std::span<const Destination> to, Time now) {
-  std::uint32_t under_way = 0;
+  under_way_ = 0;
+  Duration::rep confirmed = 0;
+  Time begun = never; // the first of them was sent
   for (std::size_t i = 0; i < to.size(); ++i) {
+    std::deque<Time>& sent_at = sent_at_[i];
+    for (; sent_at.size() > to[i].under_way; sent_at.pop_front()) {
+      begun = std::min(begun, sent_at.front());
+      ++confirmed;
+    }
+    sent_at.resize(to[i].under_way, now);
     LeftOut& left = left_out_[i];
     const bool back = to[i].under_way < left.under_way || (to[i].open && !left.open);
     if (left.yes && back) left = {};
-    counted_[i] = left.yes ? 0 : to[i].under_way;
-    under_way += counted_[i];
+    if (!left.yes) under_way_ += to[i].under_way;
   }
-  if (under_way < under_way_) {
-    const Duration carrier = (now - busy_since_) / (under_way_ - under_way);
-    // One that was late for once is no measure. Much less than the mean means that such a one was.
-    if (measured_ && carrier < slot_time_ / 2) {
-      slot_time_ = (slot_time_ + carrier) / 2;
-    } else if (measured_) {
-      slot_time_ += (std::min(carrier, 2 * slot_time_) - slot_time_) / 8;
-    } else {
-      slot_time_ = carrier;
-    }
-    measured_ = true;
-    busy_since_ = now;
+  if (confirmed == 0) return;
+  measure((now - std::max(begun, confirmed_at_)) / confirmed);
+  confirmed_at_ = now;
+}
+
+// One that was late for once is no measure. Much less than the mean means that such a one was.
+void BarrelShifter::measure(Duration carrier) {
+  if (!std::exchange(measured_, true)) {
+    slot_time_ = carrier;
+  } else if (carrier < slot_time_ / 2) {
+    slot_time_ = (slot_time_ + carrier) / 2;
+  } else {
+    slot_time_ += (std::min(carrier, 2 * slot_time_) - slot_time_) / 8;
   }
-  under_way_ = under_way;
 }
 
 std::optional<std::size_t>
@@ -107,7 +114,7 @@ std::optional<NodeId> BarrelShifter::next(std::span<const Destination> to, Time 
 
 void BarrelShifter::leave_out(NodeId node, std::span<const Destination> to) {
   left_out_[node] = {true, to[node].open, to[node].under_way};
-  under_way_ -= std::exchange(counted_[node], 0);
+  under_way_ -= to[node].under_way;
 }
 
 // What the slot waits for does not come: a grant of its builder unit, or that of those before it.
@@ -120,12 +127,11 @@ void BarrelShifter::leave_out_late(NodeId node, std::span<const Destination> to)
 
 // What was under way is not confirmed: nothing is learnt from it.
 void BarrelShifter::closed(NodeId node) {
-  under_way_ -= std::exchange(counted_[node], 0);
+  sent_at_[node].clear();
   left_out_[node] = {};
 }
 
 void BarrelShifter::sent(NodeId, Time now) {
-  if (under_way_ == 0) busy_since_ = now;
   slot_ = (slot_ + 1) % slots_;
   slot_begun_ = now;
   give_up_ = never;

@@ -1,6 +1,7 @@
 // The orders of the shaping policies.
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "fanin/base/random.hpp"
@@ -60,6 +61,7 @@ private:
     std::uint32_t under_way = 0;
   };
   void look(std::span<const Destination> to, Time now);
+  void measure(Duration carrier);
   [[nodiscard]] std::optional<std::size_t>
   slots_until_one_waits(std::span<const Destination> to) const;
   void leave_out(NodeId node, std::span<const Destination> to);
@@ -75,8 +77,8 @@ private:
   Time wake_ = never;
   std::vector<LeftOut> left_out_;
   std::uint32_t under_way_ = 0; // to those that are not left out
-  std::vector<std::uint32_t> counted_; // in it, by builder unit
-  Time busy_since_{};           // the first of them was sent, or the one before it confirmed
+  std::vector<std::deque<Time>> sent_at_; // those under way, by builder unit, left out or not
+  Time confirmed_at_{};         // the last one
   bool measured_ = false;       // the next, not slot_at_first
   Duration slot_time_ = slot_at_first;
 };
