@@ -3,21 +3,27 @@
 
   send_fragments.py tcp://127.0.0.1:7500 --source 0x300 --events 1000 --rate 100 --size 2000
 
-Copy it, and replace make_payload() by your own data. docs/receive-format.md describes the format.
+Copy it, and replace make_payload() by your own data. docs/receive-format.md describes the format. When the connection is lost
+it connects again, asks what has arrived, and sends the rest once more.
 """
 
 import argparse
+import collections
+import secrets
 import socket
 import struct
 import sys
 import time
 from urllib.parse import urlsplit
 
-PREFACE = struct.Struct("<8sHHI")  # magic, version, reserved, source
+PREFACE = struct.Struct("<8sHHIQ")  # magic, version, reserved, source, number of this sender
+ANSWER = struct.Struct("<8sHBBIQ")  # magic, version, status, whether there is a last event, source, last event
 HEADER = struct.Struct("<HBBIQII")  # mark, kind, flags, source, event, size, crc32c
-MAGIC, VERSION, MARK = b"FANINRCV", 1, 0xF4A6
+MAGIC, ANSWER_MAGIC, VERSION, MARK = b"FANINRCV", b"FANINANS", 2, 0xF4A6
+SEND, NO_SOURCE, ENDED = 0, 1, 2  # status of an answer
 FRAGMENT, SKIP_TO, END = 0, 1, 2
 HAS_CRC = 1
+FIRST_PAUSE_S = 0.05  # between two attempts to connect; then longer
 
 
 def make_crc_table():
@@ -40,34 +46,112 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-class Sender:
-    """One connection. send() waits while fanin's buffers are full: nothing is lost."""
+class Refused(OSError):
+    """fanin has no use for this sender: to try again would not help."""
 
-    def __init__(self, url, source, with_crc=True):
+
+class Sender:
+    """A source's data, over one connection after the other. send() waits while fanin's buffers are full: nothing is lost.
+
+    What was sent last is kept, up to `keep` bytes, for a connection that is lost: it must be more than what may be under way,
+    that is the socket buffers of both hosts. `give_up` is how many seconds it tries to connect, in a row."""
+
+    def __init__(self, url, source, with_crc=True, give_up=60.0, keep=32 << 20):
         address = urlsplit(url)
         if address.scheme != "tcp" or address.port is None:
             raise ValueError(f"{url}: write tcp://host:port")
+        self.address = (address.hostname, address.port)
         self.source = source
         self.with_crc = with_crc
-        self.socket = socket.create_connection((address.hostname, address.port))
-        self.socket.sendall(PREFACE.pack(MAGIC, VERSION, 0, source))
+        self.give_up = give_up
+        self.keep = keep
+        self.number = secrets.randbits(64) | 1  # fanin knows this sender again by it
+        self.kept = collections.deque()  # (event number, bytes) of the last messages
+        self.kept_bytes = 0
+        self.reconnects = 0
+        self.socket = None
+        self._connect()
 
     def send(self, event, payload):
         """Event numbers rise from call to call; those left out count as absent."""
         flags, crc = (HAS_CRC, crc32c(payload)) if self.with_crc else (0, 0)
-        header = HEADER.pack(MARK, FRAGMENT, flags, self.source, event, len(payload), crc)
-        self.socket.sendall(header + payload)
+        self._send(event, HEADER.pack(MARK, FRAGMENT, flags, self.source, event, len(payload), crc) + payload)
 
     def skip_to(self, event):
         """Nothing below `event` will come: fanin need not wait for it."""
-        self.socket.sendall(HEADER.pack(MARK, SKIP_TO, 0, self.source, event, 0, 0))
+        self._send(event, HEADER.pack(MARK, SKIP_TO, 0, self.source, event, 0, 0))
 
     def end(self):
         """The data have come to their end, and so will the source."""
-        self.socket.sendall(HEADER.pack(MARK, END, 0, self.source, 0, 0, 0))
-        self.socket.shutdown(socket.SHUT_WR)
-        self.socket.recv(1)  # until fanin has read it all and closed
-        self.socket.close()
+        while True:
+            try:
+                self.socket.sendall(HEADER.pack(MARK, END, 0, self.source, 0, 0, 0))
+                self.socket.shutdown(socket.SHUT_WR)
+                self.socket.recv(1)  # until fanin has read it all and closed
+                return self.socket.close()
+            except OSError:
+                self._reconnect()
+
+    def _send(self, event, message):
+        self.kept.append((event, message))
+        self.kept_bytes += len(message)
+        while self.kept_bytes > self.keep and len(self.kept) > 1:
+            self.kept_bytes -= len(self.kept.popleft()[1])
+        try:
+            self.socket.sendall(message)
+        except OSError:
+            self._reconnect()
+
+    def _connect(self):
+        """Until it is this sender's turn. Returns the last event number that fanin has read; None: none."""
+        begin, pause = time.monotonic(), FIRST_PAUSE_S
+        while True:
+            try:
+                self.socket = socket.create_connection(self.address)
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that is gone is noticed
+                self.socket.sendall(PREFACE.pack(MAGIC, VERSION, 0, self.source, self.number))
+                return self._answer()
+            except Refused:
+                raise
+            except OSError as error:
+                if time.monotonic() - begin + pause > self.give_up:
+                    raise
+                if pause == FIRST_PAUSE_S:
+                    print(f"no connection, trying again: {error}", file=sys.stderr)
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+
+    def _answer(self):
+        answer = b""
+        while len(answer) < ANSWER.size:
+            part = self.socket.recv(ANSWER.size - len(answer))
+            if not part:
+                raise ConnectionError("the connection was closed instead of an answer: is this host allowed to send?")
+            answer += part
+        magic, _, status, has_last, _, last = ANSWER.unpack(answer)
+        if magic != ANSWER_MAGIC or status not in (SEND, NO_SOURCE, ENDED):
+            raise Refused("this is no receive source of fanin")
+        if status != SEND:
+            raise Refused(f"source {self.source:#x}: " + ("there is none at this address" if status == NO_SOURCE else
+                                                         "its data have ended"))
+        return last if has_last else None
+
+    def _reconnect(self):
+        """Sends what fanin has not read once more. If it has read nothing, it is another run: only the last message."""
+        while True:
+            last = self._connect()
+            self.reconnects += 1
+            numbers = [event for event, _ in self.kept]
+            if last is None:
+                first = max(len(numbers) - 1, 0)
+            else:
+                first = len(numbers) - numbers[::-1].index(last) if last in numbers else 0
+            try:
+                for _, message in list(self.kept)[first:]:
+                    self.socket.sendall(message)
+                return
+            except OSError:
+                pass
 
 
 def make_payload(event, size):
@@ -84,10 +168,11 @@ def main():
     parser.add_argument("--size", type=int, default=2000, help="bytes of a fragment")
     parser.add_argument("--rate", type=float, default=0, help="events per second; 0: as fast as fanin takes them")
     parser.add_argument("--no-crc", action="store_true", help="leave the checksum to fanin")
+    parser.add_argument("--give-up", type=float, default=60, help="seconds for which it tries to connect")
     arguments = parser.parse_args()
 
     try:
-        sender = Sender(arguments.url, arguments.source, not arguments.no_crc)
+        sender = Sender(arguments.url, arguments.source, not arguments.no_crc, arguments.give_up)
         begin = time.monotonic()
         for i in range(arguments.events):
             if arguments.rate > 0:
@@ -99,7 +184,8 @@ def main():
         print(f"send_fragments.py: {error}", file=sys.stderr)
         return 1
     seconds = max(time.monotonic() - begin, 1e-9)
-    print(f"{arguments.events} fragments in {seconds:.2f} s: {arguments.events / seconds:.0f}/s")
+    again = f", connected again {sender.reconnects} times" if sender.reconnects else ""
+    print(f"{arguments.events} fragments in {seconds:.2f} s: {arguments.events / seconds:.0f}/s{again}")
     return 0
 
 

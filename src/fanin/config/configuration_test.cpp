@@ -359,7 +359,7 @@ host = "b"
   EXPECT_EQ(error_of(hosts + "[network]\ncontrol = \"tcp://a:7000\"\n"), "no error");
 }
 
-TEST(Configuration, each_source_that_listens_has_a_port_of_its_own) {
+TEST(Configuration, each_source_that_listens_has_a_port_of_its_own_or_shares_its_address) {
   const auto error = [](const std::string& first, const std::string& second,
                         const std::string& more = "") {
     return error_of("[[readout]]\nsource = [{ type = \"receive\", listen = \"" + first +
@@ -367,8 +367,9 @@ TEST(Configuration, each_source_that_listens_has_a_port_of_its_own) {
                     "\" }]\n[[builder]]\n" + more);
   };
   const std::string both = "run.toml:3: readout.0.source.1.listen: source \"0x0\" and source "
-                           "\"right\" would both listen on port 9000";
-  EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://127.0.0.1:9000"), both);
+                           "\"right\" would both listen on port 9000; sources that share a port "
+                           "need the same text as their address";
+  EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://127.0.0.1:9000"), "no error");
   EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://0.0.0.0:9000"), both);
   EXPECT_EQ(error("tcp://[::]:9000", "tcp://127.0.0.1:9000"), both);
   EXPECT_EQ(error("tcp://127.0.0.1:9000", "tcp://localhost:9000"), both);
@@ -380,6 +381,31 @@ TEST(Configuration, each_source_that_listens_has_a_port_of_its_own) {
                   "[network]\ncontrol = \"tcp://127.0.0.1:7000\"\n"),
             "run.toml:3: readout.0.source.1.listen: \"evm\" and source \"right\" would both listen "
             "on port 7000");
+}
+
+TEST(Configuration, sources_share_a_port_only_within_a_process) {
+  const std::string two = "[[readout]]\nsource = [{ type = \"receive\" }]\n[[readout]]\n"
+                          "source = [{ type = \"receive\" }]\n[[builder]]\n"
+                          "[source]\nlisten = \"tcp://127.0.0.1:9000\"\n";
+  EXPECT_EQ(error_of(two),
+            "run.toml:7: readout.1.source.0.listen: source \"0x0\" and source \"0x1\" would both "
+            "listen on port 9000; sources share a port only within one [[process]]");
+  EXPECT_EQ(error_of(two + "[[process]]\nnodes = [\"ru0\", \"ru1\"]\n"), "no error");
+}
+
+TEST(Configuration, a_list_is_one_text_for_the_type_of_a_source) {
+  const auto allow = [](const std::string& value) {
+    return good("[[readout]]\nsource = [{ type = \"receive\", listen = \"tcp://a\", allow = " +
+                value + " }]\n[[builder]]\n")
+        .sources[0]
+        .settings.values.at("allow")
+        .value;
+  };
+  EXPECT_EQ(allow("[\"10.1.0.0/16\", \"::1\"]"), "10.1.0.0/16, ::1");
+  EXPECT_EQ(allow("\"10.1.0.0/16\""), "10.1.0.0/16");
+  EXPECT_EQ(
+      error_of("[[readout]]\nsource = [{ type = \"receive\", allow = [7] }]\n[[builder]]\n"),
+      "run.toml:2: readout.0.source.0.allow: holds a whole number; a list of texts is wanted");
 }
 
 // With these keys in its only source.

@@ -136,15 +136,33 @@ struct Listener {
   std::string who;
   std::string host; // of the node; empty: this one
   net::Url url;
+  const Process* shares = nullptr; // a `receive` source: the process whose sources may share a port
 
   [[nodiscard]] bool collides_with(const Listener& other) const {
     return url.port != 0 && url.port == other.url.port && host == other.host &&
            (address_of(url.host) == address_of(other.url.host) || is_wildcard(url.host) ||
             is_wildcard(other.url.host));
   }
+  [[nodiscard]] bool shares_with(const Listener& other) const {
+    return shares != nullptr && shares == other.shares && url.text() == other.url.text();
+  }
+  [[nodiscard]] std::string_view how_to_share(const Listener& other) const {
+    if (shares == nullptr || other.shares == nullptr) return "";
+    return shares == other.shares
+               ? "; sources that share a port need the same text as their address"
+               : "; sources share a port only within one [[process]]";
+  }
 };
 
-// Each source that listens has a port of its own: the second one on a port could not start.
+const Process* process_of(const Configuration& configuration, std::size_t node) {
+  for (const Process& process : configuration.processes) {
+    if (std::ranges::find(process.nodes, node) != process.nodes.end()) return &process;
+  }
+  return nullptr;
+}
+
+// Each source that listens has a port of its own, or shares it within its process: else the second
+// one on a port could not start.
 void check_ports(const Configuration& configuration, Problems& problems) {
   std::vector<Listener> seen;
   for (const Node& node : configuration.nodes) {
@@ -158,14 +176,17 @@ void check_ports(const Configuration& configuration, Problems& problems) {
     if (listen == source.settings.values.end()) continue;
     const auto url = net::Url::parse(listen->second.value);
     if (!url) continue; // its type says what is wrong
+    const std::size_t node = configuration.readout_node(source.readout);
     Listener listener{fmt::format("source \"{}\"", source.settings.name),
-                      configuration.nodes[configuration.readout_node(source.readout)].host, *url};
-    const auto other = std::ranges::find_if(
-        seen, [&](const Listener& earlier) { return listener.collides_with(earlier); });
+                      configuration.nodes[node].host, *url};
+    if (source.settings.type == "receive") listener.shares = process_of(configuration, node);
+    const auto other = std::ranges::find_if(seen, [&](const Listener& earlier) {
+      return listener.collides_with(earlier) && !listener.shares_with(earlier);
+    });
     if (other != seen.end()) {
       problems.add(listen->second.place, source.settings.key + ".listen",
-                   fmt::format("{} and {} would both listen on port {}", other->who, listener.who,
-                               url->port));
+                   fmt::format("{} and {} would both listen on port {}{}", other->who, listener.who,
+                               url->port, listener.how_to_share(*other)));
     }
     seen.push_back(std::move(listener));
   }

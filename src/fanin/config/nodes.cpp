@@ -5,6 +5,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fanin/config/detail/sections.hpp"
 
@@ -64,7 +65,9 @@ void read_own_settings(TableReader& reader, std::initializer_list<std::string_vi
                        std::map<std::string, settings::Setting>& settings) {
   for (const Entry& entry : reader.value()->entries) {
     if (std::ranges::find(common, entry.key) != common.end()) continue;
-    std::string text = reader.text(entry.key, "");
+    std::string text = entry.value.kind == Value::Kind::list
+                           ? fmt::format("{}", fmt::join(reader.texts(entry.key), ", "))
+                           : reader.text(entry.key, "");
     const Place& place = entry.value.place;
     if (is_path(entry.key)) text = resolve_path(text, place);
     settings[entry.key] = {std::move(text), place};

@@ -17,6 +17,7 @@ public:
   WatchedSource(std::unique_ptr<source::Source> inner, std::string name, LogFunction log);
 
   [[nodiscard]] Result<> prepare() override { return inner_->prepare(); }
+  [[nodiscard]] bool ready(Time now) override { return inner_->ready(now); }
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override {
     return inner_->start(first_event, now);
   }

@@ -22,7 +22,7 @@ struct FANIN_API Place {
 
 /// One key of a source or application that its type understands.
 struct Setting {
-  std::string value; ///< as it was written, without quotes
+  std::string value; ///< as it was written, without quotes; of a list its entries, with commas
   Place place;
 };
 

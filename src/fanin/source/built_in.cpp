@@ -118,25 +118,35 @@ Made make_sls(const SourceSettings& settings) {
   return SlsSource::make(options);
 }
 
-Made make_receive(const SourceSettings& settings) {
+Made make_receive(const SourceSettings& settings, ReceivePorts& ports) {
   SettingsReader reader(settings);
   ReceiveOptions options;
   options.source = settings.id;
   options.log = settings.log;
   options.check = reader.boolean("check", true);
+  options.wait_for_sender = reader.boolean("wait_for_sender", false);
+  if (reader.has("allow")) {
+    if (auto allowed = AllowedNetworks::parse(reader.text("allow"))) {
+      options.allow = *allowed;
+    } else {
+      reader.reject("allow", allowed.error().text);
+    }
+  }
   const std::string url = reader.required_text("listen");
-  if (auto parsed = net::Url::parse(url); !parsed) {
+  const auto parsed = net::Url::parse(url);
+  if (!parsed) {
     reader.reject("listen", parsed.error().text);
   } else if (parsed->scheme != "tcp") {
     reader.reject("listen", "fragments are received over TCP: write tcp://host:port");
   } else if (!parsed->options.empty()) {
     reader.reject("listen", fmt::format("\"?{}\": this address has no options",
                                         parsed->options.begin()->first));
-  } else {
-    options.listen = *parsed;
-    options.listen_from = reader.where("listen");
   }
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
+  options.listen_from = reader.where("listen");
+  auto port = ports.at(*parsed);
+  if (!port) return std::unexpected(port.error());
+  options.port = std::move(*port);
   return ReceiveSource::make(std::move(options));
 }
 
@@ -150,7 +160,9 @@ void add_built_in_sources(Registry& registry) {
   add("emulator", make_emulator);
   add("hld", make_hld);
   add("sls", make_sls);
-  add("receive", make_receive);
+  add("receive", [ports = std::make_shared<ReceivePorts>()](const SourceSettings& settings) {
+    return make_receive(settings, *ports);
+  });
 }
 
 } // namespace fanin::source

@@ -10,23 +10,8 @@ namespace {
 constexpr std::uint8_t flags_known = receive_has_crc | receive_truncated | receive_bad_number;
 }
 
-std::string_view name(ReceiveFault fault) {
-  switch (fault) {
-  case ReceiveFault::none: return "none";
-  case ReceiveFault::bad_preface: return "bad_preface";
-  case ReceiveFault::other_version: return "other_version";
-  case ReceiveFault::other_source: return "other_source";
-  case ReceiveFault::bad_mark: return "bad_mark";
-  case ReceiveFault::bad_kind: return "bad_kind";
-  case ReceiveFault::bad_size: return "bad_size";
-  case ReceiveFault::bad_event: return "bad_event";
-  case ReceiveFault::cut_short: return "cut_short";
-  case ReceiveFault::no_preface: return "no_preface";
-  }
-  return "unknown";
-}
-
-bool ReceiveDecoder::gather(std::span<const std::byte>& bytes, std::size_t size) {
+bool ReceiveDecoder::gather(std::span<const std::byte>& bytes) {
+  constexpr std::size_t size = sizeof(ReceiveHeader);
   const std::size_t taken = std::min(bytes.size(), size - gathered_size_);
   if (taken != 0) std::memcpy(gathered_.data() + gathered_size_, bytes.data(), taken);
   bytes = bytes.subspan(taken);
@@ -34,21 +19,6 @@ bool ReceiveDecoder::gather(std::span<const std::byte>& bytes, std::size_t size)
   if (gathered_size_ < size) return false;
   gathered_size_ = 0;
   return true;
-}
-
-void ReceiveDecoder::check_preface() {
-  ReceivePreface preface;
-  std::memcpy(&preface, gathered_.data(), sizeof preface);
-  const ReceivePreface expected;
-  step_ = Step::header;
-  if (preface.magic != expected.magic) {
-    fault_ = ReceiveFault::bad_preface;
-  } else if (preface.version != expected.version || preface.reserved != 0) {
-    fault_ = ReceiveFault::other_version;
-  } else if (preface.source != source_) {
-    fault_ = ReceiveFault::other_source;
-  }
-  if (fault_ != ReceiveFault::none) step_ = Step::preface;
 }
 
 void ReceiveDecoder::check_header() {
@@ -72,7 +42,7 @@ void ReceiveDecoder::check_header() {
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   if (header_.kind == ReceiveKind::skip_to) {
     if (!queue.skip_to(header_.event)) return State::full;
-    step_ = Step::header;
+    finish_message();
     return State::hungry;
   }
   const WriteOutcome outcome = queue.begin(header_.event, header_.size);
@@ -81,8 +51,11 @@ ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
   crc_ = 0;
   step_ = outcome == WriteOutcome::ok ? Step::payload : Step::discard;
   if (payload_left_ == 0) {
-    if (step_ == Step::payload) finish_fragment(queue);
-    step_ = Step::header;
+    if (step_ == Step::payload) {
+      finish_fragment(queue);
+    } else {
+      finish_message();
+    }
   }
   return State::hungry;
 }
@@ -99,6 +72,11 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
     }
   }
   queue.end(flags);
+  finish_message();
+}
+
+void ReceiveDecoder::finish_message() {
+  last_event_ = header_.event;
   step_ = Step::header;
 }
 
@@ -136,17 +114,15 @@ ReceiveDecoder::Taken ReceiveDecoder::take(std::span<const std::byte> bytes, Fra
       state = begin(queue);
     } else if (bytes.empty()) {
       break;
-    } else if (step_ == Step::preface) {
-      if (gather(bytes, sizeof(ReceivePreface))) check_preface();
     } else if (step_ == Step::header) {
-      if (gather(bytes, sizeof(ReceiveHeader))) check_header();
+      if (gather(bytes)) check_header();
     } else if (step_ == Step::payload) {
       take_payload(bytes, queue);
     } else {
       const std::size_t taken = std::min<std::size_t>(bytes.size(), payload_left_);
       bytes = bytes.subspan(taken);
       payload_left_ -= static_cast<std::uint32_t>(taken);
-      if (payload_left_ == 0) step_ = Step::header;
+      if (payload_left_ == 0) finish_message();
     }
   }
   return {offered - bytes.size(), state};
@@ -157,7 +133,7 @@ ReceiveFault ReceiveDecoder::disconnect(FragmentQueue& queue) {
   if (step_ == Step::payload && queue.open()) queue.cancel();
   const ReceiveFault result =
       fault_ == ReceiveFault::none && within ? ReceiveFault::cut_short : fault_;
-  step_ = Step::preface;
+  step_ = Step::header;
   fault_ = ReceiveFault::none;
   gathered_size_ = 0;
   payload_left_ = 0;

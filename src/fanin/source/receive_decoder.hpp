@@ -1,35 +1,20 @@
 /// \file
-/// Decodes the bytes of one connection and puts the fragments into the queue. It uses no socket.
-/// The bytes come from outside: whatever they are, the result is a fragment, a counted drop, or a
-/// fault that ends the connection.
+/// Decodes the messages of one connection, behind its preface, and puts the fragments into the
+/// queue. It uses no socket. The bytes come from outside: whatever they are, the result is a
+/// fragment, a counted drop, or a fault that ends the connection.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
-#include <string_view>
 
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/source/receive_format.hpp"
+#include "fanin/source/receive_hello.hpp"
 
 namespace fanin::source {
-
-/// Why this side ended a connection, or did not accept it.
-enum class ReceiveFault : std::uint8_t {
-  none,
-  bad_preface, ///< wrong magic bytes: the peer is no sender of fragments
-  other_version, ///< a sender of another version of the format
-  other_source, ///< meant for another source
-  bad_mark, ///< no header where one must be: bytes are missing, or a size was wrong
-  bad_kind, ///< unknown kind or flags
-  bad_size, ///< over 256 MiB - 1, or a size where there is no payload
-  bad_event, ///< 2^63 or above
-  cut_short, ///< the connection ended within a message
-  no_preface ///< it was silent, and gave way to another one
-};
-inline constexpr std::size_t receive_faults = 10;
-[[nodiscard]] std::string_view name(ReceiveFault fault);
 
 class ReceiveDecoder {
 public:
@@ -59,23 +44,24 @@ public:
   /// ready for another connection.
   ReceiveFault disconnect(FragmentQueue& queue);
   [[nodiscard]] ReceiveFault fault() const { return fault_; }
-  [[nodiscard]] bool introduced() const { return step_ != Step::preface; } ///< a good preface came
+  /// The event number of the last message that was taken whole, as it was sent.
+  [[nodiscard]] std::optional<std::uint64_t> last_event() const { return last_event_; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
 
 private:
-  enum class Step : std::uint8_t { preface, header, begin, payload, discard, ended };
+  enum class Step : std::uint8_t { header, begin, payload, discard, ended };
 
-  // Gathers `size` bytes in gathered_; true when they are there.
-  bool gather(std::span<const std::byte>& bytes, std::size_t size);
+  // Gathers a header in gathered_; true when it is there.
+  bool gather(std::span<const std::byte>& bytes);
   [[nodiscard]] State begin(FragmentQueue& queue);
-  void check_preface();
   void check_header();
   void finish_fragment(FragmentQueue& queue);
+  void finish_message();
   void take_payload(std::span<const std::byte>& bytes, FragmentQueue& queue);
 
   SourceId source_;
   bool check_;
-  Step step_ = Step::preface;
+  Step step_ = Step::header;
   ReceiveFault fault_ = ReceiveFault::none;
   ReceiveHeader header_;
   std::array<std::byte, sizeof(ReceiveHeader)> gathered_{};
@@ -83,6 +69,7 @@ private:
   std::uint32_t payload_left_ = 0;
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none
   std::uint64_t bad_checksums_ = 0;
+  std::optional<std::uint64_t> last_event_;
 };
 
 } // namespace fanin::source

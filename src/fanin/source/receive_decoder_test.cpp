@@ -29,7 +29,6 @@ TEST(ReceiveDecoder, the_format_is_these_bytes) {
 
 TEST(ReceiveDecoder, bytes_may_come_in_any_pieces) {
   SenderBytes sender(5);
-  sender.preface();
   for (EventNumber event = 0; event < 20; ++event) {
     sender.fragment(event, bytes_of(event * 331, event), event % 2 == 0);
   }
@@ -72,21 +71,11 @@ ReceiveFault fault_of(const Bytes& bytes) {
 }
 
 TEST(ReceiveDecoder, hostile_bytes_are_a_named_fault) {
-  const auto preface_with = [](std::size_t at, std::uint8_t value) {
-    SenderBytes sender(5);
-    sender.preface();
-    sender.bytes()[at] = std::byte{value};
-    return fault_of(sender.bytes());
-  };
-  EXPECT_EQ(preface_with(0, 'X'), ReceiveFault::bad_preface);
-  EXPECT_EQ(preface_with(8, 2), ReceiveFault::other_version);
-  EXPECT_EQ(preface_with(12, 6), ReceiveFault::other_source);
-
   const auto header_with = [](auto change) {
     SenderBytes sender(5);
     ReceiveHeader header = sender.plain(1);
     change(header);
-    return fault_of(sender.preface().header(header).bytes());
+    return fault_of(sender.header(header).bytes());
   };
   EXPECT_EQ(header_with([](ReceiveHeader& h) { h.mark = 0; }), ReceiveFault::bad_mark);
   EXPECT_EQ(header_with([](ReceiveHeader& h) { h.kind = ReceiveKind{3}; }), ReceiveFault::bad_kind);
@@ -112,8 +101,8 @@ TEST(ReceiveDecoder, hostile_bytes_are_a_named_fault) {
 
 TEST(ReceiveDecoder, an_end_within_a_message_is_a_fault_and_leaves_no_half_fragment) {
   SenderBytes sender(5);
-  sender.preface().fragment(0, bytes_of(100, 0)).fragment(1, bytes_of(100, 1));
-  const std::size_t first_end = 16 + 24 + 100;
+  sender.fragment(0, bytes_of(100, 0)).fragment(1, bytes_of(100, 1));
+  const std::size_t first_end = 24 + 100;
   for (std::size_t size = 0; size < sender.bytes().size(); ++size) {
     QueueFixture fixture({.source = 5, .window = 64});
     fixture.queue.start(0);
@@ -121,14 +110,14 @@ TEST(ReceiveDecoder, an_end_within_a_message_is_a_fault_and_leaves_no_half_fragm
     const auto taken =
         decoder.take(std::span<const std::byte>(sender.bytes()).first(size), fixture.queue);
     ASSERT_EQ(taken.state, State::hungry);
-    const bool between = size == 0 || size == 16 || size == first_end;
+    const bool between = size == 0 || size == first_end;
     ASSERT_EQ(decoder.disconnect(fixture.queue),
               between ? ReceiveFault::none : ReceiveFault::cut_short);
     ASSERT_FALSE(fixture.queue.open());
     ASSERT_EQ(fixture.queue.written(), size >= first_end ? 1U : 0U);
     // Another sender may send it again.
     SenderBytes again(5);
-    again.preface().fragment(1, bytes_of(100, 1));
+    again.fragment(1, bytes_of(100, 1));
     ASSERT_EQ(decoder.take(again.bytes(), fixture.queue).state, State::hungry);
     fixture.settle();
     ASSERT_EQ(payload_of(fixture.queue, 1), bytes_of(100, 1));
@@ -139,8 +128,8 @@ TEST(ReceiveDecoder, a_wrong_checksum_flags_the_fragment) {
   for (const bool queue_sums : {true, false}) {
     for (const bool check : {true, false}) {
       SenderBytes sender(5);
-      sender.preface().fragment(0, bytes_of(100, 0)).fragment(1, bytes_of(100, 1));
-      sender.bytes()[16 + 24 + 50] ^= std::byte{1};
+      sender.fragment(0, bytes_of(100, 0)).fragment(1, bytes_of(100, 1));
+      sender.bytes()[24 + 50] ^= std::byte{1};
       QueueFixture fixture({.source = 5, .window = 64, .checksum = queue_sums});
       ReceiveDecoder decoder(5, check);
       ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
@@ -155,7 +144,7 @@ TEST(ReceiveDecoder, flags_of_the_front_end_are_kept) {
   SenderBytes sender(5);
   ReceiveHeader header = sender.plain(3);
   header.flags = receive_truncated | receive_bad_number;
-  sender.preface().header(header);
+  sender.header(header);
   QueueFixture fixture({.source = 5, .window = 64});
   ReceiveDecoder decoder(5, true);
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
@@ -166,8 +155,7 @@ TEST(ReceiveDecoder, flags_of_the_front_end_are_kept) {
 
 TEST(ReceiveDecoder, rejected_fragments_are_counted_and_the_rest_goes_on) {
   SenderBytes sender(5);
-  sender.preface()
-      .fragment(10, bytes_of(50, 0))
+  sender.fragment(10, bytes_of(50, 0))
       .fragment(10, bytes_of(50, 1))
       .fragment(9, bytes_of(50, 2))
       .fragment(1000, bytes_of(50, 3))
@@ -188,7 +176,6 @@ TEST(ReceiveDecoder, rejected_fragments_are_counted_and_the_rest_goes_on) {
 
 TEST(ReceiveDecoder, a_full_queue_stops_the_bytes_and_loses_none) {
   SenderBytes sender(5);
-  sender.preface();
   for (EventNumber event = 0; event < 40; ++event) sender.fragment(event, bytes_of(20, event));
   sender.end();
   QueueFixture fixture({.source = 5, .window = 8});
@@ -207,12 +194,7 @@ TEST(ReceiveDecoder, a_full_queue_stops_the_bytes_and_loses_none) {
 
 TEST(ReceiveDecoder, a_skip_is_confirmed_by_what_follows) {
   SenderBytes sender(5);
-  sender.preface()
-      .fragment(0, {})
-      .skip_to(10)
-      .fragment(10, {})
-      .skip_to(1ULL << 60)
-      .fragment(11, {});
+  sender.fragment(0, {}).skip_to(10).fragment(10, {}).skip_to(1ULL << 60).fragment(11, {});
   QueueFixture fixture({.source = 5, .window = 64});
   ReceiveDecoder decoder(5, true);
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
@@ -223,7 +205,7 @@ TEST(ReceiveDecoder, a_skip_is_confirmed_by_what_follows) {
 
 TEST(ReceiveDecoder, a_queue_that_was_emptied_meanwhile_drops_the_rest_of_the_fragment) {
   SenderBytes sender(5);
-  sender.preface().fragment(0, bytes_of(100, 0)).fragment(70, bytes_of(100, 1));
+  sender.fragment(0, bytes_of(100, 0)).fragment(70, bytes_of(100, 1));
   QueueFixture fixture({.source = 5, .window = 64});
   ReceiveDecoder decoder(5, true);
   const auto bytes = std::span<const std::byte>(sender.bytes());

@@ -1,6 +1,7 @@
 /// \file
-/// The bytes of a connection to a `receive` source: one preface, then messages. A message is a
-/// header and, for a fragment, its payload. Little-endian. docs/receive-format.md describes them.
+/// The bytes of a connection to a `receive` source: one preface, which is answered from version 2
+/// on, then messages. A message is a header and, for a fragment, its payload. Little-endian.
+/// docs/receive-format.md describes them.
 #pragma once
 
 #include <array>
@@ -15,13 +16,41 @@ static_assert(std::endian::native == std::endian::little, "these structures are 
 
 struct ReceivePreface {
   std::array<char, 8> magic{'F', 'A', 'N', 'I', 'N', 'R', 'C', 'V'};
-  std::uint16_t version = 1;
+  std::uint16_t version = 1; ///< 2: a ReceiveSender follows
   std::uint16_t reserved = 0;
   std::uint32_t source = 0;
 };
 static_assert(sizeof(ReceivePreface) == 16);
 static_assert(offsetof(ReceivePreface, version) == 8);
 static_assert(offsetof(ReceivePreface, source) == 12);
+
+/// What version 2 adds to the preface: who sends, so that the same one may come back.
+struct ReceiveSender {
+  std::uint64_t number = 0; ///< drawn at random once by a sender; 0: it never comes back
+};
+static_assert(sizeof(ReceiveSender) == 8);
+
+enum class ReceiveStatus : std::uint8_t {
+  send = 0, ///< it is the sender's turn
+  no_source = 1, ///< no source at this address has that id
+  ended = 2 ///< the source's data have ended
+};
+
+/// The answer to a preface of version 2, when it is the sender's turn. The connection is closed
+/// after any other status.
+struct ReceiveAnswer {
+  std::array<char, 8> magic{'F', 'A', 'N', 'I', 'N', 'A', 'N', 'S'};
+  std::uint16_t version = 2;
+  ReceiveStatus status = ReceiveStatus::send;
+  std::uint8_t has_last = 0; ///< 1: `last` counts
+  std::uint32_t source = 0;
+  std::uint64_t last = 0; ///< event number of the last message that was read whole, as it was sent
+};
+static_assert(sizeof(ReceiveAnswer) == 24);
+static_assert(offsetof(ReceiveAnswer, status) == 10);
+static_assert(offsetof(ReceiveAnswer, has_last) == 11);
+static_assert(offsetof(ReceiveAnswer, source) == 12);
+static_assert(offsetof(ReceiveAnswer, last) == 16);
 
 inline constexpr std::uint16_t receive_mark = 0xf4a6; ///< first bytes of each header: a6 f4
 

@@ -1,5 +1,6 @@
-// Whatever comes over a connection, in pieces of any size, with a queue that fills up and empties:
-// every fragment written lies within the queue, nothing stays open after the connection.
+// Whatever comes over a connection, its preface first, in pieces of any size, with a queue that
+// fills up and empties: every fragment written lies within the queue, nothing stays open after the
+// connection.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,18 @@ using namespace fanin::source;
 void feed(std::span<const std::byte> bytes, std::size_t piece_max) {
   static const auto pool = memory::PagePool::make({.page_size = 4096, .pages = 80}).value();
   FragmentQueue queue({.source = 5, .window = 64, .fragment_max = 20000}, *pool);
+  ReceiveHello hello;
+  while (!hello.complete()) {
+    const auto room = hello.room();
+    FANIN_ASSERT(!room.empty());
+    const std::size_t size = std::min({room.size(), bytes.size(), piece_max});
+    if (size == 0) return;
+    std::memcpy(room.data(), bytes.data(), size);
+    hello.received(size);
+    bytes = bytes.subspan(size);
+  }
+  FANIN_ASSERT(hello.room().empty());
+  if (hello.fault() != ReceiveFault::none || hello.source() != 5) return;
   ReceiveDecoder decoder(5, true);
   for (std::size_t full = 0; !bytes.empty() && full < 1000;) {
     const auto piece = bytes.first(std::min(bytes.size(), piece_max));

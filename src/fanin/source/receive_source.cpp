@@ -1,11 +1,11 @@
 #include "fanin/source/receive_source.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -17,28 +17,11 @@ constexpr std::size_t socket_bytes_per_read = 512U << 10;
 // In bytes; they bound a read() of a sender that drips, and of senders that come and go.
 constexpr std::size_t cost_per_call = 512;
 constexpr std::size_t cost_per_connection = 16U << 10;
-constexpr Duration accept_retry = std::chrono::milliseconds{100};
 constexpr Duration quiet_time = std::chrono::seconds{1};
-// Longer than a lost packet takes to be sent again.
-constexpr Duration preface_time = std::chrono::milliseconds{500};
-
-// Edge-triggered, so that data which waits while the queue is full does not wake the loop over and
-// over.
-bool watch(const Descriptor& epoll, int descriptor) {
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
-  event.data.fd = descriptor;
-  return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
-}
 
 } // namespace
 
 Result<std::unique_ptr<ReceiveSource>> ReceiveSource::make(ReceiveOptions options) {
-  if (options.listen.scheme != "tcp") {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: fragments are received over TCP: write tcp://host:port",
-                            options.listen.text()));
-  }
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(ErrorKind::internal, "epoll_create1", errno);
   return std::unique_ptr<ReceiveSource>(new ReceiveSource(std::move(options), std::move(epoll)));
@@ -52,75 +35,108 @@ ReceiveSource::ReceiveSource(ReceiveOptions options, Descriptor epoll)
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
 }
 
+ReceiveSource::~ReceiveSource() { options_.port->remove(*this); }
+
 Result<> ReceiveSource::prepare() {
-  auto addresses =
-      options_.look_up ? options_.look_up(options_.listen) : net::resolve(options_.listen, true);
-  if (!addresses) {
-    const std::string& from = options_.listen_from;
-    return fail(addresses.error().kind,
-                fmt::format("{}{}{}", from, from.empty() ? "" : ": ", addresses.error().text));
-  }
-  addresses_ = std::move(*addresses);
-  return {};
+  auto prepared = options_.port->prepare();
+  if (prepared || options_.listen_from.empty()) return prepared;
+  return fail(prepared.error().kind,
+              fmt::format("{}: {}", options_.listen_from, prepared.error().text));
 }
 
 Result<> ReceiveSource::listen() {
-  if (addresses_.empty()) {
-    if (auto prepared = prepare(); !prepared) return prepared;
+  if (listening_) return {};
+  if (!port_watched_ && !watch_edges(epoll_, options_.port->descriptor())) {
+    return fail_errno(ErrorKind::internal, "epoll_ctl", errno);
   }
-  auto socket = net::bind_and_listen(options_.listen, addresses_);
-  if (!socket && !options_.listen_from.empty()) {
-    return fail(socket.error().kind,
-                fmt::format("{}: {}", options_.listen_from, socket.error().text));
+  port_watched_ = true;
+  if (auto added = options_.port->add(*this); !added) {
+    if (options_.listen_from.empty()) return added;
+    return fail(added.error().kind,
+                fmt::format("{}: {}", options_.listen_from, added.error().text));
   }
-  if (!socket) return std::unexpected(socket.error());
-  if (!watch(epoll_, socket->get())) return fail_errno(ErrorKind::internal, "epoll_ctl", errno);
-  listener_ = std::move(*socket);
-  options_.log(LogLevel::info, fmt::format("waits for fragments at {}", listening_url()));
+  listening_ = true;
+  options_.log(
+      LogLevel::info,
+      fmt::format("waits for fragments at {}{}", listening_url(),
+                  options_.wait_for_sender ? "; the run begins when its sender is there" : ""));
   return {};
 }
 
 Result<> ReceiveSource::start(EventNumber /*first_event*/, Time /*now*/) {
   restarted_ = true;
   ended_ = false;
-  others_wait_ = true;
-  if (listener_) return {};
   return listen();
 }
 
+bool ReceiveSource::ready(Time now) {
+  if (!options_.wait_for_sender || !listen()) return true;
+  options_.port->poll(now);
+  return bool{connection_};
+}
+
 std::string ReceiveSource::listening_url() const {
-  return listener_ ? net::address_text(net::local_address(listener_.get())) : std::string{};
+  return listening_ ? options_.port->listening_url() : std::string{};
 }
 
-Descriptor ReceiveSource::accept(net::Address& peer) const {
-  while (true) {
-    Descriptor socket = net::accept_from(listener_.get(), peer);
-    if (socket || (errno != EINTR && errno != ECONNABORTED)) return socket;
-  }
-}
+// --- what the port says --------------------------------------------------------------------------
 
-// True if there is a connection now.
-bool ReceiveSource::accept_next(Time now) {
-  net::Address peer;
-  Descriptor socket = accept(peer);
-  if (!socket) {
-    others_wait_ = errno != EAGAIN; // out of descriptors, for instance: try again later
-    if (others_wait_) {
-      warnings_.say(options_.log, now, LogLevel::warning,
-                    fail_errno(ErrorKind::exhausted, "accept", errno).error().text);
+// A sender that was known before has lost its connection: what came over that is still read.
+void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
+  if (!connection_) {
+    (void)begin_connection(std::move(arrival), now);
+  } else if (arrival.sender != 0 && arrival.sender == sender_) {
+    ::shutdown(connection_.get(), SHUT_RD);
+    std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
+    waiting_.push_front(std::move(arrival));
+  } else {
+    if (arrival.sender != 0) {
+      std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
     }
-    return false;
+    waiting_.push_back(std::move(arrival));
   }
-  peer_ = net::address_text(peer);
-  net::set_stream_options(socket.get(), {});
-  if (!watch(epoll_, socket.get())) {
-    ++refused_;
+}
+
+void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) {
+  ++connections_;
+  ++faults_[static_cast<std::size_t>(fault)];
+  if (fault == ReceiveFault::none) {
+    comings_.say(options_.log, now, LogLevel::info,
+                 fmt::format("{} disconnected: it sent nothing", peer));
+  } else {
     warnings_.say(options_.log, now, LogLevel::warning,
-                  fmt::format("{} refused: {}", peer_,
-                              fail_errno(ErrorKind::exhausted, "epoll_ctl", errno).error().text));
+                  fmt::format("{} disconnected: {}", peer, name(fault)));
+  }
+}
+
+void ReceiveSource::refused(std::string_view why, Time now) {
+  ++refused_;
+  warn(why, now);
+}
+
+void ReceiveSource::warn(std::string_view text, Time now) {
+  warnings_.say(options_.log, now, LogLevel::warning, text);
+}
+
+// --- connections ---------------------------------------------------------------------------------
+
+bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
+  if (!watch_edges(epoll_, arrival.socket.get())) {
+    const Error error = fail_errno(ErrorKind::exhausted, "epoll_ctl", errno).error();
+    refused(fmt::format("{} refused: {}", arrival.peer, error.text), now);
     return false;
   }
-  connection_ = std::move(socket);
+  const auto last = decoder_.last_event();
+  if (arrival.wants_answer &&
+      !send_answer(arrival.socket, {.has_last = static_cast<std::uint8_t>(last ? 1 : 0),
+                                    .source = options_.source,
+                                    .last = last.value_or(0)})) {
+    closed(arrival.peer, ReceiveFault::none, now);
+    return false;
+  }
+  connection_ = std::move(arrival.socket);
+  peer_ = std::move(arrival.peer);
+  sender_ = arrival.sender;
   readable_ = true;
   waiting_said_ = false;
   quiet_since_ = now;
@@ -129,38 +145,37 @@ bool ReceiveSource::accept_next(Time now) {
   return true;
 }
 
-// The connection has nothing to read. Whether it has ended is not known as long as the end that its
-// sender sent is under way; so one that has a sender keeps the others waiting, and one that may be
-// no sender gives way to them after a while. Returns when to look again.
-Time ReceiveSource::make_way(FragmentQueue& queue, Time now) {
-  if (!others_wait_ || waiting_said_) return never;
-  pollfd listener{.fd = listener_.get(), .events = POLLIN, .revents = 0};
-  others_wait_ = ::poll(&listener, 1, 0) == 1;
-  if (!others_wait_) return never;
-  const Time due = quiet_since_ + (decoder_.introduced() ? quiet_time : preface_time);
-  if (now < due) return due;
-  if (!decoder_.introduced()) {
-    close_connection(queue, now, "another sender waits", ReceiveFault::no_preface);
-    return never;
+// True if there is a connection now.
+bool ReceiveSource::begin_next(Time now) {
+  while (!connection_ && !waiting_.empty()) {
+    ReceivePort::Arrival next = std::move(waiting_.front());
+    waiting_.pop_front();
+    (void)begin_connection(std::move(next), now);
+    options_.port->retry();
   }
+  return bool{connection_};
+}
+
+// The connection has nothing to read. Whether it has ended is not known as long as the end that its
+// sender sent is under way, so the others wait. Returns when to look again.
+Time ReceiveSource::say_waiting(Time now) {
+  if (waiting_.empty() || waiting_said_) return never;
+  if (now < quiet_since_ + quiet_time) return quiet_since_ + quiet_time;
   waiting_said_ = true;
-  warnings_.say(options_.log, now, LogLevel::warning,
-                fmt::format("another sender is connected, and waits until {} has closed its "
-                            "connection: there is one sender at a time",
-                            peer_));
+  warn(fmt::format("another sender is connected, and waits until {} has closed its connection: "
+                   "there is one sender at a time",
+                   peer_),
+       now);
   return never;
 }
 
-void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string_view why,
-                                     ReceiveFault found) {
-  const ReceiveFault within = decoder_.disconnect(queue);
-  const ReceiveFault fault = found == ReceiveFault::none ? within : found;
+void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string_view why) {
+  const ReceiveFault fault = decoder_.disconnect(queue);
   ++faults_[static_cast<std::size_t>(fault)];
   if (fault == ReceiveFault::none) {
     comings_.say(options_.log, now, LogLevel::info, fmt::format("{} disconnected: {}", peer_, why));
   } else {
-    warnings_.say(options_.log, now, LogLevel::warning,
-                  fmt::format("{} disconnected: {} ({})", peer_, name(fault), why));
+    warn(fmt::format("{} disconnected: {} ({})", peer_, name(fault), why), now);
   }
   connection_ = Descriptor{};
   staged_from_ = staged_to_ = 0;
@@ -171,14 +186,17 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
 void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   close_connection(queue, now, "end of the data");
   ended_ = true;
-  const std::uint64_t before = refused_;
-  net::Address peer;
-  for (int i = 0; i < SOMAXCONN && accept(peer); ++i) ++refused_;
-  listener_ = Descriptor{};
-  if (refused_ == before) return;
-  warnings_.say(options_.log, now, LogLevel::warning,
-                fmt::format("{} connections refused: the data had ended before their turn came",
-                            refused_ - before));
+  listening_ = false;
+  std::size_t closed = options_.port->remove(*this) + waiting_.size();
+  for (const auto& arrival : waiting_) {
+    if (!arrival.wants_answer) continue;
+    send_answer(arrival.socket, {.status = ReceiveStatus::ended, .source = options_.source});
+  }
+  waiting_.clear();
+  refused_ += closed;
+  if (closed == 0) return;
+  warn(fmt::format("{} connections refused: the data had ended before their turn came", closed),
+       now);
 }
 
 // One readv(): first into the page of the open fragment, the rest into the staging buffer, which is
@@ -219,21 +237,29 @@ void ReceiveSource::look_for_events() {
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
     const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
-    if (descriptor == listener_.get()) others_wait_ = true;
+    if (descriptor == options_.port->descriptor()) options_.port->retry();
     if (descriptor == connection_.get()) readable_ = true;
   }
 }
 
-// A connection is read up to its end before the next one is accepted: nothing that a sender has
+// The port may have more to do, whatever this source waits for.
+ReadResult ReceiveSource::wait_until(Time wake, Time now) const {
+  const Time due = options_.port->due();
+  if (due <= now) return {.state = ReadState::more};
+  return {.state = ReadState::waiting, .wake = std::min(wake, due)};
+}
+
+// A connection is read up to its end before the next one is: nothing that a sender has
 // sent is thrown away because another one came, however long this side did not read.
 ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
   if (std::exchange(restarted_, false) && queue.open()) queue.cancel();
   look_for_events();
   for (std::size_t bytes = 0; !ended_ && bytes < socket_bytes_per_read;) {
+    if (now >= options_.port->due()) options_.port->poll(now);
     if (!connection_) {
       bytes += cost_per_connection;
-      if (others_wait_ && accept_next(now)) continue;
-      return {.state = ReadState::waiting, .wake = others_wait_ ? now + accept_retry : never};
+      if (begin_next(now)) continue;
+      return wait_until(never, now);
     }
     const auto staged = std::span(staging_).subspan(staged_from_, staged_to_ - staged_from_);
     const ReceiveDecoder::Taken taken = decoder_.take(staged, queue);
@@ -242,16 +268,12 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     if (decoder_.bad_checksums() != bad_checksums_said_) [[unlikely]]
       say_bad_checksums(queue, now);
     switch (taken.state) {
-    case ReceiveDecoder::State::full: return {.state = ReadState::waiting};
+    case ReceiveDecoder::State::full: return wait_until(never, now);
     case ReceiveDecoder::State::fault: close_connection(queue, now, "closed here"); continue;
     case ReceiveDecoder::State::end: end_data(queue, now); continue;
     case ReceiveDecoder::State::hungry: break;
     }
-    if (!readable_) {
-      const Time wake = make_way(queue, now);
-      if (connection_) return {.state = ReadState::waiting, .wake = wake};
-      continue;
-    }
+    if (!readable_) return wait_until(say_waiting(now), now);
     bytes += decoder_.direct(queue).size() + cost_per_call;
     receive(queue, now);
   }

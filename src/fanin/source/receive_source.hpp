@@ -1,44 +1,49 @@
 /// \file
 /// Takes fragments from a TCP connection: any program that uses the format of
-/// docs/receive-format.md can be a source. It listens at its own address, and reads one connection
-/// after the other, each up to its end; those that come meanwhile wait in the listen queue.
+/// docs/receive-format.md can be a source. Its senders come to a port, which it may share with
+/// other sources. It reads one connection after the other, each up to its end; those that come
+/// meanwhile wait.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <functional>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
-#include "fanin/net/tcp_socket.hpp"
-#include "fanin/net/url.hpp"
+#include "fanin/source/allowed_networks.hpp"
 #include "fanin/source/receive_decoder.hpp"
+#include "fanin/source/receive_port.hpp"
 #include "fanin/source/source.hpp"
 
 namespace fanin::source {
 
 struct ReceiveOptions {
   SourceId source = 0;
-  net::Url listen; ///< tcp://host:port; port 0: any free one
+  std::shared_ptr<ReceivePort> port; ///< where it listens, alone or with others
   std::string listen_from; ///< "run.toml:12: readout.0.source.1.listen", for messages; may be empty
   bool check = true; ///< compare the sender's checksums
+  bool wait_for_sender = false; ///< the run begins when a sender is there
+  AllowedNetworks allow; ///< from where senders may connect
   LogFunction log; ///< gets lines about senders that connect or leave, a few in a second; may be
                    ///< empty
-  std::function<Result<std::vector<net::Address>>(const net::Url&)> look_up; ///< else the host's
-                                                                             ///< name service
 };
 
-class ReceiveSource final : public Source {
+class ReceiveSource final : public Source, private ReceivePort::Member {
 public:
-  /// Errors: usage (not a tcp address), internal. Does not listen yet.
+  /// Errors: internal. Does not listen yet.
   [[nodiscard]] static Result<std::unique_ptr<ReceiveSource>> make(ReceiveOptions options);
+  ~ReceiveSource() override;
 
   /// Looks the name up at which it listens, and blocks meanwhile. Errors: not_found; disconnected,
   /// if asking again may help.
   [[nodiscard]] Result<> prepare() override;
+  /// With `wait_for_sender`: listens from now on. True: a sender is there. If it cannot listen,
+  /// start() says why.
+  [[nodiscard]] bool ready(Time now) override;
   /// The first call begins to listen, until a sender says that the data have ended. Later calls
   /// keep the sender. Errors: refused (port in use), and those of prepare(), which it calls if
   /// nobody has.
@@ -52,30 +57,42 @@ public:
 
 private:
   ReceiveSource(ReceiveOptions options, Descriptor epoll);
+  // what the port says
+  [[nodiscard]] SourceId id() const override { return options_.source; }
+  [[nodiscard]] bool allows(const net::Address& peer) const override {
+    return options_.allow.contain(peer);
+  }
+  [[nodiscard]] std::size_t waiting() const override { return waiting_.size(); }
+  void take(ReceivePort::Arrival arrival, Time now) override;
+  void closed(std::string_view peer, ReceiveFault fault, Time now) override;
+  void refused(std::string_view why, Time now) override;
+  void warn(std::string_view text, Time now) override;
+
   [[nodiscard]] Result<> listen();
-  [[nodiscard]] Descriptor accept(net::Address& peer) const;
-  [[nodiscard]] bool accept_next(Time now);
-  [[nodiscard]] Time make_way(FragmentQueue& queue, Time now);
+  bool begin_connection(ReceivePort::Arrival arrival, Time now);
+  [[nodiscard]] bool begin_next(Time now);
+  [[nodiscard]] Time say_waiting(Time now);
+  [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
   void look_for_events();
   void receive(FragmentQueue& queue, Time now);
-  void close_connection(FragmentQueue& queue, Time now, std::string_view why,
-                        ReceiveFault found = ReceiveFault::none);
+  void close_connection(FragmentQueue& queue, Time now, std::string_view why);
   void end_data(FragmentQueue& queue, Time now);
   void say_bad_checksums(const FragmentQueue& queue, Time now);
 
   ReceiveOptions options_;
-  std::vector<net::Address> addresses_; // at which it listens; the first that is free
-  Descriptor epoll_; // with the listener and the connection, both edge-triggered
-  Descriptor listener_;
+  Descriptor epoll_; // with the port and the connection, both edge-triggered
+  std::deque<ReceivePort::Arrival> waiting_; // for the end of the connection
   Descriptor connection_;
   std::string peer_;
+  std::uint64_t sender_ = 0; // of the connection; 0: it has no number
   ReceiveDecoder decoder_;
   std::vector<std::byte> staging_; // what was received and does not belong to the open fragment
   std::size_t staged_from_ = 0;
   std::size_t staged_to_ = 0;
+  bool listening_ = false;
+  bool port_watched_ = false;
   bool readable_ = false; // the socket may have more
   bool restarted_ = false; // since the last read()
-  bool others_wait_ = false; // in the listen queue, as far as is known
   bool waiting_said_ = false; // that others wait for the end of this connection
   bool ended_ = false; // the sender said so
   std::uint64_t connections_ = 0;

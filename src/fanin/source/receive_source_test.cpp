@@ -2,99 +2,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <map>
 #include <string>
 
 #include "fanin/base/testing/failing_calls.hpp"
-#include "fanin/source/testing/sender.hpp"
+#include "fanin/source/testing/receive_bench.hpp"
 
 namespace fanin::source {
 namespace {
 
+using Bench = testing::ReceiveBench;
+using Peer = testing::SenderSocket;
 using testing::Bytes;
 using testing::bytes_of;
+using testing::new_port;
 using testing::payload_of;
-using testing::QueueFixture;
+using testing::send_spill;
 using testing::SenderBytes;
-
-// A blocking socket to the source.
-class Peer {
-public:
-  explicit Peer(const ReceiveSource& source) {
-    const auto url = net::Url::parse(source.listening_url()).value();
-    const auto address = net::resolve(url, false).value().front();
-    socket_ = Descriptor(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::connect(socket_.get(), address.get(), address.length), 0);
-  }
-  // What fits without waiting.
-  std::size_t send_some(std::span<const std::byte> bytes) const {
-    const ssize_t sent =
-        ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    return sent > 0 ? static_cast<std::size_t>(sent) : 0;
-  }
-  void send(const Bytes& bytes) const { ASSERT_EQ(send_some(bytes), bytes.size()); }
-  // True once the source has closed its end.
-  [[nodiscard]] bool closed() const {
-    char byte = 0;
-    return ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
-  }
-  void close() { socket_ = Descriptor{}; }
-
-private:
-  Descriptor socket_;
-};
-
-struct Bench {
-  explicit Bench(std::uint32_t window = 1024, std::uint32_t pages = 64)
-      : fixture({.source = 5, .window = window}, {.page_size = 65536, .pages = pages}),
-        source(ReceiveSource::make(
-                   {.source = 5,
-                    .listen = net::Url::parse("tcp://127.0.0.1:0").value(),
-                    .log = [this](LogLevel, std::string_view text) { log.emplace_back(text); }})
-                   .value()) {
-    EXPECT_TRUE(source->start(0, Time{}));
-  }
-  // Reads, waiting on the descriptor as the loop does, until `done` is true.
-  template <class Done>
-  void read_until(Done done) {
-    while (!done()) {
-      last = source->read(fixture.queue, now);
-      if (done() || last.state == ReadState::more) continue;
-      pollfd waiting{source->descriptor(), POLLIN, 0};
-      ASSERT_EQ(::poll(&waiting, 1, 10000), 1) << "the descriptor did not become readable";
-    }
-  }
-  [[nodiscard]] std::uint64_t counter(std::string_view name) const {
-    for (const auto& counter : source->counters()) {
-      if (counter.name == name) return counter.value;
-    }
-    ADD_FAILURE() << "no counter " << name;
-    return 0;
-  }
-
-  QueueFixture fixture;
-  std::unique_ptr<ReceiveSource> source;
-  ReadResult last;
-  Time now{};
-  std::vector<std::string> log;
-};
-
-// A whole connection of a sender that has one for each spill: events [first, end), and closed.
-void send_spill(const ReceiveSource& source, EventNumber first, EventNumber end,
-                std::size_t size = 10) {
-  const Peer peer(source);
-  SenderBytes sender(5);
-  sender.preface();
-  for (EventNumber event = first; event < end; ++event) {
-    sender.fragment(event, bytes_of(size, event));
-  }
-  peer.send(sender.bytes());
-}
 
 TEST(ReceiveSource, looks_its_name_up_before_the_run_and_not_when_it_starts) {
   int asked = 0;
@@ -102,13 +29,14 @@ TEST(ReceiveSource, looks_its_name_up_before_the_run_and_not_when_it_starts) {
   const auto source =
       ReceiveSource::make(
           {.source = 5,
-           .listen = net::Url::parse("tcp://readout-1:0").value(),
-           .listen_from = "run.toml:12: listen",
-           .look_up = [&](const net::Url& url) -> Result<std::vector<net::Address>> {
-             ++asked;
-             if (!known) return fail(ErrorKind::not_found, url.text() + ": unknown");
-             return net::addresses_of_number("127.0.0.1").value();
-           }})
+           .port = new_port("tcp://readout-1:0",
+                            [&](const net::Url& url) -> Result<std::vector<net::Address>> {
+                              ++asked;
+                              if (!known)
+                                return fail(ErrorKind::not_found, url.text() + ": unknown");
+                              return net::addresses_of_number("127.0.0.1").value();
+                            }),
+           .listen_from = "run.toml:12: listen"})
           .value();
   EXPECT_EQ(source->prepare().error().text, "run.toml:12: listen: tcp://readout-1: unknown");
   known = true;
@@ -294,20 +222,61 @@ TEST(ReceiveSource, a_second_sender_waits_until_the_first_has_closed_and_the_log
   EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
-TEST(ReceiveSource, a_connection_without_a_preface_gives_way_after_a_while) {
+TEST(ReceiveSource, a_connection_without_a_preface_keeps_nobody_waiting) {
   Bench bench;
   bench.fixture.queue.start(0);
-  Peer silent(*bench.source);
-  bench.read_until([&] { return bench.counter("connections") == 1; });
+  const Peer silent(*bench.source);
+  Peer dripping(*bench.source);
+  dripping.send(Bytes(1, std::byte{'F'}));
+  send_spill(*bench.source, 0, 1);
+  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  EXPECT_FALSE(silent.closed()) << "its preface may be under way";
+  SenderBytes sender(5);
+  sender.preface().fragment(1, bytes_of(10, 1));
+  dripping.send(Bytes(sender.bytes().begin() + 1, sender.bytes().end()));
+  bench.read_until([&] { return bench.fixture.queue.written() == 2; });
+}
+
+TEST(ReceiveSource, of_too_many_connections_without_a_preface_the_oldest_gives_way) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  std::vector<Peer> silent;
+  for (std::size_t i = 0; i < ReceivePort::newcomers_max; ++i) silent.emplace_back(*bench.source);
+  bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  while (bench.last.state == ReadState::more) {
+    bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  }
   EXPECT_EQ(bench.last.wake, never);
   send_spill(*bench.source, 0, 1);
   bench.last = bench.source->read(bench.fixture.queue, bench.now);
-  EXPECT_FALSE(silent.closed()) << "its preface may be under way";
   ASSERT_EQ(bench.last.state, ReadState::waiting);
+  EXPECT_FALSE(silent.front().closed()) << "its preface may be under way";
   bench.now = bench.last.wake;
   bench.read_until([&] { return bench.fixture.queue.written() == 1; });
-  EXPECT_TRUE(silent.closed());
+  EXPECT_TRUE(silent.front().closed());
+  EXPECT_FALSE(silent.back().closed());
   EXPECT_EQ(bench.counter("no_preface"), 1U);
+}
+
+TEST(ReceiveSource, of_very_many_waiting_senders_most_lie_in_the_listen_queue_and_none_is_lost) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  Peer first(*bench.source);
+  SenderBytes sender(5);
+  first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  constexpr EventNumber count = ReceivePort::waiting_max + 100;
+  for (EventNumber event = 1; event <= count; ++event) send_spill(*bench.source, event, event + 1);
+  do {
+    bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  } while (bench.last.state == ReadState::more);
+  EXPECT_EQ(bench.fixture.queue.written(), 1U);
+  first.close();
+  bench.read_until([&] {
+    bench.fixture.queue.release_until(bench.fixture.queue.next_event());
+    return bench.fixture.queue.written() == count + 1;
+  });
+  EXPECT_EQ(bench.counter("refused"), 0U);
 }
 
 TEST(ReceiveSource, who_waits_when_the_data_end_is_refused_counted_and_said) {
@@ -333,8 +302,9 @@ TEST(ReceiveSource, many_bad_connections_fill_no_log) {
   bench.read_until([&] { return bench.counter("bad_preface") == 50; });
   EXPECT_LE(bench.log.size(), 10U);
   bench.now += std::chrono::seconds{2};
-  send_spill(*bench.source, 0, 1);
-  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  const Peer later(*bench.source);
+  later.send(Bytes(100, std::byte{'G'}));
+  bench.read_until([&] { return bench.counter("bad_preface") == 51; });
   EXPECT_THAT(bench.log, ::testing::Contains(::testing::HasSubstr("lines were left out")));
 }
 
@@ -398,9 +368,7 @@ TEST(ReceiveSource, a_sender_that_the_kernel_cannot_watch_is_refused_and_the_nex
 }
 
 TEST(ReceiveSource, a_listener_that_the_kernel_cannot_watch_is_an_error) {
-  const auto source =
-      ReceiveSource::make({.source = 6, .listen = net::Url::parse("tcp://127.0.0.1:0").value()})
-          .value();
+  const auto source = ReceiveSource::make({.source = 6, .port = new_port()}).value();
   {
     const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
     const auto started = source->start(0, Time{});
@@ -412,12 +380,12 @@ TEST(ReceiveSource, a_listener_that_the_kernel_cannot_watch_is_an_error) {
 
 TEST(ReceiveSource, a_port_in_use_is_a_clear_error) {
   const Bench bench;
-  const auto url = net::Url::parse(bench.source->listening_url()).value();
-  const auto second = ReceiveSource::make({.source = 6, .listen = url}).value();
+  const std::string url = bench.source->listening_url();
+  const auto second = ReceiveSource::make({.source = 6, .port = new_port(url.c_str())}).value();
   const auto started = second->start(0, Time{});
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().kind, ErrorKind::refused);
-  EXPECT_THAT(started.error().text, ::testing::HasSubstr(url.text()));
+  EXPECT_THAT(started.error().text, ::testing::HasSubstr(url));
 }
 
 } // namespace

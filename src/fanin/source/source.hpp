@@ -45,6 +45,10 @@ public:
   /// of a host name, belongs here and not into start(). An error ends the process.
   [[nodiscard]] virtual Result<> prepare() { return {}; }
 
+  /// Called after prepare() until it is true, before the readout unit joins the run: whether the
+  /// run may begin. It must not block. It is called again when descriptor() becomes readable.
+  [[nodiscard]] virtual bool ready(Time /*now*/) { return true; }
+
   /// Called before the first read() of a run, and again each time the readout unit joins a run that
   /// is under way. `first_event` is the first number that is wanted; 0 at the start of a run, where
   /// the source may begin with any number.

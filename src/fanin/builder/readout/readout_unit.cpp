@@ -8,6 +8,9 @@
 namespace fanin::builder {
 
 namespace {
+// A source that does not become readable when it is ready is asked again.
+constexpr Duration ready_period = std::chrono::milliseconds{250};
+
 class ControlOut final : public Announcer::Out {
 public:
   explicit ControlOut(ControlClient& control) : control_(control) {}
@@ -91,9 +94,27 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
 
 ReadoutUnit::~ReadoutUnit() { environment_.loop->remove(*this); }
 
-void ReadoutUnit::start() { control_->start(); }
+void ReadoutUnit::start() {
+  waits_for_sources_ = true;
+  start_when_ready();
+}
+
+// Until then the event manager waits for this node, and no run begins.
+void ReadoutUnit::start_when_ready() {
+  const Time now = environment_.loop->now();
+  waits_for_sources_ = !sources_.ready(now);
+  if (waits_for_sources_) {
+    tick_.set(*environment_.loop, now + ready_period);
+  } else {
+    control_->start();
+  }
+}
 
 bool ReadoutUnit::poll() {
+  if (waits_for_sources_) {
+    start_when_ready();
+    return false;
+  }
   if (incarnation_ == 0) {
     control_->flush();
     return false;

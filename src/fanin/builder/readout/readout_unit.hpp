@@ -47,6 +47,7 @@ public:
   ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvironment environment);
   ~ReadoutUnit() override;
 
+  // Connects to the event manager, as soon as its sources are ready for the run to begin.
   void start();
 
   // That it takes part in; 0: none now.
@@ -95,6 +96,7 @@ private:
   void retry_waiting();
   void release_cut();
 
+  void start_when_ready();
   void arm_tick(Time now);
   void end(Result<> result);
   void reset();
@@ -112,6 +114,7 @@ private:
   RunNumber run_ = 0;
   RunView view_; // but for what is announced: view()
   bool begin_asked_ = false; // wire::Begin, and not answered
+  bool waits_for_sources_ = false; // to be ready
   bool pause_wanted_ = false; // by the event manager, and not answered
   bool finish_wanted_ = false; // likewise
   bool ended_ = false;

@@ -32,6 +32,12 @@ SourceGroup::SourceGroup(const System& system, std::vector<ReadoutInput> inputs,
   }
 }
 
+bool SourceGroup::ready(Time now) {
+  bool all = true; // each is asked, so that each begins to wait
+  for (Member& member : members_) all = member.reader.ready(now) && all;
+  return all;
+}
+
 void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time now) {
   overtaking_ = new_overtaking(system_, members_.size());
   for (Member& member : members_) {

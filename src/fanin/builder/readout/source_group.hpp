@@ -29,6 +29,8 @@ public:
   // `inputs` are in the order of System::sources_of(). `system` and the pools must outlive it.
   SourceGroup(const System& system, std::vector<ReadoutInput> inputs, LogFunction log);
 
+  // The run may begin: all sources are ready.
+  [[nodiscard]] bool ready(Time now);
   // A new incarnation. A source that cannot start has failed; the log says why.
   void start(const wire::Welcome& welcome, const RunView& run, Time now);
   // The incarnation is over: what the queues hold is forgotten.

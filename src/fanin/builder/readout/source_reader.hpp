@@ -24,6 +24,8 @@ public:
   // `longest_rest`: of ReadRest. The pool must outlive it.
   SourceReader(ReadoutInput input, Duration longest_rest);
 
+  // The run may begin, as far as the source knows.
+  [[nodiscard]] bool ready(Time now) { return source_->ready(now); }
   // The readout unit joins the run, as welcome.first_event and .joining say. Errors: the source
   // cannot start; it has failed then.
   [[nodiscard]] Result<> start(const wire::Welcome& welcome, Time now);

@@ -17,6 +17,14 @@ public:
     preface.source = source_;
     return append(&preface, sizeof preface);
   }
+  SenderBytes& preface_2(std::uint64_t sender) {
+    ReceivePreface preface;
+    preface.version = 2;
+    preface.source = source_;
+    const ReceiveSender number{sender};
+    append(&preface, sizeof preface);
+    return append(&number, sizeof number);
+  }
   SenderBytes& fragment(EventNumber event, const Bytes& payload, bool with_crc = true) {
     ReceiveHeader header = plain(event);
     header.size = static_cast<std::uint32_t>(payload.size());

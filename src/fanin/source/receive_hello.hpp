@@ -1,0 +1,58 @@
+/// \file
+/// How a connection to a `receive` source begins: the preface, which says for whom it is. The bytes
+/// come from outside: whatever they are, the result is a preface or a fault.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "fanin/base/identity.hpp"
+#include "fanin/source/receive_format.hpp"
+
+namespace fanin::source {
+
+/// Why this side ended a connection, or did not accept it.
+enum class ReceiveFault : std::uint8_t {
+  none,
+  bad_preface, ///< wrong magic bytes: the peer is no sender of fragments
+  other_version, ///< a sender of another version of the format
+  other_source, ///< meant for another source
+  bad_mark, ///< no header where one must be: bytes are missing, or a size was wrong
+  bad_kind, ///< unknown kind or flags
+  bad_size, ///< over 256 MiB - 1, or a size where there is no payload
+  bad_event, ///< 2^63 or above
+  cut_short, ///< the connection ended within a message
+  no_preface, ///< it was silent, and gave way to another one
+  not_allowed ///< its address is not on the source's list
+};
+inline constexpr std::size_t receive_faults = 11;
+[[nodiscard]] std::string_view name(ReceiveFault fault);
+
+class ReceiveHello {
+public:
+  /// Where the next bytes of the connection belong. No byte behind the preface fits in.
+  [[nodiscard]] std::span<std::byte> room();
+  void received(std::size_t bytes);
+
+  [[nodiscard]] bool begun() const { return size_ != 0; }
+  /// All is there, or a fault is.
+  [[nodiscard]] bool complete() const { return complete_; }
+  [[nodiscard]] ReceiveFault fault() const { return fault_; } ///< bad_preface, other_version
+  [[nodiscard]] SourceId source() const { return preface_.source; }
+  [[nodiscard]] bool wants_answer() const { return preface_.version >= 2; }
+  [[nodiscard]] std::uint64_t sender() const { return sender_.number; } ///< 0: it has no number
+
+private:
+  std::array<std::byte, sizeof(ReceivePreface) + sizeof(ReceiveSender)> bytes_{};
+  std::size_t size_ = 0;
+  std::size_t wanted_ = sizeof(ReceivePreface);
+  ReceivePreface preface_;
+  ReceiveSender sender_;
+  ReceiveFault fault_ = ReceiveFault::none;
+  bool complete_ = false;
+};
+
+} // namespace fanin::source

@@ -1,0 +1,84 @@
+#include "fanin/source/receive_hello.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "fanin/source/testing/sender.hpp"
+
+namespace fanin::source {
+namespace {
+
+using testing::Bytes;
+using testing::SenderBytes;
+
+// What a connection that begins with `bytes` says, when it comes in pieces of that size at most.
+ReceiveHello hello_of(const Bytes& bytes, std::size_t piece = 100) {
+  ReceiveHello hello;
+  for (std::size_t at = 0; at < bytes.size() && !hello.complete();) {
+    const auto room = hello.room();
+    const std::size_t size = std::min({room.size(), piece, bytes.size() - at});
+    std::memcpy(room.data(), bytes.data() + at, size);
+    hello.received(size);
+    at += size;
+  }
+  return hello;
+}
+
+Bytes preface(std::size_t at, std::uint8_t value) {
+  SenderBytes sender(5);
+  sender.preface();
+  sender.bytes()[at] = std::byte{value};
+  return sender.bytes();
+}
+
+TEST(ReceiveHello, a_sender_of_version_1_names_its_source_and_nothing_else) {
+  for (const std::size_t piece : {1U, 7U, 100U}) {
+    const ReceiveHello hello = hello_of(SenderBytes(0x01020304).preface().bytes(), piece);
+    EXPECT_TRUE(hello.complete());
+    EXPECT_EQ(hello.fault(), ReceiveFault::none);
+    EXPECT_EQ(hello.source(), 0x01020304U);
+    EXPECT_FALSE(hello.wants_answer());
+    EXPECT_EQ(hello.sender(), 0U);
+  }
+}
+
+TEST(ReceiveHello, a_sender_of_version_2_has_a_number) {
+  SenderBytes sender(5);
+  sender.preface_2(0x1122334455667788);
+  ASSERT_EQ(sender.bytes().size(), 24U);
+  EXPECT_EQ(sender.bytes()[8], std::byte{2});
+  EXPECT_EQ(sender.bytes()[16], std::byte{0x88});
+  EXPECT_EQ(sender.bytes()[23], std::byte{0x11});
+  for (const std::size_t piece : {1U, 7U, 100U}) {
+    const ReceiveHello hello = hello_of(sender.bytes(), piece);
+    EXPECT_TRUE(hello.complete());
+    EXPECT_TRUE(hello.wants_answer());
+    EXPECT_EQ(hello.source(), 5U);
+    EXPECT_EQ(hello.sender(), 0x1122334455667788U);
+  }
+}
+
+TEST(ReceiveHello, no_byte_behind_the_preface_is_taken) {
+  EXPECT_EQ(ReceiveHello{}.room().size(), 16U);
+  ReceiveHello hello = hello_of(SenderBytes(5).preface().bytes());
+  EXPECT_TRUE(hello.room().empty());
+  ReceiveHello second = hello_of(preface(8, 2));
+  EXPECT_FALSE(second.complete());
+  EXPECT_EQ(second.room().size(), 8U);
+}
+
+TEST(ReceiveHello, other_bytes_are_a_named_fault) {
+  EXPECT_EQ(hello_of(preface(0, 'X')).fault(), ReceiveFault::bad_preface);
+  EXPECT_EQ(hello_of(preface(8, 0)).fault(), ReceiveFault::other_version);
+  EXPECT_EQ(hello_of(preface(8, 3)).fault(), ReceiveFault::other_version);
+  EXPECT_EQ(hello_of(preface(10, 1)).fault(), ReceiveFault::other_version);
+  for (const Bytes& bytes : {preface(0, 'X'), preface(8, 3)}) {
+    ReceiveHello hello = hello_of(bytes);
+    EXPECT_TRUE(hello.complete());
+    EXPECT_TRUE(hello.room().empty());
+  }
+}
+
+} // namespace
+} // namespace fanin::source

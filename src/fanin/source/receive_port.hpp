@@ -1,0 +1,130 @@
+/// \file
+/// A TCP address at which the senders of one or several `receive` sources connect. It accepts them,
+/// reads for which source each one is, and hands it over.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/descriptor.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/net/address.hpp"
+#include "fanin/net/url.hpp"
+#include "fanin/source/receive_hello.hpp"
+
+namespace fanin::source {
+
+/// Thread: the loop of its sources.
+class ReceivePort {
+public:
+  /// A connection that has not said for whom it is: so many are accepted at once. If more come, one
+  /// that needs longer than `preface_time` gives way to them.
+  static constexpr std::size_t newcomers_max = 64;
+  static constexpr Duration preface_time = std::chrono::milliseconds{500};
+  /// Senders whose turn has not come: beyond so many, those that connect wait in the listen queue.
+  static constexpr std::size_t waiting_max = 256;
+
+  /// A sender that has said for whom it is.
+  struct Arrival {
+    Descriptor socket;
+    std::string peer;
+    bool wants_answer = false;
+    std::uint64_t sender = 0; ///< number of the sender; 0: none
+  };
+
+  /// A source at this address.
+  class Member {
+  public:
+    virtual ~Member() = default;
+    [[nodiscard]] virtual SourceId id() const = 0;
+    [[nodiscard]] virtual bool allows(const net::Address& peer) const = 0;
+    [[nodiscard]] virtual std::size_t waiting() const = 0; ///< senders whose turn has not come
+    virtual void take(Arrival arrival, Time now) = 0;
+    /// A connection was closed before it came to a source. The first source at the address is told
+    /// where no other one is meant.
+    virtual void closed(std::string_view peer, ReceiveFault fault, Time now) = 0;
+    /// A connection was closed because this host has no room for it.
+    virtual void refused(std::string_view why, Time now) = 0;
+    virtual void warn(std::string_view text, Time now) = 0;
+  };
+
+  using LookUp = std::function<Result<std::vector<net::Address>>(const net::Url&)>;
+  /// Errors: internal. Does not listen yet. `look_up`: else the host's name service.
+  [[nodiscard]] static Result<std::shared_ptr<ReceivePort>> make(net::Url url, LookUp look_up = {});
+
+  /// Looks its name up, and blocks meanwhile. Errors: not_found; disconnected, if asking again may
+  /// help.
+  [[nodiscard]] Result<> prepare();
+  /// Senders of this source are accepted. Errors: refused (port in use), and those of prepare().
+  [[nodiscard]] Result<> add(Member& member);
+  /// They are not any more. After the last source the port is closed. Returns how many connections
+  /// have not said for whom they are, and were closed with it.
+  std::size_t remove(Member& member);
+
+  /// Accepts, and hands over.
+  void poll(Time now);
+  /// When poll() is to be called, if the descriptor does not say so before.
+  [[nodiscard]] Time due() const { return due_; }
+  void retry() {
+    due_ = Time{};
+  } ///< a source has room for another sender, or the descriptor says so
+  /// Becomes readable when poll() has something to do.
+  [[nodiscard]] int descriptor() const { return epoll_.get(); }
+  [[nodiscard]] std::string listening_url() const; ///< with the real port; empty: not now
+
+private:
+  struct Newcomer {
+    Descriptor socket;
+    net::Address address;
+    Time due{}; // when it may be closed to make room
+    ReceiveHello hello;
+  };
+
+  ReceivePort(net::Url url, LookUp look_up, Descriptor epoll);
+  [[nodiscard]] Result<> listen();
+  [[nodiscard]] Descriptor accept(net::Address& peer) const;
+  [[nodiscard]] Time accept_all(Time now);
+  [[nodiscard]] bool accept_one(Time now);
+  [[nodiscard]] bool read_hello(Newcomer& newcomer, Time now);
+  void hand_over(Newcomer& newcomer, Time now);
+  void look_for_events(Time now);
+  [[nodiscard]] bool has_next() const;
+  [[nodiscard]] Time make_way(Time now);
+  [[nodiscard]] std::size_t waiting() const;
+  [[nodiscard]] Member* find(SourceId id) const;
+
+  net::Url url_;
+  LookUp look_up_;
+  std::vector<net::Address> addresses_; // at which it listens; the first that is free
+  Descriptor epoll_; // with the listener and the newcomers, all edge-triggered
+  Descriptor listener_;
+  std::vector<Member*> members_;
+  std::vector<Newcomer> newcomers_; // in the order in which they came
+  Time due_ = never;
+  bool others_wait_ = false; // in the listen queue, as far as is known
+};
+
+/// The ports of a process: sources with the same address share one.
+class ReceivePorts {
+public:
+  /// Port 0 is a new one each time. Errors: as of ReceivePort::make().
+  [[nodiscard]] Result<std::shared_ptr<ReceivePort>> at(const net::Url& url);
+
+private:
+  std::map<std::string, std::weak_ptr<ReceivePort>> ports_;
+};
+
+/// Edge-triggered, so that data which waits while nobody reads does not wake the loop over and
+/// over.
+[[nodiscard]] bool watch_edges(const Descriptor& epoll, int descriptor);
+/// Answers a preface of version 2. False: the connection is gone.
+bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer);
+
+} // namespace fanin::source

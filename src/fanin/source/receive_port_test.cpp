@@ -1,0 +1,259 @@
+// Several sources at one address, senders that come back, and who may connect.
+#include "fanin/source/receive_port.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "fanin/source/testing/receive_bench.hpp"
+
+namespace fanin::source {
+namespace {
+
+using testing::Bytes;
+using testing::bytes_of;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using testing::payload_of;
+using testing::ReceiveBench;
+using testing::SenderBytes;
+using testing::SenderSocket;
+
+// Sources 5 and 6 at one address, each with its own queue.
+struct TwoSources {
+  std::shared_ptr<ReceivePort> port = testing::new_port();
+  ReceiveBench five{1024, 64, {.source = 5, .port = port}};
+  ReceiveBench six{1024, 64, {.source = 6, .port = port}};
+
+  TwoSources() {
+    five.fixture.queue.start(0);
+    six.fixture.queue.start(0);
+  }
+  // One turn of a readout unit.
+  void read() {
+    five.last = five.source->read(five.fixture.queue, five.now);
+    six.last = six.source->read(six.fixture.queue, six.now);
+  }
+};
+
+Bytes spill_of(SourceId source, EventNumber first, EventNumber end) {
+  SenderBytes sender(source);
+  sender.preface();
+  for (EventNumber event = first; event < end; ++event) {
+    sender.fragment(event, bytes_of(10, event));
+  }
+  return sender.bytes();
+}
+
+ReceiveAnswer answer_to(const SenderSocket& peer) {
+  const Bytes bytes = peer.received(sizeof(ReceiveAnswer));
+  EXPECT_EQ(bytes.size(), sizeof(ReceiveAnswer)) << "no answer";
+  ReceiveAnswer answer;
+  std::memcpy(&answer, bytes.data(), bytes.size());
+  EXPECT_EQ(std::string(answer.magic.begin(), answer.magic.end()), "FANINANS");
+  EXPECT_EQ(answer.version, 2);
+  return answer;
+}
+
+TEST(ReceivePort, each_sender_comes_to_the_source_that_it_names) {
+  TwoSources both;
+  EXPECT_EQ(both.five.source->listening_url(), both.six.source->listening_url());
+  const SenderSocket to_six(*both.six.source);
+  to_six.send(spill_of(6, 0, 20));
+  const SenderSocket to_five(*both.five.source);
+  to_five.send(spill_of(5, 0, 10));
+  both.read();
+  both.read();
+  EXPECT_EQ(both.five.fixture.queue.written(), 10U);
+  EXPECT_EQ(both.six.fixture.queue.written(), 20U);
+  EXPECT_EQ(both.five.counter("connections"), 1U);
+  EXPECT_EQ(both.six.counter("connections"), 1U);
+}
+
+TEST(ReceivePort, a_source_is_woken_by_a_sender_that_another_source_has_accepted) {
+  TwoSources both;
+  both.read();
+  const SenderSocket to_six(*both.six.source);
+  to_six.send(spill_of(6, 0, 3));
+  both.five.last = both.five.source->read(both.five.fixture.queue, both.five.now);
+  both.six.read_until([&] { return both.six.fixture.queue.written() == 3; });
+}
+
+TEST(ReceivePort, a_full_source_keeps_no_other_one_waiting) {
+  TwoSources both;
+  ReceiveBench small(4, 64, {.source = 7, .port = both.port});
+  small.fixture.queue.start(0);
+  const SenderSocket to_small(*small.source);
+  to_small.send(spill_of(7, 0, 100));
+  small.read_until([&] { return small.fixture.queue.throttled(); });
+  const SenderSocket to_five(*both.five.source);
+  to_five.send(spill_of(5, 0, 10));
+  both.five.read_until([&] { return both.five.fixture.queue.written() == 10; });
+  EXPECT_EQ(small.fixture.queue.written(), 4U);
+}
+
+TEST(ReceivePort, a_sender_of_a_source_that_is_not_here_is_told_so_and_counted_once) {
+  TwoSources both;
+  const SenderSocket old(*both.five.source);
+  old.send(spill_of(9, 0, 1));
+  const SenderSocket lost(*both.five.source);
+  lost.send(SenderBytes(9).preface_2(77).bytes());
+  both.read();
+  EXPECT_TRUE(old.closed());
+  EXPECT_EQ(answer_to(lost).status, ReceiveStatus::no_source);
+  EXPECT_TRUE(lost.closed());
+  EXPECT_EQ(both.five.counter("other_source"), 2U);
+  EXPECT_EQ(both.six.counter("other_source"), 0U);
+}
+
+TEST(ReceivePort, one_source_ends_and_the_others_go_on) {
+  TwoSources both;
+  SenderBytes sender(5);
+  const SenderSocket first(*both.five.source);
+  first.send(sender.preface().fragment(0, bytes_of(10, 0)).bytes());
+  both.read();
+  const SenderSocket waits(*both.five.source);
+  waits.send(SenderBytes(5).preface_2(1).bytes());
+  both.read();
+  sender.bytes().clear();
+  first.send(sender.end().bytes());
+  both.read();
+  EXPECT_EQ(both.five.last.state, ReadState::finished);
+  EXPECT_EQ(both.five.source->listening_url(), "");
+  EXPECT_EQ(answer_to(waits).status, ReceiveStatus::ended);
+  EXPECT_TRUE(waits.closed());
+  EXPECT_EQ(both.five.counter("refused"), 1U);
+  const SenderSocket to_six(*both.six.source);
+  to_six.send(spill_of(6, 0, 5));
+  both.six.read_until([&] { return both.six.fixture.queue.written() == 5; });
+}
+
+TEST(ReceivePort, sources_of_one_address_share_it_and_port_0_is_always_a_new_one) {
+  ReceivePorts ports;
+  const auto at = [&](const char* url) { return ports.at(net::Url::parse(url).value()).value(); };
+  const auto shared = at("tcp://127.0.0.1:7500");
+  EXPECT_EQ(shared, at("tcp://127.0.0.1:7500"));
+  EXPECT_NE(shared, at("tcp://127.0.0.1:7501"));
+  EXPECT_NE(at("tcp://127.0.0.1"), at("tcp://127.0.0.1"));
+}
+
+TEST(ReceivePort, a_sender_of_version_2_learns_at_its_turn_what_was_read) {
+  ReceiveBench bench;
+  bench.fixture.queue.start(0);
+  SenderSocket first(*bench.source);
+  SenderBytes sender(5);
+  first.send(sender.preface_2(1).bytes());
+  bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  const ReceiveAnswer answer = answer_to(first);
+  EXPECT_EQ(answer.status, ReceiveStatus::send);
+  EXPECT_EQ(answer.source, 5U);
+  EXPECT_EQ(answer.has_last, 0);
+  sender.bytes().clear();
+  sender.fragment(0, bytes_of(10, 0)).fragment(1, bytes_of(10, 1)).fragment(2, bytes_of(10, 2));
+  sender.bytes().resize(sender.bytes().size() - 1);
+  first.send(sender.bytes());
+  const SenderSocket second(*bench.source);
+  second.send(SenderBytes(5).preface_2(2).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 2; });
+  EXPECT_EQ(second.received(1).size(), 0U) << "it is not its turn";
+  first.close();
+  bench.read_until([&] { return bench.counter("connections") == 2; });
+  EXPECT_EQ(bench.counter("cut_short"), 1U);
+  const ReceiveAnswer next = answer_to(second);
+  EXPECT_EQ(next.has_last, 1);
+  EXPECT_EQ(next.last, 1U) << "event 2 was cut off";
+}
+
+TEST(ReceivePort, a_sender_that_comes_back_takes_the_place_of_its_old_connection) {
+  ReceiveBench bench;
+  bench.fixture.queue.start(0);
+  const SenderSocket first(*bench.source); // it never closes: its host has lost its power
+  SenderBytes sender(5);
+  first.send(sender.preface_2(77).fragment(0, bytes_of(10, 0)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  sender.bytes().clear();
+  first.send(sender.fragment(1, bytes_of(10, 1)).bytes()); // on its way when it comes back
+  const SenderSocket again(*bench.source);
+  again.send(SenderBytes(5).preface_2(77).bytes());
+  bench.read_until([&] { return bench.counter("connections") == 2; });
+  EXPECT_EQ(bench.fixture.queue.written(), 2U);
+  EXPECT_EQ(answer_to(again).last, 1U);
+  sender.bytes().clear();
+  again.send(sender.fragment(2, bytes_of(10, 2)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+}
+
+TEST(ReceivePort, a_sender_that_comes_back_while_it_waits_waits_once) {
+  ReceiveBench bench;
+  bench.fixture.queue.start(0);
+  SenderSocket first(*bench.source);
+  first.send(spill_of(5, 0, 1));
+  bench.read_until([&] { return bench.fixture.queue.written() == 1; });
+  const SenderSocket waits(*bench.source);
+  waits.send(SenderBytes(5).preface_2(77).bytes());
+  const SenderSocket again(*bench.source);
+  again.send(SenderBytes(5).preface_2(77).bytes());
+  bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  first.close();
+  bench.read_until([&] { return bench.counter("connections") == 2; });
+  EXPECT_EQ(waits.received(1).size(), 0U);
+  EXPECT_EQ(answer_to(again).status, ReceiveStatus::send);
+}
+
+TEST(ReceivePort, who_is_not_allowed_is_closed_counted_and_fills_no_log) {
+  ReceiveBench bench(1024, 64, {.allow = AllowedNetworks::parse("10.0.0.0/8, ::1").value()});
+  bench.fixture.queue.start(0);
+  for (std::uint64_t i = 1; i <= 50; ++i) {
+    const SenderSocket peer(*bench.source);
+    bench.read_until([&] { return bench.counter("not_allowed") == i; });
+    ASSERT_TRUE(peer.closed());
+  }
+  EXPECT_THAT(bench.log, Contains(HasSubstr("disconnected: not_allowed")));
+  EXPECT_LE(bench.log.size(), 5U);
+  EXPECT_EQ(bench.fixture.queue.written(), 0U);
+}
+
+TEST(ReceivePort, each_source_of_an_address_has_its_own_list_of_who_may_connect) {
+  const auto port = testing::new_port();
+  ReceiveBench far(
+      16, 64, {.source = 6, .port = port, .allow = AllowedNetworks::parse("10.0.0.1").value()});
+  ReceiveBench near(
+      16, 64, {.source = 5, .port = port, .allow = AllowedNetworks::parse("127.0.0.0/8").value()});
+  near.fixture.queue.start(0);
+  const SenderSocket to_far(*far.source);
+  to_far.send(spill_of(6, 0, 1));
+  const SenderSocket to_near(*near.source);
+  to_near.send(spill_of(5, 0, 1));
+  near.read_until([&] { return near.fixture.queue.written() == 1; });
+  far.read_until([&] { return far.counter("not_allowed") == 1; });
+  EXPECT_TRUE(to_far.closed());
+  EXPECT_EQ(near.counter("not_allowed"), 0U);
+}
+
+TEST(ReceivePort, a_source_that_waits_for_its_sender_is_ready_when_that_has_connected) {
+  ReceiveBench bench(1024, 64, {.wait_for_sender = true}, false);
+  bench.fixture.queue.start(0);
+  EXPECT_FALSE(bench.source->ready(Time{}));
+  const SenderSocket stray(*bench.source);
+  EXPECT_FALSE(bench.source->ready(Time{}));
+  const SenderSocket sender(*bench.source);
+  sender.send(spill_of(5, 0, 3));
+  EXPECT_TRUE(bench.source->ready(Time{}));
+  EXPECT_THAT(bench.log, Contains(HasSubstr("the run begins when its sender is there")).Times(1));
+  ASSERT_TRUE(bench.source->start(0, Time{}));
+  bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+}
+
+TEST(ReceivePort, other_sources_wait_for_no_sender_and_one_that_cannot_listen_does_not_either) {
+  ReceiveBench plain;
+  EXPECT_TRUE(plain.source->ready(Time{}));
+  const std::string taken = plain.source->listening_url();
+  ReceiveBench second(16, 64, {.port = testing::new_port(taken.c_str()), .wait_for_sender = true},
+                      false);
+  EXPECT_TRUE(second.source->ready(Time{})) << "start() says what is wrong";
+  EXPECT_FALSE(second.source->start(0, Time{}));
+}
+
+} // namespace
+} // namespace fanin::source

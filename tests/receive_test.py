@@ -1,0 +1,191 @@
+"""Senders at one port of a whole run: the example in Python, senders of version 1, strays, connections that break."""
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+from support.fanin_run import SOURCE, Folder, Run, check_balanced, fanin, verify
+
+SENDER = SOURCE / "examples/receive/send_fragments.py"
+SOURCES = 6
+EVENTS = 400
+# Two readout units in one process; all their sources at one address.
+SHARED = """
+[run]
+output = "{output}"
+[network]
+url = "tcp://127.0.0.1"
+[buffers]
+readout = "16MiB"
+builder = "48MiB"
+huge_pages = "off"
+[source]
+type = "receive"
+listen = "tcp://127.0.0.1:{port}"
+wait_for_sender = true
+fragment_max = "32KiB"
+{more}
+[[readout]]
+count = 2
+source = [{{ id = 0x300, count = 3 }}]
+[[builder]]
+[[process]]
+nodes = ["ru0", "ru1"]
+"""
+
+
+class Port:
+    """A free port that nobody else gets: bound here, and not listened at."""
+
+    def __enter__(self):
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("127.0.0.1", 0))
+        self.number = self.socket.getsockname()[1]
+        return self
+
+    def __exit__(self, *exception):
+        self.socket.close()
+
+
+def shared(folder, port, more=""):
+    return folder.write("run.toml", SHARED.format(output=folder.path / "out", port=port.number, more=more))
+
+
+def example(port, source, *more):
+    return subprocess.Popen([sys.executable, SENDER, f"tcp://127.0.0.1:{port.number}", "--source", hex(source), "--events", str(EVENTS),
+                             "--size", "500", *more], stdout=subprocess.PIPE, text=True)
+
+
+def send_version_1(port, source):
+    with socket.create_connection(("127.0.0.1", port.number)) as connection:
+        connection.sendall(struct.pack("<8sHHI", b"FANINRCV", 1, 0, source))
+        for event in range(EVENTS):
+            connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 0, 0, source, event, 8, 0) + struct.pack("<Q", event))
+        connection.sendall(struct.pack("<HBBIQII", 0xF4A6, 2, 0, source, 0, 0, 0))
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+
+
+def check_all_built(result):
+    check_balanced(result)
+    assert result["fragments"]["read"] == SOURCES * EVENTS, "fragments"
+    assert result["fragments"]["built"] == SOURCES * EVENTS, "fragments"
+    assert result["events"]["incomplete"] == 0, "incomplete"
+    found = verify(result)
+    assert (found["events"], found["complete"]) == (EVENTS, EVENTS), "verify"
+
+
+def test_a_run_begins_when_the_senders_of_all_sources_at_one_port_are_there():
+    with Folder() as folder, Port() as port:
+        config = shared(folder, port)
+        assert fanin("check", config).returncode == 0, "one address for several sources"
+        with Run(config) as run:
+            for _ in range(SOURCES):
+                run.wait_for("waits for fragments at .*the run begins when its sender is there")
+            senders = [example(port, 0x300 + i) for i in range(SOURCES - 1)]
+            for _ in senders:
+                run.wait_for("127.0.0.1:.* connected")
+            assert "events " not in run.text(), "it has begun without the last sender"
+            send_version_1(port, 0x300 + SOURCES - 1)
+            result = run.finish()
+            for sender in senders:
+                assert sender.wait() == 0, "a sender failed"
+                sender.stdout.close()
+        check_all_built(result)
+
+
+class Breaking:
+    """Passes bytes on to the port, and breaks the first connections after so many bytes."""
+
+    def __init__(self, port, after):
+        self.port, self.after = port, list(after)
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.number = self.server.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                connection = self.server.accept()[0]
+            except OSError:
+                return
+            limit = self.after.pop(0) if self.after else None
+            there = socket.create_connection(("127.0.0.1", self.port.number))
+            threading.Thread(target=self.pass_on, args=(connection, there, limit), daemon=True).start()
+            threading.Thread(target=self.pass_on, args=(there, connection, None), daemon=True).start()
+
+    @staticmethod
+    def pass_on(source, target, limit):
+        passed = 0
+        try:
+            while limit is None or passed < limit:
+                part = source.recv(65536 if limit is None else min(65536, limit - passed))
+                if not part:
+                    return target.shutdown(socket.SHUT_WR)
+                target.sendall(part)
+                passed += len(part)
+            source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+            source.close()
+            target.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.server.close()
+
+
+def test_connections_that_break_cost_the_example_sender_nothing():
+    with Folder() as folder, Port() as port, Breaking(port, [1000, 30_000, 30_001, 70_000]) as breaking:
+        config = shared(folder, port)
+        with Run(config) as run:
+            for _ in range(SOURCES):
+                run.wait_for("waits for fragments")
+            senders = [example(port, 0x300 + i) for i in range(SOURCES - 1)]
+            senders.append(example(breaking, 0x300 + SOURCES - 1))
+            result = run.finish()
+            for sender in senders:
+                assert sender.wait() == 0, "a sender failed"
+            assert "connected again 4 times" in senders[-1].stdout.read()
+            for sender in senders:
+                sender.stdout.close()
+        check_all_built(result)
+        assert result["sources"]["0x305"]["counters"]["connections"] == 5, result["sources"]
+
+
+def test_who_is_not_allowed_does_not_send():
+    with Folder() as folder, Port() as port:
+        config = shared(folder, port, 'allow = ["10.1.0.0/16", "2001:db8::/32"]')
+        with Run(config) as run:
+            run.wait_for("waits for fragments")
+            sender = example(port, 0x300, "--give-up", "0.1")
+            run.wait_for("127.0.0.1:.* disconnected: not_allowed")
+            assert sender.wait() == 1, "it was allowed to send"
+            sender.stdout.close()
+            run.signal()
+            run.finish()
+
+
+def test_a_sender_without_a_source_is_told_so():
+    with Folder() as folder, Port() as port:
+        config = shared(folder, port)
+        with Run(config) as run:
+            run.wait_for("waits for fragments")
+            done = subprocess.run([sys.executable, SENDER, f"tcp://127.0.0.1:{port.number}", "--source", "7"], capture_output=True,
+                                  text=True)
+            assert done.returncode == 1, "a sender of source 7"
+            assert "source 0x7: there is none at this address" in done.stderr, done.stderr
+            run.signal()
+            run.finish()
+
+
+def test_a_list_of_networks_that_is_wrong_is_refused():
+    with Folder() as folder, Port() as port:
+        done = fanin("check", shared(folder, port, 'allow = ["10.1.2.3/16"]'))
+        assert done.returncode == 2, "check"
+        assert 'allow: "10.1.2.3/16" has bits set behind the first 16' in done.stderr, done.stderr
