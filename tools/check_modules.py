@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the order of the modules: a module includes only modules below it, builder/ asks the operating system nothing, and the
-nodes of builder/ include nothing of each other.
+"""Checks the order of the modules: a module includes only modules below it, builder/ asks the operating system nothing, the nodes
+of builder/ include nothing of each other, and each file's names are in the namespace of its module.
 
 Usage: check_modules.py [ROOT] | --objects OBJECT... | --selftest
 With --objects: the object files of builder/, and what they need of the operating system.
@@ -35,6 +35,10 @@ FORBIDDEN_HEADERS = {
     "sys/mman.h", "sys/uio.h", "netinet/in.h", "netinet/tcp.h", "arpa/inet.h", "sched.h", "signal.h", "csignal",
 }
 RANDOM = re.compile(r"\b(?:random_device|mt19937(?:_64)?|minstd_rand0?|default_random_engine|\w+_engine|std\s*::\s*\w+_distribution)\b")
+
+BRACE = re.compile(r"\bnamespace\s+(?P<name>[\w:]+)\s*\{|(?P<brace>[{}])")
+FORWARD = re.compile(r"\bnamespace\s+[\w:]+\s*\{\s*(?:(?:class|struct)\s+\w+;\s*)+\}")
+OUTSIDE = re.compile(r"^\s*(?!namespace\b|inline namespace\b|extern \"|template\s*<>|\}|\s)[^\n]+", re.M)
 
 # What the objects of builder/ may need that is not fanin's: nothing that asks the operating system.
 ALLOWED_SYMBOLS = re.compile(
@@ -98,6 +102,49 @@ def check_nodes(text, node, problems, say):
             problems.append(f"{say}:{number}: builder/{node}/ includes builder/{found.group(1)}/")
 
 
+def opened_namespaces(code):
+    """(line, full name) of each named namespace that the code opens. An unnamed one and a block of anything else have no name."""
+    opened, names = [], []
+    for found in BRACE.finditer(code):
+        if found["brace"] == "}":
+            if names:
+                names.pop()
+            continue
+        names.append(found["name"] or "")
+        if found["name"]:
+            opened.append((code.count("\n", 0, found.start()) + 1, "::".join(filter(None, names))))
+    return opened
+
+
+def check_namespaces(text, path, folders_of_module, problems, say):
+    """`path` is relative to src/fanin. The namespace of another module may have forward declarations, and nothing else."""
+    module, *folders = path.parts[:-1]
+    own = "fanin" if module == "base" else f"fanin::{module}"
+    allowed = {own, *("::".join([own, *folders[:n + 1]]) for n in range(len(folders)))}
+    allowed.add(f"{own}::{path.stem.removesuffix('_test')}")  # a header whose functions read well with its name: json::parse()
+    if is_test(path):
+        allowed |= {"::".join([own, *folder.parts]) for folder in folders_of_module}
+    code = FORWARD.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code_of(text))
+    for number, name in opened_namespaces(code):
+        if name.removesuffix("::detail") not in allowed and not f"{own}::".startswith(f"{name}::"):
+            problems.append(f"{say}:{number}: namespace {name} in src/fanin/{path.parent}")
+    if path.suffix == ".hpp":
+        outside = OUTSIDE.search(without_blocks(code))
+        if outside:
+            problems.append(f"{say}: outside of a namespace: {outside[0].strip()}")
+
+
+def without_blocks(code):
+    """The code that is in no braces, without what the preprocessor reads."""
+    kept, depth = [], 0
+    for character in re.sub(r"^\s*#(?:[^\n]*\\\n)*[^\n]*", "", code, flags=re.M):
+        depth -= character == "}"
+        if depth == 0:
+            kept.append(character)
+        depth += character == "{"
+    return "".join(kept)
+
+
 def check_symbols(listing):
     """Of what `nm -u --demangle` says of the objects of builder/: what it must not need."""
     names = {line.split(maxsplit=1)[1] for line in listing.splitlines() if re.match(r"\s+[Uw] ", line)}
@@ -125,10 +172,12 @@ def check(root):
             if files:
                 problems.append(f"src/fanin/{module}: no such module; CMakeLists.txt has their order")
             continue
+        folders_of_module = {p.relative_to(folder) for p in folder.rglob("*") if p.is_dir()}
         for path in files:
             say = path.relative_to(root)
             text = path.read_text(encoding="utf-8", errors="replace")
             check_includes(text, module, modules, problems, say)
+            check_namespaces(text, path.relative_to(base), folders_of_module, problems, say)
             if module == "builder" and not is_test(path.relative_to(folder)):
                 check_determinism(text, problems, say)
                 if path.parent.name in NODES:
@@ -145,6 +194,11 @@ def selftest():
         "src/fanin/builder/a_test.cpp": '#include <thread>\nstd::thread t;\n',
         "src/fanin/builder/readout/a.cpp": '#include "fanin/builder/readout/a.hpp"\n#include "fanin/builder/control/a.hpp"\n',
         "src/fanin/builder/readout/a_test.cpp": '#include "fanin/builder/manager/a.hpp"\n',
+        "src/fanin/base/b.hpp": '#pragma once\n#define A(x) \\\n  x;\nnamespace fanin {\nnamespace detail {\nint a();\n}\nint b();\n}\n',
+        "src/fanin/base/json.hpp": 'namespace fanin::json {\nint a();\n}\nextern "C" void b();\n',
+        "src/fanin/net/tcp/a.hpp": 'namespace fanin {\nclass B;\n}\nnamespace fanin::base {\nclass C;\n}\nnamespace fanin::net::tcp {\nint a();\n}\n',
+        "src/fanin/net/a_test.cpp": 'namespace fanin::net::tcp {\nnamespace {\nint a() { return 1; }\n}\n}\nint main() {}\n',
+        "src/fanin/builder/readout/b.hpp": 'namespace fanin::builder {\nnamespace detail {\nint a();\n}\n}\n',
     }
     bad = {
         "src/fanin/base/a.hpp": '#include "fanin/net/url.hpp"\n',
@@ -155,6 +209,13 @@ def selftest():
         "src/fanin/builder/g.cpp": 'std::random_device d;\n',
         "src/fanin/builder/i.cpp": 'std::uniform_int_distribution<int> d;\n',
         "src/fanin/builder/readout/a.hpp": '#include "fanin/builder/manager/a.hpp"\n',
+        "src/fanin/builder/readout/b.hpp": 'namespace fanin::builder::manager {\nint a();\n}\n',
+        "src/fanin/builder/d.hpp": 'namespace fanin::net {\nint a();\n}\n',
+        "src/fanin/builder/e.hpp": 'namespace fanin::builder {\nnamespace helpers {\nint a();\n}\n}\n',
+        "src/fanin/builder/f.hpp": 'namespace fanin::builder {\nint a();\n}\nint b();\n',
+        "src/fanin/builder/h.hpp": 'namespace fanin::net {\nclass A;\nint a();\n}\n',
+        "src/fanin/net/c.cpp": 'namespace fanin::net::tcp {\nint a() { return 1; }\n}\n',
+        "src/fanin/net/tcp/c.hpp": 'namespace net {\nint a();\n}\n',
     }
     needed = ["memcpy", "operator new(unsigned long)", "std::__throw_length_error(char const*)", "__cxa_begin_catch",
               "fanin::net::Timer::cancel()", "fanin::wire::crc32c(std::span<std::byte const>)", "vtable for fanin::builder::Assigner"]
