@@ -70,6 +70,9 @@ struct Piece {
   memory::View payload;
 };
 
+/// It stays one type of more than 400 lines, since a number that is decided moves the table, the
+/// pages and the number held together. Types of their own: the table (FragmentTable), which numbers
+/// are right (NumberJudge), what the source's counter means (Numbering).
 class FragmentQueue {
 public:
   /// `pool` belongs to this queue alone: a source that runs ahead cannot take the pages of another.

@@ -21,8 +21,8 @@
 
 namespace fanin::net::in_memory {
 
-/// It has more than 400 lines, since each step moves an item between the two ends of a pipe, and
-/// both may belong to one transport. Items, ends and arrivals are types of their own.
+/// It stays one type of more than 400 lines, since each step moves an item between the two ends of
+/// a pipe, and both may belong to one transport. Items, ends and arrivals are types of their own.
 class MemoryTransport : public Transport {
 public:
   /// `host`: the one name it listens on, or empty: any. `node`: its number in the trace.
