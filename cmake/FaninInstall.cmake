@@ -14,9 +14,24 @@ set_target_properties(fanin_net PROPERTIES EXPORT_NAME net)
 foreach(library fanin_net fanin)
   install(TARGETS ${library} EXPORT ${library}_targets
     LIBRARY COMPONENT ${library} NAMELINK_COMPONENT ${library}_dev
+    ARCHIVE COMPONENT ${library}_dev
     FILE_SET HEADERS COMPONENT ${library}_dev)
   install(EXPORT ${library}_targets NAMESPACE fanin:: DESTINATION "${package_dir}" COMPONENT ${library}_dev)
 endforeach()
+# A static library's users link what it needs.
+set(FANIN_STATIC_DEPENDENCIES "")
+set(FANIN_STATIC_DEPENDENCIES_OF_FANIN "")
+if(NOT BUILD_SHARED_LIBS)
+  set(FANIN_STATIC_DEPENDENCIES "find_dependency(PkgConfig)\n")
+  foreach(dependency "ISAL libisal" "NUMA numa" "OFI libfabric" "VERBS libibverbs librdmacm")
+    string(REGEX MATCH "^[A-Z]+" name "${dependency}")
+    string(REGEX REPLACE "^[A-Z]+ " "" packages "${dependency}")
+    if(${name}_FOUND)
+      string(APPEND FANIN_STATIC_DEPENDENCIES "pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${packages})\n")
+    endif()
+  endforeach()
+  set(FANIN_STATIC_DEPENDENCIES_OF_FANIN "  enable_language(C) # FindHDF5 compiles with it\n  find_dependency(HDF5 COMPONENTS C)\n")
+endif()
 configure_package_config_file(cmake/faninConfig.cmake.in "${PROJECT_BINARY_DIR}/faninConfig.cmake"
   INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/faninConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

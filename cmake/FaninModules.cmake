@@ -10,7 +10,8 @@
 #   fanin_test_executable(virtual ...) and fanin_discover_tests(virtual builder "-*Shaped.*")
 #                                        # the two parts of it, where the tests of one executable have several labels
 #   fanin_shared_module(ofi              # fanin_ofi.so beside the library, opened at run time (base/shared_module.hpp)
-#     SOURCES module.cpp LIBS ofi)       # its object files for tests: fanin_shared_ofi_objects
+#     SOURCES module.cpp LIBS ofi        # its object files for tests: fanin_shared_ofi_objects
+#     FUNCTIONS fanin_ofi_providers)     # those that are looked up in it, for builds that link it in: fanin_link_modules()
 #   fanin_fuzz(wire_header SOURCES header_fuzz.cpp)    # defines LLVMFuzzerTestOneInput; corpus: fuzz/corpus/wire_header/
 #   fanin_microbench(wire SOURCES header_bench.cpp)    # Google Benchmark, built with the target fanin_microbenches
 #
@@ -55,11 +56,14 @@ function(fanin_objects_of_this_folder out)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
-# A shared library of some modules.
+# A library of some modules. A static one names its libraries to its users, but not those that are headers alone.
 function(fanin_library target)
-  add_library(${target} SHARED)
+  add_library(${target})
   foreach(module IN LISTS ARGN)
-    target_link_libraries(${target} PRIVATE fanin_${module}_objects)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:fanin_${module}_objects>)
+    get_property(libs GLOBAL PROPERTY FANIN_LIBS_OF_${module})
+    list(REMOVE_ITEM libs fanin_tomlplusplus nlohmann_json::nlohmann_json)
+    target_link_libraries(${target} PRIVATE ${libs})
     get_property(headers GLOBAL PROPERTY FANIN_PUBLIC_HEADERS_OF_${module})
     target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/src" FILES ${headers})
   endforeach()
@@ -68,30 +72,63 @@ function(fanin_library target)
   # Until 1.0 every minor version may change the binary interface (docs/abi.md).
   set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-  if(NOT FANIN_SANITIZE)
+  if(BUILD_SHARED_LIBS AND NOT FANIN_SANITIZE)
     set(exports "${PROJECT_SOURCE_DIR}/cmake/exports.map")
     target_link_options(${target} PRIVATE -Wl,-z,defs "-Wl,--version-script=${exports}")
     set_property(TARGET ${target} PROPERTY LINK_DEPENDS "${exports}")
   endif()
 endfunction()
 
+# With static libraries only the tests of this tree open it: it finds fanin in their executables.
 function(fanin_shared_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 MODULE "" "" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 MODULE "" "" "SOURCES;LIBS;FUNCTIONS")
   fanin_resolve_libs(libs ${MODULE_LIBS})
+  set_property(GLOBAL PROPERTY FANIN_FUNCTIONS_OF_${name} ${MODULE_FUNCTIONS})
+  set_property(GLOBAL PROPERTY FANIN_LIBS_OF_${name} ${libs})
   set(target fanin_shared_${name})
   add_library(${target}_objects OBJECT ${MODULE_SOURCES})
   target_include_directories(${target}_objects PUBLIC "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
   target_link_libraries(${target}_objects PUBLIC fmt::fmt Threads::Threads ${libs})
   add_library(${target} MODULE "${FANIN_GENERATED_DIR}/module_commit.cpp")
   add_dependencies(${target} fanin_commit)
-  target_link_libraries(${target} PRIVATE ${target}_objects fanin_net)
+  target_link_libraries(${target} PRIVATE ${target}_objects)
+  if(BUILD_SHARED_LIBS)
+    target_link_libraries(${target} PRIVATE fanin_net)
+    install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/fanin" COMPONENT fanin_net)
+  else()
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME fanin_${name} UNITY_BUILD OFF
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/fanin" INSTALL_RPATH "$ORIGIN/..")
-  if(NOT FANIN_SANITIZE)
+  if(BUILD_SHARED_LIBS AND NOT FANIN_SANITIZE)
     target_link_options(${target} PRIVATE -Wl,-z,defs)
   endif()
   add_dependencies(fanin_shared_modules ${target})
-  install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/fanin" COMPONENT fanin_net)
+endfunction()
+
+# Links shared modules into a target, with the table of their functions.
+function(fanin_link_modules target)
+  set(FANIN_LINKED_DECLARATIONS "")
+  set(FANIN_LINKED_ROWS "")
+  set(FANIN_LINKED_COUNT 0)
+  foreach(module IN LISTS ARGN)
+    if(TARGET fanin_shared_${module}_objects)
+      get_property(libs GLOBAL PROPERTY FANIN_LIBS_OF_${module})
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:fanin_shared_${module}_objects>)
+      target_link_libraries(${target} PRIVATE ${libs})
+      get_property(functions GLOBAL PROPERTY FANIN_FUNCTIONS_OF_${module})
+      foreach(function IN LISTS functions)
+        string(APPEND FANIN_LINKED_DECLARATIONS "void ${function}();\n")
+        math(EXPR FANIN_LINKED_COUNT "${FANIN_LINKED_COUNT} + 1")
+        string(APPEND FANIN_LINKED_ROWS "    {\"${module}\", \"${function}\", &${function}},\n")
+      endforeach()
+    endif()
+  endforeach()
+  set(table "${FANIN_GENERATED_DIR}/linked_modules_of_${target}.cpp")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/linked_modules.cpp.in" "${table}" @ONLY)
+  target_sources(${target} PRIVATE "${table}")
+  set_source_files_properties("${table}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON) # it knows no types of functions
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
 endfunction()
 
 function(fanin_module_tests name)
@@ -202,8 +239,9 @@ function(fanin_add_version)
   add_dependencies(fanin_version fanin_commit)
   target_include_directories(fanin_version PRIVATE "${PROJECT_SOURCE_DIR}/src" "${FANIN_GENERATED_DIR}")
   target_compile_definitions(fanin_version PRIVATE "FANIN_BUILD_DESCRIPTION=\"${description}\"")
-  target_link_libraries(fanin_net PRIVATE fanin_version)
-  target_sources(fanin_net PUBLIC
+  target_sources(fanin_net PRIVATE $<TARGET_OBJECTS:fanin_version> PUBLIC
     FILE_SET HEADERS BASE_DIRS "${FANIN_GENERATED_DIR}" FILES "${FANIN_GENERATED_DIR}/fanin/version.hpp")
+  # Tests open the modules that they use: others would wait for the constructors of RDMA's libraries.
   add_library(fanin_version_of_tests SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:fanin_version>)
+  fanin_link_modules(fanin_version_of_tests)
 endfunction()

@@ -5,6 +5,11 @@ option(FANIN_FUZZ "Build the fuzz targets with libFuzzer (clang); otherwise they
 option(FANIN_COVERAGE "Measure coverage (gcc: gcov)" OFF)
 option(FANIN_WARNINGS_AS_ERRORS "A warning stops the build" ${PROJECT_IS_TOP_LEVEL})
 option(FANIN_UNITY "Compile each module, and the tests of each, as one file: less than half of the time" OFF)
+option(BUILD_SHARED_LIBS "Shared libraries; otherwise static ones, with the modules of RDMA linked in" ON)
+option(FANIN_LINK_MODULES "Link the modules of RDMA into the library, instead of opening them when they are needed" OFF)
+if(NOT BUILD_SHARED_LIBS)
+  set(FANIN_LINK_MODULES ON)
+endif()
 set(FANIN_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 set(CMAKE_CXX_STANDARD 23)

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -40,6 +41,10 @@ std::string linker_says() {
 } // namespace
 
 Result<SharedModule> SharedModule::open(std::string_view name) {
+  const auto is_of_module = [name](const LinkedFunction& linked) { return linked.module == name; };
+  if (std::ranges::any_of(linked_functions(), is_of_module)) {
+    return SharedModule{nullptr, std::string(name)};
+  }
   const std::vector<std::string> folders = module_folders();
   for (const std::string& folder : folders) {
     const std::string path = fmt::format("{}/fanin_{}.so", folder, name);
@@ -63,8 +68,15 @@ Result<SharedModule> SharedModule::open(std::string_view name) {
 }
 
 Result<void*> SharedModule::find(const char* name) const {
-  void* const found = dlsym(handle_, name);
-  if (found != nullptr) return found;
+  if (handle_ == nullptr) {
+    for (const LinkedFunction& linked : linked_functions()) {
+      if (linked.module == path_ && linked.name == name) {
+        return reinterpret_cast<void*>(linked.function);
+      }
+    }
+  } else if (void* const found = dlsym(handle_, name); found != nullptr) {
+    return found;
+  }
   return fail(ErrorKind::unsupported, fmt::format("{} has no function {}", path_, name));
 }
 

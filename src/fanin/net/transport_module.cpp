@@ -21,7 +21,8 @@ struct Module {
     };
     const auto opened = SharedModule::open(name);
     if (!opened) return refused(opened.error());
-    const auto add = opened->function<void(TransportRegistry&)>("fanin_register_transports");
+    const std::string function = fmt::format("fanin_{}_register_transports", name);
+    const auto add = opened->function<void(TransportRegistry&)>(function.c_str());
     if (!add) return refused(add.error());
     TransportRegistry registry;
     (*add)(registry);

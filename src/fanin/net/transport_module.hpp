@@ -1,14 +1,13 @@
 /// \file
-/// Transports in shared modules (base/shared_module.hpp). Such a module defines
+/// Transports in shared modules (base/shared_module.hpp). The module NAME defines
 ///
-///     extern "C" void fanin_register_transports(fanin::net::TransportRegistry& registry);
+///     extern "C" void fanin_NAME_register_transports(fanin::net::TransportRegistry& registry);
 ///
 /// and is opened when an address names one of its schemes.
 #pragma once
 
 #include <string>
 
-#include "fanin/base/export.hpp"
 #include "fanin/net/registry.hpp"
 
 namespace fanin::net {
@@ -22,5 +21,3 @@ namespace fanin::net {
 [[nodiscard]] TransportFamily family_from_module(std::string name, std::string packages);
 
 } // namespace fanin::net
-
-extern "C" FANIN_API void fanin_register_transports(fanin::net::TransportRegistry& registry);

@@ -1,14 +1,18 @@
-// What the shared module fanin_ofi.so has.
+// What the shared module ofi has.
 #include <string>
 #include <vector>
 
+#include "fanin/base/export.hpp"
 #include "fanin/net/ofi/fabric.hpp"
 #include "fanin/net/ofi/ofi.hpp"
 #include "fanin/net/ofi/providers.hpp"
 #include "fanin/net/rdma/make_transport.hpp"
-#include "fanin/net/transport_module.hpp"
+#include "fanin/net/registry.hpp"
 
-extern "C" void fanin_register_transports(fanin::net::TransportRegistry& registry) {
+extern "C" FANIN_INTERNAL_API void
+fanin_ofi_register_transports(fanin::net::TransportRegistry& registry);
+
+extern "C" void fanin_ofi_register_transports(fanin::net::TransportRegistry& registry) {
   using namespace fanin;
   registry.add_family(
       "ofi", [](net::Loop& loop, const LogFunction& log, std::string_view provider) {
