@@ -310,6 +310,32 @@ TEST(Configuration, a_text_with_a_nul_character_is_refused_wherever_it_stands) {
   for (const auto& [text, where] : texts) EXPECT_EQ(error_of(text), where + reason);
 }
 
+TEST(Configuration, keys_that_lead_too_deep_are_refused_before_they_are_followed) {
+  std::string deep = "a";
+  for (int i = 0; i < 100'000; ++i) deep += i % 2 == 0 ? " . 'a'" : ".a";
+  const std::string reason = ":2: a dotted key has more than 16 parts";
+  EXPECT_EQ(error_of("# ...................................\n" + deep + " = 1\n"),
+            "run.toml" + reason);
+  EXPECT_EQ(error_of("x = '''\na''''\n[" + deep + "]\n"), "run.toml:3" + reason.substr(2));
+  EXPECT_EQ(error_of("x = \"\\\"\"\ny = [{" + deep + " = 1}]\n"), "run.toml" + reason);
+  EXPECT_EQ(error_of("x = \"not closed\n" + deep + " = 1\n"), "run.toml" + reason);
+  EXPECT_THAT(error_of("", {deep + "=1"}),
+              ::testing::HasSubstr("--set:1: the key has more than 16 parts"));
+  EXPECT_THAT(error_of("", {"run.x={" + deep + "=1}"}), ::testing::HasSubstr("run.x: unknown key"));
+  std::string nested = "1";
+  for (int i = 0; i < 40; ++i) nested = "[{a.b.c.d.e.f.g.h.i.j.k = " + nested + "}]";
+  EXPECT_THAT(error_of("x = " + nested + "\n"), ::testing::HasSubstr("maximum nested value depth"));
+}
+
+TEST(Configuration, dots_that_are_in_no_key_do_not_count) {
+  const std::string dots(100, '.');
+  const std::string text = "x = \"" + dots + "\" # " + dots +
+                           "\ny = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, "
+                           "1.8, 1.9, 2.0, 2.1, 2.2, 2.3, 2.4, 2.5]\nz = \"\"\"\n" +
+                           dots + "\\\"\n\"\"\"\n";
+  EXPECT_THAT(error_of(text), ::testing::HasSubstr("unknown key"));
+}
+
 TEST(Configuration, what_follows_from_the_time_until_a_node_is_dead_needs_no_key) {
   const auto quick = good(std::string{minimal} + "[network]\ndead_after = \"600ms\"\n");
   EXPECT_EQ(quick.system.grace, std::chrono::milliseconds{300});

@@ -3,9 +3,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -17,6 +19,8 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wconversion"
 #endif
+// Lists and tables within each other. Each level, and each part of a dotted key, is a call deeper.
+#define TOML_MAX_NESTED_VALUES 32
 // Its assertions would end the process on some invalid texts, of which it then says what is wrong.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/impl/preprocessor.h>
@@ -35,6 +39,45 @@ namespace fanin::settings {
 namespace {
 
 constexpr std::uintmax_t file_size_max = 16U << 20;
+// Where a text that begins at `at` with a quotation mark ends.
+std::size_t after_quotation(std::string_view text, std::size_t at) {
+  const char mark = text[at];
+  const std::string three(3, mark);
+  const bool long_one = text.substr(at, 3) == three; // over several lines
+  std::size_t i = at + (long_one ? 3 : 1);
+  for (; i < text.size(); ++i) {
+    if (text[i] == '\\' && mark == '"') {
+      ++i;
+    } else if (long_one && text.substr(i, 3) == three) {
+      for (i += 3; i < text.size() && text[i] == mark;) ++i; // its last characters
+      return i;
+    } else if (!long_one && (text[i] == mark || text[i] == '\n')) {
+      return i + 1;
+    }
+  }
+  return i;
+}
+
+// The first line with a dotted key of too many parts: toml++ calls itself for each of them.
+std::optional<std::size_t> line_too_deep(std::string_view text) {
+  constexpr std::string_view bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                    "0123456789_- \t";
+  int parts = 1;
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] == '"' || text[i] == '\'') {
+      i = after_quotation(text, i);
+      continue;
+    }
+    if (text[i] == '#') i = std::min(text.find('\n', i), text.size() - 1);
+    if (text[i] == '.') {
+      if (++parts > key_parts_max) return 1 + std::count(text.begin(), text.begin() + i, '\n');
+    } else if (bare.find(text[i]) == std::string_view::npos) {
+      parts = 1;
+    }
+    ++i;
+  }
+  return std::nullopt;
+}
 
 Value convert(const toml::node& node, const std::string& file);
 
@@ -81,6 +124,10 @@ Value convert(const toml::node& node, const std::string& file) {
 } // namespace
 
 Result<Value> parse_toml(std::string_view text, const std::string& file) {
+  if (const auto line = line_too_deep(text)) {
+    return fail(ErrorKind::usage, fmt::format("{}:{}: a dotted key has more than {} parts", file,
+                                              *line, key_parts_max));
+  }
   try {
     const toml::table table = toml::parse(text, file);
     Value root;
@@ -134,7 +181,7 @@ Value parse_toml_value(std::string_view text, const Place& place) {
   as_text.kind = Value::Kind::text;
   as_text.text = text;
   as_text.place = place;
-  if (text.find_first_of("\n\r#") != std::string_view::npos) return as_text;
+  if (text.find_first_of("\n\r#") != std::string_view::npos || line_too_deep(text)) return as_text;
   try {
     const toml::table table = toml::parse(fmt::format("v = {}", text));
     const toml::node* node = table.get("v");

@@ -116,6 +116,10 @@ Result<> override_value(Value& root, std::string_view assignment, std::uint32_t 
                                               "run.duration=5s",
                                               place.text(), assignment));
   }
+  if (std::ranges::count(key, '.') >= key_parts_max) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}: the key has more than {} parts", place.text(), key_parts_max));
+  }
   const Value value = parse_toml_value(assignment.substr(equals + 1), place);
   return assign(root, key, {key, value, place});
 }

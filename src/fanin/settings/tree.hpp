@@ -13,6 +13,9 @@
 
 namespace fanin::settings {
 
+/// Of a dotted key. Each part is a call deeper for those who read it.
+inline constexpr int key_parts_max = 16;
+
 /// Where a value was written, for messages: "run.toml:12" or "--set:1" (the first override).
 struct FANIN_API Place {
   std::string file;
