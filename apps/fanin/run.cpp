@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -152,15 +153,20 @@ bool has_event_manager(const std::vector<std::size_t>& nodes) {
   return std::ranges::find(nodes, 0U) != nodes.end();
 }
 
-// Runs nodes in this process; an error if they did not come so far as to say so themselves.
+// Runs nodes in this process; an error if they did not come so far as to say so themselves, or if
+// an application or a transport of a plug-in throws.
 Result<bool> run_here(const config::Configuration& configuration,
-                      executive::ProcessOptions options) {
+                      executive::ProcessOptions options) try {
   auto plugins = executive::Plugins::load(configuration);
   if (!plugins) return std::unexpected(plugins.error());
   auto process = executive::Process::make(configuration, *plugins, std::move(options));
   if (!process) return std::unexpected(process.error());
   if (auto ran = (*process)->run(); !ran) return std::unexpected(ran.error());
   return (*process)->succeeded();
+} catch (const std::exception& exception) {
+  return fail(ErrorKind::internal, fmt::format("an exception: {}", exception.what()));
+} catch (...) {
+  return fail(ErrorKind::internal, "an exception that is no std::exception");
 }
 
 // A child of the launcher: everything goes through the pipe.

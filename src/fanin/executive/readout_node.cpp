@@ -86,8 +86,8 @@ Result<builder::ReadoutInput> ReadoutNode::make_input(const config::Source& sour
   };
   auto made = context_.plugins->sources.make(settings);
   if (!made) return std::unexpected(made.error());
-  if (auto ready = (*made)->prepare(); !ready) return std::unexpected(ready.error());
   auto watched = std::make_unique<WatchedSource>(std::move(*made), settings.name, context_.log);
+  if (auto ready = watched->prepare(); !ready) return std::unexpected(ready.error());
   builder::ReadoutInput input{.source = std::move(watched), .pool = &pool, .queue = source.queue};
   input.queue.window = context_.plan->window;
   return input;

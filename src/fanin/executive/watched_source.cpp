@@ -1,6 +1,7 @@
 #include "fanin/executive/watched_source.hpp"
 
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,15 +9,80 @@
 namespace fanin::executive {
 
 namespace {
+
 constexpr Duration quiet_time = std::chrono::seconds{1};
+
+// In a handler: what was thrown.
+Error thrown() {
+  try {
+    throw;
+  } catch (const std::exception& exception) {
+    return {ErrorKind::internal, fmt::format("it threw an exception: {}", exception.what())};
+  } catch (...) {
+    return {ErrorKind::internal, "it threw what is no std::exception"};
+  }
 }
+
+} // namespace
 
 WatchedSource::WatchedSource(std::unique_ptr<source::Source> inner, std::string name,
                              LogFunction log)
     : inner_(std::move(inner)), name_(std::move(name)), log_(std::move(log)) {}
 
+Result<> WatchedSource::prepare() {
+  try {
+    return inner_->prepare();
+  } catch (...) {
+    return fail(ErrorKind::internal, fmt::format("source {}: {}", name_, thrown().text));
+  }
+}
+
+Result<> WatchedSource::start(EventNumber first_event, Time now) {
+  try {
+    return inner_->start(first_event, now);
+  } catch (...) {
+    return std::unexpected(thrown());
+  }
+}
+
+template <class Call, class Value>
+Value WatchedSource::or_else(Call call, Value otherwise) const {
+  try {
+    return call();
+  } catch (...) {
+    if (!std::exchange(throw_logged_, true))
+      log_(LogLevel::error, fmt::format("source {}: {}", name_, thrown().text));
+    return otherwise;
+  }
+}
+
+bool WatchedSource::ready(Time now) {
+  return or_else([this, now] { return inner_->ready(now); }, true);
+}
+
+bool WatchedSource::on_demand() const {
+  return or_else([this] { return inner_->on_demand(); }, false);
+}
+
+int WatchedSource::descriptor() const {
+  return or_else([this] { return inner_->descriptor(); }, -1);
+}
+
+std::string WatchedSource::listening_url() const {
+  return or_else([this] { return inner_->listening_url(); }, std::string{});
+}
+
+std::vector<source::SourceCounter> WatchedSource::counters() const {
+  return or_else([this] { return inner_->counters(); }, std::vector<source::SourceCounter>{});
+}
+
 source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
-  source::ReadResult result = inner_->read(queue, now);
+  source::ReadResult result;
+  try {
+    result = inner_->read(queue, now);
+  } catch (...) {
+    result = {.state = source::ReadState::failed, .error = thrown()};
+  }
   using enum wire::DropReason;
   for (const auto reason :
        {number_back, number_repeat, number_jump, oversize, before_first}) { // late: by rule

@@ -1,5 +1,5 @@
 // A source as it is, with an eye on what its queue drops: the user hears of it while the run goes
-// on.
+// on. What it throws is an error of the source, and of nobody else.
 #pragma once
 
 #include <array>
@@ -16,20 +16,19 @@ public:
   // `name` is for people.
   WatchedSource(std::unique_ptr<source::Source> inner, std::string name, LogFunction log);
 
-  [[nodiscard]] Result<> prepare() override { return inner_->prepare(); }
-  [[nodiscard]] bool ready(Time now) override { return inner_->ready(now); }
-  [[nodiscard]] Result<> start(EventNumber first_event, Time now) override {
-    return inner_->start(first_event, now);
-  }
+  [[nodiscard]] Result<> prepare() override;
+  [[nodiscard]] bool ready(Time now) override;
+  [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] source::ReadResult read(source::FragmentQueue& queue, Time now) override;
-  [[nodiscard]] bool on_demand() const override { return inner_->on_demand(); }
-  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
-  [[nodiscard]] std::string listening_url() const override { return inner_->listening_url(); }
-  [[nodiscard]] std::vector<source::SourceCounter> counters() const override {
-    return inner_->counters();
-  }
+  [[nodiscard]] bool on_demand() const override;
+  [[nodiscard]] int descriptor() const override;
+  [[nodiscard]] std::string listening_url() const override;
+  [[nodiscard]] std::vector<source::SourceCounter> counters() const override;
 
 private:
+  // What `call` gives, or `otherwise` if it throws, which is logged once.
+  template <class Call, class Value>
+  Value or_else(Call call, Value otherwise) const;
   void say_dropped(const source::FragmentQueue& queue, wire::DropReason reason, Time now);
   void say_stuck(const source::FragmentQueue& queue, const std::string& who);
 
@@ -40,6 +39,7 @@ private:
   std::array<Time, wire::drop_reasons> quiet_until_{}; // likewise
   std::uint64_t written_ = 0; // when it was last said that numbers fell
   bool stuck_logged_ = false;
+  mutable bool throw_logged_ = false;
 };
 
 } // namespace fanin::executive

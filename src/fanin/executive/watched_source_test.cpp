@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,38 @@ TEST(WatchedSource, is_prepared_as_the_source_is) {
   };
   WatchedSource watched(std::make_unique<Unprepared>(), "left", [](LogLevel, std::string_view) {});
   EXPECT_EQ(watched.prepare().error().text, "no such host");
+}
+
+// Throws whatever is asked of it.
+struct Throwing final : source::Source {
+  Result<> prepare() override { throw std::runtime_error("no device"); }
+  Result<> start(EventNumber, Time) override { throw std::runtime_error("no device"); }
+  bool ready(Time) override { throw 7; }
+  source::ReadResult read(source::FragmentQueue&, Time) override { throw 7; }
+  [[nodiscard]] bool on_demand() const override { throw 7; }
+  [[nodiscard]] int descriptor() const override { throw 7; }
+  [[nodiscard]] std::string listening_url() const override { throw 7; }
+  [[nodiscard]] std::vector<source::SourceCounter> counters() const override { throw 7; }
+};
+
+TEST(WatchedSource, makes_what_a_source_throws_its_error) {
+  const auto pool = memory::PagePool::make({.page_size = 65536, .pages = 4});
+  ASSERT_TRUE(pool) << pool.error().text;
+  source::FragmentQueue queue({.source = 0x10, .fragment_max = 32}, **pool);
+  std::vector<std::string> lines;
+  WatchedSource watched(std::make_unique<Throwing>(), "left",
+                        [&lines](LogLevel, auto text) { lines.emplace_back(text); });
+  EXPECT_EQ(watched.prepare().error().text, "source left: it threw an exception: no device");
+  EXPECT_TRUE(watched.ready(Time{})); // so that start() says what is wrong
+  EXPECT_EQ(watched.start(0, Time{}).error().text, "it threw an exception: no device");
+  const auto read = watched.read(queue, Time{});
+  EXPECT_EQ(read.state, source::ReadState::failed);
+  EXPECT_EQ(read.error.text, "it threw what is no std::exception");
+  EXPECT_FALSE(watched.on_demand());
+  EXPECT_EQ(watched.descriptor(), -1);
+  EXPECT_EQ(watched.listening_url(), "");
+  EXPECT_TRUE(watched.counters().empty());
+  EXPECT_THAT(lines, ElementsAre("source left: it threw what is no std::exception"));
 }
 
 TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a_second) {
