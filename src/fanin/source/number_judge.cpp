@@ -47,7 +47,7 @@ void NumberJudge::accepted(EventNumber number) {
     step_before_ = step_;
     step_ = number - *last_;
     // One jump among small steps is nothing usual.
-    if (sparse()) usual_.add(step_before_ == 0 ? step_ : std::min(step_, step_before_));
+    usual_.add(step_before_ == 0 ? step_ : std::min(step_, step_before_));
   }
   last_ = number;
   if (first_ && number == *first_) waits_for_first_ = false;

@@ -42,6 +42,10 @@ inline constexpr std::uint64_t lost_before_jump_max = 16;
 class UsualStep {
 public:
   void add(std::uint64_t step) { usual_ = std::max(step, usual_ - usual_ / 16); }
+  /// So many steps of 1.
+  void add_ones(std::uint64_t steps) {
+    for (; steps > 0 && usual_ >= 16; --steps) usual_ -= usual_ / 16;
+  }
   /// Numbers less far apart than this are nothing unusual, nor is what is less than a window.
   [[nodiscard]] std::uint64_t reach(std::uint64_t window) const {
     return std::max(window, 16 * std::min(usual_, event_number_end / 16));
@@ -134,6 +138,7 @@ public:
   /// All numbers up to `number` were consecutive.
   void accepted_up_to(EventNumber number) {
     if (last_ == number) return;
+    if (last_) usual_.add_ones(number - *last_);
     last_ = number;
     step_ = step_before_ = 1;
     jumps_dropped_ = 0;
@@ -160,7 +165,7 @@ private:
   std::optional<EventNumber> last_; // accepted
   std::uint64_t step_ = 0; // between the last two accepted; 0: there are not two yet
   std::uint64_t step_before_ = 0; // likewise
-  UsualStep usual_; // while it is sparse
+  UsualStep usual_;
   std::uint64_t jumps_dropped_ = 0; // one after the other
   bool waits_for_first_;
   OtherSources others_;

@@ -667,6 +667,19 @@ TEST(Numbers, one_jump_between_small_steps_makes_no_large_steps_usual) {
   }
 }
 
+// Two losses near each other make it sparse for a moment, and two wrong numbers follow.
+TEST(Numbers, large_steps_are_forgotten_by_a_source_that_has_every_number_since) {
+  Sender sender;
+  EventNumber event = 0;
+  for (; event < 200'000'000; event += 10'000'000) sender.sends({event});
+  sender.sends_up_to(event, event + 1000).sends({event + 1001, event + 1003});
+  event += 1004;
+  sender.others_are_at(event - 10, event + 10);
+  sender.sends({event + 8'000'000, event + 16'000'000}).sends_up_to(event, event + 20);
+  EXPECT_EQ(sender.queue().next_event(), event + 20);
+  EXPECT_EQ(sender.jumps(), 2U);
+}
+
 TEST(Numbers, a_late_source_begins_where_the_others_are) {
   Sender sender; // ten minutes late
   sender.is_given_up_until(600'000);

@@ -135,6 +135,7 @@ bool Announcements::add(NodeId node, const wire::Announce& announce,
   readout.silent = announce.silent != 0;
   if (announce.nothing == 0) {
     readout.in_a_row += range.count();
+    readout.gaps.add_ones(range.count());
   } else if (range.count() >= system_.event_window) {
     if (range.count() >= readout.gaps.reach(system_.event_window)) readout.in_a_row = 0;
     readout.gaps.add(range.count());

@@ -98,6 +98,28 @@ TEST_F(Announced, who_is_at_its_end_is_absent_from_there_on) {
   EXPECT_EQ(announced_.assignable_end(), 16U);
 }
 
+TEST_F(Announced, large_gaps_are_forgotten_where_every_number_is_announced_since) {
+  begin(10);
+  EventNumber end = 10;
+  const auto gap = [&](EventNumber count) {
+    EXPECT_TRUE(say_nothing(0, end, end + count));
+    end += count;
+  };
+  const auto dense = [&](EventNumber count) {
+    for (; count > 0; --count, ++end) EXPECT_TRUE(say(0, end, end + 1));
+  };
+  for (int i = 0; i < 5; ++i) {
+    gap(1'000'000);
+    dense(1);
+  }
+  EXPECT_EQ(announced_.readout(0).in_a_row, 5U); // only the first one was unusual
+  gap(8'000'000);
+  EXPECT_EQ(announced_.readout(0).in_a_row, 5U);
+  dense(1000);
+  gap(1'000'000);
+  EXPECT_EQ(announced_.readout(0).in_a_row, 0U);
+}
+
 TEST_F(Announced, announcements_that_make_no_sense_change_nothing) {
   begin(10);
   EXPECT_FALSE(say(0, 11, 12));                          // a hole
