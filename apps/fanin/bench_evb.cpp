@@ -1,6 +1,8 @@
 // fanin bench evb: event building beside bare loops, in the same run.
+#include <charconv>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -49,6 +51,12 @@ struct EvbWords {
   std::string batch_size;
   std::string transfer_window;
   std::string json;
+  std::string every; // empty: no course of time
+  std::size_t side_load = 0;
+  std::string side_load_from = "50%";
+  std::string sensors; // empty: this host's
+  std::string csv;
+  std::string plot;
   bool ladder = false;
   bool idle = false;
   bool no_baselines = false;
@@ -85,6 +93,40 @@ void check_elsewhere(const EvbWords& words, const net::Url& url, Reading& readin
   if (words.ladder) reading.fail_with("--ladder", "not on other hosts");
 }
 
+// "50%" as a share.
+double read_percent(const char* option, const std::string& text, Reading& reading) {
+  double percent = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
+  const bool good = error == std::errc{} && std::string_view(end) == "%" && percent >= 0;
+  if (!good || percent > 100)
+    reading.fail_with(option, fmt::format("\"{}\" is no share from 0% to 100%", text));
+  return percent / 100;
+}
+
+void read_timeline(const EvbWords& words, bench::EvbOptions& options, Reading& reading) {
+  for (const auto& [option, given] : {std::pair{"--side-load", words.side_load != 0},
+                                      {"--sensors", !words.sensors.empty()},
+                                      {"--csv", !words.csv.empty()},
+                                      {"--plot", !words.plot.empty()}}) {
+    if (given && words.every.empty())
+      reading.fail_with(option, "is about a course of time: give --every too");
+  }
+  if (words.every.empty()) return;
+  bench::TimelineOptions timeline;
+  if (const auto every = parse_duration(words.every); reading.keep("--every", every))
+    timeline.every = *every;
+  if (timeline.every < shortest || timeline.every > options.duration)
+    reading.fail_with("--every", fmt::format("from {} to the duration", format_duration(shortest)));
+  timeline.side_load = words.side_load;
+  timeline.side_load_from = read_percent("--side-load-from", words.side_load_from, reading);
+  if (!words.sensors.empty()) timeline.sensors = words.sensors;
+  if (options.hosts && !options.hosts->testbed) {
+    if (words.side_load != 0) reading.fail_with("--side-load", "not on other hosts");
+    timeline.sensors.reset();
+  }
+  options.timeline = timeline;
+}
+
 Result<bench::EvbOptions> read_evb(EvbWords words) {
   Reading reading;
   bench::EvbOptions options;
@@ -108,6 +150,7 @@ Result<bench::EvbOptions> read_evb(EvbWords words) {
     options.duration = *time;
   if (options.duration < shortest)
     reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest)));
+  read_timeline(words, options, reading);
   options.runs = words.runs;
   options.stolen_max = words.stolen_max / 100;
   reading.size("--working-set", words.working_set, options.working_set);
@@ -136,6 +179,13 @@ Result<bench::EvbOptions> read_evb(EvbWords words) {
   return options;
 }
 
+std::string title_of(const json::Value& result) {
+  const json::Value& settings = result.at("settings");
+  return fmt::format("Event building {}x{}, {}, fragments of {}", settings.at("rus").natural(),
+                     settings.at("bus").natural(), settings.at("url").text(),
+                     format_size(settings.at("fragment_size_bytes").natural()));
+}
+
 int run_evb(const EvbWords& words) {
   const auto options = read_evb(words);
   if (!options) return complain(options.error());
@@ -144,10 +194,20 @@ int run_evb(const EvbWords& words) {
   };
   auto json = JsonFile::open(words.json);
   if (!json) return complain(json.error());
+  auto csv = OutputFile::open("--csv", words.csv);
+  if (!csv) return complain(csv.error());
+  auto drawing = OutputFile::open("--plot", words.plot);
+  if (!drawing) return complain(drawing.error());
   const auto result = bench::bench_evb(*options, progress);
   if (!result) return complain(result.error());
-  if (words.json != "-") print(bench::evb_table(*result));
-  const auto written = json->write(*result);
+  if (words.json != "-" && words.csv != "-" && words.plot != "-") print(bench::evb_table(*result));
+  auto written = json->write(*result);
+  if (options->timeline) {
+    const json::Value& timeline = result->at("timeline");
+    if (written) written = csv->write(bench::timeline_csv(timeline));
+    if (written)
+      written = drawing->write(bench::to_svg(bench::timeline_plot(timeline, title_of(*result))));
+  }
   return written ? status_done : complain(written.error());
 }
 
@@ -198,6 +258,19 @@ void add_evb(CLI::App& bench, int& status) {
                       "Bytes at which a batch is cut, of all sources");
   command->add_option("--transfer-window", words->transfer_window,
                       "Most bytes under way to a builder unit");
+  command->add_option("--every", words->every,
+                      "Report event building in the course of time, as 1s: one measurement, "
+                      "without baselines");
+  command
+      ->add_option("--side-load", words->side_load,
+                   "With --every: cores that other work takes from --side-load-from on")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--side-load-from", words->side_load_from,
+                      "Share of the duration after which it begins; default: 50%");
+  command->add_option("--sensors", words->sensors,
+                      "With --every: folder in place of / with the sys and dev of the sensors");
+  command->add_option("--csv", words->csv, "With --every: file for a row of each moment");
+  command->add_option("--plot", words->plot, "With --every: file for a drawing (SVG)");
   command->add_option("--json", words->json, "File for the result; - is standard output");
   command->add_flag("--ladder", words->ladder,
                     "Also measure the layers between the bare loop and event building");

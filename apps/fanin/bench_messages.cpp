@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -157,24 +156,6 @@ Result<bench::MessageBenchOptions> read_options(Words words) {
   return options;
 }
 
-// Where a drawing goes to. What is there stays until there is another one.
-Result<std::ofstream> open_plot(const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  file.open(path, std::ios::app);
-  if (!file) return fail_errno(ErrorKind::usage, fmt::format("--plot {}", path), errno);
-  return file;
-}
-
-Result<> write_plot(std::ofstream& file, const std::string& path, const std::string& text) {
-  file.close();
-  file.open(path);
-  file << text;
-  file.close();
-  if (!file) return fail(ErrorKind::refused, fmt::format("--plot {}: cannot be written", path));
-  return {};
-}
-
 int listen(const Words& words, const bench::Progress& progress) {
   const auto url = net::Url::parse(words.listen);
   if (!url) return complain(url.error());
@@ -193,14 +174,13 @@ int run(const Words& words) {
   if (!options) return complain(options.error());
   auto json = JsonFile::open(words.json);
   if (!json) return complain(json.error());
-  auto plot = open_plot(words.plot);
+  auto plot = OutputFile::open("--plot", words.plot);
   if (!plot) return complain(plot.error());
   const auto result = bench::bench_messages(*options, progress);
   if (!result) return complain(result.error());
-  if (words.json != "-") print(bench::message_table(*result));
+  if (words.json != "-" && words.plot != "-") print(bench::message_table(*result));
   if (auto written = json->write(*result); !written) return complain(written.error());
-  if (words.plot.empty()) return status_done;
-  const auto drawn = write_plot(*plot, words.plot, bench::message_plot(*result));
+  const auto drawn = plot->write(bench::message_plot(*result));
   return drawn ? status_done : complain(drawn.error());
 }
 

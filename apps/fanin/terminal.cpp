@@ -85,33 +85,41 @@ void say(std::string_view text) { write_error(printable_lines(text)); }
 
 void print(std::string_view text) { fmt::print("{}", printable_lines(text)); }
 
-Result<JsonFile> JsonFile::open(const std::string& path) {
-  JsonFile json(path);
-  if (path.empty() || path == "-") return json;
+Result<OutputFile> OutputFile::open(std::string option, const std::string& path) {
+  OutputFile output(std::move(option), path);
+  if (path.empty() || path == "-") return output;
   // What is there stays until there is a result. A pipe that nobody reads is an error, and is not
   // waited for.
   const int file =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-  if (file < 0) return fail_errno(ErrorKind::usage, fmt::format("--json {}", path), errno);
+  if (file < 0)
+    return fail_errno(ErrorKind::usage, fmt::format("{} {}", output.option_, path), errno);
   (void)::fcntl(file, F_SETFL, O_APPEND); // a slow reader is waited for
-  json.file_.reset(::fdopen(file, "a"));
-  if (json.file_ != nullptr) return json;
+  output.file_.reset(::fdopen(file, "a"));
+  if (output.file_ != nullptr) return output;
   ::close(file);
-  return fail(ErrorKind::exhausted, fmt::format("--json {}: no memory", path));
+  return fail(ErrorKind::exhausted, fmt::format("{} {}: no memory", output.option_, path));
 }
 
-Result<> JsonFile::write(const json::Value& value) {
+Result<> OutputFile::write(std::string_view text) {
   if (path_.empty()) return {};
   std::FILE* const file = file_ ? file_.get() : stdout;
-  const std::string text = value.dump(2) + "\n";
   // A pipe or a terminal has nothing to cut off.
   const bool ready = !file_ || ftruncate(fileno(file), 0) == 0 || errno == EINVAL;
   if (ready && std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
       std::fflush(file) == 0) {
     return {};
   }
-  return fail_errno(ErrorKind::refused, fmt::format("--json {}", path_), errno);
+  return fail_errno(ErrorKind::refused, fmt::format("{} {}", option_, path_), errno);
 }
+
+Result<JsonFile> JsonFile::open(const std::string& path) {
+  auto file = OutputFile::open("--json", path);
+  if (!file) return std::unexpected(file.error());
+  return JsonFile(std::move(*file));
+}
+
+Result<> JsonFile::write(const json::Value& value) { return file_.write(value.dump(2) + "\n"); }
 
 Result<> write_json(const std::string& path, const json::Value& value) {
   auto json = JsonFile::open(path);

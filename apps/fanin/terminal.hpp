@@ -43,21 +43,34 @@ private:
 void say(std::string_view text);
 void print(std::string_view text); // on standard output
 
-// Where a result object goes to: a file, standard output for "-", or nowhere.
-class JsonFile {
+// Where a result goes to: a file, standard output for "-", or nowhere.
+class OutputFile {
 public:
-  // Makes the file; an empty `path` is nowhere. Errors: usage, naming the file.
-  [[nodiscard]] static Result<JsonFile> open(const std::string& path);
-  [[nodiscard]] Result<> write(const json::Value& value);
+  // Makes the file that an option names; an empty `path` is nowhere. Errors: usage, naming both.
+  [[nodiscard]] static Result<OutputFile> open(std::string option, const std::string& path);
+  [[nodiscard]] Result<> write(std::string_view text);
 
 private:
-  explicit JsonFile(std::string path) : path_(std::move(path)) {}
+  OutputFile(std::string option, std::string path)
+      : option_(std::move(option)), path_(std::move(path)) {}
 
   struct Close {
     void operator()(std::FILE* file) const { static_cast<void>(std::fclose(file)); }
   };
+  std::string option_;
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_; // null: standard output, or nowhere
+};
+
+// Of --json.
+class JsonFile {
+public:
+  [[nodiscard]] static Result<JsonFile> open(const std::string& path);
+  [[nodiscard]] Result<> write(const json::Value& value);
+
+private:
+  explicit JsonFile(OutputFile file) : file_(std::move(file)) {}
+  OutputFile file_;
 };
 
 // The same in one go.

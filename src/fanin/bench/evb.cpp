@@ -58,6 +58,7 @@ public:
     if (with_baselines()) {
       if (auto planned = plan(); !planned) return std::unexpected(planned.error());
     }
+    if (options_.timeline) return run_in_time();
     const auto rounds = run_rounds(
         contenders(), {.runs = options_.runs, .stolen_max = options_.stolen_max}, progress_);
     if (!rounds) return std::unexpected(rounds.error());
@@ -65,12 +66,28 @@ public:
   }
 
 private:
+  // A moment that other machines have disturbed says so itself, and none is dropped.
+  Result<json::Value> run_in_time() {
+    Timeline timeline(*options_.timeline, options_.duration);
+    const std::vector<Contender> alone{{"evb", [&] {
+                                          return run_evb(options_.setup, options_.warmup,
+                                                         options_.duration, options_.idle,
+                                                         timeline.watch());
+                                        }}};
+    const auto rounds = run_rounds(alone, {.runs = 1, .stolen_max = 1}, progress_);
+    if (!rounds) return std::unexpected(rounds.error());
+    json::Value result = report(*rounds);
+    result["timeline"] = timeline.report();
+    return result;
+  }
+
   [[nodiscard]] const config::Configuration& configuration() const {
     return options_.setup.configuration;
   }
   // What bounds event building, if it runs as fast as it can.
   [[nodiscard]] bool with_nxn() const {
-    return options_.baselines && !options_.idle && configuration().system.trigger_rate_hz == 0;
+    return options_.baselines && !options_.idle && !options_.timeline &&
+           configuration().system.trigger_rate_hz == 0;
   }
   [[nodiscard]] bool with_baselines() const {
     return with_nxn() && options_.url.scheme == "tcp" && !options_.hosts;
@@ -373,6 +390,7 @@ std::string evb_table(const json::Value& result) {
     }
     if (!row.at("remark").is_null()) text += "           " + row.at("remark").text() + "\n";
   }
+  if (result.find("timeline") != nullptr) text += "\n" + timeline_table(result.at("timeline"));
   return text;
 }
 

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "fanin/base/json.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/bench/evb_processes.hpp"
 #include "fanin/bench/measure.hpp"
+#include "fanin/bench/timeline.hpp"
 #include "fanin/net/url.hpp"
 
 namespace fanin::bench {
@@ -29,6 +31,7 @@ struct EvbOptions {
   bool baselines = true;
   bool ladder = false;
   bool idle = false; // connected, without events
+  std::optional<TimelineOptions> timeline; // one measurement of event building alone, in time
 };
 
 // The result object: settings, machine and results[]. Errors: usage, and what goes wrong.

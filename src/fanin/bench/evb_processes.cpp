@@ -168,10 +168,11 @@ private:
   std::string path_;
 };
 
-Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle) {
+Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle,
+                           const Watch& watch) {
   ProcessGroup group;
   if (auto started = start_all(group, setup); !started) return std::unexpected(started.error());
-  auto sample = group.measure(warmup, duration, !idle);
+  auto sample = group.measure(warmup, duration, !idle, watch);
   if (!sample) return sample;
   group.terminate(0); // the event manager ends the run
   if (auto ended = group.wait_until_ended(node_patience); !ended) {
@@ -227,13 +228,15 @@ Result<ProcessGroup::Body> evb_body(const json::Value& part) {
   };
 }
 
-Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle) {
-  if (setup.configuration.run.output.empty()) return measure_evb(setup, warmup, duration, idle);
+Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle,
+                       const Watch& watch) {
+  if (setup.configuration.run.output.empty())
+    return measure_evb(setup, warmup, duration, idle, watch);
   const auto folder = Folder::make(setup.configuration.run.output);
   if (!folder) return std::unexpected(folder.error());
   EvbSetup own = setup;
   own.configuration.run.output = folder->path();
-  return measure_evb(own, warmup, duration, idle);
+  return measure_evb(own, warmup, duration, idle, watch);
 }
 
 } // namespace fanin::bench

@@ -45,6 +45,6 @@ struct EvbSetup {
 // as it should be (events incomplete or lost, a node that did not end). `idle`: there are no
 // events.
 [[nodiscard]] Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration,
-                                     bool idle = false);
+                                     bool idle = false, const Watch& watch = {});
 
 } // namespace fanin::bench

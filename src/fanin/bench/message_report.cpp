@@ -1,14 +1,14 @@
 // What people see of the benchmarks of messages: a table, a drawing.
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
 #include "fanin/bench/message_bench.hpp"
+#include "fanin/bench/plot.hpp"
 #include "fanin/bench/port.hpp"
 
 namespace fanin::bench {
@@ -101,82 +101,30 @@ std::string message_table(const json::Value& result) {
   return text;
 }
 
-namespace {
-
-constexpr double width = 720;
-constexpr double height = 440;
-constexpr double plot_left = 70;
-constexpr double plot_right = 130; // the legend
-constexpr double top = 30;
-constexpr double bottom = 40;
-constexpr std::array<const char*, 7> colours{"#c0392b", "#2471a3", "#1e8449", "#b7950b",
-                                             "#7d3c98", "#566573", "#ca6f1e"};
-
-// A logarithmic axis.
-struct Axis {
-  double low = 0; // exponents of 10
-  double high = 1;
-  double from = 0; // on the drawing
-  double to = 0;
-  [[nodiscard]] double at(double value) const {
-    return from + (std::log10(value) - low) / (high - low) * (to - from);
-  }
-};
-
-} // namespace
-
 std::string message_plot(const json::Value& result) {
   const bool roundtrip = result.at("bench").text() == "roundtrip";
   const char* const key = roundtrip ? "p50_us" : "bytes_per_s";
-  double low = 1e300;
-  double high = 0;
-  for (const auto& row : result.at("results").list()) {
-    const double value = row.at(key).real();
-    if (value <= 0) continue;
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  const auto sizes = sizes_in(result);
-  if (sizes.empty() || high == 0) return {};
-  const Axis x{std::log10(static_cast<double>(sizes.front())) - 0.1,
-               std::log10(static_cast<double>(sizes.back())) + 0.1, plot_left, width - plot_right};
-  const Axis y{std::floor(std::log10(low)), std::ceil(std::log10(high) + 1e-9), height - bottom,
-               top};
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-      "height=\"{1}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"{0}\" "
-      "height=\"{1}\" fill=\"white\"/>\n<text x=\"{2}\" y=\"18\">fanin bench {3} {4}: {5}</text>\n",
-      width, height, plot_left, result.at("bench").text(), result.at("settings").at("url").text(),
-      roundtrip ? "round trip, p50, us" : "bytes/s");
-  for (double exponent = y.low; exponent <= y.high; ++exponent) {
-    const double at = y.at(std::pow(10, exponent));
-    svg += fmt::format("<path d=\"M{} {:.1f}H{}\" stroke=\"#ddd\"/>\n", plot_left, at,
-                       width - plot_right);
-    svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">1e{}</text>\n",
-                       plot_left - 6, at + 4, exponent);
-  }
-  for (const std::uint64_t size : sizes) {
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                       x.at(static_cast<double>(size)), height - bottom + 18, format_size(size));
-  }
-  std::size_t index = 0;
+  Plot plot{.title = fmt::format("fanin bench {} {}", result.at("bench").text(),
+                                 result.at("settings").at("url").text()),
+            .x = {.name = "size", .logarithmic = true, .ticks = {}},
+            .panels = {},
+            .marks = {}};
+  PlotPanel panel{.y = {.name = roundtrip ? "round trip, p50 (us)" : "throughput (B/s)",
+                        .logarithmic = true,
+                        .ticks = {}},
+                  .curves = {},
+                  .height = 370};
+  for (const std::uint64_t size : sizes_in(result))
+    plot.x.ticks.push_back({static_cast<double>(size), format_size(size)});
   for (const auto& what : names_in(result)) {
-    const char* const colour = colours[index % colours.size()];
-    std::string line;
-    for (const std::uint64_t size : sizes) {
-      const double value = row_of(result, size, what).at(key).real();
-      if (value <= 0) continue;
-      const double to_x = x.at(static_cast<double>(size));
-      line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? 'M' : 'L', to_x, y.at(value));
-      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", to_x,
-                         y.at(value), colour);
-    }
-    svg += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\"/>\n", line, colour);
-    svg += fmt::format("<text x=\"{}\" y=\"{}\" fill=\"{}\">{}</text>\n", width - plot_right + 10,
-                       top + 16 + 16 * static_cast<double>(index), colour, what);
-    ++index;
+    Curve curve{.name = what, .points = {}};
+    for (const std::uint64_t size : sizes_in(result))
+      curve.points.push_back(
+          {static_cast<double>(size), row_of(result, size, what).at(key).real()});
+    panel.curves.push_back(std::move(curve));
   }
-  return svg + "</svg>\n";
+  plot.panels.push_back(std::move(panel));
+  return to_svg(plot);
 }
 
 } // namespace fanin::bench

@@ -265,7 +265,24 @@ Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) c
   return sample;
 }
 
-Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wait_for_messages) {
+// Samples at multiples of the period, whatever each of them takes.
+Result<> ProcessGroup::watch_for(Duration duration, const Snapshot& before, const Watch& watch) {
+  Snapshot last = before;
+  for (Time next = before.at + watch.every;
+       watch.every > Duration{} && next <= before.at + duration; next += watch.every) {
+    pause_for(std::max(Duration{}, next - now()));
+    auto here = sample();
+    if (!here) return std::unexpected(here.error());
+    watch.on_sample(here->at - before.at, difference(last, *here));
+    last = std::move(*here);
+    if (auto alive = look(); !alive) return alive;
+  }
+  pause_for(std::max(Duration{}, before.at + duration - now()));
+  return {};
+}
+
+Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wait_for_messages,
+                                     const Watch& watch) {
   const Time limit = now() + start_patience;
   while (wait_for_messages) {
     const auto here = sample();
@@ -278,7 +295,8 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
   pause_for(warmup);
   const auto before = sample();
   if (!before) return std::unexpected(before.error());
-  pause_for(duration);
+  if (auto watched = watch_for(duration, *before, watch); !watched)
+    return std::unexpected(watched.error());
   const auto after = sample();
   if (!after) return std::unexpected(after.error());
   if (auto alive = look(); !alive) return std::unexpected(alive.error());

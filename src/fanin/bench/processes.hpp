@@ -91,6 +91,14 @@ struct Sample {
   std::string remark; // empty: all is well
 };
 
+// What is told while a measurement runs.
+struct Watch {
+  Duration every{}; // 0: nothing
+  // The time since the measurement began, and what was counted since the last call. It may take a
+  // while: the next one is when it is due.
+  std::function<void(Duration since_begin, const Sample& sample)> on_sample;
+};
+
 // True from SIGTERM on; in processes of a group.
 [[nodiscard]] bool termination_asked();
 // Called from the handler of SIGTERM, hence async-signal-safe.
@@ -128,7 +136,7 @@ public:
   [[nodiscard]] Result<> wait_until_running(std::size_t index);
   // Waits for the first message in any process, then for `warmup`, then measures for `duration`.
   [[nodiscard]] Result<Sample> measure(Duration warmup, Duration duration,
-                                       bool wait_for_messages = true);
+                                       bool wait_for_messages = true, const Watch& watch = {});
   // SIGTERM to one; then wait_until_ended() for all. Errors: a process failed; after `patience` the
   // rest is killed.
   void terminate(std::size_t index) const;
@@ -153,6 +161,7 @@ private:
   [[nodiscard]] Result<> look(Member& member);
   [[nodiscard]] Result<Snapshot> sample();
   [[nodiscard]] Sample difference(const Snapshot& before, const Snapshot& after) const;
+  [[nodiscard]] Result<> watch_for(Duration duration, const Snapshot& before, const Watch& watch);
   [[noreturn]] static void run_child(const Body& body, ProcessStats& stats);
   void kill_all();
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fanin/base/export.hpp"
+
 namespace fanin::doctor {
 
 class Host {
@@ -16,11 +18,11 @@ public:
 
   // Of the file, without blanks at the ends; none: it is not there, or cannot be
   // read.
-  [[nodiscard]] std::optional<std::string> text(std::string_view path) const;
+  [[nodiscard]] FANIN_INTERNAL_API std::optional<std::string> text(std::string_view path) const;
   // Its first word as a number.
-  [[nodiscard]] std::optional<std::int64_t> number(std::string_view path) const;
+  [[nodiscard]] FANIN_INTERNAL_API std::optional<std::int64_t> number(std::string_view path) const;
   // Names in the folder, in order.
-  [[nodiscard]] std::vector<std::string> names(std::string_view path) const;
+  [[nodiscard]] FANIN_INTERNAL_API std::vector<std::string> names(std::string_view path) const;
   [[nodiscard]] bool exists(std::string_view path) const;
   [[nodiscard]] bool usable(std::string_view path) const; // this user may read and write it
   // The soft limit of this process, as in "Max open files"; none: unlimited, or not known.
