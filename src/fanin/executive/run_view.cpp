@@ -273,7 +273,9 @@ void RunView::add_elsewhere(json::Value& result) const {
       names.append(node.name);
     }
   }
-  if (!text.empty()) result["error"] = result.at("error").text() + "; without those of " + text;
+  const bool died = !ends_.contains(configuration_.event_manager().name);
+  if (died && !text.empty())
+    result["error"] = result.at("error").text() + "; without those of " + text;
   result["not_summed"] = std::move(names);
 }
 

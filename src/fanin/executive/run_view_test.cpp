@@ -137,6 +137,7 @@ TEST_F(RunViewTest, without_an_event_manager_there_is_no_success) {
   progress("running");
   failed("evm");
   EXPECT_FALSE(succeeded(view_.result()));
+  EXPECT_EQ(view_.result().at("error").text(), "it broke"); // nobody else is missed
 }
 
 TEST_F(RunViewTest, a_run_that_stands_still_says_what_it_waits_for) {
