@@ -291,6 +291,10 @@ NIGHTLY = {
         "1,000 kills in whole runs",
         pytest("-s", "tests/kills_test.py", FANIN_KILL_ROUNDS="1000",
                FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
+    "filters": lambda s: s.build("release") and s.run(
+        "200 kills of filter units",
+        pytest("-s", "tests/filter_test.py::test_filter_units_are_killed_at_random_instants", FANIN_FILTER_KILLS="200",
+               FANIN=str(ROOT / "build/release/bin/fanin"), FANIN_SOURCE_DIR=str(ROOT))),
     "tsan": lambda s: s.build("tsan", "all") and s.tests("tsan", gate_skips=True),
     "tidy": lambda s: s.run("clang-tidy, file by file", dev("tidy")),
     "fuzz": lambda s: s.run("fuzzing, 300 s a target", dev("fuzz", "300")),

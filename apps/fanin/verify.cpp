@@ -25,6 +25,7 @@ json::Value to_json(const storage::VerifyResult& result) {
   value["events"] = result.events;
   value["complete"] = result.complete;
   value["incomplete"] = result.incomplete;
+  value["rejected"] = result.rejected;
   value["superseded"] = result.superseded;
   value["duplicates"] = result.duplicates;
   value["crc_errors"] = result.crc_errors;

@@ -53,6 +53,8 @@ struct RunSummary {
   Duration duration{}; // from the start of reading to the last commit
   std::uint64_t events_built = 0; // incomplete ones included
   std::uint64_t events_incomplete = 0;
+  std::uint64_t events_rejected = 0; // of those built, by the filter
+  std::uint64_t events_undecided = 0; // of those built, by any filter unit
   std::uint64_t events_lost = 0; // announced or triggered, and not built when the run was cut off
   std::uint64_t events_bad = 0; // with a damaged fragment
   std::uint64_t bytes_built = 0; // payload

@@ -60,6 +60,13 @@ std::uint64_t System::digest() const {
   digest.add(static_cast<std::uint64_t>(event_deadline.count()));
   digest.add(trigger_rate_hz > 0 ? 1 : 0);
   digest.add(event_window);
+  digest.add(streams.size());
+  for (const auto& stream : streams) {
+    digest.add(stream.name);
+    digest.add(stream.prescale);
+    digest.add(stream.sources.size());
+    for (const SourceId source : stream.sources) digest.add(source);
+  }
   return digest.value();
 }
 

@@ -13,6 +13,7 @@
 #include "fanin/base/identity.hpp"
 #include "fanin/base/result.hpp"
 #include "fanin/builder/shaping/shaping.hpp"
+#include "fanin/storage/layout.hpp"
 
 namespace fanin::builder {
 
@@ -67,6 +68,8 @@ struct System {
 
   double trigger_rate_hz = 0; // 0: no trigger source, events exist as they are announced
   std::uint64_t trigger_window = 100'000; // triggered and not yet built, at most
+  // What filter units accept events into; empty: there are no filter units.
+  std::vector<storage::StreamInfo> streams;
   std::uint64_t events_max = 0; // stop after so many; 0: no limit
 
   // Bytes of the largest data message.

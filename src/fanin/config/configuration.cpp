@@ -304,7 +304,9 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
         {detail::resolve_path(path, plugin.place_of("path")), plugin.place_of("path")});
     plugin.finish();
   }
+  detail::read_streams(reader, configuration.system);
   detail::read_nodes(reader, configuration, problems);
+  detail::check_streams(configuration, reader);
   fit_window(reader.table("event"), configuration);
   fit_batches(reader.table("event"), reader.table("network"), configuration);
   fit_shaping(reader.table("shaping"), configuration);
@@ -321,6 +323,27 @@ std::optional<std::size_t> Configuration::find_node(std::string_view name) const
   const auto found = std::ranges::find(nodes, name, &Node::name);
   if (found == nodes.end()) return std::nullopt;
   return static_cast<std::size_t>(found - nodes.begin());
+}
+
+// Over shared memory and within a process a name is an address: that of the event manager makes it
+// different from those of other event builders on this host.
+net::Url Configuration::filter_address(std::size_t builder, const net::Url& event_manager) const {
+  const Node& node = nodes[builder_node(builder)];
+  net::Url url = *node.filter_url;
+  if (!url.host.empty()) return url;
+  url.host = fmt::format("{}.{}.{}.filter", event_manager.host, event_manager.port, node.name);
+  url.port = 1;
+  return url;
+}
+
+std::vector<std::size_t> Configuration::builders_of(std::size_t filter) const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < builders(); ++i) {
+    const Node& node = nodes[builder_node(i)];
+    const bool same_host = node.filter_url->network() == "shm";
+    if (!same_host || node.host == nodes[filter].host) found.push_back(i);
+  }
+  return found;
 }
 
 std::string Configuration::node_names() const {

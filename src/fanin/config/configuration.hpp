@@ -63,7 +63,7 @@ struct Source {
   std::optional<double> expected_bytes_per_s; ///< for the check of memory
 };
 
-enum class Role : std::uint8_t { event_manager, readout, builder, application };
+enum class Role : std::uint8_t { event_manager, readout, builder, application, filter };
 
 struct Node {
   Role role{};
@@ -77,7 +77,12 @@ struct Node {
   settings::Place place;
   std::string url_key; ///< the key that its addresses come from
   settings::Place url_place;
-  std::string type; ///< of an application
+  std::optional<net::Url> filter_url; ///< of a builder unit: where filter units reach it; without
+                                      ///< a host over shared memory (filter_address())
+  std::uint32_t filter_ahead = 2; ///< of a filter unit: batches that it asks each builder unit for
+  Duration filter_latency{}; ///< of a filter unit: from a built batch to its decisions
+  Duration filter_time_limit{}; ///< of a filter unit: for one event
+  std::string type; ///< of an application or a filter
   std::map<std::string, settings::Setting> settings; ///< keys that its type understands
 
   [[nodiscard]] bool listens_within(std::string_view network) const {
@@ -105,7 +110,7 @@ struct Configuration {
   builder::System system;
   storage::FileSinkOptions storage; ///< what the keys of [storage] say; each run adds the rest
   std::vector<Plugin> plugins;
-  /// The event manager, the readout units, the builder units, the applications.
+  /// The event manager, the readout units, the builder units, the applications, the filter units.
   std::vector<Node> nodes;
   std::vector<Source> sources; ///< in the order of system.sources
   std::vector<Process> processes; ///< every node in exactly one
@@ -117,6 +122,16 @@ struct Configuration {
     return 1 + readouts() + builder;
   }
   [[nodiscard]] const Node& event_manager() const { return nodes.front(); }
+  [[nodiscard]] std::size_t filters() const {
+    return static_cast<std::size_t>(std::ranges::count(nodes, Role::filter, &Node::role));
+  }
+  [[nodiscard]] bool has_filters() const { return !system.streams.empty(); }
+  /// Where a builder unit waits for filter units, of the event builder whose event manager listens
+  /// there.
+  [[nodiscard]] FANIN_INTERNAL_API net::Url filter_address(std::size_t builder,
+                                                           const net::Url& event_manager) const;
+  /// The builder units that a filter unit, a node, takes events from: all that it reaches.
+  [[nodiscard]] FANIN_INTERNAL_API std::vector<std::size_t> builders_of(std::size_t filter) const;
   /// Half-open range of indices into `sources`.
   [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(std::size_t readout) const {
     return system.sources_of(static_cast<NodeId>(readout));

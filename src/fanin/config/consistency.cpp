@@ -121,6 +121,31 @@ void check_addresses(const Configuration& configuration, Problems& problems) {
   };
   for (const Node& node : configuration.nodes) {
     for (const net::Url& url : node.urls) check(node, url);
+    if (node.filter_url && !node.filter_url->host.empty()) check(node, *node.filter_url);
+  }
+}
+
+// Filter units know from the configuration alone where builder units are.
+void check_filters(const Configuration& configuration, Problems& problems) {
+  for (const Node& node : configuration.nodes) {
+    if (!node.filter_url) continue;
+    const std::string_view network = node.filter_url->network();
+    if (!configuration.has_filters()) {
+      problems.add(node.place, node.key + ".filter_url", "there is no [[filter]] to connect there");
+    } else if (network != "shm" && network != "inproc" && node.filter_url->port == 0) {
+      problems.add(node.place, node.key + ".filter_url",
+                   fmt::format("needs a port, as in \"{}://{}:7100\": filter units must know where "
+                               "to connect",
+                               node.filter_url->scheme, node.name));
+    }
+  }
+  for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
+    const Node& node = configuration.nodes[i];
+    if (node.role != Role::filter || !configuration.builders_of(i).empty()) continue;
+    problems.add(node.place, node.key + ".host",
+                 fmt::format("filter unit \"{}\" reaches no builder unit: shm:// ends at its host; "
+                             "give builder units a filter_url = \"tcp://HOST:PORT\"",
+                             node.name));
   }
 }
 
@@ -234,6 +259,7 @@ void check_consistency(const Configuration& configuration, Problems& problems) {
   check_hosts(configuration, problems);
   check_addresses(configuration, problems);
   check_ports(configuration, problems);
+  check_filters(configuration, problems);
   check_processes(configuration, problems);
   const std::uint64_t table = table_bytes_max(configuration.system.batch_events);
   if (table * 2 > configuration.system.data_page / 2) {

@@ -222,6 +222,7 @@ void read_builders(TableReader& root, Configuration& configuration) {
     if (alike.urls.size() > rails_max)
       reader.reject("url", fmt::format("names more than {} addresses", rails_max));
     const std::uint32_t weight = read_weight(reader, configuration.system.assignment);
+    alike.filter_url = reader.url("filter_url");
     alike.url_key = reader.path("url");
     alike.url_place = reader.place_of("url");
     if (configuration.builders() + count > nodes_max) {
@@ -232,6 +233,8 @@ void read_builders(TableReader& root, Configuration& configuration) {
       Node node = alike;
       node.name = node_name(name, "bu", configuration.builders(), copy, count);
       node.cpus = share_of_cpus(cpus, copy, count);
+      if (node.filter_url && node.filter_url->port != 0)
+        node.filter_url->port = static_cast<std::uint16_t>(node.filter_url->port + copy);
       configuration.nodes.push_back(std::move(node));
       configuration.system.builder_units.push_back(configuration.nodes.back().name);
       configuration.system.builder_weights.push_back(weight);
@@ -255,6 +258,34 @@ void read_applications(TableReader& root, Configuration& configuration) {
   }
 }
 
+void read_filters(TableReader& root, Configuration& configuration) {
+  std::size_t index = 0;
+  for (auto& reader : root.tables("filter")) {
+    const std::uint64_t count = reader.integer("count", 1, 1, nodes_max);
+    const std::string name = reader.text("name", "");
+    Node alike = read_node(reader, Role::filter, configuration.buffers, 0);
+    const std::vector<int> cpus = read_cpus(reader, count);
+    alike.type = reader.text("type", "");
+    if (alike.type.empty())
+      reader.reject("type", "is missing: the type that a plug-in has registered");
+    alike.filter_ahead = static_cast<std::uint32_t>(reader.integer("ahead", 2, 1, 64));
+    alike.filter_latency = reader.duration("latency", std::chrono::milliseconds{100});
+    alike.filter_time_limit = reader.duration("time_limit", std::chrono::seconds{1});
+    if (alike.filter_time_limit < std::chrono::milliseconds{20})
+      reader.reject("time_limit", "decisions are said every 10 ms: set 20ms or more");
+    read_own_settings(
+        reader,
+        {"name", "count", "host", "cpu", "numa_node", "type", "ahead", "latency", "time_limit"},
+        alike.settings);
+    for (std::uint64_t copy = 0; copy < count; ++copy) {
+      Node node = alike;
+      node.name = node_name(name, "fu", index++, copy, count);
+      node.cpus = share_of_cpus(cpus, copy, count);
+      configuration.nodes.push_back(std::move(node));
+    }
+  }
+}
+
 // Where each node listens: what it says itself, else its host on the common network. In one process
 // the name of the node is the host.
 class Addresses {
@@ -267,6 +298,13 @@ public:
     set(node, control, "control");
     const bool said = network_ != nullptr && network_->find("control") != nullptr;
     complete(node, node.urls.front(), said && !control.host.empty());
+  }
+  // Where filter units reach a builder unit: within the process, else over shared memory.
+  static void set_filters(Node& node) {
+    if (!node.filter_url)
+      node.filter_url = net::Url{.scheme = node.listens_within("inproc") ? "inproc" : "shm"};
+    net::Url& url = *node.filter_url;
+    if (url.host.empty() && url.port != 0) url.host = node.host.empty() ? "127.0.0.1" : node.host;
   }
   void set_builder(Node& node, const net::Url& data) const {
     if (node.urls.empty()) {
@@ -308,6 +346,7 @@ void set_urls(TableReader& root, Configuration& configuration) {
       addresses.set_event_manager(node, configuration.network.control);
     } else if (node.role == Role::builder) {
       addresses.set_builder(node, configuration.network.data);
+      if (configuration.has_filters()) Addresses::set_filters(node);
     }
   }
 }
@@ -365,6 +404,9 @@ void read_nodes(TableReader& root, Configuration& configuration, Problems& probl
   read_readouts(root, configuration, problems);
   read_builders(root, configuration);
   read_applications(root, configuration);
+  read_filters(root, configuration);
+  if (configuration.system.streams.empty() && configuration.filters() > 0)
+    configuration.system.streams.push_back({.name = "accepted", .prescale = 1, .sources = {}});
   set_urls(root, configuration);
   read_processes(root, configuration);
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/builder/filtering/filter_sink.hpp"
 #include "fanin/executive/report.hpp"
 
 namespace fanin::executive {
@@ -31,12 +32,25 @@ Result<> BuilderNode::start() {
     outcome_ = in_order(result, run_ != 0);
     watch_sinks();
   };
+  if (auto started = start_filter_server(); !started) return started;
   unit_.emplace(*context_.system, std::move(options), environment());
   auto started = unit_->start();
   if (started) {
     tell(fmt::format("waits for the event manager at {}", context_.event_manager.text()));
   }
   return started;
+}
+
+Result<> BuilderNode::start_filter_server() {
+  if (!context_.configuration->has_filters()) return {};
+  filters_.emplace(*context_.system, environment(),
+                   builder::FilterServer::Options{.on_silent = [this](const std::string& name) {
+                     json::Value report;
+                     report["report"] = "silent";
+                     report["silent"] = name;
+                     context_.report(std::move(report));
+                   }});
+  return filters_->listen(context_.configuration->filter_address(builder_, context_.event_manager));
 }
 
 void BuilderNode::stop() {
@@ -118,6 +132,7 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
   unable_ = !inner && !worked_;
   if (!inner) return inner;
   worked_ = true;
+  if (filters_) *inner = std::make_unique<builder::FilterSink>(std::move(*inner), run, *filters_);
   return std::make_unique<CountingSink>(std::move(*inner), context_.system->sources.size(),
                                         sink_log_, context_.observer);
 }

@@ -8,6 +8,7 @@
 
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/building/builder_unit.hpp"
+#include "fanin/builder/filtering/filter_server.hpp"
 #include "fanin/executive/counting_sink.hpp"
 #include "fanin/executive/node.hpp"
 
@@ -30,6 +31,7 @@ public:
   [[nodiscard]] builder::BuilderUnit* unit() { return unit_ ? &*unit_ : nullptr; } // null: it left
 
 private:
+  [[nodiscard]] Result<> start_filter_server();
   void leave(const std::string& why);
   void watch_sinks();
   void abandon_if_stuck();
@@ -40,6 +42,7 @@ private:
   std::size_t builder_;
   LogLimiter gone_lines_;
   SinkLog sink_log_;
+  std::optional<builder::FilterServer> filters_; // none: nothing is filtered
   std::optional<builder::BuilderUnit> unit_; // after what its sinks refer to
   net::Timer full_tick_;
   std::uint64_t commits_before_ = 0;

@@ -30,9 +30,9 @@ public:
                Observer* observer)
       : inner_(std::move(inner)), sources_(sources), log_(log), observer_(observer) {
     ++log_.open;
-    inner_->on_commit([this](std::uint64_t ticket) {
+    inner_->on_commit([this](const storage::Committed& committed) {
       ++log_.commits;
-      commit_(ticket);
+      commit_(committed);
     });
     inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
   }

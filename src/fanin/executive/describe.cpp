@@ -36,6 +36,10 @@ std::string place_text(const Configuration& configuration, std::size_t index) {
   if (!node.host.empty()) text += fmt::format(" on {}", node.host);
   for (const net::Url& url : node.urls)
     text += fmt::format("{} {}", &url == node.urls.data() ? ", listens at" : " and", url.text());
+  if (node.filter_url) {
+    const net::Url& url = *node.filter_url;
+    text += fmt::format(", filter units at {}", url.host.empty() ? url.scheme + "://" : url.text());
+  }
   if (!node.cpus.empty()) text += fmt::format(", CPU {}", fmt::join(node.cpus, ","));
   if (node.numa_node >= 0) text += fmt::format(", NUMA node {}", node.numa_node);
   return text;
@@ -43,7 +47,7 @@ std::string place_text(const Configuration& configuration, std::size_t index) {
 
 std::string node_text(const Configuration& configuration, std::size_t index, const NodePlan& plan) {
   static constexpr std::string_view roles[] = {"event manager", "readout unit", "builder unit",
-                                               "application"};
+                                               "application", "filter unit"};
   const config::Node& node = configuration.nodes[index];
   std::string text =
       fmt::format("  {} ({}){}\n", node.name, roles[static_cast<std::size_t>(node.role)],
@@ -56,15 +60,17 @@ std::string node_text(const Configuration& configuration, std::size_t index, con
     text += pool_text("metadata", plan.metadata);
   }
   if (node.role == config::Role::builder) text += pool_text("building", plan.receive);
+  if (node.role == config::Role::filter) text += pool_text("events", plan.receive);
   if (node.role == config::Role::application) return text;
   text += pool_text("control", plan.control);
   text += fmt::format("    memory     {}", format_size(plan.total()));
   if (plan.bytes_per_s > 0) {
-    text += fmt::format("; {} for {} need {} of its {}", format_bandwidth(plan.bytes_per_s),
-                        format_duration(node.role == config::Role::readout
-                                            ? hold_time(configuration)
-                                            : configuration.buffers.hold),
-                        format_size(plan.needed), format_size(plan.payload()));
+    text += fmt::format(
+        "; {} for {} need {} of its {}", format_bandwidth(plan.bytes_per_s),
+        format_duration(node.role == config::Role::readout
+                            ? hold_time(configuration)
+                            : configuration.buffers.hold + filter_latency(configuration)),
+        format_size(plan.needed), format_size(plan.payload()));
   }
   return text + "\n";
 }

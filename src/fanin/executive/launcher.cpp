@@ -33,6 +33,7 @@ constexpr Duration silence_longest = std::chrono::minutes{1};
 constexpr Duration restart_first = std::chrono::milliseconds{200};
 constexpr Duration restart_longest = std::chrono::seconds{5};
 constexpr Duration restart_forgotten = std::chrono::minutes{1}; // it lived: the next is a first one
+constexpr Duration restart_forgotten_of_filters = std::chrono::milliseconds{500};
 
 } // namespace
 
@@ -117,7 +118,7 @@ Result<> Launcher::start(ProcessState& state) {
   }
   state.ended_nodes = 0;
   state.started_at = loop_.now();
-  state.killed = false;
+  state.killed = state.ready = false;
   state.session = new_session();
   arguments.emplace_back("--session");
   arguments.push_back(fmt::format("{}", state.session));
@@ -157,6 +158,8 @@ void Launcher::on_report(ProcessState& state, const json::Value& report) {
     ++state.ended_nodes;
   } else if (kind == "progress") {
     begun_ |= report.at("state").text() != "waiting";
+  } else if (kind == "filters") {
+    state.ready = true;
   } else if (kind == "silent") {
     on_silent(report.at("silent").text());
   } else if (kind == "result") {
@@ -183,21 +186,21 @@ void Launcher::end_run() {
   if (decides->child != nullptr) decides->child->signal(SIGTERM);
 }
 
-// Such a process is needed until everything is built.
-bool Launcher::builds_only(const ProcessState& state) const {
+bool Launcher::only(const ProcessState& state, config::Role role) const {
   return std::ranges::all_of(process(state).nodes, [&](std::size_t index) {
-    return configuration_.nodes[index].role == config::Role::builder;
+    return configuration_.nodes[index].role == role;
   });
 }
 
-// A builder unit that was given up: frozen, it would hold pages of the readout units for ever. So
-// it is started again, whatever run.restart says: it did not fail by itself.
+// A builder or filter unit that was given up: frozen, it would hold pages of others for ever. So it
+// is started again, whatever run.restart says: it did not fail by itself.
 void Launcher::on_silent(const std::string& node) {
   for (auto& state : states_) {
     const auto& nodes = process(*state).nodes;
     const bool it = std::ranges::any_of(
         nodes, [&](std::size_t index) { return configuration_.nodes[index].name == node; });
-    if (!it || !builds_only(*state) || state->child == nullptr || !state->child->alive()) continue;
+    const bool replaceable = builds_only(*state) || filters_only(*state);
+    if (!it || !replaceable || state->child == nullptr || !state->child->alive()) continue;
     options_.log(LogLevel::warning,
                  fmt::format("{} was given up: it is killed", process(*state).name));
     state->killed = true;
@@ -250,7 +253,9 @@ void Launcher::on_exit(ProcessState& state, const ChildExit& exit) {
 void Launcher::on_death(ProcessState& state, const ChildExit& exit) {
   const std::string& name = process(state).name;
   const bool died = state.ended_nodes < process(state).nodes.size();
-  const std::string how = fmt::format("{} {}: {}", name, died ? "died" : "failed", exit.text());
+  std::string how = fmt::format("{} {}: {}", name, died ? "died" : "failed", exit.text());
+  const bool filters = filters_only(state);
+  if (filters && exit.signal == SIGALRM) how += ", an event took longer than its time_limit";
   if (&state == event_manager()) {
     options_.log(LogLevel::error, fmt::format("{}; everything stops, what was built is safe", how));
     return;
@@ -258,13 +263,15 @@ void Launcher::on_death(ProcessState& state, const ChildExit& exit) {
   if (state.unable) return options_.log(LogLevel::debug, how); // that was said
   ProcessState* const decides = event_manager();
   const bool drains = signals_seen_ == 1 && decides != nullptr; // it still builds what was read
-  if (over_ || (signals_seen_ > 0 && !(drains && builds_only(state)))) {
+  if (over_ || (signals_seen_ > 0 && !(drains && (builds_only(state) || filters)))) {
     options_.log(LogLevel::error, how);
     return;
   }
   if (died && decides != nullptr && decides->child->alive())
     children_.tell_of_death(*decides->child, state.session);
-  const bool restarts = configuration_.run.restart || state.killed;
+  // What a filter does is no reason to stop; one that could not be made never will be.
+  const bool replaced = filters && state.ready;
+  const bool restarts = configuration_.run.restart || state.killed || replaced;
   if (!begun_ && !restarts && decides != nullptr) {
     options_.log(LogLevel::error, fmt::format("{}; the run cannot begin without it", how));
     end_run();
@@ -276,7 +283,9 @@ void Launcher::on_death(ProcessState& state, const ChildExit& exit) {
     return;
   }
   options_.log(LogLevel::error, fmt::format("{}; it is started again", how));
-  if (loop_.now() - state.started_at >= restart_forgotten) state.restart_after = {};
+  const Duration lived = loop_.now() - state.started_at;
+  if (lived >= (filters ? restart_forgotten_of_filters : restart_forgotten))
+    state.restart_after = {};
   restart_later(state);
 }
 

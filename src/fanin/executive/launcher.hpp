@@ -64,6 +64,7 @@ private:
     Time started_at{};
     bool killed = false; // by this launcher, because it was frozen
     bool restarted = false;
+    bool ready = false; // a filter unit of it works
     bool unable = false; // one of its nodes could not take part when it was started first
   };
 
@@ -77,7 +78,13 @@ private:
   void on_exit(ProcessState& state, const ChildExit& exit);
   void on_death(ProcessState& state, const ChildExit& exit);
   void restart_later(ProcessState& state);
-  [[nodiscard]] bool builds_only(const ProcessState& state) const;
+  [[nodiscard]] bool only(const ProcessState& state, config::Role role) const;
+  [[nodiscard]] bool builds_only(const ProcessState& state) const {
+    return only(state, config::Role::builder);
+  }
+  [[nodiscard]] bool filters_only(const ProcessState& state) const {
+    return only(state, config::Role::filter);
+  }
   // The run is over: the rest has some time to end. Nodes that the event manager has told to finish
   // do so first; those that have lost it, or never had it, leave.
   void end_all();

@@ -310,6 +310,45 @@ TEST_F(LauncherTest, a_silent_builder_unit_is_killed_and_starts_again_whatever_r
   EXPECT_THAT(signals_of("ru0"), IsEmpty());
 }
 
+TEST_F(LauncherTest, a_filter_unit_is_replaced_whatever_ends_it) {
+  make({"filter.type=selection"});
+  ASSERT_TRUE(launcher_->start());
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  report("fu0", "filters");
+  exit("fu0", {.status = 3}); // before the run has begun
+  EXPECT_THAT(signals_of("evm"), IsEmpty());
+  pass(milliseconds{200});
+  EXPECT_EQ(starts_of("fu0"), 2U);
+  begin();
+  report("fu0", "filters");
+  exit("fu0", {.status = -1, .signal = SIGALRM});
+  EXPECT_THAT(log_.back(), HasSubstr("an event took longer than its time_limit"));
+  pass(milliseconds{200});
+  EXPECT_EQ(starts_of("fu0"), 2U); // it had hardly lived
+  pass(milliseconds{200});
+  EXPECT_EQ(starts_of("fu0"), 3U);
+  report("fu0", "filters");
+  pass(seconds{1});
+  report("bu0", "silent", "silent", "fu0");
+  EXPECT_THAT(signals_of("fu0"), ElementsAre(SIGKILL));
+  kill("fu0");
+  pass(milliseconds{200});
+  EXPECT_EQ(starts_of("fu0"), 4U);
+  report("fu0", "filters");
+  end("fu0", 1); // the filter threw
+  pass(seconds{1});
+  EXPECT_EQ(starts_of("fu0"), 5U);
+}
+
+TEST_F(LauncherTest, a_filter_that_cannot_be_made_ends_the_run_before_it_begins) {
+  make({"filter.type=selection"});
+  ASSERT_TRUE(launcher_->start());
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  exit("fu0", {.status = 2});
+  EXPECT_THAT(log_.back(), HasSubstr("the run cannot begin without it"));
+  EXPECT_THAT(signals_of("evm"), ElementsAre(SIGTERM));
+}
+
 TEST_F(LauncherTest, the_death_of_the_event_manager_ends_everything) {
   start_all();
   begin();

@@ -187,45 +187,82 @@ Result<> plan_readout(const Configuration& configuration, const net::TransportRe
   if (plan.needed > node.buffer) {
     return too_small(
         configuration, node,
-        fmt::format("{} is too small: {} for {} (buffers.hold + event.latency{}) take {}; raise "
+        fmt::format("{} is too small: {} for {} (buffers.hold + event.latency{}{}) take {}; raise "
                     "buffers.readout or lower the rate",
                     format_size(node.buffer), format_bandwidth(plan.bytes_per_s),
                     format_duration(hold_time(configuration)),
+                    configuration.has_filters() ? " + filter.latency" : "",
                     several_hosts(configuration) ? " + network.dead_after" : "",
                     format_size(plan.needed)));
   }
   return {};
 }
 
+std::uint64_t largest_event(const Configuration& configuration) {
+  std::uint64_t largest = 4096;
+  for (const config::Source& source : configuration.sources)
+    largest += source.queue.fragment_max + sizeof(wire::FragmentEntry) + 256;
+  return largest;
+}
+
+// What the network of filter units holds ready at a builder unit.
+std::uint32_t filter_pages(const Configuration& configuration,
+                           const net::TransportRegistry& transports, const config::Node& node) {
+  if (!node.filter_url) return 0;
+  return posted_pages(transports, {&*node.filter_url, 1}, configuration.filters());
+}
+
+// All batches that builder units may send at the same time, so that none waits for another one's
+// pages. Over shared memory they stay where they are.
+void plan_filter(const Configuration& configuration, const net::TransportRegistry& transports,
+                 const PageSizes& sizes, std::size_t index, NodePlan& plan) {
+  const std::uint32_t page = configuration.system.data_page;
+  const auto builders = configuration.builders_of(index);
+  const std::uint64_t batch =
+      std::max(configuration.system.batch_bytes, largest_event(configuration));
+  std::uint64_t pages = 4;
+  for (const std::size_t builder : builders) {
+    const net::Url& url = *configuration.nodes[configuration.builder_node(builder)].filter_url;
+    const bool shared = url.network() == "shm" || url.network() == "inproc";
+    const std::uint64_t batches = configuration.nodes[index].filter_ahead;
+    pages += shared ? 2 : batches * builder::receive_pages(batch, page, 1);
+    pages += posted_pages(transports, {&url, 1}, 1);
+  }
+  plan.receive = {page, static_cast<std::uint32_t>(pages)};
+  plan.control = control_pool(configuration, sizes, builders.size(), 0);
+}
+
 Result<> plan_builder(const Configuration& configuration, const net::TransportRegistry& transports,
                       const PageSizes& sizes, const config::Node& node, NodePlan& plan) {
   const std::uint32_t page = configuration.system.data_page;
-  plan.control = control_pool(configuration, sizes, 1 + configuration.readouts(),
-                              posted_pages(transports, configuration.event_manager().urls, 1));
+  plan.control =
+      control_pool(configuration, sizes, 1 + configuration.readouts() + configuration.filters(),
+                   posted_pages(transports, configuration.event_manager().urls, 1) +
+                       filter_pages(configuration, transports, node));
+  plan.receive_shared = node.filter_url && node.filter_url->network() == "shm";
   const auto pages =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
   plan.posted = posted_pages(transports, node.urls,
                              configuration.readouts() * connections_each(configuration));
   plan.receive = {page, pages + plan.posted};
   double total = 0;
-  std::uint64_t largest = 4096;
-  for (const config::Source& source : configuration.sources) {
+  for (const config::Source& source : configuration.sources)
     total += expected_rate(configuration, source);
-    largest += source.queue.fragment_max + sizeof(wire::FragmentEntry) + 256;
-  }
+  const std::uint64_t largest = largest_event(configuration);
   plan.bytes_per_s = total / static_cast<double>(configuration.builders());
   const std::uint64_t capacity = builder::build_capacity(pages, page, configuration.readouts());
-  const auto at_rate =
-      static_cast<std::uint64_t>(plan.bytes_per_s * seconds(configuration.buffers.hold));
+  const Duration hold = configuration.buffers.hold + filter_latency(configuration);
+  const auto at_rate = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold));
   const std::uint64_t least = std::max({largest, 2 * configuration.system.batch_bytes, at_rate});
   plan.needed = builder::receive_pages(least, page, configuration.readouts()) * page;
   if (capacity >= least) return {};
   if (least == at_rate) {
     return too_small(configuration, node,
-                     fmt::format("{} is too small: {} for {} (buffers.hold) take {}; raise "
+                     fmt::format("{} is too small: {} for {} (buffers.hold{}) take {}; raise "
                                  "buffers.builder or add builder units",
                                  format_size(node.buffer), format_bandwidth(plan.bytes_per_s),
-                                 format_duration(configuration.buffers.hold),
+                                 format_duration(hold),
+                                 configuration.has_filters() ? " + filter.latency" : "",
                                  format_size(plan.needed)));
   }
   return too_small(
@@ -251,8 +288,15 @@ std::uint64_t NodePlan::pools() const { return payload() + control.bytes() + met
 std::uint64_t NodePlan::total() const { return pools() + queues; }
 
 Duration hold_time(const Configuration& configuration) {
-  return configuration.buffers.hold + configuration.system.latency +
+  return configuration.buffers.hold + configuration.system.latency + filter_latency(configuration) +
          (several_hosts(configuration) ? configuration.system.dead_after : Duration{0});
+}
+
+Duration filter_latency(const Configuration& configuration) {
+  Duration latency{};
+  for (const config::Node& node : configuration.nodes)
+    latency = std::max(latency, node.filter_latency);
+  return latency;
 }
 
 double expected_rate(const Configuration& configuration, const config::Source& source) {
@@ -284,6 +328,10 @@ Result<std::vector<NodePlan>> plan_memory(const Configuration& configuration,
         !done) {
       return std::unexpected(done.error());
     }
+  }
+  for (std::size_t node = 0; node < configuration.nodes.size(); ++node) {
+    if (configuration.nodes[node].role == config::Role::filter)
+      plan_filter(configuration, transports, sizes, node, plans[node]);
   }
   return plans;
 }

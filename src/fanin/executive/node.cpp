@@ -5,6 +5,7 @@
 #include "fanin/executive/application_node.hpp"
 #include "fanin/executive/builder_node.hpp"
 #include "fanin/executive/event_manager_node.hpp"
+#include "fanin/executive/filter_node.hpp"
 #include "fanin/executive/readout_node.hpp"
 
 namespace fanin::executive {
@@ -16,6 +17,11 @@ Result<std::unique_ptr<Node>> Node::make(NodeContext context) {
   case config::Role::builder: return std::make_unique<BuilderNode>(std::move(context));
   case config::Role::application: {
     auto node = std::make_unique<ApplicationNode>(std::move(context));
+    if (auto made = node->make(); !made) return std::unexpected(made.error());
+    return node;
+  }
+  case config::Role::filter: {
+    auto node = std::make_unique<FilterNode>(std::move(context));
     if (auto made = node->make(); !made) return std::unexpected(made.error());
     return node;
   }

@@ -25,7 +25,7 @@ Result<NodePools> NodePools::make(const NodePlan& plan, const memory::ArenaOptio
   NodePools pools;
   pools.sources.resize(plan.sources.size());
   memory::ArenaOptions receive = arena;
-  receive.shared = false;
+  receive.shared = arena.shared && plan.receive_shared;
   Result<> made = make_pool(plan.control, arena, pools.control);
   if (made) made = make_pool(plan.metadata, arena, pools.metadata);
   for (std::size_t i = 0; made && i < plan.sources.size(); ++i) {

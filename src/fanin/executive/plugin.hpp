@@ -1,5 +1,6 @@
 /// \file
-/// How a shared object adds types of source, transports and applications. It defines two functions:
+/// How a shared object adds types of source, transports, applications and filters. It defines two
+/// functions:
 ///
 ///     #include <fanin/executive/plugin.hpp>
 ///     FANIN_PLUGIN_ABI
@@ -15,6 +16,7 @@
 
 #include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/builder/filtering/filter.hpp"
 #include "fanin/executive/application.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/source/registry.hpp"
@@ -22,14 +24,15 @@
 namespace fanin::executive {
 
 /// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
-/// Transport, Application, the registries. A plug-in built for another number is refused.
-inline constexpr int plugin_abi = 5;
+/// Transport, Application, Filter, the registries. A plug-in built for another number is refused.
+inline constexpr int plugin_abi = 6;
 
 /// What a plug-in can register with.
 struct PluginRegistry {
   source::Registry& sources;
   net::TransportRegistry& transports;
   ApplicationRegistry& applications;
+  builder::FilterRegistry& filters;
   Result<> result{}; ///< the first registration that failed; load_plugin() reports it
 
   void add_source(std::string type, source::SourceFactory factory) {
@@ -42,6 +45,9 @@ struct PluginRegistry {
   }
   void add_application(std::string type, ApplicationFactory factory) {
     keep(applications.add(std::move(type), std::move(factory)));
+  }
+  void add_filter(std::string type, builder::FilterFactory factory) {
+    keep(filters.add(std::move(type), std::move(factory)));
   }
   void keep(Result<> added) {
     if (!added && result) result = std::move(added);

@@ -15,7 +15,8 @@ using ::testing::HasSubstr;
 
 struct Plugin : ::testing::Test {
   Plugins plugins = *Plugins::load({});
-  PluginRegistry registry{plugins.sources, plugins.transports, plugins.applications};
+  PluginRegistry registry{plugins.sources, plugins.transports, plugins.applications,
+                          plugins.filters};
 };
 
 TEST_F(Plugin, adds_a_source) {

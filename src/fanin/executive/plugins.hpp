@@ -1,9 +1,10 @@
-// What there is to build a process from: the transports, sources and applications that come with
-// fanin, and those of the configuration's plug-ins.
+// What there is to build a process from: the transports, sources, applications and filters that
+// come with fanin, and those of the configuration's plug-ins.
 #pragma once
 
 #include "fanin/base/export.hpp"
 #include "fanin/base/result.hpp"
+#include "fanin/builder/filtering/filter.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/application.hpp"
 #include "fanin/net/registry.hpp"
@@ -15,6 +16,7 @@ struct Plugins {
   net::TransportRegistry transports;
   source::Registry sources;
   ApplicationRegistry applications;
+  builder::FilterRegistry filters;
 
   // The built-in ones and those of the plug-ins. Errors name the configuration's line.
   [[nodiscard]] FANIN_INTERNAL_API static Result<Plugins>

@@ -80,6 +80,7 @@ Result<> Process::make_transports() {
   std::set<std::string> schemes;
   for (const config::Node& node : configuration_.nodes) {
     for (const net::Url& url : node.urls) schemes.insert(url.scheme);
+    if (node.filter_url) schemes.insert(node.filter_url->scheme);
   }
   const LogFunction log_function = [this](LogLevel level, std::string_view text) {
     log(options_.nodes.front(), level, text);
@@ -199,13 +200,14 @@ void Process::stop() {
           : "the event manager decides when the run is over; a second signal leaves at once");
 }
 
-// An application beside nodes of the run ends after them.
+// An application or a filter unit beside nodes of the run ends after them.
 bool Process::is_companion(const Node& node) const {
-  const auto is_application = [](const Node& other) {
-    return other.configured().role == config::Role::application;
+  const auto waits = [](const Node& other) {
+    const config::Role role = other.configured().role;
+    return role == config::Role::application || role == config::Role::filter;
   };
-  return is_application(node) &&
-         !std::ranges::all_of(nodes_, [&](const auto& other) { return is_application(*other); });
+  return waits(node) &&
+         !std::ranges::all_of(nodes_, [&](const auto& other) { return waits(*other); });
 }
 
 void Process::stop_now(const std::string& why) {

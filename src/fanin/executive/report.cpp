@@ -147,10 +147,10 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   const double rate = duration_s > 0 ? 1 / duration_s : 0;
   result["run"] = summary.run;
   result["duration_s"] = duration_s;
-  result["events"] = json::Object{{"built", summary.events_built},
-                                  {"incomplete", summary.events_incomplete},
-                                  {"lost", summary.events_lost},
-                                  {"bad", summary.events_bad}};
+  result["events"] =
+      json::Object{{"built", summary.events_built},       {"incomplete", summary.events_incomplete},
+                   {"rejected", summary.events_rejected}, {"undecided", summary.events_undecided},
+                   {"lost", summary.events_lost},         {"bad", summary.events_bad}};
   result["fragments"] = to_json(summary.fragments);
   result["bytes_built"] = summary.bytes_built;
   result["event_rate_hz"] = static_cast<double>(summary.events_built) * rate;
@@ -198,6 +198,7 @@ json::Value progress_of(const builder::RunSummary& summary) {
   progress["run"] = summary.run;
   progress["events"] = summary.events_built;
   progress["incomplete"] = summary.events_incomplete;
+  progress["rejected"] = summary.events_rejected;
   progress["open"] = summary.open_events;
   progress["bytes_built"] = summary.bytes_built;
   progress["buffers"] = json::Object{{"pages", pages}, {"in_use", in_use}};

@@ -6,8 +6,10 @@
 //   progress   node, time_s, state, events{}, ...      the event manager, during the run
 //   result     node, the keys of `fanin run --json`    the event manager, at the end
 //   gone       node, file, what                        who wrote a file that was removed
-//   silent     node, silent                            the event manager: this node was given up
+//   silent     node, silent                            the event manager, or a builder unit: this
+//                                                      node was given up
 //   frozen     node, seconds                           the launcher: the event manager is silent
+//   filters    node                                    a filter unit: it works
 //   end        node, ok, error, started, joined,       every node, last. started: false if it
 //              its counters                            could not; joined: it was in the run then
 #pragma once

@@ -63,6 +63,7 @@ public:
                                       .readout_unit = system_.readout_units[source.readout_unit],
                                       .required = source.required});
     }
+    options.file.streams = system_.streams;
     options.file.integrity = system_.checksum;
     options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        std::chrono::system_clock::now().time_since_epoch())

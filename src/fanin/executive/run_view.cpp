@@ -11,8 +11,8 @@
 namespace fanin::executive {
 namespace {
 
-constexpr std::array<std::string_view, 4> roles{"event_manager", "readout", "builder",
-                                                "application"};
+constexpr std::array<std::string_view, 5> roles{"event_manager", "readout", "builder",
+                                                "application", "filter"};
 
 } // namespace
 
@@ -33,7 +33,10 @@ void RunView::on_report(const json::Value& report) {
   } else if (kind == "end") {
     const std::string node = report.at("node").text();
     ends_[node] = report;
-    if (!has_result() && !report.at("ok").boolean()) failed_early_.insert(node);
+    const auto index = configuration_.find_node(node);
+    // A filter unit that failed is replaced.
+    const bool counts = !index || configuration_.nodes[*index].role != config::Role::filter;
+    if (counts && !has_result() && !report.at("ok").boolean()) failed_early_.insert(node);
     if (!report.at("started").boolean(true) && report.at("joined").boolean()) ++unable_[node];
   }
 }
@@ -71,6 +74,8 @@ std::string RunView::progress_line() const {
                   format_bandwidth(rate("bytes_built")), progress_.at("events").natural(),
                   progress_.at("incomplete").natural(), progress_.at("open").natural(),
                   100 * buffers.at("in_use").real() / pages);
+  if (configuration_.has_filters())
+    line += fmt::format("  {} rejected", progress_.at("rejected").natural());
   const std::uint64_t readouts = progress_.at("readouts").natural();
   const std::uint64_t builders = progress_.at("builders").natural();
   if (readouts < configuration_.readouts()) {
@@ -211,6 +216,9 @@ void RunView::add_resources(json::Value& result) const {
       } else {
         node["peak_rss_bytes"] = end->second.at("peak_rss_bytes");
         node["cpu_s"] = end->second.at("cpu_s");
+      }
+      for (const char* key : {"events_decided", "events_accepted", "bytes_seen"}) {
+        if (end != ends_.end() && end->second.find(key) != nullptr) node[key] = end->second.at(key);
       }
       if (end != ends_.end() && !end->second.at("ok").boolean(true))
         node["error"] = end->second.at("error");

@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/executive/filter_node.hpp"
 #include "fanin/executive/placement.hpp"
 #include "fanin/executive/plugins.hpp"
 
@@ -165,6 +166,11 @@ Result<> check_addresses(const config::Configuration& configuration,
       return fail(ErrorKind::usage, fmt::format("{}: {}: {}", node.url_place.text(), node.url_key,
                                                 good.error().text));
     }
+    if (!node.filter_url) continue;
+    if (const auto good = check(*node.filter_url, used && !node.filter_url->host.empty()); !good) {
+      return fail(ErrorKind::usage, fmt::format("{}: {}.filter_url: {}", node.place.text(),
+                                                node.key, good.error().text));
+    }
   }
   return {};
 }
@@ -260,6 +266,11 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
   });
   if (writes && !configuration.run.output.empty()) {
     if (auto good = check_output(configuration.run); !good) return std::unexpected(good.error());
+  }
+  for (const std::size_t node : nodes) {
+    if (configuration.nodes[node].role != config::Role::filter) continue;
+    const auto made = plugins->filters.make(filter_settings(configuration, node, {}));
+    if (!made) return fail(ErrorKind::usage, made.error().text);
   }
   for (const config::Source& source : configuration.sources) {
     if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())

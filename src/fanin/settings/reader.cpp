@@ -263,6 +263,25 @@ std::vector<std::string> TableReader::texts(std::string_view key) {
   return texts;
 }
 
+std::vector<std::string> TableReader::words(std::string_view key) {
+  const Value* value = find(key);
+  if (value == nullptr) return {};
+  if (value->kind != Value::Kind::list) {
+    const std::string* text = plain(key, "a list of numbers or texts");
+    return text == nullptr ? std::vector<std::string>{} : std::vector{*text};
+  }
+  std::vector<std::string> words;
+  for (const Value& item : value->items) {
+    if (item.kind == Value::Kind::table || item.kind == Value::Kind::list) {
+      reject(key, fmt::format("holds {}; a list of numbers or texts is wanted", name(item.kind)));
+      return {};
+    }
+    if (!is_clean(key, item.text)) return {};
+    words.push_back(item.text);
+  }
+  return words;
+}
+
 TableReader TableReader::table(std::string_view key) {
   const Value* value = find(key);
   if (value != nullptr && value->kind != Value::Kind::table) {

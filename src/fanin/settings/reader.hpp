@@ -62,6 +62,8 @@ public:
   /// CPU numbers: 3, "0-3,8" or [0, 1, 2].
   [[nodiscard]] std::vector<int> cpus(std::string_view key);
   [[nodiscard]] std::vector<std::string> texts(std::string_view key); ///< a list, or one alone
+  /// A list of numbers or texts, or one alone: as they were written.
+  [[nodiscard]] std::vector<std::string> words(std::string_view key);
 
   [[nodiscard]] TableReader table(std::string_view key);
   /// The tables of [[key]], or of one [key].

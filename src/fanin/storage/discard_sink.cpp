@@ -7,10 +7,7 @@ namespace fanin::storage {
 SubmitOutcome DiscardSink::submit(BuiltBatch& batch) {
   FANIN_ASSERT(!finishing_);
   for (const auto& piece : batch.pieces) bytes_ += piece.payload.size;
-  batch.pieces.clear(); // the caller keeps the vectors and their capacity
-  batch.missing.clear();
-  batch.bad.clear();
-  batch.gaps.clear();
+  batch.clear(); // the caller keeps the vectors and their capacity
   committed_.push_back(batch.ticket);
   return SubmitOutcome::accepted;
 }
@@ -20,7 +17,7 @@ bool DiscardSink::poll() {
   saying_.clear();
   saying_.swap(committed_); // a callback may submit again
   for (const auto ticket : saying_) {
-    if (commit_) commit_(ticket);
+    if (commit_) commit_({.ticket = ticket});
   }
   return true;
 }

@@ -53,13 +53,32 @@ struct BuiltBatch {
   std::vector<BadFragment> bad; ///< what the builder unit found; adds to the entries' flags
   /// Numbers that no source has: no event, no row. In the range, or right before it.
   std::vector<EventRange> gaps;
+  /// With filter units: of each number in the range the streams that it is in (EventRow::streams).
+  /// Then `pieces` have only what is to be written. Empty: there are no filter units.
+  std::vector<std::uint32_t> streams;
+
+  /// Leaves an empty batch with its capacity. The views let go of their pages.
+  void clear() {
+    pieces.clear();
+    missing.clear();
+    bad.clear();
+    gaps.clear();
+    streams.clear();
+  }
+};
+
+/// What a commit tells.
+struct Committed {
+  std::uint64_t ticket = 0; ///< of the batch
+  std::uint32_t rejected = 0; ///< events that the filter rejected
+  std::uint32_t undecided = 0; ///< events that no filter unit could decide
 };
 
 enum class SubmitOutcome : std::uint8_t { accepted, busy };
 
 class EventSink : public net::Service {
 public:
-  using OnCommit = std::function<void(std::uint64_t ticket)>;
+  using OnCommit = std::function<void(const Committed& committed)>;
   using OnFailure = std::function<void(const Error& error, bool fatal)>;
 
   /// Called on the loop's thread from poll(). A failure that is not fatal (disk full with `on_full

@@ -130,11 +130,7 @@ std::vector<std::string> FileSink::files() const {
 std::uint64_t FileSink::bytes_written() const { return bytes_written_; }
 
 void FileSink::release(std::uint32_t slot) {
-  auto& batch = slots_[slot].batch;
-  batch.pieces.clear(); // the views let go of their pages, on the thread that counts them
-  batch.missing.clear();
-  batch.bad.clear();
-  batch.gaps.clear();
+  slots_[slot].batch.clear(); // pages go home on the thread that counts them
   free_.push_back(slot);
 }
 
@@ -152,7 +148,7 @@ bool FileSink::poll() {
     const auto ticket = slots_[slot].batch.ticket;
     release(slot);
     worked = true;
-    if (commit_) commit_(ticket);
+    if (commit_) commit_({.ticket = ticket});
   }
   if (reported) {
     std::vector<Report> reports;

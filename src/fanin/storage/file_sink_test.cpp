@@ -108,7 +108,7 @@ protected:
   std::unique_ptr<FileSink> start(const FileSinkOptions& chosen) {
     auto sink = FileSink::make(chosen);
     if (!sink) throw std::runtime_error(sink.error().text);
-    (*sink)->on_commit([this](std::uint64_t ticket) { committed.push_back(ticket); });
+    (*sink)->on_commit([this](const Committed& done) { committed.push_back(done.ticket); });
     (*sink)->on_failure([this](const Error& error, bool fatal) {
       failures.push_back(fmt::format("{}: {}", fatal ? "fatal" : "waits", error.text));
     });
@@ -181,7 +181,7 @@ TEST_F(FileSinkTest, commits_a_single_batch_without_waiting_for_more) {
 TEST_F(FileSinkTest, groups_what_is_queued_into_one_commit) {
   auto sink = FileSink::make(options());
   ASSERT_TRUE(sink);
-  (*sink)->on_commit([this](std::uint64_t ticket) { committed.push_back(ticket); });
+  (*sink)->on_commit([this](const Committed& done) { committed.push_back(done.ticket); });
   for (std::uint64_t n = 0; n < 8; ++n) {
     auto next = batch(n);
     ASSERT_EQ((*sink)->submit(next), SubmitOutcome::accepted);
@@ -504,8 +504,8 @@ INSTANTIATE_TEST_SUITE_P(Storage, FullDisk, ::testing::Bool(), [](const auto& pa
   auto made = FileSink::make(std::move(options));
   if (!made || !(*made)->start()) ::_exit(1);
   auto& sink = **made;
-  sink.on_commit([&](std::uint64_t ticket) {
-    if (::write(acknowledge, &ticket, sizeof ticket) != sizeof ticket) ::_exit(1);
+  sink.on_commit([&](const Committed& done) {
+    if (::write(acknowledge, &done.ticket, sizeof done.ticket) != sizeof done.ticket) ::_exit(1);
   });
   for (std::uint64_t n = 0;; ++n) {
     auto batch = maker.make(n, {20 * n, 20 * n + 20});

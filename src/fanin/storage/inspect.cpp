@@ -35,6 +35,9 @@ struct Tally {
 struct Summary {
   std::uint64_t incomplete = 0;
   std::uint64_t flagged = 0;
+  std::uint64_t rejected = 0;
+  std::uint64_t undecided = 0;
+  std::vector<std::uint64_t> streams; // events in each
   EventNumber first = std::numeric_limits<EventNumber>::max();
   EventNumber last = 0;
   std::uint64_t gap_numbers = 0;
@@ -61,6 +64,7 @@ std::string text_of_flags(std::uint32_t flags) {
   add(event_bad_checksum, "bad checksum");
   add(event_bad_number, "bad event number");
   add(event_truncated, "truncated");
+  add(event_rejected, "rejected by the filter");
   return text;
 }
 
@@ -79,11 +83,17 @@ Result<> for_each_row(std::uint64_t count, const Read& read, const Visit& visit)
 Result<Summary> summarize(RunFileReader& file) {
   Summary summary;
   for (const auto& source : file.info().sources) summary.sources[source.id];
+  summary.streams.resize(file.info().streams.size());
   auto done = file.for_each_event([&](std::uint64_t, const EventRow& row) {
     summary.first = std::min(summary.first, row.event);
     summary.last = std::max(summary.last, row.event);
     if ((row.flags & event_incomplete) != 0) ++summary.incomplete;
-    if ((row.flags & ~std::uint32_t{event_incomplete}) != 0) ++summary.flagged;
+    constexpr std::uint32_t no_fault = event_incomplete | event_rejected;
+    if ((row.flags & event_rejected) != 0) ++summary.rejected;
+    if ((row.flags & ~no_fault) != 0) ++summary.flagged;
+    for (std::size_t i = 0; i < file.info().streams.size(); ++i)
+      summary.streams[i] += row.streams >> i & 1U;
+    if ((row.streams & error_stream) != 0) ++summary.undecided;
     return true;
   });
   if (done) {
@@ -113,6 +123,7 @@ Result<Summary> summarize(RunFileReader& file) {
 }
 
 std::string name_of(const RunFileInfo& info, SourceId id) {
+  if (id == filter_source && !info.streams.empty()) return "(of the filter)";
   const auto at = std::ranges::lower_bound(info.sources, id, {}, &SourceInfo::id);
   return at == info.sources.end() || at->id != id ? "(not in /sources)" : printable(at->name);
 }
@@ -120,6 +131,18 @@ std::string name_of(const RunFileInfo& info, SourceId id) {
 std::string unit_of(const RunFileInfo& info, SourceId id) {
   const auto at = std::ranges::lower_bound(info.sources, id, {}, &SourceInfo::id);
   return at == info.sources.end() || at->id != id ? "" : printable(at->readout_unit);
+}
+
+// "physics, calibration"; empty: it is in none.
+std::string streams_of(const RunFileInfo& info, std::uint32_t streams) {
+  std::string text;
+  const auto add = [&](std::string_view name) {
+    text += (text.empty() ? "" : ", ") + printable(name);
+  };
+  for (std::size_t i = 0; i < info.streams.size(); ++i)
+    if ((streams >> i & 1U) != 0) add(info.streams[i].name);
+  if ((streams & error_stream) != 0) add("error");
+  return text;
 }
 
 const char* state_of(const RunFileInfo& info) {
@@ -255,6 +278,14 @@ Result<std::string> inspect_file(const std::string& path) {
     fmt::format_to(out, "  {} in this file over the {:.1f} s of the run\n",
                    format_rate(static_cast<double>(file.events()) / seconds), seconds);
   }
+  if (!info.streams.empty()) {
+    fmt::format_to(out, "  filter: {} rejected", summary->rejected);
+    for (std::size_t i = 0; i < info.streams.size(); ++i) {
+      fmt::format_to(out, "; {} in {}", summary->streams[i], printable(info.streams[i].name));
+      if (info.streams[i].prescale > 1) fmt::format_to(out, " (1 of {})", info.streams[i].prescale);
+    }
+    fmt::format_to(out, "; {} undecided, in error\n", summary->undecided);
+  }
   text += '\n';
   fmt::format_to(out, "  {:>10}  {:<20} {:<12} {:>12} {:>10} {:>9} {:>9} {:>9} {:>7}\n", "source",
                  "name", "readout unit", "fragments", "bytes", "smallest", "largest", "missing",
@@ -296,6 +327,8 @@ Result<std::string> inspect_event(const std::string& path, EventNumber event,
                  row.event, file.info().run, row.fragment_count, row.size,
                  flags.empty() ? "complete" : flags, row.attempt, row.incarnation,
                  printable(file.info().node));
+  if (const auto streams = streams_of(file.info(), row.streams); !streams.empty())
+    fmt::format_to(std::back_inserter(text), "  in {}\n", streams);
   for (const auto& fragment : *fragments) {
     if (auto done = append_fragment(text, file, fragment, options.dump_bytes); !done) {
       return std::unexpected(std::move(done.error()));

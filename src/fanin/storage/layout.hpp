@@ -1,12 +1,14 @@
 /// \file
-/// The rows of a run file on disk: little-endian, fixed offsets, format version 1.
+/// The rows of a run file on disk: little-endian, fixed offsets, format version 2.
 /// docs/modules/storage.md has them as a table, for readers in other languages.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "fanin/base/identity.hpp"
 #include "fanin/wire/fragment.hpp"
@@ -14,14 +16,15 @@
 namespace fanin::storage {
 
 inline constexpr const char* run_file_format = "fanin run file";
-inline constexpr std::uint32_t run_file_format_version = 1;
+inline constexpr std::uint32_t run_file_format_version = 2;
 
 /// Flags of an event; 0: complete and good.
 enum EventFlag : std::uint32_t {
   event_incomplete = 1U << 0, ///< a required source is missing
   event_bad_checksum = 1U << 1, ///< a fragment's CRC32C differs
   event_bad_number = 1U << 2, ///< a source's own event number disagrees
-  event_truncated = 1U << 3 ///< the front end cut a fragment short
+  event_truncated = 1U << 3, ///< the front end cut a fragment short
+  event_rejected = 1U << 4 ///< the filter accepted it into no stream: it has no fragments here
 };
 
 /// Flags of a fragment; the same bits as those of events.
@@ -39,7 +42,8 @@ struct EventRow {
   std::uint32_t incarnation = 0; ///< of the builder unit that wrote it
   std::uint16_t attempt = 0;
   std::uint16_t node = 0; ///< of the builder unit that wrote it
-  std::uint32_t reserved = 0;
+  std::uint32_t streams = 0; ///< with filter units: a bit for each stream that it is in, as in
+                             ///< /streams; error_stream
 };
 static_assert(sizeof(EventRow) == 56 && std::is_trivially_copyable_v<EventRow>);
 static_assert(offsetof(EventRow, event) == 0);
@@ -52,7 +56,7 @@ static_assert(offsetof(EventRow, flags) == 40);
 static_assert(offsetof(EventRow, incarnation) == 44);
 static_assert(offsetof(EventRow, attempt) == 48);
 static_assert(offsetof(EventRow, node) == 50);
-static_assert(offsetof(EventRow, reserved) == 52);
+static_assert(offsetof(EventRow, streams) == 52);
 
 /// /fragments: one row for each fragment, ascending by source within an event.
 struct FragmentRow {
@@ -101,6 +105,38 @@ struct SourceInfo {
   std::string readout_unit; ///< at most 255 bytes are kept
   bool required = true;
 };
+
+/// A stream of accepted events. Its bit in EventRow::streams is its index in /streams.
+struct StreamInfo {
+  std::string name; ///< at most 255 bytes are kept
+  std::uint32_t prescale = 1; ///< one event of so many that are wanted in it
+  std::vector<SourceId> sources; ///< whose fragments it has, ascending; empty: of all
+};
+
+/// /stream_sources: a row for each source of a stream that has not all of them.
+struct StreamSourceRow {
+  std::uint32_t stream = 0; ///< index in /streams
+  std::uint32_t source = 0;
+};
+static_assert(sizeof(StreamSourceRow) == 8);
+
+inline constexpr std::size_t streams_max = 31;
+/// The bit of events that no filter unit could decide.
+inline constexpr std::uint32_t error_stream = 1U << 31;
+/// The source of what a filter has to say of an event; it is not in /sources.
+inline constexpr SourceId filter_source = 0xffffffff;
+
+/// Whether an event in these streams has the fragments of a source.
+[[nodiscard]] inline bool carries(const std::vector<StreamInfo>& known, std::uint32_t streams,
+                                  SourceId source) {
+  if ((streams & error_stream) != 0) return true;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if ((streams >> i & 1U) == 0) continue;
+    const auto& sources = known[i].sources;
+    if (sources.empty() || std::ranges::binary_search(sources, source)) return true;
+  }
+  return false;
+}
 
 [[nodiscard]] constexpr FragmentRowFlags fragment_row_flags(std::uint32_t wire_flags) {
   unsigned flags = 0;

@@ -60,7 +60,7 @@ bool MemorySink::poll() {
     keep(pending_.front().batch);
     pending_.pop_front(); // its pages are home before the commit is told
     worked = true;
-    if (commit_) commit_(ticket);
+    if (commit_) commit_({.ticket = ticket});
   }
   if (worked) start_timer();
   return worked;

@@ -64,8 +64,13 @@ Result<std::int64_t> read_number(hid_t file, const char* name) {
   return value;
 }
 
+constexpr std::size_t text_size = 256;
+
+std::string text_of(const std::array<char, text_size>& field) {
+  return {field.data(), ::strnlen(field.data(), field.size())};
+}
+
 Result<std::vector<SourceInfo>> read_sources(hid_t file) {
-  constexpr std::size_t text_size = 256;
   struct Row {
     std::uint32_t id;
     std::uint8_t required;
@@ -91,9 +96,6 @@ Result<std::vector<SourceInfo>> read_sources(hid_t file) {
       H5Dread(dataset->get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()) < 0) {
     return fail(ErrorKind::malformed, fmt::format("/sources: {}", detail::hdf5_error()));
   }
-  const auto text_of = [](const std::array<char, text_size>& field) {
-    return std::string(field.data(), ::strnlen(field.data(), field.size()));
-  };
   std::vector<SourceInfo> sources;
   for (const auto& row : rows) {
     sources.push_back({.id = row.id,
@@ -103,6 +105,54 @@ Result<std::vector<SourceInfo>> read_sources(hid_t file) {
   }
   std::ranges::sort(sources, {}, &SourceInfo::id);
   return sources;
+}
+
+bool has_dataset(hid_t file, const char* name) { return H5Lexists(file, name, H5P_DEFAULT) > 0; }
+
+// Reads all rows of a small dataset, at most `most`.
+template <class Row>
+Result<std::vector<Row>> read_small(hid_t file, const char* name, const detail::Handle& type,
+                                    std::uint64_t most) {
+  const auto dataset = detail::open_dataset(file, name);
+  if (!dataset)
+    return fail(dataset.error().kind, fmt::format("{}: {}", name, dataset.error().text));
+  const detail::Handle space{H5Dget_space(dataset->get()), H5Sclose};
+  const auto count = detail::rows_of(space.get());
+  if (!count) return fail(ErrorKind::malformed, fmt::format("{}: not one-dimensional", name));
+  if (*count > most)
+    return fail(ErrorKind::malformed, fmt::format("{}: {} rows are too many", name, *count));
+  std::vector<Row> rows(*count);
+  if (*count > 0 &&
+      H5Dread(dataset->get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()) < 0) {
+    return fail(ErrorKind::malformed, fmt::format("{}: {}", name, detail::hdf5_error()));
+  }
+  return rows;
+}
+
+// None where there were no filter units.
+Result<std::vector<StreamInfo>> read_streams(hid_t file) {
+  std::vector<StreamInfo> streams;
+  if (!has_dataset(file, "/streams")) return streams;
+  struct Row {
+    std::uint32_t prescale;
+    std::array<char, text_size> name;
+  };
+  const detail::Handle type{H5Tcreate(H5T_COMPOUND, sizeof(Row)), H5Tclose};
+  H5Tinsert(type.get(), "prescale", offsetof(Row, prescale), H5T_NATIVE_UINT32);
+  H5Tinsert(type.get(), "name", offsetof(Row, name), detail::fixed_string_type(text_size).get());
+  const auto rows = read_small<Row>(file, "/streams", type, streams_max);
+  if (!rows) return std::unexpected(rows.error());
+  for (const Row& row : *rows) streams.push_back({text_of(row.name), row.prescale, {}});
+  const auto masks = read_small<StreamSourceRow>(
+      file, "/stream_sources", detail::stream_source_row_type(), streams_max * sources_max);
+  if (!masks) return std::unexpected(masks.error());
+  for (const StreamSourceRow& row : *masks) {
+    if (row.stream >= streams.size())
+      return fail(ErrorKind::malformed, fmt::format("/stream_sources: no stream {}", row.stream));
+    streams[row.stream].sources.push_back(row.source);
+  }
+  for (auto& stream : streams) std::ranges::sort(stream.sources);
+  return streams;
 }
 
 template <class Row>
@@ -131,6 +181,7 @@ struct RunFileReader::Impl {
   }
 
   RunFileInfo info;
+  std::uint32_t version = 0; // of the format
   Descriptor descriptor;
   detail::Handle file;
   detail::ReadTable events;
@@ -216,13 +267,12 @@ Result<> RunFileReader::Impl::read_header() {
     else
       done = malformed(read.error().text);
   };
-  std::uint32_t version = 0;
   std::string integrity;
   number("format_version", version);
-  if (done && version != run_file_format_version) {
+  if (done && (version == 0 || version > run_file_format_version)) {
     return fail(ErrorKind::unsupported,
-                fmt::format("{}: format version {}, and this fanin reads version {}", info.path,
-                            version, run_file_format_version));
+                fmt::format("{}: format version {}, and this fanin reads versions 1 to {}",
+                            info.path, version, run_file_format_version));
   }
   number("run", info.run);
   number("node_index", info.node_index);
@@ -240,6 +290,9 @@ Result<> RunFileReader::Impl::read_header() {
   auto sources = read_sources(id);
   if (!sources) return malformed(sources.error().text);
   info.sources = std::move(*sources);
+  auto streams = read_streams(id);
+  if (!streams) return malformed(streams.error().text);
+  info.streams = std::move(*streams);
   return {};
 }
 
@@ -255,7 +308,7 @@ Result<> RunFileReader::Impl::open_tables() {
     else
       done = std::unexpected(std::move(opened.error()));
   };
-  open_table(events, "/events", detail::event_row_type());
+  open_table(events, "/events", detail::event_row_type(version));
   open_table(gaps, "/gaps", detail::gap_row_type());
   open_table(missing, "/missing", detail::missing_row_type());
   open_table(fragments, "/fragments", detail::fragment_row_type());

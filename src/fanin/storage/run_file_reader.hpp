@@ -33,6 +33,7 @@ struct RunFileInfo {
   std::string fanin_version;
   std::uint64_t file_size = 0; ///< bytes
   std::vector<SourceInfo> sources; ///< ascending by id
+  std::vector<StreamInfo> streams; ///< of filter units; empty: there were none
 };
 
 /// Thread: one at a time. Every error names the file and what is wrong with it.

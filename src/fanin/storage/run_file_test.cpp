@@ -295,7 +295,7 @@ TEST_F(RunFile, whose_header_is_not_as_it_should_be_is_refused_by_name) {
   expect("not a run file", [](Header& header) { header.set("format", "another file"); });
   expect("not a run file", [](Header& header) { header.set("format", 17); });
   expect(
-      "format version 2", [](Header& header) { header.set("format_version", 2); },
+      "format version 3", [](Header& header) { header.set("format_version", 3); },
       ErrorKind::unsupported);
   for (const char* const number :
        {"format_version", "run", "node_index", "incarnation", "part", "started_unix_ns"}) {

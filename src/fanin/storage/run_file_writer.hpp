@@ -31,6 +31,7 @@ struct RunFileOptions {
   NodeId node_index = 0;
   Incarnation incarnation = 1;
   std::vector<SourceInfo> sources; ///< of the whole run, in any order
+  std::vector<StreamInfo> streams{}; ///< what filter units accept into; empty: there are none
   bool integrity = true; ///< false: no checksums in this run (integrity = "none")
   std::int64_t started_unix_ns = 0; ///< start of the run, UTC
   CommitMode commit = CommitMode::written;

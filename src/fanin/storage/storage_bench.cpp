@@ -178,7 +178,7 @@ void latency(benchmark::State& state, CommitMode commit) {
     auto made = FileSink::make(std::move(options));
     if (!made || !(*made)->start()) throw std::runtime_error("no sink");
     std::uint64_t committed = 0;
-    (*made)->on_commit([&](std::uint64_t) { ++committed; });
+    (*made)->on_commit([&](const Committed&) { ++committed; });
     BuiltBatch batch;
     std::uint64_t submitted = 0;
     for (auto _ : state) {

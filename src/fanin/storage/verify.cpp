@@ -311,15 +311,18 @@ void RunCheck::compare_sources(const ManifestSummary& summary) {
     for (const auto& count : file.counts) {
       auto& sum = counts[count.source];
       sum.fragments += count.fragments;
+      sum.withheld += count.withheld;
       for (std::size_t i = 0; i < wire::missing_reasons; ++i) sum.missing[i] += count.missing[i];
     }
   }
   for (const auto& source : summary.sources) {
     const auto& count = counts[source.id];
-    if (count.fragments != source.built) {
-      problem(fmt::format("source {:#x}: the manifest counts {} fragments built, and the files "
-                          "hold {}",
-                          source.id, source.built, count.fragments));
+    if (count.fragments + count.withheld != source.built) {
+      problem(fmt::format(
+          "source {:#x}: the manifest counts {} fragments built, and the files "
+          "hold {}{}",
+          source.id, source.built, count.fragments,
+          count.withheld == 0 ? "" : fmt::format("; the filter left out {}", count.withheld)));
     }
     for (std::size_t i = 1; i < wire::missing_reasons; ++i) {
       if (count.missing[i] == source.missing[i]) continue;

@@ -32,6 +32,7 @@ struct VerifyResult {
   std::uint64_t crc_errors = 0; ///< fragments whose bytes do not match their checksum
   std::uint64_t flagged = 0; ///< fragments with a fault that was found and flagged when built
   std::uint64_t gaps = 0; ///< event numbers that no source has
+  std::uint64_t rejected = 0; ///< events without fragments, by the filter; of all copies
   std::uint64_t fragments = 0; ///< of all copies
   std::uint64_t bytes = 0; ///< of payload, of all copies
   std::size_t files = 0; ///< that could be read

@@ -737,7 +737,7 @@ TEST_F(VerifyRow, that_disagrees_with_another_one_is_named) {
               HasSubstr("its row is of node 0, incarnation 2, but the file is of node 0, "
                         "incarnation 1"));
   EXPECT_THAT(event(5, [](EventRow& row) { row.node = 4; }), HasSubstr("its row is of node 4"));
-  EXPECT_THAT(event(5, [](EventRow& row) { row.reserved = 1; }), HasSubstr("must be 0"));
+  EXPECT_THAT(event(5, [](EventRow& row) { row.streams = 1; }), HasSubstr("must be 0"));
   for (int bit = 1; bit < 32; ++bit) {
     EXPECT_THAT(event(5, [&](EventRow& row) { row.flags |= 1U << bit; }),
                 HasSubstr("but those of its fragments together 0x0"));

@@ -21,7 +21,7 @@ namespace fanin::wire {
 
 /// Rises with every change of a message; protocol.md has the history. Nodes of different versions
 /// refuse each other.
-inline constexpr std::uint16_t protocol_version = 6;
+inline constexpr std::uint16_t protocol_version = 7;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
@@ -289,10 +289,12 @@ struct Built { // followed by MissingRange[missing_runs], BadFragment[bad]
   std::uint32_t missing_runs = 0;
   std::uint32_t bad = 0;
   std::uint32_t incomplete = 0; ///< events that lack a required source
+  std::uint32_t rejected = 0; ///< events that the filter rejected
+  std::uint32_t undecided = 0; ///< events that no filter unit could decide
   std::uint32_t reserved = 0;
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
-static_assert(sizeof(Built) == 40);
+static_assert(sizeof(Built) == 48);
 
 struct Reached { // on change
   static constexpr MessageType type = MessageType::reached;

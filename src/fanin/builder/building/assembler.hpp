@@ -47,6 +47,8 @@ struct Assembly {
   std::vector<wire::Gap> gaps;        // as the event manager says
   std::vector<wire::MissingRange> lost; // likewise
   std::uint32_t incomplete = 0;       // events that lack a required source
+  std::uint32_t rejected = 0;         // by the filter, as storage says
+  std::uint32_t undecided = 0;        // by any filter unit, likewise
   bool spoiled = false;               // blocks of it were thrown away
   bool heard = false;                 // a block has come since heard_at
   Duration heard_at{};                // or assigned

@@ -146,7 +146,8 @@ bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
   incarnation_ = welcome.incarnation;
   state_ = State::building;
   links_.begin(run_, incarnation_);
-  storage_.begin(std::move(*sink), [this](std::uint64_t ticket) { on_commit(ticket); });
+  storage_.begin(std::move(*sink),
+                 [this](const storage::Committed& committed) { on_commit(committed); });
   status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
   return true;
 }
@@ -255,9 +256,11 @@ void BuilderUnit::decide(Assembly& assembly) {
   storage_.add(assembly);
 }
 
-void BuilderUnit::on_commit(std::uint64_t ticket) {
-  Assembly* const assembly = assembler_.find(ticket);
+void BuilderUnit::on_commit(const storage::Committed& committed) {
+  Assembly* const assembly = assembler_.find(committed.ticket);
   FANIN_ASSERT(assembly != nullptr && assembly->state == AssemblyState::decided);
+  assembly->rejected = committed.rejected;
+  assembly->undecided = committed.undecided;
   reporter_.committed(*assembly);
 }
 

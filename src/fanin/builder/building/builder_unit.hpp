@@ -90,7 +90,7 @@ private:
   // batches
   void decide(Assembly& assembly);
   void decide_without_lost(Assembly& assembly);
-  void on_commit(std::uint64_t ticket);
+  void on_commit(const storage::Committed& committed);
   void hand_back(Assembly& assembly, std::optional<NodeId> blamed);
   [[nodiscard]] wire::Assign request_for(const Assembly& assembly) const;
   [[nodiscard]] Duration deadline_clock();

@@ -47,6 +47,8 @@ bool CommitReporter::report_built(ControlClient& control, Assembly& assembly) {
   built.attempt = assembly.attempt;
   built.bytes = assembly.bytes;
   built.incomplete = assembly.incomplete;
+  built.rejected = assembly.rejected;
+  built.undecided = assembly.undecided;
   const std::size_t records = control.room_max() / sizeof(wire::MissingRange) / 3;
   const auto some = [records](const auto& list, std::size_t reported) {
     return std::span{list}.subspan(reported, std::min(list.size() - reported, records));

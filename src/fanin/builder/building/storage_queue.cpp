@@ -11,7 +11,7 @@ StorageQueue::~StorageQueue() {
 }
 
 void StorageQueue::begin(std::unique_ptr<storage::EventSink> sink,
-                         std::function<void(std::uint64_t)> on_commit) {
+                         storage::EventSink::OnCommit on_commit) {
   end();
   sink_ = std::move(sink);
   sink_->on_commit(std::move(on_commit));
@@ -25,7 +25,7 @@ void StorageQueue::begin(std::unique_ptr<storage::EventSink> sink,
 void StorageQueue::end() {
   waiting_.clear();
   if (!sink_) return;
-  sink_->on_commit([](std::uint64_t) {});
+  sink_->on_commit([](const storage::Committed&) {});
   sink_->on_failure([log = log_](const Error& error, bool fatal) {
     log(fatal ? LogLevel::error : LogLevel::warning, error.text);
   });

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,9 +22,8 @@ public:
   StorageQueue(net::Loop& loop, LogFunction log) : loop_(loop), log_(std::move(log)) {}
   ~StorageQueue();
 
-  // A new incarnation. `on_commit` is called with the first event of each batch that is committed.
-  void begin(std::unique_ptr<storage::EventSink> sink,
-             std::function<void(std::uint64_t)> on_commit);
+  // A new incarnation. `on_commit` gets the first event of each batch that is committed as ticket.
+  void begin(std::unique_ptr<storage::EventSink> sink, storage::EventSink::OnCommit on_commit);
   // It is over; what its sink holds is still written, and nobody is told.
   void end();
 

@@ -28,7 +28,14 @@ inline constexpr std::uint64_t buffer_max = 64ULL << 40; // bytes
   return events * 8ULL + 512;
 }
 
-// [event_manager], [[readout]] with [[readout.source]] and [source], [[builder]], [[process]].
+// [[stream]].
+void read_streams(TableReader& root, builder::System& system);
+// Once nodes and sources are known: streams without filter units, masks of sources that there are
+// not.
+void check_streams(const Configuration& configuration, TableReader& root);
+
+// [event_manager], [[readout]] with [[readout.source]] and [source], [[builder]], [[application]],
+// [[filter]] (one stream, "accepted", if there are none), [[process]].
 void read_nodes(TableReader& root, Configuration& configuration, Problems& problems);
 
 // What single keys cannot show: names, ids, addresses and processes against each other.

@@ -116,8 +116,9 @@ Result<> FileScan::check_block(std::span<const EventRow> rows) {
   next_fragment_ += count;
   if (auto counted = check_missing(rows, first_missing); !counted) return counted;
   auto rest = std::span<const FragmentRow>(fragments_);
-  for (const auto& row : rows) {
-    check_event(row, rest.first(row.fragment_count));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const EventRow& row = rows[i];
+    check_event(row, rest.first(row.fragment_count), lacking_[i]);
     rest = rest.subspan(row.fragment_count);
   }
   return check_bytes();
@@ -126,6 +127,8 @@ Result<> FileScan::check_block(std::span<const EventRow> rows) {
 // The rows in /missing of events in consecutive rows.
 Result<> FileScan::check_missing(std::span<const EventRow> events, std::uint64_t first) {
   std::vector<MissingRow> rows;
+  lacking_.assign(events.size(), {});
+  const bool filtered = !reader_.info().streams.empty();
   auto owner = events.begin();
   std::uint64_t left = owner == events.end() ? 0 : owner->missing_count; // of its rows
   for (; first < next_missing_; first += rows.size()) {
@@ -141,15 +144,46 @@ Result<> FileScan::check_missing(std::span<const EventRow> events, std::uint64_t
       const auto at = std::ranges::lower_bound(counts_, row.source, {}, &SourceCount::source);
       if (at == counts_.end() || at->source != row.source) {
         unknown_source(row.event, row.source);
-      } else if (row.reason < wire::missing_reasons) { // else it is of a later version
-        ++at->missing[row.reason];
+        continue;
       }
+      if (row.reason < wire::missing_reasons) ++at->missing[row.reason]; // else of a later version
+      const auto source = static_cast<std::size_t>(at - counts_.begin());
+      const bool withheld = filtered && !carried(owner->streams)[source];
+      if (withheld) --at->withheld; // it was not there
+      if (!reader_.info().sources[source].required) continue;
+      Lacking& lacking = lacking_[static_cast<std::size_t>(owner - events.begin())];
+      ++lacking.all;
+      if (!withheld) ++lacking.carried;
     }
   }
   return {};
 }
 
-void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fragments) {
+// Of each source, in the order of /sources: whether events of these streams have its fragments.
+const std::vector<bool>& FileScan::carried(std::uint32_t streams) {
+  const auto [at, is_new] = carried_.try_emplace(streams);
+  if (!is_new) return at->second;
+  for (const auto& source : reader_.info().sources)
+    at->second.push_back(carries(reader_.info().streams, streams, source.id));
+  return at->second;
+}
+
+// What the filter left out of an event; missing sources are counted here, too. Gives how many of
+// them are required.
+std::uint32_t FileScan::count_withheld(const EventRow& row) {
+  if (reader_.info().streams.empty()) return 0;
+  const auto& present = carried(row.streams);
+  std::uint32_t required = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    if (present[i]) continue;
+    ++counts_[i].withheld;
+    if (reader_.info().sources[i].required) ++required;
+  }
+  return required;
+}
+
+void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fragments,
+                           Lacking lacking) {
   std::uint64_t size = 0;
   std::uint32_t required = 0;
   std::uint32_t flags = 0;
@@ -166,6 +200,7 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
                           name_of(fragment.source)));
     }
     previous = &fragment;
+    if (fragment.source == filter_source && !reader_.info().streams.empty()) continue;
     while (known != sources.end() && known->id < fragment.source) ++known;
     if (known == sources.end() || known->id != fragment.source) {
       unknown_source(row.event, fragment.source);
@@ -179,7 +214,14 @@ void FileScan::check_event(const EventRow& row, std::span<const FragmentRow> fra
                         size, row.size));
   }
   check_row(row, flags);
-  const bool incomplete = required != required_count_;
+  const bool filtered = !reader_.info().streams.empty();
+  const std::uint32_t withheld = count_withheld(row);
+  if (filtered && required + lacking.carried + withheld != required_count_) {
+    problem(fmt::format("event {}: of {} required sources it has {}, lacks {}, and the filter left "
+                        "out {}",
+                        row.event, required_count_, required, lacking.carried, withheld));
+  }
+  const bool incomplete = filtered ? lacking.all != 0 : required != required_count_;
   if (incomplete != ((row.flags & event_incomplete) != 0)) {
     problem(fmt::format("event {} is marked as {}, and has {} of {} required sources", row.event,
                         incomplete ? "complete" : "incomplete", required, required_count_));
@@ -212,13 +254,20 @@ void FileScan::check_row(const EventRow& row, std::uint32_t flags) {
                         "{}, incarnation {}",
                         row.event, row.node, row.incarnation, info.node_index, info.incarnation));
   }
+  const bool filtered = !info.streams.empty();
+  if (filtered && row.streams == 0) {
+    ++result_.rejected;
+    flags |= event_rejected;
+  }
   if ((row.flags & ~event_incomplete) != flags) {
     problem(fmt::format("event {}: its flags are {:#x}, but those of its fragments together {:#x}",
                         row.event, row.flags & ~event_incomplete, flags));
   }
-  if (row.reserved != 0) {
-    problem(fmt::format("event {}: the reserved field of its row is {:#x}, and must be 0",
-                        row.event, row.reserved));
+  const std::uint32_t known = filtered ? ((1U << info.streams.size()) - 1) | error_stream : 0;
+  if ((row.streams & ~known) != 0) {
+    problem(fmt::format("event {}: its streams are {:#x}, and the file has {} of them: the other "
+                        "bits must be 0",
+                        row.event, row.streams, info.streams.size()));
   }
 }
 
@@ -249,6 +298,7 @@ void FileScan::note_missing(const EventRow& row, std::span<const FragmentRow> fr
     const char* reason = "and nothing says why";
     if (missing) {
       const auto at = std::ranges::find(*missing, source.id, &MissingRow::source);
+      if (at == missing->end() && !reader_.info().streams.empty()) continue; // the filter left it
       if (at != missing->end()) reason = text_of(at->reason);
     }
     names += fmt::format("{}source {}, {}", names.empty() ? "" : "; ", name_of(source.id), reason);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct EventSpan {
 struct SourceCount {
   SourceId source = 0;
   std::uint64_t fragments = 0;
+  std::uint64_t withheld = 0; // by the filter: of rejected events, or masked in all their streams
   wire::MissingCounts missing{};
 };
 
@@ -63,12 +65,18 @@ public:
   [[nodiscard]] const std::vector<SourceCount>& counts() const { return counts_; }
 
 private:
+  struct Lacking { // required sources that have a row in /missing
+    std::uint32_t all = 0;
+    std::uint32_t carried = 0; // without those that the filter would have left out
+  };
   [[nodiscard]] Result<> read_gaps();
   [[nodiscard]] Result<> check_block(std::span<const EventRow> rows);
   [[nodiscard]] Result<> check_missing(std::span<const EventRow> events, std::uint64_t first);
-  void check_event(const EventRow& row, std::span<const FragmentRow> fragments);
+  void check_event(const EventRow& row, std::span<const FragmentRow> fragments, Lacking lacking);
   void check_fragment(const EventRow& row, const FragmentRow& fragment);
   void check_row(const EventRow& row, std::uint32_t flags);
+  [[nodiscard]] const std::vector<bool>& carried(std::uint32_t streams);
+  std::uint32_t count_withheld(const EventRow& row);
   void add_to_spans(const EventRow& row, bool incomplete);
   void note_missing(const EventRow& row, std::span<const FragmentRow> fragments);
   void write_missing();
@@ -89,6 +97,8 @@ private:
   std::uint64_t next_fragment_ = 0; // rows of /fragments that event rows have accounted for
   std::uint64_t next_missing_ = 0;
   std::vector<SourceCount> counts_; // as the file's sources
+  std::vector<Lacking> lacking_; // of each event of the block at hand
+  std::map<std::uint32_t, std::vector<bool>> carried_; // by stream bits: of each source
   std::vector<FragmentRow> fragments_;
   std::vector<std::byte> window_; // of /bytes, from window_begin_
   std::uint64_t window_begin_ = 0;

@@ -95,7 +95,7 @@ Result<Handle> open_dataset(hid_t file, const char* name) {
   return dataset;
 }
 
-Handle event_row_type() {
+Handle event_row_type(std::uint32_t format_version) {
   auto type = compound(sizeof(EventRow));
   H5Tinsert(type.get(), "event", offsetof(EventRow, event), H5T_STD_U64LE);
   H5Tinsert(type.get(), "first_fragment", offsetof(EventRow, first_fragment), H5T_STD_U64LE);
@@ -107,7 +107,8 @@ Handle event_row_type() {
   H5Tinsert(type.get(), "incarnation", offsetof(EventRow, incarnation), H5T_STD_U32LE);
   H5Tinsert(type.get(), "attempt", offsetof(EventRow, attempt), H5T_STD_U16LE);
   H5Tinsert(type.get(), "node", offsetof(EventRow, node), H5T_STD_U16LE);
-  H5Tinsert(type.get(), "reserved", offsetof(EventRow, reserved), H5T_STD_U32LE);
+  H5Tinsert(type.get(), format_version == 1 ? "reserved" : "streams", offsetof(EventRow, streams),
+            H5T_STD_U32LE);
   return type;
 }
 
@@ -135,6 +136,13 @@ Handle gap_row_type() {
   auto type = compound(sizeof(GapRow));
   H5Tinsert(type.get(), "first", offsetof(GapRow, first), H5T_STD_U64LE);
   H5Tinsert(type.get(), "end", offsetof(GapRow, end), H5T_STD_U64LE);
+  return type;
+}
+
+Handle stream_source_row_type() {
+  auto type = compound(sizeof(StreamSourceRow));
+  H5Tinsert(type.get(), "stream", offsetof(StreamSourceRow, stream), H5T_STD_U32LE);
+  H5Tinsert(type.get(), "source", offsetof(StreamSourceRow, source), H5T_STD_U32LE);
   return type;
 }
 

@@ -12,6 +12,7 @@
 #include <hdf5.h>
 
 #include "fanin/base/result.hpp"
+#include "fanin/storage/layout.hpp"
 
 namespace fanin::storage::detail {
 
@@ -66,10 +67,11 @@ private:
 [[nodiscard]] Result<Handle> open_dataset(hid_t file, const char* name);
 
 // The compound types of the rows in layout.hpp, as they lie on disk.
-[[nodiscard]] Handle event_row_type();
+[[nodiscard]] Handle event_row_type(std::uint32_t format_version = run_file_format_version);
 [[nodiscard]] Handle fragment_row_type();
 [[nodiscard]] Handle missing_row_type();
 [[nodiscard]] Handle gap_row_type();
+[[nodiscard]] Handle stream_source_row_type();
 [[nodiscard]] Handle fixed_string_type(std::size_t size);
 
 } // namespace fanin::storage::detail

@@ -55,7 +55,7 @@ void RowBuilder::add(const BuiltBatch& batch) {
   add_missing(batch);
   place_fragments(batch);
   mark_bad(batch);
-  judge_events();
+  judge_events(batch);
 }
 
 void RowBuilder::add_events(const BuiltBatch& batch) {
@@ -212,11 +212,26 @@ void RowBuilder::mark_bad(const BuiltBatch& batch) {
   }
 }
 
-void RowBuilder::judge_events() {
+void RowBuilder::judge_events(const BuiltBatch& batch) {
+  if (!batch.streams.empty()) return judge_filtered(batch);
   for (auto i = batch_events_; i < events_.size(); ++i) {
     if (required_present_[i - batch_events_] != required_count_) {
       events_[i].flags |= event_incomplete;
     }
+  }
+}
+
+// What is not written was there all the same: only what was missing makes an event incomplete.
+void RowBuilder::judge_filtered(const BuiltBatch& batch) {
+  FANIN_ASSERT(batch.streams.size() == row_of_.size());
+  for (std::size_t i = 0; i < row_of_.size(); ++i) {
+    if (row_of_[i] == gap_row) continue;
+    auto& event_row = events_[batch_events_ + row_of_[i]];
+    event_row.streams = batch.streams[i];
+    if (event_row.streams == 0) event_row.flags |= event_rejected;
+  }
+  for (const auto& missing : batch_missing_) {
+    if (required(missing.source)) row(batch, missing.event).flags |= event_incomplete;
   }
 }
 

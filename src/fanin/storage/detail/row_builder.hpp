@@ -45,7 +45,8 @@ private:
   void add_missing(const BuiltBatch& batch);
   void place_fragments(const BuiltBatch& batch);
   void mark_bad(const BuiltBatch& batch);
-  void judge_events();
+  void judge_events(const BuiltBatch& batch);
+  void judge_filtered(const BuiltBatch& batch);
   [[nodiscard]] EventRow& row(const BuiltBatch& batch, EventNumber event);
   [[nodiscard]] bool required(SourceId source) const;
 

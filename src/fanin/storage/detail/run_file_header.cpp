@@ -32,6 +32,19 @@ bool write_number(hid_t file, const char* name, std::uint32_t value) {
   return write_attribute(file, name, H5T_STD_U32LE, &value);
 }
 
+Result<> write_rows(hid_t file, const char* name, const Handle& type, hsize_t count,
+                    const void* rows) {
+  const Handle space{H5Screate_simple(1, &count, nullptr), H5Sclose};
+  const Handle dataset{
+      H5Dcreate2(file, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+      H5Dclose};
+  if (!dataset) return fail_hdf5(name);
+  if (count == 0) return {};
+  return H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows) < 0
+             ? fail_hdf5(name)
+             : Result<>{};
+}
+
 Result<> write_sources(hid_t file, const std::vector<SourceInfo>& sources) {
   std::size_t name_size = 1;
   std::size_t unit_size = 1;
@@ -57,17 +70,31 @@ Result<> write_sources(hid_t file, const std::vector<SourceInfo>& sources) {
     source.name.copy(row + name_at, name_size);
     source.readout_unit.copy(row + unit_at, unit_size);
   }
-  const hsize_t count = sources.size();
-  const Handle space{H5Screate_simple(1, &count, nullptr), H5Sclose};
-  const Handle dataset{
-      H5Dcreate2(file, "/sources", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-      H5Dclose};
-  if (!dataset) return fail_hdf5("/sources");
-  if (count > 0 &&
-      H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()) < 0) {
-    return fail_hdf5("/sources");
+  return write_rows(file, "/sources", type, sources.size(), rows.data());
+}
+
+// A mask is a row for each of its sources.
+Result<> write_streams(hid_t file, const std::vector<StreamInfo>& streams) {
+  if (streams.empty()) return {};
+  std::size_t name_size = 1;
+  std::vector<StreamSourceRow> masks;
+  for (std::uint32_t i = 0; i < streams.size(); ++i) {
+    name_size = std::max(name_size, std::min(streams[i].name.size(), name_max));
+    for (const SourceId source : streams[i].sources) masks.push_back({i, source});
   }
-  return {};
+  const std::size_t row_size = sizeof(std::uint32_t) + name_size;
+  const Handle type{H5Tcreate(H5T_COMPOUND, row_size), H5Tclose};
+  H5Tinsert(type.get(), "prescale", 0, H5T_STD_U32LE);
+  H5Tinsert(type.get(), "name", sizeof(std::uint32_t), fixed_string_type(name_size).get());
+  std::vector<char> rows(row_size * streams.size());
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    char* const row = rows.data() + i * row_size;
+    std::memcpy(row, &streams[i].prescale, sizeof streams[i].prescale);
+    streams[i].name.copy(row + sizeof(std::uint32_t), name_size);
+  }
+  if (auto done = write_rows(file, "/streams", type, streams.size(), rows.data()); !done)
+    return done;
+  return write_rows(file, "/stream_sources", stream_source_row_type(), masks.size(), masks.data());
 }
 
 } // namespace
@@ -93,7 +120,8 @@ Result<> write_header(hid_t file, const RunFileOptions& options, std::uint32_t p
       write_text(file, "fanin_version", version) &&
       write_text(file, "fanin_commit", version_commit());
   if (!written) return fail_hdf5("attributes");
-  return write_sources(file, options.sources);
+  if (auto done = write_sources(file, options.sources); !done) return done;
+  return write_streams(file, options.streams);
 }
 
 } // namespace fanin::storage::detail

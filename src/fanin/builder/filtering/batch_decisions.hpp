@@ -1,0 +1,97 @@
+// What filter units have decided of one batch, and what becomes of it when one of them dies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fanin/base/assert.hpp"
+#include "fanin/base/identity.hpp"
+#include "fanin/storage/layout.hpp"
+#include "fanin/wire/filter.hpp"
+
+namespace fanin::builder {
+
+// Knows no connection and no time. A filter unit decides the events of a batch in order, so what is
+// decided is always the beginning of it.
+//
+// An event that a filter unit dies of goes to another one once. Which event that was is known if
+// the unit had to say each decision at once (`careful`); of the first death it is not, and each
+// event that was not decided may have been it.
+class BatchDecisions {
+public:
+  enum class State : std::uint8_t {
+    waiting, // for a filter unit
+    in_work, // a filter unit has it
+    decided
+  };
+
+  explicit BatchDecisions(EventRange range) : range_(range), streams_(range.count()) {
+    FANIN_ASSERT(!range.empty());
+  }
+
+  [[nodiscard]] State state() const { return state_; }
+  [[nodiscard]] EventRange range() const { return range_; }
+  [[nodiscard]] std::uint32_t next() const { return next_; } // events before it are decided
+  [[nodiscard]] bool careful() const { return careful_; }
+  // Of each event the streams that want it; error_stream: nobody could decide.
+  [[nodiscard]] std::span<const std::uint32_t> wanted() const { return streams_; }
+
+  void begin() {
+    FANIN_ASSERT(state_ == State::waiting);
+    state_ = State::in_work;
+  }
+
+  // False: these are not the next events of the batch.
+  [[nodiscard]] bool decide(std::uint32_t from, std::span<const wire::FilterDecision> decisions) {
+    FANIN_ASSERT(state_ == State::in_work);
+    if (from != next_ || decisions.size() > streams_.size() - next_) return false;
+    for (const auto& decision : decisions) streams_[next_++] = decision.streams;
+    if (next_ == streams_.size()) state_ = State::decided;
+    return true;
+  }
+
+  // The filter unit has not begun with it, and will not.
+  void return_untouched() {
+    FANIN_ASSERT(state_ == State::in_work);
+    state_ = State::waiting;
+  }
+
+  // The filter unit with it has died, or was given up. True: the event at hand was given up, too.
+  bool lose() {
+    FANIN_ASSERT(state_ == State::in_work);
+    state_ = State::waiting;
+    if (!careful_) {
+      careful_ = true;
+      suspects_end_ = static_cast<std::uint32_t>(streams_.size());
+      return false;
+    }
+    if (next_ >= suspects_end_) {
+      suspects_end_ = next_ + 1;
+      return false;
+    }
+    give_up();
+    return true;
+  }
+
+  // Nobody can take it: none of the rest will be decided.
+  void give_up_rest() {
+    while (state_ != State::decided) give_up();
+  }
+
+private:
+  void give_up() {
+    streams_[next_++] = storage::error_stream;
+    suspects_end_ = next_;
+    if (next_ == streams_.size()) state_ = State::decided;
+  }
+
+  EventRange range_;
+  State state_ = State::waiting;
+  std::vector<std::uint32_t> streams_;
+  std::uint32_t next_ = 0;
+  std::uint32_t suspects_end_ = 0; // events from next_ to here may have ended a filter unit
+  bool careful_ = false;
+};
+
+} // namespace fanin::builder

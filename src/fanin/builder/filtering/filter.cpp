@@ -1,0 +1,28 @@
+#include "fanin/builder/filtering/filter.hpp"
+
+#include <exception>
+
+namespace fanin::builder {
+
+Result<std::unique_ptr<Filter>> FilterRegistry::make(const FilterSettings& settings) const {
+  const auto where = [&] {
+    return fmt::format("{}: {}", settings.settings.place.text(), settings.settings.key);
+  };
+  const auto factory = factories_.find(settings.settings.type);
+  if (factory == factories_.end()) {
+    return fail(ErrorKind::usage, fmt::format("{}.type: no plug-in has a filter \"{}\"", where(),
+                                              settings.settings.type));
+  }
+  try {
+    auto made = factory->second(settings);
+    if (made && *made == nullptr)
+      return fail(ErrorKind::usage, fmt::format("{}: the plug-in made no filter", where()));
+    return made;
+  } catch (const std::exception& exception) {
+    return fail(ErrorKind::usage, fmt::format("{}: {}", where(), exception.what()));
+  } catch (...) {
+    return fail(ErrorKind::usage, fmt::format("{}: it threw what is no std::exception", where()));
+  }
+}
+
+} // namespace fanin::builder

@@ -1,0 +1,123 @@
+// A builder unit's filter units: they connect and ask for batches; what they decide goes back to
+// the sink that the batch came from. A batch whose filter unit dies goes to another one
+// (BatchDecisions).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/log_limiter.hpp"
+#include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/filtering/batch_decisions.hpp"
+#include "fanin/builder/filtering/batch_selection.hpp"
+#include "fanin/builder/system.hpp"
+#include "fanin/net/link.hpp"
+#include "fanin/net/loop.hpp"
+#include "fanin/net/page_filler.hpp"
+#include "fanin/storage/event_sink.hpp"
+
+namespace fanin::builder {
+
+// A batch under decision.
+struct FilterJob {
+  // Who gets it when it is decided. Thread: the loop's.
+  class Owner {
+  public:
+    virtual ~Owner() = default;
+    virtual void decided(std::unique_ptr<FilterJob> job) = 0;
+  };
+
+  FilterJob(storage::BuiltBatch built, RunNumber number, Owner& from)
+      : batch(std::move(built)), run(number), decisions(batch.range), owner(&from) {}
+
+  storage::BuiltBatch batch; // its pages stay as they are until it is decided
+  RunNumber run = 0;
+  BatchDecisions decisions;
+  FilterResults results;
+  Owner* owner = nullptr; // null: it is gone, and nobody wants the decisions any more
+};
+
+// Thread: the loop's. Outlives the owners of its jobs.
+class FilterServer final : public net::Service, private net::Handler {
+public:
+  struct Options {
+    std::function<void(const std::string& name)> on_silent; // a filter unit that was given up
+  };
+  // `system` outlives it.
+  FilterServer(const System& system, NodeEnvironment environment, Options options);
+  ~FilterServer() override;
+
+  // Errors: as of Transport::listen().
+  [[nodiscard]] Result<> listen(const net::Url& url);
+
+  // No more batches are taken now.
+  [[nodiscard]] bool full() const { return jobs_ >= jobs_max; }
+  void add(std::unique_ptr<FilterJob> job);
+  // Its jobs are dropped.
+  void forget(FilterJob::Owner& owner);
+  [[nodiscard]] ResultPages& result_pages() { return pages_; }
+  [[nodiscard]] const System& system() const { return system_; }
+
+  bool poll() override;
+
+private:
+  static constexpr std::size_t jobs_max = 256;
+
+  struct Unit {
+    std::string name; // empty: it has not said hello
+    std::uint32_t ahead = 0;
+    Duration silence{};
+    Time heard_at{}; // or given something to do
+    std::deque<std::unique_ptr<FilterJob>> jobs; // as they were sent; the first one is at hand
+    std::uint64_t first_ticket = 0; // of jobs.front()
+    std::size_t sent = 0; // messages of jobs.back(): it has come whole if that is all of them
+    bool blocked = false; // until its connection takes more
+  };
+  using Units = std::map<net::Link, Unit>;
+
+  void on_event(net::Transport& transport, net::Event& event) override;
+  void on_message(net::Link link, const net::Event& event);
+  void on_hello(net::Link link, std::span<const std::byte> message);
+  void on_decided(net::Link link, Unit& unit, std::span<const std::byte> message);
+  [[nodiscard]] static bool keep_results(FilterJob& job, const wire::DecidedView& view);
+  void hang_up(net::Link link, std::string_view why);
+  void lose(Units::iterator unit);
+  void lose_job(const std::string& name, FilterJob& job);
+  void finish(std::unique_ptr<FilterJob> job);
+  void give_out();
+  [[nodiscard]] bool send(net::Link link, Unit& unit);
+  [[nodiscard]] net::SendOutcome send_next(net::Link link, const Unit& unit);
+  [[nodiscard]] static std::size_t messages_of(const FilterJob& job) {
+    return 1 + job.batch.pieces.size();
+  }
+  [[nodiscard]] static bool sending(const Unit& unit) {
+    return !unit.jobs.empty() && unit.sent < messages_of(*unit.jobs.back());
+  }
+  void watch();
+
+  const System& system_;
+  const std::uint64_t digest_;
+  NodeEnvironment environment_;
+  Options options_;
+  net::PageFiller headers_;
+  ResultPages pages_;
+  net::Link listener_; // its transport; the listener's id is below
+  net::ListenerId listener_id_ = net::ListenerId::none;
+  net::Timer watch_tick_;
+  Units units_;
+  std::deque<std::unique_ptr<FilterJob>> waiting_;
+  std::size_t jobs_ = 0; // waiting, and with units
+  bool work_ = false; // something may be given out or sent
+  std::optional<Time> without_since_; // no filter unit is here, and batches wait
+  bool told_without_ = false;
+  LogLimiter lines_;
+};
+
+} // namespace fanin::builder

@@ -1,0 +1,93 @@
+// The streams of filter units.
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "fanin/config/detail/sections.hpp"
+
+namespace fanin::config::detail {
+namespace {
+
+// Decimal, or hexadecimal as in 0x400.
+std::optional<SourceId> source_id(std::string_view text) {
+  const bool hexadecimal = text.starts_with("0x");
+  if (hexadecimal) text.remove_prefix(2);
+  SourceId id = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), id, hexadecimal ? 16 : 10);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  return id;
+}
+
+// [1, 0x400] or ["1", "0x400-0x40f"].
+std::vector<SourceId> read_sources(TableReader& reader) {
+  std::vector<SourceId> sources;
+  for (const std::string& text : reader.words("sources")) {
+    const auto dash = text.find('-');
+    const auto first = source_id(std::string_view{text}.substr(0, dash));
+    const auto last = dash == std::string::npos ? first : source_id(text.substr(dash + 1));
+    if (!first || !last || *last < *first || *last - *first >= 65'536) {
+      reader.reject("sources", fmt::format("\"{}\" is no source's id, and no range of them, as in "
+                                           "[1, \"0x400-0x40f\"]",
+                                           text));
+      return {};
+    }
+    for (std::uint64_t id = *first; id <= *last; ++id) sources.push_back(static_cast<SourceId>(id));
+  }
+  std::ranges::sort(sources);
+  const auto repeated = std::ranges::unique(sources);
+  sources.erase(repeated.begin(), repeated.end());
+  return sources;
+}
+
+} // namespace
+
+void read_streams(TableReader& root, builder::System& system) {
+  for (auto& reader : root.tables("stream")) {
+    storage::StreamInfo stream;
+    stream.name = reader.text("name", "");
+    if (stream.name.empty() || stream.name.size() > 64) {
+      reader.reject("name", "is missing or longer than 64: what the filter calls it");
+    } else if (stream.name == "error") {
+      reader.reject("name", "\"error\" is the stream of events that no filter unit could decide");
+    } else if (std::ranges::find(system.streams, stream.name, &storage::StreamInfo::name) !=
+               system.streams.end()) {
+      reader.reject("name", fmt::format("two streams are named \"{}\"", stream.name));
+    }
+    stream.prescale = static_cast<std::uint32_t>(
+        reader.integer("prescale", 1, 1, std::numeric_limits<std::uint32_t>::max()));
+    stream.sources = read_sources(reader);
+    if (reader.has("sources") && stream.sources.empty())
+      reader.reject("sources", "is empty; leave it out for all sources");
+    if (system.streams.size() == storage::streams_max)
+      reader.reject("name", fmt::format("more than {} streams", storage::streams_max));
+    system.streams.push_back(std::move(stream));
+    reader.finish();
+  }
+}
+
+void check_streams(const Configuration& configuration, TableReader& root) {
+  const auto& streams = configuration.system.streams;
+  auto readers = root.tables("stream");
+  if (!readers.empty() && configuration.filters() == 0)
+    readers.front().reject("name", "there is no [[filter]] that accepts events into it");
+  for (std::size_t i = 0; i < std::min(readers.size(), streams.size()); ++i) {
+    for (const SourceId id : streams[i].sources) {
+      const auto known = std::ranges::any_of(
+          configuration.sources, [id](const Source& source) { return source.settings.id == id; });
+      if (!known) readers[i].reject("sources", fmt::format("there is no source {0} ({0:#x})", id));
+    }
+  }
+  if (!configuration.has_filters()) return;
+  for (const Source& source : configuration.sources) {
+    if (source.settings.id != storage::filter_source) continue;
+    root.reject("filter", fmt::format("source {} has the id 0xffffffff, under which results of "
+                                      "filters are stored",
+                                      source.settings.name));
+  }
+}
+
+} // namespace fanin::config::detail

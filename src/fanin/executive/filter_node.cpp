@@ -1,0 +1,98 @@
+#include "fanin/executive/filter_node.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace fanin::executive {
+
+builder::FilterSettings filter_settings(const config::Configuration& configuration,
+                                        std::size_t index, LogFunction log) {
+  const config::Node& node = configuration.nodes[index];
+  builder::FilterSettings settings;
+  settings.settings.name = node.name;
+  settings.settings.type = node.type;
+  settings.settings.key = node.key;
+  settings.settings.place = node.place;
+  settings.settings.seed = configuration.run.seed;
+  settings.settings.log = std::move(log);
+  settings.settings.values = node.settings;
+  settings.streams = configuration.system.streams;
+  return settings;
+}
+
+Result<> FilterNode::make() {
+  auto made = context_.plugins->filters.make(
+      filter_settings(*context_.configuration, context_.index, context_.log));
+  if (!made) return std::unexpected(made.error());
+  filter_ = std::move(*made);
+  return {};
+}
+
+Result<> FilterNode::start() {
+  const config::Node& node = configured();
+  const auto& processes = context_.configuration->processes;
+  const bool alone = std::ranges::any_of(processes, [this](const config::Process& process) {
+    return process.nodes.size() == 1 && process.nodes.front() == context_.index;
+  });
+  if (alone) {
+    auto limit = TimeLimit::make(node.filter_time_limit);
+    if (!limit) return std::unexpected(limit.error());
+    limit_.emplace(std::move(*limit));
+  }
+  builder::FilterUnit::Options options;
+  options.name = node.name;
+  for (const std::size_t builder : context_.configuration->builders_of(context_.index)) {
+    options.builders.push_back(
+        context_.configuration->filter_address(builder, context_.event_manager));
+  }
+  options.filter = filter_.get();
+  options.receive_pool = context_.pools->receive.get();
+  options.ahead = node.filter_ahead;
+  options.silence = node.filter_time_limit + context_.system->dead_after;
+  options.on_work = [this](bool works) {
+    if (limit_) limit_->watch(works);
+  };
+  options.on_failed = [this](const Error& error) {
+    outcome_ = std::unexpected(error);
+    ended_ = true;
+  };
+  unit_.emplace(*context_.system, std::move(options), environment());
+  unit_->start();
+  tell("asks builder units for events");
+  json::Value report;
+  report["report"] = "filters"; // from now on whatever ends it is replaced
+  context_.report(std::move(report));
+  return {};
+}
+
+void FilterNode::stop() {
+  leave();
+  ended_ = true;
+}
+
+void FilterNode::stop_now(const std::string& why) {
+  if (!ended_) outcome_ = fail(ErrorKind::disconnected, why);
+  stop();
+}
+
+void FilterNode::leave() {
+  if (!unit_) return;
+  counters_ = unit_->counters();
+  unit_.reset();
+  if (limit_) limit_->watch(false);
+}
+
+void FilterNode::describe(json::Value& report) {
+  const auto& counters = unit_ ? unit_->counters() : counters_;
+  report["events_decided"] = counters.events;
+  report["events_accepted"] = counters.accepted;
+  report["bytes_seen"] = counters.bytes;
+}
+
+std::string FilterNode::end_message() const {
+  return fmt::format("left: {} events decided, {} accepted", counters_.events, counters_.accepted);
+}
+
+} // namespace fanin::executive
