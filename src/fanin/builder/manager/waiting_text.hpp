@@ -7,10 +7,11 @@
 #include "fanin/builder/manager/known_events.hpp"
 #include "fanin/builder/manager/membership.hpp"
 #include "fanin/builder/manager/run_phase.hpp"
+#include "fanin/builder/manager/wanted_list.hpp"
 
 namespace fanin::builder {
 
-// What the event manager waits for; "nothing" if that is so. Names nodes and events.
+// What the event manager waits for; "nothing" if that is so. Names nodes and events, a few of them.
 class WaitingText {
 public:
   struct Parts {
@@ -27,8 +28,8 @@ public:
 
 private:
   [[nodiscard]] std::string of_readout(NodeId node) const; // empty: nothing
-  [[nodiscard]] std::string of_builder(NodeId node) const; // likewise
-  [[nodiscard]] std::string of_paths(NodeId builder) const;
+  void add_builder(NodeId node, WantedList& wanted) const;
+  void add_paths(NodeId builder, WantedList& wanted) const;
 
   Parts parts_;
 };
