@@ -1,5 +1,7 @@
 #include "fanin/config/configuration.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -407,6 +409,27 @@ TEST(Configuration, each_source_that_listens_has_a_port_of_its_own_or_shares_its
                   "[network]\ncontrol = \"tcp://127.0.0.1:7000\"\n"),
             "run.toml:3: readout.0.source.1.listen: \"evm\" and source \"right\" would both listen "
             "on port 7000");
+}
+
+TEST(Configuration, a_process_may_name_many_nodes_by_their_numbers) {
+  const auto with = [](const std::string& nodes) {
+    return "[[readout]]\nsource = [{ type = \"emulator\" }]\n[[builder]]\ncount = 4\n"
+           "[[process]]\nnodes = [" +
+           nodes + "]\n";
+  };
+  const Configuration c = good(with("\"ru0\", \"bu[1-3]\""));
+  const auto many = std::ranges::find(c.processes, "ru0", &Process::name);
+  ASSERT_NE(many, c.processes.end());
+  EXPECT_EQ(many->nodes, (std::vector<std::size_t>{1, 3, 4, 5}));
+  EXPECT_EQ(c.processes.size(), 3U);
+  EXPECT_EQ(good(with("\"bu[2-2]\"")).processes.size(), 6U);
+  for (const char* wrong : {"bu[3-1]", "bu[1-4]", "bu[1-", "bu[-1]", "bu[1]", "bu[a-b]", "bu[1-3]x",
+                            "bu[0-18446744073709551616]", "bu[]"}) {
+    EXPECT_THAT(error_of(with("\"" + std::string(wrong) + "\"")),
+                ::testing::HasSubstr("nodes: there is no node \"bu"))
+        << wrong;
+  }
+  EXPECT_THAT(error_of(with("\"bu[0-2]\", \"bu1\"")), ::testing::HasSubstr("named twice"));
 }
 
 TEST(Configuration, sources_share_a_port_only_within_a_process) {

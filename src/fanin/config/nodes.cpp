@@ -1,5 +1,6 @@
 // The nodes, their sources and their processes.
 #include <algorithm>
+#include <charconv>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -356,12 +357,40 @@ bool all_in_one(const Configuration& configuration) {
                              [](const Node& node) { return node.listens_within("inproc"); });
 }
 
+// "bu[0-3]" is bu0 to bu3; any other name is itself.
+std::vector<std::string> names_of(const std::string& text) {
+  const std::size_t open = text.find('[');
+  const std::size_t dash = text.find('-', open);
+  if (open == std::string::npos || dash == std::string::npos || text.back() != ']') return {text};
+  const auto number = [&text](std::size_t begin, std::size_t end) {
+    std::uint64_t value = nodes_max; // what cannot be read is out of range
+    const char* const last = text.data() + end;
+    const auto read = std::from_chars(text.data() + begin, last, value);
+    return read.ec == std::errc{} && read.ptr == last ? value : nodes_max;
+  };
+  const std::uint64_t first = number(open + 1, dash);
+  const std::uint64_t last = number(dash + 1, text.size() - 1);
+  if (first > last || last >= nodes_max) return {text};
+  std::vector<std::string> names;
+  for (std::uint64_t i = first; i <= last; ++i)
+    names.push_back(text.substr(0, open) + fmt::to_string(i));
+  return names;
+}
+
+std::vector<std::string> names_of(const std::vector<std::string>& texts) {
+  std::vector<std::string> all;
+  for (const auto& text : texts) {
+    for (auto& name : names_of(text)) all.push_back(std::move(name));
+  }
+  return all;
+}
+
 void read_processes(TableReader& root, Configuration& configuration) {
   auto readers = root.tables("process");
   std::vector<bool> taken(configuration.nodes.size());
   for (auto& reader : readers) {
     Process process;
-    for (const auto& name : reader.texts("nodes")) {
+    for (const auto& name : names_of(reader.texts("nodes"))) {
       const auto node = configuration.find_node(name);
       if (!node) {
         reader.reject("nodes", fmt::format("there is no node \"{}\"; there are: {}", name,
