@@ -497,6 +497,30 @@ TEST_P(Numbers, a_run_of_so_many_events_ends_at_a_jump_beyond_the_last_one) {
   }
 }
 
+// Sources had read more before they heard of the last event, and not announced it yet.
+TEST(FarNumbers, a_run_of_so_many_events_has_no_more_of_them_when_it_is_stopped_before) {
+  for (Duration stopped = 0us; stopped < 10ms; stopped += 250us) {
+    VirtualSystemOptions options;
+    options.system = make_system(2, 1);
+    options.system.batch_events = 4096;
+    options.system.data_page = 128U << 10;
+    options.metadata_page = 64U << 10;
+    options.system.latency = 100ms;
+    options.system.events_max = 100;
+    options.network.latency_max = 5ms;
+    options.make_source = [](const SourceInfo&) {
+      return std::make_unique<Listed>(from_to(0, 2000), 0ms);
+    };
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(stopped);
+    system.stop();
+    ASSERT_TRUE(system.run_until_ended(20s)) << tail_of_log(system);
+    EXPECT_LE(system.summary().events_built, 100U);
+    expect_balanced(system);
+  }
+}
+
 TEST(FarNumbers, a_run_that_is_stopped_is_read_up_to_where_a_readout_unit_has_ended) {
   VirtualSystemOptions options;
   options.system = make_system(3, 1);
