@@ -847,6 +847,28 @@ TEST(End, when_the_event_manager_dies_all_nodes_stop) {
   EXPECT_EQ(system.ended_nodes(), 4U) << tail_of_log(system);
 }
 
+// For longer than run.drain. Space that comes at the last moment is used.
+TEST(End, a_disk_that_was_full_for_long_before_the_end_holds_it_up_no_longer) {
+  for (const bool space : {false, true}) {
+    const auto options = triggered(2, 2, 20'000);
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(50ms);
+    for (const std::size_t i : {0U, 1U}) system.sink(i)->stall(true);
+    system.run_for(options.system.drain + 1s);
+    EXPECT_TRUE(system.manager().running());
+    system.stop();
+    system.run_for(1s);
+    for (const std::size_t i : {0U, 1U}) system.sink(i)->stall(!space);
+    ASSERT_TRUE(system.run_until_ended(10s)) << tail_of_log(system);
+    const RunSummary& summary = system.summary();
+    EXPECT_EQ(summary.forced, !space) << tail_of_log(system);
+    EXPECT_EQ(summary.events_lost == 0, space);
+    EXPECT_EQ(summary.error.find("to store event") == std::string::npos, space) << summary.error;
+    EXPECT_TRUE(summary.balanced);
+  }
+}
+
 TEST(End, a_forced_stop_says_what_is_lost) {
   VirtualSystem system{triggered(2, 2, 20'000)};
   system.start_all();

@@ -1,5 +1,6 @@
 #include "fanin/executive/builder_node.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -101,20 +102,25 @@ void BuilderNode::leave(const std::string& why) {
   outcome_ = fail(ErrorKind::disconnected, why);
 }
 
-// A disk that stays full would keep the process after the end of the run for ever.
+// A disk that stays full would keep the process after the end of the run for ever. How long it was
+// full before counts as well: the event manager has waited for that.
 void BuilderNode::watch_sinks() {
+  const Time now = context_.loop->now();
   commits_before_ = sink_log_.commits;
-  full_tick_.start(*context_.loop, context_.loop->now() + context_.system->drain);
+  const Time since = sink_log_.waiting > 0 ? sink_log_.stuck_since : now;
+  full_tick_.start(*context_.loop, std::max(now, since + context_.system->drain));
 }
 
 void BuilderNode::abandon_if_stuck() {
   if (sink_log_.open == 0) return;
   if (sink_log_.commits != commits_before_) return watch_sinks();
+  const std::string why =
+      sink_log_.full ? fmt::format(": the disk of {} is full", context_.configuration->run.output)
+                     : "";
   unit_.reset();
   unit_ended_ = true;
-  outcome_ = fail(ErrorKind::exhausted,
-                  fmt::format("nothing could be written for {} (run.drain) after the end",
-                              format_duration(context_.system->drain)));
+  outcome_ = fail(ErrorKind::exhausted, fmt::format("nothing could be written for {} (run.drain){}",
+                                                    format_duration(context_.system->drain), why));
   context_.log(LogLevel::error, outcome_.error().text);
 }
 
@@ -134,7 +140,7 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
   worked_ = true;
   if (filters_) *inner = std::make_unique<builder::FilterSink>(std::move(*inner), run, *filters_);
   return std::make_unique<CountingSink>(std::move(*inner), context_.system->sources.size(),
-                                        sink_log_, context_.observer);
+                                        *context_.loop, sink_log_, context_.observer);
 }
 
 void BuilderNode::on_gone(const std::string& path, std::uint64_t events) {

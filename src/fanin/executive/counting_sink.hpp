@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fanin/executive/observer.hpp"
+#include "fanin/net/loop.hpp"
 #include "fanin/storage/event_sink.hpp"
 
 namespace fanin::executive {
@@ -19,26 +20,37 @@ struct SinkLog {
   std::uint64_t bytes = 0;
   std::uint64_t commits = 0;
   std::uint64_t open = 0;         // sinks that are not destroyed yet
+  std::uint64_t waiting = 0;      // batches that storage has taken and not committed
+  Time stuck_since{};             // while some wait: nothing was committed
+  bool full = false;              // likewise: the disk is
   std::vector<std::string> files; // of those that are
 };
 
 class CountingSink final : public storage::EventSink {
 public:
-  // `log` and `observer` (null: none) outlive the sink; several sinks may share them. `sources`:
-  // how many the run has.
-  CountingSink(std::unique_ptr<storage::EventSink> inner, std::size_t sources, SinkLog& log,
-               Observer* observer)
-      : inner_(std::move(inner)), sources_(sources), log_(log), observer_(observer) {
+  // `loop`, `log` and `observer` (null: none) outlive the sink; several sinks may share them.
+  // `sources`: how many the run has.
+  CountingSink(std::unique_ptr<storage::EventSink> inner, std::size_t sources,
+               const net::Loop& loop, SinkLog& log, Observer* observer)
+      : inner_(std::move(inner)), sources_(sources), loop_(loop), log_(log), observer_(observer) {
     ++log_.open;
     inner_->on_commit([this](const storage::Committed& committed) {
       ++log_.commits;
+      --waiting_;
+      --log_.waiting;
+      log_.stuck_since = loop_.now();
+      log_.full = false;
       commit_(committed);
     });
-    inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
+    inner_->on_failure([this](const Error& error, bool fatal) {
+      log_.full = error.kind == ErrorKind::exhausted;
+      failure_(error, fatal);
+    });
   }
   ~CountingSink() override {
     inner_->abandon();
     --log_.open;
+    log_.waiting -= waiting_;
     for (auto& file : inner_->files()) log_.files.push_back(std::move(file));
   }
 
@@ -53,6 +65,9 @@ public:
     for (const auto& piece : batch.pieces) bytes += piece.payload.size;
     const auto outcome = inner_->submit(batch);
     if (outcome == storage::SubmitOutcome::accepted) {
+      if (log_.waiting == 0) log_.stuck_since = loop_.now();
+      ++waiting_;
+      ++log_.waiting;
       log_.events += events;
       log_.fragments += fragments;
       log_.bytes += bytes;
@@ -74,7 +89,9 @@ public:
 private:
   std::unique_ptr<storage::EventSink> inner_;
   std::size_t sources_;
+  const net::Loop& loop_;
   SinkLog& log_;
+  std::uint64_t waiting_ = 0; // its part of log_.waiting
   Observer* observer_;
 };
 

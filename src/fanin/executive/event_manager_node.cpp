@@ -13,6 +13,8 @@ namespace fanin::executive {
 namespace {
 
 constexpr Duration progress_period = std::chrono::milliseconds{500};
+// A disk that was full may have space again just now: storage tries once a second.
+constexpr Duration stopping_least = std::chrono::seconds{3};
 
 } // namespace
 
@@ -142,16 +144,22 @@ void EventManagerNode::look_for_record() {
   context_.report(gone_report(recorder_.record->path(), "the run's manifest"));
 }
 
-// At its end a run that does not get on would wait for ever.
+// At its end a run that does not get on would wait for ever. How long a disk was full before counts
+// as well.
 void EventManagerNode::watch_drain(const builder::RunSummary& summary) {
   const Time now = context_.loop->now();
-  if (!manager_->stopping() || summary.events_built != built_before_) {
-    built_before_ = summary.events_built;
+  const bool stopping = manager_->stopping();
+  if (stopping && stopping_since_ == never) stopping_since_ = now;
+  const bool waits = stopping || manager_->storing();
+  if (!waits || std::exchange(built_before_, summary.events_built) != summary.events_built) {
     stuck_since_ = now;
-  } else if (now - stuck_since_ >= context_.system->drain) {
-    manager_->stop_now(fmt::format("no event was built for {} (run.drain) while stopping: {}",
-                                   format_duration(now - stuck_since_), manager_->waiting_for()));
+    return;
   }
+  const Duration drain = context_.system->drain;
+  const bool tried = stopping && now - stopping_since_ >= std::min(drain, stopping_least);
+  if (!tried || now - stuck_since_ < drain) return;
+  manager_->stop_now(fmt::format("no event was built for {} (run.drain) while stopping: {}",
+                                 format_duration(now - stuck_since_), manager_->waiting_for()));
 }
 
 } // namespace fanin::executive

@@ -55,7 +55,8 @@ private:
   Time began_at_ = never; // all nodes were there
   bool ended_ = false;
   std::uint64_t built_before_ = 0;
-  Time stuck_since_{};
+  Time stuck_since_{}; // something is to be built, and is not
+  Time stopping_since_ = never;
 };
 
 } // namespace fanin::executive

@@ -390,6 +390,12 @@ bool EventManager::on_hand_back(NodeId builder, const wire::HandBack& back) {
   return true;
 }
 
+bool EventManager::storing() const {
+  return std::ranges::any_of(dispatcher_.batches(), [](const auto& entry) {
+    return entry.second.state == BatchState::received;
+  });
+}
+
 void EventManager::watch_laggards() {
   events_.watch_laggards();
   laggard_tick_.start(*environment_.loop, environment_.loop->now() + system_.event_deadline / 4);

@@ -84,6 +84,8 @@ public:
   [[nodiscard]] std::uint64_t bytes_reserved() const {
     return dispatcher_.capacity().bytes_reserved();
   }
+  // A builder unit has all data of a batch, and has not stored it yet.
+  [[nodiscard]] bool storing() const;
   // How often it has gone through announcements to find the next batch.
   [[nodiscard]] std::uint64_t looks_for_batches() const { return dispatcher_.looks(); }
   // As of now.
