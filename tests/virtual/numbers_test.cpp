@@ -156,6 +156,24 @@ TEST_P(Numbers, garbage_before_a_counter_is_reset_is_dropped) {
   EXPECT_EQ(dropped(1), 3U);
 }
 
+// They look like a counter that was reset, which is believed before the run has an event.
+TEST_P(Numbers, two_wrong_numbers_that_fall_cost_what_came_before_the_first_event_or_nothing) {
+  const List good = from_to(5000, 5500);
+  for (const std::size_t at : {3U, 250U}) {
+    SCOPED_TRACE(at);
+    List sent = good;
+    sent[at] = 3;
+    sent[at + 1] = 4;
+    run({{sent}, {joined({List(20, Listed::pause), good})}}); // the run begins with the second
+    const List behind = from_to(5000 + at + 2, 5500);
+    const List expected =
+        at == 3 ? joined({{3, 4}, behind}) : joined({from_to(5000, 5000 + at), behind});
+    EXPECT_EQ(stored(1), expected) << log();
+    EXPECT_EQ(stored(2), good);
+    EXPECT_EQ(dropped(1), at == 3 ? 3U : 2U);
+  }
+}
+
 TEST_P(Numbers, a_flipped_bit_costs_its_fragment_only) {
   for (const int bit : {3, 13, 20, 40, 61}) {
     for (const EventNumber at : {0U, 1U, 250U, 499U}) {

@@ -287,6 +287,25 @@ TEST(Numbers, a_counter_that_is_reset_to_a_number_it_had_starts_afresh) {
   EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), 5U);
 }
 
+// They look like a counter that was reset, so what came before them is dropped; later they are
+// dropped themselves.
+TEST(Numbers, two_wrong_numbers_that_fall_and_follow_each_other_are_a_reset_before_the_run_begins) {
+  for (const bool begun : {false, true}) {
+    QueueFixture fixture({.window = 256, .near = 256});
+    FragmentQueue& queue = fixture.queue;
+    if (!begun) queue.set_may_fall(FragmentQueue::Fall::yes);
+    for (const EventNumber event : Numbers{5000, 5001, 5002, 3, 4, 5005, 5006, 5007}) {
+      const bool taken = !begun || event >= 5000;
+      ASSERT_EQ(queue.write(event, {}), taken ? WriteOutcome::ok : WriteOutcome::rejected) << event;
+    }
+    EXPECT_EQ(queue.first_event(), begun ? 5000U : 3U);
+    EXPECT_EQ(queue.next_event(), 5008U);
+    EXPECT_EQ(queue.dropped(wire::DropReason::number_jump), begun ? 0U : 3U);
+    EXPECT_EQ(queue.dropped(wire::DropReason::number_back), begun ? 2U : 0U);
+    EXPECT_EQ(queue.written(), begun ? 6U : 5U);
+  }
+}
+
 TEST(Numbers, a_flipped_bit_is_no_reset) {
   QueueFixture fixture({.window = 256, .near = 256});
   FragmentQueue& queue = fixture.queue;
