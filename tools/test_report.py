@@ -104,7 +104,7 @@ def _has_token_bucket():
 EXCUSES = [
     (r"\./dev data|detector data", _has_data, "no recorded detector data on this machine"),
     (r"RDMA device|no RDMA|ibv_|rdma_", _has_rdma, "no RDMA device on this machine"),
-    (r"mount a tmpfs", lambda: _runs("unshare", "--map-root-user", "--mount", "true"), "no mount namespaces here"),
+    (r"mount a (tmpfs|file)", lambda: _runs("unshare", "--map-root-user", "--mount", "true"), "no mount namespaces here"),
     (r"network namespace", _may_make_networks, "no network namespaces here"),
     (r"no tbf", _has_token_bucket, "this kernel has no tbf"),
     (r"control group", _may_limit_memory, "no control group may be made here"),
