@@ -4,7 +4,7 @@ import re
 import time
 from pathlib import Path
 
-from support.fanin_run import SOURCE, Folder, Run, check_balanced, fanin, verify
+from support.fanin_run import FANIN, SOURCE, Folder, Run, check_balanced, fanin, verify
 
 RUNS_ALONE = True  # one of them counts wake-ups
 EXAMPLES = SOURCE / "examples"
@@ -84,6 +84,31 @@ def test_trapezoidal():
         assert len({node["process"] for node in result["nodes"].values()}) == 6, "processes"
         builders = [node for name, node in result["nodes"].items() if name.startswith("bu")]
         assert len(builders) == 240, "builder units"
+
+
+def test_filter_units_beside_the_builder_units_of_a_trapezoid():
+    plugin = next(Path(FANIN).resolve().parent.parent.rglob("libfanin_test_plugin_filter.so"))
+    with Folder() as folder:
+        nodes = (EXAMPLES / "trapezoidal/trapezoidal.toml").read_text().split("[[process]]")[0]
+        nodes = nodes.replace("count = 16\n", "count = 4\n").replace("count = 240\n", "count = 12\n")
+        config = folder.write("trapezoid.toml", nodes + f"""
+[[process]]
+nodes = ["ru[0-3]"]
+[[process]]
+nodes = ["bu[0-5]"]
+[[process]]
+nodes = ["bu[6-11]"]
+[[plugin]]
+path = "{plugin}"
+[[filter]]
+type = "test_filter"
+count = 2
+every = 4
+""")
+        with Run(config, "--set", f"run.output={folder.path / 'out'}", *SMALL, "--events", 2000) as run:
+            result = run.finish()
+        check_files(result, 2000)
+        assert (result["events"]["rejected"], result["events"]["undecided"]) == (1500, 0), result["events"]
 
 
 def wake_ups(pids):
