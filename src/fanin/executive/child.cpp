@@ -93,8 +93,7 @@ ForkedChild::~ForkedChild() {
 }
 
 void ForkedChild::finish() {
-  while (reports_->poll()) { // what it wrote before its end
-  }
+  reports_->read_rest();
   ChildExit exit;
   int status = 0;
   rusage usage{};

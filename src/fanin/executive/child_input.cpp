@@ -51,6 +51,11 @@ bool LineInput::poll() {
   return true;
 }
 
+void LineInput::read_rest() {
+  constexpr int reads_most = 64; // more than a pipe holds
+  for (int left = reads_most; left > 0 && poll();) --left;
+}
+
 Result<std::unique_ptr<ProcessEnd>> ProcessEnd::make(net::Loop& loop, pid_t pid,
                                                      std::function<void()> on_end) {
   Descriptor descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));

@@ -28,6 +28,9 @@ public:
 
   [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
   bool poll() override; // true: it has read something
+  // What is there now, at the end of the process. Another one that goes on writing is not waited
+  // for.
+  void read_rest();
 
   static constexpr std::size_t line_max = 64U << 20;
 

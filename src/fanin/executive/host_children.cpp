@@ -125,7 +125,7 @@ private:
       exit_.signal = static_cast<int>(exit->at("signal").natural());
       exit_.peak_rss_bytes = exit->at("peak_rss_bytes").natural();
       exit_.cpu_s = exit->at("cpu_s").real();
-    } else if (line->find("report") != nullptr) {
+    } else if (answered_ && line->find("report") != nullptr) {
       handlers_.on_report(*line);
     }
   }
@@ -146,8 +146,10 @@ private:
   }
 
   void finish() {
-    while (lines_->poll() || errors_->poll()) { // what it wrote before its end
-    }
+    lines_->read_rest();
+    errors_->read_rest();
+    lines_.reset(); // of the command there may be processes that outlive it, and go on writing
+    errors_.reset();
     requests_.reset(); // its standard input ends, should it outlive the command that reached it
     too_late_.cancel();
     kill_command_.cancel();

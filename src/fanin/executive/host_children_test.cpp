@@ -17,6 +17,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 struct Ended {
   ChildExit exit;
@@ -72,6 +73,13 @@ TEST(HostChildren, reports_and_the_end_come_from_the_host) {
 TEST(HostChildren, a_host_that_does_not_answer_is_given_up) {
   const Ended ended = run_script("exec sleep 600", std::chrono::milliseconds{20});
   EXPECT_EQ(ended.exit.text(), "host 10.0.0.9 (hosts:4) does not answer");
+}
+
+TEST(HostChildren, what_outlives_the_command_and_goes_on_writing_is_not_waited_for) {
+  const Ended ended =
+      run_script("yes '{\"report\":\"log\"}' & exec sleep 600", std::chrono::milliseconds{20});
+  EXPECT_EQ(ended.exit.text(), "host 10.0.0.9 (hosts:4) does not answer");
+  EXPECT_THAT(ended.reports, IsEmpty()) << "it has not said that it is fanin";
 }
 
 TEST(HostChildren, why_a_host_cannot_be_reached_is_one_line_with_its_name) {
