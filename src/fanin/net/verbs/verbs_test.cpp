@@ -268,6 +268,42 @@ TEST_P(Verbs, a_peer_that_sends_more_than_it_may_ends_and_others_go_on) {
   EXPECT_TRUE(client.closed.empty());
 }
 
+// No key of memory is ever told to a peer, and what is registered may only be written to from here.
+TEST_P(Verbs, a_peer_that_writes_to_an_address_gets_nowhere_and_ends) {
+  const ConnectionId good = connect_to(url);
+  ASSERT_TRUE(run_until([&] { return client.opened.size() == 1 && server.opened.size() == 1; }));
+  const auto page = reinterpret_cast<std::uintptr_t>(server.receive_pool->arena()->data());
+  std::size_t ended = 0;
+  for (const std::uint32_t guess : {0U, 0x100U, 0x200U}) { // below: keys that were given before
+    SCOPED_TRACE(guess);
+    RawPeer raw;
+    connect(raw, encode(Hello{.max_message = 100, .credits = 8}), RDMA_CM_EVENT_ESTABLISHED);
+    ASSERT_TRUE(run_until([&] { return server.opened.size() == ended + 2; })) << said;
+    raw.write_to(page, raw.key() - guess);
+    std::optional<ibv_wc_status> status;
+    ASSERT_TRUE(run_until([&] { return (status = raw.ended()).has_value(); }));
+    EXPECT_TRUE(*status == IBV_WC_REM_ACCESS_ERR || *status == IBV_WC_REM_INV_REQ_ERR)
+        << ibv_wc_status_str(*status);
+    ASSERT_TRUE(run_until([&] { return server.closed.size() == ended + 1; })) << said;
+    EXPECT_EQ(server.closed.back().second, CloseReason::peer_died);
+    ++ended;
+  }
+  EXPECT_TRUE(client.closed.empty());
+  EXPECT_EQ(client.send(*transport, good, 0, 100), SendOutcome::accepted);
+  EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
+}
+
+TEST_P(Verbs, a_listener_that_never_answers_is_given_up) {
+  RawPeer raw;
+  raw.listen(url.host);
+  Url there = url;
+  there.port = raw.port();
+  (void)connect_to(there);
+  ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
+  EXPECT_EQ(client.closed.back().second, CloseReason::connect_failed);
+  EXPECT_NE(said.find("no answer within 1 s"), std::string::npos) << said;
+}
+
 // One after the other, through a queue that never ends: what a connection had begun to receive, and
 // what nobody has looked at, comes back.
 TEST_P(Verbs, connections_that_come_and_go_leave_their_receives_to_the_others) {

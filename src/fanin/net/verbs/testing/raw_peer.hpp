@@ -90,6 +90,27 @@ public:
     ASSERT_EQ(ibv_post_send(id_->qp, &request, &bad), 0);
   }
 
+  // Writes to an address of the other side, past its process.
+  void write_to(std::uint64_t address, std::uint32_t key) {
+    ibv_sge piece{reinterpret_cast<std::uintptr_t>(bytes_.data()), 64, region_->lkey};
+    ibv_send_wr request{};
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.rdma.remote_addr = address;
+    request.wr.rdma.rkey = key;
+    ibv_send_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_send(id_->qp, &request, &bad), 0);
+  }
+  [[nodiscard]] std::uint32_t key() const { return region_->rkey; }
+  // How the last request ended, if it has.
+  [[nodiscard]] std::optional<ibv_wc_status> ended() {
+    ibv_wc completion{};
+    if (ibv_poll_cq(id_->send_cq, 1, &completion) != 1) return {};
+    return completion.status;
+  }
+
   // Whether one more of what was sent has arrived.
   [[nodiscard]] bool arrived() {
     ibv_wc completion{};
