@@ -247,6 +247,13 @@ TEST_F(Ledger, a_gap_that_touches_only_the_next_one_is_joined_to_it) {
   EXPECT_EQ(end().gap_list, (std::vector<EventRange>{{98, 112}, {113, 114}}));
 }
 
+TEST_F(Ledger, gaps_that_lie_apart_are_listed_in_their_order) {
+  accounts_.gap({100, 110});
+  accounts_.gap({50, 60});
+  accounts_.gap({60, 70}); // touches the one before it and not the one behind it
+  EXPECT_EQ(end().gap_list, (std::vector<EventRange>{{50, 70}, {100, 110}}));
+}
+
 TEST_F(Ledger, gaps_that_touch_are_one_and_no_events) {
   accounts_.read(0, 13);
   accounts_.read(1, 13);
