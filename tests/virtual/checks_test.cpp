@@ -868,6 +868,9 @@ TEST_F(ManagerChecks, messages_that_are_not_of_their_sender_end_its_connection) 
   EXPECT_FALSE(ends(readout_unit, wire::Held{}));
   EXPECT_TRUE(ends(builder_unit, wire::Uncut{}));
   EXPECT_TRUE(ends(readout_unit, wire::HandBack{}));
+  EXPECT_FALSE(ends(builder_unit, wire::HandBack{.readout_unit = 1, .blames = 1}));
+  EXPECT_TRUE(ends(builder_unit, wire::HandBack{.readout_unit = 2, .blames = 1})); // there are two
+  EXPECT_FALSE(ends(builder_unit, wire::HandBack{.readout_unit = 2})); // it blames nobody
   EXPECT_TRUE(ends(readout_unit, wire::Reached{}));
   EXPECT_FALSE(ends(builder_unit, wire::Reached{.readout_unit = 1}));
   EXPECT_TRUE(ends(builder_unit, wire::Reached{.readout_unit = 2})); // there are two

@@ -192,6 +192,84 @@ TEST_F(Announced, one_far_ahead_counts_when_another_follows) {
   EXPECT_EQ(announced_.agreed_end(nobody), 5000U);
 }
 
+TEST_F(Announced, ranges_that_run_backwards_or_begin_beyond_their_end_are_refused) {
+  begin(10);
+  EXPECT_FALSE(say_nothing(0, 10, 9));
+  EXPECT_FALSE(say(0, 10, 12, {{1, 1, 13}}));
+  EXPECT_EQ(announced_.readout(0).end, 10U);
+  EXPECT_TRUE(say_nothing(0, 10, event_number_end));
+}
+
+TEST_F(Announced, a_number_that_was_sent_and_dropped_is_no_gap) {
+  join_all();
+  EXPECT_TRUE(say(0, 0, 4, {{1, 2, 1}, {2, 1, 1}, wire::AbsentRange::make(2, 2, 1, true)}));
+  EXPECT_TRUE(say_nothing(1, 0, 4));
+  EventRange range{0, 4};
+  const auto gaps = announced_.gaps_in(range);
+  ASSERT_EQ(gaps.size(), 1U);
+  EXPECT_EQ(gaps[0].first, 1U);
+  EXPECT_EQ(gaps[0].end, 2U);
+  EXPECT_EQ(range, (EventRange{0, 4}));
+}
+
+TEST_F(Announced, batches_begin_at_numbers_of_those_who_have_some_or_go_on) {
+  join_all();
+  EXPECT_TRUE(say(0, 5, 5, {}, true)); // it has none, and ends
+  EXPECT_TRUE(say(1, 17, 20));
+  announced_.begin_at_first();
+  EXPECT_EQ(announced_.first_event(), 17U);
+  for (const bool has_some : {false, true}) { // and goes on; or ends
+    Announcements others{system_, sources_};
+    for (NodeId node = 0; node < 2; ++node) others.join(node, {});
+    wire::Announce five{.first = 5, .end = has_some ? 8U : 5U};
+    five.final = has_some ? 1 : 0;
+    EXPECT_TRUE(others.add(0, five, {}, 0, {}));
+    EXPECT_TRUE(others.add(1, {.first = 17, .end = 20}, {}, 0, {}));
+    others.begin_at_first();
+    EXPECT_EQ(others.first_event(), 5U) << has_some;
+  }
+}
+
+TEST_F(Announced, one_that_is_here_and_has_said_nothing_is_waited_for) {
+  begin(10);
+  announced_.leave(1);
+  EXPECT_EQ(announced_.assignable_end(), 10U);
+  announced_.join(1, {});
+  EXPECT_EQ(announced_.assignable_end(), 0U);
+  announced_.leave(1);
+  announced_.leave(0);
+  EXPECT_EQ(announced_.assignable_end(), 0U) << "nobody is here";
+}
+
+TEST(AnnouncementsOfThree, one_holds_all_back_if_all_others_are_held_back_further_on) {
+  const System system = system_of(3, 1);
+  const SourceIndex sources{system};
+  Announcements announced{system, sources};
+  const auto say = [&](NodeId node, EventNumber first, EventNumber end, bool final = false) {
+    wire::Announce announce{.first = first, .end = end};
+    announce.final = final ? 1 : 0;
+    EXPECT_TRUE(announced.add(node, announce, {}, 0, {}));
+  };
+  for (NodeId node = 0; node < 3; ++node) {
+    announced.join(node, {});
+    say(node, 0, 10);
+  }
+  EXPECT_FALSE(announced.holds_all_back(0)) << "nobody is held back";
+  for (const NodeId node : {NodeId{1}, NodeId{2}}) announced.held_back(node, true, {});
+  EXPECT_FALSE(announced.holds_all_back(0)) << "they are no further on";
+  for (const NodeId node : {NodeId{1}, NodeId{2}}) say(node, 10, 20);
+  EXPECT_TRUE(announced.holds_all_back(0));
+  EXPECT_FALSE(announced.holds_all_back(1)) << "it is held back itself";
+  announced.held_back(2, false, {});
+  EXPECT_FALSE(announced.holds_all_back(0));
+  say(2, 20, 20, true); // at its end nothing holds it back
+  EXPECT_TRUE(announced.holds_all_back(0));
+  announced.leave(2);
+  EXPECT_TRUE(announced.holds_all_back(0));
+  announced.leave(1);
+  EXPECT_FALSE(announced.holds_all_back(0)) << "it is alone";
+}
+
 // Any announcements, with any absences and deaths, against sets of numbers.
 TEST(AnnouncementsAtRandom, gaps_are_what_no_source_has) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
