@@ -1,5 +1,6 @@
 """Ending a run: the first signal drains, the second stops at once, and neither leaves a process behind."""
 
+import contextlib
 import json
 import os
 import pty
@@ -142,6 +143,28 @@ def test_closed_standard_descriptors_are_not_taken_by_files():
 
 def test_a_log_that_nobody_reads_any_more_ends_no_run():
     drains_without_a_reader(*os.pipe(), signal.SIGINT)
+
+
+def test_a_log_whose_reader_stands_still_stops_no_run():
+    for url in ("inproc://", "tcp://127.0.0.1"):
+        with Folder() as folder:
+            reader, writer = os.pipe()
+            os.set_blocking(writer, False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(writer, bytes(4096))
+            os.set_blocking(writer, True)
+            result = folder.path / "result.json"
+            words = [FANIN, "run", str(folder.small()), "--log", "debug", "--set", f"network.url={url}", "--json", str(result)]
+            with os.fdopen(reader, "rb") as log, subprocess.Popen(words, stderr=writer) as run:
+                os.close(writer)
+                wait_until(lambda: list((folder.path / "out").glob("*.h5")), "files are written")
+                seen = b""
+                while url == "inproc://" and b"lines are left out here: nobody read the log" not in seen:
+                    seen += os.read(log.fileno(), 1 << 20)
+                run.send_signal(signal.SIGINT)
+                assert run.wait(timeout=LONGEST_S) == 0
+            check_balanced(json.loads(result.read_text()))
 
 
 def test_a_disk_that_stays_full_does_not_keep_the_process():

@@ -108,10 +108,10 @@ public:
   int finish() {
     terminal_.end_progress();
     const json::Value result = decides_ ? view_.result() : view_.nodes_result();
-    if (decides_) say("\n" + executive::summary_text(result));
+    if (decides_) terminal_.show("\n" + executive::summary_text(result));
     if (auto written = json_.write(result); !written) return complain(written.error());
     const bool good = decides_ ? executive::succeeded(result) : result.at("ok").boolean();
-    if (!decides_ && !good) say("\n" + executive::nodes_text(result));
+    if (!decides_ && !good) terminal_.show("\n" + executive::nodes_text(result));
     return good ? status_done : status_failed;
   }
 

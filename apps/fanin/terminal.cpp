@@ -1,11 +1,15 @@
 #include "terminal.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
@@ -19,6 +23,7 @@ namespace fanin::command {
 namespace {
 
 constexpr int lines_between = 10; // progress lines left out where there is no terminal
+constexpr int reader_patience_ms = 1000; // of a pipe that is full, the first time
 
 spdlog::level::level_enum level_of(LogLevel level) {
   switch (level) {
@@ -34,6 +39,11 @@ void write_error(std::string_view text) {
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
 }
 
+bool is_pipe(int descriptor) {
+  struct stat status{};
+  return fstat(descriptor, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
 std::size_t width() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
@@ -46,7 +56,9 @@ struct Terminal::Logger {
 };
 
 Terminal::Terminal(LogLevel level)
-    : logger_(std::make_unique<Logger>()), is_terminal_(isatty(STDERR_FILENO) == 1) {
+    : logger_(std::make_unique<Logger>()),
+      is_terminal_(isatty(STDERR_FILENO) == 1),
+      is_pipe_(is_pipe(STDERR_FILENO)) {
   logger_->log.set_level(level_of(level));
   logger_->log.set_pattern("%H:%M:%S.%e %^%-7l%$ %v");
 }
@@ -57,8 +69,29 @@ void Terminal::clear_line() {
   if (is_terminal_ && !line_.empty()) write_error("\r\033[K");
 }
 
+// Who waits for the reader of its log neither hears ^C nor reads out a detector.
+bool Terminal::takes_line() {
+  if (!is_pipe_) return true;
+  pollfd pipe{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&pipe, 1, left_out_ == 0 ? reader_patience_ms : 0) <= 0) {
+    ++left_out_;
+    return false;
+  }
+  if (const std::uint64_t lines = std::exchange(left_out_, 0); lines > 0)
+    log(LogLevel::warning, fmt::format("{} lines are left out here: nobody read the log", lines));
+  return true;
+}
+
+void Terminal::show(std::string_view lines) {
+  while (!lines.empty()) {
+    const std::size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
+    if (takes_line()) say(lines.substr(0, end));
+    lines.remove_prefix(end);
+  }
+}
+
 void Terminal::log(LogLevel level, std::string_view text) {
-  if (!logger_->log.should_log(level_of(level))) return;
+  if (!logger_->log.should_log(level_of(level)) || !takes_line()) return;
   clear_line();
   logger_->log.log(level_of(level), printable(text));
   logger_->log.flush();
@@ -72,7 +105,7 @@ void Terminal::progress(const std::string& line) {
     line_ = printable(line, width() - 1); // a line that wraps could not be replaced
     write_error(line_);
   } else if (logger_->log.should_log(spdlog::level::debug) || skipped_++ % lines_between == 0) {
-    say(printable(line) + "\n");
+    show(printable(line) + "\n");
   }
 }
 

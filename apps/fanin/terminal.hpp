@@ -1,6 +1,7 @@
 // Standard error as a place for a log and, below it, one line that changes.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 
 namespace fanin::command {
 
+// A pipe that nobody reads any more, though its reader lives, stops nothing: lines are left out.
 class Terminal {
 public:
   // Messages below `level` are left out.
@@ -26,13 +28,17 @@ public:
   // with the level debug.
   void progress(const std::string& line);
   void end_progress();
+  void show(std::string_view lines); // as they are
 
 private:
   void clear_line();
+  [[nodiscard]] bool takes_line(); // if not, it counts as left out
 
   struct Logger;
   std::unique_ptr<Logger> logger_;
   bool is_terminal_;
+  bool is_pipe_;
+  std::uint64_t left_out_ = 0; // since the pipe is full
   std::string line_; // that is shown
   int skipped_ = 0;
 };
