@@ -21,10 +21,10 @@ class ConnectAttempts {
 public:
   ConnectAttempts() = default;
   // `addresses`: in the order in which to try them. `until`: the end of the time for all of them.
-  ConnectAttempts(std::span<const Address> addresses, Time until, std::string congestion)
+  ConnectAttempts(std::span<const Address> addresses, Time until, StreamOptions options)
       : addresses_(addresses.rbegin(), addresses.rend()),
         until_(until),
-        congestion_(std::move(congestion)) {}
+        options_(std::move(options)) {}
 
   // A socket that connects to the next address. watch(int socket) registers it, after connect():
   // before, epoll would report a socket that hung up. False: errno says why not. Empty: no address
@@ -34,7 +34,7 @@ public:
     while (!addresses_.empty()) {
       const Address address = addresses_.back();
       addresses_.pop_back();
-      Descriptor socket = begin_to_connect(address, congestion_);
+      Descriptor socket = begin_to_connect(address, options_);
       if (socket && watch(socket.get())) return socket;
       error_ = errno;
     }
@@ -52,7 +52,7 @@ public:
 private:
   std::vector<Address> addresses_; // taken from the back
   Time until_{};
-  std::string congestion_;
+  StreamOptions options_;
   int error_ = EHOSTUNREACH;
 };
 

@@ -59,11 +59,11 @@ Result<Descriptor> bind_and_listen(const Url& url, std::span<const Address> addr
   return socket;
 }
 
-Descriptor begin_to_connect(const Address& address, const std::string& congestion) {
+Descriptor begin_to_connect(const Address& address, const StreamOptions& options) {
   Descriptor socket(
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return {};
-  set_stream_options(socket.get(), congestion);
+  set_stream_options(socket.get(), options);
   if (::connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
     return socket;
   const int error = errno; // closing the socket may change it
@@ -161,7 +161,7 @@ bool has_unread(int socket) {
   return ::ioctl(socket, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
-void set_stream_options(int socket, const std::string& congestion) {
+void set_stream_options(int socket, const StreamOptions& options) {
   // Pieri 2006 wants Nagle's algorithm on for data, so that small writes gather, and off for
   // control, which it delays by up to 10 ms. Here each flush gathers itself and writes all it has
   // at once, with MSG_MORE where it has to write in parts: what Nagle would hold back for data is
@@ -169,9 +169,14 @@ void set_stream_options(int socket, const std::string& congestion) {
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   // BBR, a common default, is a third slower on a busy host; where the wanted one is not available,
   // the default stays.
+  const std::string& congestion = options.congestion;
   if (!congestion.empty()) {
     (void)setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, congestion.data(),
                      static_cast<socklen_t>(congestion.size()));
+  }
+  if (options.dscp != 0) { // the upper 6 bits of the byte; a socket has the option of its family
+    set(socket, IPPROTO_IP, IP_TOS, options.dscp << 2);
+    set(socket, IPPROTO_IPV6, IPV6_TCLASS, options.dscp << 2);
   }
   // A peer whose host lost its power says nothing: noticed after about half a minute. A frozen
   // process still answers these, by its kernel.

@@ -14,13 +14,18 @@
 
 namespace fanin::net {
 
+struct StreamOptions {
+  std::string congestion; // empty: the host's
+  int dscp = 0; // class of its packets (RFC 2474), 0 to 63: switches may put some first
+};
+
 // At the first of them where that is possible, without blocking. Errors: refused, with the remedy.
 [[nodiscard]] FANIN_INTERNAL_API Result<Descriptor>
 bind_and_listen(const Url& url, std::span<const Address> addresses);
 
 // A socket that has begun to connect, without blocking. Empty: errno says why not.
 [[nodiscard]] FANIN_INTERNAL_API Descriptor begin_to_connect(const Address& address,
-                                                             const std::string& congestion);
+                                                             const StreamOptions& options);
 // How connecting has ended: an errno value, or 0.
 [[nodiscard]] FANIN_INTERNAL_API int connect_error(int socket);
 // Connecting to a port of this host on which nobody listens may, by bad luck in the choice of the
@@ -52,6 +57,6 @@ void set_reset_on_close(const Descriptor& socket);
 [[nodiscard]] bool has_unread(int socket);
 
 // Wanted by every connection; none of them is an error where it is missing; see check_congestion().
-FANIN_INTERNAL_API void set_stream_options(int socket, const std::string& congestion);
+FANIN_INTERNAL_API void set_stream_options(int socket, const StreamOptions& options);
 
 } // namespace fanin::net

@@ -1,5 +1,6 @@
 /// \file
-/// tcp://host:port: messages over TCP sockets. Options in the address: ?congestion=cubic|reno|bbr.
+/// tcp://host:port: messages over TCP sockets. Options in the address: ?congestion=cubic|reno|bbr,
+/// ?dscp=0..63.
 ///
 /// Sockets do not block. An edge-triggered epoll descriptor collects the ready ones, so that idle
 /// connections cost nothing; the loop waits for it. tcp/frame.hpp has the bytes,
@@ -135,7 +136,7 @@ private:
     [[nodiscard]] bool full() const { return count == events.size(); }
   };
 
-  [[nodiscard]] const std::string& congestion_of(const Url& url) const;
+  [[nodiscard]] StreamOptions stream_options(const Url& url) const;
   Connection& make_connection(const ConnectionOptions& checked);
   [[nodiscard]] Connection* find_open(ConnectionId id) const;
   [[nodiscard]] static std::string peer_text(const Connection& connection);

@@ -4,7 +4,10 @@
 #include <sys/epoll.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,15 +18,32 @@
 
 namespace fanin::net {
 
+namespace {
+
+std::optional<int> dscp_number(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool good =
+      error == std::errc{} && end == text.data() + text.size() && number >= 0 && number <= 63;
+  return good ? std::optional{number} : std::nullopt;
+}
+
+} // namespace
+
 Result<> TcpTransport::check_address(const Url& url) const {
   if (url.scheme != "tcp") {
     return fail(ErrorKind::usage, fmt::format("{} is not an address of tcp://", url.text()));
   }
   for (const auto& [name, value] : url.options) {
+    if (name == "dscp") {
+      if (dscp_number(value)) continue;
+      return fail(ErrorKind::usage,
+                  fmt::format("{}: dscp is a number from 0 to 63, as 46", url.text()));
+    }
     if (name != "congestion") {
-      return fail(
-          ErrorKind::usage,
-          fmt::format("{}: option \"{}\" is not known; tcp:// has congestion", url.text(), name));
+      return fail(ErrorKind::usage,
+                  fmt::format("{}: option \"{}\" is not known; tcp:// has congestion and dscp",
+                              url.text(), name));
     }
     if (auto known = check_congestion(value); !known)
       return fail(known.error().kind, fmt::format("{}: {}", url.text(), known.error().text));
@@ -31,9 +51,11 @@ Result<> TcpTransport::check_address(const Url& url) const {
   return {};
 }
 
-const std::string& TcpTransport::congestion_of(const Url& url) const {
-  const auto option = url.options.find("congestion");
-  return option == url.options.end() ? options_.congestion : option->second;
+StreamOptions TcpTransport::stream_options(const Url& url) const {
+  const auto congestion = url.options.find("congestion");
+  const auto dscp = url.options.find("dscp");
+  return {congestion == url.options.end() ? options_.congestion : congestion->second,
+          dscp == url.options.end() ? 0 : dscp_number(dscp->second).value_or(0)};
 }
 
 // --- listening ---
@@ -49,7 +71,7 @@ Result<ListenerId> TcpTransport::listen(const Url& url, const ConnectionOptions&
   if (!addresses) return std::unexpected(addresses.error());
   Result<Descriptor> socket = bind_and_listen(url, *addresses);
   if (!socket) return std::unexpected(socket.error());
-  set_stream_options(socket->get(), congestion_of(url)); // accepted sockets inherit them
+  set_stream_options(socket->get(), stream_options(url)); // accepted sockets inherit them
   Url real = url;
   if (real.host.empty()) real.host = "127.0.0.1";
   real.port = local_address(socket->get()).port();
@@ -147,7 +169,7 @@ void TcpTransport::take_addresses(Connection& connection, const Resolver::Found&
     if (address.port() == 0) address.set_port(connection.target.port);
   }
   connection.attempts =
-      ConnectAttempts(addresses, connection.deadline.deadline(), congestion_of(connection.target));
+      ConnectAttempts(addresses, connection.deadline.deadline(), stream_options(connection.target));
   connect_next(connection);
 }
 

@@ -454,6 +454,42 @@ TEST_F(Tcp, an_unknown_congestion_control_is_an_error_that_names_it) {
   EXPECT_NE(made.error().text.find("carrier-pigeon"), std::string::npos) << made.error().text;
 }
 
+// Of all TCP sockets of this process: how many have that type of service.
+std::size_t sockets_with_tos(int tos) {
+  std::size_t found = 0;
+  for (int socket = 0; socket < 1024; ++socket) {
+    int protocol = 0;
+    int is = 0;
+    socklen_t size = sizeof is;
+    const bool tcp = getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+                     protocol == IPPROTO_TCP;
+    size = sizeof is;
+    if (tcp && getsockopt(socket, IPPROTO_IP, IP_TOS, &is, &size) == 0 && is == tos) ++found;
+  }
+  return found;
+}
+
+TEST_F(Tcp, packets_of_both_ends_have_the_class_that_the_address_says) {
+  ASSERT_EQ(sockets_with_tos(46 << 2), 0U);
+  const auto made = transport->listen(*Url::parse("tcp://127.0.0.1?dscp=46"), server.options());
+  ASSERT_TRUE(made) << made.error().text;
+  const Url to = transport->listening_url(*made);
+  EXPECT_EQ(to.options.at("dscp"), "46");
+  ASSERT_TRUE(transport->connect(to, client.options()));
+  EXPECT_TRUE(run_until([&] { return !server.opened.empty(); }));
+  EXPECT_EQ(sockets_with_tos(46 << 2), 3U); // the listener, both ends of the connection
+}
+
+TEST_F(Tcp, a_wrong_dscp_is_an_error_that_names_it) {
+  for (const char* text : {"64", "-1", "x", "46x", "ef"}) {
+    const auto made = transport->listen(*Url::parse(fmt::format("tcp://127.0.0.1?dscp={}", text)),
+                                        server.options());
+    ASSERT_FALSE(made) << text;
+    EXPECT_EQ(made.error().kind, ErrorKind::usage);
+    EXPECT_NE(made.error().text.find("dscp"), std::string::npos) << made.error().text;
+  }
+}
+
 TEST_F(Tcp, pages_are_at_least_half_full_however_many_connections_share_them) {
   const std::uint16_t port = listen();
   server.keep = true;
