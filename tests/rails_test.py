@@ -1,4 +1,4 @@
-"""A builder unit on two networks, one of which is lost: in a network namespace, where addresses come and go."""
+"""Nodes on two networks, one of which is lost: in a network namespace, where addresses come and go."""
 
 import os
 import shutil
@@ -57,3 +57,27 @@ url = ["tcp://10.9.0.1", "tcp://10.8.0.1"]"""))
         found = verify(result)
         assert found["events"] == result["events"]["built"], "events in the files"
         assert found["events"] > 2000, "nothing was built after the loss"
+
+
+def test_a_run_survives_the_loss_of_the_rail_that_control_uses():
+    with Network() as network, Folder() as folder:
+        for rail in ("10.9.0.1/32", "10.8.0.1/32"):
+            network.address("add", rail)
+        config = folder.small()
+        control = 'network.control=["tcp://10.9.0.1?dscp=46", "tcp://10.8.0.1?dscp=46"]'
+        with Run(config, "--set", control, "--set", "event.deadline=2min", "--set", "network.dead_after=10s",
+                 "--duration", "110s", prefix=network.prefix) as run:
+            run.wait_for(r"listens at tcp://10\.9\.0\.1:\d+\?dscp=46 and tcp://10\.8\.0\.1:\d+\?dscp=46")
+            run.wait_for("run 1 begins")
+            run.wait_for_events(1000)
+            network.address("delete", "10.9.0.1/32")
+            for _ in range(2):  # two readout units
+                run.wait_for(r"ru\d .*answers nothing over tcp://10\.9\.0\.1:\d+.*: going on over tcp://10\.8\.0\.1")
+            run.wait_for_events(1000)
+            run.signal(signal.SIGINT)
+            result = run.finish()
+        check_balanced(result)
+        assert result["events"]["lost"] == 0, "lost events"
+        assert result["events"]["incomplete"] == 0, "incomplete events"
+        for name, node in result["nodes"].items():
+            assert not name.startswith("ru") or node["starts"] == 1, f"{name} was given up"

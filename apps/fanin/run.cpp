@@ -95,8 +95,10 @@ public:
       if (level == LogLevel::error) remember(line);
       terminal_.log(level, line);
     } else if (kind == "listening" && !report.at("url").text().starts_with("inproc:")) {
-      terminal_.log(LogLevel::info,
-                    fmt::format("{:<8} listens at {}", node, report.at("url").text()));
+      std::string rails = report.at("url").text(); // a line each
+      for (std::size_t at = 0; (at = rails.find('\n', at)) != std::string::npos;)
+        rails.replace(at, 1, " and ");
+      terminal_.log(LogLevel::info, fmt::format("{:<8} listens at {}", node, rails));
     } else if (kind == "end" && !report.at("ok").boolean()) {
       on_failed_end(node, report.at("error").text());
     }

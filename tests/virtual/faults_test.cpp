@@ -583,6 +583,69 @@ TEST(BrokenPaths, a_dead_rail_is_left_for_the_next_one) {
   }
 }
 
+// Longer than dead_after, in either direction.
+TEST(BrokenPaths, a_dead_rail_of_control_is_left_for_the_next_one) {
+  for (const bool strict : {false, true}) {
+    for (const int ways : {1, 2, 3}) {
+      auto options = triggered(2, 2, 2000);
+      options.network.strict = strict;
+      options.control_rails = 2;
+      VirtualSystem system{options};
+      system.start_all();
+      system.run_for(50ms);
+      for (const std::size_t i : {0U, 1U}) {
+        for (net::VirtualNode* node : {&system.readout_node(i), &system.builder_node(i)}) {
+          if ((ways & 1) != 0) node->break_path(system.manager_node(), 1);
+          if ((ways & 2) != 0) system.manager_node().break_path(*node, 1);
+        }
+      }
+      system.run_for(5s);
+      const auto before = system.summary().events_built;
+      system.run_for(500ms);
+      EXPECT_GT(system.summary().events_built, before + 700) << tail_of_log(system);
+      ASSERT_NO_FATAL_FAILURE(end_without_loss(system));
+      for (const std::size_t i : {0U, 1U}) {
+        EXPECT_EQ(system.summary().nodes[i].incarnations, 1U) << tail_of_log(system);
+        EXPECT_LE(system.summary().nodes[2 + i].incarnations, 2U) << tail_of_log(system);
+      }
+      expect_balanced(system);
+    }
+  }
+}
+
+TEST(BrokenPaths, an_event_manager_that_stands_still_costs_nothing_over_several_rails) {
+  auto options = triggered(2, 2, 10'000);
+  options.control_rails = 2;
+  VirtualSystem system{options};
+  system.start_all();
+  for (const Duration time : {Duration{800ms}, Duration{1200ms}, Duration{6s}}) {
+    system.run_for(700ms);
+    system.manager_node().freeze();
+    system.run_for(time);
+    system.manager_node().thaw();
+  }
+  system.run_for(700ms);
+  EXPECT_GT(system.summary().events_built, 3000U) << tail_of_log(system);
+  expect_all_kept(system);
+}
+
+TEST(BrokenPaths, a_rail_of_control_that_was_never_there_costs_nothing) {
+  auto options = triggered(2, 2, 10'000);
+  options.control_rails = 3;
+  VirtualSystem system{options};
+  for (const std::uint16_t rail : {std::uint16_t{1}, std::uint16_t{2}}) {
+    for (const std::size_t i : {0U, 1U}) {
+      system.readout_node(i).break_path(system.manager_node(), rail);
+      system.builder_node(i).break_path(system.manager_node(), rail);
+    }
+  }
+  system.start_all();
+  system.run_for(6s);
+  EXPECT_GT(system.summary().events_built, 3000U) << tail_of_log(system);
+  for (const auto& node : system.summary().nodes) EXPECT_EQ(node.incarnations, 1U) << node.name;
+  expect_all_kept(system);
+}
+
 TEST(BrokenPaths, blocks_that_come_long_before_their_assignment_are_built) {
   VirtualSystem system{triggered(2, 2, 10'000)};
   system.start_all();

@@ -11,7 +11,9 @@ namespace fanin::testing {
 using namespace std::chrono_literals;
 
 MoreDraws::MoreDraws(std::uint64_t seed, VirtualSystemOptions& options)
-    : on_(seed / 6 % 2 == 1), random_(seed * 0x9e3779b97f4a7c15U) {
+    : on_(seed / 6 % 2 == 1),
+      random_(seed * 0x9e3779b97f4a7c15U),
+      rails_(~seed * 0x9e3779b97f4a7c15U) {
   if (!on_) return;
   const bool odd = seed % 2 == 0;
   draw_settings(options);
@@ -21,6 +23,14 @@ MoreDraws::MoreDraws(std::uint64_t seed, VirtualSystemOptions& options)
     draw_full_rate(options);
   }
   if (!odd && random_.chance(1, 2)) draw_counters(options);
+  draw_rails(options);
+}
+
+void MoreDraws::draw_rails(VirtualSystemOptions& options) {
+  has_rails_ = rails_.chance(1, 3);
+  if (!has_rails_) return;
+  options.control_rails = 2 + rails_.below(2);
+  text_ += fmt::format("{} rails of control\n", options.control_rails);
 }
 
 void MoreDraws::draw_settings(VirtualSystemOptions& options) {
@@ -116,6 +126,7 @@ void MoreDraws::draw_counters(VirtualSystemOptions& options) {
 
 void MoreDraws::step(Trouble& trouble) {
   if (on_ && random_.chance(1, 3)) trouble.step_more(random_);
+  if (has_rails_ && rails_.chance(1, 3)) trouble.break_rail(rails_);
 }
 
 std::uint64_t MoreDraws::dropped(SourceId source) const {

@@ -39,9 +39,12 @@ private:
   void draw_slow_links(VirtualSystemOptions& options);
   void draw_full_rate(VirtualSystemOptions& options);
   void draw_counters(VirtualSystemOptions& options);
+  void draw_rails(VirtualSystemOptions& options);
 
   bool on_;
   Random random_;
+  Random rails_; // likewise: they change nothing in runs without them
+  bool has_rails_ = false; // of control
   std::uint64_t link_rate_ = 0;
   EventNumber first_event_ = 0;
   std::map<SourceId, Counter> counters_;

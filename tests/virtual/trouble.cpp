@@ -70,7 +70,7 @@ void Trouble::step_more(Random& random) {
   switch (random.below(6)) {
   case 0: // nobody is judged by that time
     system_.manager_node().freeze();
-    run_for(4000ms, random);
+    unanswered(run_for(4000ms, random));
     system_.manager_node().thaw();
     break;
   case 1: break_control(random, random.below(up_.size())); break;
@@ -98,7 +98,7 @@ std::string Trouble::unexplained(const builder::RunSummary& summary) const {
   std::string all;
   for (std::size_t i = 0; i < up_.size(); ++i) {
     const auto& node = summary.nodes[i];
-    const bool away = !node.alive && given_up_[i] == 0;
+    const bool away = !node.alive && given_up_[i] == 0 && !last_words_lost_;
     if (node.incarnations <= 1 + given_up_[i] && !away) continue;
     all += fmt::format("{} was here {} times, {} explained{}\n", node.name, node.incarnations,
                        1 + given_up_[i], node.alive ? "" : ", and is away");
@@ -135,6 +135,35 @@ void Trouble::pause(std::size_t i, Duration longest) {
 void Trouble::unheard(std::size_t i, Duration time) {
   silent_until_[i] = system_.world().now();
   if (time + silent_before > agreed_.dead_after) ++given_up_[i];
+  unanswered(i, time);
+}
+
+// With several rails a node that gets no answer tries the next one, again and again: a builder unit
+// begins anew with each.
+void Trouble::unanswered(std::size_t i, Duration time) {
+  if (system_.control_rails() == 1 || i < system_.readouts()) return;
+  given_up_[i] += static_cast<std::uint64_t>((time + silent_before) / agreed_.control_patience());
+}
+
+void Trouble::unanswered(Duration time) {
+  for (std::size_t i = 0; i < up_.size(); ++i) unanswered(i, time);
+}
+
+void Trouble::break_rail(Random& random) {
+  settle();
+  const auto port = static_cast<std::uint16_t>(1 + random.below(system_.control_rails()));
+  const std::uint64_t ways = 1 + random.below(3);
+  const std::size_t only = random.below(2 * up_.size()); // beyond them: all
+  Paths broken;
+  for (std::size_t i = 0; i < up_.size(); ++i) {
+    if (only < up_.size() && only != i) continue;
+    let_speak(i);
+    if ((ways & 1) != 0) broken.push_back({&system_.manager_node(), &node(i), port});
+    if ((ways & 2) != 0) broken.push_back({&node(i), &system_.manager_node(), port});
+    if (i >= system_.readouts()) given_up_[i] += 2; // and when it is repaired
+  }
+  with(broken, Duration{random.below(6'000'000'000)});
+  last_words_lost_ = last_words_lost_ || system_.ended_nodes() > 0;
 }
 
 // Two silences are not one long one.
@@ -206,6 +235,11 @@ void Trouble::delay_control(Random& random) {
   net::VirtualNode& slow = i == up_.size() ? system_.manager_node() : node(i);
   const Duration delay{random.below(600'000'000)};
   slow.slow_down(delay);
+  if (i == up_.size()) {
+    unanswered(2 * delay);
+  } else {
+    unanswered(i, 2 * delay);
+  }
   run_for(1000ms, random);
   slow.slow_down({});
   delayed_until_ = std::max(delayed_until_, system_.world().now() + delay);

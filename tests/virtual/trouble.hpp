@@ -26,6 +26,9 @@ public:
   void step();
   // Of the event manager's host, of control connections, of links, or two things at once.
   void step_more(Random& random);
+  // One of several rails of control, to all nodes or to one, for as long as it likes: it costs no
+  // readout unit anything, and a builder unit begins anew.
+  void break_rail(Random& random);
   void all_up();
 
   // Nodes that were given up more often than they were harmed.
@@ -54,6 +57,8 @@ private:
   Duration run_for(Duration longest) { return run_for(longest, random_); }
   void settle();
   void unheard(std::size_t i, Duration time);
+  void unanswered(std::size_t i, Duration time);
+  void unanswered(Duration time);
   void let_speak(std::size_t i);
   void with(const Paths& broken, Duration time);
 
@@ -67,6 +72,7 @@ private:
   std::vector<bool> up_; // readout units, then builder units
   std::vector<Time> silent_until_; // likewise
   std::vector<std::uint64_t> given_up_; // at most so often
+  bool last_words_lost_ = false; // nodes ended, and a rail of control swallowed that they said so
 };
 
 } // namespace fanin::testing

@@ -144,8 +144,12 @@ void VirtualSystem::make_configuration() {
   configuration_.system = system;
   configuration_.storage.on_full =
       options_.failure_ends_run ? storage::OnFull::stop : storage::OnFull::wait;
-  configuration_.nodes.push_back(
-      {.role = config::Role::event_manager, .name = "evm", .urls = {url_of("evm")}});
+  configuration_.nodes.push_back({.role = config::Role::event_manager, .name = "evm"});
+  std::vector<net::Url>& control = configuration_.nodes.back().urls;
+  if (options_.control_rails == 1) control.push_back(url_of("evm"));
+  while (control.size() < options_.control_rails) {
+    control.push_back(url_of(fmt::format("evm:{}", control.size() + 1)));
+  }
   for (std::size_t i = 0; i < system.readout_units.size(); ++i) {
     const auto [first, last] = system.sources_of(static_cast<NodeId>(i));
     configuration_.nodes.push_back(
@@ -239,7 +243,7 @@ executive::NodeContext VirtualSystem::context(Place& place, std::size_t index) {
   context.pools = &place.pools;
   context.output = output_.get();
   context.index = index;
-  context.event_manager = configuration_.event_manager().urls.front();
+  context.event_manager = configuration_.event_manager().urls;
   context.loop = &place.host->loop();
   context.session = place.session;
   context.transports = &place.transports;

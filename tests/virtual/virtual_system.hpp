@@ -43,6 +43,7 @@ struct VirtualSystemOptions {
   CheckBytes check_bytes; // of each stored fragment; empty: they are not looked at
   bool failure_ends_run = false; // of storage
   std::size_t without_file = builder::System::npos; // the builder unit that cannot make its file
+  std::size_t control_rails = 1; // of the event manager
   MakeSource make_source; // empty: emulators
   ChangeQueue queue; // may be empty
 };
@@ -82,6 +83,7 @@ public:
     return *builders_[index]->host;
   }
   [[nodiscard]] net::VirtualNode& manager_node() { return *manager_.host; }
+  [[nodiscard]] std::size_t control_rails() const { return options_.control_rails; }
   [[nodiscard]] builder::EventManager& manager() { return manager_.node->manager(); }
   [[nodiscard]] storage::MemorySink* sink(std::size_t builder);
   [[nodiscard]] const builder::RunSummary& summary() { return manager().summary(); }

@@ -72,6 +72,8 @@ struct System {
   std::vector<storage::StreamInfo> streams;
   std::uint64_t events_max = 0; // stop after so many; 0: no limit
 
+  // How long a node waits for an answer of the event manager before it tries its next rail.
+  [[nodiscard]] Duration control_patience() const { return dead_after / 2; }
   // Bytes of the largest data message.
   [[nodiscard]] std::uint32_t message_max() const {
     return shaping.on() ? shaping.carrier : data_page / 2;

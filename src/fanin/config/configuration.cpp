@@ -69,7 +69,11 @@ void read_run(TableReader reader, Configuration& configuration) {
 
 void read_network(TableReader reader, Network& network, builder::System& system) {
   const net::Url common = reader.url("url").value_or(net::Url{.scheme = "tcp"});
-  network.control = reader.url("control").value_or(common);
+  network.control = reader.urls("control");
+  if (network.control.size() > detail::rails_max) {
+    reader.reject("control", fmt::format("names more than {} addresses", detail::rails_max));
+  }
+  if (network.control.empty()) network.control = {common};
   network.data = reader.url("data").value_or(common);
   system.protocol = static_cast<builder::Protocol>(reader.choice("protocol", {"push", "pull"}));
   system.dead_after = reader.duration("dead_after", system.dead_after);

@@ -38,7 +38,7 @@ struct Run {
 
 /// What the nodes need besides builder::System.
 struct Network {
-  net::Url control; ///< where the event manager listens
+  std::vector<net::Url> control; ///< rails where the event manager listens
   net::Url data; ///< where builder units listen that have no url of their own
   Duration give_up_after = std::chrono::seconds{10}; ///< how long a node that has lost the event
                                                      ///< manager tries to reach it

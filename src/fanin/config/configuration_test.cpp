@@ -385,6 +385,24 @@ host = "b"
       "cannot "
       "reach it");
   EXPECT_EQ(error_of(hosts + "[network]\ncontrol = \"tcp://a:7000\"\n"), "no error");
+  EXPECT_EQ(error_of(hosts + "[network]\ncontrol = [\"tcp://a:7000\", \"tcp://a2:7000\"]\n"),
+            "no error");
+  EXPECT_EQ(error_of(hosts + "[network]\ncontrol = [\"tcp://a:7000\", \"tcp://a2\"]\n"),
+            "run.toml:9: network.control: needs a port when the nodes are on several hosts, as in "
+            "\"tcp://daq-evm:7000\"");
+}
+
+TEST(Configuration, control_has_rails) {
+  const auto two = parse(minimal, "run.toml",
+                         {"network.control=[\"tcp://127.0.0.1\", \"tcp://127.0.0.2?dscp=46\"]"});
+  ASSERT_TRUE(two) << two.error().text;
+  ASSERT_EQ(two->event_manager().urls.size(), 2U);
+  EXPECT_EQ(two->event_manager().urls[1].text(), "tcp://127.0.0.2?dscp=46");
+  std::string nine;
+  for (int i = 0; i < 9; ++i)
+    nine += fmt::format("{}\"tcp://127.0.0.{}\"", i == 0 ? "" : ",", i + 1);
+  EXPECT_EQ(error_of(minimal, {"network.control=[" + nine + "]"}),
+            "--set:1: network.control: names more than 8 addresses");
 }
 
 TEST(Configuration, each_source_that_listens_has_a_port_of_its_own_or_shares_its_address) {

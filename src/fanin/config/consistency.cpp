@@ -93,7 +93,8 @@ void check_hosts(const Configuration& configuration, Problems& problems) {
                                node.name, url.text()));
     }
   }
-  if (configuration.event_manager().urls.front().port == 0) {
+  const auto without_port = [](const net::Url& url) { return url.port == 0; };
+  if (std::ranges::any_of(configuration.event_manager().urls, without_port)) {
     problems.add(configuration.event_manager().url_place, "network.control",
                  "needs a port when the nodes are on several hosts, as in \"tcp://daq-evm:7000\"");
   }

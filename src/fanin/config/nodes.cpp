@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::uint64_t nodes_max = 4096; // of one role
 constexpr std::size_t sources_max = 65'536;
-constexpr std::size_t rails_max = 8; // of a builder unit
 constexpr std::int64_t offset_max = std::int64_t{1} << 62;
 
 // "left" or, of several alike, "left0", "left1", ...; without a name the prefix and the index.
@@ -295,10 +294,10 @@ public:
     file_.line = 1;
   }
 
-  void set_event_manager(Node& node, const net::Url& control) const {
+  void set_event_manager(Node& node, const std::vector<net::Url>& control) const {
     set(node, control, "control");
     const bool said = network_ != nullptr && network_->find("control") != nullptr;
-    complete(node, node.urls.front(), said && !control.host.empty());
+    for (net::Url& url : node.urls) complete(node, url, said && !url.host.empty());
   }
   // Where filter units reach a builder unit: within the process, else over shared memory.
   static void set_filters(Node& node) {
@@ -309,7 +308,7 @@ public:
   }
   void set_builder(Node& node, const net::Url& data) const {
     if (node.urls.empty()) {
-      set(node, data, "data");
+      set(node, {data}, "data");
       net::Url& url = node.urls.front();
       if (url.network() == "inproc") url.host.clear();
       complete(node, url, false);
@@ -319,8 +318,8 @@ public:
   }
 
 private:
-  void set(Node& node, const net::Url& url, std::string_view key) const {
-    node.urls = {url};
+  void set(Node& node, const std::vector<net::Url>& urls, std::string_view key) const {
+    node.urls = urls;
     const Value* said = network_ == nullptr ? nullptr : network_->find(key);
     if (said == nullptr && network_ != nullptr) said = network_->find(key = "url");
     node.url_key = fmt::format("network.{}", said == nullptr ? "url" : key);

@@ -37,7 +37,7 @@ Result<> BuilderNode::start() {
   unit_.emplace(*context_.system, std::move(options), environment());
   auto started = unit_->start();
   if (started) {
-    tell(fmt::format("waits for the event manager at {}", context_.event_manager.text()));
+    tell(fmt::format("waits for the event manager at {}", event_manager_text()));
   }
   return started;
 }
@@ -51,7 +51,8 @@ Result<> BuilderNode::start_filter_server() {
                      report["silent"] = name;
                      context_.report(std::move(report));
                    }});
-  return filters_->listen(context_.configuration->filter_address(builder_, context_.event_manager));
+  return filters_->listen(
+      context_.configuration->filter_address(builder_, context_.event_manager.front()));
 }
 
 void BuilderNode::stop() {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/builder/rails.hpp"
 #include "fanin/executive/report.hpp"
 
 namespace fanin::executive {
@@ -40,7 +41,7 @@ EventManagerNode::EventManagerNode(NodeContext context)
 
 Result<> EventManagerNode::start() {
   builder::EventManagerOptions options;
-  options.url = configured().urls.front();
+  options.urls = configured().urls;
   options.recorder = &recorder_;
   options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
   options.on_silent = [this](NodeId builder) { on_silent(builder); };
@@ -51,7 +52,7 @@ Result<> EventManagerNode::start() {
   recorder_.record = std::move(*record);
   json::Value report;
   report["report"] = "listening";
-  report["url"] = manager_->url().text();
+  report["url"] = builder::rails_text(manager_->urls());
   context_.report(std::move(report));
   progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
   return {};

@@ -20,7 +20,7 @@ public:
   void stop() override;
   void stop_now(const std::string& why) override;
   [[nodiscard]] bool ended() const override { return ended_; }
-  [[nodiscard]] std::optional<net::Url> listening() const override { return manager_->url(); }
+  [[nodiscard]] std::vector<net::Url> listening() const override { return manager_->urls(); }
   void process_died(std::uint64_t session) override;
   void turn() override;
 

@@ -45,7 +45,7 @@ Result<> FilterNode::start() {
   options.name = node.name;
   for (const std::size_t builder : context_.configuration->builders_of(context_.index)) {
     options.builders.push_back(
-        context_.configuration->filter_address(builder, context_.event_manager));
+        context_.configuration->filter_address(builder, context_.event_manager.front()));
   }
   options.filter = filter_.get();
   options.receive_pool = context_.pools->receive.get();

@@ -25,6 +25,16 @@ std::string quoted(const std::string& argument) {
   return text + "'";
 }
 
+// `rails`: a line each.
+std::string control_setting(std::string_view rails) {
+  if (!rails.contains('\n')) return fmt::format("network.control={}", rails);
+  std::string list{rails};
+  for (std::size_t at = 0; (at = list.find('\n', at)) != std::string::npos; at += 3) {
+    list.replace(at, 1, "\",\"");
+  }
+  return fmt::format("network.control=[\"{}\"]", list);
+}
+
 constexpr Duration patience_usual = std::chrono::seconds{10};
 constexpr Duration patience_hurried = std::chrono::seconds{3};
 constexpr Duration silence_tick = std::chrono::seconds{1}; // the event manager reports every 0.5 s
@@ -77,8 +87,7 @@ std::string Launcher::command_line(const ProcessState& state) const {
   std::string line;
   for (const std::string& argument : options_.by_hand) line += quoted(argument) + " ";
   line += "--node " + process(state).name;
-  if (!event_manager_url_.empty())
-    line += " --set " + quoted("network.control=" + event_manager_url_);
+  if (!control_.empty()) line += " --set " + quoted(control_);
   return line;
 }
 
@@ -112,9 +121,9 @@ Result<> Launcher::start(ProcessState& state) {
   std::vector<std::string> arguments = options_.command;
   arguments.emplace_back("--node");
   arguments.push_back(process(state).name);
-  if (!event_manager_url_.empty()) {
+  if (!control_.empty()) {
     arguments.emplace_back("--set");
-    arguments.push_back("network.control=" + event_manager_url_);
+    arguments.push_back(control_);
   }
   state.ended_nodes = 0;
   state.started_at = loop_.now();
@@ -151,7 +160,7 @@ void Launcher::on_report(ProcessState& state, const json::Value& report) {
   view_.on_report(report);
   const std::string kind = report.at("report").text();
   if (kind == "listening") {
-    event_manager_url_ = report.at("url").text();
+    control_ = control_setting(report.at("url").text());
     silence_tick_.start(loop_, loop_.now() + silence_tick);
     if (!others_started_ && !over_ && signals_seen_ == 0) start_others();
   } else if (kind == "end") {

@@ -103,7 +103,8 @@ private:
   net::Timer patience_; // until the rest is killed
   net::Timer silence_tick_;
   int silent_s_ = 0; // the event manager, in ticks: a time in which this process stood counts once
-  std::string event_manager_url_; // where it really listens; empty: not known
+  std::string control_; // of the event manager: the setting that says where it really listens;
+                        // empty: not known
   int signals_seen_ = 0;
   bool others_started_ = false;
   bool begun_ = false; // all nodes were there

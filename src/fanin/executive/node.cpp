@@ -37,6 +37,14 @@ builder::NodeEnvironment Node::environment() {
           .session = context_.session};
 }
 
+std::string Node::event_manager_text() const {
+  std::string text;
+  for (const net::Url& rail : context_.event_manager) {
+    text += (text.empty() ? "" : " or ") + rail.text();
+  }
+  return text;
+}
+
 Result<> Node::in_order(const Result<>& result, bool joined) const {
   const bool too_late = !result && result.error().text == builder::run_is_ending;
   if (too_late && !joined && !context_.by_hand) return {};

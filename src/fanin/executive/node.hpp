@@ -32,7 +32,7 @@ struct NodeContext {
   const NodePlan* plan = nullptr;
   NodePools* pools = nullptr; // as planned
   std::size_t index = 0; // into the configuration's nodes
-  net::Url event_manager; // where it really listens
+  std::vector<net::Url> event_manager; // rails: where it really listens
   bool by_hand = false; // a user has started its process, which is without an event manager
   net::Loop* loop = nullptr;
   std::uint64_t session = 0; // of the process
@@ -65,10 +65,10 @@ public:
   virtual void describe(json::Value&) {}
   // What a user who started just this node is told when it has ended in good order.
   [[nodiscard]] virtual std::string end_message() const { return "has ended"; }
-  // Where an event manager can be reached, after start().
-  [[nodiscard]] virtual std::optional<net::Url> listening() const { return std::nullopt; }
+  // Where an event manager can be reached, after start(); empty: this is none.
+  [[nodiscard]] virtual std::vector<net::Url> listening() const { return {}; }
   // Before start(), if that is not where the configuration says.
-  void set_event_manager(const net::Url& url) { context_.event_manager = url; }
+  void set_event_manager(std::vector<net::Url> rails) { context_.event_manager = std::move(rails); }
   // The launcher says that the process of this session has died.
   virtual void process_died(std::uint64_t) {}
   // Called in each turn of the loop.
@@ -85,6 +85,8 @@ protected:
   void tell(std::string_view text) {
     context_.log(context_.by_hand ? LogLevel::info : LogLevel::debug, text);
   }
+  // "tcp://10.1.0.1:7000 or tcp://10.2.0.1:7000".
+  [[nodiscard]] std::string event_manager_text() const;
   // How the run has ended for a unit. One that its launcher started, and that found the run at its
   // end, has missed nothing; who started one by hand wants to know.
   [[nodiscard]] Result<> in_order(const Result<>& result, bool joined) const;

@@ -144,7 +144,7 @@ Result<> Process::make_nodes() {
     context.pools = &pools_.emplace_back(std::move(*pools));
     context.output = output_.get();
     context.index = index;
-    context.event_manager = configuration_.event_manager().urls.front();
+    context.event_manager = configuration_.event_manager().urls;
     context.by_hand = options_.attended && !has_event_manager();
     context.loop = &loop_;
     context.session = options_.session;
@@ -161,11 +161,11 @@ Result<> Process::make_nodes() {
 }
 
 Result<> Process::start_nodes() {
-  std::optional<net::Url> event_manager;
+  std::vector<net::Url> event_manager;
   for (auto& node : nodes_) { // the event manager's is the first, if it is here
-    if (event_manager) node->set_event_manager(*event_manager);
+    if (!event_manager.empty()) node->set_event_manager(event_manager);
     if (auto started = node->start(); !started) return started;
-    if (node->listening()) event_manager = node->listening();
+    if (auto rails = node->listening(); !rails.empty()) event_manager = std::move(rails);
   }
   return {};
 }

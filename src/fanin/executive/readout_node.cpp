@@ -34,7 +34,7 @@ Result<> ReadoutNode::start() {
   }
   unit_.emplace(*context_.system, std::move(options), environment());
   unit_->start();
-  tell(fmt::format("waits for the event manager at {}", context_.event_manager.text()));
+  tell(fmt::format("waits for the event manager at {}", event_manager_text()));
   return {};
 }
 

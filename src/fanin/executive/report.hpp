@@ -1,7 +1,7 @@
 // What nodes tell the launcher, as JSON objects, one a line. The member "report" says which:
 //
 //   report     other members                           sent by
-//   listening  node, url                               the event manager, once it can be reached
+//   listening  node, url (its rails, a line each)      the event manager, once it can be reached
 //   log        node, level, text                       every node
 //   progress   node, time_s, state, events{}, ...      the event manager, during the run
 //   result     node, the keys of `fanin run --json`    the event manager, at the end

@@ -54,6 +54,7 @@ Result<> BuilderUnit::start() {
           .event_manager = options_.event_manager,
           .hello = hello,
           .text = system_.builder_units[options_.node] + "\n" + rails_text(*rails),
+          .patience = system_.control_patience(),
           .give_up_after = options_.give_up_after,
           .on_message = [this](wire::MessageType type,
                                std::span<const std::byte> body) { return on_control(type, body); },

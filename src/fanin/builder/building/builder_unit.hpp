@@ -29,7 +29,7 @@ namespace fanin::builder {
 
 struct BuilderOptions {
   NodeId node = 0;
-  net::Url event_manager;
+  std::vector<net::Url> event_manager; // rails: where it listens
   std::vector<net::Url> data; // rails where to listen for readout units (rails.hpp); port 0 works
   memory::PagePool* receive_pool = nullptr; // pages of System::data_page
   std::uint32_t posted_pages = 0; // of those, held by a transport that posts receives beforehand

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fanin/base/units.hpp"
+
 namespace fanin::builder {
 
 namespace {
@@ -11,12 +13,15 @@ constexpr Duration retry_longest = std::chrono::milliseconds{500};
 constexpr Duration silence_tick = std::chrono::seconds{5};
 constexpr Duration silence_longest = std::chrono::minutes{1}; // its launcher waits as long,
 constexpr Duration silence_more = std::chrono::seconds{10}; // and kills it before
+constexpr int looks_until_change = 1; // what was under way over the rail in use may still come
 } // namespace
 
 ControlClient::ControlClient(NodeEnvironment environment, Options options)
     : environment_(std::move(environment)),
       options_(std::move(options)),
       channel_(*environment_.control_pool),
+      silence_(options_.patience),
+      rail_tick_([this] { watch_rail(); }),
       retry_([this] { connect(); }),
       grace_([this] { end_conversation(); }),
       silence_tick_([this] { watch_silence(); }) {
@@ -33,32 +38,105 @@ void ControlClient::stop() {
   retry_.cancel();
   grace_.cancel();
   silence_tick_.cancel();
+  stop_watching();
   channel_.flush();
   channel_ = {};
   link_.close();
   connected_ = false;
 }
 
-void ControlClient::connect() {
-  const auto transport = environment_.transports->find(options_.event_manager);
-  if (!transport) {
-    options_.on_given_up(transport.error());
-    return;
-  }
+Result<net::Link> ControlClient::connect_over(const net::Url& rail) {
+  const auto transport = environment_.transports->find(rail);
+  if (!transport) return std::unexpected(transport.error());
   const auto id =
       (*transport)
-          ->connect(options_.event_manager,
-                    {.receive_pool = environment_.control_pool,
-                     .handler = this,
-                     .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
-                     .low_latency = true});
-  if (!id && was_connected_) return lost(id.error().text); // it was possible: try again
-  if (!id) {
-    options_.on_given_up(id.error());
+          ->connect(rail, {.receive_pool = environment_.control_pool,
+                           .handler = this,
+                           .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
+                           .low_latency = true});
+  if (!id) return std::unexpected(id.error());
+  return net::Link{*transport, *id};
+}
+
+void ControlClient::connect() {
+  auto link = connect_over(rail());
+  // It was possible, or is over another rail: try again.
+  if (!link && (was_connected_ || !no_rail_left())) return lost(link.error().text);
+  if (!link) {
+    options_.on_given_up(link.error());
     return;
   }
-  link_ = {*transport, *id};
+  link_ = *link;
+  if (!has_rails()) return;
+  silence_.begin(environment_.loop->now());
+  rail_tick_.start(*environment_.loop, environment_.loop->now() + silence_.period());
 }
+
+// Where there is none at the rail in use. True: at none of them.
+bool ControlClient::no_rail_left() { return ++impossible_ >= options_.event_manager.size(); }
+
+// --- rails ---------------------------------------------------------------------------------------
+
+// A network that swallows what is sent tells nobody. But an event manager that stands still answers
+// over no rail, and then nothing is changed.
+void ControlClient::watch_rail() {
+  const bool silent = silence_.look(environment_.loop->now(), welcome_, channel_.acknowledged(),
+                                    welcome_ && channel_.all_acknowledged());
+  rail_tick_.start(*environment_.loop, environment_.loop->now() + silence_.period());
+  if (!silent) return forget_other();
+  ++other_.looks;
+  if (!other_.link || (!other_.connected && other_.looks > SilenceWatch::looks)) {
+    try_other_rail();
+  } else if (other_.connected && other_.looks > looks_until_change) {
+    change_rail();
+  }
+}
+
+void ControlClient::try_other_rail() {
+  std::size_t rail = rail_after(other_.rail);
+  if (rail == rail_) rail = rail_after(rail);
+  forget_other();
+  auto link = connect_over(options_.event_manager[rail]);
+  other_ = {.link = link ? *link : net::Link{}, .rail = rail};
+}
+
+void ControlClient::change_rail() {
+  environment_.log(LogLevel::warning,
+                   fmt::format("the event manager answers nothing over {}: going on over {}",
+                               rail().text(), options_.event_manager[other_.rail].text()));
+  channel_.detach();
+  link_.close(true);
+  link_ = std::exchange(other_.link, {});
+  rail_ = other_.rail;
+  forget_other();
+  connected_ = was_connected_ = true;
+  welcome_ = false;
+  silence_.begin(environment_.loop->now());
+  if (options_.grace <= Duration{0} && incarnation_ != 0) end_conversation();
+  if (!stopped_) say_hello();
+}
+
+void ControlClient::forget_other() {
+  other_.link.close(true);
+  other_ = {.rail = rail_};
+}
+
+void ControlClient::stop_watching() {
+  rail_tick_.cancel();
+  forget_other();
+}
+
+void ControlClient::on_other(const net::Event& event) {
+  if (event.kind == net::EventKind::connected) {
+    other_.connected = true;
+    other_.looks = 0;
+  } else if (event.kind == net::EventKind::closed) {
+    other_.link = {}; // the next look tries the next rail
+    other_.connected = false;
+  }
+}
+
+// --- losses --------------------------------------------------------------------------------------
 
 // What is known of the event manager is still true for a while, and what was said is kept.
 void ControlClient::lost(std::string_view why) {
@@ -66,14 +144,19 @@ void ControlClient::lost(std::string_view why) {
   channel_.detach();
   link_ = {};
   connected_ = false;
+  stop_watching();
   if (stopped_) return;
+  const std::string from = rail().text();
+  rail_ = rail_after(rail_);
   const Time now = environment_.loop->now();
   const bool first = was && lost_at_ == never;
   const bool was_welcome = std::exchange(welcome_, false);
   if (first) lost_at_ = now;
   if (first || was_welcome) { // what comes and goes without a welcome is logged once
-    environment_.log(LogLevel::warning, fmt::format("lost the event manager at {}: {}",
-                                                    options_.event_manager.text(), why));
+    environment_.log(
+        LogLevel::warning,
+        fmt::format("lost the event manager at {}: {}{}", from, why,
+                    has_rails() ? fmt::format("; trying {} next", rail().text()) : std::string()));
   }
   if (was) {
     if (options_.grace <= Duration{0} || incarnation_ == 0) {
@@ -86,8 +169,8 @@ void ControlClient::lost(std::string_view why) {
   if (was_connected_ && now - lost_at_ >= options_.give_up_after) {
     stopped_ = true;
     options_.on_given_up(
-        Error{ErrorKind::disconnected, fmt::format("the event manager at {} does not come back: {}",
-                                                   options_.event_manager.text(), why)});
+        Error{ErrorKind::disconnected,
+              fmt::format("the event manager at {} does not come back: {}", from, why)});
     return;
   }
   try_again();
@@ -195,14 +278,18 @@ void ControlClient::refused(const std::string& reason, bool for_now) {
   link_.close();
   channel_.detach();
   connected_ = false;
+  stop_watching();
   retry_.start(*environment_.loop, now + retry_longest);
 }
 
 void ControlClient::on_event(net::Transport& transport, net::Event& event) {
-  if (link_ != net::Link{&transport, event.connection}) return; // of an earlier connection
+  const net::Link link{&transport, event.connection};
+  if (other_.link && link == other_.link) return on_other(event);
+  if (link_ != link) return; // of an earlier connection
   switch (event.kind) {
   case net::EventKind::connected:
     connected_ = was_connected_ = true;
+    impossible_ = 0;
     say_hello();
     break;
   case net::EventKind::message: receive(event.message); break;
@@ -210,19 +297,21 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
   case net::EventKind::closed:
     if (event.reason == net::CloseReason::version_mismatch) {
       stopped_ = true;
+      stop_watching();
       link_ = {};
       options_.on_given_up(Error{ErrorKind::refused,
                                  fmt::format("{} speaks another version of the protocol: run the "
                                              "same release of fanin on all nodes",
-                                             options_.event_manager.text())});
+                                             rail().text())});
       return;
     }
-    if (event.reason == net::CloseReason::unknown_host && !was_connected_) {
+    if (event.reason != net::CloseReason::unknown_host) impossible_ = 0;
+    if (event.reason == net::CloseReason::unknown_host && !was_connected_ && no_rail_left()) {
       stopped_ = true;
+      stop_watching();
       link_ = {};
-      options_.on_given_up(
-          Error{ErrorKind::not_found,
-                fmt::format("{}: there is no host of that name", options_.event_manager.text())});
+      options_.on_given_up(Error{ErrorKind::not_found,
+                                 fmt::format("{}: there is no host of that name", rail().text())});
       return;
     }
     lost(net::name(event.reason));

@@ -3,12 +3,16 @@
 // units.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fanin/base/log.hpp"
 #include "fanin/builder/control/control_channel.hpp"
+#include "fanin/builder/control/silence_watch.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/net/link.hpp"
 #include "fanin/net/loop.hpp"
@@ -47,9 +51,11 @@ public:
   using OnMessage = std::function<bool(wire::MessageType, std::span<const std::byte>)>;
 
   struct Options {
-    net::Url event_manager;
+    std::vector<net::Url> event_manager; // rails: where it listens, each over another network
     wire::Hello hello; // role, node, digest, capacity
     std::string text; // name, '\n', data URL
+    // Several rails: where nothing is answered for so long, another one is tried besides.
+    Duration patience{};
     Duration grace{}; // without a connection, before the conversation is over
     Duration give_up_after =
         std::chrono::seconds{10}; // without an event manager that once was there
@@ -81,6 +87,19 @@ public:
 
 private:
   void connect();
+  [[nodiscard]] const net::Url& rail() const { return options_.event_manager[rail_]; }
+  [[nodiscard]] bool has_rails() const { return options_.event_manager.size() > 1; }
+  [[nodiscard]] std::size_t rail_after(std::size_t rail) const {
+    return (rail + 1) % options_.event_manager.size();
+  }
+  [[nodiscard]] bool no_rail_left();
+  [[nodiscard]] Result<net::Link> connect_over(const net::Url& rail);
+  void watch_rail();
+  void try_other_rail();
+  void change_rail();
+  void forget_other();
+  void stop_watching();
+  void on_other(const net::Event& event);
   void try_again();
   void say_hello();
   void lost(std::string_view why);
@@ -95,6 +114,17 @@ private:
   Options options_;
   ControlChannel channel_;
   net::Link link_;
+  std::size_t rail_ = 0; // of link_, or of the next one
+  std::size_t impossible_ = 0; // rails in a row over which no event manager can be
+  struct Other { // a connection over another rail, while nothing is answered over link_
+    net::Link link;
+    std::size_t rail = 0; // of it, or of the one before
+    bool connected = false;
+    int looks = 0; // since it was begun, or is connected
+  };
+  Other other_;
+  SilenceWatch silence_; // of link_
+  net::Timer rail_tick_; // several rails: while there is a connection, or one is being made
   net::Timer retry_;
   net::Timer grace_; // runs while the conversation is without a connection
   net::Timer silence_tick_; // from the first welcome on

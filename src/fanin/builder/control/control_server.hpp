@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,9 +58,10 @@ public:
   ControlServer(const System& system, NodeEnvironment environment, Nodes& nodes);
   ~ControlServer() override;
 
-  // Errors: the address cannot be listened on.
-  [[nodiscard]] Result<> start(const net::Url& url);
-  [[nodiscard]] net::Url url() const { return transport_->listening_url(listener_); }
+  // Listens on all of these rails: nodes come over any of them. Errors: none can be listened on.
+  [[nodiscard]] Result<> start(std::span<const net::Url> rails);
+  // Those that work.
+  [[nodiscard]] std::vector<net::Url> urls() const;
 
   // Opens the conversation with a node that has joined; said again if its connection is lost before
   // that has come.
@@ -102,6 +104,10 @@ public:
   void on_event(net::Transport& transport, net::Event& event) override;
 
 private:
+  struct Listener {
+    net::Transport* transport = nullptr;
+    net::ListenerId id = net::ListenerId::none;
+  };
   enum class PeerState : std::uint8_t {
     unidentified, // has not said hello
     connected,
@@ -153,8 +159,7 @@ private:
   const std::uint64_t digest_; // of system_
   NodeEnvironment environment_;
   Nodes& nodes_;
-  net::Transport* transport_ = nullptr;
-  net::ListenerId listener_ = net::ListenerId::none;
+  std::vector<Listener> listeners_; // one a rail
   std::size_t readouts_; // how many; their peers come first
   std::vector<std::unique_ptr<Peer>> peers_; // by index(); null: not here
   std::vector<std::unique_ptr<Peer>> unidentified_;

@@ -67,7 +67,7 @@ protected:
     transports_.add("sim", node_.transport());
     notes_.server = &server_;
     node_.loop().add(notes_);
-    EXPECT_TRUE(server_.start(net::Url::parse("sim://evm").value()));
+    EXPECT_TRUE(server_.start(std::vector{net::Url::parse("sim://evm").value()}));
   }
   void TearDown() override {
     for (auto& peer : peers_) peer.close();

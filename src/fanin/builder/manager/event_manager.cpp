@@ -47,7 +47,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
 EventManager::~EventManager() { environment_.loop->remove(*this); }
 
 Result<> EventManager::start() {
-  if (auto started = server_.start(options_.url); !started) return started;
+  if (auto started = server_.start(options_.urls); !started) return started;
   const Time now = environment_.loop->now();
   liveness_.start(now);
   alive_tick_.start(*environment_.loop, now + alive_period);

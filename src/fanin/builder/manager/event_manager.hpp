@@ -46,7 +46,7 @@ public:
 inline constexpr Duration alive_period = std::chrono::milliseconds{250};
 
 struct EventManagerOptions {
-  net::Url url;                     // where to listen; port 0 works
+  std::vector<net::Url> urls; // rails where to listen; port 0 works
   RunRecorder* recorder = nullptr;  // may be null
   // Called once, on the loop; must not destroy the event manager.
   std::function<void(const RunSummary&)> on_end;
@@ -62,7 +62,7 @@ public:
 
   // Errors: the address cannot be listened on.
   [[nodiscard]] Result<> start();
-  [[nodiscard]] net::Url url() const { return server_.url(); }
+  [[nodiscard]] std::vector<net::Url> urls() const { return server_.urls(); }
 
   // Ends the run in good order: what was triggered or announced is still built.
   void stop();

@@ -87,7 +87,7 @@ TEST(EventManagerCost, is_counted_for_batches_of_many_readout_units) {
   transports.add("sim", manager_node.transport());
   EventManager manager{
       system,
-      {.url = net::Url::parse("sim://evm").value(), .on_end = [](const RunSummary&) {}},
+      {.urls = {net::Url::parse("sim://evm").value()}, .on_end = [](const RunSummary&) {}},
       {.loop = &manager_node.loop(),
        .transports = &transports,
        .control_pool = manager_pool.get(),

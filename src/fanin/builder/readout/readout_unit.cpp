@@ -82,6 +82,7 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
           .event_manager = options_.event_manager,
           .hello = hello,
           .text = system_.readout_units[options_.node] + "\n",
+          .patience = system_.control_patience(),
           .grace = system_.grace,
           .give_up_after = options_.give_up_after,
           .on_message = [this](wire::MessageType type,

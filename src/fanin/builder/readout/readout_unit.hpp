@@ -32,7 +32,7 @@ namespace fanin::builder {
 
 struct ReadoutOptions {
   NodeId node = 0;
-  net::Url event_manager;
+  std::vector<net::Url> event_manager; // rails: where it listens
   std::vector<ReadoutInput> inputs; // in the order of System::sources_of(node)
   memory::PagePool* metadata_pool = nullptr; // headers and tables of what was sent and not cleared
   Duration give_up_after = std::chrono::seconds{10};

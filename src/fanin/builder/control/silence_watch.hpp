@@ -1,0 +1,46 @@
+// Whether a conversation gets no answer over the connection that it uses: what is sent is
+// swallowed, in one direction or both, and nobody is told.
+#pragma once
+
+#include <cstdint>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/builder/deadline_clock.hpp"
+
+namespace fanin::builder {
+
+// Knows no connection. Its owner's pauses do not count.
+class SilenceWatch {
+public:
+  static constexpr int looks = 8; // within the patience
+
+  explicit SilenceWatch(Duration patience) : patience_(patience), clock_(patience / looks) {}
+
+  // How often look() has to be called.
+  [[nodiscard]] Duration period() const { return patience_ / looks; }
+  // A new connection.
+  void begin(Time now) {
+    clock_.rest();
+    since_ = clock_.look(now, false);
+    acknowledged_ = 0;
+    welcome_ = false;
+  }
+  // `welcome`: the peer has answered the hello; `acknowledged`: pages that it has received;
+  // `nothing_sent`: that it has not acknowledged. True: no answer has come for the patience.
+  [[nodiscard]] bool look(Time now, bool welcome, std::uint64_t acknowledged, bool nothing_sent) {
+    const Duration running = clock_.look(now, false);
+    if (nothing_sent || welcome != welcome_ || acknowledged != acknowledged_) since_ = running;
+    welcome_ = welcome;
+    acknowledged_ = acknowledged;
+    return running - since_ >= patience_;
+  }
+
+private:
+  Duration patience_;
+  DeadlineClock clock_;
+  Duration since_{};
+  std::uint64_t acknowledged_ = 0;
+  bool welcome_ = false;
+};
+
+} // namespace fanin::builder
