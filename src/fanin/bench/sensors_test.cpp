@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 
 class SensorsTest : public ::testing::Test {
 protected:
-  SensorsTest() { fs::remove_all(root); }
-  ~SensorsTest() override { fs::remove_all(root); }
+  void SetUp() override { fs::remove_all(root); }
+  void TearDown() override { fs::remove_all(root); }
 
   void write(const std::string& path, const std::string& text) const {
     fs::create_directories((root / path).parent_path());
