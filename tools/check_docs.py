@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the documents: each link leads to a file and a heading that exist, and the protocol page has a section for each message.
+"""Checks the documents: each link leads to a file and a heading that exist, the protocol page has a section for each message, and the
+page of plug-ins a row for each reason why a fragment is dropped.
 
 Usage: check_docs.py [--selftest] [ROOT]
 Prints file: what is wrong, one a line; exits 1 if anything is. See docs/workshop.md.
@@ -12,6 +13,8 @@ from pathlib import Path
 
 PROTOCOL = "docs/modules/builder/protocol.md"
 MESSAGES = "src/fanin/wire/control.hpp"
+PLUGINS = "docs/plugins.md"
+REASONS = "src/fanin/wire/reasons.hpp"
 
 
 def without_code(text):
@@ -44,22 +47,32 @@ def messages(root):
     return [f"{PROTOCOL}: the message `{name}` has no section" for name in names if name not in sections]
 
 
+def reasons(root):
+    """Every name in drop_reason_names has a row."""
+    names = re.search(r"drop_reason_names\s*=\s*\{(.*?)\};", (root / REASONS).read_text(), flags=re.S)[1]
+    text = (root / PLUGINS).read_text()
+    return [f"{PLUGINS}: the reason `{name}` has no row" for name in re.findall(r'"(\w+)"', names) if f"| `{name}` |" not in text]
+
+
 def problems(root):
     documents = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("examples/**/*.md")]
-    return [problem for path in sorted(documents) for problem in links(path, root)] + messages(root)
+    return [problem for path in sorted(documents) for problem in links(path, root)] + messages(root) + reasons(root)
 
 
 def selftest():
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        for name in (PROTOCOL, MESSAGES):
+        for name in (PROTOCOL, MESSAGES, PLUGINS, REASONS):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / MESSAGES).write_text("enum class MessageType : int {\n  hello = 1, // who, and where\n  clear,\n};\n")
         (root / PROTOCOL).write_text("### hello\n`[x](nowhere.md)`\n```\n# no heading\n```\n### clear\n[a](#hello)\n")
+        (root / REASONS).write_text('constexpr std::array drop_reason_names = {"late",\n  "oversize"};\n')
+        (root / PLUGINS).write_text("| `late` | it came late |\n| `oversize` | it is too large |\n")
         assert problems(root) == [], problems(root)
         (root / "README.md").write_text(f"[a]({PROTOCOL}#hello) [b]({PROTOCOL}#no-heading) [c](gone.md) [d](https://e.f)\n")
         (root / PROTOCOL).write_text("### hello\n")
-        assert len(problems(root)) == 3, problems(root)
+        (root / PLUGINS).write_text("| `late` | it came late |\n`oversize`\n")
+        assert len(problems(root)) == 4, problems(root)
 
 
 def main():

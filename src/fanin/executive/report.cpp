@@ -24,7 +24,7 @@ json::Value dropped_by_reason(const std::vector<std::uint64_t>& counts) {
   json::Value reasons{json::Object{}};
   for (std::size_t i = 0; i < counts.size() && i < wire::drop_reasons; ++i) {
     const auto reason = static_cast<wire::DropReason>(i);
-    if (counts[i] != 0 && reason != wire::DropReason::late) reasons[wire::name(reason)] = counts[i];
+    if (counts[i] != 0 && !wire::counts_as_late(reason)) reasons[wire::name(reason)] = counts[i];
   }
   return reasons;
 }

@@ -83,10 +83,10 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
   } catch (...) {
     result = {.state = source::ReadState::failed, .error = thrown()};
   }
-  using enum wire::DropReason;
-  for (const auto reason :
-       {number_back, number_repeat, number_jump, oversize, before_first}) { // late: by rule
-    if (queue.dropped(reason) != logged_[static_cast<std::size_t>(reason)]) [[unlikely]] {
+  for (std::size_t i = 0; i < wire::drop_reasons; ++i) {
+    const auto reason = static_cast<wire::DropReason>(i);
+    if (wire::counts_as_late(reason)) continue;
+    if (queue.dropped(reason) != logged_[i]) [[unlikely]] {
       say_dropped(queue, reason, now);
     }
   }

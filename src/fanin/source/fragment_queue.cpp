@@ -63,7 +63,7 @@ void FragmentQueue::find_fast_end() {
 
 WriteOutcome FragmentQueue::reject(wire::DropReason reason) {
   ++dropped_[static_cast<std::size_t>(reason)];
-  if (reason <= wire::DropReason::number_jump) { // of a fragment that may have been the next one
+  if (wire::is_about_number(reason)) {
     dropped_there_ = dropped_at_ == table_.next() ? dropped_there_ + 1 : 1;
     dropped_at_ = table_.next();
   }

@@ -44,15 +44,10 @@ struct Summary {
   std::map<SourceId, Tally> sources;
 };
 
-const char* text_of(std::uint32_t reason) {
-  switch (static_cast<wire::MissingReason>(reason)) {
-  case wire::MissingReason::absent: return "absent: the source has no fragment";
-  case wire::MissingReason::deadline: return "silent: given up at the deadline";
-  case wire::MissingReason::lost: return "lost with its readout unit";
-  case wire::MissingReason::dropped:
-    return "dropped at its source: its number or its size was wrong";
-  }
-  return "for an unknown reason";
+std::string text_of(std::uint32_t reason) {
+  const wire::MissingReasonText& text = wire::text_of_missing(reason);
+  const bool more = *text.detail != '\0';
+  return fmt::format("{}{}{}", text.text, more ? ": " : "", text.detail);
 }
 
 std::string text_of_flags(std::uint32_t flags) {

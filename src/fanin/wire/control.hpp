@@ -357,7 +357,7 @@ struct SourceCounters { // since the incarnation began
   std::uint32_t reserved = 0;
   std::array<std::uint64_t, drop_reasons> dropped{}; ///< by DropReason
 };
-static_assert(sizeof(SourceCounters) == 56);
+static_assert(sizeof(SourceCounters) == 8 + 8 * drop_reasons);
 
 /// The body of status (periodic) and finished (last). It is followed by SourceCounters[sources],
 /// then text: names of files, each with '\n'.

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "fanin/wire/reasons.hpp"
+
 namespace fanin::wire {
 
 /// Flags of a fragment, in the top bits of its size.
@@ -16,16 +18,10 @@ enum FragmentFlag : std::uint32_t {
                                    ///< builder unit
 };
 
-/// Why a fragment is absent. An absent fragment has no checksum, so its entry has the reason there.
-enum class AbsentReason : std::uint32_t {
-  none, ///< the source skipped the number
-  silent, ///< the source was given up until a later number
-  dropped ///< the source's fragment could not be taken (number or size)
-};
-
 inline constexpr std::uint32_t fragment_size_mask = (1U << 28) - 1; ///< 256 MiB - 1
 inline constexpr std::uint32_t fragment_flag_mask = ~fragment_size_mask;
 
+/// An absent fragment has no checksum, so its entry has the reason there.
 struct FragmentEntry {
   std::uint32_t size_and_flags = 0;
   std::uint32_t crc32c = 0; ///< of the payload, 0 where integrity = "none"; absent: AbsentReason

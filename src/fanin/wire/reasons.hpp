@@ -9,47 +9,79 @@
 
 namespace fanin::wire {
 
-/// Why a fragment was dropped before it was announced. A new one changes drop_reasons, name(), the
-/// size of SourceCounters (and with it protocol_version), and the documents that list the reasons.
+/// Why a fragment was dropped before it was announced. A new reason is a line here and one in the
+/// table below. It makes status messages longer, so that protocol_version (control.hpp) rises, and
+/// docs/plugins.md explains it.
 enum class DropReason : std::uint8_t {
   number_back, ///< its number is below one that was accepted
   number_repeat, ///< the same number again
   number_jump, ///< nothing confirmed its number
   oversize, ///< over fragment_max
-  late, ///< its event had been given up (deadline); the ledger counts it as late, not as dropped
+  late, ///< its event had been given up (deadline)
   before_first ///< it came before the source's first number
 };
-inline constexpr std::size_t drop_reasons = 6;
+inline constexpr std::array drop_reason_names = {"number_back", "number_repeat", "number_jump",
+                                                 "oversize",    "late",          "before_first"};
+inline constexpr std::size_t drop_reasons = drop_reason_names.size();
 [[nodiscard]] constexpr const char* name(DropReason reason) {
-  switch (reason) {
-  case DropReason::number_back: return "number_back";
-  case DropReason::number_repeat: return "number_repeat";
-  case DropReason::number_jump: return "number_jump";
-  case DropReason::oversize: return "oversize";
-  case DropReason::late: return "late";
-  case DropReason::before_first: return "before_first";
-  }
-  return "unknown";
+  const auto at = static_cast<std::size_t>(reason);
+  return at < drop_reasons ? drop_reason_names[at] : "unknown";
+}
+/// The ledger counts such a fragment as late, not as dropped, and nothing is logged: that is a rule
+/// and no fault of the source.
+[[nodiscard]] constexpr bool counts_as_late(DropReason reason) {
+  return reason == DropReason::late;
+}
+/// Its number was not accepted, so that it may have been the next one with a wrong number.
+[[nodiscard]] constexpr bool is_about_number(DropReason reason) {
+  return reason == DropReason::number_back || reason == DropReason::number_repeat ||
+         reason == DropReason::number_jump;
 }
 
-/// Why a source is missing in an event.
+/// Why a source is missing in an event. A new reason is a line here and one in the table below;
+/// readers of run files show one that they do not know as unknown.
 enum class MissingReason : std::uint8_t {
   absent = 1, ///< the source has no fragment
   deadline = 2, ///< the source was silent for event.deadline; in earlier files also: came too late
   lost = 3, ///< its readout unit died
   dropped = 4 ///< the fragment could not be taken, because of its number or its size
 };
-inline constexpr std::size_t missing_reasons = 5; ///< 0 is none
+struct MissingReasonText {
+  const char* name; ///< in JSON
+  const char* text; ///< after the name of a source, in a sentence
+  const char* detail; ///< more, where there is room; or empty
+};
+inline constexpr std::array missing_reason_texts = {
+    MissingReasonText{"unknown", "for an unknown reason", ""}, // 0 is none
+    MissingReasonText{"absent", "absent", "the source has no fragment"},
+    MissingReasonText{"deadline", "silent at the deadline", ""},
+    MissingReasonText{"lost", "lost with its readout unit", ""},
+    MissingReasonText{"dropped", "dropped at its source", "its number or its size was wrong"}};
+inline constexpr std::size_t missing_reasons = missing_reason_texts.size();
+/// `reason` is a number of a file or message, which may be of a later version.
+[[nodiscard]] constexpr const MissingReasonText& text_of_missing(std::uint64_t reason) {
+  return missing_reason_texts[reason < missing_reasons ? reason : 0];
+}
 [[nodiscard]] constexpr const char* name(MissingReason reason) {
-  switch (reason) {
-  case MissingReason::absent: return "absent";
-  case MissingReason::deadline: return "deadline";
-  case MissingReason::lost: return "lost";
-  case MissingReason::dropped: return "dropped";
-  }
-  return "unknown";
+  return text_of_missing(static_cast<std::uint64_t>(reason)).name;
 }
 /// Events that lack a fragment, by MissingReason.
 using MissingCounts = std::array<std::uint64_t, missing_reasons>;
+
+/// Why a readout unit says that a fragment is absent.
+enum class AbsentReason : std::uint32_t {
+  none, ///< the source skipped the number
+  silent, ///< the source was given up until a later number
+  dropped ///< the source's fragment could not be taken (number or size)
+};
+/// With which reason an event lacks that fragment.
+[[nodiscard]] constexpr MissingReason missing_reason(AbsentReason reason) {
+  switch (reason) {
+  case AbsentReason::silent: return MissingReason::deadline;
+  case AbsentReason::dropped: return MissingReason::dropped;
+  case AbsentReason::none: break;
+  }
+  return MissingReason::absent;
+}
 
 } // namespace fanin::wire

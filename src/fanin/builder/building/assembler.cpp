@@ -17,12 +17,7 @@ namespace {
 constexpr std::size_t early_max = 4096;
 
 wire::MissingReason reason_of(const wire::FragmentEntry& absent) {
-  switch (static_cast<wire::AbsentReason>(absent.crc32c)) {
-  case wire::AbsentReason::silent: return wire::MissingReason::deadline;
-  case wire::AbsentReason::dropped: return wire::MissingReason::dropped;
-  case wire::AbsentReason::none: break;
-  }
-  return wire::MissingReason::absent;
+  return wire::missing_reason(static_cast<wire::AbsentReason>(absent.crc32c));
 }
 } // namespace
 

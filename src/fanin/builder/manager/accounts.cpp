@@ -194,7 +194,7 @@ SourceResult Accounts::result_of(std::size_t source, const RunState& run) {
       const std::uint64_t count = readout.dropped[i][local][reason];
       result.dropped[reason] += count;
       ledger.read += count;
-      const bool late = reason == static_cast<std::size_t>(wire::DropReason::late);
+      const bool late = wire::counts_as_late(static_cast<wire::DropReason>(reason));
       (late ? ledger.late : ledger.dropped) += count;
     }
     result.ledger += ledger;

@@ -17,16 +17,6 @@ constexpr std::uint64_t fragments_at_once = 65536; // or one event
 constexpr std::uint64_t window_size = 4U << 20;
 constexpr std::uint32_t fragment_flags = event_bad_checksum | event_bad_number | event_truncated;
 
-const char* text_of(std::uint32_t reason) {
-  switch (static_cast<wire::MissingReason>(reason)) {
-  case wire::MissingReason::absent: return "absent";
-  case wire::MissingReason::deadline: return "silent at the deadline";
-  case wire::MissingReason::lost: return "lost with its readout unit";
-  case wire::MissingReason::dropped: return "dropped at its source";
-  }
-  return "for an unknown reason";
-}
-
 } // namespace
 
 FileScan::FileScan(RunFileReader& reader, std::uint32_t file, VerifyResult& result, Lines& problems,
@@ -299,7 +289,7 @@ void FileScan::note_missing(const EventRow& row, std::span<const FragmentRow> fr
     if (missing) {
       const auto at = std::ranges::find(*missing, source.id, &MissingRow::source);
       if (at == missing->end() && !reader_.info().streams.empty()) continue; // the filter left it
-      if (at != missing->end()) reason = text_of(at->reason);
+      if (at != missing->end()) reason = wire::text_of_missing(at->reason).text;
     }
     names += fmt::format("{}source {}, {}", names.empty() ? "" : "; ", name_of(source.id), reason);
   }
