@@ -24,7 +24,7 @@ constexpr int tag_stop = 1;
 constexpr std::size_t window_bytes = 16U << 20;
 constexpr std::size_t window_max = 512; // messages; more than usual, which favours small ones
 
-struct Words {
+struct Arguments {
   std::size_t size = 0;
   std::size_t pipeline = 1;
   Duration period{}; // 0: as soon as one is back
@@ -82,9 +82,9 @@ std::array<Slots, 2> two_windows(std::size_t size) {
 }
 
 // Two windows are under way; the receiver answers each, and says in it whether to go on.
-void send_stream(const Words& words) {
-  const PayloadSource source(words.size);
-  auto windows = two_windows(words.size);
+void send_stream(const Arguments& arguments) {
+  const PayloadSource source(arguments.size);
+  auto windows = two_windows(arguments.size);
   for (std::size_t turn = 0;; ++turn) {
     Slots& window = windows[turn % 2];
     window.wait_all();
@@ -101,19 +101,19 @@ void send_stream(const Words& words) {
   }
 }
 
-Outcome receive_stream(const Words& words) {
+Outcome receive_stream(const Arguments& arguments) {
   Outcome outcome;
-  auto windows = two_windows(words.size);
+  auto windows = two_windows(arguments.size);
   for (auto& window : windows) {
     for (std::size_t i = 0; i < window.count(); ++i) window.receive(i, 1);
   }
-  const Duration from = now() + words.warmup;
-  const Duration until = from + words.duration;
+  const Duration from = now() + arguments.warmup;
+  const Duration until = from + arguments.duration;
   Duration counted_from{};
   for (std::size_t turn = 0;; ++turn) {
     Slots& window = windows[turn % 2];
     window.wait_all();
-    for (std::size_t i = 0; i < window.count(); ++i) touch(window.message(i), words.read);
+    for (std::size_t i = 0; i < window.count(); ++i) touch(window.message(i), arguments.read);
     const Duration time = now();
     if (counted_from.count() != 0) outcome.messages += window.count();
     if (counted_from.count() == 0 && time >= from) counted_from = time;
@@ -128,10 +128,10 @@ Outcome receive_stream(const Words& words) {
   }
 }
 
-void send_back(const Words& words) {
-  const PayloadSource source(words.size);
-  Slots in(words.pipeline, words.size);
-  Slots out(words.pipeline, words.size);
+void send_back(const Arguments& arguments) {
+  const PayloadSource source(arguments.size);
+  Slots in(arguments.pipeline, arguments.size);
+  Slots out(arguments.pipeline, arguments.size);
   for (std::size_t i = 0; i < in.count(); ++i) in.receive(i, 0);
   for (std::size_t turn = 0;; ++turn) {
     const std::size_t i = turn % in.count();
@@ -146,30 +146,30 @@ void send_back(const Words& words) {
   out.wait_all();
 }
 
-Outcome make_trips(const Words& words) {
+Outcome make_trips(const Arguments& arguments) {
   Outcome outcome;
-  const PayloadSource source(words.size);
-  Slots in(words.pipeline, words.size);
-  Slots out(words.pipeline, words.size);
-  std::vector<Duration> stamps(words.pipeline);
+  const PayloadSource source(arguments.size);
+  Slots in(arguments.pipeline, arguments.size);
+  Slots out(arguments.pipeline, arguments.size);
+  std::vector<Duration> stamps(arguments.pipeline);
   const Duration start = now();
-  const Duration from = start + words.warmup;
-  const Duration until = from + words.duration;
+  const Duration from = start + arguments.warmup;
+  const Duration until = from + arguments.duration;
   Duration next = start;
   Duration time = start;
   std::uint64_t sent = 0;
   std::uint64_t back = 0;
   while (time < until || back < sent) {
-    while (time < until && sent - back < words.pipeline && time >= next) {
-      const std::size_t i = sent++ % words.pipeline;
+    while (time < until && sent - back < arguments.pipeline && time >= next) {
+      const std::size_t i = sent++ % arguments.pipeline;
       in.receive(i, 1);
       out.wait(i);
       source.fill(out.at(i));
       out.send(i, 1);
-      stamps[i] = words.period.count() > 0 ? next : time;
-      next += words.period;
+      stamps[i] = arguments.period.count() > 0 ? next : time;
+      next += arguments.period;
     }
-    const std::size_t i = back % words.pipeline;
+    const std::size_t i = back % arguments.pipeline;
     const bool came = back < sent && in.test(i);
     time = now();
     if (!came) continue;
@@ -180,7 +180,7 @@ Outcome make_trips(const Words& words) {
     ++outcome.messages;
   }
   outcome.seconds = static_cast<double>((time - from).count()) * 1e-9;
-  for (std::size_t i = 0; i < words.pipeline; ++i) {
+  for (std::size_t i = 0; i < arguments.pipeline; ++i) {
     out.wait(i);
     out.send(i, 1, tag_stop);
   }
@@ -214,19 +214,19 @@ int main(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   const auto number = [&](int index) { return std::strtoull(argv[index], nullptr, 10); };
-  const Words words{.size = number(2),
-                    .pipeline = number(3),
-                    .period = Duration{number(4)},
-                    .read = number(5) != 0,
-                    .warmup = Duration{number(6)},
-                    .duration = Duration{number(7)}};
+  const Arguments arguments{.size = number(2),
+                            .pipeline = number(3),
+                            .period = Duration{number(4)},
+                            .read = number(5) != 0,
+                            .warmup = Duration{number(6)},
+                            .duration = Duration{number(7)}};
   const bool roundtrip = std::string_view{argv[1]} == "roundtrip";
   if (rank == 0) {
-    print(roundtrip ? make_trips(words) : receive_stream(words), words.size);
+    print(roundtrip ? make_trips(arguments) : receive_stream(arguments), arguments.size);
   } else if (roundtrip) {
-    send_back(words);
+    send_back(arguments);
   } else {
-    send_stream(words);
+    send_stream(arguments);
   }
   MPI_Finalize();
   return 0;

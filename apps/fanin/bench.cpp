@@ -13,37 +13,38 @@
 
 namespace fanin::command {
 
-void add_host_options(CLI::App& command, HostWords& words) {
-  command.add_option("--nodes", words.nodes, "NxM: as --rus N --bus M");
+void add_host_options(CLI::App& command, HostArguments& arguments) {
+  command.add_option("--nodes", arguments.nodes, "NxM: as --rus N --bus M");
   auto* hosts = command.add_option(
-      "--hosts", words.hosts,
+      "--hosts", arguments.hosts,
       "List of hosts: an event manager, N and M; a process on each, in this order");
-  command.add_flag("--testbed", words.testbed, "The same on the hosts of ./dev testbed")
+  command.add_flag("--testbed", arguments.testbed, "The same on the hosts of ./dev testbed")
       ->excludes(hosts);
 }
 
-Result<> read_nodes(const HostWords& words, std::size_t& senders, std::size_t& receivers) {
-  if (words.nodes.empty()) return {};
+Result<> read_nodes(const HostArguments& arguments, std::size_t& senders, std::size_t& receivers) {
+  if (arguments.nodes.empty()) return {};
   const auto number = [](std::string_view text) {
     std::size_t value = 0;
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool good = error == std::errc{} && stop == text.data() + text.size();
     return good && value <= bench::processes_max ? value : 0;
   };
-  const std::string_view nodes = words.nodes;
+  const std::string_view nodes = arguments.nodes;
   const auto x = nodes.find('x');
   senders = number(nodes.substr(0, x));
   receivers = x == std::string_view::npos ? 0 : number(nodes.substr(x + 1));
   if (senders > 0 && receivers > 0) return {};
   return fail(ErrorKind::usage,
-              fmt::format("--nodes: \"{}\" is not NxM with 1 to {} of each, as 4x4", words.nodes,
-                          bench::processes_max));
+              fmt::format("--nodes: \"{}\" is not NxM with 1 to {} of each, as 4x4",
+                          arguments.nodes, bench::processes_max));
 }
 
 Result<std::shared_ptr<const executive::HostList>>
-read_host_list(const HostWords& words, std::size_t senders, std::size_t receivers) {
-  if (words.hosts.empty() && !words.testbed) return nullptr;
-  auto list = words.testbed ? executive::testbed_hosts() : executive::load_hosts(words.hosts);
+read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t receivers) {
+  if (arguments.hosts.empty() && !arguments.testbed) return nullptr;
+  auto list =
+      arguments.testbed ? executive::testbed_hosts() : executive::load_hosts(arguments.hosts);
   if (!list) return std::unexpected(list.error());
   const std::size_t needed = 1 + senders + receivers;
   if (list->hosts.size() < needed)

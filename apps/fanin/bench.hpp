@@ -15,18 +15,18 @@ class App;
 namespace fanin::command {
 
 // --nodes, --hosts and --testbed, of benches of many nodes.
-struct HostWords {
+struct HostArguments {
   std::string nodes; // NxM
   std::string hosts;
   bool testbed = false;
 };
-void add_host_options(CLI::App& command, HostWords& words);
+void add_host_options(CLI::App& command, HostArguments& arguments);
 // --nodes into the two numbers. Errors: usage.
-[[nodiscard]] Result<> read_nodes(const HostWords& words, std::size_t& senders,
+[[nodiscard]] Result<> read_nodes(const HostArguments& arguments, std::size_t& senders,
                                   std::size_t& receivers);
 // Null: all on this host. Errors: usage; too few hosts.
 [[nodiscard]] Result<std::shared_ptr<const executive::HostList>>
-read_host_list(const HostWords& words, std::size_t senders, std::size_t receivers);
+read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t receivers);
 
 // --stolen-max, in percent.
 void add_stolen_option(CLI::App& command, double& percent);

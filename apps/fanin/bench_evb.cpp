@@ -25,8 +25,8 @@ const std::string no_event_within_a_run = "0.001Hz"; // and yet connected
 constexpr Duration shortest = std::chrono::milliseconds{50}; // of a measurement
 
 // As the user wrote them; empty: the default.
-struct EvbWords {
-  HostWords hosts;
+struct EvbArguments {
+  HostArguments hosts;
   std::size_t rus = 1;
   std::size_t bus = 1;
   std::size_t sources = 1;
@@ -64,33 +64,34 @@ struct EvbWords {
 };
 
 // The options that are keys of the configuration, which says what is wrong with them.
-std::vector<std::string> overrides(const EvbWords& words, const net::Url& url, bool poll) {
+std::vector<std::string> overrides(const EvbArguments& arguments, const net::Url& url, bool poll) {
   std::vector<std::string> all{fmt::format("network.url={}", url.text()),
                                fmt::format("network.wait={}", poll ? "poll" : "block"),
-                               fmt::format("network.protocol={}", words.protocol),
-                               fmt::format("shaping.policy={}", words.shaping),
-                               fmt::format("event.integrity={}", words.integrity)};
+                               fmt::format("network.protocol={}", arguments.protocol),
+                               fmt::format("shaping.policy={}", arguments.shaping),
+                               fmt::format("event.integrity={}", arguments.integrity)};
   const auto add = [&all](std::string_view key, const std::string& value) {
     if (!value.empty()) all.push_back(fmt::format("{}={}", key, value));
   };
-  add("run.output", words.storage);
-  add("trigger.rate", words.idle ? no_event_within_a_run : words.rate);
-  add("event.latency", words.latency);
-  add("buffers.page", words.page);
-  add("buffers.readout", words.readout_buffer);
-  add("buffers.builder", words.builder_buffer);
-  add("event.batch_events", words.batch_events == 0 ? "" : fmt::to_string(words.batch_events));
-  add("event.batch_size", words.batch_size);
-  add("network.transfer_window", words.transfer_window);
+  add("run.output", arguments.storage);
+  add("trigger.rate", arguments.idle ? no_event_within_a_run : arguments.rate);
+  add("event.latency", arguments.latency);
+  add("buffers.page", arguments.page);
+  add("buffers.readout", arguments.readout_buffer);
+  add("buffers.builder", arguments.builder_buffer);
+  add("event.batch_events",
+      arguments.batch_events == 0 ? "" : fmt::to_string(arguments.batch_events));
+  add("event.batch_size", arguments.batch_size);
+  add("network.transfer_window", arguments.transfer_window);
   return all;
 }
 
 // On other hosts: what cannot be there.
-void check_elsewhere(const EvbWords& words, const net::Url& url, Reading& reading) {
+void check_elsewhere(const EvbArguments& arguments, const net::Url& url, Reading& reading) {
   if (url.network() == "shm" || url.network() == "inproc")
     reading.fail_with("--url", "does not reach other hosts: use tcp");
-  if (!words.storage.empty()) reading.fail_with("--storage", "not on other hosts");
-  if (words.ladder) reading.fail_with("--ladder", "not on other hosts");
+  if (!arguments.storage.empty()) reading.fail_with("--storage", "not on other hosts");
+  if (arguments.ladder) reading.fail_with("--ladder", "not on other hosts");
 }
 
 // "50%" as a share.
@@ -103,71 +104,73 @@ double read_percent(const char* option, const std::string& text, Reading& readin
   return percent / 100;
 }
 
-void read_timeline(const EvbWords& words, bench::EvbOptions& options, Reading& reading) {
-  for (const auto& [option, given] : {std::pair{"--side-load", words.side_load != 0},
-                                      {"--sensors", !words.sensors.empty()},
-                                      {"--csv", !words.csv.empty()},
-                                      {"--plot", !words.plot.empty()}}) {
-    if (given && words.every.empty())
+void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Reading& reading) {
+  for (const auto& [option, given] : {std::pair{"--side-load", arguments.side_load != 0},
+                                      {"--sensors", !arguments.sensors.empty()},
+                                      {"--csv", !arguments.csv.empty()},
+                                      {"--plot", !arguments.plot.empty()}}) {
+    if (given && arguments.every.empty())
       reading.fail_with(option, "is about a course of time: give --every too");
   }
-  if (words.every.empty()) return;
+  if (arguments.every.empty()) return;
   bench::TimelineOptions timeline;
-  if (const auto every = parse_duration(words.every); reading.keep("--every", every))
+  if (const auto every = parse_duration(arguments.every); reading.keep("--every", every))
     timeline.every = *every;
   if (timeline.every < shortest || timeline.every > options.duration)
     reading.fail_with("--every", fmt::format("from {} to the duration", format_duration(shortest)));
-  timeline.side_load = words.side_load;
-  timeline.side_load_from = read_percent("--side-load-from", words.side_load_from, reading);
-  if (!words.sensors.empty()) timeline.sensors = words.sensors;
+  timeline.side_load = arguments.side_load;
+  timeline.side_load_from = read_percent("--side-load-from", arguments.side_load_from, reading);
+  if (!arguments.sensors.empty()) timeline.sensors = arguments.sensors;
   if (options.hosts && !options.hosts->testbed) {
-    if (words.side_load != 0) reading.fail_with("--side-load", "not on other hosts");
+    if (arguments.side_load != 0) reading.fail_with("--side-load", "not on other hosts");
     timeline.sensors.reset();
   }
   options.timeline = timeline;
 }
 
-Result<bench::EvbOptions> read_evb(EvbWords words) {
+Result<bench::EvbOptions> read_evb(EvbArguments arguments) {
   Reading reading;
   bench::EvbOptions options;
-  if (auto read = read_nodes(words.hosts, words.rus, words.bus); !read)
+  if (auto read = read_nodes(arguments.hosts, arguments.rus, arguments.bus); !read)
     return std::unexpected(read.error());
-  auto hosts = read_host_list(words.hosts, words.rus, words.bus);
+  auto hosts = read_host_list(arguments.hosts, arguments.rus, arguments.bus);
   if (!hosts) return std::unexpected(hosts.error());
   options.hosts = std::move(*hosts);
-  if (words.congestion.empty() && options.hosts) words.congestion = options.hosts->congestion;
-  if (words.congestion.empty()) words.congestion = bench::host_congestion();
+  if (arguments.congestion.empty() && options.hosts)
+    arguments.congestion = options.hosts->congestion;
+  if (arguments.congestion.empty()) arguments.congestion = bench::host_congestion();
   bench::EvbSetup& setup = options.setup;
-  options.url = reading.url("--url", words.url);
-  if (options.hosts) check_elsewhere(words, options.url, reading);
-  options.congestion = words.congestion;
-  if (options.url.scheme == "tcp") reading.congestion(words.congestion);
-  if (options.url.scheme == "tcp") options.url.options.try_emplace("congestion", words.congestion);
-  reading.size("--fragment-size", words.fragment_size, setup.fragment_size);
+  options.url = reading.url("--url", arguments.url);
+  if (options.hosts) check_elsewhere(arguments, options.url, reading);
+  options.congestion = arguments.congestion;
+  if (options.url.scheme == "tcp") reading.congestion(arguments.congestion);
+  if (options.url.scheme == "tcp")
+    options.url.options.try_emplace("congestion", arguments.congestion);
+  reading.size("--fragment-size", arguments.fragment_size, setup.fragment_size);
   if (setup.fragment_size > fragment_size_max)
     reading.fail_with("--fragment-size", fmt::format("{} at most", format_size(fragment_size_max)));
-  if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
+  if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
     options.duration = *time;
   if (options.duration < shortest)
     reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest)));
-  read_timeline(words, options, reading);
-  options.runs = words.runs;
-  options.stolen_max = words.stolen_max / 100;
-  reading.size("--working-set", words.working_set, options.working_set);
+  read_timeline(arguments, options, reading);
+  options.runs = arguments.runs;
+  options.stolen_max = arguments.stolen_max / 100;
+  reading.size("--working-set", arguments.working_set, options.working_set);
   // Processes that poll where others need the core take it away: there, polling becomes blocking.
-  const bool poll =
-      words.wait == "poll" && !words.idle && words.rus + words.bus <= executive::usable_cores();
-  const bool poll_evm = poll && words.rus + words.bus < executive::usable_cores();
+  const bool poll = arguments.wait == "poll" && !arguments.idle &&
+                    arguments.rus + arguments.bus <= executive::usable_cores();
+  const bool poll_evm = poll && arguments.rus + arguments.bus < executive::usable_cores();
   setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
-  options.baselines = !words.no_baselines;
-  options.ladder = words.ladder;
-  options.idle = words.idle;
+  options.baselines = !arguments.no_baselines;
+  options.ladder = arguments.ladder;
+  options.idle = arguments.idle;
   if (!reading.result()) return std::unexpected(reading.result().error());
-  setup.shape = {.readout_units = words.rus,
-                 .builder_units = words.bus,
-                 .sources = words.sources,
+  setup.shape = {.readout_units = arguments.rus,
+                 .builder_units = arguments.bus,
+                 .sources = arguments.sources,
                  .fragment_size = setup.fragment_size,
-                 .overrides = overrides(words, options.url, poll)};
+                 .overrides = overrides(arguments, options.url, poll)};
   auto configuration = bench::evb_configuration(setup.shape);
   if (!configuration) return std::unexpected(configuration.error());
   setup.hosts = options.hosts.get();
@@ -186,21 +189,22 @@ std::string title_of(const json::Value& result) {
                      format_size(settings.at("fragment_size_bytes").natural()));
 }
 
-int run_evb(const EvbWords& words) {
-  const auto options = read_evb(words);
+int run_evb(const EvbArguments& arguments) {
+  const auto options = read_evb(arguments);
   if (!options) return complain(options.error());
-  const bench::Progress progress = [&words](std::string_view line) {
-    if (!words.quiet) say(fmt::format("{}\n", line));
+  const bench::Progress progress = [&arguments](std::string_view line) {
+    if (!arguments.quiet) say(fmt::format("{}\n", line));
   };
-  auto json = JsonFile::open(words.json);
+  auto json = JsonFile::open(arguments.json);
   if (!json) return complain(json.error());
-  auto csv = OutputFile::open("--csv", words.csv);
+  auto csv = OutputFile::open("--csv", arguments.csv);
   if (!csv) return complain(csv.error());
-  auto drawing = OutputFile::open("--plot", words.plot);
+  auto drawing = OutputFile::open("--plot", arguments.plot);
   if (!drawing) return complain(drawing.error());
   const auto result = bench::bench_evb(*options, progress);
   if (!result) return complain(result.error());
-  if (words.json != "-" && words.csv != "-" && words.plot != "-") print(bench::evb_table(*result));
+  if (arguments.json != "-" && arguments.csv != "-" && arguments.plot != "-")
+    print(bench::evb_table(*result));
   auto written = json->write(*result);
   if (options->timeline) {
     const json::Value& timeline = result->at("timeline");
@@ -214,70 +218,71 @@ int run_evb(const EvbWords& words) {
 } // namespace
 
 void add_evb(CLI::App& bench, int& status) {
-  auto words = std::make_shared<EvbWords>();
+  auto arguments = std::make_shared<EvbArguments>();
   CLI::App* command =
       bench.add_subcommand("evb", "Event building: emulated data, events discarded");
-  command->add_option("--rus", words->rus, "Readout units")->check(CLI::Range(1, 64));
-  command->add_option("--bus", words->bus, "Builder units")->check(CLI::Range(1, 64));
-  add_host_options(*command, words->hosts);
-  command->add_option("--sources", words->sources, "Sources of each readout unit")
+  command->add_option("--rus", arguments->rus, "Readout units")->check(CLI::Range(1, 64));
+  command->add_option("--bus", arguments->bus, "Builder units")->check(CLI::Range(1, 64));
+  add_host_options(*command, arguments->hosts);
+  command->add_option("--sources", arguments->sources, "Sources of each readout unit")
       ->check(CLI::Range(1, 256));
-  command->add_option("--url", words->url, "Transport: tcp, shm, inproc, or a whole address");
-  command->add_option("--fragment-size", words->fragment_size,
+  command->add_option("--url", arguments->url, "Transport: tcp, shm, inproc, or a whole address");
+  command->add_option("--fragment-size", arguments->fragment_size,
                       "Size of a fragment, as 200B or 16KiB");
-  command->add_option("--protocol", words->protocol, "push or pull")
+  command->add_option("--protocol", arguments->protocol, "push or pull")
       ->check(CLI::IsMember({"push", "pull"}));
-  command->add_option("--shaping", words->shaping,
+  command->add_option("--shaping", arguments->shaping,
                       "none, random, linear-shift, barrel-shifter or tokens");
-  command->add_option("--integrity", words->integrity, "crc32c or none")
+  command->add_option("--integrity", arguments->integrity, "crc32c or none")
       ->check(CLI::IsMember({"crc32c", "none"}));
-  command->add_option("--duration", words->duration, "Length of one measurement, as 2s");
-  command->add_option("--runs", words->runs, "Measurements of each contender, in turns")
+  command->add_option("--duration", arguments->duration, "Length of one measurement, as 2s");
+  command->add_option("--runs", arguments->runs, "Measurements of each contender, in turns")
       ->check(CLI::Range(1, 1000));
   command
-      ->add_option("--wait", words->wait,
+      ->add_option("--wait", arguments->wait,
                    "poll (default where there are enough cores, and not with --idle) or block")
       ->check(CLI::IsMember({"poll", "block"}));
-  command->add_option("--congestion", words->congestion,
+  command->add_option("--congestion", arguments->congestion,
                       "TCP congestion control of all connections; default: the host's");
-  add_stolen_option(*command, words->stolen_max);
-  command->add_option("--working-set", words->working_set,
+  add_stolen_option(*command, arguments->stolen_max);
+  command->add_option("--working-set", arguments->working_set,
                       "Working set of each end of the fair loop, as 8MiB");
-  command->add_option("--rate", words->rate,
+  command->add_option("--rate", arguments->rate,
                       "Trigger at a fixed rate, as 10kHz, and report the latency");
-  command->add_option("--latency", words->latency,
+  command->add_option("--latency", arguments->latency,
                       "Latency budget, as 0 (event.latency); default: 50ms");
   command->add_option(
-      "--storage", words->storage,
+      "--storage", arguments->storage,
       "Folder to which events are written; files are removed after each measurement");
-  command->add_option("--page", words->page, "Page size of all pools of payload (buffers.page)");
-  command->add_option("--readout-buffer", words->readout_buffer, "Memory of each readout unit");
-  command->add_option("--builder-buffer", words->builder_buffer, "Memory of each builder unit");
-  command->add_option("--batch-events", words->batch_events, "Most events in a batch");
-  command->add_option("--batch-size", words->batch_size,
+  command->add_option("--page", arguments->page,
+                      "Page size of all pools of payload (buffers.page)");
+  command->add_option("--readout-buffer", arguments->readout_buffer, "Memory of each readout unit");
+  command->add_option("--builder-buffer", arguments->builder_buffer, "Memory of each builder unit");
+  command->add_option("--batch-events", arguments->batch_events, "Most events in a batch");
+  command->add_option("--batch-size", arguments->batch_size,
                       "Bytes at which a batch is cut, of all sources");
-  command->add_option("--transfer-window", words->transfer_window,
+  command->add_option("--transfer-window", arguments->transfer_window,
                       "Most bytes under way to a builder unit");
-  command->add_option("--every", words->every,
+  command->add_option("--every", arguments->every,
                       "Report event building in the course of time, as 1s: one measurement, "
                       "without baselines");
   command
-      ->add_option("--side-load", words->side_load,
+      ->add_option("--side-load", arguments->side_load,
                    "With --every: cores that other work takes from --side-load-from on")
       ->check(CLI::Range(0, 1024));
-  command->add_option("--side-load-from", words->side_load_from,
+  command->add_option("--side-load-from", arguments->side_load_from,
                       "Share of the duration after which it begins; default: 50%");
-  command->add_option("--sensors", words->sensors,
+  command->add_option("--sensors", arguments->sensors,
                       "With --every: folder in place of / with the sys and dev of the sensors");
-  command->add_option("--csv", words->csv, "With --every: file for a row of each moment");
-  command->add_option("--plot", words->plot, "With --every: file for a drawing (SVG)");
-  command->add_option("--json", words->json, "File for the result; - is standard output");
-  command->add_flag("--ladder", words->ladder,
+  command->add_option("--csv", arguments->csv, "With --every: file for a row of each moment");
+  command->add_option("--plot", arguments->plot, "With --every: file for a drawing (SVG)");
+  command->add_option("--json", arguments->json, "File for the result; - is standard output");
+  command->add_flag("--ladder", arguments->ladder,
                     "Also measure the layers between the bare loop and event building");
-  command->add_flag("--idle", words->idle, "Measure idle processes: connected, without events");
-  command->add_flag("--no-baselines", words->no_baselines, "Measure event building only");
-  command->add_flag("-q,--quiet", words->quiet, "No progress");
-  command->callback([words, &status] { status = run_evb(*words); });
+  command->add_flag("--idle", arguments->idle, "Measure idle processes: connected, without events");
+  command->add_flag("--no-baselines", arguments->no_baselines, "Measure event building only");
+  command->add_flag("-q,--quiet", arguments->quiet, "No progress");
+  command->callback([arguments, &status] { status = run_evb(*arguments); });
 }
 
 } // namespace fanin::command

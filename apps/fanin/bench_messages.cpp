@@ -30,8 +30,8 @@ constexpr const char* shapings = "none, random, linear-shift, barrel-shifter or 
 constexpr const char* sizes_default = "64B,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB";
 
 // As the user wrote them; empty: the default.
-struct Words {
-  HostWords hosts; // of nxn
+struct Arguments {
+  HostArguments hosts; // of nxn
   Pattern pattern = Pattern::stream;
   std::string url = "tcp";
   std::string listen;
@@ -90,15 +90,15 @@ std::vector<std::uint32_t> read_sizes(Reading& reading, const std::string& text)
   return sizes;
 }
 
-std::vector<std::string> read_peers(Reading& reading, const Words& words) {
-  if (words.peers == "none") return {};
+std::vector<std::string> read_peers(Reading& reading, const Arguments& arguments) {
+  if (arguments.peers == "none") return {};
   std::vector<std::string> known{"raw"};
-  if (words.pattern == Pattern::stream) known.insert(known.end(), {"memcpy", "zeromq", "mpi"});
-  if (words.pattern == Pattern::roundtrip) known.insert(known.end(), {"zeromq", "mpi"});
-  if (words.pattern == Pattern::pubsub) known.emplace_back("zeromq");
-  if (words.pattern == Pattern::nxn) known.emplace_back("fair");
-  if (words.peers.empty()) return known;
-  auto peers = split(words.peers);
+  if (arguments.pattern == Pattern::stream) known.insert(known.end(), {"memcpy", "zeromq", "mpi"});
+  if (arguments.pattern == Pattern::roundtrip) known.insert(known.end(), {"zeromq", "mpi"});
+  if (arguments.pattern == Pattern::pubsub) known.emplace_back("zeromq");
+  if (arguments.pattern == Pattern::nxn) known.emplace_back("fair");
+  if (arguments.peers.empty()) return known;
+  auto peers = split(arguments.peers);
   for (const auto& peer : peers) {
     if (std::ranges::find(known, peer) == known.end()) {
       reading.fail_with("--peers",
@@ -108,19 +108,20 @@ std::vector<std::string> read_peers(Reading& reading, const Words& words) {
   return peers;
 }
 
-Result<bench::MessageBenchOptions> read_options(Words words) {
+Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   Reading reading;
   bench::MessageBenchOptions options;
-  if (auto read = read_nodes(words.hosts, words.senders, words.receivers); !read)
+  if (auto read = read_nodes(arguments.hosts, arguments.senders, arguments.receivers); !read)
     return std::unexpected(read.error());
-  auto hosts = read_host_list(words.hosts, words.senders, words.receivers);
+  auto hosts = read_host_list(arguments.hosts, arguments.senders, arguments.receivers);
   if (!hosts) return std::unexpected(hosts.error());
   options.hosts = std::move(*hosts);
-  if (words.congestion.empty() && options.hosts) words.congestion = options.hosts->congestion;
-  if (words.congestion.empty()) words.congestion = bench::host_congestion();
+  if (arguments.congestion.empty() && options.hosts)
+    arguments.congestion = options.hosts->congestion;
+  if (arguments.congestion.empty()) arguments.congestion = bench::host_congestion();
   bench::Spec& spec = options.spec;
-  spec.pattern = words.pattern;
-  spec.url = reading.url("--url", words.url);
+  spec.pattern = arguments.pattern;
+  spec.url = reading.url("--url", arguments.url);
   if (spec.url.port != 0) { // somebody listens there
     options.other_host = spec.url;
     if (spec.url.scheme != "tcp") reading.fail_with("--url", "across two hosts: tcp only");
@@ -129,35 +130,36 @@ Result<bench::MessageBenchOptions> read_options(Words words) {
   }
   if (options.hosts && (options.other_host || spec.url.scheme != "tcp"))
     reading.fail_with("--url", "on a list of hosts: tcp, without a port");
-  spec.congestion = words.congestion;
-  if (spec.url.scheme == "tcp") reading.congestion(words.congestion);
-  if (spec.url.scheme == "tcp") spec.url.options.try_emplace("congestion", words.congestion);
-  options.sizes = read_sizes(reading, words.sizes.empty() ? sizes_default : words.sizes);
-  options.peers = read_peers(reading, words);
-  if (const auto time = parse_duration(words.duration); reading.keep("--duration", time))
+  spec.congestion = arguments.congestion;
+  if (spec.url.scheme == "tcp") reading.congestion(arguments.congestion);
+  if (spec.url.scheme == "tcp") spec.url.options.try_emplace("congestion", arguments.congestion);
+  options.sizes = read_sizes(reading, arguments.sizes.empty() ? sizes_default : arguments.sizes);
+  options.peers = read_peers(reading, arguments);
+  if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
     options.window.duration = *time;
   if (options.window.duration < shortest_sample)
     reading.fail_with("--duration", fmt::format("{} at least", format_duration(shortest_sample)));
-  options.runs = words.runs;
-  options.stolen_max = words.stolen_max / 100;
-  options.under_load = words.under_load;
-  spec.senders = words.senders;
-  spec.receivers = words.receivers;
-  spec.pipeline = words.pipeline;
-  spec.read = words.read;
-  if (const auto policy = builder::shaping::policy_named(words.shaping)) {
+  options.runs = arguments.runs;
+  options.stolen_max = arguments.stolen_max / 100;
+  options.under_load = arguments.under_load;
+  spec.senders = arguments.senders;
+  spec.receivers = arguments.receivers;
+  spec.pipeline = arguments.pipeline;
+  spec.read = arguments.read;
+  if (const auto policy = builder::shaping::policy_named(arguments.shaping)) {
     spec.shaping.policy = *policy;
   } else {
-    reading.fail_with("--shaping", fmt::format("there is no '{}': {}", words.shaping, shapings));
+    reading.fail_with("--shaping",
+                      fmt::format("there is no '{}': {}", arguments.shaping, shapings));
   }
-  reading.rate("--rate", words.rate, spec.period);
-  spec.wait = words.wait == "poll" ? net::WaitPolicy::poll : net::WaitPolicy::block;
+  reading.rate("--rate", arguments.rate, spec.period);
+  spec.wait = arguments.wait == "poll" ? net::WaitPolicy::poll : net::WaitPolicy::block;
   if (!reading.result()) return std::unexpected(reading.result().error());
   return options;
 }
 
-int listen(const Words& words, const bench::Progress& progress) {
-  const auto url = net::Url::parse(words.listen);
+int listen(const Arguments& arguments, const bench::Progress& progress) {
+  const auto url = net::Url::parse(arguments.listen);
   if (!url) return complain(url.error());
   // There is nothing to be taken down: what it has started ends with it.
   std::signal(SIGINT, [](int) { _exit(status_done); });
@@ -165,86 +167,91 @@ int listen(const Words& words, const bench::Progress& progress) {
   return complain(bench::serve_ends(*url, progress).error());
 }
 
-int run(const Words& words) {
-  const bench::Progress progress = [&words](std::string_view line) {
-    if (!words.quiet) say(fmt::format("{}\n", line));
+int run(const Arguments& arguments) {
+  const bench::Progress progress = [&arguments](std::string_view line) {
+    if (!arguments.quiet) say(fmt::format("{}\n", line));
   };
-  if (!words.listen.empty()) return listen(words, progress);
-  const auto options = read_options(words);
+  if (!arguments.listen.empty()) return listen(arguments, progress);
+  const auto options = read_options(arguments);
   if (!options) return complain(options.error());
-  auto json = JsonFile::open(words.json);
+  auto json = JsonFile::open(arguments.json);
   if (!json) return complain(json.error());
-  auto plot = OutputFile::open("--plot", words.plot);
+  auto plot = OutputFile::open("--plot", arguments.plot);
   if (!plot) return complain(plot.error());
   const auto result = bench::bench_messages(*options, progress);
   if (!result) return complain(result.error());
-  if (words.json != "-" && words.plot != "-") print(bench::message_table(*result));
+  if (arguments.json != "-" && arguments.plot != "-") print(bench::message_table(*result));
   if (auto written = json->write(*result); !written) return complain(written.error());
   const auto drawn = plot->write(bench::message_plot(*result));
   return drawn ? status_done : complain(drawn.error());
 }
 
-std::shared_ptr<Words> add(CLI::App& bench, int& status, Pattern pattern, const char* what,
-                           CLI::App*& command) {
-  auto words = std::make_shared<Words>();
-  words->pattern = pattern;
+std::shared_ptr<Arguments> add(CLI::App& bench, int& status, Pattern pattern, const char* what,
+                               CLI::App*& command) {
+  auto arguments = std::make_shared<Arguments>();
+  arguments->pattern = pattern;
   command = bench.add_subcommand(std::string(bench::name(pattern)), what);
-  auto* url = command->add_option(
-      "--url", words->url, "Transport: tcp, shm, inproc; or the address at which --listen listens");
+  auto* url =
+      command->add_option("--url", arguments->url,
+                          "Transport: tcp, shm, inproc; or the address at which --listen listens");
   command
-      ->add_option("--listen", words->listen,
+      ->add_option("--listen", arguments->listen,
                    "Makes this the other host of a measurement, as tcp://0.0.0.0:7000; ^C ends")
       ->excludes(url);
-  command->add_option("--size,--sizes", words->sizes,
+  command->add_option("--size,--sizes", arguments->sizes,
                       "Size of a message: 64KiB, or 64B,1KiB, or 8B..64MiB");
-  command->add_option("--peers", words->peers, "Contenders beside fanin, as raw,zeromq; or none");
-  command->add_option("--duration", words->duration, "Length of one measurement, as 2s");
-  command->add_option("--runs", words->runs, "Measurements of each contender, in turns")
+  command->add_option("--peers", arguments->peers,
+                      "Contenders beside fanin, as raw,zeromq; or none");
+  command->add_option("--duration", arguments->duration, "Length of one measurement, as 2s");
+  command->add_option("--runs", arguments->runs, "Measurements of each contender, in turns")
       ->check(CLI::Range(1, 1000));
-  command->add_option("--wait", words->wait, "poll (default where there are enough cores) or block")
+  command
+      ->add_option("--wait", arguments->wait,
+                   "poll (default where there are enough cores) or block")
       ->check(CLI::IsMember({"poll", "block"}));
-  command->add_option("--congestion", words->congestion,
+  command->add_option("--congestion", arguments->congestion,
                       "TCP congestion control of all connections; default: the host's. With "
                       "another one zeromq and mpi are left out");
-  add_stolen_option(*command, words->stolen_max);
-  command->add_option("--json", words->json, "File for the result; - is standard output");
-  command->add_option("--plot", words->plot, "File for a drawing of the result, SVG");
-  command->add_flag("-q,--quiet", words->quiet, "No progress");
-  command->callback([words, &status] { status = run(*words); });
-  return words;
+  add_stolen_option(*command, arguments->stolen_max);
+  command->add_option("--json", arguments->json, "File for the result; - is standard output");
+  command->add_option("--plot", arguments->plot, "File for a drawing of the result, SVG");
+  command->add_flag("-q,--quiet", arguments->quiet, "No progress");
+  command->callback([arguments, &status] { status = run(*arguments); });
+  return arguments;
 }
 
 } // namespace
 
 void add_message_benches(CLI::App& bench, int& status) {
   CLI::App* command = nullptr;
-  auto words = add(bench, status, Pattern::stream, "One-way throughput, two processes", command);
-  command->add_flag("--read", words->read, "Receivers read every byte, not only the first");
+  auto arguments =
+      add(bench, status, Pattern::stream, "One-way throughput, two processes", command);
+  command->add_flag("--read", arguments->read, "Receivers read every byte, not only the first");
 
-  words = add(bench, status, Pattern::roundtrip, "Round-trip time, two processes", command);
-  command->add_option("--pipeline", words->pipeline, "Messages under way")
+  arguments = add(bench, status, Pattern::roundtrip, "Round-trip time, two processes", command);
+  command->add_option("--pipeline", arguments->pipeline, "Messages under way")
       ->check(CLI::Range(1, 65536));
   command->add_option(
-      "--rate", words->rate,
+      "--rate", arguments->rate,
       "Send at a fixed rate, as 10kHz; each message is timed from its intended start");
-  command->add_flag("--under-load", words->under_load,
+  command->add_flag("--under-load", arguments->under_load,
                     "Measure fanin again while a stream uses the same path");
 
-  words = add(bench, status, Pattern::pubsub, "One publisher; sum of what its subscribers receive",
-              command);
-  words->receivers = 4;
-  command->add_option("--subscribers", words->receivers, "Processes that subscribe")
+  arguments = add(bench, status, Pattern::pubsub,
+                  "One publisher; sum of what its subscribers receive", command);
+  arguments->receivers = 4;
+  command->add_option("--subscribers", arguments->receivers, "Processes that subscribe")
       ->check(CLI::Range(std::size_t{1}, bench::processes_max));
 
-  words = add(bench, status, Pattern::nxn,
-              "N senders that send to M receivers in turn; fill and checks as in event building",
-              command);
-  command->add_option("--rus", words->senders, "Senders")
+  arguments = add(
+      bench, status, Pattern::nxn,
+      "N senders that send to M receivers in turn; fill and checks as in event building", command);
+  command->add_option("--rus", arguments->senders, "Senders")
       ->check(CLI::Range(std::size_t{1}, bench::processes_max));
-  command->add_option("--bus", words->receivers, "Receivers")
+  command->add_option("--bus", arguments->receivers, "Receivers")
       ->check(CLI::Range(std::size_t{1}, bench::processes_max));
-  command->add_option("--shaping", words->shaping, shapings);
-  add_host_options(*command, words->hosts);
+  command->add_option("--shaping", arguments->shaping, shapings);
+  add_host_options(*command, arguments->hosts);
 }
 
 } // namespace fanin::command

@@ -131,7 +131,7 @@ void SocketTool::send_with(Offer offer, std::function<bool()> wanted) {
   wanted_ = std::move(wanted);
 }
 
-void SocketTool::look_who_wants() {
+void SocketTool::count_subscribers() {
   if (!wanted_ || ending_ || wanted_() == is_wanted_) return;
   is_wanted_ = !is_wanted_;
   say(is_wanted_ ? "a subscriber is connected: publishing" : "no subscriber is left: waiting");
@@ -145,7 +145,7 @@ void SocketTool::open(bool open) {
 }
 
 bool SocketTool::poll() {
-  look_who_wants();
+  count_subscribers();
   if (!open_ || !offer_ || ending_) return false;
   const Time now = clock_.now();
   int sent = 0;

@@ -85,7 +85,7 @@ private:
   bool poll() override;
   bool send_one();
   void end_or_give_up();
-  void look_who_wants();
+  void count_subscribers();
   void note(LogLevel level, std::string_view text);
   [[nodiscard]] Result<> judge(const message::SocketCounters& counters) const;
   void show_progress(const message::SocketCounters& counters);

@@ -94,7 +94,7 @@ protected:
     ASSERT_TRUE(system_->run_until_ended(60s)) << log() << system_->manager().waiting_for();
     EXPECT_TRUE(system_->summary().balanced) << log();
     EXPECT_EQ(system_->check_stored(), "") << log();
-    look();
+    inspect();
   }
   [[nodiscard]] std::string log() const { return tail_of_log(*system_); }
   [[nodiscard]] List stored(SourceId source) { return stored_[source]; }
@@ -116,7 +116,7 @@ protected:
   std::optional<VirtualSystem> system_;
 
 private:
-  void look() {
+  void inspect() {
     stored_.clear();
     missing_.clear();
     system_->for_each_stored([this](const storage::StoredEvent& event) {

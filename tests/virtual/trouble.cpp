@@ -43,7 +43,7 @@ void Trouble::step() {
   case 2: pause(r, spare_readouts_ ? 1000ms : 4000ms); break;
   case 3: system_.readout_node(r).disconnect(system_.builder_node(b)); break;
   case 4:
-    settle();
+    run_until_idle();
     system_.readout_node(r).disconnect(system_.manager_node());
     system_.run_for(50ms); // a pause now would outlast the grace
     break;
@@ -78,7 +78,7 @@ void Trouble::step_more(Random& random) {
   case 3: narrow(random, b); break;
   case 4: break_both(random, r, b); break;
   default:
-    settle();
+    run_until_idle();
     system_.readout_node(r).disconnect(system_.builder_node(b));
     system_.readout_node(r).disconnect(system_.manager_node());
     system_.run_for(50ms);
@@ -150,7 +150,7 @@ void Trouble::unanswered(Duration time) {
 }
 
 void Trouble::break_rail(Random& random) {
-  settle();
+  run_until_idle();
   const auto port = static_cast<std::uint16_t>(1 + random.below(system_.control_rails()));
   const std::uint64_t ways = 1 + random.below(3);
   const std::size_t only = random.below(2 * up_.size()); // beyond them: all
@@ -179,7 +179,7 @@ void Trouble::with(const Paths& broken, Duration time) {
 
 // In one direction or both, over one rail or both, some at a time.
 void Trouble::break_paths() {
-  settle();
+  run_until_idle();
   // Paths that nothing came through before have to come back first.
   const auto silent_until = std::ranges::max(silent_until_);
   if (system_.world().now() < std::max(silent_until, delayed_until_) + paths_back) {
@@ -200,7 +200,7 @@ void Trouble::break_paths() {
 // Between the event manager and a node, in one direction or both: for many deadlines, and longer
 // than dead_after only where the node may be given up.
 void Trouble::break_control(Random& random, std::size_t i) {
-  settle(); // a connection that is just coming back is needed within the grace
+  run_until_idle(); // a connection that is just coming back is needed within the grace
   let_speak(i);
   const bool spared = spare_readouts_ && i < system_.readouts();
   const Duration time{random.below(spared ? 1'200'000'000 : 4'000'000'000)};
@@ -284,7 +284,7 @@ Duration Trouble::run_for(Duration longest, Random& random) {
 }
 
 // What a slow node has said is still under way, and the loss of its connection comes behind it.
-void Trouble::settle() {
+void Trouble::run_until_idle() {
   if (system_.world().now() < slow_until_ + slowest) system_.run_for(slowest);
   const Time now = system_.world().now();
   if (now < delayed_until_) system_.run_for(delayed_until_ - now);

@@ -55,7 +55,7 @@ private:
   void slow_down();
   Duration run_for(Duration longest, Random& random);
   Duration run_for(Duration longest) { return run_for(longest, random_); }
-  void settle();
+  void run_until_idle();
   void unheard(std::size_t i, Duration time);
   void unanswered(std::size_t i, Duration time);
   void unanswered(Duration time);

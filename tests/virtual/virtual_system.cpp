@@ -109,7 +109,7 @@ private:
     }
     void summary(const builder::RunSummary&) override {}
     bool retry() override { return true; }
-    bool look() override { return false; }
+    bool check_name() override { return false; }
     const std::string& path() const override { return path_; }
 
   private:

@@ -111,9 +111,9 @@ public:
     return true;
   }
 
-  // One look: take(bytes) gets what was received. False: nothing had happened.
+  // One check: take(bytes) gets what was received. False: nothing had happened.
   template <class Take>
-  Result<bool> look(Take take, int timeout_ms = 0) {
+  Result<bool> check(Take take, int timeout_ms = 0) {
     std::array<fi_cq_msg_entry, reads_most> entries;
     const ssize_t count =
         polls_ || timeout_ms == 0
@@ -240,8 +240,8 @@ class Waiting {
 public:
   // What there is to be read, after waiting for it.
   template <class Take>
-  Result<> look(Endpoint& endpoint, Take take) {
-    const auto any = endpoint.look(take, -1);
+  Result<> check(Endpoint& endpoint, Take take) {
+    const auto any = endpoint.check(take, -1);
     if (!any) return std::unexpected(any.error());
     if (!*any && ++idle_ % fabric_spins == 0) sched_yield();
     return {};
@@ -261,7 +261,7 @@ Result<> send_stream(Endpoint& endpoint, const Spec& spec) {
   for (std::size_t at = 0;;) {
     Slot* slot = nullptr;
     while ((slot = endpoint.take_slot()) == nullptr) {
-      if (auto looked = waiting.look(endpoint, nothing); !looked) return looked;
+      if (auto checked = waiting.check(endpoint, nothing); !checked) return checked;
     }
     const std::size_t size = in_pieces ? std::min(transfer, spec.size - at) : transfer;
     if (in_pieces) {
@@ -274,7 +274,7 @@ Result<> send_stream(Endpoint& endpoint, const Spec& spec) {
       sent = endpoint.send(*slot, size);
       if (!sent) return std::unexpected(sent.error());
       if (*sent) break;
-      if (auto looked = waiting.look(endpoint, nothing); !looked) return looked;
+      if (auto checked = waiting.check(endpoint, nothing); !checked) return checked;
     }
   }
 }
@@ -297,7 +297,7 @@ Result<> receive_stream(Endpoint& endpoint, const Spec& spec, ProcessStats& stat
     stats.messages.add(1);
   };
   for (Waiting waiting;;) {
-    if (auto looked = waiting.look(endpoint, take); !looked) return looked;
+    if (auto checked = waiting.check(endpoint, take); !checked) return checked;
   }
 }
 
@@ -313,29 +313,30 @@ public:
   Result<> send(std::span<const std::byte> message) override {
     Slot* slot = nullptr;
     while ((slot = endpoint_.take_slot()) == nullptr) {
-      if (auto looked = look(0); !looked) return std::unexpected(looked.error());
+      if (auto checked = check(0); !checked) return std::unexpected(checked.error());
     }
     memory::copy(slot->bytes, message);
     while (true) {
       const auto sent = endpoint_.send(*slot, message.size());
       if (!sent) return std::unexpected(sent.error());
       if (*sent) return {};
-      if (auto looked = look(0); !looked) return std::unexpected(looked.error());
+      if (auto checked = check(0); !checked) return std::unexpected(checked.error());
     }
   }
 
   Result<bool> receive(Time until) override {
     for (int i = 0; messages_ == 0; ++i) {
       if (i == fabric_spins || (until != never && clock_.now() >= until)) return false;
-      if (auto looked = look(timeout_ms(until)); !looked) return std::unexpected(looked.error());
+      if (auto checked = check(timeout_ms(until)); !checked)
+        return std::unexpected(checked.error());
     }
     --messages_;
     return true;
   }
 
 private:
-  Result<bool> look(int timeout_ms) {
-    return endpoint_.look(
+  Result<bool> check(int timeout_ms) {
+    return endpoint_.check(
         [this](std::span<const std::byte> message) {
           touch(message, false);
           ++messages_;

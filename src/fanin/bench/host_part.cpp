@@ -20,8 +20,8 @@ namespace fanin::bench {
 namespace {
 
 constexpr int answer_patience_ms = 10'000;
-constexpr int look_soon_ms = 2;   // until it is ready
-constexpr int look_later_ms = 20; // while it measures: it shall cost nothing
+constexpr int check_soon_ms = 2;   // until it is ready
+constexpr int check_later_ms = 20; // while it measures: it shall cost nothing
 constexpr std::size_t line_most = 16U << 20;
 
 json::Value to_json(const ProcessCounts& counts) {
@@ -161,7 +161,7 @@ Result<> HostPart::take_lines(ProcessStats& stats) {
   return {};
 }
 
-Result<> HostPart::look(ProcessStats& stats) {
+Result<> HostPart::check(ProcessStats& stats) {
   if (!alive()) return {};
   bool ended = false;
   while (!ended && read_some(process_.output.get(), 0, text_, ended)) {
@@ -211,8 +211,8 @@ public:
     std::string text;
     for (bool ended = false; !ended;) {
       tell();
-      if (said_ >= ProcessStats::State::ended) return {};
-      const int patience = said_ < ProcessStats::State::ready ? look_soon_ms : look_later_ms;
+      if (reported_ >= ProcessStats::State::ended) return {};
+      const int patience = reported_ < ProcessStats::State::ready ? check_soon_ms : check_later_ms;
       (void)read_some(STDIN_FILENO, patience, text, ended);
       for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
         if (const auto line = json::Value::parse(std::string_view{text}.substr(0, end)))
@@ -234,16 +234,16 @@ private:
 
   // Its state, if that is another one. A process that is killed has failed.
   void tell() {
-    const auto alive = group_.look();
+    const auto alive = group_.check();
     const ProcessStats& stats = group_.stats(0);
     ProcessStats::State state = stats.state.load();
     json::Value line;
     if (!alive) state = ProcessStats::State::failed;
-    if (state == said_) return;
-    if (said_ < ProcessStats::State::ready && state > ProcessStats::State::ready &&
+    if (state == reported_) return;
+    if (reported_ < ProcessStats::State::ready && state > ProcessStats::State::ready &&
         state < ProcessStats::State::failed)
       tell_ready(stats);
-    said_ = state;
+    reported_ = state;
     switch (state) {
     case ProcessStats::State::starting: return;
     case ProcessStats::State::ready: return tell_ready(stats);
@@ -273,7 +273,7 @@ private:
   }
 
   ProcessGroup group_;
-  ProcessStats::State said_ = ProcessStats::State::starting;
+  ProcessStats::State reported_ = ProcessStats::State::starting;
 };
 
 } // namespace

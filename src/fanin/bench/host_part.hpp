@@ -34,9 +34,9 @@ public:
   [[nodiscard]] bool alive() const { return process_.pid > 0; }
   [[nodiscard]] const std::string& host() const { return host_.name(); }
   // Takes over into `stats` what it has said. Errors: it cannot be reached, or not any more.
-  [[nodiscard]] Result<> look(ProcessStats& stats);
+  [[nodiscard]] Result<> check(ProcessStats& stats);
   void ask(); // what it has counted
-  // The answer to ask(). Blocks until it is there. Errors: as look().
+  // The answer to ask(). Blocks until it is there. Errors: as check().
   [[nodiscard]] Result<ProcessCounts> answer(ProcessStats& stats);
   void terminate();
 

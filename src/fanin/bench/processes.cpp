@@ -127,9 +127,9 @@ ProcessGroup::ProcessGroup() = default;
 
 bool ProcessGroup::Member::alive() const { return there ? there->alive() : pid > 0; }
 
-Result<> ProcessGroup::look() {
+Result<> ProcessGroup::check() {
   for (auto& member : members_) {
-    if (auto looked = look(member); !looked) return looked;
+    if (auto checked = check(member); !checked) return checked;
   }
   return {};
 }
@@ -146,9 +146,9 @@ Result<std::size_t> ProcessGroup::start_on(const executive::Host& host, std::str
   return members_.size() - 1;
 }
 
-Result<> ProcessGroup::look(Member& member) {
+Result<> ProcessGroup::check(Member& member) {
   if (member.there) {
-    if (auto looked = member.there->look(*member.stats); !looked) return looked;
+    if (auto checked = member.there->check(*member.stats); !checked) return checked;
   }
   if (member.stats->state.load() == ProcessStats::State::failed) {
     return fail(ErrorKind::internal, fmt::format("{}: {}", member.name, member.stats->text.data()));
@@ -173,7 +173,7 @@ Result<> ProcessGroup::wait_until_running(std::size_t index) {
 Result<> ProcessGroup::wait_until(std::size_t index, ProcessStats::State state) {
   const Time limit = now() + start_patience;
   while (members_[index].stats->state.load() < state) {
-    if (auto alive = look(); !alive) return alive;
+    if (auto alive = check(); !alive) return alive;
     const Member& member = members_[index];
     if (!member.alive() || now() > limit) {
       const std::string where =
@@ -182,7 +182,7 @@ Result<> ProcessGroup::wait_until(std::size_t index, ProcessStats::State state) 
     }
     pause_for(look_every);
   }
-  return look();
+  return check();
 }
 
 struct ProcessGroup::Snapshot {
@@ -275,7 +275,7 @@ Result<> ProcessGroup::watch_for(Duration duration, const Snapshot& before, cons
     if (!here) return std::unexpected(here.error());
     watch.on_sample(here->at - before.at, difference(last, *here));
     last = std::move(*here);
-    if (auto alive = look(); !alive) return alive;
+    if (auto alive = check(); !alive) return alive;
   }
   pause_for(std::max(Duration{}, before.at + duration - now()));
   return {};
@@ -288,7 +288,7 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
     const auto here = sample();
     if (!here) return std::unexpected(here.error());
     if (here->has_messages()) break;
-    if (auto alive = look(); !alive) return std::unexpected(alive.error());
+    if (auto alive = check(); !alive) return std::unexpected(alive.error());
     if (now() > limit) return fail(ErrorKind::internal, "nothing arrives");
     pause_for(look_every);
   }
@@ -299,7 +299,7 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
     return std::unexpected(watched.error());
   const auto after = sample();
   if (!after) return std::unexpected(after.error());
-  if (auto alive = look(); !alive) return std::unexpected(alive.error());
+  if (auto alive = check(); !alive) return std::unexpected(alive.error());
   return difference(*before, *after);
 }
 
@@ -311,7 +311,7 @@ void ProcessGroup::terminate(std::size_t index) const {
 Result<> ProcessGroup::wait_until_ended(Duration patience) {
   const Time limit = now() + patience;
   while (true) {
-    if (auto alive = look(); !alive) return alive;
+    if (auto alive = check(); !alive) return alive;
     std::string left;
     for (const auto& member : members_) {
       if (member.alive()) left += (left.empty() ? "" : ", ") + member.name;
@@ -328,11 +328,11 @@ Result<> ProcessGroup::wait_until_ended(Duration patience) {
 Result<> ProcessGroup::wait_until_ended(std::size_t index, Duration patience) {
   const Time limit = now() + patience;
   while (members_[index].alive()) {
-    if (auto alive = look(); !alive) return alive;
+    if (auto alive = check(); !alive) return alive;
     if (now() > limit) return fail(ErrorKind::internal, members_[index].name + " did not end");
     pause_for(look_every);
   }
-  return look();
+  return check();
 }
 
 } // namespace fanin::bench

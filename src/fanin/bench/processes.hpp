@@ -129,7 +129,7 @@ public:
   [[nodiscard]] std::size_t size() const { return members_.size(); }
   [[nodiscard]] ProcessCounts counts(std::size_t index) const; // of a process of this host
   // Takes notice of ends. Errors: a process failed, or was killed.
-  [[nodiscard]] Result<> look();
+  [[nodiscard]] Result<> check();
 
   // Errors: a process failed or ended, or it takes too long.
   [[nodiscard]] Result<> wait_until_ready(std::size_t index);
@@ -158,7 +158,7 @@ private:
   struct Snapshot;
 
   [[nodiscard]] Result<> wait_until(std::size_t index, ProcessStats::State state);
-  [[nodiscard]] Result<> look(Member& member);
+  [[nodiscard]] Result<> check(Member& member);
   [[nodiscard]] Result<Snapshot> sample();
   [[nodiscard]] Sample difference(const Snapshot& before, const Snapshot& after) const;
   [[nodiscard]] Result<> watch_for(Duration duration, const Snapshot& before, const Watch& watch);

@@ -216,7 +216,7 @@ public:
     }
     std::erase_if(granting_, [this](NodeId node) {
       senders_[node].flush();
-      return senders_[node].at_rest();
+      return senders_[node].is_idle();
     });
     tick_.set(process_.loop(), grants_.wake());
     return false;

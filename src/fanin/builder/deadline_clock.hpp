@@ -11,11 +11,11 @@ namespace fanin::builder {
 
 class DeadlineClock {
 public:
-  // While it is looked at, its owner looks again within `period`.
+  // While it is read, its owner reads it again within `period`.
   explicit DeadlineClock(Duration period) : period_(period) {}
 
   // The time now; `held_up`: it stands still from here on until that is false.
-  [[nodiscard]] Duration look(Time now, bool held_up) {
+  [[nodiscard]] Duration read(Time now, bool held_up) {
     if (last_checked_ != never && stalled_since_ == never) {
       const Duration passed = now - last_checked_;
       stalled_ += passed > 2 * period_ ? passed : std::max(passed - period_, Duration{0});
@@ -28,8 +28,8 @@ public:
     }
     return (stalled_since_ == never ? now : stalled_since_).time_since_epoch() - stalled_;
   }
-  // Nobody has a deadline: it may be long until it is looked at again.
-  void rest() { last_checked_ = never; }
+  // Nobody has a deadline: it may be long until it is read again.
+  void pause() { last_checked_ = never; }
 
 private:
   Duration period_;
@@ -42,17 +42,17 @@ private:
 // so that nobody may be judged by that time.
 class PauseClock {
 public:
-  // Its owner looks again within `period`.
+  // Its owner reads it again within `period`.
   explicit PauseClock(Duration period) : clock_(period) {}
-  void start(Time now) { start_from(now, clock_.look(now, false)); }
-  // The pauses since it was looked at last; never negative.
-  [[nodiscard]] Duration look(Time now) {
-    const Duration running = clock_.look(now, false);
+  void start(Time now) { start_from(now, clock_.read(now, false)); }
+  // The pauses since it was read last; never negative.
+  [[nodiscard]] Duration read(Time now) {
+    const Duration running = clock_.read(now, false);
     const Duration paused = (now - last_checked_) - (running - running_);
     start_from(now, running);
     return std::max(paused, Duration{0});
   }
-  // The time without pauses, when it was looked at last.
+  // The time without pauses, when it was read last.
   [[nodiscard]] Duration running_time() const { return running_; }
 
 private:

@@ -35,7 +35,7 @@ const Overtaking::Leader* Overtaking::leader_of(const End& end) const {
   return leader.moved_at + deadline_ >= end.moved_at ? &leader : nullptr;
 }
 
-std::span<const Overtaking::Pair> Overtaking::look(std::span<const End> ends, Duration now) {
+std::span<const Overtaking::Pair> Overtaking::update(std::span<const End> ends, Duration now) {
   reports_.clear();
   find_leaders(ends);
   overtaken_ = 0;

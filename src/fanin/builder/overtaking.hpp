@@ -35,7 +35,7 @@ public:
 
   // Compares them all, in n log n. Gives those of which people have to be told, each once as long
   // as it is overtaken. Valid until the next call.
-  [[nodiscard]] std::span<const Pair> look(std::span<const End> ends, Duration now);
+  [[nodiscard]] std::span<const Pair> update(std::span<const End> ends, Duration now);
   // It gave something.
   void moved(std::size_t end) {
     if (entries_[end].state == State::passed_over) entries_[end].state = State::reported;
@@ -46,7 +46,7 @@ public:
   [[nodiscard]] bool passed_over(std::size_t end) const {
     return entries_[end].state == State::passed_over;
   }
-  // Who was ahead of it when look() was called last; none: nobody.
+  // Who was ahead of it when update() was called last; none: nobody.
   [[nodiscard]] std::optional<std::size_t> ahead_of(std::size_t end) const {
     if (entries_[end].state == State::level) return {};
     return entries_[end].ahead;

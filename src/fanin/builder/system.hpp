@@ -81,8 +81,8 @@ struct System {
   // How long triggers, or fragments that are not triggered, are gathered at the start of their way.
   // The rest of the latency is for transfer, building and storage.
   [[nodiscard]] Duration gather_time() const { return latency / 4 * 3; }
-  // A part of that rest: how long at most a source that gives little is not read (ReadRest).
-  [[nodiscard]] Duration read_rest() const { return latency / 8; }
+  // A part of the latency: how long at most a source that gives little is not read (ReadPause).
+  [[nodiscard]] Duration read_pause() const { return latency / 8; }
 
   // Equal for nodes that can work together: who there is, the protocol, and how events are cut.
   [[nodiscard]] std::uint64_t digest() const;

@@ -49,12 +49,12 @@ protected:
     put("dev/infiniband/rdma_cm", "");
     put("dev/infiniband/uverbs0", "");
   }
-  [[nodiscard]] Findings look() const {
+  [[nodiscard]] Findings findings() const {
     return examine(Host(root), std::vector<std::string>{"tcp"});
   }
   // The one about something; fails if there is none.
   [[nodiscard]] Finding about(const std::string& what) const {
-    const Findings all = look();
+    const Findings all = findings();
     const auto found = std::ranges::find(all, what, &Finding::what);
     if (found != all.end()) return *found;
     ADD_FAILURE() << "nothing about " << what;
@@ -83,7 +83,7 @@ private:
 };
 
 TEST_F(Doctor, finds_a_healthy_host_good) {
-  for (const Finding& finding : look()) {
+  for (const Finding& finding : findings()) {
     EXPECT_EQ(finding.level, Level::good) << finding.what << ": " << finding.found;
     EXPECT_TRUE(finding.remedy.empty()) << finding.what;
   }
@@ -171,7 +171,7 @@ TEST_F(Doctor, a_rate_that_it_cannot_read_is_not_known) {
 TEST_F(Doctor, rdma_needs_locked_memory_and_its_device_files) {
   put("proc/self/limits", "Max locked memory         8388608              8388608         bytes\n");
   EXPECT_TRUE(
-      std::ranges::none_of(look(), [](const Finding& f) { return f.what == "locked memory"; }));
+      std::ranges::none_of(findings(), [](const Finding& f) { return f.what == "locked memory"; }));
   put_device("rxe0", "4: ACTIVE", "Ethernet");
   EXPECT_EQ(about("locked memory").level, Level::problem);
   EXPECT_NE(about("locked memory").remedy.find("ulimit -l"), std::string::npos);

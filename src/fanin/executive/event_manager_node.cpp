@@ -116,7 +116,7 @@ void EventManagerNode::finish_record() {
     return;
   }
   record_tick_.cancel();
-  look_for_record();
+  check_record();
   ended_ = true;
   context_.report(std::move(result_));
 }
@@ -134,14 +134,14 @@ void EventManagerNode::say_progress() {
 void EventManagerNode::report_progress() {
   say_progress();
   if (recorder_.record) recorder_.record->retry();
-  if (++progress_ticks_ % 2 == 0) look_for_record();
+  if (++progress_ticks_ % 2 == 0) check_record();
   watch_drain(manager_->summary());
   if (ended_) return;
   progress_tick_.start(*context_.loop, context_.loop->now() + progress_period);
 }
 
-void EventManagerNode::look_for_record() {
-  if (!recorder_.record || !recorder_.record->look()) return;
+void EventManagerNode::check_record() {
+  if (!recorder_.record || !recorder_.record->check_name()) return;
   context_.report(gone_report(recorder_.record->path(), "the run's manifest"));
 }
 

@@ -41,7 +41,7 @@ private:
   void finish_record();
   void report_progress();
   void say_progress();
-  void look_for_record();
+  void check_record();
   void watch_drain(const builder::RunSummary& summary);
 
   Recorder recorder_;

@@ -68,7 +68,7 @@ bool ManifestRecorder::retry() {
   return complete_;
 }
 
-bool ManifestRecorder::look() {
+bool ManifestRecorder::check_name() {
   if (writer_.there()) {
     gone_ = false;
     return false;

@@ -33,7 +33,7 @@ public:
   bool retry() override;
   // Somebody else may have removed, renamed or replaced the file; then it is written again at its
   // name.
-  [[nodiscard]] bool look() override;
+  [[nodiscard]] bool check_name() override;
   [[nodiscard]] const std::string& path() const override { return writer_.path(); }
 
 private:

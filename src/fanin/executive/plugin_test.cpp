@@ -31,7 +31,7 @@ TEST_F(Plugin, adds_a_source) {
   source::testing::QueueFixture fixture({.source = 7, .window = 64});
   ASSERT_TRUE((*made)->start(0, Time{}));
   EXPECT_EQ((*made)->read(fixture.queue, Time{}).state, source::ReadState::finished);
-  fixture.settle(); // its only number
+  fixture.end_held(); // its only number
   EXPECT_EQ(source::testing::payload_of(fixture.queue, 0),
             source::testing::Bytes(8, std::byte{42}));
 }

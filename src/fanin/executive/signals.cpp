@@ -12,9 +12,9 @@
 namespace fanin::executive {
 namespace {
 
-// To look costs a system call, and while there is work there are none: now and then, and after
+// A check costs a system call, and while there is work there are none: now and then, and after
 // sleeping.
-constexpr std::uint32_t polls_per_look = 64;
+constexpr std::uint32_t polls_per_check = 64;
 
 sigset_t ours() {
   sigset_t set;
@@ -53,7 +53,7 @@ Signals::Signals(net::Loop& loop, Handlers handlers, Descriptor descriptor)
 Signals::~Signals() { loop_.remove(*this); }
 
 bool Signals::poll() {
-  if (!std::exchange(look_, false) && ++polls_ % polls_per_look != 0) return false;
+  if (!std::exchange(check_, false) && ++polls_ % polls_per_check != 0) return false;
   signalfd_siginfo info{};
   if (read(descriptor_.get(), &info, sizeof info) != ssize_t{sizeof info}) return false;
   const auto sender = static_cast<pid_t>(info.ssi_pid);
@@ -66,7 +66,7 @@ bool Signals::poll() {
 }
 
 bool Signals::arm() {
-  look_ = true;
+  check_ = true;
   return true;
 }
 

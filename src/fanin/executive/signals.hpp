@@ -46,7 +46,7 @@ private:
   Handlers handlers_;
   Descriptor descriptor_;
   std::uint32_t polls_ = 0;
-  bool look_ = true; // with the next poll
+  bool check_ = true; // with the next poll
 };
 
 } // namespace fanin::executive

@@ -10,7 +10,7 @@ namespace fanin::executive {
 
 namespace {
 
-constexpr Duration quiet_time = std::chrono::seconds{1};
+constexpr Duration log_period = std::chrono::seconds{1};
 
 // In a handler: what was thrown.
 Error thrown() {
@@ -96,10 +96,10 @@ source::ReadResult WatchedSource::read(source::FragmentQueue& queue, Time now) {
 void WatchedSource::say_dropped(const source::FragmentQueue& queue, wire::DropReason reason,
                                 Time now) {
   std::uint64_t& said = logged_[static_cast<std::size_t>(reason)];
-  Time& quiet_until = quiet_until_[static_cast<std::size_t>(reason)];
-  if (said != 0 && now < quiet_until) return;
+  Time& next_log = next_log_[static_cast<std::size_t>(reason)];
+  if (said != 0 && now < next_log) return;
   said = queue.dropped(reason);
-  quiet_until = now + quiet_time;
+  next_log = now + log_period;
   const SourceId id = queue.options().source;
   const std::string who =
       name_ == fmt::format("{:#x}", id) ? name_ : fmt::format("{} ({:#x})", name_, id);

@@ -36,7 +36,7 @@ private:
   std::string name_;
   LogFunction log_;
   std::array<std::uint64_t, wire::drop_reasons> logged_{}; // of each reason
-  std::array<Time, wire::drop_reasons> quiet_until_{}; // likewise
+  std::array<Time, wire::drop_reasons> next_log_{}; // likewise
   std::uint64_t written_ = 0; // when it was last said that numbers fell
   bool stuck_logged_ = false;
   mutable bool throw_logged_ = false;

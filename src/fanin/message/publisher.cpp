@@ -258,7 +258,7 @@ void Publisher::flush(Group& group) {
 }
 
 // True if it did something.
-bool Publisher::look_after(Group& group) {
+bool Publisher::serve(Group& group) {
   const bool added = std::exchange(group.seen_end, group.page.end()) != group.page.end();
   if (group.delivered()) {
     group.release_page(); // who has nothing to say holds none
@@ -280,7 +280,7 @@ TurnEndTask::Answer Publisher::at_turn_end() {
   change_subscriptions();
   for (const auto& group : table_.groups()) {
     if (!group->listed) continue;
-    answer.worked |= look_after(*group);
+    answer.worked |= serve(*group);
     answer.stay |= group->listed;
   }
   if (wants_writable_ && progress_) {

@@ -105,7 +105,7 @@ private:
 
   void watch(Group& group);
   void flush(Group& group);
-  [[nodiscard]] bool look_after(Group& group);
+  [[nodiscard]] bool serve(Group& group);
   void change_subscriptions();
   void change_subscriptions(const std::shared_ptr<detail::Peer>& peer);
   void disconnect(const std::shared_ptr<detail::Peer>& peer, CloseReason reason);

@@ -190,10 +190,10 @@ bool FragmentQueue::judge_held(EventNumber following) {
     throttled_ = true;
     return false;
   }
-  return settle(following);
+  return decide_held(following);
 }
 
-bool FragmentQueue::settle(EventNumber following) {
+bool FragmentQueue::decide_held(EventNumber following) {
   switch (judge_.by_next(held_->event, following, next())) {
   case NumberJudge::Verdict::right: return take();
   case NumberJudge::Verdict::wrong:
@@ -255,12 +255,12 @@ bool FragmentQueue::take() {
   return true;
 }
 
-bool FragmentQueue::look_at_held() {
+bool FragmentQueue::judge_held_again() {
   if (!held_ || fallen()) return false;
   if (held_->right || judge_.reached(held_->event)) return take();
   if (!held_->following) return false;
   if (!judge_.waits_for_others(held_->event, next())) {
-    settle_unclear();
+    decide_unclear_held();
     return true;
   }
   if (!judge_.jumps(held_->event, next()) || !others_have_gone_on()) return false;
@@ -279,14 +279,14 @@ void FragmentQueue::decide_unclear() {
   if (!judge_.jumps(held_->event, next()) && !others_have_gone_on()) {
     (void)take();
   } else {
-    settle_unclear();
+    decide_unclear_held();
   }
 }
 
-void FragmentQueue::settle_unclear() {
+void FragmentQueue::decide_unclear_held() {
   const EventNumber following = *held_->following;
   held_->following.reset();
-  (void)settle(following);
+  (void)decide_held(following);
 }
 
 bool FragmentQueue::confirm_held() { return held_ && !fallen() && take(); }

@@ -51,7 +51,7 @@ struct FragmentQueueOptions {
   int counter_bits = 64; ///< width of the source's own counter; higher bits are ignored
   std::int64_t offset = 0; ///< added to its numbers
   std::optional<EventNumber> first; ///< fragments are dropped until this number has come
-  bool asks_others = false; ///< of a jump by `near` or more: somebody calls look_at_held() then
+  bool asks_others = false; ///< of a jump by `near` or more: somebody calls judge_held_again() then
   bool triggered = false; ///< events from limit() on do not exist yet
 };
 
@@ -217,7 +217,7 @@ public:
                                                                   : table_.next();
   }
   /// Looks at the others again, which may have reached the number held. True: it was decided.
-  bool look_at_held();
+  bool judge_held_again();
   /// A number that others are asked about, since the next one is a jump; or one that the next
   /// number has confirmed and that is not triggered yet. Its source is held back meanwhile.
   [[nodiscard]] bool unclear() const {
@@ -233,7 +233,7 @@ public:
   /// unless the others have gone on without it. It was not triggered: wrong.
   void decide_unclear();
   /// Confirms the held number, for example because another source has the same one. False: the
-  /// window has no room for it yet, or it is not wanted yet; look_at_held() will try again.
+  /// window has no room for it yet, or it is not wanted yet; judge_held_again() will try again.
   bool confirm_held();
   /// No fragment will follow: the held number is taken if it is right by what is known of the
   /// others now.
@@ -353,8 +353,8 @@ private:
   // A number is held that is below what was answered.
   [[nodiscard]] bool fallen() const { return numbered_ && held_->event < table_.next(); }
   bool judge_held(EventNumber following);
-  bool settle(EventNumber following);
-  void settle_unclear();
+  bool decide_held(EventNumber following);
+  void decide_unclear_held();
   [[nodiscard]] bool others_have_gone_on() const;
   void note_step(EventNumber event) {
     if (written_end_ != 0 && event - written_end_ >= judge_.reach()) jumped_ = written_;

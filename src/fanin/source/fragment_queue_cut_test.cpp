@@ -174,7 +174,7 @@ void run_script(std::uint64_t seed) {
   EventNumber next = 5;
   queue.start(5);
   std::optional<std::pair<EventNumber, Bytes>> held; // not the next number; others confirm it
-  const auto settle = [&] {
+  const auto decide = [&] {
     (void)queue.confirm_held();
     if (held && !queue.held()) {
       model[held->first] = std::move(held->second);
@@ -195,11 +195,11 @@ void run_script(std::uint64_t seed) {
           next = event + 1;
         }
       }
-      settle();
+      decide();
     } else if (action == 6) {
       (void)queue.give_up_until(next + random.below(3));
       next = queue.next_event();
-      settle();
+      decide();
     } else if (action < 9 && released < next) {
       const EventNumber event = released + random.below(next - released);
       const auto found = model.find(event);
@@ -211,7 +211,7 @@ void run_script(std::uint64_t seed) {
       released += random.below(next - released + 1);
       queue.release_until(released);
       model.erase(model.begin(), model.lower_bound(released));
-      settle();
+      decide();
     }
     ASSERT_EQ(queue.next_event(), next);
     for (EventNumber event = released; event < next; ++event) {

@@ -262,7 +262,7 @@ TEST(FragmentQueue, a_number_that_is_forgotten_holds_its_source_back_no_more) {
   EXPECT_FALSE(queue.confirm_held()); // it is right, and the window has no room for it
   EXPECT_TRUE(queue.throttled());
   queue.set_limit(300, true);
-  EXPECT_TRUE(queue.look_at_held());
+  EXPECT_TRUE(queue.judge_held_again());
   EXPECT_FALSE(queue.throttled());
 }
 

@@ -149,7 +149,7 @@ TEST(HldSource, one_address_is_a_stream_and_missing_numbers_are_absent) {
   HldSource source = open_source(file.bytes(), {.address = 0xe001});
   ASSERT_TRUE(source.start(0, Time{}));
   EXPECT_EQ(read_all(source, fixture.queue).state, ReadState::finished);
-  fixture.settle();
+  fixture.end_held();
   EXPECT_EQ(fixture.queue.next_event(), 54U);
   EXPECT_FALSE(fixture.queue.entry(50).absent());
   EXPECT_TRUE(fixture.queue.entry(51).absent());
@@ -164,7 +164,7 @@ TEST(HldSource, the_recorded_event_number_may_be_the_key) {
   HldSource source = open_source(file.bytes(), {.address = 0xe000, .key = HldKey::sequence});
   ASSERT_TRUE(source.start(0, Time{}));
   EXPECT_EQ(read_all(source, fixture.queue).state, ReadState::finished);
-  fixture.settle();
+  fixture.end_held();
   EXPECT_EQ(fixture.queue.entry(7).size(), 16U);
 }
 
@@ -176,7 +176,7 @@ TEST(HldSource, looping_goes_on_after_the_last_number_and_keeps_the_gaps) {
   HldSource source = open_source(file.bytes(), {.address = 0xe001, .replay = {.loops = 3}});
   ASSERT_TRUE(source.start(0, Time{}));
   EXPECT_EQ(read_all(source, fixture.queue).state, ReadState::finished);
-  fixture.settle();
+  fixture.end_held();
   EXPECT_EQ(fixture.queue.next_event(), 59U);
   for (EventNumber event = 50; event < 59; ++event) {
     EXPECT_EQ(fixture.queue.entry(event).absent(), (event - 50) % 3 != 0) << event;
@@ -278,7 +278,7 @@ TEST(HldSource, damage_in_the_middle_keeps_what_came_before) {
   const ReadResult result = read_all(source, fixture.queue);
   EXPECT_EQ(result.state, ReadState::failed);
   EXPECT_THAT(result.error.text, ::testing::StartsWith("test.hld: offset 112: "));
-  fixture.settle();
+  fixture.end_held();
   EXPECT_EQ(fixture.queue.written(), 1U);
   EXPECT_EQ(source.read(fixture.queue, Time{}).state, ReadState::failed);
 }
@@ -304,7 +304,7 @@ TEST(HldSource, empty_events_are_read_some_at_a_time) {
   int reads = 0;
   while (source.read(fixture.queue, Time{}).state == ReadState::more) ++reads;
   EXPECT_EQ(reads, 2); // of 256 KiB each
-  fixture.settle();
+  fixture.end_held();
   EXPECT_EQ(fixture.queue.written(), 1U);
 }
 

@@ -43,7 +43,7 @@ public:
   }
   Sender& others_are_at(EventNumber low, EventNumber high) {
     queue().set_others({.low = low, .high = high, .any = true});
-    (void)queue().look_at_held();
+    (void)queue().judge_held_again();
     collect();
     return *this;
   }
@@ -53,7 +53,7 @@ public:
     collect();
     queue().take_at_end();
     if (at == End::run || (at == End::late && queue().waits_at_end())) queue().end_held();
-    (void)queue().look_at_held();
+    (void)queue().judge_held_again();
     collect();
     return *this;
   }
@@ -343,7 +343,7 @@ protected:
   AskedNumbers() { begin(); }
   void begin(EventNumber held = jump) {
     queue().start_unnumbered();
-    look(20);
+    judge_again(20);
     for (EventNumber event = 0; event < 20; ++event) {
       EXPECT_EQ(queue().write(event, {}), WriteOutcome::ok);
     }
@@ -351,15 +351,15 @@ protected:
     EXPECT_EQ(queue().write(held, {}), WriteOutcome::ok);
   }
   FragmentQueue& queue() { return fixture_.queue; }
-  bool look(EventNumber high, bool go_on = true) {
+  bool judge_again(EventNumber high, bool go_on = true) {
     queue().set_others({.low = 0, .high = high, .any = true, .go_on = go_on});
-    return queue().look_at_held();
+    return queue().judge_held_again();
   }
   void expect_waits(EventNumber following) {
     EXPECT_EQ(queue().write(following, {}), WriteOutcome::full);
     EXPECT_TRUE(queue().unclear());
     EXPECT_TRUE(queue().throttled());
-    EXPECT_FALSE(look(20));
+    EXPECT_FALSE(judge_again(20));
     EXPECT_EQ(queue().write(following, {}), WriteOutcome::full);
   }
   [[nodiscard]] bool taken() { return queue().next_event() == jump + 1; }
@@ -375,14 +375,14 @@ TEST_F(AskedNumbers, a_jump_is_taken_when_others_confirm_it_or_have_been_there) 
   EXPECT_TRUE(taken());
   begin();
   expect_waits(2 * jump);
-  EXPECT_TRUE(look(jump + 1));
+  EXPECT_TRUE(judge_again(jump + 1));
   EXPECT_TRUE(taken());
 }
 
 TEST_F(AskedNumbers, a_jump_is_dropped_when_others_go_on_without_it) {
   expect_waits(2 * jump);
-  EXPECT_FALSE(look(20 + lost_before_jump_max)); // it may have lost so many
-  EXPECT_TRUE(look(21 + lost_before_jump_max));
+  EXPECT_FALSE(judge_again(20 + lost_before_jump_max)); // it may have lost so many
+  EXPECT_TRUE(judge_again(21 + lost_before_jump_max));
   EXPECT_EQ(queue().dropped(wire::DropReason::number_jump), 1U);
   EXPECT_EQ(queue().next_event(), 20U);
   EXPECT_EQ(queue().write(2 * jump, {}), WriteOutcome::ok); // held in its place
@@ -398,7 +398,7 @@ TEST_F(AskedNumbers, others_are_asked_about_a_small_step_before_a_jump) {
     begin(number);
     before = queue().dropped(wire::DropReason::number_jump);
     EXPECT_EQ(queue().write(jump, {}), WriteOutcome::full);
-    EXPECT_FALSE(look(20));
+    EXPECT_FALSE(judge_again(20));
     EXPECT_EQ(queue().jump(), jump);
   };
   const auto expect_taken = [&](bool right) {
@@ -409,17 +409,17 @@ TEST_F(AskedNumbers, others_are_asked_about_a_small_step_before_a_jump) {
   EXPECT_TRUE(queue().confirm_held());
   expect_taken(true);
   hold(23);
-  EXPECT_FALSE(look(22));
-  EXPECT_TRUE(look(24)); // others have been there
+  EXPECT_FALSE(judge_again(22));
+  EXPECT_TRUE(judge_again(24)); // others have been there
   expect_taken(true);
   hold(23);
   queue().decide_unclear(); // all wait
   expect_taken(true);
   hold(23);
-  EXPECT_TRUE(look(20, false)); // nobody else lives
+  EXPECT_TRUE(judge_again(20, false)); // nobody else lives
   expect_taken(false);
   hold(200);
-  EXPECT_FALSE(look(150));
+  EXPECT_FALSE(judge_again(150));
   queue().decide_unclear(); // others have gone on without it
   expect_taken(false);
 }
@@ -430,7 +430,7 @@ TEST_F(AskedNumbers, a_jump_is_judged_by_what_follows_where_nobody_goes_on_or_sa
     if (deadline) {
       queue().decide_unclear();
     } else {
-      EXPECT_TRUE(look(20, false));
+      EXPECT_TRUE(judge_again(20, false));
     }
     EXPECT_EQ(queue().dropped(wire::DropReason::number_jump),
               deadline ? 2U : 1U); // it has every number

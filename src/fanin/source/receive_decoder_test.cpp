@@ -119,7 +119,7 @@ TEST(ReceiveDecoder, an_end_within_a_message_is_a_fault_and_leaves_no_half_fragm
     SenderBytes again(5);
     again.fragment(1, bytes_of(100, 1));
     ASSERT_EQ(decoder.take(again.bytes(), fixture.queue).state, State::hungry);
-    fixture.settle();
+    fixture.end_held();
     ASSERT_EQ(payload_of(fixture.queue, 1), bytes_of(100, 1));
   }
 }
@@ -148,7 +148,7 @@ TEST(ReceiveDecoder, flags_of_the_front_end_are_kept) {
   QueueFixture fixture({.source = 5, .window = 64});
   ReceiveDecoder decoder(5, true);
   ASSERT_EQ(decoder.take(sender.bytes(), fixture.queue).state, State::hungry);
-  fixture.settle();
+  fixture.end_held();
   EXPECT_EQ(fixture.queue.entry(3).flags(), wire::fragment_truncated | wire::fragment_bad_number);
   EXPECT_FALSE(fixture.queue.entry(3).absent());
 }

@@ -17,7 +17,8 @@ constexpr std::size_t socket_bytes_per_read = 512U << 10;
 // In bytes; they bound a read() of a sender that drips, and of senders that come and go.
 constexpr std::size_t cost_per_call = 512;
 constexpr std::size_t cost_per_connection = 16U << 10;
-constexpr Duration quiet_time = std::chrono::seconds{1};
+constexpr Duration silence_max = std::chrono::seconds{1};
+constexpr Duration log_period = std::chrono::seconds{1};
 
 } // namespace
 
@@ -139,7 +140,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   sender_ = arrival.sender;
   readable_ = true;
   waiting_said_ = false;
-  quiet_since_ = now;
+  last_bytes_at_ = now;
   ++connections_;
   comings_.say(options_.log, now, LogLevel::info, fmt::format("{} connected", peer_));
   return true;
@@ -160,7 +161,7 @@ bool ReceiveSource::begin_next(Time now) {
 // sender sent is under way, so the others wait. Returns when to look again.
 Time ReceiveSource::say_waiting(Time now) {
   if (waiting_.empty() || waiting_said_) return never;
-  if (now < quiet_since_ + quiet_time) return quiet_since_ + quiet_time;
+  if (now < last_bytes_at_ + silence_max) return last_bytes_at_ + silence_max;
   waiting_said_ = true;
   warn(fmt::format("another sender is connected, and waits until {} has closed its connection: "
                    "there is one sender at a time",
@@ -216,7 +217,7 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
                             fail_errno(ErrorKind::disconnected, "read", errno).error().text);
   }
   if (got == 0) return close_connection(queue, now, "closed by the sender");
-  quiet_since_ = now;
+  last_bytes_at_ = now;
   const auto bytes = static_cast<std::size_t>(got);
   if (!direct.empty()) decoder_.received(std::min(bytes, direct.size()), queue);
   staged_from_ = 0;
@@ -225,14 +226,14 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
 
 // The first at once, then at most once in a while.
 void ReceiveSource::say_bad_checksums(const FragmentQueue& queue, Time now) {
-  if (now < quiet_until_) return;
-  quiet_until_ = now + quiet_time;
-  bad_checksums_said_ = decoder_.bad_checksums();
+  if (now < next_log_) return;
+  next_log_ = now + log_period;
+  bad_checksums_logged_ = decoder_.bad_checksums();
   options_.log(LogLevel::warning, fmt::format("bad checksum near event {} ({} so far)",
-                                              queue.next_event(), bad_checksums_said_));
+                                              queue.next_event(), bad_checksums_logged_));
 }
 
-void ReceiveSource::look_for_events() {
+void ReceiveSource::check_connections() {
   std::array<epoll_event, 4> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
@@ -253,7 +254,7 @@ ReadResult ReceiveSource::wait_until(Time wake, Time now) const {
 // sent is thrown away because another one came, however long this side did not read.
 ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
   if (std::exchange(restarted_, false) && queue.open()) queue.cancel();
-  look_for_events();
+  check_connections();
   for (std::size_t bytes = 0; !ended_ && bytes < socket_bytes_per_read;) {
     if (now >= options_.port->due()) options_.port->poll(now);
     if (!connection_) {
@@ -265,7 +266,7 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     const ReceiveDecoder::Taken taken = decoder_.take(staged, queue);
     staged_from_ += taken.bytes;
     bytes += taken.bytes;
-    if (decoder_.bad_checksums() != bad_checksums_said_) [[unlikely]]
+    if (decoder_.bad_checksums() != bad_checksums_logged_) [[unlikely]]
       say_bad_checksums(queue, now);
     switch (taken.state) {
     case ReceiveDecoder::State::full: return wait_until(never, now);

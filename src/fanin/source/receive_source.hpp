@@ -73,7 +73,7 @@ private:
   [[nodiscard]] bool begin_next(Time now);
   [[nodiscard]] Time say_waiting(Time now);
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
-  void look_for_events();
+  void check_connections();
   void receive(FragmentQueue& queue, Time now);
   void close_connection(FragmentQueue& queue, Time now, std::string_view why);
   void end_data(FragmentQueue& queue, Time now);
@@ -97,9 +97,9 @@ private:
   bool ended_ = false; // the sender said so
   std::uint64_t connections_ = 0;
   std::uint64_t refused_ = 0;
-  std::uint64_t bad_checksums_said_ = 0;
-  Time quiet_since_{}; // the connection: when its last bytes came
-  Time quiet_until_{}; // about bad checksums
+  std::uint64_t bad_checksums_logged_ = 0;
+  Time last_bytes_at_{}; // the connection: when its last bytes came
+  Time next_log_{}; // about bad checksums
   LogLimiter comings_; // connected, disconnected
   LogLimiter warnings_;
   std::array<std::uint64_t, receive_faults> faults_{};

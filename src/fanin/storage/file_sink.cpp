@@ -187,7 +187,7 @@ void FileSink::run() {
     if (!commit_group()) break;
   }
   close_part();
-  for (auto& part : parts_) look_for(part);
+  for (auto& part : parts_) check_name(part);
   ended_ = true;
   wake_loop();
 }
@@ -306,11 +306,11 @@ void FileSink::close_part() {
   // Without a commit there is no such file: it is unlinked.
   const auto closed = listed_ ? writer_->close() : Result<>{};
   if (!closed) report({.error = closed.error()}); // what was committed stays committed
-  if (listed_) look_for(parts_.back());
+  if (listed_) check_name(parts_.back());
   writer_.reset();
 }
 
-void FileSink::look_for(Part& part) {
+void FileSink::check_name(Part& part) {
   if (part.gone || part.file.there()) return;
   part.gone = true;
   report({.gone = part});

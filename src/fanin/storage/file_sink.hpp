@@ -98,7 +98,7 @@ private:
   [[nodiscard]] std::uint64_t part_max() const; // of the open part, or of the next one
   [[nodiscard]] Result<> open_part();
   void close_part();
-  void look_for(Part& part);
+  void check_name(Part& part);
   void report(Report report);
   void wake_loop();
 

@@ -100,7 +100,7 @@ struct RunFileWriter::Impl {
   Result<> publish(const std::string& hidden);
   Result<> reserve(std::uint64_t growth);
   Result<> write_group();
-  Result<> settle();
+  Result<> make_durable();
   [[nodiscard]] bool tables_failed() const;
   bool close_hdf5();
   void release_reserved();
@@ -208,7 +208,7 @@ Result<> RunFileWriter::Impl::make_tables(std::uint32_t part) {
 
 // Gives the file its name, which must be free.
 Result<> RunFileWriter::Impl::publish(const std::string& hidden) {
-  if (auto done = settle(); !done) return done;
+  if (auto done = make_durable(); !done) return done;
   if (::link(hidden.c_str(), path.c_str()) == 0) {
     ::unlink(hidden.c_str());
   } else if (errno == EEXIST ||
@@ -252,7 +252,7 @@ Result<> RunFileWriter::Impl::reserve(std::uint64_t growth) {
 }
 
 // What HDF5 has flushed is in the file, and on the disk where that is asked for.
-Result<> RunFileWriter::Impl::settle() {
+Result<> RunFileWriter::Impl::make_durable() {
   if (const int error_number = channel->drain(); error_number != 0) {
     return fail_errno(kind_of(error_number), fmt::format("write {}", path), error_number);
   }
@@ -279,10 +279,10 @@ Result<> RunFileWriter::Impl::write_group() {
   for (auto* table : {&bytes, &fragments, &missing, &gaps}) {
     if (done) done = table->flush();
   }
-  if (done) done = settle();
+  if (done) done = make_durable();
   if (done) done = put(events, rows.events());
   if (done) done = events.flush();
-  if (done) done = settle();
+  if (done) done = make_durable();
   return done;
 }
 
@@ -364,7 +364,8 @@ Result<> RunFileWriter::close() {
     return {};
   }
   const bool good = impl.close_hdf5();
-  Result<> done = good ? impl.settle() : detail::fail_hdf5(fmt::format("close {}", impl.path));
+  Result<> done =
+      good ? impl.make_durable() : detail::fail_hdf5(fmt::format("close {}", impl.path));
   impl.release_reserved();
   impl.descriptor.reset();
   return done;

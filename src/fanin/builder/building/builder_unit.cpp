@@ -276,13 +276,13 @@ void BuilderUnit::hand_back(Assembly& assembly, std::optional<NodeId> blamed) {
 // fault.
 Duration BuilderUnit::deadline_clock() {
   const bool held_up = storage_.held_up() || options_.receive_pool->available() == 0;
-  return clock_.look(environment_.loop->now(), held_up);
+  return clock_.read(environment_.loop->now(), held_up);
 }
 
 void BuilderUnit::watch_blocks() {
   if (assembler_.assemblies().empty()) {
     block_tick_.cancel();
-    clock_.rest();
+    clock_.pause();
     return;
   }
   const Duration now = deadline_clock();

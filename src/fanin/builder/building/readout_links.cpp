@@ -269,7 +269,7 @@ void ReadoutLinks::send_grants() {
   }
   std::erase_if(granting_, [this](NodeId node) {
     readouts_[node].grants.flush();
-    return readouts_[node].grants.at_rest();
+    return readouts_[node].grants.is_idle();
   });
 }
 

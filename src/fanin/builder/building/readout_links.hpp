@@ -180,7 +180,7 @@ void ReadoutLinks::send_requests(Member member, Find find) {
       readout.requests.flush();
       if (readout.requests.failed()) disconnect_requests(readout);
     }
-    if (!readout.to_request.empty() || !readout.requests.at_rest()) requests_pending_ = true;
+    if (!readout.to_request.empty() || !readout.requests.is_idle()) requests_pending_ = true;
   }
 }
 

@@ -70,7 +70,7 @@ public:
   [[nodiscard]] std::size_t room_max() const { return page_.payload_max() - body_max; }
   [[nodiscard]] bool failed() const { return failed_; }
   [[nodiscard]] bool sent() const { return page_.empty(); } // all that was gathered
-  [[nodiscard]] bool at_rest() const { return !page_.has_page(); } // flush() has nothing to do
+  [[nodiscard]] bool is_idle() const { return !page_.has_page(); } // flush() has nothing to do
   [[nodiscard]] const net::Link& link() const { return link_; }
   [[nodiscard]] net::Link& link() { return link_; }
   explicit operator bool() const { return static_cast<bool>(link_); }

@@ -14,7 +14,7 @@ void ControlChannel::forget() {
   if (pool_ != nullptr) page_.release();
   number_ = nullptr;
   kept_bytes_ = next_ = received_bytes_ = 0;
-  acknowledged_ = received_ = received_said_ = 0;
+  acknowledged_ = received_ = received_reported_ = 0;
   skipping_ = failed_ = false;
 }
 
@@ -27,7 +27,7 @@ bool ControlChannel::resume(net::Link link, std::uint64_t received) {
   if (!on_acknowledged(received)) return false;
   link_ = link;
   next_ = 0;
-  received_said_ = received_; // said with what opens the connection
+  received_reported_ = received_; // said with what opens the connection
   received_bytes_ = 0;
   return true;
 }
@@ -93,7 +93,7 @@ void ControlChannel::say_later() {
 void ControlChannel::seal() {
   const wire::Numbered number{acknowledged_ + kept_.size() + 1, received_};
   std::memcpy(number_, &number, sizeof number);
-  received_said_ = received_;
+  received_reported_ = received_;
   received_bytes_ = 0;
   kept_bytes_ += page_.size();
   kept_.push_back(page_.unsent());
@@ -114,15 +114,15 @@ void ControlChannel::flush() {
     if (next_ == kept_.size() && !page_.empty()) seal();
   }
   if (page_.has_page() && page_.empty() && !page_.shared()) page_.release();
-  if (received_ - received_said_ >= acknowledge_pages ||
+  if (received_ - received_reported_ >= acknowledge_pages ||
       received_bytes_ >= pool_->page_size() / 4) {
     acknowledge();
   }
 }
 
 void ControlChannel::acknowledge() {
-  if (!link_ || received_ == received_said_ || !greeting_.sent()) return;
-  received_said_ = received_;
+  if (!link_ || received_ == received_reported_ || !greeting_.sent()) return;
+  received_reported_ = received_;
   received_bytes_ = 0;
   greet(link_, wire::Acknowledge{received_});
 }

@@ -76,7 +76,7 @@ public:
     return kept_bytes_ + page_.size() + body_max + number_max > kept_max();
   }
   // flush() has nothing to do until something is said, a page comes, or the link is writable.
-  [[nodiscard]] bool at_rest() const { return sent() && (!page_.has_page() || !kept_.empty()); }
+  [[nodiscard]] bool is_idle() const { return sent() && (!page_.has_page() || !kept_.empty()); }
   [[nodiscard]] std::uint64_t received() const { return received_; } // pages
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
 
@@ -107,8 +107,8 @@ private:
   std::uint64_t acknowledged_ = 0; // by the peer
   std::vector<std::byte> later_; // frames for which there was no room
   std::uint64_t received_ = 0;
-  std::uint64_t received_said_ = 0;
-  std::size_t received_bytes_ = 0; // since received_said_
+  std::uint64_t received_reported_ = 0;
+  std::size_t received_bytes_ = 0; // since received_reported_
   bool skipping_ = false; // a page that has come before
   bool failed_ = false;
 };

@@ -80,8 +80,8 @@ bool ControlClient::no_rail_left() { return ++impossible_ >= options_.event_mana
 // A network that swallows what is sent tells nobody. But an event manager that stands still answers
 // over no rail, and then nothing is changed.
 void ControlClient::watch_rail() {
-  const bool silent = silence_.look(environment_.loop->now(), welcome_, channel_.acknowledged(),
-                                    welcome_ && channel_.all_acknowledged());
+  const bool silent = silence_.check(environment_.loop->now(), welcome_, channel_.acknowledged(),
+                                     welcome_ && channel_.all_acknowledged());
   rail_tick_.start(*environment_.loop, environment_.loop->now() + silence_.period());
   if (!silent) return forget_other();
   ++other_.looks;

@@ -314,7 +314,7 @@ void ControlServer::flush() {
       if (!peers_[at]) continue;
       Peer& peer = *peers_[at];
       peer.channel.flush();
-      if (!peer.channel.at_rest()) touch(at);
+      if (!peer.channel.is_idle()) touch(at);
       if (peer.link && peer.channel.failed()) stuck.push_back(peer.link);
     }
   }

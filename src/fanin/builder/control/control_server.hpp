@@ -94,7 +94,7 @@ public:
 
   // Whoever watches over the process of this session saw it die: it does not come back.
   void process_died(std::uint64_t session);
-  // Drops readout units whose connection has not come back; gives the time at which to look again.
+  // Drops readout units whose connection has not come back; returns when to call it again.
   [[nodiscard]] Time end_graces(Time now);
   // Drops who says nothing for `dead_after`, or acknowledges nothing; gives those.
   std::vector<NodeKey> drop_silent(Time now);

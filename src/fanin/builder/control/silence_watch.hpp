@@ -16,19 +16,19 @@ public:
 
   explicit SilenceWatch(Duration patience) : patience_(patience), clock_(patience / looks) {}
 
-  // How often look() has to be called.
+  // How often check() has to be called.
   [[nodiscard]] Duration period() const { return patience_ / looks; }
   // A new connection.
   void begin(Time now) {
-    clock_.rest();
-    since_ = clock_.look(now, false);
+    clock_.pause();
+    since_ = clock_.read(now, false);
     acknowledged_ = 0;
     welcome_ = false;
   }
   // `welcome`: the peer has answered the hello; `acknowledged`: pages that it has received;
   // `nothing_sent`: that it has not acknowledged. True: no answer has come for the patience.
-  [[nodiscard]] bool look(Time now, bool welcome, std::uint64_t acknowledged, bool nothing_sent) {
-    const Duration running = clock_.look(now, false);
+  [[nodiscard]] bool check(Time now, bool welcome, std::uint64_t acknowledged, bool nothing_sent) {
+    const Duration running = clock_.read(now, false);
     if (nothing_sent || welcome != welcome_ || acknowledged != acknowledged_) since_ = running;
     welcome_ = welcome;
     acknowledged_ = acknowledged;

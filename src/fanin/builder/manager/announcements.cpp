@@ -275,18 +275,18 @@ EventNumber Announcements::agreed_end(const Overtaking& overtaking) const {
 
 // --- which numbers are events --------------------------------------------------------------------
 
-// Calls look(range, absent) for every source of all that was announced, until it says true.
-template <class Look>
-bool Announcements::any_source(const Look& look) const {
+// Calls visit(range, absent) for every source of all that was announced, until it says true.
+template <class Visit>
+bool Announcements::any_source(const Visit& visit) const {
   for (const Past& past : past_) {
     for (const AbsentRanges& absent : past.absent) {
-      if (look(past.range, absent)) return true;
+      if (visit(past.range, absent)) return true;
     }
   }
   for (const Readout& readout : readouts_) {
     if (!readout.begun()) continue;
     for (const AbsentRanges& absent : readout.absent) {
-      if (look(EventRange{readout.first, readout.end}, absent)) return true;
+      if (visit(EventRange{readout.first, readout.end}, absent)) return true;
     }
   }
   return false;

@@ -134,8 +134,8 @@ private:
   void forget_open(Readout& readout);
   void add_present(NodeId node, EventRange known, const std::vector<AbsentRanges>& absent,
                    EventRange range, std::vector<wire::MissingRange>& lost) const;
-  template <class Look>
-  [[nodiscard]] bool any_source(const Look& look) const;
+  template <class Visit>
+  [[nodiscard]] bool any_source(const Visit& visit) const;
 
   const System& system_;
   const SourceIndex& sources_;

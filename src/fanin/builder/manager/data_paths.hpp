@@ -44,7 +44,7 @@ public:
   template <class Tell>
   void for_each_overdue(Time now, Tell tell);
 
-  // Looks whether there is a builder unit that all reach. True: paths have changed since it looked.
+  // Checks whether there is a builder unit that all reach. True: paths have changed since then.
   bool update(Time now);
   // Since when there is none, although builder units are here; never: there is one.
   [[nodiscard]] Time unreached_since() const { return unreached_since_; }

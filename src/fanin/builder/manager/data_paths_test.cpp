@@ -143,23 +143,23 @@ TEST_F(Paths, who_is_not_reached_by_a_builder_unit_that_is_silent_is_not_judged)
   const Time before = now_;
   paths_.failing(0, 1, now_);
   paths_.failing(1, 2, now_);
-  const auto look = [&] {
+  const auto check = [&] {
     now_ += 100ms;
     paths_.pass_over_silence(500ms, now_);
   };
   for (int i = 0; i < 10; ++i) {
     paths_.heard(0, now_);
-    look();
+    check();
   }
   EXPECT_EQ(paths_.unreached_since(), before); // one of them speaks
   EXPECT_EQ(paths_.failing_since(1), before);
   EXPECT_EQ(paths_.failing_since(2), now_);
   const Time last_heard = now_ - 100ms;
-  for (int i = 0; i < 30; ++i) look();
+  for (int i = 0; i < 30; ++i) check();
   EXPECT_EQ(now_ - paths_.unreached_since(), last_heard - before);
   EXPECT_EQ(now_ - paths_.failing_since(1), last_heard - before);
   paths_.heard(1, now_);
-  look();
+  check();
   EXPECT_EQ(now_ - paths_.unreached_since(), last_heard - before + 100ms);
 }
 

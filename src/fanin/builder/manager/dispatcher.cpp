@@ -129,7 +129,7 @@ bool Dispatcher::skip_gap(EventNumber end) {
 
 // False: there is no room for it now.
 bool Dispatcher::assign_next(EventNumber end) {
-  ++looks_;
+  ++examined_;
   Cut cut = parts_.announced.next_cut(end);
   if (cut.range.empty()) return false;
   std::vector<wire::Gap> gaps;

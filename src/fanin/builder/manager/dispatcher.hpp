@@ -74,7 +74,7 @@ public:
   [[nodiscard]] const Capacity& capacity() const { return capacity_; }
   [[nodiscard]] std::uint64_t bytes_per_event() const { return bytes_per_event_; }
   // How often it has gone through announcements to find the next batch.
-  [[nodiscard]] std::uint64_t looks() const { return looks_; }
+  [[nodiscard]] std::uint64_t examined() const { return examined_; }
 
 private:
   [[nodiscard]] bool reassign();
@@ -97,7 +97,7 @@ private:
   std::optional<wire::Gap> skipped_; // right before the next batch, which tells of it
   bool members_changed_ = false;
   bool no_room_ = false; // nobody had room for the next batch, and nothing has changed since
-  std::uint64_t looks_ = 0;
+  std::uint64_t examined_ = 0;
   std::uint64_t bytes_per_event_ = 0; // of the latest batch; 0: none yet
 };
 

@@ -87,7 +87,7 @@ public:
   // A builder unit has all data of a batch, and has not stored it yet.
   [[nodiscard]] bool storing() const;
   // How often it has gone through announcements to find the next batch.
-  [[nodiscard]] std::uint64_t looks_for_batches() const { return dispatcher_.looks(); }
+  [[nodiscard]] std::uint64_t batches_examined() const { return dispatcher_.examined(); }
   // As of now.
   [[nodiscard]] const RunSummary& summary();
 
@@ -150,7 +150,7 @@ private:
   DataPaths paths_;
   Accounts accounts_;
   ControlServer server_;
-  Liveness liveness_; // looked at with alive_tick_
+  Liveness liveness_; // checked with alive_tick_
   PathWatch path_watch_;
   KnownEvents events_;
   Dispatcher dispatcher_;

@@ -10,14 +10,14 @@ void HeldNumbers::change(NodeId node, Change change) {
   Readout& readout = readouts_[node];
   waiting_ -= readout.waits() ? 1U : 0U;
   going_on_ -= readout.goes_on() ? 1U : 0U;
-  if (readout.has_told()) {
+  if (readout.holds_one()) {
     const auto holders = holders_.find(readout.event);
     if (--holders->second == 0) holders_.erase(holders);
   }
   change(readout);
   waiting_ += readout.waits() ? 1U : 0U;
   going_on_ += readout.goes_on() ? 1U : 0U;
-  if (readout.has_told()) ++holders_[readout.event];
+  if (readout.holds_one()) ++holders_[readout.event];
 }
 
 void HeldNumbers::join(NodeId node) {
@@ -44,7 +44,7 @@ bool HeldNumbers::hold(NodeId node, const wire::Held& held, EventNumber known_en
     readout.state = holds ? State::waiting : State::answered;
     if (!holds) return;
     readout.event = held.event;
-    readout.told = known_end;
+    readout.sent_end = known_end;
   });
   return holds;
 }
@@ -55,7 +55,7 @@ bool HeldNumbers::alone(const Readout& readout) const {
 }
 
 bool HeldNumbers::held_by_another(const Readout& readout) const {
-  if (!readout.has_told()) return false;
+  if (!readout.holds_one()) return false;
   const auto holders = holders_.find(readout.event);
   return holders != holders_.end() && holders->second > 1;
 }
@@ -64,13 +64,13 @@ bool HeldNumbers::take_news(NodeId node, EventNumber known_end, EventNumber end)
   const Readout& readout = readouts_[node];
   if (!readout.waits()) return false;
   const bool last = alone(readout) || held_by_another(readout);
-  const bool reached = known_end > readout.event && readout.told <= readout.event;
+  const bool reached = known_end > readout.event && readout.sent_end <= readout.event;
   const bool jump = readout.event - std::min(readout.event, end) >= window_;
-  const bool passed = jump && known_end > std::max(end, readout.told);
+  const bool passed = jump && known_end > std::max(end, readout.sent_end);
   if (!last && !reached && !passed) return false;
   change(node, [&](Readout& changed) {
     changed.state = last ? State::answered : State::waiting;
-    changed.told = known_end;
+    changed.sent_end = known_end;
   });
   return true;
 }

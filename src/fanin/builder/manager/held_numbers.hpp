@@ -43,7 +43,7 @@ public:
 
 private:
   enum class State : std::uint8_t {
-    none, // it has told nothing
+    none, // it holds none
     waiting, // it may hear more
     answered
   };
@@ -55,8 +55,8 @@ private:
     State state = State::none;
     EventNumber event = 0; // its lowest number
     std::uint32_t count = 0; // of such messages, as it counts them
-    EventNumber told = 0; // the known end, when it was last told of it
-    [[nodiscard]] bool has_told() const { return state != State::none; }
+    EventNumber sent_end = 0; // the known end that was last sent to it
+    [[nodiscard]] bool holds_one() const { return state != State::none; }
     [[nodiscard]] bool waits() const { return state == State::waiting; }
     [[nodiscard]] bool goes_on() const { return here && !final && !all_held; }
   };

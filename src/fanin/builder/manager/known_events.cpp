@@ -139,7 +139,7 @@ void KnownEvents::watch_overtaken(Duration now) {
                 .follows = readout.state == Announcements::State::announcing && !readout.silent,
                 .leads = readout.begun() && readout.in_a_row >= source::enough_in_a_row};
   }
-  for (const auto& [behind, ahead] : overtaking_.look(ends_, now)) {
+  for (const auto& [behind, ahead] : overtaking_.update(ends_, now)) {
     parts_.log(LogLevel::warning, "the run waits for " + overtaken(static_cast<NodeId>(behind),
                                                                    static_cast<NodeId>(ahead)));
   }

@@ -86,7 +86,7 @@ private:
   std::vector<Overtaking::End> ends_; // reused
   std::string apart_;
   std::vector<std::string> waits_for_; // by readout unit
-  EventNumber laggards_end_ = 0; // the agreed end when watch_laggards() looked last
+  EventNumber laggards_end_ = 0; // the agreed end at the last watch_laggards()
 };
 
 } // namespace fanin::builder

@@ -30,7 +30,7 @@ public:
     pass_over_pauses(now);
     return server_.drop_silent(now);
   }
-  // Drops readout units whose connection has not come back; gives the time at which to look again.
+  // Drops readout units whose connection has not come back; returns when to call it again.
   [[nodiscard]] Time end_graces(Time now) {
     pass_over_pauses(now);
     return server_.end_graces(now);
@@ -40,12 +40,12 @@ public:
     pass_over_pauses(now);
     server_.process_died(session);
   }
-  // The time without pauses, when it was looked at last.
+  // The time without pauses, when it was read last.
   [[nodiscard]] Duration running_time() const { return clock_.running_time(); }
 
 private:
   void pass_over_pauses(Time now) {
-    const Duration paused = clock_.look(now);
+    const Duration paused = clock_.read(now);
     if (paused == Duration{0}) return;
     server_.pass_over(paused, now);
     paths_.pass_over(paused, now);

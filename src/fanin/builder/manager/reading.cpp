@@ -12,7 +12,7 @@ Reading::Reading(const Parts& parts)
     : parts_(parts),
       tick_([this] { advance(); }),
       paused_(parts.readouts.size()),
-      told_triggered_(parts.readouts.size()) {}
+      sent_triggered_(parts.readouts.size()) {}
 
 void Reading::start(Time now) {
   parts_.phase.run();
@@ -27,7 +27,7 @@ void Reading::start(Time now) {
 
 EventNumber Reading::join(NodeId readout) {
   paused_[readout].reset();
-  told_triggered_[readout] = parts_.trigger.end();
+  sent_triggered_[readout] = parts_.trigger.end();
   if (!parts_.phase.is(Phase::running)) return 0;
   return parts_.trigger.enabled() ? parts_.trigger.end() : limit_;
 }
@@ -62,10 +62,10 @@ void Reading::advance() {
 // What was triggered. One that does not read for a while is told later, and only the last.
 void Reading::tell_triggered() {
   const EventNumber end = parts_.trigger.end();
-  if (all_told_ == end) return;
+  if (sent_to_all_ == end) return;
   bool all = true;
-  for (std::size_t i = 0; i < told_triggered_.size(); ++i) {
-    if (told_triggered_[i] == end) continue;
+  for (std::size_t i = 0; i < sent_triggered_.size(); ++i) {
+    if (sent_triggered_[i] == end) continue;
     ControlChannel* const channel = parts_.server.readout(static_cast<NodeId>(i));
     if (channel == nullptr) continue;
     if (!channel->roomy()) {
@@ -73,9 +73,9 @@ void Reading::tell_triggered() {
       continue;
     }
     channel->append(wire::Limit{end, 0, end});
-    told_triggered_[i] = end;
+    sent_triggered_[i] = end;
   }
-  if (all) all_told_ = end;
+  if (all) sent_to_all_ = end;
 }
 
 // --- limit ---------------------------------------------------------------------------------------

@@ -74,8 +74,8 @@ private:
   net::Timer tick_; // of the trigger
   EventNumber limit_ = ~EventNumber{0}; // without a trigger
   std::vector<std::optional<wire::Paused>> paused_; // by readout unit: its answer
-  std::vector<EventNumber> told_triggered_; // likewise
-  EventNumber all_told_ = 0; // of what was triggered
+  std::vector<EventNumber> sent_triggered_; // likewise
+  EventNumber sent_to_all_ = 0; // of what was triggered
   EventNumber read_end_ = 0; // while the run drains: sources are read up to there
   std::vector<Pace> paces_; // by readout unit
 };

@@ -20,8 +20,8 @@ public:
   void start(Time now) { start_ = now; }
 
   enum class Outcome : std::uint8_t {
-    goes_on, // look again at next_tick()
-    full,    // as many events are open as may be; look again when one is built
+    goes_on, // call it again at next_tick()
+    full,    // as many events are open as may be; call it again when one is built
     last     // the run has all the events that it was to have
   };
   // Triggers what is due. `decided`: events below are built.
@@ -32,7 +32,7 @@ public:
   [[nodiscard]] bool has_room_again(EventNumber decided) const {
     return full_ && end_ < decided + system_.trigger_window;
   }
-  // When to look again. `bytes_per_event`: of the latest batch; 0: not known yet.
+  // When to call it again. `bytes_per_event`: of the latest batch; 0: not known yet.
   [[nodiscard]] Time next_tick(Time now, std::uint64_t bytes_per_event) const;
   // When that event was due.
   [[nodiscard]] Time time_of(EventNumber event) const;

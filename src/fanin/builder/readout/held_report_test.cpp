@@ -10,11 +10,11 @@ protected:
   // Tells what has to be told. False: nothing.
   bool tell(std::optional<EventNumber> lowest, bool ended = false) {
     const auto message = report_.next(lowest, ended);
-    if (message) report_.reported(told_ = *message);
+    if (message) report_.reported(reported_ = *message);
     return message.has_value();
   }
   HeldReport report_{0};
-  wire::Held told_;
+  wire::Held reported_;
 };
 
 TEST_F(HeldReportTest, tells_nothing_while_no_number_is_held) {
@@ -24,30 +24,30 @@ TEST_F(HeldReportTest, tells_nothing_while_no_number_is_held) {
 
 TEST_F(HeldReportTest, tells_a_number_once) {
   EXPECT_TRUE(tell(70));
-  EXPECT_EQ(told_.event, 70U);
-  EXPECT_EQ(told_.count, 1U);
-  EXPECT_EQ(told_.ended, 0U);
+  EXPECT_EQ(reported_.event, 70U);
+  EXPECT_EQ(reported_.count, 1U);
+  EXPECT_EQ(reported_.ended, 0U);
   EXPECT_FALSE(tell(70));
 }
 
 TEST_F(HeldReportTest, tells_it_again_when_another_one_is_the_lowest_or_the_sources_have_ended) {
   EXPECT_TRUE(tell(70));
   EXPECT_TRUE(tell(60));
-  EXPECT_EQ(told_.event, 60U);
+  EXPECT_EQ(reported_.event, 60U);
   EXPECT_TRUE(tell(60, true));
-  EXPECT_EQ(told_.ended, 1U);
-  EXPECT_EQ(told_.count, 3U);
+  EXPECT_EQ(reported_.ended, 1U);
+  EXPECT_EQ(reported_.count, 3U);
   EXPECT_FALSE(tell(60, true));
 }
 
 TEST_F(HeldReportTest, takes_back_a_number_that_is_not_held_any_more) {
   EXPECT_TRUE(tell(70));
   EXPECT_TRUE(tell({}));
-  EXPECT_EQ(told_.event, event_number_end);
-  EXPECT_EQ(told_.count, 2U);
+  EXPECT_EQ(reported_.event, event_number_end);
+  EXPECT_EQ(reported_.count, 2U);
   EXPECT_FALSE(tell({}));
   EXPECT_TRUE(tell(70));
-  EXPECT_EQ(told_.count, 3U);
+  EXPECT_EQ(reported_.count, 3U);
 }
 
 TEST_F(HeldReportTest, says_the_same_as_long_as_there_was_no_room_for_it) {

@@ -1,5 +1,5 @@
 // How long a source is left alone after a read that took all it had: fragments that come one by one
-// would wake their readout unit one by one. The rest grows as long as reads bring little, up to a
+// would wake their readout unit one by one. The pause grows as long as reads bring little, up to a
 // part of the latency budget, and ends where they bring much, so that no socket buffer fills.
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace fanin::builder {
 
-class ReadRest {
+class ReadPause {
 public:
   // `longest`: 0 for none at all.
-  explicit ReadRest(Duration longest) : longest_(longest) {}
+  explicit ReadPause(Duration longest) : longest_(longest) {}
 
-  // After a read that brought so many bytes and left nothing. Rests of sources that are read by the
-  // same loop end together.
+  // After a read that brought so many bytes and left nothing. Pauses of sources that are read by
+  // the same loop end together.
   void begin(std::uint64_t bytes, Time now) {
     length_ = bytes >= much ? length_ / 2 : std::max(length_ * 2, shortest);
     if (length_ < shortest) length_ = Duration{0};

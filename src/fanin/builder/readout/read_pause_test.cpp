@@ -1,4 +1,4 @@
-#include "fanin/builder/readout/read_rest.hpp"
+#include "fanin/builder/readout/read_pause.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,27 +9,27 @@ using namespace std::chrono_literals;
 
 // A source that gives so many bytes a second, read whenever it may be. Reads in a second.
 std::uint64_t reads_at(double bytes_per_s, Duration longest, std::uint64_t* most = nullptr) {
-  ReadRest rest{longest};
+  ReadPause pause{longest};
   constexpr Duration arrival = 10us; // data come so often
   std::uint64_t reads = 0;
   double there = 0;
   for (Time now{1s}; now < Time{2s}; now += arrival) {
     there += bytes_per_s * 10e-6;
-    if (now < rest.until() || there < 1) continue;
+    if (now < pause.until() || there < 1) continue;
     const auto bytes = static_cast<std::uint64_t>(there);
     if (most != nullptr) *most = std::max(*most, bytes);
     there -= static_cast<double>(bytes);
-    rest.begin(bytes, now);
+    pause.begin(bytes, now);
     ++reads;
   }
   return reads;
 }
 
-TEST(ReadRest, reads_a_slow_source_no_more_often_than_its_longest_rest) {
+TEST(ReadPause, reads_a_slow_source_no_more_often_than_its_longest_pause) {
   EXPECT_LE(reads_at(200'000, 6ms), 1000 / 6 + 10);
 }
 
-TEST(ReadRest, leaves_no_more_than_a_socket_holds) {
+TEST(ReadPause, leaves_no_more_than_a_socket_holds) {
   for (const double bytes_per_s : {1e6, 1e7, 3e7, 1e8, 1e9}) {
     std::uint64_t most = 0;
     (void)reads_at(bytes_per_s, 6ms, &most);
@@ -37,15 +37,15 @@ TEST(ReadRest, leaves_no_more_than_a_socket_holds) {
   }
 }
 
-TEST(ReadRest, of_no_length_is_none) {
-  ReadRest rest{Duration{0}};
-  rest.begin(1, Time{7ms});
-  EXPECT_EQ(rest.until(), Time{7ms});
+TEST(ReadPause, of_no_length_is_none) {
+  ReadPause pause{Duration{0}};
+  pause.begin(1, Time{7ms});
+  EXPECT_EQ(pause.until(), Time{7ms});
 }
 
-TEST(ReadRest, ends_together_with_others) {
-  ReadRest first{6ms};
-  ReadRest second{6ms};
+TEST(ReadPause, ends_together_with_others) {
+  ReadPause first{6ms};
+  ReadPause second{6ms};
   for (Time now{1s}; now < Time{1100ms}; now += 1ms) {
     if (first.until() <= now) first.begin(200, now);
     if (second.until() <= now + 300us) second.begin(200, now + 300us);

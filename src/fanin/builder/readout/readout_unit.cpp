@@ -131,7 +131,7 @@ bool ReadoutUnit::poll() {
   arm_tick(now);
   answer();
   control_->flush();
-  return more || sources_.take_settled();
+  return more || sources_.take_decided();
 }
 
 void ReadoutUnit::end(Result<> result) {

@@ -54,7 +54,7 @@ std::uint64_t RetainedBatches::head_bytes_max(EventRange range, Queues queues) c
   return bytes;
 }
 
-// There are enough pages: whoever cuts a batch has looked.
+// There are enough pages: whoever cuts a batch has checked.
 std::byte* RetainedBatches::reserve_head(Heads& heads, std::uint32_t size) {
   if (!heads.page || layout_.page - heads.filled < size) {
     heads.page = pool_.take();

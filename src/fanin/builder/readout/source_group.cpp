@@ -48,12 +48,12 @@ void SourceGroup::start(const wire::Welcome& welcome, const RunView& run, Time n
     }
   }
   if (!run.joined_at) return;
-  horizon_ = *run.joined_at;
+  known_end_ = *run.joined_at;
   for (Member& member : members_) member.reader.queue().set_others(others_of(member, run));
 }
 
 void SourceGroup::reset() {
-  horizon_ = 0;
+  known_end_ = 0;
   apart_.clear();
   throttled_since_ = never;
   for (source::FragmentQueue* const queue : queues_) queue->start_unnumbered();
@@ -190,7 +190,7 @@ void SourceGroup::judge_held(const RunView& run, bool answered) {
     source::FragmentQueue& queue = member.reader.queue();
     if (!queue.held()) continue;
     queue.set_others(others_of(member, run));
-    (void)queue.look_at_held();
+    (void)queue.judge_held_again();
   }
   confirm_equal(queues_);
   confirm_near(queues_, system_.event_window);
@@ -206,9 +206,9 @@ void SourceGroup::judge_held(const RunView& run, bool answered) {
   }
 }
 
-bool SourceGroup::take_settled() {
+bool SourceGroup::take_decided() {
   bool any = false;
-  for (Member& member : members_) any = member.reader.take_settled() || any;
+  for (Member& member : members_) any = member.reader.take_decided() || any;
   retry_ = retry_ || any;
   return any;
 }
@@ -241,17 +241,17 @@ void SourceGroup::watch(const RunView& run, Time at) {
   const bool anyone = overtaking_.any() || std::ranges::any_of(members_, [](const Member& member) {
                         return member.watch.has_deadline();
                       });
-  if (!anyone) clock_.rest();
-  const Duration now = clock_.look(at, false);
+  if (!anyone) clock_.pause();
+  const Duration now = clock_.read(at, false);
   for (Member& member : members_) {
     member.watch.note_progress(member.queue(), member.reader.busy(), now);
   }
-  pass_over_quiet(now);
+  pass_over_stalled(now);
   for (Member& member : members_) {
     member.watch.watch_unclear(member.reader.queue(), member.reader.done(), now);
   }
   // Below the last limit all events exist: somebody has announced the last one.
-  horizon_ =
+  known_end_ =
       run.last ? run.read_end : std::min(run.limit, std::max(run.known_end, whole_run(run).high));
   for (Member& member : members_) watch(member, run, now);
   if (run.last) pass_unread(run);
@@ -260,7 +260,7 @@ void SourceGroup::watch(const RunView& run, Time at) {
 // One source more than a window ahead is not believed, and nobody is given up because of it, until
 // others follow. But one that is dead never does: it is not asked any more when it has been quiet
 // for the deadline, while the other one was ahead.
-void SourceGroup::pass_over_quiet(Duration now) {
+void SourceGroup::pass_over_stalled(Duration now) {
   for (const Member& member : members_) {
     const source::FragmentQueue& queue = member.queue();
     const bool waited_for = !member.watch.silent() || overtaking_.passed_over(member.index);
@@ -270,7 +270,7 @@ void SourceGroup::pass_over_quiet(Duration now) {
         .follows = queue.numbered() && !member.reader.done() && waited_for,
         .leads = queue.numbered() && queue.in_a_row() >= source::enough_in_a_row};
   }
-  for (const auto& pair : overtaking_.look(overtaking_ends_, now)) {
+  for (const auto& pair : overtaking_.update(overtaking_ends_, now)) {
     const Member& behind = members_[pair.behind];
     const Member& ahead = members_[pair.ahead];
     log_(LogLevel::warning,
@@ -284,8 +284,8 @@ void SourceGroup::pass_over_quiet(Duration now) {
 void SourceGroup::watch(Member& member, const RunView& run, Duration now) {
   source::FragmentQueue& queue = member.reader.queue();
   if (!member.reader.done()) {
-    if (!member.watch.watch_silence(queue, horizon_, member.reader.busy(), now)) return;
-    member.watch.watch_slow(queue, horizon_, held_back_by(member, run), now);
+    if (!member.watch.watch_silence(queue, known_end_, member.reader.busy(), now)) return;
+    member.watch.watch_slow(queue, known_end_, held_back_by(member, run), now);
   } else {
     pass_ended(queue, run);
   }
@@ -294,7 +294,7 @@ void SourceGroup::watch(Member& member, const RunView& run, Duration now) {
 // A source at its end has nothing up to where the others are, and where any other source of this
 // readout unit is: nobody waits for it.
 void SourceGroup::pass_ended(source::FragmentQueue& queue, const RunView& run) {
-  EventNumber end = horizon_;
+  EventNumber end = known_end_;
   for (const source::FragmentQueue* const other : queues_) {
     if (other->numbered() && !run.last) {
       end = std::max(end, std::min(other->next_event(), run.limit));
@@ -351,7 +351,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
     if (!queue.numbered()) {
       // A run without any event at all still has to end.
       const bool may_begin = (!run.last && !member.reader.done()) || queue.held();
-      if (may_begin || (run.limit != 0 && horizon_ != 0)) return {};
+      if (may_begin || (run.limit != 0 && known_end_ != 0)) return {};
       continue;
     }
     end = std::min(end, queue.next_event());
@@ -363,7 +363,7 @@ std::optional<SourceGroup::Answered> SourceGroup::to_announce(const RunView& run
     if (!run.last && !run.paused && !all_done && apart()) return {};
     apart_.clear();
   }
-  const bool ended = (run.last && end >= run.limit) || (all_done && end >= horizon_);
+  const bool ended = (run.last && end >= run.limit) || (all_done && end >= known_end_);
   return Answered{.end = end, .final = !run.paused && ended};
 }
 

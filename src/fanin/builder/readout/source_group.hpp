@@ -69,7 +69,7 @@ public:
   // Another readout unit holds this number.
   void confirm(EventNumber number) { confirm_held(queues_, number); }
   // True: sources that were held back because of a jump go on.
-  [[nodiscard]] bool take_settled();
+  [[nodiscard]] bool take_decided();
   // A source's counter was reset, and its numbers were announced.
   [[nodiscard]] bool asks_to_fall() const {
     return std::ranges::any_of(queues_, [](const auto* queue) { return queue->asks_to_fall(); });
@@ -121,7 +121,7 @@ private:
            ReadoutInput input, const LogFunction& log)
         : index(place),
           name(source_name),
-          reader(std::move(input), system.read_rest()),
+          reader(std::move(input), system.read_pause()),
           watch(system, source_name, log) {}
     [[nodiscard]] const source::FragmentQueue& queue() const { return reader.queue(); }
     std::size_t index;
@@ -135,7 +135,7 @@ private:
   [[nodiscard]] source::OtherSources others_of(const Member& member, const RunView& run);
   [[nodiscard]] bool others_live(const Member& member, const RunView& run) const;
   [[nodiscard]] bool apart();
-  void pass_over_quiet(Duration now);
+  void pass_over_stalled(Duration now);
   void watch(Member& member, const RunView& run, Duration now);
   [[nodiscard]] std::string_view held_back_by(const Member& member, const RunView& run) const;
   void pass_unread(const RunView& run);
@@ -148,7 +148,7 @@ private:
   std::vector<source::FragmentQueue*> queues_; // of members_
   Overtaking overtaking_;
   DeadlineClock clock_;
-  EventNumber horizon_ = 0; // events below exist somewhere
+  EventNumber known_end_ = 0; // events below exist somewhere
   std::string apart_; // sources that begin too far from each other; empty: none
   bool retry_ = false;
   Time throttled_since_ = never;

@@ -5,11 +5,11 @@
 
 namespace fanin::builder {
 
-SourceReader::SourceReader(ReadoutInput input, Duration longest_rest)
+SourceReader::SourceReader(ReadoutInput input, Duration longest_pause)
     : source_(std::move(input.source)),
       pool_(*input.pool),
       queue_(input.queue, pool_),
-      rest_(longest_rest) {}
+      pause_(longest_pause) {}
 
 Result<> SourceReader::start(const wire::Welcome& welcome, Time now) {
   if (welcome.joining != 0) queue_.start(welcome.first_event);
@@ -17,7 +17,7 @@ Result<> SourceReader::start(const wire::Welcome& welcome, Time now) {
   if (welcome.joining == 0) queue_.set_may_fall(source::FragmentQueue::Fall::yes);
   last_ = {.wake = now};
   gives_more_ = far_ahead_ = unclear_ = false;
-  rest_.end();
+  pause_.end();
   for (std::size_t reason = 0; reason < wire::drop_reasons; ++reason) {
     dropped_before_[reason] = queue_.dropped(static_cast<wire::DropReason>(reason));
   }
@@ -36,14 +36,14 @@ bool SourceReader::due(Time now, bool retry) const {
   if (retry || has_more()) return true;
   const bool may_have_more = now >= last_.wake || has_descriptor();
   const bool pages_back = pool_.available() > pages_left_; // sent, after a clear
-  return (now >= rest_.until() && may_have_more) || (queue_.throttled() && pages_back);
+  return (now >= pause_.until() && may_have_more) || (queue_.throttled() && pages_back);
 }
 
 void SourceReader::read(Time now) {
   const std::uint64_t bytes = queue_.bytes_written();
   const EventNumber come_to = queue_.come_to();
   last_ = source_->read(queue_, now);
-  if (last_.state == source::ReadState::waiting) rest_.begin(queue_.bytes_written() - bytes, now);
+  if (last_.state == source::ReadState::waiting) pause_.begin(queue_.bytes_written() - bytes, now);
   gives_more_ = has_more() && (queue_.bytes_written() != bytes || queue_.come_to() != come_to);
   unclear_ = queue_.unclear();
   pages_left_ = pool_.available();
@@ -51,12 +51,12 @@ void SourceReader::read(Time now) {
 
 Time SourceReader::next_read(Time now) const {
   if (last_.state != source::ReadState::waiting) return never;
-  const Time rested = rest_.until();
-  if (has_descriptor() && rested > now) return rested;
-  return std::max(last_.wake, rested);
+  const Time pause_end = pause_.until();
+  if (has_descriptor() && pause_end > now) return pause_end;
+  return std::max(last_.wake, pause_end);
 }
 
-bool SourceReader::take_settled() {
+bool SourceReader::take_decided() {
   if (!unclear_ || queue_.unclear()) return false;
   unclear_ = false;
   return true;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "fanin/builder/readout/read_rest.hpp"
+#include "fanin/builder/readout/read_pause.hpp"
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/source/source.hpp"
 #include "fanin/wire/control.hpp"
@@ -21,8 +21,8 @@ struct ReadoutInput {
 // Knows no other source.
 class SourceReader {
 public:
-  // `longest_rest`: of ReadRest. The pool must outlive it.
-  SourceReader(ReadoutInput input, Duration longest_rest);
+  // `longest_pause`: of ReadPause. The pool must outlive it.
+  SourceReader(ReadoutInput input, Duration longest_pause);
 
   // The run may begin, as far as the source knows.
   [[nodiscard]] bool ready(Time now) { return source_->ready(now); }
@@ -42,9 +42,9 @@ public:
   void read(Time now);
   // When it is due, if neither its descriptor nor its queue makes it so before. Not done.
   [[nodiscard]] Time next_read(Time now) const;
-  // What becomes readable when it has more; -1: nothing, or it rests.
+  // What becomes readable when it has more; -1: nothing, or it is not read for a while.
   [[nodiscard]] int descriptor(Time now) const {
-    return now < rest_.until() ? -1 : source_->descriptor();
+    return now < pause_.until() ? -1 : source_->descriptor();
   }
   [[nodiscard]] bool has_descriptor() const { return source_->descriptor() >= 0; }
 
@@ -61,7 +61,7 @@ public:
   // and not all that it took was dropped.
   [[nodiscard]] bool busy() const { return held_back() || gives_more_; }
   // True once after a jump is decided that was unclear when the source was read last.
-  [[nodiscard]] bool take_settled();
+  [[nodiscard]] bool take_decided();
   // Adds its pages to `node`, and sets what was dropped in this incarnation.
   void count(wire::NodeCounters& node, wire::SourceCounters& own) const;
 
@@ -70,7 +70,7 @@ private:
   memory::PagePool& pool_;
   source::FragmentQueue queue_;
   source::ReadResult last_;
-  ReadRest rest_;
+  ReadPause pause_;
   std::array<std::uint64_t, wire::drop_reasons> dropped_before_{}; // by earlier incarnations
   std::uint32_t pages_left_ = 0; // in the pool, after it was last read
   bool gives_more_ = false;

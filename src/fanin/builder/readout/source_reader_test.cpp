@@ -58,17 +58,17 @@ TEST_F(Reader, source_that_has_more_is_due_at_once) {
   EXPECT_EQ(reader_.next_read(reader_begin), never);
 }
 
-TEST_F(Reader, source_that_gives_little_rests_and_does_not_wake_the_loop_meanwhile) {
+TEST_F(Reader, source_that_gives_little_is_not_read_for_a_while_and_does_not_wake_the_loop) {
   script_.descriptor = 5;
   EXPECT_EQ(reader_.descriptor(reader_begin), 5);
   read({ReadState::waiting, never}, 1, reader_begin + 1us);
-  const Time rested = reader_.next_read(reader_begin + 1us);
-  EXPECT_GT(rested, reader_begin + 1us);
-  EXPECT_LE(rested, reader_begin + 8ms);
-  EXPECT_EQ(reader_.descriptor(rested - 1ns), -1);
-  EXPECT_FALSE(reader_.due(rested - 1ns, false));
-  EXPECT_EQ(reader_.descriptor(rested), 5);
-  EXPECT_TRUE(reader_.due(rested, false));
+  const Time pause_end = reader_.next_read(reader_begin + 1us);
+  EXPECT_GT(pause_end, reader_begin + 1us);
+  EXPECT_LE(pause_end, reader_begin + 8ms);
+  EXPECT_EQ(reader_.descriptor(pause_end - 1ns), -1);
+  EXPECT_FALSE(reader_.due(pause_end - 1ns, false));
+  EXPECT_EQ(reader_.descriptor(pause_end), 5);
+  EXPECT_TRUE(reader_.due(pause_end, false));
 }
 
 TEST_F(Reader, source_that_is_held_back_is_due_when_something_was_given_back) {

@@ -48,16 +48,16 @@ void SourceWatch::give_up(Standing standing, const source::FragmentQueue& queue)
 // The time in which it is held back by us does not count, nor that in which this node does not run,
 // nor is it silent while it gives more than is read at once, or when a fragment of it was taken
 // within the deadline.
-bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber horizon, bool busy,
+bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy,
                                 Duration now) {
-  const bool behind = horizon > 0 && (!queue.numbered() || queue.next_event() < horizon);
+  const bool behind = known_end > 0 && (!queue.numbered() || queue.next_event() < known_end);
   if (!behind || busy) {
     state_.behind.reset();
     state_.slow_since.reset();
     return false;
   }
   if (!state_.behind || (queue.numbered() && queue.next_event() >= state_.behind->until)) {
-    state_.behind = {now, horizon};
+    state_.behind = {now, known_end};
     return true;
   }
   const Duration since =
@@ -76,7 +76,7 @@ bool SourceWatch::watch_silence(source::FragmentQueue& queue, EventNumber horizo
   return false;
 }
 
-void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber horizon,
+void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber known_end,
                              std::string_view holds_back, Duration now) {
   if (holds_back.empty()) return state_.slow_since.reset();
   if (!state_.slow_since) state_.slow_since = now;
@@ -87,9 +87,9 @@ void SourceWatch::watch_slow(source::FragmentQueue& queue, EventNumber horizon,
   }
   if (system_.event_give_up_slow == Duration{0} || slow < system_.event_give_up_slow) return;
   log_(LogLevel::warning,
-       fmt::format("source {} is slow: given up until event {}", name_, horizon));
+       fmt::format("source {} is slow: given up until event {}", name_, known_end));
   give_up(silent() ? Standing::slow_and_silent : Standing::slow, queue);
-  (void)queue.give_up_until(horizon);
+  (void)queue.give_up_until(known_end);
 }
 
 // Nobody confirms it, and nobody goes on without it. What is not triggered by then is wrong.

@@ -27,12 +27,12 @@ public:
 
   // What has come since the last call. `busy`: it could have given more.
   void note_progress(const source::FragmentQueue& queue, bool busy, Duration now);
-  // Events below `horizon` exist. Gives up a source that is silent. True: it is behind, and was not
-  // given up now.
-  bool watch_silence(source::FragmentQueue& queue, EventNumber horizon, bool busy, Duration now);
+  // Events below `known_end` exist. Gives up a source that is silent. True: it is behind, and was
+  // not given up now.
+  bool watch_silence(source::FragmentQueue& queue, EventNumber known_end, bool busy, Duration now);
   // `holds_back`: whom it alone holds back, as the log says; empty: nobody. Gives it up where
   // System::event_give_up_slow says so. It is behind.
-  void watch_slow(source::FragmentQueue& queue, EventNumber horizon, std::string_view holds_back,
+  void watch_slow(source::FragmentQueue& queue, EventNumber known_end, std::string_view holds_back,
                   Duration now);
 
   // A number before or at a jump of which the others say nothing for half of the deadline is judged
@@ -60,12 +60,12 @@ private:
   };
   struct Behind {
     Duration since{};
-    EventNumber until = 0; // the horizon then
+    EventNumber until = 0; // `known_end` then
   };
   struct State { // of one incarnation
     Standing standing = Standing::present;
     std::optional<Behind> behind;
-    std::optional<Duration> accepted_at; // a fragment, as far as was looked
+    std::optional<Duration> accepted_at; // a fragment, at the last check
     std::optional<Duration> slow_since; // it alone holds others back
     std::optional<Duration> unclear_since;
     bool slow_reported = false;
@@ -81,7 +81,7 @@ private:
   std::string name_;
   LogFunction log_;
   State state_;
-  std::uint64_t written_ = 0; // when it was last looked at
+  std::uint64_t written_ = 0; // at the last check
   EventNumber come_to_ = 0; // likewise
   std::uint64_t late_before_ = 0; // its late fragments, when it was given up
   Duration moved_at_{};

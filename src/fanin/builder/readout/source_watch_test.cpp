@@ -31,19 +31,19 @@ protected:
     const std::array<std::byte, 8> payload{};
     (void)queue_.write(event, payload);
   }
-  // One turn, in which the others are at `horizon`. True: it is behind, and not given up now.
-  bool look(Duration now, EventNumber horizon, bool busy = false) {
+  // One turn, in which the others are at `known_end`. True: it is behind, and not given up now.
+  bool watch(Duration now, EventNumber known_end, bool busy = false) {
     watch_.note_progress(queue_, busy, now);
-    return watch_.watch_silence(queue_, horizon, busy, now);
+    return watch_.watch_silence(queue_, known_end, busy, now);
   }
-  bool look_slow(Duration now, EventNumber horizon) {
-    const bool behind = look(now, horizon);
-    if (behind) watch_.watch_slow(queue_, horizon, "all others", now);
+  bool watch_slow(Duration now, EventNumber known_end) {
+    const bool behind = watch(now, known_end);
+    if (behind) watch_.watch_slow(queue_, known_end, "all others", now);
     return behind;
   }
   void make_silent() { // up to event 10
-    (void)look(1s, 10);
-    (void)look(1s + 100ms, 20);
+    (void)watch(1s, 10);
+    (void)watch(1s + 100ms, 20);
     ASSERT_TRUE(watch_.silent());
     ASSERT_EQ(queue_.next_event(), 10U);
     logged_.clear();
@@ -62,18 +62,18 @@ protected:
 
 TEST_F(Watched, source_that_keeps_up_has_no_deadline) {
   write(0);
-  EXPECT_FALSE(look(1s, 1));
+  EXPECT_FALSE(watch(1s, 1));
   EXPECT_FALSE(watch_.has_deadline());
-  EXPECT_FALSE(look(10s, 1));
+  EXPECT_FALSE(watch(10s, 1));
   EXPECT_FALSE(watch_.silent());
 }
 
 TEST_F(Watched, source_that_is_behind_for_the_deadline_is_given_up_where_the_others_were) {
-  EXPECT_TRUE(look(1s, 10));
+  EXPECT_TRUE(watch(1s, 10));
   EXPECT_TRUE(watch_.has_deadline());
-  EXPECT_TRUE(look(1s + 99ms, 30));
+  EXPECT_TRUE(watch(1s + 99ms, 30));
   EXPECT_FALSE(watch_.silent());
-  EXPECT_FALSE(look(1s + 100ms, 40));
+  EXPECT_FALSE(watch(1s + 100ms, 40));
   EXPECT_TRUE(watch_.silent());
   EXPECT_EQ(queue_.next_event(), 10U);
   EXPECT_THAT(logged_, ElementsAre("source s1 is silent: given up until event 10"));
@@ -81,36 +81,36 @@ TEST_F(Watched, source_that_is_behind_for_the_deadline_is_given_up_where_the_oth
 
 TEST_F(Watched, source_that_is_silent_is_given_up_again_without_a_word) {
   make_silent();
-  EXPECT_TRUE(look(2s, 50));
-  EXPECT_FALSE(look(2s + 100ms, 60));
+  EXPECT_TRUE(watch(2s, 50));
+  EXPECT_FALSE(watch(2s + 100ms, 60));
   EXPECT_EQ(queue_.next_event(), 50U);
   EXPECT_THAT(logged_, IsEmpty());
 }
 
 TEST_F(Watched, source_that_catches_up_gets_the_whole_deadline_for_what_follows) {
-  EXPECT_TRUE(look(1s, 2));
+  EXPECT_TRUE(watch(1s, 2));
   write(0);
   write(1);
-  EXPECT_TRUE(look(1s + 90ms, 10));
-  EXPECT_TRUE(look(1s + 189ms, 10));
+  EXPECT_TRUE(watch(1s + 90ms, 10));
+  EXPECT_TRUE(watch(1s + 189ms, 10));
   EXPECT_FALSE(watch_.silent());
 }
 
 TEST_F(Watched, source_of_which_a_fragment_was_taken_within_the_deadline_is_not_silent) {
-  EXPECT_TRUE(look(1s, 10));
+  EXPECT_TRUE(watch(1s, 10));
   write(0);
-  EXPECT_TRUE(look(1s + 90ms, 10));
-  EXPECT_TRUE(look(1s + 189ms, 10));
-  EXPECT_FALSE(look(1s + 190ms, 10));
+  EXPECT_TRUE(watch(1s + 90ms, 10));
+  EXPECT_TRUE(watch(1s + 189ms, 10));
+  EXPECT_FALSE(watch(1s + 190ms, 10));
   EXPECT_TRUE(watch_.silent());
 }
 
 TEST_F(Watched, source_that_could_have_given_more_is_not_silent) {
-  EXPECT_TRUE(look(1s, 10));
-  EXPECT_FALSE(look(1s + 90ms, 10, true));
+  EXPECT_TRUE(watch(1s, 10));
+  EXPECT_FALSE(watch(1s + 90ms, 10, true));
   EXPECT_FALSE(watch_.has_deadline());
   EXPECT_EQ(watch_.moved_at(), 1s + 90ms);
-  EXPECT_TRUE(look(1s + 100ms, 10));
+  EXPECT_TRUE(watch(1s + 100ms, 10));
   EXPECT_FALSE(watch_.silent());
 }
 
@@ -118,7 +118,7 @@ TEST_F(Watched, source_that_was_given_up_is_back_when_a_fragment_of_it_is_taken)
   make_silent();
   write(5); // late
   write(10);
-  (void)look(2s, 20);
+  (void)watch(2s, 20);
   EXPECT_FALSE(watch_.silent());
   EXPECT_THAT(logged_, ElementsAre("source s1 is back at event 10; 1 of its fragments were late"));
 }
@@ -126,20 +126,20 @@ TEST_F(Watched, source_that_was_given_up_is_back_when_a_fragment_of_it_is_taken)
 TEST_F(Watched, source_that_goes_on_less_than_a_window_below_is_waited_for_again) {
   make_silent();
   write(5);
-  (void)look(2s, 20);
+  (void)watch(2s, 20);
   EXPECT_FALSE(watch_.silent());
   EXPECT_THAT(logged_, ElementsAre(HasSubstr("sends event 5, which is late: it is waited for")));
-  (void)look(3s, 20);
+  (void)watch(3s, 20);
   EXPECT_TRUE(watch_.silent()); // again, which is nothing new
   EXPECT_EQ(logged_.size(), 1U);
 }
 
 TEST_F(Watched, source_that_goes_on_further_below_stays_given_up) {
-  (void)look(1s, 3000);
-  (void)look(1s + 100ms, 3000);
+  (void)watch(1s, 3000);
+  (void)watch(1s + 100ms, 3000);
   logged_.clear();
   write(5);
-  (void)look(2s, 3100);
+  (void)watch(2s, 3100);
   EXPECT_TRUE(watch_.silent());
   EXPECT_THAT(logged_, ElementsAre(HasSubstr("too late to be waited for")));
 }
@@ -147,7 +147,7 @@ TEST_F(Watched, source_that_goes_on_further_below_stays_given_up) {
 TEST_F(Watched, source_that_alone_holds_others_back_is_slow_and_people_are_told_once) {
   for (Duration now = 1s; now < 2s; now += 50ms) {
     write(queue_.next_event());
-    EXPECT_TRUE(look_slow(now, queue_.next_event() + 10));
+    EXPECT_TRUE(watch_slow(now, queue_.next_event() + 10));
     EXPECT_EQ(watch_.slow(), now >= 1s + 100ms);
   }
   EXPECT_FALSE(watch_.silent());
@@ -158,29 +158,29 @@ TEST_F(Watched, source_that_alone_holds_others_back_is_slow_and_people_are_told_
 
 TEST_F(Watched, source_that_is_slow_is_given_up_where_that_is_wanted_and_not_waited_for_again) {
   system_.event_give_up_slow = 300ms;
-  EXPECT_TRUE(look_slow(1s, 100));
+  EXPECT_TRUE(watch_slow(1s, 100));
   for (Duration now = 1s + 50ms; now <= 1s + 300ms; now += 50ms) {
     write(queue_.next_event());
-    EXPECT_TRUE(look_slow(now, 100));
+    EXPECT_TRUE(watch_slow(now, 100));
   }
   EXPECT_EQ(queue_.next_event(), 100U);
   EXPECT_FALSE(watch_.silent()); // it sends
   EXPECT_EQ(logged_.back(), "source s1 is slow: given up until event 100");
   write(50);
-  (void)look(1s + 350ms, 200);
-  (void)look(1s + 450ms, 200); // what it sends is late: it is silent now
+  (void)watch(1s + 350ms, 200);
+  (void)watch(1s + 450ms, 200); // what it sends is late: it is silent now
   EXPECT_TRUE(watch_.silent());
   write(60);
-  (void)look(1s + 460ms, 300);
+  (void)watch(1s + 460ms, 300);
   EXPECT_TRUE(watch_.silent());
   write(queue_.next_event());
-  (void)look(1s + 470ms, 300);
+  (void)watch(1s + 470ms, 300);
   EXPECT_FALSE(watch_.silent());
 }
 
 TEST_F(Watched, new_incarnation_is_neither_silent_nor_behind) {
   make_silent();
-  EXPECT_TRUE(look(2s, 50));
+  EXPECT_TRUE(watch(2s, 50));
   watch_.begin();
   EXPECT_FALSE(watch_.silent());
   EXPECT_FALSE(watch_.has_deadline());

@@ -28,7 +28,7 @@ public:
   }
   void asked(Time now) { since_ = now; }
 
-  // It has to be looked at again.
+  // It has to be checked again.
   [[nodiscard]] bool watching() const { return since_ != never; }
   void reset() { since_ = never; }
 

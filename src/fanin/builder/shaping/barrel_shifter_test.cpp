@@ -212,7 +212,7 @@ public:
     }
     now_ = end;
   }
-  void settle() {
+  void run_until_idle() {
     run(200ms);
     since_ = now_;
     delivered_ = 0;
@@ -283,7 +283,7 @@ TEST(BarrelShifter, fills_the_links_and_queues_stay_short) {
         Size{2, 1}, Size{1, 2}, Size{16, 5}}) {
     SCOPED_TRACE(std::to_string(readouts) + " x " + std::to_string(builders));
     Network network{readouts, builders, 50us};
-    network.settle();
+    network.run_until_idle();
     network.run(1s);
     EXPECT_GT(network.used(), 0.98);
     EXPECT_LT(network.longest_wait(), 4 * Network::carrier);

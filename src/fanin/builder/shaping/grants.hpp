@@ -85,7 +85,7 @@ private:
 
   struct Token { // held by a readout unit
     NodeId readout = 0;
-    std::uint64_t received = 0; // of it, when it was looked at last
+    std::uint64_t received = 0; // of it, at the last check
     Time until = never; // without further data it is passed on
   };
 

@@ -44,7 +44,7 @@ BarrelShifter::BarrelShifter(std::size_t readout_units, std::size_t builder_unit
       sent_at_(builder_units) {}
 
 // What has been confirmed, and who is there again.
-void BarrelShifter::look(std::span<const Destination> to, Time now) {
+void BarrelShifter::measure(std::span<const Destination> to, Time now) {
   under_way_ = 0;
   Duration::rep confirmed = 0;
   Time begun = never; // the first of them was sent
@@ -86,7 +86,7 @@ BarrelShifter::slots_until_one_waits(std::span<const Destination> to) const {
 }
 
 std::optional<NodeId> BarrelShifter::next(std::span<const Destination> to, Time now) {
-  look(to, now);
+  measure(to, now);
   wake_ = never;
   while (const auto slots = slots_until_one_waits(to)) {
     if (*slots > 0) {

@@ -60,7 +60,7 @@ private:
     bool open = false;
     std::uint32_t under_way = 0;
   };
-  void look(std::span<const Destination> to, Time now);
+  void measure(std::span<const Destination> to, Time now);
   void measure(Duration carrier);
   [[nodiscard]] std::optional<std::size_t>
   slots_until_one_waits(std::span<const Destination> to) const;

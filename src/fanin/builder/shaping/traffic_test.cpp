@@ -54,7 +54,7 @@ public:
     }
   }
   // Without troubles everything arrives.
-  void settle() {
+  void run_until_idle() {
     frozen_.assign(builders_, false);
     for (int i = 0; i < 100'000 && left() > 0; ++i) {
       now_ += 100us;
@@ -79,7 +79,7 @@ public:
         EXPECT_EQ(sent.granted, got.granted); // every grant is home
       }
     }
-    EXPECT_LE(grants_said_, carriers_ + connections_);
+    EXPECT_LE(grants_sent_, carriers_ + connections_);
     EXPECT_GT(carriers_, 100U);
   }
 
@@ -154,7 +154,7 @@ private:
     while (!grants_[b].unsaid().empty()) {
       const NodeId r = grants_[b].unsaid().front();
       pair(r, b).grants.push_back(grants_[b].say(r));
-      ++grants_said_;
+      ++grants_sent_;
     }
   }
   void check(std::size_t b) { EXPECT_LE(grants_[b].outstanding(), shaping_.window); }
@@ -174,7 +174,7 @@ private:
   std::vector<bool> frozen_;
   std::vector<Pair> pairs_;
   std::uint64_t carriers_ = 0;
-  std::uint64_t grants_said_ = 0;
+  std::uint64_t grants_sent_ = 0;
   std::uint64_t connections_ = 0;
 };
 
@@ -190,7 +190,7 @@ TEST_P(Policies, all_blocks_arrive_within_the_window_and_every_grant_is_home) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Traffic traffic{GetParam(), seed};
     traffic.run(4000);
-    traffic.settle();
+    traffic.run_until_idle();
   }
 }
 

@@ -35,7 +35,7 @@ TEST_P(TransportConformance, what_is_still_read_after_both_ends_have_aborted_is_
   ASSERT_TRUE(run_until([&] { return server.messages == 4 && client.messages == 4; }));
   backend->server().close(at_server, true);
   backend->client().close(at_client, true);
-  settle();
+  run_until_idle();
   for (Peer* const peer : {&server, &client}) {
     overwrite_free_pages(*peer->send_pool);
     overwrite_free_pages(*peer->receive_pool);
@@ -189,7 +189,7 @@ TEST_P(TransportConformance, a_hello_gets_through_while_the_receive_pool_is_empt
   // From then on pages are needed.
   const ConnectionId last = client.opened.back();
   EXPECT_EQ(send(client, backend->client(), last, 1, 100), SendOutcome::accepted);
-  settle();
+  run_until_idle();
   EXPECT_EQ(server.messages, 40U);
   all.clear();
   EXPECT_TRUE(run_until([&] { return server.messages == 41; }));
@@ -209,7 +209,7 @@ TEST_P(TransportConformance, what_follows_the_first_message_waits_for_trust) {
   for (std::uint64_t i = 0; i < count; ++i)
     EXPECT_EQ(send(client, backend->client(), hasty, i, 100), SendOutcome::accepted);
   ASSERT_TRUE(run_until([&] { return server.messages > 0; }));
-  settle();
+  run_until_idle();
   EXPECT_EQ(server.messages, 1U);
   backend->server().mark_identified(server.opened.front());
   ASSERT_TRUE(run_until([&] { return server.messages == count; }));
@@ -242,7 +242,7 @@ TEST_P(TransportConformance, silent_peers_take_nothing_that_others_need) {
   ASSERT_TRUE(say_hello(known));
   std::vector<ConnectionId> silent(std::min<std::size_t>(40, possible_connections() - 2));
   for (ConnectionId& id : silent) id = connect(client.options());
-  settle();
+  run_until_idle();
   EXPECT_GE(server.receive_pool->available(), pages * 3 / 4);
   for (std::uint64_t i = 1; i <= kept; ++i) {
     EXPECT_EQ(send(client, backend->client(), known, i, page_size / 2), SendOutcome::accepted);
@@ -283,7 +283,7 @@ TEST_P(TransportConformance, who_does_not_even_introduce_itself_keeps_nobody_out
     }
     for (int turns = 0; turns < 4; ++turns) (void)backend->turn();
   }
-  settle();
+  run_until_idle();
   EXPECT_TRUE(server.opened.empty());
   EXPECT_EQ(server.receive_pool->available(), server.receive_pool->pages());
   server.any_home = true;

@@ -28,10 +28,10 @@ TEST_P(TransportConformance, a_slow_reader_holds_the_sender_back_until_writable)
   ASSERT_TRUE(run_until([&] {
     while (send_one()) {
     }
-    settle();
+    run_until_idle();
     return client.send_pool->available() == 0 || !send_one();
   }));
-  settle();
+  run_until_idle();
   // Where memory is shared, the reader holds memory of the sender.
   EXPECT_LE(slow.messages, backend->server().shares_memory() ? sent : 16U);
   client.writable.clear(); // earlier there was room; now there is none
@@ -39,7 +39,7 @@ TEST_P(TransportConformance, a_slow_reader_holds_the_sender_back_until_writable)
   slow.kept.clear();
   EXPECT_TRUE(run_until([&] { return slow.messages == sent; }));
   if (outcome == SendOutcome::backpressure) {
-    settle();
+    run_until_idle();
     EXPECT_EQ(send(client, backend->client(), at_client, sent, 1), SendOutcome::accepted);
     EXPECT_TRUE(run_until([&] { return slow.messages == sent + 1; }));
   }
@@ -85,12 +85,12 @@ TEST_P(TransportConformance, a_connection_without_pages_does_not_hold_up_another
   ASSERT_TRUE(run_until([&] { return !client.opened.empty() && !stuck.opened.empty(); }));
   for (std::uint64_t i = 0; i < 14; ++i) {
     EXPECT_EQ(send(client, backend->client(), first, i, page_size / 4 + 8), SendOutcome::accepted);
-    settle();
+    run_until_idle();
   }
   for (std::uint64_t i = 14, number = 14; i < 20; ++i) {
     if (client.send(backend->client(), first, number, page_size / 2) == SendOutcome::accepted)
       ++number;
-    settle();
+    run_until_idle();
   }
   listen(server);
   Peer other; // the reader of the first one may hold all its pages
@@ -100,13 +100,13 @@ TEST_P(TransportConformance, a_connection_without_pages_does_not_hold_up_another
   EXPECT_TRUE(run_until([&] {
     if (sent < 50 && other.send(backend->client(), at_client, sent, 100) == SendOutcome::accepted)
       ++sent;
-    settle();
+    run_until_idle();
     return server.messages >= 50;
   }));
   backend->client().close(at_client);
   stuck.kept.clear();
   stuck.keep = false;
-  settle();
+  run_until_idle();
   backend->client().close(first, true);
   EXPECT_TRUE(run_until([&] { return !stuck.closed.empty(); }));
   EXPECT_TRUE(run_until([&] { return stuck.pages_are_home() && other.pages_are_home(); }));
@@ -128,7 +128,7 @@ TEST_P(TransportConformance, sides_that_hold_each_other_back_go_on_when_both_tak
   };
   ASSERT_TRUE(run_until([&] {
     const bool some = pump();
-    settle();
+    run_until_idle();
     return !some && !pump();
   }));
   EXPECT_GT(forth, 5U);

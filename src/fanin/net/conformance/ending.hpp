@@ -59,7 +59,7 @@ TEST_P(TransportConformance, both_sides_may_close_at_once_with_much_under_way) {
   (void)fill(client, backend->client(), at_client, 3000);
   backend->client().close(at_client);
   backend->server().close(at_server);
-  settle();
+  run_until_idle();
   EXPECT_TRUE(client.closed.empty());
   EXPECT_TRUE(server.closed.empty());
 }
@@ -101,7 +101,7 @@ TEST_P(TransportConformance, a_dead_peer_that_had_taken_everything_is_not_given_
   open();
   ASSERT_EQ(server.send(backend->server(), at_server, 0, 1000), SendOutcome::accepted);
   ASSERT_TRUE(run_until([&] { return client.messages == 1; }));
-  settle();
+  run_until_idle();
   if (!kill_client()) GTEST_SKIP() << "not applicable: both sides are one process";
   ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
   EXPECT_EQ(backend->server().given_up(), 0U);
@@ -137,7 +137,7 @@ TEST_P(TransportConformance, no_event_follows_close_even_within_one_batch) {
   send_all(0, 1, [](std::uint64_t) { return 10U; });
   for (std::uint64_t i = 1; i < 10; ++i) (void)client.send(backend->client(), at_client, i, 10);
   ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
-  settle();
+  run_until_idle();
   EXPECT_EQ(server.messages, 1U);
   EXPECT_TRUE(server.closed.empty());
 }

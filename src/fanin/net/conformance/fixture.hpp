@@ -40,7 +40,7 @@ protected:
     if (!client_dead) {
       for (const ConnectionId id : client.opened) backend->client().close(id);
     }
-    settle();
+    run_until_idle();
     EXPECT_TRUE(run_until([&] { return pools_are_full(); }))
         << "pages are missing of " << server.receive_pool->available() << " "
         << server.send_pool->available() << " " << client.receive_pool->available() << " "
@@ -84,7 +84,7 @@ protected:
   }
 
   /// Turns until nothing has happened for a while.
-  void settle() {
+  void run_until_idle() {
     for (int idle = 0; idle < 100;) {
       if (backend->turn()) {
         idle = 0;

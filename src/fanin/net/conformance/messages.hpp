@@ -112,14 +112,14 @@ TEST_P(TransportConformance, a_message_over_the_peers_limit_is_refused) {
 
 TEST_P(TransportConformance, small_messages_share_a_page) {
   open();
-  settle();
+  run_until_idle();
   server.keep = true;
   const std::uint32_t before = server.receive_pool->available();
   for (std::uint64_t i = 0; i < 128; ++i) { // two pages' worth, one at a time
     send_all(i, i + 1, [](std::uint64_t) { return page_size / 64; });
     ASSERT_TRUE(run_until([&] { return server.messages == i + 1; }));
   }
-  settle();
+  run_until_idle();
   EXPECT_GE(server.receive_pool->available() + 5, before);
 }
 
@@ -132,7 +132,7 @@ TEST_P(TransportConformance, what_has_come_of_a_message_counts_until_it_is_whole
     EXPECT_LE(unfinished(), page_size / 2);
     return server.messages == 4;
   }));
-  settle();
+  run_until_idle();
   EXPECT_EQ(unfinished(), 0U);
   backend->server().close(at_server);
   EXPECT_EQ(unfinished(), 0U);
@@ -140,11 +140,11 @@ TEST_P(TransportConformance, what_has_come_of_a_message_counts_until_it_is_whole
 
 TEST_P(TransportConformance, an_idle_connection_owns_no_more_than_its_posted_receives) {
   open();
-  settle();
+  run_until_idle();
   const std::uint32_t idle = server.receive_pool->available();
   send_all(0, 30, [](std::uint64_t number) { return static_cast<std::uint32_t>(number * 250); });
   ASSERT_TRUE(run_until([&] { return server.messages == 30; }));
-  settle();
+  run_until_idle();
   EXPECT_EQ(server.receive_pool->available(), idle);
 }
 

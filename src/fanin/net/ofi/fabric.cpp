@@ -166,7 +166,7 @@ Result<Info> find_datagrams(std::string_view provider, const std::string& host, 
   if (!domain.empty()) hints->domain_attr->name = ::strdup(domain.c_str());
   int error = 0;
   Info info;
-  const auto look = [&](const char* from) {
+  const auto query = [&](const char* from) {
     fi_info* found = nullptr;
     error = fi_getinfo(api_version, from, nullptr, here && from != nullptr ? FI_SOURCE : 0,
                        hints.get(), &found);
@@ -174,12 +174,12 @@ Result<Info> find_datagrams(std::string_view provider, const std::string& host, 
   };
   for (const std::size_t receives : shared_receives) {
     if (!has_endpoints_to_spare(provider)) hints->rx_attr->size = receives;
-    look(nullptr);
+    query(nullptr);
     if (info) break;
   }
   if (info && (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6 ||
                info->addr_format == FI_SOCKADDR)) {
-    look(host.c_str());
+    query(host.c_str());
   }
   // Not every provider looks at the name.
   const bool right = info && (domain.empty() || info->domain_attr->name == domain);

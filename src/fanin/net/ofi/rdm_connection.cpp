@@ -299,7 +299,7 @@ void RdmConnection::close() {
   check_end();
 }
 
-bool RdmConnection::at_rest() const { return closed_ && drained_ && (hung_up_ || overdue_); }
+bool RdmConnection::is_retired() const { return closed_ && drained_ && (hung_up_ || overdue_); }
 
 void RdmConnection::check_end() {
   const bool dead = hung_up_ && !farewell_;
@@ -338,7 +338,7 @@ void RdmConnection::wait_no_longer(Time time) {
 
 void RdmConnection::abandon() {
   socket_ = {};
-  if (endpoint_ && endpoint_->own() && !at_rest()) endpoint_->abandon();
+  if (endpoint_ && endpoint_->own() && !is_retired()) endpoint_->abandon();
   endpoint_.reset();
 }
 

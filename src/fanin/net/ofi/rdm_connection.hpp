@@ -41,7 +41,7 @@ public:
   [[nodiscard]] Result<std::size_t> post_sends(std::span<const rdma::Send> sends) override;
   [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
   void close() override;
-  [[nodiscard]] bool at_rest() const override;
+  [[nodiscard]] bool is_retired() const override;
 
   // For the provider.
   [[nodiscard]] std::uint32_t number() const { return number_; }
@@ -50,7 +50,7 @@ public:
   void go_on_posting(); // receives that the provider had no room for
   // For the peer to end. No longer, if it does so since before `time`.
   [[nodiscard]] bool waits() const {
-    return !overdue_ && (closed_ ? !at_rest() : farewell_.has_value() && !end_reported_);
+    return !overdue_ && (closed_ ? !is_retired() : farewell_.has_value() && !end_reported_);
   }
   void wait_no_longer(Time time);
   // The process goes on, and the connection ends as by its death.

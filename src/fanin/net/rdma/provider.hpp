@@ -124,16 +124,16 @@ public:
   // Does nothing where the network reports vanished peers by itself, or cannot ask.
   virtual void probe(Operation&) {}
 
-  // Tells the peer. When the endpoint is at rest, the network no longer reads or writes our memory.
+  // Tells the peer. When the endpoint is retired, the network no longer reads or writes our memory.
   // Completions may still come.
   virtual void close() = 0;
   // After close(): whether the network is done with all that was posted. That may last as long as
-  // the peer is there. Any transition to rest outside of close() and drained() makes descriptor()
-  // readable.
-  [[nodiscard]] virtual bool at_rest() const { return true; }
+  // the peer is there. An endpoint that is retired outside of close() and drained() makes
+  // descriptor() readable.
+  [[nodiscard]] virtual bool is_retired() const { return true; }
   // Called after close() while it is not at rest: all queues have been empty once more.
   virtual void drained() {}
-  // Called after RdmaOptions::rest_timeout: the endpoint waits no longer.
+  // Called after RdmaOptions::retire_timeout: the endpoint waits no longer.
   virtual void rest_now() {}
 
   std::string peer; // its name, for messages

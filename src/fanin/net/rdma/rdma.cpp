@@ -20,7 +20,7 @@ using rdma::TagKind;
 namespace {
 
 // Asking for the events of endpoints costs a system call, and while messages flow there are none.
-constexpr std::uint32_t rdma_polls_per_look = 64;
+constexpr std::uint32_t rdma_polls_per_check = 64;
 constexpr int reads_per_poll = 4;
 constexpr std::size_t rdma_messages_per_visit = 16;
 
@@ -148,13 +148,13 @@ void RdmaTransport::retire(Connection& connection) {
   if (connection.traffic) {
     rdma::Traffic& traffic = *connection.traffic;
     for (; traffic.taken != traffic.came; ++traffic.taken) drop(connection, traffic.next().slot);
-    if (connection.endpoint->at_rest()) {
+    if (connection.endpoint->is_retired()) {
       traffic.receives->give_back();
       for (rdma::Sent& sent : traffic.sending.ring) sent.extents = {};
     }
   }
-  if (!connection.endpoint->at_rest())
-    connection.deadline.start(loop_, loop_.now() + options_.rest_timeout);
+  if (!connection.endpoint->is_retired())
+    connection.deadline.start(loop_, loop_.now() + options_.retire_timeout);
   released_ = true;
   to_sweep_.add(connection.sweep);
 }
@@ -169,7 +169,7 @@ void RdmaTransport::sweep() {
     }
   });
   draining_.take_each([this](Connection& connection) {
-    if (!connection.endpoint->at_rest()) return draining_.add(connection.draining);
+    if (!connection.endpoint->is_retired()) return draining_.add(connection.draining);
     leave_unidentified(connection);
     connections_.erase(connection.id);
     released_ = true;
@@ -177,7 +177,7 @@ void RdmaTransport::sweep() {
   draining_.take_each([this](Connection& connection) {
     draining_.add(connection.draining);
     connection.endpoint->drained();
-    if (connection.endpoint->at_rest()) released_ = true; // it goes when all is read again
+    if (connection.endpoint->is_retired()) released_ = true; // it goes when all is read again
   });
   std::erase_if(shared_, [](const auto& shared) { return shared->unused(); });
 }
@@ -221,14 +221,14 @@ bool RdmaTransport::arm() {
     released_ = false;
     return false;
   }
-  for (const auto& shared : shared_) shared->look_again();
+  for (const auto& shared : shared_) shared->try_again();
   const bool pages_are_back = starved_.any([](const Connection& connection) {
     return connection.state.stage() == Stage::retired ||
            connection.traffic->receives->can_replenish();
   });
   if (pages_are_back || copying_.any(may_copy)) return false;
   if (!provider_->arm()) return false;
-  look_ = true;
+  check_endpoints_ = true;
   return true;
 }
 
@@ -236,7 +236,8 @@ std::size_t RdmaTransport::poll(std::span<Event> events) {
   released_ = false;
   flush();
   expired_.take_each([this](Connection& connection) { expire(connection); });
-  if (std::exchange(look_, false) || setting_up_ > 0 || ++polls_ % rdma_polls_per_look == 0)
+  if (std::exchange(check_endpoints_, false) || setting_up_ > 0 ||
+      ++polls_ % rdma_polls_per_check == 0)
     read_events();
   reap();
   if (!starved_.empty()) retry_starved(); // before those that have pages
@@ -358,7 +359,7 @@ void RdmaTransport::mark_starved(Connection& connection) {
 }
 
 void RdmaTransport::retry_starved() {
-  for (const auto& shared : shared_) shared->look_again();
+  for (const auto& shared : shared_) shared->try_again();
   starved_.take_each([this](Connection& connection) {
     if (connection.cut || connection.state.stage() == Stage::ended ||
         connection.state.stage() == Stage::retired)

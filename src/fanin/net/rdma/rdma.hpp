@@ -44,7 +44,7 @@ struct RdmaOptions {
   /// there (verbs).
   Duration keep_alive = std::chrono::seconds{2};
   /// How long the provider may use the shared receives of a closed endpoint.
-  Duration rest_timeout = std::chrono::seconds{1};
+  Duration retire_timeout = std::chrono::seconds{1};
   /// Bytes of the transport's own pages, for what lies in no pool or in too many pieces.
   std::uint64_t copy_pool = 8U << 20;
   ReportFunction report;
@@ -195,7 +195,7 @@ private:
   std::size_t setting_up_ = 0; // connections that are connecting or in the handshake
   std::uint32_t polls_ = 0;
   std::size_t names_tried_ = 0; // connects by name: the next takes the next address
-  bool look_ = false; // at the events of endpoints, with the next poll
+  bool check_endpoints_ = false; // at the events of endpoints, with the next poll
   bool released_ = false; // pages have come back since the last poll
   bool memory_logged_ = false;
   bool sharing_logged_ = false;

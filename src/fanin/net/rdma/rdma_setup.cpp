@@ -170,7 +170,7 @@ Result<ListenerId> RdmaTransport::listen(const Url& url, const ConnectionOptions
     return std::unexpected(made.error());
   }
   listener.listening = std::move(*made);
-  look_ = true;
+  check_endpoints_ = true;
   return id;
 }
 

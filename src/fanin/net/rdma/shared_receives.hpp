@@ -43,7 +43,7 @@ public:
   }
   [[nodiscard]] bool unused() const { return shares_ == 0; }
   // Pages may have come back since it was asked what can be posted.
-  void look_again() { in_vain_ = false; }
+  void try_again() { in_vain_ = false; }
 
   // A receive has completed for an endpoint that is no more.
   void forget(std::uint32_t slot) {

@@ -136,7 +136,7 @@ protected:
         ->connect(open_to_all.listening_url(here), {.receive_pool = pool.get(), .handler = this})
         .value();
   }
-  void settle() {
+  void run_until_idle() {
     for (int turns = 0; turns < 200; ++turns) (void)loop.turn();
   }
   std::unique_ptr<memory::PagePool> few =
@@ -149,7 +149,7 @@ protected:
 
 TEST_F(RdmaUnidentifiedPeers, who_does_not_say_who_it_is_goes_when_others_wait) {
   for (int i = 0; i < 10; ++i) (void)knock(); // silent for ever
-  settle();
+  run_until_idle();
   EXPECT_GE(few->available(), 14U);
   const ConnectionId honest = knock();
   until([&] { return std::ranges::find(connected, honest) != connected.end(); });
@@ -176,7 +176,7 @@ TEST_F(RdmaUnidentifiedPeers, an_identified_peer_gets_all_its_pages_and_leaves_r
 TEST_F(RdmaUnidentifiedPeers, those_who_wait_and_give_up_leave_nothing) {
   std::vector<ConnectionId> ids(20);
   for (ConnectionId& id : ids) id = knock();
-  settle();
+  run_until_idle();
   for (const ConnectionId id : ids) client->close(id, true);
   until([&] { return few->available() == 16; });
 }

@@ -26,7 +26,7 @@ using shm::RecordKind;
 namespace {
 
 // The kernel is asked what else there is only so often while connections are busy.
-constexpr std::uint32_t shm_polls_per_look = 64;
+constexpr std::uint32_t shm_polls_per_check = 64;
 // A connection is looked into for so many polls after the last message: a fraction of a
 // millisecond.
 constexpr std::uint32_t idle_polls_max = 4096;
@@ -173,7 +173,7 @@ void ShmTransport::say_aborted(Connection& connection) {
   signal(connection, true);
 }
 
-void ShmTransport::look_for_abort(Connection& connection) {
+void ShmTransport::check_abort(Connection& connection) {
   if (connection.peer().aborted.load(std::memory_order_acquire) != 0) connection.peer_ended = true;
 }
 
@@ -198,8 +198,8 @@ void ShmTransport::want_nothing(Connection& connection) {
 
 void ShmTransport::erase_if_drained(Connection& connection) {
   if (connection.state.stage() != Stage::retired) return;
-  const bool settled = connection.lent_out() == 0 && connection.lent->lent() == 0;
-  if (settled || connection.peer_gone || !connection.connected()) erase(connection);
+  const bool all_home = connection.lent_out() == 0 && connection.lent->lent() == 0;
+  if (all_home || connection.peer_gone || !connection.connected()) erase(connection);
 }
 
 void ShmTransport::erase(Connection& connection) {
@@ -315,7 +315,7 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
   released_ = false;
   flush();
   expired_.take_each([this](Connection& connection) { expire(connection); });
-  if (eager_.empty() || ++polls_ % shm_polls_per_look == 0) collect();
+  if (eager_.empty() || ++polls_ % shm_polls_per_check == 0) collect();
   listeners_.accept([this](Listener& listener) { return accept_one(listener); });
   Budget budget{.events = events};
   for (std::size_t left = eager_.size(); left > 0 && !budget.full(); --left) {
@@ -379,7 +379,7 @@ bool ShmTransport::visit(Connection& connection, Budget& budget) {
     erase_if_drained(connection);
     return false;
   }
-  look_for_abort(connection);
+  check_abort(connection);
   bool worked = false;
   if (connection.state.is_open() && !connection.state.announced()) {
     emit(connection, budget, connection.state.announce());

@@ -197,7 +197,7 @@ private:
   void count_given_up(const Connection& connection);
   void retire(Connection& connection);
   void say_aborted(Connection& connection);
-  static void look_for_abort(Connection& connection);
+  static void check_abort(Connection& connection);
   static void want_nothing(Connection& connection);
   void erase_if_drained(Connection& connection);
   void erase(Connection& connection);

@@ -77,7 +77,7 @@ public:
   ~Shm() override {
     at_server_.kept.clear();
     at_client_.kept.clear();
-    settle();
+    run_until_idle();
     for (const Side* side : {&at_server_, &at_client_}) {
       for (const auto* pool : {&side->receive, &side->shared, &side->ordinary})
         EXPECT_EQ((*pool)->available(), (*pool)->pages());
@@ -85,12 +85,12 @@ public:
   }
 
 protected:
-  void settle() {
+  void run_until_idle() {
     for (int idle = 0; idle < 200;) idle = loop_.turn() ? 0 : idle + 1;
   }
   void connect() {
     (void)client_->connect(url_, at_client_.options()).value();
-    settle();
+    run_until_idle();
     ASSERT_EQ(at_client_.connections.size(), 1U);
     ASSERT_EQ(at_server_.connections.size(), 1U);
   }
@@ -119,7 +119,7 @@ protected:
   }
   // A hostile peer's connection has ended by a violation, and others go on.
   void expect_violation(std::string_view what) {
-    settle();
+    run_until_idle();
     ASSERT_EQ(at_server_.closed.size(), 1U) << what;
     EXPECT_EQ(at_server_.closed.front(), CloseReason::protocol_violation);
     ASSERT_FALSE(logged_.empty());
@@ -128,7 +128,7 @@ protected:
     at_server_.connections.clear();
     connect();
     EXPECT_EQ(send({filled(*at_client_.shared, 1000, 7)}), SendOutcome::accepted);
-    settle();
+    run_until_idle();
     EXPECT_EQ(at_server_.messages, 1U);
   }
 
@@ -149,7 +149,7 @@ protected:
 TEST_F(Shm, what_lies_in_a_shared_pool_is_read_where_it_is) {
   connect();
   EXPECT_EQ(send({filled(*at_client_.shared, 4000, 1)}), SendOutcome::accepted);
-  settle();
+  run_until_idle();
   ASSERT_EQ(at_server_.kept.size(), 1U);
   EXPECT_EQ(at_server_.kept[0].size, 4000U);
   EXPECT_EQ(at_server_.kept[0].data()[3999], std::byte{1});
@@ -162,13 +162,13 @@ TEST_F(Shm, a_header_and_its_payload_stay_in_two_pieces_without_a_copy) {
   connect();
   EXPECT_EQ(send({filled(*at_client_.shared, 64, 1), filled(*at_client_.shared, 4000, 2)}),
             SendOutcome::accepted);
-  settle();
+  run_until_idle();
   ASSERT_EQ(at_server_.kept.size(), 2U);
   EXPECT_EQ(at_server_.kept[0].size, 64U);
   EXPECT_EQ(at_server_.kept[1].size, 4000U);
   EXPECT_EQ(at_server_.kept[1].data()[0], std::byte{2});
   at_server_.kept.pop_front(); // one piece of a message pins the other
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages() - 2);
 }
 
@@ -179,7 +179,7 @@ TEST_F(Shm, what_lies_elsewhere_or_in_more_pieces_is_copied_once) {
   EXPECT_EQ(send({filled(*at_client_.shared, 500, 1), filled(*at_client_.shared, 500, 2),
                   filled(*at_client_.shared, 500, 3)}),
             SendOutcome::accepted);
-  settle();
+  run_until_idle();
   ASSERT_EQ(at_server_.kept.size(), 2U);
   EXPECT_EQ(at_server_.kept[1].size, 1500U);
   EXPECT_EQ(at_server_.kept[1].data()[1499], std::byte{3});
@@ -190,7 +190,7 @@ TEST_F(Shm, small_messages_pin_no_page_of_the_sender) {
   connect();
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(send({filled(*at_client_.shared, 200, i)}), SendOutcome::accepted);
-    settle();
+    run_until_idle();
   }
   EXPECT_EQ(at_server_.messages, 20U);
   EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages());
@@ -203,17 +203,17 @@ TEST_F(Shm, pages_come_home_only_when_the_receiver_lets_go_even_after_the_connec
       at_client_.connections.clear();
       connect();
       EXPECT_EQ(send({filled(*at_client_.shared, 4000, 9)}), SendOutcome::accepted);
-      settle();
+      run_until_idle();
       if (by_sender) {
         client_->close(at_client_.connections.front(), abort);
       } else {
         server_.close(at_server_.connections.front(), abort);
       }
-      settle();
+      run_until_idle();
       EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages() - 1);
       EXPECT_EQ(at_server_.kept.back().data()[3999], std::byte{9});
       at_server_.kept.clear();
-      settle();
+      run_until_idle();
       EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages());
     }
   }
@@ -222,11 +222,11 @@ TEST_F(Shm, pages_come_home_only_when_the_receiver_lets_go_even_after_the_connec
 TEST_F(Shm, what_a_dead_peer_has_lent_stays_readable) {
   connect();
   EXPECT_EQ(send({filled(*at_client_.shared, 4000, 5)}), SendOutcome::accepted);
-  settle();
+  run_until_idle();
   loop_.remove(*client_);
   client_.reset();
   at_client_.shared.reset(); // the memory ends with its last user
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_server_.closed, std::vector{CloseReason::peer_died});
   ASSERT_EQ(at_server_.kept.size(), 1U);
   EXPECT_EQ(at_server_.kept[0].data()[3999], std::byte{5});
@@ -244,7 +244,7 @@ TEST_F(Shm, who_was_refused_while_asleep_is_woken_by_room) {
   ASSERT_TRUE(falls_asleep(*client_));
   take_all(server_);
   EXPECT_TRUE(is_woken(*client_));
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_client_.writable, 1);
 }
 
@@ -254,13 +254,13 @@ TEST_F(Shm, more_comes_back_than_an_outbox_holds_and_none_is_left) {
     const memory::View page = filled(*at_client_.shared, 4000, 1);
     for (std::uint32_t i = 0; i < 600; ++i) {
       EXPECT_EQ(send({page.subview(i % 400 * 8, 400)}), SendOutcome::accepted);
-      settle();
+      run_until_idle();
     }
   }
   ASSERT_EQ(at_server_.kept.size(), 600U);
   ASSERT_TRUE(falls_asleep(server_));
   at_server_.kept.clear();
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_client_.shared->available(), at_client_.shared->pages());
 }
 
@@ -268,13 +268,13 @@ TEST_F(Shm, a_receiver_may_keep_some_of_what_it_may_hold_for_ever) {
   ConnectionOptions options = at_client_.options();
   options.held_bytes = 8 * 3000;
   (void)client_->connect(url_, options).value();
-  settle();
+  run_until_idle();
   for (int sent = 0; sent < 100; ++sent) {
     int before = at_client_.writable;
     while (send({filled(*at_client_.ordinary, 3000, sent)}) == SendOutcome::backpressure) {
-      settle();
+      run_until_idle();
       while (at_server_.kept.size() > 5) at_server_.kept.pop_front();
-      settle();
+      run_until_idle();
       ASSERT_GT(at_client_.writable, before) << sent;
       before = at_client_.writable;
     }
@@ -285,22 +285,22 @@ TEST_F(Shm, an_end_that_was_held_back_sleeps_once_it_is_closed) {
   ConnectionOptions options = at_client_.options();
   options.held_bytes = 3 * 3000;
   (void)client_->connect(url_, options).value();
-  settle();
-  while (send({filled(*at_client_.shared, 3000, 1)}) == SendOutcome::accepted) settle();
+  run_until_idle();
+  while (send({filled(*at_client_.shared, 3000, 1)}) == SendOutcome::accepted) run_until_idle();
   client_->close(at_client_.connections.front(), false);
-  settle();
+  run_until_idle();
   EXPECT_TRUE(falls_asleep(*client_));
 }
 
 TEST_F(Shm, a_peer_that_lies_while_it_holds_a_page_costs_one_line_and_no_time) {
   shm::RawPeer peer(url_);
   peer.say_hello();
-  settle();
+  run_until_idle();
   const std::vector view{filled(*at_server_.shared, 3000, 1)};
   EXPECT_EQ(server_.send(at_server_.connections.front(), view), SendOutcome::accepted);
   peer.outbox().returns[first_count % shm::returns_max] = {3, 1};
   peer.outbox().returned = first_count + 1;
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_server_.closed, std::vector{CloseReason::protocol_violation});
   EXPECT_EQ(logged_.size(), 1U);
   EXPECT_TRUE(falls_asleep(server_));
@@ -319,7 +319,7 @@ TEST_F(Shm, at_the_limit_of_descriptors_an_established_connection_waits) {
     all.push_back(std::move(more));
   }
   EXPECT_EQ(send({filled(*at_client_.shared, 4000, 1)}), SendOutcome::accepted); // and its pool
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_server_.messages, 0U);
   EXPECT_TRUE(at_server_.closed.empty() && at_client_.closed.empty());
   EXPECT_TRUE(falls_asleep(server_));
@@ -360,10 +360,10 @@ TEST_F(Shm, a_packet_that_was_looked_at_and_could_not_be_taken_counts_once) {
 TEST_F(Shm, a_connection_that_the_kernel_cannot_watch_is_refused_with_a_line_at_both_ends) {
   const FailingCalls watches(FailingCalls::Kind::watch, ENOSPC);
   (void)client_->connect(url_, at_client_.options()).value();
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_client_.closed, std::vector{CloseReason::connect_failed});
   const shm::RawPeer peer(url_);
-  settle();
+  run_until_idle();
   EXPECT_TRUE(shm::has_hung_up(peer.socket().get()));
   EXPECT_TRUE(at_server_.connections.empty() && at_server_.closed.empty());
   ASSERT_FALSE(logged_.empty());
@@ -397,7 +397,7 @@ TEST_F(Shm, packets_that_are_none_close_the_connection_and_harm_nobody) {
   for (const auto& opening : openings) {
     shm::RawPeer peer(url_);
     opening(peer);
-    settle();
+    run_until_idle();
     EXPECT_EQ(server_.accounts().closed(CloseReason::protocol_violation), ++count);
     EXPECT_TRUE(at_server_.connections.empty()); // nobody was told of it
   }
@@ -407,7 +407,7 @@ TEST_F(Shm, packets_that_are_none_close_the_connection_and_harm_nobody) {
 TEST_F(Shm, another_version_is_told_in_words) {
   const shm::RawPeer peer(url_);
   peer.say_hello({.version = 77});
-  settle();
+  run_until_idle();
   ASSERT_FALSE(logged_.empty());
   EXPECT_NE(logged_.back().find("speaks version 77"), std::string::npos) << logged_.back();
   EXPECT_EQ(server_.accounts().closed(CloseReason::version_mismatch), 1U);
@@ -427,7 +427,7 @@ public:
 protected:
   static constexpr std::uint32_t peers_max = 8;
 
-  void settle() {
+  void run_until_idle() {
     for (int idle = 0; idle < 200;) idle = loop_.turn() ? 0 : idle + 1;
   }
   // Peers that introduce themselves only if `introduced`, and never identify themselves.
@@ -436,7 +436,7 @@ protected:
       peers_.push_back(std::make_unique<shm::RawPeer>(url_));
       if (introduced) peers_.back()->say_hello();
     }
-    settle();
+    run_until_idle();
   }
   [[nodiscard]] std::uint64_t evicted() const {
     return server_.accounts().closed(CloseReason::protocol_violation);
@@ -453,7 +453,7 @@ protected:
 TEST_F(ShmToAnybody, where_unidentified_peers_crowd_the_oldest_is_evicted_after_a_while) {
   for (const bool introduced : {false, true}) {
     peers_.clear();
-    settle();
+    run_until_idle();
     at_server_.connections.clear();
     const std::uint64_t before = evicted();
     arrive(peers_max, introduced);
@@ -464,7 +464,7 @@ TEST_F(ShmToAnybody, where_unidentified_peers_crowd_the_oldest_is_evicted_after_
     EXPECT_EQ(at_server_.connections.size(), known); // it waits
     EXPECT_EQ(evicted(), before);
     clock_.advance(std::chrono::milliseconds(500));
-    settle();
+    run_until_idle();
     EXPECT_EQ(at_server_.connections.size(), known + 1);
     EXPECT_EQ(evicted(), before + 1);
   }
@@ -498,10 +498,10 @@ TEST_F(Shm, a_message_outside_of_the_announced_memory_closes_the_connection) {
     shm::RawPeer peer(url_);
     peer.say_hello();
     peer.announce(memory, 8192);
-    settle();
+    run_until_idle();
     peer.put({.kind = RecordKind::lent, .length = piece.length}, {&piece, 1});
     SCOPED_TRACE(piece.offset);
-    settle();
+    run_until_idle();
     ASSERT_EQ(at_server_.closed.size(), 1U);
     EXPECT_NE(at_server_.closed.front(), CloseReason::peer_died);
     EXPECT_EQ(at_server_.messages, 0U);
@@ -512,7 +512,7 @@ TEST_F(Shm, a_message_outside_of_the_announced_memory_closes_the_connection) {
 TEST_F(Shm, memory_that_is_not_there_cannot_be_announced) {
   shm::RawPeer peer(url_);
   peer.say_hello();
-  settle();
+  run_until_idle();
   peer.announce(shm::make_sealed(4096), 1U << 30);
   expect_violation("smaller than was announced");
 }
@@ -520,7 +520,7 @@ TEST_F(Shm, memory_that_is_not_there_cannot_be_announced) {
 TEST_F(Shm, memory_that_could_be_taken_away_cannot_be_announced) {
   shm::RawPeer peer(url_);
   peer.say_hello();
-  settle();
+  run_until_idle();
   peer.announce(shm::make_sealed(4096, 0), 4096);
   expect_violation("not sealed against shrinking");
 }
@@ -528,7 +528,7 @@ TEST_F(Shm, memory_that_could_be_taken_away_cannot_be_announced) {
 TEST_F(Shm, counts_that_cannot_be_close_the_connection) {
   shm::RawPeer peer(url_);
   peer.say_hello();
-  settle();
+  run_until_idle();
   peer.outbox().written = first_count + shm::units_max + 1;
   expect_violation("more than its outbox can hold");
 }
@@ -536,7 +536,7 @@ TEST_F(Shm, counts_that_cannot_be_close_the_connection) {
 TEST_F(Shm, a_record_of_no_kind_closes_the_connection) {
   shm::RawPeer peer(url_);
   peer.say_hello();
-  settle();
+  run_until_idle();
   peer.put({.kind = static_cast<RecordKind>(99)});
   expect_violation("not a message");
 }
@@ -544,7 +544,7 @@ TEST_F(Shm, a_record_of_no_kind_closes_the_connection) {
 TEST_F(Shm, a_record_that_runs_past_what_was_written_closes_the_connection) {
   shm::RawPeer peer(url_);
   peer.say_hello();
-  settle();
+  run_until_idle();
   peer.put({.kind = RecordKind::inlined, .length = 200});
   expect_violation("not complete in its outbox");
 }
@@ -552,7 +552,7 @@ TEST_F(Shm, a_record_that_runs_past_what_was_written_closes_the_connection) {
 TEST_F(Shm, giving_back_what_was_not_lent_closes_the_connection) {
   shm::RawPeer peer(url_);
   peer.say_hello();
-  settle();
+  run_until_idle();
   peer.outbox().returns[first_count % shm::returns_max] = {3, 1};
   peer.outbox().returned = first_count + 1;
   expect_violation("does not hold");
@@ -563,10 +563,10 @@ TEST_F(Shm, a_message_over_the_limit_closes_the_connection) {
   shm::RawPeer peer(url_);
   peer.say_hello();
   peer.announce(memory, 1U << 20);
-  settle();
+  run_until_idle();
   const Piece piece{0, page_size, 0};
   peer.put({.kind = RecordKind::lent, .length = page_size}, {&piece, 1});
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_server_.closed, std::vector{CloseReason::message_too_large});
 }
 
@@ -707,13 +707,13 @@ TEST_F(Shm, a_frozen_receiver_keeps_what_it_reads_until_it_is_killed) {
   }
   ::kill(child, SIGSTOP);
   waitpid(child, nullptr, WUNTRACED);
-  settle();
+  run_until_idle();
   server_.close(at_server_.connections.front(), true); // given up
-  settle();
+  run_until_idle();
   EXPECT_LT(at_server_.shared->available(), at_server_.shared->pages());
   ::kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  settle();
+  run_until_idle();
   EXPECT_EQ(at_server_.shared->available(), at_server_.shared->pages());
 }
 

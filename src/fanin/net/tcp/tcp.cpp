@@ -22,7 +22,7 @@ constexpr int discards_per_visit = 16;
 // only every so many polls in which nothing happened.
 constexpr std::size_t eager_max = 4;
 constexpr std::uint16_t misses_max = 256;
-constexpr std::uint32_t tcp_polls_per_look = 16;
+constexpr std::uint32_t tcp_polls_per_check = 16;
 // While they come and go, a stream beside them is read and written in portions: its share of a turn
 // is what they wait for.
 constexpr std::size_t bytes_beside_eager = 32U << 10;
@@ -31,7 +31,7 @@ constexpr std::uint64_t write_early_bytes = 512U << 10;
 constexpr std::size_t pieces_per_write = 256;
 // Taken by the peer within linger_timeout, to be waited for on.
 constexpr std::uint64_t taken_least = 64U << 10;
-constexpr Duration look_period = std::chrono::seconds{5}; // for hosts that have died
+constexpr Duration dead_host_period = std::chrono::seconds{5}; // for hosts that have died
 
 // True: there was more.
 bool cut_to(msghdr& message, std::size_t bytes) {
@@ -80,7 +80,7 @@ TcpTransport::Connection& TcpTransport::make_connection(const ConnectionOptions&
       connections_.emplace(*this, checked, fillers_.of(*checked.receive_pool));
   connection.id = id;
   connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
-  if (!looking_.active()) looking_.start(loop_, loop_.now() + look_period);
+  if (!dead_host_tick_.active()) dead_host_tick_.start(loop_, loop_.now() + dead_host_period);
   return connection;
 }
 
@@ -276,7 +276,7 @@ void TcpTransport::cut_unanswered() {
     (void)::shutdown(connection.socket.get(), SHUT_RDWR); // what has come can still be read
     send_nothing_more(connection);
   });
-  if (connections_.size() > 0) looking_.start(loop_, loop_.now() + look_period);
+  if (connections_.size() > 0) dead_host_tick_.start(loop_, loop_.now() + dead_host_period);
 }
 
 void TcpTransport::erase(Connection& connection) {
@@ -324,7 +324,7 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
   released_ = false;
   flush();
   expired_.take_each([this](Connection& connection) { expire(connection); });
-  if (eager_.empty() || quiet_polls_ % tcp_polls_per_look == 0) collect_ready();
+  if (eager_.empty() || empty_polls_ % tcp_polls_per_check == 0) collect_ready();
   list_eager();
   listeners_.accept([this](Listener& listener) { return accept_one(listener); });
   retry_starved();
@@ -343,7 +343,7 @@ std::size_t TcpTransport::poll(std::span<Event> events) {
     visit(*connection, budget);
   }
   served_.take_each([this](Connection& connection) { starved_.add(connection.starved); });
-  quiet_polls_ = budget.count == 0 && !budget.read ? quiet_polls_ + 1 : 0;
+  empty_polls_ = budget.count == 0 && !budget.read ? empty_polls_ + 1 : 0;
   return budget.count;
 }
 
@@ -409,12 +409,12 @@ void TcpTransport::retry_starved() {
 // others wait for.
 void TcpTransport::retreat() {
   if (starved_.empty()) return;
-  const bool look = loop_.now() >= stalled_look_;
-  if (look) stalled_look_ = loop_.now() + options_.stall_period;
+  const bool check = loop_.now() >= stalled_check_;
+  if (check) stalled_check_ = loop_.now() + options_.stall_period;
   connections_.for_each([&](ConnectionId, Connection& connection) {
     const memory::PagePool& pool = *connection.options.receive_pool;
-    if (connection.state.is_open() && (look || pool.available() == 0)) // a look is at all of them
-      released_ |= connection.receiver.retreat(look);
+    if (connection.state.is_open() && (check || pool.available() == 0)) // a check is of all
+      released_ |= connection.receiver.retreat(check);
   });
   retreating_.start(loop_, loop_.now() + options_.retreat_period);
 }

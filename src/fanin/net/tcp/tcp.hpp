@@ -192,13 +192,13 @@ private:
   ConnectionList served_; // have begun to starve in this poll, after a message
   ConnectionList flush_list_;
   ConnectionList expired_; // their deadline has passed
-  std::uint32_t quiet_polls_ = 0; // in a row
+  std::uint32_t empty_polls_ = 0; // in a row
   std::size_t closing_ = 0;
   std::uint64_t given_up_ = 0;
   bool released_ = false; // pages have come back since the last poll
   Timer retreating_{[this] { retreat(); }}; // while connections are starved
-  Time stalled_look_{}; // the next one of these
-  Timer looking_{[this] { cut_unanswered(); }}; // while there are connections
+  Time stalled_check_{}; // the next one of these
+  Timer dead_host_tick_{[this] { cut_unanswered(); }}; // while there are connections
 };
 
 } // namespace fanin::net

@@ -137,7 +137,7 @@ protected:
     }
     return false;
   }
-  void settle() {
+  void run_until_idle() {
     for (int idle = 0; idle < 200; ++idle) {
       if (loop.turn()) idle = 0;
       sched_yield();
@@ -235,7 +235,7 @@ TEST_F(Tcp, a_silent_peer_is_dropped_at_its_deadline) {
   Raw second;
   second.connect(url.port);
   second.send(Bytes(1, std::byte{'F'}));
-  settle();
+  run_until_idle();
   EXPECT_FALSE(second.at_end());
   clock.advance(5s);
   EXPECT_TRUE(run_until([&] { return second.at_end(); }));
@@ -280,7 +280,7 @@ TEST_F(Tcp, where_one_address_of_a_host_swallows_packets_the_next_is_tried) {
   TcpTransport here(loop);
   loop.add(here);
   ASSERT_TRUE(here.connect(*Url::parse("tcp://two.example:1"), client.options()));
-  settle();
+  run_until_idle();
   EXPECT_TRUE(client.opened.empty());
   clock.advance(2500ms);
   EXPECT_TRUE(run_until([&] { return !client.opened.empty(); }));
@@ -292,7 +292,7 @@ TEST_F(Tcp, a_server_that_stays_silent_is_a_failed_connect) {
   const Raw listener;
   const std::uint16_t port = listener.listen();
   ASSERT_TRUE(connect("tcp://127.0.0.1:" + std::to_string(port)));
-  settle();
+  run_until_idle();
   EXPECT_TRUE(client.closed.empty());
   clock.advance(5s);
   ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
@@ -353,14 +353,14 @@ TEST_F(Tcp, a_name_service_that_takes_its_time_holds_up_nobody_else) {
   ASSERT_TRUE(run_until([&] { return !client.closed.empty(); }));
   EXPECT_EQ(client.closed.front().second, CloseReason::connect_failed);
   clock.advance(1s); // nobody waits for the answer any more, but it is kept
-  settle();
+  run_until_idle();
   names.fail(ErrorKind::not_found);
   ASSERT_TRUE(transport->connect(name, client.options()));
   ASSERT_TRUE(run_until([&] { return client.opened.size() == 2; }));
   EXPECT_EQ(names.asked(), 1U);
   names.take(1s);
   ASSERT_TRUE(transport->connect(*Url::parse("tcp://nobody:1"), client.options()));
-  settle();
+  run_until_idle();
   EXPECT_EQ(client.closed.size(), 1U);
   clock.advance(1s);
   ASSERT_TRUE(run_until([&] { return client.closed.size() == 2; }));
@@ -522,7 +522,7 @@ TEST_F(Tcp, unidentified_peers_that_announce_large_messages_pin_nothing_until_th
     raw.send(preface() + header(half_a_page));
   }
   ASSERT_TRUE(run_until([&] { return server.opened.size() == unidentified.size(); }));
-  settle();
+  run_until_idle();
   EXPECT_EQ(server.receive_pool->available(), server.receive_pool->pages());
   Bytes message(half_a_page);
   for (std::size_t i = 0; i < message.size(); ++i) message[i] = conformance::content(0, i);
@@ -536,12 +536,12 @@ TEST_F(Tcp, where_unidentified_peers_crowd_the_oldest_is_evicted_after_a_while) 
   const std::uint16_t port = listen();
   std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
   for (const Raw& raw : unidentified) raw.connect(port);
-  settle();
+  run_until_idle();
   clock.advance(500ms);
   Raw late;
   late.connect(port);
   late.send(preface());
-  settle();
+  run_until_idle();
   EXPECT_TRUE(server.opened.empty());
   EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
   clock.advance(500ms);
@@ -554,7 +554,7 @@ TEST_F(Tcp, a_listener_that_was_away_reads_what_peers_have_sent_before_it_sends_
   const std::uint16_t port = listen();
   std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
   for (const Raw& raw : unidentified) raw.connect(port);
-  settle();
+  run_until_idle();
   for (const Raw& raw : unidentified) raw.send(preface());
   Raw late;
   late.connect(port);
@@ -569,13 +569,13 @@ TEST_F(Tcp, what_is_unread_excuses_a_peer_once) {
   const Bytes whole = preface();
   std::vector<Raw> unidentified(TcpOptions{}.unidentified.peers_max);
   for (const Raw& raw : unidentified) raw.connect(port);
-  settle();
+  run_until_idle();
   Raw late;
   late.connect(port);
   late.send(whole);
   for (const Raw& raw : unidentified) raw.send(Bytes(whole.begin(), whole.begin() + 1));
   clock.advance(1s);
-  settle();
+  run_until_idle();
   EXPECT_TRUE(server.opened.empty());
   EXPECT_EQ(closed(CloseReason::protocol_violation), 0U);
   for (const Raw& raw : unidentified) raw.send(Bytes(whole.begin() + 1, whole.begin() + 2));
@@ -627,7 +627,7 @@ TEST_F(Tcp, a_hello_gets_through_while_others_hold_all_pages_and_many_have_begun
     raw.send(preface() + header(unidentified_message_max) + Bytes(1));
   }
   ASSERT_TRUE(run_until([&] { return full.opened.size() == slow.size(); }));
-  settle();
+  run_until_idle();
   const memory::Loan first = full.receive_pool->take();
   const memory::Loan second = full.receive_pool->take();
   EXPECT_TRUE(first && second);
@@ -659,12 +659,12 @@ protected:
       raw.send(std::span(message).first(bytes));
     }
     ASSERT_TRUE(run_until([&] { return scarce.opened.size() == slow.size(); }));
-    settle();
+    run_until_idle();
     EXPECT_EQ(scarce.receive_pool->available(), 0U);
     Raw honest;
     honest.connect(port);
     honest.send(preface() + header(half_a_page) + message);
-    settle();
+    run_until_idle();
     EXPECT_EQ(scarce.messages, 0U);
     const Time begin = clock.now();
     EXPECT_TRUE(run_until([&] { // all take turns
@@ -846,7 +846,7 @@ TEST_F(Tcp, closing_a_listener_drops_those_who_have_not_introduced_themselves) {
   ASSERT_TRUE(made);
   Raw raw;
   raw.connect(transport->listening_url(*made).port);
-  settle();
+  run_until_idle();
   transport->close_listener(*made);
   raw.send(preface());
   EXPECT_TRUE(run_until([&] { return raw.at_end(); }));

@@ -40,7 +40,9 @@ public:
   [[nodiscard]] Result<> reach(const memory::Arena& arena) override;
   void probe(rdma::Operation& operation) override;
   void close() override;
-  [[nodiscard]] bool at_rest() const override { return queue_pair_ == nullptr || !takes_shared_; }
+  [[nodiscard]] bool is_retired() const override {
+    return queue_pair_ == nullptr || !takes_shared_;
+  }
   void drained() override {
     if (took_last_) end_queue_pair();
   }

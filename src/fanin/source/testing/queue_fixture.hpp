@@ -31,7 +31,7 @@ struct QueueFixture {
       : pool(memory::PagePool::make(pool_options).value()), queue(options, *pool) {}
 
   // Nothing will follow: the last number counts without one.
-  void settle() { queue.end_held(); }
+  void end_held() { queue.end_held(); }
 
   std::unique_ptr<memory::PagePool> pool;
   FragmentQueue queue;

@@ -23,12 +23,12 @@ Result<ReadTable> ReadTable::open(hid_t file, const char* name, Handle row_type,
     return fail(dataset.error().kind, fmt::format("{}: {}", table.label_, dataset.error().text));
   }
   table.dataset_ = std::move(*dataset);
-  if (auto known = table.look_at_layout(); !known) return std::unexpected(std::move(known.error()));
+  if (auto known = table.check_layout(); !known) return std::unexpected(std::move(known.error()));
   if (auto counted = table.refresh(); !counted) return std::unexpected(std::move(counted.error()));
   return table;
 }
 
-Result<> ReadTable::look_at_layout() {
+Result<> ReadTable::check_layout() {
   const Handle type{H5Dget_type(dataset_.get()), H5Tclose};
   const Handle layout{H5Dget_create_plist(dataset_.get()), H5Pclose};
   const Handle space{H5Dget_space(dataset_.get()), H5Sclose};

@@ -26,7 +26,7 @@ public:
   [[nodiscard]] Result<> read(std::uint64_t first_row, std::span<std::byte> out);
 
 private:
-  [[nodiscard]] Result<> look_at_layout();
+  [[nodiscard]] Result<> check_layout();
   [[nodiscard]] Result<std::uint64_t> chunk_address(std::uint64_t chunk);
   [[nodiscard]] Result<> read_direct(std::uint64_t first_row, std::span<std::byte> out);
   [[nodiscard]] Result<> read_through_hdf5(std::uint64_t first_row, std::span<std::byte> out);

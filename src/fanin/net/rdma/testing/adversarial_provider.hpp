@@ -74,7 +74,7 @@ public:
   [[nodiscard]] Result<std::size_t> post_sends(std::span<const Send> sends) override;
   [[nodiscard]] Result<> reach(const memory::Arena&) override { return {}; }
   void close() override;
-  [[nodiscard]] bool at_rest() const override;
+  [[nodiscard]] bool is_retired() const override;
   void drained() override;
 
   void cancel(const std::deque<Receive>& receives);
@@ -273,7 +273,7 @@ inline bool AdversarialEndpoint::carry() {
   return true;
 }
 
-inline bool AdversarialEndpoint::at_rest() const {
+inline bool AdversarialEndpoint::is_retired() const {
   for (const Receive& receive : left_) std::memset(receive.to, 0xdd, queue_->size);
   if (!shares() && provider_.random().chance(1, 3)) left_.clear();
   return left_.empty();
