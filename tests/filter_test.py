@@ -158,6 +158,21 @@ def test_a_filter_unit_that_is_slow_is_not_given_up():
         assert "has events to decide" not in text and "died" not in text, text
 
 
+def test_one_slow_event_does_not_stall_a_builder_unit():
+    with Folder() as folder:  # more events go on than the builder units could hold behind it
+        path = folder.path / "go"
+        more = f'every = 2\naction = "waits"\nat = 1500\ntime_limit = "100s"\nonce_path = "{path}"\n'
+        config = folder.small(rate="4kHz", more=filters(more=more))
+        with Run(config, "--set", "buffers.builder=24MiB") as run:
+            run.wait_for("run 1 begins")
+            run.wait_for_events(16000)  # 64 MB
+            path.touch()
+            run.signal()
+            result = run.finish()
+        events = result["events"]
+        check(result, events["built"], events["built"] // 2)
+
+
 def test_filter_units_are_killed_at_random_instants():
     kills = int(os.environ.get("FANIN_FILTER_KILLS", "20"))
     choice = random.Random(int(os.environ.get("FANIN_SEED", "20261124")))

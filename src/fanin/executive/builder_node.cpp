@@ -22,7 +22,7 @@ Result<> BuilderNode::start() {
   options.event_manager = context_.event_manager;
   options.data = configured().urls;
   options.receive_pool = context_.pools->receive.get();
-  options.posted_pages = context_.plan->posted;
+  options.reserved_pages = context_.plan->posted + context_.plan->set_aside;
   options.give_up_after = context_.configuration->network.give_up_after;
   options.failure_ends_run = context_.configuration->storage.on_full == storage::OnFull::stop;
   options.make_sink = [this](RunNumber run, Incarnation incarnation) {
@@ -45,12 +45,15 @@ Result<> BuilderNode::start() {
 Result<> BuilderNode::start_filter_server() {
   if (!context_.configuration->has_filters()) return {};
   filters_.emplace(*context_.system, environment(),
-                   builder::FilterServer::Options{.on_silent = [this](const std::string& name) {
-                     json::Value report;
-                     report["report"] = "silent";
-                     report["silent"] = name;
-                     context_.report(std::move(report));
-                   }});
+                   builder::FilterServer::Options{
+                       .set_aside_after = filter_latency(*context_.configuration),
+                       .set_aside_max = batches_at_filters(*context_.configuration, configured()),
+                       .on_silent = [this](const std::string& name) {
+                         json::Value report;
+                         report["report"] = "silent";
+                         report["silent"] = name;
+                         context_.report(std::move(report));
+                       }});
   return filters_->listen(
       context_.configuration->filter_address(builder_, context_.event_manager.front()));
 }

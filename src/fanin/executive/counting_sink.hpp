@@ -42,6 +42,7 @@ public:
       log_.full = false;
       commit_(committed);
     });
+    inner_->on_set_aside([this](std::uint64_t ticket) { set_aside_(ticket); });
     inner_->on_failure([this](const Error& error, bool fatal) {
       log_.full = error.kind == ErrorKind::exhausted;
       failure_(error, fatal);

@@ -212,6 +212,15 @@ std::uint32_t filter_pages(const Configuration& configuration,
   return posted_pages(transports, {&*node.filter_url, 1}, configuration.filters());
 }
 
+// For the batches that filter units have at the same time (FilterServer).
+std::uint32_t set_aside_pages(const Configuration& configuration, const config::Node& builder) {
+  const std::uint64_t batch =
+      std::max(configuration.system.batch_bytes, largest_event(configuration));
+  const std::uint64_t batches = batches_at_filters(configuration, builder);
+  return static_cast<std::uint32_t>(
+      batches * builder::receive_pages(batch, configuration.system.data_page, 0));
+}
+
 // All batches that builder units may send at the same time, so that none waits for another one's
 // pages. Over shared memory they stay where they are.
 void plan_filter(const Configuration& configuration, const net::TransportRegistry& transports,
@@ -244,7 +253,8 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
   plan.posted = posted_pages(transports, node.urls,
                              configuration.readouts() * connections_each(configuration));
-  plan.receive = {page, pages + plan.posted};
+  plan.set_aside = set_aside_pages(configuration, node);
+  plan.receive = {page, pages + plan.posted + plan.set_aside};
   double total = 0;
   for (const config::Source& source : configuration.sources)
     total += expected_rate(configuration, source);
@@ -297,6 +307,18 @@ Duration filter_latency(const Configuration& configuration) {
   for (const config::Node& node : configuration.nodes)
     latency = std::max(latency, node.filter_latency);
   return latency;
+}
+
+std::uint64_t batches_at_filters(const Configuration& configuration, const config::Node& builder) {
+  std::uint64_t batches = 0;
+  for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
+    if (configuration.nodes[i].role != config::Role::filter) continue;
+    for (const std::size_t reached : configuration.builders_of(i)) {
+      if (&configuration.nodes[configuration.builder_node(reached)] == &builder)
+        batches += configuration.nodes[i].filter_ahead;
+    }
+  }
+  return batches;
 }
 
 double expected_rate(const Configuration& configuration, const config::Source& source) {

@@ -34,6 +34,7 @@ struct NodePlan {
   PoolPlan metadata; // readout unit: headers and tables of what was sent and not cleared
   PoolPlan receive; // builder unit: what is under construction or in storage; filter unit: events
   bool receive_shared = false; // filter units on this host read it
+  std::uint32_t set_aside = 0; // of its pages, for batches that filter units take long for
   std::uint32_t posted = 0; // of its pages, those that the network holds ready for messages
   std::uint32_t window = 0; // readout unit: event numbers that a source may hold
   double bytes_per_s = 0; // expected payload; 0: not known
@@ -60,6 +61,10 @@ struct NodePlan {
 // are on several hosts, the time after which a dead one is noticed. On one host the kernel says so
 // at once.
 [[nodiscard]] Duration hold_time(const config::Configuration& configuration);
+
+// How many batches of a builder unit, a node, filter units can have at the same time.
+[[nodiscard]] std::uint64_t batches_at_filters(const config::Configuration& configuration,
+                                               const config::Node& builder);
 
 // How long a built batch waits for its filter unit; 0: there is none.
 [[nodiscard]] Duration filter_latency(const config::Configuration& configuration);

@@ -79,12 +79,16 @@ enum class SubmitOutcome : std::uint8_t { accepted, busy };
 class EventSink : public net::Service {
 public:
   using OnCommit = std::function<void(const Committed& committed)>;
+  using OnSetAside = std::function<void(std::uint64_t ticket)>;
   using OnFailure = std::function<void(const Error& error, bool fatal)>;
 
   /// Called on the loop's thread from poll(). A failure that is not fatal (disk full with `on_full
   /// = "wait"`) is reported once; the sink retries and stays busy meanwhile.
   void on_commit(OnCommit callback) { commit_ = std::move(callback); }
   void on_failure(OnFailure callback) { failure_ = std::move(callback); }
+  /// Called likewise, at most once for a batch, before its commit: the batch stays longer than
+  /// others, in memory that the sink has for such batches. Others need not wait for it.
+  void on_set_aside(OnSetAside callback) { set_aside_ = std::move(callback); }
 
   /// Takes `batch`, which is moved from only if accepted. `busy`: the queue is full; try again
   /// after a commit.
@@ -104,6 +108,7 @@ public:
 protected:
   OnCommit commit_;
   OnFailure failure_;
+  OnSetAside set_aside_;
 };
 
 } // namespace fanin::storage

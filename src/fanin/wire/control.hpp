@@ -246,8 +246,8 @@ struct Received {
   static constexpr MessageType type = MessageType::received;
   EventNumber first = 0;
   Attempt attempt = 0;
-  std::uint16_t reserved = 0;
-  std::uint32_t reserved2 = 0;
+  std::uint16_t set_aside = 0; ///< 1: again, and its capacity is free before it is built
+  std::uint32_t reserved = 0;
 };
 static_assert(sizeof(Received) == 16);
 

@@ -46,7 +46,7 @@ Result<> BuilderUnit::start() {
   hello.role = wire::Role::builder_unit;
   hello.node = options_.node;
   hello.system_digest = system_.digest();
-  hello.capacity = build_capacity(options_.receive_pool->pages() - options_.posted_pages,
+  hello.capacity = build_capacity(options_.receive_pool->pages() - options_.reserved_pages,
                                   options_.receive_pool->page_size(), system_.readout_units.size());
   control_ = std::make_unique<ControlClient>(
       environment_,
@@ -147,8 +147,9 @@ bool BuilderUnit::on_welcome(const wire::Welcome& welcome) {
   incarnation_ = welcome.incarnation;
   state_ = State::building;
   links_.begin(run_, incarnation_);
-  storage_.begin(std::move(*sink),
-                 [this](const storage::Committed& committed) { on_commit(committed); });
+  storage_.begin(
+      std::move(*sink), [this](const storage::Committed& committed) { on_commit(committed); },
+      [this](std::uint64_t ticket) { on_set_aside(ticket); });
   status_tick_.start(*environment_.loop, environment_.loop->now() + status_period);
   return true;
 }
@@ -263,6 +264,12 @@ void BuilderUnit::on_commit(const storage::Committed& committed) {
   assembly->rejected = committed.rejected;
   assembly->undecided = committed.undecided;
   reporter_.committed(*assembly);
+}
+
+void BuilderUnit::on_set_aside(std::uint64_t ticket) {
+  const Assembly* const assembly = assembler_.find(ticket);
+  FANIN_ASSERT(assembly != nullptr && assembly->state == AssemblyState::decided);
+  reporter_.set_aside(*assembly);
 }
 
 void BuilderUnit::hand_back(Assembly& assembly, std::optional<NodeId> blamed) {

@@ -32,7 +32,9 @@ struct BuilderOptions {
   std::vector<net::Url> event_manager; // rails: where it listens
   std::vector<net::Url> data; // rails where to listen for readout units (rails.hpp); port 0 works
   memory::PagePool* receive_pool = nullptr; // pages of System::data_page
-  std::uint32_t posted_pages = 0; // of those, held by a transport that posts receives beforehand
+  // Of those, held by a transport that posts receives beforehand, or kept for batches that are set
+  // aside.
+  std::uint32_t reserved_pages = 0;
   Duration give_up_after = std::chrono::seconds{10};
   bool failure_ends_run = false; // of storage; else the others go on without this unit
   // A new sink, with new files, for each incarnation.
@@ -91,6 +93,7 @@ private:
   void decide(Assembly& assembly);
   void decide_without_lost(Assembly& assembly);
   void on_commit(const storage::Committed& committed);
+  void on_set_aside(std::uint64_t ticket);
   void hand_back(Assembly& assembly, std::optional<NodeId> blamed);
   [[nodiscard]] wire::Assign request_for(const Assembly& assembly) const;
   [[nodiscard]] Duration deadline_clock();

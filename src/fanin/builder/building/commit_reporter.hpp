@@ -19,6 +19,10 @@ public:
   void received(const Assembly& assembly) {
     received_.push_back({assembly.range.first, assembly.attempt});
   }
+  // Storage keeps it longer than others, in memory of its own.
+  void set_aside(const Assembly& assembly) {
+    received_.push_back({assembly.range.first, assembly.attempt, 1});
+  }
   // `blamed`: the readout unit whose blocks do not come.
   void handed_back(const Assembly& assembly, std::optional<NodeId> blamed) {
     handed_back_.push_back(

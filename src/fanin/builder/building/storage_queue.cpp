@@ -11,10 +11,12 @@ StorageQueue::~StorageQueue() {
 }
 
 void StorageQueue::begin(std::unique_ptr<storage::EventSink> sink,
-                         storage::EventSink::OnCommit on_commit) {
+                         storage::EventSink::OnCommit on_commit,
+                         storage::EventSink::OnSetAside on_set_aside) {
   end();
   sink_ = std::move(sink);
   sink_->on_commit(std::move(on_commit));
+  sink_->on_set_aside(std::move(on_set_aside));
   sink_->on_failure([this](const Error& error, bool fatal) {
     log_(fatal ? LogLevel::error : LogLevel::warning, error.text);
     if (fatal) failure_ = error;
@@ -26,6 +28,7 @@ void StorageQueue::end() {
   waiting_.clear();
   if (!sink_) return;
   sink_->on_commit([](const storage::Committed&) {});
+  sink_->on_set_aside([](std::uint64_t) {});
   sink_->on_failure([log = log_](const Error& error, bool fatal) {
     log(fatal ? LogLevel::error : LogLevel::warning, error.text);
   });

@@ -22,8 +22,10 @@ public:
   StorageQueue(net::Loop& loop, LogFunction log) : loop_(loop), log_(std::move(log)) {}
   ~StorageQueue();
 
-  // A new incarnation. `on_commit` gets the first event of each batch that is committed as ticket.
-  void begin(std::unique_ptr<storage::EventSink> sink, storage::EventSink::OnCommit on_commit);
+  // A new incarnation. `on_commit` and `on_set_aside` get the first event of a batch as
+  // ticket.
+  void begin(std::unique_ptr<storage::EventSink> sink, storage::EventSink::OnCommit on_commit,
+             storage::EventSink::OnSetAside on_set_aside);
   // It is over; what its sink holds is still written, and nobody is told.
   void end();
 

@@ -98,6 +98,8 @@ protected:
             .control_pool = control_.get(),
             .log = [this](LogLevel, std::string_view text) { lines_.emplace_back(text); }},
         FilterServer::Options{
+            .set_aside_after = 100ms,
+            .set_aside_max = 1,
             .on_silent = [this](const std::string& name) { silent_.push_back(name); }});
     EXPECT_TRUE(server_->listen(*net::Url::parse("sim://bu0")));
     make_sink();
@@ -118,6 +120,7 @@ protected:
         storage::MemorySinkOptions{.sources = {{1, "a", "ru0"}, {2, "b", "ru0"}}});
     sink_ = std::make_unique<FilterSink>(std::move(inner), 7, *server_);
     sink_->on_commit([this](const storage::Committed& done) { committed_.push_back(done); });
+    sink_->on_set_aside([this](std::uint64_t ticket) { set_aside_.push_back(ticket); });
     node_.loop().add(*sink_);
   }
   Unit& add_unit(std::function<void(const FilterEvent&, Decision&)> script) {
@@ -180,6 +183,7 @@ protected:
   std::vector<std::string> lines_;
   std::vector<std::string> silent_;
   std::vector<storage::Committed> committed_;
+  std::vector<std::uint64_t> set_aside_;
   std::optional<FilterServer> server_;
   std::unique_ptr<FilterSink> sink_;
   std::list<Unit> units_;
@@ -280,6 +284,29 @@ TEST_F(FilterFlow, a_frozen_filter_unit_is_given_up) {
   add_unit(accept_all);
   run(100ms);
   EXPECT_EQ(stored().size(), 10U);
+}
+
+// Those that a filter unit has, as many as there is memory for.
+TEST_F(FilterFlow, batches_that_take_long_are_set_aside_once) {
+  auto& first = add_unit(accept_all);
+  first.node.freeze();
+  for (EventNumber batch = 0; batch < 6; ++batch) submit({10 * batch, 10 * batch + 10});
+  run(90ms);
+  EXPECT_TRUE(set_aside_.empty());
+  run(300ms);
+  EXPECT_EQ(set_aside_, (std::vector<std::uint64_t>{0}));
+  first.kill();
+  auto& second = add_unit(accept_all);
+  run(100ms);
+  EXPECT_EQ(committed_.size(), 6U);
+  second.node.freeze();
+  submit({100, 110});
+  submit({110, 120});
+  run(300ms); // the first one has been decided since
+  EXPECT_EQ(set_aside_, (std::vector<std::uint64_t>{0, 100}));
+  second.node.thaw();
+  run(100ms);
+  EXPECT_EQ(committed_.size(), 8U);
 }
 
 TEST_F(FilterFlow, decisions_for_a_sink_that_is_gone_are_forgotten) {

@@ -14,7 +14,7 @@
 namespace fanin::builder {
 namespace {
 
-constexpr Duration watch_period = std::chrono::milliseconds{250};
+constexpr Duration watch_period = std::chrono::milliseconds{50};
 constexpr Duration without_units_max = std::chrono::seconds{2}; // then the log says so
 
 // The data message as its readout unit sent it: the header stands before the table.
@@ -69,6 +69,7 @@ Result<> FilterServer::listen(const net::Url& url) {
 
 void FilterServer::add(std::unique_ptr<FilterJob> job) {
   ++jobs_;
+  job->since = environment_.loop->now();
   if (job->batch.pieces.empty()) { // there is nothing to look at
     job->decisions.give_up_rest();
     return finish(std::move(job));
@@ -78,14 +79,23 @@ void FilterServer::add(std::unique_ptr<FilterJob> job) {
   if (!watch_tick_.active()) watch_tick_.start(*environment_.loop, environment_.loop->now());
 }
 
-void FilterServer::finish(std::unique_ptr<FilterJob> job) {
+void FilterServer::drop(const FilterJob& job) {
   --jobs_;
+  if (job.set_aside) --set_aside_;
+}
+
+void FilterServer::finish(std::unique_ptr<FilterJob> job) {
+  drop(*job);
   if (job->owner != nullptr) job->owner->decided(std::move(job));
 }
 
 // A filter unit that has one of them decides it all the same.
 void FilterServer::forget(FilterJob::Owner& owner) {
-  jobs_ -= std::erase_if(waiting_, [&](const auto& job) { return job->owner == &owner; });
+  std::erase_if(waiting_, [&](const auto& job) {
+    if (job->owner != &owner) return false;
+    drop(*job);
+    return true;
+  });
   for (auto& [link, unit] : units_) {
     for (auto& job : unit.jobs) {
       if (job->owner == &owner) job->owner = nullptr;
@@ -119,7 +129,7 @@ void FilterServer::give_out() {
     auto job = std::move(waiting_.front());
     waiting_.pop_front();
     if (job->owner == nullptr) {
-      --jobs_;
+      drop(*job);
       continue;
     }
     Unit& unit = least->second;
@@ -292,7 +302,7 @@ void FilterServer::lose(Units::iterator unit) {
     if (job->decisions.state() == BatchDecisions::State::decided) {
       finish(std::move(job));
     } else if (job->owner == nullptr) {
-      --jobs_;
+      drop(*job);
     } else {
       waiting_.push_front(std::move(job));
     }
@@ -310,10 +320,26 @@ void FilterServer::lose_job(const std::string& name, FilterJob& job) {
                   given_up ? "it goes unfiltered to the error stream" : "another one decides"));
 }
 
+// The pages of a batch that a filter unit has are not those that others wait for: the builder unit
+// has memory for as many such batches as filter units can have.
+void FilterServer::set_slow_aside(Time now) {
+  for (auto& [link, unit] : units_) {
+    for (auto& job : unit.jobs) {
+      const bool slow = now - job->since >= options_.set_aside_after;
+      if (!slow || job->set_aside || job->owner == nullptr) continue;
+      if (set_aside_ >= options_.set_aside_max) return;
+      job->set_aside = true;
+      ++set_aside_;
+      job->owner->set_aside(job->batch.ticket);
+    }
+  }
+}
+
 // A filter unit says something while it decides; one that does not is frozen. And where there is
 // none, somebody should know.
 void FilterServer::watch() {
   const Time now = environment_.loop->now();
+  set_slow_aside(now);
   std::vector<net::Link> silent;
   for (const auto& [link, unit] : units_) {
     if (!unit.jobs.empty() && now - unit.heard_at > unit.silence) silent.push_back(link);

@@ -32,6 +32,8 @@ struct FilterJob {
   public:
     virtual ~Owner() = default;
     virtual void decided(std::unique_ptr<FilterJob> job) = 0;
+    // It takes longer than others (FilterServer::Options::set_aside_after).
+    virtual void set_aside(std::uint64_t ticket) = 0;
   };
 
   FilterJob(storage::BuiltBatch built, RunNumber number, Owner& from)
@@ -41,6 +43,8 @@ struct FilterJob {
   RunNumber run = 0;
   BatchDecisions decisions;
   FilterResults results;
+  Time since{}; // when it was added
+  bool set_aside = false;
   Owner* owner = nullptr; // null: it is gone, and nobody wants the decisions any more
 };
 
@@ -48,6 +52,10 @@ struct FilterJob {
 class FilterServer final : public net::Service, private net::Handler {
 public:
   struct Options {
+    // A batch that a filter unit has had for so long is set aside, so that others need not wait for
+    // it; at most so many.
+    Duration set_aside_after = std::chrono::milliseconds{100};
+    std::size_t set_aside_max = 0;
     std::function<void(const std::string& name)> on_silent; // a filter unit that was given up
   };
   // `system` outlives it.
@@ -91,6 +99,8 @@ private:
   void lose(Units::iterator unit);
   void lose_job(const std::string& name, FilterJob& job);
   void finish(std::unique_ptr<FilterJob> job);
+  void drop(const FilterJob& job);
+  void set_slow_aside(Time now);
   void give_out();
   [[nodiscard]] bool send(net::Link link, Unit& unit);
   [[nodiscard]] net::SendOutcome send_next(net::Link link, const Unit& unit);
@@ -114,6 +124,7 @@ private:
   Units units_;
   std::deque<std::unique_ptr<FilterJob>> waiting_;
   std::size_t jobs_ = 0; // waiting, and with units
+  std::size_t set_aside_ = 0; // of those
   bool work_ = false; // something may be given out or sent
   std::optional<Time> without_since_; // no filter unit is here, and batches wait
   bool told_without_ = false;

@@ -33,6 +33,7 @@ public:
 
 private:
   void decided(std::unique_ptr<FilterJob> job) override;
+  void set_aside(std::uint64_t ticket) override { set_aside_(ticket); }
   void store();
   [[nodiscard]] bool idle() const { return undecided_ == 0 && to_store_.empty(); }
 

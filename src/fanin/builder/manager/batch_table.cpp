@@ -33,6 +33,11 @@ void BatchTable::received(Batch& batch) {
   batch.state = BatchState::received;
 }
 
+void BatchTable::set_aside(Batch& batch) {
+  FANIN_ASSERT(batch.state == BatchState::received);
+  batch.state = BatchState::set_aside;
+}
+
 void BatchTable::take_back(Batch& batch) {
   FANIN_ASSERT(batch.state != BatchState::unassigned);
   batch.state = BatchState::unassigned;

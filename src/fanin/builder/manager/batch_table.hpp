@@ -18,7 +18,8 @@ namespace fanin::builder {
 enum class BatchState : std::uint8_t {
   unassigned, // new, or taken back from a builder unit
   assigned,   // its data are on their way to the builder unit
-  received    // the builder unit has all of them
+  received,   // the builder unit has all of them
+  set_aside   // it keeps them in memory of which others take nothing: its capacity is free
 };
 
 struct Batch {
@@ -54,6 +55,7 @@ public:
   Batch& add(EventRange range, std::uint64_t bytes);
   void assign(Batch& batch, const Assignment& assignment);
   void received(Batch& batch);
+  void set_aside(Batch& batch);
   // Its builder unit died, or cannot complete it: it waits to be assigned again.
   void take_back(Batch& batch);
   // It is built.

@@ -28,6 +28,19 @@ TEST(BatchTable, knows_the_current_attempt_only) {
   EXPECT_EQ(table.find_current(0, 1, 1), &batch);
 }
 
+TEST(BatchTable, one_that_is_set_aside_is_assigned_again_as_any_other) {
+  BatchTable table;
+  Batch& batch = table.add({0, 16}, 100);
+  table.assign(batch, to(2));
+  table.received(batch);
+  table.set_aside(batch);
+  EXPECT_EQ(table.find_current(0, 0, 2), &batch);
+  table.take_back(batch);
+  EXPECT_EQ(table.next_to_reassign(), &batch);
+  table.assign(batch, to(1));
+  EXPECT_EQ(batch.state, BatchState::assigned);
+}
+
 TEST(BatchTable, attempts_wrap_and_none_is_the_first_again) {
   BatchTable table;
   Batch& batch = table.add({0, 16}, 100);

@@ -184,10 +184,21 @@ void Dispatcher::take_back(Batch& batch) {
 
 void Dispatcher::on_received(NodeId builder, const wire::Received& received) {
   Batch* const batch = batches_.find_current(received.first, received.attempt, builder);
-  if (batch == nullptr || batch->state != BatchState::assigned) return;
+  if (batch == nullptr) return;
+  if (received.set_aside != 0) {
+    if (batch->state != BatchState::received) return;
+    batches_.set_aside(*batch);
+    capacity_.release(builder, batch->reservation);
+    return;
+  }
+  if (batch->state != BatchState::assigned) return;
   batches_.received(*batch);
   capacity_.received(builder, batch->reservation);
   lagging_[builder] = false;
+}
+
+void Dispatcher::release(const Batch& batch) {
+  if (batch.state != BatchState::set_aside) capacity_.release(batch.builder, batch.reservation);
 }
 
 bool Dispatcher::valid(const Batch& batch, std::span<const wire::MissingRange> missing) const {
@@ -213,7 +224,7 @@ bool Dispatcher::on_built(NodeId builder, wire::MessageReader& reader, Time now,
   if (built.more != 0) return true;
   decision = {batch->range, batch->attempt};
   account(*batch, built, now);
-  capacity_.release(builder, batch->reservation);
+  release(*batch);
   parts_.server.tell_readouts(wire::Clear{batch->range.first, batch->range.end});
   epochs_.leave(batch->epoch);
   choice_.ended(builder, batch->bytes);
@@ -238,7 +249,7 @@ bool Dispatcher::on_hand_back(NodeId builder, const wire::HandBack& back,
   if (back.blames != 0 && back.readout_unit >= parts_.readouts.size()) return false;
   Batch* const batch = batches_.find_current(back.first, back.attempt, builder);
   if (batch == nullptr) return true;
-  capacity_.release(builder, batch->reservation);
+  release(*batch);
   take_back(*batch);
   batch->handed_back = builder;
   if (back.blames != 0) blame = {back.readout_unit};

@@ -84,6 +84,7 @@ private:
                                              std::optional<NodeId> handed_back);
   void assign(Batch& batch, const AssignmentRequest& request, NodeId node);
   void take_back(Batch& batch);
+  void release(const Batch& batch); // of its builder unit's capacity
   [[nodiscard]] bool valid(const Batch& batch, std::span<const wire::MissingRange> missing) const;
   void account(Batch& batch, const wire::Built& built, Time now);
 

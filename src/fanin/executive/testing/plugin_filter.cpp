@@ -1,6 +1,6 @@
 // A filter for the tests. It accepts every `every`-th event into the streams `into`, with its
 // number as the result, and does something bad at event `at`: once, if there is a `once_path` to
-// note it.
+// note it; or it waits until there is that path.
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace {
 using namespace fanin;
 using namespace fanin::builder;
 
-enum class Action : std::uint8_t { none, throws, hangs, exits, writes, freezes };
+enum class Action : std::uint8_t { none, throws, hangs, exits, writes, freezes, waits };
 
 struct Options {
   std::uint64_t every = 2;
@@ -40,8 +40,11 @@ public:
 
   void decide(const FilterEvent& event, Decision& decision) override {
     if (options_.wait_us != 0) ::usleep(static_cast<useconds_t>(options_.wait_us));
-    if (options_.action != Action::none && event.number == options_.at && first_time())
+    if (event.number == options_.at && options_.action == Action::waits) {
+      while (!std::filesystem::exists(options_.once_path)) ::usleep(1000);
+    } else if (event.number == options_.at && options_.action != Action::none && first_time()) {
       misbehave(event);
+    }
     if (event.number % options_.every != 0) return;
     for (const std::size_t stream : options_.into) decision.accept(stream);
     decision.set_result(std::as_bytes(std::span{&event.number, 1}));
@@ -65,6 +68,7 @@ private:
       *const_cast<std::byte*>(payload.data()) = std::byte{0};
       break;
     }
+    case Action::waits:
     case Action::none: break;
     }
   }
@@ -77,7 +81,7 @@ Result<std::unique_ptr<Filter>> make_test_filter(const FilterSettings& settings)
   Options options;
   options.every = static_cast<std::uint64_t>(reader.integer("every", 2, 1));
   options.action = static_cast<Action>(
-      reader.choice("action", {"none", "throws", "hangs", "exits", "writes", "freezes"}));
+      reader.choice("action", {"none", "throws", "hangs", "exits", "writes", "freezes", "waits"}));
   options.at = static_cast<std::uint64_t>(reader.integer("at", 0, 0));
   options.wait_us = static_cast<std::uint64_t>(reader.integer("wait_us", 0, 0));
   options.once_path = reader.text("once_path");
