@@ -20,7 +20,7 @@ public:
   /// with what is wrong.
   [[nodiscard]] static Result<AllowedNetworks> parse(std::string_view list);
 
-  /// An IPv4 address that is written as an IPv6 address (::ffff:10.1.0.7) is an IPv4 address.
+  /// An IPv4 address that is written as an IPv6 address is an IPv4 address.
   [[nodiscard]] bool contain(const net::Address& address) const;
 
 private:
