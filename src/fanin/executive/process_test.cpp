@@ -289,7 +289,7 @@ TEST(ThisHost, refuses_addresses_that_a_run_would_refuse) {
   EXPECT_EQ(refusal("network.url=tcp://127.0.0.1?congestion=reno", all), "");
   EXPECT_EQ(refusal("network.url=tcp://127.0.0.1?foo=1", all),
             "--set:1: network.url: tcp://127.0.0.1?foo=1: option \"foo\" is not known; tcp:// has "
-            "congestion");
+            "congestion and dscp");
   EXPECT_THAT(refusal("network.data=trace+tcp://127.0.0.1?congestion=foo", all),
               HasSubstr("--set:1: network.data: trace+tcp://127.0.0.1?congestion=foo: congestion "
                         "control \"foo\": "));
