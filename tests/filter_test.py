@@ -115,8 +115,11 @@ def misbehaves(action, once, events=4000, expected=None, time_limit="1s"):
         more = f'every = 1\naction = "{action}"\nat = 1500\ntime_limit = "{time_limit}"\n{once_path}'
         result, text = run_for_events(folder.small(more=filters(more=more)), events)
         # On a busy machine the process may get no processor for longer than a short time limit.
-        more_than_one = action == "hangs" and result["events"]["undecided"] > 1
-        check(result, events, 0, result["events"]["undecided"] if more_than_one else 0 if once else 1)
+        # Of two builder units, the one whose events the unit was not at takes its own first one for the cause.
+        undecided = result["events"]["undecided"]
+        allowed = undecided > 0 if action == "hangs" else undecided == 0 if once else undecided in (1, 2)
+        assert allowed, result["events"]
+        check(result, events, 0, undecided)
         if expected:
             assert expected in text, text
         if not once:
@@ -140,7 +143,10 @@ def test_a_filter_that_hangs_is_replaced():
 
 
 def test_a_filter_cannot_write_into_its_input():
-    misbehaves("writes", once=False, expected="killed by signal 11")
+    # A sanitizer catches the signal, and names the access.
+    sanitized = "sanitize" in fanin("--version").stdout
+    misbehaves("writes", once=False, time_limit="20s",  # a sanitizer's report takes its time
+               expected="caused by a WRITE memory access" if sanitized else "killed by signal 11")
 
 
 def test_a_frozen_filter_unit_is_killed_and_replaced():

@@ -87,6 +87,7 @@ protected:
     std::string failed;
   };
 
+public:
   FilterFlow() {
     system_.streams = {{"physics", 1, {}}, {"monitoring", 1, {2}}};
     transports_.add("sim", node_.transport());
@@ -114,6 +115,7 @@ protected:
     EXPECT_TRUE(is_home(*control_));
   }
 
+protected:
   void make_sink() {
     auto inner = std::make_unique<storage::MemorySink>(
         node_.loop(), store_,
