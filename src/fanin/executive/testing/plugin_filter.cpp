@@ -60,7 +60,7 @@ private:
     switch (options_.action) {
     case Action::throws: throw std::runtime_error("as it was told");
     case Action::hangs:
-      while (true) ::usleep(100'000);
+      while (true) ::pause();
     case Action::exits: std::_Exit(3);
     case Action::freezes: ::kill(::getpid(), SIGSTOP); break;
     case Action::writes: {
