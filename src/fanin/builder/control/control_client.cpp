@@ -10,9 +10,8 @@ namespace fanin::builder {
 namespace {
 constexpr Duration retry_first = std::chrono::milliseconds{10};
 constexpr Duration retry_longest = std::chrono::milliseconds{500};
-constexpr Duration silence_tick = std::chrono::seconds{5};
-constexpr Duration silence_longest = std::chrono::minutes{1}; // its launcher waits as long,
-constexpr Duration silence_more = std::chrono::seconds{10}; // and kills it before
+constexpr Duration frozen_after = std::chrono::minutes{1}; // its launcher waits as long,
+constexpr Duration frozen_more = std::chrono::seconds{10}; // and kills it before
 constexpr int looks_until_change = 1; // what was under way over the rail in use may still come
 } // namespace
 
@@ -20,7 +19,8 @@ ControlClient::ControlClient(NodeEnvironment environment, Options options)
     : environment_(std::move(environment)),
       options_(std::move(options)),
       channel_(*environment_.control_pool),
-      silence_(options_.patience),
+      rail_silence_(options_.patience),
+      silence_(std::max(frozen_after, options_.give_up_after) + frozen_more),
       rail_tick_([this] { watch_rail(); }),
       retry_([this] { connect(); }),
       grace_([this] { end_conversation(); }),
@@ -68,8 +68,8 @@ void ControlClient::connect() {
   }
   link_ = *link;
   if (!has_rails()) return;
-  silence_.begin(environment_.loop->now());
-  rail_tick_.start(*environment_.loop, environment_.loop->now() + silence_.period());
+  rail_silence_.begin(environment_.loop->now());
+  rail_tick_.start(*environment_.loop, environment_.loop->now() + rail_silence_.period());
 }
 
 // Where there is none at the rail in use. True: at none of them.
@@ -80,9 +80,9 @@ bool ControlClient::no_rail_left() { return ++impossible_ >= options_.event_mana
 // A network that swallows what is sent tells nobody. But an event manager that stands still answers
 // over no rail, and then nothing is changed.
 void ControlClient::watch_rail() {
-  const bool silent = silence_.check(environment_.loop->now(), welcome_, channel_.acknowledged(),
-                                     welcome_ && channel_.all_acknowledged());
-  rail_tick_.start(*environment_.loop, environment_.loop->now() + silence_.period());
+  const bool silent =
+      rail_silence_.check(environment_.loop->now(), welcome_, channel_.acknowledged(), !waits());
+  rail_tick_.start(*environment_.loop, environment_.loop->now() + rail_silence_.period());
   if (!silent) return forget_other();
   ++other_.looks;
   if (!other_.link || (!other_.connected && other_.looks > SilenceWatch::looks)) {
@@ -111,7 +111,7 @@ void ControlClient::change_rail() {
   forget_other();
   connected_ = was_connected_ = true;
   welcome_ = false;
-  silence_.begin(environment_.loop->now());
+  rail_silence_.begin(environment_.loop->now());
   if (options_.grace <= Duration{0} && incarnation_ != 0) end_conversation();
   if (!stopped_) say_hello();
 }
@@ -199,20 +199,21 @@ void ControlClient::welcomed() {
   refused_since_ = lost_at_ = never;
   retry_after_ = retry_first;
   welcome_ = true;
-  if (!silence_tick_.active())
-    silence_tick_.start(*environment_.loop, environment_.loop->now() + silence_tick);
+  if (silence_tick_.active()) return;
+  const Time now = environment_.loop->now();
+  silence_.begin(now);
+  silence_tick_.start(*environment_.loop, now + silence_.period());
 }
 
-// A frozen event manager keeps its connections. Ticks are counted, not time: this process may have
-// been frozen itself.
+// A frozen event manager keeps its connections, over all rails.
 void ControlClient::watch_silence() {
   if (stopped_) return;
-  silence_tick_.start(*environment_.loop, environment_.loop->now() + silence_tick);
-  const bool waits = connected_ && (!welcome_ || !channel_.all_acknowledged());
-  silent_ticks_ = waits ? silent_ticks_ + 1 : 0;
-  const Duration longest = std::max(silence_longest, options_.give_up_after) + silence_more;
-  if (silent_ticks_ * silence_tick < longest) return;
-  silent_ticks_ = 0;
+  const Time now = environment_.loop->now();
+  const bool silent =
+      silence_.check(now, welcome_, channel_.acknowledged(), !connected_ || !waits());
+  silence_tick_.start(*environment_.loop, now + silence_.period());
+  if (!silent) return;
+  silence_.begin(now);
   link_.close(true);
   lost("it is silent");
 }
@@ -248,7 +249,6 @@ bool ControlClient::on_message(wire::MessageType type, std::span<const std::byte
 
 void ControlClient::receive(const memory::View& page) {
   channel_.begin_page();
-  silent_ticks_ = 0;
   const net::Link from = link_;
   const bool good =
       for_each_message(page.bytes(), [&](wire::MessageType type, std::span<const std::byte> body) {

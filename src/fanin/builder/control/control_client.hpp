@@ -109,6 +109,8 @@ private:
   void receive(const memory::View& page);
   void refused(const std::string& reason, bool for_now);
   void watch_silence();
+  // The event manager has something to answer.
+  [[nodiscard]] bool waits() const { return !welcome_ || !channel_.all_acknowledged(); }
 
   NodeEnvironment environment_;
   Options options_;
@@ -123,7 +125,8 @@ private:
     int looks = 0; // since it was begun, or is connected
   };
   Other other_;
-  SilenceWatch silence_; // of link_
+  SilenceWatch rail_silence_; // of link_, while another rail could be used
+  SilenceWatch silence_; // of the event manager, over all rails
   net::Timer rail_tick_; // several rails: while there is a connection, or one is being made
   net::Timer retry_;
   net::Timer grace_; // runs while the conversation is without a connection
@@ -136,7 +139,6 @@ private:
   Incarnation incarnation_ = 0; // of the conversation; 0: there is none
   Time lost_at_ = never; // the first loss since it was last welcome
   Time refused_since_ = never;
-  int silent_ticks_ = 0; // of an event manager that has something to answer
 };
 
 } // namespace fanin::builder

@@ -9,7 +9,7 @@
 
 namespace fanin::builder {
 
-// Knows no connection. Its owner's pauses do not count.
+// It knows no connection. Pauses of its owner do not count.
 class SilenceWatch {
 public:
   static constexpr int looks = 8; // within the patience
