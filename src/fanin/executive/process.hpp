@@ -1,4 +1,4 @@
-// The applications of one process, on one loop: makes their transports, pools and threads as
+// The nodes of one process, on one loop: makes their transports, pools and threads as
 // configured, runs them until they have ended, and takes everything down in the right order.
 #pragma once
 

@@ -360,7 +360,8 @@ struct SourceCounters { // since the incarnation began
 static_assert(sizeof(SourceCounters) == 8 + 8 * drop_reasons);
 
 /// The body of status (periodic) and finished (last). It is followed by SourceCounters[sources],
-/// then text: names of files, each with '\n'.
+/// then text: of a builder unit the names of its new files, each with '\n'; of a readout unit what
+/// it waits for.
 struct NodeCounters {
   std::uint64_t bytes = 0; ///< sent by a readout unit, received by a builder unit
   std::uint64_t stored_bytes = 0; ///< builder unit

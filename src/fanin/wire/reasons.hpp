@@ -10,19 +10,21 @@
 namespace fanin::wire {
 
 /// Why a fragment was dropped before it was announced. A new reason is a line here and one in the
-/// table below. It makes status messages longer, so that protocol_version (control.hpp) rises, and
-/// docs/plugins.md explains it.
+/// table below. Status messages and FragmentQueue get longer, so that protocol_version
+/// (control.hpp) and plugin_abi (executive/plugin.hpp) rise. docs/plugins.md explains it.
 enum class DropReason : std::uint8_t {
   number_back, ///< its number is below one that was accepted
   number_repeat, ///< the same number again
   number_jump, ///< nothing confirmed its number
   oversize, ///< over fragment_max
   late, ///< its event had been given up (deadline)
-  before_first ///< it came before the source's first number
+  before_first, ///< it came before the source's first number
+  count_ ///< how many there are
 };
 inline constexpr std::array drop_reason_names = {"number_back", "number_repeat", "number_jump",
                                                  "oversize",    "late",          "before_first"};
 inline constexpr std::size_t drop_reasons = drop_reason_names.size();
+static_assert(drop_reasons == static_cast<std::size_t>(DropReason::count_), "a name for each");
 [[nodiscard]] constexpr const char* name(DropReason reason) {
   const auto at = static_cast<std::size_t>(reason);
   return at < drop_reasons ? drop_reason_names[at] : "unknown";

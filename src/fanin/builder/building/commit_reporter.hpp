@@ -32,7 +32,7 @@ public:
   void committed(Assembly& assembly) { committed_.push_back(&assembly); }
   void clear();
 
-  // Says what there is room for. `files`: of the sink; their names come before what is in them.
+  // Sends what there is room for. The names of new files of the sink come before what is in them.
   // Gives the assemblies that were reported; valid until the next call.
   [[nodiscard]] const std::vector<Assembly*>&
   report(ControlClient& control, storage::EventSink& sink, wire::NodeCounters& counters);

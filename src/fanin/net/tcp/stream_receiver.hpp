@@ -5,10 +5,9 @@
 // One copy, from the kernel to where the message stays:
 //   - A message whose header is known has its region in a page reserved, and the rest of it is read
 //     straight into that region. The header after it goes to a small buffer in the same read.
-//   - For small messages the same read goes on into the free end of the pool's current page. What
-//   is
-//     complete there is handed out in place; the region of a message that is not is reserved around
-//     its beginning. Only a beginning at the end of a page is moved.
+//   - For small messages the same read goes on into the free end of the pool's current page.
+//     What is complete there is handed out in place; the region of a message that is not is
+//     reserved around its beginning. Only a beginning at the end of a page is moved.
 // Between messages it owns no page, within a message no more than the message's region, and nothing
 // while it starves: what has come of a message by then waits on the heap, at most a quarter of a
 // page.
