@@ -338,6 +338,50 @@ TEST_F(FilterFlow, a_sink_that_finishes_still_has_everything_decided) {
   EXPECT_EQ(committed_.size(), 4U);
 }
 
+// Each turn decides more than there are pages for.
+TEST_F(FilterFlow, large_results_wait_until_there_is_room_for_them) {
+  const std::vector<std::byte> result(filter_result_max, std::byte{5});
+  auto& unit = add_unit([&](const FilterEvent&, Decision& decision) {
+    decision.accept(0);
+    decision.set_result(result);
+  });
+  const auto left = unit.control->pages() / 4;
+  std::vector<memory::Loan> taken;
+  while (unit.control->available() > left) taken.push_back(unit.control->take());
+  submit({0, 64});
+  submit({64, 70});
+  run(100ms);
+  EXPECT_EQ(unit.failed, "");
+  const auto events = stored();
+  ASSERT_EQ(events.size(), 70U);
+  for (const auto& [number, event] : events) {
+    ASSERT_EQ(event.fragments.size(), 3U);
+    EXPECT_EQ(event.fragments.back().bytes, result);
+  }
+}
+
+// Else its death would be taken for that of an earlier event.
+TEST_F(FilterFlow, nothing_is_decided_while_the_last_decision_is_unsaid) {
+  const std::vector<std::byte> result(filter_result_max, std::byte{5});
+  auto& unit = add_unit([&](const FilterEvent&, Decision& decision) {
+    decision.accept(0);
+    decision.set_result(result);
+  });
+  submit({0, 64});
+  submit({64, 128});
+  run(20us);
+  node_.freeze();
+  run(100ms);
+  const std::size_t seen = unit.filter.seen.size();
+  EXPECT_LT(seen, 128U);
+  run(100ms);
+  EXPECT_EQ(unit.filter.seen.size(), seen);
+  node_.thaw();
+  run(100ms);
+  EXPECT_EQ(stored().size(), 128U);
+  EXPECT_EQ(unit.filter.seen.size(), 128U);
+}
+
 TEST_F(FilterFlow, two_filter_units_share_the_batches) {
   auto& first = add_unit(accept_all);
   auto& second = add_unit(accept_all);

@@ -81,7 +81,7 @@ void FilterUnit::on_event(net::Transport& transport, net::Event& event) {
     say_hello(*builder);
     break;
   case net::EventKind::message: on_message(link, event); break;
-  case net::EventKind::writable: blocked_ = false; break;
+  case net::EventKind::writable: break; // what is unsaid is said in this turn
   case net::EventKind::closed:
     if (builder->open) {
       environment_.log(LogLevel::debug,
@@ -185,7 +185,7 @@ bool FilterUnit::poll() {
     begin_batch();
   }
   say_alive();
-  decide_some();
+  if (!blocked_ || say()) decide_some();
   if (blocked_) options_.on_work(works_ = false);
   return !blocked_ && !stopped_;
 }
