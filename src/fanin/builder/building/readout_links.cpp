@@ -10,8 +10,9 @@ ReadoutLinks::ReadoutLinks(const System& system, NodeEnvironment environment, Re
       digest_(system.digest()),
       environment_(std::move(environment)),
       receiver_(receiver),
-      silent_tick_([this] { close_silent(); }),
-      readouts_(system.readout_units.size()) {
+      readouts_(system.readout_units.size()),
+      unidentified_(*environment_.loop, system.dead_after,
+                    [this](net::Link link) { hang_up(link, "connected, and never said hello"); }) {
   if (system.shaping.on()) {
     grants_.emplace(system.shaping, readouts_.size(), system.protocol == Protocol::pull);
   }
@@ -19,7 +20,7 @@ ReadoutLinks::ReadoutLinks(const System& system, NodeEnvironment environment, Re
 
 ReadoutLinks::~ReadoutLinks() {
   end();
-  for (auto& connection : unidentified_) connection.link.close(true);
+  unidentified_.close_all();
   for (const Listener& listener : listeners_) listener.transport->close_listener(listener.id);
 }
 
@@ -95,19 +96,14 @@ void ReadoutLinks::on_event(net::Transport& transport, net::Event& event) {
       }
     }
     break;
-  case net::EventKind::accepted: {
-    const Time now = environment_.loop->now();
-    if (unidentified_.empty()) silent_tick_.start(*environment_.loop, now + system_.dead_after);
-    unidentified_.push_back({link, now});
-    break;
-  }
+  case net::EventKind::accepted: unidentified_.add(link); break;
   case net::EventKind::closed: on_closed(link); break;
   case net::EventKind::connected: break;
   }
 }
 
 void ReadoutLinks::on_closed(net::Link link) {
-  forget_unidentified(link);
+  unidentified_.remove(link);
   const auto known = owners_.find(link);
   if (known == owners_.end()) return;
   Readout& readout = readouts_[known->second.readout];
@@ -116,22 +112,6 @@ void ReadoutLinks::on_closed(net::Link link) {
   } else {
     disconnect_data(readout);
     receiver_.connections_changed();
-  }
-}
-
-void ReadoutLinks::forget_unidentified(net::Link link) {
-  std::erase_if(unidentified_, [&](const Unidentified& one) { return one.link == link; });
-}
-
-void ReadoutLinks::close_silent() {
-  const Time now = environment_.loop->now();
-  while (!unidentified_.empty() && now - unidentified_.front().since >= system_.dead_after) {
-    const net::Link link = unidentified_.front().link;
-    unidentified_.erase(unidentified_.begin());
-    hang_up(link, "connected, and never said hello");
-  }
-  if (!unidentified_.empty()) {
-    silent_tick_.start(*environment_.loop, unidentified_.front().since + system_.dead_after);
   }
 }
 
@@ -205,7 +185,7 @@ std::string ReadoutLinks::wrong_with(const wire::Hello& hello) const {
 }
 
 void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
-  forget_unidentified(link);
+  unidentified_.remove(link);
   const auto hello = hello_in(page);
   if (!hello) return hang_up(link, "its first message is no hello");
   if (const std::string wrong = wrong_with(*hello); !wrong.empty()) return hang_up(link, wrong);

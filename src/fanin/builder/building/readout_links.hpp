@@ -14,6 +14,7 @@
 
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/control/unidentified_links.hpp"
 #include "fanin/builder/shaping/grants.hpp"
 #include "fanin/builder/system.hpp"
 
@@ -104,10 +105,6 @@ private:
     net::Transport* transport = nullptr;
     net::ListenerId id = net::ListenerId::none;
   };
-  struct Unidentified { // a connection that has not said hello
-    net::Link link;
-    Time since;
-  };
   struct Readout {
     Incarnation connected = 0;
     std::uint32_t connection = 0; // the latest one that said hello
@@ -128,8 +125,6 @@ private:
   void on_closed(net::Link link);
   [[nodiscard]] static std::optional<wire::Hello> hello_in(const memory::View& page);
   [[nodiscard]] std::string wrong_with(const wire::Hello& hello) const;
-  void forget_unidentified(net::Link link);
-  void close_silent();
   void hang_up(net::Link link, std::string_view why);
   void disconnect_data(Readout& readout);
   void disconnect_requests(Readout& readout);
@@ -140,11 +135,10 @@ private:
   NodeEnvironment environment_;
   Receiver& receiver_;
   std::vector<Listener> listeners_; // one a rail
-  net::Timer silent_tick_; // runs while there are unidentified connections
   RunNumber run_ = 0;
   Incarnation incarnation_ = 0; // of this node; 0: nobody is welcome
   std::vector<Readout> readouts_;
-  std::vector<Unidentified> unidentified_; // oldest first
+  UnidentifiedLinks unidentified_;
   std::map<net::Link, Owner> owners_;
   std::optional<shaping::Grants> grants_;
   net::Timer grant_tick_; // wakes the loop

@@ -469,6 +469,19 @@ TEST_F(FilterFlow, a_peer_that_says_what_no_filter_unit_does_is_hung_up) {
   EXPECT_EQ(committed_.size(), 1U);
 }
 
+TEST_F(FilterFlow, a_peer_that_never_says_hello_is_hung_up) {
+  Stranger early(world_, "early");
+  run(system_.dead_after - 1ms);
+  EXPECT_FALSE(early.closed);
+  Stranger late(world_, "late");
+  run(5ms);
+  EXPECT_TRUE(early.closed);
+  EXPECT_FALSE(late.closed);
+  run(system_.dead_after);
+  EXPECT_TRUE(late.closed);
+  EXPECT_TRUE(said("never said hello"));
+}
+
 // Its batch waits there for those of others.
 TEST_F(FilterFlow, a_filter_unit_that_says_that_it_lives_is_not_silent) {
   Stranger stranger(world_, "patient");

@@ -42,7 +42,9 @@ FilterServer::FilterServer(const System& system, NodeEnvironment environment, Op
       environment_(std::move(environment)),
       options_(std::move(options)),
       headers_(*environment_.control_pool),
-      watch_tick_([this] { watch(); }) {
+      watch_tick_([this] { watch(); }),
+      unidentified_(*environment_.loop, system.dead_after,
+                    [this](net::Link link) { hang_up(link, "connected, and never said hello"); }) {
   environment_.loop->add(*this);
 }
 
@@ -197,7 +199,10 @@ void FilterServer::on_event(net::Transport& transport, net::Event& event) {
   const net::Link link{&transport, event.connection};
   const auto unit = units_.find(link);
   switch (event.kind) {
-  case net::EventKind::accepted: units_.emplace(link, Unit{}); break;
+  case net::EventKind::accepted:
+    units_.emplace(link, Unit{});
+    unidentified_.add(link);
+    break;
   case net::EventKind::message:
     if (unit != units_.end()) on_message(link, event);
     break;
@@ -225,6 +230,7 @@ void FilterServer::on_hello(net::Link link, std::span<const std::byte> message) 
   if (!hello) return hang_up(link, hello.error().text);
   if (hello->system_digest != digest_)
     return hang_up(link, "a filter unit of another configuration");
+  unidentified_.remove(link);
   Unit& unit = units_.at(link);
   unit.name = hello->text().empty() ? "?" : std::string(hello->text());
   unit.ahead = hello->ahead;
@@ -287,6 +293,7 @@ void FilterServer::hang_up(net::Link link, std::string_view why) {
 void FilterServer::lose(Units::iterator unit) {
   auto jobs = std::move(unit->second.jobs);
   const std::string name = unit->second.name;
+  unidentified_.remove(unit->first);
   units_.erase(unit);
   work_ = true;
   while (!jobs.empty()) {

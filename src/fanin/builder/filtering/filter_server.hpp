@@ -15,6 +15,7 @@
 
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/control/unidentified_links.hpp"
 #include "fanin/builder/filtering/batch_decisions.hpp"
 #include "fanin/builder/filtering/batch_selection.hpp"
 #include "fanin/builder/system.hpp"
@@ -122,6 +123,7 @@ private:
   net::ListenerId listener_id_ = net::ListenerId::none;
   net::Timer watch_tick_;
   Units units_;
+  UnidentifiedLinks unidentified_; // those of them that have no name
   std::deque<std::unique_ptr<FilterJob>> waiting_;
   std::size_t jobs_ = 0; // waiting, and with units
   std::size_t set_aside_ = 0; // of those
