@@ -229,6 +229,21 @@ def test_events_of_a_dead_builder_unit_are_decided_elsewhere():
         assert manifest.returncode == 0, manifest.stdout + manifest.stderr
 
 
+def test_a_filter_unit_of_another_configuration_is_refused():
+    with Folder() as folder:
+        config = folder.small(more=filters(count=1, more="every = 2"))
+        with Run(config) as run:
+            url = run.url()
+            run.wait_for_events(100)
+            with Run(config, "--node", "fu0", "--set", f"network.control={url}", "--set", "event.integrity=none") as other:
+                other.wait_for("refuses: filter unit 'fu0' has another configuration than the builder unit")
+                result = other.finish(status=1)
+            assert "another configuration" in result["error"], result
+            assert "started again" not in other.text(), other.text()
+            run.signal()
+            check_balanced(run.finish())
+
+
 def test_what_is_wrong_with_filters_is_said_before_the_run():
     with Folder() as folder:
         def says(text, more):

@@ -89,6 +89,8 @@ void FilterNode::describe(json::Value& report) {
   report["events_decided"] = counters.events;
   report["events_accepted"] = counters.accepted;
   report["bytes_seen"] = counters.bytes;
+  const bool refused = !outcome_ && outcome_.error().kind == ErrorKind::refused;
+  if (refused) report["refused"] = true;
 }
 
 std::string FilterNode::end_message() const {

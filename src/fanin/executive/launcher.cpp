@@ -165,6 +165,7 @@ void Launcher::on_report(ProcessState& state, const json::Value& report) {
     if (!others_started_ && !over_ && signals_seen_ == 0) start_others();
   } else if (kind == "end") {
     ++state.ended_nodes;
+    if (report.at("refused").boolean()) state.ready = false; // it would be refused again
   } else if (kind == "progress") {
     begun_ |= report.at("state").text() != "waiting";
   } else if (kind == "filters") {

@@ -64,7 +64,7 @@ private:
     Time started_at{};
     bool killed = false; // by this launcher, because it was frozen
     bool restarted = false;
-    bool ready = false; // a filter unit of it works
+    bool ready = false; // a filter unit of it works: whatever ends it, it is started again
     bool unable = false; // one of its nodes could not take part when it was started first
   };
 

@@ -340,6 +340,23 @@ TEST_F(LauncherTest, a_filter_unit_is_replaced_whatever_ends_it) {
   EXPECT_EQ(starts_of("fu0"), 5U);
 }
 
+TEST_F(LauncherTest, a_filter_unit_that_is_refused_is_not_replaced) {
+  make({"filter.type=selection"});
+  ASSERT_TRUE(launcher_->start());
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  begin();
+  report("fu0", "filters");
+  json::Value last;
+  last["report"] = "end";
+  last["node"] = "fu0";
+  last["refused"] = true;
+  alive_.at("fu0")->report(last);
+  exit("fu0", {.status = 1});
+  EXPECT_THAT(log_.back(), HasSubstr("fu0 failed: exit status 1; start it again with"));
+  pass(seconds{1});
+  EXPECT_EQ(starts_of("fu0"), 1U);
+}
+
 TEST_F(LauncherTest, a_filter_that_cannot_be_made_ends_the_run_before_it_begins) {
   make({"filter.type=selection"});
   ASSERT_TRUE(launcher_->start());

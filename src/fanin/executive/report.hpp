@@ -11,7 +11,8 @@
 //   frozen     node, seconds                           the launcher: the event manager is silent
 //   filters    node                                    a filter unit: it works
 //   end        node, ok, error, started, joined,       every node, last. started: false if it
-//              its counters                            could not; joined: it was in the run then
+//              refused, its counters                   could not; joined: it was in the run then;
+//                                                      refused: of a filter unit, for good
 #pragma once
 
 #include <string>

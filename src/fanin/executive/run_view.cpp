@@ -34,8 +34,9 @@ void RunView::on_report(const json::Value& report) {
     const std::string node = report.at("node").text();
     ends_[node] = report;
     const auto index = configuration_.find_node(node);
-    // A filter unit that failed is replaced.
-    const bool counts = !index || configuration_.nodes[*index].role != config::Role::filter;
+    // A filter unit that failed is replaced, unless it is refused.
+    const bool counts = !index || configuration_.nodes[*index].role != config::Role::filter ||
+                        report.at("refused").boolean();
     if (counts && !has_result() && !report.at("ok").boolean()) failed_early_.insert(node);
     if (!report.at("started").boolean(true) && report.at("joined").boolean()) ++unable_[node];
   }

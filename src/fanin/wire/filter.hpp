@@ -5,7 +5,7 @@
 ///
 ///     filter unit -> builder unit   FilterHello
 ///     builder unit -> filter unit   FilterBatch, then as many data messages (wire/part.hpp) as it
-///                                   says, as readout units have sent them
+///                                   says, as readout units have sent them; or FilterRefuse | text
 ///     filter unit -> builder unit   FilterDecided | FilterDecision[] | results, back to back
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -26,8 +27,9 @@ inline constexpr std::uint32_t filter_magic = 0x54464e46; ///< "FNFT"
 inline constexpr std::uint16_t filter_version = 1;
 inline constexpr std::uint32_t filter_result_max = 4096; ///< bytes of one event's result
 inline constexpr std::uint32_t filter_ahead_max = 64;
+inline constexpr std::uint32_t filter_refusal_max = 256; ///< bytes of the text of a refusal
 
-enum class FilterMessage : std::uint16_t { hello = 1, batch, decided };
+enum class FilterMessage : std::uint16_t { hello = 1, batch, decided, refuse };
 
 struct FilterHeader {
   std::uint32_t magic = filter_magic;
@@ -75,17 +77,32 @@ struct FilterDecision {
   std::uint32_t reserved = 0;
 };
 
+/// Followed by text: why the hello is refused for good. It is the same in all versions.
+struct FilterRefuse {
+  FilterHeader header{.type = FilterMessage::refuse};
+  std::uint32_t text_size = 0;
+  std::uint32_t reserved = 0;
+};
+
 static_assert(sizeof(FilterHeader) == 8 && sizeof(FilterHello) == 88 && sizeof(FilterBatch) == 48);
-static_assert(sizeof(FilterDecided) == 24 && sizeof(FilterDecision) == 16);
+static_assert(sizeof(FilterDecided) == 24 && sizeof(FilterDecision) == 16 &&
+              sizeof(FilterRefuse) == 16);
 static_assert(std::is_trivially_copyable_v<FilterHello> &&
               std::is_trivially_copyable_v<FilterBatch> &&
               std::is_trivially_copyable_v<FilterDecided>);
 
-/// Errors: malformed, also for a value that no good peer sends.
+/// Errors: malformed, also for a value that no good peer sends; refused, for a hello of another
+/// version.
 [[nodiscard]] FANIN_INTERNAL_API Result<FilterHello>
 decode_filter_hello(std::span<const std::byte> message);
 [[nodiscard]] FANIN_INTERNAL_API Result<FilterBatch>
 decode_filter_batch(std::span<const std::byte> message);
+
+/// Whether it is a refusal, in any version.
+[[nodiscard]] FANIN_INTERNAL_API bool is_filter_refusal(std::span<const std::byte> message);
+/// Its text. Errors: malformed.
+[[nodiscard]] FANIN_INTERNAL_API Result<std::string>
+decode_filter_refusal(std::span<const std::byte> message);
 
 struct DecidedView {
   FilterDecided decided;

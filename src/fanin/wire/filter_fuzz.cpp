@@ -20,5 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& decision : view->decisions) results += decision.result_size;
     FANIN_ASSERT(results == view->results.size() && view->decisions.size() == view->decided.count);
   }
+  const auto refusal = fanin::wire::decode_filter_refusal(message);
+  if (fanin::wire::is_filter_refusal(message) && refusal)
+    FANIN_ASSERT(refusal->size() <= fanin::wire::filter_refusal_max);
   return 0;
 }

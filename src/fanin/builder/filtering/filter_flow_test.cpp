@@ -52,11 +52,11 @@ class FilterFlow : public ::testing::Test {
 protected:
   // A filter unit on a node of its own.
   struct Unit {
-    Unit(FilterFlow& test, const std::string& name,
+    Unit(FilterFlow& test, const System& system, const std::string& name,
          std::function<void(const FilterEvent&, Decision&)> script)
         : node(test.world_.add_node(name)), filter(std::move(script)) {
       transports.add("sim", node.transport());
-      unit.emplace(test.system_,
+      unit.emplace(system,
                    FilterUnit::Options{.name = name,
                                        .builders = {*net::Url::parse("sim://bu0")},
                                        .filter = &filter,
@@ -64,7 +64,11 @@ protected:
                                        .ahead = 2,
                                        .silence = 500ms,
                                        .on_work = [this](bool works) { working = works; },
-                                       .on_failed = [this](const Error& e) { failed = e.text; }},
+                                       .on_failed =
+                                           [this](const Error& error) {
+                                             failed = error.text;
+                                             refused = error.kind == ErrorKind::refused;
+                                           }},
                    NodeEnvironment{.loop = &node.loop(),
                                    .transports = &transports,
                                    .control_pool = control.get(),
@@ -85,6 +89,7 @@ protected:
     std::optional<FilterUnit> unit;
     bool working = false;
     std::string failed;
+    bool refused = false;
   };
 
 public:
@@ -126,7 +131,10 @@ protected:
     node_.loop().add(*sink_);
   }
   Unit& add_unit(std::function<void(const FilterEvent&, Decision&)> script) {
-    units_.emplace_back(*this, fmt::format("fu{}", units_.size()), std::move(script));
+    return add_unit(system_, std::move(script));
+  }
+  Unit& add_unit(const System& system, std::function<void(const FilterEvent&, Decision&)> script) {
+    units_.emplace_back(*this, system, fmt::format("fu{}", units_.size()), std::move(script));
     run(1ms);
     return units_.back();
   }
@@ -176,6 +184,7 @@ protected:
   }
 
   System system_ = testing::make_system(1, 1, 2);
+  System other_system_;
   net::VirtualWorld world_{1, {}};
   net::VirtualNode& node_ = world_.add_node("bu0");
   std::unique_ptr<memory::PagePool> pool_ = make_pool(64);
@@ -392,6 +401,23 @@ TEST_F(FilterFlow, two_filter_units_share_the_batches) {
   EXPECT_FALSE(second.filter.seen.empty());
 }
 
+// It would be refused again.
+TEST_F(FilterFlow, a_filter_unit_of_another_configuration_ends_and_says_why) {
+  other_system_ = system_;
+  other_system_.streams.pop_back();
+  auto& unit = add_unit(other_system_, accept_all);
+  submit({0, 10});
+  run(2s);
+  EXPECT_TRUE(unit.refused);
+  const auto* const why = "filter unit 'fu0' has another configuration than the builder unit";
+  EXPECT_TRUE(unit.failed.contains(why)) << unit.failed;
+  EXPECT_EQ(std::ranges::count_if(lines_, [&](const auto& line) { return line.contains(why); }), 2)
+      << "one line of each of them";
+  add_unit(accept_all);
+  run(100ms);
+  EXPECT_EQ(stored().size(), 10U);
+}
+
 // What no good filter unit says.
 class Stranger final : public net::Handler {
 public:
@@ -432,9 +458,14 @@ TEST_F(FilterFlow, a_peer_that_says_what_no_filter_unit_does_is_hung_up) {
     EXPECT_TRUE(said(what));
     lines_.clear();
   };
-  expect_closed("of another configuration", [&](Stranger& stranger) {
+  expect_closed("has another configuration", [&](Stranger& stranger) {
     auto other = hello;
     ++other.system_digest;
+    stranger.say(other);
+  });
+  expect_closed("version 2 of the filter protocol, not 1", [&](Stranger& stranger) {
+    auto other = hello;
+    other.header.version = wire::filter_version + 1;
     stranger.say(other);
   });
   run(2s); // lines are limited

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/base/printable.hpp"
 #include "fanin/wire/filter.hpp"
 #include "fanin/wire/part.hpp"
 
@@ -227,12 +228,17 @@ void FilterServer::on_message(net::Link link, const net::Event& event) {
 
 void FilterServer::on_hello(net::Link link, std::span<const std::byte> message) {
   const auto hello = wire::decode_filter_hello(message);
+  if (!hello && hello.error().kind == ErrorKind::refused) return refuse(link, hello.error().text);
   if (!hello) return hang_up(link, hello.error().text);
-  if (hello->system_digest != digest_)
-    return hang_up(link, "a filter unit of another configuration");
+  const std::string name = hello->text().empty() ? "?" : printable(hello->text());
+  if (hello->system_digest != digest_) {
+    return refuse(link, fmt::format("filter unit '{}' has another configuration than the builder "
+                                    "unit: give all nodes the same file",
+                                    name));
+  }
   unidentified_.remove(link);
   Unit& unit = units_.at(link);
-  unit.name = hello->text().empty() ? "?" : std::string(hello->text());
+  unit.name = name;
   unit.ahead = hello->ahead;
   unit.silence = std::chrono::milliseconds{hello->silence_ms};
   link.mark_identified();
@@ -276,6 +282,25 @@ bool FilterServer::keep_results(FilterJob& job, const wire::DecidedView& view) {
     ++event;
   }
   return true;
+}
+
+// For good: it need not try again.
+void FilterServer::refuse(net::Link link, const std::string& why) {
+  lines_.say(environment_.log, environment_.loop->now(), LogLevel::error,
+             fmt::format("{} refused: {}", link.peer(), why));
+  const auto size =
+      static_cast<std::uint32_t>(std::min<std::size_t>(why.size(), wire::filter_refusal_max));
+  const wire::FilterRefuse refusal{.text_size = size};
+  auto room = headers_.reserve(sizeof refusal + size);
+  if (room.page) { // else it comes again
+    std::memcpy(room.page.data() + room.offset, &refusal, sizeof refusal);
+    std::memcpy(room.page.data() + room.offset + sizeof refusal, why.data(), size);
+    const memory::View view = room.page.freeze(room.offset, sizeof refusal + size);
+    headers_.give_back(std::move(room.page), room.offset + view.size);
+    (void)link.send({&view, 1});
+  }
+  lose(units_.find(link));
+  link.close();
 }
 
 void FilterServer::hang_up(net::Link link, std::string_view why) {

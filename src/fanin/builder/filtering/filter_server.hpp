@@ -96,6 +96,7 @@ private:
   void on_hello(net::Link link, std::span<const std::byte> message);
   void on_decided(net::Link link, Unit& unit, std::span<const std::byte> message);
   [[nodiscard]] static bool keep_results(FilterJob& job, const wire::DecidedView& view);
+  void refuse(net::Link link, const std::string& why);
   void hang_up(net::Link link, std::string_view why);
   void lose(Units::iterator unit);
   void lose_job(const std::string& name, FilterJob& job);

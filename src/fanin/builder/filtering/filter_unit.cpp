@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/printable.hpp"
 #include "fanin/wire/checksum.hpp"
 
 namespace fanin::builder {
@@ -56,7 +57,7 @@ void FilterUnit::connect() {
   for (Builder& builder : builders_) {
     if (builder.link) continue;
     const auto transport = environment_.transports->find(builder.url);
-    if (!transport) return fail_with(transport.error().text);
+    if (!transport) return fail_with(ErrorKind::internal, transport.error().text);
     const auto id =
         (*transport)
             ->connect(builder.url, {.receive_pool = options_.receive_pool, .handler = this});
@@ -150,9 +151,19 @@ void FilterUnit::on_message(net::Link link, const net::Event& event) {
       batches_, [&](const Batch& batch) { return batch.link == link && !batch.whole(); });
   if (open != batches_.end()) {
     on_part(*open, event);
+  } else if (wire::is_filter_refusal(event.message.bytes())) {
+    on_refusal(link, event.message.bytes());
   } else {
     on_batch(link, event.message);
   }
+}
+
+// Trying again would change nothing.
+void FilterUnit::on_refusal(net::Link link, std::span<const std::byte> message) {
+  const auto why = wire::decode_filter_refusal(message);
+  if (!why) return hang_up(link, why.error().text);
+  fail_with(ErrorKind::refused,
+            fmt::format("the builder unit at {} refuses: {}", link.peer(), printable(*why)));
 }
 
 void FilterUnit::on_batch(net::Link link, const memory::View& message) {
@@ -254,8 +265,8 @@ bool FilterUnit::decide_next() {
     }
     if (!why.empty()) {
       (void)say(); // what it has decided before counts
-      fail_with(fmt::format("the filter failed at event {} of run {}: {}", number, batch.header.run,
-                            why));
+      fail_with(ErrorKind::internal, fmt::format("the filter failed at event {} of run {}: {}",
+                                                 number, batch.header.run, why));
       return false;
     }
     ++counters_.events;
@@ -290,7 +301,7 @@ bool FilterUnit::say() {
                           std::span<const std::byte>{unsaid_.results}};
   const auto outcome = send(batches_.front().link, pieces);
   if (outcome == net::SendOutcome::too_large) {
-    fail_with("its decisions do not fit into a page for control messages");
+    fail_with(ErrorKind::internal, "its decisions do not fit into a page for control messages");
     return false;
   }
   if (outcome == net::SendOutcome::backpressure) {
@@ -304,10 +315,10 @@ bool FilterUnit::say() {
   return true;
 }
 
-void FilterUnit::fail_with(std::string why) {
+void FilterUnit::fail_with(ErrorKind kind, std::string why) {
   environment_.log(LogLevel::error, why);
   stop();
-  options_.on_failed({ErrorKind::internal, std::move(why)});
+  options_.on_failed({kind, std::move(why)});
 }
 
 } // namespace fanin::builder

@@ -32,7 +32,9 @@ public:
     Duration silence{}; // after which builder units give it up, while it has something to decide
     // It begins to decide, for about `turn_max` and one event; or it has nothing to do any more.
     std::function<void(bool works)> on_work;
-    std::function<void(const Error&)> on_failed; // the filter threw; must not destroy the unit
+    // It has ended: the filter threw, or a builder unit refuses it (ErrorKind::refused). Must not
+    // destroy the unit.
+    std::function<void(const Error&)> on_failed;
   };
   // All of it outlives the unit.
   FilterUnit(const System& system, Options options, NodeEnvironment environment);
@@ -79,6 +81,7 @@ private:
   void on_event(net::Transport& transport, net::Event& event) override;
   void on_message(net::Link link, const net::Event& event);
   void on_batch(net::Link link, const memory::View& message);
+  void on_refusal(net::Link link, std::span<const std::byte> message);
   void on_part(Batch& batch, const net::Event& event);
   void hang_up(net::Link link, std::string_view why);
   void forget(net::Link link);
@@ -93,7 +96,7 @@ private:
   void keep(const Decision& decision, bool shown);
   [[nodiscard]] bool say();
   void say_alive();
-  void fail_with(std::string why);
+  void fail_with(ErrorKind kind, std::string why);
 
   const System& system_;
   Options options_;
