@@ -129,6 +129,31 @@ TEST_F(Dispatch, batches_that_are_not_built_are_bounded_by_their_number_too) {
   EXPECT_EQ(assigned().size(), most + 1);
 }
 
+// Its capacity is free, but it is not stored.
+TEST_F(Dispatch, a_builder_unit_whose_batch_is_set_aside_still_stores) {
+  start();
+  announce(0, 64);
+  EXPECT_FALSE(system_->manager().storing());
+  EXPECT_TRUE(system_->manager().waiting_for().contains("builder unit 'bu0' to build event 0"));
+  builders_[0]->say(wire::Received{.first = 0});
+  system_->run_for(5ms);
+  EXPECT_TRUE(system_->manager().storing());
+  builders_[0]->say(wire::Received{.first = 0, .set_aside = 1});
+  system_->run_for(5ms);
+  EXPECT_EQ(system_->manager().bytes_reserved(), 0U);
+  EXPECT_TRUE(system_->manager().storing());
+  EXPECT_TRUE(system_->manager().waiting_for().contains("builder unit 'bu0' to store event 0"))
+      << system_->manager().waiting_for();
+  announce(64, 128); // there is an older one
+  EXPECT_TRUE(system_->manager().waiting_for().contains("builder unit 'bu0' to store event 0"))
+      << system_->manager().waiting_for();
+  builders_[0]->say(wire::Built{.first = 0, .events = 64});
+  system_->run_for(5ms);
+  EXPECT_FALSE(system_->manager().storing());
+  EXPECT_TRUE(system_->manager().waiting_for().contains("builder unit 'bu0' to build event 64"))
+      << system_->manager().waiting_for();
+}
+
 // The policy alone would give it back: it is that builder unit's turn.
 TEST_F(DispatchToTwo, a_batch_that_was_handed_back_is_not_tried_there_again) {
   start();

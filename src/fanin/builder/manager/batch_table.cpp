@@ -60,6 +60,15 @@ Batch* BatchTable::find_current(EventNumber first, Attempt attempt, NodeId build
   return current ? &batch : nullptr;
 }
 
+std::vector<const Batch*> BatchTable::oldest_of_each(std::size_t builder_units) const {
+  std::vector<const Batch*> oldest(builder_units);
+  for (const auto& [first, batch] : batches_) {
+    if (batch.state == BatchState::unassigned) continue;
+    if (const Batch*& found = oldest[batch.builder]; found == nullptr) found = &batch;
+  }
+  return oldest;
+}
+
 Batch* BatchTable::containing(EventNumber event) {
   const auto after = batches_.upper_bound(event);
   if (after == batches_.begin()) return nullptr;

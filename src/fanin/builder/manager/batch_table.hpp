@@ -22,6 +22,11 @@ enum class BatchState : std::uint8_t {
   set_aside   // it keeps them in memory of which others take nothing: its capacity is free
 };
 
+// Its builder unit has all its data, and has not stored it yet.
+[[nodiscard]] constexpr bool has_all_data(BatchState state) {
+  return state == BatchState::received || state == BatchState::set_aside;
+}
+
 struct Batch {
   EventRange range;
   std::uint64_t bytes = 0; // reserved for it
@@ -72,6 +77,8 @@ public:
   [[nodiscard]] Batch* find_current(EventNumber first, Attempt attempt, NodeId builder);
   // The one with that event; null: none.
   [[nodiscard]] Batch* containing(EventNumber event);
+  // Of each builder unit the oldest one that is assigned to it; null: there is none.
+  [[nodiscard]] std::vector<const Batch*> oldest_of_each(std::size_t builder_units) const;
   // The first event that is not built. `assigned_end`: events below are assigned.
   [[nodiscard]] EventNumber decided(EventNumber assigned_end) const {
     return batches_.empty() ? assigned_end : batches_.begin()->first;

@@ -98,6 +98,21 @@ TEST(BatchTable, finds_the_batch_with_an_event) {
   EXPECT_EQ(table.containing(40), nullptr);
 }
 
+TEST(BatchTable, the_oldest_batch_of_a_builder_unit_is_one_that_it_has) {
+  using Oldest = std::vector<const Batch*>;
+  BatchTable table;
+  Batch& first = table.add({0, 10}, 1);
+  Batch& second = table.add({10, 20}, 1);
+  Batch& third = table.add({20, 30}, 1);
+  EXPECT_EQ(table.oldest_of_each(3), (Oldest{nullptr, nullptr, nullptr}));
+  table.assign(first, to(2));
+  table.assign(second, to(0));
+  table.assign(third, to(0));
+  EXPECT_EQ(table.oldest_of_each(3), (Oldest{&second, nullptr, &first}));
+  table.take_back(second);
+  EXPECT_EQ(table.oldest_of_each(3), (Oldest{&third, nullptr, &first}));
+}
+
 TEST(BatchTable, everything_below_the_oldest_batch_is_built) {
   BatchTable table;
   EXPECT_EQ(table.decided(50), 50U);

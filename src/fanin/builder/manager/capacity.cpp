@@ -69,13 +69,13 @@ bool Capacity::has_room(NodeId node, const Need& need, Use use) {
   return room && window;
 }
 
-Capacity::Reservation Capacity::reserve(NodeId node, EventNumber first, const Need& need) {
+Capacity::Reservation Capacity::reserve(NodeId node, const Need& need) {
   Builder& builder = builders_[node];
   FANIN_ASSERT(builder.up);
   builder.reserved += need.bytes;
   builder.metadata += need.metadata;
   builder.under_way += need.bytes;
-  builder.entries.push_back({first, need, State::under_way});
+  builder.entries.push_back({need, State::under_way});
   return builder.first + builder.entries.size() - 1;
 }
 
@@ -104,12 +104,6 @@ void Capacity::release(NodeId node, Reservation reservation) {
     builder.entries.pop_front();
     ++builder.first;
   }
-}
-
-std::optional<EventNumber> Capacity::oldest_of(NodeId node) const {
-  const Builder& builder = builders_[node];
-  if (builder.entries.empty()) return {};
-  return builder.entries.front().first;
 }
 
 std::uint64_t Capacity::bytes_reserved() const {

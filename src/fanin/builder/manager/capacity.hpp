@@ -38,7 +38,7 @@ public:
   void builder_down(NodeId node);
 
   [[nodiscard]] bool has_room(NodeId builder, const Need& need, Use use);
-  [[nodiscard]] Reservation reserve(NodeId builder, EventNumber first, const Need& need);
+  [[nodiscard]] Reservation reserve(NodeId builder, const Need& need);
   // The batch has left the network: its part of the transfer window is free. At most once.
   void received(NodeId builder, Reservation reservation);
   // The batch is built or handed back. Capacity becomes free in the order of reservation: pages
@@ -51,15 +51,12 @@ public:
   [[nodiscard]] std::uint64_t reserved_by(NodeId builder) const {
     return builders_[builder].reserved;
   }
-  // The first event of its oldest batch that is not released; none: it has none.
-  [[nodiscard]] std::optional<EventNumber> oldest_of(NodeId builder) const;
   // Of all builder units that are up, transfer windows and metadata included.
   [[nodiscard]] std::uint64_t bytes_reserved() const;
 
 private:
   enum class State : std::uint8_t { under_way, received, released };
   struct Entry {
-    EventNumber first = 0;
     Need need;
     State state = State::under_way;
   };

@@ -17,24 +17,22 @@ Capacity make(std::size_t builders, std::uint64_t window = 1000) {
 
 TEST(Capacity, becomes_free_in_the_order_of_reservation) {
   Capacity capacity = make(1);
-  const auto first = capacity.reserve(0, 0, {300, 0});
-  const auto second = capacity.reserve(0, 100, {400, 0});
+  const auto first = capacity.reserve(0, {300, 0});
+  const auto second = capacity.reserve(0, {400, 0});
   capacity.release(0, second);
   EXPECT_EQ(capacity.reserved_by(0), 700U);
-  EXPECT_EQ(capacity.oldest_of(0), 0U);
   capacity.release(0, first);
   EXPECT_EQ(capacity.reserved_by(0), 0U);
-  EXPECT_FALSE(capacity.oldest_of(0));
   EXPECT_EQ(capacity.bytes_reserved(), 0U);
 }
 
 TEST(Capacity, window_is_free_when_a_batch_is_received_or_given_back) {
   Capacity capacity = make(1, 100);
-  const auto first = capacity.reserve(0, 0, {80, 0});
+  const auto first = capacity.reserve(0, {80, 0});
   EXPECT_FALSE(capacity.has_room(0, {30, 0}, Use::first_attempt));
   capacity.received(0, first);
   EXPECT_TRUE(capacity.has_room(0, {30, 0}, Use::first_attempt));
-  const auto second = capacity.reserve(0, 1, {80, 0});
+  const auto second = capacity.reserve(0, {80, 0});
   capacity.release(0, second);
   EXPECT_TRUE(capacity.has_room(0, {30, 0}, Use::first_attempt));
   capacity.release(0, first);
@@ -43,7 +41,7 @@ TEST(Capacity, window_is_free_when_a_batch_is_received_or_given_back) {
 
 TEST(Capacity, part_of_it_is_kept_for_batches_that_are_assigned_again) {
   Capacity capacity = make(1);
-  (void)capacity.reserve(0, 0, {970, 0});
+  (void)capacity.reserve(0, {970, 0});
   EXPECT_TRUE(capacity.has_room(0, {10, 0}, Use::first_attempt));
   EXPECT_FALSE(capacity.has_room(0, {20, 0}, Use::first_attempt));
   EXPECT_TRUE(capacity.has_room(0, {20, 0}, Use::reassignment));
@@ -53,7 +51,7 @@ TEST(Capacity, part_of_it_is_kept_for_batches_that_are_assigned_again) {
 TEST(Capacity, batch_larger_than_all_of_it_goes_to_a_builder_unit_that_has_nothing) {
   Capacity capacity = make(1, 100);
   EXPECT_TRUE(capacity.has_room(0, {5000, 0}, Use::first_attempt));
-  (void)capacity.reserve(0, 0, {5000, 0});
+  (void)capacity.reserve(0, {5000, 0});
   EXPECT_FALSE(capacity.has_room(0, {1, 0}, Use::reassignment));
 }
 
@@ -62,7 +60,7 @@ TEST(Capacity, one_builder_unit_gets_a_fair_share_of_memory_and_metadata) {
   capacity.readout_up(0, 400, 90);
   capacity.readout_up(1, 200, 60);
   capacity.builder_up(0, 10'000);
-  (void)capacity.reserve(0, 0, {1, 1});
+  (void)capacity.reserve(0, {1, 1});
   EXPECT_TRUE(capacity.has_room(0, {299, 29}, Use::first_attempt)); // half of 600 and of 60
   EXPECT_FALSE(capacity.has_room(0, {300, 0}, Use::first_attempt));
   EXPECT_FALSE(capacity.has_room(0, {0, 30}, Use::first_attempt));
@@ -79,7 +77,7 @@ TEST(Capacity, one_builder_unit_gets_a_fair_share_of_memory_and_metadata) {
 
 TEST(Capacity, new_incarnation_of_a_builder_unit_has_all_of_its_capacity) {
   Capacity capacity = make(2);
-  (void)capacity.reserve(0, 0, {900, 5});
+  (void)capacity.reserve(0, {900, 5});
   EXPECT_EQ(capacity.bytes_reserved(), 1805U);
   capacity.builder_down(0);
   EXPECT_EQ(capacity.bytes_reserved(), 0U);

@@ -167,7 +167,7 @@ void Dispatcher::assign(Batch& batch, const AssignmentRequest& request, NodeId n
   batches_.assign(batch, {.builder = node,
                           .incarnation = parts_.builders.incarnation(node),
                           .epoch = epochs_.current(),
-                          .reservation = capacity_.reserve(node, request.range.first, need)});
+                          .reservation = capacity_.reserve(node, need)});
   say_assignment(*parts_.server.builder(node), batch);
   if (parts_.system.protocol == Protocol::push || lagging_[node]) {
     parts_.server.tell_readouts(assignment_of(batch));

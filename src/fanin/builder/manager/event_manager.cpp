@@ -391,9 +391,8 @@ bool EventManager::on_hand_back(NodeId builder, const wire::HandBack& back) {
 }
 
 bool EventManager::storing() const {
-  return std::ranges::any_of(dispatcher_.batches(), [](const auto& entry) {
-    return entry.second.state == BatchState::received;
-  });
+  return std::ranges::any_of(dispatcher_.batches(),
+                             [](const auto& entry) { return has_all_data(entry.second.state); });
 }
 
 void EventManager::watch_laggards() {

@@ -14,8 +14,9 @@ std::string WaitingText::text() const {
     if (!parts_.readouts.present(node) || said.empty()) continue;
     wanted.add(fmt::format("readout unit '{}': {}", parts_.system.readout_units[i], said));
   }
+  const auto oldest = parts_.dispatcher.batches().oldest_of_each(parts_.builders.size());
   for (std::size_t i = 0; i < parts_.builders.size(); ++i) {
-    add_builder(static_cast<NodeId>(i), wanted);
+    add_builder(static_cast<NodeId>(i), oldest[i], wanted);
   }
   const std::string text = wanted.text();
   return text.empty() ? "nothing" : text;
@@ -34,7 +35,7 @@ std::string WaitingText::of_readout(NodeId node) const {
   return parts_.events.waiting_for(node);
 }
 
-void WaitingText::add_builder(NodeId node, WantedList& wanted) const {
+void WaitingText::add_builder(NodeId node, const Batch* oldest, WantedList& wanted) const {
   const std::string& name = parts_.system.builder_units[node];
   if (parts_.builders.presence(node) == Presence::finished) return;
   if (!parts_.builders.present(node)) {
@@ -47,14 +48,11 @@ void WaitingText::add_builder(NodeId node, WantedList& wanted) const {
   }
   if (!parts_.phase.is(Phase::waiting) && !parts_.paths.reached(node))
     return add_paths(node, wanted);
+  if (oldest == nullptr) return;
   const Capacity& capacity = parts_.dispatcher.capacity();
-  const auto oldest = capacity.oldest_of(node);
-  if (!oldest) return;
-  const Batch* const batch = parts_.dispatcher.batches().find(*oldest);
-  const bool received = batch != nullptr && batch->state == BatchState::received;
   wanted.add(fmt::format("builder unit '{}' to {} event {} ({} of {} bytes in use)", name,
-                         received ? "store" : "build", *oldest, capacity.reserved_by(node),
-                         capacity.capacity_of(node)));
+                         has_all_data(oldest->state) ? "store" : "build", oldest->range.first,
+                         capacity.reserved_by(node), capacity.capacity_of(node)));
 }
 
 void WaitingText::add_paths(NodeId builder, WantedList& wanted) const {

@@ -28,7 +28,8 @@ public:
 
 private:
   [[nodiscard]] std::string of_readout(NodeId node) const; // empty: nothing
-  void add_builder(NodeId node, WantedList& wanted) const;
+  // `oldest`: of its batches; null: it has none.
+  void add_builder(NodeId node, const Batch* oldest, WantedList& wanted) const;
   void add_paths(NodeId builder, WantedList& wanted) const;
 
   Parts parts_;
