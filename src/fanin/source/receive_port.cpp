@@ -218,8 +218,9 @@ Time ReceivePort::make_way(Time now) {
 
 // Returns when to try again.
 Time ReceivePort::accept_all(Time now) {
+  const std::size_t most = shared() ? all_waiting_max : waiting_max;
   for (std::size_t i = 0; others_wait_; ++i) {
-    if (waiting() >= waiting_max) return never; // until a source takes one
+    if (waiting() >= most) return never; // until a source takes one
     if (i == accepts_per_call) return now;
     if (newcomers_.size() == newcomers_max) {
       others_wait_ = has_next();

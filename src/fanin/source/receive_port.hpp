@@ -28,8 +28,11 @@ public:
   /// that needs longer than `preface_time` gives way to them.
   static constexpr std::size_t newcomers_max = 64;
   static constexpr Duration preface_time = std::chrono::milliseconds{500};
-  /// Senders whose turn has not come: beyond so many, those that connect wait in the listen queue.
+  /// Senders of a source whose turn has not come: beyond so many, those that connect wait in the
+  /// listen queue. At an address of several sources the others must get through: there those of
+  /// this source are refused, and the listen queue is for more than `all_waiting_max` of all.
   static constexpr std::size_t waiting_max = 256;
+  static constexpr std::size_t all_waiting_max = 2 * waiting_max;
 
   /// A sender that has said for whom it is.
   struct Arrival {
@@ -78,6 +81,7 @@ public:
   /// Becomes readable when poll() has something to do.
   [[nodiscard]] int descriptor() const { return epoll_.get(); }
   [[nodiscard]] std::string listening_url() const; ///< with the real port; empty: not now
+  [[nodiscard]] bool shared() const { return members_.size() > 1; } ///< by several sources
 
 private:
   struct Newcomer {

@@ -93,6 +93,26 @@ TEST(ReceivePort, a_full_source_keeps_no_other_one_waiting) {
   EXPECT_EQ(small.fixture.queue.written(), 4U);
 }
 
+TEST(ReceivePort, very_many_senders_of_one_source_keep_those_of_another_one_out_of_nothing) {
+  TwoSources both;
+  const SenderSocket first(*both.five.source);
+  first.send(spill_of(5, 0, 1));
+  both.read();
+  constexpr std::size_t more = 40;
+  std::vector<SenderSocket> idle;
+  for (std::size_t i = 0; i < ReceivePort::waiting_max + more; ++i) {
+    idle.emplace_back(*both.five.source).send(SenderBytes(5).preface().bytes());
+    both.read();
+  }
+  const SenderSocket to_six(*both.six.source);
+  to_six.send(spill_of(6, 0, 5));
+  both.six.read_until([&] { return both.six.fixture.queue.written() == 5; });
+  EXPECT_TRUE(idle.back().closed());
+  EXPECT_FALSE(idle.front().closed());
+  EXPECT_EQ(both.five.counter("refused"), more);
+  EXPECT_THAT(both.five.log, Contains(HasSubstr("256 senders of this source wait already")));
+}
+
 TEST(ReceivePort, a_sender_of_a_source_that_is_not_here_is_told_so_and_counted_once) {
   TwoSources both;
   const SenderSocket old(*both.five.source);

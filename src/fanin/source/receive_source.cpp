@@ -94,6 +94,12 @@ void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
     if (arrival.sender != 0) {
       std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
     }
+    if (options_.port->shared() && waiting_.size() >= ReceivePort::waiting_max) {
+      return refused(fmt::format("{} refused: {} senders of this source wait already, and others "
+                                 "share its address",
+                                 arrival.peer, waiting_.size()),
+                     now);
+    }
     waiting_.push_back(std::move(arrival));
   }
 }
