@@ -78,9 +78,15 @@ def test_contenders_share_one_congestion_control():
         others = [name for name in file.read().split() if name != host]
     if not others:
         return
-    result = measured("stream", "--size", "1KiB", "--peers", "raw,zeromq,mpi", "--congestion", others[0])
-    assert {row["what"] for row in result["results"]} == {"raw", "fanin"}, "contenders"
-    assert {text.split(":")[0] for text in result["remarks"]} == {"zeromq", "mpi"}, "those that were left out"
+    for said in (("--congestion", others[0]), ("--url", f"tcp://127.0.0.1?congestion={others[0]}")):
+        result = measured("stream", "--size", "1KiB", "--peers", "raw,zeromq,mpi", *said)
+        assert result["settings"]["congestion"] == others[0], said
+        assert {row["what"] for row in result["results"]} == {"raw", "fanin"}, "contenders"
+        assert {text.split(":")[0] for text in result["remarks"]} == {"zeromq", "mpi"}, "those that were left out"
+    own = measured("evb", "--url", f"tcp://127.0.0.1?congestion={others[0]}", "--fragment-size", "16KiB")
+    assert own["settings"]["congestion"] == others[0], "congestion control of the bare loops"
+    both = fanin("bench", "evb", "--url", f"tcp://127.0.0.1?congestion={others[0]}", "--congestion", host)
+    assert both.returncode == 2 and "that of --url is" in both.stderr, both.stderr
 
 
 def test_idle_processes_are_counted():

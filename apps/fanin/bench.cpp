@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/bench/machine.hpp"
 #include "fanin/bench/spec.hpp"
 
 namespace fanin::command {
@@ -51,6 +52,24 @@ read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t 
     return std::unexpected(
         executive::too_few_hosts(*list, needed, fmt::format("{}x{}", senders, receivers)));
   return std::make_shared<const executive::HostList>(std::move(*list));
+}
+
+std::string share_congestion(net::Url& url, const std::string& asked,
+                             const executive::HostList* hosts, Reading& reading) {
+  std::string name = asked;
+  const auto written = url.options.find("congestion");
+  if (written != url.options.end()) {
+    if (name.empty()) name = written->second;
+    if (name != written->second)
+      reading.fail_with("--congestion",
+                        fmt::format("is {}, and that of --url is {}", asked, written->second));
+  }
+  if (name.empty() && hosts != nullptr) name = hosts->congestion;
+  if (name.empty()) name = bench::host_congestion();
+  if (url.scheme != "tcp") return name;
+  reading.congestion(name);
+  url.options.try_emplace("congestion", name);
+  return name;
 }
 
 void add_stolen_option(CLI::App& command, double& percent) {

@@ -7,6 +7,8 @@
 
 #include "fanin/base/result.hpp"
 #include "fanin/executive/host_list.hpp"
+#include "fanin/net/url.hpp"
+#include "reading.hpp"
 
 namespace CLI {
 class App;
@@ -28,6 +30,10 @@ void add_host_options(CLI::App& command, HostArguments& arguments);
 [[nodiscard]] Result<std::shared_ptr<const executive::HostList>>
 read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t receivers);
 
+// The TCP congestion control of all contenders: `asked` (--congestion), that of the address, the
+// testbed's, the host's; the first that there is. It is put into the address.
+[[nodiscard]] std::string share_congestion(net::Url& url, const std::string& asked,
+                                           const executive::HostList* hosts, Reading& reading);
 // --stolen-max, in percent.
 void add_stolen_option(CLI::App& command, double& percent);
 void add_message_benches(CLI::App& bench, int& status); // stream, roundtrip, pubsub, nxn

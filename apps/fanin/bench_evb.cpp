@@ -136,16 +136,11 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments) {
   auto hosts = read_host_list(arguments.hosts, arguments.rus, arguments.bus);
   if (!hosts) return std::unexpected(hosts.error());
   options.hosts = std::move(*hosts);
-  if (arguments.congestion.empty() && options.hosts)
-    arguments.congestion = options.hosts->congestion;
-  if (arguments.congestion.empty()) arguments.congestion = bench::host_congestion();
   bench::EvbSetup& setup = options.setup;
   options.url = reading.url("--url", arguments.url);
   if (options.hosts) check_elsewhere(arguments, options.url, reading);
-  options.congestion = arguments.congestion;
-  if (options.url.scheme == "tcp") reading.congestion(arguments.congestion);
-  if (options.url.scheme == "tcp")
-    options.url.options.try_emplace("congestion", arguments.congestion);
+  options.congestion =
+      share_congestion(options.url, arguments.congestion, options.hosts.get(), reading);
   reading.size("--fragment-size", arguments.fragment_size, setup.fragment_size);
   if (setup.fragment_size > fragment_size_max)
     reading.fail_with("--fragment-size", fmt::format("{} at most", format_size(fragment_size_max)));

@@ -116,9 +116,6 @@ Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   auto hosts = read_host_list(arguments.hosts, arguments.senders, arguments.receivers);
   if (!hosts) return std::unexpected(hosts.error());
   options.hosts = std::move(*hosts);
-  if (arguments.congestion.empty() && options.hosts)
-    arguments.congestion = options.hosts->congestion;
-  if (arguments.congestion.empty()) arguments.congestion = bench::host_congestion();
   bench::Spec& spec = options.spec;
   spec.pattern = arguments.pattern;
   spec.url = reading.url("--url", arguments.url);
@@ -130,9 +127,7 @@ Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   }
   if (options.hosts && (options.other_host || spec.url.scheme != "tcp"))
     reading.fail_with("--url", "on a list of hosts: tcp, without a port");
-  spec.congestion = arguments.congestion;
-  if (spec.url.scheme == "tcp") reading.congestion(arguments.congestion);
-  if (spec.url.scheme == "tcp") spec.url.options.try_emplace("congestion", arguments.congestion);
+  spec.congestion = share_congestion(spec.url, arguments.congestion, options.hosts.get(), reading);
   options.sizes = read_sizes(reading, arguments.sizes.empty() ? sizes_default : arguments.sizes);
   options.peers = read_peers(reading, arguments);
   if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))

@@ -384,9 +384,11 @@ std::string evb_table(const json::Value& result) {
       text += fmt::format("           {:.3f} of what the links carry\n",
                           row.at("ratio_to_link").real());
     if (!row.at("p50_us").is_null()) {
+      const bool stored = result.at("settings").at("storage").text() == "file";
       text += fmt::format(
-          "           from trigger to commit: p50 {:.0f} us, p99 {:.0f} us, p99.9 {:.0f} us\n",
-          row.at("p50_us").real(), row.at("p99_us").real(), row.at("p999_us").real());
+          "           from trigger to commit{}: p50 {:.0f} us, p99 {:.0f} us, p99.9 {:.0f} us\n",
+          stored ? "" : " (events discarded, not stored)", row.at("p50_us").real(),
+          row.at("p99_us").real(), row.at("p999_us").real());
     }
     if (!row.at("remark").is_null()) text += "           " + row.at("remark").text() + "\n";
   }
