@@ -189,3 +189,27 @@ def test_a_list_of_networks_that_is_wrong_is_refused():
         done = fanin("check", shared(folder, port, 'allow = ["10.1.2.3/16"]'))
         assert done.returncode == 2, "check"
         assert 'allow: "10.1.2.3/16" has bits set behind the first 16' in done.stderr, done.stderr
+
+
+def test_what_is_not_acknowledged_survives_the_death_of_the_readout_units():
+    with Folder() as folder, Port() as port:
+        config = shared(folder, port)
+        with Run(config, "--set", "run.restart=true") as run:
+            for _ in range(SOURCES):
+                run.wait_for("waits for fragments")
+            senders = [example(port, 0x300 + i, "--acknowledged", "--rate", "200") for i in range(SOURCES)]
+            run.wait_for_events(50)
+            run.kill("ru0")
+            run.wait_for("readout unit 'ru1' is here")
+            result = run.finish()
+            for sender in senders:
+                assert sender.wait() == 0, "a sender failed"
+                assert "connected again" in sender.stdout.read(), "it did not come back"
+                sender.stdout.close()
+        check_balanced(result)
+        fragments = result["fragments"]
+        # What was announced and not acknowledged counts as lost with the first incarnation, and is read again by the second one.
+        assert SOURCES * EVENTS - fragments["lost"] <= fragments["built"] <= SOURCES * EVENTS, fragments
+        assert result["events"]["built"] == EVENTS, result["events"]
+        assert (fragments["late"], fragments["dropped"]) == (0, 0), fragments
+        assert verify(result)["events"] == result["events"]["built"], "verify"

@@ -4,12 +4,14 @@
   send_fragments.py tcp://127.0.0.1:7500 --source 0x300 --events 1000 --rate 100 --size 2000
 
 Copy it, and replace make_payload() by your own data. docs/receive-format.md describes the format. When the connection is lost
-it connects again, asks what has arrived, and sends the rest once more.
+it connects again, asks what has arrived, and sends the rest once more. With --acknowledged it keeps each fragment until the ledger
+of the run has it: then not even the death of a readout unit loses what it has not announced.
 """
 
 import argparse
 import collections
 import secrets
+import select
 import socket
 import struct
 import sys
@@ -19,9 +21,9 @@ from urllib.parse import urlsplit
 PREFACE = struct.Struct("<8sHHIQ")  # magic, version, reserved, source, number of this sender
 ANSWER = struct.Struct("<8sHBBIQ")  # magic, version, status, whether there is a last event, source, last event
 HEADER = struct.Struct("<HBBIQII")  # mark, kind, flags, source, event, size, crc32c
-MAGIC, ANSWER_MAGIC, VERSION, MARK = b"FANINRCV", b"FANINANS", 2, 0xF4A6
+MAGIC, ANSWER_MAGIC, MARK = b"FANINRCV", b"FANINANS", 0xF4A6
 SEND, NO_SOURCE, ENDED = 0, 1, 2  # status of an answer
-FRAGMENT, SKIP_TO, END = 0, 1, 2
+FRAGMENT, SKIP_TO, END, ANNOUNCED = 0, 1, 2, 3
 HAS_CRC = 1
 FIRST_PAUSE_S = 0.05  # between two attempts to connect; then longer
 
@@ -55,6 +57,8 @@ class Sender:
 
     What was sent last is kept, up to `keep` bytes, for a connection that is lost: it must be more than what may be under way,
     that is the socket buffers of both hosts. `give_up` is how many seconds it tries to connect, in a row."""
+
+    version = 2
 
     def __init__(self, url, source, with_crc=True, give_up=60.0, keep=32 << 20):
         address = urlsplit(url)
@@ -109,7 +113,7 @@ class Sender:
             try:
                 self.socket = socket.create_connection(self.address)
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that is gone is noticed
-                self.socket.sendall(PREFACE.pack(MAGIC, VERSION, 0, self.source, self.number))
+                self.socket.sendall(PREFACE.pack(MAGIC, self.version, 0, self.source, self.number))
                 return self._answer()
             except Refused:
                 raise
@@ -141,17 +145,78 @@ class Sender:
         while True:
             last = self._connect()
             self.reconnects += 1
-            numbers = [event for event, _ in self.kept]
-            if last is None:
-                first = max(len(numbers) - 1, 0)
-            else:
-                first = len(numbers) - numbers[::-1].index(last) if last in numbers else 0
             try:
-                for _, message in list(self.kept)[first:]:
+                for message in self._unread(last):
                     self.socket.sendall(message)
                 return
             except OSError:
                 pass
+
+    def _unread(self, last):
+        """The messages after the one that was read last."""
+        numbers = [event for event, _ in self.kept]
+        if last is None:
+            first = max(len(numbers) - 1, 0)
+        else:
+            first = len(numbers) - numbers[::-1].index(last) if last in numbers else 0
+        return [message for _, message in self.kept][first:]
+
+
+class AcknowledgedSender(Sender):
+    """Keeps each fragment until fanin has acknowledged it; send() waits while that is more than `keep` bytes. end() waits until all
+    is acknowledged."""
+
+    version = 3
+
+    def end(self):
+        if self.kept:
+            self.skip_to(self.kept[-1][0] + 1)  # confirms the last number
+        while self.kept:
+            self._hear(wait=True)
+        super().end()
+
+    def skip_to(self, event):
+        try:
+            self.socket.sendall(HEADER.pack(MARK, SKIP_TO, 0, self.source, event, 0, 0))
+        except OSError:
+            self._reconnect()
+
+    def _send(self, event, message):
+        self.kept.append((event, message))
+        self.kept_bytes += len(message)
+        try:
+            self.socket.sendall(message)
+        except OSError:
+            self._reconnect()
+        self._hear(wait=False)
+        while self.kept_bytes > self.keep and len(self.kept) > 1:
+            self._hear(wait=True)
+
+    def _hear(self, wait):
+        """Takes the acknowledgements that are there; with `wait` the next bytes at least."""
+        while wait or select.select([self.socket], [], [], 0)[0]:
+            wait = False
+            try:
+                part = self.socket.recv(65536)
+            except OSError:
+                part = b""
+            if not part:
+                return self._reconnect()
+            self.heard += part
+            whole = len(self.heard) // HEADER.size * HEADER.size
+            for mark, kind, _, _, end, _, _ in HEADER.iter_unpack(self.heard[:whole]):
+                if mark != MARK or kind != ANNOUNCED:
+                    raise Refused("this is no acknowledgement of fanin")
+                while self.kept and self.kept[0][0] < end:
+                    self.kept_bytes -= len(self.kept.popleft()[1])
+            self.heard = self.heard[whole:]
+
+    def _connect(self):
+        self.heard = b""
+        return super()._connect()
+
+    def _unread(self, last):
+        return [message for event, message in self.kept if last is None or event > last]
 
 
 def make_payload(event, size):
@@ -168,11 +233,13 @@ def main():
     parser.add_argument("--size", type=int, default=2000, help="bytes of a fragment")
     parser.add_argument("--rate", type=float, default=0, help="events per second; 0: as fast as fanin takes them")
     parser.add_argument("--no-crc", action="store_true", help="leave the checksum to fanin")
+    parser.add_argument("--acknowledged", action="store_true", help="keep each fragment until the ledger of the run has it")
     parser.add_argument("--give-up", type=float, default=60, help="seconds for which it tries to connect")
     arguments = parser.parse_args()
 
     try:
-        sender = Sender(arguments.url, arguments.source, not arguments.no_crc, arguments.give_up)
+        kind = AcknowledgedSender if arguments.acknowledged else Sender
+        sender = kind(arguments.url, arguments.source, not arguments.no_crc, arguments.give_up)
         begin = time.monotonic()
         for i in range(arguments.events):
             if arguments.rate > 0:

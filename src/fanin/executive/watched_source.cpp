@@ -60,6 +60,10 @@ bool WatchedSource::ready(Time now) {
   return or_else([this, now] { return inner_->ready(now); }, true);
 }
 
+void WatchedSource::announced(EventNumber end) {
+  (void)or_else([this, end] { return inner_->announced(end), true; }, true);
+}
+
 bool WatchedSource::on_demand() const {
   return or_else([this] { return inner_->on_demand(); }, false);
 }

@@ -20,6 +20,7 @@ public:
   [[nodiscard]] bool ready(Time now) override;
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] source::ReadResult read(source::FragmentQueue& queue, Time now) override;
+  void announced(EventNumber end) override;
   [[nodiscard]] bool on_demand() const override;
   [[nodiscard]] int descriptor() const override;
   [[nodiscard]] std::string listening_url() const override;

@@ -25,7 +25,8 @@ void ReceiveDecoder::check_header() {
   std::memcpy(&header_, gathered_.data(), sizeof header_);
   if (header_.mark != receive_mark) {
     fault_ = ReceiveFault::bad_mark;
-  } else if (header_.kind > ReceiveKind::end || (header_.flags & ~flags_known) != 0) {
+  } else if (header_.kind > ReceiveKind::end || // announced: senders do not say it
+             (header_.flags & ~flags_known) != 0) {
     fault_ = ReceiveFault::bad_kind;
   } else if (header_.source != source_) {
     fault_ = ReceiveFault::other_source;
@@ -40,12 +41,14 @@ void ReceiveDecoder::check_header() {
 }
 
 ReceiveDecoder::State ReceiveDecoder::begin(FragmentQueue& queue) {
+  const bool left_out = header_.event < left_out_end_;
   if (header_.kind == ReceiveKind::skip_to) {
-    if (!queue.skip_to(header_.event)) return State::full;
+    if (!left_out && !queue.skip_to(header_.event)) return State::full;
     finish_message();
     return State::hungry;
   }
-  const WriteOutcome outcome = queue.begin(header_.event, header_.size);
+  const WriteOutcome outcome =
+      left_out ? WriteOutcome::rejected : queue.begin(header_.event, header_.size);
   if (outcome == WriteOutcome::full) return State::full;
   payload_left_ = header_.size;
   crc_ = 0;
@@ -77,6 +80,7 @@ void ReceiveDecoder::finish_fragment(FragmentQueue& queue) {
 
 void ReceiveDecoder::finish_message() {
   last_event_ = header_.event;
+  if (header_.kind == ReceiveKind::fragment) last_fragment_ = header_.event;
   step_ = Step::header;
 }
 

@@ -46,6 +46,11 @@ public:
   [[nodiscard]] ReceiveFault fault() const { return fault_; }
   /// The event number of the last message that was taken whole, as it was sent.
   [[nodiscard]] std::optional<std::uint64_t> last_event() const { return last_event_; }
+  /// The same of the last fragment.
+  [[nodiscard]] std::optional<std::uint64_t> last_fragment() const { return last_fragment_; }
+  void forget_last_fragment() { last_fragment_.reset(); }
+  /// Messages below this number repeat what is known: they are left out, and not counted.
+  void leave_out_below(std::uint64_t event) { left_out_end_ = event; }
   [[nodiscard]] std::uint64_t bad_checksums() const { return bad_checksums_; }
 
 private:
@@ -70,6 +75,8 @@ private:
   std::uint32_t crc_ = 0; // of the payload so far, where the queue keeps none
   std::uint64_t bad_checksums_ = 0;
   std::optional<std::uint64_t> last_event_;
+  std::optional<std::uint64_t> last_fragment_;
+  std::uint64_t left_out_end_ = 0;
 };
 
 } // namespace fanin::source

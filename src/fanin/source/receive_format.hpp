@@ -1,6 +1,7 @@
 /// \file
 /// The bytes of a connection to a `receive` source: one preface, which is answered from version 2
-/// on, then messages. A message is a header and, for a fragment, its payload. Little-endian.
+/// on, then messages. A message is a header and, for a fragment, its payload. From version 3 on the
+/// source acknowledges what it has announced. Little-endian.
 /// docs/receive-format.md describes them.
 #pragma once
 
@@ -16,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "these structures are 
 
 struct ReceivePreface {
   std::array<char, 8> magic{'F', 'A', 'N', 'I', 'N', 'R', 'C', 'V'};
-  std::uint16_t version = 1; ///< 2: a ReceiveSender follows
+  std::uint16_t version = 1; ///< from 2 on a ReceiveSender follows; 3: the source acknowledges
   std::uint16_t reserved = 0;
   std::uint32_t source = 0;
 };
@@ -24,7 +25,7 @@ static_assert(sizeof(ReceivePreface) == 16);
 static_assert(offsetof(ReceivePreface, version) == 8);
 static_assert(offsetof(ReceivePreface, source) == 12);
 
-/// What version 2 adds to the preface: who sends, so that the same one may come back.
+/// What version 2 added to the preface: who sends, so that the same one may come back.
 struct ReceiveSender {
   std::uint64_t number = 0; ///< drawn at random once by a sender; 0: it never comes back
 };
@@ -36,15 +37,17 @@ enum class ReceiveStatus : std::uint8_t {
   ended = 2 ///< the source's data have ended
 };
 
-/// The answer to a preface of version 2, when it is the sender's turn. The connection is closed
-/// after any other status.
+/// The answer to a preface of version 2 or 3, when it is the sender's turn. The connection is
+/// closed after any other status.
 struct ReceiveAnswer {
   std::array<char, 8> magic{'F', 'A', 'N', 'I', 'N', 'A', 'N', 'S'};
-  std::uint16_t version = 2;
+  std::uint16_t version = 2; ///< of the preface
   ReceiveStatus status = ReceiveStatus::send;
   std::uint8_t has_last = 0; ///< 1: `last` counts
   std::uint32_t source = 0;
-  std::uint64_t last = 0; ///< event number of the last message that was read whole, as it was sent
+  /// Event number of the last message that was read whole, as it was sent. Version 3: of the last
+  /// fragment since the readout unit has joined the run.
+  std::uint64_t last = 0;
 };
 static_assert(sizeof(ReceiveAnswer) == 24);
 static_assert(offsetof(ReceiveAnswer, status) == 10);
@@ -60,7 +63,8 @@ inline constexpr std::uint64_t receive_event_end = std::uint64_t{1} << 63;
 enum class ReceiveKind : std::uint8_t {
   fragment = 0,
   skip_to = 1, ///< nothing below `event` will come
-  end = 2 ///< the data have ended
+  end = 2, ///< the data have ended
+  announced = 3 ///< only from the source to the sender: the ledger has all numbers below `event`
 };
 
 enum ReceiveFlag : std::uint8_t {

@@ -30,6 +30,7 @@ void feed(std::span<const std::byte> bytes, std::size_t piece_max) {
   FANIN_ASSERT(hello.room().empty());
   if (hello.fault() != ReceiveFault::none || hello.source() != 5) return;
   ReceiveDecoder decoder(5, true);
+  if (hello.version() == 3) decoder.leave_out_below(piece_max);
   for (std::size_t full = 0; !bytes.empty() && full < 1000;) {
     const auto piece = bytes.first(std::min(bytes.size(), piece_max));
     if (const auto direct = decoder.direct(queue); !direct.empty() && piece_max % 2 != 0) {

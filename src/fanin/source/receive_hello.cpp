@@ -40,9 +40,9 @@ void ReceiveHello::received(std::size_t bytes) {
   std::memcpy(&preface_, bytes_.data(), sizeof preface_);
   if (preface_.magic != expected.magic) {
     fault_ = ReceiveFault::bad_preface;
-  } else if (preface_.version < 1 || preface_.version > 2 || preface_.reserved != 0) {
+  } else if (preface_.version < 1 || preface_.version > 3 || preface_.reserved != 0) {
     fault_ = ReceiveFault::other_version;
-  } else if (preface_.version == 2) {
+  } else if (preface_.version >= 2) {
     wanted_ += sizeof sender_;
     return;
   }

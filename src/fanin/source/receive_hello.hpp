@@ -42,7 +42,7 @@ public:
   [[nodiscard]] bool complete() const { return complete_; }
   [[nodiscard]] ReceiveFault fault() const { return fault_; } ///< bad_preface, other_version
   [[nodiscard]] SourceId source() const { return preface_.source; }
-  [[nodiscard]] bool wants_answer() const { return preface_.version >= 2; }
+  [[nodiscard]] std::uint16_t version() const { return preface_.version; }
   [[nodiscard]] std::uint64_t sender() const { return sender_.number; } ///< 0: it has no number
 
 private:

@@ -38,7 +38,7 @@ TEST(ReceiveHello, a_sender_of_version_1_names_its_source_and_nothing_else) {
     EXPECT_TRUE(hello.complete());
     EXPECT_EQ(hello.fault(), ReceiveFault::none);
     EXPECT_EQ(hello.source(), 0x01020304U);
-    EXPECT_FALSE(hello.wants_answer());
+    EXPECT_EQ(hello.version(), 1);
     EXPECT_EQ(hello.sender(), 0U);
   }
 }
@@ -53,7 +53,7 @@ TEST(ReceiveHello, a_sender_of_version_2_has_a_number) {
   for (const std::size_t piece : {1U, 7U, 100U}) {
     const ReceiveHello hello = hello_of(sender.bytes(), piece);
     EXPECT_TRUE(hello.complete());
-    EXPECT_TRUE(hello.wants_answer());
+    EXPECT_EQ(hello.version(), 2);
     EXPECT_EQ(hello.source(), 5U);
     EXPECT_EQ(hello.sender(), 0x1122334455667788U);
   }
@@ -66,14 +66,17 @@ TEST(ReceiveHello, no_byte_behind_the_preface_is_taken) {
   ReceiveHello second = hello_of(preface(8, 2));
   EXPECT_FALSE(second.complete());
   EXPECT_EQ(second.room().size(), 8U);
+  ReceiveHello third = hello_of(preface(8, 3));
+  EXPECT_FALSE(third.complete());
+  EXPECT_EQ(third.room().size(), 8U);
 }
 
 TEST(ReceiveHello, other_bytes_are_a_named_fault) {
   EXPECT_EQ(hello_of(preface(0, 'X')).fault(), ReceiveFault::bad_preface);
   EXPECT_EQ(hello_of(preface(8, 0)).fault(), ReceiveFault::other_version);
-  EXPECT_EQ(hello_of(preface(8, 3)).fault(), ReceiveFault::other_version);
+  EXPECT_EQ(hello_of(preface(8, 4)).fault(), ReceiveFault::other_version);
   EXPECT_EQ(hello_of(preface(10, 1)).fault(), ReceiveFault::other_version);
-  for (const Bytes& bytes : {preface(0, 'X'), preface(8, 3)}) {
+  for (const Bytes& bytes : {preface(0, 'X'), preface(8, 4)}) {
     ReceiveHello hello = hello_of(bytes);
     EXPECT_TRUE(hello.complete());
     EXPECT_TRUE(hello.room().empty());

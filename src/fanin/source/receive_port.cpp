@@ -20,9 +20,10 @@ constexpr Duration accept_retry = std::chrono::milliseconds{100};
 
 } // namespace
 
-bool watch_edges(const Descriptor& epoll, int descriptor) {
+bool watch_edges(const Descriptor& epoll, int descriptor, bool room) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+  if (room) event.events |= EPOLLOUT;
   event.data.fd = descriptor;
   return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
@@ -170,8 +171,10 @@ void ReceivePort::hand_over(Newcomer& newcomer, Time now) {
   if (hello.fault() != ReceiveFault::none) {
     members_.front()->closed(peer, hello.fault(), now);
   } else if (member == nullptr) {
-    if (hello.wants_answer()) {
-      send_answer(newcomer.socket, {.status = ReceiveStatus::no_source, .source = hello.source()});
+    if (hello.version() >= 2) {
+      send_answer(newcomer.socket, {.version = hello.version(),
+                                    .status = ReceiveStatus::no_source,
+                                    .source = hello.source()});
     }
     members_.front()->closed(peer, ReceiveFault::other_source, now);
   } else if (!member->allows(newcomer.address)) {
@@ -180,7 +183,7 @@ void ReceivePort::hand_over(Newcomer& newcomer, Time now) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.socket.get(), nullptr);
     member->take({.socket = std::move(newcomer.socket),
                   .peer = std::move(peer),
-                  .wants_answer = hello.wants_answer(),
+                  .version = hello.version(),
                   .sender = hello.sender()},
                  now);
   }

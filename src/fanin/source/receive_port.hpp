@@ -38,8 +38,10 @@ public:
   struct Arrival {
     Descriptor socket;
     std::string peer;
-    bool wants_answer = false;
+    std::uint16_t version = 1; ///< of its preface
     std::uint64_t sender = 0; ///< number of the sender; 0: none
+    [[nodiscard]] bool wants_answer() const { return version >= 2; }
+    [[nodiscard]] bool wants_acknowledgements() const { return version >= 3; }
   };
 
   /// A source at this address.
@@ -127,8 +129,9 @@ private:
 
 /// Edge-triggered, so that data which waits while nobody reads does not wake the loop over and
 /// over.
-[[nodiscard]] bool watch_edges(const Descriptor& epoll, int descriptor);
-/// Answers a preface of version 2. False: the connection is gone.
+/// `room`: also when there is room to send again.
+[[nodiscard]] bool watch_edges(const Descriptor& epoll, int descriptor, bool room = false);
+/// Answers a preface of version 2 or 3. False: the connection is gone.
 bool send_answer(const Descriptor& socket, const ReceiveAnswer& answer);
 
 } // namespace fanin::source

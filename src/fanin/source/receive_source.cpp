@@ -32,6 +32,7 @@ ReceiveSource::ReceiveSource(ReceiveOptions options, Descriptor epoll)
     : options_(std::move(options)),
       epoll_(std::move(epoll)),
       decoder_(options_.source, options_.check),
+      acknowledger_(options_.source),
       staging_(staging_size) {
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
 }
@@ -64,8 +65,10 @@ Result<> ReceiveSource::listen() {
   return {};
 }
 
-Result<> ReceiveSource::start(EventNumber /*first_event*/, Time /*now*/) {
+Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
   restarted_ = true;
+  decoder_.forget_last_fragment();
+  acknowledger_.start(first_event);
   ended_ = false;
   return listen();
 }
@@ -74,6 +77,11 @@ bool ReceiveSource::ready(Time now) {
   if (!options_.wait_for_sender || !listen()) return true;
   options_.port->poll(now);
   return bool{connection_};
+}
+
+void ReceiveSource::announced(EventNumber end) {
+  acknowledger_.announced(end);
+  if (connection_) acknowledger_.send(connection_);
 }
 
 std::string ReceiveSource::listening_url() const {
@@ -128,19 +136,18 @@ void ReceiveSource::warn(std::string_view text, Time now) {
 // --- connections ---------------------------------------------------------------------------------
 
 bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
-  if (!watch_edges(epoll_, arrival.socket.get())) {
+  if (!watch_edges(epoll_, arrival.socket.get(), arrival.wants_acknowledgements())) {
     const Error error = fail_errno(ErrorKind::exhausted, "epoll_ctl", errno).error();
     refused(fmt::format("{} refused: {}", arrival.peer, error.text), now);
     return false;
   }
-  const auto last = decoder_.last_event();
-  if (arrival.wants_answer &&
-      !send_answer(arrival.socket, {.has_last = static_cast<std::uint8_t>(last ? 1 : 0),
-                                    .source = options_.source,
-                                    .last = last.value_or(0)})) {
+  if (arrival.wants_answer() && !send_answer(arrival.socket, answer_to(arrival))) {
     closed(arrival.peer, ReceiveFault::none, now);
     return false;
   }
+  acknowledger_.connect(arrival.wants_acknowledgements());
+  acknowledger_.send(arrival.socket);
+  begun_ = false;
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
@@ -150,6 +157,27 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   ++connections_;
   comings_.say(options_.log, now, LogLevel::info, fmt::format("{} connected", peer_));
   return true;
+}
+
+// Who keeps what is not acknowledged is not told what an earlier incarnation of the readout unit
+// has read, and sends it again.
+ReceiveAnswer ReceiveSource::answer_to(const ReceivePort::Arrival& arrival) const {
+  ReceiveAnswer answer{.version = arrival.version, .source = options_.source};
+  const auto last =
+      arrival.wants_acknowledgements() ? decoder_.last_fragment() : decoder_.last_event();
+  if (last) {
+    answer.has_last = 1;
+    answer.last = *last;
+  }
+  return answer;
+}
+
+// The readout unit has joined again, and forgotten what was read and not announced.
+void ReceiveSource::begin_again(FragmentQueue& queue, Time now) {
+  if (queue.open()) queue.cancel();
+  if (connection_ && begun_ && acknowledger_.wanted()) {
+    close_connection(queue, now, "it has to send again what was not acknowledged");
+  }
 }
 
 // True if there is a connection now.
@@ -196,8 +224,10 @@ void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   listening_ = false;
   std::size_t closed = options_.port->remove(*this) + waiting_.size();
   for (const auto& arrival : waiting_) {
-    if (!arrival.wants_answer) continue;
-    send_answer(arrival.socket, {.status = ReceiveStatus::ended, .source = options_.source});
+    if (!arrival.wants_answer()) continue;
+    send_answer(
+        arrival.socket,
+        {.version = arrival.version, .status = ReceiveStatus::ended, .source = options_.source});
   }
   waiting_.clear();
   refused_ += closed;
@@ -223,6 +253,7 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
                             fail_errno(ErrorKind::disconnected, "read", errno).error().text);
   }
   if (got == 0) return close_connection(queue, now, "closed by the sender");
+  begun_ = true;
   last_bytes_at_ = now;
   const auto bytes = static_cast<std::size_t>(got);
   if (!direct.empty()) decoder_.received(std::min(bytes, direct.size()), queue);
@@ -245,7 +276,9 @@ void ReceiveSource::check_connections() {
   for (int i = 0; i < count; ++i) {
     const int descriptor = events[static_cast<std::size_t>(i)].data.fd;
     if (descriptor == options_.port->descriptor()) options_.port->retry();
-    if (descriptor == connection_.get()) readable_ = true;
+    if (descriptor != connection_.get()) continue;
+    if (events[static_cast<std::size_t>(i)].events != EPOLLOUT) readable_ = true;
+    acknowledger_.send(connection_);
   }
 }
 
@@ -259,7 +292,7 @@ ReadResult ReceiveSource::wait_until(Time wake, Time now) const {
 // A connection is read up to its end before the next one is: nothing that a sender has
 // sent is thrown away because another one came, however long this side did not read.
 ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
-  if (std::exchange(restarted_, false) && queue.open()) queue.cancel();
+  if (std::exchange(restarted_, false)) begin_again(queue, now);
   check_connections();
   for (std::size_t bytes = 0; !ended_ && bytes < socket_bytes_per_read;) {
     if (now >= options_.port->due()) options_.port->poll(now);
@@ -268,6 +301,9 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
       if (begin_next(now)) continue;
       return wait_until(never, now);
     }
+    // A narrow counter says the same value again and again.
+    const bool repeats = acknowledger_.wanted() && queue.options().counter_bits == 64;
+    decoder_.leave_out_below(repeats ? acknowledger_.end() : 0);
     const auto staged = std::span(staging_).subspan(staged_from_, staged_to_ - staged_from_);
     const ReceiveDecoder::Taken taken = decoder_.take(staged, queue);
     staged_from_ += taken.bytes;

@@ -15,6 +15,7 @@
 #include "fanin/base/log.hpp"
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/source/allowed_networks.hpp"
+#include "fanin/source/receive_acknowledger.hpp"
 #include "fanin/source/receive_decoder.hpp"
 #include "fanin/source/receive_port.hpp"
 #include "fanin/source/source.hpp"
@@ -49,6 +50,7 @@ public:
   /// nobody has.
   [[nodiscard]] Result<> start(EventNumber first_event, Time now) override;
   [[nodiscard]] ReadResult read(FragmentQueue& queue, Time now) override;
+  void announced(EventNumber end) override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }
   [[nodiscard]] std::string listening_url() const override;
   /// connections, refused (they waited when the data ended), bad_checksum, and one for each
@@ -70,6 +72,8 @@ private:
 
   [[nodiscard]] Result<> listen();
   bool begin_connection(ReceivePort::Arrival arrival, Time now);
+  [[nodiscard]] ReceiveAnswer answer_to(const ReceivePort::Arrival& arrival) const;
+  void begin_again(FragmentQueue& queue, Time now);
   [[nodiscard]] bool begin_next(Time now);
   [[nodiscard]] Time say_waiting(Time now);
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
@@ -86,6 +90,7 @@ private:
   std::string peer_;
   std::uint64_t sender_ = 0; // of the connection; 0: it has no number
   ReceiveDecoder decoder_;
+  ReceiveAcknowledger acknowledger_;
   std::vector<std::byte> staging_; // what was received and does not belong to the open fragment
   std::size_t staged_from_ = 0;
   std::size_t staged_to_ = 0;
@@ -93,6 +98,7 @@ private:
   bool port_watched_ = false;
   bool readable_ = false; // the socket may have more
   bool restarted_ = false; // since the last read()
+  bool begun_ = false; // bytes of the connection were read
   bool waiting_said_ = false; // that others wait for the end of this connection
   bool ended_ = false; // the sender said so
   std::uint64_t connections_ = 0;

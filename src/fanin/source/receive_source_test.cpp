@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "fanin/base/testing/failing_calls.hpp"
 #include "fanin/source/testing/receive_bench.hpp"
@@ -328,9 +330,128 @@ TEST(ReceiveSource, a_rejoin_keeps_the_sender_and_drops_the_open_fragment) {
   EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), 1U);
 }
 
+// What has come over `peer` from the source: the answer, then acknowledgements.
+std::vector<std::uint64_t> acknowledged(const Peer& peer) {
+  std::vector<std::uint64_t> numbers;
+  while (peer.available() >= sizeof(ReceiveHeader)) {
+    const Bytes bytes = peer.received(sizeof(ReceiveHeader));
+    ReceiveHeader header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    EXPECT_EQ(header.mark, receive_mark);
+    EXPECT_EQ(header.kind, ReceiveKind::announced);
+    EXPECT_EQ(header.source, 5U);
+    numbers.push_back(header.event);
+  }
+  return numbers;
+}
+ReceiveAnswer answer_of(const Peer& peer) {
+  const Bytes bytes = peer.received(sizeof(ReceiveAnswer));
+  ReceiveAnswer answer;
+  EXPECT_EQ(bytes.size(), sizeof answer);
+  if (bytes.size() == sizeof answer) std::memcpy(&answer, bytes.data(), sizeof answer);
+  return answer;
+}
+
+TEST(ReceiveSource, version_3_is_told_what_is_announced_and_again_when_it_comes_back) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface_of(3, 77);
+  for (EventNumber event = 0; event < 8; ++event) sender.fragment(event, bytes_of(10, event));
+  peer.send(sender.bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 8; });
+  EXPECT_EQ(answer_of(peer).version, 3);
+  EXPECT_THAT(acknowledged(peer), ::testing::IsEmpty());
+  bench.source->announced(3);
+  bench.source->announced(3);
+  bench.source->announced(6);
+  EXPECT_THAT(acknowledged(peer), ::testing::ElementsAre(3, 6));
+
+  const Peer again(*bench.source);
+  SenderBytes more(5);
+  again.send(more.preface_of(3, 77).fragment(8, bytes_of(10, 8)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 9; });
+  EXPECT_EQ(answer_of(again).last, 7U);
+  EXPECT_THAT(acknowledged(again), ::testing::ElementsAre(6));
+}
+
+TEST(ReceiveSource, versions_1_and_2_are_told_nothing) {
+  for (const int version : {1, 2}) {
+    Bench bench;
+    bench.fixture.queue.start(0);
+    const Peer peer(*bench.source);
+    SenderBytes sender(5);
+    if (version == 1) {
+      sender.preface();
+    } else {
+      sender.preface_of(2, 77);
+    }
+    peer.send(sender.fragment(0, bytes_of(10, 0)).bytes());
+    bench.read_until([&] { return bench.fixture.queue.next_event() == 1; });
+    bench.source->announced(1);
+    if (version == 2) {
+      EXPECT_EQ(answer_of(peer).version, 2);
+    }
+    EXPECT_TRUE(peer.received(1).empty());
+    // What repeats is a drop, as always.
+    peer.send(SenderBytes(5).fragment(0, bytes_of(10, 0)).fragment(1, bytes_of(10, 1)).bytes());
+    bench.read_until([&] { return bench.fixture.queue.next_event() == 2; });
+    EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_repeat), 1U);
+  }
+}
+
+TEST(ReceiveSource, what_is_announced_and_comes_again_is_not_counted) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface_of(3, 77);
+  for (EventNumber event = 0; event < 4; ++event) sender.fragment(event, bytes_of(10, event));
+  peer.send(sender.bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 4; });
+  bench.source->announced(3);
+  SenderBytes again(5);
+  for (EventNumber event = 0; event < 3; ++event) again.fragment(event, bytes_of(900, event));
+  peer.send(again.skip_to(1).fragment(3, bytes_of(10, 3)).fragment(4, bytes_of(10, 4)).bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 5; });
+  EXPECT_EQ(bench.fixture.queue.written(), 5U);
+  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_back), 0U);
+  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::number_repeat), 1U) << "3 was not";
+  EXPECT_EQ(payload_of(bench.fixture.queue, 4), bytes_of(10, 4));
+}
+
+TEST(ReceiveSource, a_rejoin_makes_version_3_send_again_what_was_not_announced) {
+  Bench bench;
+  bench.fixture.queue.start(0);
+  const Peer peer(*bench.source);
+  SenderBytes sender(5);
+  sender.preface_of(3, 77);
+  for (EventNumber event = 0; event < 8; ++event) sender.fragment(event, bytes_of(10, event));
+  peer.send(sender.bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 8; });
+  bench.source->announced(4);
+  bench.fixture.queue.start(6);
+  ASSERT_TRUE(bench.source->start(6, Time{}));
+  (void)bench.source->read(bench.fixture.queue, Time{});
+  EXPECT_EQ(answer_of(peer).has_last, 0);
+  EXPECT_THAT(acknowledged(peer), ::testing::ElementsAre(4));
+  EXPECT_TRUE(peer.closed());
+
+  const Peer back(*bench.source);
+  SenderBytes rest(5);
+  rest.preface_of(3, 77);
+  for (EventNumber event = 4; event < 9; ++event) rest.fragment(event, bytes_of(10, event));
+  back.send(rest.bytes());
+  bench.read_until([&] { return bench.fixture.queue.next_event() == 9; });
+  EXPECT_EQ(answer_of(back).has_last, 0) << "what was read before is forgotten";
+  EXPECT_THAT(acknowledged(back), ::testing::ElementsAre(6));
+  EXPECT_EQ(bench.fixture.queue.dropped(wire::DropReason::late), 0U);
+}
+
 #ifdef FANIN_PYTHON
 TEST(ReceiveSource, the_python_example_speaks_the_format) {
-  for (const char* option : {"--first=0", "--no-crc"}) {
+  for (const char* option : {"--first=0", "--no-crc", "--acknowledged"}) {
     Bench bench;
     const std::string url = bench.source->listening_url();
     const std::string script =
@@ -341,7 +462,11 @@ TEST(ReceiveSource, the_python_example_speaks_the_format) {
     ASSERT_EQ(posix_spawn(&child, FANIN_PYTHON, nullptr, nullptr,
                           const_cast<char* const*>(arguments.data()), environ),
               0);
-    bench.read_until([&] { return bench.last.state == ReadState::finished; });
+    bench.read_until([&] {
+      const FragmentQueue& queue = bench.fixture.queue;
+      if (queue.numbered()) bench.source->announced(queue.next_event());
+      return bench.last.state == ReadState::finished;
+    });
     int status = 1;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);

@@ -59,6 +59,11 @@ public:
   /// unit.
   [[nodiscard]] virtual ReadResult read(FragmentQueue& queue, Time now) = 0;
 
+  /// All events below `end`, which is a number as the source sends it, are in the ledger of the
+  /// run: if one of them is lost from now on, the ledger says so. Called when `end` may have grown.
+  /// It must not block.
+  virtual void announced(EventNumber /*end*/) {}
+
   /// True if its data wait (a file, an emulator without a rate) and do not pile up in a detector.
   /// Then it is read no further ahead than builder units take events, which keeps the data in
   /// cache.

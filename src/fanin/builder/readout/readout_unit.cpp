@@ -284,9 +284,11 @@ bool ReadoutUnit::try_assign(const wire::Assign& assign) {
   return false;
 }
 
-// Numbers of events that were cut can be used again.
+// Numbers of events that were cut can be used again. The event manager has assigned them, so that
+// it knows what was announced of them, also if this node dies now.
 void ReadoutUnit::release_cut() {
   sources_.release_until(retained_->cut_until());
+  sources_.announced(retained_->cut_until());
   sources_.retry();
 }
 

@@ -49,6 +49,10 @@ public:
   void release_until(EventNumber event) {
     for (source::FragmentQueue* const queue : queues_) queue->release_until(event);
   }
+  // The event manager has all events below in its ledger: sources may forget them.
+  void announced(EventNumber end) {
+    for (Member& member : members_) member.reader.announced(end);
+  }
   // When a source has to be read, or watch() to be called, at the latest.
   [[nodiscard]] Time next_turn(Time now) const;
   // All sources have come to their end.

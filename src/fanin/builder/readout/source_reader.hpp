@@ -40,6 +40,8 @@ public:
   // Whether read() is to be called. `retry`: room or numbers were given back.
   [[nodiscard]] bool due(Time now, bool retry) const;
   void read(Time now);
+  // The event manager knows all events below: its batches have them.
+  void announced(EventNumber end) { source_->announced(queue_.counter_of(end)); }
   // When it is due, if neither its descriptor nor its queue makes it so before. Not done.
   [[nodiscard]] Time next_read(Time now) const;
   // What becomes readable when it has more; -1: nothing, or it is not read for a while.

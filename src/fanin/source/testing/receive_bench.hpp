@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -45,6 +46,12 @@ public:
     const ssize_t got = ::recv(socket_.get(), bytes.data(), size, MSG_DONTWAIT);
     bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     return bytes;
+  }
+  // Bytes that have come and were not received.
+  [[nodiscard]] std::size_t available() const {
+    int bytes = 0;
+    EXPECT_EQ(::ioctl(socket_.get(), FIONREAD, &bytes), 0);
+    return static_cast<std::size_t>(bytes);
   }
   // True once the source has closed its end.
   [[nodiscard]] bool closed() const {

@@ -17,9 +17,10 @@ public:
     preface.source = source_;
     return append(&preface, sizeof preface);
   }
-  SenderBytes& preface_2(std::uint64_t sender) {
+  SenderBytes& preface_2(std::uint64_t sender) { return preface_of(2, sender); }
+  SenderBytes& preface_of(std::uint16_t version, std::uint64_t sender) {
     ReceivePreface preface;
-    preface.version = 2;
+    preface.version = version;
     preface.source = source_;
     const ReceiveSender number{sender};
     append(&preface, sizeof preface);

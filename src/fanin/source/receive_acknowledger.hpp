@@ -1,0 +1,45 @@
+/// \file
+/// Tells the senders of a `receive` source that want to know it up to which number all is
+/// announced: from then on the ledger of the run has it, and they may forget it. Only the latest
+/// number counts, so that a sender which does not read holds up nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "fanin/base/descriptor.hpp"
+#include "fanin/base/identity.hpp"
+#include "fanin/source/receive_format.hpp"
+
+namespace fanin::source {
+
+class ReceiveAcknowledger {
+public:
+  explicit ReceiveAcknowledger(SourceId source) : source_(source) {}
+
+  /// A run begins, or is joined: all below `first` is decided.
+  void start(std::uint64_t first) { end_ = first; }
+  /// All below `end` is announced.
+  void announced(std::uint64_t end) {
+    if (end > end_) end_ = end;
+  }
+  [[nodiscard]] std::uint64_t end() const { return end_; }
+
+  /// Another connection, whose sender wants acknowledgements, or does not. It knows of none yet.
+  void connect(bool wanted);
+  [[nodiscard]] bool wanted() const { return wanted_; }
+  /// Says what there is to say, as far as there is room. Call it after announced(), and when the
+  /// socket has room again. That the connection is lost its reader notices.
+  void send(const Descriptor& socket);
+
+private:
+  SourceId source_;
+  bool wanted_ = false;
+  std::uint64_t end_ = 0;
+  std::uint64_t said_ = 0; // over this connection
+  std::array<std::byte, sizeof(ReceiveHeader)> message_{};
+  std::size_t sent_ = sizeof(ReceiveHeader); // of message_
+};
+
+} // namespace fanin::source
