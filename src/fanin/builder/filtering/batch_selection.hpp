@@ -36,6 +36,7 @@ public:
   [[nodiscard]] memory::View make(std::uint32_t size, const Write& write) {
     auto* const page = new HeapPage;
     page->bytes.resize(size);
+    bytes_ += size;
     page->data = page->bytes.data();
     page->home = this;
     memory::View view{memory::PageRef{page}, 0, size};
@@ -43,11 +44,19 @@ public:
     return view;
   }
 
+  // Of those that are not written yet.
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
 private:
   struct HeapPage : memory::Page {
     std::vector<std::byte> bytes;
   };
-  void put(memory::Page* page) override { delete static_cast<HeapPage*>(page); }
+  void put(memory::Page* page) override {
+    auto* const made = static_cast<HeapPage*>(page);
+    bytes_ -= made->bytes.size();
+    delete made;
+  }
+  std::uint64_t bytes_ = 0;
 };
 
 struct Selected {

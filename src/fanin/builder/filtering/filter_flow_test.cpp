@@ -391,6 +391,22 @@ TEST_F(FilterFlow, nothing_is_decided_while_the_last_decision_is_unsaid) {
   EXPECT_EQ(unit.filter.seen.size(), 128U);
 }
 
+// A disk that is full, for instance.
+TEST_F(FilterFlow, results_that_are_not_written_hold_filter_units_back) {
+  const std::vector<std::byte> result(filter_result_max, std::byte{5});
+  auto& unit = add_unit([&](const FilterEvent&, Decision& decision) {
+    decision.accept(0);
+    decision.set_result(result);
+  });
+  auto held = server_->result_pages().make(FilterServer::results_max, [](auto) {});
+  for (EventNumber batch = 0; batch < 4; ++batch) submit({64 * batch, 64 * batch + 64});
+  run(1s);
+  EXPECT_TRUE(unit.filter.seen.empty());
+  held = {};
+  run(100ms);
+  EXPECT_EQ(stored().size(), 256U);
+}
+
 TEST_F(FilterFlow, two_filter_units_share_the_batches) {
   auto& first = add_unit(accept_all);
   auto& second = add_unit(accept_all);

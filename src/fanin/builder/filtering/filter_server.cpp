@@ -107,6 +107,7 @@ void FilterServer::forget(FilterJob::Owner& owner) {
 }
 
 bool FilterServer::poll() {
+  if (held_back_ && !results_full()) work_ = true;
   if (!std::exchange(work_, false)) return false;
   for (auto& [link, unit] : units_) {
     if (!unit.blocked && !send(link, unit)) return true; // the unit is gone, and the list another
@@ -117,7 +118,8 @@ bool FilterServer::poll() {
 
 // To the filter unit that has least to do.
 void FilterServer::give_out() {
-  while (!waiting_.empty()) {
+  held_back_ = results_full();
+  while (!waiting_.empty() && !results_full()) {
     const auto free = [](const auto& entry) {
       const Unit& unit = entry.second;
       return unit.jobs.size() < unit.ahead && !sending(unit);

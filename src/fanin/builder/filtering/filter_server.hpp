@@ -52,6 +52,10 @@ struct FilterJob {
 // Thread: the loop's. Outlives the owners of its jobs.
 class FilterServer final : public net::Service, private net::Handler {
 public:
+  // What filters have said of events that are not written yet: beyond so much of it, filter units
+  // get no further batch. The batches that they have then add theirs.
+  static constexpr std::uint64_t results_max = 64U << 20;
+
   struct Options {
     // A batch that a filter unit has had for so long is set aside, so that others need not wait for
     // it; at most so many.
@@ -103,6 +107,7 @@ private:
   void finish(std::unique_ptr<FilterJob> job);
   void drop(const FilterJob& job);
   void set_slow_aside(Time now);
+  [[nodiscard]] bool results_full() const { return pages_.bytes() >= results_max; }
   void give_out();
   [[nodiscard]] bool send(net::Link link, Unit& unit);
   [[nodiscard]] net::SendOutcome send_next(net::Link link, const Unit& unit);
@@ -129,6 +134,7 @@ private:
   std::size_t jobs_ = 0; // waiting, and with units
   std::size_t set_aside_ = 0; // of those
   bool work_ = false; // something may be given out or sent
+  bool held_back_ = false; // nothing is given out until results are written
   std::optional<Time> without_since_; // no filter unit is here, and batches wait
   bool told_without_ = false;
   LogLimiter lines_;

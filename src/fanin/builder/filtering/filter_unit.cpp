@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -100,8 +101,9 @@ void FilterUnit::say_hello(Builder& builder) {
   wire::FilterHello hello;
   hello.system_digest = system_.digest();
   hello.ahead = options_.ahead;
-  hello.silence_ms = static_cast<std::uint32_t>(options_.silence / std::chrono::milliseconds{1});
-  options_.name.copy(hello.name.data(), hello.name.size() - 1);
+  hello.silence_ms = static_cast<std::uint32_t>(std::min<Duration::rep>(
+      options_.silence / std::chrono::milliseconds{1}, std::numeric_limits<std::uint32_t>::max()));
+  options_.name.copy(hello.name.data(), hello.name.size());
   const std::array pieces{bytes_of(hello)};
   if (send(builder.link, pieces) != net::SendOutcome::accepted)
     hang_up(builder.link, "takes no hello");
