@@ -33,8 +33,9 @@ constexpr Duration longest_blind_sleep = std::chrono::milliseconds{1};
 // Milliseconds, as epoll_wait has them, would break deadlines of 50 to 200 us.
 void sleep_on(int epoll, const timespec* timeout) {
   epoll_event ignored[1];
-  if (epoll_pwait2(epoll, ignored, 1, timeout, nullptr) >= 0 || (errno != ENOSYS && errno != EPERM))
-    return;
+  if (epoll_pwait2(epoll, ignored, 1, timeout, nullptr) >= 0) return;
+  FANIN_ASSERT(errno != EBADF && errno != EINVAL); // a plug-in has closed what is not its own
+  if (errno != ENOSYS && errno != EPERM) return;
   pollfd descriptor{epoll, POLLIN,
                     0}; // kernels before 5.11, and containers that do not know the call
   (void)ppoll(&descriptor, 1, timeout, nullptr);

@@ -173,6 +173,19 @@ TEST(Loop, what_the_kernel_cannot_watch_is_looked_at_all_the_same) {
   loop.remove(service);
 }
 
+// Else it would turn for ever, without hearing anything, and nobody would know.
+TEST(LoopDeathTest, that_cannot_wait_any_more_since_its_descriptors_were_closed_ends_the_process) {
+  MonotonicClock clock;
+  Loop loop(clock);
+  Timer close_all([] {
+    for (int descriptor = 3; descriptor < 1024; ++descriptor) (void)close(descriptor);
+  });
+  Timer stop([&] { loop.stop(); });
+  close_all.start(loop, clock.now());
+  stop.start(loop, clock.now() + 10s);
+  EXPECT_DEATH(loop.run(), "errno != EBADF");
+}
+
 TEST(Loop, a_stop_before_the_run_counts) {
   const MonotonicClock clock;
   for (const WaitPolicy policy : {WaitPolicy::block, WaitPolicy::poll}) {
