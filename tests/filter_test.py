@@ -109,6 +109,15 @@ def test_over_tcp_and_in_one_process():
         check(result, 2000, 1000)
 
 
+def test_a_filter_that_throws_among_other_nodes_begins_anew():
+    with Folder() as folder:
+        config = folder.small(builders=1, more=filters(count=1, more='every = 1\naction = "throws"\nat = 1500'))
+        together = config.read_text().replace('url = "tcp://127.0.0.1"', 'url = "inproc://"')
+        result, text = run_for_events(folder.write("inproc.toml", together), 4000)
+        check(result, 4000, 0, undecided=1)
+        assert text.count("the filter begins anew") == 2, text
+
+
 def misbehaves(action, once, events=4000, expected=None, time_limit="1s"):
     with Folder() as folder:
         once_path = f'once_path = "{folder.path}/once"\n' if once else ""

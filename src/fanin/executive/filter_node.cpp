@@ -6,6 +6,11 @@
 #include <fmt/format.h>
 
 namespace fanin::executive {
+namespace {
+
+constexpr Duration again_after = std::chrono::milliseconds{200};
+
+} // namespace
 
 builder::FilterSettings filter_settings(const config::Configuration& configuration,
                                         std::size_t index, LogFunction log) {
@@ -41,6 +46,16 @@ Result<> FilterNode::start() {
     if (!limit) return std::unexpected(limit.error());
     limit_.emplace(std::move(*limit));
   }
+  make_unit();
+  tell("asks builder units for events");
+  json::Value report;
+  report["report"] = "filters"; // from now on whatever ends it is replaced
+  context_.report(std::move(report));
+  return {};
+}
+
+void FilterNode::make_unit() {
+  const config::Node& node = configured();
   builder::FilterUnit::Options options;
   options.name = node.name;
   for (const std::size_t builder : context_.configuration->builders_of(context_.index)) {
@@ -54,20 +69,34 @@ Result<> FilterNode::start() {
   options.on_work = [this](bool works) {
     if (limit_) limit_->watch(works);
   };
-  options.on_failed = [this](const Error& error) {
-    outcome_ = std::unexpected(error);
-    ended_ = true;
-  };
+  options.on_failed = [this](const Error& error) { failed(error); };
   unit_.emplace(*context_.system, std::move(options), environment());
   unit_->start();
-  tell("asks builder units for events");
-  json::Value report;
-  report["report"] = "filters"; // from now on whatever ends it is replaced
-  context_.report(std::move(report));
-  return {};
+}
+
+// A process of its own ends, and its launcher starts it again. Where other nodes are in the
+// process, the filter alone begins anew.
+void FilterNode::failed(const Error& error) {
+  if (!limit_) return again_.start(*context_.loop, context_.loop->now() + again_after);
+  outcome_ = std::unexpected(error);
+  ended_ = true;
+}
+
+void FilterNode::begin_again() {
+  leave();
+  filter_.reset();
+  if (auto made = make(); !made) {
+    context_.log(LogLevel::error, made.error().text);
+    outcome_ = std::unexpected(made.error());
+    ended_ = true;
+    return;
+  }
+  context_.log(LogLevel::warning, "the filter begins anew");
+  make_unit();
 }
 
 void FilterNode::stop() {
+  again_.cancel();
   leave();
   ended_ = true;
 }
@@ -77,18 +106,27 @@ void FilterNode::stop_now(const std::string& why) {
   stop();
 }
 
+builder::FilterUnit::Counters FilterNode::counters() const {
+  builder::FilterUnit::Counters sum = counters_;
+  if (!unit_) return sum;
+  sum.events += unit_->counters().events;
+  sum.accepted += unit_->counters().accepted;
+  sum.bytes += unit_->counters().bytes;
+  return sum;
+}
+
 void FilterNode::leave() {
   if (!unit_) return;
-  counters_ = unit_->counters();
+  counters_ = counters();
   unit_.reset();
   if (limit_) limit_->watch(false);
 }
 
 void FilterNode::describe(json::Value& report) {
-  const auto& counters = unit_ ? unit_->counters() : counters_;
-  report["events_decided"] = counters.events;
-  report["events_accepted"] = counters.accepted;
-  report["bytes_seen"] = counters.bytes;
+  const auto seen = counters();
+  report["events_decided"] = seen.events;
+  report["events_accepted"] = seen.accepted;
+  report["bytes_seen"] = seen.bytes;
   const bool refused = !outcome_ && outcome_.error().kind == ErrorKind::refused;
   if (refused) report["refused"] = true;
 }

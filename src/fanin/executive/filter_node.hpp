@@ -18,7 +18,8 @@ namespace fanin::executive {
 
 class FilterNode final : public Node {
 public:
-  explicit FilterNode(NodeContext context) : Node(std::move(context)) {}
+  explicit FilterNode(NodeContext context)
+      : Node(std::move(context)), again_([this] { begin_again(); }) {}
 
   // To be called once, before start(). Errors: those of the filter.
   [[nodiscard]] Result<> make();
@@ -32,12 +33,17 @@ public:
   [[nodiscard]] std::string end_message() const override;
 
 private:
+  void make_unit();
+  void failed(const Error& error);
+  void begin_again();
   void leave();
+  [[nodiscard]] builder::FilterUnit::Counters counters() const;
 
   std::unique_ptr<builder::Filter> filter_;
   std::optional<builder::FilterUnit> unit_;
-  builder::FilterUnit::Counters counters_; // once it has left
+  builder::FilterUnit::Counters counters_; // of those that have left
   std::optional<TimeLimit> limit_; // none: other nodes are in its process
+  net::Timer again_;
   bool ended_ = false;
 };
 
