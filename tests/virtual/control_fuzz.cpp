@@ -99,7 +99,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.system.trigger_rate_hz = 500;
   if (play == Play::grants) {
     options.system.shaping = {.policy = shaping::Policy::barrel_shifter, .carrier = 4096};
-    options.system.shaping.window = options.system.shaping.window_least(2);
+    options.system.shaping.window = options.system.shaping.window_least(4); // two rails
   }
   fanin::testing::VirtualSystem system{options};
   auto& node = system.world().add_node(play == Play::manager ? "fuzz" : "hostile");

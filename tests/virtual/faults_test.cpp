@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
 
 #include "fanin/builder/testing/make_system.hpp"
 #include "virtual/expectations.hpp"
@@ -25,6 +28,11 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using testing::make_system;
 using ::testing::Not;
+
+int logged(const VirtualSystem& system, std::string_view what) {
+  return static_cast<int>(std::ranges::count_if(
+      system.log(), [&](const std::string& line) { return line.find(what) != std::string::npos; }));
+}
 
 // Nothing was done to any node for which it is given up.
 void expect_all_kept(VirtualSystem& system) {
@@ -580,6 +588,43 @@ TEST(BrokenPaths, a_dead_rail_is_left_for_the_next_one) {
     system.run_for(500ms);
     EXPECT_GT(system.summary().nodes[3].events, before + 1000U) << tail_of_log(system);
     expect_all_kept(system);
+  }
+}
+
+// Of two sources each has a rail. Without one of them both travel over the other one, until it is
+// back.
+TEST(BrokenPaths, sources_of_a_dead_rail_move_to_the_others_and_back) {
+  for (const auto protocol : {Protocol::push, Protocol::pull}) {
+    for (const bool strict : {false, true}) {
+      for (const int ways : {1, 2, 3}) {
+        auto options = triggered(2, 2, 2000, 2);
+        options.system.protocol = protocol;
+        options.network.strict = strict;
+        VirtualSystem system{options};
+        system.start_all();
+        system.run_for(50ms);
+        const auto each_path = [&](auto use) {
+          for (const std::size_t r : {0U, 1U}) {
+            for (const std::size_t b : {0U, 1U}) {
+              if ((ways & 1) != 0) use(system.readout_node(r), system.builder_node(b));
+              if ((ways & 2) != 0) use(system.builder_node(b), system.readout_node(r));
+            }
+          }
+        };
+        each_path([](auto& from, auto& to) { from.break_path(to, 2); });
+        system.run_for(3s);
+        each_path([](auto& from, auto& to) { from.repair_path(to, 2); });
+        const auto before = system.summary().events_built;
+        system.run_for(500ms);
+        EXPECT_GT(system.summary().events_built, before + 900U) << tail_of_log(system);
+        system.run_for(10s);
+        const int noticed = (ways & 1) != 0 ? 2 : logged(system, "sim://bu0:2 is closed");
+        EXPECT_EQ(logged(system, "sim://bu0:2 is closed, going on over sim://bu0:1"), noticed)
+            << ways << tail_of_log(system);
+        EXPECT_EQ(logged(system, "sim://bu0:2 is back"), noticed) << tail_of_log(system);
+        expect_all_kept(system);
+      }
+    }
   }
 }
 

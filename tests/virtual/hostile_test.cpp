@@ -1,7 +1,11 @@
 // Nodes that say what no good node says, and nodes that come at the wrong time.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "fanin/builder/testing/fake_node.hpp"
 #include "fanin/builder/testing/make_system.hpp"
@@ -241,6 +245,61 @@ TEST_F(HostileData, a_part_without_a_checksum_is_cut_off_where_there_should_be_o
   EXPECT_TRUE(data_->closed());
 }
 
+// The same, with two sources: it may have two lanes.
+class HostileLanes : public HostileData {
+protected:
+  HostileLanes() { options_.system = make_system(2, 2, 2); }
+  // Says hello over a further connection.
+  FakeNode& say(std::uint32_t connection, std::uint8_t lane, std::uint8_t lanes,
+                std::uint8_t rail) {
+    FakeNode& node = *others_.emplace_back(
+        std::make_unique<FakeNode>(system_->world(), fmt::format("fake lane {}", others_.size())));
+    node.connect("sim://bu0");
+    system_->run_for(5ms);
+    auto hello = hello_of(options_.system, wire::Role::data, 1);
+    hello.run = 1;
+    hello.incarnation = hello.peer_incarnation = 1;
+    hello.connection = connection;
+    hello.lane = lane;
+    hello.lanes = lanes;
+    hello.rail = rail;
+    node.say_hello(hello, "");
+    system_->run_for(5ms);
+    return node;
+  }
+  std::vector<std::unique_ptr<FakeNode>> others_;
+};
+
+TEST_F(HostileLanes, lanes_that_do_not_fit_together_are_cut_off) {
+  EXPECT_TRUE(say(1, 0, 0, 0).closed());
+  EXPECT_TRUE(say(1, 1, 1, 0).closed());
+  EXPECT_TRUE(say(1, 0, 3, 0).closed()); // more than it has sources, and there are rails
+  EXPECT_TRUE(say(1, 0, 1, 2).closed());
+  EXPECT_TRUE(say(0, 0, 2, 1).closed()); // there is one lane already, of one
+  EXPECT_FALSE(data_->closed());
+  FakeNode& first = say(1, 0, 2, 1); // a new connection takes its place
+  EXPECT_TRUE(data_->closed());
+  EXPECT_TRUE(say(0, 0, 1, 0).closed()); // and this one came before it
+  EXPECT_TRUE(say(1, 1, 2, 1).closed()); // two lanes over one rail
+  FakeNode& second = say(1, 1, 2, 0);
+  EXPECT_FALSE(first.closed());
+  EXPECT_FALSE(second.closed());
+  EXPECT_TRUE(say(1, 1, 2, 0).closed() || second.closed()); // one of them
+}
+
+TEST_F(HostileLanes, a_part_of_a_source_over_the_wrong_lane_is_cut_off) {
+  FakeNode& first = say(1, 0, 2, 0);
+  FakeNode& second = say(1, 1, 2, 1);
+  auto part = header(0, 8);
+  part.source = 3; // the first one of the readout unit
+  first.say_part(part, {{8, 0}});
+  system_->run_for(5ms);
+  EXPECT_FALSE(first.closed());
+  second.say_part(part, {{8, 0}});
+  system_->run_for(5ms);
+  EXPECT_TRUE(second.closed());
+}
+
 TEST_F(HostileData, an_early_block_of_a_batch_that_is_cut_otherwise_costs_no_connection) {
   data_->say_part(header(0, 8), {{8, 0}}); // of events 0 to 8
   fake_->say(wire::Announce{.first = 0, .end = 0});
@@ -266,7 +325,7 @@ class HostileShaped : public HostileData {
 protected:
   HostileShaped() {
     options_.system.shaping = {.policy = shaping::Policy::linear_shift, .carrier = 4096};
-    options_.system.shaping.window = 4ULL * 4096;
+    options_.system.shaping.window = 8ULL * 4096; // two rails
   }
 };
 
@@ -286,13 +345,13 @@ TEST_F(HostileShaped, more_data_than_was_granted_are_cut_off) {
   system_->builder_node(0).thaw();
   system_->run_for(5ms);
   EXPECT_TRUE(data_->closed());
-  EXPECT_EQ(system_->builder(0)->grants()->account(1).granted, 0U);
+  EXPECT_EQ(system_->builder(0)->grants()[0].account(1).granted, 0U);
 }
 
 TEST_F(HostileShaped, a_message_larger_than_a_carrier_is_not_taken) {
   data_->say_part(header(0, 4096), {{4096, 0}});
   system_->run_for(5ms);
-  EXPECT_EQ(system_->builder(0)->grants()->account(1).received, 0U);
+  EXPECT_EQ(system_->builder(0)->grants()[0].account(1).received, 0U);
 }
 
 // Plays builder unit 1 towards readout unit 0.
@@ -300,7 +359,7 @@ class HostileGrants : public Hostile {
 protected:
   HostileGrants() {
     options_.system.shaping = {.policy = shaping::Policy::random, .carrier = 4096};
-    options_.system.shaping.window = 4ULL * 4096;
+    options_.system.shaping.window = 8ULL * 4096; // two rails
   }
   void SetUp() override {
     start();
@@ -316,7 +375,7 @@ protected:
               .connection = hello.connection};
   }
   [[nodiscard]] std::uint64_t granted() {
-    return system_->readout(0)->schedule()->credit(1).granted;
+    return system_->readout(0)->schedules()[0].credit(1).granted;
   }
   std::optional<FakeNode> listener_;
   wire::Grant grant_;

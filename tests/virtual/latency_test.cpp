@@ -22,6 +22,7 @@ struct Cost {
 Cost cost_of(double trigger_hz, double source_hz, Duration latency, double seconds = 2) {
   VirtualSystemOptions options;
   options.system = make_system(2, 2, 2);
+  options.system.rails = 1; // each rail wakes a builder unit on its own
   options.system.trigger_rate_hz = trigger_hz;
   options.system.batch_events = 1024;
   options.system.batch_bytes = 2U << 20;

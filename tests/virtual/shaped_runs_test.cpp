@@ -25,7 +25,7 @@ protected:
     VirtualSystemOptions options = triggered(readouts, builders, trigger_hz, 2);
     options.system.protocol = std::get<1>(GetParam());
     options.system.shaping = {.policy = std::get<0>(GetParam()), .carrier = 4096};
-    options.system.shaping.window = options.system.shaping.window_least(readouts);
+    options.system.shaping.window = options.system.shaping.window_least(2 * readouts); // two rails
     options.network.strict = std::get<2>(GetParam());
     options.check_bytes = fanin::testing::emulated_bytes;
     return options;
@@ -34,18 +34,24 @@ protected:
   static void expect_bounded(VirtualSystem& system, const System& agreed) {
     for (std::size_t b = 0; b < system.builders(); ++b) {
       if (system.builder(b) == nullptr) continue;
-      const shaping::Grants& grants = *system.builder(b)->grants();
-      EXPECT_LE(grants.outstanding(), agreed.shaping.window);
+      std::uint64_t outstanding = 0; // over all rails
+      for (const auto& grants : system.builder(b)->grants()) outstanding += grants.outstanding();
+      EXPECT_LE(outstanding, agreed.shaping.window);
     }
   }
   // Nothing is under way: readout and builder units say the same of every connection.
   static void expect_grants_home(VirtualSystem& system) {
     for (std::size_t r = 0; r < system.readouts(); ++r) {
       for (std::size_t b = 0; b < system.builders(); ++b) {
-        const auto credit = system.readout(r)->schedule()->credit(static_cast<NodeId>(b));
-        const auto account = system.builder(b)->grants()->account(static_cast<NodeId>(r));
-        EXPECT_EQ(credit.granted, account.granted) << r << " to " << b;
-        EXPECT_EQ(credit.sent, account.received) << r << " to " << b;
+        const auto schedules = system.readout(r)->schedules();
+        const auto grants = system.builder(b)->grants();
+        ASSERT_EQ(schedules.size(), grants.size());
+        for (std::size_t rail = 0; rail < grants.size(); ++rail) {
+          const auto credit = schedules[rail].credit(static_cast<NodeId>(b));
+          const auto account = grants[rail].account(static_cast<NodeId>(r));
+          EXPECT_EQ(credit.granted, account.granted) << r << " to " << b << " over " << rail;
+          EXPECT_EQ(credit.sent, account.received) << r << " to " << b << " over " << rail;
+        }
       }
     }
   }
@@ -54,10 +60,10 @@ protected:
     std::uint64_t carriers = 0;
     std::uint64_t grants = 0;
     for (std::size_t r = 0; r < system.readouts(); ++r) {
-      carriers += system.readout(r)->schedule()->carriers();
+      for (const auto& schedule : system.readout(r)->schedules()) carriers += schedule.carriers();
     }
     for (std::size_t b = 0; b < system.builders(); ++b) {
-      grants += system.builder(b)->grants()->messages();
+      for (const auto& one : system.builder(b)->grants()) grants += one.messages();
     }
     EXPECT_LE(grants, carriers + system.readouts() * system.builders());
     EXPECT_GT(carriers, 100U);

@@ -158,10 +158,14 @@ void VirtualSystem::make_configuration() {
          .buffer = (last - first) * options_.source_pages * std::uint64_t{options_.source_page}});
   }
   for (const auto& name : system.builder_units) {
+    std::vector<net::Url> rails;
+    while (rails.size() < system.rails) {
+      rails.push_back(url_of(fmt::format("{}:{}", name, rails.size() + 1)));
+    }
     configuration_.nodes.push_back(
         {.role = config::Role::builder,
          .name = name,
-         .urls = {url_of(name + ":1"), url_of(name + ":2")},
+         .urls = std::move(rails),
          .buffer = options_.receive_pages * std::uint64_t{system.data_page}});
   }
   for (const auto& info : system.sources) {

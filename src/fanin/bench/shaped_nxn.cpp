@@ -133,7 +133,7 @@ private:
     if (first.failed() || !first.sent()) return; // again when it is writable
     peers_[node].open = true;
     stats_.state = ProcessStats::State::ready;
-    schedule_.opened(node, 0);
+    schedule_.opened(node);
     schedule_.set_waiting(node, layout_.page());
   }
 

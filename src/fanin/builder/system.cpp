@@ -55,6 +55,7 @@ std::uint64_t System::digest() const {
   digest.add(shaping.carrier);
   digest.add(shaping.window);
   digest.add(shaping.tokens);
+  digest.add(rails);
   digest.add(static_cast<std::uint64_t>(announce_deadline.count()));
   digest.add(static_cast<std::uint64_t>(latency.count()));
   digest.add(static_cast<std::uint64_t>(event_deadline.count()));
@@ -75,6 +76,17 @@ std::pair<std::size_t, std::size_t> System::sources_of(NodeId readout_unit) cons
   const auto last = std::ranges::upper_bound(sources, readout_unit, {}, &SourceInfo::readout_unit);
   return {static_cast<std::size_t>(first - sources.begin()),
           static_cast<std::size_t>(last - sources.begin())};
+}
+
+std::size_t System::lanes(NodeId readout_unit) const {
+  const auto [first, last] = sources_of(readout_unit);
+  return std::min(rails, last - first);
+}
+
+std::size_t System::lanes() const {
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < readout_units.size(); ++i) sum += lanes(static_cast<NodeId>(i));
+  return sum;
 }
 
 std::size_t System::find_source(SourceId id) const {

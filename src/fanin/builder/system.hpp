@@ -55,6 +55,7 @@ struct System {
   std::uint32_t data_page = 1U << 20; // bytes; a data message is at most half of it
   std::uint64_t read_ahead = 4U << 20; // bytes not assigned yet, of sources on demand
   std::uint64_t transfer_window = 4U << 20; // bytes under way per builder unit
+  std::size_t rails = 1; // of each builder unit; data are spread over them (lane.hpp)
   shaping::Shaping shaping; // of data on their way to builder units
   Duration announce_deadline = std::chrono::microseconds{200}; // longest wait for a fuller batch
   // From trigger to commit, to be spent on fuller batches; 0: as fast as it goes.
@@ -86,6 +87,9 @@ struct System {
 
   // Equal for nodes that can work together: who there is, the protocol, and how events are cut.
   [[nodiscard]] std::uint64_t digest() const;
+  // At most, to each builder unit: a lane has a source, and a rail of its own.
+  [[nodiscard]] std::size_t lanes(NodeId readout_unit) const;
+  [[nodiscard]] std::size_t lanes() const; // of all readout units
   // Half-open range of indices into `sources` of one readout unit.
   [[nodiscard]] std::pair<std::size_t, std::size_t> sources_of(NodeId readout_unit) const;
   // Index into `sources`, or npos. Looks at all of them: SourceIndex is for where it counts.

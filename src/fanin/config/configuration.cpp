@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/builder/lane.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/settings/reader.hpp"
 
@@ -70,8 +71,8 @@ void read_run(TableReader reader, Configuration& configuration) {
 void read_network(TableReader reader, Network& network, builder::System& system) {
   const net::Url common = reader.url("url").value_or(net::Url{.scheme = "tcp"});
   network.control = reader.urls("control");
-  if (network.control.size() > detail::rails_max) {
-    reader.reject("control", fmt::format("names more than {} addresses", detail::rails_max));
+  if (network.control.size() > builder::rails_max) {
+    reader.reject("control", fmt::format("names more than {} addresses", builder::rails_max));
   }
   if (network.control.empty()) network.control = {common};
   network.data = reader.url("data").value_or(common);
@@ -246,15 +247,19 @@ void fit_shaping(TableReader reader, Configuration& configuration) {
   shaping.tokens = static_cast<std::uint32_t>(
       reader.integer("tokens", std::min<std::uint64_t>(shaping.tokens, readouts), 1,
                      std::max<std::uint64_t>(readouts, 1)));
-  const std::uint64_t window_least = shaping.window_least(configuration.readouts());
-  shaping.window = reader.size("window", shaping.window_usual(configuration.readouts()));
+  const std::uint64_t connections = readouts * system.rails;
+  const std::uint64_t window_least = shaping.window_least(connections);
+  shaping.window = reader.size("window", shaping.window_usual(connections));
   if (shaping.window >= window_least) return;
-  reader.reject("window",
-                fmt::format("{} is less than {} carriers of {} for each readout unit ({} of them): "
-                            "take {} or a smaller shaping.carrier",
-                            format_size(shaping.window), builder::shaping::carriers_least,
-                            format_size(carrier), configuration.readouts(),
-                            format_size(window_least)));
+  reader.reject(
+      "window",
+      fmt::format("{} is less than {} carriers of {} for each readout unit ({} of them){}: "
+                  "take {} or a smaller shaping.carrier",
+                  format_size(shaping.window), builder::shaping::carriers_least,
+                  format_size(carrier), readouts,
+                  system.rails == 1 ? std::string()
+                                    : fmt::format(" over each of {} rails", system.rails),
+                  format_size(window_least)));
 }
 
 // Nodes that read other files than each other may differ in where data come from, not in how events

@@ -589,6 +589,26 @@ TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
       "unit (1 of them): take 128 KiB or a smaller shaping.carrier");
 }
 
+TEST(Configuration, rails_share_the_window_of_shaping) {
+  const auto shaped = [](const std::string& more) {
+    return std::string(minimal) + "url = [\"tcp\", \"tcp\"]\n[shaping]\npolicy = \"random\"\n" +
+           more;
+  };
+  const builder::System system = good(shaped("")).system;
+  EXPECT_EQ(system.rails, 2U);
+  EXPECT_EQ(system.shaping.window, system.shaping.window_usual(2));
+  EXPECT_EQ(
+      error_of(shaped("window = \"128KiB\"\n")),
+      "run.toml:7: shaping.window: 128 KiB is less than 2 carriers of 64 KiB for each readout "
+      "unit (1 of them) over each of 2 rails: take 256 KiB or a smaller shaping.carrier");
+}
+
+TEST(Configuration, a_rail_with_one_end_is_refused) {
+  EXPECT_EQ(error_of(std::string(minimal) + "url = [\"tcp\", \"tcp\"]\n[[builder]]\n"),
+            "run.toml:1: network.url: \"bu1\" has one address and \"bu0\" 2, so a rail would have "
+            "one end: give all builder units an address on each rail");
+}
+
 TEST(Configuration, a_slow_source_is_given_up_no_earlier_than_a_silent_one) {
   using namespace std::chrono_literals;
   const auto slow = [](const std::string& value) {

@@ -126,6 +126,26 @@ void check_addresses(const Configuration& configuration, Problems& problems) {
   }
 }
 
+// A rail that only some builder units have would carry data to those alone.
+void check_rails(const Configuration& configuration, Problems& problems) {
+  const auto builder = [&configuration](std::size_t i) -> const Node& {
+    return configuration.nodes[configuration.builder_node(i)];
+  };
+  for (std::size_t i = 1; i < configuration.builders(); ++i) {
+    const Node& first = builder(0);
+    const Node& node = builder(i);
+    if (node.urls.size() == first.urls.size()) continue;
+    problems.add(node.url_place, node.url_key,
+                 fmt::format("\"{}\" has {} and \"{}\" {}, so a rail would have one end: give all "
+                             "builder units an address on each rail",
+                             node.name,
+                             node.urls.size() == 1 ? std::string("one address")
+                                                   : fmt::format("{} addresses", node.urls.size()),
+                             first.name, first.urls.size()));
+    return;
+  }
+}
+
 // Filter units know from the configuration alone where builder units are.
 void check_filters(const Configuration& configuration, Problems& problems) {
   for (const Node& node : configuration.nodes) {
@@ -259,6 +279,7 @@ void check_consistency(const Configuration& configuration, Problems& problems) {
   check_sources(configuration, problems);
   check_hosts(configuration, problems);
   check_addresses(configuration, problems);
+  check_rails(configuration, problems);
   check_ports(configuration, problems);
   check_filters(configuration, problems);
   check_processes(configuration, problems);

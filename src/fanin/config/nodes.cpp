@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fanin/builder/lane.hpp"
 #include "fanin/config/detail/sections.hpp"
 
 namespace fanin::config::detail {
@@ -219,8 +220,8 @@ void read_builders(TableReader& root, Configuration& configuration) {
         read_node(reader, Role::builder, configuration.buffers, configuration.buffers.builder);
     const std::vector<int> cpus = read_cpus(reader, count);
     alike.urls = reader.urls("url");
-    if (alike.urls.size() > rails_max)
-      reader.reject("url", fmt::format("names more than {} addresses", rails_max));
+    if (alike.urls.size() > builder::rails_max)
+      reader.reject("url", fmt::format("names more than {} addresses", builder::rails_max));
     const std::uint32_t weight = read_weight(reader, configuration.system.assignment);
     alike.filter_url = reader.url("filter_url");
     alike.url_key = reader.path("url");
@@ -346,6 +347,7 @@ void set_urls(TableReader& root, Configuration& configuration) {
       addresses.set_event_manager(node, configuration.network.control);
     } else if (node.role == Role::builder) {
       addresses.set_builder(node, configuration.network.data);
+      configuration.system.rails = std::max(configuration.system.rails, node.urls.size());
       if (configuration.has_filters()) Addresses::set_filters(node);
     }
   }

@@ -54,6 +54,11 @@ std::string node_text(const Configuration& configuration, std::size_t index, con
                   place_text(configuration, index));
   if (node.role == config::Role::readout) {
     const std::size_t first = configuration.sources_of(index - 1).first;
+    const std::size_t rails = configuration.system.rails;
+    if (plan.sources.size() < rails) {
+      text += fmt::format("    rails      {} of {} at a time, as it has fewer sources than rails\n",
+                          plan.sources.size(), rails);
+    }
     for (std::size_t i = 0; i < plan.sources.size(); ++i) {
       text += source_text(configuration, configuration.sources[first + i], plan.sources[i]);
     }

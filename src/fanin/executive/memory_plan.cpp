@@ -99,16 +99,21 @@ PoolPlan control_pool(const Configuration& configuration, const PageSizes& sizes
 }
 
 // Pages that connections hold where receives are posted ahead, and one where messages lie together.
-// While connections move from a lost rail to another one, the old ones may still be there.
+// While connections move from a lost rail to another one, the old ones may still be there. `each`:
+// there are so many over each rail at the same time.
 std::uint32_t posted_pages(const net::TransportRegistry& transports,
-                           std::span<const net::Url> rails, std::size_t connections) {
+                           std::span<const net::Url> rails, std::size_t connections,
+                           bool each = false) {
   const auto most = static_cast<std::uint32_t>(rails.size() > 1 ? 2 * connections : connections);
   std::uint32_t pages = 0;
-  for (const net::Url& url : rails) pages = std::max(pages, transports.pages_in_advance(url, most));
+  for (const net::Url& url : rails) {
+    const std::uint32_t here = transports.pages_in_advance(url, most);
+    pages = each ? pages + here : std::max(pages, here);
+  }
   return pages == 0 ? 0 : pages + 1;
 }
 
-// A readout unit's to a builder unit: the data's, and with pull that of the requests.
+// A readout unit's over a rail to a builder unit: the data's, and with pull that of the requests.
 std::size_t connections_each(const Configuration& configuration) {
   return configuration.system.protocol == builder::Protocol::pull ? 2 : 1;
 }
@@ -164,9 +169,10 @@ Result<> plan_readout(const Configuration& configuration, const net::TransportRe
   std::uint32_t posted = posted_pages(transports, configuration.event_manager().urls, 1);
   for (std::size_t i = 0; i < configuration.builders(); ++i) {
     posted += posted_pages(transports, configuration.nodes[configuration.builder_node(i)].urls,
-                           connections_each(configuration));
+                           connections_each(configuration), true);
   }
-  plan.control = control_pool(configuration, sizes, 1 + configuration.builders(), posted);
+  const std::size_t lanes = configuration.system.lanes(static_cast<NodeId>(readout));
+  plan.control = control_pool(configuration, sizes, 1 + configuration.builders() * lanes, posted);
   // A page has metadata of one builder unit's batches.
   builder::MetadataLayout layout{.page = sizes.metadata,
                                  .batch_events = configuration.system.batch_events,
@@ -245,14 +251,14 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
                       const PageSizes& sizes, const config::Node& node, NodePlan& plan) {
   const std::uint32_t page = configuration.system.data_page;
   plan.control =
-      control_pool(configuration, sizes, 1 + configuration.readouts() + configuration.filters(),
+      control_pool(configuration, sizes, 1 + configuration.system.lanes() + configuration.filters(),
                    posted_pages(transports, configuration.event_manager().urls, 1) +
                        filter_pages(configuration, transports, node));
   plan.receive_shared = node.filter_url && node.filter_url->network() == "shm";
   const auto pages =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
   plan.posted = posted_pages(transports, node.urls,
-                             configuration.readouts() * connections_each(configuration));
+                             configuration.readouts() * connections_each(configuration), true);
   plan.set_aside = set_aside_pages(configuration, node);
   plan.receive = {page, pages + plan.posted + plan.set_aside};
   double total = 0;
@@ -260,11 +266,11 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
     total += expected_rate(configuration, source);
   const std::uint64_t largest = largest_event(configuration);
   plan.bytes_per_s = total / static_cast<double>(configuration.builders());
-  const std::uint64_t capacity = builder::build_capacity(pages, page, configuration.readouts());
+  const std::uint64_t capacity = builder::build_capacity(pages, page, configuration.system.lanes());
   const Duration hold = configuration.buffers.hold + filter_latency(configuration);
   const auto at_rate = static_cast<std::uint64_t>(plan.bytes_per_s * seconds(hold));
   const std::uint64_t least = std::max({largest, 2 * configuration.system.batch_bytes, at_rate});
-  plan.needed = builder::receive_pages(least, page, configuration.readouts()) * page;
+  plan.needed = builder::receive_pages(least, page, configuration.system.lanes()) * page;
   if (capacity >= least) return {};
   if (least == at_rate) {
     return too_small(configuration, node,

@@ -115,6 +115,23 @@ TEST(MemoryPlan, connections_may_be_there_twice_while_they_move_to_another_rail)
   EXPECT_EQ(planned(R"("verbs://10.9.0.1?posted=5")").posted, 1 + 2 * 5 + 8);
   EXPECT_EQ(planned(R"(["verbs://10.9.0.1?posted=5", "tcp://10.8.0.1"])").posted,
             1 + 2 * 2 * 5 + 8);
+  EXPECT_EQ(planned(R"(["verbs://10.9.0.1?posted=5", "verbs://10.8.0.1?posted=5"])").posted,
+            1 + 2 * (2 * 2 * 5 + 8));
+}
+
+// Each connection may have begun two pages, and each lane has messages of control.
+TEST(MemoryPlan, lanes_over_several_rails_are_connections_of_their_own) {
+  const auto planned = [](std::string_view urls) {
+    auto parsed = config::parse(fmt::format("{}url = {}\n", two_by_one, urls), "test.toml", {});
+    return std::pair{parsed->system.lanes(), plan(parsed.value()).value()};
+  };
+  const auto [one_lanes, one] = planned(R"("tcp")");
+  const auto [lanes, three] = planned(R"(["tcp", "tcp", "tcp"])");
+  EXPECT_EQ(one_lanes, 2U);
+  EXPECT_EQ(lanes, 4U); // two readout units with two sources each
+  EXPECT_EQ(three[1].control.pages, one[1].control.pages + 8);
+  EXPECT_EQ(three[3].control.pages, one[3].control.pages + 16);
+  EXPECT_EQ(three[3].needed, one[3].needed + (std::uint64_t{4} << 20));
 }
 
 TEST(MemoryPlan, every_source_can_take_its_largest_fragment) {

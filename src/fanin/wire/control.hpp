@@ -21,7 +21,7 @@ namespace fanin::wire {
 
 /// Rises with every change of a message; protocol.md has the history. Nodes of different versions
 /// refuse each other.
-inline constexpr std::uint16_t protocol_version = 7;
+inline constexpr std::uint16_t protocol_version = 8;
 
 enum class MessageType : std::uint16_t {
   hello = 1, ///< node -> event manager, and readout unit -> builder unit: who I am
@@ -66,9 +66,11 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
   static constexpr MessageType type = MessageType::hello;
   std::uint16_t version = protocol_version;
   Role role{};
-  std::uint8_t reserved = 0;
+  std::uint8_t lane = 0; ///< data: which one of them this is
   NodeId node = 0;
-  std::uint16_t reserved2 = 0;
+  std::uint8_t lanes =
+      1; ///< data: connections over which the sources are spread (builder/lane.hpp)
+  std::uint8_t rail = 0; ///< data: of the builder unit's addresses
   std::uint64_t system_digest = 0; ///< of the configuration; equal on all nodes
   RunNumber run = 0; ///< data, request
   Incarnation incarnation = 0; ///< data, request: of the readout unit
@@ -81,7 +83,7 @@ struct Hello { // followed by text: the node's name, '\n', and a builder unit's 
   std::uint64_t received = 0; ///< to resume: pages of the conversation that have come
   Incarnation resumes = 0; ///< to resume: the incarnation that continues; 0: a new one
   std::uint32_t connection = 0; ///< data, request: number of the readout unit's connection to this
-                                ///< builder unit
+                                ///< builder unit; all lanes together are one
 };
 static_assert(sizeof(Hello) == 72);
 
@@ -299,11 +301,11 @@ static_assert(sizeof(Built) == 48);
 struct Reached { // on change
   static constexpr MessageType type = MessageType::reached;
   NodeId readout_unit = 0;
-  std::uint16_t yes = 0; ///< 1: its data connection has said hello, and in the pull flow its
-                         ///< request connection too
+  std::uint16_t yes = 0; ///< 1: all lanes of its data connection have said hello, and in the pull
+                         ///< flow its request connection too
   Incarnation incarnation = 0; ///< of the readout unit
   std::uint32_t connection = 0; ///< Hello::connection
-  std::uint32_t reserved = 0;
+  std::uint32_t lane = 0; ///< which one has ended, unless `yes`
 };
 static_assert(sizeof(Reached) == 16);
 
@@ -313,7 +315,7 @@ struct Reconnect {
   std::uint16_t reserved = 0;
   Incarnation incarnation = 0; ///< of the builder unit
   std::uint32_t connection = 0; ///< Hello::connection of the dead connection; 0: any
-  std::uint32_t reserved2 = 0;
+  std::uint32_t lane = 0; ///< of that connection, which one is dead
 };
 static_assert(sizeof(Reconnect) == 16);
 
@@ -336,11 +338,11 @@ static_assert(sizeof(Uncut) == 8);
 /// the connection, whatever they are of.
 struct Grant {
   static constexpr MessageType type = MessageType::grant;
-  std::uint64_t bytes = 0; ///< that may be sent over this data connection in all
+  std::uint64_t bytes = 0; ///< that may be sent over this lane in all
   Incarnation readout_incarnation = 0;
   Incarnation builder_incarnation = 0;
   std::uint32_t connection = 0; ///< Hello::connection of the data connection
-  std::uint32_t reserved = 0;
+  std::uint32_t lane = 0; ///< of that connection
 };
 static_assert(sizeof(Grant) == 24);
 

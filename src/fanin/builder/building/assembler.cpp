@@ -294,24 +294,24 @@ void Assembler::give_up(Assembly& assembly, NodeId readout) {
   for (std::size_t source = first; source < last; ++source) give_up_source(assembly, source);
 }
 
-bool Assembler::owes(const Assembly& assembly, NodeId readout) const {
-  const auto [first, last] = system_.sources_of(readout);
-  for (std::size_t source = first; source < last; ++source) {
+bool Assembler::owes(const Assembly& assembly, const Lane& lane) const {
+  const auto [first, last] = system_.sources_of(lane.readout);
+  for (std::size_t source = first + lane.index; source < last; source += lane.count) {
     if (assembly.progress[source].next != assembly.range.end) return true;
   }
   return false;
 }
 
-bool Assembler::owes(NodeId readout) const {
+bool Assembler::owes(const Lane& lane) const {
   return std::ranges::any_of(assemblies_, [&](const auto& entry) {
-    return entry.second->state == AssemblyState::assigned && owes(*entry.second, readout);
+    return entry.second->state == AssemblyState::assigned && owes(*entry.second, lane);
   });
 }
 
-std::vector<Assembly*> Assembler::owed_by(NodeId readout) const {
+std::vector<Assembly*> Assembler::owed_by(const Lane& lane) const {
   std::vector<Assembly*> owed;
   for (const auto& [first, assembly] : assemblies_) {
-    if (assembly->state != AssemblyState::assigned || !owes(*assembly, readout)) continue;
+    if (assembly->state != AssemblyState::assigned || !owes(*assembly, lane)) continue;
     owed.push_back(assembly);
   }
   return owed;

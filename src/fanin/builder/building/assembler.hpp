@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fanin/base/clock.hpp"
+#include "fanin/builder/lane.hpp"
 #include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/storage/event_sink.hpp"
@@ -92,10 +93,11 @@ public:
 
   // Sources of this readout unit will answer no more: what has not come is absent.
   void give_up(Assembly& assembly, NodeId readout);
-  [[nodiscard]] bool owes(const Assembly& assembly, NodeId readout) const;
+  // Whether blocks of this lane's sources have not come.
+  [[nodiscard]] bool owes(const Assembly& assembly, const Lane& lane) const;
   // Of batches that are assigned: whether it owes any, and which.
-  [[nodiscard]] bool owes(NodeId readout) const;
-  [[nodiscard]] std::vector<Assembly*> owed_by(NodeId readout) const;
+  [[nodiscard]] bool owes(const Lane& lane) const;
+  [[nodiscard]] std::vector<Assembly*> owed_by(const Lane& lane) const;
   // Nothing is added any more; fills `batch`, which has `missing` sorted out.
   void decide(Assembly& assembly);
   // Forgets it: it is committed, or handed back.

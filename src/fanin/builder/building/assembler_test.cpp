@@ -86,8 +86,8 @@ TEST_F(Blocks, batch_is_complete_when_all_sources_have_answered) {
   EXPECT_EQ(add(1, 8, good_table()).complete, nullptr);
   EXPECT_EQ(add(2, 8, {good(1), good(1)}).complete, nullptr);
   EXPECT_EQ(add(3, 8, good_table()).complete, nullptr);
-  EXPECT_TRUE(assembler_.owes(*batch, 0));
-  EXPECT_FALSE(assembler_.owes(*batch, 1));
+  EXPECT_TRUE(assembler_.owes(*batch, {0, 0, 1}));
+  EXPECT_FALSE(assembler_.owes(*batch, {1, 0, 1}));
   ASSERT_EQ(add(2, 10, {good(1), good(1)}).complete, batch);
   assembler_.decide(*batch);
   EXPECT_EQ(batch->bytes, 74U);
@@ -357,43 +357,60 @@ TEST_F(Blocks, readout_unit_that_is_given_up_takes_nothing_of_another_with_it) {
 
 TEST_F(Blocks, only_assigned_batches_are_owed) {
   (void)add(1, 0, good_table());
-  EXPECT_FALSE(assembler_.owes(0));
-  EXPECT_TRUE(assembler_.owed_by(0).empty());
+  EXPECT_FALSE(assembler_.owes({0, 0, 1}));
+  EXPECT_TRUE(assembler_.owed_by({0, 0, 1}).empty());
   Assembly* const batch = assign(4);
-  EXPECT_TRUE(assembler_.owes(0));
-  EXPECT_EQ(assembler_.owed_by(0), std::vector<Assembly*>{batch});
+  EXPECT_TRUE(assembler_.owes({0, 0, 1}));
+  EXPECT_EQ(assembler_.owed_by({0, 0, 1}), std::vector<Assembly*>{batch});
   (void)add(1, 4, good_table());
   (void)add(2, 4, good_table());
-  EXPECT_FALSE(assembler_.owes(0));
-  EXPECT_TRUE(assembler_.owed_by(0).empty());
-  EXPECT_EQ(assembler_.owed_by(1), std::vector<Assembly*>{batch});
+  EXPECT_FALSE(assembler_.owes({0, 0, 1}));
+  EXPECT_TRUE(assembler_.owed_by({0, 0, 1}).empty());
+  EXPECT_EQ(assembler_.owed_by({1, 0, 1}), std::vector<Assembly*>{batch});
 }
 
 TEST_F(Blocks, way_is_gone_when_a_readout_unit_owes_blocks_and_completes_none) {
-  OverdueBlocks overdue{2, 100ms, 2s};
-  const auto everybody = [](NodeId) { return true; };
+  OverdueBlocks overdue{2, 1, 100ms, 2s};
+  const std::vector<Lane> everybody{{0, 0, 1}, {1, 0, 1}};
   Assembly* const batch = assign(0);
   batch->assigned_at = batch->heard_at = 1s;
-  overdue.heard(0);
-  overdue.heard(1);
+  overdue.heard({0, 0, 1});
+  overdue.heard({1, 0, 1});
   EXPECT_TRUE(overdue.check(assembler_, 1s, everybody).no_way.empty());
   (void)add(3, 0, good_table());
-  overdue.heard(1);
+  overdue.heard({1, 0, 1});
   const auto found = overdue.check(assembler_, 1s + 100ms, everybody);
-  EXPECT_EQ(found.no_way, std::vector<NodeId>{0});
+  EXPECT_EQ(found.no_way, (std::vector<Lane>{{0, 0, 1}}));
   EXPECT_TRUE(found.stuck.empty());
-  const auto nobody = [](NodeId) { return false; };
+  const std::vector<Lane> nobody;
   EXPECT_TRUE(overdue.check(assembler_, 2s, nobody).no_way.empty());
   EXPECT_EQ(overdue.check(assembler_, 4s, nobody).stuck, std::vector<Assembly*>{batch});
 }
 
+// Readout unit 0 has the sources 1 and 2.
+TEST_F(Blocks, lane_owes_the_blocks_of_its_sources) {
+  const Lane first{0, 0, 2};
+  const Lane second{0, 1, 2};
+  Assembly* const batch = assign(0);
+  (void)add(2, 0, good_table());
+  EXPECT_TRUE(assembler_.owes(first));
+  EXPECT_FALSE(assembler_.owes(second));
+  OverdueBlocks overdue{2, 2, 100ms, 2s};
+  batch->assigned_at = batch->heard_at = 1s;
+  const std::vector<Lane> both{first, second};
+  EXPECT_TRUE(overdue.check(assembler_, 1s, both).no_way.empty());
+  EXPECT_EQ(overdue.check(assembler_, 2s, both).no_way, std::vector<Lane>{first});
+  overdue.begins_again(first);
+  EXPECT_TRUE(overdue.check(assembler_, 2s, both).no_way.empty()); // it has just said hello
+}
+
 TEST_F(Blocks, readout_unit_that_sends_in_turn_is_waited_for_longer_the_next_time) {
-  OverdueBlocks overdue{2, 100ms, 1s, true};
-  const auto first_one = [](NodeId node) { return node == 0; };
+  OverdueBlocks overdue{2, 1, 100ms, 1s, true};
+  const std::vector<Lane> first_one{{0, 0, 1}};
   const auto patience = [&] {
     Duration now = 10s;
-    overdue.begins_again(0);
-    overdue.heard(0);
+    overdue.begins_again({0, 0, 1});
+    overdue.heard({0, 0, 1});
     Assembly* const batch = assembler_.find(0);
     batch->assigned_at = batch->heard_at = now;
     while (overdue.check(assembler_, now, first_one).no_way.empty()) now += 25ms;
@@ -408,24 +425,24 @@ TEST_F(Blocks, readout_unit_that_sends_in_turn_is_waited_for_longer_the_next_tim
 }
 
 TEST_F(Blocks, readout_unit_that_sends_all_again_comes_to_each_batch_again) {
-  OverdueBlocks overdue{2, 100ms, 2s};
-  const auto first_one = [](NodeId node) { return node == 0; };
+  OverdueBlocks overdue{2, 1, 100ms, 2s};
+  const std::vector<Lane> first_one{{0, 0, 1}};
   Assembly* const first = assign(0);
   Assembly* const second = assign(4);
   first->assigned_at = first->heard_at = 1s;
   second->assigned_at = second->heard_at = 2s;
-  overdue.heard(0, *second);
-  overdue.begins_again(0);
-  overdue.heard(0);
+  overdue.heard({0, 0, 1}, *second);
+  overdue.begins_again({0, 0, 1});
+  overdue.heard({0, 0, 1});
   EXPECT_TRUE(overdue.check(assembler_, 10s, first_one).stuck.empty());
-  overdue.heard(0, *second);
-  overdue.heard(0);
+  overdue.heard({0, 0, 1}, *second);
+  overdue.heard({0, 0, 1});
   EXPECT_EQ(overdue.check(assembler_, 20s, first_one).stuck, std::vector<Assembly*>{first});
 }
 
 TEST_F(Blocks, batch_is_not_stuck_while_its_readout_unit_is_busy_with_earlier_ones) {
-  OverdueBlocks overdue{2, 100ms, 2s};
-  const auto everybody = [](NodeId) { return true; };
+  OverdueBlocks overdue{2, 1, 100ms, 2s};
+  const std::vector<Lane> everybody{{0, 0, 1}, {1, 0, 1}};
   Assembly* const first = assign(0);
   Assembly* const second = assign(4);
   Assembly* const third = assign(8);
@@ -433,13 +450,13 @@ TEST_F(Blocks, batch_is_not_stuck_while_its_readout_unit_is_busy_with_earlier_on
   second->assigned_at = second->heard_at = 2s;
   third->assigned_at = third->heard_at = 3s;
   const auto found = [&](Duration now) {
-    for (const NodeId node : {NodeId{0}, NodeId{1}}) overdue.heard(node); // parts of blocks
+    for (const Lane& lane : everybody) overdue.heard(lane); // parts of blocks
     return overdue.check(assembler_, now, everybody).stuck;
   };
   EXPECT_TRUE(found(10s).empty());
-  overdue.heard(0, *second);
+  overdue.heard({0, 0, 1}, *second);
   EXPECT_TRUE(found(20s).empty()); // the other one has begun none
-  overdue.heard(1, *second);
+  overdue.heard({1, 0, 1}, *second);
   EXPECT_EQ(found(30s), std::vector<Assembly*>{first});
 }
 

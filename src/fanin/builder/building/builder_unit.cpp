@@ -28,7 +28,7 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
       links_(system, environment_, *this),
       assembler_(system, sources_),
       storage_(*environment_.loop, environment_.log),
-      overdue_(system.readout_units.size(), block_timeout(system), system.dead_after,
+      overdue_(system.readout_units.size(), system.rails, block_timeout(system), system.dead_after,
                system.shaping.fills_carriers()),
       clock_(overdue_.period()) {
   environment_.loop->add(*this);
@@ -47,7 +47,7 @@ Result<> BuilderUnit::start() {
   hello.node = options_.node;
   hello.system_digest = system_.digest();
   hello.capacity = build_capacity(options_.receive_pool->pages() - options_.reserved_pages,
-                                  options_.receive_pool->page_size(), system_.readout_units.size());
+                                  options_.receive_pool->page_size(), system_.lanes());
   control_ = std::make_unique<ControlClient>(
       environment_,
       ControlClient::Options{
@@ -195,11 +195,12 @@ bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& rea
 
 // --- blocks --------------------------------------------------------------------------------------
 
-void BuilderUnit::block(NodeId node, const net::Event& event) {
+void BuilderUnit::block(const Lane& lane, const net::Event& event) {
+  const NodeId node = lane.readout;
   const auto part = wire::decode_part(event.message.bytes(), event.rest.bytes());
-  if (!part) return links_.hang_up(node, part.error().text);
+  if (!part) return links_.hang_up(lane, part.error().text);
   const wire::PartHeader& header = part->header;
-  if (header.fills_carrier != 0) links_.carrier_filled(node);
+  if (header.fills_carrier != 0) links_.carrier_filled(lane);
   counters_.bytes += header.payload_size;
   ++counters_.messages;
   if (header.run != run_ || header.builder_incarnation != incarnation_ ||
@@ -209,19 +210,20 @@ void BuilderUnit::block(NodeId node, const net::Event& event) {
   }
   const std::size_t source = sources_.find(header.source);
   if (source == System::npos || system_.sources[source].readout_unit != node ||
-      header.readout_unit != node || header.batch_events > system_.batch_events) {
-    return links_.hang_up(node,
+      !lane.carries(source - system_.sources_of(node).first) || header.readout_unit != node ||
+      header.batch_events > system_.batch_events) {
+    return links_.hang_up(lane,
                           fmt::format("part of source {:#x}, which is not its own", header.source));
   }
   if (system_.checksum && header.checksum == 0) {
-    return links_.hang_up(node,
+    return links_.hang_up(lane,
                           fmt::format("part of source {:#x} without a checksum", header.source));
   }
-  overdue_.heard(node);
+  overdue_.heard(lane);
   const auto added = assembler_.add({*part, event.message, event.rest, source});
   if (added.early != nullptr) added.early->heard_at = deadline_clock();
-  if (added.batch != nullptr) overdue_.heard(node, *added.batch);
-  if (!added.wrong.empty()) return links_.hang_up(node, added.wrong);
+  if (added.batch != nullptr) overdue_.heard(lane, *added.batch);
+  if (!added.wrong.empty()) return links_.hang_up(lane, added.wrong);
   if (added.complete != nullptr) decide(*added.complete);
 }
 
@@ -294,12 +296,11 @@ void BuilderUnit::watch_blocks() {
   }
   const Duration now = deadline_clock();
   if (overdue_.due(now)) {
-    for (std::size_t i = 0; i < members_.size(); ++i) {
-      const auto node = static_cast<NodeId>(i);
-      if (links_.gets_on(node) || links_.waits_for_grant(node)) overdue_.heard(node);
+    const std::vector<Lane> lanes = member_lanes();
+    for (const Lane& lane : lanes) {
+      if (links_.gets_on(lane) || links_.waits_for_grant(lane)) overdue_.heard(lane);
     }
-    const auto found = overdue_.check(
-        assembler_, now, [this](NodeId node) { return members_.incarnation(node) != 0; });
+    const auto found = overdue_.check(assembler_, now, lanes);
     for (Assembly* const assembly : found.stuck) {
       if (assembly->state == AssemblyState::assigned) {
         hand_back(*assembly, std::nullopt);
@@ -307,24 +308,36 @@ void BuilderUnit::watch_blocks() {
         assembler_.throw_away(*assembly); // of no batch, or of one that was decided long ago
       }
     }
-    for (const NodeId node : found.no_way) give_back(node);
+    for (const Lane& lane : found.no_way) give_back(lane);
   }
   if (!block_tick_.active()) {
     block_tick_.start(*environment_.loop, environment_.loop->now() + overdue_.period());
   }
 }
 
-// What a readout unit owes is built elsewhere.
-void BuilderUnit::give_back(NodeId node) {
-  const std::vector<Assembly*> owed = assembler_.owed_by(node);
+std::vector<Lane> BuilderUnit::member_lanes() const {
+  std::vector<Lane> lanes;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const auto node = static_cast<NodeId>(i);
+    if (members_.incarnation(node) == 0) continue;
+    const std::size_t count = links_.lanes(node);
+    for (std::size_t lane = 0; lane < count; ++lane) lanes.push_back({node, lane, count});
+  }
+  return lanes;
+}
+
+// What was to come over this lane is built elsewhere, or comes over another one.
+void BuilderUnit::give_back(const Lane& lane) {
+  const std::vector<Assembly*> owed = assembler_.owed_by(lane);
   std::uint64_t events = 0;
   for (const Assembly* const assembly : owed) events += assembly->range.count();
   environment_.log(LogLevel::warning,
-                   fmt::format("nothing comes from readout unit '{}': {} events are given back, to "
-                               "be built elsewhere",
-                               system_.readout_units[node], events));
-  links_.drop(node);
-  for (Assembly* const assembly : owed) hand_back(*assembly, node);
+                   fmt::format("nothing comes from readout unit '{}'{}: {} events are given back, "
+                               "to be built elsewhere",
+                               system_.readout_units[lane.readout], links_.rail_text(lane),
+                               events));
+  links_.drop(lane);
+  for (Assembly* const assembly : owed) hand_back(*assembly, lane.readout);
 }
 
 // --- requests and reports ------------------------------------------------------------------------
@@ -347,7 +360,7 @@ void BuilderUnit::requests_opened(NodeId readout) {
 // Pull (Moser 2007, figure 6): the builder unit asks each readout unit. With shaping it grants what
 // they may send, in both flows.
 void BuilderUnit::send_requests() {
-  links_.grant([this](NodeId node) { return assembler_.owes(node); });
+  links_.grant([this](const Lane& lane) { return assembler_.owes(lane); });
   links_.send_requests([this](NodeId node) { return members_.incarnation(node); },
                        [this](EventNumber first) -> std::optional<wire::Assign> {
                          const Assembly* const assembly = assembler_.find(first);

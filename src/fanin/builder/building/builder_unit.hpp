@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,8 +59,8 @@ public:
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::vector<std::string> files() const { return storage_.files(); }
 
-  // Of shaping; null: there is none.
-  [[nodiscard]] const shaping::Grants* grants() const { return links_.grants(); }
+  // Of shaping, by rail; without it there is none.
+  [[nodiscard]] std::span<const shaping::Grants> grants() const { return links_.grants(); }
 
   bool poll() override;
 
@@ -72,8 +73,8 @@ private:
   };
 
   // ReadoutLinks::Receiver
-  void block(NodeId readout, const net::Event& event) override;
-  void data_opened(NodeId readout) override { overdue_.begins_again(readout); }
+  void block(const Lane& lane, const net::Event& event) override;
+  void data_opened(const Lane& lane) override { overdue_.begins_again(lane); }
   void connections_changed() override;
   void requests_opened(NodeId readout) override;
 
@@ -98,7 +99,8 @@ private:
   [[nodiscard]] wire::Assign request_for(const Assembly& assembly) const;
   [[nodiscard]] Duration deadline_clock();
   void watch_blocks();
-  void give_back(NodeId readout);
+  [[nodiscard]] std::vector<Lane> member_lanes() const;
+  void give_back(const Lane& lane);
 
   // reports and the end
   void send_requests();

@@ -1,8 +1,9 @@
-// Which blocks do not come: a readout unit that owes blocks and completes none, of any batch, has
-// no way to this builder unit; a batch of which nothing comes although later ones do is stuck.
+// Which blocks do not come: a lane that owes blocks and completes none, of any batch, is no way to
+// this builder unit; a batch of which nothing comes although later ones do is stuck.
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,27 +16,33 @@ namespace fanin::builder {
 class OverdueBlocks {
 public:
   // Half a second, say, is very long for a block that is owed; `dead_after`: for a batch alone.
-  // `in_turn`: readout units send to one builder unit after the other (barrel shifter). How long a
-  // round takes is not known, so one that seemed to have no way is waited for `dead_after` from
-  // then on.
-  OverdueBlocks(std::size_t readout_units, Duration timeout, Duration dead_after,
+  // `lanes`: of a readout unit, at most. `in_turn`: readout units send to one builder unit after
+  // the other (barrel shifter). How long a round takes is not known, so one that seemed to have no
+  // way is waited for `dead_after` from then on.
+  OverdueBlocks(std::size_t readout_units, std::size_t lanes, Duration timeout, Duration dead_after,
                 bool in_turn = false)
       : timeout_(timeout),
         patience_next_(in_turn ? std::max(timeout, dead_after) : timeout),
         dead_after_(dead_after),
-        readouts_(readout_units, Readout{.patience = timeout}) {}
+        lanes_(lanes),
+        states_(readout_units * lanes, State{.patience = timeout}) {}
 
-  // A block of it has come, or a part of one.
-  void heard(NodeId readout) { readouts_[readout].heard = true; }
-  // A block of this batch has come from it.
-  void heard(NodeId readout, const Assembly& batch) {
+  // A block has come over it, or a part of one.
+  void heard(const Lane& lane) { state(lane).heard = true; }
+  // A block of this batch has come over it.
+  void heard(const Lane& lane, const Assembly& batch) {
     const bool early = batch.state == AssemblyState::early; // it is assigned after all that are
-    Duration& latest = readouts_[readout].latest;
+    Duration& latest = state(lane).latest;
     latest = std::max(latest, early ? batch.heard_at : batch.assigned_at);
   }
-  // It has a new data connection, and sends all batches again.
-  void begins_again(NodeId readout) { readouts_[readout].latest = {}; }
-  void forget(NodeId readout) { readouts_[readout] = {.patience = timeout_}; }
+  // It is new, and all batches are sent again. Those may be of sources of another lane.
+  void begins_again(const Lane& lane) {
+    state(lane).latest = {};
+    if (lane.count > 1) heard(lane);
+  }
+  void forget(NodeId readout) {
+    for (std::size_t i = 0; i < lanes_; ++i) states_[readout * lanes_ + i] = {.patience = timeout_};
+  }
 
   // How often to check.
   [[nodiscard]] Duration period() const { return timeout_ / 4; }
@@ -44,29 +51,35 @@ public:
 
   struct Found {
     std::vector<Assembly*> stuck; // of no batch, or of one that was decided long ago, if early
-    std::vector<NodeId> no_way;
+    std::vector<Lane> no_way;
   };
-  // `member(NodeId)`: whether it takes part.
-  template <class Member>
-  [[nodiscard]] Found check(const Assembler& assembler, Duration now, Member member);
+  // `members`: the lanes of readout units that take part, in their order.
+  [[nodiscard]] Found check(const Assembler& assembler, Duration now,
+                            std::span<const Lane> members);
 
 private:
-  struct Readout {
+  struct State { // of a lane
     bool heard = false; // since heard_at
     Duration heard_at{};
     Duration latest{}; // when the last one of the batches that it has begun to send was assigned
     Duration patience{}; // without a block that it owes
   };
-  [[nodiscard]] bool gets_on(NodeId node, Duration now) const {
-    return now - readouts_[node].heard_at < readouts_[node].patience;
+  [[nodiscard]] State& state(const Lane& lane) {
+    return states_[lane.readout * lanes_ + lane.index];
   }
-  template <class Member>
+  [[nodiscard]] const State& state(const Lane& lane) const {
+    return states_[lane.readout * lanes_ + lane.index];
+  }
+  [[nodiscard]] bool gets_on(const Lane& lane, Duration now) const {
+    return now - state(lane).heard_at < state(lane).patience;
+  }
   [[nodiscard]] bool has_its_turn_before_it(const Assembler& assembler, const Assembly& assembly,
-                                            Duration now, Member member) const;
+                                            Duration now, std::span<const Lane> members) const;
   Duration timeout_; // the first patience
   Duration patience_next_;
   Duration dead_after_;
-  std::vector<Readout> readouts_;
+  std::size_t lanes_; // of a readout unit, at most
+  std::vector<State> states_;
   Duration next_check_{};
 };
 
@@ -76,14 +89,15 @@ inline bool OverdueBlocks::due(Duration now) {
   return true;
 }
 
-template <class Member>
-OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Duration now, Member member) {
+inline OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Duration now,
+                                                 std::span<const Lane> members) {
   Found found;
-  std::vector<NodeId> silent;
-  for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    const auto node = static_cast<NodeId>(i);
-    if (std::exchange(readouts_[i].heard, false)) readouts_[i].heard_at = now;
-    if (!gets_on(node, now) && member(node)) silent.push_back(node);
+  for (State& one : states_) {
+    if (std::exchange(one.heard, false)) one.heard_at = now;
+  }
+  std::vector<Lane> silent;
+  for (const Lane& lane : members) {
+    if (!gets_on(lane, now)) silent.push_back(lane);
   }
   for (const auto& [first, assembly] : assembler.assemblies()) {
     if (assembly->state == AssemblyState::decided) continue;
@@ -92,36 +106,33 @@ OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Duration n
       assembly->heard_at = now;
     }
     if (now - assembly->heard_at >= dead_after_ + timeout_ &&
-        !has_its_turn_before_it(assembler, *assembly, now, member)) {
+        !has_its_turn_before_it(assembler, *assembly, now, members)) {
       found.stuck.push_back(assembly);
     }
     if (assembly->state != AssemblyState::assigned) continue;
-    std::erase_if(silent, [&](NodeId node) {
-      const bool long_enough = now - assembly->assigned_at >= readouts_[node].patience;
-      if (!long_enough || !assembler.owes(*assembly, node)) return false;
-      found.no_way.push_back(node);
+    std::erase_if(silent, [&](const Lane& lane) {
+      const bool long_enough = now - assembly->assigned_at >= state(lane).patience;
+      if (!long_enough || !assembler.owes(*assembly, lane)) return false;
+      found.no_way.push_back(lane);
       return true;
     });
   }
-  std::sort(found.no_way.begin(), found.no_way.end());
-  for (const NodeId node : found.no_way) readouts_[node].patience = patience_next_;
+  std::ranges::sort(found.no_way, {},
+                    [](const Lane& lane) { return std::pair{lane.readout, lane.index}; });
+  for (const Lane& lane : found.no_way) state(lane).patience = patience_next_;
   return found;
 }
 
-// A readout unit sends batches in the order in which they were assigned. One that gets on and has
-// not begun a later one comes to this one yet, however long that takes on a slow link.
-template <class Member>
-bool OverdueBlocks::has_its_turn_before_it(const Assembler& assembler, const Assembly& assembly,
-                                           Duration now, Member member) const {
+// A lane carries batches in the order in which they were assigned. One that gets on and has not
+// begun a later one comes to this one yet, however long that takes on a slow link.
+inline bool OverdueBlocks::has_its_turn_before_it(const Assembler& assembler,
+                                                  const Assembly& assembly, Duration now,
+                                                  std::span<const Lane> members) const {
   if (assembly.state != AssemblyState::assigned) return false;
-  for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    const auto node = static_cast<NodeId>(i);
-    if (gets_on(node, now) && member(node) && readouts_[i].latest <= assembly.assigned_at &&
-        assembler.owes(assembly, node)) {
-      return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(members, [&](const Lane& lane) {
+    return gets_on(lane, now) && state(lane).latest <= assembly.assigned_at &&
+           assembler.owes(assembly, lane);
+  });
 }
 
 } // namespace fanin::builder

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fanin/base/assert.hpp"
+
 namespace fanin::builder {
 
 ReadoutLinks::ReadoutLinks(const System& system, NodeEnvironment environment, Receiver& receiver)
@@ -13,8 +15,9 @@ ReadoutLinks::ReadoutLinks(const System& system, NodeEnvironment environment, Re
       readouts_(system.readout_units.size()),
       unidentified_(*environment_.loop, system.dead_after,
                     [this](net::Link link) { hang_up(link, "connected, and never said hello"); }) {
-  if (system.shaping.on()) {
-    grants_.emplace(system.shaping, readouts_.size(), system.protocol == Protocol::pull);
+  for (std::size_t rail = 0; system.shaping.on() && rail < system.rails; ++rail) {
+    grants_.emplace_back(system.shaping.per_rail(system.rails), readouts_.size(),
+                         system.protocol == Protocol::pull);
   }
 }
 
@@ -58,12 +61,12 @@ void ReadoutLinks::begin(RunNumber run, Incarnation incarnation) {
 void ReadoutLinks::end() {
   incarnation_ = 0;
   for (Readout& readout : readouts_) {
-    readout.data.close(true);
+    for (DataLane& lane : readout.lanes) lane.data.close(true);
     readout.requests.link().close(true);
     readout = {};
   }
-  for (std::size_t i = 0; grants_ && i < readouts_.size(); ++i) {
-    grants_->closed(static_cast<NodeId>(i));
+  for (shaping::Grants& grants : grants_) {
+    for (std::size_t i = 0; i < readouts_.size(); ++i) grants.closed(static_cast<NodeId>(i));
   }
   grant_tick_.cancel();
   granting_.clear();
@@ -79,12 +82,12 @@ void ReadoutLinks::on_event(net::Transport& transport, net::Event& event) {
     const auto known = owners_.find(link);
     if (known == owners_.end()) return on_hello(link, event.message);
     if (known->second.role == wire::Role::data) {
-      const NodeId readout = known->second.readout;
+      const Lane lane = lane_of(known->second.readout, known->second.lane);
       const std::uint64_t bytes = std::uint64_t{event.message.size} + event.rest.size;
-      if (grants_ && !grants_->received(readout, bytes)) {
+      if (!grants_.empty() && !grants_[lane_at(lane).rail].received(lane.readout, bytes)) {
         return hang_up(link, "more data than it was granted");
       }
-      return receiver_.block(readout, event);
+      return receiver_.block(lane, event);
     }
     return hang_up(link, "a message over a connection for requests");
   }
@@ -110,13 +113,13 @@ void ReadoutLinks::on_closed(net::Link link) {
   if (known->second.role == wire::Role::request) {
     disconnect_requests(readout);
   } else {
-    disconnect_data(readout);
+    disconnect_lane(readout, known->second.lane);
     receiver_.connections_changed();
   }
 }
 
-void ReadoutLinks::hang_up(NodeId readout, std::string_view why) {
-  hang_up(readouts_[readout].data, why);
+void ReadoutLinks::hang_up(const Lane& lane, std::string_view why) {
+  hang_up(lane_at(lane).data, why);
 }
 
 void ReadoutLinks::hang_up(net::Link link, std::string_view why) {
@@ -127,21 +130,29 @@ void ReadoutLinks::hang_up(net::Link link, std::string_view why) {
     if (known->second.role == wire::Role::request) {
       disconnect_requests(readout);
     } else {
-      disconnect_data(readout);
+      disconnect_lane(readout, known->second.lane);
     }
   }
   link.close(true);
   receiver_.connections_changed();
 }
 
-void ReadoutLinks::disconnect_data(Readout& readout) {
-  owners_.erase(readout.data);
-  readout.data.close(true);
-  readout.connected = 0;
-  readout.unfinished = 0;
-  readout.grants = {};
-  if (grants_) grants_->closed(static_cast<NodeId>(&readout - readouts_.data()));
+void ReadoutLinks::disconnect_lane(Readout& readout, std::size_t index) {
+  DataLane& lane = readout.lanes[index];
+  if (!lane.data) return;
+  owners_.erase(lane.data);
+  lane.data.close(true);
+  if (!grants_.empty()) {
+    grants_[lane.rail].closed(static_cast<NodeId>(&readout - readouts_.data()));
+  }
+  if (readout.complete()) readout.lane_lost = static_cast<std::uint32_t>(index);
+  lane = {.rail = lane.rail};
+  --readout.open;
   changed_ = true;
+}
+
+void ReadoutLinks::disconnect_data(Readout& readout) {
+  for (std::size_t i = 0; i < readout.lanes.size(); ++i) disconnect_lane(readout, i);
 }
 
 void ReadoutLinks::disconnect_requests(Readout& readout) {
@@ -153,9 +164,16 @@ void ReadoutLinks::disconnect_requests(Readout& readout) {
   changed_ = true;
 }
 
-void ReadoutLinks::drop(NodeId node) {
-  disconnect_data(readouts_[node]);
-  disconnect_requests(readouts_[node]);
+void ReadoutLinks::drop(const Lane& lane) {
+  Readout& readout = readouts_[lane.readout];
+  if (!readout.lanes.empty()) disconnect_lane(readout, lane.index);
+  if (lane.index == 0) disconnect_requests(readout); // over the same rail
+}
+
+std::string ReadoutLinks::rail_text(const Lane& lane) const {
+  const Readout& readout = readouts_[lane.readout];
+  if (listeners_.size() == 1 || readout.lanes.empty()) return {};
+  return fmt::format(" over rail {}", readout.lanes[lane.index].rail + 1);
 }
 
 // --- hello ---------------------------------------------------------------------------------------
@@ -181,6 +199,12 @@ std::string ReadoutLinks::wrong_with(const wire::Hello& hello) const {
   const bool role = hello.role == wire::Role::data || hello.role == wire::Role::request;
   if (!role) return "its hello is one for an event manager";
   if (hello.node >= readouts_.size()) return fmt::format("knows no readout unit {}", hello.node);
+  const bool lane = hello.lanes >= 1 && hello.lanes <= system_.lanes(hello.node) &&
+                    hello.lane < hello.lanes && hello.rail < system_.rails;
+  if (!lane) {
+    return fmt::format("says lane {} of {} over rail {}", hello.lane + 1, hello.lanes,
+                       hello.rail + 1);
+  }
   return {};
 }
 
@@ -195,8 +219,14 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
     link.close(true);
     return;
   }
-  link.mark_identified();
   Readout& readout = readouts_[hello->node];
+  const bool same = hello->incarnation == readout.incarnation;
+  if (hello->role == wire::Role::data && same && hello->connection < readout.connection) {
+    ++stale_; // it was overtaken by the hello of a later one
+    link.close(true);
+    return;
+  }
+  link.mark_identified();
   changed_ = true;
   if (hello->role == wire::Role::request) {
     disconnect_requests(readout);
@@ -206,16 +236,44 @@ void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
     receiver_.requests_opened(hello->node);
     return;
   }
-  if (readout.data) disconnect_data(readout);
-  readout.data = link;
-  readout.connected = hello->incarnation;
-  readout.connection = hello->connection;
-  owners_[link] = {hello->node, wire::Role::data};
-  if (grants_) {
-    readout.grants = ControlBatcher{link, *environment_.control_pool};
-    grants_->opened(hello->node);
+  open_lane(link, *hello);
+}
+
+// The hello is of a lane beside those that are open.
+bool ReadoutLinks::fits_in(const Readout& readout, const wire::Hello& hello) const {
+  if (hello.lanes != readout.lanes.size()) return false;
+  for (std::size_t i = 0; i < readout.lanes.size(); ++i) {
+    const DataLane& lane = readout.lanes[i];
+    if (i != hello.lane && lane.data && lane.rail == hello.rail) return false;
   }
-  receiver_.data_opened(hello->node);
+  return true;
+}
+
+void ReadoutLinks::open_lane(net::Link link, const wire::Hello& hello) {
+  Readout& readout = readouts_[hello.node];
+  const bool new_one =
+      hello.incarnation != readout.incarnation || hello.connection != readout.connection;
+  if (new_one || readout.lanes.empty()) { // what comes over the lanes of an earlier one comes again
+    disconnect_data(readout);
+    readout.incarnation = hello.incarnation;
+    readout.connection = hello.connection;
+    readout.lanes.clear();
+    readout.lanes.resize(hello.lanes);
+  } else if (!fits_in(readout, hello)) {
+    return hang_up(link, "its lanes do not fit together");
+  } else {
+    disconnect_lane(readout, hello.lane);
+  }
+  DataLane& lane = readout.lanes[hello.lane];
+  lane.data = link;
+  lane.rail = hello.rail;
+  ++readout.open;
+  owners_[link] = {hello.node, wire::Role::data, hello.lane};
+  if (!grants_.empty()) {
+    lane.grants = ControlBatcher{link, *environment_.control_pool};
+    grants_[lane.rail].opened(hello.node);
+  }
+  receiver_.data_opened(lane_of(hello.node, hello.lane));
   receiver_.connections_changed();
 }
 
@@ -229,27 +287,61 @@ void ReadoutLinks::request(EventNumber batch) {
   }
 }
 
-wire::Grant ReadoutLinks::grant_for(NodeId node) {
-  return {.bytes = grants_->say(node),
-          .readout_incarnation = readouts_[node].connected,
+wire::Grant ReadoutLinks::grant_for(const Lane& lane) {
+  const Readout& readout = readouts_[lane.readout];
+  return {.bytes = grants_[readout.lanes[lane.index].rail].say(lane.readout),
+          .readout_incarnation = readout.incarnation,
           .builder_incarnation = incarnation_,
-          .connection = readouts_[node].connection};
+          .connection = readout.connection,
+          .lane = static_cast<std::uint32_t>(lane.index)};
+}
+
+// They come with the request.
+void ReadoutLinks::say_first_grants(NodeId node) {
+  Readout& readout = readouts_[node];
+  if (grants_.empty() || readout.requests_to != readout.incarnation) return;
+  for (std::size_t i = 0; i < readout.lanes.size(); ++i) {
+    const bool unsaid = readout.lanes[i].data && grants_[readout.lanes[i].rail].unsaid(node);
+    if (unsaid && readout.requests.roomy()) readout.requests.append(grant_for(lane_of(node, i)));
+  }
+}
+
+std::optional<Lane> ReadoutLinks::lane_over(std::size_t rail, NodeId node) const {
+  const std::vector<DataLane>& lanes = readouts_[node].lanes;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    if (lanes[i].data && lanes[i].rail == rail) return lane_of(node, i);
+  }
+  return {};
+}
+
+// Over one lane at least.
+bool ReadoutLinks::may_answer(NodeId node) const {
+  for (std::size_t i = 0; i < lanes(node); ++i) {
+    if (!waits_for_grant(lane_of(node, i))) return true;
+  }
+  return false;
 }
 
 void ReadoutLinks::send_grants() {
-  if (!grants_) return;
-  for (std::size_t i = 0; i < grants_->unsaid().size();) {
-    const NodeId node = grants_->unsaid()[i];
-    if (!readouts_[node].grants.roomy()) {
-      ++i;
-      continue;
+  for (std::size_t rail = 0; rail < grants_.size(); ++rail) {
+    for (std::size_t i = 0; i < grants_[rail].unsaid().size();) {
+      const auto lane = lane_over(rail, grants_[rail].unsaid()[i]);
+      FANIN_ASSERT(lane); // grants end with their lane
+      ControlBatcher& grants = lane_at(*lane).grants;
+      if (!grants.roomy()) {
+        ++i;
+        continue;
+      }
+      grants.append(grant_for(*lane)); // it is no longer among them
+      const std::pair entry{lane->readout, lane->index};
+      if (std::ranges::find(granting_, entry) == granting_.end()) granting_.push_back(entry);
     }
-    readouts_[node].grants.append(grant_for(node)); // it is no longer among them
-    if (std::ranges::find(granting_, node) == granting_.end()) granting_.push_back(node);
   }
-  std::erase_if(granting_, [this](NodeId node) {
-    readouts_[node].grants.flush();
-    return readouts_[node].grants.is_idle();
+  std::erase_if(granting_, [this](const auto& entry) {
+    std::vector<DataLane>& lanes = readouts_[entry.first].lanes;
+    if (entry.second >= lanes.size()) return true; // of an earlier connection
+    lanes[entry.second].grants.flush();
+    return lanes[entry.second].grants.is_idle();
   });
 }
 
@@ -259,8 +351,8 @@ void ReadoutLinks::report(ControlClient& control) {
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     Readout& readout = readouts_[i];
     wire::Reached& reported = readout.reported;
-    const bool yes = readout.connected != 0 && (system_.protocol == Protocol::push ||
-                                                readout.requests_to == readout.connected);
+    const bool yes = readout.complete() && (system_.protocol == Protocol::push ||
+                                            readout.requests_to == readout.incarnation);
     const bool same =
         yes ? reported.yes != 0 && reported.connection == readout.connection : reported.yes == 0;
     if (same) continue;
@@ -269,9 +361,10 @@ void ReadoutLinks::report(ControlClient& control) {
       return;
     }
     if (yes) {
-      reported = {static_cast<NodeId>(i), 1, readout.connected, readout.connection, 0};
+      reported = {static_cast<NodeId>(i), 1, readout.incarnation, readout.connection, 0};
     } else {
       reported.yes = 0;
+      reported.lane = readout.lane_lost;
     }
     control.send(reported);
   }

@@ -1,13 +1,15 @@
-// A builder unit's connections from readout units: for data, and in the pull flow for requests.
-// With shaping it grants over them what readout units may send.
+// A builder unit's connections from readout units: for data one over each rail (lane.hpp), and in
+// the pull flow one for requests. With shaping it grants over them what readout units may send.
 // Says to the event manager which readout units reach this node.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control/control_client.hpp"
 #include "fanin/builder/control/unidentified_links.hpp"
+#include "fanin/builder/lane.hpp"
 #include "fanin/builder/shaping/grants.hpp"
 #include "fanin/builder/system.hpp"
 
@@ -27,10 +30,10 @@ public:
   class Receiver {
   public:
     virtual ~Receiver() = default;
-    // A message over the data connection of this readout unit.
-    virtual void block(NodeId readout, const net::Event& event) = 0;
-    // It has a new data connection, over which it sends all it owes from the beginning.
-    virtual void data_opened(NodeId readout) = 0;
+    // A message over this one of a readout unit's lanes.
+    virtual void block(const Lane& lane, const net::Event& event) = 0;
+    // A new lane, over which all that its sources owe is sent from the beginning.
+    virtual void data_opened(const Lane& lane) = 0;
     // A data connection has come or ended.
     virtual void connections_changed() = 0;
     // It can be asked for batches: for all that it owes, from the beginning.
@@ -49,22 +52,31 @@ public:
   // None is.
   void end();
 
-  // Of its data connection; 0: there is none.
-  [[nodiscard]] Incarnation connected(NodeId readout) const { return readouts_[readout].connected; }
-  // Whether a part of a message has come over its data connection since it was asked last.
-  [[nodiscard]] bool gets_on(NodeId readout) {
-    Readout& one = readouts_[readout];
+  // Whose data come, over one lane at least; 0: nobody's.
+  [[nodiscard]] Incarnation connected(NodeId readout) const {
+    return readouts_[readout].open > 0 ? readouts_[readout].incarnation : 0;
+  }
+  // Of its data connection, or the last one that it had; 1 if it had none.
+  [[nodiscard]] std::size_t lanes(NodeId readout) const {
+    return std::max<std::size_t>(1, readouts_[readout].lanes.size());
+  }
+  // " over rail 2" of this node, where it has several.
+  [[nodiscard]] std::string rail_text(const Lane& lane) const;
+  // Whether a part of a message has come over this lane since it was asked last.
+  [[nodiscard]] bool gets_on(const Lane& lane) {
+    if (readouts_[lane.readout].lanes.empty()) return false;
+    DataLane& one = lane_at(lane);
     const std::uint64_t before = std::exchange(one.unfinished, one.data.unfinished());
     return one.unfinished != before;
   }
-  // It sent what no good readout unit sends.
-  void hang_up(NodeId readout, std::string_view why);
-  // It has sent a full carrier.
-  void carrier_filled(NodeId readout) {
-    if (grants_) grants_->carrier_filled(readout);
+  // Something came over it that no good readout unit sends.
+  void hang_up(const Lane& lane, std::string_view why);
+  // A full carrier has come over it.
+  void carrier_filled(const Lane& lane) {
+    if (!grants_.empty()) grants_[lane_at(lane).rail].carrier_filled(lane.readout);
   }
-  // Both of its connections are of no use.
-  void drop(NodeId readout);
+  // It is of no use, nor is the connection for requests over the same rail.
+  void drop(const Lane& lane);
 
   // Pull: asks each readout unit for this batch, or one, when the earlier ones are asked for.
   void request(EventNumber batch);
@@ -77,21 +89,19 @@ public:
   template <class Member, class Find>
   void send_requests(Member member, Find find);
   // Once a turn, before requests are sent, with shaping: what readout units may send from now on.
-  // `owes(NodeId)`: whether data of it are missing.
+  // `owes(Lane)`: whether data of its sources are missing.
   template <class Owes>
-  void grant(Owes owes) {
-    if (!grants_) return;
-    grants_->update(environment_.loop->now(), owes);
-    grant_tick_.set(*environment_.loop, grants_->wake());
-  }
+  void grant(Owes owes);
   // Once a turn, behind requests: tells readout units what they are granted.
   void send_grants();
   // It is connected, and waits for its grant: what is not granted is not owed.
-  [[nodiscard]] bool waits_for_grant(NodeId readout) const {
-    return grants_ && connected(readout) != 0 && !grants_->may_send(readout);
+  [[nodiscard]] bool waits_for_grant(const Lane& lane) const {
+    const Readout& readout = readouts_[lane.readout];
+    if (grants_.empty() || readout.lanes.empty() || !readout.lanes[lane.index].data) return false;
+    return !grants_[readout.lanes[lane.index].rail].may_send(lane.readout);
   }
-  // Of shaping; null: there is none.
-  [[nodiscard]] const shaping::Grants* grants() const { return grants_ ? &*grants_ : nullptr; }
+  // Of shaping, by rail; without it there is none.
+  [[nodiscard]] std::span<const shaping::Grants> grants() const { return grants_; }
   // Once a turn: says which readout units reach this node, as far as that has changed.
   void report(ControlClient& control);
 
@@ -105,20 +115,28 @@ private:
     net::Transport* transport = nullptr;
     net::ListenerId id = net::ListenerId::none;
   };
-  struct Readout {
-    Incarnation connected = 0;
-    std::uint32_t connection = 0; // the latest one that said hello
-    wire::Reached reported; // to the event manager
-    net::Link data;
+  struct DataLane {
+    net::Link data; // none: it is not open
+    std::uint8_t rail = 0;
     std::uint64_t unfinished = 0; // bytes of a message, when gets_on() was asked
     ControlBatcher grants; // over `data`
+  };
+  struct Readout {
+    Incarnation incarnation = 0; // of the latest connection that said hello
+    std::uint32_t connection = 0; // its number
+    std::vector<DataLane> lanes; // of it
+    std::size_t open = 0; // of the lanes
+    std::uint32_t lane_lost = 0; // the first one that has ended
+    wire::Reached reported; // to the event manager
     ControlBatcher requests; // pull
     Incarnation requests_to = 0;
     std::deque<EventNumber> to_request; // batches
+    [[nodiscard]] bool complete() const { return open > 0 && open == lanes.size(); }
   };
   struct Owner { // of a connection that has said hello
     NodeId readout = 0;
     wire::Role role{}; // data or request
+    std::size_t lane = 0; // data
   };
 
   void on_hello(net::Link link, const memory::View& page);
@@ -126,9 +144,22 @@ private:
   [[nodiscard]] static std::optional<wire::Hello> hello_in(const memory::View& page);
   [[nodiscard]] std::string wrong_with(const wire::Hello& hello) const;
   void hang_up(net::Link link, std::string_view why);
+  void open_lane(net::Link link, const wire::Hello& hello);
+  [[nodiscard]] bool fits_in(const Readout& readout, const wire::Hello& hello) const;
+  void disconnect_lane(Readout& readout, std::size_t lane);
   void disconnect_data(Readout& readout);
   void disconnect_requests(Readout& readout);
-  [[nodiscard]] wire::Grant grant_for(NodeId readout);
+  [[nodiscard]] wire::Grant grant_for(const Lane& lane);
+  void say_first_grants(NodeId readout);
+  [[nodiscard]] Lane lane_of(NodeId readout, std::size_t index) const {
+    return {readout, index, lanes(readout)};
+  }
+  [[nodiscard]] DataLane& lane_at(const Lane& lane) {
+    return readouts_[lane.readout].lanes[lane.index];
+  }
+  // That which it has over a rail.
+  [[nodiscard]] std::optional<Lane> lane_over(std::size_t rail, NodeId readout) const;
+  [[nodiscard]] bool may_answer(NodeId readout) const;
 
   const System& system_;
   const std::uint64_t digest_; // of system_
@@ -140,14 +171,27 @@ private:
   std::vector<Readout> readouts_;
   UnidentifiedLinks unidentified_;
   std::map<net::Link, Owner> owners_;
-  std::optional<shaping::Grants> grants_;
+  std::vector<shaping::Grants> grants_; // by rail; empty: no shaping
   net::Timer grant_tick_; // wakes the loop
-  std::vector<NodeId> granting_; // their grants may not have left
+  std::vector<std::pair<NodeId, std::size_t>> granting_; // lanes whose grants may not have left
   bool changed_ = false; // since report() said everything
   bool requests_pending_ = false;
   std::uint64_t stale_ = 0;
   LogLimiter refusals_; // of peers that are cut off
 };
+
+template <class Owes>
+void ReadoutLinks::grant(Owes owes) {
+  Time wake = never;
+  for (std::size_t rail = 0; rail < grants_.size(); ++rail) {
+    grants_[rail].update(environment_.loop->now(), [&](NodeId readout) {
+      const auto lane = lane_over(rail, readout);
+      return lane && owes(*lane);
+    });
+    wake = std::min(wake, grants_[rail].wake());
+  }
+  grant_tick_.set(*environment_.loop, wake);
+}
 
 template <class Member, class Find>
 void ReadoutLinks::send_requests(Member member, Find find) {
@@ -157,7 +201,7 @@ void ReadoutLinks::send_requests(Member member, Find find) {
     Readout& readout = readouts_[i];
     const auto node = static_cast<NodeId>(i);
     if (!readout.requests) continue;
-    if (waits_for_grant(node)) { // it is asked when it may answer
+    if (!may_answer(node)) { // it is asked when it may
       requests_pending_ = requests_pending_ || !readout.to_request.empty();
       continue;
     }
@@ -166,9 +210,7 @@ void ReadoutLinks::send_requests(Member member, Find find) {
         const std::optional<wire::Assign> assign = find(readout.to_request.front());
         readout.to_request.pop_front();
         if (!assign) continue;
-        if (grants_ && grants_->unsaid(node) && readout.requests_to == readout.connected) {
-          readout.requests.append(grant_for(node)); // the first one comes with the request
-        }
+        say_first_grants(node);
         readout.requests.append(*assign);
       }
       readout.requests.flush();

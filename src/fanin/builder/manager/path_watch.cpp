@@ -10,7 +10,8 @@ bool PathWatch::on_reached(NodeId builder, const wire::Reached& reached, Time no
   if (!current || open) return true;
   if (ControlChannel* const channel = parts_.server.readout(readout)) {
     channel->append(wire::Reconnect{builder, 0, parts_.builders.incarnation(builder),
-                                    reached.connection, 0}); // it may not have noticed itself
+                                    reached.connection,
+                                    reached.lane}); // it may not have noticed itself
   }
   return true;
 }

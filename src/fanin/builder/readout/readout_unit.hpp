@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,8 +60,8 @@ public:
   // Sources that could not go on, with the reason.
   [[nodiscard]] std::vector<std::pair<SourceId, std::string>> failed_sources() const;
 
-  // Of shaping; null: there is none.
-  [[nodiscard]] const shaping::Schedule* schedule() const { return links_->schedule(); }
+  // Of shaping, by rail; without it there is none.
+  [[nodiscard]] std::span<const shaping::Schedule> schedules() const { return links_->schedules(); }
 
   bool poll() override;
 

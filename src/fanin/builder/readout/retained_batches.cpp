@@ -6,16 +6,28 @@
 
 namespace fanin::builder {
 
+namespace {
+// A block is cut; `in_carrier`: of its source and batch, since the carrier began.
+bool fills_carrier(shaping::CarrierFill& fill, std::uint32_t bytes, std::uint32_t& in_carrier) {
+  const bool full = fill.add(bytes);
+  if (!full && ++in_carrier < shaping::CarrierFill::blocks_most) return false;
+  fill.begin();
+  in_carrier = 0;
+  return true;
+}
+} // namespace
+
 RetainedBatches::RetainedBatches(const System& system, NodeId node, memory::PagePool& pool,
                                  const MetadataLayout& layout)
     : system_(system),
       node_(node),
       pool_(pool),
       layout_(layout),
-      heads_(system.builder_units.size()) {
+      heads_(system.builder_units.size()),
+      lanes_(system.lanes(node)) {
   FANIN_ASSERT(pool.pages() >= layout.pages_least());
   if (system.shaping.fills_carriers()) {
-    fill_.assign(heads_.size(), shaping::CarrierFill{system.shaping.carrier});
+    fill_.assign(heads_.size() * lanes_, shaping::CarrierFill{system.shaping.carrier});
   }
 }
 
@@ -75,13 +87,17 @@ RetainedBatches::Kept RetainedBatches::cut(const wire::Assign& assign, Queues qu
     batch.blocks = std::move(spare_blocks_.back());
     spare_blocks_.pop_back();
   }
-  for (const source::FragmentQueue* const queue : queues) cut_source(batch, *queue);
+  for (std::size_t i = 0; i < queues.size(); ++i) {
+    cut_source(batch, *queues[i], static_cast<std::uint32_t>(i));
+  }
   return {Outcome::kept, &batch, mark_cut(range)};
 }
 
 // Cuts the batch's events of one source into messages.
-void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQueue& queue) {
+void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQueue& queue,
+                                 std::uint32_t source) {
   Heads& heads = heads_[batch.builder];
+  shaping::CarrierFill* const fill = fill_of(batch.builder, source);
   wire::PartHeader header;
   header.run = run_;
   header.batch_first = batch.range.first;
@@ -94,7 +110,7 @@ void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQue
   std::uint32_t in_carrier = 0; // blocks of this source and batch, in the last carrier
 
   for (source::Cursor cursor{batch.range.first, 0}; cursor.event < batch.range.end;) {
-    const auto limits = limits_of_block(batch, cursor, queue);
+    const auto limits = limits_of_block(batch, cursor, queue, fill);
     const std::uint32_t head_max =
         static_cast<std::uint32_t>(sizeof header + limits.entries * sizeof(wire::FragmentEntry));
     std::byte* head = reserve_head(heads, head_max);
@@ -107,11 +123,13 @@ void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQue
     header.payload_offset = piece.payload_offset;
     const auto head_size =
         static_cast<std::uint32_t>(sizeof header + header.entries * sizeof(wire::FragmentEntry));
-    const bool fills = fills_carrier(batch.builder, head_size + piece.payload.size, in_carrier);
+    const bool fills =
+        fill != nullptr && fills_carrier(*fill, head_size + piece.payload.size, in_carrier);
     header.fills_carrier = fills ? 1 : 0;
     std::memcpy(head, &header, sizeof header);
     wire::seal_part({head, head_size}, system_.checksum);
-    batch.blocks.push_back({heads.page.freeze(heads.filled, head_size), piece.payload, fills});
+    batch.blocks.push_back(
+        {heads.page.freeze(heads.filled, head_size), piece.payload, source, fills});
     heads.filled += head_size;
   }
 }
@@ -119,25 +137,15 @@ void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQue
 // How large the next block may be.
 shaping::CarrierFill::Limits
 RetainedBatches::limits_of_block(const RetainedBatch& batch, const source::Cursor& cursor,
-                                 const source::FragmentQueue& queue) const {
+                                 const source::FragmentQueue& queue,
+                                 const shaping::CarrierFill* fill) const {
   const auto fragments = static_cast<std::uint32_t>(batch.range.end - cursor.event);
-  if (!fill_.empty()) {
+  if (fill != nullptr) {
     const std::uint32_t first = queue.entry(cursor.event).size() - cursor.payload_offset;
-    return fill_[batch.builder].limits(fragments, first);
+    return fill->limits(fragments, first);
   }
   const auto head = static_cast<std::uint32_t>(metadata_per_source(fragments));
   return {fragments, system_.message_max() - head};
-}
-
-// A block is cut; `in_carrier`: of its source and batch, since the carrier began.
-bool RetainedBatches::fills_carrier(NodeId builder, std::uint32_t bytes,
-                                    std::uint32_t& in_carrier) {
-  if (fill_.empty()) return false;
-  const bool full = fill_[builder].add(bytes);
-  if (!full && ++in_carrier < shaping::CarrierFill::blocks_most) return false;
-  fill_[builder].begin();
-  in_carrier = 0;
-  return true;
 }
 
 // The same blocks for another builder unit: new headers, since the old ones may still be on their

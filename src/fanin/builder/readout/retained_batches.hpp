@@ -4,6 +4,7 @@
 // pages.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory_resource>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "fanin/builder/attempt.hpp"
+#include "fanin/builder/lane.hpp"
 #include "fanin/builder/metadata.hpp"
 #include "fanin/builder/recently_decided.hpp"
 #include "fanin/builder/shaping/carrier_fill.hpp"
@@ -25,6 +27,7 @@ namespace fanin::builder {
 struct DataBlock {
   memory::View head; // PartHeader and table
   memory::View payload;
+  std::uint32_t source = 0; // its position among those of the readout unit
   bool fills_carrier = false; // the last one of its carrier
 };
 
@@ -34,7 +37,14 @@ struct RetainedBatch {
   NodeId builder = 0;
   Incarnation builder_incarnation = 0;
   std::vector<DataBlock> blocks;
-  std::size_t next_block = 0; // to be sent
+  std::array<std::uint32_t, rails_max> next_block{}; // to be sent, by lane
+
+  // What is to be sent next over this lane; null: nothing.
+  [[nodiscard]] const DataBlock* next_of(const Lane& lane) {
+    std::uint32_t& next = next_block[lane.index];
+    while (next < blocks.size() && !lane.carries(blocks[next].source)) ++next;
+    return next < blocks.size() ? &blocks[next] : nullptr;
+  }
 };
 
 // Knows no connection and no time.
@@ -55,23 +65,27 @@ public:
   // The builder unit is gone: no heads are added to pages that hold heads for it.
   void forget_builder(NodeId builder) {
     heads_[builder] = {};
-    begin_carrier(builder);
+    begin_carrier(builder, {.count = 0});
   }
-  // With the barrel shifter: what is cut for it from now on is in another carrier.
-  void begin_carrier(NodeId builder) {
-    if (!fill_.empty()) fill_[builder].begin();
+  // With the barrel shifter: what is cut for it from now on, and sent over this lane, is in another
+  // carrier.
+  void begin_carrier(NodeId builder, const Lane& lane = {}) {
+    if (fill_.empty()) return;
+    for (std::size_t i = 0; i < lanes_; ++i) {
+      if (lane.count != lanes_ || lane.index == i) fill_[builder * lanes_ + i].begin();
+    }
   }
 
   enum class Outcome : std::uint8_t {
-    kept,     // it has to be sent, from its first block on
-    stale,    // it was assigned, cut or cleared before
+    kept, // it has to be sent, from its first block on
+    stale, // it was assigned, cut or cleared before
     no_pages, // there are no metadata pages for it now
     no_events // not all sources have answered for all of its events
   };
   struct Kept {
     Outcome outcome{};
     RetainedBatch* batch = nullptr; // kept
-    bool cut = false;               // cut_until() may have moved
+    bool cut = false; // cut_until() may have moved
   };
   // `answered(range)`: whether all sources have answered for these events.
   template <class Answered>
@@ -99,11 +113,14 @@ private:
   [[nodiscard]] bool was_cut(EventNumber first) const;
   [[nodiscard]] std::uint64_t head_bytes_max(EventRange range, Queues queues) const;
   [[nodiscard]] Kept cut(const wire::Assign& assign, Queues queues);
-  void cut_source(RetainedBatch& batch, const source::FragmentQueue& queue);
+  void cut_source(RetainedBatch& batch, const source::FragmentQueue& queue, std::uint32_t source);
+  // Null without the barrel shifter.
+  [[nodiscard]] shaping::CarrierFill* fill_of(NodeId builder, std::uint32_t source) {
+    return fill_.empty() ? nullptr : &fill_[builder * lanes_ + source % lanes_];
+  }
   [[nodiscard]] shaping::CarrierFill::Limits
   limits_of_block(const RetainedBatch& batch, const source::Cursor& cursor,
-                  const source::FragmentQueue& queue) const;
-  [[nodiscard]] bool fills_carrier(NodeId builder, std::uint32_t bytes, std::uint32_t& in_carrier);
+                  const source::FragmentQueue& queue, const shaping::CarrierFill* fill) const;
   [[nodiscard]] bool readdress(RetainedBatch& batch, const wire::Assign& assign);
   [[nodiscard]] std::byte* reserve_head(Heads& heads, std::uint32_t size);
   // False: its events were cut before.
@@ -116,7 +133,9 @@ private:
   RunNumber run_ = 0;
   Incarnation incarnation_ = 0;
   std::vector<Heads> heads_; // by builder unit
-  std::vector<shaping::CarrierFill> fill_; // likewise, with the barrel shifter; else empty
+  const std::size_t lanes_; // over which data are sent if all rails live
+  // Of the lanes to each builder unit, with the barrel shifter; else empty.
+  std::vector<shaping::CarrierFill> fill_;
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the two maps, reused
   Batches batches_{&memory_};
   std::pmr::map<EventNumber, EventNumber> cut_{&memory_}; // ranges cut beyond cut_until_

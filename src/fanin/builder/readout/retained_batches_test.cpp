@@ -177,6 +177,23 @@ TEST_F(RetainedInCarriers, a_carrier_that_has_left_is_not_filled_any_more) {
   }
 }
 
+TEST(RetainedBatch, a_lane_sends_the_blocks_of_its_sources) {
+  RetainedBatch batch;
+  for (const std::uint32_t source : {0U, 0U, 1U, 2U, 2U, 3U})
+    batch.blocks.push_back({{}, {}, source});
+  const auto sent = [&batch](const Lane& lane) {
+    std::vector<std::uint32_t> sources;
+    batch.next_block = {};
+    for (; batch.next_of(lane) != nullptr; ++batch.next_block[lane.index])
+      sources.push_back(batch.next_of(lane)->source);
+    return sources;
+  };
+  EXPECT_EQ(sent({0, 0, 1}), (std::vector<std::uint32_t>{0, 0, 1, 2, 2, 3}));
+  EXPECT_EQ(sent({0, 0, 2}), (std::vector<std::uint32_t>{0, 0, 2, 2}));
+  EXPECT_EQ(sent({0, 1, 2}), (std::vector<std::uint32_t>{1, 3}));
+  EXPECT_EQ(sent({0, 2, 3}), (std::vector<std::uint32_t>{2, 2}));
+}
+
 TEST_F(Retained, numbers_come_back_in_order_whoever_decides_first) {
   EXPECT_TRUE(assign(16, 0).cut);
   EXPECT_EQ(batches_.cut_until(), 0U);

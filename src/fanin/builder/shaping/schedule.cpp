@@ -10,35 +10,28 @@ Schedule::Schedule(const Shaping& shaping, std::size_t readout_units, std::size_
                    NodeId readout_unit, std::uint64_t seed)
     : shaping_(shaping),
       share_(shaping.share(readout_units)),
-      readout_units_(readout_units),
-      readout_unit_(readout_unit),
-      seed_(seed),
-      builders_(builder_units) {
+      builders_(builder_units),
+      to_(builder_units) {
   FANIN_ASSERT(shaping.on() && share_ >= std::uint64_t{carriers_least} * shaping.carrier);
+  order_ = make_order(shaping.policy, readout_units, builder_units, readout_unit, seed);
 }
 
-void Schedule::opened(NodeId node, std::size_t rail) {
+void Schedule::opened(NodeId node) {
   closed(node);
-  while (rails_.size() <= rail) {
-    rails_.push_back({make_order(shaping_.policy, readout_units_, builders_.size(), readout_unit_,
-                                 seed_ + rails_.size()),
-                      std::vector<Destination>(builders_.size())});
-  }
-  builders_[node].rail = rail;
+  builders_[node].connected = true;
 }
 
 void Schedule::closed(NodeId node) {
-  Builder& builder = builders_[node];
-  if (builder.rail != no_rail) {
-    rails_[builder.rail].to[node] = {};
-    rails_[builder.rail].order->closed(node);
+  if (builders_[node].connected) {
+    to_[node] = {};
+    order_->closed(node);
   }
-  builder = {};
+  builders_[node] = {};
 }
 
 bool Schedule::granted(NodeId node, std::uint64_t bytes) {
   Builder& builder = builders_[node];
-  if (builder.rail == no_rail) return true;
+  if (!builder.connected) return true;
   if (bytes > builder.sent + share_) return false;
   builder.granted = std::max(builder.granted, bytes); // a request may bring an earlier one
   // It is the share beyond what had been received.
@@ -60,11 +53,11 @@ void Schedule::set_full(NodeId node, bool full) {
 
 void Schedule::update(NodeId node) {
   const Builder& builder = builders_[node];
-  if (builder.rail == no_rail) return;
+  if (!builder.connected) return;
   const bool waits = builder.waiting != 0;
   const bool open = waits && !builder.full && least(builder) <= room(node);
   const auto under_way = static_cast<std::uint32_t>(builder.full_carriers.size());
-  rails_[builder.rail].to[node] = {waits, open, under_way};
+  to_[node] = {waits, open, under_way};
 }
 
 // When all that was sent has been received and granted anew, there is room for a carrier.
@@ -73,12 +66,7 @@ std::uint64_t Schedule::least(const Builder& builder) const {
   return std::max<std::uint64_t>(builder.waiting, shaping_.carrier);
 }
 
-std::optional<NodeId> Schedule::next(Time now) {
-  for (Rail& rail : rails_) {
-    if (const auto node = rail.order->next(rail.to, now)) return node;
-  }
-  return {};
-}
+std::optional<NodeId> Schedule::next(Time now) { return order_->next(to_, now); }
 
 void Schedule::sent(NodeId node, std::uint64_t bytes, bool fills) {
   FANIN_ASSERT(bytes <= room(node));
@@ -89,13 +77,9 @@ void Schedule::sent(NodeId node, std::uint64_t bytes, bool fills) {
 
 void Schedule::carried(NodeId node, Time now) {
   ++carriers_;
-  if (builders_[node].rail != no_rail) rails_[builders_[node].rail].order->sent(node, now);
+  if (builders_[node].connected) order_->sent(node, now);
 }
 
-Time Schedule::wake() const {
-  Time wake = never;
-  for (const Rail& rail : rails_) wake = std::min(wake, rail.order->wake());
-  return wake;
-}
+Time Schedule::wake() const { return order_->wake(); }
 
 } // namespace fanin::builder::shaping

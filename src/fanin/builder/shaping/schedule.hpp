@@ -1,5 +1,5 @@
-// What a readout unit may send to whom, and to whom next: grants that have come, and the order of
-// the policy. Each rail has an order of its own.
+// What a readout unit may send to whom over one rail, and to whom next: grants that have come, and
+// the order of the policy.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ public:
   Schedule(const Shaping& shaping, std::size_t readout_units, std::size_t builder_units,
            NodeId readout_unit, std::uint64_t seed);
 
-  // A new connection to it, over this rail: nothing is granted.
-  void opened(NodeId builder, std::size_t rail);
+  // A new connection to it: nothing is granted.
+  void opened(NodeId builder);
   void closed(NodeId builder);
   // It has granted so many bytes since the connection was opened. False: no good builder unit says
   // that, since it is more than its window.
@@ -54,16 +54,11 @@ public:
   }
 
 private:
-  static constexpr std::size_t no_rail = ~std::size_t{0};
   struct Builder : Credit {
-    std::size_t rail = no_rail; // no_rail: there is no connection
+    bool connected = false;
     std::uint64_t waiting = 0;
     bool full = false;
     std::vector<std::uint64_t> full_carriers; // not confirmed by a grant: `sent` at their ends
-  };
-  struct Rail {
-    std::unique_ptr<Order> order;
-    std::vector<Destination> to;
   };
   void update(NodeId builder);
   // Bytes that must be granted before one of them is sent.
@@ -71,11 +66,9 @@ private:
 
   const Shaping shaping_;
   const std::uint64_t share_;
-  const std::size_t readout_units_;
-  const NodeId readout_unit_;
-  const std::uint64_t seed_;
   std::vector<Builder> builders_;
-  std::vector<Rail> rails_;
+  std::vector<Destination> to_; // the same, as the order sees them
+  std::unique_ptr<Order> order_;
   std::uint64_t carriers_ = 0;
 };
 

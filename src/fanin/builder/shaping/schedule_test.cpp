@@ -9,7 +9,7 @@ namespace {
 class ScheduleTest : public ::testing::Test {
 protected:
   void open_all() {
-    for (NodeId builder = 0; builder < 3; ++builder) schedule_.opened(builder, 0);
+    for (NodeId builder = 0; builder < 3; ++builder) schedule_.opened(builder);
   }
   std::optional<NodeId> carry(std::uint64_t bytes) {
     const auto node = schedule_.next({});
@@ -54,12 +54,12 @@ TEST_F(ScheduleTest, a_grant_beyond_the_window_is_invalid_and_an_earlier_one_is_
   EXPECT_FALSE(schedule_.granted(0, 4001));
 }
 
-TEST_F(ScheduleTest, a_new_connection_starts_afresh_and_may_take_another_rail) {
+TEST_F(ScheduleTest, a_new_connection_starts_afresh) {
   open_all();
   schedule_.set_waiting(1, 1000);
   EXPECT_TRUE(schedule_.granted(1, 3000));
   EXPECT_EQ(carry(1000), NodeId{1});
-  schedule_.opened(1, 1);
+  schedule_.opened(1);
   EXPECT_EQ(schedule_.room(1), 0U);
   EXPECT_EQ(schedule_.next({}), std::nullopt);
   EXPECT_TRUE(schedule_.granted(1, 3000));
@@ -75,7 +75,7 @@ TEST_F(ScheduleTest, a_new_connection_starts_afresh_and_may_take_another_rail) {
 class ScheduleWithSlots : public ::testing::Test {
 protected:
   void SetUp() override {
-    schedule_.opened(0, 0);
+    schedule_.opened(0);
     EXPECT_TRUE(schedule_.granted(0, 2000));
     schedule_.set_waiting(0, 1000);
   }
@@ -99,7 +99,7 @@ TEST_F(ScheduleWithSlots, full_carriers_are_under_way_until_a_grant_says_that_th
   }
   schedule_.set_waiting(0, 0);
   schedule_.carried(0, {});
-  schedule_.opened(1, 0);
+  schedule_.opened(1);
   EXPECT_TRUE(schedule_.granted(1, 2000));
   schedule_.set_waiting(1, 10);
   EXPECT_EQ(schedule_.next({}), std::nullopt); // two of them
@@ -109,10 +109,9 @@ TEST_F(ScheduleWithSlots, full_carriers_are_under_way_until_a_grant_says_that_th
   EXPECT_EQ(schedule_.next({}), NodeId{1});
 }
 
-TEST_F(ScheduleTest, each_rail_has_its_own_order) {
-  schedule_.opened(0, 0);
-  schedule_.opened(1, 1);
-  schedule_.opened(2, 0);
+TEST_F(ScheduleTest, only_those_that_are_connected_have_a_turn) {
+  schedule_.opened(0);
+  schedule_.opened(2);
   for (NodeId builder = 0; builder < 3; ++builder) {
     EXPECT_TRUE(schedule_.granted(builder, 3000));
     schedule_.set_waiting(builder, 1000);
@@ -122,7 +121,13 @@ TEST_F(ScheduleTest, each_rail_has_its_own_order) {
     sent.push_back(*node);
     schedule_.set_waiting(*node, schedule_.room(*node) == 0 ? 0 : 1000);
   }
-  EXPECT_EQ(sent, (std::vector<NodeId>{2, 0, 2, 0, 2, 0, 1, 1, 1}));
+  EXPECT_EQ(sent, (std::vector<NodeId>{2, 0, 2, 0, 2, 0}));
+}
+
+TEST(Shaping, rails_share_the_window) {
+  const Shaping two{.policy = Policy::random, .carrier = 1000, .window = 12'000};
+  EXPECT_EQ(two.per_rail(2).share(3), 2000U);
+  EXPECT_EQ(two.per_rail(1).share(3), 4000U);
 }
 
 } // namespace

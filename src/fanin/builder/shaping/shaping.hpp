@@ -44,6 +44,12 @@ struct Shaping {
   [[nodiscard]] bool on() const { return policy != Policy::none; }
   // Blocks are cut so that carriers are full, and no carrier is cut short because of a grant.
   [[nodiscard]] bool fills_carriers() const { return policy == Policy::barrel_shifter; }
+  // Of one rail of a builder unit: rails share its window, and nothing else.
+  [[nodiscard]] Shaping per_rail(std::size_t rails) const {
+    Shaping one = *this;
+    one.window /= rails;
+    return one;
+  }
   // What one readout unit may be granted and not have delivered.
   [[nodiscard]] std::uint64_t share(std::size_t readout_units) const {
     return window / readout_units;

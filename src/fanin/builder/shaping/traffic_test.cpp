@@ -102,7 +102,7 @@ private:
       lost.blocks.push_front(lost.data.back().bytes);
     }
     lost.grants.clear();
-    schedules_[r].opened(static_cast<NodeId>(b), 0);
+    schedules_[r].opened(static_cast<NodeId>(b));
     grants_[b].opened(static_cast<NodeId>(r));
     set_waiting(r, b);
     ++connections_;

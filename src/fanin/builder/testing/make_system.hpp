@@ -22,6 +22,7 @@ namespace fanin::builder::testing {
     }
   }
   for (std::size_t i = 0; i < builders; ++i) system.builder_units.push_back(fmt::format("bu{}", i));
+  system.rails = 2;
   system.data_page = 32U << 10;
   system.batch_events = 64;
   system.batch_bytes = 64U << 10;

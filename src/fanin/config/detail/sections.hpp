@@ -18,7 +18,6 @@ using settings::Value;
 // overrides to the current folder.
 [[nodiscard]] std::string resolve_path(const std::string& path, const Place& place);
 
-inline constexpr std::size_t rails_max = 8; // of the event manager, or of a builder unit
 inline constexpr std::uint64_t buffer_max = 64ULL << 40; // bytes
 [[nodiscard]] std::uint64_t read_buffer(TableReader& reader, std::string_view key,
                                         std::uint64_t fallback);
