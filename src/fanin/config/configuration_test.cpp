@@ -157,6 +157,8 @@ url = ["verbs://10.9.0.1", "tcp://"]
             "the port out and each finds a free one");
   EXPECT_EQ(error_of(builder + "[\"tcp://a:1\", 7]\n"),
             "run.toml:4: builder.0.url: holds a whole number; a list of texts is wanted");
+  EXPECT_EQ(error_of(builder + "[]\n"),
+            "run.toml:4: builder.0.url: is empty; leave it out for the default");
   EXPECT_EQ(error_of(builder + "[\"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\", \"a\"]\n"),
             "run.toml:4: builder.0.url: names more than 8 addresses");
 }

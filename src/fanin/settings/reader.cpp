@@ -207,6 +207,9 @@ std::vector<net::Url> TableReader::urls(std::string_view key) {
     }
     urls.push_back(*url);
   }
+  const Value* const value = find(key);
+  if (value != nullptr && value->kind == Value::Kind::list && value->items.empty())
+    reject(key, "is empty; leave it out for the default");
   return urls;
 }
 
