@@ -15,7 +15,6 @@
 
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
-#include "fanin/builder/control/control_client.hpp"
 #include "fanin/executive/describe.hpp"
 #include "fanin/executive/host_list.hpp"
 #include "fanin/executive/launcher.hpp"
@@ -100,7 +99,7 @@ public:
         rails.replace(at, 1, " and ");
       terminal_.log(LogLevel::info, fmt::format("{:<8} listens at {}", node, rails));
     } else if (kind == "end" && !report.at("ok").boolean()) {
-      on_failed_end(node, report.at("error").text());
+      on_failed_end(node, report.at("error").text(), report.at("too_late").boolean());
     }
     const bool moved = kind == "progress" || kind == "frozen";
     if (moved && !options_.quiet) terminal_.progress(view_.progress_line());
@@ -118,9 +117,8 @@ public:
   }
 
 private:
-  void on_failed_end(const std::string& node, const std::string& error) {
-    // Who came too late for the run has nothing to complain about.
-    const bool too_late = error == builder::run_is_ending;
+  // Who came too late for the run has nothing to complain about.
+  void on_failed_end(const std::string& node, const std::string& error, bool too_late) {
     const std::string line = fmt::format("{:<8} {}", node, error);
     const bool known = view_.has_result() || std::ranges::find(errors_, line) != errors_.end();
     terminal_.log(too_late ? LogLevel::info : known ? LogLevel::debug : LogLevel::error, line);

@@ -156,6 +156,25 @@ protected:
   int connections_ = 0;
 };
 
+// Its reason is for people.
+TEST_F(BuilderChecks, comes_too_late_if_the_kind_of_the_refusal_says_so) {
+  for (const auto kind : {wire::RefusalKind::run_ending, wire::RefusalKind::for_good}) {
+    const bool ending = kind == wire::RefusalKind::run_ending;
+    const std::string_view reason = ending ? "not today" : "the run is ending";
+    system_.emplace(options_);
+    manager_.emplace(system_->manager_node());
+    manager_->listen("sim://evm");
+    system_->start_builder(0);
+    run();
+    manager_->say(wire::Refuse{static_cast<std::uint32_t>(reason.size()), kind}, reason);
+    run();
+    EXPECT_EQ(system_->ended_nodes(), 1U);
+    EXPECT_EQ(system_->outcome_of_builder(0).has_value(), ending);
+    TearDown();
+    reset();
+  }
+}
+
 TEST_F(BuilderChecks, finds_a_bad_checksum) {
   auto table = good_table();
   table[2].crc32c ^= 1;
@@ -645,7 +664,8 @@ TEST_F(ManagerChecks, refuses_a_readout_unit_once_the_run_is_ending) {
   run();
   FakeNode late(system_->world(), "late");
   come(late, readout_unit, 1, "ru1\n");
-  EXPECT_TRUE(late.heard(wire::MessageType::refuse));
+  ASSERT_TRUE(late.heard(wire::MessageType::refuse));
+  EXPECT_EQ(late.all<wire::Refuse>().front().kind, wire::RefusalKind::run_ending);
   EXPECT_THAT(system_->log(), Contains(HasSubstr("the run is ending")));
   FakeNode helper(system_->world(), "helper");
   come(helper, builder_unit, 1, "bu1\nsim://helper");

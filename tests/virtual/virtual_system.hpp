@@ -95,6 +95,9 @@ public:
   [[nodiscard]] builder::BuilderUnit* builder(std::size_t index) {
     return builders_[index]->node ? builders_[index]->node->unit() : nullptr;
   }
+  [[nodiscard]] const Result<>& outcome_of_builder(std::size_t index) const {
+    return builders_[index]->node->outcome();
+  }
   [[nodiscard]] std::size_t readouts() const { return readouts_.size(); }
   [[nodiscard]] std::size_t builders() const { return builders_.size(); }
   // Readout and builder units that are there and have ended.

@@ -30,7 +30,7 @@ Result<> BuilderNode::start() {
   };
   options.on_end = [this](const Result<>& result) {
     unit_ended_ = true;
-    outcome_ = in_order(result, run_ != 0);
+    outcome_ = in_order(result, run_ != 0, unit_->too_late());
     watch_sinks();
   };
   if (auto started = start_filter_server(); !started) return started;

@@ -45,8 +45,8 @@ std::string Node::event_manager_text() const {
   return text;
 }
 
-Result<> Node::in_order(const Result<>& result, bool joined) const {
-  const bool too_late = !result && result.error().text == builder::run_is_ending;
+Result<> Node::in_order(const Result<>& result, bool joined, bool too_late) {
+  too_late_ = too_late;
   if (too_late && !joined && !context_.by_hand) return {};
   return result;
 }

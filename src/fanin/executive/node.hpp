@@ -61,6 +61,8 @@ public:
   // Nothing is left to do; the outcome is known.
   [[nodiscard]] virtual bool ended() const = 0;
   [[nodiscard]] virtual const Result<>& outcome() const { return outcome_; }
+  // It came when the run was ending.
+  [[nodiscard]] bool too_late() const { return too_late_; }
   // Adds what only the node itself knows to its last report.
   virtual void describe(json::Value&) {}
   // What a user who started just this node is told when it has ended in good order.
@@ -89,12 +91,15 @@ protected:
   [[nodiscard]] std::string event_manager_text() const;
   // How the run has ended for a unit. One that its launcher started, and that found the run at its
   // end, has missed nothing; who started one by hand wants to know.
-  [[nodiscard]] Result<> in_order(const Result<>& result, bool joined) const;
+  [[nodiscard]] Result<> in_order(const Result<>& result, bool joined, bool too_late);
   // It was stopped and has no event manager.
   void leave_at_end(bool joined);
 
   NodeContext context_;
   Result<> outcome_;
+
+private:
+  bool too_late_ = false;
 };
 
 } // namespace fanin::executive

@@ -236,7 +236,10 @@ void Process::report_end(std::size_t index) {
   json::Value message;
   message["report"] = "end";
   message["ok"] = node.outcome().has_value();
-  if (!node.outcome()) message["error"] = node.outcome().error().text;
+  if (!node.outcome()) {
+    message["error"] = node.outcome().error().text;
+    if (node.too_late()) message["too_late"] = true;
+  }
   node.describe(message);
   add_resources(message);
   const bool unable = !message.at("started").boolean(true);

@@ -22,7 +22,7 @@ Result<> ReadoutNode::start() {
   options.give_up_after = context_.configuration->network.give_up_after;
   options.on_end = [this](const Result<>& result) {
     ended_ = true;
-    outcome_ = in_order(result, run_ != 0 || unit_->run() != 0);
+    outcome_ = in_order(result, run_ != 0 || unit_->run() != 0, unit_->too_late());
   };
   const auto [first, last] = context_.configuration->sources_of(readout_);
   for (std::size_t i = first; i < last; ++i) {

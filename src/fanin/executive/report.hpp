@@ -11,8 +11,9 @@
 //   frozen     node, seconds                           the launcher: the event manager is silent
 //   filters    node                                    a filter unit: it works
 //   end        node, ok, error, started, joined,       every node, last. started: false if it
-//              refused, its counters                   could not; joined: it was in the run then;
-//                                                      refused: of a filter unit, for good
+//              refused, too_late, its counters         could not; joined: it was in the run then;
+//                                                      refused: of a filter unit, for good;
+//                                                      too_late: for the run
 #pragma once
 
 #include <string>

@@ -115,10 +115,15 @@ struct Welcome {
 };
 static_assert(sizeof(Welcome) == 32);
 
+enum class RefusalKind : std::uint32_t {
+  for_good = 0, ///< trying again would change nothing
+  for_now = 1, ///< try again: an earlier process of this name may still live
+  run_ending = 2 ///< the run takes nobody any more
+};
 struct Refuse { // followed by text
   static constexpr MessageType type = MessageType::refuse;
   std::uint32_t text_size = 0;
-  std::uint32_t for_now = 0; ///< 1: try again; an earlier process of this name may still live
+  RefusalKind kind{};
 };
 static_assert(sizeof(Refuse) == 8);
 

@@ -56,6 +56,7 @@ public:
 
   // To the event manager, now.
   [[nodiscard]] bool connected() const { return control_ && control_->connected(); }
+  [[nodiscard]] bool too_late() const { return control_ && control_->too_late(); } // for the run
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::vector<std::string> files() const { return storage_.files(); }
 

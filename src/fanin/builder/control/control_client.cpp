@@ -225,8 +225,8 @@ bool ControlClient::on_message(wire::MessageType type, std::span<const std::byte
     wire::Refuse refuse;
     if (!reader.read(refuse)) return false;
     const std::string reason{reader.text(refuse.text_size)};
-    if (!reader.ok()) return false;
-    refused(reason, refuse.for_now != 0);
+    if (!reader.ok() || refuse.kind > wire::RefusalKind::run_ending) return false;
+    refused(reason, refuse.kind);
     return true;
   }
   case wire::MessageType::resumed: {
@@ -266,11 +266,13 @@ void ControlClient::receive(const memory::View& page) {
   }
 }
 
-void ControlClient::refused(const std::string& reason, bool for_now) {
+void ControlClient::refused(const std::string& reason, wire::RefusalKind kind) {
   const Time now = environment_.loop->now();
   if (refused_since_ == never) refused_since_ = now;
+  const bool for_now = kind == wire::RefusalKind::for_now;
   if (!for_now || now - refused_since_ >= options_.give_up_after) {
     stop();
+    too_late_ = kind == wire::RefusalKind::run_ending;
     options_.on_given_up(Error{ErrorKind::refused, reason});
     return;
   }

@@ -28,9 +28,6 @@ struct NodeEnvironment {
   std::uint64_t session = 1; // drawn at random for the process
 };
 
-// Why a node is refused that comes when everything is read, or built.
-inline constexpr std::string_view run_is_ending = "the run is ending";
-
 // How often a node reports its counters to the event manager.
 inline constexpr Duration status_period = std::chrono::milliseconds{250};
 
@@ -82,6 +79,8 @@ public:
   [[nodiscard]] std::size_t room_max() const { return channel_.room_max(); }
   [[nodiscard]] bool connected() const { return connected_; }
   [[nodiscard]] bool sent() const { return channel_.sent(); }
+  // It was refused because the run is ending.
+  [[nodiscard]] bool too_late() const { return too_late_; }
 
   void on_event(net::Transport& transport, net::Event& event) override;
 
@@ -107,7 +106,7 @@ private:
   void end_conversation();
   bool on_message(wire::MessageType type, std::span<const std::byte> body);
   void receive(const memory::View& page);
-  void refused(const std::string& reason, bool for_now);
+  void refused(const std::string& reason, wire::RefusalKind kind);
   void watch_silence();
   // The event manager has something to answer.
   [[nodiscard]] bool waits() const { return !welcome_ || !channel_.all_acknowledged(); }
@@ -136,6 +135,7 @@ private:
   bool stopped_ = false;
   bool was_connected_ = false;
   bool welcome_ = false; // over this connection
+  bool too_late_ = false;
   Incarnation incarnation_ = 0; // of the conversation; 0: there is none
   Time lost_at_ = never; // the first loss since it was last welcome
   Time refused_since_ = never;

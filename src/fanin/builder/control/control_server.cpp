@@ -215,7 +215,7 @@ void ControlServer::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hell
     return refuse(*peer, {fmt::format("there is a node '{}' already: two nodes with one name, or "
                                       "an earlier one that is not dead yet",
                                       name),
-                          true});
+                          wire::RefusalKind::for_now});
   }
   if (auto refusal = nodes_.refusal(key)) return refuse(*peer, std::move(*refusal));
   peer->state = PeerState::connected;
@@ -232,7 +232,7 @@ void ControlServer::refuse(Peer& peer, Refusal refusal) {
   say_refused(refusal.level, fmt::format("{} refused: {}", peer.link.peer(), refusal.reason));
   std::string& reason = refusal.reason;
   reason.resize(std::min(reason.size(), peer.channel.room_max()));
-  const wire::Refuse message{static_cast<std::uint32_t>(reason.size()), refusal.for_now ? 1U : 0U};
+  const wire::Refuse message{static_cast<std::uint32_t>(reason.size()), refusal.kind};
   peer.channel.greet(peer.link, message, std::string_view{reason});
   peer.link.close();
 }

@@ -29,7 +29,7 @@ class ControlServer final : public net::Handler {
 public:
   struct Refusal {
     std::string reason;
-    bool for_now = false; // it may try again
+    wire::RefusalKind kind = wire::RefusalKind::for_good;
     LogLevel level = LogLevel::warning;
   };
   // Who leads the run. Called on the loop; may tell nodes something, and drop() them.

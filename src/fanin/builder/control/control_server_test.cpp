@@ -22,7 +22,7 @@ constexpr NodeKey bu0{wire::Role::builder_unit, 0};
 class Notes final : public ControlServer::Nodes, public net::Service {
 public:
   std::optional<ControlServer::Refusal> refusal(NodeKey) override {
-    if (full) return ControlServer::Refusal{"full", true};
+    if (full) return ControlServer::Refusal{"full", wire::RefusalKind::for_now};
     return {};
   }
   void joined(NodeKey key, const wire::Hello&, std::string rails) override {
@@ -160,7 +160,7 @@ TEST_F(Server, second_process_of_a_name_waits_for_the_first_one) {
   join(ru0, 5);
   FakeNode& second = join(ru0, 6);
   ASSERT_TRUE(second.heard(wire::MessageType::refuse));
-  EXPECT_EQ(second.all<wire::Refuse>().front().for_now, 1U);
+  EXPECT_EQ(second.all<wire::Refuse>().front().kind, wire::RefusalKind::for_now);
   EXPECT_EQ(notes_.take(), "joined ru0 ");
 }
 

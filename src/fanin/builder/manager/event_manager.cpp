@@ -152,13 +152,13 @@ std::optional<ControlServer::Refusal> EventManager::refusal(NodeKey key) {
         fmt::format("readout unit '{}' was given up because it reaches no builder unit that the "
                     "others reach",
                     system_.readout_units[key.node]),
-        true, LogLevel::debug};
+        wire::RefusalKind::for_now, LogLevel::debug};
   }
   const Phase last_welcome = key.is_readout() ? Phase::running : Phase::draining;
   const bool failed =
       !key.is_readout() && accounts_.failed() && builders_.presence(key.node) == Presence::failed;
   if (phase_.now() <= last_welcome && !failed) return {};
-  return ControlServer::Refusal{std::string(run_is_ending), false, LogLevel::info};
+  return ControlServer::Refusal{"the run is ending", wire::RefusalKind::run_ending, LogLevel::info};
 }
 
 void EventManager::joined(NodeKey key, const wire::Hello& hello, std::string rails) {

@@ -53,6 +53,7 @@ public:
 
   // That it takes part in; 0: none now.
   [[nodiscard]] RunNumber run() const { return incarnation_ == 0 ? 0 : run_; }
+  [[nodiscard]] bool too_late() const { return control_->too_late(); } // for the run
   // To the event manager, now.
   [[nodiscard]] bool connected() const { return control_->connected(); }
   [[nodiscard]] const wire::NodeCounters& counters();
