@@ -1,6 +1,7 @@
 // What all nodes of one event builder must agree on: who there is, which sources, which protocol.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -23,11 +24,25 @@ enum class Protocol : std::uint8_t {
        // 6)
 };
 
+inline constexpr std::array protocols{Protocol::push, Protocol::pull};
 // As in the configuration: "push", "pull".
 [[nodiscard]] FANIN_INTERNAL_API std::string_view name(Protocol protocol);
 
 // Which builder unit comes first for a batch (assignment_policies.hpp).
 enum class AssignmentPolicy : std::uint8_t { round_robin, least_loaded, weighted, by_number };
+inline constexpr std::array assignment_policies{
+    AssignmentPolicy::round_robin, AssignmentPolicy::least_loaded, AssignmentPolicy::weighted,
+    AssignmentPolicy::by_number};
+// As in the configuration: "round-robin", ...
+[[nodiscard]] constexpr std::string_view name(AssignmentPolicy policy) {
+  switch (policy) {
+  case AssignmentPolicy::round_robin: break;
+  case AssignmentPolicy::least_loaded: return "least-loaded";
+  case AssignmentPolicy::weighted: return "weighted";
+  case AssignmentPolicy::by_number: return "by-number";
+  }
+  return "round-robin";
+}
 inline constexpr std::uint32_t weight_max = 1000; // of a builder unit
 
 struct SourceInfo {

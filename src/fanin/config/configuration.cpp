@@ -1,7 +1,9 @@
 #include "fanin/config/configuration.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -44,6 +46,15 @@ using detail::read_numa_node;
 using detail::TableReader;
 using detail::Value;
 
+// The value whose name is there; without the key the first one.
+template <class Enum, std::size_t count>
+Enum read_choice(TableReader& reader, std::string_view key, const std::array<Enum, count>& values) {
+  const auto choose = [&]<std::size_t... index>(std::index_sequence<index...>) {
+    return values[reader.choice(key, {name(values[index])...})];
+  };
+  return choose(std::make_index_sequence<count>{});
+}
+
 void read_run(TableReader reader, Configuration& configuration) {
   Run& run = configuration.run;
   if (reader.has("number")) {
@@ -76,7 +87,7 @@ void read_network(TableReader reader, Network& network, builder::System& system)
   }
   if (network.control.empty()) network.control = {common};
   network.data = reader.url("data").value_or(common);
-  system.protocol = static_cast<builder::Protocol>(reader.choice("protocol", {"push", "pull"}));
+  system.protocol = read_choice(reader, "protocol", builder::protocols);
   system.dead_after = reader.duration("dead_after", system.dead_after);
   if (system.dead_after < std::chrono::milliseconds{600}) {
     reader.reject("dead_after", "nodes report every 250 ms; set 600ms or more");
@@ -127,8 +138,7 @@ void read_event(TableReader reader, builder::System& system) {
   }
   system.batch_bytes = reader.size("batch_size", system.batch_bytes);
   if (system.batch_bytes < 4096) reader.reject("batch_size", "a batch takes at least 4KiB");
-  system.assignment = static_cast<builder::AssignmentPolicy>(
-      reader.choice("assignment", {"round-robin", "least-loaded", "weighted", "by-number"}));
+  system.assignment = read_choice(reader, "assignment", builder::assignment_policies);
   system.announce_deadline = reader.duration("batch_delay", system.announce_deadline);
   system.latency = reader.duration("latency", std::min(system.latency, system.event_deadline / 4));
   if (system.latency >= system.event_deadline) {
@@ -141,8 +151,7 @@ void read_event(TableReader reader, builder::System& system) {
 // Its sizes are fitted to the topology later.
 void read_shaping(TableReader reader, builder::System& system) {
   builder::shaping::Shaping& shaping = system.shaping;
-  shaping.policy = static_cast<builder::shaping::Policy>(
-      reader.choice("policy", {"none", "random", "linear-shift", "tokens", "barrel-shifter"}));
+  shaping.policy = read_choice(reader, "policy", builder::shaping::policies);
   for (const char* key : {"carrier", "window"}) {
     if (reader.has(key) && !shaping.on()) reader.reject(key, "counts only with a shaping.policy");
   }

@@ -10,6 +10,7 @@
 
 #include "fanin/builder/lane.hpp"
 #include "fanin/config/detail/sections.hpp"
+#include "fanin/wire/filter.hpp"
 
 namespace fanin::config::detail {
 namespace {
@@ -269,7 +270,8 @@ void read_filters(TableReader& root, Configuration& configuration) {
     alike.type = reader.text("type", "");
     if (alike.type.empty())
       reader.reject("type", "is missing: the type that a plug-in has registered");
-    alike.filter_ahead = static_cast<std::uint32_t>(reader.integer("ahead", 2, 1, 64));
+    alike.filter_ahead =
+        static_cast<std::uint32_t>(reader.integer("ahead", 2, 1, wire::filter_ahead_max));
     alike.filter_latency = reader.duration("latency", std::chrono::milliseconds{100});
     alike.filter_time_limit = reader.duration("time_limit", std::chrono::seconds{1});
     if (alike.filter_time_limit < std::chrono::milliseconds{20})

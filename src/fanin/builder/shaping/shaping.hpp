@@ -1,6 +1,7 @@
 // Traffic shaping: what readout and builder units agree on (docs/modules/builder/shaping.md).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,9 @@ namespace fanin::builder::shaping {
 
 // Which builder unit a readout unit sends to next, and who is granted data.
 enum class Policy : std::uint8_t { none, random, linear_shift, tokens, barrel_shifter };
+
+inline constexpr std::array policies{Policy::none, Policy::random, Policy::linear_shift,
+                                     Policy::tokens, Policy::barrel_shifter};
 
 // As in the configuration.
 [[nodiscard]] constexpr std::string_view name(Policy policy) {
@@ -23,8 +27,7 @@ enum class Policy : std::uint8_t { none, random, linear_shift, tokens, barrel_sh
   return "none";
 }
 [[nodiscard]] constexpr std::optional<Policy> policy_named(std::string_view word) {
-  for (const Policy policy : {Policy::none, Policy::random, Policy::linear_shift, Policy::tokens,
-                              Policy::barrel_shifter}) {
+  for (const Policy policy : policies) {
     if (name(policy) == word) return policy;
   }
   return {};
