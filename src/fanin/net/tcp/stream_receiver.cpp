@@ -22,8 +22,8 @@ StreamReceiver::Step StreamReceiver::next(memory::View& message) {
     switch (phase_) {
     case Phase::preface: return step_preface();
     case Phase::lead:
-      if (const Step step = step_lead(); step != Step::message) return step;
-      break; // the header is complete
+      if (const auto step = step_lead()) return *step;
+      break;
     case Phase::payload: return step_payload(message);
     case Phase::over: return reason_ == CloseReason::local ? Step::ended : Step::failed;
     }
@@ -44,8 +44,8 @@ StreamReceiver::Step StreamReceiver::step_preface() {
   return Step::opened;
 }
 
-// Step::message stands for: the header is complete and valid.
-StreamReceiver::Step StreamReceiver::step_lead() {
+// None: the header is complete and valid.
+std::optional<StreamReceiver::Step> StreamReceiver::step_lead() {
   const std::uint32_t take = std::min(lead_need_ - lead_have_, ahead_end_ - ahead_at_);
   if (take > 0) {
     std::memcpy(lead_.data() + lead_have_, ahead_.data() + ahead_at_, take);
@@ -67,7 +67,7 @@ StreamReceiver::Step StreamReceiver::step_lead() {
   expect_lead(length);
   length_ = length;
   have_ = seen_ = 0;
-  return Step::message;
+  return {};
 }
 
 StreamReceiver::Step StreamReceiver::step_payload(memory::View& message) {

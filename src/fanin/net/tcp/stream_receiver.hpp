@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "fanin/memory/page_pool.hpp"
@@ -87,7 +88,7 @@ private:
   enum class Phase : std::uint8_t { preface, lead, payload, over };
 
   [[nodiscard]] Step step_preface();
-  [[nodiscard]] Step step_lead();
+  [[nodiscard]] std::optional<Step> step_lead();
   [[nodiscard]] Step step_payload(memory::View& message);
   void place_beginning();
   void save(const std::byte* beginning, std::uint32_t size);
