@@ -19,6 +19,39 @@ constexpr std::size_t early_max = 4096;
 wire::MissingReason reason_of(const wire::FragmentEntry& absent) {
   return wire::missing_reason(static_cast<wire::AbsentReason>(absent.crc32c));
 }
+
+// What a readout unit had of a batch before it died.
+struct LostRange {
+  SourceId source = 0;
+  EventNumber first = 0;
+  EventNumber end = 0; // the last one of this range and those before it
+};
+
+// By source and number, to be searched. They may overlap.
+std::vector<LostRange> lost_of(const Assembly& assembly) {
+  std::vector<LostRange> lost;
+  for (const wire::MissingRange& one : assembly.lost) {
+    if (one.first >= assembly.range.end) continue;
+    const std::uint64_t count = std::min<std::uint64_t>(one.count, assembly.range.end - one.first);
+    lost.push_back({one.source, one.first, one.first + count});
+  }
+  std::ranges::sort(lost, {},
+                    [](const LostRange& one) { return std::pair{one.source, one.first}; });
+  for (std::size_t i = 1; i < lost.size(); ++i) {
+    if (lost[i].source == lost[i - 1].source) lost[i].end = std::max(lost[i].end, lost[i - 1].end);
+  }
+  return lost;
+}
+
+bool has_lost(std::span<const LostRange> lost, SourceId source, EventNumber event) {
+  const auto after =
+      std::ranges::upper_bound(lost, std::pair{source, event}, {}, [](const LostRange& one) {
+        return std::pair{one.source, one.first};
+      });
+  if (after == lost.begin()) return false;
+  const LostRange& one = *std::prev(after);
+  return one.source == source && event < one.end;
+}
 } // namespace
 
 Assembler::Assembler(const System& system, const SourceIndex& sources)
@@ -335,19 +368,16 @@ void Assembler::decide(Assembly& assembly) {
   for (const auto& bad : assembly.bad) batch.bad.push_back({bad.event, bad.source, bad.flags});
 }
 
-// Of numbers that no source has nothing is missing. What a readout unit had before it died was
-// lost, whatever it says when it is here again. What is missing makes events incomplete if the
-// source is required.
-void Assembler::sort_out_missing(Assembly& assembly) {
+// Leaves out gaps in which a source has something. Gives which events of the batch are in one of
+// the others.
+std::vector<bool> Assembler::drop_false_gaps(Assembly& assembly) const {
   const EventNumber first = assembly.range.first;
   const auto count = static_cast<std::size_t>(assembly.range.count());
   std::vector<std::uint32_t> missing(count);
-  std::vector<bool> incomplete(count);
-  std::vector<bool> gap(count);
-  const auto runs = std::exchange(assembly.missing, {});
-  for (const auto& run : runs) {
+  for (const auto& run : assembly.missing) {
     for (std::size_t i = 0; i < run.count; ++i) ++missing[run.first - first + i];
   }
+  std::vector<bool> gap(count);
   std::erase_if(assembly.gaps, [&](const wire::Gap& one) {
     for (EventNumber event = std::max(one.first, first); event < one.end; ++event) {
       if (missing[event - first] != system_.sources.size()) return true; // somebody is wrong
@@ -357,15 +387,24 @@ void Assembler::sort_out_missing(Assembly& assembly) {
     }
     return false;
   });
-  for (const auto& run : runs) {
+  return gap;
+}
+
+// Of numbers that no source has nothing is missing. What a readout unit had before it died was
+// lost, whatever it says when it is here again. What is missing makes events incomplete if the
+// source is required.
+void Assembler::sort_out_missing(Assembly& assembly) {
+  const EventNumber first = assembly.range.first;
+  const std::vector<bool> gap = drop_false_gaps(assembly);
+  std::vector<bool> incomplete(gap.size());
+  const std::vector<LostRange> lost = lost_of(assembly);
+  for (const auto& run : std::exchange(assembly.missing, {})) {
     const bool required = system_.sources[sources_.find(run.source)].required;
     for (EventNumber event = run.first; event < run.first + run.count; ++event) {
       if (gap[event - first]) continue;
-      const bool lost = std::ranges::any_of(assembly.lost, [&](const wire::MissingRange& one) {
-        return one.source == run.source && event >= one.first && event - one.first < one.count;
-      });
       add_missing(assembly, run.source, {event, event + 1},
-                  lost ? wire::MissingReason::lost : static_cast<wire::MissingReason>(run.reason));
+                  has_lost(lost, run.source, event) ? wire::MissingReason::lost
+                                                    : static_cast<wire::MissingReason>(run.reason));
       if (required) incomplete[event - first] = true;
     }
   }

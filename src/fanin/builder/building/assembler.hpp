@@ -127,6 +127,7 @@ private:
   static void add_missing(Assembly& assembly, SourceId source, EventRange events,
                           wire::MissingReason reason);
   void give_up_source(Assembly& assembly, std::size_t source);
+  [[nodiscard]] std::vector<bool> drop_false_gaps(Assembly& assembly) const;
   void sort_out_missing(Assembly& assembly);
 
   const System& system_;

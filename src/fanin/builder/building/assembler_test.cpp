@@ -204,6 +204,29 @@ TEST_F(Blocks, dead_readout_unit_is_absent_or_lost_as_the_event_manager_says) {
   EXPECT_EQ(batch->incomplete, 4U);
 }
 
+TEST_F(Blocks, lost_fragments_may_be_named_more_than_once_and_in_any_order) {
+  Assembly* const batch = assign(0);
+  const auto lost = [](SourceId source, EventNumber first, std::uint32_t count) {
+    return wire::MissingRange{.source = source, .count = count, .first = first};
+  };
+  const std::vector all{lost(2, 3, 1), lost(1, 2, 1), lost(1, 0, 3), lost(1, 1, 1), lost(2, 0, 1)};
+  EXPECT_TRUE(assembler_.add_lost(all));
+  for (const NodeId readout : {NodeId{0}, NodeId{1}}) assembler_.give_up(*batch, readout);
+  assembler_.decide(*batch);
+  const auto reason_of = [&](SourceId source, EventNumber event) {
+    for (const auto& one : batch->batch.missing) {
+      if (one.source == source && one.events.contains(event)) return one.reason;
+    }
+    ADD_FAILURE() << source << " has " << event;
+    return Missing::absent;
+  };
+  for (EventNumber event = 0; event < 4; ++event) {
+    EXPECT_EQ(reason_of(1, event), event < 3 ? Missing::lost : Missing::absent) << event;
+    EXPECT_EQ(reason_of(2, event), event % 3 == 0 ? Missing::lost : Missing::absent) << event;
+    EXPECT_EQ(reason_of(3, event), Missing::absent) << event;
+  }
+}
+
 TEST_F(Blocks, gap_is_no_event_if_all_sources_say_so) {
   Assembly* const batch = assign(0, 0, {{1, 2}, {3, 4}});
   const auto absent = wire::FragmentEntry::make_absent(wire::AbsentReason::none);
