@@ -298,7 +298,7 @@ void BuilderUnit::watch_blocks() {
   if (overdue_.due(now)) {
     const std::vector<Lane> lanes = member_lanes();
     for (const Lane& lane : lanes) {
-      if (links_.gets_on(lane) || links_.waits_for_grant(lane)) overdue_.heard(lane);
+      if (links_.take_progress(lane) || links_.waits_for_grant(lane)) overdue_.heard(lane);
     }
     const auto found = overdue_.check(assembler_, now, lanes);
     for (Assembly* const assembly : found.stuck) {

@@ -70,7 +70,7 @@ private:
   [[nodiscard]] const State& state(const Lane& lane) const {
     return states_[lane.readout * lanes_ + lane.index];
   }
-  [[nodiscard]] bool gets_on(const Lane& lane, Duration now) const {
+  [[nodiscard]] bool is_within_patience(const Lane& lane, Duration now) const {
     return now - state(lane).heard_at < state(lane).patience;
   }
   [[nodiscard]] bool has_its_turn_before_it(const Assembler& assembler, const Assembly& assembly,
@@ -97,7 +97,7 @@ inline OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Dur
   }
   std::vector<Lane> silent;
   for (const Lane& lane : members) {
-    if (!gets_on(lane, now)) silent.push_back(lane);
+    if (!is_within_patience(lane, now)) silent.push_back(lane);
   }
   for (const auto& [first, assembly] : assembler.assemblies()) {
     if (assembly->state == AssemblyState::decided) continue;
@@ -130,7 +130,7 @@ inline bool OverdueBlocks::has_its_turn_before_it(const Assembler& assembler,
                                                   std::span<const Lane> members) const {
   if (assembly.state != AssemblyState::assigned) return false;
   return std::ranges::any_of(members, [&](const Lane& lane) {
-    return gets_on(lane, now) && state(lane).latest <= assembly.assigned_at &&
+    return is_within_patience(lane, now) && state(lane).latest <= assembly.assigned_at &&
            assembler.owes(assembly, lane);
   });
 }

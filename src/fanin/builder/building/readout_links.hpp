@@ -63,7 +63,7 @@ public:
   // " over rail 2" of this node, where it has several.
   [[nodiscard]] std::string rail_text(const Lane& lane) const;
   // Whether a part of a message has come over this lane since it was asked last.
-  [[nodiscard]] bool gets_on(const Lane& lane) {
+  [[nodiscard]] bool take_progress(const Lane& lane) {
     if (readouts_[lane.readout].lanes.empty()) return false;
     DataLane& one = lane_at(lane);
     const std::uint64_t before = std::exchange(one.unfinished, one.data.unfinished());
@@ -118,7 +118,7 @@ private:
   struct DataLane {
     net::Link data; // none: it is not open
     std::uint8_t rail = 0;
-    std::uint64_t unfinished = 0; // bytes of a message, when gets_on() was asked
+    std::uint64_t unfinished = 0; // bytes of a message, when take_progress() was asked
     ControlBatcher grants; // over `data`
   };
   struct Readout {
