@@ -45,7 +45,7 @@ bool ControlChannel::make_room(std::size_t size) {
 
 bool ControlChannel::roomy(std::size_t parts_bytes) {
   return pool_ != nullptr && !failed_ && later_.empty() &&
-         make_room(parts_bytes + body_max + number_max);
+         make_room(parts_bytes + control_body_max + number_max);
 }
 
 // Where to write the payload of a frame; null: there is no room.
@@ -69,11 +69,8 @@ std::byte* ControlChannel::reserve(wire::MessageType type, std::size_t size) {
     failed_ = true;
     return nullptr;
   }
-  const message::FrameHeader header{static_cast<std::uint16_t>(type), 0,
-                                    static_cast<std::uint32_t>(size)};
-  later_.resize(at + sizeof header + size);
-  std::memcpy(later_.data() + at, &header, sizeof header);
-  return later_.data() + at + sizeof header;
+  later_.resize(at + message::frame_size(size));
+  return put_header(later_.data() + at, type, size);
 }
 
 void ControlChannel::say_later() {

@@ -9,8 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "fanin/builder/control/control_batcher.hpp"
+#include "fanin/builder/control/control_frame.hpp"
 #include "fanin/builder/control/greeting.hpp"
+#include "fanin/message/gathering_page.hpp"
+#include "fanin/net/link.hpp"
 
 namespace fanin::builder {
 
@@ -41,17 +43,16 @@ public:
   // there is no room for it now, it is said later. Who may say much asks roomy() first.
   template <class Body, class... Parts>
   void append(const Body& body, const Parts&... parts) {
-    const std::size_t size = padded(sizeof(Body) + (message_bytes(parts).size() + ... + 0));
-    std::byte* at = reserve(Body::type, size);
-    if (at == nullptr) return;
-    put_bytes(at, std::as_bytes(std::span{&body, 1}));
-    (put_bytes(at, message_bytes(parts)), ...);
+    put_message([this](wire::MessageType type, std::size_t size) { return reserve(type, size); },
+                body, parts...);
   }
   // Whether a message with so many bytes of parts has room. Otherwise the peer has not
   // acknowledged what it was told: try again next turn.
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0);
   // The most bytes of records or text that a message can carry after its body.
-  [[nodiscard]] std::size_t room_max() const { return page_.payload_max() - body_max - number_max; }
+  [[nodiscard]] std::size_t room_max() const {
+    return page_.payload_max() - control_body_max - number_max;
+  }
 
   // Sends what was said, and acknowledges where enough has come. Called at the end of a turn, and
   // when the link is writable again.
@@ -73,7 +74,7 @@ public:
   // As much is kept as may be: the peer has to acknowledge some of it. (An empty pool is not its
   // fault.)
   [[nodiscard]] bool full() const {
-    return kept_bytes_ + page_.size() + body_max + number_max > kept_max();
+    return kept_bytes_ + page_.size() + control_body_max + number_max > kept_max();
   }
   // flush() has nothing to do until something is said, a page comes, or the link is writable.
   [[nodiscard]] bool is_idle() const { return sent() && (!page_.has_page() || !kept_.empty()); }
@@ -81,12 +82,10 @@ public:
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
 
 private:
-  static constexpr std::size_t body_max = 120; // of any message, with its padding
   static constexpr std::size_t number_max =
       sizeof(wire::Numbered) + 2 * sizeof(message::FrameHeader);
   static constexpr std::size_t later_max = 4U << 20; // bytes; beyond, the peer is given up
 
-  static std::size_t padded(std::size_t size) { return (size + 7) & ~std::size_t{7}; }
   [[nodiscard]] std::size_t kept_max() const { return 2 * std::size_t{pool_->page_size()}; }
   std::byte* reserve(wire::MessageType type, std::size_t size);
   [[nodiscard]] bool make_room(std::size_t size);

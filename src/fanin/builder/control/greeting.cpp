@@ -5,12 +5,10 @@
 namespace fanin::builder {
 
 std::byte* Greeting::frame(wire::MessageType type, std::size_t size) {
-  const message::FrameHeader header{static_cast<std::uint16_t>(type), 0,
-                                    static_cast<std::uint32_t>(size)};
-  FANIN_ASSERT(sizeof header + size <= pool_->page_size() / 2);
-  frame_.assign(sizeof header + size, std::byte{});
-  std::memcpy(frame_.data(), &header, sizeof header);
-  return frame_.data() + sizeof header;
+  const std::size_t taken = message::frame_size(size);
+  FANIN_ASSERT(taken <= pool_->page_size() / 2);
+  frame_.assign(taken, std::byte{});
+  return put_header(frame_.data(), type, size);
 }
 
 void Greeting::flush() {

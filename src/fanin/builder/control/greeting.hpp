@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "fanin/builder/control/control_batcher.hpp"
+#include "fanin/builder/control/control_frame.hpp"
+#include "fanin/memory/page_pool.hpp"
+#include "fanin/net/link.hpp"
 
 namespace fanin::builder {
 
@@ -19,10 +21,8 @@ public:
     link_ = link;
     pool_ = &pool;
     failed_ = false;
-    const std::size_t size = sizeof(Body) + (message_bytes(parts).size() + ... + 0);
-    std::byte* at = frame(Body::type, (size + 7) & ~std::size_t{7});
-    put_bytes(at, std::as_bytes(std::span{&body, 1}));
-    (put_bytes(at, message_bytes(parts)), ...);
+    put_message([this](wire::MessageType type, std::size_t size) { return frame(type, size); },
+                body, parts...);
   }
   // Sends it if that is possible now. Called at the end of a turn, and when the link is writable.
   void flush();
