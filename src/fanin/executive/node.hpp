@@ -13,7 +13,7 @@
 #include "fanin/base/json.hpp"
 #include "fanin/base/log.hpp"
 #include "fanin/base/result.hpp"
-#include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/control/node_environment.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/memory_plan.hpp"

@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
-#include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/control/control_channel.hpp"
+#include "fanin/builder/control/node_environment.hpp"
 #include "fanin/builder/system.hpp"
 
 namespace fanin::builder {

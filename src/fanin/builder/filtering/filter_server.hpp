@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
-#include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/control/node_environment.hpp"
 #include "fanin/builder/control/unidentified_links.hpp"
 #include "fanin/builder/filtering/batch_decisions.hpp"
 #include "fanin/builder/filtering/batch_selection.hpp"

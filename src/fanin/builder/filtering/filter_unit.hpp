@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
-#include "fanin/builder/control/control_client.hpp"
+#include "fanin/builder/control/node_environment.hpp"
 #include "fanin/builder/filtering/batch_reader.hpp"
 #include "fanin/builder/filtering/filter.hpp"
 #include "fanin/builder/system.hpp"
