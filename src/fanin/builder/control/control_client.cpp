@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/units.hpp"
 
 namespace fanin::builder {
@@ -24,7 +25,8 @@ ControlClient::ControlClient(NodeEnvironment environment, Options options)
       rail_tick_([this] { watch_rail(); }),
       retry_([this] { connect(); }),
       grace_([this] { end_conversation(); }),
-      silence_tick_([this] { watch_silence(); }) {
+      silence_tick_([this] { watch_silence(); }),
+      retry_after_(retry_first) {
   options_.hello.session = environment_.session;
   options_.hello.text_size = static_cast<std::uint32_t>(options_.text.size());
 }
@@ -33,8 +35,14 @@ ControlClient::~ControlClient() { link_.close(true); }
 
 void ControlClient::start() { connect(); }
 
+void ControlClient::enter(State state) {
+  FANIN_ASSERT(state_ != State::stopped || state == State::stopped);
+  FANIN_ASSERT(state != State::welcomed || connected());
+  state_ = state;
+}
+
 void ControlClient::stop() {
-  stopped_ = true;
+  enter(State::stopped);
   retry_.cancel();
   grace_.cancel();
   silence_tick_.cancel();
@@ -42,7 +50,11 @@ void ControlClient::stop() {
   channel_.flush();
   channel_ = {};
   link_.close();
-  connected_ = false;
+}
+
+void ControlClient::give_up(const Error& error) {
+  stop();
+  options_.on_given_up(error);
 }
 
 Result<net::Link> ControlClient::connect_over(const net::Url& rail) {
@@ -62,10 +74,7 @@ void ControlClient::connect() {
   auto link = connect_over(rail());
   // It was possible, or is over another rail: try again.
   if (!link && (was_connected_ || !no_rail_left())) return lost(link.error().text);
-  if (!link) {
-    options_.on_given_up(link.error());
-    return;
-  }
+  if (!link) return give_up(link.error());
   link_ = *link;
   if (!has_rails()) return;
   rail_silence_.begin(environment_.loop->now());
@@ -80,8 +89,8 @@ bool ControlClient::no_rail_left() { return ++impossible_ >= options_.event_mana
 // A network that swallows what is sent tells nobody. But an event manager that stands still answers
 // over no rail, and then nothing is changed.
 void ControlClient::watch_rail() {
-  const bool silent =
-      rail_silence_.check(environment_.loop->now(), welcome_, channel_.acknowledged(), !waits());
+  const bool silent = rail_silence_.check(environment_.loop->now(), state_ == State::welcomed,
+                                          channel_.acknowledged(), !waits());
   rail_tick_.start(*environment_.loop, environment_.loop->now() + rail_silence_.period());
   if (!silent) return forget_other();
   ++other_.looks;
@@ -109,11 +118,11 @@ void ControlClient::change_rail() {
   link_ = std::exchange(other_.link, {});
   rail_ = other_.rail;
   forget_other();
-  connected_ = was_connected_ = true;
-  welcome_ = false;
+  was_connected_ = true;
+  enter(State::waits_for_welcome);
   rail_silence_.begin(environment_.loop->now());
   if (options_.grace <= Duration{0} && incarnation_ != 0) end_conversation();
-  if (!stopped_) say_hello();
+  if (state_ != State::stopped) say_hello();
 }
 
 void ControlClient::forget_other() {
@@ -140,17 +149,16 @@ void ControlClient::on_other(const net::Event& event) {
 
 // What is known of the event manager is still true for a while, and what was said is kept.
 void ControlClient::lost(std::string_view why) {
-  const bool was = connected_;
+  const bool was = connected();
+  const bool was_welcome = state_ == State::welcomed;
   channel_.detach();
   link_ = {};
-  connected_ = false;
   stop_watching();
-  if (stopped_) return;
+  enter(State::connecting);
   const std::string from = rail().text();
   rail_ = rail_after(rail_);
   const Time now = environment_.loop->now();
   const bool first = was && lost_at_ == never;
-  const bool was_welcome = std::exchange(welcome_, false);
   if (first) lost_at_ = now;
   if (first || was_welcome) { // what comes and goes without a welcome is logged once
     environment_.log(
@@ -164,14 +172,11 @@ void ControlClient::lost(std::string_view why) {
     } else if (!grace_.active()) {
       grace_.start(*environment_.loop, now + options_.grace);
     }
-    if (stopped_) return;
+    if (state_ == State::stopped) return;
   }
   if (was_connected_ && now - lost_at_ >= options_.give_up_after) {
-    stopped_ = true;
-    options_.on_given_up(
-        Error{ErrorKind::disconnected,
-              fmt::format("the event manager at {} does not come back: {}", from, why)});
-    return;
+    return give_up({ErrorKind::disconnected,
+                    fmt::format("the event manager at {} does not come back: {}", from, why)});
   }
   try_again();
 }
@@ -198,7 +203,7 @@ void ControlClient::welcomed() {
   grace_.cancel();
   refused_since_ = lost_at_ = never;
   retry_after_ = retry_first;
-  welcome_ = true;
+  enter(State::welcomed);
   if (silence_tick_.active()) return;
   const Time now = environment_.loop->now();
   silence_.begin(now);
@@ -207,10 +212,9 @@ void ControlClient::welcomed() {
 
 // A frozen event manager keeps its connections, over all rails.
 void ControlClient::watch_silence() {
-  if (stopped_) return;
   const Time now = environment_.loop->now();
-  const bool silent =
-      silence_.check(now, welcome_, channel_.acknowledged(), !connected_ || !waits());
+  const bool silent = silence_.check(now, state_ == State::welcomed, channel_.acknowledged(),
+                                     !connected() || !waits());
   silence_tick_.start(*environment_.loop, now + silence_.period());
   if (!silent) return;
   silence_.begin(now);
@@ -271,15 +275,13 @@ void ControlClient::refused(const std::string& reason, wire::RefusalKind kind) {
   if (refused_since_ == never) refused_since_ = now;
   const bool for_now = kind == wire::RefusalKind::for_now;
   if (!for_now || now - refused_since_ >= options_.give_up_after) {
-    stop();
     too_late_ = kind == wire::RefusalKind::run_ending;
-    options_.on_given_up(Error{ErrorKind::refused, reason});
-    return;
+    return give_up({ErrorKind::refused, reason});
   }
   if (refused_since_ == now) environment_.log(LogLevel::warning, reason + "; trying again");
   link_.close();
   channel_.detach();
-  connected_ = false;
+  enter(State::connecting);
   stop_watching();
   retry_.start(*environment_.loop, now + retry_longest);
 }
@@ -290,42 +292,44 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
   if (link_ != link) return; // of an earlier connection
   switch (event.kind) {
   case net::EventKind::connected:
-    connected_ = was_connected_ = true;
+    was_connected_ = true;
+    enter(State::waits_for_welcome);
     impossible_ = 0;
     say_hello();
     break;
   case net::EventKind::message: receive(event.message); break;
   case net::EventKind::writable: channel_.flush(); break;
-  case net::EventKind::closed:
-    if (event.reason == net::CloseReason::version_mismatch) {
-      stopped_ = true;
-      stop_watching();
-      link_ = {};
-      options_.on_given_up(Error{ErrorKind::refused,
-                                 fmt::format("{} speaks another version of the protocol: run the "
-                                             "same release of fanin on all nodes",
-                                             rail().text())});
-      return;
-    }
-    if (event.reason != net::CloseReason::unknown_host) impossible_ = 0;
-    if (event.reason == net::CloseReason::unknown_host && !was_connected_ && no_rail_left()) {
-      stopped_ = true;
-      stop_watching();
-      link_ = {};
-      options_.on_given_up(Error{ErrorKind::not_found,
-                                 fmt::format("{}: there is no host of that name", rail().text())});
-      return;
-    }
-    lost(net::name(event.reason));
-    break;
+  case net::EventKind::closed: on_closed(event.reason); break;
   case net::EventKind::accepted: break;
   }
 }
 
+void ControlClient::on_closed(net::CloseReason reason) {
+  const auto without_link = [this] {
+    channel_.detach();
+    link_ = {};
+  };
+  if (reason == net::CloseReason::version_mismatch) {
+    without_link();
+    return give_up({ErrorKind::refused,
+                    fmt::format("{} speaks another version of the protocol: run the same release "
+                                "of fanin on all nodes",
+                                rail().text())});
+  }
+  const bool unknown = reason == net::CloseReason::unknown_host;
+  if (!unknown) impossible_ = 0;
+  if (unknown && !was_connected_ && no_rail_left()) {
+    without_link();
+    return give_up(
+        {ErrorKind::not_found, fmt::format("{}: there is no host of that name", rail().text())});
+  }
+  lost(net::name(reason));
+}
+
 void ControlClient::flush() {
-  if (stopped_) return;
+  if (state_ == State::stopped) return;
   channel_.flush();
-  if (connected_ && channel_.failed()) {
+  if (connected() && channel_.failed()) {
     link_.close(true);
     lost("it does not read");
   }

@@ -55,7 +55,9 @@ public:
   // As the channel's: what may grow long is only said while there is room.
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return channel_.roomy(parts_bytes); }
   [[nodiscard]] std::size_t room_max() const { return channel_.room_max(); }
-  [[nodiscard]] bool connected() const { return connected_; }
+  [[nodiscard]] bool connected() const {
+    return state_ == State::waits_for_welcome || state_ == State::welcomed;
+  }
   [[nodiscard]] bool sent() const { return channel_.sent(); }
   // It was refused because the run is ending.
   [[nodiscard]] bool too_late() const { return too_late_; }
@@ -63,6 +65,14 @@ public:
   void on_event(net::Transport& transport, net::Event& event) override;
 
 private:
+  enum class State : std::uint8_t {
+    connecting, // there is no connection; one is being made, or will be
+    waits_for_welcome, // connected, and has said hello
+    welcomed, // over this connection
+    stopped // for good
+  };
+
+  void enter(State state);
   void connect();
   [[nodiscard]] const net::Url& rail() const { return options_.event_manager[rail_]; }
   [[nodiscard]] bool has_rails() const { return options_.event_manager.size() > 1; }
@@ -82,12 +92,16 @@ private:
   void lost(std::string_view why);
   void welcomed();
   void end_conversation();
+  void give_up(const Error& error);
   bool on_message(wire::MessageType type, std::span<const std::byte> body);
   void receive(const memory::View& page);
+  void on_closed(net::CloseReason reason);
   void refused(const std::string& reason, wire::RefusalKind kind);
   void watch_silence();
   // The event manager has something to answer.
-  [[nodiscard]] bool waits() const { return !welcome_ || !channel_.all_acknowledged(); }
+  [[nodiscard]] bool waits() const {
+    return state_ != State::welcomed || !channel_.all_acknowledged();
+  }
 
   NodeEnvironment environment_;
   Options options_;
@@ -108,12 +122,10 @@ private:
   net::Timer retry_;
   net::Timer grace_; // runs while the conversation is without a connection
   net::Timer silence_tick_; // from the first welcome on
-  Duration retry_after_ = std::chrono::milliseconds{10};
-  bool connected_ = false;
-  bool stopped_ = false;
-  bool was_connected_ = false;
-  bool welcome_ = false; // over this connection
-  bool too_late_ = false;
+  Duration retry_after_;
+  State state_ = State::connecting;
+  bool was_connected_ = false; // an event manager was there
+  bool too_late_ = false; // for the run
   Incarnation incarnation_ = 0; // of the conversation; 0: there is none
   Time lost_at_ = never; // the first loss since it was last welcome
   Time refused_since_ = never;
