@@ -21,4 +21,30 @@ Result<std::vector<net::Url>> parse_rails(std::string_view text) {
   return rails;
 }
 
+Result<std::vector<net::Listener>> listen_on_rails(const NodeEnvironment& environment,
+                                                   std::span<const net::Url> rails,
+                                                   const net::ConnectionOptions& options) {
+  std::vector<net::Listener> listeners;
+  Error failure{ErrorKind::usage, "no address to listen at"};
+  for (const net::Url& url : rails) {
+    const auto transport = environment.transports->find(url);
+    if (!transport) return std::unexpected(transport.error());
+    auto listener = net::Listener::make(**transport, url, options);
+    if (listener) {
+      listeners.push_back(std::move(*listener));
+      continue;
+    }
+    failure = listener.error();
+    if (rails.size() > 1) environment.log(LogLevel::error, failure.text);
+  }
+  if (listeners.empty()) return std::unexpected(failure);
+  return listeners;
+}
+
+std::vector<net::Url> urls_of(std::span<const net::Listener> listeners) {
+  std::vector<net::Url> urls;
+  for (const net::Listener& listener : listeners) urls.push_back(listener.url());
+  return urls;
+}
+
 } // namespace fanin::builder

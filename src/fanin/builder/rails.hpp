@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "fanin/base/result.hpp"
+#include "fanin/builder/control/node_environment.hpp"
+#include "fanin/net/listener.hpp"
 #include "fanin/net/url.hpp"
 
 namespace fanin::builder {
@@ -16,5 +18,12 @@ namespace fanin::builder {
 [[nodiscard]] std::string rails_text(std::span<const net::Url> rails);
 // Errors: malformed, usage: no address, or an invalid one.
 [[nodiscard]] Result<std::vector<net::Url>> parse_rails(std::string_view text);
+
+// Listens on all of them. Errors: none can be listened on. Of several each one that cannot is
+// logged.
+[[nodiscard]] Result<std::vector<net::Listener>>
+listen_on_rails(const NodeEnvironment& environment, std::span<const net::Url> rails,
+                const net::ConnectionOptions& options);
+[[nodiscard]] std::vector<net::Url> urls_of(std::span<const net::Listener> listeners);
 
 } // namespace fanin::builder

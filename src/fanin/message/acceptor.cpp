@@ -20,7 +20,6 @@ Acceptor::Acceptor(Context& context, AcceptorOwner& owner, SocketCounters& count
 Acceptor::~Acceptor() { close(); }
 
 void Acceptor::close() {
-  for (const Listener& listener : listeners_) listener.transport->close_listener(listener.id);
   listeners_.clear();
   hello_deadline_.cancel();
   for (const auto& [key, deadline] : silent_) key.transport->close(key.id);
@@ -38,16 +37,16 @@ void Acceptor::close() {
 Result<net::Url> Acceptor::listen(const net::Url& url) {
   const auto transport = context_.transport(url);
   if (!transport) return std::unexpected(transport.error());
-  const auto listener = (*transport)
-                            ->listen(url, {.receive_pool = &context_.receive_pool(),
-                                           .handler = this,
-                                           .send_queue_bytes = options_.send_queue_bytes,
-                                           .held_bytes = options_.send_queue_bytes,
-                                           .low_latency = options_.low_latency,
-                                           .peers_must_identify = true});
+  auto listener = net::Listener::make(**transport, url,
+                                      {.receive_pool = &context_.receive_pool(),
+                                       .handler = this,
+                                       .send_queue_bytes = options_.send_queue_bytes,
+                                       .held_bytes = options_.send_queue_bytes,
+                                       .low_latency = options_.low_latency,
+                                       .peers_must_identify = true});
   if (!listener) return std::unexpected(listener.error());
-  listeners_.push_back({*transport, *listener});
-  return (*transport)->listening_url(*listener);
+  listeners_.push_back(std::move(*listener));
+  return listeners_.back().url();
 }
 
 std::shared_ptr<Peer> Acceptor::find(PeerId id) const {

@@ -14,6 +14,7 @@
 #include "fanin/message/context.hpp"
 #include "fanin/message/counters.hpp"
 #include "fanin/message/handshake.hpp"
+#include "fanin/net/listener.hpp"
 
 namespace fanin::message::detail {
 
@@ -94,11 +95,7 @@ private:
   AcceptorOwner& owner_;
   SocketCounters& counters_;
   Options options_;
-  struct Listener {
-    net::Transport* transport;
-    net::ListenerId id;
-  };
-  std::vector<Listener> listeners_;
+  std::vector<net::Listener> listeners_;
   std::unordered_map<Key, Time, Hash> silent_; // until when they may say hello
   net::Timer hello_deadline_; // of the first of them
   std::unordered_map<Key, std::shared_ptr<Peer>, Hash> peers_;

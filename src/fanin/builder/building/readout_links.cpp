@@ -24,32 +24,19 @@ ReadoutLinks::ReadoutLinks(const System& system, NodeEnvironment environment, Re
 ReadoutLinks::~ReadoutLinks() {
   end();
   unidentified_.close_all();
-  for (const Listener& listener : listeners_) listener.transport->close_listener(listener.id);
 }
 
 Result<std::vector<net::Url>> ReadoutLinks::listen(std::span<const net::Url> rails,
                                                    memory::PagePool& receive_pool) {
-  std::vector<net::Url> listening;
-  Error failure{ErrorKind::usage, "no address to listen at"};
-  for (const net::Url& url : rails) {
-    const auto transport = environment_.transports->find(url);
-    if (!transport) return std::unexpected(transport.error());
-    const auto listener =
-        (*transport)
-            ->listen(url, {.receive_pool = &receive_pool,
-                           .handler = this,
-                           .max_message = system_.shaping.on() ? system_.shaping.carrier : 0,
-                           .peers_must_identify = true});
-    if (!listener) {
-      failure = listener.error();
-      if (rails.size() > 1) environment_.log(LogLevel::error, failure.text);
-      continue;
-    }
-    listeners_.push_back({*transport, *listener});
-    listening.push_back((*transport)->listening_url(*listener));
-  }
-  if (listening.empty()) return std::unexpected(failure);
-  return listening;
+  auto listeners =
+      listen_on_rails(environment_, rails,
+                      {.receive_pool = &receive_pool,
+                       .handler = this,
+                       .max_message = system_.shaping.on() ? system_.shaping.carrier : 0,
+                       .peers_must_identify = true});
+  if (!listeners) return std::unexpected(listeners.error());
+  listeners_ = std::move(*listeners);
+  return urls_of(listeners_);
 }
 
 void ReadoutLinks::begin(RunNumber run, Incarnation incarnation) {

@@ -18,6 +18,7 @@
 #include "fanin/builder/control/control_client.hpp"
 #include "fanin/builder/control/unidentified_links.hpp"
 #include "fanin/builder/lane.hpp"
+#include "fanin/builder/rails.hpp"
 #include "fanin/builder/shaping/grants.hpp"
 #include "fanin/builder/system.hpp"
 
@@ -111,10 +112,6 @@ public:
   void on_event(net::Transport& transport, net::Event& event) override;
 
 private:
-  struct Listener {
-    net::Transport* transport = nullptr;
-    net::ListenerId id = net::ListenerId::none;
-  };
   struct DataLane {
     net::Link data; // none: it is not open
     std::uint8_t rail = 0;
@@ -165,7 +162,7 @@ private:
   const std::uint64_t digest_; // of system_
   NodeEnvironment environment_;
   Receiver& receiver_;
-  std::vector<Listener> listeners_; // one a rail
+  std::vector<net::Listener> listeners_; // one a rail
   RunNumber run_ = 0;
   Incarnation incarnation_ = 0; // of this node; 0: nobody is welcome
   std::vector<Readout> readouts_;

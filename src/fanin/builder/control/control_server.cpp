@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "fanin/base/printable.hpp"
-#include "fanin/builder/rails.hpp"
 
 namespace fanin::builder {
 
@@ -25,38 +24,19 @@ ControlServer::ControlServer(const System& system, NodeEnvironment environment, 
 ControlServer::~ControlServer() {
   for (auto& peer : unidentified_) peer->link.close(true);
   close_all();
-  for (const Listener& listener : listeners_) listener.transport->close_listener(listener.id);
 }
 
 Result<> ControlServer::start(std::span<const net::Url> rails) {
-  Error failure{ErrorKind::usage, "no address to listen at"};
-  for (const net::Url& url : rails) {
-    const auto transport = environment_.transports->find(url);
-    if (!transport) return std::unexpected(transport.error());
-    const auto listener =
-        (*transport)
-            ->listen(url, {.receive_pool = environment_.control_pool,
-                           .handler = this,
-                           .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
-                           .low_latency = true,
-                           .peers_must_identify = true});
-    if (listener) {
-      listeners_.push_back({*transport, *listener});
-      continue;
-    }
-    failure = listener.error();
-    if (rails.size() > 1) environment_.log(LogLevel::error, failure.text);
-  }
-  if (listeners_.empty()) return std::unexpected(failure);
+  auto listeners =
+      listen_on_rails(environment_, rails,
+                      {.receive_pool = environment_.control_pool,
+                       .handler = this,
+                       .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
+                       .low_latency = true,
+                       .peers_must_identify = true});
+  if (!listeners) return std::unexpected(listeners.error());
+  listeners_ = std::move(*listeners);
   return {};
-}
-
-std::vector<net::Url> ControlServer::urls() const {
-  std::vector<net::Url> urls;
-  for (const Listener& listener : listeners_) {
-    urls.push_back(listener.transport->listening_url(listener.id));
-  }
-  return urls;
 }
 
 void ControlServer::close_all() {

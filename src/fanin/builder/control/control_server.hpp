@@ -14,6 +14,7 @@
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control/control_channel.hpp"
 #include "fanin/builder/control/node_environment.hpp"
+#include "fanin/builder/rails.hpp"
 #include "fanin/builder/system.hpp"
 
 namespace fanin::builder {
@@ -62,7 +63,7 @@ public:
   // Listens on all of these rails: nodes come over any of them. Errors: none can be listened on.
   [[nodiscard]] Result<> start(std::span<const net::Url> rails);
   // Those that work.
-  [[nodiscard]] std::vector<net::Url> urls() const;
+  [[nodiscard]] std::vector<net::Url> urls() const { return urls_of(listeners_); }
 
   // Opens the conversation with a node that has joined; said again if its connection is lost before
   // that has come.
@@ -105,10 +106,6 @@ public:
   void on_event(net::Transport& transport, net::Event& event) override;
 
 private:
-  struct Listener {
-    net::Transport* transport = nullptr;
-    net::ListenerId id = net::ListenerId::none;
-  };
   enum class PeerState : std::uint8_t {
     unidentified, // has not said hello
     connected,
@@ -160,7 +157,7 @@ private:
   const std::uint64_t digest_; // of system_
   NodeEnvironment environment_;
   Nodes& nodes_;
-  std::vector<Listener> listeners_; // one a rail
+  std::vector<net::Listener> listeners_; // one a rail
   std::size_t readouts_; // how many; their peers come first
   std::vector<std::unique_ptr<Peer>> peers_; // by index(); null: not here
   std::vector<std::unique_ptr<Peer>> unidentified_;

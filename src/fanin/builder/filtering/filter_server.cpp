@@ -52,19 +52,16 @@ FilterServer::FilterServer(const System& system, NodeEnvironment environment, Op
 FilterServer::~FilterServer() {
   environment_.loop->remove(*this);
   for (const auto& [link, unit] : units_) net::Link{link}.close(true);
-  if (listener_) listener_.transport->close_listener(listener_id_);
 }
 
 Result<> FilterServer::listen(const net::Url& url) {
   const auto transport = environment_.transports->find(url);
   if (!transport) return std::unexpected(transport.error());
-  const auto listener = (*transport)
-                            ->listen(url, {.receive_pool = environment_.control_pool,
-                                           .handler = this,
-                                           .peers_must_identify = true});
+  auto listener = net::Listener::make(
+      **transport, url,
+      {.receive_pool = environment_.control_pool, .handler = this, .peers_must_identify = true});
   if (!listener) return std::unexpected(listener.error());
-  listener_.transport = *transport;
-  listener_id_ = *listener;
+  listener_ = std::move(*listener);
   return {};
 }
 

@@ -20,6 +20,7 @@
 #include "fanin/builder/filtering/batch_selection.hpp"
 #include "fanin/builder/system.hpp"
 #include "fanin/net/link.hpp"
+#include "fanin/net/listener.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/net/page_filler.hpp"
 #include "fanin/storage/event_sink.hpp"
@@ -125,8 +126,7 @@ private:
   Options options_;
   net::PageFiller headers_;
   ResultPages pages_;
-  net::Link listener_; // its transport; the listener's id is below
-  net::ListenerId listener_id_ = net::ListenerId::none;
+  net::Listener listener_;
   net::Timer watch_tick_;
   Units units_;
   UnidentifiedLinks unidentified_; // those of them that have no name
