@@ -122,7 +122,7 @@ void ControlClient::change_rail() {
   enter(State::waits_for_welcome);
   rail_silence_.begin(environment_.loop->now());
   if (options_.grace <= Duration{0} && incarnation_ != 0) end_conversation();
-  if (state_ != State::stopped) say_hello();
+  if (state_ != State::stopped) send_hello();
 }
 
 void ControlClient::forget_other() {
@@ -192,7 +192,7 @@ void ControlClient::end_conversation() {
   options_.on_lost();
 }
 
-void ControlClient::say_hello() {
+void ControlClient::send_hello() {
   wire::Hello hello = options_.hello;
   hello.resumes = incarnation_;
   hello.received = channel_.received();
@@ -295,7 +295,7 @@ void ControlClient::on_event(net::Transport& transport, net::Event& event) {
     was_connected_ = true;
     enter(State::waits_for_welcome);
     impossible_ = 0;
-    say_hello();
+    send_hello();
     break;
   case net::EventKind::message: receive(event.message); break;
   case net::EventKind::writable: channel_.flush(); break;

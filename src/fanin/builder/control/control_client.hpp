@@ -88,7 +88,7 @@ private:
   void stop_watching();
   void on_other(const net::Event& event);
   void try_again();
-  void say_hello();
+  void send_hello();
   void lost(std::string_view why);
   void welcomed();
   void end_conversation();

@@ -78,7 +78,7 @@ void ControlServer::receive(Peer& peer, const memory::View& page) {
         return take(link, type, body);
       });
   if (good) return;
-  say_refused(LogLevel::error,
+  log_refused(LogLevel::error,
               fmt::format("{}: sent an invalid message; connection closed", link.peer()));
   net::Link closing = link;
   lose(link, "it sent an invalid message");
@@ -209,7 +209,7 @@ void ControlServer::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hell
 }
 
 void ControlServer::refuse(Peer& peer, Refusal refusal) {
-  say_refused(refusal.level, fmt::format("{} refused: {}", peer.link.peer(), refusal.reason));
+  log_refused(refusal.level, fmt::format("{} refused: {}", peer.link.peer(), refusal.reason));
   std::string& reason = refusal.reason;
   reason.resize(std::min(reason.size(), peer.channel.room_max()));
   const wire::Refuse message{static_cast<std::uint32_t>(reason.size()), refusal.kind};
@@ -218,7 +218,7 @@ void ControlServer::refuse(Peer& peer, Refusal refusal) {
 }
 
 // Whoever can connect can cause as many of these lines as it likes.
-void ControlServer::say_refused(LogLevel level, std::string_view text) {
+void ControlServer::log_refused(LogLevel level, std::string_view text) {
   refusals_.say(environment_.log, environment_.loop->now(), level, text);
 }
 

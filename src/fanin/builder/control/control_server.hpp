@@ -133,7 +133,7 @@ private:
   [[nodiscard]] std::optional<std::string>
   wrong_with(const wire::Hello& hello, std::string_view name, std::string_view rails) const;
   void refuse(Peer& peer, Refusal refusal);
-  void say_refused(LogLevel level, std::string_view text);
+  void log_refused(LogLevel level, std::string_view text);
   [[nodiscard]] bool try_resume(Peer& fresh, const wire::Hello& hello);
   void leave_to_process(NodeKey key, const wire::Hello& hello, const Peer& fresh);
   void on_closed(net::Link link, std::string_view why);

@@ -80,7 +80,7 @@ void FilterUnit::on_event(net::Transport& transport, net::Event& event) {
   switch (event.kind) {
   case net::EventKind::connected:
     builder->open = true;
-    say_hello(*builder);
+    send_hello(*builder);
     break;
   case net::EventKind::message: on_message(link, event); break;
   case net::EventKind::writable: break; // what is unsaid is said in this turn
@@ -97,7 +97,7 @@ void FilterUnit::on_event(net::Transport& transport, net::Event& event) {
   }
 }
 
-void FilterUnit::say_hello(Builder& builder) {
+void FilterUnit::send_hello(Builder& builder) {
   wire::FilterHello hello;
   hello.system_digest = system_.digest();
   hello.ahead = options_.ahead;
@@ -197,14 +197,14 @@ bool FilterUnit::poll() {
     if (whole != batches_.begin()) std::iter_swap(whole, batches_.begin());
     begin_batch();
   }
-  say_alive();
-  if (!blocked_ || say()) decide_some();
+  send_alive();
+  if (!blocked_ || send_decisions()) decide_some();
   if (blocked_) options_.on_work(works_ = false);
   return !blocked_ && !stopped_;
 }
 
 // To builder units whose batches wait here for others.
-void FilterUnit::say_alive() {
+void FilterUnit::send_alive() {
   const Time now = environment_.loop->now();
   if (now - alive_at_ < alive_period) return;
   alive_at_ = now;
@@ -236,11 +236,11 @@ void FilterUnit::decide_some() {
                                   filter_result_max;
     const bool large = next_size > environment_.control_pool->page_size() / 2;
     if (batch.header.careful != 0 || large || now - unsaid_.since >= unsaid_max) {
-      if (!say()) return;
+      if (!send_decisions()) return;
     }
     if (now - begin >= turn_max) break;
   }
-  if (next_ < batch.header.events || !say()) return;
+  if (next_ < batch.header.events || !send_decisions()) return;
   reader_.end();
   reading_ = false;
   batches_.pop_front();
@@ -266,7 +266,7 @@ bool FilterUnit::decide_next() {
       why = "it threw what is no std::exception";
     }
     if (!why.empty()) {
-      (void)say(); // what it has decided before counts
+      (void)send_decisions(); // what it has decided before counts
       fail_with(ErrorKind::internal, fmt::format("the filter failed at event {} of run {}: {}",
                                                  number, batch.header.run, why));
       return false;
@@ -292,7 +292,7 @@ void FilterUnit::keep(const Decision& decision, bool shown) {
 }
 
 // False: there is no room now.
-bool FilterUnit::say() {
+bool FilterUnit::send_decisions() {
   blocked_ = false;
   if (unsaid_.decisions.empty()) return true;
   wire::FilterDecided decided;

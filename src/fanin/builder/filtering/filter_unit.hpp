@@ -86,7 +86,7 @@ private:
   void hang_up(net::Link link, std::string_view why);
   void forget(net::Link link);
   void connect();
-  void say_hello(Builder& builder);
+  void send_hello(Builder& builder);
   [[nodiscard]] net::SendOutcome send(net::Link link,
                                       std::span<const std::span<const std::byte>> pieces);
 
@@ -94,8 +94,8 @@ private:
   void begin_batch();
   [[nodiscard]] bool decide_next();
   void keep(const Decision& decision, bool shown);
-  [[nodiscard]] bool say();
-  void say_alive();
+  [[nodiscard]] bool send_decisions();
+  void send_alive();
   void fail_with(ErrorKind kind, std::string why);
 
   const System& system_;

@@ -48,7 +48,7 @@ void Dispatcher::readout_down(NodeId node) {
   for (std::size_t i = 0; i < lost.size(); ++i) {
     if (lost[i].empty()) continue;
     ControlChannel* const channel = parts_.server.builder(static_cast<NodeId>(i));
-    if (channel != nullptr) say_lost(*channel, lost[i]);
+    if (channel != nullptr) send_lost(*channel, lost[i]);
   }
 }
 
@@ -168,7 +168,7 @@ void Dispatcher::assign(Batch& batch, const AssignmentRequest& request, NodeId n
                           .incarnation = parts_.builders.incarnation(node),
                           .epoch = epochs_.current(),
                           .reservation = capacity_.reserve(node, need)});
-  say_assignment(*parts_.server.builder(node), batch);
+  send_assignment(*parts_.server.builder(node), batch);
   if (parts_.system.protocol == Protocol::push || lagging_[node]) {
     parts_.server.tell_readouts(assignment_of(batch));
   }

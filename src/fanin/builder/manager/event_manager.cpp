@@ -184,9 +184,9 @@ void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
   for (std::size_t i = 0; i < builders_.size(); ++i) {
     const auto builder = static_cast<NodeId>(i);
     if (!builders_.present(builder)) continue;
-    say_builder_up(*server_.readout(node), builder, builders_.incarnation(builder), rails_[i]);
+    send_builder_up(*server_.readout(node), builder, builders_.incarnation(builder), rails_[i]);
   }
-  say_of({wire::Role::readout_unit, node}, LogLevel::info,
+  log_of({wire::Role::readout_unit, node}, LogLevel::info,
          welcome.incarnation > 1 ? "is here again" : "is here");
 }
 
@@ -198,11 +198,11 @@ void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::st
   paths_.builder_up(node, environment_.loop->now());
   server_.welcome({wire::Role::builder_unit, node},
                   {.run = system_.run, .incarnation = incarnation});
-  say_of({wire::Role::builder_unit, node}, LogLevel::info,
+  log_of({wire::Role::builder_unit, node}, LogLevel::info,
          incarnation > 1 ? "is here again" : "is here");
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
     if (ControlChannel* const channel = server_.readout(static_cast<NodeId>(i))) {
-      say_builder_up(*channel, node, incarnation, rails_[node]);
+      send_builder_up(*channel, node, incarnation, rails_[node]);
     }
   }
 }
@@ -224,7 +224,7 @@ void EventManager::readout_left(NodeId node, std::string_view why) {
   const std::string_view then =
       phase_.is(Phase::waiting) ? "the run waits for it"
                                 : "the run goes on, its sources are missing until it comes back";
-  say_of({wire::Role::readout_unit, node}, LogLevel::error,
+  log_of({wire::Role::readout_unit, node}, LogLevel::error,
          fmt::format("is gone ({}): {}", why, then));
 }
 
@@ -237,7 +237,7 @@ void EventManager::builder_left(NodeId node, std::string_view why) {
                            : builders_.none_present()
                                ? fmt::format("its {} events wait for a builder unit", events)
                                : fmt::format("others build its {} events", events);
-  say_of({wire::Role::builder_unit, node}, LogLevel::error,
+  log_of({wire::Role::builder_unit, node}, LogLevel::error,
          fmt::format("is gone ({}): {}", why, then));
   server_.tell_readouts(wire::BuilderDown{node, 0, builders_.incarnation(node)});
 }
@@ -253,15 +253,15 @@ bool EventManager::waits_for(NodeKey key) {
 }
 
 void EventManager::waits(NodeKey key, std::string_view why) {
-  say_of(key, LogLevel::warning, fmt::format("has lost its connection ({}), waiting for it", why));
+  log_of(key, LogLevel::warning, fmt::format("has lost its connection ({}), waiting for it", why));
   end_graces();
 }
 
-void EventManager::resumed(NodeKey key) { say_of(key, LogLevel::info, "has come back in time"); }
+void EventManager::resumed(NodeKey key) { log_of(key, LogLevel::info, "has come back in time"); }
 
 // A peer that repeats the hello of a node can let it come and go as often as it likes. One that its
 // launcher starts again and again does so at most three times in a second: all of it is logged.
-void EventManager::say_of(NodeKey key, LogLevel level, std::string_view what) {
+void EventManager::log_of(NodeKey key, LogLevel level, std::string_view what) {
   const bool readout = key.is_readout();
   const auto& names = readout ? system_.readout_units : system_.builder_units;
   NodeLines& lines = (readout ? readout_lines_ : builder_lines_)[key.node];

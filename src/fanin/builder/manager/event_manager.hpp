@@ -120,7 +120,7 @@ private:
                                      std::span<const std::byte> body);
   [[nodiscard]] bool on_finished(NodeKey key);
   void on_failed(NodeId builder, const wire::Failed& failed, const std::string& why);
-  void say_of(NodeKey key, LogLevel level, std::string_view what);
+  void log_of(NodeKey key, LogLevel level, std::string_view what);
   void check_alive();
   void end_graces();
   [[nodiscard]] bool on_built(NodeId builder, wire::MessageReader& reader);

@@ -56,7 +56,7 @@ bool KnownEvents::on_announce(NodeId node, wire::MessageReader& reader, EventNum
 
 void KnownEvents::on_held(NodeId node, const wire::Held& held) {
   const EventNumber known_end = agreed_end();
-  if (held_.hold(node, held, known_end)) say_known_end(node, known_end);
+  if (held_.hold(node, held, known_end)) send_known_end(node, known_end);
 }
 
 // As long as no batch begins anywhere, what it has announced can be taken back.
@@ -79,7 +79,7 @@ bool KnownEvents::has(EventNumber number) const {
          announced_.present_from(number, number + 1) == number;
 }
 
-void KnownEvents::say_known_end(NodeId node, EventNumber known_end) {
+void KnownEvents::send_known_end(NodeId node, EventNumber known_end) {
   if (ControlChannel* const channel = parts_.server.readout(node)) {
     wire::Horizon answer = held_.answer(node, known_end);
     answer.slow = announced_.holds_all_back(node) ? 1 : 0;
@@ -126,7 +126,7 @@ void KnownEvents::answer_held() {
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const auto node = static_cast<NodeId>(i);
     if (held_.take_news(node, known_end, announced_.readout(node).end))
-      say_known_end(node, known_end);
+      send_known_end(node, known_end);
   }
 }
 
@@ -152,7 +152,7 @@ void KnownEvents::watch_laggards() {
     if (!goes_on || readout.end >= laggards_end_) continue;
     ControlChannel* const channel = parts_.server.readout(static_cast<NodeId>(i));
     if (channel != nullptr && channel->roomy()) {
-      say_known_end(static_cast<NodeId>(i), laggards_end_);
+      send_known_end(static_cast<NodeId>(i), laggards_end_);
     }
   }
   laggards_end_ = agreed_end();

@@ -10,8 +10,8 @@ namespace {
 constexpr std::uint32_t lost_range_max = 1U << 30; // events
 } // namespace
 
-void say_builder_up(ControlChannel& channel, NodeId builder, Incarnation incarnation,
-                    const std::string& rails) {
+void send_builder_up(ControlChannel& channel, NodeId builder, Incarnation incarnation,
+                     const std::string& rails) {
   const auto size = static_cast<std::uint32_t>(rails.size());
   channel.append(wire::BuilderUp{builder, 0, incarnation, size, 0}, std::string_view{rails});
 }
@@ -28,7 +28,7 @@ wire::Assign assignment_of(const Batch& batch) {
   return assign;
 }
 
-void say_assignment(ControlChannel& channel, const Batch& batch) {
+void send_assignment(ControlChannel& channel, const Batch& batch) {
   wire::Assign assign = assignment_of(batch);
   const std::size_t records = channel.room_max() / (sizeof(wire::Gap) + sizeof(wire::MissingRange));
   std::span<const wire::Gap> gaps = batch.gaps;
@@ -45,7 +45,7 @@ void say_assignment(ControlChannel& channel, const Batch& batch) {
   } while (assign.more != 0);
 }
 
-void say_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost) {
+void send_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost) {
   // Source by source, so that ranges of batches that follow each other are one.
   std::ranges::sort(lost, {}, [](const auto& run) { return std::pair{run.source, run.first}; });
   std::vector<wire::MissingRange> runs;

@@ -10,14 +10,14 @@
 namespace fanin::builder {
 
 // Where a builder unit is reached.
-void say_builder_up(ControlChannel& channel, NodeId builder, Incarnation incarnation,
-                    const std::string& rails);
+void send_builder_up(ControlChannel& channel, NodeId builder, Incarnation incarnation,
+                     const std::string& rails);
 // The latest attempt of a batch, as readout units are told.
 [[nodiscard]] wire::Assign assignment_of(const Batch& batch);
 // As its builder unit is told: with gaps and lost fragments, in several messages where they are
 // many.
-void say_assignment(ControlChannel& channel, const Batch& batch);
+void send_assignment(ControlChannel& channel, const Batch& batch);
 // Fragments of a readout unit that died; sorts them, and joins those that follow each other.
-void say_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost);
+void send_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost);
 
 } // namespace fanin::builder
