@@ -269,7 +269,7 @@ void TcpTransport::send_nothing_more(Connection& connection) {
 }
 
 // The kernel itself would go on for a quarter of an hour.
-void TcpTransport::cut_unanswered() {
+void TcpTransport::end_dead_hosts() {
   connections_.for_each([this](ConnectionId, Connection& connection) {
     if (!connection.state.is_open() || !is_unanswered(connection.socket.get())) return;
     report(CloseReason::peer_died, connection, "its host or the network does not answer");
@@ -301,7 +301,7 @@ void TcpTransport::expire(Connection& connection) {
     connection.attempts.failed(ETIMEDOUT);
     return connect_next(connection);
   }
-  if (connection.state.stage() == Stage::handshake && excuse(connection)) {
+  if (connection.state.stage() == Stage::handshake && extend_if_unread(connection)) {
     connection.deadline.start(loop_, loop_.now() + options_.handshake_timeout);
     return;
   }

@@ -104,7 +104,7 @@ private:
     bool send_failed = false; // the peer takes nothing more; what it sent is still to be read
     bool shut_down = false; // closing: everything was written
     bool spoke = false; // a message of it was handed out
-    bool excused = false; // was late and had something unread
+    bool extended = false; // was late and had something unread
     std::uint64_t written = 0; // bytes that the kernel has accepted
     std::uint64_t taken = 0; // closing: bytes that the peer's host had at the last look
     std::uint32_t peer_max_message = 0; // bytes, once it is open
@@ -148,7 +148,7 @@ private:
   void list_eager();
   [[nodiscard]] bool accept_one(Listener& listener); // false: nothing more for now
   void evict(Connection& unidentified);
-  [[nodiscard]] bool excuse(Connection& connection);
+  [[nodiscard]] bool extend_if_unread(Connection& connection);
   void take_addresses(Connection& connection, const Resolver::Found& found);
   void connect_next(Connection& connection);
   void connect_progress(Connection& connection);
@@ -168,7 +168,7 @@ private:
   void end(Connection& connection, CloseReason reason, bool reset);
   void erase(Connection& connection);
   void send_nothing_more(Connection& connection);
-  void cut_unanswered();
+  void end_dead_hosts();
   void write(Connection& connection);
   void continue_closing(Connection& connection);
   [[nodiscard]] static std::uint64_t taken(const Connection& connection);
@@ -198,7 +198,7 @@ private:
   bool released_ = false; // pages have come back since the last poll
   Timer retreating_{[this] { retreat(); }}; // while connections are starved
   Time stalled_check_{}; // the next one of these
-  Timer dead_host_tick_{[this] { cut_unanswered(); }}; // while there are connections
+  Timer dead_host_tick_{[this] { end_dead_hosts(); }}; // while there are connections
 };
 
 } // namespace fanin::net

@@ -99,9 +99,9 @@ void TcpTransport::evict(Connection& unidentified) {
 
 // This process may have had no processor for long: what a peer has sent in time is read before the
 // peer is judged, once.
-bool TcpTransport::excuse(Connection& connection) {
+bool TcpTransport::extend_if_unread(Connection& connection) {
   if (connection.state.stage() == Stage::closing || !has_unread(connection.socket.get()) ||
-      std::exchange(connection.excused, true))
+      std::exchange(connection.extended, true))
     return false;
   connection.readable = true;
   if (!connection.starved.listed()) ready_.add(connection.ready);
@@ -115,7 +115,7 @@ bool TcpTransport::accept_one(Listener& listener) {
   }
   if (unidentified_.full()) {
     Connection& oldest = *unidentified_.peer_to_evict(loop_.now());
-    if (excuse(oldest)) {
+    if (extend_if_unread(oldest)) {
       unidentified_.renew(oldest.unidentified, loop_.now());
       return true; // the next one may have sent nothing
     }
