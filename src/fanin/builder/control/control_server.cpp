@@ -190,7 +190,7 @@ void ControlServer::on_hello(std::unique_ptr<Peer> peer, const wire::Hello& hell
   if (auto wrong = wrong_with(hello, name, rails)) return refuse(*peer, {std::move(*wrong)});
   const NodeKey key{hello.role, hello.node};
   if (key.is_readout() && try_resume(*peer, hello)) return;
-  leave_to_process(key, hello, *peer);
+  drop_earlier_process(key, hello, *peer);
   if (peers_[index(key)]) {
     return refuse(*peer, {fmt::format("there is a node '{}' already: two nodes with one name, or "
                                       "an earlier one that is not dead yet",
@@ -260,7 +260,7 @@ bool ControlServer::try_resume(Peer& fresh, const wire::Hello& hello) {
 
 // Whoever begins anew has nothing left of before, and another process than one that has lost its
 // connection is there instead of it.
-void ControlServer::leave_to_process(NodeKey key, const wire::Hello& hello, const Peer& fresh) {
+void ControlServer::drop_earlier_process(NodeKey key, const wire::Hello& hello, const Peer& fresh) {
   const auto& old = peers_[index(key)];
   if (!old || (old->session != hello.session && old->link)) return;
   environment_.log(LogLevel::debug, fmt::format("{} begins anew", fresh.link.peer()));

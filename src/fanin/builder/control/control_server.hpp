@@ -135,7 +135,7 @@ private:
   void refuse(Peer& peer, Refusal refusal);
   void log_refused(LogLevel level, std::string_view text);
   [[nodiscard]] bool try_resume(Peer& fresh, const wire::Hello& hello);
-  void leave_to_process(NodeKey key, const wire::Hello& hello, const Peer& fresh);
+  void drop_earlier_process(NodeKey key, const wire::Hello& hello, const Peer& fresh);
   void on_closed(net::Link link, std::string_view why);
   void lose(net::Link link, std::string_view why);
   [[nodiscard]] bool judge(Peer& peer, Time now) const;
