@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
+#include "fanin/builder/control/control_batcher.hpp"
 #include "fanin/builder/control/control_client.hpp"
 #include "fanin/builder/control/unidentified_links.hpp"
 #include "fanin/builder/lane.hpp"

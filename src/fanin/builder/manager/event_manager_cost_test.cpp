@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "fanin/builder/control/control_batcher.hpp"
 #include "fanin/builder/manager/event_manager.hpp"
 #include "fanin/builder/testing/make_system.hpp"
 #include "fanin/net/virtual_world.hpp"

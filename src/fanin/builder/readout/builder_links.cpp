@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/builder/control/control_batcher.hpp"
 #include "fanin/builder/rails.hpp"
 
 namespace fanin::builder {
