@@ -45,6 +45,10 @@ std::uint64_t System::digest() const {
     digest.add(source.readout_unit);
     digest.add(source.required ? 1 : 0);
     digest.add(source.numbering);
+    for (const auto& member : source.merged) {
+      digest.add(member.id);
+      digest.add(member.required ? 1 : 0);
+    }
   }
   digest.add(static_cast<std::uint64_t>(protocol));
   digest.add(checksum ? 1 : 0);
@@ -61,6 +65,9 @@ std::uint64_t System::digest() const {
   digest.add(static_cast<std::uint64_t>(event_deadline.count()));
   digest.add(trigger_rate_hz > 0 ? 1 : 0);
   digest.add(event_window);
+  digest.add(slice.number);
+  digest.add(slice.of);
+  digest.add(slice.block);
   digest.add(streams.size());
   for (const auto& stream : streams) {
     digest.add(stream.name);

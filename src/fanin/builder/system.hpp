@@ -15,6 +15,7 @@
 #include "fanin/base/result.hpp"
 #include "fanin/builder/shaping/shaping.hpp"
 #include "fanin/storage/layout.hpp"
+#include "fanin/wire/slice.hpp"
 
 namespace fanin::builder {
 
@@ -51,6 +52,7 @@ struct SourceInfo {
   NodeId readout_unit = 0;
   bool required = true; // completeness rule: without a required source an event is incomplete
   std::string numbering; // how it gets its event numbers, for the digest
+  std::vector<storage::SourceInfo> merged{}; // its fragments are super-fragments of these, by id
 };
 
 struct System {
@@ -87,6 +89,7 @@ struct System {
   // What filter units accept events into; empty: there are no filter units.
   std::vector<storage::StreamInfo> streams;
   std::uint64_t events_max = 0; // stop after so many; 0: no limit
+  wire::Slice slice; // of the second of two stages
 
   // How long a node waits for an answer of the event manager before it tries its next rail.
   [[nodiscard]] Duration control_patience() const { return dead_after / 2; }

@@ -290,7 +290,8 @@ void finish_system(Configuration& configuration) {
                               .name = source.settings.name,
                               .readout_unit = static_cast<NodeId>(source.readout),
                               .required = source.required,
-                              .numbering = numbering_of(source)});
+                              .numbering = numbering_of(source),
+                              .merged = source.merged});
   }
 }
 
@@ -322,6 +323,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
         {detail::resolve_path(path, plugin.place_of("path")), plugin.place_of("path")});
     plugin.finish();
   }
+  detail::read_slice(reader.table("slice"), configuration.system);
   detail::read_streams(reader, configuration.system);
   detail::read_nodes(reader, configuration, problems);
   detail::check_streams(configuration, reader);

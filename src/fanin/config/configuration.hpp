@@ -61,6 +61,7 @@ struct Source {
   std::size_t readout = 0; ///< index of its readout unit
   bool required = true;
   std::optional<double> expected_bytes_per_s; ///< for the check of memory
+  std::vector<storage::SourceInfo> merged; ///< its fragments are super-fragments of these, by id
 };
 
 enum class Role : std::uint8_t { event_manager, readout, builder, application, filter };

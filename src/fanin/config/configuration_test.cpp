@@ -611,6 +611,46 @@ TEST(Configuration, a_rail_with_one_end_is_refused) {
             "one end: give all builder units an address on each rail");
 }
 
+TEST(Configuration, a_slice_has_a_number_and_sources_that_merge_others) {
+  const Configuration c = good(R"([slice]
+number = 1
+of = 2
+block = 2048
+[[readout]]
+source = [{ id = 0x1000, type = "receive", merged = ["1-3", 8], merged_optional = [2] }]
+[[builder]]
+)");
+  EXPECT_EQ(c.system.slice, (wire::Slice{.number = 1, .of = 2, .block = 2048}));
+  std::vector<SourceId> ids;
+  std::vector<bool> required;
+  for (const auto& member : c.system.sources.front().merged) {
+    ids.push_back(member.id);
+    required.push_back(member.required);
+  }
+  EXPECT_THAT(ids, ElementsAre(1U, 2U, 3U, 8U));
+  EXPECT_THAT(required, ElementsAre(true, false, true, true));
+  EXPECT_EQ(good(minimal).system.slice, wire::Slice{});
+}
+
+TEST(Configuration, a_slice_that_cannot_be_is_refused) {
+  using ::testing::HasSubstr;
+  const auto slice = [](const std::string& keys) {
+    return error_of("[slice]\n" + keys + "\n" + minimal);
+  };
+  EXPECT_THAT(slice("number = 2\nof = 2"), HasSubstr("slice.number: is not below slice.of = 2"));
+  EXPECT_THAT(slice("block = 512"), HasSubstr("power of two from event.batch_events = 1024"));
+  EXPECT_THAT(slice("block = 3000"), HasSubstr("power of two from event.batch_events = 1024"));
+  const auto source = [](const std::string& keys) {
+    return error_of("[[readout]]\nsource = [{ id = 7, type = \"receive\", " + keys +
+                    " }, { id = 8, type = \"receive\", merged = [11] }]\n[[builder]]\n");
+  };
+  EXPECT_THAT(source("merged = [5, 8]"), HasSubstr("8 (0x8) is also the id of another source"));
+  EXPECT_THAT(source("merged = [11]"), HasSubstr("11 (0xb) is also the id of another source"));
+  EXPECT_THAT(source("merged = [\"5-x\"]"), HasSubstr("is no source's id"));
+  EXPECT_THAT(source("merged = [5], merged_optional = [6]"), HasSubstr("is not one of"));
+  EXPECT_THAT(source("merged = [5], count = 2"), HasSubstr("leave out count"));
+}
+
 TEST(Configuration, a_slow_source_is_given_up_no_earlier_than_a_silent_one) {
   using namespace std::chrono_literals;
   const auto slow = [](const std::string& value) {

@@ -144,11 +144,14 @@ private:
     source.required = reader.boolean("required", source.required);
     if (reader.has("expected")) source.expected_bytes_per_s = reader.bandwidth("expected", 0);
     source.queue = read_queue(reader);
+    source.merged = read_merged(reader, source.required);
+    if (!source.merged.empty() && count * readouts > 1)
+      reader.reject("merged", "several sources cannot merge the same ones: leave out count");
     source.settings.key = reader.key();
     source.settings.place = reader.place();
     read_own_settings(reader,
                       {"count", "id", "name", "type", "required", "fragment_max", "expected",
-                       "counter_bits", "offset", "first"},
+                       "counter_bits", "offset", "first", "merged", "merged_optional"},
                       source.settings.values);
     for (std::uint64_t copy = 0; copy < count * readouts; ++copy) {
       Source one = source;

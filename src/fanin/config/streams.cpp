@@ -1,49 +1,12 @@
 // The streams of filter units.
 #include <algorithm>
-#include <charconv>
 #include <limits>
-#include <optional>
 
 #include <fmt/format.h>
 
 #include "fanin/config/detail/sections.hpp"
 
 namespace fanin::config::detail {
-namespace {
-
-// Decimal, or hexadecimal as in 0x400.
-std::optional<SourceId> source_id(std::string_view text) {
-  const bool hexadecimal = text.starts_with("0x");
-  if (hexadecimal) text.remove_prefix(2);
-  SourceId id = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), id, hexadecimal ? 16 : 10);
-  if (error != std::errc{} || end != text.data() + text.size()) return {};
-  return id;
-}
-
-// [1, 0x400] or ["1", "0x400-0x40f"].
-std::vector<SourceId> read_sources(TableReader& reader) {
-  std::vector<SourceId> sources;
-  for (const std::string& text : reader.words("sources")) {
-    const auto dash = text.find('-');
-    const auto first = source_id(std::string_view{text}.substr(0, dash));
-    const auto last = dash == std::string::npos ? first : source_id(text.substr(dash + 1));
-    if (!first || !last || *last < *first || *last - *first >= 65'536) {
-      reader.reject("sources", fmt::format("\"{}\" is no source's id, and no range of them, as in "
-                                           "[1, \"0x400-0x40f\"]",
-                                           text));
-      return {};
-    }
-    for (std::uint64_t id = *first; id <= *last; ++id) sources.push_back(static_cast<SourceId>(id));
-  }
-  std::ranges::sort(sources);
-  const auto repeated = std::ranges::unique(sources);
-  sources.erase(repeated.begin(), repeated.end());
-  return sources;
-}
-
-} // namespace
 
 void read_streams(TableReader& root, builder::System& system) {
   for (auto& reader : root.tables("stream")) {
@@ -59,7 +22,7 @@ void read_streams(TableReader& root, builder::System& system) {
     }
     stream.prescale = static_cast<std::uint32_t>(
         reader.integer("prescale", 1, 1, std::numeric_limits<std::uint32_t>::max()));
-    stream.sources = read_sources(reader);
+    stream.sources = read_ids(reader, "sources");
     if (reader.has("sources") && stream.sources.empty())
       reader.reject("sources", "is empty; leave it out for all sources");
     if (system.streams.size() == storage::streams_max)

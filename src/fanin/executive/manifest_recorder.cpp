@@ -95,7 +95,7 @@ void ManifestRecorder::file(NodeId builder, Incarnation incarnation, const std::
 
 void ManifestRecorder::winner(EventRange batch, Attempt attempt, NodeId builder,
                               Incarnation incarnation) {
-  check(writer_.add(storage::ManifestWinner{.events = batch,
+  check(writer_.add(storage::ManifestWinner{.events = system_.slice.detector_range(batch),
                                             .attempt = attempt,
                                             .node = system_.builder_units[builder],
                                             .incarnation = incarnation}));
@@ -110,6 +110,7 @@ void ManifestRecorder::summary(const builder::RunSummary& summary) {
                                       started_unix_ns_ + (clock_.now() - started_).count(),
                                   .gaps = summary.gaps,
                                   .gap_ranges = summary.gap_list};
+  for (auto& gap : record.gap_ranges) gap = system_.slice.detector_range(gap);
   for (const auto& result : summary.sources) {
     auto& source = record.sources.emplace_back();
     source.id = result.source.id;

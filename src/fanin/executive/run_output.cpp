@@ -57,12 +57,7 @@ public:
     options.file.node = node.name;
     options.file.node_index = owner.builder;
     options.file.incarnation = owner.incarnation;
-    for (const auto& source : system_.sources) {
-      options.file.sources.push_back({.id = source.id,
-                                      .name = source.name,
-                                      .readout_unit = system_.readout_units[source.readout_unit],
-                                      .required = source.required});
-    }
+    add_sources(options.file);
     options.file.streams = system_.streams;
     options.file.integrity = system_.checksum;
     options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -83,6 +78,21 @@ public:
   }
 
 private:
+  // What is merged stands in files for its super-fragments.
+  void add_sources(storage::RunFileOptions& file) const {
+    file.slice = system_.slice;
+    for (const auto& source : system_.sources) {
+      const std::string& unit = system_.readout_units[source.readout_unit];
+      if (source.merged.empty()) {
+        file.sources.push_back({source.id, source.name, unit, source.required});
+        continue;
+      }
+      file.merged.push_back({source.id, source.merged});
+      for (const auto& member : source.merged) {
+        file.sources.push_back({member.id, member.name, unit, member.required});
+      }
+    }
+  }
   [[nodiscard]] const std::string& folder() const { return configuration_.run.output; }
 
   const config::Configuration& configuration_;

@@ -106,6 +106,13 @@ struct SourceInfo {
   bool required = true;
 };
 
+/// A source whose fragments are super-fragments (wire/super_fragment.hpp). Files have their members
+/// instead.
+struct MergedSource {
+  SourceId source = 0;
+  std::vector<SourceInfo> members; ///< ascending by id
+};
+
 /// A stream of accepted events. Its bit in EventRow::streams is its index in /streams.
 struct StreamInfo {
   std::string name; ///< at most 255 bytes are kept

@@ -9,6 +9,7 @@ namespace {
 
 MemorySinkOptions sorted(MemorySinkOptions options) {
   std::ranges::sort(options.sources, {}, &SourceInfo::id);
+  std::ranges::sort(options.merged, {}, &MergedSource::source);
   return options;
 }
 
@@ -29,7 +30,11 @@ MemorySink::MemorySink(net::Loop& loop, MemoryStore& store, MemorySinkOptions op
     : loop_(loop),
       store_(store),
       options_(sorted(std::move(options))),
-      rows_(options_.sources, options_.node, options_.incarnation) {}
+      rows_({.sources = options_.sources,
+             .merged = options_.merged,
+             .slice = options_.slice,
+             .node = options_.node,
+             .incarnation = options_.incarnation}) {}
 
 SubmitOutcome MemorySink::submit(BuiltBatch& batch) {
   FANIN_ASSERT(!finishing_);

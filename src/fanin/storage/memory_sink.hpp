@@ -11,6 +11,7 @@
 #include "fanin/storage/detail/row_builder.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/layout.hpp"
+#include "fanin/wire/slice.hpp"
 
 namespace fanin::storage {
 
@@ -38,6 +39,8 @@ struct MemoryStore {
 
 struct MemorySinkOptions {
   std::vector<SourceInfo> sources; ///< in any order; they decide which events are complete
+  std::vector<MergedSource> merged{}; ///< as RunFileOptions, and so is `slice`
+  wire::Slice slice{};
   NodeId node = 0;
   Incarnation incarnation = 1;
   Duration commit_delay{0}; ///< from submit() to commit, on the loop's clock

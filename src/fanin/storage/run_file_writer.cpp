@@ -46,6 +46,7 @@ constexpr std::uint64_t reserve_ahead(std::uint64_t size) {
 
 RunFileOptions sorted(RunFileOptions options) {
   std::ranges::sort(options.sources, {}, &SourceInfo::id);
+  std::ranges::sort(options.merged, {}, &MergedSource::source);
   return options;
 }
 
@@ -91,7 +92,12 @@ std::string run_file_name(RunNumber run, std::string_view node, Incarnation inca
 
 struct RunFileWriter::Impl {
   explicit Impl(const RunFileOptions& given)
-      : options(sorted(given)), rows(options.sources, options.node_index, options.incarnation) {}
+      : options(sorted(given)),
+        rows({.sources = options.sources,
+              .merged = options.merged,
+              .slice = options.slice,
+              .node = options.node_index,
+              .incarnation = options.incarnation}) {}
   ~Impl() { abandon(); }
 
   Result<> open(std::uint32_t part);

@@ -15,6 +15,7 @@
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/layout.hpp"
 #include "fanin/storage/named_file.hpp"
+#include "fanin/wire/slice.hpp"
 
 namespace fanin::storage {
 
@@ -30,7 +31,9 @@ struct RunFileOptions {
   std::string node; ///< name of the builder unit; letters, digits, ".", "-", "_"
   NodeId node_index = 0;
   Incarnation incarnation = 1;
-  std::vector<SourceInfo> sources; ///< of the whole run, in any order
+  std::vector<SourceInfo> sources; ///< of the whole run, in any order; merged ones by their members
+  std::vector<MergedSource> merged{}; ///< in any order
+  wire::Slice slice{}; ///< rows have the detector's numbers
   std::vector<StreamInfo> streams{}; ///< what filter units accept into; empty: there are none
   bool integrity = true; ///< false: no checksums in this run (integrity = "none")
   std::int64_t started_unix_ns = 0; ///< start of the run, UTC

@@ -89,6 +89,7 @@ void Assembler::release(Assembly& assembly) {
   assembly.batch.bad.clear();
   assembly.missing.clear();
   assembly.bad.clear();
+  assembly.cut_short.clear();
   assembly.gaps.clear();
   assembly.lost.clear();
   spare_.push_back(&assembly);
@@ -213,8 +214,19 @@ void Assembler::add_partial(Assembly& assembly, Assembly::Progress& progress,
   if (progress.payload_offset < entry.size()) return;
   std::uint32_t flags = entry.flags();
   if (system_.checksum && progress.crc32c != entry.crc32c) flags |= wire::fragment_bad_checksum;
-  if (flags != 0) assembly.bad.push_back({part.header.first_event, part.header.source, flags});
+  if (flags != 0) flagged(assembly, part.header.first_event, part.header.source, flags);
   progress = {.next = part.header.first_event + 1};
+}
+
+// A super-fragment that was cut short is no damage: what it merges is incomplete.
+void Assembler::flagged(Assembly& assembly, EventNumber event, SourceId source,
+                        std::uint32_t flags) {
+  const bool merges = !system_.sources[sources_.find(source)].merged.empty();
+  if (merges && (flags & wire::fragment_truncated) != 0) {
+    assembly.cut_short.push_back(event);
+    flags &= ~wire::fragment_truncated;
+  }
+  if (flags != 0) assembly.bad.push_back({event, source, flags});
 }
 
 // The hot path: once per fragment.
@@ -232,7 +244,7 @@ void Assembler::check_fragments(Assembly& assembly, const wire::PartView& part) 
       if ((flags & wire::fragment_absent) != 0) {
         add_missing(assembly, part.header.source, {event, event + 1}, reason_of(entry));
       } else {
-        assembly.bad.push_back({event, part.header.source, flags});
+        flagged(assembly, event, part.header.source, flags);
       }
     }
     payload += size;
@@ -353,7 +365,9 @@ std::vector<Assembly*> Assembler::owed_by(const Lane& lane) const {
 void Assembler::decide(Assembly& assembly) {
   FANIN_ASSERT(assembly.state == AssemblyState::assigned && assembly.open_sources == 0);
   assembly.state = AssemblyState::decided;
-  if (!assembly.missing.empty() || !assembly.gaps.empty()) sort_out_missing(assembly);
+  if (!assembly.missing.empty() || !assembly.gaps.empty() || !assembly.cut_short.empty()) {
+    sort_out_missing(assembly);
+  }
   recently_decided_.note(assembly.range.first, assembly.attempt);
   storage::BuiltBatch& batch = assembly.batch;
   batch.ticket = assembly.range.first;
@@ -408,6 +422,7 @@ void Assembler::sort_out_missing(Assembly& assembly) {
       if (required) incomplete[event - first] = true;
     }
   }
+  for (const EventNumber event : assembly.cut_short) incomplete[event - first] = true;
   assembly.incomplete = static_cast<std::uint32_t>(std::ranges::count(incomplete, true));
 }
 

@@ -45,6 +45,7 @@ struct Assembly {
   storage::BuiltBatch batch;       // for storage; filled when it is decided
   std::vector<wire::MissingRange> missing;
   std::vector<wire::BadFragment> bad;
+  std::vector<EventNumber> cut_short; // a super-fragment lacks a fragment
   std::vector<wire::Gap> gaps;        // as the event manager says
   std::vector<wire::MissingRange> lost; // likewise
   std::uint32_t incomplete = 0;       // events that lack a required source
@@ -119,6 +120,7 @@ private:
   Assembly& open(EventRange range, Attempt attempt);
   [[nodiscard]] Assembly* find_for(const wire::PartHeader& header);
   [[nodiscard]] Assembly* open_early(const wire::PartHeader& header);
+  void flagged(Assembly& assembly, EventNumber event, SourceId source, std::uint32_t flags);
   [[nodiscard]] static std::string wrong_with(const Assembly::Progress& progress,
                                               const wire::PartView& part);
   void keep(Assembly& assembly, const Block& block);

@@ -99,6 +99,23 @@ TEST_F(Blocks, batch_is_complete_when_all_sources_have_answered) {
   EXPECT_TRUE(assembler_.assemblies().empty());
 }
 
+TEST_F(Blocks, a_super_fragment_that_was_cut_short_is_incomplete_and_not_damaged) {
+  system_.sources[1].merged = {{.id = 20}, {.id = 21}};
+  Assembly* const batch = assign(0);
+  wire::FragmentEntry cut_short = good(10);
+  cut_short.size_and_flags |= wire::fragment_truncated;
+  (void)add(1, 0, {cut_short, good(1), good(1), good(1)}); // a fragment
+  (void)add(2, 0, {good(1), good(1), cut_short, good(1)});
+  ASSERT_EQ(add(3, 0, good_table()).complete, batch);
+  assembler_.decide(*batch);
+  EXPECT_EQ(batch->incomplete, 1U);
+  EXPECT_TRUE(batch->batch.missing.empty());
+  ASSERT_EQ(batch->batch.bad.size(), 1U);
+  EXPECT_EQ(batch->batch.bad[0].event, 0U);
+  assembler_.release(*batch);
+  EXPECT_TRUE(assign(0)->cut_short.empty());
+}
+
 TEST_F(Blocks, blocks_may_come_before_the_assignment) {
   EXPECT_NE(add(1, 0, good_table()).early, nullptr);
   EXPECT_EQ(add(2, 0, good_table()).early, nullptr);

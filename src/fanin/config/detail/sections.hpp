@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "fanin/config/configuration.hpp"
 #include "fanin/settings/reader.hpp"
@@ -27,6 +29,16 @@ inline constexpr std::uint64_t buffer_max = 64ULL << 40; // bytes
 [[nodiscard]] constexpr std::uint64_t table_bytes_max(std::uint32_t events) {
   return events * 8ULL + 512;
 }
+
+// The ids of sources under a key, ascending: [1, 0x400] or ["1", "0x400-0x40f"].
+[[nodiscard]] std::vector<SourceId> read_ids(TableReader& reader, std::string_view key);
+
+inline constexpr std::uint32_t slices_max = 4096;
+// [slice]. [event] is known.
+void read_slice(TableReader reader, builder::System& system);
+// What a source's super-fragments merge; nothing: they are fragments.
+[[nodiscard]] std::vector<storage::SourceInfo> read_merged(TableReader& reader, bool required);
+void check_merged(const Configuration& configuration, Problems& problems);
 
 // [[stream]].
 void read_streams(TableReader& root, builder::System& system);

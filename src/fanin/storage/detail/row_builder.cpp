@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "fanin/base/assert.hpp"
+#include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::storage::detail {
 namespace {
@@ -31,11 +32,11 @@ bool before(const MissingRow& a, const MissingRow& b) {
 
 } // namespace
 
-RowBuilder::RowBuilder(std::span<const SourceInfo> sources, NodeId node, Incarnation incarnation)
-    : sources_(sources), node_(node), incarnation_(incarnation) {
-  FANIN_ASSERT(std::ranges::is_sorted(sources_, {}, &SourceInfo::id));
+RowBuilder::RowBuilder(const RowOptions& options) : options_(options) {
+  FANIN_ASSERT(std::ranges::is_sorted(options_.sources, {}, &SourceInfo::id));
+  FANIN_ASSERT(std::ranges::is_sorted(options_.merged, {}, &MergedSource::source));
   required_count_ =
-      static_cast<std::uint32_t>(std::ranges::count(sources_, true, &SourceInfo::required));
+      static_cast<std::uint32_t>(std::ranges::count(options_.sources, true, &SourceInfo::required));
 }
 
 void RowBuilder::start(const RowPositions& positions) {
@@ -54,6 +55,7 @@ void RowBuilder::add(const BuiltBatch& batch) {
   count_fragments(batch);
   add_missing(batch);
   place_fragments(batch);
+  if (!options_.merged.empty()) sort_fragments();
   mark_bad(batch);
   judge_events(batch);
 }
@@ -63,7 +65,8 @@ void RowBuilder::add_events(const BuiltBatch& batch) {
   row_of_.assign(batch.range.count(), 0);
   for (const auto& gap : batch.gaps) {
     FANIN_ASSERT(gap.end <= batch.range.end);
-    gaps_.push_back({.first = gap.first, .end = gap.end});
+    gaps_.push_back({.first = options_.slice.detector_number(gap.first),
+                     .end = options_.slice.detector_end(gap.end)});
     for (auto event = std::max(gap.first, batch.range.first); event < gap.end; ++event) {
       row_of_[event - batch.range.first] = gap_row;
     }
@@ -71,10 +74,10 @@ void RowBuilder::add_events(const BuiltBatch& batch) {
   for (std::uint64_t i = 0; i < row_of_.size(); ++i) {
     if (row_of_[i] == gap_row) continue;
     row_of_[i] = static_cast<std::uint32_t>(events_.size() - batch_events_);
-    events_.push_back({.event = batch.range.first + i,
-                       .incarnation = incarnation_,
+    events_.push_back({.event = options_.slice.detector_number(batch.range.first + i),
+                       .incarnation = options_.incarnation,
                        .attempt = batch.attempt,
-                       .node = node_});
+                       .node = options_.node});
   }
   placed_.assign(events_.size() - batch_events_, 0);
   required_present_.assign(events_.size() - batch_events_, 0);
@@ -87,8 +90,73 @@ EventRow& RowBuilder::row(const BuiltBatch& batch, EventNumber event) {
 }
 
 bool RowBuilder::required(SourceId source) const {
-  const auto at = std::ranges::lower_bound(sources_, source, {}, &SourceInfo::id);
-  return at != sources_.end() && at->id == source && at->required;
+  const auto at = std::ranges::lower_bound(options_.sources, source, {}, &SourceInfo::id);
+  return at != options_.sources.end() && at->id == source && at->required;
+}
+
+const MergedSource* RowBuilder::find_merged(SourceId source) const {
+  if (options_.merged.empty()) return nullptr;
+  const auto at = std::ranges::lower_bound(options_.merged, source, {}, &MergedSource::source);
+  return at != options_.merged.end() && at->source == source ? &*at : nullptr;
+}
+
+// The first bytes of a fragment that begins at `from` in the piece, which may go on in the next.
+std::span<const std::byte> RowBuilder::head_of(const BuiltBatch& batch, std::size_t place,
+                                               std::uint64_t from, std::size_t size) {
+  const auto& first = batch.pieces[order_[place]].payload;
+  if (from + size <= first.size) return {first.data() + from, size};
+  head_.clear();
+  for (; head_.size() < size && place < order_.size(); ++place, from = 0) {
+    const auto& part = batch.pieces[order_[place]].payload;
+    const auto more = std::min<std::uint64_t>(size - head_.size(), part.size - from);
+    head_.insert(head_.end(), part.data() + from, part.data() + from + more);
+  }
+  return head_;
+}
+
+template <class Use>
+void RowBuilder::each_member(const BuiltBatch& batch, std::size_t place, std::uint64_t i,
+                             std::uint64_t from, const MergedSource& merged, Use use) {
+  const auto& piece = batch.pieces[order_[place]];
+  const auto whole = entry_at(piece, i);
+  const auto& members = merged.members;
+  const auto all_missing = [&](wire::MissingReason why) {
+    const wire::FragmentEntry none{.size_and_flags = wire::fragment_absent, .crc32c = 0};
+    for (const auto& member : members) use(member.id, none, std::uint64_t{0}, why);
+  };
+  if (whole.absent()) return all_missing(wire::MissingReason::absent);
+  const auto head_size = wire::super_head_size(members.size());
+  const auto read = std::min<std::uint64_t>(head_size, whole.size());
+  const wire::SuperHead head(head_of(batch, place, from, read), whole.size(), members.size());
+  bool fits =
+      head.good() && head.header().event == options_.slice.detector_number(piece.range.first + i);
+  for (std::size_t k = 0; fits && k < members.size(); ++k) {
+    fits = head.entry(k).source == members[k].id;
+  }
+  if (!fits) return all_missing(wire::MissingReason::dropped);
+  if ((head.header().flags & wire::super_incomplete) != 0) {
+    row(batch, piece.range.first + i).flags |= event_incomplete;
+  }
+  std::uint64_t inner = head_size;
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    const auto one = head.entry(k);
+    const bool known = one.entry.crc32c != 0 && one.entry.crc32c < wire::missing_reasons;
+    const auto why = one.entry.absent() && known
+                         ? static_cast<wire::MissingReason>(one.entry.crc32c)
+                         : wire::MissingReason::absent;
+    use(one.source, one.entry, inner, why);
+    inner += one.entry.size();
+  }
+}
+
+template <class Use>
+void RowBuilder::each_fragment(const BuiltBatch& batch, std::size_t place, std::uint64_t i,
+                               std::uint64_t from, Use use) {
+  const auto& piece = batch.pieces[order_[place]];
+  if (const MergedSource* const merged = find_merged(piece.source)) {
+    return each_member(batch, place, i, from, *merged, use);
+  }
+  use(piece.source, entry_at(piece, i), std::uint64_t{0}, wire::MissingReason::absent);
 }
 
 void RowBuilder::sort_pieces(const BuiltBatch& batch) {
@@ -103,28 +171,32 @@ void RowBuilder::sort_pieces(const BuiltBatch& batch) {
 
 void RowBuilder::count_fragments(const BuiltBatch& batch) {
   batch_missing_.clear();
-  for (const auto index : order_) {
-    const auto& piece = batch.pieces[index];
+  for (std::size_t place = 0; place < order_.size(); ++place) {
+    const auto& piece = batch.pieces[order_[place]];
     if (continues_fragment(piece)) continue;
-    const auto needed = required(piece.source) ? 1U : 0U;
+    const bool piece_needed = required(piece.source);
     FANIN_ASSERT(piece.range.first >= batch.range.first && piece.range.end <= batch.range.end);
     FANIN_ASSERT(piece.table.size >= piece.range.count() * sizeof(wire::FragmentEntry));
+    std::uint64_t from = 0;
     for (std::uint64_t i = 0; i < piece.range.count(); ++i) {
-      const auto entry = entry_at(piece, i);
       const auto event = piece.range.first + i;
-      if (entry.absent()) {
-        if (row_of_[event - batch.range.first] != gap_row) {
-          batch_missing_.push_back(
-              {.event = event,
-               .source = piece.source,
-               .reason = static_cast<std::uint32_t>(wire::MissingReason::absent)});
+      const auto count = [&](SourceId source, const wire::FragmentEntry& entry, std::uint64_t,
+                             wire::MissingReason why) {
+        if (entry.absent()) {
+          if (row_of_[event - batch.range.first] != gap_row) {
+            batch_missing_.push_back(
+                {.event = event, .source = source, .reason = static_cast<std::uint32_t>(why)});
+          }
+          return;
         }
-        continue;
-      }
-      auto& event_row = row(batch, event);
-      ++event_row.fragment_count;
-      event_row.size += entry.size();
-      required_present_[row_of_[event - batch.range.first]] += needed;
+        auto& event_row = row(batch, event);
+        ++event_row.fragment_count;
+        event_row.size += entry.size();
+        const bool needed = source == piece.source ? piece_needed : required(source);
+        required_present_[row_of_[event - batch.range.first]] += needed ? 1U : 0U;
+      };
+      each_fragment(batch, place, i, from, count);
+      from += entry_at(piece, i).size();
     }
   }
 }
@@ -132,12 +204,19 @@ void RowBuilder::count_fragments(const BuiltBatch& batch) {
 // Union of what the builder names and what the tables say is absent.
 void RowBuilder::add_missing(const BuiltBatch& batch) {
   for (const auto& missing : batch.missing) {
+    const MergedSource* const merged = find_merged(missing.source);
     for (auto event = missing.events.first; event < missing.events.end; ++event) {
       FANIN_ASSERT(batch.range.contains(event));
       if (row_of_[event - batch.range.first] == gap_row) continue;
-      batch_missing_.push_back({.event = event,
-                                .source = missing.source,
-                                .reason = static_cast<std::uint32_t>(missing.reason)});
+      const auto add = [&](SourceId source) {
+        batch_missing_.push_back({.event = event,
+                                  .source = source,
+                                  .reason = static_cast<std::uint32_t>(missing.reason)});
+      };
+      if (merged == nullptr) add(missing.source);
+      for (std::size_t k = 0; merged != nullptr && k < merged->members.size(); ++k) {
+        add(merged->members[k].id);
+      }
     }
   }
   if (!std::ranges::is_sorted(batch_missing_, before)) {
@@ -160,13 +239,18 @@ void RowBuilder::place_fragments(const BuiltBatch& batch) {
     fragments_end += events_[i].fragment_count;
     missing_end += events_[i].missing_count;
   }
-  missing_.insert(missing_.end(), batch_missing_.begin(), batch_missing_.end());
+  for (const auto& missing : batch_missing_) {
+    missing_.push_back({.event = row(batch, missing.event).event,
+                        .source = missing.source,
+                        .reason = missing.reason});
+  }
   fragments_.resize(fragments_end - positions_.fragments);
 
   auto expected_end = bytes_end_; // only within a fragment that spans pieces ahead of bytes_end_
-  for (const auto index : order_) {
-    const auto& piece = batch.pieces[index];
-    auto offset = bytes_end_;
+  for (std::size_t place = 0; place < order_.size(); ++place) {
+    const auto& piece = batch.pieces[order_[place]];
+    const auto begin = bytes_end_;
+    auto offset = begin;
     FANIN_ASSERT(continues_fragment(piece) || offset == expected_end);
     if (piece.payload.size != 0) {
       extents_.push_back({.iov_base = const_cast<std::byte*>(piece.payload.data()),
@@ -175,26 +259,40 @@ void RowBuilder::place_fragments(const BuiltBatch& batch) {
     }
     if (continues_fragment(piece)) continue;
     for (std::uint64_t i = 0; i < piece.range.count(); ++i) {
-      const auto entry = entry_at(piece, i);
-      if (entry.absent()) continue;
-      auto& event_row = row(batch, piece.range.first + i);
-      const auto flags = fragment_row_flags(entry.flags());
-      const auto nth = placed_[row_of_[piece.range.first + i - batch.range.first]]++;
-      fragments_[event_row.first_fragment + nth - positions_.fragments] = {.event = event_row.event,
-                                                                           .offset = offset,
-                                                                           .source = piece.source,
-                                                                           .size = entry.size(),
-                                                                           .crc32c = entry.crc32c,
-                                                                           .flags = flags,
-                                                                           .attempt =
-                                                                               batch.attempt};
-      event_row.flags |= flags;
-      offset += entry.size();
+      const auto event = piece.range.first + i;
+      const auto put = [&](SourceId source, const wire::FragmentEntry& entry, std::uint64_t inner,
+                           wire::MissingReason) {
+        if (entry.absent()) return;
+        auto& event_row = row(batch, event);
+        const auto flags = fragment_row_flags(entry.flags());
+        const auto nth = placed_[row_of_[event - batch.range.first]]++;
+        fragments_[event_row.first_fragment + nth - positions_.fragments] = {
+            .event = event_row.event,
+            .offset = offset + inner,
+            .source = source,
+            .size = entry.size(),
+            .crc32c = entry.crc32c,
+            .flags = flags,
+            .attempt = batch.attempt};
+        event_row.flags |= flags;
+      };
+      each_fragment(batch, place, i, offset - begin, put);
+      offset += entry_at(piece, i).size();
     }
     FANIN_ASSERT(offset == bytes_end_ || (piece.range.count() == 1 && offset > bytes_end_));
     expected_end = offset;
   }
   FANIN_ASSERT(bytes_end_ == expected_end);
+}
+
+// Merged sources may be in another order than what they merge.
+void RowBuilder::sort_fragments() {
+  for (auto i = batch_events_; i < events_.size(); ++i) {
+    const auto own =
+        std::span(fragments_)
+            .subspan(events_[i].first_fragment - positions_.fragments, events_[i].fragment_count);
+    std::ranges::sort(own, {}, &FragmentRow::source);
+  }
 }
 
 void RowBuilder::mark_bad(const BuiltBatch& batch) {

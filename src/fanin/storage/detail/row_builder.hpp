@@ -9,6 +9,7 @@
 
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/storage/layout.hpp"
+#include "fanin/wire/slice.hpp"
 
 namespace fanin::storage::detail {
 
@@ -19,12 +20,20 @@ struct RowPositions {
   std::uint64_t bytes = 0;
 };
 
+// Whose rows they are.
+struct RowOptions {
+  std::span<const SourceInfo> sources; // of rows, ascending by id; must outlive the builder
+  std::span<const MergedSource> merged; // likewise
+  wire::Slice slice; // rows have the detector's numbers, batches those of the slice
+  NodeId node = 0;
+  Incarnation incarnation = 1;
+};
+
 // Thread: one; reads the pages of a batch and never touches their counts. Keeps the capacity of its
 // vectors from group to group.
 class RowBuilder {
 public:
-  // `sources` ascending by id; must outlive the builder.
-  RowBuilder(std::span<const SourceInfo> sources, NodeId node, Incarnation incarnation);
+  explicit RowBuilder(const RowOptions& options);
 
   // Forgets all rows and starts at `positions`.
   void start(const RowPositions& positions);
@@ -47,13 +56,23 @@ private:
   void mark_bad(const BuiltBatch& batch);
   void judge_events(const BuiltBatch& batch);
   void judge_filtered(const BuiltBatch& batch);
+  void sort_fragments();
   [[nodiscard]] EventRow& row(const BuiltBatch& batch, EventNumber event);
   [[nodiscard]] bool required(SourceId source) const;
+  [[nodiscard]] const MergedSource* find_merged(SourceId source) const;
+  // Calls use(source, entry, offset, why) for each fragment in the `i`th fragment of the piece at
+  // `place` of order_, which begins at `offset` in /bytes: itself, or those that it merges.
+  template <class Use>
+  void each_fragment(const BuiltBatch& batch, std::size_t place, std::uint64_t i,
+                     std::uint64_t offset, Use use);
+  template <class Use>
+  void each_member(const BuiltBatch& batch, std::size_t place, std::uint64_t i,
+                   std::uint64_t offset, const MergedSource& merged, Use use);
+  [[nodiscard]] std::span<const std::byte> head_of(const BuiltBatch& batch, std::size_t place,
+                                                   std::uint64_t from, std::size_t size);
 
-  std::span<const SourceInfo> sources_;
+  RowOptions options_;
   std::uint32_t required_count_ = 0;
-  NodeId node_;
-  Incarnation incarnation_;
   RowPositions positions_;
   std::uint64_t bytes_end_ = 0;
 
@@ -70,6 +89,7 @@ private:
   std::vector<std::uint32_t> required_present_; // per event
   std::vector<std::uint32_t> order_; // pieces, ascending by source, event, offset
   std::vector<MissingRow> batch_missing_;
+  std::vector<std::byte> head_; // of a super-fragment that spans pieces
 };
 
 } // namespace fanin::storage::detail
