@@ -285,6 +285,19 @@ def test_benches_on_a_testbed_compare_with_one_bare_stream_over_its_links():
             name = "evb" if bench == "evb" else "fanin"
             assert rows[name]["ratio_to_link"] == pytest.approx(rows[name]["bytes_per_s"] / link), "two senders share one link"
             assert any(process["cpu"] > 0 for process in rows[name]["processes"]), "what its processes there used"
+            for row in rows.values():
+                assert 0 <= row["idle_cpu"] <= 1 and row["loaded"] == (row["idle_cpu"] < 0.25), row
+                assert row["retransmitted"] >= 0 and row["switch_drops"] >= 0, row
+
+
+def test_benches_on_a_testbed_say_what_the_switch_drops_and_what_is_sent_again():
+    with Testbed() as testbed:
+        testbed.up("2x1", "--rate", "200Mb/s", "--switch-buffer", "20kB")  # two frames
+        done = fanin("bench", "nxn", "--testbed", "--nodes", "2x1", "--size", "64KiB", "--runs", "1", "--duration", "1s", "--peers", "none",
+                     "--stolen-max", "100", "--json", "-", env=testbed.environment)
+        assert done.returncode == 0, done.stderr
+        row = {row["what"]: row for row in json.loads(done.stdout)["results"]}["fanin"]
+        assert row["switch_drops"] > 0 and row["retransmitted"] > 0, row
 
 
 def test_a_bench_names_the_host_that_it_cannot_reach():

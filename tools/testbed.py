@@ -374,6 +374,7 @@ def up(options):
                       "rate_bits_per_s": plan.rate, "switch_buffer_bytes": plan.buffer, "host_queue_bytes": plan.host_queue,
                       "mtu": plan.mtu, "burst_bytes": plan.burst, "gso_bytes": plan.gso}
             state["settings"] = recorded_settings(state)
+            state["switch"] = entering(state, "switch")
             write_file("hosts", hosts_list(plan, state))
             write_file("state.json", json.dumps(state, indent=1))
             holder.stdin.write("stay\n")

@@ -47,6 +47,7 @@ Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
         executive::too_few_hosts(hosts, 1 + readouts + ends->listeners,
                                  fmt::format("{}x{}", ends->connectors, ends->listeners)));
   ProcessGroup group;
+  group.watch_switches(hosts.switch_words);
   std::vector<std::string> addresses;
   const auto part_on = [&spec](const executive::Host& host) {
     Spec own = spec;

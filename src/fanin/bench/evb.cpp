@@ -304,6 +304,7 @@ private:
     if (const auto link = std::ranges::find(all, link_contender, &Series::what); link != all.end())
       put(object, "ratio_to_link",
           ratio_to_links(series, *link, configuration().readouts(), configuration().builders()));
+    if (options_.hosts && options_.hosts->testbed) put_network(object, series);
     if (series.what == "evb" || series.what == "nxn") put_share(object, port_, series);
     if (series.what == "evb") add_evb(object, series);
     return object;
@@ -383,6 +384,8 @@ std::string evb_table(const json::Value& result) {
     if (row.at("what").text() != link_contender && !row.at("ratio_to_link").is_null())
       text += fmt::format("           {:.3f} of what the links carry\n",
                           row.at("ratio_to_link").real());
+    if (const auto network = network_text(row); !network.empty())
+      text += fmt::format("           {}\n", network);
     if (!row.at("p50_us").is_null()) {
       const bool stored = result.at("settings").at("storage").text() == "file";
       text += fmt::format(

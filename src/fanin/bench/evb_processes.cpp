@@ -171,6 +171,7 @@ private:
 Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle,
                            const Watch& watch) {
   ProcessGroup group;
+  if (setup.hosts != nullptr) group.watch_switches(setup.hosts->switch_words);
   if (auto started = start_all(group, setup); !started) return std::unexpected(started.error());
   auto sample = group.measure(warmup, duration, !idle, watch);
   if (!sample) return sample;

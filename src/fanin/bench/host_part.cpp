@@ -31,6 +31,7 @@ json::Value to_json(const ProcessCounts& counts) {
   value["voluntary"] = counts.voluntary;
   value["forced"] = counts.forced;
   value["peak_rss_bytes"] = counts.peak_rss_bytes;
+  value["retransmitted"] = counts.retransmitted;
   value["batches"] = counts.batches;
   value["events"] = counts.events;
   value["messages"] = counts.messages;
@@ -46,6 +47,7 @@ ProcessCounts counts_of(const json::Value& value) {
   counts.voluntary = value.at("voluntary").natural();
   counts.forced = value.at("forced").natural();
   counts.peak_rss_bytes = value.at("peak_rss_bytes").natural();
+  counts.retransmitted = value.at("retransmitted").natural();
   counts.batches = value.at("batches").natural();
   counts.events = value.at("events").natural();
   counts.messages = value.at("messages").natural();

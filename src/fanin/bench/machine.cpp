@@ -64,15 +64,27 @@ ProcessorTime processor_time() {
     std::uint64_t ticks = 0;
     file >> ticks;
     time.all += ticks;
+    if (i == 3 || i == 4) time.idle += ticks;
     if (i + 1 == fields) time.stolen = ticks;
   }
   return time;
 }
 
-double stolen_between(const ProcessorTime& before, const ProcessorTime& after) {
-  if (after.all <= before.all || after.stolen < before.stolen) return 0;
-  return static_cast<double>(after.stolen - before.stolen) /
+namespace {
+double share_between(const ProcessorTime& before, const ProcessorTime& after,
+                     std::uint64_t ProcessorTime::* which) {
+  if (after.all <= before.all || after.*which < before.*which) return 0;
+  return static_cast<double>(after.*which - before.*which) /
          static_cast<double>(after.all - before.all);
+}
+} // namespace
+
+double stolen_between(const ProcessorTime& before, const ProcessorTime& after) {
+  return share_between(before, after, &ProcessorTime::stolen);
+}
+
+double idle_between(const ProcessorTime& before, const ProcessorTime& after) {
+  return share_between(before, after, &ProcessorTime::idle);
 }
 
 std::string host_congestion() {

@@ -15,9 +15,12 @@ namespace fanin::bench {
 struct ProcessorTime {
   std::uint64_t all = 0;
   std::uint64_t stolen = 0; // wanted, and given to other machines
+  std::uint64_t idle = 0;
 };
 [[nodiscard]] ProcessorTime processor_time();
+// Shares of it.
 [[nodiscard]] double stolen_between(const ProcessorTime& before, const ProcessorTime& after);
+[[nodiscard]] double idle_between(const ProcessorTime& before, const ProcessorTime& after);
 
 // What TCP connections have that ask for nothing: those of other libraries.
 [[nodiscard]] std::string host_congestion();

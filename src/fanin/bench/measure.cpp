@@ -65,6 +65,26 @@ Statistic ratio_to_links(const Series& series, const Series& link, std::size_t s
   return of_one;
 }
 
+void put_network(json::Value& object, const Series& series) {
+  const Statistic idle = rate(series, [](const Sample& sample) { return sample.idle; });
+  put(object, "idle_cpu", idle);
+  put(object, "retransmitted",
+      rate(series, [](const Sample& sample) { return static_cast<double>(sample.retransmitted); }));
+  put(object, "switch_drops",
+      rate(series, [](const Sample& sample) { return static_cast<double>(sample.switch_drops); }));
+  object["loaded"] = idle.median < idle_least;
+}
+
+std::string network_text(const json::Value& row) {
+  if (row.at("idle_cpu").is_null()) return {};
+  return fmt::format(
+      "{:.0f} % of the processors idle{}, {:.0f} segments sent again, {:.0f} packets "
+      "dropped by the switch",
+      100 * row.at("idle_cpu").real(),
+      row.at("loaded").boolean() ? " (too few: take a lower rate)" : "",
+      row.at("retransmitted").real(), row.at("switch_drops").real());
+}
+
 Statistic ratio(const Series& series, const Series& baseline, const Rate& of) {
   std::vector<double> values;
   for (std::size_t i = 0; i < std::min(series.samples.size(), baseline.samples.size()); ++i) {

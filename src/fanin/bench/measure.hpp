@@ -48,6 +48,14 @@ inline constexpr std::string_view link_contender = "link";
 [[nodiscard]] Statistic ratio_to_links(const Series& series, const Series& link,
                                        std::size_t senders, std::size_t receivers);
 
+// Of a row measured on a testbed: `idle_cpu` (a share), `retransmitted` (TCP segments) and
+// `switch_drops` (packets), in one measurement; `loaded`, if the processors had too little idle
+// time to say something about the network.
+void put_network(json::Value& object, const Series& series);
+inline constexpr double idle_least = 0.25;
+// The same as a line; empty: it was not measured on a testbed.
+[[nodiscard]] std::string network_text(const json::Value& row);
+
 // One line at a time, for people.
 using Progress = std::function<void(std::string_view)>;
 

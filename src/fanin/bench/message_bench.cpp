@@ -227,6 +227,7 @@ private:
     if (const Series* link = find(all, link_contender))
       put(row, "ratio_to_link",
           ratio_to_links(series, *link, options_.spec.senders, options_.spec.receivers));
+    if (options_.hosts && options_.hosts->testbed) put_network(row, series);
     if (spec.pattern == Pattern::nxn) {
       row["per_node_bytes_per_s"] =
           rate(series, bytes_per_s).median / static_cast<double>(spec.senders);

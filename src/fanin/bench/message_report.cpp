@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/bench/measure.hpp"
 #include "fanin/bench/message_bench.hpp"
 #include "fanin/bench/plot.hpp"
 #include "fanin/bench/port.hpp"
@@ -95,6 +96,11 @@ std::string message_table(const json::Value& result) {
     text += fmt::format("fanin-loaded at {}: beside a stream of {}\n",
                         format_size(row.at("size_bytes").natural()),
                         format_bandwidth(row.at("load_bytes_per_s").real()));
+  }
+  for (const auto& row : result.at("results").list()) {
+    if (const auto network = network_text(row); !network.empty())
+      text += fmt::format("{} at {}: {}\n", row.at("what").text(),
+                          format_size(row.at("size_bytes").natural()), network);
   }
   if (const auto port = port_text(result); !port.empty()) text += "/port: of " + port + "\n";
   for (const auto& remark : result.at("remarks").list()) text += remark.text() + "\n";

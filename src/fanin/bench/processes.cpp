@@ -19,6 +19,8 @@
 #include <fmt/format.h>
 
 #include "fanin/bench/host_part.hpp"
+#include "fanin/bench/machine.hpp"
+#include "fanin/bench/network_state.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -187,6 +189,7 @@ Result<> ProcessGroup::wait_until(std::size_t index, ProcessStats::State state) 
 
 struct ProcessGroup::Snapshot {
   Time at;
+  ProcessorTime processor;
   std::vector<ProcessCounts> processes;
   [[nodiscard]] bool has_messages() const {
     return std::ranges::any_of(processes, [](const auto& one) { return one.messages > 0; });
@@ -202,6 +205,7 @@ ProcessCounts ProcessGroup::counts(std::size_t index) const {
           .voluntary = status.voluntary,
           .forced = status.forced,
           .peak_rss_bytes = status.peak_rss_bytes,
+          .retransmitted = retransmitted_here(),
           .batches = stats.batches.get(),
           .events = stats.events.get(),
           .messages = stats.messages.get(),
@@ -216,6 +220,7 @@ Result<ProcessGroup::Snapshot> ProcessGroup::sample() {
     if (member.there) member.there->ask();
   }
   snapshot.at = now();
+  snapshot.processor = processor_time();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
     if (!member.there) {
@@ -234,12 +239,14 @@ Result<ProcessGroup::Snapshot> ProcessGroup::sample() {
 Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) const {
   Sample sample;
   sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;
+  sample.idle = idle_between(before.processor, after.processor);
   ProcessCounts sum;
   for (std::size_t i = 0; i < before.processes.size(); ++i) {
     const ProcessCounts& first = before.processes[i];
     const ProcessCounts& last = after.processes[i];
     const double own = static_cast<double>((last.at - first.at).count()) * 1e-9;
     if (own <= 0) continue; // it has ended
+    if (members_[i].there) sample.retransmitted += last.retransmitted - first.retransmitted;
     const auto add = [&](std::uint64_t ProcessCounts::* which) {
       const auto counted = static_cast<double>(last.*which - first.*which);
       sum.*which += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
@@ -293,6 +300,8 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
     pause_for(look_every);
   }
   pause_for(warmup);
+  const auto dropped = drops();
+  if (!dropped) return std::unexpected(dropped.error());
   const auto before = sample();
   if (!before) return std::unexpected(before.error());
   if (auto watched = watch_for(duration, *before, watch); !watched)
@@ -300,7 +309,16 @@ Result<Sample> ProcessGroup::measure(Duration warmup, Duration duration, bool wa
   const auto after = sample();
   if (!after) return std::unexpected(after.error());
   if (auto alive = check(); !alive) return std::unexpected(alive.error());
-  return difference(*before, *after);
+  const auto dropped_then = drops();
+  if (!dropped_then) return std::unexpected(dropped_then.error());
+  Sample measured = difference(*before, *after);
+  measured.switch_drops = *dropped_then - *dropped;
+  return measured;
+}
+
+Result<std::uint64_t> ProcessGroup::drops() const {
+  if (switch_words_.empty()) return 0;
+  return bench::switch_drops(switch_words_);
 }
 
 void ProcessGroup::terminate(std::size_t index) const {

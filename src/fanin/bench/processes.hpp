@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fanin/base/clock.hpp"
@@ -62,6 +63,7 @@ struct ProcessCounts {
   std::uint64_t voluntary = 0; // switches of its main thread, which runs the loop: it waits
   std::uint64_t forced = 0;
   std::uint64_t peak_rss_bytes = 0;
+  std::uint64_t retransmitted = 0; // TCP segments that its host has sent again
   std::uint64_t batches = 0;
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
@@ -86,6 +88,9 @@ struct Sample {
   std::uint64_t bytes = 0;
   std::uint64_t load_bytes = 0;
   double stolen = 0; // share of the host's processor time that it did not get, meanwhile
+  double idle = 0; // share of this host's processor time
+  std::uint64_t retransmitted = 0; // TCP segments that other hosts have sent again
+  std::uint64_t switch_drops = 0; // packets; where there is a testbed
   std::vector<ProcessUse> processes;
   Histogram latency; // of the whole run
   std::string remark; // empty: all is well
@@ -123,6 +128,8 @@ public:
   // can be reached shows in what follows.
   [[nodiscard]] Result<std::size_t> start_on(const executive::Host& host, std::string name,
                                              const json::Value& part);
+  // Samples have what these switches drop: words that start a command there.
+  void watch_switches(std::vector<std::string> words) { switch_words_ = std::move(words); }
   [[nodiscard]] const ProcessStats& stats(std::size_t index) const {
     return *members_[index].stats;
   }
@@ -160,12 +167,14 @@ private:
   [[nodiscard]] Result<> wait_until(std::size_t index, ProcessStats::State state);
   [[nodiscard]] Result<> check(Member& member);
   [[nodiscard]] Result<Snapshot> sample();
+  [[nodiscard]] Result<std::uint64_t> drops() const; // of the switches
   [[nodiscard]] Sample difference(const Snapshot& before, const Snapshot& after) const;
   [[nodiscard]] Result<> watch_for(Duration duration, const Snapshot& before, const Watch& watch);
   [[noreturn]] static void run_child(const Body& body, ProcessStats& stats);
   void kill_all();
 
   std::vector<Member> members_;
+  std::vector<std::string> switch_words_; // empty: none
 };
 
 } // namespace fanin::bench

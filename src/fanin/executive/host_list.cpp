@@ -235,6 +235,7 @@ Result<HostList> testbed_hosts() {
   if (!list) return none("down, then ");
   list->testbed = true;
   list->congestion = state->at("settings").at("tcp_congestion_control").text();
+  for (const auto& word : state->at("switch").list()) list->switch_words.push_back(word.text());
   return list;
 }
 

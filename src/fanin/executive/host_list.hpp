@@ -26,6 +26,7 @@ struct HostList {
   std::vector<Host> hosts;
   bool testbed = false;
   std::string congestion; // of TCP on the testbed's hosts; empty: not known
+  std::vector<std::string> switch_words; // that start a command at the testbed's switches
 
   // The addresses alone, as a text for parse_hosts(): what a process needs that was started there.
   [[nodiscard]] FANIN_INTERNAL_API std::string addresses() const;

@@ -1,0 +1,95 @@
+#include "fanin/bench/network_state.hpp"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "fanin/base/json.hpp"
+
+namespace fanin::bench {
+namespace {
+
+constexpr std::string_view list_queues = "tc -s -j qdisc show";
+constexpr const char* path = "PATH=\"$PATH:/usr/sbin:/sbin\" "; // where tc is
+
+struct Close {
+  void operator()(std::FILE* pipe) const { pclose(pipe); }
+};
+
+// A word of a shell.
+std::string quoted(std::string_view word) {
+  std::string text = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      text += "'\\''";
+    } else {
+      text += c;
+    }
+  }
+  return text + "'";
+}
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::istringstream text(line);
+  std::vector<std::string> fields;
+  for (std::string field; text >> field;) fields.push_back(std::move(field));
+  return fields;
+}
+
+} // namespace
+
+// A line with names, and one with their values.
+std::uint64_t retransmitted_in(std::istream& text) {
+  std::vector<std::string> names;
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with("Tcp:")) continue;
+    const std::vector<std::string> fields = fields_of(line);
+    if (names.empty()) {
+      names = fields;
+      continue;
+    }
+    for (std::size_t i = 0; i < names.size() && i < fields.size(); ++i) {
+      if (names[i] != "RetransSegs") continue;
+      std::uint64_t value = 0;
+      (void)std::from_chars(fields[i].data(), fields[i].data() + fields[i].size(), value);
+      return value;
+    }
+  }
+  return 0;
+}
+
+std::uint64_t retransmitted_here() {
+  std::ifstream file("/proc/net/snmp");
+  return retransmitted_in(file);
+}
+
+Result<std::uint64_t> drops_in(std::string_view text) {
+  const auto queues = json::Value::parse(text);
+  if (!queues) return std::unexpected(queues.error());
+  std::uint64_t sum = 0;
+  for (const auto& queue : queues->list()) {
+    if (queue.at("kind").text() == "tbf") sum += queue.at("drops").natural();
+  }
+  return sum;
+}
+
+Result<std::uint64_t> switch_drops(const std::vector<std::string>& words) {
+  std::string command = path;
+  for (const std::string& word : words) command += quoted(word) + " ";
+  command += list_queues;
+  const std::unique_ptr<std::FILE, Close> pipe{popen(command.c_str(), "re")};
+  if (!pipe) return fail_errno(ErrorKind::exhausted, "a command for the switch", errno);
+  std::string text;
+  std::array<char, 4096> buffer; // NOLINT: fread() fills it
+  for (std::size_t got = 1; got > 0;) {
+    got = std::fread(buffer.data(), 1, buffer.size(), pipe.get());
+    text.append(buffer.data(), got);
+  }
+  return drops_in(text);
+}
+
+} // namespace fanin::bench
