@@ -6,6 +6,8 @@ import re
 import subprocess
 import tempfile
 
+import pytest
+
 from fanin_run import FANIN, LONGEST_S, fanin
 
 
@@ -116,7 +118,10 @@ def test_round_trips_stand_beside_their_peers():
 
 
 def test_round_trips_overlap_and_keep_a_rate():
-    check_latencies(bench("roundtrip", "--size", "64KiB", "--pipeline", "16"), "raw", "fanin")
+    rows = bench("roundtrip", "--size", "64KiB", "--pipeline", "16")
+    check_latencies(rows, "raw", "fanin")
+    for row in rows.values():
+        assert row["bytes_per_s"] == pytest.approx(2 * 65536 * row["messages_per_s"], rel=0.01), "of both directions"
     rows = bench("roundtrip", "--size", "64B", "--rate", "1kHz", "--wait", "block")
     check_latencies(rows, "raw", "fanin")
     for row in rows.values():  # what is late on a busy machine is caught up; without a rate it would be tens of thousands
@@ -176,6 +181,23 @@ def test_there_is_a_table_and_a_drawing():
         with open(drawing, encoding="utf-8") as file:
             text = file.read()
         assert text.startswith("<svg") and text.count("<circle") == 6, text[:200]
+
+
+def test_event_building_is_drawn_over_sizes_of_fragments():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "f.svg")
+        result = measured("evb", "--nodes", "1x1", "--fragment-sizes", "200B,1KiB..16KiB", "--wait", "block", "--plot", path)
+        sizes = [200, 1 << 10, 4 << 10, 16 << 10]
+        assert [row["size_bytes"] for row in result["results"] if row["what"] == "evb"] == sizes
+        for size in sizes:
+            check_rates({row["what"]: row for row in result["results"] if row["size_bytes"] == size}, "raw", "fair", "nxn", "evb")
+        with open(path) as file:
+            drawing = file.read()
+    assert "fanin bench evb" in drawing and drawing.count("<polyline") == 4, "a line for each contender"
+    done = fanin("bench", "evb", "--nodes", "1x1", "--fragment-sizes", "1KiB,2KiB", "--runs", "1", "--duration", "50ms", "--no-baselines",
+                 "--stolen-max", "100", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^fragments of (.*)$", done.stdout, re.M) == ["1 KiB", "2 KiB"], done.stdout
 
 
 def test_bad_input_is_said_in_one_line():

@@ -80,7 +80,7 @@ def test_a_moment_costs_few_system_calls():
 
 
 def test_options_that_make_no_sense_are_refused():
-    for more, said in ((["--plot", "x.svg"], "--plot: is about a course of time"), (["--side-load", "1"], "--side-load: is about"),
+    for more, said in ((["--csv", "x.csv"], "--csv: is about a course of time"), (["--side-load", "1"], "--side-load: is about"),
                        (["--every", "1ms"], "--every: from"), (["--every", "10s"], "--every: from"),
                        (["--every", "1s", "--side-load-from", "half"], '"half" is no share'),
                        (["--every", "1s", "--side-load-from", "120%"], '"120%" is no share'),

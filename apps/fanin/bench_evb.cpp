@@ -13,6 +13,7 @@
 #include "fanin/base/units.hpp"
 #include "fanin/bench/evb.hpp"
 #include "fanin/bench/machine.hpp"
+#include "fanin/bench/message_bench.hpp"
 #include "fanin/executive/placement.hpp"
 #include "reading.hpp"
 #include "terminal.hpp"
@@ -31,7 +32,7 @@ struct EvbArguments {
   std::size_t bus = 1;
   std::size_t sources = 1;
   std::string url = "tcp";
-  std::string fragment_size = "16KiB";
+  std::string fragment_sizes = "16KiB";
   std::string protocol = "push";
   std::string shaping = "none";
   std::string integrity = "crc32c";
@@ -107,8 +108,7 @@ double read_percent(const char* option, const std::string& text, Reading& readin
 void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Reading& reading) {
   for (const auto& [option, given] : {std::pair{"--side-load", arguments.side_load != 0},
                                       {"--sensors", !arguments.sensors.empty()},
-                                      {"--csv", !arguments.csv.empty()},
-                                      {"--plot", !arguments.plot.empty()}}) {
+                                      {"--csv", !arguments.csv.empty()}}) {
     if (given && arguments.every.empty())
       reading.fail_with(option, "is about a course of time: give --every too");
   }
@@ -128,7 +128,8 @@ void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Re
   options.timeline = timeline;
 }
 
-Result<bench::EvbOptions> read_evb(EvbArguments arguments) {
+// Of one of the sizes.
+Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragment_size) {
   Reading reading;
   bench::EvbOptions options;
   if (auto read = read_nodes(arguments.hosts, arguments.rus, arguments.bus); !read)
@@ -141,9 +142,7 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments) {
   if (options.hosts) check_elsewhere(arguments, options.url, reading);
   options.congestion =
       share_congestion(options.url, arguments.congestion, options.hosts.get(), reading);
-  reading.size("--fragment-size", arguments.fragment_size, setup.fragment_size);
-  if (setup.fragment_size > fragment_size_max)
-    reading.fail_with("--fragment-size", fmt::format("{} at most", format_size(fragment_size_max)));
+  setup.fragment_size = fragment_size;
   if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
     options.duration = *time;
   if (options.duration < shortest)
@@ -184,8 +183,42 @@ std::string title_of(const json::Value& result) {
                      format_size(settings.at("fragment_size_bytes").natural()));
 }
 
+// A bench for each size; all are read before the first one begins.
+Result<std::vector<bench::EvbOptions>> read_sizes(const EvbArguments& arguments) {
+  Reading reading;
+  const auto sizes = reading.sizes("--fragment-sizes", arguments.fragment_sizes, fragment_size_max);
+  if (sizes.size() > 1 && !arguments.every.empty())
+    reading.fail_with("--every", "one size of a fragment at a time");
+  if (!reading.result()) return std::unexpected(reading.result().error());
+  std::vector<bench::EvbOptions> all;
+  for (const std::uint32_t size : sizes) {
+    auto options = read_evb(arguments, size);
+    if (!options) return std::unexpected(options.error());
+    all.push_back(std::move(*options));
+  }
+  return all;
+}
+
+// Of all sizes: settings of the first one, and the rows of each.
+Result<json::Value> measure(const std::vector<bench::EvbOptions>& all,
+                            const bench::Progress& progress) {
+  json::Value result;
+  for (const bench::EvbOptions& options : all) {
+    if (all.size() > 1 && progress)
+      progress(fmt::format("fragments of {}", format_size(options.setup.fragment_size)));
+    auto one = bench::bench_evb(options, progress);
+    if (!one) return one;
+    if (result.is_null()) {
+      result = std::move(*one);
+      continue;
+    }
+    for (const auto& row : one->at("results").list()) result["results"].append(row);
+  }
+  return result;
+}
+
 int run_evb(const EvbArguments& arguments) {
-  const auto options = read_evb(arguments);
+  const auto options = read_sizes(arguments);
   if (!options) return complain(options.error());
   const bench::Progress progress = [&arguments](std::string_view line) {
     if (!arguments.quiet) say(fmt::format("{}\n", line));
@@ -196,12 +229,14 @@ int run_evb(const EvbArguments& arguments) {
   if (!csv) return complain(csv.error());
   auto drawing = OutputFile::open("--plot", arguments.plot);
   if (!drawing) return complain(drawing.error());
-  const auto result = bench::bench_evb(*options, progress);
+  const auto result = measure(*options, progress);
   if (!result) return complain(result.error());
   if (arguments.json != "-" && arguments.csv != "-" && arguments.plot != "-")
     print(bench::evb_table(*result));
   auto written = json->write(*result);
-  if (options->timeline) {
+  if (!options->front().timeline) {
+    if (written) written = drawing->write(bench::plot_over_sizes(*result));
+  } else {
     const json::Value& timeline = result->at("timeline");
     if (written) written = csv->write(bench::timeline_csv(timeline));
     if (written)
@@ -222,8 +257,8 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--sources", arguments->sources, "Sources of each readout unit")
       ->check(CLI::Range(1, 256));
   command->add_option("--url", arguments->url, "Transport: tcp, shm, inproc, or a whole address");
-  command->add_option("--fragment-size", arguments->fragment_size,
-                      "Size of a fragment, as 200B or 16KiB");
+  command->add_option("--fragment-size,--fragment-sizes", arguments->fragment_sizes,
+                      "Size of a fragment, as 16KiB; or several: 200B,1KiB, or 64B..1MiB");
   command->add_option("--protocol", arguments->protocol, "push or pull")
       ->check(CLI::IsMember({"push", "pull"}));
   command->add_option("--shaping", arguments->shaping,
@@ -270,7 +305,8 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--sensors", arguments->sensors,
                       "With --every: folder in place of / with the sys and dev of the sensors");
   command->add_option("--csv", arguments->csv, "With --every: file for a row of each moment");
-  command->add_option("--plot", arguments->plot, "With --every: file for a drawing (SVG)");
+  command->add_option("--plot", arguments->plot,
+                      "File for a drawing (SVG), over the sizes or, with --every, the time");
   command->add_option("--json", arguments->json, "File for the result; - is standard output");
   command->add_flag("--ladder", arguments->ladder,
                     "Also measure the layers between the bare loop and event building");

@@ -54,42 +54,6 @@ struct Arguments {
   bool quiet = false;
 };
 
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  while (true) {
-    const auto end = text.find(',');
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-// "64KiB", "64B,1KiB" or "8B..64MiB": the ends and the powers of 4 between them.
-std::vector<std::uint32_t> read_sizes(Reading& reading, const std::string& text) {
-  std::vector<std::uint32_t> sizes;
-  const auto one = [&](std::string_view word) {
-    std::uint32_t size = 0;
-    reading.size("--sizes", std::string(word), size);
-    if (size == 0 || size > bench::message_size_max)
-      reading.fail_with("--sizes", fmt::format("\"{}\": from 1B to {}", word,
-                                               format_size(bench::message_size_max)));
-    return size;
-  };
-  for (const auto& word : split(text)) {
-    const auto dots = word.find("..");
-    sizes.push_back(one(word.substr(0, dots)));
-    if (dots == std::string::npos) continue;
-    const std::uint32_t last = one(word.substr(dots + 2));
-    if (last < sizes.back())
-      reading.fail_with("--sizes", word + ": from the smaller to the larger");
-    for (std::uint64_t size = 4; size < last; size *= 4) {
-      if (size > sizes.back()) sizes.push_back(static_cast<std::uint32_t>(size));
-    }
-    sizes.push_back(last);
-  }
-  return sizes;
-}
-
 std::vector<std::string> read_peers(Reading& reading, const Arguments& arguments) {
   if (arguments.peers == "none") return {};
   std::vector<std::string> known{"raw"};
@@ -98,7 +62,7 @@ std::vector<std::string> read_peers(Reading& reading, const Arguments& arguments
   if (arguments.pattern == Pattern::pubsub) known.emplace_back("zeromq");
   if (arguments.pattern == Pattern::nxn) known.emplace_back("fair");
   if (arguments.peers.empty()) return known;
-  auto peers = split(arguments.peers);
+  auto peers = split_at_commas(arguments.peers);
   for (const auto& peer : peers) {
     if (std::ranges::find(known, peer) == known.end()) {
       reading.fail_with("--peers",
@@ -128,7 +92,9 @@ Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   if (options.hosts && (options.other_host || spec.url.scheme != "tcp"))
     reading.fail_with("--url", "on a list of hosts: tcp, without a port");
   spec.congestion = share_congestion(spec.url, arguments.congestion, options.hosts.get(), reading);
-  options.sizes = read_sizes(reading, arguments.sizes.empty() ? sizes_default : arguments.sizes);
+  options.sizes =
+      reading.sizes("--sizes", arguments.sizes.empty() ? sizes_default : arguments.sizes,
+                    bench::message_size_max);
   options.peers = read_peers(reading, arguments);
   if (const auto time = parse_duration(arguments.duration); reading.keep("--duration", time))
     options.window.duration = *time;
@@ -177,7 +143,7 @@ int run(const Arguments& arguments) {
   if (!result) return complain(result.error());
   if (arguments.json != "-" && arguments.plot != "-") print(bench::message_table(*result));
   if (auto written = json->write(*result); !written) return complain(written.error());
-  const auto drawn = plot->write(bench::message_plot(*result));
+  const auto drawn = plot->write(bench::plot_over_sizes(*result));
   return drawn ? status_done : complain(drawn.error());
 }
 

@@ -5,7 +5,9 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -16,6 +18,8 @@ namespace fanin::command {
 
 // A check of an option: empty, or what is wrong with the word.
 [[nodiscard]] std::function<std::string(const std::string&)> natural_number(std::uint64_t least);
+
+[[nodiscard]] std::vector<std::string> split_at_commas(std::string_view text);
 
 // Reads what was given; the first error is kept.
 class Reading {
@@ -31,6 +35,9 @@ public:
       to = static_cast<Number>(*value);
     }
   }
+  // "64KiB", "64B,1KiB" or "8B..64MiB": the ends and the powers of 4 between them.
+  [[nodiscard]] std::vector<std::uint32_t> sizes(const char* option, const std::string& text,
+                                                 std::uint32_t most);
   // Of a transport that comes with fanin.
   net::Url url(const char* option, const std::string& text);
   // Of TCP, that the kernel has.

@@ -363,7 +363,13 @@ std::string evb_table(const json::Value& result) {
   std::string text =
       fmt::format("{:<10} {:>11} {:>11} {:>11} {:>12} {:>7} {:>7} {:>7}   {}\n", "what", "median",
                   "min", "max", "rate", "/raw", "/fair", "/nxn", "cores used");
-  for (const auto& row : result.at("results").list()) {
+  const json::List& rows = result.at("results").list();
+  const auto size_of = [](const json::Value& row) { return row.at("size_bytes").natural(); };
+  const bool several = size_of(rows.front()) != size_of(rows.back());
+  std::uint64_t size = 0;
+  for (const auto& row : rows) {
+    if (several && std::exchange(size, size_of(row)) != size_of(row))
+      text += fmt::format("fragments of {}\n", format_size(size));
     std::string use;
     for (const auto& process : row.at("processes").list()) {
       use += fmt::format("{} {:.2f}  ", process.at("name").text(), process.at("cpu").real());

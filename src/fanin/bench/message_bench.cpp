@@ -30,6 +30,8 @@ constexpr std::string_view point_to_point = "point-to-point";
 double quantile_us(const Sample& sample, double fraction) {
   return static_cast<double>(sample.latency.quantile(fraction).count()) * 1e-3;
 }
+// A message that is back has crossed the path in both directions.
+double two_way_bytes_per_s(const Sample& sample) { return 2 * bytes_per_s(sample); }
 double p50_us(const Sample& sample) { return quantile_us(sample, 0.5); }
 double p99_us(const Sample& sample) { return quantile_us(sample, 0.99); }
 double p999_us(const Sample& sample) { return quantile_us(sample, 0.999); }
@@ -215,6 +217,7 @@ private:
     }
     const bool roundtrip = spec.pattern == Pattern::roundtrip;
     if (roundtrip) {
+      put(row, "bytes_per_s", rate(series, two_way_bytes_per_s));
       put_time(row, "p50_us", series, p50_us);
       put_time(row, "p99_us", series, p99_us);
       put_time(row, "p999_us", series, p999_us);

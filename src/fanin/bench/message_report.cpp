@@ -91,6 +91,13 @@ std::string message_table(const json::Value& result) {
     text += '\n';
   }
   if (result.at("bench").text() == "roundtrip") text += "p50/p99/p99.9; /x: fanin's time of x's\n";
+  const std::uint64_t under_way = result.at("settings").at("pipeline").natural();
+  if (result.at("bench").text() == "roundtrip" && under_way > 1) {
+    for (const auto& row : result.at("results").list())
+      text += fmt::format("{} at {}: {} in both directions together, {} messages under way\n",
+                          row.at("what").text(), format_size(row.at("size_bytes").natural()),
+                          format_bandwidth(row.at("bytes_per_s").real()), under_way);
+  }
   for (const auto& row : result.at("results").list()) {
     if (row.find("load_bytes_per_s") == nullptr) continue;
     text += fmt::format("fanin-loaded at {}: beside a stream of {}\n",
@@ -107,7 +114,7 @@ std::string message_table(const json::Value& result) {
   return text;
 }
 
-std::string message_plot(const json::Value& result) {
+std::string plot_over_sizes(const json::Value& result) {
   const bool roundtrip = result.at("bench").text() == "roundtrip";
   const char* const key = roundtrip ? "p50_us" : "bytes_per_s";
   Plot plot{.title = fmt::format("fanin bench {} {}", result.at("bench").text(),

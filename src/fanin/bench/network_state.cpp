@@ -14,14 +14,14 @@ namespace fanin::bench {
 namespace {
 
 constexpr std::string_view list_queues = "tc -s -j qdisc show";
-constexpr const char* path = "PATH=\"$PATH:/usr/sbin:/sbin\" "; // where tc is
+constexpr const char* with_path = "PATH=\"$PATH:/usr/sbin:/sbin\" "; // where tc is
 
-struct Close {
+struct ClosePipe {
   void operator()(std::FILE* pipe) const { pclose(pipe); }
 };
 
 // A word of a shell.
-std::string quoted(std::string_view word) {
+std::string shell_word(std::string_view word) {
   std::string text = "'";
   for (const char c : word) {
     if (c == '\'') {
@@ -78,10 +78,10 @@ Result<std::uint64_t> drops_in(std::string_view text) {
 }
 
 Result<std::uint64_t> switch_drops(const std::vector<std::string>& words) {
-  std::string command = path;
-  for (const std::string& word : words) command += quoted(word) + " ";
+  std::string command = with_path;
+  for (const std::string& word : words) command += shell_word(word) + " ";
   command += list_queues;
-  const std::unique_ptr<std::FILE, Close> pipe{popen(command.c_str(), "re")};
+  const std::unique_ptr<std::FILE, ClosePipe> pipe{popen(command.c_str(), "re")};
   if (!pipe) return fail_errno(ErrorKind::exhausted, "a command for the switch", errno);
   std::string text;
   std::array<char, 4096> buffer; // NOLINT: fread() fills it
