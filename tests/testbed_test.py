@@ -300,6 +300,26 @@ def test_benches_on_a_testbed_say_what_the_switch_drops_and_what_is_sent_again()
         assert row["switch_drops"] > 0 and row["retransmitted"] > 0, row
 
 
+def test_benches_use_several_rails_at_the_same_time():
+    with Testbed() as testbed:
+        testbed.up("1x1", "--rate", "50Mb/s", "--rails", "2")
+        for bench in (["evb", "--sources", "2", "--fragment-size", "16KiB"], ["nxn", "--size", "16KiB", "--peers", "none"],
+                      ["nxn", "--size", "16KiB", "--peers", "none", "--shaping", "linear-shift"]):
+            done = fanin("bench", *bench, "--testbed", "--rails", "2", "--runs", "1", "--duration", "1s", "--stolen-max", "100", "--json", "-",
+                         env=testbed.environment)
+            assert done.returncode == 0, done.stderr
+            rows = {row["what"]: row for row in json.loads(done.stdout)["results"]}
+            row, one = rows["evb" if bench[0] == "evb" else "fanin"], rows["one rail"]
+            assert row["ratio_to_one_rail"] == pytest.approx(row["bytes_per_s"] / one["bytes_per_s"]), row
+            assert one["bytes_per_s"] < 50e6 / 8 * 1.1 < row["bytes_per_s"] < 2 * 50e6 / 8 * 1.1, f"{bench}: {row} {one}"
+        ports = testbed.status()["ports"]
+        assert ports["bu0.0"]["bytes"] > 1_000_000 and ports["bu0.1"]["bytes"] > 1_000_000, ports
+        done = fanin("bench", "evb", "--testbed", "--sources", "3", "--rails", "3", env=testbed.environment)
+        assert done.returncode == 2 and "./dev testbed up 1x1 --rails 3" in done.stderr, done
+        done = fanin("bench", "evb", "--testbed", "--rails", "2", env=testbed.environment)
+        assert done.returncode == 2 and "give --sources 2 too" in done.stderr, done
+
+
 def test_a_bench_names_the_host_that_it_cannot_reach():
     with Testbed() as testbed:
         testbed.up("1x1", *SMALL)

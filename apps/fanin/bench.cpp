@@ -11,6 +11,7 @@
 #include "commands.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/spec.hpp"
+#include "fanin/builder/lane.hpp"
 
 namespace fanin::command {
 
@@ -21,6 +22,10 @@ void add_host_options(CLI::App& command, HostArguments& arguments) {
       "List of hosts: an event manager, N and M; a process on each, in this order");
   command.add_flag("--testbed", arguments.testbed, "The same on the hosts of ./dev testbed")
       ->excludes(hosts);
+  command
+      .add_option("--rails", arguments.rails,
+                  "Networks of each host, used at the same time; also measured over one of them")
+      ->check(CLI::Range(std::size_t{1}, builder::rails_max));
 }
 
 Result<> read_nodes(const HostArguments& arguments, std::size_t& senders, std::size_t& receivers) {
@@ -51,6 +56,18 @@ read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t 
   if (list->hosts.size() < needed)
     return std::unexpected(
         executive::too_few_hosts(*list, needed, fmt::format("{}x{}", senders, receivers)));
+  for (std::size_t i = 0; i < needed; ++i) {
+    const executive::Host& host = list->hosts[i];
+    if (host.addresses.size() >= arguments.rails) continue;
+    return fail(ErrorKind::usage,
+                fmt::format("--rails: {}: {} has fewer addresses than {}: {}", host.place,
+                            host.name(), arguments.rails,
+                            list->testbed
+                                ? fmt::format("./dev testbed down, then ./dev testbed up {}x{} "
+                                              "--rails {}",
+                                              senders, receivers, arguments.rails)
+                                : std::string("add them after commas")));
+  }
   return std::make_shared<const executive::HostList>(std::move(*list));
 }
 

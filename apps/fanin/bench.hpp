@@ -16,17 +16,18 @@ class App;
 
 namespace fanin::command {
 
-// --nodes, --hosts and --testbed, of benches of many nodes.
+// --nodes, --rails, --hosts and --testbed, of benches of many nodes.
 struct HostArguments {
   std::string nodes; // NxM
   std::string hosts;
   bool testbed = false;
+  std::size_t rails = 1;
 };
 void add_host_options(CLI::App& command, HostArguments& arguments);
 // --nodes into the two numbers. Errors: usage.
 [[nodiscard]] Result<> read_nodes(const HostArguments& arguments, std::size_t& senders,
                                   std::size_t& receivers);
-// Null: all on this host. Errors: usage; too few hosts.
+// Null: all on this host. Errors: usage; too few hosts, or addresses of one.
 [[nodiscard]] Result<std::shared_ptr<const executive::HostList>>
 read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t receivers);
 

@@ -128,6 +128,18 @@ void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Re
   options.timeline = timeline;
 }
 
+// Errors: those of the configuration, and of its hosts.
+Result<> configure(bench::EvbSetup& setup, const executive::HostList* hosts) {
+  auto configuration = bench::evb_configuration(setup.shape);
+  if (!configuration) return std::unexpected(configuration.error());
+  setup.hosts = hosts;
+  if (hosts != nullptr) {
+    if (auto assigned = executive::assign_hosts(*configuration, *hosts); !assigned) return assigned;
+  }
+  setup.configuration = std::move(*configuration);
+  return {};
+}
+
 // Of one of the sizes.
 Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragment_size) {
   Reading reading;
@@ -156,6 +168,9 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
                     arguments.rus + arguments.bus <= executive::usable_cores();
   const bool poll_evm = poll && arguments.rus + arguments.bus < executive::usable_cores();
   setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
+  if (arguments.sources < arguments.hosts.rails)
+    reading.fail_with("--rails", fmt::format("a source uses one at a time: give --sources {} too",
+                                             arguments.hosts.rails));
   options.baselines = !arguments.no_baselines;
   options.ladder = arguments.ladder;
   options.idle = arguments.idle;
@@ -164,15 +179,17 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
                  .builder_units = arguments.bus,
                  .sources = arguments.sources,
                  .fragment_size = setup.fragment_size,
+                 .rails = arguments.hosts.rails,
+                 .url = options.url.text(),
                  .overrides = overrides(arguments, options.url, poll)};
-  auto configuration = bench::evb_configuration(setup.shape);
-  if (!configuration) return std::unexpected(configuration.error());
-  setup.hosts = options.hosts.get();
-  if (setup.hosts != nullptr) {
-    if (auto assigned = executive::assign_hosts(*configuration, *setup.hosts); !assigned)
-      return std::unexpected(assigned.error());
+  if (auto done = configure(setup, options.hosts.get()); !done)
+    return std::unexpected(done.error());
+  if (setup.shape.rails > 1 && !options.timeline) {
+    options.one_rail = setup;
+    options.one_rail->shape.rails = 1;
+    if (auto done = configure(*options.one_rail, options.hosts.get()); !done)
+      return std::unexpected(done.error());
   }
-  setup.configuration = std::move(*configuration);
   return options;
 }
 

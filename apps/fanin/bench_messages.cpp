@@ -105,6 +105,7 @@ Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   options.under_load = arguments.under_load;
   spec.senders = arguments.senders;
   spec.receivers = arguments.receivers;
+  spec.rails = arguments.hosts.rails;
   spec.pipeline = arguments.pipeline;
   spec.read = arguments.read;
   if (const auto policy = builder::shaping::policy_named(arguments.shaping)) {

@@ -41,24 +41,25 @@ Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
                             const executive::HostList& hosts, const Window& window) {
   const auto ends = make_ends(spec);
   if (!ends) return std::unexpected(ends.error());
-  if (hosts.hosts.size() < 1 + readouts + ends->listeners ||
+  const std::size_t rails = ends->listeners / spec.receivers; // others than fanin use one
+  if (hosts.hosts.size() < 1 + readouts + spec.receivers ||
       hosts.hosts.size() < 1 + ends->connectors)
     return std::unexpected(
-        executive::too_few_hosts(hosts, 1 + readouts + ends->listeners,
-                                 fmt::format("{}x{}", ends->connectors, ends->listeners)));
+        executive::too_few_hosts(hosts, 1 + readouts + spec.receivers,
+                                 fmt::format("{}x{}", ends->connectors, spec.receivers)));
   ProcessGroup group;
   group.watch_switches(hosts.switch_words);
   std::vector<std::string> addresses;
-  const auto part_on = [&spec](const executive::Host& host) {
+  const auto part_on = [&spec](const executive::Host& host, std::size_t rail) {
     Spec own = spec;
-    own.url.host = host.name();
+    own.url.host = host.addresses.at(rail);
     json::Value part;
     part["ends"] = own.to_json();
     return part;
   };
   for (std::size_t i = 0; i < ends->listeners; ++i) {
-    const executive::Host& host = hosts.hosts[1 + readouts + i];
-    json::Value part = part_on(host);
+    const executive::Host& host = hosts.hosts[1 + readouts + i / rails];
+    json::Value part = part_on(host, i % rails);
     part["listen"] = i;
     auto started = group.start_on(host, fmt::format("listener{}", i), part);
     if (!started) return std::unexpected(started.error());
@@ -69,7 +70,7 @@ Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
   }
   for (std::size_t i = 0; i < ends->connectors; ++i) {
     const executive::Host& host = hosts.hosts[1 + i];
-    json::Value part = part_on(host);
+    json::Value part = part_on(host, 0);
     part["connect"] = i;
     for (const auto& address : addresses) part["addresses"].append(address);
     auto started = group.start_on(host, fmt::format("connector{}", i), part);

@@ -190,6 +190,7 @@ private:
                                   configuration().system.batch_events));
     spec.senders = configuration().readouts();
     spec.receivers = configuration().builders();
+    spec.rails = configuration().system.rails;
     spec.wait = configuration().network.wait;
     spec.shaping = configuration().system.shaping;
     return {"nxn", [this, spec]() -> Result<Sample> {
@@ -248,6 +249,12 @@ private:
                       return run_evb(options_.setup, options_.warmup, options_.duration,
                                      options_.idle);
                     }});
+    if (options_.one_rail) {
+      list.push_back({std::string(one_rail), [this] {
+                        return run_evb(*options_.one_rail, options_.warmup, options_.duration,
+                                       options_.idle);
+                      }});
+    }
     return list;
   }
 
@@ -257,6 +264,7 @@ private:
     object["rus"] = own.readouts();
     object["bus"] = own.builders();
     object["sources"] = own.sources.size();
+    object["rails"] = own.system.rails;
     object["url"] = options_.url.text();
     object["protocol"] = name(own.system.protocol);
     object["shaping"] = name(own.system.shaping.policy);
@@ -301,9 +309,14 @@ private:
         put(object, key, ratio(series, *found, messages_per_s));
       }
     }
+    const std::size_t rails = series.what == one_rail ? 1 : configuration().system.rails;
     if (const auto link = std::ranges::find(all, link_contender, &Series::what); link != all.end())
       put(object, "ratio_to_link",
-          ratio_to_links(series, *link, configuration().readouts(), configuration().builders()));
+          ratio_to_links(series, *link, rails * configuration().readouts(),
+                         rails * configuration().builders()));
+    const auto one = std::ranges::find(all, one_rail, &Series::what);
+    if (series.what == "evb" && one != all.end())
+      put(object, "ratio_to_one_rail", ratio(series, *one, bytes_per_s));
     if (options_.hosts && options_.hosts->testbed) put_network(object, series);
     if (series.what == "evb" || series.what == "nxn") put_share(object, port_, series);
     if (series.what == "evb") add_evb(object, series);
@@ -390,6 +403,8 @@ std::string evb_table(const json::Value& result) {
     if (row.at("what").text() != link_contender && !row.at("ratio_to_link").is_null())
       text += fmt::format("           {:.3f} of what the links carry\n",
                           row.at("ratio_to_link").real());
+    if (!row.at("ratio_to_one_rail").is_null())
+      text += fmt::format("           {:.2f} times one rail\n", row.at("ratio_to_one_rail").real());
     if (const auto network = network_text(row); !network.empty())
       text += fmt::format("           {}\n", network);
     if (!row.at("p50_us").is_null()) {

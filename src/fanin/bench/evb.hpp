@@ -20,6 +20,7 @@ struct EvbOptions {
   EvbSetup setup;
   // The setup's hosts: the baselines are one bare stream between two of them, and `nxn`.
   std::shared_ptr<const executive::HostList> hosts;
+  std::optional<EvbSetup> one_rail; // the same over one of several rails
   net::Url url; // that the baselines take: of the configuration's network
   std::string congestion = "cubic"; // of every TCP connection, the baselines' too
   // That each end of the fair loop goes round in. It is the same whatever fanin uses.

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/builder/lane.hpp"
 #include "fanin/executive/observer.hpp"
 #include "fanin/executive/process.hpp"
 
@@ -113,6 +114,8 @@ json::Value evb_part(const EvbSetup& setup, std::size_t node, net::WaitPolicy wa
   said["bus"] = setup.shape.builder_units;
   said["sources"] = setup.shape.sources;
   said["fragment_size"] = setup.shape.fragment_size;
+  said["rails"] = setup.shape.rails;
+  said["url"] = setup.shape.url;
   for (const auto& one : setup.shape.overrides) said["overrides"].append(one);
   said["hosts"] = setup.hosts->addresses();
   part["node"] = node;
@@ -188,16 +191,27 @@ Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration dura
 
 } // namespace
 
+namespace {
+// One rail is the configuration's network.
+std::string rails_text(const EvbShape& shape) {
+  if (shape.rails == 1) return {};
+  std::string list;
+  for (std::size_t i = 0; i < shape.rails; ++i)
+    list += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", shape.url);
+  return fmt::format("url = [{}]\n", list);
+}
+} // namespace
+
 Result<config::Configuration> evb_configuration(const EvbShape& shape) {
-  const std::string text =
-      fmt::format("run.output = \"discard\"\n"
-                  "[[readout]]\ncount = {}\n"
-                  "source = [{{ id = 1, count = {}, type = \"emulator\", size "
-                  "= \"{}B\", fragment_max = \"{}B\" "
-                  "}}]\n"
-                  "[[builder]]\ncount = {}\n",
-                  shape.readout_units, shape.sources, shape.fragment_size,
-                  std::max(shape.fragment_size, usual_fragment_max), shape.builder_units);
+  const std::string text = fmt::format("run.output = \"discard\"\n"
+                                       "[[readout]]\ncount = {}\n"
+                                       "source = [{{ id = 1, count = {}, type = \"emulator\", size "
+                                       "= \"{}B\", fragment_max = \"{}B\" "
+                                       "}}]\n"
+                                       "[[builder]]\ncount = {}\n{}",
+                                       shape.readout_units, shape.sources, shape.fragment_size,
+                                       std::max(shape.fragment_size, usual_fragment_max),
+                                       shape.builder_units, rails_text(shape));
   return config::parse(text, "bench evb", shape.overrides);
 }
 
@@ -207,6 +221,9 @@ Result<ProcessGroup::Body> evb_body(const json::Value& part) {
                  .builder_units = said.at("bus").natural(),
                  .sources = said.at("sources").natural(),
                  .fragment_size = static_cast<std::uint32_t>(said.at("fragment_size").natural()),
+                 .rails =
+                     std::clamp<std::size_t>(said.at("rails").natural(), 1, builder::rails_max),
+                 .url = said.at("url").text(),
                  .overrides = {}};
   for (const auto& one : said.at("overrides").list()) shape.overrides.push_back(one.text());
   auto configuration = evb_configuration(shape);

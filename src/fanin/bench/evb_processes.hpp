@@ -22,6 +22,8 @@ struct EvbShape {
   std::size_t builder_units = 1;
   std::size_t sources = 1; // of each readout unit
   std::uint32_t fragment_size = 0; // bytes
+  std::size_t rails = 1; // of builder units
+  std::string url = "tcp"; // of each rail
   std::vector<std::string> overrides; // as of `fanin run --set`
 };
 

@@ -43,8 +43,10 @@ using Rate = std::function<double(const Sample&)>;
 
 // The contender that is one bare stream between two hosts of a list.
 inline constexpr std::string_view link_contender = "link";
+// The contender that is fanin (or evb) over one rail where it is measured over several.
+inline constexpr std::string_view one_rail = "one rail";
 // Bytes per second over those of that stream, times the links that N senders and M receivers have
-// in common: the smaller number.
+// in common: the smaller number; of all rails.
 [[nodiscard]] Statistic ratio_to_links(const Series& series, const Series& link,
                                        std::size_t senders, std::size_t receivers);
 

@@ -77,7 +77,7 @@ private:
     case Pattern::stream:
     case Pattern::roundtrip: return 2;
     case Pattern::pubsub: return 1 + spec.receivers;
-    case Pattern::nxn: return spec.senders + spec.receivers;
+    case Pattern::nxn: return spec.senders + spec.receivers * spec.rails;
     }
     return 2;
   }
@@ -87,7 +87,7 @@ private:
     const std::uint64_t least = std::bit_ceil(PageLayout{spec.size, 0}.page());
     spec.shaping.carrier =
         static_cast<std::uint32_t>(std::max<std::uint64_t>(spec.shaping.carrier, least));
-    spec.shaping.window = spec.shaping.window_usual(spec.senders);
+    spec.shaping.window = spec.shaping.window_usual(spec.senders * spec.rails);
     spec.shaping.tokens =
         static_cast<std::uint32_t>(std::min<std::size_t>(spec.shaping.tokens, spec.senders));
   }
@@ -98,6 +98,8 @@ private:
     spec.page = stream_page_sizes[1];
     spec.warmup = options_.window.warmup;
     spec.peer = what;
+    if (what != "fanin") spec.rails = 1;
+    if (what == one_rail) spec.peer = "fanin";
     if (what == link_contender) {
       spec.peer = "raw";
       spec.senders = spec.receivers = 1;
@@ -144,6 +146,7 @@ private:
       }
     }
     names_.emplace_back("fanin");
+    if (options_.spec.rails > 1) names_.emplace_back(one_rail);
     if (options_.spec.pattern == Pattern::pubsub) names_.emplace_back(point_to_point);
     if (options_.under_load) names_.emplace_back(loaded);
     return check("fanin");
@@ -229,7 +232,10 @@ private:
     if (series.what == loaded) put_ratio(row, "unloaded", series, find(all, "fanin"), p99_us, true);
     if (const Series* link = find(all, link_contender))
       put(row, "ratio_to_link",
-          ratio_to_links(series, *link, options_.spec.senders, options_.spec.receivers));
+          ratio_to_links(series, *link, spec.rails * options_.spec.senders,
+                         spec.rails * options_.spec.receivers));
+    if (const Series* one = find(all, one_rail); one != nullptr && series.what == "fanin")
+      put_ratio(row, "one_rail", series, one, bytes_per_s);
     if (options_.hosts && options_.hosts->testbed) put_network(row, series);
     if (spec.pattern == Pattern::nxn) {
       row["per_node_bytes_per_s"] =
@@ -266,6 +272,7 @@ private:
     object["read"] = spec.read;
     object["senders"] = spec.senders;
     object["receivers"] = spec.receivers;
+    object["rails"] = spec.rails;
     object["pipeline"] = spec.pipeline;
     object["shaping"] = builder::shaping::name(spec.shaping.policy);
     object["rate_hz"] =

@@ -59,7 +59,8 @@ std::vector<std::pair<std::string, std::string>> ratios_of(const json::Value& re
   std::vector<std::pair<std::string, std::string>> ratios;
   for (const char* what : {"fanin", "fanin-loaded"}) {
     const json::Value& row = row_of(result, size, what);
-    for (const char* to : {"link", "raw", "fair", "zeromq", "point_to_point", "unloaded"}) {
+    for (const char* to :
+         {"link", "raw", "fair", "zeromq", "point_to_point", "one_rail", "unloaded"}) {
       const json::Value& ratio = row.at(fmt::format("ratio_to_{}", to));
       const bool of_loaded = std::string_view{to} == "unloaded";
       if (!ratio.is_null() && of_loaded == (std::string_view{what} == "fanin-loaded"))

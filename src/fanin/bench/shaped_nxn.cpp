@@ -49,18 +49,22 @@ public:
         layout_(carrier_layout(spec)),
         source_(static_cast<SourceId>(index)),
         stats_(stats),
-        schedule_(spec.shaping, spec.senders, spec.receivers, static_cast<NodeId>(index), index),
-        peers_(spec.receivers) {}
+        peers_(spec.receivers * spec.rails) {
+    for (std::size_t rail = 0; rail < spec.rails; ++rail) {
+      schedules_.emplace_back(spec.shaping.per_rail(spec.rails), spec.senders, spec.receivers,
+                              static_cast<NodeId>(index), index + rail);
+    }
+  }
 
   Result<> connect(const Spec& spec, const std::vector<std::string>& addresses) {
     const std::uint64_t page = layout_.page();
     const std::uint64_t under_way = spec.shaping.window * spec.receivers / spec.senders;
     auto pool = make_pool(static_cast<std::uint32_t>((page + 4095) / 4096 * 4096),
-                          under_way + (carriers_unread + spec.receivers) * (page + 4096),
+                          under_way + (carriers_unread + peers_.size()) * (page + 4096),
                           process_.transport().shares_memory());
     if (!pool) return std::unexpected(pool.error());
     pool_ = std::move(*pool);
-    pool = make_pool(grant_page, grant_page * (2 * spec.receivers + 2));
+    pool = make_pool(grant_page, grant_page * (2 * peers_.size() + 2));
     if (!pool) return std::unexpected(pool.error());
     control_pool_ = std::move(*pool);
     for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -79,15 +83,17 @@ public:
   void on_event(net::Transport&, net::Event& event) override {
     const auto found =
         std::ranges::find(peers_, event.connection, [](const Peer& peer) { return peer.link.id; });
-    const auto node = static_cast<NodeId>(found - peers_.begin());
+    const auto peer = static_cast<std::size_t>(found - peers_.begin());
+    const auto node = static_cast<NodeId>(peer / schedules_.size());
+    Schedule& schedule = schedules_[peer % schedules_.size()];
     switch (event.kind) {
-    case net::EventKind::connected: return say_hello(node);
+    case net::EventKind::connected: return say_hello(peer);
     case net::EventKind::writable:
-      if (!found->open) return say_hello(node);
-      return schedule_.set_full(node, false);
+      if (!found->open) return say_hello(peer);
+      return schedule.set_full(node, false);
     case net::EventKind::message: {
       const auto grant = message_in<wire::Grant>(event.message);
-      if (grant && schedule_.granted(node, grant->bytes)) return;
+      if (grant && schedule.granted(node, grant->bytes)) return;
       stats_.note("an invalid grant");
       return process_.loop().stop();
     }
@@ -96,45 +102,59 @@ public:
     }
   }
 
-  // One carrier after the other, to whom the schedule says.
+  // One carrier after the other, to whom the schedules say.
   bool poll() override {
     const Time now = process_.loop().now();
     bool any = false;
-    while (const auto node = schedule_.next(now)) {
-      if (message_.size == 0 && !fill()) break;
-      const std::array extents{message_};
-      if (peers_[*node].link.send(extents) != net::SendOutcome::accepted) {
-        schedule_.set_full(*node, true);
-        continue;
-      }
-      message_ = {};
-      schedule_.sent(*node, layout_.page(), true);
-      schedule_.set_waiting(*node, layout_.page()); // as always
-      schedule_.carried(*node, now);
-      any = true;
+    Time wake = never;
+    for (std::size_t rail = 0; rail < schedules_.size(); ++rail) {
+      any = send_over(rail, now) || any;
+      wake = std::min(wake, schedules_[rail].wake());
     }
-    tick_.set(process_.loop(), schedule_.wake());
+    tick_.set(process_.loop(), wake);
     return any;
   }
 
 private:
+  bool send_over(std::size_t rail, Time now) {
+    Schedule& schedule = schedules_[rail];
+    bool any = false;
+    while (const auto node = schedule.next(now)) {
+      if (message_.size == 0 && !fill()) break;
+      const std::array extents{message_};
+      Peer& peer = peers_[*node * schedules_.size() + rail];
+      if (peer.link.send(extents) != net::SendOutcome::accepted) {
+        schedule.set_full(*node, true);
+        continue;
+      }
+      message_ = {};
+      schedule.sent(*node, layout_.page(), true);
+      schedule.set_waiting(*node, layout_.page()); // as always
+      schedule.carried(*node, now);
+      any = true;
+    }
+    return any;
+  }
+
   struct Peer {
     net::Link link;
     bool open = false; // the hello has left
   };
 
-  void say_hello(NodeId node) {
+  void say_hello(std::size_t index) {
     wire::Hello hello;
     hello.role = wire::Role::data;
     hello.node = static_cast<NodeId>(source_);
-    ControlBatcher first{peers_[node].link, *control_pool_};
+    ControlBatcher first{peers_[index].link, *control_pool_};
     first.append(hello);
     first.flush();
     if (first.failed() || !first.sent()) return; // again when it is writable
-    peers_[node].open = true;
+    peers_[index].open = true;
     stats_.state = ProcessStats::State::ready;
-    schedule_.opened(node);
-    schedule_.set_waiting(node, layout_.page());
+    const auto node = static_cast<NodeId>(index / schedules_.size());
+    Schedule& schedule = schedules_[index % schedules_.size()];
+    schedule.opened(node);
+    schedule.set_waiting(node, layout_.page());
   }
 
   // False: no page is free, since all are under way.
@@ -152,10 +172,10 @@ private:
   const PageLayout layout_;
   const SourceId source_;
   ProcessStats& stats_;
-  Schedule schedule_;
+  std::vector<Schedule> schedules_; // by rail
   std::unique_ptr<memory::PagePool> pool_;
   std::unique_ptr<memory::PagePool> control_pool_;
-  std::vector<Peer> peers_;
+  std::vector<Peer> peers_; // each receiver over each rail
   memory::View message_; // the next carrier, for whoever comes next
   EventNumber event_ = 0;
   net::Timer tick_; // poll() follows
@@ -166,7 +186,7 @@ public:
   ShapedReceiver(LoopProcess& process, const Spec& spec, ProcessStats& stats)
       : process_(process),
         stats_(stats),
-        grants_(spec.shaping, spec.senders, false),
+        grants_(spec.shaping.per_rail(spec.rails), spec.senders, false),
         senders_(spec.senders) {}
 
   Result<> listen(const Spec& spec) {
@@ -270,7 +290,7 @@ Result<Ends> shaped_nxn_ends(const Spec& spec) {
                             format_size(spec.size), format_size(spec.shaping.carrier)));
   }
   Ends ends;
-  ends.listeners = spec.receivers;
+  ends.listeners = spec.receivers * spec.rails;
   ends.connectors = spec.senders;
   ends.listen = [spec](std::size_t, ProcessStats& stats) -> Result<> {
     auto process = LoopProcess::make(spec.url, spec.wait);

@@ -155,7 +155,7 @@ private:
 
 Parts nxn_parts(const Spec& spec) {
   Parts parts;
-  parts.listeners = spec.receivers;
+  parts.listeners = spec.receivers * spec.rails;
   parts.connectors = spec.senders;
   parts.message = layout_of(spec).page();
   parts.one_page = parts.message <= (4U << 20);

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/builder/lane.hpp"
+
 namespace fanin::bench {
 namespace {
 
@@ -28,6 +30,7 @@ json::Value Spec::to_json() const {
   value["records"] = records;
   value["senders"] = senders;
   value["receivers"] = receivers;
+  value["rails"] = rails;
   value["pipeline"] = pipeline;
   value["period_ns"] = period.count();
   value["read"] = read;
@@ -70,6 +73,7 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   spec.records = static_cast<std::uint32_t>(number("records", 1, message_size_max / spec.size));
   spec.senders = number("senders", 1, processes_max);
   spec.receivers = number("receivers", 1, processes_max);
+  spec.rails = number("rails", 1, builder::rails_max);
   spec.pipeline = number("pipeline", 1, pipeline_max);
   spec.period = Duration{static_cast<Duration::rep>(number("period_ns", 0, period_max_ns))};
   spec.read = value.at("read").boolean();
@@ -81,7 +85,7 @@ Result<Spec> Spec::from_json(const json::Value& value) {
   if (spec.shaping.on()) {
     spec.shaping.carrier =
         static_cast<std::uint32_t>(number_of(shaping, "carrier", 1, 2 * message_size_max));
-    const std::uint64_t least = spec.shaping.window_least(spec.senders);
+    const std::uint64_t least = spec.shaping.window_least(spec.senders * spec.rails);
     spec.shaping.window = number_of(shaping, "window", least, window_max);
     spec.shaping.tokens =
         static_cast<std::uint32_t>(number_of(shaping, "tokens", 1, processes_max));

@@ -27,6 +27,7 @@ struct Spec {
   std::uint32_t records = 1;  // nxn: records of `size` bytes in a message
   std::size_t senders = 1;
   std::size_t receivers = 1;
+  std::size_t rails = 1; // nxn, of fanin: each receiver is a process over each
   std::size_t pipeline = 1; // messages under way, round trip
   Duration period{}; // round trip: from one to the next; 0: as soon as one is back
   bool read = false;        // receivers read every byte, not only the first
