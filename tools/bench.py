@@ -261,9 +261,9 @@ SETS = {"speed": speed, "latency": latency, "laboratory": laboratory, "idle": id
         "sockets": sockets, "ofi": ofi}
 
 
-def replace_between_marks(document, name, text):
+def replace_between_marks(document, name, text, kind="bench"):
     """The document with the set's text between its marks; it must have both."""
-    begin, end = f"<!-- bench {name} -->\n", f"<!-- end of bench {name} -->\n"
+    begin, end = f"<!-- {kind} {name} -->\n", f"<!-- end of {kind} {name} -->\n"
     before, found_begin, rest = document.partition(begin)
     _, found_end, after = rest.partition(end)
     if not found_begin or not found_end:

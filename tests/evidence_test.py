@@ -1,0 +1,115 @@
+"""./dev evidence: what it does with rows, without measuring."""
+
+import json
+import sys
+
+import evidence
+import pytest
+
+ROWS = [evidence.Row("buffers", "2x2", "none"), evidence.Row("buffers", "2x2", "tokens", "32KiB"),
+        evidence.Row("latency", "2x2", "random", size="200B", trigger="1kHz")]
+
+
+class Testbeds:
+    """In place of the real one: what was asked for."""
+
+    __test__ = False  # for pytest
+    made = []
+
+    def __init__(self, folder):
+        self.environment = {"FANIN_TESTBED": str(folder)}
+
+    def need(self, words):
+        Testbeds.made.append(words)
+
+    def down(self):
+        Testbeds.made.append("down")
+
+
+@pytest.fixture
+def tool(monkeypatch, tmp_path):
+    """Runs it with a bench that answers so much idle time, one after the other."""
+    monkeypatch.setattr(evidence, "Testbed", Testbeds)
+    monkeypatch.setattr(evidence, "rows", lambda: iter(ROWS))
+    Testbeds.made = []
+    benches = []
+
+    def run(*words, idle=(0.5,), fails=False):
+        answers = list(idle)
+
+        def bench(fanin, row, environment):
+            benches.append(row.name())
+            if fails:
+                raise RuntimeError("no testbed here")
+            share = answers.pop(0) if len(answers) > 1 else answers[0]
+            evb = {"what": "evb", "ratio_to_link": 0.9, "ratio_to_nxn": 0.98, "idle_cpu": share, "loaded": share < 0.25, "switch_drops": 7,
+                   "retransmitted": 3, "p50_us": 100}
+            return {"machine": {"commit": "0123456789ab"}, "results": [{"what": "nxn", "ratio_to_link": 0.92}, evb]}
+
+        monkeypatch.setattr(evidence, "run_bench", bench)
+        monkeypatch.setattr(sys, "argv", ["evidence.py", "fanin", str(tmp_path), "shaping", *words])
+        with pytest.raises(SystemExit) as ended:
+            evidence.main()
+        return ended.value.code
+
+    run.benches = benches
+    run.rows = lambda: evidence.Store(tmp_path).read()
+    return run
+
+
+def test_each_row_is_measured_once_and_written(tool):
+    assert tool() == 0
+    assert tool.benches == [row.name() for row in ROWS]
+    assert tool.rows()[ROWS[0].name()]["results"]["evb"]["switch_drops"] == 7
+    assert Testbeds.made[-1] == "down"
+    assert tool() == 0 and len(tool.benches) == 3, "it was measured before"
+    assert tool("--restart") == 0 and len(tool.benches) == 6
+
+
+def test_rows_that_failed_are_measured_again(tool):
+    assert tool(fails=True) == 1
+    assert tool.rows()[ROWS[0].name()]["error"] == "no testbed here"
+    assert tool() == 0
+    assert all("error" not in row for row in tool.rows().values())
+
+
+def test_no_row_begins_when_the_time_is_over(tool):
+    assert tool("--minutes", "0.5") == 1
+    assert tool.benches == []
+
+
+def test_what_a_kill_has_left_of_a_row_is_measured_again(tool, tmp_path):
+    tool()
+    file = tmp_path / "rows.jsonl"
+    file.write_text(file.read_text()[:-40])
+    assert tool() == 0 and tool.benches[-1] == ROWS[-1].name() and len(tool.benches) == 4
+
+
+def test_a_row_without_idle_time_is_measured_again_with_slower_links(tool):
+    assert tool(idle=(0.1, 0.2, 0.5)) == 0
+    assert tool.rows()[ROWS[0].name()]["measured_mbits"] == 50
+    assert [words[2] for words in Testbeds.made[:3]] == ["200Mb/s", "100Mb/s", "50Mb/s"]
+    assert tool("--restart", idle=(0.1,)) == 0
+    assert tool.rows()[ROWS[0].name()]["measured_mbits"] == 25, "there is an end"
+    assert tool.rows()[ROWS[2].name()]["measured_mbits"] == 200, "with a trigger the links are not what costs"
+
+
+def test_the_tables_are_recorded_between_marks(tool, tmp_path):
+    document = tmp_path / "shaping.md"
+    tool("--minutes", "0.5", "--record", str(document))
+    assert "3 rows are not measured" in document.read_text()
+    document.write_text("before\n" + document.read_text() + "after\n")
+    assert tool("--record", str(document)) == 0
+    text = document.read_text()
+    assert text.startswith("before\n") and text.endswith("<!-- end of evidence shaping -->\nafter\n"), text
+    assert "Commit 0123456789ab.\n" in text and "not measured" not in text, text
+    assert "| 2x2 | tokens | 32KiB | 9000 | 200 Mb/s | 92 % | 90 % | 98 % | 50 % | 7 | 3 |" in text, text
+    assert "| 1kHz | 200B | random | 100 | - | - | 50 % | none |" in text, text
+
+
+def test_all_rows_differ_and_fit_into_an_hour():
+    names = [row.name() for row in evidence.rows()]
+    assert len(set(names)) == len(names)
+    seconds = sum(3 * 6 + 4 if not row.trigger else 8 for row in evidence.rows())  # three contenders, a testbed
+    assert seconds < 45 * 60, "and some are measured twice"
+    assert json.loads(json.dumps(names)) == names
