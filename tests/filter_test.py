@@ -109,6 +109,20 @@ def test_over_tcp_and_in_one_process():
         check(result, 2000, 1000)
 
 
+def test_events_of_many_messages_reach_filters_over_shared_memory_and_within_a_process():
+    with Folder() as folder:
+        text = folder.small(more=filters(more="every = 2")).read_text()
+        for old, new in (('size_mean = "1000B"\nsize_sigma = "500B"', 'size = "2MiB"'), ("32KiB", "2MiB"),
+                         ('builder = "48MiB"', 'builder = "128MiB"\npage = "64KiB"'), ("16MiB", "64MiB"), ('rate = "2kHz"', 'rate = "20Hz"')):
+            assert old in text, old
+            text = text.replace(old, new)
+        for url in ("shm://", "inproc://"):
+            config = folder.write("large.toml", text.replace('url = "tcp://127.0.0.1"', f'url = "{url}"'))
+            result, said = run_for_events(config, 40)
+            check(result, 40, 20)
+            assert "to decide: another one decides" not in said, said
+
+
 def test_a_filter_that_throws_among_other_nodes_begins_anew():
     with Folder() as folder:
         config = folder.small(builders=1, more=filters(count=1, more='every = 1\naction = "throws"\nat = 1500'))

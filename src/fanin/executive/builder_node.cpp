@@ -44,18 +44,21 @@ Result<> BuilderNode::start() {
 
 Result<> BuilderNode::start_filter_server() {
   if (!context_.configuration->has_filters()) return {};
-  filters_.emplace(*context_.system, environment(),
-                   builder::FilterServer::Options{
-                       .set_aside_after = filter_latency(*context_.configuration),
-                       .set_aside_max = batches_at_filters(*context_.configuration, configured()),
-                       .on_silent = [this](const std::string& name) {
-                         json::Value report;
-                         report["report"] = "silent";
-                         report["silent"] = name;
-                         context_.report(std::move(report));
-                       }});
-  return filters_->listen(
-      context_.configuration->filter_address(builder_, context_.event_manager.front()));
+  const net::Url url =
+      context_.configuration->filter_address(builder_, context_.event_manager.front());
+  filters_.emplace(
+      *context_.system, environment(),
+      builder::FilterServer::Options{
+          .set_aside_after = filter_latency(*context_.configuration),
+          .set_aside_max = batches_at_filters(*context_.configuration, configured()),
+          .shared_pool = url.network() == "shm" ? context_.pools->receive.get() : nullptr,
+          .on_silent = [this](const std::string& name) {
+            json::Value report;
+            report["report"] = "silent";
+            report["silent"] = name;
+            context_.report(std::move(report));
+          }});
+  return filters_->listen(url);
 }
 
 void BuilderNode::stop() {

@@ -238,7 +238,7 @@ void plan_filter(const Configuration& configuration, const net::TransportRegistr
   std::uint64_t pages = 4;
   for (const std::size_t builder : builders) {
     const net::Url& url = *configuration.nodes[configuration.builder_node(builder)].filter_url;
-    const bool shared = url.network() == "shm" || url.network() == "inproc";
+    const bool shared = url.network() == "shm";
     const std::uint64_t batches = configuration.nodes[index].filter_ahead;
     pages += shared ? 2 : batches * builder::receive_pages(batch, page, 1);
     pages += posted_pages(transports, {&url, 1}, 1);

@@ -96,6 +96,11 @@ public:
   FilterFlow() {
     system_.streams = {{"physics", 1, {}}, {"monitoring", 1, {2}}};
     transports_.add("sim", node_.transport());
+    start_server();
+  }
+  void start_server(memory::PagePool* shared = nullptr) {
+    if (sink_) node_.loop().remove(*sink_);
+    sink_.reset();
     server_.emplace(
         system_,
         NodeEnvironment{
@@ -106,6 +111,7 @@ public:
         FilterServer::Options{
             .set_aside_after = 100ms,
             .set_aside_max = 1,
+            .shared_pool = shared,
             .on_silent = [this](const std::string& name) { silent_.push_back(name); }});
     EXPECT_TRUE(server_->listen(*net::Url::parse("sim://bu0")));
     make_sink();
@@ -405,6 +411,32 @@ TEST_F(FilterFlow, results_that_are_not_written_hold_filter_units_back) {
   held = {};
   run(100ms);
   EXPECT_EQ(stored().size(), 256U);
+}
+
+// The batches lie in memory that only the builder unit can read.
+TEST_F(FilterFlow, what_lies_elsewhere_is_copied_into_the_shared_pool_as_there_is_room) {
+  const auto shared = make_pool(4);
+  start_server(shared.get());
+  add_unit(accept_all);
+  for (EventNumber batch = 0; batch < 20; ++batch) submit({10 * batch, 10 * batch + 10});
+  std::vector<memory::Loan> all;
+  while (memory::Loan loan = shared->take()) all.push_back(std::move(loan));
+  run(100ms);
+  EXPECT_TRUE(committed_.empty());
+  all.clear();
+  run(1s);
+  EXPECT_EQ(stored().size(), 200U);
+  EXPECT_TRUE(is_home(*shared));
+}
+
+TEST_F(FilterFlow, what_lies_in_the_shared_pool_is_sent_as_it_lies) {
+  start_server(pool_.get());
+  std::vector<memory::Loan> all;
+  add_unit(accept_all);
+  submit({0, 10});
+  while (memory::Loan loan = pool_->take()) all.push_back(std::move(loan));
+  run(100ms);
+  EXPECT_EQ(stored().size(), 10U);
 }
 
 TEST_F(FilterFlow, two_filter_units_share_the_batches) {

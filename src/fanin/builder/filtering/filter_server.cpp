@@ -35,6 +35,12 @@ std::size_t message_of(const storage::SourcePiece& piece, std::array<memory::Vie
   return 2;
 }
 
+std::uint32_t size_of(std::span<const memory::View> extents) {
+  std::uint32_t size = 0;
+  for (const memory::View& extent : extents) size += extent.size;
+  return size;
+}
+
 } // namespace
 
 FilterServer::FilterServer(const System& system, NodeEnvironment environment, Options options)
@@ -46,6 +52,7 @@ FilterServer::FilterServer(const System& system, NodeEnvironment environment, Op
       watch_tick_([this] { watch(); }),
       unidentified_(*environment_.loop, system.dead_after,
                     [this](net::Link link) { hang_up(link, "connected, and never said hello"); }) {
+  if (options_.shared_pool != nullptr) copies_.emplace(*options_.shared_pool);
   environment_.loop->add(*this);
 }
 
@@ -146,7 +153,7 @@ void FilterServer::give_out() {
 // What its connection takes of the batch that is on its way. False: it took none of it for good.
 bool FilterServer::send(net::Link link, Unit& unit) {
   while (sending(unit)) {
-    if (unit.sent == 0 && !headers_.can_reserve(sizeof(wire::FilterBatch))) {
+    if (!has_room_for_next(unit)) {
       work_ = true; // once a page has come back
       return true;
     }
@@ -171,12 +178,29 @@ bool FilterServer::send(net::Link link, Unit& unit) {
   return true;
 }
 
+// What has come over shared memory lies with readout units, where filter units do not reach it.
+bool FilterServer::has_to_copy(std::span<const memory::View> message) const {
+  return copies_ && message[0].page.get()->home != options_.shared_pool;
+}
+
+// A page for what is not sent as it lies.
+bool FilterServer::has_room_for_next(const Unit& unit) const {
+  if (unit.sent == 0) return headers_.can_reserve(sizeof(wire::FilterBatch));
+  std::array<memory::View, 2> extents;
+  const std::size_t count = message_of(unit.jobs.back()->batch.pieces[unit.sent - 1], extents);
+  const std::span message = std::span(extents).first(count);
+  return !has_to_copy(message) || copies_->can_reserve(size_of(message));
+}
+
 net::SendOutcome FilterServer::send_next(net::Link link, const Unit& unit) {
   const FilterJob& job = *unit.jobs.back();
   if (unit.sent > 0) {
     std::array<memory::View, 2> extents;
     const std::size_t count = message_of(job.batch.pieces[unit.sent - 1], extents);
-    return link.send(std::span(extents).first(count));
+    const std::span message = std::span(extents).first(count);
+    if (!has_to_copy(message)) return link.send(message);
+    const memory::View copy = copy_of(message);
+    return link.send({&copy, 1});
   }
   wire::FilterBatch header;
   header.ticket = unit.first_ticket + unit.jobs.size() - 1;
@@ -191,6 +215,19 @@ net::SendOutcome FilterServer::send_next(net::Link link, const Unit& unit) {
   const memory::View view = room.page.freeze(room.offset, sizeof header);
   headers_.give_back(std::move(room.page), room.offset + static_cast<std::uint32_t>(sizeof header));
   return link.send({&view, 1});
+}
+
+memory::View FilterServer::copy_of(std::span<const memory::View> extents) {
+  const std::uint32_t size = size_of(extents);
+  auto room = copies_->reserve(size);
+  std::byte* to = room.page.data() + room.offset;
+  for (const memory::View& extent : extents) {
+    std::memcpy(to, extent.data(), extent.size);
+    to += extent.size;
+  }
+  memory::View view = room.page.freeze(room.offset, size);
+  copies_->give_back(std::move(room.page), room.offset + size);
+  return view;
 }
 
 // --- filter units --------------------------------------------------------------------------------

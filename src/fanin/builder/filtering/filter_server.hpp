@@ -62,6 +62,9 @@ public:
     // it; at most so many.
     Duration set_aside_after = std::chrono::milliseconds{100};
     std::size_t set_aside_max = 0;
+    // Filter units read what lies in it, on this host; what does not is copied into it. Null: the
+    // network copies.
+    memory::PagePool* shared_pool = nullptr;
     std::function<void(const std::string& name)> on_silent; // a filter unit that was given up
   };
   // `system` outlives it.
@@ -111,7 +114,10 @@ private:
   [[nodiscard]] bool results_full() const { return pages_.bytes() >= results_max; }
   void give_out();
   [[nodiscard]] bool send(net::Link link, Unit& unit);
+  [[nodiscard]] bool has_to_copy(std::span<const memory::View> message) const;
+  [[nodiscard]] bool has_room_for_next(const Unit& unit) const;
   [[nodiscard]] net::SendOutcome send_next(net::Link link, const Unit& unit);
+  [[nodiscard]] memory::View copy_of(std::span<const memory::View> extents);
   [[nodiscard]] static std::size_t messages_of(const FilterJob& job) {
     return 1 + job.batch.pieces.size();
   }
@@ -125,6 +131,7 @@ private:
   NodeEnvironment environment_;
   Options options_;
   net::PageFiller headers_;
+  std::optional<net::PageFiller> copies_; // of what lies outside of the shared pool
   ResultPages pages_;
   net::Listener listener_;
   net::Timer watch_tick_;
