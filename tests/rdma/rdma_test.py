@@ -125,7 +125,8 @@ def test_the_benches_know_the_port_and_its_rate():
             result = json.loads(file.read_text())
             assert result["port"] == {"device": device, "number": "1", "rate_bits_per_s": rate}, "port"
             row = result["results"][-1]
-            share = row["bytes_per_s"] * 8 / rate
+            directions = 2 if pattern == "roundtrip" else 1  # the rate of a port is that of one
+            share = row["bytes_per_s"] / directions * 8 / rate
             assert row["bytes_per_s"] > 0 and abs(row["share_of_port"] - share) < 1e-6 * share, str(row)
 
 
@@ -180,11 +181,9 @@ def test_a_lost_rail_costs_speed_and_no_event():
             with Run(config, "--set", f"event.deadline={PATIENCE}", "--duration", "100s") as run:
                 run.wait_for("run 1 begins")
                 run.wait_for_events(500)
-                # At first two connections are on each; who said hello too early has changed over.
-                moves = [len(re.findall(rf"trying {re.escape(rail)}:", run.text())) for rail in (OTHER, CONTROL)]
-                assert 2 + moves[0] - moves[1] > 0, f"nothing is on the rail that will be lost:\n{run.text()}"
                 subprocess.run("ip link set v0 down".split(), check=True)
-                run.wait_for(r"10\.8\.0\.1:\d+ is closed, trying \S+10\.9\.0\.1")
+                for _ in range(4):  # each readout unit, to each builder unit
+                    run.wait_for(r"10\.8\.0\.1:\d+ is closed, going on over \S+10\.9\.0\.1")
                 run.wait_for_events(1000)
                 run.signal(signal.SIGINT)
                 result = run.finish()
