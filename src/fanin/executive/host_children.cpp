@@ -138,6 +138,7 @@ private:
   void on_error(std::string_view line) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
     last_error_ = printable(line, line_shown);
+    if (!answered_) lines_->read_rest(); // it may have answered since they were read
     if (answered_) log_(LogLevel::warning, fmt::format("host {}: {}", host_.name(), last_error_));
   }
 
