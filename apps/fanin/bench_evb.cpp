@@ -89,7 +89,7 @@ std::vector<std::string> overrides(const EvbArguments& arguments, const net::Url
 
 // On other hosts: what cannot be there.
 void check_elsewhere(const EvbArguments& arguments, const net::Url& url, Reading& reading) {
-  if (url.network() == "shm" || url.network() == "inproc")
+  if (url.reach() != net::Reach::network)
     reading.fail_with("--url", "does not reach other hosts: use tcp");
   if (!arguments.storage.empty()) reading.fail_with("--storage", "not on other hosts");
   if (arguments.ladder) reading.fail_with("--ladder", "not on other hosts");

@@ -360,7 +360,7 @@ std::vector<std::size_t> Configuration::builders_of(std::size_t filter) const {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < builders(); ++i) {
     const Node& node = nodes[builder_node(i)];
-    const bool same_host = node.filter_url->network() == "shm";
+    const bool same_host = node.filter_url->reach() == net::Reach::host;
     if (!same_host || node.host == nodes[filter].host) found.push_back(i);
   }
   return found;

@@ -86,8 +86,9 @@ struct Node {
   std::string type; ///< of an application or a filter
   std::map<std::string, settings::Setting> settings; ///< keys that its type understands
 
-  [[nodiscard]] bool listens_within(std::string_view network) const {
-    return std::ranges::any_of(urls, [&](const auto& url) { return url.network() == network; });
+  [[nodiscard]] bool listens_within_process() const {
+    return std::ranges::any_of(urls,
+                               [](const auto& url) { return url.reach() == net::Reach::process; });
   }
 };
 

@@ -110,7 +110,7 @@ void check_addresses(const Configuration& configuration, Problems& problems) {
                       "of its host",
                       node.name, url.text()));
     }
-    if (url.port == 0 && url.network() != "inproc") return;
+    if (url.port == 0 && url.reach() != net::Reach::process) return;
     const auto [other, is_new] = seen.try_emplace(url.text(), &node);
     if (!is_new) {
       problems.add(
@@ -150,10 +150,9 @@ void check_rails(const Configuration& configuration, Problems& problems) {
 void check_filters(const Configuration& configuration, Problems& problems) {
   for (const Node& node : configuration.nodes) {
     if (!node.filter_url) continue;
-    const std::string_view network = node.filter_url->network();
     if (!configuration.has_filters()) {
       problems.add(node.place, node.key + ".filter_url", "there is no [[filter]] to connect there");
-    } else if (network != "shm" && network != "inproc" && node.filter_url->port == 0) {
+    } else if (node.filter_url->reach() == net::Reach::network && node.filter_url->port == 0) {
       problems.add(node.place, node.key + ".filter_url",
                    fmt::format("needs a port, as in \"{}://{}:7100\": filter units must know where "
                                "to connect",
@@ -257,7 +256,7 @@ void check_processes(const Configuration& configuration, Problems& problems) {
   }
   if (configuration.processes.size() == 1) return;
   for (const Node& node : configuration.nodes) {
-    if (node.listens_within("inproc")) {
+    if (node.listens_within_process()) {
       problems.add(
           node.url_place, node.url_key,
           fmt::format("{} reaches only within one process, but there are {}: put all nodes "

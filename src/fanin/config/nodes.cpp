@@ -308,7 +308,7 @@ public:
   // Where filter units reach a builder unit: within the process, else over shared memory.
   static void set_filters(Node& node) {
     if (!node.filter_url)
-      node.filter_url = net::Url{.scheme = node.listens_within("inproc") ? "inproc" : "shm"};
+      node.filter_url = net::Url{.scheme = node.listens_within_process() ? "inproc" : "shm"};
     net::Url& url = *node.filter_url;
     if (url.host.empty() && url.port != 0) url.host = node.host.empty() ? "127.0.0.1" : node.host;
   }
@@ -316,7 +316,7 @@ public:
     if (node.urls.empty()) {
       set(node, {data}, "data");
       net::Url& url = node.urls.front();
-      if (url.network() == "inproc") url.host.clear();
+      if (url.reach() == net::Reach::process) url.host.clear();
       complete(node, url, false);
     } else {
       for (net::Url& url : node.urls) complete(node, url, !url.host.empty());
@@ -332,7 +332,7 @@ private:
     node.url_place = said == nullptr ? file_ : said->place;
   }
   static void complete(const Node& node, net::Url& url, bool says_host) {
-    if (url.network() == "inproc") {
+    if (url.reach() == net::Reach::process) {
       if (url.host.empty()) url.host = node.name;
     } else if (!says_host && !node.host.empty()) {
       url.host = node.host;
@@ -360,7 +360,7 @@ void set_urls(TableReader& root, Configuration& configuration) {
 
 bool all_in_one(const Configuration& configuration) {
   return std::ranges::any_of(configuration.nodes,
-                             [](const Node& node) { return node.listens_within("inproc"); });
+                             [](const Node& node) { return node.listens_within_process(); });
 }
 
 // "bu[0-3]" is bu0 to bu3; any other name is itself.

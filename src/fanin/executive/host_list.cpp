@@ -144,8 +144,7 @@ Result<> assign_urls(config::Node& node, const Host& host) {
                               host.place));
   for (std::size_t rail = 0; rail < node.urls.size(); ++rail) {
     net::Url& url = node.urls[rail];
-    const std::string_view network = url.network();
-    if (network == "shm" || network == "inproc")
+    if (url.reach() != net::Reach::network)
       return refuse(fmt::format("{}:// does not reach other hosts: use tcp", url.scheme));
     const bool anywhere = url.host.empty() || net::is_loopback(url.host);
     if (!anywhere && url.host != host.addresses[rail])

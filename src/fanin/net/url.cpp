@@ -145,4 +145,9 @@ std::string_view Url::network() const {
   return plus == std::string_view::npos ? whole : whole.substr(plus + 1);
 }
 
+Reach Url::reach() const {
+  if (network() == "inproc") return Reach::process;
+  return network() == "shm" ? Reach::host : Reach::network;
+}
+
 } // namespace fanin::net

@@ -14,6 +14,9 @@
 
 namespace fanin::net {
 
+/// How far a network goes.
+enum class Reach : std::uint8_t { process, host, network };
+
 struct FANIN_API Url {
   std::string scheme; ///< "tcp", "inproc", "fault+tcp"; it chooses the transport
   std::string host; ///< without brackets; empty: loopback
@@ -25,6 +28,9 @@ struct FANIN_API Url {
   [[nodiscard]] std::string text() const;
   /// The scheme below all decorators: "tcp" of fault+tcp://.
   [[nodiscard]] std::string_view network() const;
+  /// Who can be reached at this address: the same process (inproc), the same host (shm, ofi+shm),
+  /// or other hosts (all others, also schemes of plug-ins).
+  [[nodiscard]] Reach reach() const;
   friend bool operator==(const Url&, const Url&) = default;
 };
 

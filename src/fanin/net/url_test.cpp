@@ -24,6 +24,10 @@ TEST(Url, reads_ipv6_host_names_and_schemes_alone) {
   EXPECT_EQ(Url::parse("trace+fault+tcp").value().scheme, "trace+fault+tcp");
   EXPECT_EQ(Url::parse("trace+fault+tcp").value().network(), "tcp");
   EXPECT_EQ(Url::parse("tcp").value().network(), "tcp");
+  EXPECT_EQ(Url::parse("fault+inproc://a").value().reach(), Reach::process);
+  EXPECT_EQ(Url::parse("shm://a").value().reach(), Reach::host);
+  EXPECT_EQ(Url::parse("ofi+shm").value().reach(), Reach::host);
+  EXPECT_EQ(Url::parse("ofi+tcp").value().reach(), Reach::network);
   EXPECT_EQ(Url::parse("tcp://:7000").value(), (Url{.scheme = "tcp", .port = 7000}));
   EXPECT_EQ(Url::parse("tcp?congestion=reno").value().options.size(), 1U);
 }
