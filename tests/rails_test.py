@@ -72,7 +72,7 @@ def test_a_run_survives_the_loss_of_the_rail_that_control_uses():
             run.wait_for_events(1000)
             network.address("delete", "10.9.0.1/32")
             for _ in range(2):  # two readout units
-                run.wait_for(r"ru\d .*answers nothing over tcp://10\.9\.0\.1:\d+.*: going on over tcp://10\.8\.0\.1")
+                run.wait_for(r"ru\d .*does not answer over tcp://10\.9\.0\.1:\d+.*: continuing over tcp://10\.8\.0\.1")
             run.wait_for_events(1000)
             run.signal(signal.SIGINT)
             result = run.finish()

@@ -278,7 +278,7 @@ void read_filters(TableReader& root, Configuration& configuration) {
     alike.filter_latency = reader.duration("latency", std::chrono::milliseconds{100});
     alike.filter_time_limit = reader.duration("time_limit", std::chrono::seconds{1});
     if (alike.filter_time_limit < std::chrono::milliseconds{20})
-      reader.reject("time_limit", "decisions are said every 10 ms: set 20ms or more");
+      reader.reject("time_limit", "decisions are sent every 10 ms: set 20ms or more");
     read_own_settings(
         reader,
         {"name", "count", "host", "cpu", "numa_node", "type", "ahead", "latency", "time_limit"},

@@ -182,7 +182,8 @@ Result<HostList> parse_hosts(std::string_view text, const std::string& file) {
     return fail(ErrorKind::usage, fmt::format("{}:{}: {}", file, line, why));
   };
   if (text.size() > text_max)
-    return fail(ErrorKind::usage, fmt::format("{}: is larger than 1 MiB: no list of hosts", file));
+    return fail(ErrorKind::usage,
+                fmt::format("{}: is larger than 1 MiB, so it is not a list of hosts", file));
   for (std::size_t line = 1; !text.empty(); ++line) {
     const auto end = text.find('\n');
     const std::string_view here = text.substr(0, end);

@@ -41,7 +41,7 @@ Result<> load_plugin(const std::string& path, PluginRegistry& registry) {
   const auto entry = find_function<void(PluginRegistry&)>(library, "fanin_register");
   if (abi == nullptr || entry == nullptr) {
     return refuse(ErrorKind::unsupported,
-                  fmt::format("is no plug-in of fanin: it has no function {}",
+                  fmt::format("is not a plug-in of fanin: it has no function {}",
                               abi == nullptr ? "fanin_plugin_abi" : "fanin_register"));
   }
   if (const int built_for = abi(); built_for != plugin_abi) {
@@ -55,8 +55,9 @@ Result<> load_plugin(const std::string& path, PluginRegistry& registry) {
   } catch (const std::exception& e) {
     return fail(ErrorKind::internal, fmt::format("plug-in {}: {}", path, e.what()));
   } catch (...) {
-    return fail(ErrorKind::internal,
-                fmt::format("plug-in {}: it threw what is no std::exception", path));
+    return fail(
+        ErrorKind::internal,
+        fmt::format("plug-in {}: it threw an exception that is not a std::exception", path));
   }
   if (!registry.result) {
     Error error = registry.result.error();

@@ -19,7 +19,7 @@ Error thrown() {
   } catch (const std::exception& exception) {
     return {ErrorKind::internal, fmt::format("it threw an exception: {}", exception.what())};
   } catch (...) {
-    return {ErrorKind::internal, "it threw what is no std::exception"};
+    return {ErrorKind::internal, "it threw an exception that is not a std::exception"};
   }
 }
 

@@ -65,12 +65,13 @@ TEST(WatchedSource, makes_what_a_source_throws_its_error) {
   EXPECT_EQ(watched.start(0, Time{}).error().text, "it threw an exception: no device");
   const auto read = watched.read(queue, Time{});
   EXPECT_EQ(read.state, source::ReadState::failed);
-  EXPECT_EQ(read.error.text, "it threw what is no std::exception");
+  EXPECT_EQ(read.error.text, "it threw an exception that is not a std::exception");
   EXPECT_FALSE(watched.on_demand());
   EXPECT_EQ(watched.descriptor(), -1);
   EXPECT_EQ(watched.listening_url(), "");
   EXPECT_TRUE(watched.counters().empty());
-  EXPECT_THAT(lines, ElementsAre("source left: it threw what is no std::exception"));
+  EXPECT_THAT(lines,
+              ElementsAre("source left: it threw an exception that is not a std::exception"));
 }
 
 TEST(WatchedSource, says_the_first_drop_of_each_kind_at_once_and_then_one_line_a_second) {

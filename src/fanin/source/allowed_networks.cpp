@@ -53,7 +53,7 @@ Result<AllowedNetworks::Network> AllowedNetworks::parse_one(std::string_view tex
     network.address = mapped(&ipv4);
     most = 32;
   } else if (inet_pton(AF_INET6, host.c_str(), network.address.data()) != 1) {
-    return refuse("is no network: write 10.1.0.0/16, 2001:db8::/32 or an address");
+    return refuse("is not a network: write 10.1.0.0/16, 2001:db8::/32 or an address");
   }
   std::size_t bits = most;
   if (slash != std::string_view::npos) {

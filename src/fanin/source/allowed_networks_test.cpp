@@ -56,7 +56,7 @@ TEST(AllowedNetworks, what_is_no_network_is_refused_with_a_reason) {
     EXPECT_FALSE(AllowedNetworks::parse(wrong)) << wrong;
   }
   EXPECT_EQ(AllowedNetworks::parse("::1, names").error().text,
-            "\"names\" is no network: write 10.1.0.0/16, 2001:db8::/32 or an address");
+            "\"names\" is not a network: write 10.1.0.0/16, 2001:db8::/32 or an address");
   EXPECT_EQ(AllowedNetworks::parse("10.1.0.0/33").error().text,
             "\"10.1.0.0/33\" needs a number of bits up to 32 behind the slash");
   EXPECT_EQ(AllowedNetworks::parse("10.1.2.3/16").error().text,

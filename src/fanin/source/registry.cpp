@@ -42,9 +42,11 @@ Result<std::unique_ptr<Source>> Registry::make(const SourceSettings& settings) c
     return fail(ErrorKind::internal, fmt::format("source {:#x} of type \"{}\": {}", settings.id,
                                                  settings.type, e.what()));
   } catch (...) {
-    return fail(ErrorKind::internal,
-                fmt::format("source {:#x} of type \"{}\": it threw what is no std::exception",
-                            settings.id, settings.type));
+    return fail(
+        ErrorKind::internal,
+        fmt::format(
+            "source {:#x} of type \"{}\": it threw an exception that is not a std::exception",
+            settings.id, settings.type));
   }
 }
 

@@ -13,8 +13,9 @@ ReadoutLinks::ReadoutLinks(const System& system, NodeEnvironment environment, Re
       environment_(std::move(environment)),
       receiver_(receiver),
       readouts_(system.readout_units.size()),
-      unidentified_(*environment_.loop, system.dead_after,
-                    [this](net::Link link) { hang_up(link, "connected, and never said hello"); }) {
+      unidentified_(*environment_.loop, system.dead_after, [this](net::Link link) {
+        hang_up(link, "connected, and sent no hello in time");
+      }) {
   for (std::size_t rail = 0; system.shaping.on() && rail < system.rails; ++rail) {
     grants_.emplace_back(system.shaping.per_rail(system.rails), readouts_.size(),
                          system.protocol == Protocol::pull);
@@ -185,7 +186,8 @@ std::string ReadoutLinks::wrong_with(const wire::Hello& hello) const {
   }
   const bool role = hello.role == wire::Role::data || hello.role == wire::Role::request;
   if (!role) return "its hello is one for an event manager";
-  if (hello.node >= readouts_.size()) return fmt::format("knows no readout unit {}", hello.node);
+  if (hello.node >= readouts_.size())
+    return fmt::format("names readout unit {}, which does not exist", hello.node);
   const bool lane = hello.lanes >= 1 && hello.lanes <= system_.lanes(hello.node) &&
                     hello.lane < hello.lanes && hello.rail < system_.rails;
   if (!lane) {
@@ -198,7 +200,7 @@ std::string ReadoutLinks::wrong_with(const wire::Hello& hello) const {
 void ReadoutLinks::on_hello(net::Link link, const memory::View& page) {
   unidentified_.remove(link);
   const auto hello = hello_in(page);
-  if (!hello) return hang_up(link, "its first message is no hello");
+  if (!hello) return hang_up(link, "its first message is not a hello");
   if (const std::string wrong = wrong_with(*hello); !wrong.empty()) return hang_up(link, wrong);
   if (incarnation_ == 0 || hello->run != run_ || hello->peer_incarnation != incarnation_ ||
       hello->system_digest != digest_) {

@@ -111,7 +111,7 @@ void ControlClient::try_other_rail() {
 
 void ControlClient::change_rail() {
   environment_.log(LogLevel::warning,
-                   fmt::format("the event manager answers nothing over {}: going on over {}",
+                   fmt::format("the event manager does not answer over {}: continuing over {}",
                                rail().text(), options_.event_manager[other_.rail].text()));
   channel_.detach();
   link_.close(true);

@@ -21,7 +21,8 @@ Result<std::unique_ptr<Filter>> FilterRegistry::make(const FilterSettings& setti
   } catch (const std::exception& exception) {
     return fail(ErrorKind::usage, fmt::format("{}: {}", where(), exception.what()));
   } catch (...) {
-    return fail(ErrorKind::usage, fmt::format("{}: it threw what is no std::exception", where()));
+    return fail(ErrorKind::usage,
+                fmt::format("{}: it threw an exception that is not a std::exception", where()));
   }
 }
 

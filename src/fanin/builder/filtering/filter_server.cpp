@@ -50,8 +50,9 @@ FilterServer::FilterServer(const System& system, NodeEnvironment environment, Op
       options_(std::move(options)),
       headers_(*environment_.control_pool),
       watch_tick_([this] { watch(); }),
-      unidentified_(*environment_.loop, system.dead_after,
-                    [this](net::Link link) { hang_up(link, "connected, and never said hello"); }) {
+      unidentified_(*environment_.loop, system.dead_after, [this](net::Link link) {
+        hang_up(link, "connected, and sent no hello in time");
+      }) {
   if (options_.shared_pool != nullptr) copies_.emplace(*options_.shared_pool);
   environment_.loop->add(*this);
 }

@@ -106,7 +106,7 @@ void FilterUnit::send_hello(Builder& builder) {
   options_.name.copy(hello.name.data(), hello.name.size());
   const std::array pieces{bytes_of(hello)};
   if (send(builder.link, pieces) != net::SendOutcome::accepted)
-    hang_up(builder.link, "takes no hello");
+    hang_up(builder.link, "does not accept a hello");
 }
 
 net::SendOutcome FilterUnit::send(net::Link link,
@@ -174,7 +174,7 @@ void FilterUnit::on_batch(net::Link link, const memory::View& message) {
   const auto has =
       std::ranges::count_if(batches_, [&](const Batch& batch) { return batch.link == link; });
   if (has >= options_.ahead || header->events > system_.batch_events || header->parts == 0)
-    return hang_up(link, "sends a batch that nobody asked for");
+    return hang_up(link, "sends a batch that was not requested");
   batches_.push_back({.link = link, .header = *header, .parts = {}});
 }
 
@@ -263,7 +263,7 @@ bool FilterUnit::decide_next() {
     } catch (const std::exception& exception) {
       why = exception.what();
     } catch (...) {
-      why = "it threw what is no std::exception";
+      why = "it threw an exception that is not a std::exception";
     }
     if (!why.empty()) {
       (void)send_decisions(); // what it has decided before counts

@@ -20,7 +20,7 @@ void PathWatch::on_blamed(NodeId builder, NodeId readout, Time now) {
   parts_.paths.failing(builder, readout, now);
   const bool long_enough = now - parts_.paths.failing_since(readout) > 2 * parts_.system.dead_after;
   if (parts_.readouts.present(readout) && long_enough) {
-    give_up(readout, "nothing of it comes anywhere", now);
+    give_up(readout, "no builder unit gets data from it", now);
   }
 }
 
