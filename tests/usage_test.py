@@ -7,7 +7,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from fanin_run import FANIN, Folder, Run, SOURCE, check_balanced, fanin
+from fanin_run import FANIN, LONGEST_S, Folder, Run, SOURCE, check_balanced, fanin
 
 
 def says(status, pattern, *arguments, env=None):
@@ -65,6 +65,28 @@ def test_output_that_cannot_be_written_is_a_failure():
         assert done.returncode == 1, done.stderr
         done = subprocess.run([FANIN, "doctor"], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1 and "is the disk full?" in done.stderr, done.stderr
+
+
+def test_results_for_a_standard_output_that_is_closed_or_full_are_an_error_in_one_line():
+    evb = ("bench", "evb", "--duration", "50ms", "--runs", "1", "--no-baselines", "--quiet", "--stolen-max", "100")
+    with Folder() as folder:
+        config = folder.small()
+        for where, status, reason in ((">&-", 2, "standard output is closed"), (">/dev/full", 1, "No space left on device")):
+            for option, *arguments in (("--json", *evb), ("--csv", *evb, "--every", "50ms"), ("--plot", *evb),
+                                       ("--json", "run", config, "--events", "10", "--quiet"),
+                                       ("--json", "doctor"), ("--json", "verify", SOURCE / "tests/data/run000003_bu0_i1_0001.h5.gz"),
+                                       ("--json", "receive", "tcp://127.0.0.1:0", "--duration", "1ms", "--quiet")):
+                if option == "--json" and arguments[0] == "verify" and status == 1:
+                    continue  # there is no result
+                done = subprocess.run(["sh", "-c", f'"$@" {where}', "sh", FANIN, *map(str, arguments), option, "-"],
+                                      stderr=subprocess.PIPE, text=True, timeout=LONGEST_S)
+                assert done.returncode == status, f"{arguments} {where}: {done.returncode}, {done.stderr}"
+                assert done.stderr.count(f"{option} -: {reason}\n") == 1, f"{arguments} {where}: {done.stderr}"
+                assert "could be written" not in done.stderr, f"said twice: {done.stderr}"
+        for arguments in (("check", config), ("--help",)):
+            done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", FANIN, *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 1, arguments
+            assert done.stderr == "fanin: not all of the output could be written: standard output is closed\n"
 
 
 def test_text_from_outside_does_not_command_the_terminal():

@@ -21,14 +21,16 @@ using namespace fanin::command;
 void fill_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) >= 0) continue;
-    if (open("/dev/null", O_RDWR) != descriptor) _exit(status_failed);
+    const int access = descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR; // is_output_closed()
+    if (open("/dev/null", access) != descriptor) _exit(status_failed);
   }
 }
 
 // The exit status: what was not printed is a failure too.
 int printed(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  say("fanin: not all of the output could be written: is the disk full?\n");
+  say(fmt::format("fanin: not all of the output could be written: {}\n",
+                  is_output_closed() ? "standard output is closed" : "is the disk full?"));
   return status_failed;
 }
 

@@ -264,9 +264,10 @@ int SocketTool::report(const message::SocketCounters& counters) {
                       format_rate(rate(counters.messages)),
                       format_bandwidth(rate(counters.bytes))));
   }
-  const auto written = json_->write(result);
-  if (!verdict) return complain(verdict.error());
-  return written ? status_done : complain(written.error());
+  int status = status_done;
+  if (const auto written = json_->write(result); !written) status = complain(written.error());
+  if (!verdict) status = complain(verdict.error());
+  return status;
 }
 
 int run_tool(const ToolOptions& arguments, const std::function<Result<int>(SocketTool&)>& live) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio_ext.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -118,8 +119,12 @@ void say(std::string_view text) { write_error(printable_lines(text)); }
 
 void print(std::string_view text) { fmt::print("{}", printable_lines(text)); }
 
+bool is_output_closed() { return (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY; }
+
 Result<OutputFile> OutputFile::open(std::string option, const std::string& path) {
   OutputFile output(std::move(option), path);
+  if (path == "-" && is_output_closed())
+    return fail(ErrorKind::usage, fmt::format("{} -: standard output is closed", output.option_));
   if (path.empty() || path == "-") return output;
   // What is there stays until there is a result. A pipe that nobody reads is an error, and is not
   // waited for.
@@ -143,7 +148,12 @@ Result<> OutputFile::write(std::string_view text) {
       std::fflush(file) == 0) {
     return {};
   }
-  return fail_errno(ErrorKind::refused, fmt::format("{} {}", option_, path_), errno);
+  const int error = errno;
+  if (!file_) { // said here, once
+    __fpurge(stdout);
+    std::clearerr(stdout);
+  }
+  return fail_errno(ErrorKind::refused, fmt::format("{} {}", option_, path_), error);
 }
 
 Result<JsonFile> JsonFile::open(const std::string& path) {

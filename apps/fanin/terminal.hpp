@@ -49,10 +49,15 @@ private:
 void say(std::string_view text);
 void print(std::string_view text); // on standard output
 
+// main() opens /dev/null in place of standard descriptors that are closed: standard output for
+// reading only, so that what is written to it is an error.
+[[nodiscard]] bool is_output_closed();
+
 // Where a result goes to: a file, standard output for "-", or nowhere.
 class OutputFile {
 public:
-  // Makes the file that an option names; an empty `path` is nowhere. Errors: usage, naming both.
+  // Makes the file that an option names; an empty `path` is nowhere. Errors: usage, naming both,
+  // also where standard output is closed.
   [[nodiscard]] static Result<OutputFile> open(std::string option, const std::string& path);
   [[nodiscard]] Result<> write(std::string_view text);
 
