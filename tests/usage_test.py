@@ -89,6 +89,18 @@ def test_results_for_a_standard_output_that_is_closed_or_full_are_an_error_in_on
             assert done.stderr == "fanin: not all of the output could be written: standard output is closed\n"
 
 
+def test_two_results_need_two_places():
+    with Folder() as folder:
+        file = folder.path / "result"
+        for one, other, *arguments in (("--json", "--csv", "evb", "--every", "1s"), ("--json", "--plot", "evb"),
+                                       ("--csv", "--plot", "evb", "--every", "1s"), ("--json", "--plot", "stream")):
+            for place in ("-", file):
+                says(2, f"{one} {place} and {other} {place} are one place: each needs its own", "bench", *arguments, other, place, one, place)
+        says(2, f"--json {file} and --plot {folder.path}/./result are one place", "bench", "nxn", "--json", file,
+             "--plot", f"{folder.path}/./result")
+        says(2, "--json - and --plot /dev/stdout are one place", "bench", "pubsub", "--json", "-", "--plot", "/dev/stdout")
+
+
 def test_text_from_outside_does_not_command_the_terminal():
     with Folder() as folder:
         manifest = folder.write("run000001.manifest.json",

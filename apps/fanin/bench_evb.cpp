@@ -246,6 +246,8 @@ int run_evb(const EvbArguments& arguments) {
   if (!csv) return complain(csv.error());
   auto drawing = OutputFile::open("--plot", arguments.plot);
   if (!drawing) return complain(drawing.error());
+  if (auto apart = OutputFile::check_apart({&json->output(), &*csv, &*drawing}); !apart)
+    return complain(apart.error());
   const auto result = measure(*options, progress);
   if (!result) return complain(result.error());
   if (arguments.json != "-" && arguments.csv != "-" && arguments.plot != "-")

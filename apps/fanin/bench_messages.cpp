@@ -140,6 +140,8 @@ int run(const Arguments& arguments) {
   if (!json) return complain(json.error());
   auto plot = OutputFile::open("--plot", arguments.plot);
   if (!plot) return complain(plot.error());
+  if (auto apart = OutputFile::check_apart({&json->output(), &*plot}); !apart)
+    return complain(apart.error());
   const auto result = bench::bench_messages(*options, progress);
   if (!result) return complain(result.error());
   if (arguments.json != "-" && arguments.plot != "-") print(bench::message_table(*result));

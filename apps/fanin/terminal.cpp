@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,6 +44,16 @@ void write_error(std::string_view text) {
 bool is_pipe(int descriptor) {
   struct stat status{};
   return fstat(descriptor, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
+// Where two writers would mix: a file, a pipe, a terminal; /dev/null takes all.
+bool same_place(std::optional<int> one, std::optional<int> other) {
+  struct stat first{};
+  struct stat second{};
+  if (!one || !other) return false;
+  if (*one == *other) return true;
+  return fstat(*one, &first) == 0 && fstat(*other, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino && (!S_ISCHR(first.st_mode) || isatty(*one) == 1);
 }
 
 std::size_t width() {
@@ -137,6 +148,23 @@ Result<OutputFile> OutputFile::open(std::string option, const std::string& path)
   if (output.file_ != nullptr) return output;
   ::close(file);
   return fail(ErrorKind::exhausted, fmt::format("{} {}: no memory", output.option_, path));
+}
+
+std::optional<int> OutputFile::descriptor() const {
+  if (path_.empty()) return std::nullopt;
+  return file_ ? fileno(file_.get()) : STDOUT_FILENO;
+}
+
+Result<> OutputFile::check_apart(std::initializer_list<const OutputFile*> outputs) {
+  for (const auto* one = outputs.begin(); one != outputs.end(); ++one) {
+    for (const auto* other = outputs.begin(); other != one; ++other) {
+      if (!same_place((*other)->descriptor(), (*one)->descriptor())) continue;
+      return fail(ErrorKind::usage,
+                  fmt::format("{} {} and {} {} are one place: each needs its own",
+                              (*other)->option_, (*other)->path_, (*one)->option_, (*one)->path_));
+    }
+  }
+  return {};
 }
 
 Result<> OutputFile::write(std::string_view text) {

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,11 +61,15 @@ public:
   // Makes the file that an option names; an empty `path` is nowhere. Errors: usage, naming both,
   // also where standard output is closed.
   [[nodiscard]] static Result<OutputFile> open(std::string option, const std::string& path);
+  // That no two of them go to one place, where the one would mix with the other or replace it.
+  // Errors: usage, naming both.
+  [[nodiscard]] static Result<> check_apart(std::initializer_list<const OutputFile*> outputs);
   [[nodiscard]] Result<> write(std::string_view text);
 
 private:
   OutputFile(std::string option, std::string path)
       : option_(std::move(option)), path_(std::move(path)) {}
+  [[nodiscard]] std::optional<int> descriptor() const; // nullopt: nowhere
 
   struct Close {
     void operator()(std::FILE* file) const { static_cast<void>(std::fclose(file)); }
@@ -78,6 +84,7 @@ class JsonFile {
 public:
   [[nodiscard]] static Result<JsonFile> open(const std::string& path);
   [[nodiscard]] Result<> write(const json::Value& value);
+  [[nodiscard]] const OutputFile& output() const { return file_; }
 
 private:
   explicit JsonFile(OutputFile file) : file_(std::move(file)) {}
