@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from support.fanin_run import SOURCE, Folder, Run, check_balanced, fanin, verify
+from support.fanin_run import SOURCE, Folder, Port, Run, check_balanced, fanin, verify
 
 SENDER = SOURCE / "examples/receive/send_fragments.py"
 SOURCES = 6
@@ -34,20 +34,6 @@ source = [{{ id = 0x300, count = 3 }}]
 [[process]]
 nodes = ["ru0", "ru1"]
 """
-
-
-class Port:
-    """A free port that nobody else gets: bound here, and not listened at."""
-
-    def __enter__(self):
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(("127.0.0.1", 0))
-        self.number = self.socket.getsockname()[1]
-        return self
-
-    def __exit__(self, *exception):
-        self.socket.close()
 
 
 def shared(folder, port, more=""):

@@ -4,7 +4,7 @@ import socket
 import struct
 import sys
 
-from support.fanin_run import SOURCE, Folder, Run, check_balanced, fanin, h5py, verify
+from support.fanin_run import SOURCE, Folder, Port, Run, check_balanced, fanin, h5py, verify
 
 sys.path.append(str(SOURCE / "examples/receive"))
 from send_fragments import crc32c  # noqa: E402
@@ -101,3 +101,137 @@ def test_a_slice_that_cannot_be_is_refused():
         done = fanin("check", folder.write("slice.toml", SLICE.format(output=folder.path / "out")), "--set", "slice.number=2")
         assert done.returncode == 2, "check"
         assert "slice.number: is not below slice.of = 2" in done.stderr, done.stderr
+
+
+# Stage 1: what merges `sources`, and deals it to two slices.
+GROUP = """
+[run]
+output = "{output}"
+events = {events}
+[network]
+url = "tcp://127.0.0.1"
+[event]
+batch_events = 64
+assignment = "by-number"
+[buffers]
+readout = "16MiB"
+builder = "48MiB"
+huge_pages = "off"
+[storage]
+sink = "forward"
+[slice]
+urls = ["tcp://127.0.0.1:{ports[0]}", "tcp://127.0.0.1:{ports[1]}"]
+source = {source}
+give_up = "{give_up}"
+[source]
+type = "emulator"
+size = "500B"
+fragment_max = "4KiB"
+rate = "{rate}"
+[[readout]]
+source = [{{ id = {first}, count = 2 }}]
+[[readout]]
+source = [{{ id = {second} }}]
+[[builder]]
+count = 2
+"""
+SECOND = """
+[run]
+output = "{output}"
+[network]
+url = "tcp://127.0.0.1"
+[event]
+batch_events = 16
+[buffers]
+readout = "16MiB"
+builder = "48MiB"
+huge_pages = "off"
+[slice]
+number = {number}
+of = 2
+block = 64
+[source]
+type = "receive"
+fragment_max = "32KiB"
+wait_for_sender = true
+listen = "tcp://127.0.0.1:{port}"
+[[readout]]
+source = [{{ id = 0x1000, merged = ["0x100-0x101", 0x110] }}, {{ id = 0x1001, merged = ["0x200-0x201", 0x210] }}]
+[[builder]]
+"""
+
+
+def stages(folder, ports, events=1000, rate="4kHz", give_up="30s"):
+    slices = [folder.write(f"slice{i}.toml", SECOND.format(output=folder.path / f"slice{i}", number=i, port=ports[i].number)) for i in range(2)]
+    groups = [folder.write(f"group{i}.toml", GROUP.format(output=folder.path / f"group{i}", events=events, rate=rate, give_up=give_up,
+                                                          ports=[port.number for port in ports], source=0x1000 + i,
+                                                          first=0x100 * (i + 1), second=0x100 * (i + 1) + 0x10)) for i in range(2)]
+    return slices, groups
+
+
+def numbers_of(result):
+    """The event numbers in the files of a slice."""
+    numbers = []
+    for path in result["files"]:
+        with h5py().File(path, "r") as file:
+            numbers += file["events"]["event"].tolist()
+    return sorted(numbers)
+
+
+def test_what_two_groups_merge_is_built_by_two_slices():
+    with Folder() as folder, Port() as left, Port() as right:
+        slices, groups = stages(folder, (left, right))
+        with Run(slices[0]) as one, Run(slices[1]) as two:
+            with Run(groups[0]) as first, Run(groups[1]) as second:
+                for result in (first.finish(), second.finish()):
+                    check_balanced(result)
+                    events = result["events"]
+                    assert (events["built"], events["undelivered"], events["lost"]) == (1000, 0, 0), events
+                    assert result["files"] == [], "the slices have the files"
+            results = []
+            for run in (one, two):
+                run.signal()
+                results.append(run.finish())
+        for result in results:
+            check_balanced(result)
+            assert (result["events"]["incomplete"], result["fragments"]["dropped"], result["fragments"]["late"]) == (0, 0, 0), result
+            found = verify(result)
+            assert found["complete"] == found["events"] == result["events"]["built"], found
+        assert sum(result["events"]["built"] for result in results) == 1000
+        assert numbers_of(results[0]) == [n for n in range(1000) if n // 64 % 2 == 0]
+        assert numbers_of(results[1]) == [n for n in range(1000) if n // 64 % 2 == 1]
+
+
+def test_a_slice_that_is_killed_loses_its_events_and_the_other_goes_on():
+    with Folder() as folder, Port() as left, Port() as right:
+        slices, groups = stages(folder, (left, right), events=4000, rate="1kHz", give_up="300ms")
+        with Run(slices[0]) as one, Run(slices[1]) as two:
+            with Run(groups[0]) as first, Run(groups[1]) as second:
+                one.wait_for_events(60)
+                for node in ("evm", "ru0", "bu0"):
+                    two.kill(node)
+                results = [first.finish(), second.finish()]
+                assert "slice 1 at tcp://127.0.0.1:" in first.text() and "is given up" in first.text(), first.text()
+            two.finish(1)
+            one.signal()
+            kept = one.finish()
+        for result in results:
+            check_balanced(result)
+            events = result["events"]
+            assert (events["built"], events["lost"]) == (4000, 0), events
+            assert 0 < events["undelivered"] <= 1984, "those of slice 1 that it had not announced"
+        check_balanced(kept)
+        assert numbers_of(kept) == [n for n in range(4000) if n // 64 % 2 == 0]
+        assert verify(kept)["complete"] == kept["events"]["built"], "and they are whole"
+
+
+def test_builder_units_that_slices_cannot_be_shared_by_are_refused():
+    with Folder() as folder, Port() as left, Port() as right:
+        _, groups = stages(folder, (left, right))
+        for override, said in (("event.assignment=round-robin", 'it has to be "by-number"'),
+                               ("builder.0.count=3", "2 slices cannot be shared evenly by 3 builder units"),
+                               ("slice.give_up=1min", "slice.give_up: 60 s is not below run.drain = 60 s"),
+                               ("source.fragment_max=100MiB", "a super-fragment of all 3 sources could have"),
+                               ("storage.sink=file", 'is "forward" where slice.urls says where to')):
+            done = fanin("check", groups[0], "--set", override)
+            assert done.returncode == 2 and said in done.stderr, (override, done.stderr)

@@ -10,6 +10,7 @@ import queue
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,20 @@ class Folder:
     def small(self, protocol="push", rate=None, readouts=2, builders=2, more=""):
         text = SMALL.format(url=URL, output=self.path / "out", protocol=protocol, rate=rate or RATE, readouts=readouts, builders=builders)
         return self.write("run.toml", text + more)
+
+
+class Port:
+    """A free port that nobody else gets: bound here, and not listened at."""
+
+    def __enter__(self):
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("127.0.0.1", 0))
+        self.number = self.socket.getsockname()[1]
+        return self
+
+    def __exit__(self, *exception):
+        self.socket.close()
 
 
 def fanin(*arguments, cwd=None, env=None):

@@ -181,6 +181,15 @@ void read_buffers(TableReader reader, Configuration& configuration) {
   reader.finish();
 }
 
+// How built events are kept: in files, nowhere, or by the slices of a second stage.
+void read_sink(TableReader& reader, TableReader slice, Configuration& configuration) {
+  const std::size_t sink = reader.choice("sink", {"file", "discard", "forward"});
+  if (sink != 0) configuration.run.output.clear();
+  if ((sink == 2) == slice.has("urls")) return;
+  reader.reject("sink", sink == 2 ? "\"forward\" needs slice.urls: where to"
+                                  : "is \"forward\" where slice.urls says where to");
+}
+
 void read_storage(TableReader reader, storage::FileSinkOptions& options) {
   options.file.size_max = reader.size("max_file", options.file.size_max);
   if (reader.has("max_file") && options.file.size_max < (1U << 20)) {
@@ -315,7 +324,9 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   read_event(reader.table("event"), configuration.system);
   read_shaping(reader.table("shaping"), configuration.system);
   read_buffers(reader.table("buffers"), configuration);
-  read_storage(reader.table("storage"), configuration.storage);
+  TableReader storage = reader.table("storage");
+  read_sink(storage, reader.table("slice"), configuration);
+  read_storage(storage, configuration.storage);
   for (auto& plugin : reader.tables("plugin")) {
     const std::string path = plugin.text("path", "");
     if (path.empty()) plugin.reject("path", "is missing: the shared object to load");
@@ -323,7 +334,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
         {detail::resolve_path(path, plugin.place_of("path")), plugin.place_of("path")});
     plugin.finish();
   }
-  detail::read_slice(reader.table("slice"), configuration.system);
+  detail::read_slice(reader.table("slice"), configuration);
   detail::read_streams(reader, configuration.system);
   detail::read_nodes(reader, configuration, problems);
   detail::check_streams(configuration, reader);

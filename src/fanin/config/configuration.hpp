@@ -98,6 +98,13 @@ struct Process {
   std::vector<std::size_t> nodes; ///< into Configuration::nodes
 };
 
+/// In the first of two stages: where what is built goes.
+struct Forward {
+  std::vector<net::Url> slices; ///< where the source of each slice listens; empty: it is stored
+  SourceId source = 0; ///< of the super-fragments, in each slice
+  Duration give_up = std::chrono::seconds{30}; ///< how long a slice is waited for
+};
+
 struct Plugin {
   std::string path;
   settings::Place place;
@@ -111,6 +118,7 @@ struct Configuration {
   /// Its run number is not known before the run begins.
   builder::System system;
   storage::FileSinkOptions storage; ///< what the keys of [storage] say; each run adds the rest
+  Forward forward;
   std::vector<Plugin> plugins;
   /// The event manager, the readout units, the builder units, the applications, the filter units.
   std::vector<Node> nodes;
@@ -127,6 +135,7 @@ struct Configuration {
   [[nodiscard]] std::size_t filters() const {
     return static_cast<std::size_t>(std::ranges::count(nodes, Role::filter, &Node::role));
   }
+  [[nodiscard]] bool forwards() const { return !forward.slices.empty(); }
   [[nodiscard]] bool has_filters() const { return !system.streams.empty(); }
   /// Where a builder unit waits for filter units, of the event builder whose event manager listens
   /// there.

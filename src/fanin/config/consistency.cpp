@@ -282,6 +282,7 @@ void check_consistency(const Configuration& configuration, Problems& problems) {
   check_ports(configuration, problems);
   check_filters(configuration, problems);
   check_merged(configuration, problems);
+  check_forward(configuration, problems);
   check_processes(configuration, problems);
   const std::uint64_t table = table_bytes_max(configuration.system.batch_events);
   if (table * 2 > configuration.system.data_page / 2) {

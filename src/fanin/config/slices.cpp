@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <limits>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "fanin/base/units.hpp"
 #include "fanin/config/detail/sections.hpp"
+#include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::config::detail {
 namespace {
@@ -46,8 +49,36 @@ std::vector<SourceId> read_ids(TableReader& reader, std::string_view key) {
   return sources;
 }
 
-void read_slice(TableReader reader, builder::System& system) {
+namespace {
+
+// Of the first stage.
+void read_forward(TableReader& reader, Forward& forward) {
+  forward.slices = reader.urls("urls");
+  if (!reader.has("source"))
+    reader.reject("source", "is missing: that of the slices' super-fragments");
+  forward.source =
+      static_cast<SourceId>(reader.integer("source", 0, 0, std::numeric_limits<SourceId>::max()));
+  forward.give_up = reader.duration("give_up", forward.give_up);
+  for (const net::Url& url : forward.slices) {
+    if (url.scheme == "tcp" && url.port != 0 && url.options.empty()) continue;
+    reader.reject("urls", fmt::format("{}: write tcp://host:port, where the source of a slice "
+                                      "listens",
+                                      url.text()));
+  }
+  if (forward.slices.size() > slices_max) {
+    reader.reject("urls", fmt::format("more than {} slices", slices_max));
+  }
+}
+
+} // namespace
+
+void read_slice(TableReader reader, Configuration& configuration) {
+  builder::System& system = configuration.system;
   wire::Slice& slice = system.slice;
+  if (reader.has("urls")) {
+    read_forward(reader, configuration.forward);
+    return reader.finish();
+  }
   if (reader.value() == nullptr) return reader.finish();
   slice.of = static_cast<std::uint32_t>(reader.integer("of", 1, 1, slices_max));
   slice.number = static_cast<std::uint32_t>(reader.integer("number", 0, 0, slices_max));
@@ -95,6 +126,43 @@ void check_merged(const Configuration& configuration, Problems& problems) {
       add(fmt::format("{0} ({0:#x}) is also the id of another source, or merged there: {1}",
                       member.id, other->second->settings.place.text()));
     }
+  }
+}
+
+void check_forward(const Configuration& configuration, Problems& problems) {
+  if (!configuration.forwards()) return;
+  const Place file{configuration.file, 1};
+  const std::size_t slices = configuration.forward.slices.size();
+  const std::size_t builders = configuration.builders();
+  const bool by_number = configuration.system.assignment == builder::AssignmentPolicy::by_number;
+  if (builders > 1 && !by_number) {
+    problems.add(
+        file, "event.assignment",
+        "several builder units forward to slices: each serves its own ones, so that it has "
+        "to be \"by-number\"");
+  }
+  if (builders > 0 && slices % builders != 0) {
+    problems.add(
+        file, "slice.urls",
+        fmt::format("{} slices cannot be shared evenly by {} builder units", slices, builders));
+  }
+  if (configuration.forward.give_up >= configuration.system.drain) {
+    problems.add(file, "slice.give_up",
+                 fmt::format("{} is not below run.drain = {}: the run would end without what other "
+                             "slices take",
+                             format_duration(configuration.forward.give_up),
+                             format_duration(configuration.system.drain)));
+  }
+  if (configuration.has_filters()) {
+    problems.add(file, "filter", "filter units belong to the slices: this stage forwards all");
+  }
+  std::uint64_t most = wire::super_head_size(configuration.sources.size());
+  for (const Source& source : configuration.sources) most += source.queue.fragment_max;
+  if (most > wire::fragment_size_mask) {
+    problems.add(file, "source.fragment_max",
+                 fmt::format("a super-fragment of all {} sources could have {}; it has up to "
+                             "268435455 B (256 MiB - 1)",
+                             configuration.sources.size(), format_size(most)));
   }
 }
 

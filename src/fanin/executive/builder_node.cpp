@@ -24,6 +24,7 @@ Result<> BuilderNode::start() {
   options.receive_pool = context_.pools->receive.get();
   options.reserved_pages = context_.plan->posted + context_.plan->set_aside;
   options.give_up_after = context_.configuration->network.give_up_after;
+  options.in_order = context_.configuration->forwards();
   options.failure_ends_run = context_.configuration->storage.on_full == storage::OnFull::stop;
   options.make_sink = [this](RunNumber run, Incarnation incarnation) {
     return make_sink(run, incarnation);
@@ -139,6 +140,9 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
       context_.output->make_sink({.builder = static_cast<NodeId>(builder_),
                                   .run = run,
                                   .incarnation = incarnation,
+                                  .session = context_.session,
+                                  .loop = context_.loop,
+                                  .log = context_.log,
                                   .on_gone = [this](const std::string& path, std::uint64_t events) {
                                     on_gone(path, events);
                                   }});

@@ -147,10 +147,13 @@ json::Value to_json(const builder::RunSummary& summary, const builder::System& s
   const double rate = duration_s > 0 ? 1 / duration_s : 0;
   result["run"] = summary.run;
   result["duration_s"] = duration_s;
-  result["events"] =
-      json::Object{{"built", summary.events_built},       {"incomplete", summary.events_incomplete},
-                   {"rejected", summary.events_rejected}, {"undecided", summary.events_undecided},
-                   {"lost", summary.events_lost},         {"bad", summary.events_bad}};
+  result["events"] = json::Object{{"built", summary.events_built},
+                                  {"incomplete", summary.events_incomplete},
+                                  {"rejected", summary.events_rejected},
+                                  {"undecided", summary.events_undecided},
+                                  {"lost", summary.events_lost},
+                                  {"bad", summary.events_bad},
+                                  {"undelivered", summary.events_undelivered}};
   result["fragments"] = to_json(summary.fragments);
   result["bytes_built"] = summary.bytes_built;
   result["event_rate_hz"] = static_cast<double>(summary.events_built) * rate;

@@ -13,6 +13,7 @@
 #include "fanin/executive/manifest_recorder.hpp"
 #include "fanin/storage/discard_sink.hpp"
 #include "fanin/storage/file_sink.hpp"
+#include "fanin/storage/forward_sink.hpp"
 #include "fanin/storage/manifest.hpp"
 
 namespace fanin::executive {
@@ -25,6 +26,50 @@ class NoOutput final : public RunOutput {
 public:
   MadeRecord make_record(const Clock&, const LogFunction&) override { return nullptr; }
   MadeSink make_sink(const SinkOwner&) override { return std::make_unique<storage::DiscardSink>(); }
+};
+
+// To the slices of a second stage, which have the files and the record.
+class ForwardOutput final : public RunOutput {
+public:
+  // Looks up names, and blocks meanwhile.
+  ForwardOutput(const config::Configuration& configuration, const builder::System& system)
+      : current_(configuration.builders()) {
+    options_.source = configuration.forward.source;
+    options_.block = system.batch_events;
+    options_.give_up = configuration.forward.give_up;
+    for (const net::Url& url : configuration.forward.slices) {
+      auto addresses = net::resolve(url, false);
+      if (!addresses) {
+        resolved_ = fail(addresses.error().kind, "slice.urls: " + addresses.error().text);
+        return;
+      }
+      options_.slices.push_back(std::move(*addresses));
+      options_.names.push_back(url.text());
+    }
+    for (const auto& source : system.sources) {
+      options_.sources.push_back({source.id, source.name, {}, source.required});
+    }
+  }
+
+  MadeRecord make_record(const Clock&, const LogFunction&) override { return nullptr; }
+  MadeSink make_sink(const SinkOwner& owner) override {
+    if (!resolved_) return std::unexpected(resolved_.error());
+    storage::ForwardSinkOptions options = options_;
+    options.run = owner.run;
+    options.log = owner.log;
+    std::uint64_t& current = current_[owner.builder];
+    const std::uint64_t mine = ++current;
+    options.superseded = [&current, mine] { return current != mine; };
+    options.sender = (owner.session ^ (std::uint64_t{owner.builder} << 32) ^ mine) | 1;
+    auto sink = storage::ForwardSink::make(*owner.loop, std::move(options));
+    if (!sink) return std::unexpected(sink.error());
+    return std::move(*sink);
+  }
+
+private:
+  storage::ForwardSinkOptions options_; // what all sinks have
+  Result<> resolved_;
+  std::vector<std::uint64_t> current_; // of each builder unit: number of its latest sink
 };
 
 class FileOutput final : public RunOutput {
@@ -105,6 +150,7 @@ private:
 std::unique_ptr<RunOutput> make_run_output(const config::Configuration& configuration,
                                            const builder::System& system,
                                            std::function<void(RunNumber)> take_number) {
+  if (configuration.forwards()) return std::make_unique<ForwardOutput>(configuration, system);
   if (configuration.run.output.empty()) return std::make_unique<NoOutput>();
   return std::make_unique<FileOutput>(configuration, system, std::move(take_number));
 }

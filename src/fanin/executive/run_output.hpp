@@ -31,6 +31,9 @@ struct SinkOwner {
   NodeId builder = 0;
   RunNumber run = 0;
   Incarnation incarnation = 0;
+  std::uint64_t session = 0; // of the process
+  net::Loop* loop = nullptr; // of the sink
+  LogFunction log{};
   // A file of the sink, with so many events, is not at its place any more. On the loop.
   std::function<void(const std::string& path, std::uint64_t events)> on_gone;
 };

@@ -25,7 +25,7 @@ std::string of_microseconds(double value) {
 std::string events_text(const json::Value& result) {
   const json::Value& events = result.at("events");
   std::string text = fmt::format("events     {} built", natural(events, "built"));
-  for (const char* kind : {"rejected", "undecided", "incomplete", "bad", "lost"}) {
+  for (const char* kind : {"rejected", "undecided", "undelivered", "incomplete", "bad", "lost"}) {
     if (natural(events, kind) != 0) text += fmt::format(", {} {}", natural(events, kind), kind);
   }
   text += fmt::format("; {}, {}, {} in {:.3g} s\n", format_rate(result.at("event_rate_hz").real()),

@@ -153,4 +153,13 @@ inline constexpr SourceId filter_source = 0xffffffff;
   return static_cast<FragmentRowFlags>(flags);
 }
 
+/// The other way.
+[[nodiscard]] constexpr std::uint32_t wire_fragment_flags(FragmentRowFlags row_flags) {
+  std::uint32_t flags = 0;
+  if ((row_flags & event_bad_checksum) != 0) flags |= wire::fragment_bad_checksum;
+  if ((row_flags & event_bad_number) != 0) flags |= wire::fragment_bad_number;
+  if ((row_flags & event_truncated) != 0) flags |= wire::fragment_truncated;
+  return flags;
+}
+
 } // namespace fanin::storage

@@ -298,7 +298,7 @@ struct Built { // followed by MissingRange[missing_runs], BadFragment[bad]
   std::uint32_t incomplete = 0; ///< events that lack a required source
   std::uint32_t rejected = 0; ///< events that the filter rejected
   std::uint32_t undecided = 0; ///< events that no filter unit could decide
-  std::uint32_t reserved = 0;
+  std::uint32_t undelivered = 0; ///< events whose slice was given up
   [[nodiscard]] EventRange range() const { return {first, first + events}; }
 };
 static_assert(sizeof(Built) == 48);

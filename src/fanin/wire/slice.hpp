@@ -27,6 +27,10 @@ struct Slice {
   [[nodiscard]] constexpr EventRange detector_range(EventRange own) const {
     return {detector_number(own.first), detector_end(own.end)};
   }
+  /// The slice's own number of an event that is dealt to it.
+  [[nodiscard]] constexpr EventNumber own_number(EventNumber detector) const {
+    return detector / block / of * block + detector % block;
+  }
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 

@@ -72,7 +72,7 @@ Assembly& Assembler::open(EventRange range, Attempt attempt) {
   assembly.spoiled = assembly.heard = false;
   ++early_;
   assembly.bytes = 0;
-  assembly.incomplete = assembly.rejected = assembly.undecided = 0;
+  assembly.incomplete = assembly.rejected = assembly.undecided = assembly.undelivered = 0;
   assembly.missing_reported = assembly.bad_reported = 0;
   assembly.open_sources = static_cast<std::uint32_t>(system_.sources.size());
   assembly.progress.assign(system_.sources.size(), Assembly::Progress{.next = range.first});

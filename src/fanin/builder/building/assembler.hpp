@@ -51,6 +51,7 @@ struct Assembly {
   std::uint32_t incomplete = 0;       // events that lack a required source
   std::uint32_t rejected = 0;         // by the filter, as storage says
   std::uint32_t undecided = 0;        // by any filter unit, likewise
+  std::uint32_t undelivered = 0;      // to its slice, likewise
   bool spoiled = false;               // blocks of it were thrown away
   bool heard = false;                 // a block has come since heard_at
   Duration heard_at{};                // or assigned

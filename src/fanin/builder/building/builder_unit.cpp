@@ -97,6 +97,7 @@ void BuilderUnit::reset() {
   block_tick_.cancel();
   reporter_.clear();
   assembler_.clear();
+  order_.clear();
   links_.end();
   members_.clear();
   for (std::size_t i = 0; i < members_.size(); ++i) overdue_.forget(static_cast<NodeId>(i));
@@ -180,6 +181,7 @@ bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& rea
   if (!assigned.valid || assigned.assembly == nullptr) return assigned.valid;
   Assembly& assembly = *assigned.assembly;
   assembly.assigned_at = assembly.heard_at = deadline_clock();
+  if (options_.in_order) order_.assigned(assembly.range.first);
   if (assigned.spoiled) {
     hand_back(assembly, std::nullopt);
     return true;
@@ -257,7 +259,9 @@ void BuilderUnit::decide(Assembly& assembly) {
                     assembly.bad.front().source));
   }
   reporter_.received(assembly);
-  storage_.add(assembly);
+  if (!options_.in_order) return storage_.add(assembly);
+  order_.decided(assembly);
+  while (Assembly* const next = order_.next()) storage_.add(*next);
 }
 
 void BuilderUnit::on_commit(const storage::Committed& committed) {
@@ -265,6 +269,7 @@ void BuilderUnit::on_commit(const storage::Committed& committed) {
   FANIN_ASSERT(assembly != nullptr && assembly->state == AssemblyState::decided);
   assembly->rejected = committed.rejected;
   assembly->undecided = committed.undecided;
+  assembly->undelivered = committed.undelivered;
   reporter_.committed(*assembly);
 }
 

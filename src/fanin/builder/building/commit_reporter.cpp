@@ -49,6 +49,7 @@ bool CommitReporter::report_built(ControlClient& control, Assembly& assembly) {
   built.incomplete = assembly.incomplete;
   built.rejected = assembly.rejected;
   built.undecided = assembly.undecided;
+  built.undelivered = assembly.undelivered;
   const std::size_t records = control.room_max() / sizeof(wire::MissingRange) / 3;
   const auto some = [records](const auto& list, std::size_t reported) {
     return std::span{list}.subspan(reported, std::min(list.size() - reported, records));

@@ -114,6 +114,7 @@ void Accounts::built(const Batch& batch, const wire::Built& built,
   summary_.events_incomplete += built.incomplete;
   summary_.events_rejected += built.rejected;
   summary_.events_undecided += built.undecided;
+  summary_.events_undelivered += built.undelivered;
   summary_.bytes_built += built.bytes;
   builders_[batch.builder].events += events;
   if (trigger.enabled()) {

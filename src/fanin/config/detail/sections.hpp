@@ -35,10 +35,12 @@ inline constexpr std::uint64_t buffer_max = 64ULL << 40; // bytes
 
 inline constexpr std::uint32_t slices_max = 4096;
 // [slice]. [event] is known.
-void read_slice(TableReader reader, builder::System& system);
+void read_slice(TableReader reader, Configuration& configuration);
 // What a source's super-fragments merge; nothing: they are fragments.
 [[nodiscard]] std::vector<storage::SourceInfo> read_merged(TableReader& reader, bool required);
 void check_merged(const Configuration& configuration, Problems& problems);
+// Whether what is built can go to slices as it is.
+void check_forward(const Configuration& configuration, Problems& problems);
 
 // [[stream]].
 void read_streams(TableReader& root, builder::System& system);

@@ -1,0 +1,82 @@
+#include "fanin/storage/forward_sink.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/assert.hpp"
+
+namespace fanin::storage {
+
+Result<std::unique_ptr<ForwardSink>> ForwardSink::make(net::Loop& loop,
+                                                       ForwardSinkOptions options) {
+  Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return fail_errno(ErrorKind::exhausted, "epoll_create1", errno);
+  std::ranges::sort(options.sources, {}, &SourceInfo::id);
+  return std::unique_ptr<ForwardSink>(new ForwardSink(loop, std::move(options), std::move(epoll)));
+}
+
+ForwardSink::ForwardSink(net::Loop& loop, ForwardSinkOptions options, Descriptor epoll)
+    : loop_(loop),
+      options_(std::move(options)),
+      epoll_(std::move(epoll)),
+      links_(options_.slices.size()) {
+  if (!options_.superseded) options_.superseded = [] { return false; };
+}
+
+SubmitOutcome ForwardSink::submit(BuiltBatch& batch) {
+  const auto of = static_cast<std::uint32_t>(options_.slices.size());
+  const auto number = static_cast<std::uint32_t>(batch.range.first / options_.block % of);
+  FANIN_ASSERT(batch.range.first / options_.block == (batch.range.end - 1) / options_.block);
+  if (links_.empty()) return SubmitOutcome::busy; // abandoned
+  auto& link = links_[number];
+  if (!link) {
+    link = std::make_unique<SliceLink>(
+        SliceLinkOptions{.name = fmt::format("slice {} at {}", number, options_.names[number]),
+                         .addresses = options_.slices[number],
+                         .source = options_.source,
+                         .sender = options_.sender,
+                         .give_up = options_.give_up,
+                         .log = options_.log},
+        epoll_, loop_.now());
+  }
+  if (link->waiting() >= options_.depth) return SubmitOutcome::busy;
+  link->add(std::make_unique<SuperFragments>(
+      std::exchange(batch, {}), options_.sources, options_.run,
+      wire::Slice{.number = number, .of = of, .block = options_.block}, options_.source));
+  timer_.start(loop_, loop_.now());
+  return SubmitOutcome::accepted;
+}
+
+bool ForwardSink::finished() const {
+  return finishing_ && std::ranges::all_of(
+                           links_, [](const auto& link) { return !link || link->waiting() == 0; });
+}
+
+bool ForwardSink::poll() {
+  if (finishing_ && !links_.empty() && options_.superseded()) links_.clear();
+  std::array<epoll_event, 16> events;
+  (void)epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  const Time now = loop_.now();
+  bool more = false;
+  Time due = never;
+  done_.clear();
+  for (const auto& link : links_) {
+    if (!link) continue;
+    more = link->poll(now, done_) || more;
+    due = std::min(due, link->due());
+  }
+  timer_.set(loop_, due);
+  for (const auto& done : done_) {
+    bytes_ += done.bytes;
+    if (commit_) commit_({.ticket = done.ticket, .undelivered = done.undelivered});
+  }
+  return more || !done_.empty();
+}
+
+} // namespace fanin::storage

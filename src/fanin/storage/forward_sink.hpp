@@ -1,0 +1,67 @@
+/// \file
+/// Sends what a builder unit of the first stage has built to the slices of the second, each event
+/// as one super-fragment. A batch is committed when its slice has announced all of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fanin/base/descriptor.hpp"
+#include "fanin/storage/event_sink.hpp"
+#include "fanin/storage/layout.hpp"
+#include "fanin/storage/slice_link.hpp"
+#include "fanin/wire/slice.hpp"
+
+namespace fanin::storage {
+
+struct ForwardSinkOptions {
+  std::vector<std::vector<net::Address>> slices; ///< where each listens
+  std::vector<std::string> names; ///< the same, as the configuration says it
+  SourceId source = 0; ///< of the super-fragments, in each slice
+  std::uint32_t block = 1024; ///< numbers are dealt in blocks of so many
+  RunNumber run = 0;
+  std::uint64_t sender = 1; ///< another one for each sink, not 0
+  Duration give_up = std::chrono::seconds{30}; ///< how long a slice is waited for
+  std::vector<SourceInfo> sources; ///< of the run, in any order
+  std::size_t depth = 16; ///< batches for one slice that are taken and not done; beyond: busy
+  /// True: a later sink of the same builder unit has taken over. Then this one ends at once.
+  std::function<bool()> superseded;
+  LogFunction log;
+};
+
+/// Thread: the loop's. A batch must not cross a multiple of `block`, and batches must come in the
+/// order of their events.
+class ForwardSink final : public EventSink {
+public:
+  /// `loop` must outlive it. Errors: exhausted.
+  [[nodiscard]] static Result<std::unique_ptr<ForwardSink>> make(net::Loop& loop,
+                                                                 ForwardSinkOptions options);
+
+  [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override;
+  void finish() override { finishing_ = true; }
+  [[nodiscard]] bool finished() const override;
+  void abandon() override { links_.clear(); }
+  [[nodiscard]] std::vector<std::string> files() const override { return {}; }
+  [[nodiscard]] std::size_t file_count() const override { return 0; }
+  [[nodiscard]] std::uint64_t bytes_written() const override { return bytes_; } ///< delivered
+
+  bool poll() override;
+  [[nodiscard]] int descriptor() const override { return epoll_.get(); }
+
+private:
+  ForwardSink(net::Loop& loop, ForwardSinkOptions options, Descriptor epoll);
+
+  net::Loop& loop_;
+  ForwardSinkOptions options_;
+  Descriptor epoll_; // with the sockets of all links, edge-triggered
+  std::vector<std::unique_ptr<SliceLink>> links_; // by slice; those that were needed
+  net::Timer timer_;
+  std::vector<SliceLink::Done> done_; // reused
+  std::uint64_t bytes_ = 0;
+  bool finishing_ = false;
+};
+
+} // namespace fanin::storage

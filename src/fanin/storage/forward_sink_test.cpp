@@ -1,0 +1,290 @@
+#include "fanin/storage/forward_sink.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <cstring>
+#include <optional>
+
+#include "fanin/source/receive_source.hpp"
+#include "fanin/source/testing/queue_fixture.hpp"
+#include "fanin/storage/testing/batch_maker.hpp"
+#include "fanin/wire/checksum.hpp"
+#include "fanin/wire/super_fragment.hpp"
+
+namespace fanin::storage {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::BatchMaker;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Bytes = std::vector<std::byte>;
+
+constexpr SourceId merged = 0x500;
+
+// --- the messages --------------------------------------------------------------------------------
+
+Bytes bytes_of(const SuperFragments& batch, std::size_t message, std::uint64_t from = 0) {
+  std::vector<iovec> parts;
+  batch.append(message, from, parts);
+  Bytes bytes;
+  for (const iovec& part : parts) {
+    const auto* const data = static_cast<const std::byte*>(part.iov_base);
+    bytes.insert(bytes.end(), data, data + part.iov_len);
+  }
+  return bytes;
+}
+
+TEST(SuperFragments, have_all_sources_of_an_event_with_their_payload) {
+  BatchMaker maker(testing::make_sources(3));
+  BuiltBatch batch = maker.make(7, {12, 16}, [](EventNumber event, SourceId source) {
+    const bool absent = event == 13 && source == 20;
+    return testing::FragmentPlan{.absent = absent, .size = absent ? 0 : source * 1000};
+  });
+  batch.missing.push_back({{13, 14}, 20, wire::MissingReason::lost});
+  batch.bad.push_back({14, 30, wire::fragment_bad_checksum});
+  const auto sources = testing::make_sources(3);
+  const SuperFragments events(std::move(batch), sources, 9, {.number = 1, .of = 3, .block = 4},
+                              merged);
+  EXPECT_EQ(events.ticket(), 7U);
+  ASSERT_EQ(events.events(), 4U);
+  ASSERT_EQ(events.messages(), 5U);
+  EXPECT_EQ(events.last(), 7U); // 12 to 15 are 4 to 7 of the slice
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Bytes bytes = bytes_of(events, i);
+    ASSERT_EQ(bytes.size(), events.bytes(i));
+    source::ReceiveHeader header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    EXPECT_EQ(header.event, 4 + i);
+    EXPECT_EQ(header.source, merged);
+    EXPECT_EQ(header.flags, i == 1 ? source::receive_truncated : 0);
+    const auto fragment = std::span(bytes).subspan(sizeof header);
+    ASSERT_EQ(header.size, fragment.size());
+    const wire::SuperHead head(fragment, fragment.size(), 3);
+    ASSERT_TRUE(head.good());
+    EXPECT_EQ(head.header().event, 12 + i);
+    EXPECT_EQ(head.header().run, 9U);
+    EXPECT_EQ(head.header().flags, i == 1 ? wire::super_incomplete : 0);
+    std::size_t at = wire::super_head_size(3);
+    for (std::size_t k = 0; k < 3; ++k) {
+      const wire::SuperEntry entry = head.entry(k);
+      EXPECT_EQ(entry.source, 10 * (k + 1));
+      if (i == 1 && k == 1) {
+        EXPECT_TRUE(entry.entry.absent());
+        EXPECT_EQ(entry.entry.crc32c, static_cast<std::uint32_t>(wire::MissingReason::lost));
+        continue;
+      }
+      const auto payload = fragment.subspan(at, entry.entry.size());
+      EXPECT_EQ(wire::crc32c(payload), entry.entry.crc32c);
+      at += payload.size();
+      EXPECT_EQ(entry.entry.flags(), i == 2 && k == 2 ? wire::fragment_bad_checksum : 0U);
+    }
+    for (const std::size_t from : {1U, 24U, 30U, 100U, 11000U, 39000U}) {
+      const Bytes rest = bytes_of(events, i, from);
+      ASSERT_EQ(rest.size(), bytes.size() - from);
+      EXPECT_TRUE(std::ranges::equal(rest, std::span(bytes).subspan(from)));
+    }
+  }
+  EXPECT_EQ(bytes_of(events, 4).size(), sizeof(source::ReceiveHeader));
+  EXPECT_EQ(events.first_above(3), 0U);
+  EXPECT_EQ(events.first_above(5), 2U);
+  EXPECT_EQ(events.first_above(7), 5U);
+}
+
+TEST(SuperFragments, of_gaps_alone_there_are_none) {
+  BuiltBatch batch;
+  batch.range = {0, 4};
+  batch.gaps.push_back({0, 4});
+  const auto sources = testing::make_sources(2);
+  const SuperFragments events(std::move(batch), sources, 1, {}, merged);
+  EXPECT_EQ(events.messages(), 0U);
+  EXPECT_EQ(events.events(), 0U);
+}
+
+// --- the sink ------------------------------------------------------------------------------------
+
+// A slice: its source with a queue.
+struct Slice {
+  explicit Slice(const std::string& url = "tcp://127.0.0.1:0")
+      : fixture({.source = merged, .window = 1024}, {.page_size = 65536, .pages = 64}),
+        source(source::ReceiveSource::make(
+                   {.source = merged,
+                    .port = source::ReceivePort::make(net::Url::parse(url).value()).value()})
+                   .value()) {
+    EXPECT_TRUE(source->start(0, Time{}));
+  }
+  void read() { (void)source->read(fixture.queue, Time{}); }
+  source::testing::QueueFixture fixture;
+  std::unique_ptr<source::ReceiveSource> source;
+};
+
+class Forward : public ::testing::Test {
+public:
+  ~Forward() override {
+    if (sink_) loop_.remove(*sink_);
+  }
+
+protected:
+  // Two slices, blocks of 4 events.
+  void make(const std::vector<std::string>& urls, std::function<bool()> superseded = {}) {
+    ForwardSinkOptions options{
+        .names = urls,
+        .source = merged,
+        .block = 4,
+        .run = 3,
+        .sender = 77,
+        .give_up = 10s,
+        .sources = testing::make_sources(2),
+        .depth = 3,
+        .superseded = std::move(superseded),
+        .log = [this](LogLevel, std::string_view text) { log_ += std::string(text) + "\n"; }};
+    for (const auto& url : urls) {
+      options.slices.push_back(net::resolve(net::Url::parse(url).value(), false).value());
+    }
+    sink_ = ForwardSink::make(loop_, std::move(options)).value();
+    sink_->on_commit([this](const Committed& committed) {
+      committed_.push_back(committed.ticket);
+      undelivered_ += committed.undelivered;
+    });
+    loop_.add(*sink_);
+  }
+  SubmitOutcome submit(EventNumber first) {
+    BuiltBatch batch = maker_.make(first, {first, first + 4});
+    return sink_->submit(batch);
+  }
+  // Turns the loop until `done` is true.
+  template <class Done>
+  void until(Done done) {
+    const MonotonicClock real;
+    for (const Time end = real.now() + 60s; !done();) {
+      ASSERT_LT(real.now(), end) << log_ << committed_.size();
+      (void)loop_.turn();
+      for (Slice* slice : {left_ ? &*left_ : nullptr, right_ ? &*right_ : nullptr}) {
+        if (slice != nullptr) slice->read();
+      }
+      clock_.advance(1ms);
+      sched_yield();
+    }
+  }
+
+  VirtualClock clock_;
+  net::Loop loop_{clock_};
+  BatchMaker maker_{testing::make_sources(2)};
+  std::optional<Slice> left_;
+  std::optional<Slice> right_;
+  std::unique_ptr<ForwardSink> sink_;
+  std::vector<std::uint64_t> committed_;
+  std::uint64_t undelivered_ = 0;
+  std::string log_;
+};
+
+TEST_F(Forward, blocks_are_dealt_and_commit_when_they_are_announced) {
+  left_.emplace();
+  right_.emplace();
+  make({left_->source->listening_url(), right_->source->listening_url()});
+  for (EventNumber first = 0; first < 16; first += 4) {
+    ASSERT_EQ(submit(first), SubmitOutcome::accepted);
+  }
+  until([&] {
+    return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 8 &&
+           right_->fixture.queue.numbered() && right_->fixture.queue.next_event() == 8;
+  });
+  EXPECT_THAT(committed_, IsEmpty());
+  left_->source->announced(7);
+  right_->source->announced(8);
+  until([&] { return committed_.size() == 3; });
+  EXPECT_THAT(committed_, ::testing::UnorderedElementsAre(0, 4, 12));
+  sink_->finish();
+  EXPECT_FALSE(sink_->finished());
+  left_->source->announced(8);
+  until([&] { return sink_->finished(); });
+  EXPECT_EQ(undelivered_, 0U);
+  EXPECT_TRUE(maker_.all_home());
+  EXPECT_GT(sink_->bytes_written(), 0U);
+}
+
+TEST_F(Forward, what_a_slice_had_not_announced_when_it_died_is_sent_again) {
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  make({url});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 8; });
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  left_.reset();
+  ASSERT_EQ(submit(8), SubmitOutcome::accepted);
+  left_.emplace(url);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 12; });
+  EXPECT_EQ(left_->fixture.queue.first_event(), 4U);
+  left_->source->announced(12);
+  until([&] { return committed_.size() == 3; });
+  EXPECT_THAT(committed_, ElementsAre(0, 4, 8));
+  EXPECT_THAT(log_, ::testing::HasSubstr("is away"));
+  EXPECT_THAT(log_, ::testing::HasSubstr("is here"));
+}
+
+TEST_F(Forward, a_slice_that_takes_nothing_holds_the_builder_unit_back) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  for (const EventNumber first : {0U, 4U, 8U}) {
+    ASSERT_EQ(submit(first), SubmitOutcome::accepted);
+  }
+  EXPECT_EQ(submit(12), SubmitOutcome::busy);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 12; });
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  EXPECT_EQ(submit(12), SubmitOutcome::accepted);
+}
+
+TEST_F(Forward, a_slice_that_stays_away_loses_its_events_and_the_others_go_on) {
+  right_.emplace();
+  std::string nobody;
+  {
+    const Slice gone;
+    nobody = gone.source->listening_url();
+  }
+  make({nobody, right_->source->listening_url()});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted);
+  until(
+      [&] { return right_->fixture.queue.numbered() && right_->fixture.queue.next_event() == 4; });
+  right_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  EXPECT_THAT(committed_, ElementsAre(4));
+  clock_.advance(10s);
+  until([&] { return committed_.size() == 2; });
+  EXPECT_EQ(undelivered_, 4U);
+  EXPECT_THAT(log_, ::testing::HasSubstr("slice 0 at " + nobody + " is given up"));
+  ASSERT_EQ(submit(8), SubmitOutcome::accepted);
+  until([&] { return committed_.size() == 3; });
+  EXPECT_EQ(undelivered_, 8U);
+
+  left_.emplace(nobody); // it is back
+  until([&] { return log_.contains("is here\n"); });
+  ASSERT_EQ(submit(16), SubmitOutcome::accepted);
+  until([&] { return left_->fixture.queue.held() || left_->fixture.queue.next_event() == 12; });
+  until([&] { return left_->fixture.queue.next_event() == 12; });
+  left_->source->announced(12);
+  until([&] { return committed_.size() == 4; });
+  EXPECT_EQ(undelivered_, 8U);
+}
+
+TEST_F(Forward, a_sink_that_another_one_has_taken_over_from_ends_at_once) {
+  bool over = false;
+  left_.emplace();
+  make({left_->source->listening_url()}, [&over] { return over; });
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  sink_->finish();
+  (void)loop_.turn();
+  EXPECT_FALSE(sink_->finished());
+  over = true;
+  until([&] { return sink_->finished(); });
+  EXPECT_THAT(committed_, IsEmpty());
+  EXPECT_TRUE(maker_.all_home());
+}
+
+} // namespace
+} // namespace fanin::storage

@@ -1,0 +1,257 @@
+#include "fanin/storage/slice_link.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/units.hpp"
+#include "fanin/net/tcp_socket.hpp"
+#include "fanin/source/receive_format.hpp"
+
+namespace fanin::storage {
+namespace {
+
+constexpr Duration pause_least = std::chrono::milliseconds{10};
+constexpr Duration pause_most = std::chrono::seconds{1};
+constexpr Duration patience = std::chrono::seconds{5}; // for a connection and its answer
+constexpr std::size_t parts_per_call = 512; // below IOV_MAX
+constexpr std::uint64_t bytes_per_poll = 1U << 20;
+
+static_assert(sizeof(source::ReceiveAnswer) == 24 && sizeof(source::ReceiveHeader) == 24);
+
+} // namespace
+
+SliceLink::SliceLink(SliceLinkOptions options, const Descriptor& epoll, Time now)
+    : options_(std::move(options)), epoll_(epoll), pause_(pause_least), lost_at_(now) {
+  if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
+}
+
+bool SliceLink::poll(Time now, std::vector<Done>& done) {
+  if (state_ == State::closed && now >= retry_at_) connect(now);
+  if (state_ == State::connecting) greet(now);
+  if (state_ == State::greeting || state_ == State::open) (void)receive(now);
+  const bool more = state_ == State::open && send(now);
+  if (state_ != State::open && state_ != State::closed && now >= deadline_) {
+    lose("no answer", now);
+  }
+  take_done(now, done);
+  set_due(now);
+  return more;
+}
+
+void SliceLink::set_due(Time now) {
+  due_ = state_ == State::closed ? retry_at_ : state_ == State::open ? never : deadline_;
+  if (state_ != State::open && !batches_.empty()) {
+    due_ = std::min(due_, std::max(now, lost_at_ + options_.give_up));
+  }
+}
+
+// --- the connection ------------------------------------------------------------------------------
+
+void SliceLink::connect(Time now) {
+  const net::Address& address = options_.addresses[address_];
+  address_ = (address_ + 1) % options_.addresses.size();
+  socket_ = net::begin_to_connect(address, {});
+  if (!socket_) return lose(net::error_text(errno), now);
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket_.get(), &event) != 0) {
+    return lose(net::error_text(errno), now);
+  }
+  state_ = State::connecting;
+  deadline_ = now + patience;
+}
+
+void SliceLink::greet(Time now) {
+  if (const int error = net::connect_error(socket_.get()); error != 0) {
+    if (error == EINPROGRESS || error == EAGAIN) return;
+    return lose(net::error_text(error), now);
+  }
+  struct {
+    source::ReceivePreface preface;
+    source::ReceiveSender sender;
+  } const hello{{.version = 3, .source = options_.source}, {options_.sender}};
+  static_assert(sizeof hello == 24);
+  const ssize_t sent = ::send(socket_.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0 && (errno == EAGAIN || errno == ENOTCONN)) return; // not connected yet
+  if (sent != sizeof hello) return lose(net::error_text(errno), now);
+  state_ = State::greeting;
+  received_ = 0;
+}
+
+void SliceLink::lose(std::string_view why, Time now) {
+  if (state_ == State::open) {
+    lost_at_ = now;
+    pause_ = pause_least;
+    loss_said_ = false;
+  }
+  if (!std::exchange(loss_said_, true)) {
+    options_.log(LogLevel::warning,
+                 fmt::format("{} is away ({}): it is waited for up to {}", options_.name, why,
+                             format_duration(options_.give_up)));
+  }
+  socket_ = Descriptor{};
+  state_ = State::closed;
+  retry_at_ = now + pause_;
+  pause_ = std::min(2 * pause_, pause_most);
+}
+
+// --- what the slice says -------------------------------------------------------------------------
+
+bool SliceLink::receive(Time now) {
+  while (true) {
+    const ssize_t got = ::recv(socket_.get(), message_in_.data() + received_,
+                               message_in_.size() - received_, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return true;
+    if (got <= 0) {
+      lose(got == 0 ? "it has closed the connection" : net::error_text(errno), now);
+      return false;
+    }
+    received_ += static_cast<std::size_t>(got);
+    if (received_ < message_in_.size()) continue;
+    received_ = 0;
+    if (!take_message(now)) return false;
+  }
+}
+
+bool SliceLink::take_message(Time now) {
+  if (state_ == State::greeting) return on_answer(now);
+  source::ReceiveHeader header;
+  std::memcpy(&header, message_in_.data(), sizeof header);
+  if (header.mark != source::receive_mark || header.kind != source::ReceiveKind::announced ||
+      header.source != options_.source) {
+    lose("it sent what is no acknowledgement", now);
+    return false;
+  }
+  announced_ = std::max(announced_, header.event);
+  return true;
+}
+
+bool SliceLink::on_answer(Time now) {
+  source::ReceiveAnswer answer;
+  std::memcpy(&answer, message_in_.data(), sizeof answer);
+  if (answer.magic != source::ReceiveAnswer{}.magic || answer.version != 3) {
+    lose("it is no receive source, or of an earlier version", now);
+    return false;
+  }
+  if (answer.status != source::ReceiveStatus::send) {
+    lose(answer.status == source::ReceiveStatus::no_source
+             ? fmt::format("it has no source {:#x} there", options_.source)
+             : "its data have ended",
+         now);
+    return false;
+  }
+  state_ = State::open;
+  pause_ = pause_least;
+  if (loss_said_) options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
+  loss_said_ = give_up_said_ = false;
+  batch_ = message_ = 0;
+  offset_ = 0;
+  while (answer.has_last != 0 && batch_ < batches_.size()) {
+    message_ = batches_[batch_]->first_above(answer.last);
+    if (message_ < batches_[batch_]->messages()) break;
+    ++batch_;
+    message_ = 0;
+  }
+  return true;
+}
+
+// --- what it gets --------------------------------------------------------------------------------
+
+bool SliceLink::send(Time now) {
+  for (std::uint64_t bytes = 0; batch_ < batches_.size();) {
+    if (bytes >= bytes_per_poll) return true;
+    parts_.clear();
+    std::uint64_t from = offset_;
+    std::size_t message = message_;
+    for (std::size_t batch = batch_; batch < batches_.size() && parts_.size() < parts_per_call;
+         ++batch, message = 0) {
+      for (; message < batches_[batch]->messages() && parts_.size() < parts_per_call; ++message) {
+        batches_[batch]->append(message, std::exchange(from, 0), parts_);
+      }
+    }
+    if (parts_.empty()) { // only batches without events
+      batch_ = batches_.size();
+      message_ = 0;
+      return false;
+    }
+    msghdr header{};
+    header.msg_iov = parts_.data();
+    header.msg_iovlen = std::min(parts_.size(), parts_per_call);
+    const ssize_t sent = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return false;
+    if (sent < 0) {
+      lose(net::error_text(errno), now);
+      return false;
+    }
+    advance(static_cast<std::uint64_t>(sent));
+    bytes += static_cast<std::uint64_t>(sent);
+  }
+  return false;
+}
+
+void SliceLink::advance(std::uint64_t bytes) {
+  while (bytes > 0) {
+    const SuperFragments& batch = *batches_[batch_];
+    if (message_ == batch.messages()) {
+      ++batch_;
+      message_ = 0;
+      continue;
+    }
+    const std::uint64_t rest = batch.bytes(message_) - offset_;
+    if (bytes < rest) {
+      offset_ += bytes;
+      return;
+    }
+    bytes -= rest;
+    offset_ = 0;
+    ++message_;
+  }
+  while (batch_ < batches_.size() && message_ == batches_[batch_]->messages()) {
+    ++batch_;
+    message_ = 0;
+  }
+}
+
+// --- what is done --------------------------------------------------------------------------------
+
+bool SliceLink::given_up(Time now) const {
+  return state_ != State::open && now >= lost_at_ + options_.give_up;
+}
+
+// Its pages may go: sendmsg() has copied what it took.
+void SliceLink::take_done(Time now, std::vector<Done>& done) {
+  while (!batches_.empty()) {
+    // Announced while it is sent once more: the rest of the message must follow.
+    if (state_ == State::open && batch_ == 0 && offset_ != 0) return;
+    const SuperFragments& batch = *batches_.front();
+    const bool announced = batch.events() == 0 || batch.last() < announced_;
+    if (!announced && !given_up(now)) return;
+    if (!announced && !std::exchange(give_up_said_, true)) {
+      options_.log(LogLevel::error,
+                   fmt::format("{} is given up: it was away for more than {} (slice.give_up); "
+                               "events for it are lost until it is here again",
+                               options_.name, format_duration(options_.give_up)));
+    }
+    done.push_back({.ticket = batch.ticket(),
+                    .undelivered = announced ? 0 : static_cast<std::uint32_t>(batch.events()),
+                    .bytes = announced ? batch.payload_bytes() : 0});
+    batches_.pop_front();
+    if (batch_ > 0) {
+      --batch_;
+    } else {
+      message_ = 0;
+      offset_ = 0;
+    }
+  }
+}
+
+} // namespace fanin::storage

@@ -1,0 +1,95 @@
+/// \file
+/// The connection of a builder unit of the first stage to one slice of the second: connects, sends
+/// super-fragments in order, hears what is announced, and after a loss sends again what was not
+/// read.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/base/descriptor.hpp"
+#include "fanin/base/log.hpp"
+#include "fanin/net/address.hpp"
+#include "fanin/storage/super_fragments.hpp"
+
+namespace fanin::storage {
+
+struct SliceLinkOptions {
+  std::string name; ///< "slice 1 at tcp://daq-s1:7500", for messages
+  std::vector<net::Address> addresses; ///< of its source; tried in turn
+  SourceId source = 0;
+  std::uint64_t sender = 1; ///< number of this sender, not 0
+  Duration give_up{}; ///< how long the slice is waited for
+  LogFunction log;
+};
+
+/// Thread: one. It never blocks.
+class SliceLink {
+public:
+  /// `epoll`, which outlives it, becomes readable when poll() has something to do.
+  SliceLink(SliceLinkOptions options, const Descriptor& epoll, Time now);
+  SliceLink(const SliceLink&) = delete;
+  SliceLink& operator=(const SliceLink&) = delete;
+
+  /// A batch that is announced by the slice, or given up.
+  struct Done {
+    std::uint64_t ticket = 0;
+    std::uint32_t undelivered = 0; ///< events that the slice may not have
+    std::uint64_t bytes = 0; ///< payload
+  };
+  /// Batches rise in number. They are held until they are done.
+  void add(std::unique_ptr<SuperFragments> batch) { batches_.push_back(std::move(batch)); }
+  [[nodiscard]] std::size_t waiting() const { return batches_.size(); }
+  /// Works with the connection, and appends what is done, in order. True: there is more to do.
+  bool poll(Time now, std::vector<Done>& done);
+  /// When poll() is to be called, if `epoll` does not say so before.
+  [[nodiscard]] Time due() const { return due_; }
+
+private:
+  enum class State : std::uint8_t { closed, connecting, greeting, open };
+
+  void connect(Time now);
+  void greet(Time now);
+  void lose(std::string_view why, Time now);
+  [[nodiscard]] bool receive(Time now); // false: the connection is lost
+  [[nodiscard]] bool take_message(Time now); // likewise
+  [[nodiscard]] bool on_answer(Time now);
+  [[nodiscard]] bool send(Time now); // true: there is more
+  void advance(std::uint64_t bytes);
+  [[nodiscard]] bool given_up(Time now) const;
+  void take_done(Time now, std::vector<Done>& done);
+  void set_due(Time now);
+
+  SliceLinkOptions options_;
+  const Descriptor& epoll_;
+  Descriptor socket_;
+  State state_ = State::closed;
+  std::size_t address_ = 0; // the next one
+  Time retry_at_{};
+  Time deadline_ = never; // of connecting and of the answer
+  Duration pause_;
+  Time lost_at_; // while it is not open: since when
+  Time due_{};
+  bool loss_said_ = false;
+  bool give_up_said_ = false;
+
+  std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
+  std::size_t batch_ = 0; // of batches_: being sent
+  std::size_t message_ = 0; // of it
+  std::uint64_t offset_ = 0; // bytes of it that were sent
+  std::uint64_t announced_ = 0; // all numbers below
+  std::array<std::byte, 24> message_in_{};
+  std::size_t received_ = 0; // of message_in_
+  std::vector<iovec> parts_; // reused
+};
+
+} // namespace fanin::storage

@@ -1,0 +1,62 @@
+/// \file
+/// A built batch as messages for a slice: each event is one super-fragment. Nothing of the payload
+/// is copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include "fanin/storage/detail/row_builder.hpp"
+#include "fanin/storage/event_sink.hpp"
+#include "fanin/wire/slice.hpp"
+
+namespace fanin::storage {
+
+/// Messages of one batch, in order: those of its events, then one that says that nothing below the
+/// next number will come. No events, no messages.
+class SuperFragments {
+public:
+  /// As an event builder whose sources are `sources`, ascending by id, sends it to the source
+  /// `as` of slice `slice`. Takes the batch, whose pages stay until this is destroyed.
+  SuperFragments(BuiltBatch batch, std::span<const SourceInfo> sources, RunNumber run,
+                 const wire::Slice& slice, SourceId as);
+
+  [[nodiscard]] std::uint64_t ticket() const { return batch_.ticket; }
+  [[nodiscard]] std::size_t messages() const { return messages_.size(); }
+  [[nodiscard]] std::size_t events() const { return messages_.empty() ? 0 : messages_.size() - 1; }
+  /// The slice's number of the last event. There is one.
+  [[nodiscard]] EventNumber last() const { return messages_[events() - 1].number; }
+  /// The first message of an event above `number`, or of `messages()`.
+  [[nodiscard]] std::size_t first_above(EventNumber number) const;
+  [[nodiscard]] std::uint64_t bytes(std::size_t message) const { return messages_[message].size; }
+  /// Appends the bytes of a message from `from` on to `out`.
+  void append(std::size_t message, std::uint64_t from, std::vector<iovec>& out) const;
+  [[nodiscard]] std::uint64_t payload_bytes() const { return payload_bytes_; }
+
+private:
+  struct Message {
+    EventNumber number = 0; // of the slice; of the last message: that of the last event
+    std::size_t head = 0; // in heads_
+    std::size_t head_size = 0;
+    std::size_t part = 0; // first of parts_
+    std::size_t parts = 0;
+    std::uint64_t size = 0; // of all of it
+  };
+  void add_event(const detail::RowBuilder& rows, const EventRow& row, RunNumber run,
+                 const wire::Slice& slice, SourceId as);
+  void add_payload(const detail::RowBuilder& rows, const FragmentRow& row);
+  void put(const void* data, std::size_t size);
+
+  BuiltBatch batch_;
+  std::vector<Message> messages_;
+  std::vector<std::byte> heads_;
+  std::vector<iovec> parts_;
+  std::vector<std::uint64_t> extent_ends_; // of the row builder's extents, in /bytes
+  std::uint64_t payload_bytes_ = 0;
+};
+
+} // namespace fanin::storage
