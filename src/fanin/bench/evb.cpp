@@ -46,12 +46,16 @@ std::string_view wait_name(bool polls) {
 struct Plan {
   LoopShape raw;
   LoopShape fair;
+  std::size_t dropped = 0; // probes
 };
 
 class EvbBench {
 public:
   EvbBench(const EvbOptions& options, const Progress& progress)
-      : options_(options), progress_(progress), port_(find_port(options.url)) {}
+      : options_(options),
+        progress_(progress),
+        port_(find_port(options.url)),
+        round_options_{.runs = options.runs, .stolen_max = options.stolen_max} {}
 
   Result<json::Value> run() {
     executive::share_cores(configuration().processes.size());
@@ -59,8 +63,7 @@ public:
       if (auto planned = plan(); !planned) return std::unexpected(planned.error());
     }
     if (options_.timeline) return run_in_time();
-    const auto rounds = run_rounds(
-        contenders(), {.runs = options_.runs, .stolen_max = options_.stolen_max}, progress_);
+    const auto rounds = run_rounds(contenders(), round_options_, progress_);
     if (!rounds) return std::unexpected(rounds.error());
     return report(*rounds);
   }
@@ -114,26 +117,29 @@ private:
   // The fastest one. A bare loop may poll where fanin polls, and need not.
   Result<LoopShape> best_loop(std::string_view what, bool checksum, std::uint64_t send_set,
                               std::uint64_t receive_set) {
-    const bool may_poll = configuration().network.wait == net::WaitPolicy::poll;
-    LoopShape best;
-    double best_rate = 0;
+    std::vector<LoopShape> shapes;
+    std::vector<Contender> probes;
     for (const bool polls : {false, true}) {
-      if (polls && !may_poll) continue;
+      if (polls && configuration().network.wait != net::WaitPolicy::poll) continue;
       for (const std::uint64_t page : page_sizes) {
-        BareOptions probe = bare(checksum, {page, polls}, send_set, receive_set);
+        const LoopShape shape = shapes.emplace_back(page, polls);
+        BareOptions probe = bare(checksum, shape, send_set, receive_set);
         probe.warmup = probe_warmup;
         probe.duration = probe_duration;
-        const auto sample = run_bare_tcp(probe);
-        if (!sample) return std::unexpected(sample.error());
-        const double found = messages_per_s(*sample);
-        say(fmt::format("probe {} with pages of {}, {}: {}", what, format_size(page),
-                        wait_name(polls), format_bandwidth(bytes_per_s(*sample))));
-        if (found <= best_rate) continue;
-        best = {page, polls};
-        best_rate = found;
+        const std::string text =
+            fmt::format("probe {} with pages of {}, {}", what, format_size(page), wait_name(polls));
+        probes.push_back(
+            {text, [this, probe, text] {
+               auto sample = run_bare_tcp(probe);
+               if (sample) say(fmt::format("{}: {}", text, format_bandwidth(bytes_per_s(*sample))));
+               return sample;
+             }});
       }
     }
-    return best;
+    const auto fastest = find_fastest(probes, round_options_, progress_);
+    if (!fastest) return std::unexpected(fastest.error());
+    plan_.dropped += fastest->dropped;
+    return shapes[fastest->index];
   }
 
   Result<> plan() {
@@ -289,6 +295,7 @@ private:
       object["raw_wait"] = wait_name(plan_.raw.polls);
       object["fair_page_bytes"] = plan_.fair.page;
       object["fair_wait"] = wait_name(plan_.fair.polls);
+      object["probes_dropped"] = plan_.dropped;
       object["fair_working_set_bytes"] = options_.working_set;
     }
     return object;
@@ -355,6 +362,7 @@ private:
   const EvbOptions& options_;
   const Progress& progress_;
   std::optional<doctor::Port> port_; // of RDMA
+  RoundOptions round_options_;
   Plan plan_;
 };
 

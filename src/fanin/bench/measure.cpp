@@ -35,6 +35,26 @@ json::Value processes_of(const Series& series) {
   return list;
 }
 
+Result<Sample> measure_once(const Contender& contender, const RoundOptions& options) {
+  const ProcessorTime before = options.processor_time();
+  auto sample = contender.run();
+  if (!sample) return fail(sample.error().kind, contender.what + ": " + sample.error().text);
+  sample->stolen = stolen_between(before, options.processor_time());
+  return sample;
+}
+
+void say_dropped(const Progress& progress, double stolen) {
+  if (progress) progress(fmt::format("dropped: {:.1f} % of the time was stolen", 100 * stolen));
+}
+
+std::unexpected<Error> too_many_dropped(std::size_t dropped, std::size_t all, std::string_view what,
+                                        const RoundOptions& options) {
+  return fail(ErrorKind::exhausted,
+              fmt::format("{} of {} {} had more than {:.0f} % of their time stolen: other machines "
+                          "have this host's processors",
+                          dropped, all, what, 100 * options.stolen_max));
+}
+
 } // namespace
 
 Statistic statistic(std::vector<double> values) {
@@ -105,12 +125,8 @@ Result<Rounds> run_rounds(const std::vector<Contender>& contenders, const RoundO
     std::vector<Sample> samples;
     double stolen = 0;
     for (const auto& contender : contenders) {
-      const ProcessorTime before = options.processor_time();
-      auto sample = contender.run();
-      if (!sample) {
-        return fail(sample.error().kind, contender.what + ": " + sample.error().text);
-      }
-      sample->stolen = stolen_between(before, options.processor_time());
+      auto sample = measure_once(contender, options);
+      if (!sample) return std::unexpected(sample.error());
       stolen = std::max(stolen, sample->stolen);
       say(fmt::format("{}/{} {:<16} {:>10} {:>12} {}", run + 1, options.runs, contender.what,
                       format_bandwidth(bytes_per_s(*sample)), format_rate(messages_per_s(*sample)),
@@ -118,12 +134,9 @@ Result<Rounds> run_rounds(const std::vector<Contender>& contenders, const RoundO
       samples.push_back(std::move(*sample));
     }
     if (stolen > options.stolen_max) {
-      say(fmt::format("dropped: {:.1f} % of the time was stolen", 100 * stolen));
+      say_dropped(progress, stolen);
       if (++rounds.dropped <= options.runs) continue;
-      return fail(ErrorKind::exhausted,
-                  fmt::format("{} of {} rounds had more than {:.0f} % of their time stolen: other "
-                              "machines have this host's processors",
-                              rounds.dropped, rounds.dropped + run, 100 * options.stolen_max));
+      return too_many_dropped(rounds.dropped, rounds.dropped + run, "rounds", options);
     }
     for (std::size_t i = 0; i < samples.size(); ++i) {
       rounds.all[i].samples.push_back(std::move(samples[i]));
@@ -132,6 +145,28 @@ Result<Rounds> run_rounds(const std::vector<Contender>& contenders, const RoundO
     ++run;
   }
   return rounds;
+}
+
+Result<Fastest> find_fastest(const std::vector<Contender>& settings, const RoundOptions& options,
+                             const Progress& progress) {
+  Fastest fastest;
+  double best_rate = -1;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    for (std::size_t dropped = 0;;) {
+      const auto sample = measure_once(settings[i], options);
+      if (!sample) return std::unexpected(sample.error());
+      if (sample->stolen <= options.stolen_max) {
+        if (messages_per_s(*sample) > best_rate) fastest.index = i;
+        best_rate = std::max(best_rate, messages_per_s(*sample));
+        break;
+      }
+      say_dropped(progress, sample->stolen);
+      ++fastest.dropped;
+      if (++dropped > options.runs)
+        return too_many_dropped(dropped, dropped, "probes of a baseline", options);
+    }
+  }
+  return fastest;
 }
 
 void put_rounds(json::Value& object, const Rounds& rounds) {

@@ -78,6 +78,15 @@ struct Rounds {
 [[nodiscard]] Result<Rounds> run_rounds(const std::vector<Contender>& contenders,
                                         const RoundOptions& options, const Progress& progress);
 
+struct Fastest {
+  std::size_t index = 0; // by messages per second; of equal ones the first
+  std::size_t dropped = 0; // measurements
+};
+// Which of several settings of a baseline is the fastest. Each is measured once, and again as long
+// as a round would be dropped, `options.runs` times at most. Errors: as of run_rounds().
+[[nodiscard]] Result<Fastest> find_fastest(const std::vector<Contender>& settings,
+                                           const RoundOptions& options, const Progress& progress);
+
 // Adds `runs`, `runs_dropped` and `stolen_max`.
 void put_rounds(json::Value& object, const Rounds& rounds);
 

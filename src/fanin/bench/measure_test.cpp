@@ -71,6 +71,38 @@ TEST(Rounds, on_a_host_whose_time_is_always_stolen_end_with_an_error) {
   EXPECT_EQ(host.ran.size(), 8U);
 }
 
+// The third run is the fastest, and does not count: nor does the first, which would make "a" last.
+TEST(Fastest, setting_is_not_chosen_by_what_was_disturbed) {
+  Host host{.stolen = {6, 0, 90, 0}, .time = {}, .ran = {}};
+  std::vector<std::string> said;
+  const auto slower_each_time = [&](const std::string& name) {
+    return Contender{name, [&host, run = host.contender(name).run]() -> Result<Sample> {
+                       auto sample = run();
+                       sample->messages = host.ran.size() == 3 ? 1000 : 10 - host.ran.size();
+                       return sample;
+                     }};
+  };
+  const RoundOptions options{.runs = 2, .processor_time = [&host] { return host.time; }};
+  const auto fastest = find_fastest({slower_each_time("a"), slower_each_time("b")}, options,
+                                    [&](std::string_view line) { said.emplace_back(line); });
+  ASSERT_TRUE(fastest);
+  EXPECT_THAT(host.ran, ElementsAre("a", "a", "b", "b"));
+  EXPECT_EQ(fastest->index, 0U);
+  EXPECT_EQ(fastest->dropped, 2U);
+  EXPECT_THAT(said, ElementsAre("dropped: 6.0 % of the time was stolen",
+                                "dropped: 90.0 % of the time was stolen"));
+}
+
+TEST(Fastest, setting_of_a_host_whose_time_is_always_stolen_is_an_error) {
+  Host host{.stolen = std::deque<std::uint64_t>(100, 50), .time = {}, .ran = {}};
+  const auto fastest = find_fastest(
+      {host.contender("a")}, {.runs = 3, .processor_time = [&host] { return host.time; }}, {});
+  ASSERT_FALSE(fastest);
+  EXPECT_EQ(fastest.error().kind, ErrorKind::exhausted);
+  EXPECT_THAT(fastest.error().text, HasSubstr("4 of 4 probes of a baseline had more than 5 %"));
+  EXPECT_EQ(host.ran.size(), 4U);
+}
+
 TEST(ProcessorTime, is_read_from_the_kernel) {
   const auto time = processor_time();
   EXPECT_GT(time.all, 0U);

@@ -50,7 +50,10 @@ bool timed(const Series& series) {
 class MessageBench {
 public:
   MessageBench(const MessageBenchOptions& options, const Progress& progress)
-      : options_(options), progress_(progress), port_(find_port(options.spec.url)) {}
+      : options_(options),
+        progress_(progress),
+        port_(find_port(options.spec.url)),
+        round_options_{.runs = options.runs, .stolen_max = options.stolen_max} {}
 
   Result<json::Value> run() {
     const bool listeners_elsewhere = options_.other_host.has_value();
@@ -68,6 +71,7 @@ public:
     for (const std::uint32_t size : options_.sizes) {
       if (auto done = run_size(size); !done) return std::unexpected(done.error());
     }
+    result_["settings"]["probes_dropped"] = probes_dropped_;
     return std::move(result_);
   }
 
@@ -167,21 +171,20 @@ private:
     if (spec.wait == net::WaitPolicy::poll &&
         (spec.url.scheme == "tcp" || spec.url.scheme.starts_with("ofi+")))
       waits.push_back(net::WaitPolicy::poll);
-    double best_rate = -1;
-    Spec best = spec;
+    std::vector<Spec> specs;
+    std::vector<Contender> probes;
     for (const net::WaitPolicy wait : waits) {
       for (const std::uint64_t page : stream_page_sizes) {
         spec.wait = wait;
         spec.page = page;
-        const auto sample = measure(spec, probe);
-        if (!sample) return fail(sample.error().kind, spec.peer + ": " + sample.error().text);
-        const double rate = messages_per_s(*sample);
-        if (rate <= best_rate) continue;
-        best_rate = rate;
-        best = spec;
+        specs.push_back(spec);
+        probes.push_back({spec.peer, [this, spec] { return measure(spec, probe); }});
       }
     }
-    spec = best;
+    const auto fastest = find_fastest(probes, round_options_, progress_);
+    if (!fastest) return std::unexpected(fastest.error());
+    spec = specs[fastest->index];
+    probes_dropped_ += fastest->dropped;
     return {};
   }
 
@@ -197,8 +200,7 @@ private:
       contenders.push_back({what, [this, spec] { return measure(spec, options_.window); }});
     }
     say(fmt::format("{} of {}", name(options_.spec.pattern), format_size(size)));
-    const auto rounds = run_rounds(
-        contenders, {.runs = options_.runs, .stolen_max = options_.stolen_max}, progress_);
+    const auto rounds = run_rounds(contenders, round_options_, progress_);
     if (!rounds) return std::unexpected(rounds.error());
     for (std::size_t i = 0; i < rounds->all.size(); ++i) {
       json::Value row = describe(rounds->all[i], specs[i], rounds->all);
@@ -291,6 +293,8 @@ private:
   const MessageBenchOptions& options_;
   const Progress& progress_;
   std::optional<doctor::Port> port_; // of RDMA
+  RoundOptions round_options_;
+  std::size_t probes_dropped_ = 0;
   std::unique_ptr<OtherHost> other_;
   std::vector<std::string> names_; // of the contenders
   json::Value result_;
