@@ -204,6 +204,22 @@ def test_one_slow_event_does_not_stall_a_builder_unit():
         check(result, events["built"], events["built"] // 2)
 
 
+def test_a_run_that_waits_for_a_filter_unit_names_it():
+    with Folder() as folder:
+        path = folder.path / "go"
+        more = f'every = 1\naction = "waits"\nat = 500\ntime_limit = "100s"\nonce_path = "{path}"\n'
+        config = folder.small(builders=1, more=filters(count=1, more=more))
+        with Run(config) as run:
+            found = run.wait_for(r"  waiting for builder unit 'bu0': filter unit 'fu0' to decide events from (\d+) on \(")
+            assert int(found[1]) <= 500, found[0]
+            assert "to store" not in run.text(), run.text()
+            run.signal()
+            run.wait_for("  stopping: builder unit 'bu0': filter unit 'fu0' to decide events from ")
+            path.touch()
+            result = run.finish()
+        check(result, result["events"]["built"], 0)
+
+
 def test_filter_units_are_killed_at_random_instants():
     kills = int(os.environ.get("FANIN_FILTER_KILLS", "20"))
     choice = random.Random(int(os.environ.get("FANIN_SEED", "20261124")))

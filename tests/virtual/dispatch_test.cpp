@@ -154,6 +154,30 @@ TEST_F(Dispatch, a_builder_unit_whose_batch_is_set_aside_still_stores) {
       << system_->manager().waiting_for();
 }
 
+TEST_F(Dispatch, what_filter_units_have_to_decide_is_no_fault_of_storage) {
+  start();
+  announce(0, 64);
+  const auto say_status = [&](std::string_view text) {
+    wire::Status status;
+    status.counters.text_size = static_cast<std::uint32_t>(text.size());
+    builders_[0]->say(status, text);
+    system_->run_for(5ms);
+  };
+  say_status("filter unit 'fu1' to decide events from 3 on"); // of an earlier batch
+  EXPECT_TRUE(system_->manager().waiting_for().contains("builder unit 'bu0' to build event 0"));
+  builders_[0]->say(wire::Received{.first = 0});
+  system_->run_for(5ms);
+  EXPECT_TRUE(system_->manager().waiting_for().contains(
+      "builder unit 'bu0': filter unit 'fu1' to decide events from 3 on ("))
+      << system_->manager().waiting_for();
+  say_status("a file\n"); // the filter units have decided all
+  EXPECT_TRUE(system_->manager().waiting_for().contains("builder unit 'bu0' to store event 0"))
+      << system_->manager().waiting_for();
+  say_status("another file\nfilter unit 'fu0' to decide events from 9 on");
+  EXPECT_TRUE(system_->manager().waiting_for().contains("filter unit 'fu0' to decide"))
+      << system_->manager().waiting_for();
+}
+
 // The policy alone would give it back: it is that builder unit's turn.
 TEST_F(DispatchToTwo, a_batch_that_was_handed_back_is_not_tried_there_again) {
   start();

@@ -29,6 +29,8 @@ Result<> BuilderNode::start() {
   options.make_sink = [this](RunNumber run, Incarnation incarnation) {
     return make_sink(run, incarnation);
   };
+  if (context_.configuration->has_filters())
+    options.filters_wait_for = [this] { return filters_ ? filters_->waits_for() : ""; };
   options.on_end = [this](const Result<>& result) {
     unit_ended_ = true;
     outcome_ = in_order(result, run_ != 0, unit_->too_late());
@@ -122,9 +124,11 @@ void BuilderNode::watch_sinks() {
 void BuilderNode::abandon_if_stuck() {
   if (sink_log_.open == 0) return;
   if (sink_log_.commits != commits_before_) return watch_sinks();
+  const std::string filters = filters_ ? filters_->waits_for() : "";
   const std::string why =
       sink_log_.full ? fmt::format(": the disk of {} is full", context_.configuration->run.output)
-                     : "";
+      : filters.empty() ? ""
+                        : ": waited for " + filters;
   unit_.reset();
   unit_ended_ = true;
   outcome_ = fail(ErrorKind::exhausted, fmt::format("nothing could be written for {} (run.drain){}",

@@ -28,6 +28,7 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
       links_(system, environment_, *this),
       assembler_(system, sources_),
       storage_(*environment_.loop, environment_.log),
+      reporter_(options_.filters_wait_for),
       overdue_(system.readout_units.size(), system.rails, block_timeout(system), system.dead_after,
                system.shaping.fills_carriers()),
       clock_(overdue_.period()) {

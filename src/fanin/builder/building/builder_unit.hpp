@@ -44,6 +44,8 @@ struct BuilderOptions {
   bool in_order = false;
   // A new sink, with new files, for each incarnation.
   std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
+  // For people, with filter units: what they have to do before storage can go on (FilterServer).
+  std::function<std::string()> filters_wait_for;
   // The run is over for this node; an error unless it ended in good order. Called once, on the
   // loop; must not destroy the node.
   std::function<void(const Result<>&)> on_end;

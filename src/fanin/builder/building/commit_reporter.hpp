@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fanin/builder/building/assembler.hpp"
@@ -16,6 +18,9 @@ namespace fanin::builder {
 
 class CommitReporter {
 public:
+  // `filters_wait_for`: as in BuilderOptions.
+  explicit CommitReporter(std::function<std::string()> filters_wait_for)
+      : filters_wait_for_(std::move(filters_wait_for)) {}
   void received(const Assembly& assembly) {
     received_.push_back({assembly.range.first, assembly.attempt});
   }
@@ -40,7 +45,8 @@ public:
   [[nodiscard]] bool done() const {
     return received_.empty() && handed_back_.empty() && committed_.empty();
   }
-  // Counters, and the names of files that are new. False: there is no room for all of it now.
+  // Counters, the names of files that are new, and what filter units have to do. False: there is no
+  // room for all of it now.
   template <class Message>
   [[nodiscard]] bool send_counters(ControlClient& control, storage::EventSink& sink,
                                    wire::NodeCounters& counters);
@@ -52,6 +58,7 @@ private:
                                   wire::NodeCounters& counters);
   [[nodiscard]] static bool report_built(ControlClient& control, Assembly& assembly);
 
+  std::function<std::string()> filters_wait_for_; // may be empty
   std::deque<wire::Received> received_;
   std::deque<wire::HandBack> handed_back_;
   std::deque<Assembly*> committed_;
@@ -70,6 +77,10 @@ bool CommitReporter::send_counters(ControlClient& control, storage::EventSink& s
     names += files[named] + "\n";
   }
   if (!control.roomy(names.size())) return false;
+  if (filters_wait_for_ && named == files.size()) {
+    const std::string text = filters_wait_for_();
+    if (control.roomy(names.size() + text.size())) names += text;
+  }
   counters.text_size = static_cast<std::uint32_t>(names.size());
   control.send(Message{counters}, std::string_view{names});
   files_reported_ = named;

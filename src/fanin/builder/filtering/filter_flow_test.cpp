@@ -326,6 +326,30 @@ TEST_F(FilterFlow, batches_that_take_long_are_set_aside_once) {
   EXPECT_EQ(committed_.size(), 8U);
 }
 
+TEST_F(FilterFlow, who_has_to_decide_is_named_until_it_has) {
+  EXPECT_EQ(server_->waits_for(), "");
+  submit({0, 10});
+  EXPECT_EQ(server_->waits_for(), "a filter unit to start");
+  auto& first = add_unit(accept_all);
+  run(10ms);
+  EXPECT_EQ(server_->waits_for(), "");
+  first.node.freeze();
+  submit({10, 20});
+  run(1ms);
+  auto& second = add_unit(accept_all);
+  second.node.freeze();
+  submit({20, 30});
+  run(10ms);
+  EXPECT_EQ(server_->waits_for(), "filter unit 'fu0' to decide events from 10 on");
+  first.node.thaw();
+  run(10ms);
+  EXPECT_EQ(server_->waits_for(), "filter unit 'fu1' to decide events from 20 on");
+  sink_->abandon(); // nobody wants it any more
+  EXPECT_EQ(server_->waits_for(), "");
+  second.node.thaw();
+  run(10ms);
+}
+
 TEST_F(FilterFlow, decisions_for_a_sink_that_is_gone_are_forgotten) {
   auto& unit = add_unit(accept_all);
   unit.node.freeze();

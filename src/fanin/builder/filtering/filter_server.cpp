@@ -111,6 +111,24 @@ void FilterServer::forget(FilterJob::Owner& owner) {
   }
 }
 
+std::string FilterServer::waits_for() const {
+  const std::string* unit_name = nullptr;
+  const FilterJob* oldest = nullptr;
+  bool any_unit = false;
+  for (const auto& [link, unit] : units_) {
+    any_unit |= !unit.name.empty();
+    if (unit.jobs.empty() || unit.jobs.front()->owner == nullptr) continue;
+    if (oldest != nullptr && oldest->since <= unit.jobs.front()->since) continue;
+    oldest = unit.jobs.front().get();
+    unit_name = &unit.name;
+  }
+  if (oldest != nullptr) {
+    return fmt::format("filter unit '{}' to decide events from {} on", *unit_name,
+                       oldest->batch.range.first + oldest->decisions.next());
+  }
+  return waiting_.empty() || any_unit ? std::string{} : "a filter unit to start";
+}
+
 bool FilterServer::poll() {
   if (held_back_ && !results_full()) work_ = true;
   if (!std::exchange(work_, false)) return false;

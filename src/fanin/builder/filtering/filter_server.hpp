@@ -79,6 +79,8 @@ public:
   void add(std::unique_ptr<FilterJob> job);
   // Its jobs are dropped.
   void forget(FilterJob::Owner& owner);
+  // For people: who has to decide what before the oldest batch goes to storage; empty: nobody.
+  [[nodiscard]] std::string waits_for() const;
   [[nodiscard]] ResultPages& result_pages() { return pages_; }
   [[nodiscard]] const System& system() const { return system_; }
 

@@ -50,9 +50,13 @@ void WaitingText::add_builder(NodeId node, const Batch* oldest, WantedList& want
     return add_paths(node, wanted);
   if (oldest == nullptr) return;
   const Capacity& capacity = parts_.dispatcher.capacity();
-  wanted.add(fmt::format("builder unit '{}' to {} event {} ({} of {} bytes in use)", name,
-                         has_all_data(oldest->state) ? "store" : "build", oldest->range.first,
-                         capacity.reserved_by(node), capacity.capacity_of(node)));
+  const std::string use = fmt::format("({} of {} bytes in use)", capacity.reserved_by(node),
+                                      capacity.capacity_of(node));
+  const bool built = has_all_data(oldest->state);
+  if (built && !parts_.filters[node].empty())
+    return wanted.add(fmt::format("builder unit '{}': {} {}", name, parts_.filters[node], use));
+  wanted.add(fmt::format("builder unit '{}' to {} event {} {}", name, built ? "store" : "build",
+                         oldest->range.first, use));
 }
 
 void WaitingText::add_paths(NodeId builder, WantedList& wanted) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "fanin/builder/manager/dispatcher.hpp"
 #include "fanin/builder/manager/known_events.hpp"
@@ -22,6 +23,7 @@ public:
     const DataPaths& paths;
     const KnownEvents& events;
     const Dispatcher& dispatcher;
+    const std::vector<std::string>& filters; // by builder unit: what its filter units have to do
   };
   explicit WaitingText(const Parts& parts) : parts_(parts) {}
   [[nodiscard]] std::string text() const;
