@@ -11,6 +11,7 @@
 #include "fanin/builder/lane.hpp"
 #include "fanin/config/detail/sections.hpp"
 #include "fanin/settings/reader.hpp"
+#include "fanin/storage/sink_registry.hpp"
 
 namespace fanin::config {
 
@@ -181,23 +182,34 @@ void read_buffers(TableReader reader, Configuration& configuration) {
   reader.finish();
 }
 
-// How built events are kept: in files, nowhere, or by the slices of a second stage.
-void read_sink(TableReader& reader, TableReader slice, Configuration& configuration) {
-  const std::size_t sink = reader.choice("sink", {"file", "discard", "forward"});
-  if (sink != 0) configuration.run.output.clear();
-  if ((sink == 2) == slice.has("urls")) return;
-  reader.reject("sink", sink == 2 ? "\"forward\" needs slice.urls: where to"
-                                  : "is \"forward\" where slice.urls says where to");
+storage::OnFull read_on_full(TableReader& reader) {
+  return static_cast<storage::OnFull>(reader.choice("on_full", {"wait", "stop"}));
 }
 
-void read_storage(TableReader reader, storage::FileSinkOptions& options) {
+// How built events are kept: in files, nowhere, by the slices of a second stage, or by a plug-in.
+void read_sink(TableReader& reader, TableReader slice, Configuration& configuration) {
+  const std::string sink = reader.text("sink", "file");
+  const bool forwards = sink == "forward";
+  if (sink == "discard" || forwards) configuration.run.output.clear();
+  if (!storage::is_own_sink(sink)) {
+    configuration.sink.type = sink;
+    configuration.sink.place = reader.place_of("sink");
+    detail::read_own_settings(reader, {"sink", "on_full"}, configuration.sink.settings);
+  }
+  if (forwards == slice.has("urls")) return;
+  reader.reject("sink", forwards ? "\"forward\" needs slice.urls: where to"
+                                 : "is \"forward\" where slice.urls says where to");
+}
+
+void read_storage(TableReader reader, const Sink& sink, storage::FileSinkOptions& options) {
+  options.on_full = read_on_full(reader);
+  if (!sink.type.empty()) return reader.finish();
   options.file.size_max = reader.size("max_file", options.file.size_max);
   if (reader.has("max_file") && options.file.size_max < (1U << 20)) {
     reader.reject("max_file", "a file takes at least 1MiB");
   }
   options.file.commit =
       static_cast<storage::CommitMode>(reader.choice("commit", {"written", "synced"}));
-  options.on_full = static_cast<storage::OnFull>(reader.choice("on_full", {"wait", "stop"}));
   reader.finish();
 }
 
@@ -326,13 +338,18 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   read_buffers(reader.table("buffers"), configuration);
   TableReader storage = reader.table("storage");
   read_sink(storage, reader.table("slice"), configuration);
-  read_storage(storage, configuration.storage);
+  read_storage(storage, configuration.sink, configuration.storage);
   for (auto& plugin : reader.tables("plugin")) {
     const std::string path = plugin.text("path", "");
     if (path.empty()) plugin.reject("path", "is missing: the shared object to load");
     configuration.plugins.push_back(
         {detail::resolve_path(path, plugin.place_of("path")), plugin.place_of("path")});
     plugin.finish();
+  }
+  if (!configuration.sink.type.empty() && configuration.plugins.empty()) {
+    storage.reject("sink", fmt::format("there is no sink \"{}\": \"file\", \"discard\" or "
+                                       "\"forward\", or that of a [[plugin]]",
+                                       configuration.sink.type));
   }
   detail::read_slice(reader.table("slice"), configuration);
   detail::read_streams(reader, configuration.system);

@@ -105,6 +105,13 @@ struct Forward {
   Duration give_up = std::chrono::seconds{30}; ///< how long a slice is waited for
 };
 
+/// Of a plug-in, where what is built goes.
+struct Sink {
+  std::string type; ///< empty: there is none
+  settings::Place place; ///< of the key that names it
+  std::map<std::string, settings::Setting> settings; ///< keys that its type understands
+};
+
 struct Plugin {
   std::string path;
   settings::Place place;
@@ -119,6 +126,7 @@ struct Configuration {
   builder::System system;
   storage::FileSinkOptions storage; ///< what the keys of [storage] say; each run adds the rest
   Forward forward;
+  Sink sink;
   std::vector<Plugin> plugins;
   /// The event manager, the readout units, the builder units, the applications, the filter units.
   std::vector<Node> nodes;

@@ -62,7 +62,8 @@ bool is_path(std::string_view key) {
   return key == "path" || key == "master" || key.ends_with("_path");
 }
 
-// All keys but the common ones, for a type of source or application to understand.
+} // namespace
+
 void read_own_settings(TableReader& reader, std::initializer_list<std::string_view> common,
                        std::map<std::string, settings::Setting>& settings) {
   for (const Entry& entry : reader.value()->entries) {
@@ -75,6 +76,8 @@ void read_own_settings(TableReader& reader, std::initializer_list<std::string_vi
     settings[entry.key] = {std::move(text), place};
   }
 }
+
+namespace {
 
 class SourceReader {
 public:

@@ -124,11 +124,12 @@ void BuilderNode::watch_sinks() {
 void BuilderNode::abandon_if_stuck() {
   if (sink_log_.open == 0) return;
   if (sink_log_.commits != commits_before_) return watch_sinks();
+  const config::Configuration& configuration = *context_.configuration;
   const std::string filters = filters_ ? filters_->waits_for() : "";
-  const std::string why =
-      sink_log_.full ? fmt::format(": the disk of {} is full", context_.configuration->run.output)
-      : filters.empty() ? ""
-                        : ": waited for " + filters;
+  const std::string full = configuration.sink.type.empty()
+                               ? fmt::format(": the disk of {} is full", configuration.run.output)
+                               : fmt::format(": the sink \"{}\" is full", configuration.sink.type);
+  const std::string why = sink_log_.full ? full : filters.empty() ? "" : ": waited for " + filters;
   unit_.reset();
   unit_ended_ = true;
   outcome_ = fail(ErrorKind::exhausted, fmt::format("nothing could be written for {} (run.drain){}",

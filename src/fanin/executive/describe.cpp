@@ -80,6 +80,19 @@ std::string node_text(const Configuration& configuration, std::size_t index, con
   return text + "\n";
 }
 
+std::string output_text(const Configuration& configuration) {
+  const config::Run& run = configuration.run;
+  const std::string& sink = configuration.sink.type;
+  if (!sink.empty()) {
+    return fmt::format("built events go to the sink \"{}\"{}", sink,
+                       run.output.empty() ? "" : ", the manifest to " + run.output);
+  }
+  if (configuration.forwards())
+    return fmt::format("built events go to {} slices", configuration.forward.slices.size());
+  return run.output.empty() ? "built events are discarded"
+                            : fmt::format("run files go to {}", run.output);
+}
+
 std::string head_text(const Configuration& configuration) {
   const builder::System& system = configuration.system;
   std::string text = fmt::format(
@@ -92,8 +105,7 @@ std::string head_text(const Configuration& configuration) {
       system.checksum ? "crc32c" : "none", format_duration(system.event_deadline),
       system.event_window);
   const config::Run& run = configuration.run;
-  text += run.output.empty() ? "built events are discarded"
-                             : fmt::format("run files go to {}", run.output);
+  text += output_text(configuration);
   if (run.duration > Duration{0}) text += fmt::format(", for {}", format_duration(run.duration));
   if (system.events_max > 0) text += fmt::format(", up to {} events", system.events_max);
   return text + "\n\n";

@@ -1,6 +1,6 @@
 /// \file
-/// How a shared object adds types of source, transports, applications and filters. It defines two
-/// functions:
+/// How a shared object adds types of source, transports, applications, filters and sinks. It
+/// defines two functions:
 ///
 ///     #include <fanin/executive/plugin.hpp>
 ///     FANIN_PLUGIN_ABI
@@ -20,12 +20,14 @@
 #include "fanin/executive/application.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/source/registry.hpp"
+#include "fanin/storage/sink_registry.hpp"
 
 namespace fanin::executive {
 
 /// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
-/// Transport, Application, Filter, the registries. A plug-in built for another number is refused.
-inline constexpr int plugin_abi = 7;
+/// Transport, Application, Filter, EventSink, the registries. A plug-in built for another number is
+/// refused.
+inline constexpr int plugin_abi = 8;
 
 /// What a plug-in can register with.
 struct PluginRegistry {
@@ -33,6 +35,7 @@ struct PluginRegistry {
   net::TransportRegistry& transports;
   ApplicationRegistry& applications;
   builder::FilterRegistry& filters;
+  storage::SinkRegistry& sinks;
   Result<> result{}; ///< the first registration that failed; load_plugin() reports it
 
   void add_source(std::string type, source::SourceFactory factory) {
@@ -48,6 +51,9 @@ struct PluginRegistry {
   }
   void add_filter(std::string type, builder::FilterFactory factory) {
     keep(filters.add(std::move(type), std::move(factory)));
+  }
+  void add_sink(std::string type, storage::SinkFactory factory) {
+    keep(sinks.add(std::move(type), std::move(factory)));
   }
   void keep(Result<> added) {
     if (!added && result) result = std::move(added);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 struct Plugin : ::testing::Test {
   Plugins plugins = *Plugins::load({});
   PluginRegistry registry{plugins.sources, plugins.transports, plugins.applications,
-                          plugins.filters};
+                          plugins.filters, plugins.sinks};
 };
 
 TEST_F(Plugin, adds_a_source) {

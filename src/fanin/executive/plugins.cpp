@@ -11,7 +11,7 @@ Result<Plugins> Plugins::load(const config::Configuration& configuration) {
   net::add_built_in_transports(plugins.transports);
   source::add_built_in_sources(plugins.sources);
   PluginRegistry registry{plugins.sources, plugins.transports, plugins.applications,
-                          plugins.filters};
+                          plugins.filters, plugins.sinks};
   for (std::size_t i = 0; i < configuration.plugins.size(); ++i) {
     const config::Plugin& plugin = configuration.plugins[i];
     if (auto loaded = load_plugin(plugin.path, registry); !loaded) {

@@ -1,5 +1,5 @@
-// What there is to build a process from: the transports, sources, applications and filters that
-// come with fanin, and those of the configuration's plug-ins.
+// What there is to build a process from: the transports, sources, applications, filters and sinks
+// that come with fanin, and those of the configuration's plug-ins.
 #pragma once
 
 #include "fanin/base/export.hpp"
@@ -9,6 +9,7 @@
 #include "fanin/executive/application.hpp"
 #include "fanin/net/registry.hpp"
 #include "fanin/source/registry.hpp"
+#include "fanin/storage/sink_registry.hpp"
 
 namespace fanin::executive {
 
@@ -17,6 +18,7 @@ struct Plugins {
   source::Registry sources;
   ApplicationRegistry applications;
   builder::FilterRegistry filters;
+  storage::SinkRegistry sinks;
 
   // The built-in ones and those of the plug-ins. Errors name the configuration's line.
   [[nodiscard]] FANIN_INTERNAL_API static Result<Plugins>

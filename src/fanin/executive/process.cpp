@@ -123,7 +123,7 @@ Result<> Process::make_nodes() {
       break; // one loop, one thread: the first node that says so
     }
   }
-  output_ = make_run_output(configuration_, system_,
+  output_ = make_run_output(configuration_, system_, plugins_.sinks,
                             free ? [this](RunNumber number) { system_.run = number; }
                                  : std::function<void(RunNumber)>{});
   pools_.reserve(options_.nodes.size()); // nodes refer to them

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "fanin/executive/manifest_recorder.hpp"
+#include "fanin/executive/watched_sink.hpp"
 #include "fanin/storage/discard_sink.hpp"
 #include "fanin/storage/file_sink.hpp"
 #include "fanin/storage/forward_sink.hpp"
@@ -72,18 +73,14 @@ private:
   std::vector<std::uint64_t> current_; // of each builder unit: number of its latest sink
 };
 
-class FileOutput final : public RunOutput {
+// With a manifest in a folder, unless that is "discard".
+class RecordedOutput : public RunOutput {
 public:
-  FileOutput(const config::Configuration& configuration, const builder::System& system,
-             std::function<void(RunNumber)> take_number)
-      : configuration_(configuration), system_(system), take_number_(std::move(take_number)) {}
-
   // Another run may have taken the number since it was chosen.
   MadeRecord make_record(const Clock& clock, const LogFunction& log) override {
+    if (folder().empty()) return nullptr;
     std::vector<std::string> hosts;
-    for (std::size_t i = 0; i < configuration_.builders(); ++i) {
-      hosts.push_back(configuration_.nodes[configuration_.builder_node(i)].host);
-    }
+    for (std::size_t i = 0; i < configuration_.builders(); ++i) hosts.push_back(builder(i).host);
     while (true) {
       auto manifest = ManifestRecorder::make(folder(), system_, hosts, clock, log);
       if (manifest) return std::move(*manifest);
@@ -94,65 +91,137 @@ public:
     }
   }
 
+protected:
+  RecordedOutput(const config::Configuration& configuration, const builder::System& system,
+                 std::function<void(RunNumber)> take_number)
+      : configuration_(configuration), system_(system), take_number_(std::move(take_number)) {}
+
+  [[nodiscard]] const std::string& folder() const { return configuration_.run.output; }
+  [[nodiscard]] Result<> make_folder() const {
+    std::error_code error;
+    if (!folder().empty()) std::filesystem::create_directories(folder(), error);
+    if (!error) return {};
+    return fail(ErrorKind::refused,
+                fmt::format("run.output: folder {} cannot be made: {}", folder(), error.message()));
+  }
+  [[nodiscard]] const config::Node& builder(std::size_t i) const {
+    return configuration_.nodes[configuration_.builder_node(i)];
+  }
+  [[nodiscard]] const config::Configuration& configuration() const { return configuration_; }
+  [[nodiscard]] const builder::System& system() const { return system_; }
+
+private:
+  const config::Configuration& configuration_;
+  const builder::System& system_;
+  std::function<void(RunNumber)> take_number_;
+};
+
+class FileOutput final : public RecordedOutput {
+public:
+  FileOutput(const config::Configuration& configuration, const builder::System& system,
+             std::function<void(RunNumber)> take_number)
+      : RecordedOutput(configuration, system, std::move(take_number)) {}
+
   MadeSink make_sink(const SinkOwner& owner) override {
-    const config::Node& node = configuration_.nodes[configuration_.builder_node(owner.builder)];
-    storage::FileSinkOptions options = configuration_.storage;
+    const config::Node& node = builder(owner.builder);
+    storage::FileSinkOptions options = configuration().storage;
     options.file.directory = folder();
     options.file.run = owner.run;
     options.file.node = node.name;
     options.file.node_index = owner.builder;
     options.file.incarnation = owner.incarnation;
-    add_sources(options.file);
-    options.file.streams = system_.streams;
-    options.file.integrity = system_.checksum;
+    storage::EventSources sources = event_sources(system());
+    options.file.sources = std::move(sources.sources);
+    options.file.merged = std::move(sources.merged);
+    options.file.slice = sources.slice;
+    options.file.streams = system().streams;
+    options.file.integrity = system().checksum;
     options.file.started_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        std::chrono::system_clock::now().time_since_epoch())
                                        .count();
     options.on_gone = owner.on_gone;
     if (node.cpus.size() > 1) options.cpu = node.cpus[1];
-    std::error_code error;
-    std::filesystem::create_directories(options.file.directory, error);
-    if (error) {
-      return fail(ErrorKind::refused, fmt::format("run.output: folder {} cannot be made: {}",
-                                                  options.file.directory, error.message()));
-    }
+    if (auto made = make_folder(); !made) return std::unexpected(made.error());
     auto sink = storage::FileSink::make(std::move(options));
     if (!sink) return std::unexpected(sink.error());
     if (auto started = (*sink)->start(); !started) return std::unexpected(started.error());
     return std::move(*sink);
   }
+};
+
+// To a plug-in's sink.
+class PluginOutput final : public RecordedOutput {
+public:
+  PluginOutput(const config::Configuration& configuration, const builder::System& system,
+               const storage::SinkRegistry& sinks, std::function<void(RunNumber)> take_number)
+      : RecordedOutput(configuration, system, std::move(take_number)),
+        make_(sinks.find(sink_settings(configuration))) {}
+
+  MadeSink make_sink(const SinkOwner& owner) override {
+    if (!make_) return std::unexpected(make_.error());
+    if (auto made = make_folder(); !made) return std::unexpected(made.error());
+    auto sink = (*make_)({.run = owner.run,
+                          .node = builder(owner.builder).name,
+                          .node_index = owner.builder,
+                          .incarnation = owner.incarnation,
+                          .folder = folder(),
+                          .sources = event_sources(system()),
+                          .streams = system().streams,
+                          .integrity = system().checksum,
+                          .loop = owner.loop,
+                          .log = owner.log});
+    if (!sink) return std::unexpected(sink.error());
+    return std::make_unique<WatchedSink>(
+        std::move(*sink), fmt::format("sink \"{}\"", configuration().sink.type), owner.log);
+  }
 
 private:
-  // What is merged stands in files for its super-fragments.
-  void add_sources(storage::RunFileOptions& file) const {
-    file.slice = system_.slice;
-    for (const auto& source : system_.sources) {
-      const std::string& unit = system_.readout_units[source.readout_unit];
-      if (source.merged.empty()) {
-        file.sources.push_back({source.id, source.name, unit, source.required});
-        continue;
-      }
-      file.merged.push_back({source.id, source.merged});
-      for (const auto& member : source.merged) {
-        file.sources.push_back({member.id, member.name, unit, member.required});
-      }
-    }
-  }
-  [[nodiscard]] const std::string& folder() const { return configuration_.run.output; }
-
-  const config::Configuration& configuration_;
-  const builder::System& system_;
-  std::function<void(RunNumber)> take_number_;
+  Result<storage::SinkMaker> make_;
 };
 
 } // namespace
 
 std::unique_ptr<RunOutput> make_run_output(const config::Configuration& configuration,
                                            const builder::System& system,
+                                           const storage::SinkRegistry& sinks,
                                            std::function<void(RunNumber)> take_number) {
+  if (!configuration.sink.type.empty()) {
+    return std::make_unique<PluginOutput>(configuration, system, sinks, std::move(take_number));
+  }
   if (configuration.forwards()) return std::make_unique<ForwardOutput>(configuration, system);
   if (configuration.run.output.empty()) return std::make_unique<NoOutput>();
   return std::make_unique<FileOutput>(configuration, system, std::move(take_number));
+}
+
+// What is merged stands in files for its super-fragments.
+storage::EventSources event_sources(const builder::System& system) {
+  storage::EventSources found;
+  found.slice = system.slice;
+  for (const auto& source : system.sources) {
+    const std::string& unit = system.readout_units[source.readout_unit];
+    if (source.merged.empty()) {
+      found.sources.push_back({source.id, source.name, unit, source.required});
+      continue;
+    }
+    found.merged.push_back({source.id, source.merged});
+    for (const auto& member : source.merged) {
+      found.sources.push_back({member.id, member.name, unit, member.required});
+    }
+  }
+  std::ranges::sort(found.sources, {}, &storage::SourceInfo::id);
+  std::ranges::sort(found.merged, {}, &storage::MergedSource::source);
+  return found;
+}
+
+source::SourceSettings sink_settings(const config::Configuration& configuration) {
+  const config::Sink& sink = configuration.sink;
+  source::SourceSettings settings;
+  settings.name = settings.type = sink.type;
+  settings.key = "storage";
+  settings.place = sink.place;
+  settings.seed = configuration.run.seed;
+  settings.values = sink.settings;
+  return settings;
 }
 
 Result<RunNumber> next_run_number(const std::string& folder) {

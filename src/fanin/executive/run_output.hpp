@@ -1,4 +1,5 @@
-// Where the events of a run and its record go: to files, or nowhere.
+// Where the events of a run and its record go: to files, to a second stage, to the sink of a
+// plug-in, or nowhere.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,9 @@
 #include "fanin/base/result.hpp"
 #include "fanin/builder/manager/event_manager.hpp"
 #include "fanin/config/configuration.hpp"
+#include "fanin/source/settings.hpp"
 #include "fanin/storage/event_sink.hpp"
+#include "fanin/storage/sink_registry.hpp"
 
 namespace fanin::executive {
 
@@ -51,11 +54,18 @@ public:
   make_sink(const SinkOwner& owner) = 0;
 };
 
-// As `configuration` says; a folder is made where there is none. `take_number`: another run has
-// taken the number; empty: it must not be changed. All of it outlives the output.
+// As `configuration` says; a folder is made where there is none. `sinks`: those of plug-ins.
+// `take_number`: another run has taken the number; empty: it must not be changed. All of it
+// outlives the output.
 [[nodiscard]] std::unique_ptr<RunOutput>
 make_run_output(const config::Configuration& configuration, const builder::System& system,
-                std::function<void(RunNumber)> take_number);
+                const storage::SinkRegistry& sinks, std::function<void(RunNumber)> take_number);
+
+// The sources of a run, as its files name them; `readout_unit` of each, too.
+[[nodiscard]] storage::EventSources event_sources(const builder::System& system);
+
+// Of a plug-in's sink, for its factory.
+[[nodiscard]] source::SourceSettings sink_settings(const config::Configuration& configuration);
 
 // One more than the highest run number of the run files and manifests in `folder`; 1 where there
 // are none. Errors: exhausted.

@@ -267,6 +267,10 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
   if (writes && !configuration.run.output.empty()) {
     if (auto good = check_output(configuration.run); !good) return std::unexpected(good.error());
   }
+  if (writes && !configuration.sink.type.empty()) {
+    if (const auto made = plugins->sinks.find(sink_settings(configuration)); !made)
+      return fail(ErrorKind::usage, made.error().text);
+  }
   for (const std::size_t node : nodes) {
     if (configuration.nodes[node].role != config::Role::filter) continue;
     const auto made = plugins->filters.make(filter_settings(configuration, node, {}));

@@ -1,27 +1,17 @@
 #include "fanin/executive/watched_source.hpp"
 
 #include <chrono>
-#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "fanin/executive/thrown.hpp"
 
 namespace fanin::executive {
 
 namespace {
 
 constexpr Duration log_period = std::chrono::seconds{1};
-
-// In a handler: what was thrown.
-Error thrown() {
-  try {
-    throw;
-  } catch (const std::exception& exception) {
-    return {ErrorKind::internal, fmt::format("it threw an exception: {}", exception.what())};
-  } catch (...) {
-    return {ErrorKind::internal, "it threw an exception that is not a std::exception"};
-  }
-}
 
 } // namespace
 

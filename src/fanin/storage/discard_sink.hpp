@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "fanin/storage/event_sink.hpp"
@@ -16,8 +15,6 @@ public:
   [[nodiscard]] SubmitOutcome submit(BuiltBatch& batch) override;
   void finish() override { finishing_ = true; }
   [[nodiscard]] bool finished() const override { return finishing_ && committed_.empty(); }
-  [[nodiscard]] std::vector<std::string> files() const override { return {}; }
-  [[nodiscard]] std::size_t file_count() const override { return 0; }
   [[nodiscard]] std::uint64_t bytes_written() const override { return bytes_; } ///< payload taken
 
   bool poll() override;

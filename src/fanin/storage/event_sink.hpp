@@ -1,6 +1,7 @@
 /// \file
 /// The interface to storage: a builder unit submits what it has built, and the sink reports later
-/// that it is committed. The builder unit is given the sink, so that tests can use another one.
+/// that it is committed. The builder unit is given the sink, so that tests can use another one. A
+/// plug-in's sink implements it, too (sink_registry.hpp, docs/plugins.md).
 #pragma once
 
 #include <array>
@@ -84,7 +85,8 @@ public:
   using OnFailure = std::function<void(const Error& error, bool fatal)>;
 
   /// Called on the loop's thread from poll(). A failure that is not fatal (disk full with `on_full
-  /// = "wait"`) is reported once; the sink retries and stays busy meanwhile.
+  /// = "wait"`) is reported once; the sink retries and stays busy meanwhile. After a fatal one it
+  /// is given nothing more.
   void on_commit(OnCommit callback) { commit_ = std::move(callback); }
   void on_failure(OnFailure callback) { failure_ = std::move(callback); }
   /// Called likewise, at most once for a batch, before its commit: the batch stays longer than
@@ -102,8 +104,11 @@ public:
   virtual void abandon() {}
   /// Paths of the files with committed events, in order. A new file is listed before its first
   /// commit is reported.
-  [[nodiscard]] virtual std::vector<std::string> files() const = 0;
-  [[nodiscard]] virtual std::size_t file_count() const = 0; ///< of files(), without asking for them
+  [[nodiscard]] virtual std::vector<std::string> files() const { return {}; }
+  [[nodiscard]] virtual std::size_t file_count() const {
+    return 0;
+  } ///< of files(), without asking
+    ///< for them
   [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
 
 protected:

@@ -44,8 +44,6 @@ public:
   void finish() override { finishing_ = true; }
   [[nodiscard]] bool finished() const override;
   void abandon() override { links_.clear(); }
-  [[nodiscard]] std::vector<std::string> files() const override { return {}; }
-  [[nodiscard]] std::size_t file_count() const override { return 0; }
   [[nodiscard]] std::uint64_t bytes_written() const override { return bytes_; } ///< delivered
 
   bool poll() override;

@@ -1,0 +1,68 @@
+// A plug-in's sink as it is, with an eye on what it does: what it throws, and what it says against
+// the contract, is a failure of this sink and of nobody else.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fanin/base/log.hpp"
+#include "fanin/storage/event_sink.hpp"
+
+namespace fanin::executive {
+
+class WatchedSink final : public storage::EventSink {
+public:
+  // `name` is for people. Thread: that which makes it.
+  WatchedSink(std::unique_ptr<storage::EventSink> inner, std::string name, LogFunction log);
+
+  [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override;
+  void finish() override;
+  [[nodiscard]] bool finished() const override;
+  void abandon() override;
+  [[nodiscard]] std::vector<std::string> files() const override { return files_; }
+  [[nodiscard]] std::size_t file_count() const override { return files_.size(); }
+  [[nodiscard]] std::uint64_t bytes_written() const override;
+
+  bool poll() override;
+  bool arm() override;
+  [[nodiscard]] int descriptor() const override;
+
+private:
+  struct Failure {
+    Error error;
+    bool fatal = false;
+  };
+
+  [[nodiscard]] bool on_own_thread();
+  void committed(const storage::Committed& committed);
+  void fail_for_good(ErrorKind kind, std::string_view why);
+  // Calls the inner sink; what it throws is a failure. False: so it was.
+  template <class Call>
+  bool guarded(const Call& call);
+  // What `call` gives, or `otherwise` if it throws, which is logged once.
+  template <class Call, class Value>
+  Value or_else(const Call& call, Value otherwise) const;
+  void take_files();
+  void check_end();
+
+  std::unique_ptr<storage::EventSink> inner_;
+  std::string name_;
+  LogFunction log_;
+  std::thread::id thread_ = std::this_thread::get_id();
+  std::atomic<bool> other_thread_{false}; // it called back from there
+  std::set<std::uint64_t> open_; // tickets that it has taken and not committed
+  std::vector<std::uint64_t> committed_; // said at the next poll(), as failures
+  std::vector<std::uint64_t> saying_;
+  std::vector<Failure> failures_;
+  std::vector<std::string> files_;
+  bool finishing_ = false;
+  bool failed_ = false; // for good: it is not called any more
+  mutable bool throw_logged_ = false;
+};
+
+} // namespace fanin::executive

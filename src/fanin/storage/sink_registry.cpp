@@ -1,0 +1,55 @@
+#include "fanin/storage/sink_registry.hpp"
+
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace fanin::storage {
+namespace {
+
+// What `make` gives, or what it throws as an error.
+template <class Make>
+auto or_thrown(const std::string& who, ErrorKind kind, const Make& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const std::exception& exception) {
+    return fail(kind, fmt::format("{}: it threw an exception: {}", who, exception.what()));
+  } catch (...) {
+    return fail(kind, fmt::format("{}: it threw an exception that is not a std::exception", who));
+  }
+}
+
+} // namespace
+
+bool is_own_sink(std::string_view type) {
+  return type == "file" || type == "discard" || type == "forward";
+}
+
+Result<> SinkRegistry::add(std::string type, SinkFactory factory) {
+  if (is_own_sink(type) || factories_.contains(type))
+    return fail(ErrorKind::usage, fmt::format("there is a sink of type \"{}\" already", type));
+  factories_.emplace(std::move(type), std::move(factory));
+  return {};
+}
+
+Result<SinkMaker> SinkRegistry::find(const source::SourceSettings& settings) const {
+  const auto factory = factories_.find(settings.type);
+  if (factory == factories_.end()) {
+    source::SettingsReader reader(settings);
+    return fail(ErrorKind::usage, fmt::format("{}: no plug-in has a sink \"{}\"",
+                                              reader.where("sink"), settings.type));
+  }
+  const std::string who = fmt::format("sink \"{}\"", settings.type);
+  auto maker = or_thrown(who, ErrorKind::usage, [&] { return factory->second(settings); });
+  if (!maker) return maker;
+  if (!*maker) return fail(ErrorKind::usage, who + ": the plug-in made no sink");
+  return [who, make = std::move(*maker)](const SinkRun& run) {
+    auto sink = or_thrown(who, ErrorKind::internal, [&] { return make(run); });
+    if (sink && *sink == nullptr)
+      sink = fail(ErrorKind::internal, who + ": the plug-in made no sink");
+    return sink;
+  };
+}
+
+} // namespace fanin::storage
