@@ -3,11 +3,12 @@ run shows it."""
 
 import os
 import re
+import signal
 import socket
 import subprocess
 from pathlib import Path
 
-from fanin_run import FANIN, LONGEST_S, Folder, Run, SOURCE, check_balanced, fanin
+from fanin_run import FANIN, LONGEST_S, Folder, Run, SOURCE, check_balanced, fanin, wait_until
 
 
 def says(status, pattern, *arguments, env=None):
@@ -135,6 +136,69 @@ source = [{{ id = 1, type = "test_constant", failure = "gone\\u001b[2J\\u202e" }
         assert "gone?[2J?" in done.stdout + done.stderr, done.stderr
         for character in "\x1b\u202e":
             assert character not in done.stdout + done.stderr, done.stderr
+
+
+CONSTANT = '''
+[run]
+output = "{folder}/out"
+[buffers]
+readout = "16MiB"
+builder = "16MiB"
+huge_pages = "off"
+[[plugin]]
+path = "{plugin}"
+[[readout]]
+source = [{{ id = 1, type = "test_constant", {more} }}]
+[[builder]]
+'''
+
+
+def plugin_of_tests(name):
+    return next(Path(FANIN).resolve().parent.parent.rglob(f"libfanin_test_plugin_{name}.so"))
+
+
+def test_a_plug_in_that_ends_the_process_that_makes_it_is_named():
+    with Folder() as folder:
+        config = folder.path / "run.toml"
+        last = f'{config}:11: readout.0.source.0: making source "0x1" of type "test_constant" has not returned: this process ends'
+        for command in ("check", "run"):
+            for how in ("aborts", "faults", "exits"):
+                more = f'made = "{how}"'
+                folder.write("run.toml", CONSTANT.format(folder=folder.path, plugin=plugin_of_tests("constant"), more=more))
+                done = fanin(command, config)
+                assert done.returncode != 0, (command, how)
+                assert done.stderr.splitlines().count(last) == 1, f"{command}, {how}: {done.stderr}"
+            config.write_text(config.read_text().replace(str(plugin_of_tests("constant")), str(plugin_of_tests("that_aborts"))))
+            done = fanin(command, config)
+            assert done.returncode != 0 and f"{config}:9: plugin.0.path: loading plug-in " in done.stderr, done.stderr
+            more = f'[[plugin]]\npath = "{plugin_of_tests("filter")}"\n[[filter]]\ntype = "test_filter"\nmade = "aborts"\n'
+            done = fanin(command, folder.small(more=more + '[[stream]]\nname = "physics"\n'))
+            assert done.returncode != 0 and 'filter.0: making filter "fu0" of type "test_filter"' in done.stderr, done.stderr
+
+
+def test_a_plug_in_that_hangs_while_it_is_made_is_named_when_the_user_ends_it():
+    with Folder() as folder:
+        for command, number in (("check", signal.SIGINT), ("run", signal.SIGTERM)):
+            here = folder.path / command
+            config = folder.write("run.toml", CONSTANT.format(folder=folder.path, plugin=plugin_of_tests("constant"),
+                                                              more=f'made = "hangs", made_path = "{here}"'))
+            process = subprocess.Popen([FANIN, command, config], stderr=subprocess.PIPE, text=True)
+            wait_until(here.exists, "the plug-in is made")
+            process.send_signal(number)
+            stderr = process.communicate(timeout=LONGEST_S)[1]
+            assert process.returncode == -number, stderr
+            assert stderr == (f'{config}:11: readout.0.source.0: making source "0x1" of type "test_constant" has not returned: '
+                              "this process ends\n"), stderr
+
+
+def test_a_plug_in_that_ends_a_process_of_a_run_is_named():
+    with Folder() as folder:  # the launcher makes it once, to see whether the run can begin
+        config = folder.write("run.toml", CONSTANT.format(folder=folder.path, plugin=plugin_of_tests("constant"),
+                                                          more=f'made = "aborts", made_path = "{folder.path}/there"'))
+        with Run(config) as run:
+            run.finish(1)
+        assert 'making source "0x1" of type "test_constant" has not returned: this process ends' in run.text(), run.text()
+        assert "ru0 died: killed by signal 6" in run.text(), run.text()
 
 
 def test_only_the_terminal_writes_to_the_terminal():

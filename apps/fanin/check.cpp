@@ -10,12 +10,14 @@
 #include "fanin/config/configuration.hpp"
 #include "fanin/executive/describe.hpp"
 #include "fanin/executive/this_host.hpp"
+#include "last_words.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
 namespace {
 
 int check(const std::string& path, const std::vector<std::string>& overrides) {
+  name_plugins_that_end_this_process();
   const auto configuration = config::load(path, overrides);
   if (!configuration) return complain(configuration.error());
   std::vector<std::size_t> nodes;

@@ -12,6 +12,7 @@
 #include "fanin/bench/host_part.hpp"
 #include "fanin/executive/host_children.hpp"
 #include "fanin/executive/host_process.hpp"
+#include "last_words.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -35,6 +36,7 @@ std::string read_request() {
 
 int serve() {
   std::signal(SIGPIPE, SIG_IGN);
+  name_plugins_that_end_this_process();
   print(executive::greeting().dump() + "\n");
   std::fflush(stdout);
   const auto request = json::Value::parse(read_request());

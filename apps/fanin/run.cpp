@@ -25,6 +25,7 @@
 #include "fanin/executive/run_view.hpp"
 #include "fanin/executive/this_host.hpp"
 #include "fanin/settings/tree.hpp"
+#include "last_words.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -256,6 +257,7 @@ Result<> assign(config::Configuration& configuration,
 
 int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
+  name_plugins_that_end_this_process();
   // The launcher's children read what it has read.
   const bool child = options.report_descriptor >= 0;
   auto text = settings::read_text(child ? "/proc/self/fd/0" : options.configuration);

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/executive/plugin_call.hpp"
+
 namespace fanin::executive {
 
 Result<> ApplicationNode::make() {
@@ -23,6 +25,7 @@ Result<> ApplicationNode::make() {
   context.settings.place = node.place;
   context.settings.log = context_.log;
   context.settings.values = node.settings;
+  const PluginCall call(context.settings, "application");
   auto made = (*factory)(context);
   if (!made) return std::unexpected(made.error());
   application_ = std::move(*made);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "fanin/executive/plugin_call.hpp"
+
 namespace fanin::executive {
 namespace {
 
@@ -28,8 +30,9 @@ builder::FilterSettings filter_settings(const config::Configuration& configurati
 }
 
 Result<> FilterNode::make() {
-  auto made = context_.plugins->filters.make(
-      filter_settings(*context_.configuration, context_.index, context_.log));
+  const auto settings = filter_settings(*context_.configuration, context_.index, context_.log);
+  const PluginCall call(settings.settings, "filter");
+  auto made = context_.plugins->filters.make(settings);
   if (!made) return std::unexpected(made.error());
   filter_ = std::move(*made);
   return {};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fanin/executive/plugin.hpp"
+#include "fanin/executive/plugin_call.hpp"
 
 namespace fanin::executive {
 
@@ -14,6 +15,8 @@ Result<Plugins> Plugins::load(const config::Configuration& configuration) {
                           plugins.filters, plugins.sinks};
   for (std::size_t i = 0; i < configuration.plugins.size(); ++i) {
     const config::Plugin& plugin = configuration.plugins[i];
+    const PluginCall call(
+        fmt::format("{}: plugin.{}.path: loading plug-in {}", plugin.place.text(), i, plugin.path));
     if (auto loaded = load_plugin(plugin.path, registry); !loaded) {
       return fail(ErrorKind::usage, fmt::format("{}: plugin.{}.path: {}", plugin.place.text(), i,
                                                 loaded.error().text));

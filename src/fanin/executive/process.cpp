@@ -13,6 +13,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/executive/placement.hpp"
+#include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/report.hpp"
 #include "fanin/executive/signals.hpp"
 
@@ -93,6 +94,8 @@ Result<> Process::make_transports() {
                               configuration_.file, scheme,
                               fmt::join(plugins_.transports.schemes(), ", ")));
     }
+    const PluginCall call(
+        fmt::format("{}: making the transport of {}://", configuration_.file, scheme));
     auto transport = factory(loop_, log_function);
     if (!transport) return std::unexpected(transport.error());
     transport_set_.add(scheme, **transport);

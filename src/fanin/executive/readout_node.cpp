@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fanin/base/units.hpp"
+#include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/watched_source.hpp"
 
 namespace fanin::executive {
@@ -84,6 +85,7 @@ Result<builder::ReadoutInput> ReadoutNode::make_input(const config::Source& sour
   settings.log = [log = context_.log, name = settings.name](LogLevel level, std::string_view text) {
     log(level, fmt::format("source {}: {}", name, text));
   };
+  const PluginCall call(settings, "source");
   auto made = context_.plugins->sources.make(settings);
   if (!made) return std::unexpected(made.error());
   auto watched = std::make_unique<WatchedSource>(std::move(*made), settings.name, context_.log);

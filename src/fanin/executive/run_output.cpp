@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "fanin/executive/manifest_recorder.hpp"
+#include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/watched_sink.hpp"
 #include "fanin/storage/discard_sink.hpp"
 #include "fanin/storage/file_sink.hpp"
@@ -160,6 +161,7 @@ public:
   MadeSink make_sink(const SinkOwner& owner) override {
     if (!make_) return std::unexpected(make_.error());
     if (auto made = make_folder(); !made) return std::unexpected(made.error());
+    const PluginCall call(sink_settings(configuration()), "sink");
     auto sink = (*make_)({.run = owner.run,
                           .node = builder(owner.builder).name,
                           .node_index = owner.builder,

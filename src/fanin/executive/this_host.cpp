@@ -24,6 +24,7 @@
 
 #include "fanin/executive/filter_node.hpp"
 #include "fanin/executive/placement.hpp"
+#include "fanin/executive/plugin_call.hpp"
 #include "fanin/executive/plugins.hpp"
 
 namespace fanin::executive {
@@ -129,6 +130,7 @@ public:
     if (transport) return transport.get();
     const auto factory = factory_of(url);
     if (!factory) return std::unexpected(factory.error());
+    const PluginCall call(fmt::format("{}: making its transport", url.text()));
     auto made = (*factory)(loop_, [](LogLevel, std::string_view) {});
     if (!made) return std::unexpected(made.error());
     transport = std::move(*made);
@@ -268,17 +270,22 @@ Result<std::vector<NodePlan>> check_here(const config::Configuration& configurat
     if (auto good = check_output(configuration.run); !good) return std::unexpected(good.error());
   }
   if (writes && !configuration.sink.type.empty()) {
-    if (const auto made = plugins->sinks.find(sink_settings(configuration)); !made)
+    const source::SourceSettings settings = sink_settings(configuration);
+    const PluginCall call(settings, "sink");
+    if (const auto made = plugins->sinks.find(settings); !made)
       return fail(ErrorKind::usage, made.error().text);
   }
   for (const std::size_t node : nodes) {
     if (configuration.nodes[node].role != config::Role::filter) continue;
-    const auto made = plugins->filters.make(filter_settings(configuration, node, {}));
+    const auto settings = filter_settings(configuration, node, {});
+    const PluginCall call(settings.settings, "filter");
+    const auto made = plugins->filters.make(settings);
     if (!made) return fail(ErrorKind::usage, made.error().text);
   }
   for (const config::Source& source : configuration.sources) {
     if (std::ranges::find(nodes, configuration.readout_node(source.readout)) == nodes.end())
       continue;
+    const PluginCall call(source.settings, "source");
     const auto made = plugins->sources.make(source.settings);
     if (made) continue;
     if (made.error().kind == ErrorKind::usage) return std::unexpected(made.error());

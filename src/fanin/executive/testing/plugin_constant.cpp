@@ -1,6 +1,14 @@
 // A plug-in for the tests: one fragment of eight bytes of `value`, or a failure that says
-// `failure`.
+// `failure`. Made, it may do something bad: at once, or (`made_path`) only when that path is there,
+// which it makes.
+#include <signal.h>
+#include <unistd.h>
+
 #include <array>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -32,11 +40,29 @@ private:
   std::string failure_;
 };
 
+enum class Made : std::uint8_t { works, aborts, faults, exits, hangs };
+
+void misbehave(Made made, const std::string& path) {
+  const bool was_there = path.empty() || std::filesystem::exists(path);
+  if (!was_there) std::ofstream(path).put('x');
+  if (made == Made::hangs) {
+    while (true) ::pause();
+  }
+  if (!was_there) return;
+  if (made == Made::aborts) std::abort();
+  if (made == Made::faults) std::raise(SIGSEGV);
+  if (made == Made::exits) std::exit(0);
+}
+
 Result<std::unique_ptr<Source>> make_constant(const SourceSettings& settings) {
   SettingsReader reader(settings);
   const auto value = static_cast<std::byte>(reader.integer("value", 0, 0, 255));
   std::string failure = reader.text("failure");
+  const auto made =
+      static_cast<Made>(reader.choice("made", {"works", "aborts", "faults", "exits", "hangs"}));
+  const std::string path = reader.text("made_path");
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
+  misbehave(made, path);
   if (settings.log)
     settings.log(LogLevel::info, fmt::format("made with {}", static_cast<int>(value)));
   return std::make_unique<Constant>(value, std::move(failure));

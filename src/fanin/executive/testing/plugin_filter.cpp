@@ -85,8 +85,10 @@ Result<std::unique_ptr<Filter>> make_test_filter(const FilterSettings& settings)
   options.at = static_cast<std::uint64_t>(reader.integer("at", 0, 0));
   options.wait_us = static_cast<std::uint64_t>(reader.integer("wait_us", 0, 0));
   options.once_path = reader.text("once_path");
+  const bool aborts = reader.choice("made", {"works", "aborts"}) == 1;
   std::string names = reader.text("into", settings.streams.front().name);
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
+  if (aborts) std::abort();
   for (std::size_t at = 0; at <= names.size();) {
     const std::size_t end = std::min(names.find(' ', at), names.size());
     const auto stream = settings.stream(names.substr(at, end - at));

@@ -1,0 +1,31 @@
+// What this process asks of a plug-in, which may end it: a crash, an exit, or a user who does not
+// wait any longer. Who says why a process ended (a signal handler) finds it here.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "fanin/base/export.hpp"
+#include "fanin/source/settings.hpp"
+
+namespace fanin::executive {
+
+// For as long as it lives, plugin_call() is its text. One at a time. Thread: any, one for all.
+class PluginCall {
+public:
+  // `text`: file, line and key, and what is asked for ("loading plug-in ./x.so"); on one line, cut
+  // to what there is room for.
+  explicit PluginCall(std::string_view text);
+  // That `what` of these settings, as "source", is made.
+  PluginCall(const source::SourceSettings& settings, std::string_view what);
+  ~PluginCall();
+  PluginCall(const PluginCall&) = delete;
+  PluginCall& operator=(const PluginCall&) = delete;
+};
+
+inline constexpr std::size_t plugin_call_max = 512; // bytes
+
+// Empty: nothing is asked for now. May be called in a signal handler.
+[[nodiscard]] FANIN_INTERNAL_API std::string_view plugin_call();
+
+} // namespace fanin::executive
