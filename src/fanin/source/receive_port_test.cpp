@@ -1,10 +1,12 @@
 // Several sources at one address, senders that come back, and who may connect.
 #include "fanin/source/receive_port.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <vector>
 
 #include "fanin/source/testing/receive_bench.hpp"
 
@@ -202,6 +204,41 @@ TEST(ReceivePort, a_sender_that_comes_back_takes_the_place_of_its_old_connection
   sender.bytes().clear();
   again.send(sender.fragment(2, bytes_of(10, 2)).bytes());
   bench.read_until([&] { return bench.fixture.queue.written() == 3; });
+}
+
+// Each would connect again as soon as the other has taken its place, for ever.
+TEST(ReceivePort, two_programs_with_one_number_are_named_and_the_first_keeps_its_place) {
+  ReceiveBench bench;
+  bench.fixture.queue.start(0);
+  std::vector<SenderSocket> connections; // of the first, the second, the first
+  for (EventNumber event = 0; event < 3; ++event) {
+    SenderBytes sender(5);
+    connections.emplace_back(*bench.source)
+        .send(sender.preface_2(77).fragment(event, bytes_of(10, event)).bytes());
+    bench.read_until([&] { return bench.fixture.queue.written() == event + 1; });
+  }
+  EXPECT_THAT(bench.log, Contains(HasSubstr(
+                             fmt::format("{} disconnected: its sender is connected again, as {}",
+                                         connections[0].address(), connections[1].address()))));
+  const SenderSocket& first = connections.back();
+  std::vector<SenderSocket> second;
+  for (EventNumber event = 3; event < 20; ++event) {
+    second.emplace_back(*bench.source).send(SenderBytes(5).preface_2(77).bytes());
+    bench.now += std::chrono::milliseconds{900};
+    first.send(SenderBytes(5).fragment(event, bytes_of(10, event)).bytes());
+    bench.read_until([&] { return bench.fixture.queue.written() == event + 1; });
+    ASSERT_THAT(bench.log, Contains(HasSubstr(
+                               fmt::format("{} and {} send with the same number of a sender, 77,",
+                                           first.address(), second.back().address()))));
+  }
+  EXPECT_EQ(bench.counter("connections"), 3U);
+  EXPECT_EQ(second.back().available(), 0U) << "it is not its turn";
+
+  bench.last = bench.source->read(bench.fixture.queue, bench.now);
+  ASSERT_EQ(bench.last.wake, bench.now + std::chrono::seconds{1});
+  bench.now = bench.last.wake; // the first is silent
+  bench.read_until([&] { return bench.counter("connections") == 4; });
+  EXPECT_EQ(answer_to(second.back()).last, 19U);
 }
 
 TEST(ReceivePort, a_sender_that_comes_back_while_it_waits_waits_once) {

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "fanin/base/units.hpp"
+
 namespace fanin::source {
 namespace {
 
@@ -19,6 +21,9 @@ constexpr std::size_t cost_per_call = 512;
 constexpr std::size_t cost_per_connection = 16U << 10;
 constexpr Duration silence_max = std::chrono::seconds{1};
 constexpr Duration log_period = std::chrono::seconds{1};
+// A sender that comes back so often, each time so soon, although its connection lives, may be two.
+constexpr std::uint32_t takings_max = 2;
+constexpr Duration takings_period = std::chrono::seconds{10};
 
 } // namespace
 
@@ -90,14 +95,11 @@ std::string ReceiveSource::listening_url() const {
 
 // --- what the port says --------------------------------------------------------------------------
 
-// A sender that was known before has lost its connection: what came over that is still read.
 void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
   if (!connection_) {
     (void)begin_connection(std::move(arrival), now);
   } else if (arrival.sender != 0 && arrival.sender == sender_) {
-    ::shutdown(connection_.get(), SHUT_RD);
-    std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
-    waiting_.push_front(std::move(arrival));
+    take_again(std::move(arrival), now);
   } else {
     if (arrival.sender != 0) {
       std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
@@ -110,6 +112,34 @@ void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
     }
     waiting_.push_back(std::move(arrival));
   }
+}
+
+// A sender that was known before has lost its connection: what came over that is still read. Two
+// programs with one number look alike, and would drive each other out for ever: the first one that
+// has come back keeps its place for as long as its data come in.
+void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
+  std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
+  const bool silent = !readable_ && now >= last_bytes_at_ + silence_max;
+  if (now >= takings_until_) takings_ = 0;
+  if (takings_ < takings_max || silent || !gives_way_to_.empty()) {
+    if (gives_way_to_.empty()) ++takings_;
+    give_way_to(arrival.peer);
+  } else {
+    warn(fmt::format("{} and {} send with the same number of a sender, {}, and take each other's "
+                     "place: two programs need two numbers, drawn at random; {} waits until {} has "
+                     "closed its connection or sent nothing for {}",
+                     peer_, arrival.peer, sender_, arrival.peer, peer_,
+                     format_duration(silence_max)),
+         now);
+  }
+  takings_until_ = now + takings_period;
+  waiting_.push_front(std::move(arrival));
+}
+
+void ReceiveSource::give_way_to(std::string peer) {
+  gives_way_to_ = std::move(peer);
+  ::shutdown(connection_.get(), SHUT_RD);
+  readable_ = true; // up to the end
 }
 
 void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) {
@@ -151,6 +181,7 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
+  gives_way_to_.clear();
   readable_ = true;
   waiting_said_ = false;
   last_bytes_at_ = now;
@@ -193,9 +224,15 @@ bool ReceiveSource::begin_next(Time now) {
 
 // The connection has nothing to read. Whether it has ended is not known as long as the end that its
 // sender sent is under way, so the others wait. Returns when to look again.
-Time ReceiveSource::say_waiting(Time now) {
-  if (waiting_.empty() || waiting_said_) return never;
+Time ReceiveSource::watch_waiting(Time now) {
+  if (waiting_.empty()) return never;
+  const bool same = sender_ != 0 && waiting_.front().sender == sender_;
+  if (waiting_said_ && !same) return never;
   if (now < last_bytes_at_ + silence_max) return last_bytes_at_ + silence_max;
+  if (same) {
+    give_way_to(waiting_.front().peer);
+    return now;
+  }
   waiting_said_ = true;
   warn(fmt::format("another sender is connected, and waits until {} has closed its connection: "
                    "there is one sender at a time",
@@ -252,7 +289,12 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
     return close_connection(queue, now,
                             fail_errno(ErrorKind::disconnected, "read", errno).error().text);
   }
-  if (got == 0) return close_connection(queue, now, "closed by the sender");
+  if (got == 0) {
+    return close_connection(
+        queue, now,
+        gives_way_to_.empty() ? "closed by the sender"
+                              : fmt::format("its sender is connected again, as {}", gives_way_to_));
+  }
   begun_ = true;
   last_bytes_at_ = now;
   const auto bytes = static_cast<std::size_t>(got);
@@ -316,7 +358,10 @@ ReadResult ReceiveSource::read(FragmentQueue& queue, Time now) {
     case ReceiveDecoder::State::end: end_data(queue, now); continue;
     case ReceiveDecoder::State::hungry: break;
     }
-    if (!readable_) return wait_until(say_waiting(now), now);
+    if (!readable_) {
+      const Time wake = watch_waiting(now);
+      if (!readable_) return wait_until(wake, now);
+    }
     bytes += decoder_.direct(queue).size() + cost_per_call;
     receive(queue, now);
   }

@@ -71,11 +71,13 @@ private:
   void warn(std::string_view text, Time now) override;
 
   [[nodiscard]] Result<> listen();
+  void take_again(ReceivePort::Arrival arrival, Time now);
+  void give_way_to(std::string peer);
   bool begin_connection(ReceivePort::Arrival arrival, Time now);
   [[nodiscard]] ReceiveAnswer answer_to(const ReceivePort::Arrival& arrival) const;
   void begin_again(FragmentQueue& queue, Time now);
   [[nodiscard]] bool begin_next(Time now);
-  [[nodiscard]] Time say_waiting(Time now);
+  [[nodiscard]] Time watch_waiting(Time now);
   [[nodiscard]] ReadResult wait_until(Time wake, Time now) const;
   void check_connections();
   void receive(FragmentQueue& queue, Time now);
@@ -89,6 +91,9 @@ private:
   Descriptor connection_;
   std::string peer_;
   std::uint64_t sender_ = 0; // of the connection; 0: it has no number
+  std::string gives_way_to_; // the connection: another one of the same number; empty: it does not
+  std::uint32_t takings_ = 0; // of a place by one of the same number, shortly after each other
+  Time takings_until_{}; // a later one is not counted with them
   ReceiveDecoder decoder_;
   ReceiveAcknowledger acknowledger_;
   std::vector<std::byte> staging_; // what was received and does not belong to the open fragment

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/receive_source.hpp"
 #include "fanin/source/testing/sender.hpp"
 
@@ -59,6 +60,10 @@ public:
     return ::recv(socket_.get(), &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
   }
   void close() { socket_ = Descriptor{}; }
+  // As the source's log has it.
+  [[nodiscard]] std::string address() const {
+    return net::address_text(net::local_address(socket_.get()));
+  }
 
 private:
   Descriptor socket_;
