@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -213,6 +214,19 @@ void read_storage(TableReader reader, const Sink& sink, storage::FileSinkOptions
   reader.finish();
 }
 
+void read_monitoring(TableReader reader, Monitoring& monitoring) {
+  if (reader.value() == nullptr) return;
+  monitoring.every = static_cast<std::uint32_t>(
+      reader.integer("every", 1, 1, std::numeric_limits<std::uint32_t>::max()));
+  monitoring.rate_hz = reader.rate_hz("rate", 0);
+  if (!reader.has("every") && !reader.has("rate")) {
+    reader.reject("every", "is missing, or rate: how many events are published");
+  } else if (reader.has("rate") && monitoring.rate_hz < 1e-3) {
+    reader.reject("rate", "is too low; leave [monitoring] out to publish nothing");
+  }
+  reader.finish();
+}
+
 // Whatever text was quoted in the message.
 Result<Configuration> in_one_line(Result<Configuration> result) {
   if (!result) result.error().text = settings::one_line(result.error().text);
@@ -351,6 +365,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
                                        "\"forward\", or that of a [[plugin]]",
                                        configuration.sink.type));
   }
+  read_monitoring(reader.table("monitoring"), configuration.monitoring);
   detail::read_slice(reader.table("slice"), configuration);
   detail::read_streams(reader, configuration.system);
   detail::read_nodes(reader, configuration, problems);

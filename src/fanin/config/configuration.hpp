@@ -80,6 +80,7 @@ struct Node {
   settings::Place url_place;
   std::optional<net::Url> filter_url; ///< of a builder unit: where filter units reach it; without
                                       ///< a host over shared memory (filter_address())
+  std::optional<net::Url> monitoring_url; ///< of a builder unit: where it publishes events
   std::uint32_t filter_ahead = 2; ///< of a filter unit: batches that it asks each builder unit for
   Duration filter_latency{}; ///< of a filter unit: from a built batch to its decisions
   Duration filter_time_limit{}; ///< of a filter unit: for one event
@@ -112,6 +113,14 @@ struct Sink {
   std::map<std::string, settings::Setting> settings; ///< keys that its type understands
 };
 
+/// Samples of built events, which builder units publish for whoever wants to look at them.
+struct Monitoring {
+  std::uint32_t every = 0; ///< one event in so many; 0: none is published
+  double rate_hz = 0; ///< most of each builder unit; 0: no limit
+
+  [[nodiscard]] bool on() const { return every != 0; }
+};
+
 struct Plugin {
   std::string path;
   settings::Place place;
@@ -127,6 +136,7 @@ struct Configuration {
   storage::FileSinkOptions storage; ///< what the keys of [storage] say; each run adds the rest
   Forward forward;
   Sink sink;
+  Monitoring monitoring;
   std::vector<Plugin> plugins;
   /// The event manager, the readout units, the builder units, the applications, the filter units.
   std::vector<Node> nodes;

@@ -216,6 +216,19 @@ void check_ports(const Configuration& configuration, Problems& problems) {
         seen.push_back({fmt::format("\"{}\"", node.name), node.host, url});
     }
   }
+  for (const Node& node : configuration.nodes) {
+    if (!node.monitoring_url || node.monitoring_url->network() != "tcp") continue;
+    Listener listener{fmt::format("monitoring of \"{}\"", node.name), node.host,
+                      *node.monitoring_url};
+    const auto other = std::ranges::find_if(
+        seen, [&](const Listener& earlier) { return listener.collides_with(earlier); });
+    if (other != seen.end()) {
+      problems.add(node.place, node.key + ".monitoring_url",
+                   fmt::format("{} and {} would both listen on port {}", other->who, listener.who,
+                               listener.url.port));
+    }
+    seen.push_back(std::move(listener));
+  }
   for (const Source& source : configuration.sources) {
     const auto listen = source.settings.values.find("listen");
     if (listen == source.settings.values.end()) continue;

@@ -219,6 +219,19 @@ std::uint32_t read_weight(TableReader& reader, builder::AssignmentPolicy assignm
   return static_cast<std::uint32_t>(reader.integer("weight", 1, 1, builder::weight_max));
 }
 
+// On this host alone, unless another address is given: whoever connects sees data.
+void read_monitoring_url(TableReader& reader, const Monitoring& monitoring, Node& node) {
+  const auto given = reader.url("monitoring_url");
+  if (!monitoring.on()) {
+    if (given) reader.reject("monitoring_url", "counts only with [monitoring]");
+    return;
+  }
+  node.monitoring_url = given.value_or(net::Url{.scheme = "tcp"});
+  if (node.monitoring_url->host.empty()) node.monitoring_url->host = "127.0.0.1";
+  if (node.monitoring_url->network() == "tcp" || node.monitoring_url->network() == "shm") return;
+  reader.reject("monitoring_url", "is neither tcp:// nor shm://");
+}
+
 void read_builders(TableReader& root, Configuration& configuration) {
   for (auto& reader : root.tables("builder")) {
     const std::uint64_t count = reader.integer("count", 1, 1, nodes_max);
@@ -231,6 +244,7 @@ void read_builders(TableReader& root, Configuration& configuration) {
       reader.reject("url", fmt::format("names more than {} addresses", builder::rails_max));
     const std::uint32_t weight = read_weight(reader, configuration.system.assignment);
     alike.filter_url = reader.url("filter_url");
+    read_monitoring_url(reader, configuration.monitoring, alike);
     alike.url_key = reader.path("url");
     alike.url_place = reader.place_of("url");
     if (configuration.builders() + count > nodes_max) {
@@ -243,6 +257,8 @@ void read_builders(TableReader& root, Configuration& configuration) {
       node.cpus = share_of_cpus(cpus, copy, count);
       if (node.filter_url && node.filter_url->port != 0)
         node.filter_url->port = static_cast<std::uint16_t>(node.filter_url->port + copy);
+      if (node.monitoring_url && node.monitoring_url->port != 0)
+        node.monitoring_url->port = static_cast<std::uint16_t>(node.monitoring_url->port + copy);
       configuration.nodes.push_back(std::move(node));
       configuration.system.builder_units.push_back(configuration.nodes.back().name);
       configuration.system.builder_weights.push_back(weight);

@@ -7,6 +7,7 @@
 
 #include "fanin/base/units.hpp"
 #include "fanin/builder/filtering/filter_sink.hpp"
+#include "fanin/executive/monitoring_sink.hpp"
 #include "fanin/executive/report.hpp"
 
 namespace fanin::executive {
@@ -37,6 +38,7 @@ Result<> BuilderNode::start() {
     watch_sinks();
   };
   if (auto started = start_filter_server(); !started) return started;
+  if (auto started = start_publisher(); !started) return started;
   unit_.emplace(*context_.system, std::move(options), environment());
   auto started = unit_->start();
   if (started) {
@@ -62,6 +64,24 @@ Result<> BuilderNode::start_filter_server() {
             context_.report(std::move(report));
           }});
   return filters_->listen(url);
+}
+
+Result<> BuilderNode::start_publisher() {
+  if (!configured().monitoring_url) return {};
+  auto made = EventPublisher::listen(*configured().monitoring_url,
+                                     {.loop = *context_.loop,
+                                      .transports = *context_.transports,
+                                      .send_pool = *context_.pools->published,
+                                      .receive_pool = *context_.pools->readers,
+                                      .seed = context_.session,
+                                      .log = context_.log});
+  if (!made) {
+    return fail(made.error().kind,
+                fmt::format("{}.monitoring_url: {}", configured().key, made.error().text));
+  }
+  publisher_ = std::move(*made);
+  context_.log(LogLevel::info, fmt::format("publishes events at {}", publisher_->url().text()));
+  return {};
 }
 
 void BuilderNode::stop() {
@@ -102,6 +122,10 @@ void BuilderNode::describe(json::Value& report) {
   report["events_stored"] = sink_log_.events;
   report["fragments_stored"] = sink_log_.fragments;
   report["bytes_stored"] = sink_log_.bytes;
+  if (publisher_) {
+    report["events_published"] = publisher_->published();
+    report["events_skipped"] = publisher_->skipped();
+  }
   json::Value files{json::List{}};
   for (const auto& file : sink_log_.files) files.append(file);
   report["files"] = files;
@@ -154,6 +178,14 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
   unable_ = !inner && !worked_;
   if (!inner) return inner;
   worked_ = true;
+  if (publisher_) {
+    *inner = std::make_unique<MonitoringSink>(
+        std::move(*inner), *publisher_, *context_.loop,
+        Sampling{.run = run,
+                 .every = context_.configuration->monitoring.every,
+                 .rate_hz = context_.configuration->monitoring.rate_hz},
+        event_sources(*context_.system));
+  }
   if (filters_) *inner = std::make_unique<builder::FilterSink>(std::move(*inner), run, *filters_);
   return std::make_unique<CountingSink>(std::move(*inner), context_.system->sources.size(),
                                         *context_.loop, sink_log_, context_.observer);

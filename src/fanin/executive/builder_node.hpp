@@ -10,6 +10,7 @@
 #include "fanin/builder/building/builder_unit.hpp"
 #include "fanin/builder/filtering/filter_server.hpp"
 #include "fanin/executive/counting_sink.hpp"
+#include "fanin/executive/event_publisher.hpp"
 #include "fanin/executive/node.hpp"
 
 namespace fanin::executive {
@@ -32,6 +33,7 @@ public:
 
 private:
   [[nodiscard]] Result<> start_filter_server();
+  [[nodiscard]] Result<> start_publisher();
   void leave(const std::string& why);
   void watch_sinks();
   void abandon_if_stuck();
@@ -43,6 +45,7 @@ private:
   LogLimiter gone_lines_;
   SinkLog sink_log_;
   std::optional<builder::FilterServer> filters_; // none: nothing is filtered
+  std::unique_ptr<EventPublisher> publisher_; // null: no event is published
   std::optional<builder::BuilderUnit> unit_; // after what its sinks refer to
   net::Timer full_tick_;
   std::uint64_t commits_before_ = 0;

@@ -40,6 +40,8 @@ std::string place_text(const Configuration& configuration, std::size_t index) {
     const net::Url& url = *node.filter_url;
     text += fmt::format(", filter units at {}", url.host.empty() ? url.scheme + "://" : url.text());
   }
+  if (node.monitoring_url)
+    text += fmt::format(", publishes events at {}", node.monitoring_url->text());
   if (!node.cpus.empty()) text += fmt::format(", CPU {}", fmt::join(node.cpus, ","));
   if (node.numa_node >= 0) text += fmt::format(", NUMA node {}", node.numa_node);
   return text;
@@ -65,6 +67,11 @@ std::string node_text(const Configuration& configuration, std::size_t index, con
     text += pool_text("metadata", plan.metadata);
   }
   if (node.role == config::Role::builder) text += pool_text("building", plan.receive);
+  if (plan.published.pages != 0) {
+    text += pool_text("published", plan.published) + pool_text("readers", plan.readers);
+    text +=
+        fmt::format("    queues     up to {} for readers of events\n", format_size(plan.queues));
+  }
   if (node.role == config::Role::filter) text += pool_text("events", plan.receive);
   if (node.role == config::Role::application) return text;
   text += pool_text("control", plan.control);

@@ -8,6 +8,7 @@
 #include "fanin/base/units.hpp"
 #include "fanin/builder/building/builder_unit.hpp"
 #include "fanin/builder/metadata.hpp"
+#include "fanin/executive/event_publisher.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/source/fragment_table.hpp"
 #include "fanin/wire/fragment.hpp"
@@ -254,6 +255,11 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
       control_pool(configuration, sizes, 1 + configuration.system.lanes() + configuration.filters(),
                    posted_pages(transports, configuration.event_manager().urls, 1) +
                        filter_pages(configuration, transports, node));
+  if (configuration.monitoring.on()) {
+    plan.published = {publisher_page, publisher_pages};
+    plan.readers = {reader_page, reader_pages};
+    plan.queues = readers_max * reader_queue;
+  }
   plan.receive_shared = node.filter_url && node.filter_url->network() == "shm";
   const auto pages =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
@@ -299,7 +305,9 @@ std::uint64_t NodePlan::payload() const {
   return sum;
 }
 
-std::uint64_t NodePlan::pools() const { return payload() + control.bytes() + metadata.bytes(); }
+std::uint64_t NodePlan::pools() const {
+  return payload() + control.bytes() + metadata.bytes() + published.bytes() + readers.bytes();
+}
 
 std::uint64_t NodePlan::total() const { return pools() + queues; }
 

@@ -33,13 +33,16 @@ struct NodePlan {
   std::vector<PoolPlan> sources;  // readout unit: payload, each source its own
   PoolPlan metadata; // readout unit: headers and tables of what was sent and not cleared
   PoolPlan receive; // builder unit: what is under construction or in storage; filter unit: events
+  PoolPlan published; // builder unit: sampled events on their way to readers
+  PoolPlan readers; // builder unit: what these say
   bool receive_shared = false; // filter units on this host read it
   std::uint32_t set_aside = 0; // of its pages, for batches that filter units take long for
   std::uint32_t posted = 0; // of its pages, those that the network holds ready for messages
   std::uint32_t window = 0; // readout unit: event numbers that a source may hold
   double bytes_per_s = 0; // expected payload; 0: not known
   std::uint64_t needed = 0; // bytes of payload for that rate
-  std::uint64_t queues = 0; // bytes outside of pools, for the numbers in the window
+  std::uint64_t queues = 0; // bytes outside of pools, for the numbers in the window; what waits for
+                            // readers of sampled events
 
   [[nodiscard]] std::uint64_t payload() const; // of its pools
   [[nodiscard]] std::uint64_t pools() const;

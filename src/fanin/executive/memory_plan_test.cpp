@@ -55,6 +55,18 @@ TEST(MemoryPlan, a_buffer_is_shared_by_expected_rate_where_that_is_known) {
   EXPECT_EQ(unknown.sources[1].bytes(), 33U << 20); // 10 MB/s for 300 ms more
 }
 
+TEST(MemoryPlan, what_readers_of_events_may_take_is_counted) {
+  const auto plain = plan(configuration());
+  const auto shown = plan(configuration({"monitoring.every=10"}));
+  ASSERT_TRUE(plain && shown);
+  const NodePlan& builder = shown->back();
+  EXPECT_EQ(builder.published.bytes(), 16 * ((64U << 10) + 4096));
+  EXPECT_EQ(builder.readers.bytes(), 8 * (64U << 10));
+  EXPECT_EQ(builder.queues, 16U << 20);
+  EXPECT_EQ(builder.total() - plain->back().total(),
+            builder.published.bytes() + builder.readers.bytes() + builder.queues);
+}
+
 TEST(MemoryPlan, a_source_whose_rate_is_known_has_what_it_needs_beside_others) {
   // 500 MB/s for 300 ms are more than half of the buffer.
   const auto plans = plan(configuration(

@@ -32,13 +32,15 @@ Result<NodePools> NodePools::make(const NodePlan& plan, const memory::ArenaOptio
     made = make_pool(plan.sources[i], arena, pools.sources[i]);
   }
   if (made) made = make_pool(plan.receive, receive, pools.receive);
+  if (made) made = make_pool(plan.published, arena, pools.published);
+  if (made) made = make_pool(plan.readers, arena, pools.readers);
   if (!made) return std::unexpected(made.error());
   return pools;
 }
 
 bool NodePools::all_home() const {
-  return is_home(control) && is_home(metadata) && is_home(receive) &&
-         std::ranges::all_of(sources, is_home);
+  return is_home(control) && is_home(metadata) && is_home(receive) && is_home(published) &&
+         is_home(readers) && std::ranges::all_of(sources, is_home);
 }
 
 } // namespace fanin::executive

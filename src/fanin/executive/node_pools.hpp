@@ -16,6 +16,8 @@ struct NodePools {
   std::vector<std::unique_ptr<memory::PagePool>> sources; // readout unit
   std::unique_ptr<memory::PagePool> metadata;             // likewise
   std::unique_ptr<memory::PagePool> receive;              // builder unit
+  std::unique_ptr<memory::PagePool> published;            // likewise
+  std::unique_ptr<memory::PagePool> readers;              // likewise
 
   // `arena.shared` holds for what is sent; nobody else reads what is received. Errors: exhausted,
   // unsupported.

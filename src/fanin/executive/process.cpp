@@ -82,6 +82,7 @@ Result<> Process::make_transports() {
   for (const config::Node& node : configuration_.nodes) {
     for (const net::Url& url : node.urls) schemes.insert(url.scheme);
     if (node.filter_url) schemes.insert(node.filter_url->scheme);
+    if (node.monitoring_url) schemes.insert(node.monitoring_url->scheme);
   }
   const LogFunction log_function = [this](LogLevel level, std::string_view text) {
     log(options_.nodes.front(), level, text);

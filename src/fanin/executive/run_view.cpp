@@ -218,7 +218,8 @@ void RunView::add_resources(json::Value& result) const {
         node["peak_rss_bytes"] = end->second.at("peak_rss_bytes");
         node["cpu_s"] = end->second.at("cpu_s");
       }
-      for (const char* key : {"events_decided", "events_accepted", "bytes_seen"}) {
+      for (const char* key : {"events_decided", "events_accepted", "bytes_seen", "events_published",
+                              "events_skipped"}) {
         if (end != ends_.end() && end->second.find(key) != nullptr) node[key] = end->second.at(key);
       }
       if (end != ends_.end() && !end->second.at("ok").boolean(true))

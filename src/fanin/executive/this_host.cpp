@@ -168,10 +168,13 @@ Result<> check_addresses(const config::Configuration& configuration,
       return fail(ErrorKind::usage, fmt::format("{}: {}: {}", node.url_place.text(), node.url_key,
                                                 good.error().text));
     }
-    if (!node.filter_url) continue;
-    if (const auto good = check(*node.filter_url, used && !node.filter_url->host.empty()); !good) {
-      return fail(ErrorKind::usage, fmt::format("{}: {}.filter_url: {}", node.place.text(),
-                                                node.key, good.error().text));
+    for (const auto& [key, url] : {std::pair{"filter_url", node.filter_url},
+                                   std::pair{"monitoring_url", node.monitoring_url}}) {
+      if (!url) continue;
+      if (const auto good = check(*url, used && !url->host.empty()); !good) {
+        return fail(ErrorKind::usage, fmt::format("{}: {}.{}: {}", node.place.text(), node.key, key,
+                                                  good.error().text));
+      }
     }
   }
   return {};

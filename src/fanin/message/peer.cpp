@@ -18,6 +18,7 @@ std::string_view name(CloseReason reason) {
   case CloseReason::unfinished_too_large: return "incomplete messages use too much memory";
   case CloseReason::callback_threw: return "the callback threw an exception";
   case CloseReason::too_slow: return "reads too slowly";
+  case CloseReason::too_many: return "there are enough subscribers";
   }
   return "unknown";
 }

@@ -28,9 +28,10 @@ enum class CloseReason : std::uint8_t {
   message_too_large,
   unfinished_too_large, ///< incomplete messages would take more memory than allowed
   callback_threw, ///< the application's callback threw, with a message of this connection
-  too_slow ///< a subscriber that does not read (SlowSubscriber::disconnect)
+  too_slow, ///< a subscriber that does not read (SlowSubscriber::disconnect)
+  too_many ///< a subscriber above PublisherOptions::subscribers_max
 };
-inline constexpr std::size_t close_reasons = 14;
+inline constexpr std::size_t close_reasons = 15;
 [[nodiscard]] FANIN_API std::string_view name(CloseReason reason);
 [[nodiscard]] FANIN_API CloseReason reason_of(net::CloseReason reason);
 

@@ -231,6 +231,28 @@ TEST_P(Publish, who_comes_and_goes_is_said_and_nothing_is_published_after_close)
   EXPECT_EQ(stays->messages(), 1U);
 }
 
+TEST_P(Publish, who_comes_when_there_are_enough_is_turned_away_until_one_leaves) {
+  std::vector<PeerId> came;
+  std::vector<PeerId> gone;
+  start({.subscribers_max = 1,
+         .on_subscriber = [&](PeerId id) { came.push_back(id); },
+         .on_subscriber_gone = [&](PeerId id, CloseReason) { gone.push_back(id); }});
+  auto first = listen({1}, Mode::high_throughput);
+  Listener late(ends.client());
+  ASSERT_TRUE(late.subscriber.subscribe(publisher->url(), 1, Mode::high_throughput));
+  const auto& turned_away =
+      publisher->counters().closed[static_cast<std::size_t>(CloseReason::too_many)];
+  ASSERT_TRUE(ends.until([&] { return turned_away > 0 && !late.ended.empty(); }));
+  send(1, pattern(10, 1));
+  ASSERT_TRUE(ends.until([&] { return first->messages() == 1; }));
+  EXPECT_EQ(came.size(), 1U);
+  EXPECT_TRUE(gone.empty());
+  first.reset();
+  ASSERT_TRUE(ends.until([&] { return came.size() == 2 && publisher->has_subscriber(1); }));
+  send(1, pattern(10, 2));
+  ASSERT_TRUE(ends.until([&] { return late.messages() == 1; }));
+}
+
 class FewSendPages : public Publish {
 protected:
   FewSendPages() : Publish(options()) {}

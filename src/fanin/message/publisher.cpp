@@ -306,6 +306,8 @@ std::shared_ptr<detail::Peer> Publisher::admit(const Hello& hello) {
 }
 
 void Publisher::on_admitted(const std::shared_ptr<detail::Peer>& peer) {
+  if (subscribers() > options_.subscribers_max)
+    return acceptor_.close(*peer, CloseReason::too_many);
   if (options_.on_subscriber) options_.on_subscriber(peer->id);
 }
 

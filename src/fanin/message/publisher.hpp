@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -38,6 +39,8 @@ struct PublisherOptions {
   std::uint32_t tags_max = 65536;
   /// Most tags of all subscribers; beyond this the one with most is disconnected (bad_page).
   std::uint64_t tags_sum_max = 1U << 20;
+  /// Most connections at the same time; who comes then is disconnected (too_many).
+  std::size_t subscribers_max = std::numeric_limits<std::size_t>::max();
   std::function<void(PeerId)> on_subscriber = {}; ///< a subscriber has connected
   std::function<void(PeerId, CloseReason)> on_subscriber_gone = {};
   std::function<void()> on_writable = {}; ///< after backpressure: try again

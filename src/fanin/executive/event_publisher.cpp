@@ -1,0 +1,141 @@
+#include "fanin/executive/event_publisher.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/wire/super_fragment.hpp"
+
+namespace fanin::executive {
+namespace {
+
+constexpr Duration line_period = std::chrono::seconds{10};
+constexpr std::uint32_t tags_max = 64; // there are 33
+
+} // namespace
+
+bool append_event(RunNumber run, const storage::BuiltEvent& event, std::vector<std::byte>& bytes) {
+  const std::size_t count = event.fragments.size() + event.missing.size();
+  std::uint64_t size = bytes.size() + wire::super_head_size(count);
+  for (const auto& fragment : event.fragments) size += fragment.payload.size();
+  if (size > message::Message::size_max - sizeof(message::Tag)) return false;
+  bytes.reserve(size);
+  const auto put = [&bytes](const void* data, std::size_t length) {
+    const auto* const begin = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), begin, begin + length);
+  };
+  wire::SuperHeader head{
+      .event = event.number, .count = static_cast<std::uint32_t>(count), .run = run};
+  if ((event.flags & storage::event_incomplete) != 0) head.flags = wire::super_incomplete;
+  put(&head, sizeof head);
+  for (std::size_t f = 0, m = 0; f + m < count;) {
+    const bool present =
+        m == event.missing.size() ||
+        (f < event.fragments.size() && event.fragments[f].source < event.missing[m].source);
+    wire::SuperEntry entry;
+    if (present) {
+      const storage::EventFragment& fragment = event.fragments[f++];
+      const auto length = static_cast<std::uint32_t>(fragment.payload.size());
+      entry = {fragment.source,
+               {length | storage::wire_fragment_flags(fragment.flags), fragment.crc32c}};
+    } else {
+      entry = {event.missing[m].source, {wire::fragment_absent, event.missing[m].reason}};
+      ++m;
+    }
+    put(&entry, sizeof entry);
+  }
+  for (const auto& fragment : event.fragments)
+    put(fragment.payload.data(), fragment.payload.size());
+  return true;
+}
+
+EventPublisher::EventPublisher(message::ContextParts parts)
+    : log_(parts.log), context_(std::move(parts)) {}
+
+Result<std::unique_ptr<EventPublisher>> EventPublisher::listen(const net::Url& url,
+                                                               message::ContextParts parts) {
+  std::unique_ptr<EventPublisher> made(new EventPublisher(std::move(parts)));
+  EventPublisher* const self = made.get();
+  auto publisher = message::Publisher::listen(
+      made->context_, url,
+      {.slow = message::SlowSubscriber::sample,
+       .send_queue_bytes = reader_queue,
+       .tags_max = tags_max,
+       .tags_sum_max = readers_max * tags_max,
+       .subscribers_max = readers_max,
+       .on_subscriber = [self](message::PeerId id) { self->add_reader(id); },
+       .on_subscriber_gone = [self](message::PeerId id,
+                                    message::CloseReason) { self->remove_reader(id); }});
+  if (!publisher) return std::unexpected(publisher.error());
+  made->publisher_ = std::move(*publisher);
+  return made;
+}
+
+bool EventPublisher::wanted() const {
+  if (publisher_->subscribers() == 0) return false;
+  for (message::Tag tag = all_events_tag; tag <= storage::streams_max + 1; ++tag) {
+    if (publisher_->has_subscriber(tag)) return true;
+  }
+  return false;
+}
+
+void EventPublisher::add_reader(message::PeerId id) {
+  std::string& name = readers_[id];
+  name = publisher_->peer_name(id);
+  say_reader(name, "is here");
+}
+
+void EventPublisher::remove_reader(message::PeerId id) {
+  const auto found = readers_.find(id);
+  if (found == readers_.end()) return;
+  say_reader(found->second, "has left");
+  readers_.erase(found);
+}
+
+void EventPublisher::say_reader(std::string_view name, std::string_view what) {
+  lines_.say(log_, context_.loop().now(), LogLevel::info,
+             fmt::format("a reader of events, {}, {}", name, what));
+}
+
+void EventPublisher::publish(RunNumber run, const storage::BuiltEvent& event) {
+  const auto has = [this](message::Tag tag) { return publisher_->has_subscriber(tag); };
+  std::uint32_t streams = event.streams;
+  for (std::uint32_t left = streams; left != 0; left &= left - 1) {
+    const auto stream = static_cast<std::uint32_t>(std::countr_zero(left));
+    if (!has(1 + stream)) streams &= ~(1U << stream);
+  }
+  if (!has(all_events_tag) && streams == 0) return;
+  bytes_.clear();
+  if (!append_event(run, event, bytes_)) {
+    ++too_large_;
+    return say_skipped();
+  }
+  ++published_;
+  const auto give = [this](message::Tag tag) {
+    // Nobody is waited for, so that it is taken; who does not get it is counted.
+    (void)publisher_->publish(tag, bytes_);
+  };
+  if (has(all_events_tag)) give(all_events_tag);
+  for (; streams != 0; streams &= streams - 1) {
+    give(1U + static_cast<std::uint32_t>(std::countr_zero(streams)));
+  }
+  say_skipped();
+}
+
+void EventPublisher::say_skipped() {
+  const Time now = context_.loop().now();
+  if (skipped() == skipped_said_ || now < next_line_) return;
+  skipped_said_ = skipped();
+  next_line_ = now + line_period;
+  if (log_) {
+    log_(LogLevel::warning,
+         fmt::format("readers of events are too slow, or events too large for them: {} events were "
+                     "not given to them so far; the run does not wait",
+                     skipped_said_));
+  }
+}
+
+} // namespace fanin::executive

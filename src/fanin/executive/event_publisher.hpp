@@ -1,0 +1,82 @@
+// Publishes single events of a builder unit for whoever wants to look at them. It waits for nobody:
+// a reader that is too slow misses events.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/log_limiter.hpp"
+#include "fanin/message/context.hpp"
+#include "fanin/message/message.hpp"
+#include "fanin/message/publisher.hpp"
+#include "fanin/storage/batch_events.hpp"
+
+namespace fanin::executive {
+
+// What NodePools have for it. A larger event goes over the heap, once for all readers.
+inline constexpr std::uint32_t publisher_page = (64U << 10) + 4096;
+inline constexpr std::uint32_t publisher_pages = 16;
+inline constexpr std::uint32_t reader_page = 64U << 10;
+inline constexpr std::uint32_t reader_pages = 8;
+inline constexpr std::size_t readers_max = 16;
+inline constexpr std::uint64_t reader_queue = 1U << 20; // bytes that wait for one of them
+
+// The tags of an event: that of all events, and one for each of its streams, from 1 on.
+inline constexpr message::Tag all_events_tag = 0;
+
+// Where an event goes that was chosen.
+class EventOutput {
+public:
+  virtual ~EventOutput() = default;
+  // Somebody has asked for events.
+  [[nodiscard]] virtual bool wanted() const = 0;
+  virtual void publish(RunNumber run, const storage::BuiltEvent& event) = 0;
+};
+
+// Appends an event as a super-fragment (wire/super_fragment.hpp). False: it is larger than one can
+// be.
+[[nodiscard]] bool append_event(RunNumber run, const storage::BuiltEvent& event,
+                                std::vector<std::byte>& bytes);
+
+// Thread: the loop's.
+class EventPublisher final : public EventOutput {
+public:
+  // Errors: those of the address.
+  [[nodiscard]] static Result<std::unique_ptr<EventPublisher>> listen(const net::Url& url,
+                                                                      message::ContextParts parts);
+
+  [[nodiscard]] bool wanted() const override;
+  void publish(RunNumber run, const storage::BuiltEvent& event) override;
+
+  [[nodiscard]] const net::Url& url() const { return publisher_->url(); }
+  [[nodiscard]] std::uint64_t published() const { return published_; } // events
+  // Events that a reader did not get, for each of them.
+  [[nodiscard]] std::uint64_t skipped() const {
+    return publisher_->counters().skipped + too_large_;
+  }
+
+private:
+  explicit EventPublisher(message::ContextParts parts);
+  void add_reader(message::PeerId id);
+  void remove_reader(message::PeerId id);
+  void say_reader(std::string_view name, std::string_view what);
+  void say_skipped();
+
+  LogFunction log_;
+  LogLimiter lines_;
+  std::map<message::PeerId, std::string> readers_; // for people
+  message::Context context_;
+  std::unique_ptr<message::Publisher> publisher_;
+  std::vector<std::byte> bytes_; // of an event
+  std::uint64_t published_ = 0;
+  std::uint64_t too_large_ = 0;
+  std::uint64_t skipped_said_ = 0;
+  Time next_line_{};
+};
+
+} // namespace fanin::executive
