@@ -162,7 +162,7 @@ def test_a_plug_in_that_ends_the_process_that_makes_it_is_named():
         config = folder.path / "run.toml"
         last = f'{config}:11: readout.0.source.0: making source "0x1" of type "test_constant" has not returned: this process ends'
         for command in ("check", "run"):
-            for how in ("aborts", "faults", "exits"):
+            for how in ("aborts", "faults", "overflows", "exits"):
                 more = f'made = "{how}"'
                 folder.write("run.toml", CONSTANT.format(folder=folder.path, plugin=plugin_of_tests("constant"), more=more))
                 done = fanin(command, config)

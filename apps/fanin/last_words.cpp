@@ -39,6 +39,18 @@ void on_end(int signal, siginfo_t* info, void* /*context*/) {
   if (!by_its_code || info->si_code <= 0) raise(signal);
 }
 
+// The handler's, where the stack itself is what has no room left.
+void make_stack() {
+  alignas(16) static std::array<char, 64U << 10> memory;
+  stack_t stack{};
+  if (sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0)
+    return; // a sanitizer
+  stack.ss_flags = 0;
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  sigaltstack(&stack, nullptr);
+}
+
 // A plug-in that calls exit() decides nothing about the exit status.
 void on_exit_within() {
   if (executive::plugin_call().empty()) return;
@@ -49,10 +61,11 @@ void on_exit_within() {
 } // namespace
 
 void name_plugins_that_end_this_process() {
+  make_stack();
   for (std::size_t i = 0; i < signals.size(); ++i) {
     struct sigaction action{};
     action.sa_sigaction = on_end;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
     sigaction(signals[i], nullptr, &earlier[i]);
     if (earlier[i].sa_handler != SIG_IGN) sigaction(signals[i], &action, nullptr);
   }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -40,7 +41,13 @@ private:
   std::string failure_;
 };
 
-enum class Made : std::uint8_t { works, aborts, faults, exits, hangs };
+enum class Made : std::uint8_t { works, aborts, faults, overflows, exits, hangs };
+
+// Until there is no stack left.
+std::size_t overflow(std::size_t depth) {
+  const volatile std::size_t kept = depth;
+  return depth == std::numeric_limits<std::size_t>::max() ? 0 : overflow(depth + 1) + kept;
+}
 
 void misbehave(Made made, const std::string& path) {
   const bool was_there = path.empty() || std::filesystem::exists(path);
@@ -51,6 +58,7 @@ void misbehave(Made made, const std::string& path) {
   if (!was_there) return;
   if (made == Made::aborts) std::abort();
   if (made == Made::faults) std::raise(SIGSEGV);
+  if (made == Made::overflows) std::exit(static_cast<int>(overflow(0)));
   if (made == Made::exits) std::exit(0);
 }
 
@@ -58,8 +66,8 @@ Result<std::unique_ptr<Source>> make_constant(const SourceSettings& settings) {
   SettingsReader reader(settings);
   const auto value = static_cast<std::byte>(reader.integer("value", 0, 0, 255));
   std::string failure = reader.text("failure");
-  const auto made =
-      static_cast<Made>(reader.choice("made", {"works", "aborts", "faults", "exits", "hangs"}));
+  const auto made = static_cast<Made>(
+      reader.choice("made", {"works", "aborts", "faults", "overflows", "exits", "hangs"}));
   const std::string path = reader.text("made_path");
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
   misbehave(made, path);
