@@ -955,6 +955,25 @@ TEST(End, when_the_event_manager_dies_all_nodes_stop) {
   EXPECT_EQ(system.ended_nodes(), 4U) << tail_of_log(system);
 }
 
+// Readout units are held back from a moment after one status to a moment before or after another.
+TEST(End, sources_are_not_slow_where_builder_units_hold_them_back) {
+  for (const Duration stalled : {100ms, 235ms, 480ms, 600ms}) {
+    auto options = triggered(2, 1, 0);
+    options.source_rate_hz = 10'000;
+    options.system.events_max = 12'000; // the last one is known, so that it drains from the start
+    options.system.drain = 2s;
+    VirtualSystem system{options};
+    system.start_all();
+    system.run_for(260ms);
+    system.sink(0)->stall(true);
+    system.run_for(stalled);
+    system.sink(0)->stall(false);
+    ASSERT_TRUE(system.run_until_ended(30s)) << tail_of_log(system);
+    EXPECT_EQ(system.summary().events_built, 12'000U);
+    EXPECT_EQ(system.summary().events_incomplete, 0U) << tail_of_log(system);
+  }
+}
+
 // For longer than run.drain. Space that comes at the last moment is used.
 TEST(End, a_disk_that_was_full_for_long_before_the_end_holds_it_up_no_longer) {
   for (const bool space : {false, true}) {

@@ -381,7 +381,7 @@ struct NodeCounters {
   std::uint32_t sources = 0;
   std::uint32_t text_size = 0; ///< files of a builder unit; what a readout unit waits for
   std::uint32_t held_back = 0; ///< 1: all sources of a readout unit have more than it may read
-  std::uint32_t reserved = 0;
+  std::uint32_t was_held_back = 0; ///< 1: that was so at some moment since the status before
 };
 static_assert(sizeof(NodeCounters) == 72);
 

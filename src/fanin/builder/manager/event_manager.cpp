@@ -288,7 +288,6 @@ void EventManager::check_alive() {
     if (!key.is_readout() && options_.on_silent) options_.on_silent(key.node);
   }
   events_.watch_overtaken(liveness_.running_time());
-  reading_.watch_drain(liveness_.running_time());
   path_watch_.watch(now);
   alive_tick_.start(*environment_.loop, now + alive_period);
 }
@@ -316,6 +315,7 @@ bool EventManager::message(NodeKey key, wire::MessageType type, std::span<const 
     accounts_.count(key.node, counters);
     events_.on_status(key.node, counters.held_back != 0, printable(text, reason_shown),
                       liveness_.running_time());
+    reading_.watch_drain(key.node, counters.was_held_back != 0);
     if (!accounts_.count_dropped(key.node, sources)) return false;
   } else {
     accounts_.count_builder(key.node, counters);

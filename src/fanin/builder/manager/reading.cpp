@@ -1,7 +1,6 @@
 #include "fanin/builder/manager/reading.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 #include "fanin/base/units.hpp"
 #include "fanin/source/number_judge.hpp"
@@ -12,7 +11,8 @@ Reading::Reading(const Parts& parts)
     : parts_(parts),
       tick_([this] { advance(); }),
       paused_(parts.readouts.size()),
-      sent_triggered_(parts.readouts.size()) {}
+      sent_triggered_(parts.readouts.size()),
+      paces_(parts.readouts.size()) {}
 
 void Reading::start(Time now) {
   parts_.phase.run();
@@ -27,6 +27,7 @@ void Reading::start(Time now) {
 
 EventNumber Reading::join(NodeId readout) {
   paused_[readout].reset();
+  paces_[readout] = {};
   sent_triggered_[readout] = parts_.trigger.end();
   if (!parts_.phase.is(Phase::running)) return 0;
   return parts_.trigger.enabled() ? parts_.trigger.end() : limit_;
@@ -151,48 +152,20 @@ void Reading::drain_until(EventNumber event, EventNumber read) {
 
 // Within the window numbers count that one source alone has: a wrong one, or a wrong offset, may be
 // hours ahead of slow sources. One that gives nothing at all is given up by its readout unit.
-void Reading::watch_drain(Duration now) {
+void Reading::watch_drain(NodeId readout, bool held_back) {
   if (!parts_.phase.is(Phase::draining)) return;
-  const auto readouts = parts_.events.announcements().readouts();
-  paces_.resize(readouts.size());
-  EventNumber lowest = read_end_;
-  std::optional<std::size_t> slowest;
-  Duration longest = parts_.system.drain;
-  for (std::size_t i = 0; i < readouts.size(); ++i) {
-    const Announcements::Readout& readout = readouts[i];
-    if (readout.state != Announcements::State::announcing) continue;
-    lowest = std::min(lowest, readout.end);
-    const auto needed = paces_[i].needed(readout, read_end_, now, parts_.system.event_deadline);
-    if (needed && *needed > longest) std::tie(slowest, longest) = std::pair{i, *needed};
-  }
-  if (!slowest) return;
+  const Announcements::Readout& announced = parts_.events.announcements().readout(readout);
+  if (announced.state != Announcements::State::announcing) return;
+  const EventNumber end = announced.end;
+  const auto needed = paces_[readout].needed(end, held_back, read_end_);
+  if (!needed || *needed <= parts_.system.drain) return;
   parts_.log(LogLevel::warning,
              fmt::format("readout unit '{}' is at event {} and would take {} to reach event {}: "
                          "nothing more is read, the events between are built without it",
-                         parts_.system.readout_units[*slowest], readouts[*slowest].end,
-                         format_duration(longest), read_end_));
-  read_end_ = lowest;
+                         parts_.system.readout_units[readout], end, format_duration(*needed),
+                         read_end_));
+  read_end_ = end;
   parts_.server.tell_readouts(wire::Limit{limit_, 1, read_end_});
-}
-
-// One that is held back is ahead of others, or waits for builder units: that is not its pace.
-std::optional<Duration> Reading::Pace::needed(const Announcements::Readout& readout,
-                                              EventNumber until, Duration now,
-                                              Duration period_min) {
-  if (!since || readout.held_back) {
-    since = now;
-    end = readout.end;
-    return {};
-  }
-  const Duration period = now - *since;
-  if (period < period_min) return {};
-  const EventNumber moved = readout.end - std::min(readout.end, end);
-  since = now;
-  end = readout.end;
-  if (readout.end >= until || moved == 0) return {};
-  const double periods = static_cast<double>(until - readout.end) / static_cast<double>(moved);
-  return Duration{
-      static_cast<Duration::rep>(std::min(periods * static_cast<double>(period.count()), 1e18))};
 }
 
 } // namespace fanin::builder

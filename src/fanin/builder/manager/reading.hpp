@@ -9,6 +9,7 @@
 
 #include "fanin/builder/control/control_server.hpp"
 #include "fanin/builder/manager/dispatcher.hpp"
+#include "fanin/builder/manager/drain_pace.hpp"
 #include "fanin/builder/manager/known_events.hpp"
 #include "fanin/builder/manager/membership.hpp"
 #include "fanin/builder/manager/run_phase.hpp"
@@ -43,24 +44,14 @@ public:
   void update();
   // Once a turn, after that: phase draining, if the last event is known.
   void end_if_known();
-  // From time to time. While the run drains, no source is waited for that would take longer than
-  // `drain` to come to the last event. `now`: the running time of the event manager.
-  void watch_drain(Duration now);
+  // A readout unit's status has come. While the run drains, no source is waited for that would take
+  // longer than `drain` to come to the last event. `held_back`: since the status before.
+  void watch_drain(NodeId readout, bool held_back);
   // Ends the run in good order: phase pausing or draining. Only while it is running.
   void stop();
   void cancel() { tick_.cancel(); }
 
 private:
-  struct Pace { // of a readout unit, while the run ends
-    std::optional<Duration> since; // measured from here on, when it had announced up to `end`
-    EventNumber end = 0;
-    // How long it will take to announce up to `until`; nothing: it is there, it is not known yet,
-    // or it does not move, which is silence and not slowness.
-    [[nodiscard]] std::optional<Duration> needed(const Announcements::Readout& readout,
-                                                 EventNumber until, Duration now,
-                                                 Duration period_min);
-  };
-
   void advance();
   void tell_triggered();
   void find_first_event();
@@ -77,7 +68,7 @@ private:
   std::vector<EventNumber> sent_triggered_; // likewise
   EventNumber sent_to_all_ = 0; // of what was triggered
   EventNumber read_end_ = 0; // while the run drains: sources are read up to there
-  std::vector<Pace> paces_; // by readout unit
+  std::vector<DrainPace> paces_; // by readout unit
 };
 
 } // namespace fanin::builder

@@ -378,6 +378,7 @@ void ReadoutUnit::say_status() {
   if (!control_->roomy(sources.size_bytes() + text.size())) return;
   counters_.text_size = static_cast<std::uint32_t>(text.size());
   control_->send(wire::Status{counters_}, sources, std::string_view{text});
+  counters_.was_held_back = 0;
 }
 
 std::span<const wire::SourceCounters> ReadoutUnit::count() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <utility>
 
 namespace fanin::builder {
 
@@ -56,6 +57,7 @@ void SourceGroup::reset() {
   known_end_ = 0;
   apart_.clear();
   throttled_since_ = never;
+  was_held_back_ = false;
   for (source::FragmentQueue* const queue : queues_) queue->start_unnumbered();
 }
 
@@ -65,9 +67,12 @@ bool SourceGroup::read(const RunView& run, Time now) {
   const bool retry = std::exchange(retry_, false);
   bool more = false;
   bool throttled = false;
+  bool all_done = true;
+  bool all_held_back = true;
   for (Member& member : members_) {
     SourceReader& reader = member.reader;
     if (reader.done()) continue;
+    all_done = false;
     reader.measure_lead(system_.read_ahead / members_.size());
     if (reader.far_ahead()) continue; // goes on when batches have been cut
     if (reader.due(now, retry)) {
@@ -81,7 +86,9 @@ bool SourceGroup::read(const RunView& run, Time now) {
     }
     more = more || reader.has_more();
     throttled = throttled || member.queue().throttled();
+    all_held_back = all_held_back && reader.held_back();
   }
+  was_held_back_ = was_held_back_ || (!all_done && all_held_back);
   count_throttled(throttled, now);
   return more;
 }
@@ -396,6 +403,7 @@ std::span<const wire::SourceCounters> SourceGroup::count(wire::NodeCounters& cou
     all_held_back = all_held_back && member.reader.held_back();
   }
   counters.held_back = any && all_held_back ? 1 : 0;
+  if (std::exchange(was_held_back_, false) || counters.held_back != 0) counters.was_held_back = 1;
   return counters_;
 }
 

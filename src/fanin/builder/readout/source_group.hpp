@@ -157,6 +157,7 @@ private:
   bool retry_ = false;
   Time throttled_since_ = never;
   std::uint64_t throttled_us_ = 0;
+  bool was_held_back_ = false; // all of them, after a read since they were counted last
   std::vector<EventNumber> ends_; // reused, as the others below
   std::vector<Overtaking::End> overtaking_ends_;
   std::vector<wire::SourceCounters> counters_;
