@@ -1,6 +1,7 @@
-// fanin check CONFIG: validates a configuration and prints what it would start.
+// fanin check CONFIG...: validates configurations and prints what they would start.
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,7 @@
 
 #include "commands.hpp"
 #include "fanin/config/configuration.hpp"
+#include "fanin/config/stages.hpp"
 #include "fanin/executive/describe.hpp"
 #include "fanin/executive/this_host.hpp"
 #include "last_words.hpp"
@@ -16,17 +18,39 @@
 namespace fanin::command {
 namespace {
 
-int check(const std::string& path, const std::vector<std::string>& overrides) {
-  name_plugins_that_end_this_process();
-  const auto configuration = config::load(path, overrides);
-  if (!configuration) return complain(configuration.error());
-  std::vector<std::size_t> nodes;
-  for (std::size_t i = 0; i < configuration->nodes.size(); ++i) {
-    if (executive::is_here(configuration->nodes[i].host)) nodes.push_back(i);
+using Configurations = std::vector<config::Configuration>;
+
+// What would be started; several configurations are two stages.
+Result<std::string> description_of(const Configurations& configurations) {
+  if (configurations.size() > 1) {
+    const auto stages = config::fit_stages(configurations);
+    if (!stages) return std::unexpected(stages.error());
   }
-  const auto plans = executive::check_here(*configuration, nodes);
-  if (!plans) return complain(plans.error());
-  print(executive::describe(*configuration, *plans));
+  std::string text;
+  for (const config::Configuration& configuration : configurations) {
+    std::vector<std::size_t> nodes;
+    for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
+      if (executive::is_here(configuration.nodes[i].host)) nodes.push_back(i);
+    }
+    const auto plans = executive::check_here(configuration, nodes);
+    if (!plans) return std::unexpected(plans.error());
+    if (!text.empty()) text += "\n";
+    text += executive::describe(configuration, *plans);
+  }
+  return text;
+}
+
+int check(const std::vector<std::string>& paths, const std::vector<std::string>& overrides) {
+  name_plugins_that_end_this_process();
+  Configurations configurations;
+  for (const std::string& path : paths) {
+    auto configuration = config::load(path, overrides);
+    if (!configuration) return complain(configuration.error());
+    configurations.push_back(std::move(*configuration));
+  }
+  const auto text = description_of(configurations);
+  if (!text) return complain(text.error());
+  print(*text);
   return status_done;
 }
 
@@ -34,18 +58,21 @@ int check(const std::string& path, const std::vector<std::string>& overrides) {
 
 void add_check(CLI::App& app, int& status) {
   struct Options {
-    std::string configuration;
+    std::vector<std::string> configurations;
     std::vector<std::string> overrides;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("check", "Validate a configuration and print what it would start");
-  command->add_option("CONFIG", options->configuration, "Configuration (TOML)")->required();
+  command
+      ->add_option("CONFIG", options->configurations,
+                   "Configuration (TOML); several: two stages of event building")
+      ->required();
   command->add_option("--set", options->overrides, "KEY=VALUE: override one key")
       ->take_all()
       ->allow_extra_args(false);
   command->callback(
-      [options, &status] { status = check(options->configuration, options->overrides); });
+      [options, &status] { status = check(options->configurations, options->overrides); });
 }
 
 } // namespace fanin::command
