@@ -1,10 +1,12 @@
 // fanin run CONFIG: a whole event builder on this host or on those of a list, or one node of it.
+// (Several configurations: run_several.cpp.)
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <csignal>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,33 +28,14 @@
 #include "fanin/executive/this_host.hpp"
 #include "fanin/settings/tree.hpp"
 #include "last_words.hpp"
-#include "terminal.hpp"
+#include "run.hpp"
 
 namespace fanin::command {
 namespace {
 
-struct RunOptions {
-  std::string program; // as the user called it
-  std::string configuration;
-  std::string node;
-  std::string duration;
-  std::string events;
-  std::vector<std::string> overrides;
-  std::string json;
-  std::string log = "info";
-  bool quiet = false;
-  std::string hosts; // a list
-  bool testbed = false;
-  std::string assigned; // of a process that was started on a host of a list: HostList::addresses()
-  int report_descriptor = -1;
-  std::uint64_t session = 0;
-};
-
-// With --duration and --events, which are the same.
 std::vector<std::string> all_overrides(const RunOptions& options) {
   std::vector<std::string> overrides = options.overrides;
-  if (!options.duration.empty()) overrides.push_back("run.duration=" + options.duration);
-  if (!options.events.empty()) overrides.push_back("run.events=" + options.events);
+  std::ranges::copy(end_overrides(options), std::back_inserter(overrides));
   return overrides;
 }
 
@@ -72,14 +55,13 @@ public:
   // `decides`: the event manager is here, and with it the result.
   Show(const config::Configuration& configuration, const Plans& plans, const RunOptions& options,
        bool decides, JsonFile& json)
-      : options_(options),
-        decides_(decides),
-        json_(json),
+      : decides_(decides),
         view_(configuration, plans),
-        terminal_(options.quiet ? LogLevel::warning : executive::log_level(options.log)) {}
+        screen_(options.part ? screen_of_parent(options.report_descriptor)
+                             : screen_on_terminal(options, json)) {}
 
   [[nodiscard]] executive::RunView& view() { return view_; }
-  void log(LogLevel level, std::string_view text) { terminal_.log(level, text); }
+  void log(LogLevel level, std::string_view text) { screen_->log(level, text); }
   void tell_unknown_rates(const config::Configuration& configuration) {
     if (const auto unknown = executive::unknown_rates(configuration); !unknown.empty())
       log(LogLevel::info, unknown);
@@ -93,27 +75,26 @@ public:
       const LogLevel level = executive::log_level(report.at("level").text());
       const std::string line = fmt::format("{:<8} {}", node, report.at("text").text());
       if (level == LogLevel::error) remember(line);
-      terminal_.log(level, line);
+      screen_->log(level, line);
     } else if (kind == "listening" && !report.at("url").text().starts_with("inproc:")) {
       std::string rails = report.at("url").text(); // a line each
       for (std::size_t at = 0; (at = rails.find('\n', at)) != std::string::npos;)
         rails.replace(at, 1, " and ");
-      terminal_.log(LogLevel::info, fmt::format("{:<8} listens at {}", node, rails));
+      screen_->log(LogLevel::info, fmt::format("{:<8} listens at {}", node, rails));
     } else if (kind == "end" && !report.at("ok").boolean()) {
       on_failed_end(node, report.at("error").text(), report.at("too_late").boolean());
     }
-    const bool moved = kind == "progress" || kind == "frozen";
-    if (moved && !options_.quiet) terminal_.progress(view_.progress_line());
+    if (kind == "progress" || kind == "frozen") screen_->progress(report, view_);
   }
 
   // The table and the JSON object; the exit status.
   int finish() {
-    terminal_.end_progress();
     const json::Value result = decides_ ? view_.result() : view_.nodes_result();
-    if (decides_) terminal_.show("\n" + executive::summary_text(result));
-    if (auto written = json_.write(result); !written) return complain(written.error());
     const bool good = decides_ ? executive::succeeded(result) : result.at("ok").boolean();
-    if (!decides_ && !good) terminal_.show("\n" + executive::nodes_text(result));
+    const std::string text = decides_ ? "\n" + executive::summary_text(result)
+                             : good   ? ""
+                                      : "\n" + executive::nodes_text(result);
+    if (auto shown = screen_->finish(result, text); !shown) return complain(shown.error());
     return good ? status_done : status_failed;
   }
 
@@ -122,7 +103,7 @@ private:
   void on_failed_end(const std::string& node, const std::string& error, bool too_late) {
     const std::string line = fmt::format("{:<8} {}", node, error);
     const bool known = view_.has_result() || std::ranges::find(errors_, line) != errors_.end();
-    terminal_.log(too_late ? LogLevel::info : known ? LogLevel::debug : LogLevel::error, line);
+    screen_->log(too_late ? LogLevel::info : known ? LogLevel::debug : LogLevel::error, line);
     remember(line);
   }
   void remember(std::string line) {
@@ -132,12 +113,10 @@ private:
 
   static constexpr std::size_t errors_max = 16;
 
-  const RunOptions& options_;
   bool decides_;
-  JsonFile& json_;
   std::deque<std::string> errors_; // the last that were shown
   executive::RunView view_;
-  Terminal terminal_;
+  std::unique_ptr<RunScreen> screen_;
 };
 
 std::vector<std::size_t> nodes_of(const config::Configuration& configuration,
@@ -215,7 +194,7 @@ int launch(const config::Configuration& configuration, const Plans& plans, std::
             json);
   show.tell_unknown_rates(configuration);
   executive::LauncherOptions launcher;
-  launcher.command = {options.program, "run", options.configuration};
+  launcher.command = {options.program, "run", options.configurations.front()};
   for (const auto& assignment : all_overrides(options)) {
     launcher.command.emplace_back("--set");
     launcher.command.push_back(assignment);
@@ -258,11 +237,13 @@ Result<> assign(config::Configuration& configuration,
 int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
   name_plugins_that_end_this_process();
-  // The launcher's children read what it has read.
-  const bool child = options.report_descriptor >= 0;
-  auto text = settings::read_text(child ? "/proc/self/fd/0" : options.configuration);
+  // Children read what their launcher has read.
+  const bool started = options.report_descriptor >= 0;
+  const bool child = started && !options.part;
+  const std::string& file = options.configurations.front();
+  auto text = settings::read_text(started ? "/proc/self/fd/0" : file);
   if (!text) return complain(text.error());
-  auto configuration = config::parse(*text, options.configuration, all_overrides(options));
+  auto configuration = config::parse(*text, file, all_overrides(options));
   if (!configuration) return complain(configuration.error());
   const auto hosts = read_hosts(options);
   if (!hosts) return complain(hosts.error());
@@ -302,12 +283,24 @@ std::string wrong_count(const std::string& text) {
 
 } // namespace
 
+LogLevel RunOptions::shown() const { return quiet ? LogLevel::warning : executive::log_level(log); }
+
+std::vector<std::string> end_overrides(const RunOptions& options) {
+  std::vector<std::string> overrides;
+  if (!options.duration.empty()) overrides.push_back("run.duration=" + options.duration);
+  if (!options.events.empty()) overrides.push_back("run.events=" + options.events);
+  return overrides;
+}
+
 void add_run(CLI::App& app, const std::string& program, int& status) {
   auto options = std::make_shared<RunOptions>();
   options->program = program;
   CLI::App* command =
       app.add_subcommand("run", "Run an event builder here or on several hosts, or one node of it");
-  command->add_option("CONFIG", options->configuration, "Configuration (TOML)")->required();
+  command
+      ->add_option("CONFIG", options->configurations,
+                   "Configuration (TOML); several: two stages of event building")
+      ->required();
   command->add_option("--node", options->node, "Only this node, or this [[process]]");
   auto* duration = command->add_option("--duration", options->duration, "Stop after this time: 10s")
                        ->check(wrong_duration);
@@ -329,9 +322,12 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   command->add_flag("--testbed", options->testbed, "The same on the hosts of ./dev testbed")
       ->excludes(hosts);
   command->add_option("--assigned", options->assigned)->group(""); // of the launcher's
+  command->add_flag("--part", options->part)->group(""); // likewise, of several configurations
   command->add_option("--report-fd", options->report_descriptor)->group(""); // likewise
   command->add_option("--session", options->session)->group(""); // likewise
-  command->callback([options, &status] { status = run(*options); });
+  command->callback([options, &status] {
+    status = options->configurations.size() > 1 ? run_several(*options) : run(*options);
+  });
 }
 
 } // namespace fanin::command

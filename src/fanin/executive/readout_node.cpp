@@ -1,5 +1,6 @@
 #include "fanin/executive/readout_node.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -35,6 +36,12 @@ Result<> ReadoutNode::start() {
   }
   unit_.emplace(*context_.system, std::move(options), environment());
   unit_->start();
+  const auto listens = [](const auto& source) { return !source.second->listening_url().empty(); };
+  if (std::ranges::any_of(sources_, listens)) {
+    json::Value report;
+    report["report"] = "senders";
+    context_.report(std::move(report));
+  }
   tell(fmt::format("waits for the event manager at {}", event_manager_text()));
   return {};
 }

@@ -69,6 +69,6 @@ make_run_output(const config::Configuration& configuration, const builder::Syste
 
 // One more than the highest run number of the run files and manifests in `folder`; 1 where there
 // are none. Errors: exhausted.
-[[nodiscard]] Result<RunNumber> next_run_number(const std::string& folder);
+[[nodiscard]] FANIN_INTERNAL_API Result<RunNumber> next_run_number(const std::string& folder);
 
 } // namespace fanin::executive

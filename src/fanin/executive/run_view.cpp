@@ -28,6 +28,8 @@ void RunView::on_report(const json::Value& report) {
     result_ = report;
   } else if (kind == "frozen") {
     frozen_s_ = report.at("seconds").natural();
+  } else if (kind == "senders") {
+    wait_for_senders_.insert(report.at("node").text());
   } else if (kind == "gone") {
     gone_[report.at("file").text()] = report.at("what").text();
   } else if (kind == "end") {
@@ -50,6 +52,12 @@ void RunView::on_exit(const std::string& process, const ChildExit& exit) {
   known->second.signal = exit.signal;
   known->second.peak_rss_bytes = std::max(known->second.peak_rss_bytes, exit.peak_rss_bytes);
   known->second.cpu_s += exit.cpu_s;
+}
+
+bool RunView::only_senders_missing() const {
+  const std::uint64_t readouts = progress_.at("readouts").natural() + wait_for_senders_.size();
+  return begun_ || (readouts >= configuration_.readouts() &&
+                    progress_.at("builders").natural() == configuration_.builders());
 }
 
 std::string RunView::progress_line() const {

@@ -25,6 +25,8 @@ public:
   FANIN_INTERNAL_API void on_report(const json::Value& report);
   void on_exit(const std::string& process, const ChildExit& exit);
 
+  // If the run has not begun, it waits for senders of sources, and for nothing else.
+  [[nodiscard]] FANIN_INTERNAL_API bool only_senders_missing() const;
   [[nodiscard]] bool has_result() const { return !result_.is_null(); }
   // Changes with each progress report.
   [[nodiscard]] std::uint64_t progress_reports() const { return progress_reports_; }
@@ -51,6 +53,7 @@ private:
   json::Value earlier_; // the progress report before
   json::Value result_;
   std::map<std::string, json::Value> ends_; // by node
+  std::set<std::string> wait_for_senders_; // readout units that do, or did
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
   // By node: how often it joined, and could not take part.
   std::map<std::string, std::uint64_t> unable_;

@@ -150,6 +150,23 @@ TEST_F(RunViewTest, a_run_that_stands_still_says_what_it_waits_for) {
   EXPECT_THAT(view_.progress_line(), Not(HasSubstr("waiting")));
 }
 
+TEST_F(RunViewTest, a_readout_unit_that_waits_for_senders_misses_nothing_else) {
+  const auto waiting = [this](int readouts, int builders) {
+    view_.on_report(json::Object{{"report", "progress"},
+                                 {"state", "waiting"},
+                                 {"readouts", readouts},
+                                 {"builders", builders}});
+    return view_.only_senders_missing();
+  };
+  EXPECT_FALSE(waiting(0, 2));
+  EXPECT_TRUE(waiting(1, 2));
+  view_.on_report(json::Object{{"report", "senders"}, {"node", "ru0"}});
+  EXPECT_TRUE(waiting(0, 2));
+  EXPECT_FALSE(waiting(0, 1));
+  progress("running");
+  EXPECT_TRUE(waiting(0, 0)) << "who is away then comes back";
+}
+
 TEST(RunResult, says_why_it_is_not_ok) {
   const auto error_of = [](const builder::RunSummary& summary) {
     const json::Value result = to_json(summary, builder::System{});

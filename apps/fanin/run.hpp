@@ -1,0 +1,61 @@
+// What the parts of `fanin run` share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fanin/base/json.hpp"
+#include "fanin/base/log.hpp"
+#include "fanin/base/result.hpp"
+#include "fanin/executive/run_view.hpp"
+#include "terminal.hpp"
+
+namespace fanin::command {
+
+struct RunOptions {
+  std::string program; // as the user called it
+  std::vector<std::string> configurations;
+  std::string node;
+  std::string duration;
+  std::string events;
+  std::vector<std::string> overrides;
+  std::string json;
+  std::string log = "info";
+  bool quiet = false;
+  std::string hosts; // a list
+  bool testbed = false;
+  std::string assigned; // of a process that was started on a host of a list: HostList::addresses()
+  bool part = false; // one of several configurations, whose launcher is the parent
+  int report_descriptor = -1;
+  std::uint64_t session = 0;
+
+  [[nodiscard]] LogLevel shown() const; // the least important lines that are
+};
+
+// Of --duration and --events, which are the same.
+[[nodiscard]] std::vector<std::string> end_overrides(const RunOptions& options);
+
+// Where a run is shown.
+class RunScreen {
+public:
+  virtual ~RunScreen() = default;
+  virtual void log(LogLevel level, std::string_view text) = 0;
+  // A report has changed the live line.
+  virtual void progress(const json::Value& report, const executive::RunView& view) = 0;
+  // The end: the result and its text, which may be empty. Errors: it cannot be written.
+  [[nodiscard]] virtual Result<> finish(const json::Value& result, std::string_view text) = 0;
+};
+
+// On the terminal and in the file of --json, which outlives it.
+[[nodiscard]] std::unique_ptr<RunScreen> screen_on_terminal(const RunOptions& options,
+                                                            JsonFile& json);
+// Where this is one of several configurations: by the process that runs all of them.
+[[nodiscard]] std::unique_ptr<RunScreen> screen_of_parent(int report_descriptor);
+
+// Several configurations; the exit status.
+int run_several(const RunOptions& options);
+
+} // namespace fanin::command

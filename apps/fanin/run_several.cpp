@@ -1,0 +1,150 @@
+// fanin run CONFIG CONFIG...: two stages, each configuration in a process that launches its nodes.
+#include <algorithm>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "fanin/config/stages.hpp"
+#include "fanin/executive/placement.hpp"
+#include "fanin/executive/report.hpp"
+#include "fanin/executive/run_output.hpp"
+#include "fanin/executive/stage_launcher.hpp"
+#include "fanin/executive/stages_view.hpp"
+#include "fanin/executive/this_host.hpp"
+#include "last_words.hpp"
+#include "run.hpp"
+
+namespace fanin::command {
+namespace {
+
+struct Several {
+  std::vector<std::string> texts; // of the files
+  std::vector<config::Configuration> configurations;
+};
+
+std::vector<std::string> overrides_of(const RunOptions& options, bool group) {
+  std::vector<std::string> overrides = options.overrides;
+  if (group) std::ranges::copy(end_overrides(options), std::back_inserter(overrides));
+  return overrides;
+}
+
+Result<Several> read(const RunOptions& options) {
+  Several several;
+  for (const std::string& file : options.configurations) {
+    auto text = settings::read_text(file);
+    if (!text) return std::unexpected(text.error());
+    auto one = config::parse(*text, file, overrides_of(options, false));
+    if (one && one->forwards()) one = config::parse(*text, file, overrides_of(options, true));
+    if (!one) return std::unexpected(one.error());
+    several.texts.push_back(std::move(*text));
+    several.configurations.push_back(std::move(*one));
+  }
+  return several;
+}
+
+Result<> check(const config::Configuration& configuration) {
+  if (!executive::is_here(configuration.event_manager().host)) {
+    return fail(ErrorKind::usage,
+                fmt::format("{}:1: event_manager.host: of several configurations the event "
+                            "managers run on this host: start this one by itself on {}",
+                            configuration.file, configuration.event_manager().host));
+  }
+  std::vector<std::size_t> here;
+  for (std::size_t i = 0; i < configuration.nodes.size(); ++i) {
+    if (executive::is_here(configuration.nodes[i].host)) here.push_back(i);
+  }
+  const auto plans = executive::check_here(configuration, here);
+  return plans ? Result<>{} : std::unexpected(plans.error());
+}
+
+// The next one that is free in the folders of all slices.
+Result<RunNumber> free_run_number(const Several& several, const config::Stages& stages) {
+  RunNumber run = 1;
+  for (const std::size_t slice : stages.slices) {
+    const std::string& folder = several.configurations[slice].run.output;
+    if (folder.empty()) continue;
+    const auto next = executive::next_run_number(folder);
+    if (!next) return next;
+    run = std::max(run, *next);
+  }
+  return run;
+}
+
+std::vector<executive::StagePart> parts_of(Several& several, const executive::StagesView& view,
+                                           const RunOptions& options, RunNumber run) {
+  std::vector<executive::StagePart> parts;
+  for (std::size_t i = 0; i < several.configurations.size(); ++i) {
+    const bool group = several.configurations[i].forwards();
+    executive::StagePart part{
+        .name = view.name(i),
+        .group = group,
+        .command = {options.program, "run", options.configurations[i], "--part"},
+        .input = std::move(several.texts[i])};
+    auto overrides = overrides_of(options, group);
+    overrides.push_back(fmt::format("run.number={}", run));
+    for (std::string& assignment : overrides) {
+      part.command.emplace_back("--set");
+      part.command.push_back(std::move(assignment));
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+int launch(Several several, RunNumber run, const RunOptions& options, JsonFile& json) {
+  executive::StagesView view(several.configurations);
+  Terminal terminal(options.shown());
+  const auto on_report = [&](std::size_t part, const json::Value& report) {
+    view.on_report(part, report);
+    const std::string kind = report.at("report").text();
+    if (kind == "log") {
+      terminal.log(executive::log_level(report.at("level").text()),
+                   fmt::format("{:<8} {}", view.name(part), report.at("text").text()));
+    } else if (kind == "progress" && !options.quiet) {
+      terminal.progress(view.progress_line());
+    }
+  };
+  std::size_t processes = 0;
+  for (const auto& one : several.configurations) processes += one.processes.size();
+  executive::share_cores(processes);
+  const auto done = executive::run_stages(
+      {.parts = parts_of(several, view, options, run),
+       .on_report = on_report,
+       .on_failure = [&](std::size_t part, const std::string& why) { view.on_failure(part, why); },
+       .log = [&](LogLevel level, std::string_view text) { terminal.log(level, text); }});
+  if (!done) return complain(done.error());
+  terminal.end_progress();
+  const json::Value result = view.result();
+  terminal.show("\n" + executive::stages_text(result));
+  if (auto written = json.write(result); !written) return complain(written.error());
+  return executive::succeeded(result) ? status_done : status_failed;
+}
+
+} // namespace
+
+int run_several(const RunOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
+  name_plugins_that_end_this_process();
+  if (!options.node.empty() || !options.hosts.empty() || options.testbed) {
+    return complain({ErrorKind::usage, "--node, --hosts and --testbed are for one configuration: "
+                                       "give one, or leave the option out"});
+  }
+  auto several = read(options);
+  if (!several) return complain(several.error());
+  const auto stages = config::fit_stages(several->configurations);
+  if (!stages) return complain(stages.error());
+  for (const auto& one : several->configurations) {
+    if (auto good = check(one); !good) return complain(good.error());
+  }
+  const auto run =
+      stages->run ? Result<RunNumber>{*stages->run} : free_run_number(*several, *stages);
+  if (!run) return complain(run.error());
+  auto json = JsonFile::open(options.json);
+  if (!json) return complain(json.error());
+  return launch(std::move(*several), *run, options, *json);
+}
+
+} // namespace fanin::command

@@ -1,0 +1,147 @@
+#include "fanin/executive/stage_launcher.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fanin/base/clock.hpp"
+#include "fanin/executive/signals.hpp"
+
+namespace fanin::executive {
+namespace {
+
+constexpr Duration stages_patience = std::chrono::seconds{10}; // after the second signal
+
+} // namespace
+
+Result<> run_stages(StageOptions options) {
+  const MonotonicClock clock;
+  net::Loop loop(clock);
+  ForkedChildren children(loop);
+  StageLauncher launcher(loop, children, std::move(options));
+  auto signals = Signals::make(
+      loop, {.on_signal = [&launcher](pid_t) { launcher.on_signal(); }, .on_death = {}});
+  if (!signals) return std::unexpected(signals.error());
+  if (auto started = launcher.start(); !started) return started;
+  loop.run();
+  return launcher.outcome();
+}
+
+StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions options)
+    : loop_(loop),
+      children_(children),
+      options_(std::move(options)),
+      states_(options_.parts.size()),
+      patience_([this] {
+        for (std::size_t i = 0; i < states_.size(); ++i) {
+          if (!states_[i].alive()) continue;
+          options_.log(LogLevel::warning,
+                       fmt::format("{} does not end: killed", options_.parts[i].name));
+          states_[i].child->signal(SIGKILL);
+        }
+      }) {}
+
+Result<> StageLauncher::start() {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (options_.parts[i].group) continue;
+    if (auto started = start(i); !started) return started;
+  }
+  return {};
+}
+
+Result<> StageLauncher::start(std::size_t part) {
+  const StagePart& what = options_.parts[part];
+  auto child = children_.start(
+      part, what.command, what.input,
+      {.on_report = [this, part](const json::Value& report) { on_report(part, report); },
+       .on_exit = [this, part](const ChildExit& exit) { on_exit(part, exit); }});
+  if (!child) return std::unexpected(child.error());
+  states_[part].child = std::move(*child);
+  options_.log(LogLevel::debug,
+               fmt::format("{} is process {}", what.name, states_[part].child->pid()));
+  return {};
+}
+
+void StageLauncher::start_groups() {
+  phase_ = Phase::running;
+  options_.log(LogLevel::info, "all slices are ready: the groups start");
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!options_.parts[i].group) continue;
+    if (outcome_ = start(i); outcome_) continue;
+    options_.log(LogLevel::error,
+                 fmt::format("{}: {}", options_.parts[i].name, outcome_.error().text));
+    return stop();
+  }
+}
+
+void StageLauncher::on_report(std::size_t part, const json::Value& report) {
+  options_.on_report(part, report);
+  if (!report.at("ready").boolean()) return;
+  states_[part].ready = true;
+  if (phase_ != Phase::waiting) return;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (!options_.parts[i].group && !states_[i].ready) return;
+  }
+  start_groups();
+}
+
+void StageLauncher::on_exit(std::size_t part, const ChildExit& exit) {
+  const StagePart& what = options_.parts[part];
+  const bool failed = exit.status != 0;
+  const bool early = !what.group && phase_ != Phase::slices_stop;
+  if (failed || early) {
+    const std::string why = failed ? exit.text() : "it has ended before the groups";
+    options_.on_failure(part, why);
+    options_.log(LogLevel::error,
+                 fmt::format("{} {}: {}", what.name, exit.signal != 0 ? "died" : "failed", why));
+    if (phase_ == Phase::waiting || phase_ == Phase::running) {
+      options_.log(LogLevel::error, "the other configurations stop, the groups first");
+      stop();
+    }
+  }
+  if (phase_ != Phase::waiting && !any_alive(true)) stop_slices();
+  if (!any_alive(true) && !any_alive(false)) loop_.stop();
+}
+
+void StageLauncher::stop() {
+  if (phase_ != Phase::waiting && phase_ != Phase::running) return;
+  phase_ = Phase::groups_stop;
+  signal_all(true, SIGTERM);
+  if (!any_alive(true)) stop_slices();
+}
+
+void StageLauncher::stop_slices() {
+  if (phase_ == Phase::slices_stop) return;
+  phase_ = Phase::slices_stop;
+  signal_all(false, SIGTERM);
+}
+
+void StageLauncher::on_signal() {
+  if (++signals_seen_ == 1) {
+    options_.log(LogLevel::info, "stopping: first the groups, then the slices; what was read is "
+                                 "still built; a second signal stops at once");
+    return stop();
+  }
+  // Those that get their first one now take the other one, which is unlike it, as their second.
+  if (phase_ != Phase::slices_stop) stop_slices();
+  signal_all(true, SIGINT);
+  signal_all(false, SIGINT);
+  patience_.start(loop_, loop_.now() + stages_patience);
+}
+
+bool StageLauncher::any_alive(bool groups) const {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (options_.parts[i].group == groups && states_[i].alive()) return true;
+  }
+  return false;
+}
+
+void StageLauncher::signal_all(bool groups, int number) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (options_.parts[i].group == groups && states_[i].alive()) states_[i].child->signal(number);
+  }
+}
+
+} // namespace fanin::executive

@@ -1,0 +1,83 @@
+// Runs several configurations as two stages: each in a process that launches its nodes (`fanin run`
+// of it). The slices start first; the groups, which forward to them, when all slices are ready.
+// When the groups have ended, the slices are stopped.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fanin/base/export.hpp"
+#include "fanin/base/log.hpp"
+#include "fanin/executive/child.hpp"
+#include "fanin/net/loop.hpp"
+
+namespace fanin::executive {
+
+// One configuration.
+struct StagePart {
+  std::string name; // for people
+  bool group = false; // of the first stage
+  std::vector<std::string> command; // and its options
+  std::string input; // of the process
+};
+
+struct StageOptions {
+  std::vector<StagePart> parts;
+  std::function<void(std::size_t part, const json::Value& report)> on_report;
+  // It did not end in good order, or too early.
+  std::function<void(std::size_t part, const std::string& why)> on_failure;
+  LogFunction log;
+};
+
+// Runs them until all have ended; signals to this process are passed on. Blocks. Errors: a process
+// that cannot be started.
+[[nodiscard]] FANIN_INTERNAL_API Result<> run_stages(StageOptions options);
+
+// What run_stages() decides. A process reports {"report": "progress", "ready": true} when nothing
+// but senders is missing. Thread: its loop. All arguments outlive it.
+class StageLauncher {
+public:
+  StageLauncher(net::Loop& loop, Children& children, StageOptions options);
+
+  // Starts the slices. The loop is stopped when all have ended. Errors: a process that cannot be
+  // started.
+  [[nodiscard]] Result<> start();
+  void on_signal(); // asks the groups to stop, and then the slices; the second one: all at once
+  // Once all have ended. Errors: a process that could not be started.
+  [[nodiscard]] const Result<>& outcome() const { return outcome_; }
+
+private:
+  enum class Phase : std::uint8_t {
+    waiting, // for the slices to be ready
+    running,
+    groups_stop, // they were asked to
+    slices_stop // likewise; no group runs
+  };
+  struct PartState {
+    std::unique_ptr<Child> child; // null: not started
+    bool ready = false;
+    [[nodiscard]] bool alive() const { return child != nullptr && child->alive(); }
+  };
+
+  [[nodiscard]] Result<> start(std::size_t part);
+  void start_groups();
+  void on_report(std::size_t part, const json::Value& report);
+  void on_exit(std::size_t part, const ChildExit& exit);
+  void stop();
+  void stop_slices();
+  [[nodiscard]] bool any_alive(bool groups) const;
+  void signal_all(bool groups, int number);
+
+  net::Loop& loop_;
+  Children& children_;
+  StageOptions options_;
+  std::vector<PartState> states_;
+  net::Timer patience_; // until the rest is killed
+  Phase phase_ = Phase::waiting;
+  int signals_seen_ = 0;
+  Result<> outcome_;
+};
+
+} // namespace fanin::executive

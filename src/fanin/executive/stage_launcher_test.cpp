@@ -1,0 +1,204 @@
+// Which configuration starts or is stopped when, in virtual time, with processes that exist only
+// here.
+#include "fanin/executive/stage_launcher.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "fanin/base/clock.hpp"
+
+namespace fanin::executive {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class PartProcess final : public Child {
+public:
+  PartProcess(Handlers handlers, std::vector<int>& signals)
+      : handlers_(std::move(handlers)), signals_(signals) {}
+  [[nodiscard]] pid_t pid() const override { return alive_ ? 7 : 0; }
+  void signal(int number) override { signals_.push_back(number); }
+  void report(const json::Value& report) const { handlers_.on_report(report); }
+  void end(const ChildExit& exit) {
+    alive_ = false;
+    handlers_.on_exit(exit);
+  }
+
+private:
+  Handlers handlers_;
+  std::vector<int>& signals_;
+  bool alive_ = true;
+};
+
+// The slices 1 and 2, and the groups 0 and 3.
+class StageLauncherTest : public ::testing::Test, Children {
+protected:
+  StageLauncherTest() {
+    StageOptions options;
+    for (const char* const name : {"group0", "slice0", "slice1", "group1"}) {
+      options.parts.push_back(
+          {.name = name, .group = name[0] == 'g', .command = {name}, .input = "text"});
+    }
+    options.on_report = [this](std::size_t, const json::Value&) { ++reports_; };
+    options.on_failure = [this](std::size_t part, const std::string& why) {
+      failures_.push_back(fmt::format("{}: {}", part, why));
+    };
+    options.log = [this](LogLevel level, std::string_view text) {
+      if (level != LogLevel::debug) log_.emplace_back(text);
+    };
+    launcher_.emplace(loop_, static_cast<Children&>(*this), std::move(options));
+    EXPECT_TRUE(launcher_->start());
+  }
+  void be_ready(std::size_t part) {
+    json::Value report;
+    report["report"] = "progress";
+    report["ready"] = true;
+    processes_.at(part)->report(report);
+  }
+  void run_all() {
+    be_ready(1);
+    be_ready(2);
+    log_.clear();
+  }
+  void end(std::size_t part, const ChildExit& exit = {}) { processes_.at(part)->end(exit); }
+
+  std::map<std::size_t, PartProcess*> processes_; // that were started, by part
+  std::map<std::size_t, std::vector<int>> signals_;
+  std::vector<std::string> failures_;
+  std::vector<std::string> log_;
+  std::optional<std::size_t> cannot_start_;
+  int reports_ = 0;
+  VirtualClock clock_;
+  net::Loop loop_{clock_};
+  std::optional<StageLauncher> launcher_;
+
+private:
+  Result<std::unique_ptr<Child>> start(std::size_t part, std::vector<std::string> /*arguments*/,
+                                       const std::string& /*input*/,
+                                       Child::Handlers handlers) override {
+    if (cannot_start_ == part) return fail(ErrorKind::exhausted, "no process is left");
+    auto child = std::make_unique<PartProcess>(std::move(handlers), signals_[part]);
+    processes_[part] = child.get();
+    return child;
+  }
+  void tell_of_death(Child& /*child*/, std::uint64_t /*session*/) override {}
+};
+
+TEST_F(StageLauncherTest, groups_start_when_all_slices_are_ready) {
+  EXPECT_EQ(processes_.size(), 2U);
+  be_ready(2);
+  be_ready(2);
+  EXPECT_EQ(processes_.size(), 2U);
+  be_ready(1);
+  EXPECT_EQ(processes_.size(), 4U);
+  EXPECT_EQ(reports_, 3);
+}
+
+TEST_F(StageLauncherTest, slices_are_stopped_when_the_last_group_has_ended) {
+  run_all();
+  end(0);
+  EXPECT_THAT(signals_[1], IsEmpty());
+  end(3);
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  EXPECT_THAT(signals_[2], ElementsAre(SIGTERM));
+  end(1);
+  end(2);
+  EXPECT_THAT(failures_, IsEmpty());
+  EXPECT_THAT(log_, IsEmpty());
+}
+
+TEST_F(StageLauncherTest, a_signal_stops_the_groups_and_then_the_slices) {
+  run_all();
+  launcher_->on_signal();
+  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
+  EXPECT_THAT(signals_[3], ElementsAre(SIGTERM));
+  EXPECT_THAT(signals_[1], IsEmpty());
+  end(3);
+  EXPECT_THAT(signals_[1], IsEmpty());
+  end(0);
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+}
+
+TEST_F(StageLauncherTest, before_the_groups_have_started_a_signal_stops_the_slices) {
+  be_ready(1);
+  launcher_->on_signal();
+  EXPECT_THAT(signals_[2], ElementsAre(SIGTERM));
+  be_ready(2);
+  EXPECT_EQ(processes_.size(), 2U);
+}
+
+TEST_F(StageLauncherTest, a_second_signal_stops_all_at_once_and_who_stays_is_killed) {
+  run_all();
+  launcher_->on_signal();
+  launcher_->on_signal();
+  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM, SIGINT));
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM, SIGINT));
+  end(0);
+  clock_.advance(seconds{11});
+  while (loop_.turn()) {
+  }
+  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM, SIGINT));
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM, SIGINT, SIGKILL));
+  EXPECT_THAT(log_, Contains("slice0 does not end: killed"));
+}
+
+TEST_F(StageLauncherTest, a_slice_that_dies_ends_the_others_in_order) {
+  run_all();
+  end(2, {.status = -1, .signal = SIGKILL});
+  EXPECT_THAT(failures_, ElementsAre("2: killed by signal 9 (Killed)"));
+  EXPECT_THAT(log_, ElementsAre("slice1 died: killed by signal 9 (Killed)",
+                                "the other configurations stop, the groups first"));
+  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
+  EXPECT_THAT(signals_[1], IsEmpty());
+  end(0);
+  end(3);
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+}
+
+TEST_F(StageLauncherTest, a_group_that_fails_ends_the_others_in_order) {
+  run_all();
+  end(0, {.status = 1});
+  EXPECT_THAT(failures_, ElementsAre("0: exit status 1"));
+  EXPECT_THAT(signals_[3], ElementsAre(SIGTERM));
+  EXPECT_THAT(signals_[1], IsEmpty());
+  end(3);
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+}
+
+TEST_F(StageLauncherTest, a_slice_that_ends_before_the_groups_is_a_failure) {
+  run_all();
+  end(1);
+  EXPECT_THAT(failures_, ElementsAre("1: it has ended before the groups"));
+  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
+}
+
+TEST_F(StageLauncherTest, a_slice_that_cannot_begin_ends_the_other_one) {
+  end(1, {.status = 2});
+  EXPECT_THAT(signals_[2], ElementsAre(SIGTERM));
+  be_ready(2);
+  EXPECT_EQ(processes_.size(), 2U) << "no group starts";
+}
+
+TEST_F(StageLauncherTest, a_group_that_cannot_be_started_ends_the_others) {
+  cannot_start_ = 3;
+  be_ready(1);
+  be_ready(2);
+  EXPECT_FALSE(launcher_->outcome());
+  EXPECT_THAT(log_, Contains(HasSubstr("group1: no process is left")));
+  EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
+  end(0);
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+}
+
+} // namespace
+} // namespace fanin::executive

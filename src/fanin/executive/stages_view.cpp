@@ -1,0 +1,159 @@
+#include "fanin/executive/stages_view.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "fanin/base/printable.hpp"
+#include "fanin/base/units.hpp"
+#include "fanin/executive/run_view.hpp"
+
+namespace fanin::executive {
+
+StagesView::StagesView(std::span<const config::Configuration> configurations) {
+  const auto stem = [](const config::Configuration& one) {
+    return std::filesystem::path(one.file).stem().string();
+  };
+  std::map<std::string, int> count;
+  for (const auto& one : configurations) ++count[stem(one)];
+  for (const auto& one : configurations) {
+    Part part;
+    part.name = count[stem(one)] == 1 ? stem(one) : one.file;
+    part.configuration = &one;
+    parts_.push_back(std::move(part));
+  }
+}
+
+void StagesView::on_report(std::size_t part, const json::Value& report) {
+  Part& of = parts_[part];
+  const std::string kind = report.at("report").text();
+  if (kind == "progress") {
+    of.earlier = std::move(of.progress);
+    of.progress = report;
+  } else if (kind == "result") {
+    of.result = report;
+  }
+}
+
+void StagesView::on_failure(std::size_t part, std::string why) {
+  parts_[part].failure = std::move(why);
+  if (!first_failed_) first_failed_ = part;
+}
+
+std::string StagesView::progress_line() const {
+  struct Sum {
+    std::uint64_t count = 0;
+    std::uint64_t events = 0;
+    std::uint64_t incomplete = 0;
+    double rate = 0;
+    double bytes_rate = 0;
+  };
+  Sum slices;
+  double time = 0;
+  std::uint64_t groups = 0;
+  std::uint64_t events_of_groups = 0; // of the slowest one: each has all events
+  for (const Part& part : parts_) {
+    const std::uint64_t events = part.progress.at("events").natural();
+    time = std::max(time, part.progress.at("time_s").real());
+    if (part.configuration->forwards()) {
+      if (part.progress.is_null()) continue;
+      events_of_groups = groups++ == 0 ? events : std::min(events_of_groups, events);
+      continue;
+    }
+    const double step = part.progress.at("time_s").real() - part.earlier.at("time_s").real();
+    const auto rate = [&](std::string_view key) {
+      return step > 0 ? (part.progress.at(key).real() - part.earlier.at(key).real()) / step : 0.0;
+    };
+    ++slices.count;
+    slices.events += events;
+    slices.incomplete += part.progress.at("incomplete").natural();
+    slices.rate += rate("events");
+    slices.bytes_rate += rate("bytes_built");
+    if (!part.progress.at("ready").boolean()) {
+      const std::string line = part.progress.at("line").text();
+      return fmt::format("{}: {}", part.name, line.empty() ? "starting" : line);
+    }
+  }
+  if (groups == 0) return "the groups start";
+  return fmt::format("{:6.1f} s  {:>9}  {:>9}  {} events  {} incomplete in {} slices; {} in each "
+                     "of {} groups",
+                     time, format_rate(std::max(slices.rate, 0.0)),
+                     format_bandwidth(std::max(slices.bytes_rate, 0.0)), slices.events,
+                     slices.incomplete, slices.count, events_of_groups, groups);
+}
+
+json::Value StagesView::result_of(const Part& part) const {
+  json::Value result{json::Object{}};
+  result["file"] = part.configuration->file;
+  result["stage"] = part.configuration->forwards() ? 1 : 2;
+  for (const auto& [key, value] : part.result.object()) {
+    if (key != "report" && key != "node") result[key] = value;
+  }
+  if (part.result.is_null() || (!part.failure.empty() && result.at("ok").boolean())) {
+    result["ok"] = false;
+    result["error"] = part.failure.empty() ? "it was not started" : part.failure;
+  }
+  return result;
+}
+
+json::Value StagesView::result() const {
+  json::Value configurations{json::Object{}};
+  json::Value events{json::Object{}}; // of the slices: those in files
+  json::Value files{json::List{}};
+  std::string error;
+  std::uint64_t run = 0;
+  double duration = 0;
+  bool balanced = true;
+  for (const Part& part : parts_) {
+    json::Value one = result_of(part);
+    const bool failed = first_failed_ ? &part == &parts_[*first_failed_] : !succeeded(one);
+    if (failed && error.empty()) error = fmt::format("{}: {}", part.name, one.at("error").text());
+    balanced = balanced && one.at("balanced").boolean();
+    duration = std::max(duration, one.at("duration_s").real());
+    run = std::max(run, one.at("run").natural());
+    for (const auto& file : one.at("files").list()) files.append(file);
+    if (!part.configuration->forwards()) {
+      for (const auto& [kind, count] : one.at("events").object())
+        events[kind] = events.at(kind).natural() + count.natural();
+    }
+    configurations[part.name] = std::move(one);
+  }
+  return json::Object{{"run", run},
+                      {"duration_s", duration},
+                      {"events", std::move(events)},
+                      {"balanced", balanced},
+                      {"ok", error.empty()},
+                      {"error", error},
+                      {"files", std::move(files)},
+                      {"configurations", std::move(configurations)}};
+}
+
+std::string stages_text(const json::Value& result) {
+  std::string text;
+  std::uint64_t groups = 0;
+  std::uint64_t slices = 0;
+  for (const auto& [name, one] : result.at("configurations").object()) {
+    const bool group = one.at("stage").natural() == 1;
+    ++(group ? groups : slices);
+    text += fmt::format("{} ({}, {})\n", printable(name), group ? "group" : "slice",
+                        printable(one.at("file").text()));
+    text += one.find("events") == nullptr
+                ? fmt::format("FAILED: {}\n", printable(one.at("error").text()))
+                : summary_text(one);
+    text += "\n";
+  }
+  const json::Value& events = result.at("events");
+  text += fmt::format(
+      "run {}      {} groups, {} slices: {}\n", result.at("run").natural(), groups, slices,
+      result.at("ok").boolean() ? std::string("ended in good order, every fragment accounted for")
+                                : "FAILED: " + printable(result.at("error").text()));
+  text += fmt::format("events     {} built by the slices, {} incomplete, {} lost\n",
+                      events.at("built").natural(), events.at("incomplete").natural(),
+                      events.at("lost").natural());
+  return text;
+}
+
+} // namespace fanin::executive

@@ -1,0 +1,56 @@
+// What is known of several configurations that run as two stages (stage_launcher.hpp): the live
+// line, the result and its text.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fanin/base/export.hpp"
+#include "fanin/base/json.hpp"
+#include "fanin/config/configuration.hpp"
+
+namespace fanin::executive {
+
+// What a process that runs one of the configurations reports beside its log: the event manager's
+// progress with `line` and `ready`, and at the end {"report": "result"} with the keys of
+// `fanin run --json`.
+class StagesView {
+public:
+  // The names are those of the files without folder and ending, where these differ. The
+  // configurations outlive it.
+  FANIN_INTERNAL_API explicit StagesView(std::span<const config::Configuration> configurations);
+
+  [[nodiscard]] const std::string& name(std::size_t part) const { return parts_[part].name; }
+  FANIN_INTERNAL_API void on_report(std::size_t part, const json::Value& report);
+  // It did not end in good order, or too early.
+  FANIN_INTERNAL_API void on_failure(std::size_t part, std::string why);
+
+  // "  12.0 s  4.0 kHz  96 MB/s  48000 events  0 incomplete ..."; before the groups run: what is
+  // waited for.
+  [[nodiscard]] FANIN_INTERNAL_API std::string progress_line() const;
+  // The result object of all; docs/command.md lists its keys.
+  [[nodiscard]] FANIN_INTERNAL_API json::Value result() const;
+
+private:
+  struct Part {
+    std::string name;
+    const config::Configuration* configuration = nullptr;
+    json::Value progress;
+    json::Value earlier; // the progress report before
+    json::Value result;
+    std::string failure; // of its process; empty: none
+  };
+
+  [[nodiscard]] json::Value result_of(const Part& part) const;
+
+  std::vector<Part> parts_;
+  std::optional<std::size_t> first_failed_;
+};
+
+// The tables of all, and a verdict on the whole.
+[[nodiscard]] FANIN_INTERNAL_API std::string stages_text(const json::Value& result);
+
+} // namespace fanin::executive

@@ -1,0 +1,128 @@
+#include "fanin/executive/stages_view.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace fanin::executive {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t group = 0;
+constexpr std::size_t slice0 = 1;
+constexpr std::size_t slice1 = 2;
+
+config::Configuration configuration_of(const std::string& file, bool forwards) {
+  config::Configuration one;
+  one.file = file;
+  if (forwards) one.forward.slices = {{.scheme = "tcp", .host = "", .port = 1, .options = {}}};
+  return one;
+}
+
+class StagesViewTest : public ::testing::Test {
+protected:
+  void progress(std::size_t part, double time, int events, bool ready = true) {
+    view_.on_report(part, json::Object{{"report", "progress"},
+                                       {"time_s", time},
+                                       {"events", events},
+                                       {"incomplete", 1},
+                                       {"bytes_built", events * 1000},
+                                       {"line", "waiting for bu0"},
+                                       {"ready", ready}});
+  }
+  void result(std::size_t part, int built, bool ok = true) {
+    json::Value report = json::Object{{"report", "result"},
+                                      {"run", 5},
+                                      {"duration_s", 2.5},
+                                      {"events", json::Object{{"built", built}, {"lost", 1}}},
+                                      {"fragments", json::Object{}},
+                                      {"balanced", ok},
+                                      {"ok", ok},
+                                      {"error", ok ? "" : "no order"}};
+    report["files"].append("file" + std::to_string(part));
+    view_.on_report(part, report);
+  }
+
+  std::vector<config::Configuration> configurations_{configuration_of("a/group.toml", true),
+                                                     configuration_of("a/slice.toml", false),
+                                                     configuration_of("b/slice.toml", false)};
+  StagesView view_{configurations_};
+};
+
+TEST_F(StagesViewTest, files_of_one_name_are_named_with_their_folders) {
+  EXPECT_EQ(view_.name(group), "group");
+  EXPECT_EQ(view_.name(slice0), "a/slice.toml");
+  EXPECT_EQ(view_.name(slice1), "b/slice.toml");
+}
+
+TEST_F(StagesViewTest, the_line_says_what_is_waited_for_and_then_what_is_built) {
+  progress(slice0, 0, 0);
+  progress(slice1, 0, 0, false);
+  EXPECT_EQ(view_.progress_line(), "b/slice.toml: waiting for bu0");
+  progress(slice1, 0, 0);
+  EXPECT_EQ(view_.progress_line(), "the groups start");
+  progress(slice0, 1, 100);
+  progress(slice1, 1, 200);
+  progress(group, 1, 310);
+  EXPECT_EQ(view_.progress_line(),
+            "   1.0 s     300 Hz   300 kB/s  300 events  2 incomplete in 2 slices; 310 in each of "
+            "1 groups");
+}
+
+TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slices) {
+  result(group, 30);
+  result(slice0, 10);
+  result(slice1, 20);
+  const json::Value all = view_.result();
+  EXPECT_EQ(all.at("run").natural(), 5U);
+  EXPECT_TRUE(all.at("ok").boolean());
+  EXPECT_TRUE(all.at("balanced").boolean());
+  EXPECT_EQ(all.at("events").at("built").natural(), 30U);
+  EXPECT_EQ(all.at("events").at("lost").natural(), 2U);
+  EXPECT_EQ(all.at("files").list().size(), 3U);
+  const json::Value& one = all.at("configurations").at("group");
+  EXPECT_EQ(one.at("stage").natural(), 1U);
+  EXPECT_EQ(one.at("file").text(), "a/group.toml");
+  EXPECT_EQ(one.at("events").at("built").natural(), 30U);
+  EXPECT_EQ(one.find("report"), nullptr);
+  EXPECT_EQ(all.at("configurations").at("b/slice.toml").at("stage").natural(), 2U);
+  EXPECT_THAT(stages_text(all), HasSubstr("1 groups, 2 slices: ended in good order"));
+}
+
+TEST_F(StagesViewTest, the_first_that_failed_is_the_reason) {
+  result(group, 30, false);
+  result(slice0, 10);
+  view_.on_failure(slice1, "killed by signal 9 (Killed)");
+  view_.on_failure(group, "exit status 1");
+  const json::Value all = view_.result();
+  EXPECT_FALSE(all.at("ok").boolean());
+  EXPECT_FALSE(all.at("balanced").boolean());
+  EXPECT_EQ(all.at("error").text(), "b/slice.toml: killed by signal 9 (Killed)");
+  EXPECT_EQ(all.at("configurations").at("group").at("error").text(), "no order");
+  const std::string text = stages_text(all);
+  EXPECT_THAT(text, HasSubstr("slice, b/slice.toml)\nFAILED: killed by signal 9 (Killed)\n"));
+  EXPECT_THAT(text, HasSubstr("FAILED: b/slice.toml: killed by signal 9 (Killed)\nevents     10"));
+}
+
+TEST_F(StagesViewTest, a_configuration_that_fails_after_a_good_result_is_not_good) {
+  result(group, 30);
+  result(slice0, 10);
+  result(slice1, 20);
+  view_.on_failure(slice0, "it has ended before the groups");
+  const json::Value all = view_.result();
+  EXPECT_EQ(all.at("error").text(), "a/slice.toml: it has ended before the groups");
+  EXPECT_FALSE(all.at("configurations").at("a/slice.toml").at("ok").boolean());
+  EXPECT_THAT(stages_text(all), HasSubstr("2 slices: FAILED: a/slice.toml: it has ended before"));
+}
+
+TEST_F(StagesViewTest, one_that_was_not_started_says_so) {
+  result(slice0, 10);
+  result(slice1, 20);
+  EXPECT_EQ(view_.result().at("error").text(), "group: it was not started");
+}
+
+} // namespace
+} // namespace fanin::executive
