@@ -1,5 +1,8 @@
 """Two stages of event building."""
 
+import contextlib
+import re
+import signal
 import socket
 import struct
 import sys
@@ -235,3 +238,108 @@ def test_builder_units_that_slices_cannot_be_shared_by_are_refused():
                                ("storage.sink=file", 'is "forward" where slice.urls says where to')):
             done = fanin("check", groups[0], "--set", override)
             assert done.returncode == 2 and said in done.stderr, (override, done.stderr)
+
+
+@contextlib.contextmanager
+def example(folder, give_up="5s", deadline="10s"):
+    """The files of examples/two-stage, with free ports."""
+    files = {path.stem: path.read_text() for path in sorted((SOURCE / "examples/two-stage").glob("*.toml"))}
+    with contextlib.ExitStack() as stack:
+        for port in sorted(set(re.findall(r"127\.0\.0\.1:(\d+)", "".join(files.values())))):
+            free = stack.enter_context(Port()).number
+            files = {name: text.replace(f":{port}", f":{free}") for name, text in files.items()}
+        for old, new in (('"fanin-data/', f'"{folder.path}/'), ('give_up = "5s"', f'give_up = "{give_up}"'),
+                         ('deadline = "10s"', f'deadline = "{deadline}"')):
+            files = {name: text.replace(old, new) for name, text in files.items()}
+        yield [folder.write(f"{name}.toml", text) for name, text in files.items()]
+
+
+SMALL = ("--set", "buffers.huge_pages=off")
+
+
+def check_groups(result):
+    for name in ("group0", "group1"):
+        group = result["configurations"][name]
+        check_balanced(group)
+        assert (group["stage"], group["events"]["lost"], group["events"]["incomplete"]) == (1, 0, 0), group["events"]
+    return [result["configurations"][name]["events"] for name in ("group0", "group1")]
+
+
+def test_the_example_runs_both_stages():
+    with Folder() as folder, example(folder) as files:
+        checked = fanin("check", *files)
+        assert checked.returncode == 0, checked.stderr
+        assert "built events go to 2 slices" in checked.stdout and "slice1.toml: 1 event manager" in checked.stdout
+        (folder.path / "slice1").mkdir()
+        (folder.path / "slice1/run000041_bu0_i1_0001.h5").touch()  # of an earlier run
+        with Run(*files, *SMALL, "--events", 2000) as run:
+            result = run.finish()
+        assert (result["run"], result["ok"], result["balanced"]) == (42, True, True), result["error"]
+        assert [events["built"] for events in check_groups(result)] == [2000, 2000]
+        assert [events["undelivered"] for events in check_groups(result)] == [0, 0]
+        assert (result["events"]["built"], result["events"]["incomplete"], result["events"]["lost"]) == (2000, 0, 0), result["events"]
+        for number in (0, 1):
+            slice_ = result["configurations"][f"slice{number}"]
+            check_balanced(slice_)
+            assert (slice_["stage"], slice_["run"]) == (2, 42)
+            assert set(slice_["files"]) <= set(result["files"])
+            assert numbers_of(slice_) == [n for n in range(2000) if n // 256 % 2 == number]
+            found = verify(slice_)
+            assert found["complete"] == found["events"] == slice_["events"]["built"], found
+        assert "2 groups, 2 slices: ended in good order" in run.text(), run.text()
+
+
+def test_a_slice_of_the_example_that_is_killed_ends_the_others_in_order():
+    with Folder() as folder, example(folder, give_up="300ms", deadline="1s") as files:
+        with Run(*files, *SMALL, "--duration", "1h") as run:
+            run.wait_for_events(500)
+            for node in ("ru0", "ru1"):  # from here on it announces nothing
+                run.kill(f"slice1 +{node}", signal.SIGSTOP)
+            run.wait_for_events(800)
+            run.kill("slice1")
+            run.wait_for(r"slice1 died: killed by signal 9")
+            result = run.finish(1)
+        assert result["error"] == "slice1: killed by signal 9 (Killed)", result["error"]
+        assert result["configurations"]["slice1"]["ok"] is False
+        groups = check_groups(result)
+        for events in groups:
+            of_slice_1 = sum(n // 256 % 2 for n in range(events["built"]))
+            assert 0 < events["undelivered"] <= of_slice_1, "what slice 1 had not announced"
+        kept = result["configurations"]["slice0"]
+        check_balanced(kept)
+        assert kept["events"]["lost"] == 0
+        assert numbers_of(kept) == [n for n in range(max(events["built"] for events in groups)) if n // 256 % 2 == 0]
+        assert verify(kept)["events"] == kept["events"]["built"]
+
+
+def test_what_dies_within_a_slice_is_lost_there_and_the_groups_go_on():
+    with Folder() as folder, example(folder, deadline="6s") as files:
+        with Run(*files, *SMALL, "--duration", "1h", "--set", "run.restart=true") as run:
+            run.wait_for_events(500)
+            run.kill(r"slice1 +ru0")
+            run.wait_for(r"slice1 +evm +readout unit 'ru0' is here")
+            run.wait_for_events(1000)
+            run.signal()
+            result = run.finish()
+        for events in check_groups(result):
+            assert events["undelivered"] == 0, events
+        for number in (0, 1):
+            slice_ = result["configurations"][f"slice{number}"]
+            check_balanced(slice_)
+            assert slice_["nodes"]["ru0"]["starts"] == number + 1
+            assert slice_["fragments"]["dropped"] == 0, slice_["fragments"]
+            assert verify(slice_)["events"] >= slice_["events"]["built"]
+        assert result["configurations"]["slice0"]["fragments"]["lost"] == 0
+
+
+def test_stages_that_do_not_fit_are_refused_in_one_line():
+    with Folder() as folder, example(folder) as files:
+        group = files[0]
+        group.write_text(group.read_text().replace("source = 0x1000", "source = 0x1002"))
+        for command in ("check", "run"):
+            done = fanin(command, *files)
+            assert done.returncode == 2, command
+            assert re.fullmatch(r".*group0\.toml:1: slice\.source: 0x1002 is no source that listens at tcp://\S+ in .*slice0\.toml; "
+                                r"there are: 0x1000\n", done.stderr), done.stderr
+        done = fanin("run", *files, "--node", "evm")
+        assert done.returncode == 2 and "--node, --hosts and --testbed are for one configuration" in done.stderr, done.stderr
