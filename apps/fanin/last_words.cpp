@@ -14,29 +14,38 @@
 namespace fanin::command {
 namespace {
 
-// Faults, and what a user sends who does not want to wait.
-constexpr std::array signals{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGTERM, SIGQUIT};
-std::array<struct sigaction, signals.size()> earlier;
+constexpr std::array faults{SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+// abort(), and what a user sends who does not want to wait.
+constexpr std::array calls_to_end{SIGABRT, SIGINT, SIGTERM, SIGQUIT};
+std::array<struct sigaction, faults.size()>
+    earlier_actions; // of faults: a sanitizer's, for example
 
-constexpr std::string_view verdict = " has not returned: this process ends\n";
+volatile std::sig_atomic_t has_said = 0;
+constexpr std::string_view end_of_line = " has not returned: this process ends\n";
 
 // In a signal handler, which may not allocate. In one go: others write there, too.
 void say_last_words() {
   const std::string_view call = executive::plugin_call();
-  if (call.empty()) return;
-  std::array<char, executive::plugin_call_max + verdict.size()> line;
-  char* const end = std::ranges::copy(verdict, std::ranges::copy(call, line.data()).out).out;
+  if (call.empty() || has_said != 0) return;
+  has_said = 1;
+  std::array<char, executive::plugin_call_max + end_of_line.size()> line;
+  char* const end = std::ranges::copy(end_of_line, std::ranges::copy(call, line.data()).out).out;
   static_cast<void>(
       !write(STDERR_FILENO, line.data(), static_cast<std::size_t>(end - line.data())));
 }
 
-// Then it goes on as without this handler: a fault comes again, what was sent is sent again.
-void on_end(int signal, siginfo_t* info, void* /*context*/) {
+// Then it goes on as without this handler: the fault comes again.
+void on_fault(int signal, siginfo_t* info, void* /*context*/) {
   say_last_words();
-  for (std::size_t i = 0; i < signals.size(); ++i)
-    if (signals[i] == signal) sigaction(signal, &earlier[i], nullptr);
-  const bool by_its_code = signal != SIGINT && signal != SIGTERM && signal != SIGQUIT;
-  if (!by_its_code || info->si_code <= 0) raise(signal);
+  for (std::size_t i = 0; i < faults.size(); ++i)
+    if (faults[i] == signal) sigaction(signal, &earlier_actions[i], nullptr);
+  if (info->si_code <= 0) raise(signal); // it was sent
+}
+
+void on_call_to_end(int signal) {
+  say_last_words();
+  std::signal(signal, SIG_DFL);
+  raise(signal);
 }
 
 // The handler's, where the stack itself is what has no room left.
@@ -62,12 +71,18 @@ void on_exit_within() {
 
 void name_plugins_that_end_this_process() {
   make_stack();
-  for (std::size_t i = 0; i < signals.size(); ++i) {
-    struct sigaction action{};
-    action.sa_sigaction = on_end;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-    sigaction(signals[i], nullptr, &earlier[i]);
-    if (earlier[i].sa_handler != SIG_IGN) sigaction(signals[i], &action, nullptr);
+  struct sigaction action{};
+  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+  action.sa_sigaction = on_fault;
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    sigaction(faults[i], &action, &earlier_actions[i]);
+  }
+  action.sa_flags = SA_NODEFER;
+  action.sa_handler = on_call_to_end;
+  for (const int signal : calls_to_end) {
+    struct sigaction earlier{};
+    sigaction(signal, nullptr, &earlier);
+    if (earlier.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
   std::atexit(on_exit_within);
 }
