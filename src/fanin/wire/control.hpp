@@ -381,7 +381,9 @@ struct NodeCounters {
   std::uint32_t sources = 0;
   std::uint32_t text_size = 0; ///< files of a builder unit; what a readout unit waits for
   std::uint32_t held_back = 0; ///< 1: all sources of a readout unit have more than it may read
-  std::uint32_t was_held_back = 0; ///< 1: that was so at some moment since the status before
+  /// Time in which a readout unit could announce no more since the source that has come least far
+  /// was held back. It wraps.
+  std::uint32_t held_up_us = 0;
 };
 static_assert(sizeof(NodeCounters) == 72);
 

@@ -2,33 +2,38 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "fanin/base/identity.hpp"
 #include "fanin/builder/control/node_environment.hpp"
 
 namespace fanin::builder {
 
-// Time is that of the readout unit, which sends a status in each `status_period` in which it runs:
-// neither a pause of a host nor a slow path makes a source slow. Where it is held back it waits for
-// others, or for builder units, and its pace is not known.
+// Time is that of the readout unit, which sends a status in each `status_period` in which it runs,
+// without the time in which it was held up, since it waited for others or for builder units. So
+// neither a pause of a host, nor a slow path, nor a full disk makes a source slow.
 class DrainPace {
 public:
-  // Measured over as many statuses, so that a pause within one of them does not count for much.
-  static constexpr std::uint32_t statuses_least = 4;
+  // Measured over so much time, so that a pause within one period does not count for much.
+  static constexpr Duration time_least = 4 * status_period;
 
-  // A status has come. `end`: it has announced up to there; `held_back`: it was, at any moment
-  // since the status before. How long it will take to announce up to `until`; nothing: it is there,
-  // it is not known yet, or it does not move, which is silence and not slowness.
-  [[nodiscard]] std::optional<Duration> needed(EventNumber end, bool held_back, EventNumber until) {
-    if (!begun_ || held_back) {
+  // A status has come. `end`: it has announced up to there; `held_up_us`: its counter. How long
+  // it will take to announce up to `until`; nothing: it is there, it is not known yet, or it does
+  // not move, which is silence and not slowness.
+  [[nodiscard]] std::optional<Duration> needed(EventNumber end, std::uint32_t held_up_us,
+                                               EventNumber until) {
+    const std::uint32_t held_us = held_up_us - std::exchange(held_up_us_, held_up_us);
+    if (!begun_) {
       begin(end);
       return {};
     }
-    if (++statuses_ < statuses_least) return {};
+    time_ += status_period - std::min<Duration>(std::chrono::microseconds{held_us}, status_period);
+    if (time_ < time_least) return {};
     const EventNumber moved = end - std::min(end, begun_at_);
-    const double time = static_cast<double>(statuses_) * static_cast<double>(status_period.count());
+    const double time = static_cast<double>(time_.count());
     begin(end);
     if (end >= until || moved == 0) return {};
     const double needed = static_cast<double>(until - end) / static_cast<double>(moved) * time;
@@ -39,12 +44,13 @@ private:
   void begin(EventNumber end) {
     begun_ = true;
     begun_at_ = end;
-    statuses_ = 0;
+    time_ = {};
   }
 
   bool begun_ = false;
   EventNumber begun_at_ = 0; // announced up to there, when it was measured first
-  std::uint32_t statuses_ = 0; // since then
+  Duration time_{}; // since then
+  std::uint32_t held_up_us_ = 0; // of the status before
 };
 
 } // namespace fanin::builder

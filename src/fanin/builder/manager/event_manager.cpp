@@ -315,7 +315,7 @@ bool EventManager::message(NodeKey key, wire::MessageType type, std::span<const 
     accounts_.count(key.node, counters);
     events_.on_status(key.node, counters.held_back != 0, printable(text, reason_shown),
                       liveness_.running_time());
-    reading_.watch_drain(key.node, counters.was_held_back != 0);
+    reading_.watch_drain(key.node, counters.held_up_us);
     if (!accounts_.count_dropped(key.node, sources)) return false;
   } else {
     accounts_.count_builder(key.node, counters);

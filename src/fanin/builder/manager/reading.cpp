@@ -152,12 +152,12 @@ void Reading::drain_until(EventNumber event, EventNumber read) {
 
 // Within the window numbers count that one source alone has: a wrong one, or a wrong offset, may be
 // hours ahead of slow sources. One that gives nothing at all is given up by its readout unit.
-void Reading::watch_drain(NodeId readout, bool held_back) {
+void Reading::watch_drain(NodeId readout, std::uint32_t held_up_us) {
   if (!parts_.phase.is(Phase::draining)) return;
   const Announcements::Readout& announced = parts_.events.announcements().readout(readout);
   if (announced.state != Announcements::State::announcing) return;
   const EventNumber end = announced.end;
-  const auto needed = paces_[readout].needed(end, held_back, read_end_);
+  const auto needed = paces_[readout].needed(end, held_up_us, read_end_);
   if (!needed || *needed <= parts_.system.drain) return;
   parts_.log(LogLevel::warning,
              fmt::format("readout unit '{}' is at event {} and would take {} to reach event {}: "

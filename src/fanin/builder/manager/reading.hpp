@@ -45,8 +45,8 @@ public:
   // Once a turn, after that: phase draining, if the last event is known.
   void end_if_known();
   // A readout unit's status has come. While the run drains, no source is waited for that would take
-  // longer than `drain` to come to the last event. `held_back`: since the status before.
-  void watch_drain(NodeId readout, bool held_back);
+  // longer than `drain` to come to the last event. `held_up_us`: a counter of it.
+  void watch_drain(NodeId readout, std::uint32_t held_up_us);
   // Ends the run in good order: phase pausing or draining. Only while it is running.
   void stop();
   void cancel() { tick_.cancel(); }

@@ -378,14 +378,13 @@ void ReadoutUnit::say_status() {
   if (!control_->roomy(sources.size_bytes() + text.size())) return;
   counters_.text_size = static_cast<std::uint32_t>(text.size());
   control_->send(wire::Status{counters_}, sources, std::string_view{text});
-  counters_.was_held_back = 0;
 }
 
 std::span<const wire::SourceCounters> ReadoutUnit::count() {
   counters_.bytes = links_->bytes();
   counters_.messages = links_->messages();
   counters_.text_size = 0;
-  return sources_.count(counters_);
+  return sources_.count(counters_, environment_.loop->now());
 }
 
 void ReadoutUnit::arm_tick(Time now) {

@@ -57,7 +57,7 @@ void SourceGroup::reset() {
   known_end_ = 0;
   apart_.clear();
   throttled_since_ = never;
-  was_held_back_ = false;
+  held_up_since_ = never;
   for (source::FragmentQueue* const queue : queues_) queue->start_unnumbered();
 }
 
@@ -67,12 +67,9 @@ bool SourceGroup::read(const RunView& run, Time now) {
   const bool retry = std::exchange(retry_, false);
   bool more = false;
   bool throttled = false;
-  bool all_done = true;
-  bool all_held_back = true;
   for (Member& member : members_) {
     SourceReader& reader = member.reader;
     if (reader.done()) continue;
-    all_done = false;
     reader.measure_lead(system_.read_ahead / members_.size());
     if (reader.far_ahead()) continue; // goes on when batches have been cut
     if (reader.due(now, retry)) {
@@ -86,10 +83,9 @@ bool SourceGroup::read(const RunView& run, Time now) {
     }
     more = more || reader.has_more();
     throttled = throttled || member.queue().throttled();
-    all_held_back = all_held_back && reader.held_back();
   }
-  was_held_back_ = was_held_back_ || (!all_done && all_held_back);
   count_throttled(throttled, now);
+  count_held_up(now);
   return more;
 }
 
@@ -99,6 +95,26 @@ void SourceGroup::count_throttled(bool throttled, Time now) {
     throttled_us_ += static_cast<std::uint64_t>((now - throttled_since_).count()) / 1000;
     throttled_since_ = never;
   }
+}
+
+// What it can announce is limited by a source that is held back.
+bool SourceGroup::held_up() const {
+  EventNumber lowest = event_number_end;
+  bool held_up = false;
+  for (const Member& member : members_) {
+    if (!asked(member)) continue;
+    const EventNumber end = member.queue().numbered() ? member.queue().next_event() : 0;
+    if (end > lowest) continue;
+    const bool held_back = member.reader.held_back();
+    held_up = held_back || (end == lowest && held_up);
+    lowest = end;
+  }
+  return held_up;
+}
+
+void SourceGroup::count_held_up(Time now) {
+  if (held_up_since_ != never) held_up_for_ += now - held_up_since_;
+  held_up_since_ = held_up() ? now : never;
 }
 
 Time SourceGroup::next_turn(Time now) const {
@@ -390,8 +406,9 @@ std::uint32_t SourceGroup::page_least() const {
                           }));
 }
 
-std::span<const wire::SourceCounters> SourceGroup::count(wire::NodeCounters& counters) {
+std::span<const wire::SourceCounters> SourceGroup::count(wire::NodeCounters& counters, Time now) {
   counters.pages = counters.pages_in_use = 0;
+  count_held_up(now);
   counters.throttled_us = throttled_us_;
   counters.sources = static_cast<std::uint32_t>(counters_.size());
   bool any = false;
@@ -403,7 +420,7 @@ std::span<const wire::SourceCounters> SourceGroup::count(wire::NodeCounters& cou
     all_held_back = all_held_back && member.reader.held_back();
   }
   counters.held_back = any && all_held_back ? 1 : 0;
-  if (std::exchange(was_held_back_, false) || counters.held_back != 0) counters.was_held_back = 1;
+  counters.held_up_us = static_cast<std::uint32_t>(held_up_for_.count() / 1000);
   return counters_;
 }
 

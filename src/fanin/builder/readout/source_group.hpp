@@ -117,7 +117,7 @@ public:
   [[nodiscard]] std::uint64_t payload_max() const; // bytes that all their pools hold
   [[nodiscard]] std::uint32_t page_least() const; // bytes: the smallest page of these pools
   // Sets what `counters` says of sources. Valid until the next call.
-  [[nodiscard]] std::span<const wire::SourceCounters> count(wire::NodeCounters& counters);
+  [[nodiscard]] std::span<const wire::SourceCounters> count(wire::NodeCounters& counters, Time now);
 
 private:
   struct Member {
@@ -145,6 +145,8 @@ private:
   void pass_unread(const RunView& run);
   void pass_ended(source::FragmentQueue& queue, const RunView& run);
   void count_throttled(bool throttled, Time now);
+  [[nodiscard]] bool held_up() const;
+  void count_held_up(Time now);
 
   const System& system_;
   LogFunction log_;
@@ -157,7 +159,8 @@ private:
   bool retry_ = false;
   Time throttled_since_ = never;
   std::uint64_t throttled_us_ = 0;
-  bool was_held_back_ = false; // all of them, after a read since they were counted last
+  Time held_up_since_ = never;
+  Duration held_up_for_{};
   std::vector<EventNumber> ends_; // reused, as the others below
   std::vector<Overtaking::End> overtaking_ends_;
   std::vector<wire::SourceCounters> counters_;

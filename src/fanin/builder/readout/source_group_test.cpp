@@ -276,7 +276,7 @@ TEST_F(Group, says_at_a_pause_how_far_its_sources_got) {
 TEST_F(Group, counts_pages_and_whether_all_sources_are_held_back) {
   wire::NodeCounters counters;
   give({0}, {0});
-  EXPECT_EQ(group_.count(counters).size(), 2U);
+  EXPECT_EQ(group_.count(counters, now_).size(), 2U);
   EXPECT_EQ(counters.pages, 32U);
   EXPECT_EQ(counters.pages_in_use, 2U);
   EXPECT_EQ(counters.held_back, 0U);
