@@ -35,8 +35,7 @@ def builds(*more):
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
         check_balanced(result)
-        others = ("incomplete", "lost", "bad", "rejected", "undecided")
-        assert result["events"] == {"built": 2000, **dict.fromkeys(others, 0)}, "events"
+        assert {name: number for name, number in result["events"].items() if number} == {"built": 2000}, "events"
         found = verify(result)
         assert found["events"] == 2000, "events in the files"
         assert found["complete"] == 2000, "complete events in the files"
