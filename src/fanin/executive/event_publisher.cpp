@@ -115,7 +115,7 @@ void EventPublisher::publish(RunNumber run, const storage::BuiltEvent& event) {
   }
   ++published_;
   const auto give = [this](message::Tag tag) {
-    // Nobody is waited for, so that it is taken; who does not get it is counted.
+    // It waits for no reader, so it always takes the event; what a reader misses is counted.
     (void)publisher_->publish(tag, bytes_);
   };
   if (has(all_events_tag)) give(all_events_tag);

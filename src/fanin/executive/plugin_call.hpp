@@ -1,5 +1,5 @@
 // What this process asks of a plug-in, which may end it: a crash, an exit, or a user who does not
-// wait any longer. Who says why a process ended (a signal handler) finds it here.
+// wait any longer. The signal handler that says why a process ended reads it.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace fanin::executive {
 
-// For as long as it lives, plugin_call() is its text. One at a time. Thread: any, one for all.
+// For as long as it lives, plugin_call() is its text. One at a time: all on one thread.
 class PluginCall {
 public:
   // `text`: file, line and key, and what is asked for ("loading plug-in ./x.so"); on one line, cut

@@ -1,5 +1,5 @@
-// A plug-in's sink as it is, with an eye on what it does: what it throws, and what it says against
-// the contract, is a failure of this sink and of nobody else.
+// A plug-in's sink, checked: what it throws, and what it says against the contract, is a failure of
+// this sink and of nobody else.
 #pragma once
 
 #include <atomic>
@@ -61,7 +61,7 @@ private:
   std::vector<Failure> failures_;
   std::vector<std::string> files_;
   bool finishing_ = false;
-  bool failed_ = false; // for good: it is not called any more
+  bool failed_ = false; // for good: it gets no further batch
   mutable bool throw_logged_ = false;
 };
 

@@ -22,8 +22,8 @@ constexpr std::size_t cost_per_connection = 16U << 10;
 constexpr Duration silence_max = std::chrono::seconds{1};
 constexpr Duration log_period = std::chrono::seconds{1};
 // A sender that comes back so often, each time so soon, although its connection lives, may be two.
-constexpr std::uint32_t takings_max = 2;
-constexpr Duration takings_period = std::chrono::seconds{10};
+constexpr std::uint32_t takeovers_max = 2;
+constexpr Duration takeovers_period = std::chrono::seconds{10};
 
 } // namespace
 
@@ -120,9 +120,9 @@ void ReceiveSource::take(ReceivePort::Arrival arrival, Time now) {
 void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
   std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
   const bool silent = !readable_ && now >= last_bytes_at_ + silence_max;
-  if (now >= takings_until_) takings_ = 0;
-  if (takings_ < takings_max || silent || !gives_way_to_.empty()) {
-    if (gives_way_to_.empty()) ++takings_;
+  if (now >= takeovers_until_) takeovers_ = 0;
+  if (takeovers_ < takeovers_max || silent || !gives_way_to_.empty()) {
+    if (gives_way_to_.empty()) ++takeovers_;
     give_way_to(arrival.peer);
   } else {
     warn(fmt::format("{} and {} send with the same number of a sender, {}, and take each other's "
@@ -132,7 +132,7 @@ void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
                      format_duration(silence_max)),
          now);
   }
-  takings_until_ = now + takings_period;
+  takeovers_until_ = now + takeovers_period;
   waiting_.push_front(std::move(arrival));
 }
 

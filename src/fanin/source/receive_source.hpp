@@ -92,8 +92,8 @@ private:
   std::string peer_;
   std::uint64_t sender_ = 0; // of the connection; 0: it has no number
   std::string gives_way_to_; // the connection: another one of the same number; empty: it does not
-  std::uint32_t takings_ = 0; // of a place by one of the same number, shortly after each other
-  Time takings_until_{}; // a later one is not counted with them
+  std::uint32_t takeovers_ = 0; // by senders of the same number, shortly after each other
+  Time takeovers_until_{}; // a later one is not counted with them
   ReceiveDecoder decoder_;
   ReceiveAcknowledger acknowledger_;
   std::vector<std::byte> staging_; // what was received and does not belong to the open fragment

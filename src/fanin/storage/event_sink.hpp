@@ -105,10 +105,8 @@ public:
   /// Paths of the files with committed events, in order. A new file is listed before its first
   /// commit is reported.
   [[nodiscard]] virtual std::vector<std::string> files() const { return {}; }
-  [[nodiscard]] virtual std::size_t file_count() const {
-    return 0;
-  } ///< of files(), without asking
-    ///< for them
+  /// How many files() has, without a copy of their names.
+  [[nodiscard]] virtual std::size_t file_count() const { return 0; }
   [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
 
 protected:
