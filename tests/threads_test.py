@@ -13,6 +13,8 @@ STARTS = re.compile(r"\bstd::(j?thread|async)\b|\bpthread_create\b|\bclone3?\(")
 COVERED_BY = {
     "src/fanin/executive/placement.cpp": "executive",
     "src/fanin/executive/report_pipe_test.cpp": "executive",
+    "src/fanin/executive/watched_sink.hpp": "executive",
+    "src/fanin/executive/watched_sink_test.cpp": "executive",
     "src/fanin/net/host_resolver.cpp": "net_loop",
     "src/fanin/net/loop_test.cpp": "net_loop",
     "src/fanin/settings/reader_test.cpp": "settings",

@@ -17,8 +17,9 @@ namespace fanin::builder {
 // neither a pause of a host, nor a slow path, nor a full disk makes a source slow.
 class DrainPace {
 public:
-  // Measured over so much time, so that a pause within one period does not count for much.
-  static constexpr Duration time_least = 4 * status_period;
+  // Measured over so many statuses between which it was not held up all the time, so that a pause
+  // within one of them does not count for much.
+  static constexpr std::uint32_t statuses_least = 4;
 
   // A status has come. `end`: it has announced up to there; `held_up_us`: its counter. How long
   // it will take to announce up to `until`; nothing: it is there, it is not known yet, or it does
@@ -30,8 +31,10 @@ public:
       begin(end);
       return {};
     }
-    time_ += status_period - std::min<Duration>(std::chrono::microseconds{held_us}, status_period);
-    if (time_ < time_least) return {};
+    const Duration held = std::min<Duration>(std::chrono::microseconds{held_us}, status_period);
+    if (held == status_period) return {};
+    time_ += status_period - held;
+    if (++statuses_ < statuses_least) return {};
     const EventNumber moved = end - std::min(end, begun_at_);
     const double time = static_cast<double>(time_.count());
     begin(end);
@@ -45,11 +48,13 @@ private:
     begun_ = true;
     begun_at_ = end;
     time_ = {};
+    statuses_ = 0;
   }
 
   bool begun_ = false;
   EventNumber begun_at_ = 0; // announced up to there, when it was measured first
-  Duration time_{}; // since then
+  std::uint32_t statuses_ = 0; // since then
+  Duration time_{}; // likewise
   std::uint32_t held_up_us_ = 0; // of the status before
 };
 
