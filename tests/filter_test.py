@@ -153,7 +153,7 @@ def misbehaves(action, once, events=4000, expected=None, time_limit="1s"):
 
 def test_an_event_that_ends_a_filter_unit_once_goes_to_another_one():
     misbehaves("exits", once=True)
-    misbehaves("throws", once=True, expected="the filter failed at event 1500 of run 1: as it was told")
+    misbehaves("throws", once=True, expected="the filter failed at event 1500 of run 1: it threw an exception: as it was told")
 
 
 def test_an_event_that_no_filter_unit_can_decide_is_kept_unfiltered():

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <deque>
-#include <exception>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -16,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "fanin/base/thrown.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/executive/describe.hpp"
 #include "fanin/executive/host_list.hpp"
@@ -143,10 +143,8 @@ Result<bool> run_here(const config::Configuration& configuration,
   if (!process) return std::unexpected(process.error());
   if (auto ran = (*process)->run(); !ran) return std::unexpected(ran.error());
   return (*process)->succeeded();
-} catch (const std::exception& exception) {
-  return fail(ErrorKind::internal, fmt::format("an exception: {}", exception.what()));
 } catch (...) {
-  return fail(ErrorKind::internal, "an exception that is no std::exception");
+  return fail(ErrorKind::internal, fmt::format("a node of this process: {}", thrown().text));
 }
 
 // A child of the launcher: everything goes through the pipe.

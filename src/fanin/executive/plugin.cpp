@@ -3,9 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <exception>
 #include <filesystem>
 #include <system_error>
+
+#include "fanin/base/thrown.hpp"
 
 namespace fanin::executive {
 namespace {
@@ -52,12 +53,8 @@ Result<> load_plugin(const std::string& path, PluginRegistry& registry) {
   }
   try {
     entry(registry);
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, fmt::format("plug-in {}: {}", path, e.what()));
   } catch (...) {
-    return fail(
-        ErrorKind::internal,
-        fmt::format("plug-in {}: it threw an exception that is not a std::exception", path));
+    return fail(ErrorKind::internal, fmt::format("plug-in {}: {}", path, thrown().text));
   }
   if (!registry.result) {
     Error error = registry.result.error();

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "fanin/executive/thrown.hpp"
+#include "fanin/base/thrown.hpp"
 
 namespace fanin::executive {
 WatchedSink::WatchedSink(std::unique_ptr<storage::EventSink> inner, std::string name,

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "fanin/executive/thrown.hpp"
+#include "fanin/base/thrown.hpp"
 
 namespace fanin::executive {
 

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <exception>
 #include <utility>
+
+#include "fanin/base/thrown.hpp"
 
 namespace fanin::source {
 
@@ -38,15 +39,9 @@ Result<std::unique_ptr<Source>> Registry::make(const SourceSettings& settings) c
                   fmt::format("the plug-in of type \"{}\" made no source", settings.type));
     }
     return made;
-  } catch (const std::exception& e) {
-    return fail(ErrorKind::internal, fmt::format("source {:#x} of type \"{}\": {}", settings.id,
-                                                 settings.type, e.what()));
   } catch (...) {
-    return fail(
-        ErrorKind::internal,
-        fmt::format(
-            "source {:#x} of type \"{}\": it threw an exception that is not a std::exception",
-            settings.id, settings.type));
+    return fail(ErrorKind::internal, fmt::format("source {:#x} of type \"{}\": {}", settings.id,
+                                                 settings.type, thrown().text));
   }
 }
 

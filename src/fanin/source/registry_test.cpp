@@ -130,7 +130,7 @@ TEST(Registry, an_exception_of_a_factory_is_an_error) {
   }));
   const auto made = registry.make(settings_of("bad"));
   ASSERT_FALSE(made);
-  EXPECT_THAT(made.error().text, HasSubstr("no such board"));
+  EXPECT_THAT(made.error().text, HasSubstr("it threw an exception: no such board"));
   Registry empty;
   ASSERT_TRUE(empty.add(
       "none", [](const SourceSettings&) -> Result<std::unique_ptr<Source>> { return nullptr; }));

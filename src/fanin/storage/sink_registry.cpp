@@ -1,9 +1,10 @@
 #include "fanin/storage/sink_registry.hpp"
 
-#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "fanin/base/thrown.hpp"
 
 namespace fanin::storage {
 namespace {
@@ -13,10 +14,8 @@ template <class Make>
 auto or_thrown(const std::string& who, ErrorKind kind, const Make& make) -> decltype(make()) {
   try {
     return make();
-  } catch (const std::exception& exception) {
-    return fail(kind, fmt::format("{}: it threw an exception: {}", who, exception.what()));
   } catch (...) {
-    return fail(kind, fmt::format("{}: it threw an exception that is not a std::exception", who));
+    return fail(kind, fmt::format("{}: {}", who, thrown().text));
   }
 }
 

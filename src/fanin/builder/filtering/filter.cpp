@@ -1,6 +1,6 @@
 #include "fanin/builder/filtering/filter.hpp"
 
-#include <exception>
+#include "fanin/base/thrown.hpp"
 
 namespace fanin::builder {
 
@@ -18,11 +18,8 @@ Result<std::unique_ptr<Filter>> FilterRegistry::make(const FilterSettings& setti
     if (made && *made == nullptr)
       return fail(ErrorKind::usage, fmt::format("{}: the plug-in made no filter", where()));
     return made;
-  } catch (const std::exception& exception) {
-    return fail(ErrorKind::usage, fmt::format("{}: {}", where(), exception.what()));
   } catch (...) {
-    return fail(ErrorKind::usage,
-                fmt::format("{}: it threw an exception that is not a std::exception", where()));
+    return fail(ErrorKind::usage, fmt::format("{}: {}", where(), thrown().text));
   }
 }
 

@@ -272,7 +272,9 @@ TEST_F(FilterFlow, an_event_that_ends_two_filter_units_goes_unfiltered_to_the_er
     run(50ms);
     if (!unit.failed.empty()) failed.insert(unit.failed);
   }
-  EXPECT_EQ(failed, (std::set<std::string>{"the filter failed at event 13 of run 7: thirteen"}));
+  EXPECT_EQ(failed,
+            (std::set<std::string>{
+                "the filter failed at event 13 of run 7: it threw an exception: thirteen"}));
   const auto events = stored();
   ASSERT_EQ(events.size(), 30U);
   for (const auto& [number, event] : events) {

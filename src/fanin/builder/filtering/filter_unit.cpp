@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <exception>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "fanin/base/printable.hpp"
+#include "fanin/base/thrown.hpp"
 #include "fanin/wire/checksum.hpp"
 
 namespace fanin::builder {
@@ -260,10 +260,8 @@ bool FilterUnit::decide_next() {
         why = fmt::format("its result of {} B is larger than {} B", decision_.result().size(),
                           filter_result_max);
       }
-    } catch (const std::exception& exception) {
-      why = exception.what();
     } catch (...) {
-      why = "it threw an exception that is not a std::exception";
+      why = thrown().text;
     }
     if (!why.empty()) {
       (void)send_decisions(); // what it has decided before counts

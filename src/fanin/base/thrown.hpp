@@ -1,4 +1,4 @@
-// What a plug-in throws, as an error.
+// An exception of a plug-in, or of a library that throws, as an error.
 #pragma once
 
 #include <exception>
@@ -7,9 +7,10 @@
 
 #include "fanin/base/result.hpp"
 
-namespace fanin::executive {
+namespace fanin {
 
-// Only in a handler of an exception: that one.
+// The exception that is being handled: call it only within a handler. Other kinds and a place are
+// the caller's.
 [[nodiscard]] inline Error thrown() {
   try {
     throw;
@@ -20,4 +21,4 @@ namespace fanin::executive {
   }
 }
 
-} // namespace fanin::executive
+} // namespace fanin
