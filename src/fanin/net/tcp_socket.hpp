@@ -50,7 +50,7 @@ void set_reset_on_close(const Descriptor& socket);
 
 // Whether the peer's kernel acknowledges nothing any more, for about 25 s. A process without room
 // is not meant: its kernel still answers.
-[[nodiscard]] bool is_unanswered(int socket);
+[[nodiscard]] FANIN_INTERNAL_API bool is_unanswered(int socket);
 // Bytes that were written and that the peer's kernel has not acknowledged.
 [[nodiscard]] std::uint64_t unacknowledged(int socket);
 // Whether bytes have come that were not read yet.

@@ -42,6 +42,7 @@ SubmitOutcome ForwardSink::submit(BuiltBatch& batch) {
                          .source = options_.source,
                          .sender = options_.sender,
                          .give_up = options_.give_up,
+                         .is_unanswered = options_.is_unanswered,
                          .log = options_.log},
         epoll_, loop_.now());
   }

@@ -24,11 +24,13 @@ struct ForwardSinkOptions {
   std::uint32_t block = 1024; ///< numbers are dealt in blocks of so many
   RunNumber run = 0;
   std::uint64_t sender = 1; ///< another one for each sink, not 0
-  Duration give_up = std::chrono::seconds{30}; ///< how long a slice is waited for
+  Duration give_up =
+      std::chrono::seconds{30}; ///< how long a slice without connection is waited for
   std::vector<SourceInfo> sources; ///< of the run, in any order
   std::size_t depth = 16; ///< batches for one slice that are taken and not done; beyond: busy
   /// True: a later sink of the same builder unit has taken over. Then this one ends at once.
   std::function<bool()> superseded;
+  std::function<bool(int)> is_unanswered; ///< of a socket; empty: net::is_unanswered()
   LogFunction log;
 };
 

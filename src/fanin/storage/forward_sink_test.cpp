@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/receive_source.hpp"
 #include "fanin/source/testing/queue_fixture.hpp"
 #include "fanin/storage/testing/batch_maker.hpp"
@@ -90,7 +91,8 @@ TEST(SuperFragments, have_all_sources_of_an_event_with_their_payload) {
   EXPECT_EQ(bytes_of(events, 4).size(), sizeof(source::ReceiveHeader));
   EXPECT_EQ(events.first_above(3), 0U);
   EXPECT_EQ(events.first_above(5), 2U);
-  EXPECT_EQ(events.first_above(7), 5U);
+  EXPECT_EQ(events.first_above(7), 4U) << "what ends the batch was not read yet";
+  EXPECT_EQ(events.first_above(8), 5U);
 }
 
 TEST(SuperFragments, of_gaps_alone_there_are_none) {
@@ -139,10 +141,12 @@ protected:
         .sources = testing::make_sources(2),
         .depth = 3,
         .superseded = std::move(superseded),
+        .is_unanswered = [this](int) { return unanswered_; },
         .log = [this](LogLevel, std::string_view text) { log_ += std::string(text) + "\n"; }};
     for (const auto& url : urls) {
       options.slices.push_back(net::resolve(net::Url::parse(url).value(), false).value());
     }
+    if (sink_) loop_.remove(*sink_);
     sink_ = ForwardSink::make(loop_, std::move(options)).value();
     sink_->on_commit([this](const Committed& committed) {
       committed_.push_back(committed.ticket);
@@ -160,13 +164,16 @@ protected:
     const MonotonicClock real;
     for (const Time end = real.now() + 60s; !done();) {
       ASSERT_LT(real.now(), end) << log_ << committed_.size();
-      (void)loop_.turn();
-      for (Slice* slice : {left_ ? &*left_ : nullptr, right_ ? &*right_ : nullptr}) {
-        if (slice != nullptr) slice->read();
-      }
-      clock_.advance(1ms);
+      turn(1ms);
       sched_yield();
     }
+  }
+  void turn(Duration step) {
+    (void)loop_.turn();
+    for (Slice* slice : {left_ ? &*left_ : nullptr, right_ ? &*right_ : nullptr}) {
+      if (slice != nullptr && slices_read_) slice->read();
+    }
+    clock_.advance(step);
   }
 
   VirtualClock clock_;
@@ -178,6 +185,8 @@ protected:
   std::vector<std::uint64_t> committed_;
   std::uint64_t undelivered_ = 0;
   std::string log_;
+  bool unanswered_ = false; // what the kernel says of all connections
+  bool slices_read_ = true;
 };
 
 TEST_F(Forward, blocks_are_dealt_and_commit_when_they_are_announced) {
@@ -270,6 +279,88 @@ TEST_F(Forward, a_slice_that_stays_away_loses_its_events_and_the_others_go_on) {
   left_->source->announced(12);
   until([&] { return committed_.size() == 4; });
   EXPECT_EQ(undelivered_, 8U);
+}
+
+// As after a loss while its queue is full: the earlier connection comes first.
+TEST_F(Forward, a_slice_that_is_connected_and_does_not_answer_yet_is_not_away) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  slices_read_ = false;
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  for (int s = 0; s < 60; ++s) {
+    for (int i = 0; i < 10; ++i) turn(100ms);
+  }
+  EXPECT_THAT(committed_, IsEmpty());
+  EXPECT_THAT(log_, ::testing::HasSubstr("is connected, and has not answered for 5 s"));
+  EXPECT_THAT(log_, ::testing::Not(::testing::HasSubstr("is away")));
+  slices_read_ = true;
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  EXPECT_EQ(undelivered_, 0U);
+  EXPECT_THAT(log_, ::testing::HasSubstr("is here"));
+}
+
+TEST_F(Forward, who_never_answers_is_named_and_tried_again_after_give_up) {
+  const net::Url any = net::Url::parse("tcp://127.0.0.1:0").value();
+  const Descriptor listener = net::bind_and_listen(any, net::resolve(any, true).value()).value();
+  make({net::address_text(net::local_address(listener.get()))});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  std::vector<Descriptor> accepted;
+  const auto accept = [&] {
+    net::Address peer;
+    Descriptor one = net::accept_from(listener.get(), peer);
+    if (one) accepted.push_back(std::move(one));
+    return accepted.size();
+  };
+  until([&] { return accept() == 1; });
+  for (int i = 0; i < 90; ++i) turn(100ms); // 9 s
+  EXPECT_EQ(accept(), 1U);
+  EXPECT_THAT(log_, ::testing::HasSubstr("another program is at that address"));
+  for (int i = 0; i < 20; ++i) turn(100ms);
+  until([&] { return accept() == 2; });
+  EXPECT_THAT(committed_, IsEmpty());
+}
+
+TEST_F(Forward, a_slice_whose_host_does_not_answer_is_away) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  for (int i = 0; i < 50; ++i) turn(100ms);
+  EXPECT_THAT(log_, IsEmpty());
+  unanswered_ = true;
+  slices_read_ = false;
+  for (int i = 0; i < 12; ++i) turn(100ms);
+  EXPECT_THAT(log_, ::testing::HasSubstr("is away (its host or the network does not answer)"));
+  EXPECT_THAT(committed_, IsEmpty());
+  left_.reset();
+  for (int i = 0; i < 130; ++i) turn(100ms);
+  EXPECT_THAT(committed_, ElementsAre(0));
+  EXPECT_EQ(undelivered_, 4U);
+}
+
+// A builder unit that comes back builds one batch after the other, long after the slice's answer.
+TEST_F(Forward, a_later_sink_does_not_send_what_the_slice_has_read) {
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  make({url});
+  for (const EventNumber first : {0U, 4U}) ASSERT_EQ(submit(first), SubmitOutcome::accepted);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 8; });
+
+  make({url});
+  const auto connections = [&] { return left_->source->counters().front().value; };
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until([&] { return connections() == 2; });
+  for (int i = 0; i < 10; ++i) turn(1ms); // the answer is there
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted);
+  ASSERT_EQ(submit(8), SubmitOutcome::accepted);
+  until([&] { return left_->fixture.queue.next_event() == 12; });
+  EXPECT_EQ(left_->fixture.queue.dropped(wire::DropReason::number_repeat), 0U);
+  EXPECT_EQ(left_->fixture.queue.dropped(wire::DropReason::number_back), 0U);
+  left_->source->announced(12);
+  until([&] { return committed_.size() == 3; });
+  EXPECT_EQ(undelivered_, 0U);
 }
 
 TEST_F(Forward, a_sink_that_another_one_has_taken_over_from_ends_at_once) {

@@ -19,7 +19,8 @@ namespace {
 
 constexpr Duration pause_least = std::chrono::milliseconds{10};
 constexpr Duration pause_most = std::chrono::seconds{1};
-constexpr Duration patience = std::chrono::seconds{5}; // for a connection and its answer
+constexpr Duration patience = std::chrono::seconds{5}; // for a connection; then for its answer
+constexpr Duration look_period = std::chrono::seconds{1}; // for the other host
 constexpr std::size_t parts_per_call = 512; // below IOV_MAX
 constexpr std::uint64_t bytes_per_poll = 1U << 20;
 
@@ -30,24 +31,29 @@ static_assert(sizeof(source::ReceiveAnswer) == 24 && sizeof(source::ReceiveHeade
 SliceLink::SliceLink(SliceLinkOptions options, const Descriptor& epoll, Time now)
     : options_(std::move(options)), epoll_(epoll), pause_(pause_least), lost_at_(now) {
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
+  if (!options_.is_unanswered) options_.is_unanswered = net::is_unanswered;
 }
 
 bool SliceLink::poll(Time now, std::vector<Done>& done) {
   if (state_ == State::closed && now >= retry_at_) connect(now);
   if (state_ == State::connecting) greet(now);
-  if (state_ == State::greeting || state_ == State::open) (void)receive(now);
+  if (connected()) (void)receive(now);
+  take_done(now, done); // what is announced is not sent again
   const bool more = state_ == State::open && send(now);
-  if (state_ != State::open && state_ != State::closed && now >= deadline_) {
-    lose("no answer", now);
-  }
+  watch(now);
   take_done(now, done);
   set_due(now);
   return more;
 }
 
 void SliceLink::set_due(Time now) {
-  due_ = state_ == State::closed ? retry_at_ : state_ == State::open ? never : deadline_;
-  if (state_ != State::open && !batches_.empty()) {
+  switch (state_) {
+  case State::closed: due_ = retry_at_; break;
+  case State::connecting: due_ = deadline_; break;
+  case State::greeting: due_ = std::min(deadline_, look_at_); break;
+  case State::open: due_ = look_at_; break;
+  }
+  if (!connected() && !batches_.empty()) {
     due_ = std::min(due_, std::max(now, lost_at_ + options_.give_up));
   }
 }
@@ -83,18 +89,50 @@ void SliceLink::greet(Time now) {
   if (sent != sizeof hello) return lose(net::error_text(errno), now);
   state_ = State::greeting;
   received_ = 0;
+  connected_at_ = now;
+  look_at_ = now + look_period;
+  deadline_ = now + std::max(patience, options_.give_up);
+}
+
+// The kernel itself would go on for a quarter of an hour. A slice that has a connection is not
+// away: it answers when there is room for what was sent before. But it may be no slice at all, so
+// the connection is not kept for ever, and another address may be right.
+void SliceLink::watch(Time now) {
+  if (state_ == State::connecting && now >= deadline_) return lose("no answer", now);
+  if (connected() && now >= look_at_) {
+    look_at_ = now + look_period;
+    if (options_.is_unanswered(socket_.get())) {
+      return lose("its host or the network does not answer", now);
+    }
+  }
+  if (state_ != State::greeting) return;
+  if (now >= connected_at_ + patience && !std::exchange(silence_said_, true)) {
+    options_.log(LogLevel::warning,
+                 fmt::format("{} is connected, and has not answered for {}: it is waited for. Its "
+                             "readout unit has no room, or another program is at that address",
+                             options_.name, format_duration(patience)));
+  }
+  if (now < deadline_) return;
+  pause_ = pause_least;
+  close(now);
 }
 
 void SliceLink::lose(std::string_view why, Time now) {
-  if (state_ == State::open) {
-    lost_at_ = now;
-    pause_ = pause_least;
-    loss_said_ = false;
-  }
+  if (state_ == State::open) loss_said_ = false;
   if (!std::exchange(loss_said_, true)) {
     options_.log(LogLevel::warning,
                  fmt::format("{} is away ({}): it is waited for up to {}", options_.name, why,
                              format_duration(options_.give_up)));
+  }
+  close(now);
+}
+
+void SliceLink::close(Time now) {
+  if (state_ == State::open) {
+    lost_at_ = now;
+    pause_ = pause_least;
+  } else if (state_ == State::greeting) {
+    lost_at_ += now - connected_at_;
   }
   socket_ = Descriptor{};
   state_ = State::closed;
@@ -150,20 +188,32 @@ bool SliceLink::on_answer(Time now) {
   }
   state_ = State::open;
   pause_ = pause_least;
-  if (loss_said_) options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
-  loss_said_ = give_up_said_ = false;
-  batch_ = message_ = 0;
-  offset_ = 0;
-  while (answer.has_last != 0 && batch_ < batches_.size()) {
-    message_ = batches_[batch_]->first_above(answer.last);
-    if (message_ < batches_[batch_]->messages()) break;
-    ++batch_;
-    message_ = 0;
+  if (loss_said_ || silence_said_) {
+    options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
   }
+  loss_said_ = silence_said_ = give_up_said_ = false;
+  read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;
+  go_to(0);
   return true;
 }
 
 // --- what it gets --------------------------------------------------------------------------------
+
+void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
+  batches_.push_back(std::move(batch));
+  if (batch_ + 1 == batches_.size()) go_to(batch_);
+}
+
+// To the first message of this batch, or of a later one, that the slice has not read.
+void SliceLink::go_to(std::size_t batch) {
+  offset_ = 0;
+  message_ = 0;
+  for (batch_ = batch; batch_ < batches_.size(); ++batch_) {
+    message_ = read_ ? batches_[batch_]->first_above(*read_) : 0;
+    if (message_ < batches_[batch_]->messages()) return;
+    message_ = 0;
+  }
+}
 
 bool SliceLink::send(Time now) {
   for (std::uint64_t bytes = 0; batch_ < batches_.size();) {
@@ -171,16 +221,11 @@ bool SliceLink::send(Time now) {
     parts_.clear();
     std::uint64_t from = offset_;
     std::size_t message = message_;
-    for (std::size_t batch = batch_; batch < batches_.size() && parts_.size() < parts_per_call;
-         ++batch, message = 0) {
+    for (std::size_t batch = batch_; batch < batches_.size() && parts_.size() < parts_per_call;) {
       for (; message < batches_[batch]->messages() && parts_.size() < parts_per_call; ++message) {
         batches_[batch]->append(message, std::exchange(from, 0), parts_);
       }
-    }
-    if (parts_.empty()) { // only batches without events
-      batch_ = batches_.size();
-      message_ = 0;
-      return false;
+      if (++batch < batches_.size()) message = read_ ? batches_[batch]->first_above(*read_) : 0;
     }
     msghdr header{};
     header.msg_iov = parts_.data();
@@ -201,11 +246,6 @@ bool SliceLink::send(Time now) {
 void SliceLink::advance(std::uint64_t bytes) {
   while (bytes > 0) {
     const SuperFragments& batch = *batches_[batch_];
-    if (message_ == batch.messages()) {
-      ++batch_;
-      message_ = 0;
-      continue;
-    }
     const std::uint64_t rest = batch.bytes(message_) - offset_;
     if (bytes < rest) {
       offset_ += bytes;
@@ -213,18 +253,14 @@ void SliceLink::advance(std::uint64_t bytes) {
     }
     bytes -= rest;
     offset_ = 0;
-    ++message_;
-  }
-  while (batch_ < batches_.size() && message_ == batches_[batch_]->messages()) {
-    ++batch_;
-    message_ = 0;
+    if (++message_ == batch.messages()) go_to(batch_ + 1);
   }
 }
 
 // --- what is done --------------------------------------------------------------------------------
 
 bool SliceLink::given_up(Time now) const {
-  return state_ != State::open && now >= lost_at_ + options_.give_up;
+  return !connected() && now >= lost_at_ + options_.give_up;
 }
 
 // Its pages may go: sendmsg() has copied what it took.
@@ -248,8 +284,7 @@ void SliceLink::take_done(Time now, std::vector<Done>& done) {
     if (batch_ > 0) {
       --batch_;
     } else {
-      message_ = 0;
-      offset_ = 0;
+      go_to(0);
     }
   }
 }

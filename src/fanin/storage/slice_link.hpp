@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +30,8 @@ struct SliceLinkOptions {
   std::vector<net::Address> addresses; ///< of its source; tried in turn
   SourceId source = 0;
   std::uint64_t sender = 1; ///< number of this sender, not 0
-  Duration give_up{}; ///< how long the slice is waited for
+  Duration give_up{}; ///< how long the slice is waited for while there is no connection
+  std::function<bool(int)> is_unanswered; ///< of a socket: net::is_unanswered(), or of a test
   LogFunction log;
 };
 
@@ -47,7 +50,7 @@ public:
     std::uint64_t bytes = 0; ///< payload
   };
   /// Batches rise in number. They are held until they are done.
-  void add(std::unique_ptr<SuperFragments> batch) { batches_.push_back(std::move(batch)); }
+  void add(std::unique_ptr<SuperFragments> batch);
   [[nodiscard]] std::size_t waiting() const { return batches_.size(); }
   /// Works with the connection, and appends what is done, in order. True: there is more to do.
   bool poll(Time now, std::vector<Done>& done);
@@ -55,16 +58,27 @@ public:
   [[nodiscard]] Time due() const { return due_; }
 
 private:
-  enum class State : std::uint8_t { closed, connecting, greeting, open };
+  enum class State : std::uint8_t {
+    closed,
+    connecting,
+    greeting, // connected; the slice answers when it has read what was sent before
+    open
+  };
 
   void connect(Time now);
   void greet(Time now);
+  [[nodiscard]] bool connected() const {
+    return state_ == State::greeting || state_ == State::open;
+  }
+  void watch(Time now);
   void lose(std::string_view why, Time now);
+  void close(Time now);
   [[nodiscard]] bool receive(Time now); // false: the connection is lost
   [[nodiscard]] bool take_message(Time now); // likewise
   [[nodiscard]] bool on_answer(Time now);
   [[nodiscard]] bool send(Time now); // true: there is more
   void advance(std::uint64_t bytes);
+  void go_to(std::size_t batch);
   [[nodiscard]] bool given_up(Time now) const;
   void take_done(Time now, std::vector<Done>& done);
   void set_due(Time now);
@@ -76,16 +90,20 @@ private:
   std::size_t address_ = 0; // the next one
   Time retry_at_{};
   Time deadline_ = never; // of connecting and of the answer
+  Time connected_at_{};
+  Time look_at_{}; // while connected: when to look whether the other host still answers
   Duration pause_;
-  Time lost_at_; // while it is not open: since when
+  Time lost_at_; // since when there was no connection; later by the time that one had no answer
   Time due_{};
   bool loss_said_ = false;
+  bool silence_said_ = false;
   bool give_up_said_ = false;
 
   std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
   std::size_t batch_ = 0; // of batches_: being sent
   std::size_t message_ = 0; // of it
   std::uint64_t offset_ = 0; // bytes of it that were sent
+  std::optional<EventNumber> read_; // the last one that the slice had read when it answered
   std::uint64_t announced_ = 0; // all numbers below
   std::array<std::byte, 24> message_in_{};
   std::size_t received_ = 0; // of message_in_

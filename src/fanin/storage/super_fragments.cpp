@@ -24,7 +24,7 @@ SuperFragments::SuperFragments(BuiltBatch batch, std::span<const SourceInfo> sou
   if (messages_.empty()) return;
   // Without it the slice would wait for the next number until it believes the last one.
   const EventNumber last = messages_.back().number;
-  messages_.push_back({.number = last,
+  messages_.push_back({.number = last + 1,
                        .head = heads_.size(),
                        .head_size = sizeof(source::ReceiveHeader),
                        .part = parts_.size(),

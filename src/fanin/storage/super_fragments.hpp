@@ -30,7 +30,8 @@ public:
   [[nodiscard]] std::size_t events() const { return messages_.empty() ? 0 : messages_.size() - 1; }
   /// The slice's number of the last event. There is one.
   [[nodiscard]] EventNumber last() const { return messages_[events() - 1].number; }
-  /// The first message of an event above `number`, or of `messages()`.
+  /// The first message with something new for who has read the event `number`, or `messages()`.
+  /// After the last event that is the message that ends the batch.
   [[nodiscard]] std::size_t first_above(EventNumber number) const;
   [[nodiscard]] std::uint64_t bytes(std::size_t message) const { return messages_[message].size; }
   /// Appends the bytes of a message from `from` on to `out`.
@@ -39,7 +40,7 @@ public:
 
 private:
   struct Message {
-    EventNumber number = 0; // of the slice; of the last message: that of the last event
+    EventNumber number = 0; // of the slice; of the last message: the next one
     std::size_t head = 0; // in heads_
     std::size_t head_size = 0;
     std::size_t part = 0; // first of parts_
