@@ -12,49 +12,66 @@
 
 namespace fanin::builder {
 
-// Time is that of the readout unit, which sends a status in each `status_period` in which it runs,
-// without the time in which it was held up, since it waited for others or for builder units. So
-// neither a pause of a host, nor a slow path, nor a full disk makes a source slow.
+// Time is that of the readout unit, which sends a status in each `status_period` in which it runs:
+// neither a pause of a host nor a slow path makes a source slow. Nor do others, or builder units
+// that take little (a full disk): the time in which they hold it up does not count. Only a readout
+// unit that is held up for long, and is further behind than data that are on their way can be, is
+// judged by what passes in the whole time: a wrong number set the end.
 class DrainPace {
 public:
   // Measured over so many statuses between which it was not held up all the time, so that a pause
   // within one of them does not count for much.
   static constexpr std::uint32_t statuses_least = 4;
 
+  // `patience`: run.drain; `window`: event.window.
+  DrainPace(Duration patience, std::uint64_t window) : patience_(patience), window_(window) {}
+
   // A status has come. `end`: it has announced up to there; `held_up_us`: its counter. How long
-  // it will take to announce up to `until`; nothing: it is there, it is not known yet, or it does
-  // not move, which is silence and not slowness.
-  [[nodiscard]] std::optional<Duration> needed(EventNumber end, std::uint32_t held_up_us,
-                                               EventNumber until) {
+  // it will take to announce up to `until`, if that is more than `patience`. (One that does not
+  // move is silent, not slow.)
+  [[nodiscard]] std::optional<Duration> too_long(EventNumber end, std::uint32_t held_up_us,
+                                                 EventNumber until) {
     const std::uint32_t held_us = held_up_us - std::exchange(held_up_us_, held_up_us);
-    if (!begun_) {
-      begin(end);
+    const Duration held = std::min<Duration>(std::chrono::microseconds{held_us}, status_period);
+    if (!std::exchange(begun_, true)) {
+      all_ = own_ = {.end = end};
       return {};
     }
-    const Duration held = std::min<Duration>(std::chrono::microseconds{held_us}, status_period);
-    if (held == status_period) return {};
-    time_ += status_period - held;
-    if (++statuses_ < statuses_least) return {};
-    const EventNumber moved = end - std::min(end, begun_at_);
-    const double time = static_cast<double>(time_.count());
-    begin(end);
-    if (end >= until || moved == 0) return {};
-    const double needed = static_cast<double>(until - end) / static_cast<double>(moved) * time;
-    return Duration{static_cast<Duration::rep>(std::min(needed, 1e18))};
+    all_.add(status_period);
+    if (held < status_period) own_.add(status_period - held);
+    Duration needed{};
+    if (own_.statuses >= statuses_least)
+      needed = std::exchange(own_, {.end = end}).needed(end, until);
+    if (all_.time >= patience_) {
+      const Duration at_this_rate = std::exchange(all_, {.end = end}).needed(end, until);
+      if (end < until && until - end > window_) needed = std::max(needed, at_this_rate);
+    }
+    return needed > patience_ ? std::optional{needed} : std::nullopt;
   }
 
 private:
-  void begin(EventNumber end) {
-    begun_ = true;
-    begun_at_ = end;
-    time_ = {};
-    statuses_ = 0;
-  }
+  struct Span {
+    EventNumber end = 0; // announced up to there when it began
+    std::uint32_t statuses = 0;
+    Duration time{};
+    void add(Duration more) {
+      ++statuses;
+      time += more;
+    }
+    // At the pace of this span. 0: it is there, or did not move.
+    [[nodiscard]] Duration needed(EventNumber now, EventNumber until) const {
+      if (now >= until || now <= end) return {};
+      const double rest = static_cast<double>(until - now) / static_cast<double>(now - end);
+      return Duration{
+          static_cast<Duration::rep>(std::min(rest * static_cast<double>(time.count()), 1e18))};
+    }
+  };
 
+  Duration patience_;
+  std::uint64_t window_;
   bool begun_ = false;
-  EventNumber begun_at_ = 0; // announced up to there, when it was measured first
-  std::uint32_t statuses_ = 0; // since then
-  Duration time_{}; // likewise
+  Span own_; // while it was not held up
+  Span all_;
   std::uint32_t held_up_us_ = 0; // of the status before
 };
 

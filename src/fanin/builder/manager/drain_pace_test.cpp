@@ -7,49 +7,62 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::uint64_t window = 65'536;
+
 TEST(DrainPace, is_measured_over_some_statuses) {
-  DrainPace pace;
-  EXPECT_EQ(pace.needed(100, 0, 1000), std::nullopt); // from here on
-  EXPECT_EQ(pace.needed(110, 0, 1000), std::nullopt);
-  EXPECT_EQ(pace.needed(120, 0, 1000), std::nullopt);
-  EXPECT_EQ(pace.needed(130, 0, 1000), std::nullopt);
-  EXPECT_EQ(pace.needed(140, 0, 1000), 21'500ms); // 40 in a second, 860 are left
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(pace.needed(500, 0, 1000), std::nullopt);
-  EXPECT_EQ(pace.needed(540, 0, 1000), 1'150ms); // 400 in the next one
+  DrainPace pace{5s, window};
+  EXPECT_EQ(pace.too_long(100, 0, 1000), std::nullopt); // from here on
+  EXPECT_EQ(pace.too_long(110, 0, 1000), std::nullopt);
+  EXPECT_EQ(pace.too_long(120, 0, 1000), std::nullopt);
+  EXPECT_EQ(pace.too_long(130, 0, 1000), std::nullopt);
+  EXPECT_EQ(pace.too_long(140, 0, 1000), 21'500ms); // 40 in a second, 860 are left
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(pace.too_long(500, 0, 1000), std::nullopt);
+  EXPECT_EQ(pace.too_long(540, 0, 1000), std::nullopt); // 400 in the next one
 }
 
 TEST(DrainPace, time_in_which_it_was_held_up_does_not_count) {
-  DrainPace pace;
+  DrainPace pace{5s, window};
   std::uint32_t held_us = ~std::uint32_t{0}; // the counter wraps
-  EXPECT_EQ(pace.needed(0, held_us, 9000), std::nullopt);
+  EXPECT_EQ(pace.too_long(0, held_us, 9000), std::nullopt);
   for (EventNumber i = 1; i < 4; ++i) { // half of it
-    EXPECT_EQ(pace.needed(i * 125, held_us += 125'000, 9000), std::nullopt);
+    EXPECT_EQ(pace.too_long(i * 125, held_us += 125'000, 9000), std::nullopt);
   }
-  EXPECT_EQ(pace.needed(500, held_us += 125'000, 9000), 8500ms); // 500 in half a second
+  EXPECT_EQ(pace.too_long(500, held_us += 125'000, 9000), 8500ms); // 500 in half a second
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(pace.needed(501, held_us += 250'000, 9000), std::nullopt);
+    EXPECT_EQ(pace.too_long(501, held_us += 250'000, 9000), std::nullopt);
   }
 }
 
 TEST(DrainPace, one_that_is_hardly_ever_not_held_up_is_measured_all_the_same) {
-  DrainPace pace;
+  DrainPace pace{60s, window};
   std::uint32_t held_us = 0;
   for (EventNumber end = 0; end < 4; ++end) {
-    EXPECT_EQ(pace.needed(end, held_us += 249'900, event_number_end), std::nullopt);
+    EXPECT_EQ(pace.too_long(end, held_us += 249'900, event_number_end), std::nullopt);
   }
-  EXPECT_GT(pace.needed(4, held_us += 249'900, event_number_end).value(), 24h);
+  EXPECT_GT(pace.too_long(4, held_us += 249'900, event_number_end).value(), 24h);
+}
+
+TEST(DrainPace, one_that_is_always_held_up_is_judged_late_and_only_if_it_is_far_behind) {
+  for (const EventNumber until : {window + 250, window + 260}) {
+    DrainPace pace{60s, window};
+    std::uint32_t held_us = 0;
+    for (EventNumber end = 0; end < 240; ++end) {
+      EXPECT_EQ(pace.too_long(end, held_us += 250'100, until), std::nullopt) << end;
+    }
+    EXPECT_EQ(pace.too_long(250, held_us += 250'100, until).has_value(), until > window + 250);
+  }
 }
 
 TEST(DrainPace, one_that_is_there_or_does_not_move_needs_nothing) {
-  DrainPace pace;
-  for (int i = 0; i < 12; ++i) EXPECT_EQ(pace.needed(100, 0, 1000), std::nullopt);
-  for (int i = 0; i < 12; ++i) EXPECT_EQ(pace.needed(1000, 0, 1000), std::nullopt);
+  DrainPace pace{1s, window};
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(pace.too_long(100, 0, 1000), std::nullopt);
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(pace.too_long(1000, 0, 1000), std::nullopt);
 }
 
 TEST(DrainPace, hours_beyond_all_counters_are_long) {
-  DrainPace pace;
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(pace.needed(0, 0, event_number_end), std::nullopt);
-  EXPECT_GT(pace.needed(1, 0, event_number_end).value(), 24h * 365);
+  DrainPace pace{60s, window};
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(pace.too_long(0, 0, event_number_end), std::nullopt);
+  EXPECT_GT(pace.too_long(1, 0, event_number_end).value(), 24h * 365);
 }
 
 } // namespace

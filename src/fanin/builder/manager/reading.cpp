@@ -12,7 +12,7 @@ Reading::Reading(const Parts& parts)
       tick_([this] { advance(); }),
       paused_(parts.readouts.size()),
       sent_triggered_(parts.readouts.size()),
-      paces_(parts.readouts.size()) {}
+      paces_(parts.readouts.size(), unknown_pace()) {}
 
 void Reading::start(Time now) {
   parts_.phase.run();
@@ -27,7 +27,7 @@ void Reading::start(Time now) {
 
 EventNumber Reading::join(NodeId readout) {
   paused_[readout].reset();
-  paces_[readout] = {};
+  paces_[readout] = unknown_pace();
   sent_triggered_[readout] = parts_.trigger.end();
   if (!parts_.phase.is(Phase::running)) return 0;
   return parts_.trigger.enabled() ? parts_.trigger.end() : limit_;
@@ -157,8 +157,8 @@ void Reading::watch_drain(NodeId readout, std::uint32_t held_up_us) {
   const Announcements::Readout& announced = parts_.events.announcements().readout(readout);
   if (announced.state != Announcements::State::announcing) return;
   const EventNumber end = announced.end;
-  const auto needed = paces_[readout].needed(end, held_up_us, read_end_);
-  if (!needed || *needed <= parts_.system.drain) return;
+  const auto needed = paces_[readout].too_long(end, held_up_us, read_end_);
+  if (!needed) return;
   parts_.log(LogLevel::warning,
              fmt::format("readout unit '{}' is at event {} and would take {} to reach event {}: "
                          "nothing more is read, the events between are built without it",
