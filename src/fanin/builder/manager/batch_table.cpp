@@ -43,7 +43,7 @@ void BatchTable::take_back(Batch& batch) {
   batch.state = BatchState::unassigned;
   batch.missing.clear();
   batch.bad.clear();
-  to_reassign_.push_back(batch.range.first);
+  to_reassign_.insert(std::ranges::upper_bound(to_reassign_, batch.range.first), batch.range.first);
 }
 
 const Batch* BatchTable::find(EventNumber first) const {

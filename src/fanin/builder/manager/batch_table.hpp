@@ -94,7 +94,7 @@ public:
 private:
   std::pmr::unsynchronized_pool_resource memory_; // nodes of the map, reused
   Batches batches_{&memory_};
-  std::deque<EventNumber> to_reassign_; // their first events
+  std::deque<EventNumber> to_reassign_; // their first events, rising
 };
 
 } // namespace fanin::builder

@@ -58,7 +58,7 @@ TEST(BatchTable, attempts_wrap_and_none_is_the_first_again) {
   }
 }
 
-TEST(BatchTable, gives_batches_that_were_taken_back_in_that_order) {
+TEST(BatchTable, gives_the_oldest_batch_that_was_taken_back_first) {
   BatchTable table;
   for (EventNumber i = 0; i < 3; ++i) table.assign(table.add({16 * i, 16 * i + 16}, 1), to(0));
   EXPECT_EQ(table.next_to_reassign(), nullptr);
@@ -66,9 +66,9 @@ TEST(BatchTable, gives_batches_that_were_taken_back_in_that_order) {
   table.received(*table.find_current(0, 0, 0));
   table.take_back(*table.find_current(0, 0, 0));
   ASSERT_NE(table.next_to_reassign(), nullptr);
-  EXPECT_EQ(table.next_to_reassign()->range.first, 32U);
-  table.assign(*table.next_to_reassign(), to(1));
   EXPECT_EQ(table.next_to_reassign()->range.first, 0U);
+  table.assign(*table.next_to_reassign(), to(1));
+  EXPECT_EQ(table.next_to_reassign()->range.first, 32U);
   EXPECT_EQ(table.next_to_reassign()->state, BatchState::unassigned);
   table.assign(*table.next_to_reassign(), to(1));
   EXPECT_EQ(table.next_to_reassign(), nullptr);
