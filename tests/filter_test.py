@@ -192,12 +192,13 @@ def test_a_filter_unit_that_is_slow_is_not_given_up():
 def test_one_slow_event_does_not_stall_a_builder_unit():
     with Folder() as folder:  # more events go on than the builder units could hold behind it
         path = folder.path / "go"
+        os.mkfifo(path)
         more = f'every = 2\naction = "waits"\nat = 1500\ntime_limit = "100s"\nonce_path = "{path}"\n'
         config = folder.small(rate="4kHz", more=filters(more=more))
         with Run(config, "--set", "buffers.builder=24MiB") as run:
             run.wait_for("run 1 begins")
             run.wait_for_events(16000)  # 64 MB
-            path.touch()
+            path.write_text("go")
             run.signal()
             result = run.finish()
         events = result["events"]
@@ -207,6 +208,7 @@ def test_one_slow_event_does_not_stall_a_builder_unit():
 def test_a_run_that_waits_for_a_filter_unit_names_it():
     with Folder() as folder:
         path = folder.path / "go"
+        os.mkfifo(path)
         more = f'every = 1\naction = "waits"\nat = 500\ntime_limit = "100s"\nonce_path = "{path}"\n'
         config = folder.small(builders=1, more=filters(count=1, more=more))
         with Run(config) as run:
@@ -215,7 +217,7 @@ def test_a_run_that_waits_for_a_filter_unit_names_it():
             assert "to store" not in run.text(), run.text()
             run.signal()
             run.wait_for("  stopping: builder unit 'bu0': filter unit 'fu0' to decide events from ")
-            path.touch()
+            path.write_text("go")
             result = run.finish()
         check(result, result["events"]["built"], 0)
 

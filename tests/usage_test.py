@@ -161,8 +161,10 @@ def test_a_plug_in_that_ends_the_process_that_makes_it_is_named():
     with Folder() as folder:
         config = folder.path / "run.toml"
         last = f'{config}:11: readout.0.source.0: making source "0x1" of type "test_constant" has not returned: this process ends'
+        # ThreadSanitizer has no room left for a signal handler when the stack overflows.
+        overflows = () if "thread" in fanin("--version").stdout else ("overflows",)
         for command in ("check", "run"):
-            for how in ("aborts", "faults", "overflows", "exits"):
+            for how in ("aborts", "faults", "exits", *overflows):
                 more = f'made = "{how}"'
                 folder.write("run.toml", CONSTANT.format(folder=folder.path, plugin=plugin_of_tests("constant"), more=more))
                 done = fanin(command, config)

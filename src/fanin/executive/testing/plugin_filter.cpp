@@ -41,7 +41,8 @@ public:
   void decide(const FilterEvent& event, Decision& decision) override {
     if (options_.wait_us != 0) ::usleep(static_cast<useconds_t>(options_.wait_us));
     if (event.number == options_.at && options_.action == Action::waits) {
-      while (!std::filesystem::exists(options_.once_path)) ::usleep(1000);
+      (void)std::ifstream(options_.once_path)
+          .get(); // a FIFO: until somebody has opened it to write
     } else if (event.number == options_.at && options_.action != Action::none && first_time()) {
       misbehave(event);
     }
