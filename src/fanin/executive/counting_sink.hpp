@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fanin/executive/observer.hpp"
+#include "fanin/executive/sink_in_front.hpp"
 #include "fanin/net/loop.hpp"
-#include "fanin/storage/event_sink.hpp"
 
 namespace fanin::executive {
 
@@ -26,15 +26,19 @@ struct SinkLog {
   std::vector<std::string> files; // of those that are
 };
 
-class CountingSink final : public storage::EventSink {
+class CountingSink final : public SinkInFront {
 public:
   // `loop`, `log` and `observer` (null: none) outlive the sink; several sinks may share them.
   // `sources`: how many the run has.
   CountingSink(std::unique_ptr<storage::EventSink> inner, std::size_t sources,
                const net::Loop& loop, SinkLog& log, Observer* observer)
-      : inner_(std::move(inner)), sources_(sources), loop_(loop), log_(log), observer_(observer) {
+      : SinkInFront(std::move(inner)),
+        sources_(sources),
+        loop_(loop),
+        log_(log),
+        observer_(observer) {
     ++log_.open;
-    inner_->on_commit([this](const storage::Committed& committed) {
+    this->inner().on_commit([this](const storage::Committed& committed) {
       ++log_.commits;
       --waiting_;
       --log_.waiting;
@@ -42,17 +46,16 @@ public:
       log_.full = false;
       commit_(committed);
     });
-    inner_->on_set_aside([this](std::uint64_t ticket) { set_aside_(ticket); });
-    inner_->on_failure([this](const Error& error, bool fatal) {
+    this->inner().on_failure([this](const Error& error, bool fatal) {
       log_.full = error.kind == ErrorKind::exhausted;
       failure_(error, fatal);
     });
   }
   ~CountingSink() override {
-    inner_->abandon();
+    inner().abandon();
     --log_.open;
     log_.waiting -= waiting_;
-    for (auto& file : inner_->files()) log_.files.push_back(std::move(file));
+    for (auto& file : inner().files()) log_.files.push_back(std::move(file));
   }
 
   [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override {
@@ -64,7 +67,7 @@ public:
     for (const auto& missing : batch.missing) fragments -= missing.events.count();
     std::uint64_t bytes = 0;
     for (const auto& piece : batch.pieces) bytes += piece.payload.size;
-    const auto outcome = inner_->submit(batch);
+    const auto outcome = inner().submit(batch);
     if (outcome == storage::SubmitOutcome::accepted) {
       if (log_.waiting == 0) log_.stuck_since = loop_.now();
       ++waiting_;
@@ -76,19 +79,8 @@ public:
     }
     return outcome;
   }
-  void finish() override { inner_->finish(); }
-  void abandon() override { inner_->abandon(); }
-  [[nodiscard]] bool finished() const override { return inner_->finished(); }
-  [[nodiscard]] std::vector<std::string> files() const override { return inner_->files(); }
-  [[nodiscard]] std::size_t file_count() const override { return inner_->file_count(); }
-  [[nodiscard]] std::uint64_t bytes_written() const override { return inner_->bytes_written(); }
-
-  bool poll() override { return inner_->poll(); }
-  bool arm() override { return inner_->arm(); }
-  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
 
 private:
-  std::unique_ptr<storage::EventSink> inner_;
   std::size_t sources_;
   const net::Loop& loop_;
   SinkLog& log_;

@@ -15,22 +15,18 @@ constexpr std::size_t no_stream = storage::streams_max + 1;
 MonitoringSink::MonitoringSink(std::unique_ptr<storage::EventSink> inner, EventOutput& output,
                                net::Loop& loop, const Sampling& sampling,
                                storage::EventSources sources)
-    : inner_(std::move(inner)),
+    : SinkInFront(std::move(inner)),
       output_(output),
       loop_(loop),
       sampling_(sampling),
       slice_(sources.slice),
-      events_(std::move(sources)) {
-  inner_->on_commit([this](const storage::Committed& committed) { commit_(committed); });
-  inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
-  inner_->on_set_aside([this](std::uint64_t ticket) { set_aside_(ticket); });
-}
+      events_(std::move(sources)) {}
 
 storage::SubmitOutcome MonitoringSink::submit(storage::BuiltBatch& batch) {
   // Before it is gone; once, however often it is offered.
   if (shown_ != batch.ticket && output_.wanted()) show(batch);
   shown_ = batch.ticket;
-  const auto outcome = inner_->submit(batch);
+  const auto outcome = inner().submit(batch);
   if (outcome == storage::SubmitOutcome::accepted) shown_.reset();
   return outcome;
 }

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "fanin/executive/event_publisher.hpp"
+#include "fanin/executive/sink_in_front.hpp"
 #include "fanin/net/loop.hpp"
 #include "fanin/storage/batch_events.hpp"
-#include "fanin/storage/event_sink.hpp"
 
 namespace fanin::executive {
 
@@ -21,30 +21,19 @@ struct Sampling {
   double rate_hz = 0; // most; 0: no limit
 };
 
-class MonitoringSink final : public storage::EventSink {
+class MonitoringSink final : public SinkInFront {
 public:
   // `output` and `loop` outlive it; several sinks may share them.
   MonitoringSink(std::unique_ptr<storage::EventSink> inner, EventOutput& output, net::Loop& loop,
                  const Sampling& sampling, storage::EventSources sources);
 
   [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override;
-  void finish() override { inner_->finish(); }
-  void abandon() override { inner_->abandon(); }
-  [[nodiscard]] bool finished() const override { return inner_->finished(); }
-  [[nodiscard]] std::vector<std::string> files() const override { return inner_->files(); }
-  [[nodiscard]] std::size_t file_count() const override { return inner_->file_count(); }
-  [[nodiscard]] std::uint64_t bytes_written() const override { return inner_->bytes_written(); }
-
-  bool poll() override { return inner_->poll(); }
-  bool arm() override { return inner_->arm(); }
-  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
 
 private:
   [[nodiscard]] bool chosen(EventNumber detector_number) const;
   [[nodiscard]] bool has_chosen(const storage::BuiltBatch& batch) const;
   void show(const storage::BuiltBatch& batch);
 
-  std::unique_ptr<storage::EventSink> inner_;
   EventOutput& output_;
   net::Loop& loop_;
   Sampling sampling_;

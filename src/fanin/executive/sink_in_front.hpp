@@ -1,0 +1,41 @@
+// A sink in front of another one, which does what the other one does unless it says otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fanin/storage/event_sink.hpp"
+
+namespace fanin::executive {
+
+class SinkInFront : public storage::EventSink {
+public:
+  void finish() override { inner_->finish(); }
+  void abandon() override { inner_->abandon(); }
+  [[nodiscard]] bool finished() const override { return inner_->finished(); }
+  [[nodiscard]] std::vector<std::string> files() const override { return inner_->files(); }
+  [[nodiscard]] std::size_t file_count() const override { return inner_->file_count(); }
+  [[nodiscard]] std::uint64_t bytes_written() const override { return inner_->bytes_written(); }
+
+  bool poll() override { return inner_->poll(); }
+  bool arm() override { return inner_->arm(); }
+  [[nodiscard]] int descriptor() const override { return inner_->descriptor(); }
+
+protected:
+  // Passes on what `inner` reports.
+  explicit SinkInFront(std::unique_ptr<storage::EventSink> inner) : inner_(std::move(inner)) {
+    inner_->on_commit([this](const storage::Committed& committed) { commit_(committed); });
+    inner_->on_set_aside([this](std::uint64_t ticket) { set_aside_(ticket); });
+    inner_->on_failure([this](const Error& error, bool fatal) { failure_(error, fatal); });
+  }
+  [[nodiscard]] storage::EventSink& inner() const { return *inner_; }
+
+private:
+  std::unique_ptr<storage::EventSink> inner_;
+};
+
+} // namespace fanin::executive
