@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "fanin/storage/super_head.hpp"
 #include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::executive {
@@ -23,32 +23,9 @@ bool append_event(RunNumber run, const storage::BuiltEvent& event, std::vector<s
   for (const auto& fragment : event.fragments) size += fragment.payload.size();
   if (size > message::Message::size_max - sizeof(message::Tag)) return false;
   bytes.reserve(size);
-  const auto put = [&bytes](const void* data, std::size_t length) {
-    const auto* const begin = static_cast<const std::byte*>(data);
-    bytes.insert(bytes.end(), begin, begin + length);
-  };
-  wire::SuperHeader head{
-      .event = event.number, .count = static_cast<std::uint32_t>(count), .run = run};
-  if ((event.flags & storage::event_incomplete) != 0) head.flags = wire::super_incomplete;
-  put(&head, sizeof head);
-  for (std::size_t f = 0, m = 0; f + m < count;) {
-    const bool present =
-        m == event.missing.size() ||
-        (f < event.fragments.size() && event.fragments[f].source < event.missing[m].source);
-    wire::SuperEntry entry;
-    if (present) {
-      const storage::EventFragment& fragment = event.fragments[f++];
-      const auto length = static_cast<std::uint32_t>(fragment.payload.size());
-      entry = {fragment.source,
-               {length | storage::wire_fragment_flags(fragment.flags), fragment.crc32c}};
-    } else {
-      entry = {event.missing[m].source, {wire::fragment_absent, event.missing[m].reason}};
-      ++m;
-    }
-    put(&entry, sizeof entry);
-  }
+  storage::append_super_head(run, event, bytes);
   for (const auto& fragment : event.fragments)
-    put(fragment.payload.data(), fragment.payload.size());
+    bytes.insert(bytes.end(), fragment.payload.begin(), fragment.payload.end());
   return true;
 }
 

@@ -1,10 +1,8 @@
 #include "fanin/storage/batch_events.hpp"
 
-#include <algorithm>
 #include <utility>
 
-#include <sys/uio.h>
-
+#include "fanin/storage/detail/extent_index.hpp"
 #include "fanin/storage/detail/row_builder.hpp"
 
 namespace fanin::storage {
@@ -20,7 +18,7 @@ struct BatchEvents::Rows {
 
   EventSources sources; // the builder refers to it
   detail::RowBuilder builder;
-  std::vector<std::uint64_t> extent_ends; // of the builder's extents, in /bytes
+  detail::ExtentIndex index; // of the builder's extents
 };
 
 BatchEvents::BatchEvents(EventSources sources)
@@ -31,11 +29,7 @@ BatchEvents::~BatchEvents() = default;
 void BatchEvents::read(const BuiltBatch& batch) {
   rows_->builder.start({});
   rows_->builder.add(batch);
-  rows_->extent_ends.clear();
-  std::uint64_t end = 0;
-  for (const iovec& extent : rows_->builder.extents()) {
-    rows_->extent_ends.push_back(end += extent.iov_len);
-  }
+  rows_->index.read(rows_->builder.extents());
 }
 
 std::size_t BatchEvents::size() const { return rows_->builder.events().size(); }
@@ -62,23 +56,17 @@ BuiltEvent BatchEvents::event(std::size_t i) {
 }
 
 std::span<const std::byte> BatchEvents::payload_of(const FragmentRow& row) {
-  if (row.size == 0) return {};
-  const auto& ends = rows_->extent_ends;
-  auto at = static_cast<std::size_t>(std::ranges::upper_bound(ends, row.offset) - ends.begin());
-  const auto bytes_at = [&](std::uint64_t offset, std::uint64_t most) {
-    const iovec& extent = rows_->builder.extents()[at];
-    const std::uint64_t begin = ends[at] - extent.iov_len;
-    return std::span{static_cast<const std::byte*>(extent.iov_base) + (offset - begin),
-                     std::min<std::uint64_t>(most, ends[at] - offset)};
-  };
-  const auto first = bytes_at(row.offset, row.size);
-  if (first.size() == row.size) return first;
-  std::vector<std::byte> whole(first.begin(), first.end());
-  while (whole.size() < row.size) {
-    ++at;
-    const auto more = bytes_at(row.offset + whole.size(), row.size - whole.size());
-    whole.insert(whole.end(), more.begin(), more.end());
-  }
+  std::span<const std::byte> only;
+  std::vector<std::byte> whole;
+  rows_->index.each_part(row.offset, row.size, [&](std::span<const std::byte> part) {
+    if (part.size() == row.size) {
+      only = part;
+    } else {
+      whole.reserve(row.size);
+      whole.insert(whole.end(), part.begin(), part.end());
+    }
+  });
+  if (whole.empty()) return only;
   return joined_.emplace_back(std::move(whole));
 }
 

@@ -6,6 +6,7 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/source/receive_format.hpp"
+#include "fanin/storage/super_head.hpp"
 #include "fanin/wire/super_fragment.hpp"
 
 namespace fanin::storage {
@@ -17,10 +18,9 @@ SuperFragments::SuperFragments(BuiltBatch batch, std::span<const SourceInfo> sou
       {.sources = sources, .merged = {}, .slice = {}, .node = 0, .incarnation = 1});
   rows.start({});
   rows.add(batch_);
-  std::uint64_t end = 0;
-  for (const iovec& extent : rows.extents()) extent_ends_.push_back(end += extent.iov_len);
-  for (const EventRow& row : rows.events()) add_event(rows, row, run, slice, as);
-  extent_ends_.clear();
+  detail::ExtentIndex index;
+  index.read(rows.extents());
+  for (const EventRow& row : rows.events()) add_event(rows, row, run, slice, as, index);
   if (messages_.empty()) return;
   // Without it the slice would wait for the next number until it believes the last one.
   const EventNumber last = messages_.back().number;
@@ -40,7 +40,8 @@ void SuperFragments::put(const void* data, std::size_t size) {
 }
 
 void SuperFragments::add_event(const detail::RowBuilder& rows, const EventRow& row, RunNumber run,
-                               const wire::Slice& slice, SourceId as) {
+                               const wire::Slice& slice, SourceId as,
+                               const detail::ExtentIndex& index) {
   const auto fragments = rows.fragments().subspan(row.first_fragment, row.fragment_count);
   const auto missing = rows.missing().subspan(row.first_missing, row.missing_count);
   const std::size_t count = fragments.size() + missing.size();
@@ -53,43 +54,16 @@ void SuperFragments::add_event(const detail::RowBuilder& rows, const EventRow& r
   header.size = static_cast<std::uint32_t>(wire::super_head_size(count) + row.size);
   if (incomplete) header.flags = source::receive_truncated;
   put(&header, sizeof header);
-  wire::SuperHeader super{
-      .event = row.event, .count = static_cast<std::uint32_t>(count), .run = run};
-  if (incomplete) super.flags = wire::super_incomplete;
-  put(&super, sizeof super);
-  for (std::size_t f = 0, m = 0; f + m < count;) {
-    const bool present =
-        m == missing.size() || (f < fragments.size() && fragments[f].source < missing[m].source);
-    wire::SuperEntry entry;
-    if (present) {
-      const FragmentRow& fragment = fragments[f++];
-      entry = {fragment.source,
-               {fragment.size | wire_fragment_flags(fragment.flags), fragment.crc32c}};
-      add_payload(rows, fragment);
-    } else {
-      entry = {missing[m].source, {wire::fragment_absent, missing[m].reason}};
-      ++m;
-    }
-    put(&entry, sizeof entry);
+  append_super_head(run, row, fragments, missing, heads_);
+  for (const FragmentRow& fragment : fragments) {
+    index.each_part(fragment.offset, fragment.size, [this](std::span<const std::byte> part) {
+      parts_.push_back({const_cast<std::byte*>(part.data()), part.size()});
+    });
   }
   message.parts = parts_.size() - message.part;
   message.size = message.head_size + row.size;
   payload_bytes_ += row.size;
   messages_.push_back(message);
-}
-
-void SuperFragments::add_payload(const detail::RowBuilder& rows, const FragmentRow& row) {
-  auto at = static_cast<std::size_t>(std::ranges::upper_bound(extent_ends_, row.offset) -
-                                     extent_ends_.begin());
-  std::uint64_t offset = row.offset;
-  for (std::uint64_t left = row.size; left > 0; ++at) {
-    const iovec& extent = rows.extents()[at];
-    const std::uint64_t begin = extent_ends_[at] - extent.iov_len;
-    const std::uint64_t size = std::min<std::uint64_t>(left, extent_ends_[at] - offset);
-    parts_.push_back({static_cast<std::byte*>(extent.iov_base) + (offset - begin), size});
-    offset += size;
-    left -= size;
-  }
 }
 
 std::size_t SuperFragments::first_above(EventNumber number) const {

@@ -10,6 +10,7 @@
 
 #include <sys/uio.h>
 
+#include "fanin/storage/detail/extent_index.hpp"
 #include "fanin/storage/detail/row_builder.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/wire/slice.hpp"
@@ -48,15 +49,13 @@ private:
     std::uint64_t size = 0; // of all of it
   };
   void add_event(const detail::RowBuilder& rows, const EventRow& row, RunNumber run,
-                 const wire::Slice& slice, SourceId as);
-  void add_payload(const detail::RowBuilder& rows, const FragmentRow& row);
+                 const wire::Slice& slice, SourceId as, const detail::ExtentIndex& index);
   void put(const void* data, std::size_t size);
 
   BuiltBatch batch_;
   std::vector<Message> messages_;
   std::vector<std::byte> heads_;
   std::vector<iovec> parts_;
-  std::vector<std::uint64_t> extent_ends_; // of the row builder's extents, in /bytes
   std::uint64_t payload_bytes_ = 0;
 };
 
