@@ -235,6 +235,7 @@ def test_filter_units_are_killed_at_random_instants():
                 pids = [line.split()[-1] for line in run.lines if f" {node} is process " in line]
                 os.kill(int(pids[-1]), signal.SIGKILL)
                 run.wait_for(rf"{node} died: killed by signal 9")
+                run.wait_for(rf"{node} is process")  # the next line may still be of the one before
                 run.wait_for(rf"filter unit '{node}' is here")
             run.signal()
             result = run.finish()

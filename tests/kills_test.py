@@ -39,6 +39,7 @@ def builders_are_killed(kills, choice):
                 node = f"bu{choice.randrange(3)}"
                 os.kill(pid_of(run, node), signal.SIGKILL)
                 run.wait_for(rf"{node} died: killed by signal 9")
+                run.wait_for(rf"{node} is process")  # the next line may still be of the one before
                 run.wait_for(rf"builder unit '{node}' is here")  # "again", unless it was killed before it came
             run.signal()
             result = run.finish()
@@ -64,6 +65,7 @@ def readout_units_are_killed(kills, choice):
                 killed.add(node)
                 os.kill(pid_of(run, node), signal.SIGKILL)
                 run.wait_for(rf"{node} died: killed by signal 9")
+                run.wait_for(rf"{node} is process")  # the next line may still be of the one before
                 run.wait_for(rf"{kind} unit '{node}' is here")
             run.signal()
             result = run.finish()
