@@ -95,14 +95,35 @@ TEST(SuperFragments, have_all_sources_of_an_event_with_their_payload) {
   EXPECT_EQ(events.first_above(8), 5U);
 }
 
-TEST(SuperFragments, of_gaps_alone_there_are_none) {
-  BuiltBatch batch;
-  batch.range = {0, 4};
-  batch.gaps.push_back({0, 4});
+TEST(SuperFragments, end_with_the_number_behind_the_batch) {
   const auto sources = testing::make_sources(2);
-  const SuperFragments events(std::move(batch), sources, 1, {}, merged);
-  EXPECT_EQ(events.messages(), 0U);
-  EXPECT_EQ(events.events(), 0U);
+  const wire::Slice slice{.number = 1, .of = 3, .block = 4};
+  const auto end_of = [](const SuperFragments& events) {
+    source::ReceiveHeader header;
+    const Bytes bytes = bytes_of(events, events.events());
+    EXPECT_EQ(bytes.size(), sizeof header);
+    std::memcpy(&header, bytes.data(), sizeof header);
+    EXPECT_EQ(header.kind, source::ReceiveKind::skip_to);
+    EXPECT_EQ(header.event, events.end());
+    return header.event;
+  };
+  BuiltBatch without;
+  without.range = {16, 20};
+  without.gaps.push_back({16, 20});
+  const SuperFragments none(std::move(without), sources, 1, slice, merged);
+  EXPECT_EQ(none.events(), 0U);
+  EXPECT_EQ(end_of(none), 8U);
+  EXPECT_EQ(none.first_above(7), 0U);
+  EXPECT_EQ(none.first_above(8), 1U);
+
+  BatchMaker maker(sources);
+  BuiltBatch some = maker.make(1, {12, 14});
+  some.range = {12, 16};
+  some.gaps.push_back({14, 16});
+  const SuperFragments events(std::move(some), sources, 1, slice, merged);
+  EXPECT_EQ(events.first(), 4U);
+  EXPECT_EQ(events.last(), 5U);
+  EXPECT_EQ(end_of(events), 8U);
 }
 
 // --- the sink ------------------------------------------------------------------------------------
@@ -118,6 +139,11 @@ struct Slice {
     EXPECT_TRUE(source->start(0, Time{}));
   }
   void read() { (void)source->read(fixture.queue, Time{}); }
+  // Nothing below `end` will come. A step may wait for the other sources to confirm it.
+  [[nodiscard]] bool knows(EventNumber end) const {
+    const source::FragmentQueue& queue = fixture.queue;
+    return (queue.numbered() && queue.next_event() == end) || queue.held() == end - 1;
+  }
   source::testing::QueueFixture fixture;
   std::unique_ptr<source::ReceiveSource> source;
 };
@@ -154,8 +180,11 @@ protected:
     });
     loop_.add(*sink_);
   }
-  SubmitOutcome submit(EventNumber first) {
-    BuiltBatch batch = maker_.make(first, {first, first + 4});
+  // Of four numbers; behind the first `events` no source has one.
+  SubmitOutcome submit(EventNumber first, EventNumber events = 4) {
+    BuiltBatch batch = maker_.make(first, {first, first + events});
+    batch.range.end = first + 4;
+    if (events < 4) batch.gaps.push_back({first + events, batch.range.end});
     return sink_->submit(batch);
   }
   // Turns the loop until `done` is true.
@@ -279,6 +308,52 @@ TEST_F(Forward, a_slice_that_stays_away_loses_its_events_and_the_others_go_on) {
   left_->source->announced(12);
   until([&] { return committed_.size() == 4; });
   EXPECT_EQ(undelivered_, 8U);
+}
+
+TEST_F(Forward, a_slice_is_told_of_numbers_that_no_source_has) {
+  left_.emplace();
+  make({left_->source->listening_url()});
+  ASSERT_EQ(submit(0, 2), SubmitOutcome::accepted);
+  until([&] { return left_->knows(4); });
+  EXPECT_THAT(committed_, IsEmpty());
+  left_->source->announced(2);
+  until([&] { return committed_.size() == 1; });
+
+  ASSERT_EQ(submit(4, 0), SubmitOutcome::accepted);
+  until([&] { return committed_.size() == 2; }); // the slice may announce nothing of it
+  until([&] { return left_->knows(8); });
+  EXPECT_EQ(undelivered_, 0U);
+}
+
+TEST_F(Forward, a_batch_without_events_waits_for_its_slice) {
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  left_.reset();
+  make({url});
+  ASSERT_EQ(submit(0, 0), SubmitOutcome::accepted);
+  for (int i = 0; i < 90; ++i) turn(100ms); // 9 s
+  EXPECT_THAT(committed_, IsEmpty());
+  left_.emplace(url);
+  until([&] { return left_->knows(4); });
+  until([&] { return committed_.size() == 1; });
+
+  left_.reset();
+  for (int i = 0; i < 90; ++i) turn(100ms);
+  ASSERT_EQ(submit(4, 0), SubmitOutcome::accepted);
+  until([&] { return committed_.size() == 2; }); // 10 s are over
+  EXPECT_EQ(undelivered_, 0U);
+  EXPECT_THAT(log_, ::testing::Not(::testing::HasSubstr("is given up")));
+}
+
+// As a new builder unit, which builds again what the slice has announced.
+TEST_F(Forward, of_a_batch_that_is_announced_the_end_is_sent) {
+  left_.emplace();
+  left_->source->announced(2);
+  make({left_->source->listening_url()});
+  ASSERT_EQ(submit(0, 2), SubmitOutcome::accepted);
+  until([&] { return committed_.size() == 1; });
+  until([&] { return left_->knows(4); });
+  EXPECT_EQ(undelivered_, 0U);
 }
 
 // As after a loss while its queue is full: the earlier connection comes first.

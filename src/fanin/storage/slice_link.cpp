@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/base/units.hpp"
 #include "fanin/net/tcp_socket.hpp"
 #include "fanin/source/receive_format.hpp"
@@ -200,6 +201,9 @@ bool SliceLink::on_answer(Time now) {
 // --- what it gets --------------------------------------------------------------------------------
 
 void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
+  // The slice would drop what goes back, and it would count as delivered.
+  FANIN_ASSERT(batch->first() >= end_);
+  end_ = batch->end();
   batches_.push_back(std::move(batch));
   if (batch_ + 1 == batches_.size()) go_to(batch_);
 }
@@ -263,23 +267,33 @@ bool SliceLink::given_up(Time now) const {
   return !connected() && now >= lost_at_ + options_.give_up;
 }
 
+// The events of the first batch are announced, and the slice was told where the batch ends.
+bool SliceLink::first_is_known() {
+  const SuperFragments& batch = *batches_.front();
+  const bool being_sent = state_ == State::open && batch_ == 0;
+  // Announced while it is sent once more: the rest of the message must follow.
+  if (being_sent && offset_ != 0) return false;
+  if (batch.end() <= announced_) return true;
+  if (batch.events() > 0 && batch.last() >= announced_) return false;
+  if (being_sent) message_ = std::max(message_, batch.events());
+  return batch_ > 0 || (state_ != State::open && batch.events() > 0);
+}
+
 // Its pages may go: sendmsg() has copied what it took.
 void SliceLink::take_done(Time now, std::vector<Done>& done) {
   while (!batches_.empty()) {
-    // Announced while it is sent once more: the rest of the message must follow.
-    if (state_ == State::open && batch_ == 0 && offset_ != 0) return;
     const SuperFragments& batch = *batches_.front();
-    const bool announced = batch.events() == 0 || batch.last() < announced_;
-    if (!announced && !given_up(now)) return;
-    if (!announced && !std::exchange(give_up_said_, true)) {
+    const bool known = first_is_known();
+    if (!known && !given_up(now)) return;
+    if (!known && batch.events() > 0 && !std::exchange(give_up_said_, true)) {
       options_.log(LogLevel::error,
                    fmt::format("{} is given up: it was away for more than {} (slice.give_up); "
                                "events for it are lost until it is here again",
                                options_.name, format_duration(options_.give_up)));
     }
     done.push_back({.ticket = batch.ticket(),
-                    .undelivered = announced ? 0 : static_cast<std::uint32_t>(batch.events()),
-                    .bytes = announced ? batch.payload_bytes() : 0});
+                    .undelivered = known ? 0 : static_cast<std::uint32_t>(batch.events()),
+                    .bytes = known ? batch.payload_bytes() : 0});
     batches_.pop_front();
     if (batch_ > 0) {
       --batch_;

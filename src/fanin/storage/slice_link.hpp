@@ -43,13 +43,13 @@ public:
   SliceLink(const SliceLink&) = delete;
   SliceLink& operator=(const SliceLink&) = delete;
 
-  /// A batch that is announced by the slice, or given up.
+  /// A batch that is announced by the slice, or given up. Without events: that the slice was told.
   struct Done {
     std::uint64_t ticket = 0;
     std::uint32_t undelivered = 0; ///< events that the slice may not have
     std::uint64_t bytes = 0; ///< payload
   };
-  /// Batches rise in number. They are held until they are done.
+  /// The numbers of a batch are above those of the ones before. They are held until they are done.
   void add(std::unique_ptr<SuperFragments> batch);
   [[nodiscard]] std::size_t waiting() const { return batches_.size(); }
   /// Works with the connection, and appends what is done, in order. True: there is more to do.
@@ -79,6 +79,7 @@ private:
   [[nodiscard]] bool send(Time now); // true: there is more
   void advance(std::uint64_t bytes);
   void go_to(std::size_t batch);
+  [[nodiscard]] bool first_is_known();
   [[nodiscard]] bool given_up(Time now) const;
   void take_done(Time now, std::vector<Done>& done);
   void set_due(Time now);
@@ -100,6 +101,7 @@ private:
   bool give_up_said_ = false;
 
   std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
+  EventNumber end_ = 0; // behind the last one that was added
   std::size_t batch_ = 0; // of batches_: being sent
   std::size_t message_ = 0; // of it
   std::uint64_t offset_ = 0; // bytes of it that were sent

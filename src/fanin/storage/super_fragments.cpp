@@ -13,7 +13,7 @@ namespace fanin::storage {
 
 SuperFragments::SuperFragments(BuiltBatch batch, std::span<const SourceInfo> sources, RunNumber run,
                                const wire::Slice& slice, SourceId as)
-    : batch_(std::move(batch)) {
+    : batch_(std::move(batch)), first_(slice.own_number(batch_.range.first)) {
   detail::RowBuilder rows(
       {.sources = sources, .merged = {}, .slice = {}, .node = 0, .incarnation = 1});
   rows.start({});
@@ -21,16 +21,16 @@ SuperFragments::SuperFragments(BuiltBatch batch, std::span<const SourceInfo> sou
   detail::ExtentIndex index;
   index.read(rows.extents());
   for (const EventRow& row : rows.events()) add_event(rows, row, run, slice, as, index);
-  if (messages_.empty()) return;
-  // Without it the slice would wait for the next number until it believes the last one.
-  const EventNumber last = messages_.back().number;
-  messages_.push_back({.number = last + 1,
+  // Without it the slice would wait: with the last number until another one confirms it, and for
+  // numbers that no source has here.
+  const EventNumber behind = slice.own_number(batch_.range.end - 1) + 1;
+  messages_.push_back({.number = behind,
                        .head = heads_.size(),
                        .head_size = sizeof(source::ReceiveHeader),
                        .part = parts_.size(),
                        .size = sizeof(source::ReceiveHeader)});
   const source::ReceiveHeader skip{
-      .kind = source::ReceiveKind::skip_to, .source = as, .event = last + 1};
+      .kind = source::ReceiveKind::skip_to, .source = as, .event = behind};
   put(&skip, sizeof skip);
 }
 

@@ -17,8 +17,8 @@
 
 namespace fanin::storage {
 
-/// Messages of one batch, in order: those of its events, then one that says that nothing below the
-/// next number will come. No events, no messages.
+/// Messages of one batch, in order: those of its events, if there are any, then one that says that
+/// nothing below the number behind the batch will come.
 class SuperFragments {
 public:
   /// As an event builder whose sources are `sources`, ascending by id, sends it to the source
@@ -28,9 +28,12 @@ public:
 
   [[nodiscard]] std::uint64_t ticket() const { return batch_.ticket; }
   [[nodiscard]] std::size_t messages() const { return messages_.size(); }
-  [[nodiscard]] std::size_t events() const { return messages_.empty() ? 0 : messages_.size() - 1; }
+  [[nodiscard]] std::size_t events() const { return messages_.size() - 1; }
   /// The slice's number of the last event. There is one.
   [[nodiscard]] EventNumber last() const { return messages_[events() - 1].number; }
+  /// The slice's numbers of the batch: the first one, and the one behind the last.
+  [[nodiscard]] EventNumber first() const { return first_; }
+  [[nodiscard]] EventNumber end() const { return messages_.back().number; }
   /// The first message with something new for who has read the event `number`, or `messages()`.
   /// After the last event that is the message that ends the batch.
   [[nodiscard]] std::size_t first_above(EventNumber number) const;
@@ -41,7 +44,7 @@ public:
 
 private:
   struct Message {
-    EventNumber number = 0; // of the slice; of the last message: the next one
+    EventNumber number = 0; // of the slice; of the last message: end()
     std::size_t head = 0; // in heads_
     std::size_t head_size = 0;
     std::size_t part = 0; // first of parts_
@@ -53,6 +56,7 @@ private:
   void put(const void* data, std::size_t size);
 
   BuiltBatch batch_;
+  EventNumber first_ = 0;
   std::vector<Message> messages_;
   std::vector<std::byte> heads_;
   std::vector<iovec> parts_;
