@@ -51,14 +51,23 @@ std::vector<Receiver> receivers_of(const Configuration& slice) {
   return receivers;
 }
 
-// As far as names can tell.
-bool reaches(const net::Url& url, const net::Url& listen) {
+enum class Reaches : std::uint8_t {
+  no,
+  maybe, // the port is the same, and of a host only a name is known
+  yes
+};
+
+// No name service is asked: the processes may run on hosts that know other names than this one.
+Reaches reaches(const net::Url& url, const net::Url& listen) {
   const auto loopback = [](const std::string& host) {
     return host.empty() || net::is_loopback(host);
   };
+  if (url.port != listen.port) return Reaches::no;
+  if (url.host == listen.host || (loopback(url.host) && loopback(listen.host))) return Reaches::yes;
   const bool anywhere = listen.host == "0.0.0.0" || listen.host == "::";
-  return url.port == listen.port &&
-         (anywhere || url.host == listen.host || (loopback(url.host) && loopback(listen.host)));
+  const bool addresses =
+      net::addresses_of_number(url.host) && net::addresses_of_number(listen.host);
+  return addresses && !anywhere ? Reaches::no : Reaches::maybe;
 }
 
 class Fit {
@@ -122,17 +131,23 @@ private:
 Receiver* Fit::find_receiver(const Configuration& group, std::size_t number) {
   const net::Url& url = group.forward.slices[number];
   const std::size_t slices = group.forward.slices.size();
-  const Configuration* there = nullptr; // the first slice at that address
+  const Configuration* there = nullptr; // a slice at that address with this number, or another
   const Configuration* right = nullptr; // the right one
   std::set<SourceId> ids;
-  for (Receiver& receiver : receivers_) {
-    if (!reaches(url, receiver.listen)) continue;
-    if (there == nullptr) there = receiver.slice;
-    const wire::Slice& slice = receiver.slice->system.slice;
-    if (slice.number != number || slice.of != slices) continue;
-    right = receiver.slice;
-    if (receiver.source->settings.id == group.forward.source) return &receiver;
-    ids.insert(receiver.source->settings.id);
+  const auto has_number = [number](const Configuration* one) {
+    return one->system.slice.number == number;
+  };
+  for (const Reaches wanted : {Reaches::yes, Reaches::maybe}) {
+    for (Receiver& receiver : receivers_) {
+      if (reaches(url, receiver.listen) != wanted) continue;
+      const Configuration* const slice = receiver.slice;
+      if (there == nullptr || (has_number(slice) && !has_number(there))) there = slice;
+      if (!has_number(slice) || slice->system.slice.of != slices) continue;
+      right = slice;
+      if (receiver.source->settings.id == group.forward.source) return &receiver;
+      ids.insert(receiver.source->settings.id);
+    }
+    if (there != nullptr && right == nullptr) break; // another slice is surely there
   }
   if (there == nullptr) {
     std::set<std::string> addresses;

@@ -108,6 +108,33 @@ TEST_F(StagesTest, an_address_where_no_slice_listens_is_refused) {
             "tcp://daq-s1:7501; write where they listen: tcp://0.0.0.0:7500, tcp://localhost:7500");
 }
 
+TEST_F(StagesTest, a_name_may_be_any_address) {
+  const auto listen = [this](const char* at0, const char* at1) {
+    set(2, "slice0.toml", fmt::format(fmt::runtime(slice_text), 0, at0));
+    set(3, "slice1.toml", fmt::format(fmt::runtime(slice_text), 1, at1));
+  };
+  for (auto* const text : {&files_[0].second, &files_[1].second}) {
+    text->replace(text->find("tcp://127.0.0.1:7500"), 20, "tcp://daq-s0:7500");
+  }
+  listen("tcp://10.0.0.5:7500", "tcp://10.0.0.6:7500");
+  EXPECT_EQ(error_of(), "they fit");
+  listen("tcp://[fd00::5]:7500", "tcp://daq-s1.site:7500");
+  EXPECT_EQ(error_of(), "they fit");
+  listen("tcp://0.0.0.0:7500", "tcp://daq-s1:7500");
+  EXPECT_EQ(error_of(), "they fit");
+  listen("tcp://daq-s1:7500", "tcp://daq-s0:7500");
+  EXPECT_THAT(error_of(), HasSubstr("slice1.toml:1: slice.number: this is slice 1 of 2, but in "
+                                    "slice.urls of group0.toml its address tcp://daq-s0:7500"))
+      << "what is said of the same host counts";
+}
+
+TEST_F(StagesTest, two_addresses_are_two_hosts) {
+  set(2, "slice0.toml", fmt::format(fmt::runtime(slice_text), 0, "tcp://10.0.0.5:7500"));
+  set(3, "slice1.toml", fmt::format(fmt::runtime(slice_text), 1, "tcp://10.0.0.6:7500"));
+  EXPECT_THAT(error_of(), HasSubstr("group0.toml:1: slice.urls: no receive source of the slices "
+                                    "listens at tcp://127.0.0.1:7500"));
+}
+
 TEST_F(StagesTest, a_slice_that_is_not_the_one_at_its_place_is_refused) {
   EXPECT_EQ(error_of(3, "slice.of=3"),
             "slice1.toml:1: slice.number: this is slice 1 of 3, but in slice.urls of group0.toml "
