@@ -122,12 +122,14 @@ void EventManagerNode::finish_record() {
 }
 
 void EventManagerNode::say_progress() {
-  json::Value report = progress_of(manager_->summary());
+  const builder::RunSummary& summary = manager_->summary();
+  json::Value report = progress_of(summary);
   report["report"] = "progress";
   report["state"] = manager_->stopping() ? "stopping" : began_at_ == never ? "waiting" : "running";
   const Duration elapsed = began_at_ == never ? Duration{0} : context_.loop->now() - began_at_;
   report["time_s"] = static_cast<double>(elapsed.count()) * 1e-9;
   report["waiting_for"] = manager_->waiting_for();
+  if (began_at_ == never) report["joined"] = joined_readouts(summary);
   context_.report(std::move(report));
 }
 

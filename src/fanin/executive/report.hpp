@@ -3,7 +3,8 @@
 //   report     other members                           sent by
 //   listening  node, url (its rails, a line each)      the event manager, once it can be reached
 //   log        node, level, text                       every node
-//   progress   node, time_s, state, events{}, ...      the event manager, during the run
+//   progress   node, time_s, state, events{}, ...      the event manager, during the run; before it
+//                                                      begins with joined: its readout units
 //   result     node, the keys of `fanin run --json`    the event manager, at the end
 //   gone       node, file, what                        who wrote a file that was removed
 //   silent     node, silent                            the event manager, or a builder unit: this
@@ -44,6 +45,8 @@ namespace fanin::executive {
 
 // The few numbers of the live line.
 [[nodiscard]] json::Value progress_of(const builder::RunSummary& summary);
+// The names of the readout units that are here.
+[[nodiscard]] json::Value joined_readouts(const builder::RunSummary& summary);
 
 // Of this process so far: peak_rss_bytes, cpu_s.
 void add_resources(json::Value& report);

@@ -55,8 +55,10 @@ void RunView::on_exit(const std::string& process, const ChildExit& exit) {
 }
 
 bool RunView::only_senders_missing() const {
-  const std::uint64_t readouts = progress_.at("readouts").natural() + wait_for_senders_.size();
-  return begun_ || (readouts >= configuration_.readouts() &&
+  // Whose senders have come is among both.
+  std::set<std::string> readouts = wait_for_senders_;
+  for (const auto& node : progress_.at("joined").list()) readouts.insert(node.text());
+  return begun_ || (readouts.size() >= configuration_.readouts() &&
                     progress_.at("builders").natural() == configuration_.builders());
 }
 

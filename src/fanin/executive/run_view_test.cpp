@@ -151,20 +151,25 @@ TEST_F(RunViewTest, a_run_that_stands_still_says_what_it_waits_for) {
 }
 
 TEST_F(RunViewTest, a_readout_unit_that_waits_for_senders_misses_nothing_else) {
-  const auto waiting = [this](int readouts, int builders) {
-    view_.on_report(json::Object{{"report", "progress"},
-                                 {"state", "waiting"},
-                                 {"readouts", readouts},
-                                 {"builders", builders}});
-    return view_.only_senders_missing();
+  const auto configuration =
+      config::parse("[[readout]]\ncount = 2\nsource = [{ id = 1, type = \"emulator\" }]\n"
+                    "[[builder]]\ncount = 2\n",
+                    "test.toml")
+          .value();
+  RunView view(configuration, plans_);
+  const auto waiting = [&view](const json::List& joined, int builders) {
+    view.on_report(json::Object{
+        {"report", "progress"}, {"state", "waiting"}, {"joined", joined}, {"builders", builders}});
+    return view.only_senders_missing();
   };
-  EXPECT_FALSE(waiting(0, 2));
-  EXPECT_TRUE(waiting(1, 2));
-  view_.on_report(json::Object{{"report", "senders"}, {"node", "ru0"}});
-  EXPECT_TRUE(waiting(0, 2));
-  EXPECT_FALSE(waiting(0, 1));
-  progress("running");
-  EXPECT_TRUE(waiting(0, 0)) << "who is away then comes back";
+  EXPECT_FALSE(waiting({"ru0"}, 2));
+  EXPECT_TRUE(waiting({"ru0", "ru1"}, 2));
+  view.on_report(json::Object{{"report", "senders"}, {"node", "ru0"}});
+  EXPECT_TRUE(waiting({"ru1"}, 2));
+  EXPECT_FALSE(waiting({"ru1"}, 1));
+  EXPECT_FALSE(waiting({"ru0"}, 2)) << "its senders have come; ru1 still starts";
+  view.on_report(json::Object{{"report", "progress"}, {"state", "running"}});
+  EXPECT_TRUE(waiting({}, 0)) << "who is away then comes back";
 }
 
 TEST(RunResult, says_why_it_is_not_ok) {
