@@ -26,7 +26,7 @@ Result<> run_stages(StageOptions options) {
   if (!signals) return std::unexpected(signals.error());
   if (auto started = launcher.start(); !started) return started;
   loop.run();
-  return launcher.outcome();
+  return {};
 }
 
 StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions options)
@@ -46,7 +46,11 @@ StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions o
 Result<> StageLauncher::start() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (options_.parts[i].group) continue;
-    if (auto started = start(i); !started) return started;
+    const auto started = start(i);
+    if (started) continue;
+    if (!any_alive(false)) return started;
+    on_not_started(i, started.error());
+    break;
   }
   return {};
 }
@@ -69,11 +73,22 @@ void StageLauncher::start_groups() {
   options_.log(LogLevel::info, "all slices are ready: the groups start");
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!options_.parts[i].group) continue;
-    if (outcome_ = start(i); outcome_) continue;
-    options_.log(LogLevel::error,
-                 fmt::format("{}: {}", options_.parts[i].name, outcome_.error().text));
-    return stop();
+    if (const auto started = start(i); !started) return on_not_started(i, started.error());
   }
+}
+
+// What the others have read is still built, and their results count.
+void StageLauncher::on_not_started(std::size_t part, const Error& error) {
+  const std::string why = "cannot be started: " + error.text;
+  options_.on_failure(part, why);
+  options_.log(LogLevel::error, fmt::format("{} {}", options_.parts[part].name, why));
+  stop_others();
+}
+
+void StageLauncher::stop_others() {
+  if (phase_ != Phase::waiting && phase_ != Phase::running) return;
+  options_.log(LogLevel::error, "the other configurations stop, the groups first");
+  stop();
 }
 
 void StageLauncher::on_report(std::size_t part, const json::Value& report) {
@@ -96,10 +111,7 @@ void StageLauncher::on_exit(std::size_t part, const ChildExit& exit) {
     options_.on_failure(part, why);
     options_.log(LogLevel::error,
                  fmt::format("{} {}: {}", what.name, exit.signal != 0 ? "died" : "failed", why));
-    if (phase_ == Phase::waiting || phase_ == Phase::running) {
-      options_.log(LogLevel::error, "the other configurations stop, the groups first");
-      stop();
-    }
+    stop_others();
   }
   if (phase_ != Phase::waiting && !any_alive(true)) stop_slices();
   if (!any_alive(true) && !any_alive(false)) loop_.stop();

@@ -26,13 +26,13 @@ struct StagePart {
 struct StageOptions {
   std::vector<StagePart> parts;
   std::function<void(std::size_t part, const json::Value& report)> on_report;
-  // It did not end in good order, or too early.
+  // It could not be started, did not end in good order, or ended too early.
   std::function<void(std::size_t part, const std::string& why)> on_failure;
   LogFunction log;
 };
 
-// Runs them until all have ended; signals to this process are passed on. Blocks. Errors: a process
-// that cannot be started.
+// Runs them until all have ended; signals to this process are passed on. Blocks. Errors: no process
+// can be started.
 [[nodiscard]] FANIN_INTERNAL_API Result<> run_stages(StageOptions options);
 
 // What run_stages() decides. A process reports {"report": "progress", "ready": true} when nothing
@@ -41,12 +41,10 @@ class StageLauncher {
 public:
   StageLauncher(net::Loop& loop, Children& children, StageOptions options);
 
-  // Starts the slices. The loop is stopped when all have ended. Errors: a process that cannot be
+  // Starts the slices. The loop is stopped when all have ended. Errors: the first one cannot be
   // started.
   [[nodiscard]] Result<> start();
   void on_signal(); // asks the groups to stop, and then the slices; the second one: all at once
-  // Once all have ended. Errors: a process that could not be started.
-  [[nodiscard]] const Result<>& outcome() const { return outcome_; }
 
 private:
   enum class Phase : std::uint8_t {
@@ -63,6 +61,8 @@ private:
 
   [[nodiscard]] Result<> start(std::size_t part);
   void start_groups();
+  void on_not_started(std::size_t part, const Error& error);
+  void stop_others();
   void on_report(std::size_t part, const json::Value& report);
   void on_exit(std::size_t part, const ChildExit& exit);
   void stop();
@@ -77,7 +77,6 @@ private:
   net::Timer patience_; // until the rest is killed
   Phase phase_ = Phase::waiting;
   int signals_seen_ = 0;
-  Result<> outcome_;
 };
 
 } // namespace fanin::executive

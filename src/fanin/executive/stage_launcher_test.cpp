@@ -19,7 +19,6 @@ namespace {
 using std::chrono::seconds;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class PartProcess final : public Child {
@@ -43,7 +42,8 @@ private:
 // The slices 1 and 2, and the groups 0 and 3.
 class StageLauncherTest : public ::testing::Test, Children {
 protected:
-  StageLauncherTest() {
+  StageLauncherTest() { make_launcher(); }
+  void make_launcher() {
     StageOptions options;
     for (const char* const name : {"group0", "slice0", "slice1", "group1"}) {
       options.parts.push_back(
@@ -57,7 +57,8 @@ protected:
       if (level != LogLevel::debug) log_.emplace_back(text);
     };
     launcher_.emplace(loop_, static_cast<Children&>(*this), std::move(options));
-    EXPECT_TRUE(launcher_->start());
+    started_ = launcher_->start();
+    EXPECT_EQ(started_.has_value(), cannot_start_ != 1U);
   }
   void be_ready(std::size_t part) {
     json::Value report;
@@ -77,6 +78,7 @@ protected:
   std::vector<std::string> failures_;
   std::vector<std::string> log_;
   std::optional<std::size_t> cannot_start_;
+  Result<> started_;
   int reports_ = 0;
   VirtualClock clock_;
   net::Loop loop_{clock_};
@@ -193,11 +195,27 @@ TEST_F(StageLauncherTest, a_group_that_cannot_be_started_ends_the_others) {
   cannot_start_ = 3;
   be_ready(1);
   be_ready(2);
-  EXPECT_FALSE(launcher_->outcome());
-  EXPECT_THAT(log_, Contains(HasSubstr("group1: no process is left")));
+  EXPECT_THAT(failures_, ElementsAre("3: cannot be started: no process is left"));
+  EXPECT_THAT(log_, Contains("group1 cannot be started: no process is left"));
   EXPECT_THAT(signals_[0], ElementsAre(SIGTERM));
   end(0);
   EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+}
+
+TEST_F(StageLauncherTest, a_slice_that_cannot_be_started_ends_the_one_before) {
+  cannot_start_ = 2;
+  make_launcher();
+  EXPECT_THAT(failures_, ElementsAre("2: cannot be started: no process is left"));
+  EXPECT_THAT(signals_[1], ElementsAre(SIGTERM));
+  be_ready(1);
+  EXPECT_FALSE(processes_.contains(0)) << "no group starts";
+}
+
+TEST_F(StageLauncherTest, where_nothing_can_be_started_that_is_the_error) {
+  cannot_start_ = 1;
+  make_launcher();
+  EXPECT_EQ(started_.error().text, "no process is left");
+  EXPECT_THAT(failures_, IsEmpty());
 }
 
 } // namespace

@@ -25,7 +25,7 @@ public:
 
   [[nodiscard]] const std::string& name(std::size_t part) const { return parts_[part].name; }
   FANIN_INTERNAL_API void on_report(std::size_t part, const json::Value& report);
-  // It did not end in good order, or too early.
+  // It could not be started, did not end in good order, or ended too early.
   FANIN_INTERNAL_API void on_failure(std::size_t part, std::string why);
 
   // "  12.0 s  4.0 kHz  96 MB/s  48000 events  0 incomplete ..."; before the groups run: what is
