@@ -62,7 +62,7 @@ public:
     std::uint64_t& current = current_[owner.builder];
     const std::uint64_t mine = ++current;
     options.superseded = [&current, mine] { return current != mine; };
-    options.sender = (owner.session ^ (std::uint64_t{owner.builder} << 32) ^ mine) | 1;
+    options.sender = sender_number(owner.session, owner.builder, mine);
     auto sink = storage::ForwardSink::make(*owner.loop, std::move(options));
     if (!sink) return std::unexpected(sink.error());
     return std::move(*sink);

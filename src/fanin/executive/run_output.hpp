@@ -41,6 +41,13 @@ struct SinkOwner {
   std::function<void(const std::string& path, std::uint64_t events)> on_gone;
 };
 
+// The number by which slices know a sink of a builder unit: another one for each sink of the
+// process with that session. Not 0. `sink` is below 2^31.
+[[nodiscard]] constexpr std::uint64_t sender_number(std::uint64_t session, NodeId builder,
+                                                    std::uint64_t sink) {
+  return (session ^ (std::uint64_t{builder} << 32) ^ (sink << 1)) | 1;
+}
+
 // Thread: that of the nodes that use it. Outlives them and what it makes.
 class RunOutput {
 public:
