@@ -23,7 +23,7 @@ public:
   // within one of them does not count for much.
   static constexpr std::uint32_t statuses_least = 4;
 
-  // `patience`: run.drain; `window`: event.window.
+  // `patience`: run.drain; `window`: how far data that are on their way can be behind the end.
   DrainPace(Duration patience, std::uint64_t window) : patience_(patience), window_(window) {}
 
   // A status has come. `end`: it has announced up to there; `held_up_us`: its counter. How long

@@ -14,6 +14,12 @@ Reading::Reading(const Parts& parts)
       sent_triggered_(parts.readouts.size()),
       paces_(parts.readouts.size(), unknown_pace()) {}
 
+// With a trigger it sets the end of the run, and no wrong number does.
+DrainPace Reading::unknown_pace() const {
+  return {parts_.system.drain,
+          parts_.trigger.enabled() ? event_number_end : parts_.system.event_window};
+}
+
 void Reading::start(Time now) {
   parts_.phase.run();
   if (!parts_.trigger.enabled()) {

@@ -56,9 +56,7 @@ private:
   void tell_triggered();
   void find_first_event();
   void pause_or_drain();
-  [[nodiscard]] DrainPace unknown_pace() const {
-    return {parts_.system.drain, parts_.system.event_window};
-  }
+  [[nodiscard]] DrainPace unknown_pace() const;
   [[nodiscard]] bool all_paused() const;
   void drain_where_paused();
   // Sources are read up to `read`.
