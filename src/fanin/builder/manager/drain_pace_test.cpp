@@ -7,10 +7,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t window = 65'536;
+constexpr std::uint64_t event_window = 65'536;
 
 TEST(DrainPace, is_measured_over_some_statuses) {
-  DrainPace pace{5s, window};
+  DrainPace pace{5s, event_window};
   EXPECT_EQ(pace.too_long(100, 0, 1000), std::nullopt); // from here on
   EXPECT_EQ(pace.too_long(110, 0, 1000), std::nullopt);
   EXPECT_EQ(pace.too_long(120, 0, 1000), std::nullopt);
@@ -21,7 +21,7 @@ TEST(DrainPace, is_measured_over_some_statuses) {
 }
 
 TEST(DrainPace, time_in_which_it_was_held_up_does_not_count) {
-  DrainPace pace{5s, window};
+  DrainPace pace{5s, event_window};
   std::uint32_t held_us = ~std::uint32_t{0}; // the counter wraps
   EXPECT_EQ(pace.too_long(0, held_us, 9000), std::nullopt);
   for (EventNumber i = 1; i < 4; ++i) { // half of it
@@ -34,7 +34,7 @@ TEST(DrainPace, time_in_which_it_was_held_up_does_not_count) {
 }
 
 TEST(DrainPace, one_that_is_hardly_ever_not_held_up_is_measured_all_the_same) {
-  DrainPace pace{60s, window};
+  DrainPace pace{60s, event_window};
   std::uint32_t held_us = 0;
   for (EventNumber end = 0; end < 4; ++end) {
     EXPECT_EQ(pace.too_long(end, held_us += 249'900, event_number_end), std::nullopt);
@@ -43,24 +43,25 @@ TEST(DrainPace, one_that_is_hardly_ever_not_held_up_is_measured_all_the_same) {
 }
 
 TEST(DrainPace, one_that_is_always_held_up_is_judged_late_and_only_if_it_is_far_behind) {
-  for (const EventNumber until : {window + 250, window + 260}) {
-    DrainPace pace{60s, window};
+  for (const EventNumber until : {event_window + 250, event_window + 260}) {
+    DrainPace pace{60s, event_window};
     std::uint32_t held_us = 0;
     for (EventNumber end = 0; end < 240; ++end) {
       EXPECT_EQ(pace.too_long(end, held_us += 250'100, until), std::nullopt) << end;
     }
-    EXPECT_EQ(pace.too_long(250, held_us += 250'100, until).has_value(), until > window + 250);
+    EXPECT_EQ(pace.too_long(250, held_us += 250'100, until).has_value(),
+              until > event_window + 250);
   }
 }
 
 TEST(DrainPace, one_that_is_there_or_does_not_move_needs_nothing) {
-  DrainPace pace{1s, window};
+  DrainPace pace{1s, event_window};
   for (int i = 0; i < 12; ++i) EXPECT_EQ(pace.too_long(100, 0, 1000), std::nullopt);
   for (int i = 0; i < 12; ++i) EXPECT_EQ(pace.too_long(1000, 0, 1000), std::nullopt);
 }
 
 TEST(DrainPace, hours_beyond_all_counters_are_long) {
-  DrainPace pace{60s, window};
+  DrainPace pace{60s, event_window};
   for (int i = 0; i < 4; ++i) EXPECT_EQ(pace.too_long(0, 0, event_number_end), std::nullopt);
   EXPECT_GT(pace.too_long(1, 0, event_number_end).value(), 24h * 365);
 }
