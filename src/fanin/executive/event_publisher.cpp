@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fanin/memory/copy.hpp"
 #include "fanin/storage/super_head.hpp"
 #include "fanin/wire/super_fragment.hpp"
 
@@ -17,16 +18,20 @@ constexpr std::uint32_t tags_max = 64; // there are 33
 
 } // namespace
 
-bool append_event(RunNumber run, const storage::BuiltEvent& event, std::vector<std::byte>& bytes) {
-  const std::size_t count = event.fragments.size() + event.missing.size();
-  std::uint64_t size = bytes.size() + wire::super_head_size(count);
+std::uint64_t event_size(const storage::BuiltEvent& event) {
+  std::uint64_t size = wire::super_head_size(event.fragments.size() + event.missing.size());
   for (const auto& fragment : event.fragments) size += fragment.payload.size();
-  if (size > message::Message::size_max - sizeof(message::Tag)) return false;
-  bytes.reserve(size);
-  storage::append_super_head(run, event, bytes);
-  for (const auto& fragment : event.fragments)
-    bytes.insert(bytes.end(), fragment.payload.begin(), fragment.payload.end());
-  return true;
+  return size;
+}
+
+void write_event(RunNumber run, const storage::BuiltEvent& event, std::byte* at) {
+  std::vector<std::byte> head;
+  storage::append_super_head(run, event, head);
+  at = std::ranges::copy(head, at).out;
+  for (const auto& fragment : event.fragments) {
+    memory::copy(at, fragment.payload);
+    at += fragment.payload.size();
+  }
 }
 
 EventPublisher::EventPublisher(message::ContextParts parts)
@@ -85,21 +90,28 @@ void EventPublisher::publish(RunNumber run, const storage::BuiltEvent& event) {
     if (!has(1 + stream)) streams &= ~(1U << stream);
   }
   if (!has(all_events_tag) && streams == 0) return;
-  bytes_.clear();
-  if (!append_event(run, event, bytes_)) {
-    ++too_large_;
+  const std::uint64_t size = event_size(event);
+  std::byte* at = small_.data();
+  memory::View large;
+  if (size > small_event_max) large = large_.make(size, at);
+  if (size > small_event_max && large.size == 0) {
+    ++withheld_;
     return say_skipped();
   }
+  write_event(run, event, at);
   ++published_;
-  const auto give = [this](message::Tag tag) {
-    // It waits for no reader, so it always takes the event; what a reader misses is counted.
-    (void)publisher_->publish(tag, bytes_);
-  };
-  if (has(all_events_tag)) give(all_events_tag);
+  const std::span<const std::byte> bytes(at, size);
+  if (has(all_events_tag)) give(all_events_tag, bytes, large);
   for (; streams != 0; streams &= streams - 1) {
-    give(1U + static_cast<std::uint32_t>(std::countr_zero(streams)));
+    give(1U + static_cast<std::uint32_t>(std::countr_zero(streams)), bytes, large);
   }
   say_skipped();
+}
+
+// It waits for no reader, so it always takes the event; what a reader misses is counted.
+void EventPublisher::give(message::Tag tag, std::span<const std::byte> event,
+                          const memory::View& large) {
+  (void)(large.size > 0 ? publisher_->publish(tag, large) : publisher_->publish(tag, event));
 }
 
 void EventPublisher::say_skipped() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fanin/base/log_limiter.hpp"
+#include "fanin/memory/bounded_heap.hpp"
 #include "fanin/message/context.hpp"
 #include "fanin/message/message.hpp"
 #include "fanin/message/publisher.hpp"
@@ -18,13 +19,18 @@
 
 namespace fanin::executive {
 
-// What NodePools have for it. A larger event goes over the heap, once for all readers.
-inline constexpr std::uint32_t publisher_page = (64U << 10) + 4096;
+// A larger event goes over the heap, once for all readers.
+inline constexpr std::uint32_t small_event_max = 64U << 10; // bytes
+// What NodePools have for smaller ones.
+inline constexpr std::uint32_t publisher_page = small_event_max + 4096;
 inline constexpr std::uint32_t publisher_pages = 16;
 inline constexpr std::uint32_t reader_page = 64U << 10;
 inline constexpr std::uint32_t reader_pages = 8;
 inline constexpr std::size_t readers_max = 16;
 inline constexpr std::uint64_t reader_queue = 1U << 20; // bytes that wait for one of them
+// Bytes of larger events that are under way to readers; beyond that further ones are skipped. As
+// large as the largest event that a reader takes unless it asks for more.
+inline constexpr std::uint64_t large_events_max = 64U << 20;
 
 // The tags of an event: that of all events, and one for each of its streams, from 1 on.
 inline constexpr message::Tag all_events_tag = 0;
@@ -38,10 +44,10 @@ public:
   virtual void publish(RunNumber run, const storage::BuiltEvent& event) = 0;
 };
 
-// Appends an event as a super-fragment (wire/super_fragment.hpp). False: it is larger than one can
-// be.
-[[nodiscard]] bool append_event(RunNumber run, const storage::BuiltEvent& event,
-                                std::vector<std::byte>& bytes);
+// An event as a super-fragment (wire/super_fragment.hpp): its size, and its bytes, for which there
+// is room at `at`.
+[[nodiscard]] std::uint64_t event_size(const storage::BuiltEvent& event);
+void write_event(RunNumber run, const storage::BuiltEvent& event, std::byte* at);
 
 // Thread: the loop's.
 class EventPublisher final : public EventOutput {
@@ -55,10 +61,10 @@ public:
 
   [[nodiscard]] const net::Url& url() const { return publisher_->url(); }
   [[nodiscard]] std::uint64_t published() const { return published_; } // events
-  // Events that a reader did not get, for each of them.
-  [[nodiscard]] std::uint64_t skipped() const {
-    return publisher_->counters().skipped + too_large_;
-  }
+  // Events that a reader did not get, for each of them; once, if it was given to none because of
+  // large_events_max.
+  [[nodiscard]] std::uint64_t skipped() const { return publisher_->counters().skipped + withheld_; }
+  [[nodiscard]] std::uint64_t large_bytes() const { return large_.bytes(); } // under way
 
 private:
   explicit EventPublisher(message::ContextParts parts);
@@ -66,15 +72,17 @@ private:
   void remove_reader(message::PeerId id);
   void say_reader(std::string_view name, std::string_view what);
   void say_skipped();
+  void give(message::Tag tag, std::span<const std::byte> event, const memory::View& large);
 
   LogFunction log_;
   LogLimiter lines_;
   std::map<message::PeerId, std::string> readers_; // for people
   message::Context context_;
   std::unique_ptr<message::Publisher> publisher_;
-  std::vector<std::byte> bytes_; // of an event
+  std::vector<std::byte> small_ = std::vector<std::byte>(small_event_max); // bytes of an event
+  memory::BoundedHeap large_{large_events_max};
   std::uint64_t published_ = 0;
-  std::uint64_t too_large_ = 0;
+  std::uint64_t withheld_ = 0;
   std::uint64_t skipped_said_ = 0;
   Time next_line_{};
 };

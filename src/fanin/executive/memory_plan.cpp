@@ -259,6 +259,7 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
     plan.published = {publisher_page, publisher_pages};
     plan.readers = {reader_page, reader_pages};
     plan.queues = readers_max * reader_queue;
+    if (largest_event(configuration) > small_event_max) plan.queues += large_events_max;
   }
   plan.receive_shared = node.filter_url && node.filter_url->network() == "shm";
   const auto pages =

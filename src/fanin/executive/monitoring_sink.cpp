@@ -60,8 +60,9 @@ void MonitoringSink::show(const storage::BuiltBatch& batch) {
     output_.publish(sampling_.run, event);
     if (!limited) continue;
     next_ = now + Duration{static_cast<Duration::rep>(1e9 / sampling_.rate_hz)};
-    return;
+    break;
   }
+  events_.read({}); // so that nothing stays that was put together
 }
 
 } // namespace fanin::executive

@@ -144,14 +144,13 @@ TEST(PublishedEvent, is_a_super_fragment) {
       {.source = 2, .crc32c = 11, .flags = storage::event_truncated, .payload = payload},
       {.source = 9, .crc32c = 12, .flags = 0, .payload = {}}};
   const std::vector<storage::MissingRow> missing{{.event = 4, .source = 3, .reason = 2}};
-  std::vector<std::byte> bytes;
-  ASSERT_TRUE(append_event(6,
-                           {.number = 4,
-                            .flags = storage::event_incomplete | storage::event_truncated,
-                            .fragments = fragments,
-                            .missing = missing},
-                           bytes));
-  ASSERT_EQ(bytes.size(), wire::super_head_size(3) + 5);
+  const storage::BuiltEvent event{.number = 4,
+                                  .flags = storage::event_incomplete | storage::event_truncated,
+                                  .fragments = fragments,
+                                  .missing = missing};
+  ASSERT_EQ(event_size(event), wire::super_head_size(3) + 5);
+  std::vector<std::byte> bytes(event_size(event));
+  write_event(6, event, bytes.data());
   const wire::SuperHead head(bytes, bytes.size(), 3);
   ASSERT_TRUE(head.good());
   EXPECT_EQ(head.header().event, 4U);

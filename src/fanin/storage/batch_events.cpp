@@ -27,6 +27,8 @@ BatchEvents::BatchEvents(EventSources sources)
 BatchEvents::~BatchEvents() = default;
 
 void BatchEvents::read(const BuiltBatch& batch) {
+  fragments_.clear();
+  joined_.clear(); // of another batch; it may be large
   rows_->builder.start({});
   rows_->builder.add(batch);
   rows_->index.read(rows_->builder.extents());
