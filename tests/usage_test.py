@@ -164,7 +164,7 @@ def test_a_plug_in_that_ends_the_process_that_makes_it_is_named():
         # ThreadSanitizer has no room left for a signal handler when the stack overflows.
         overflows = () if "thread" in fanin("--version").stdout else ("overflows",)
         for command in ("check", "run"):
-            for how in ("aborts", "faults", "exits", *overflows):
+            for how in ("aborts", "faults", "exits", "leaves", *overflows):
                 more = f'made = "{how}"'
                 folder.write("run.toml", CONSTANT.format(folder=folder.path, plugin=plugin_of_tests("constant"), more=more))
                 done = fanin(command, config)
@@ -201,6 +201,14 @@ def test_a_plug_in_that_ends_a_process_of_a_run_is_named():
             run.finish(1)
         assert 'making source "0x1" of type "test_constant" has not returned: this process ends' in run.text(), run.text()
         assert "ru0 died: killed by signal 6" in run.text(), run.text()
+
+
+def test_a_plug_in_that_ends_the_process_of_the_whole_run_does_not_end_it_well():
+    with Folder() as folder:
+        more = f'[[plugin]]\npath = "{plugin_of_tests("filter")}"\n[[filter]]\ntype = "test_filter"\naction = "exits"\n'
+        done = fanin("run", folder.small(more=more), "--events", 100, "--set", "network.url=inproc")
+        assert done.returncode == 1, done.stderr
+        assert "a plug-in or a library has called exit() or _exit(): this process ends without a result" in done.stderr, done.stderr
 
 
 def test_only_the_terminal_writes_to_the_terminal():

@@ -41,7 +41,7 @@ Result<std::string> description_of(const Configurations& configurations) {
 }
 
 int check(const std::vector<std::string>& paths, const std::vector<std::string>& overrides) {
-  name_plugins_that_end_this_process();
+  const LastWords last_words;
   Configurations configurations;
   for (const std::string& path : paths) {
     auto configuration = config::load(path, overrides);

@@ -1,9 +1,11 @@
 #include "last_words.hpp"
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
@@ -22,16 +24,24 @@ std::array<struct sigaction, faults.size()>
 
 volatile std::sig_atomic_t has_said = 0;
 constexpr std::string_view end_of_line = " has not returned: this process ends\n";
+constexpr std::string_view exit_line = "fanin: a plug-in or a library has called exit() or "
+                                       "_exit(): this process ends without a result\n";
+// This process, while it has more to say; one that a plug-in forks may end as it likes.
+std::atomic<pid_t> unfinished = 0;
 
-// In a signal handler, which may not allocate. In one go: others write there, too.
+// In one go: others write there, too.
+void write_line(std::string_view line) {
+  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+}
+
+// In a signal handler, which may not allocate.
 void say_last_words() {
   const std::string_view call = executive::plugin_call();
   if (call.empty() || has_said != 0) return;
   has_said = 1;
   std::array<char, executive::plugin_call_max + end_of_line.size()> line;
   char* const end = std::ranges::copy(end_of_line, std::ranges::copy(call, line.data()).out).out;
-  static_cast<void>(
-      !write(STDERR_FILENO, line.data(), static_cast<std::size_t>(end - line.data())));
+  write_line({line.data(), end});
 }
 
 // Then it goes on as without this handler: the fault comes again.
@@ -60,16 +70,26 @@ void make_stack() {
   sigaltstack(&stack, nullptr);
 }
 
-// A plug-in that calls exit() decides nothing about the exit status.
-void on_exit_within() {
-  if (executive::plugin_call().empty()) return;
-  say_last_words();
-  _exit(status_failed);
+// The exit status of this process after exit() or _exit() with that status.
+int status_after(int status) {
+  if (getpid() != unfinished) return status;
+  if (executive::plugin_call().empty()) {
+    write_line(exit_line);
+  } else {
+    say_last_words();
+  }
+  return status_failed;
 }
 
-} // namespace
+void on_exit_within() {
+  if (getpid() == unfinished) _exit(status_done);
+}
 
-void name_plugins_that_end_this_process() {
+[[noreturn]] void end_process(int status) {
+  while (true) syscall(SYS_exit_group, status_after(status));
+}
+
+void watch_signals() {
   make_stack();
   struct sigaction action{};
   action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
@@ -84,7 +104,27 @@ void name_plugins_that_end_this_process() {
     sigaction(signal, nullptr, &earlier);
     if (earlier.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
-  std::atexit(on_exit_within);
 }
 
+} // namespace
+
+LastWords::LastWords() {
+  watch_signals();
+  std::atexit(on_exit_within);
+  std::at_quick_exit(on_exit_within);
+  unfinished = getpid();
+}
+
+LastWords::~LastWords() { unfinished = 0; }
+
 } // namespace fanin::command
+
+// In place of the C library's, for plug-ins and libraries, which call no handler with them.
+// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
+extern "C" [[gnu::visibility("default")]] void _exit(int status) {
+  fanin::command::end_process(status);
+}
+extern "C" [[gnu::visibility("default")]] void _Exit(int status) noexcept {
+  fanin::command::end_process(status);
+}
+// NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)

@@ -36,7 +36,7 @@ std::string read_request() {
 
 int serve() {
   std::signal(SIGPIPE, SIG_IGN);
-  name_plugins_that_end_this_process();
+  const LastWords last_words;
   print(executive::greeting().dump() + "\n");
   std::fflush(stdout);
   const auto request = json::Value::parse(read_request());

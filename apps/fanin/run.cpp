@@ -234,7 +234,7 @@ Result<> assign(config::Configuration& configuration,
 
 int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
-  name_plugins_that_end_this_process();
+  const LastWords last_words;
   // Children read what their launcher has read.
   const bool started = options.report_descriptor >= 0;
   const bool child = started && !options.part;

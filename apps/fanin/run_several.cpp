@@ -127,7 +127,7 @@ int launch(Several several, RunNumber run, const RunOptions& options, JsonFile& 
 
 int run_several(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
-  name_plugins_that_end_this_process();
+  const LastWords last_words;
   if (!options.node.empty() || !options.hosts.empty() || options.testbed) {
     return complain({ErrorKind::usage, "--node, --hosts and --testbed are for one configuration: "
                                        "give one, or leave the option out"});

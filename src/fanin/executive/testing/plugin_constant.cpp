@@ -41,7 +41,7 @@ private:
   std::string failure_;
 };
 
-enum class Made : std::uint8_t { works, aborts, faults, overflows, exits, hangs };
+enum class Made : std::uint8_t { works, aborts, faults, overflows, exits, leaves, hangs };
 
 // Until there is no stack left.
 std::size_t overflow(std::size_t depth) {
@@ -60,14 +60,15 @@ void misbehave(Made made, const std::string& path) {
   if (made == Made::faults) std::raise(SIGSEGV);
   if (made == Made::overflows) std::exit(static_cast<int>(overflow(0)));
   if (made == Made::exits) std::exit(0);
+  if (made == Made::leaves) ::_exit(0);
 }
 
 Result<std::unique_ptr<Source>> make_constant(const SourceSettings& settings) {
   SettingsReader reader(settings);
   const auto value = static_cast<std::byte>(reader.integer("value", 0, 0, 255));
   std::string failure = reader.text("failure");
-  const auto made = static_cast<Made>(
-      reader.choice("made", {"works", "aborts", "faults", "overflows", "exits", "hangs"}));
+  const auto made = static_cast<Made>(reader.choice(
+      "made", {"works", "aborts", "faults", "overflows", "exits", "leaves", "hangs"}));
   const std::string path = reader.text("made_path");
   if (auto good = reader.finish(); !good) return std::unexpected(good.error());
   misbehave(made, path);
