@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -56,6 +57,9 @@ public:
 
 private:
   static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+  static bool is_control(char c) {
+    return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == '\x7f';
+  }
 
   // False at the end of the line, and at a comment.
   bool skip_space() {
@@ -66,7 +70,6 @@ private:
   std::string read_word(std::string& word) {
     while (at_ < line_.size() && !is_space(line_[at_])) {
       const char c = line_[at_++];
-      if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') return "has a control character";
       if (c == '\'' || c == '"') {
         if (!read_quoted(c, word)) return fmt::format("has a {} that is not closed", c);
       } else if (c == '\\') {
@@ -76,7 +79,8 @@ private:
         word += c;
       }
     }
-    return {};
+    // Quoted or not: words go to a command line, and in parts to the screen.
+    return std::ranges::any_of(word, is_control) ? "has a control character" : std::string{};
   }
 
   bool read_quoted(char quote, std::string& word) {
