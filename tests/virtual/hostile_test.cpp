@@ -327,26 +327,37 @@ protected:
     options_.system.shaping = {.policy = shaping::Policy::linear_shift, .carrier = 4096};
     options_.system.shaping.window = 8ULL * 4096; // two rails
   }
+  void send_more_than_was_granted() {
+    const auto grants = data_->all<wire::Grant>();
+    ASSERT_EQ(grants.size(), 1U);
+    EXPECT_EQ(grants.front().bytes, 8192U);
+    EXPECT_EQ(grants.front().readout_incarnation, 1U);
+    EXPECT_EQ(grants.front().connection, 0U); // as its hello said
+    system_->builder_node(0).freeze(); // so that all come at once, with no grant between
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      auto part = header(0, 4096 - 72);
+      part.first_event = i;
+      data_->say_part(part, {{4096 - 72, 0}});
+    }
+    system_->run_for(5ms);
+    system_->builder_node(0).thaw();
+    system_->run_for(5ms);
+    EXPECT_TRUE(data_->closed());
+    EXPECT_EQ(system_->builder(0)->grants()[0].account(1).granted, 0U);
+  }
 };
 
-TEST_F(HostileShaped, more_data_than_was_granted_are_cut_off) {
-  const auto grants = data_->all<wire::Grant>();
-  ASSERT_EQ(grants.size(), 1U);
-  EXPECT_EQ(grants.front().bytes, 8192U);
-  EXPECT_EQ(grants.front().readout_incarnation, 1U);
-  EXPECT_EQ(grants.front().connection, 0U); // as its hello said
-  system_->builder_node(0).freeze(); // so that all come at once, with no grant between
-  for (std::uint32_t i = 0; i < 3; ++i) {
-    auto part = header(0, 4096 - 72);
-    part.first_event = i;
-    data_->say_part(part, {{4096 - 72, 0}});
-  }
-  system_->run_for(5ms);
-  system_->builder_node(0).thaw();
-  system_->run_for(5ms);
-  EXPECT_TRUE(data_->closed());
-  EXPECT_EQ(system_->builder(0)->grants()[0].account(1).granted, 0U);
+// Messages come into receives that were posted before.
+class StrictHostileShaped : public HostileShaped {
+protected:
+  StrictHostileShaped() { options_.network.strict = true; }
+};
+
+TEST_F(StrictHostileShaped, more_data_than_was_granted_are_cut_off) {
+  send_more_than_was_granted();
 }
+
+TEST_F(HostileShaped, more_data_than_was_granted_are_cut_off) { send_more_than_was_granted(); }
 
 TEST_F(HostileShaped, a_message_larger_than_a_carrier_is_not_taken) {
   data_->say_part(header(0, 4096), {{4096, 0}});

@@ -18,24 +18,23 @@ namespace fanin::builder::testing {
 class FakeNode final : public net::Handler {
 public:
   FakeNode(net::VirtualWorld& world, const std::string& name) : FakeNode(world.add_node(name)) {}
-  explicit FakeNode(net::VirtualNode& node) : node_(node) {
-    auto pool = memory::PagePool::make(
-        {.page_size = 32U << 10,
-         .pages = 64,
-         .arena = {.huge_pages = memory::HugePages::off, .reserve_only = true}});
+  explicit FakeNode(net::VirtualNode& node)
+      : FakeNode(node.transport(), {.huge_pages = memory::HugePages::off, .reserve_only = true}) {}
+  FakeNode(net::Transport& transport, const memory::ArenaOptions& arena) : transport_(transport) {
+    auto pool = memory::PagePool::make({.page_size = 32U << 10, .pages = 64, .arena = arena});
     FANIN_ASSERT(pool.has_value());
     pool_ = std::move(*pool);
   }
   ~FakeNode() override { close(); }
 
   void connect(const std::string& url) {
-    closed_ = false;
-    const auto id = node_.transport().connect(*net::Url::parse(url), options());
+    closed_ = reached_ = false;
+    const auto id = transport_.connect(*net::Url::parse(url), options());
     FANIN_ASSERT(id.has_value());
-    link_ = {&node_.transport(), *id};
+    link_ = {&transport_, *id};
   }
   void listen(const std::string& url) {
-    FANIN_ASSERT(node_.transport().listen(*net::Url::parse(url), options()).has_value());
+    FANIN_ASSERT(transport_.listen(*net::Url::parse(url), options()).has_value());
   }
   void close() { link_.close(true); }
 
@@ -64,9 +63,20 @@ public:
   }
 
   [[nodiscard]] bool connected() const { return static_cast<bool>(link_); }
+  [[nodiscard]] bool reached() const { return reached_; } // it can say something
   [[nodiscard]] bool closed() const { return closed_; } // by the other side
   [[nodiscard]] bool heard(wire::MessageType type) const {
     return std::ranges::find(heard_, type, &Heard::type) != heard_.end();
+  }
+  // What follows the body of the first message of that kind.
+  template <class Body>
+  [[nodiscard]] std::string text_after() const {
+    const auto found = std::ranges::find(heard_, Body::type, &Heard::type);
+    FANIN_ASSERT(found != heard_.end());
+    Body body;
+    wire::MessageReader reader{found->body};
+    FANIN_ASSERT(reader.read(body));
+    return std::string{reader.text(body.text_size)};
   }
   // The bodies of all messages of that kind, without what follows them.
   template <class Body>
@@ -82,7 +92,7 @@ public:
 
   void on_event(net::Transport& transport, net::Event& event) override {
     switch (event.kind) {
-    case net::EventKind::connected:
+    case net::EventKind::connected: reached_ = true; [[fallthrough]];
     case net::EventKind::accepted: link_ = {&transport, event.connection}; break;
     case net::EventKind::message:
       (void)for_each_message(event.message.bytes(),
@@ -106,10 +116,11 @@ private:
   };
   net::ConnectionOptions options() { return {.receive_pool = pool_.get(), .handler = this}; }
 
-  net::VirtualNode& node_;
+  net::Transport& transport_;
   std::unique_ptr<memory::PagePool> pool_;
   net::Link link_;
   std::vector<Heard> heard_;
+  bool reached_ = false;
   bool closed_ = false;
 };
 
