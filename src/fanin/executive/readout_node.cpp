@@ -36,9 +36,11 @@ Result<> ReadoutNode::start() {
   }
   unit_.emplace(*context_.system, std::move(options), environment());
   unit_->start();
-  const auto listens = [](const auto& source) { return !source.second->listening_url().empty(); };
-  if (std::ranges::any_of(sources_, listens)) {
-    json::Value report;
+  json::Value report;
+  for (const auto& [name, source] : sources_) {
+    if (const std::string url = source->listening_url(); !url.empty()) report["urls"].append(url);
+  }
+  if (!report.is_null()) {
     report["report"] = "senders";
     context_.report(std::move(report));
   }

@@ -10,8 +10,8 @@
 //   silent     node, silent                            the event manager, or a builder unit: this
 //                                                      node was given up
 //   frozen     node, seconds                           the launcher: the event manager is silent
-//   senders    node                                a readout unit: it waits for senders of its
-//                                                  sources, and then joins the run
+//   senders    node, urls[]                        a readout unit: it waits there for senders of
+//                                                  its sources, and then joins the run
 //   filters    node                                    a filter unit: it works
 //   end        node, ok, error, started, joined,       every node, last. started: false if it
 //              refused, too_late, its counters         could not; joined: it was in the run then;
