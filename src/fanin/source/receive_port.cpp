@@ -80,6 +80,7 @@ Result<> ReceivePort::add(Member& member) {
     if (auto listening = listen(); !listening) return listening;
   }
   members_.push_back(&member);
+  std::erase(ended_, member.id());
   return {};
 }
 
@@ -91,6 +92,11 @@ std::size_t ReceivePort::remove(Member& member) {
   for (int i = 0; i < SOMAXCONN && accept(peer); ++i) ++closed;
   listener_ = Descriptor{};
   return closed;
+}
+
+std::size_t ReceivePort::end(Member& member) {
+  ended_.push_back(member.id());
+  return remove(member);
 }
 
 std::string ReceivePort::listening_url() const {
@@ -171,12 +177,16 @@ void ReceivePort::hand_over(Newcomer& newcomer, Time now) {
   if (hello.fault() != ReceiveFault::none) {
     members_.front()->closed(peer, hello.fault(), now);
   } else if (member == nullptr) {
+    const bool ended = std::ranges::find(ended_, hello.source()) != ended_.end();
     if (hello.version() >= 2) {
-      send_answer(newcomer.socket, {.version = hello.version(),
-                                    .status = ReceiveStatus::no_source,
-                                    .source = hello.source()});
+      send_answer(newcomer.socket,
+                  {.version = hello.version(),
+                   .status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
+                   .source = hello.source()});
     }
-    members_.front()->closed(peer, ReceiveFault::other_source, now);
+    if (!ended) return members_.front()->closed(peer, ReceiveFault::other_source, now);
+    members_.front()->refused(
+        fmt::format("{} refused: the data of source {:#x} have ended", peer, hello.source()), now);
   } else if (!member->allows(newcomer.address)) {
     member->closed(peer, ReceiveFault::not_allowed, now);
   } else {

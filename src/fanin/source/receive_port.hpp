@@ -72,6 +72,8 @@ public:
   /// They are not any more. After the last source the port is closed. Returns how many connections
   /// have not said for whom they are, and were closed with it.
   std::size_t remove(Member& member);
+  /// The same, since its data have ended: senders that come for it later are told so.
+  std::size_t end(Member& member);
 
   /// Accepts, and hands over.
   void poll(Time now);
@@ -112,6 +114,7 @@ private:
   Descriptor epoll_; // with the listener and the newcomers, all edge-triggered
   Descriptor listener_;
   std::vector<Member*> members_;
+  std::vector<SourceId> ended_; // were members
   std::vector<Newcomer> newcomers_; // in the order in which they came
   Time due_ = never;
   bool others_wait_ = false; // in the listen queue, as far as is known

@@ -146,6 +146,14 @@ TEST(ReceivePort, one_source_ends_and_the_others_go_on) {
   EXPECT_EQ(answer_to(waits).status, ReceiveStatus::ended);
   EXPECT_TRUE(waits.closed());
   EXPECT_EQ(both.five.counter("refused"), 1U);
+  const SenderSocket comes_later(*both.six.source);
+  comes_later.send(SenderBytes(5).preface_2(2).bytes());
+  both.read();
+  EXPECT_EQ(answer_to(comes_later).status, ReceiveStatus::ended);
+  EXPECT_TRUE(comes_later.closed());
+  EXPECT_EQ(both.six.counter("other_source"), 0U);
+  EXPECT_EQ(both.six.counter("refused"), 1U);
+  EXPECT_THAT(both.six.log, Contains(HasSubstr("refused: the data of source 0x5 have ended")));
   const SenderSocket to_six(*both.six.source);
   to_six.send(spill_of(6, 0, 5));
   both.six.read_until([&] { return both.six.fixture.queue.written() == 5; });

@@ -259,7 +259,7 @@ void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   close_connection(queue, now, "end of the data");
   ended_ = true;
   listening_ = false;
-  std::size_t closed = options_.port->remove(*this) + waiting_.size();
+  std::size_t closed = options_.port->end(*this) + waiting_.size();
   for (const auto& arrival : waiting_) {
     if (!arrival.wants_answer()) continue;
     send_answer(
