@@ -81,17 +81,24 @@ Result<> ReceivePort::add(Member& member) {
   }
   members_.push_back(&member);
   std::erase(ended_, member.id());
+  due_ = Time{}; // its senders may be here
   return {};
 }
 
 std::size_t ReceivePort::remove(Member& member) {
   std::erase(members_, &member);
   if (!members_.empty() || !listener_) return 0;
-  std::size_t closed = std::exchange(newcomers_, {}).size();
+  std::size_t closed = std::exchange(newcomers_, {}).size() + std::exchange(early_, {}).size();
   net::Address peer;
   for (int i = 0; i < SOMAXCONN && accept(peer); ++i) ++closed;
   listener_ = Descriptor{};
   return closed;
+}
+
+std::size_t ReceivePort::forget(Member& member) {
+  std::erase(expected_, &member);
+  std::erase(ended_, member.id());
+  return remove(member);
 }
 
 std::size_t ReceivePort::end(Member& member) {
@@ -111,7 +118,7 @@ Descriptor ReceivePort::accept(net::Address& peer) const {
 }
 
 std::size_t ReceivePort::waiting() const {
-  std::size_t count = 0;
+  std::size_t count = early_.size();
   for (const Member* member : members_) count += member->waiting();
   return count;
 }
@@ -119,6 +126,12 @@ std::size_t ReceivePort::waiting() const {
 ReceivePort::Member* ReceivePort::find(SourceId id) const {
   const auto found = std::ranges::find(members_, id, &Member::id);
   return found == members_.end() ? nullptr : *found;
+}
+
+bool ReceivePort::expects(SourceId id) const {
+  return std::ranges::find(ended_, id) == ended_.end() &&
+         std::ranges::find(expected_, id, [](const Member* one) { return one->id(); }) !=
+             expected_.end();
 }
 
 // Most senders have sent their preface when they are accepted. False: nobody can be accepted now.
@@ -135,7 +148,7 @@ bool ReceivePort::accept_one(Time now) {
   }
   const std::string peer = net::address_text(newcomer.address);
   const auto allows = [&](const Member* member) { return member->allows(newcomer.address); };
-  if (std::ranges::none_of(members_, allows)) {
+  if (std::ranges::none_of(expected_, allows)) {
     first.closed(peer, ReceiveFault::not_allowed, now);
     return true;
   }
@@ -173,30 +186,56 @@ bool ReceivePort::read_hello(Newcomer& newcomer, Time now) {
 void ReceivePort::hand_over(Newcomer& newcomer, Time now) {
   const ReceiveHello& hello = newcomer.hello;
   std::string peer = net::address_text(newcomer.address);
-  Member* const member = find(hello.source());
   if (hello.fault() != ReceiveFault::none) {
-    members_.front()->closed(peer, hello.fault(), now);
-  } else if (member == nullptr) {
-    const bool ended = std::ranges::find(ended_, hello.source()) != ended_.end();
-    if (hello.version() >= 2) {
-      send_answer(newcomer.socket,
-                  {.version = hello.version(),
-                   .status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
-                   .source = hello.source()});
-    }
-    if (!ended) return members_.front()->closed(peer, ReceiveFault::other_source, now);
-    members_.front()->refused(
-        fmt::format("{} refused: the data of source {:#x} have ended", peer, hello.source()), now);
-  } else if (!member->allows(newcomer.address)) {
-    member->closed(peer, ReceiveFault::not_allowed, now);
-  } else {
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.socket.get(), nullptr);
-    member->take({.socket = std::move(newcomer.socket),
-                  .peer = std::move(peer),
-                  .version = hello.version(),
-                  .sender = hello.sender()},
-                 now);
+    return members_.front()->closed(peer, hello.fault(), now);
   }
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.socket.get(), nullptr);
+  hand_over({.source = hello.source(),
+             .address = newcomer.address,
+             .arrival = {.socket = std::move(newcomer.socket),
+                         .peer = std::move(peer),
+                         .version = hello.version(),
+                         .sender = hello.sender()}},
+            now);
+}
+
+void ReceivePort::hand_over(Early early, Time now) {
+  Member* const member = find(early.source);
+  const auto waiting_for_it = std::ranges::count(early_, early.source, &Early::source);
+  if (member == nullptr && expects(early.source) && std::cmp_less(waiting_for_it, waiting_max)) {
+    early_.push_back(std::move(early));
+  } else if (member == nullptr) {
+    refuse(early, now);
+  } else if (!member->allows(early.address)) {
+    member->closed(early.arrival.peer, ReceiveFault::not_allowed, now);
+  } else {
+    member->take(std::move(early.arrival), now);
+  }
+}
+
+void ReceivePort::hand_over_early(Time now) {
+  for (Early& early : std::exchange(early_, {})) hand_over(std::move(early), now);
+}
+
+// For whom there is no source.
+void ReceivePort::refuse(const Early& early, Time now) {
+  if (expects(early.source)) {
+    return members_.front()->refused(
+        fmt::format("{} refused: {} senders of source {:#x}, which is not here yet, wait already",
+                    early.arrival.peer, waiting_max, early.source),
+        now);
+  }
+  const bool ended = std::ranges::find(ended_, early.source) != ended_.end();
+  if (early.arrival.wants_answer()) {
+    send_answer(early.arrival.socket,
+                {.version = early.arrival.version,
+                 .status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
+                 .source = early.source});
+  }
+  if (!ended) return members_.front()->closed(early.arrival.peer, ReceiveFault::other_source, now);
+  members_.front()->refused(fmt::format("{} refused: the data of source {:#x} have ended",
+                                        early.arrival.peer, early.source),
+                            now);
 }
 
 void ReceivePort::look_for_events(Time now) {
@@ -248,6 +287,7 @@ Time ReceivePort::accept_all(Time now) {
 void ReceivePort::poll(Time now) {
   due_ = never;
   if (members_.empty()) return;
+  hand_over_early(now);
   look_for_events(now);
   due_ = accept_all(now);
 }

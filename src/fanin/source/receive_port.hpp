@@ -64,6 +64,10 @@ public:
   /// Errors: internal. Does not listen yet. `look_up`: else the host's name service.
   [[nodiscard]] static Result<std::shared_ptr<ReceivePort>> make(net::Url url, LookUp look_up = {});
 
+  /// This source will be here: who comes for it before add() waits for that.
+  void expect(const Member& member) { expected_.push_back(&member); }
+  /// It will not be any more. Returns what remove() does.
+  std::size_t forget(Member& member);
   /// Looks its name up, and blocks meanwhile. Errors: not_found; disconnected, if asking again may
   /// help.
   [[nodiscard]] Result<> prepare();
@@ -85,7 +89,8 @@ public:
   /// Becomes readable when poll() has something to do.
   [[nodiscard]] int descriptor() const { return epoll_.get(); }
   [[nodiscard]] std::string listening_url() const; ///< with the real port; empty: not now
-  [[nodiscard]] bool shared() const { return members_.size() > 1; } ///< by several sources
+  /// By several sources whose data have not ended.
+  [[nodiscard]] bool shared() const { return expected_.size() > ended_.size() + 1; }
 
 private:
   struct Newcomer {
@@ -93,6 +98,12 @@ private:
     net::Address address;
     Time due{}; // when it may be closed to make room
     ReceiveHello hello;
+  };
+  // A sender whose source is expected.
+  struct Early {
+    SourceId source = 0;
+    net::Address address;
+    Arrival arrival;
   };
 
   ReceivePort(net::Url url, LookUp look_up, Descriptor epoll);
@@ -102,11 +113,15 @@ private:
   [[nodiscard]] bool accept_one(Time now);
   [[nodiscard]] bool read_hello(Newcomer& newcomer, Time now);
   void hand_over(Newcomer& newcomer, Time now);
+  void hand_over(Early early, Time now);
+  void hand_over_early(Time now);
+  void refuse(const Early& early, Time now);
   void look_for_events(Time now);
   [[nodiscard]] bool has_next() const;
   [[nodiscard]] Time make_way(Time now);
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] Member* find(SourceId id) const;
+  [[nodiscard]] bool expects(SourceId id) const;
 
   net::Url url_;
   LookUp look_up_;
@@ -114,8 +129,10 @@ private:
   Descriptor epoll_; // with the listener and the newcomers, all edge-triggered
   Descriptor listener_;
   std::vector<Member*> members_;
-  std::vector<SourceId> ended_; // were members
+  std::vector<const Member*> expected_; // those that will be members, are, or were
+  std::vector<SourceId> ended_; // of these: were
   std::vector<Newcomer> newcomers_; // in the order in which they came
+  std::vector<Early> early_; // likewise
   Time due_ = never;
   bool others_wait_ = false; // in the listen queue, as far as is known
 };

@@ -129,6 +129,23 @@ TEST(ReceivePort, a_sender_of_a_source_that_is_not_here_is_told_so_and_counted_o
   EXPECT_EQ(both.six.counter("other_source"), 0U);
 }
 
+// Sources of several readout units in a process join the run one after the other.
+TEST(ReceivePort, a_sender_whose_source_is_not_yet_here_waits_for_it) {
+  const std::shared_ptr<ReceivePort> port = testing::new_port();
+  ReceiveBench five{1024, 64, {.source = 5, .port = port}, false};
+  ReceiveBench six{1024, 64, {.source = 6, .port = port}, false};
+  five.fixture.queue.start(0);
+  ASSERT_TRUE(five.source->start(0, five.now));
+  const SenderSocket to_six(*five.source);
+  to_six.send(spill_of(6, 0, 20));
+  five.last = five.source->read(five.fixture.queue, five.now);
+  EXPECT_FALSE(to_six.closed());
+  EXPECT_EQ(five.counter("other_source"), 0U);
+  six.fixture.queue.start(0);
+  ASSERT_TRUE(six.source->start(0, six.now));
+  six.read_until([&] { return six.fixture.queue.written() == 20; });
+}
+
 TEST(ReceivePort, one_source_ends_and_the_others_go_on) {
   TwoSources both;
   SenderBytes sender(5);

@@ -40,9 +40,10 @@ ReceiveSource::ReceiveSource(ReceiveOptions options, Descriptor epoll)
       acknowledger_(options_.source),
       staging_(staging_size) {
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
+  options_.port->expect(*this);
 }
 
-ReceiveSource::~ReceiveSource() { options_.port->remove(*this); }
+ReceiveSource::~ReceiveSource() { options_.port->forget(*this); }
 
 Result<> ReceiveSource::prepare() {
   auto prepared = options_.port->prepare();
