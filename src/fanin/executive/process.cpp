@@ -229,9 +229,25 @@ void Process::turn() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i]->ended() && !end_reported_[i]) report_end(i);
   }
+  end_without_builders();
   const auto quiet = [](const auto& transport) { return transport->closing() == 0; };
   const bool all_ended = std::ranges::find(end_reported_, false) == end_reported_.end();
   if (all_ended && std::ranges::all_of(transports_, quiet)) loop_.stop();
+}
+
+// Where all builder units are in this process, none of them comes back, nor can it be started
+// again: the run would wait for ever.
+void Process::end_without_builders() {
+  if (!has_event_manager() || nodes_.front()->ended()) return;
+  std::size_t failed = 0;
+  std::string why;
+  for (const auto& node : nodes_) {
+    if (node->configured().role != config::Role::builder) continue;
+    if (!node->ended() || node->outcome()) return;
+    if (failed++ == 0) why = node->outcome().error().text;
+  }
+  const std::size_t builders = system_.builder_units.size();
+  if (failed == builders) stop_now(fmt::format("all builder units have failed: {}", why));
 }
 
 void Process::report_end(std::size_t index) {

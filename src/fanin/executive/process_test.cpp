@@ -173,6 +173,20 @@ TEST(Process, a_builder_unit_that_cannot_make_its_file_ends_the_run) {
   EXPECT_THAT(ran.log, Contains(AllOf(HasSubstr("'bu1' is gone"), HasSubstr(file))));
 }
 
+// Nobody could start them again. It would wait for ever.
+TEST(Process, a_run_whose_builder_units_have_all_failed_ends) {
+  const source::testing::TemporaryFolder folder;
+  const std::string text = std::string(small) +
+                           "[storage]\nsink = \"test_sink\"\naction = \"throws\"\nat = 100\n" +
+                           "[[plugin]]\npath = \"" FANIN_TEST_PLUGIN_SINK "\"\n";
+  const Ran ran = run_all(text, {"run.output=" + folder.file("out"), "run.events=1000000000"});
+  ASSERT_TRUE(ran.outcome) << ran.outcome.error().text;
+  EXPECT_FALSE(succeeded(ran.result));
+  EXPECT_THAT(ran.result.at("error").text(),
+              AllOf(HasSubstr("all builder units have failed: "), HasSubstr("as it was told")));
+  EXPECT_TRUE(ran.result.at("balanced").boolean()) << ran.result.dump();
+}
+
 TEST(Process, nodes_that_were_stopped_before_they_reached_the_event_manager_end_in_order) {
   const auto configuration =
       config::parse(small, "test.toml", {"network.control=tcp://127.0.0.1:1"});
