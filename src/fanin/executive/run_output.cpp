@@ -33,21 +33,12 @@ public:
 // To the slices of a second stage, which have the files and the record.
 class ForwardOutput final : public RunOutput {
 public:
-  // Looks up names, and blocks meanwhile.
   ForwardOutput(const config::Configuration& configuration, const builder::System& system)
       : current_(configuration.builders()) {
     options_.source = configuration.forward.source;
     options_.block = system.batch_events;
     options_.give_up = configuration.forward.give_up;
-    for (const net::Url& url : configuration.forward.slices) {
-      auto addresses = net::resolve(url, false);
-      if (!addresses) {
-        resolved_ = fail(addresses.error().kind, "slice.urls: " + addresses.error().text);
-        return;
-      }
-      options_.slices.push_back(std::move(*addresses));
-      options_.names.push_back(url.text());
-    }
+    options_.slices = configuration.forward.slices;
     for (const auto& source : system.sources) {
       options_.sources.push_back({source.id, source.name, {}, source.required});
     }
@@ -55,7 +46,6 @@ public:
 
   MadeRecord make_record(const Clock&, const LogFunction&) override { return nullptr; }
   MadeSink make_sink(const SinkOwner& owner) override {
-    if (!resolved_) return std::unexpected(resolved_.error());
     storage::ForwardSinkOptions options = options_;
     options.run = owner.run;
     options.log = owner.log;
@@ -70,7 +60,6 @@ public:
 
 private:
   storage::ForwardSinkOptions options_; // what all sinks have
-  Result<> resolved_;
   std::vector<std::uint64_t> current_; // of each builder unit: number of its latest sink
 };
 

@@ -37,14 +37,15 @@ SubmitOutcome ForwardSink::submit(BuiltBatch& batch) {
   auto& link = links_[number];
   if (!link) {
     link = std::make_unique<SliceLink>(
-        SliceLinkOptions{.name = fmt::format("slice {} at {}", number, options_.names[number]),
-                         .addresses = options_.slices[number],
+        SliceLinkOptions{.name =
+                             fmt::format("slice {} at {}", number, options_.slices[number].text()),
+                         .url = options_.slices[number],
                          .source = options_.source,
                          .sender = options_.sender,
                          .give_up = options_.give_up,
                          .is_unanswered = options_.is_unanswered,
                          .log = options_.log},
-        epoll_, loop_.now());
+        epoll_, loop_);
   }
   if (link->waiting() >= options_.depth) return SubmitOutcome::busy;
   link->add(std::make_unique<SuperFragments>(
@@ -63,13 +64,12 @@ bool ForwardSink::poll() {
   if (finishing_ && !links_.empty() && options_.superseded()) links_.clear();
   std::array<epoll_event, 16> events;
   (void)epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  const Time now = loop_.now();
   bool more = false;
   Time due = never;
   done_.clear();
   for (const auto& link : links_) {
     if (!link) continue;
-    more = link->poll(now, done_) || more;
+    more = link->poll(done_) || more;
     due = std::min(due, link->due());
   }
   timer_.set(loop_, due);

@@ -18,8 +18,7 @@
 namespace fanin::storage {
 
 struct ForwardSinkOptions {
-  std::vector<std::vector<net::Address>> slices; ///< where each listens
-  std::vector<std::string> names; ///< the same, as the configuration says it
+  std::vector<net::Url> slices; ///< where each listens
   SourceId source = 0; ///< of the super-fragments, in each slice
   std::uint32_t block = 1024; ///< numbers are dealt in blocks of so many
   RunNumber run = 0;

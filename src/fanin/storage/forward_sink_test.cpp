@@ -158,7 +158,6 @@ protected:
   // Two slices, blocks of 4 events.
   void make(const std::vector<std::string>& urls, std::function<bool()> superseded = {}) {
     ForwardSinkOptions options{
-        .names = urls,
         .source = merged,
         .block = 4,
         .run = 3,
@@ -170,7 +169,7 @@ protected:
         .is_unanswered = [this](int) { return unanswered_; },
         .log = [this](LogLevel, std::string_view text) { log_ += std::string(text) + "\n"; }};
     for (const auto& url : urls) {
-      options.slices.push_back(net::resolve(net::Url::parse(url).value(), false).value());
+      options.slices.push_back(net::Url::parse(url).value());
     }
     if (sink_) loop_.remove(*sink_);
     sink_ = ForwardSink::make(loop_, std::move(options)).value();
@@ -241,6 +240,64 @@ TEST_F(Forward, blocks_are_dealt_and_commit_when_they_are_announced) {
   EXPECT_EQ(undelivered_, 0U);
   EXPECT_TRUE(maker_.all_home());
   EXPECT_GT(sink_->bytes_written(), 0U);
+}
+
+TEST_F(Forward, a_slice_that_comes_back_elsewhere_under_its_name_is_found) {
+  std::string host = "127.0.0.1";
+  int asked = 0;
+  net::BlockingResolver names([&](const std::string&) -> net::Resolver::Found {
+    ++asked;
+    if (host.empty()) return fail(ErrorKind::not_found, "no such host");
+    return net::addresses_of_number(host).value();
+  });
+  loop_.set_resolver(&names);
+  left_.emplace();
+  const std::uint16_t port = net::Url::parse(left_->source->listening_url()).value().port;
+  make({fmt::format("tcp://daq-s0:{}", port)});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  EXPECT_EQ(asked, 1);
+  left_.reset();
+  host = "127.0.0.2";
+  left_.emplace(fmt::format("tcp://127.0.0.2:{}", port));
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  EXPECT_GE(asked, 2);
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  EXPECT_EQ(undelivered_, 0U);
+  loop_.remove(*sink_);
+  sink_.reset();
+  loop_.set_resolver(nullptr);
+}
+
+TEST_F(Forward, a_name_service_that_takes_its_time_or_fails_holds_up_nobody) {
+  net::ScriptedResolver names(loop_);
+  loop_.set_resolver(&names);
+  names.take(2s);
+  names.fail(ErrorKind::not_found);
+  left_.emplace();
+  right_.emplace();
+  const std::uint16_t port = net::Url::parse(left_->source->listening_url()).value().port;
+  make({fmt::format("tcp://daq-s0:{}", port), right_->source->listening_url()});
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted);
+  until(
+      [&] { return right_->fixture.queue.numbered() && right_->fixture.queue.next_event() == 4; });
+  right_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  EXPECT_FALSE(log_.contains("is away"));
+  clock_.advance(2s);
+  until([&] { return log_.contains("is away (host \"daq-s0\": not known)"); });
+  names.fail(std::nullopt);
+  until([&] { return names.asked() == 2; });
+  clock_.advance(2s);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 2; });
+  EXPECT_EQ(undelivered_, 0U);
+  loop_.remove(*sink_);
+  sink_.reset();
+  loop_.set_resolver(nullptr);
 }
 
 TEST_F(Forward, what_a_slice_had_not_announced_when_it_died_is_sent_again) {

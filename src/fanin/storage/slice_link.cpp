@@ -29,14 +29,24 @@ static_assert(sizeof(source::ReceiveAnswer) == 24 && sizeof(source::ReceiveHeade
 
 } // namespace
 
-SliceLink::SliceLink(SliceLinkOptions options, const Descriptor& epoll, Time now)
-    : options_(std::move(options)), epoll_(epoll), pause_(pause_least), lost_at_(now) {
+SliceLink::SliceLink(SliceLinkOptions options, const Descriptor& epoll, net::Loop& loop)
+    : options_(std::move(options)),
+      epoll_(epoll),
+      loop_(loop),
+      question_([this](const net::Resolver::Found& found) {
+        found_ = found;
+        answered_.start(loop_, loop_.now());
+      }),
+      pause_(pause_least),
+      lost_at_(loop.now()) {
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
   if (!options_.is_unanswered) options_.is_unanswered = net::is_unanswered;
 }
 
-bool SliceLink::poll(Time now, std::vector<Done>& done) {
-  if (state_ == State::closed && now >= retry_at_) connect(now);
+bool SliceLink::poll(std::vector<Done>& done) {
+  const Time now = loop_.now();
+  if (state_ == State::closed && now >= retry_at_) resolve(now);
+  if (state_ == State::resolving && found_) connect(now);
   if (state_ == State::connecting) greet(now);
   if (connected()) (void)receive(now);
   take_done(now, done); // what is announced is not sent again
@@ -50,6 +60,7 @@ bool SliceLink::poll(Time now, std::vector<Done>& done) {
 void SliceLink::set_due(Time now) {
   switch (state_) {
   case State::closed: due_ = retry_at_; break;
+  case State::resolving: due_ = never; break;
   case State::connecting: due_ = deadline_; break;
   case State::greeting: due_ = std::min(deadline_, look_at_); break;
   case State::open: due_ = look_at_; break;
@@ -61,9 +72,23 @@ void SliceLink::set_due(Time now) {
 
 // --- the connection ------------------------------------------------------------------------------
 
+// A slice may have come back on another host, under its name.
+void SliceLink::resolve(Time now) {
+  if (address_ < addresses_.size()) return connect(now);
+  net::Resolver& resolver = loop_.resolver();
+  if (!addresses_.empty()) resolver.forget(options_.url.host);
+  state_ = State::resolving;
+  found_ = resolver.ask(options_.url.host, question_);
+}
+
 void SliceLink::connect(Time now) {
-  const net::Address& address = options_.addresses[address_];
-  address_ = (address_ + 1) % options_.addresses.size();
+  if (const auto found = std::exchange(found_, {})) {
+    if (!*found) return lose(found->error().text, now);
+    addresses_ = **found;
+    address_ = 0;
+  }
+  net::Address& address = addresses_[address_++];
+  if (address.port() == 0) address.set_port(options_.url.port);
   socket_ = net::begin_to_connect(address, {});
   if (!socket_) return lose(net::error_text(errno), now);
   epoll_event event{};

@@ -20,14 +20,17 @@
 #include "fanin/base/clock.hpp"
 #include "fanin/base/descriptor.hpp"
 #include "fanin/base/log.hpp"
-#include "fanin/net/address.hpp"
+#include "fanin/net/loop.hpp"
+#include "fanin/net/resolver.hpp"
+#include "fanin/net/url.hpp"
 #include "fanin/storage/super_fragments.hpp"
 
 namespace fanin::storage {
 
 struct SliceLinkOptions {
   std::string name; ///< "slice 1 at tcp://daq-s1:7500", for messages
-  std::vector<net::Address> addresses; ///< of its source; tried in turn
+  net::Url url; ///< of its source. The addresses of its host are tried in turn, and then asked for
+                ///< again
   SourceId source = 0;
   std::uint64_t sender = 1; ///< number of this sender, not 0
   Duration give_up{}; ///< how long the slice is waited for while there is no connection
@@ -35,11 +38,12 @@ struct SliceLinkOptions {
   LogFunction log;
 };
 
-/// Thread: one. It never blocks.
+/// Thread: the loop's. It never blocks.
 class SliceLink {
 public:
-  /// `epoll`, which outlives it, becomes readable when poll() has something to do.
-  SliceLink(SliceLinkOptions options, const Descriptor& epoll, Time now);
+  /// `epoll` becomes readable when poll() has something to do. `loop`, whose resolver it asks, and
+  /// `epoll` outlive it.
+  SliceLink(SliceLinkOptions options, const Descriptor& epoll, net::Loop& loop);
   SliceLink(const SliceLink&) = delete;
   SliceLink& operator=(const SliceLink&) = delete;
 
@@ -53,18 +57,20 @@ public:
   void add(std::unique_ptr<SuperFragments> batch);
   [[nodiscard]] std::size_t waiting() const { return batches_.size(); }
   /// Works with the connection, and appends what is done, in order. True: there is more to do.
-  bool poll(Time now, std::vector<Done>& done);
+  bool poll(std::vector<Done>& done);
   /// When poll() is to be called, if `epoll` does not say so before.
   [[nodiscard]] Time due() const { return due_; }
 
 private:
   enum class State : std::uint8_t {
     closed,
+    resolving, // the name service is asked
     connecting,
     greeting, // connected; the slice answers when it has read what was sent before
     open
   };
 
+  void resolve(Time now);
   void connect(Time now);
   void greet(Time now);
   [[nodiscard]] bool connected() const {
@@ -86,8 +92,13 @@ private:
 
   SliceLinkOptions options_;
   const Descriptor& epoll_;
+  net::Loop& loop_;
   Descriptor socket_;
   State state_ = State::closed;
+  net::Resolver::Question question_; // for addresses_
+  std::optional<net::Resolver::Found> found_; // the answer, which poll() takes
+  net::Timer answered_; // makes the loop turn
+  std::vector<net::Address> addresses_;
   std::size_t address_ = 0; // the next one
   Time retry_at_{};
   Time deadline_ = never; // of connecting and of the answer
