@@ -5,14 +5,16 @@ and, once per batch, the event manager. A limit is a fifth above what was measur
 by more has to be looked at.
 """
 
+import collections
 import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from fanin_run import FANIN, Folder
+from fanin_run import FANIN, SOURCE, Folder
 
 CONFIGURATION = """
 [run]
@@ -55,6 +57,75 @@ def test_per_fragment_in_process():
     count = per_fragment("inproc://")
     print(f"{count:.0f} instructions per fragment of 200 B")
     assert count < LIMIT_INPROC, f"{count:.0f} instructions per fragment of 200 B; the limit is {LIMIT_INPROC}"
+
+
+# Of lines of builder/ outside builder/shaping/: what shaping costs where there is none.
+SHAPING = re.compile(r"\b(shaping|schedules_|grants_|granting_|fills_carriers?|fill_|fill_of|CarrierFill)\b|\bfill( !=|\))")
+
+
+def costs_by_address(profile):
+    """Of a profile with an instruction a line: (object, address) -> instructions, without those of calls."""
+    costs, where, inclusive = collections.Counter(), "", False
+    for line in profile.read_text().splitlines():
+        if line.startswith("ob="):
+            where = line[3:]
+        elif line.startswith("calls="):
+            inclusive = True
+        elif line.startswith("0x"):
+            address, _, count = line.split()
+            costs[where, address] += 0 if inclusive else int(count)
+            inclusive = False
+    return costs
+
+
+def is_of_shaping(frame, texts):
+    """Of one line of addr2line: "src/fanin/builder/....cpp:63 (discriminator 2)"."""
+    found = re.search(r"src/(fanin/builder/[^:]*):(\d+)", frame)
+    if found is None:
+        return False
+    if found[1] not in texts:
+        texts[found[1]] = (SOURCE / "src" / found[1]).read_text().splitlines()
+    line = int(found[2])
+    return found[1].startswith("fanin/builder/shaping/") or SHAPING.search("".join(texts[found[1]][line - 1:line])) is not None
+
+
+def all_and_of_shaping(folder, events, batch_events):
+    """Instructions of fanin's libraries in a run without shaping, and those of them that are there for shaping."""
+    profile = folder.path / f"profile-{events}-{batch_events}"
+    command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no", "--compress-pos=no",
+               f"--callgrind-out-file={profile}", FANIN, "run", str(folder.path / "c.toml"), "--events", str(events), "--quiet",
+               "--set", f"event.batch_events={batch_events}", "--set", "event.batch_size=8MiB"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=os.environ | {"GLIBC_TUNABLES": VECTORS})
+    assert done.returncode == 0, done.stderr[-2000:]
+    costs = {place: count for place, count in costs_by_address(profile).items() if "libfanin" in place[0]}
+    library = next(name for name, _ in costs if Path(name).name.startswith("libfanin.so"))
+    words = "\n".join(address for name, address in costs if name == library)
+    frames = subprocess.run(["addr2line", "-a", "-i", "-e", library], input=words, capture_output=True, text=True, check=True).stdout
+    texts, shaping, address, counted = {}, 0, 0, True
+    for line in frames.splitlines():
+        if line.startswith("0x"):
+            address, counted = hex(int(line, 16)), False
+        elif not counted and is_of_shaping(line, texts):
+            shaping += costs[library, address]
+            counted = True
+    assert texts, f"{library} has no line numbers"
+    return sum(costs.values()), shaping
+
+
+def test_shaping_that_is_off_costs_no_instruction_a_fragment_and_next_to_none_a_data_block():
+    if shutil.which("valgrind") is None or shutil.which("addr2line") is None:
+        pytest.skip("valgrind or addr2line is not installed")
+    with Folder() as folder:
+        folder.write("c.toml", CONFIGURATION.format(url="inproc://"))
+        large, of_large = all_and_of_shaping(folder, 16_384, 1024)  # 16 batches of four data blocks
+        small, of_small = all_and_of_shaping(folder, 16_384, 64)  # 256
+        _, of_more = all_and_of_shaping(folder, 32_768, 2048)  # 16
+    share = (of_small - of_large) / (small - large)
+    a_fragment = (of_more - of_large) / (16_384 * SOURCES)
+    print(f"{100 * share:.2f} % of the instructions of a data block, {a_fragment:.4f} instructions per fragment")
+    assert 0 < share < 0.02, f"shaping 'none' takes {100 * share:.2f} % of the instructions of a data block"
+    # One instruction a fragment would be 1. The rest is a data block more where a page of a source ends.
+    assert a_fragment < 0.5, f"shaping 'none' takes {a_fragment:.3f} instructions per fragment"
 
 
 def event_manager_per_node(nodes):
