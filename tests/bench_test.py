@@ -53,6 +53,38 @@ def test_the_bare_loops_depend_on_nothing_that_fanin_is_given():
     assert (settings["raw_wait"], settings["fair_wait"]) == ("block", "block"), "how they wait where fanin blocks"
 
 
+def test_fragments_may_come_from_processes_beside_the_readout_units():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "receive.svg")
+        result = measured("evb", "--nodes", "2x1", "--sources", "2", "--fragment-sizes", "200B,16KiB", "--receive", "--requirement", "1Hz",
+                          "--no-baselines", "--plot", path)
+        drawing = open(path, encoding="utf-8").read()
+    assert result["settings"]["source_type"] == "receive", result["settings"]
+    for row in result["results"]:
+        check_rates({"evb": row}, "evb")
+        assert {"sender0", "sender1"} <= {process["name"] for process in row["processes"]}, row["processes"]
+        assert row.get("remark") is None, row
+        assert row["required_bytes_per_s"] == 4 * row["size_bytes"] and row["reaches_requirement"] is True, row
+        assert row["ratio_to_requirement"] == pytest.approx(row["events_per_s"]), row
+    assert "required: 1 Hz" in drawing and drawing.count("<polyline") == 2, "evb and the requirement"
+    result = measured("evb", "--url", "shm", "--fragment-size", "16KiB", "--receive", "--requirement", "100MHz", "--no-baselines")
+    assert result["results"][0]["reaches_requirement"] is False, result["results"]
+    for wrong in (["--receive", "--url", "inproc"], ["--receive", "--rate", "1kHz"], ["--receive", "--idle"],
+                  ["--requirement", "1kHz", "--rate", "1kHz"], ["--requirement", "1kB"]):
+        done = fanin("bench", "evb", *wrong)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and wrong[0] in done.stderr, done
+
+
+def test_sizes_of_fragments_may_be_log_normal():
+    result = measured("evb", "--fragment-size", "2KiB", "--fragment-sigma", "2KiB", "--no-baselines")
+    row = result["results"][0]
+    assert result["settings"]["fragment_sigma_bytes"] == 2048, result["settings"]
+    assert row["bytes_per_s"] / row["fragments_per_s"] == pytest.approx(2048, rel=0.2), row
+    assert row.get("remark") is None, row
+    done = fanin("bench", "evb", "--fragment-sigma", "2KiB", "--receive")
+    assert done.returncode == 2 and "--fragment-sigma: not with --receive" in done.stderr, done
+
+
 def test_event_building_is_measured_beside_streams_over_every_transport():
     for url in ("shm", "inproc"):
         check_rates(bench("evb", "--url", url, "--fragment-size", "16KiB"), "nxn", "evb")

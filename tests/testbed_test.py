@@ -290,6 +290,19 @@ def test_benches_on_a_testbed_compare_with_one_bare_stream_over_its_links():
                 assert row["retransmitted"] >= 0 and row["switch_drops"] >= 0, row
 
 
+def test_fragments_that_are_received_take_nothing_of_the_links():
+    with Testbed() as testbed:
+        testbed.up("2x1", *SMALL)
+        done = fanin("bench", "evb", "--testbed", "--nodes", "2x1", "--receive", "--requirement", "1Hz", "--fragment-size", "16KiB", "--runs",
+                     "1", "--duration", "500ms", "--stolen-max", "100", "--json", "-", env=testbed.environment)
+        assert done.returncode == 0, done.stderr
+        rows = {row["what"]: row for row in json.loads(done.stdout)["results"]}
+        assert set(rows) == {"link", "nxn", "evb"} and rows["evb"]["reaches_requirement"] is True, rows
+        assert {"sender0", "sender1"} <= {process["name"] for process in rows["evb"]["processes"]}, rows["evb"]
+        ports = testbed.status()["ports"]
+        assert ports["ru0.0"]["bytes"] < ports["bu0.0"]["bytes"] / 4, f"a switch's port sends to its host: {ports}"
+
+
 def test_benches_on_a_testbed_say_what_the_switch_drops_and_what_is_sent_again():
     with Testbed() as testbed:
         testbed.up("2x1", "--rate", "200Mb/s", "--switch-buffer", "20kB")  # two frames
@@ -318,6 +331,39 @@ def test_benches_use_several_rails_at_the_same_time():
         assert done.returncode == 2 and "./dev testbed up 1x1 --rails 3" in done.stderr, done
         done = fanin("bench", "evb", "--testbed", "--rails", "2", env=testbed.environment)
         assert done.returncode == 2 and "give --sources 2 too" in done.stderr, done
+
+
+def test_a_host_may_have_a_sender_and_a_receiver():
+    with Testbed() as testbed:
+        testbed.up("2x2", "--rate", "50Mb/s")
+        for bench, size in (("evb", "--fragment-size"), ("nxn", "--size")):
+            done = fanin("bench", bench, "--testbed", "--nodes", "2x2", size, "16KiB", "--full-duplex", "--runs", "1", "--duration", "1s",
+                         "--stolen-max", "100", "--json", "-", env=testbed.environment)
+            assert done.returncode == 0, done.stderr
+            rows = {row["what"]: row for row in json.loads(done.stdout)["results"]}
+            both = rows["full duplex"]
+            assert 0 < both["link_bytes_per_s"] < 2 * 50e6 / 8 * 1.2, f"over two links in each direction: {both}"
+            assert both["ratio_to_apart"] > 0 and both["ratio_to_link"] > 0, both
+        for wrong in (["--testbed", "--nodes", "2x1"], ["--testbed"], ["--nodes", "2x2"]):
+            done = fanin("bench", "evb", "--full-duplex", *wrong, env=testbed.environment)
+            assert done.returncode == 2 and done.stderr.startswith("--full-duplex: needs "), done
+
+
+def test_one_slow_builder_unit_is_compared_with_itself_and_the_others():
+    with Testbed() as testbed:
+        testbed.up("2x2", "--rate", "50Mb/s")
+        done = fanin("bench", "evb", "--testbed", "--nodes", "2x2", "--no-baselines", "--throttle", "10%", "--runs", "1", "--duration", "1s",
+                     "--stolen-max", "100", "--json", "-", env=testbed.environment)
+        if done.returncode == 2 and "cannot be limited" in done.stderr:
+            pytest.skip(done.stderr)
+        assert done.returncode == 0, done.stderr
+        row = {row["what"]: row for row in json.loads(done.stdout)["results"]}["throttled"]
+        assert row["cpu_quota"] == pytest.approx(max(row["cpu_before"] / 10, 0.001), rel=0.01), row
+        assert row["cpu_throttled"] < row["cpu_before"], row
+        assert row["ratio_of_others"] == pytest.approx(row["others_bytes_per_s"] / row["others_bytes_per_s_before"]), row
+        assert not list(Path("/sys/fs/cgroup/cpu").glob("fanin-bench-*")), "left behind"
+        done = fanin("bench", "evb", "--testbed", "--nodes", "2x1", "--throttle", "10%", env=testbed.environment)
+        assert done.returncode == 2 and "--throttle: needs several builder units" in done.stderr, done
 
 
 def test_a_bench_names_the_host_that_it_cannot_reach():

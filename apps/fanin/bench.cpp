@@ -26,6 +26,8 @@ void add_host_options(CLI::App& command, HostArguments& arguments) {
       .add_option("--rails", arguments.rails,
                   "Networks of each host, used at the same time; also measured over one of them")
       ->check(CLI::Range(std::size_t{1}, builder::rails_max));
+  command.add_flag("--full-duplex", arguments.full_duplex,
+                   "On other hosts: also measured with one of the N and one of the M on each host");
 }
 
 Result<> read_nodes(const HostArguments& arguments, std::size_t& senders, std::size_t& receivers) {
@@ -48,7 +50,13 @@ Result<> read_nodes(const HostArguments& arguments, std::size_t& senders, std::s
 
 Result<std::shared_ptr<const executive::HostList>>
 read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t receivers) {
-  if (arguments.hosts.empty() && !arguments.testbed) return nullptr;
+  if (arguments.full_duplex && (senders != receivers || senders < 2))
+    return fail(ErrorKind::usage,
+                "--full-duplex: needs as many readout as builder units, two at least: --nodes 2x2");
+  if (arguments.hosts.empty() && !arguments.testbed) {
+    if (!arguments.full_duplex) return nullptr;
+    return fail(ErrorKind::usage, "--full-duplex: needs hosts: give --testbed or --hosts LIST");
+  }
   auto list =
       arguments.testbed ? executive::testbed_hosts() : executive::load_hosts(arguments.hosts);
   if (!list) return std::unexpected(list.error());

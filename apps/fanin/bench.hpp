@@ -22,12 +22,14 @@ struct HostArguments {
   std::string hosts;
   bool testbed = false;
   std::size_t rails = 1;
+  bool full_duplex = false;
 };
 void add_host_options(CLI::App& command, HostArguments& arguments);
 // --nodes into the two numbers. Errors: usage.
 [[nodiscard]] Result<> read_nodes(const HostArguments& arguments, std::size_t& senders,
                                   std::size_t& receivers);
-// Null: all on this host. Errors: usage; too few hosts, or addresses of one.
+// Null: all on this host. Errors: usage; too few hosts, or addresses of one; full duplex without
+// hosts or with other numbers of units.
 [[nodiscard]] Result<std::shared_ptr<const executive::HostList>>
 read_host_list(const HostArguments& arguments, std::size_t senders, std::size_t receivers);
 

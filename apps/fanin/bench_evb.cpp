@@ -11,6 +11,8 @@
 #include "bench.hpp"
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/bench/bodies.hpp"
+#include "fanin/bench/cpu_quota.hpp"
 #include "fanin/bench/evb.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/message_bench.hpp"
@@ -33,6 +35,7 @@ struct EvbArguments {
   std::size_t sources = 1;
   std::string url = "tcp";
   std::string fragment_sizes = "16KiB";
+  std::string fragment_sigma; // empty: all have the same size
   std::string protocol = "push";
   std::string shaping = "none";
   std::string integrity = "crc32c";
@@ -43,6 +46,8 @@ struct EvbArguments {
   double stolen_max = 5; // percent
   std::string working_set;
   std::string rate;
+  std::string requirement;
+  std::string throttle;
   std::string latency;
   std::string storage;
   std::string page;
@@ -58,6 +63,7 @@ struct EvbArguments {
   std::string sensors; // empty: this host's
   std::string csv;
   std::string plot;
+  bool receive = false;
   bool ladder = false;
   bool idle = false;
   bool no_baselines = false;
@@ -95,6 +101,23 @@ void check_elsewhere(const EvbArguments& arguments, const net::Url& url, Reading
   if (arguments.ladder) reading.fail_with("--ladder", "not on other hosts");
 }
 
+// Senders of their own send as fast as their fragments are taken.
+void check_receive(const EvbArguments& arguments, const net::Url& url, Reading& reading) {
+  if (!arguments.receive) return;
+  if (url.reach() == net::Reach::process)
+    reading.fail_with("--receive", "needs processes of their own: use tcp or shm");
+  if (!arguments.rate.empty() || arguments.idle)
+    reading.fail_with("--receive", "its senders know no rate: not with --rate or --idle");
+}
+
+void read_requirement(const EvbArguments& arguments, bench::EvbOptions& options, Reading& reading) {
+  if (arguments.requirement.empty()) return;
+  const auto required = parse_rate_hz(arguments.requirement);
+  if (reading.keep("--requirement", required)) options.requirement_hz = *required;
+  if (!arguments.rate.empty() || arguments.idle)
+    reading.fail_with("--requirement", "compares the highest rate: not with --rate or --idle");
+}
+
 // "50%" as a share.
 double read_percent(const char* option, const std::string& text, Reading& reading) {
   double percent = -1;
@@ -103,6 +126,19 @@ double read_percent(const char* option, const std::string& text, Reading& readin
   if (!good || percent > 100)
     reading.fail_with(option, fmt::format("\"{}\" is no share from 0% to 100%", text));
   return percent / 100;
+}
+
+void read_throttle(const EvbArguments& arguments, bench::EvbOptions& options, Reading& reading) {
+  if (arguments.throttle.empty()) return;
+  options.throttle = read_percent("--throttle", arguments.throttle, reading);
+  if (arguments.bus < 2) reading.fail_with("--throttle", "needs several builder units: --bus 2");
+  if (options.hosts && !options.hosts->testbed)
+    reading.fail_with("--throttle", "not on other hosts, but for the testbed");
+  if (options.url.reach() == net::Reach::process || !arguments.storage.empty() || arguments.idle ||
+      !arguments.every.empty())
+    reading.fail_with("--throttle", "not with inproc, --storage, --idle or --every");
+  if (const auto possible = bench::CpuQuota::check(); !possible)
+    reading.fail_with("--throttle", possible.error().text);
 }
 
 void read_timeline(const EvbArguments& arguments, bench::EvbOptions& options, Reading& reading) {
@@ -152,6 +188,13 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
   bench::EvbSetup& setup = options.setup;
   options.url = reading.url("--url", arguments.url);
   if (options.hosts) check_elsewhere(arguments, options.url, reading);
+  check_receive(arguments, options.url, reading);
+  read_requirement(arguments, options, reading);
+  read_throttle(arguments, options, reading);
+  std::uint32_t sigma = 0;
+  reading.size("--fragment-sigma", arguments.fragment_sigma, sigma);
+  if (sigma != 0 && arguments.receive)
+    reading.fail_with("--fragment-sigma", "not with --receive, whose fragments are all alike");
   options.congestion =
       share_congestion(options.url, arguments.congestion, options.hosts.get(), reading);
   setup.fragment_size = fragment_size;
@@ -164,9 +207,10 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
   options.stolen_max = arguments.stolen_max / 100;
   reading.size("--working-set", arguments.working_set, options.working_set);
   // Processes that poll where others need the core take it away: there, polling becomes blocking.
-  const bool poll = arguments.wait == "poll" && !arguments.idle &&
-                    arguments.rus + arguments.bus <= executive::usable_cores();
-  const bool poll_evm = poll && arguments.rus + arguments.bus < executive::usable_cores();
+  const std::size_t processes = (arguments.receive ? 2 : 1) * arguments.rus + arguments.bus;
+  const bool poll =
+      arguments.wait == "poll" && !arguments.idle && processes <= executive::usable_cores();
+  const bool poll_evm = poll && processes < executive::usable_cores();
   setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
   if (arguments.sources < arguments.hosts.rails)
     reading.fail_with("--rails", fmt::format("a source uses one at a time: give --sources {} too",
@@ -179,6 +223,8 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
                  .builder_units = arguments.bus,
                  .sources = arguments.sources,
                  .fragment_size = setup.fragment_size,
+                 .fragment_sigma = sigma,
+                 .receive = arguments.receive,
                  .rails = arguments.hosts.rails,
                  .url = options.url.text(),
                  .overrides = overrides(arguments, options.url, poll)};
@@ -188,6 +234,13 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
     options.one_rail = setup;
     options.one_rail->shape.rails = 1;
     if (auto done = configure(*options.one_rail, options.hosts.get()); !done)
+      return std::unexpected(done.error());
+  }
+  if (arguments.hosts.full_duplex && !options.timeline) {
+    options.full_duplex_hosts = std::make_shared<const executive::HostList>(
+        bench::with_both_on_each(*options.hosts, arguments.rus));
+    options.full_duplex = setup;
+    if (auto done = configure(*options.full_duplex, options.full_duplex_hosts.get()); !done)
       return std::unexpected(done.error());
   }
   return options;
@@ -264,6 +317,22 @@ int run_evb(const EvbArguments& arguments) {
   return written ? status_done : complain(written.error());
 }
 
+// Of a course of time.
+void add_timeline_options(CLI::App& command, EvbArguments& arguments) {
+  command.add_option("--every", arguments.every,
+                     "Report event building in the course of time, as 1s: one measurement, "
+                     "without baselines");
+  command
+      .add_option("--side-load", arguments.side_load,
+                  "With --every: cores that other work takes from --side-load-from on")
+      ->check(CLI::Range(0, 1024));
+  command.add_option("--side-load-from", arguments.side_load_from,
+                     "Share of the duration after which it begins; default: 50%");
+  command.add_option("--sensors", arguments.sensors,
+                     "With --every: folder in place of / with the sys and dev of the sensors");
+  command.add_option("--csv", arguments.csv, "With --every: file for a row of each moment");
+}
+
 } // namespace
 
 void add_evb(CLI::App& bench, int& status) {
@@ -278,6 +347,9 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--url", arguments->url, "Transport: tcp, shm, inproc, or a whole address");
   command->add_option("--fragment-size,--fragment-sizes", arguments->fragment_sizes,
                       "Size of a fragment, as 16KiB; or several: 200B,1KiB, or 64B..1MiB");
+  command->add_option("--fragment-sigma", arguments->fragment_sigma,
+                      "Sizes are log-normal with the mean --fragment-size and this standard "
+                      "deviation");
   command->add_option("--protocol", arguments->protocol, "push or pull")
       ->check(CLI::IsMember({"push", "pull"}));
   command->add_option("--shaping", arguments->shaping,
@@ -298,6 +370,13 @@ void add_evb(CLI::App& bench, int& status) {
                       "Working set of each end of the fair loop, as 8MiB");
   command->add_option("--rate", arguments->rate,
                       "Trigger at a fixed rate, as 10kHz, and report the latency");
+  command->add_flag("--receive", arguments->receive,
+                    "Fragments come over sockets, from a process beside each readout unit");
+  command->add_option("--requirement", arguments->requirement,
+                      "Event rate, as 1kHz: say and draw which sizes of fragments reach it");
+  command->add_option("--throttle", arguments->throttle,
+                      "Also measure with one builder unit held to this share of the processor "
+                      "time that it takes, as 10%");
   command->add_option("--latency", arguments->latency,
                       "Latency budget, as 0 (event.latency); default: 50ms");
   command->add_option(
@@ -312,18 +391,7 @@ void add_evb(CLI::App& bench, int& status) {
                       "Bytes at which a batch is cut, of all sources");
   command->add_option("--transfer-window", arguments->transfer_window,
                       "Most bytes under way to a builder unit");
-  command->add_option("--every", arguments->every,
-                      "Report event building in the course of time, as 1s: one measurement, "
-                      "without baselines");
-  command
-      ->add_option("--side-load", arguments->side_load,
-                   "With --every: cores that other work takes from --side-load-from on")
-      ->check(CLI::Range(0, 1024));
-  command->add_option("--side-load-from", arguments->side_load_from,
-                      "Share of the duration after which it begins; default: 50%");
-  command->add_option("--sensors", arguments->sensors,
-                      "With --every: folder in place of / with the sys and dev of the sensors");
-  command->add_option("--csv", arguments->csv, "With --every: file for a row of each moment");
+  add_timeline_options(*command, *arguments);
   command->add_option("--plot", arguments->plot,
                       "File for a drawing (SVG), over the sizes or, with --every, the time");
   command->add_option("--json", arguments->json, "File for the result; - is standard output");

@@ -14,6 +14,7 @@
 #include "bench.hpp"
 #include "commands.hpp"
 #include "fanin/base/units.hpp"
+#include "fanin/bench/bodies.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/message_bench.hpp"
 #include "fanin/bench/remote.hpp"
@@ -80,6 +81,9 @@ Result<bench::MessageBenchOptions> read_options(Arguments arguments) {
   auto hosts = read_host_list(arguments.hosts, arguments.senders, arguments.receivers);
   if (!hosts) return std::unexpected(hosts.error());
   options.hosts = std::move(*hosts);
+  if (arguments.hosts.full_duplex)
+    options.full_duplex = std::make_shared<const executive::HostList>(
+        bench::with_both_on_each(*options.hosts, arguments.senders));
   bench::Spec& spec = options.spec;
   spec.pattern = arguments.pattern;
   spec.url = reading.url("--url", arguments.url);

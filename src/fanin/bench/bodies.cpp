@@ -6,6 +6,7 @@
 
 #include "fanin/bench/contenders.hpp"
 #include "fanin/bench/evb_processes.hpp"
+#include "fanin/bench/fragment_sender.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -34,6 +35,10 @@ Result<ProcessGroup::Body> body_of(const json::Value& part) {
     if (part.at(key).natural() > index_max) return fail(ErrorKind::malformed, "no such process");
   if (part.find("ends") != nullptr) return ends_body(part);
   if (part.find("evb") != nullptr) return evb_body(part);
+  if (const json::Value* said = part.find("send"))
+    return [options = SenderOptions::from_json(*said)](ProcessStats& stats) {
+      return send_fragments(options, stats);
+    };
   return fail(ErrorKind::malformed, "an unknown part");
 }
 
@@ -77,6 +82,13 @@ Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
     if (!started) return std::unexpected(started.error());
   }
   return group.measure(window.warmup, window.duration);
+}
+
+executive::HostList with_both_on_each(const executive::HostList& hosts, std::size_t senders) {
+  executive::HostList both = hosts;
+  both.hosts.resize(1 + senders);
+  for (std::size_t i = 0; i < senders; ++i) both.hosts.push_back(hosts.hosts[1 + i]);
+  return both;
 }
 
 } // namespace fanin::bench

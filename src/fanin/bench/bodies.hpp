@@ -2,6 +2,7 @@
 //   {"ends": spec, "listen": index}                         one of a contender's ends
 //   {"ends": spec, "connect": index, "addresses": [...]}
 //   {"evb": shape, "node": index, "control": url, "poll"}   one node of an event builder
+//   {"send": options}                                       the senders of a readout unit
 #pragma once
 
 #include <cstddef>
@@ -25,5 +26,10 @@ namespace fanin::bench {
 // units' hosts follow theirs.
 [[nodiscard]] Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
                                           const executive::HostList& hosts, const Window& window);
+
+// The same list for a sender and a receiver on each host: those of the senders, twice. There are as
+// many receivers as senders.
+[[nodiscard]] executive::HostList with_both_on_each(const executive::HostList& hosts,
+                                                    std::size_t senders);
 
 } // namespace fanin::bench

@@ -22,6 +22,7 @@
 namespace fanin::bench {
 namespace {
 
+constexpr std::string_view throttled = "throttled"; // the contender
 constexpr std::array<std::uint64_t, 3> page_sizes{64U << 10, 256U << 10, 1U << 20};
 constexpr Duration probe_warmup = std::chrono::milliseconds{100};
 constexpr Duration probe_duration = std::chrono::milliseconds{400};
@@ -58,7 +59,8 @@ public:
         round_options_{.runs = options.runs, .stolen_max = options.stolen_max} {}
 
   Result<json::Value> run() {
-    executive::share_cores(configuration().processes.size());
+    executive::share_cores(configuration().processes.size() +
+                           (options_.setup.shape.receive ? configuration().readouts() : 0));
     if (with_baselines()) {
       if (auto planned = plan(); !planned) return std::unexpected(planned.error());
     }
@@ -261,6 +263,18 @@ private:
                                        options_.idle);
                       }});
     }
+    if (options_.throttle > 0) {
+      list.push_back({std::string(throttled), [this] {
+                        return run_throttled_evb(options_.setup, options_.warmup, options_.duration,
+                                                 options_.throttle);
+                      }});
+    }
+    if (options_.full_duplex) {
+      list.push_back({std::string(full_duplex), [this] {
+                        return run_evb(*options_.full_duplex, options_.warmup, options_.duration,
+                                       options_.idle);
+                      }});
+    }
     return list;
   }
 
@@ -270,17 +284,21 @@ private:
     object["rus"] = own.readouts();
     object["bus"] = own.builders();
     object["sources"] = own.sources.size();
+    object["source_type"] = options_.setup.shape.receive ? "receive" : "emulator";
     object["rails"] = own.system.rails;
     object["url"] = options_.url.text();
     object["protocol"] = name(own.system.protocol);
     object["shaping"] = name(own.system.shaping.policy);
     object["fragment_size_bytes"] = options_.setup.fragment_size;
+    if (options_.setup.shape.fragment_sigma != 0)
+      object["fragment_sigma_bytes"] = options_.setup.shape.fragment_sigma;
     object["integrity"] = own.system.checksum ? "crc32c" : "none";
     object["wait"] = name(own.network.wait);
     object["wait_evm"] = name(options_.setup.manager_wait);
     object["congestion"] = options_.congestion;
     object["hosts"] = options_.hosts ? configuration().nodes.size() : 1;
     object["rate_hz"] = own.system.trigger_rate_hz;
+    if (options_.requirement_hz) object["requirement_hz"] = *options_.requirement_hz;
     object["storage"] = own.run.output.empty() ? "discard" : "file";
     object["page_bytes"] = own.system.data_page;
     object["readout_buffer_bytes"] = own.buffers.readout;
@@ -324,10 +342,30 @@ private:
     const auto one = std::ranges::find(all, one_rail, &Series::what);
     if (series.what == "evb" && one != all.end())
       put(object, "ratio_to_one_rail", ratio(series, *one, bytes_per_s));
+    if (series.what == throttled) put_throttled(object, series);
+    if (series.what == full_duplex)
+      put_full_duplex(object, series, all, "evb", rails * configuration().readouts());
     if (options_.hosts && options_.hosts->testbed) put_network(object, series);
     if (series.what == "evb" || series.what == "nxn") put_share(object, port_, series);
     if (series.what == "evb") add_evb(object, series);
     return object;
+  }
+
+  static void put_throttled(json::Value& object, const Series& series) {
+    for (const auto& [key, member] :
+         {std::pair{"cpu_before", &Throttled::cpu_before},
+          {"cpu_quota", &Throttled::quota},
+          {"cpu_throttled", &Throttled::cpu},
+          {"others_bytes_per_s_before", &Throttled::others_bytes_per_s_before},
+          {"others_bytes_per_s", &Throttled::others_bytes_per_s}})
+      put(object, key,
+          rate(series, [member](const Sample& sample) { return sample.throttled.*member; }));
+    put(object, "ratio_of_others", rate(series, [](const Sample& sample) {
+          const Throttled& seen = sample.throttled;
+          return seen.others_bytes_per_s_before > 0
+                     ? seen.others_bytes_per_s / seen.others_bytes_per_s_before
+                     : 0;
+        }));
   }
 
   void add_evb(json::Value& object, const Series& series) const {
@@ -336,6 +374,13 @@ private:
     put(object, "batches_per_s", rate(series, [](const Sample& sample) {
           return static_cast<double>(sample.batches) / sample.seconds;
         }));
+    if (const auto required = options_.requirement_hz) {
+      const double ratio = rate(series, events_per_s).median / *required;
+      object["required_bytes_per_s"] = *required * options_.setup.fragment_size *
+                                       static_cast<double>(configuration().sources.size());
+      object["ratio_to_requirement"] = ratio;
+      object["reaches_requirement"] = ratio >= 1;
+    }
     if (configuration().system.trigger_rate_hz == 0 || options_.idle) return;
     for (const auto& [key, fraction] :
          {std::pair{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}}) {
@@ -406,6 +451,10 @@ std::string evb_table(const json::Value& result) {
       text += fmt::format("           {:.0f} events/s in {:.0f} batches/s\n",
                           row.at("events_per_s").real(), row.at("batches_per_s").real());
     }
+    if (const json::Value* required = row.find("ratio_to_requirement"))
+      text += fmt::format("           {:.2f} times the required {}{}\n", required->real(),
+                          format_rate(result.at("settings").at("requirement_hz").real()),
+                          row.at("reaches_requirement").boolean() ? "" : ": not reached");
     if (const auto share = share_text(row); !share.empty())
       text += fmt::format("           {} of {}\n", share, port_text(result));
     if (row.at("what").text() != link_contender && !row.at("ratio_to_link").is_null())
@@ -413,6 +462,14 @@ std::string evb_table(const json::Value& result) {
                           row.at("ratio_to_link").real());
     if (!row.at("ratio_to_one_rail").is_null())
       text += fmt::format("           {:.2f} times one rail\n", row.at("ratio_to_one_rail").real());
+    if (row.find("ratio_of_others") != nullptr)
+      text += fmt::format("           one with {:.3f} of {:.3f} cores; the others {:.3f} of their "
+                          "rate\n",
+                          row.at("cpu_quota").real(), row.at("cpu_before").real(),
+                          row.at("ratio_of_others").real());
+    if (!row.at("ratio_to_apart").is_null())
+      text += fmt::format("           {:.3f} of what crosses the links with a host for each\n",
+                          row.at("ratio_to_apart").real());
     if (const auto network = network_text(row); !network.empty())
       text += fmt::format("           {}\n", network);
     if (!row.at("p50_us").is_null()) {

@@ -21,6 +21,9 @@ struct EvbOptions {
   // The setup's hosts: the baselines are one bare stream between two of them, and `nxn`.
   std::shared_ptr<const executive::HostList> hosts;
   std::optional<EvbSetup> one_rail; // the same over one of several rails
+  // The same with a readout and a builder unit on each host; its hosts.
+  std::optional<EvbSetup> full_duplex;
+  std::shared_ptr<const executive::HostList> full_duplex_hosts;
   net::Url url; // that the baselines take: of the configuration's network
   std::string congestion = "cubic"; // of every TCP connection, the baselines' too
   // That each end of the fair loop goes round in. It is the same whatever fanin uses.
@@ -32,6 +35,8 @@ struct EvbOptions {
   bool baselines = true;
   bool ladder = false;
   bool idle = false; // connected, without events
+  double throttle = 0; // share of its processor time that a builder unit gets; 0: not measured
+  std::optional<double> requirement_hz; // events per second, with which each rate is compared
   std::optional<TimelineOptions> timeline; // one measurement of event building alone, in time
 };
 

@@ -4,11 +4,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "fanin/bench/cpu_quota.hpp"
+#include "fanin/bench/fragment_sender.hpp"
 #include "fanin/builder/lane.hpp"
 #include "fanin/executive/observer.hpp"
 #include "fanin/executive/process.hpp"
@@ -16,6 +19,7 @@
 namespace fanin::bench {
 namespace {
 
+constexpr Duration settle_time = std::chrono::seconds{1}; // of what a limit changes
 constexpr Duration node_patience = std::chrono::seconds{10};
 constexpr std::uint32_t usual_fragment_max = 1U << 20; // of a source, where nothing else is said
 
@@ -46,6 +50,11 @@ public:
     const std::string kind = report.at("report").text();
     if (kind == "listening") {
       stats_.say(report.at("url").text());
+      stats_.state = ProcessStats::State::ready;
+    } else if (kind == "senders") {
+      std::string lines;
+      for (const auto& url : report.at("urls").list()) lines += url.text() + "\n";
+      stats_.say(lines);
       stats_.state = ProcessStats::State::ready;
     } else if (kind == "log" && report.at("level").text() == "error") {
       stats_.note(report.at("text").text());
@@ -86,6 +95,40 @@ Result<> start_in_one_process(ProcessGroup& group, const EvbSetup& setup) {
   return group.wait_until_running(*started);
 }
 
+// Of the readout unit with that number, whose process says in `said` where its sources wait.
+SenderOptions sender_options(const EvbSetup& setup, std::size_t readout, std::string_view said) {
+  SenderOptions options{.urls = {},
+                        .first =
+                            setup.configuration.sources[readout * setup.shape.sources].settings.id,
+                        .size = setup.fragment_size,
+                        .checksum = setup.configuration.system.checksum};
+  while (!said.empty()) {
+    const auto end = said.find('\n');
+    options.urls.emplace_back(said.substr(0, end));
+    said.remove_prefix(end + 1);
+  }
+  return options;
+}
+
+// One beside each readout unit, which are the members after the event manager.
+Result<> start_senders(ProcessGroup& group, const EvbSetup& setup) {
+  if (!setup.shape.receive) return {};
+  for (std::size_t i = 0; i < setup.shape.readout_units; ++i) {
+    if (auto ready = group.wait_until_ready(1 + i); !ready) return ready;
+    const auto options = sender_options(setup, i, group.stats(1 + i).text.data());
+    const std::string name = fmt::format("sender{}", i);
+    json::Value part;
+    part["send"] = options.to_json();
+    const auto started = setup.hosts != nullptr
+                             ? group.start_on(setup.hosts->hosts[1 + i], name, part)
+                             : group.start(name, [&options](ProcessStats& stats) {
+                                 return send_fragments(options, stats);
+                               });
+    if (!started) return std::unexpected(started.error());
+  }
+  return {};
+}
+
 Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
   config::Configuration configuration = setup.configuration;
   configuration.network.wait = setup.manager_wait;
@@ -104,6 +147,7 @@ Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
     });
     if (!started) return std::unexpected(started.error());
   }
+  if (auto sending = start_senders(group, setup); !sending) return sending;
   return group.wait_until_running(*manager);
 }
 
@@ -114,6 +158,8 @@ json::Value evb_part(const EvbSetup& setup, std::size_t node, net::WaitPolicy wa
   said["bus"] = setup.shape.builder_units;
   said["sources"] = setup.shape.sources;
   said["fragment_size"] = setup.shape.fragment_size;
+  said["fragment_sigma"] = setup.shape.fragment_sigma;
+  said["receive"] = setup.shape.receive;
   said["rails"] = setup.shape.rails;
   said["url"] = setup.shape.url;
   for (const auto& one : setup.shape.overrides) said["overrides"].append(one);
@@ -137,6 +183,7 @@ Result<> start_on_hosts(ProcessGroup& group, const EvbSetup& setup) {
     const auto started = group.start_on(hosts[i], configuration.nodes[i].name, part);
     if (!started) return std::unexpected(started.error());
   }
+  if (auto sending = start_senders(group, setup); !sending) return sending;
   return group.wait_until_running(*manager);
 }
 
@@ -171,12 +218,13 @@ private:
   std::string path_;
 };
 
-Result<Sample> measure_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle,
-                           const Watch& watch) {
+using MeasureGroup = std::function<Result<Sample>(ProcessGroup&)>;
+
+Result<Sample> measure_evb(const EvbSetup& setup, const MeasureGroup& measure) {
   ProcessGroup group;
   if (setup.hosts != nullptr) group.watch_switches(setup.hosts->switch_words);
   if (auto started = start_all(group, setup); !started) return std::unexpected(started.error());
-  auto sample = group.measure(warmup, duration, !idle, watch);
+  auto sample = measure(group);
   if (!sample) return sample;
   group.terminate(0); // the event manager ends the run
   if (auto ended = group.wait_until_ended(node_patience); !ended) {
@@ -203,15 +251,22 @@ std::string rails_text(const EvbShape& shape) {
 } // namespace
 
 Result<config::Configuration> evb_configuration(const EvbShape& shape) {
-  const std::string text = fmt::format("run.output = \"discard\"\n"
-                                       "[[readout]]\ncount = {}\n"
-                                       "source = [{{ id = 1, count = {}, type = \"emulator\", size "
-                                       "= \"{}B\", fragment_max = \"{}B\" "
-                                       "}}]\n"
-                                       "[[builder]]\ncount = {}\n{}",
-                                       shape.readout_units, shape.sources, shape.fragment_size,
-                                       std::max(shape.fragment_size, usual_fragment_max),
-                                       shape.builder_units, rails_text(shape));
+  const std::string_view type =
+      shape.receive ? "type = \"receive\", listen = \"tcp://127.0.0.1:0\", wait_for_sender = true"
+                    : "type = \"emulator\"";
+  std::string size;
+  if (!shape.receive && shape.fragment_sigma != 0)
+    size = fmt::format(", size_mean = \"{}B\", size_sigma = \"{}B\"", shape.fragment_size,
+                       shape.fragment_sigma);
+  else if (!shape.receive)
+    size = fmt::format(", size = \"{}B\"", shape.fragment_size);
+  const std::string text = fmt::format(
+      "run.output = \"discard\"\n"
+      "[[readout]]\ncount = {}\n"
+      "source = [{{ id = 1, count = {}, {}{}, fragment_max = \"{}B\" }}]\n"
+      "[[builder]]\ncount = {}\n{}",
+      shape.readout_units, shape.sources, type, size,
+      std::max(shape.fragment_size, usual_fragment_max), shape.builder_units, rails_text(shape));
   return config::parse(text, "bench evb", shape.overrides);
 }
 
@@ -221,6 +276,8 @@ Result<ProcessGroup::Body> evb_body(const json::Value& part) {
                  .builder_units = said.at("bus").natural(),
                  .sources = said.at("sources").natural(),
                  .fragment_size = static_cast<std::uint32_t>(said.at("fragment_size").natural()),
+                 .fragment_sigma = static_cast<std::uint32_t>(said.at("fragment_sigma").natural()),
+                 .receive = said.at("receive").boolean(),
                  .rails =
                      std::clamp<std::size_t>(said.at("rails").natural(), 1, builder::rails_max),
                  .url = said.at("url").text(),
@@ -248,13 +305,43 @@ Result<ProcessGroup::Body> evb_body(const json::Value& part) {
 
 Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration, bool idle,
                        const Watch& watch) {
-  if (setup.configuration.run.output.empty())
-    return measure_evb(setup, warmup, duration, idle, watch);
+  const MeasureGroup measure = [&](ProcessGroup& group) {
+    return group.measure(warmup, duration, !idle, watch);
+  };
+  if (setup.configuration.run.output.empty()) return measure_evb(setup, measure);
   const auto folder = Folder::make(setup.configuration.run.output);
   if (!folder) return std::unexpected(folder.error());
   EvbSetup own = setup;
   own.configuration.run.output = folder->path();
-  return measure_evb(own, warmup, duration, idle, watch);
+  return measure_evb(own, measure);
+}
+
+Result<Sample> run_throttled_evb(const EvbSetup& setup, Duration warmup, Duration duration,
+                                 double share) {
+  const std::size_t builder = 1 + setup.shape.readout_units; // after the event manager and these
+  const auto others = [&](const Sample& sample) {
+    double sum = 0;
+    for (std::size_t i = 0; i < setup.shape.builder_units; ++i)
+      sum += i == 0 ? 0 : sample.processes[builder + i].bytes_per_s;
+    return sum;
+  };
+  return measure_evb(setup, [&](ProcessGroup& group) -> Result<Sample> {
+    const auto before = group.measure(warmup, duration);
+    if (!before) return before;
+    const auto pid = group.pid_of(builder);
+    if (!pid) return std::unexpected(pid.error());
+    const double cpu = before->processes[builder].cpu;
+    const auto quota = CpuQuota::make(*pid, share * cpu);
+    if (!quota) return std::unexpected(quota.error());
+    auto sample = group.measure(warmup + settle_time, duration);
+    if (!sample) return sample;
+    sample->throttled = {.cpu_before = cpu,
+                         .quota = quota->cores(),
+                         .cpu = sample->processes[builder].cpu,
+                         .others_bytes_per_s_before = others(*before),
+                         .others_bytes_per_s = others(*sample)};
+    return sample;
+  });
 }
 
 } // namespace fanin::bench

@@ -1,5 +1,6 @@
 // A whole event builder as `fanin run` starts it: an event manager, N readout units with emulated
-// sources and M builder units, each in a process of its own (inproc://: all in one).
+// sources and M builder units, each in a process of its own (inproc://: all in one). Or a process
+// beside each readout unit sends the fragments of its sources (fragment_sender.hpp).
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,8 @@ struct EvbShape {
   std::size_t builder_units = 1;
   std::size_t sources = 1; // of each readout unit
   std::uint32_t fragment_size = 0; // bytes
+  std::uint32_t fragment_sigma = 0; // bytes: sizes are log-normal with that mean; 0: all are equal
+  bool receive = false; // fragments come from processes beside the readout units
   std::size_t rails = 1; // of builder units
   std::string url = "tcp"; // of each rail
   std::vector<std::string> overrides; // as of `fanin run --set`
@@ -36,8 +39,8 @@ struct EvbSetup {
   net::WaitPolicy manager_wait = net::WaitPolicy::block;
 };
 
-// Emulated sources of fragments of one size; events are discarded. Errors: those of the
-// configuration.
+// Sources of fragments, emulated or received; events are discarded. Errors: those of
+// the configuration.
 [[nodiscard]] Result<config::Configuration> evb_configuration(const EvbShape& shape);
 
 // Of one node on another host (bodies.hpp). Errors: those of the configuration and of its hosts.
@@ -48,5 +51,11 @@ struct EvbSetup {
 // events.
 [[nodiscard]] Result<Sample> run_evb(const EvbSetup& setup, Duration warmup, Duration duration,
                                      bool idle = false, const Watch& watch = {});
+
+// The same in two measurements: before and after the first builder unit is held to `share` of the
+// processor time that it took in the first one. The sample is the second one's. There are several
+// builder units, on this host or the testbed. Errors: unsupported too (cpu_quota.hpp).
+[[nodiscard]] Result<Sample> run_throttled_evb(const EvbSetup& setup, Duration warmup,
+                                               Duration duration, double share);
 
 } // namespace fanin::bench

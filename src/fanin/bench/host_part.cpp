@@ -27,11 +27,13 @@ constexpr std::size_t line_most = 16U << 20;
 json::Value to_json(const ProcessCounts& counts) {
   json::Value value;
   value["at_ns"] = counts.at.time_since_epoch().count();
+  value["pid"] = counts.pid;
   value["cpu_s"] = counts.cpu_s;
   value["voluntary"] = counts.voluntary;
   value["forced"] = counts.forced;
   value["peak_rss_bytes"] = counts.peak_rss_bytes;
   value["retransmitted"] = counts.retransmitted;
+  value["link_bytes"] = counts.link_bytes;
   value["batches"] = counts.batches;
   value["events"] = counts.events;
   value["messages"] = counts.messages;
@@ -43,11 +45,13 @@ json::Value to_json(const ProcessCounts& counts) {
 ProcessCounts counts_of(const json::Value& value) {
   ProcessCounts counts;
   counts.at = Time{Duration{value.at("at_ns").integer().value_or(0)}};
+  counts.pid = value.at("pid").integer().value_or(0);
   counts.cpu_s = value.at("cpu_s").real();
   counts.voluntary = value.at("voluntary").natural();
   counts.forced = value.at("forced").natural();
   counts.peak_rss_bytes = value.at("peak_rss_bytes").natural();
   counts.retransmitted = value.at("retransmitted").natural();
+  counts.link_bytes = value.at("link_bytes").natural();
   counts.batches = value.at("batches").natural();
   counts.events = value.at("events").natural();
   counts.messages = value.at("messages").natural();

@@ -181,6 +181,22 @@ void put(json::Value& object, std::string_view name, const Statistic& statistic)
   object[std::string(name) + "_max"] = statistic.max;
 }
 
+void put_full_duplex(json::Value& object, const Series& series, const std::vector<Series>& all,
+                     std::string_view apart, std::size_t links) {
+  const Rate over_links = [](const Sample& sample) {
+    return per_second(sample.link_bytes, sample);
+  };
+  put(object, "link_bytes_per_s", rate(series, over_links));
+  if (const auto found = std::ranges::find(all, apart, &Series::what); found != all.end())
+    put(object, "ratio_to_apart", ratio(series, *found, over_links));
+  const auto link = std::ranges::find(all, link_contender, &Series::what);
+  if (link == all.end()) return;
+  const Statistic whole = ratio(series, *link, over_links);
+  const auto of_each = [links](double value) { return value / static_cast<double>(links); };
+  put(object, "ratio_to_link",
+      Statistic{of_each(whole.median), of_each(whole.min), of_each(whole.max)});
+}
+
 json::Value to_json(const Series& series) {
   json::Value object;
   object["what"] = series.what;

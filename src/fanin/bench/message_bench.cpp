@@ -102,8 +102,8 @@ private:
     spec.page = stream_page_sizes[1];
     spec.warmup = options_.window.warmup;
     spec.peer = what;
-    if (what != "fanin") spec.rails = 1;
-    if (what == one_rail) spec.peer = "fanin";
+    if (what != "fanin" && what != full_duplex) spec.rails = 1;
+    if (what == one_rail || what == full_duplex) spec.peer = "fanin";
     if (what == link_contender) {
       spec.peer = "raw";
       spec.senders = spec.receivers = 1;
@@ -151,6 +151,7 @@ private:
     }
     names_.emplace_back("fanin");
     if (options_.spec.rails > 1) names_.emplace_back(one_rail);
+    if (options_.full_duplex) names_.emplace_back(full_duplex);
     if (options_.spec.pattern == Pattern::pubsub) names_.emplace_back(point_to_point);
     if (options_.under_load) names_.emplace_back(loaded);
     return check("fanin");
@@ -197,7 +198,14 @@ private:
         if (auto tuned = tune(spec); !tuned) return tuned;
       }
       specs.push_back(spec);
-      contenders.push_back({what, [this, spec] { return measure(spec, options_.window); }});
+      if (what == full_duplex) {
+        contenders.push_back({what, [this, spec] {
+                                return run_on_hosts(spec, spec.senders, *options_.full_duplex,
+                                                    options_.window);
+                              }});
+      } else {
+        contenders.push_back({what, [this, spec] { return measure(spec, options_.window); }});
+      }
     }
     say(fmt::format("{} of {}", name(options_.spec.pattern), format_size(size)));
     const auto rounds = run_rounds(contenders, round_options_, progress_);
@@ -238,6 +246,8 @@ private:
                          spec.rails * options_.spec.receivers));
     if (const Series* one = find(all, one_rail); one != nullptr && series.what == "fanin")
       put_ratio(row, "one_rail", series, one, bytes_per_s);
+    if (series.what == full_duplex)
+      put_full_duplex(row, series, all, "fanin", spec.rails * spec.senders);
     if (options_.hosts && options_.hosts->testbed) put_network(row, series);
     if (spec.pattern == Pattern::nxn) {
       row["per_node_bytes_per_s"] =

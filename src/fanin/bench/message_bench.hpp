@@ -28,6 +28,8 @@ struct MessageBenchOptions {
   std::optional<net::Url> other_host; // where the listeners are
   // nxn: the hosts of senders and receivers, as those of readout and builder units.
   std::shared_ptr<const executive::HostList> hosts;
+  // nxn: also with a sender and a receiver on each host of this list; null: not.
+  std::shared_ptr<const executive::HostList> full_duplex;
   Window window{std::chrono::milliseconds{200}, std::chrono::seconds{1}}; // of one measurement
   std::size_t runs = 3;
   double stolen_max = 0.05; // share of a round's time; see RoundOptions

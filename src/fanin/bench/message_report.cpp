@@ -106,6 +106,10 @@ std::string message_table(const json::Value& result) {
                         format_bandwidth(row.at("load_bytes_per_s").real()));
   }
   for (const auto& row : result.at("results").list()) {
+    if (row.find("ratio_to_apart") != nullptr)
+      text +=
+          fmt::format("full duplex at {}: {:.3f} of what crosses the links with a host for each\n",
+                      format_size(row.at("size_bytes").natural()), row.at("ratio_to_apart").real());
     if (const auto network = network_text(row); !network.empty())
       text += fmt::format("{} at {}: {}\n", row.at("what").text(),
                           format_size(row.at("size_bytes").natural()), network);
@@ -136,6 +140,13 @@ std::string plot_over_sizes(const json::Value& result) {
       curve.points.push_back(
           {static_cast<double>(size), row_of(result, size, what).at(key).real()});
     panel.curves.push_back(std::move(curve));
+  }
+  if (const json::Value* required = result.at("settings").find("requirement_hz")) {
+    Curve line{.name = "required: " + format_rate(required->real()), .points = {}};
+    for (const std::uint64_t size : sizes_in(result))
+      line.points.push_back({static_cast<double>(size),
+                             row_of(result, size, "evb").at("required_bytes_per_s").real()});
+    panel.curves.push_back(std::move(line));
   }
   plot.panels.push_back(std::move(panel));
   return to_svg(plot);

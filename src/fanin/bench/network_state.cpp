@@ -67,6 +67,27 @@ std::uint64_t retransmitted_here() {
   return retransmitted_in(file);
 }
 
+// "  rail0: RECEIVED_BYTES ... SENT_BYTES ...", the sent ones are the ninth number.
+std::uint64_t link_bytes_in(std::istream& text) {
+  std::uint64_t sum = 0;
+  for (std::string line; std::getline(text, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::vector<std::string> name = fields_of(line.substr(0, colon));
+    const std::vector<std::string> numbers = fields_of(line.substr(colon + 1));
+    if (name.empty() || name.front() == "lo" || numbers.size() < 9) continue;
+    std::uint64_t value = 0;
+    (void)std::from_chars(numbers[8].data(), numbers[8].data() + numbers[8].size(), value);
+    sum += value;
+  }
+  return sum;
+}
+
+std::uint64_t link_bytes_here() {
+  std::ifstream file("/proc/self/net/dev");
+  return link_bytes_in(file);
+}
+
 Result<std::uint64_t> drops_in(std::string_view text) {
   const auto queues = json::Value::parse(text);
   if (!queues) return std::unexpected(queues.error());

@@ -1,5 +1,5 @@
-// What a network does not deliver at once: segments that TCP sends again, and packets that the
-// switch of a testbed drops.
+// What a network carries, and what it does not deliver at once: segments that TCP sends again, and
+// packets that the switch of a testbed drops.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,12 @@ namespace fanin::bench {
 [[nodiscard]] std::uint64_t retransmitted_in(std::istream& text);
 // Of this host, or of the network namespace of this process.
 [[nodiscard]] std::uint64_t retransmitted_here();
+
+// Bytes of packets that a host has sent over its links since its start, from a text like
+// /proc/net/dev.
+[[nodiscard]] std::uint64_t link_bytes_in(std::istream& text);
+// Of this host, or of the network namespace of this process.
+[[nodiscard]] std::uint64_t link_bytes_here();
 
 // Packets that all token buckets have dropped, from what `tc -s -j qdisc show` says. Errors:
 // malformed.

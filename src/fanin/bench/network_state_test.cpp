@@ -17,6 +17,18 @@ TEST(NetworkState, segments_that_were_sent_again_are_found_by_name) {
   }
 }
 
+TEST(NetworkState, bytes_over_links_leave_out_those_that_stay_on_the_host) {
+  std::istringstream text(
+      "Inter-|   Receive                            |  Transmit\n"
+      " face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop\n"
+      "    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0\n"
+      " rail0: 500 1 0 0 0 0 0 0 7000 1 0 0 0 0 0 0\n"
+      " rail1:100 1 0 0 0 0 0 0 11 1 0 0 0 0 0 0\n eth9: 5\n");
+  EXPECT_EQ(link_bytes_in(text), 7011U);
+  std::istringstream none("");
+  EXPECT_EQ(link_bytes_in(none), 0U);
+}
+
 TEST(NetworkState, drops_are_those_of_the_token_buckets) {
   EXPECT_EQ(drops_in(R"([{"kind":"tbf","dev":"bu0.0","drops":3},{"kind":"noqueue","drops":100},
                          {"kind":"tbf","dev":"ru0.0","drops":4}])"),

@@ -14,6 +14,7 @@
 #include <ctime>
 #include <fstream>
 #include <new>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -201,16 +202,24 @@ ProcessCounts ProcessGroup::counts(std::size_t index) const {
   const ProcessStats& stats = *member.stats;
   const Status status = read_status(member.pid);
   return {.at = now(),
+          .pid = member.pid,
           .cpu_s = member.pid < 0 ? 0 : cpu_seconds(member.pid),
           .voluntary = status.voluntary,
           .forced = status.forced,
           .peak_rss_bytes = status.peak_rss_bytes,
           .retransmitted = retransmitted_here(),
+          .link_bytes = link_bytes_here(),
           .batches = stats.batches.get(),
           .events = stats.events.get(),
           .messages = stats.messages.get(),
           .bytes = stats.bytes.get(),
           .load_bytes = stats.load_bytes.get()};
+}
+
+Result<pid_t> ProcessGroup::pid_of(std::size_t index) {
+  const auto here = sample();
+  if (!here) return std::unexpected(here.error());
+  return static_cast<pid_t>(here->processes[index].pid);
 }
 
 // Of all at about the same time.
@@ -241,12 +250,12 @@ Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) c
   sample.seconds = static_cast<double>((after.at - before.at).count()) * 1e-9;
   sample.idle = idle_between(before.processor, after.processor);
   ProcessCounts sum;
+  std::set<std::string> hosts; // each counts once, whatever runs there
   for (std::size_t i = 0; i < before.processes.size(); ++i) {
     const ProcessCounts& first = before.processes[i];
     const ProcessCounts& last = after.processes[i];
     const double own = static_cast<double>((last.at - first.at).count()) * 1e-9;
     if (own <= 0) continue; // it has ended
-    if (members_[i].there) sample.retransmitted += last.retransmitted - first.retransmitted;
     const auto add = [&](std::uint64_t ProcessCounts::* which) {
       const auto counted = static_cast<double>(last.*which - first.*which);
       sum.*which += static_cast<std::uint64_t>(std::llround(counted * sample.seconds / own));
@@ -255,11 +264,16 @@ Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) c
          {&ProcessCounts::batches, &ProcessCounts::events, &ProcessCounts::messages,
           &ProcessCounts::bytes, &ProcessCounts::load_bytes})
       add(which);
+    if (members_[i].there && hosts.insert(members_[i].there->host()).second) {
+      sample.retransmitted += last.retransmitted - first.retransmitted;
+      add(&ProcessCounts::link_bytes);
+    }
     const auto switches = [&](std::uint64_t ProcessCounts::* which) {
       return static_cast<double>(last.*which - first.*which) / own;
     };
     sample.processes.push_back({.name = members_[i].name,
                                 .cpu = (last.cpu_s - first.cpu_s) / own,
+                                .bytes_per_s = static_cast<double>(last.bytes - first.bytes) / own,
                                 .voluntary_switches_per_s = switches(&ProcessCounts::voluntary),
                                 .forced_switches_per_s = switches(&ProcessCounts::forced),
                                 .peak_rss_bytes = last.peak_rss_bytes});
@@ -269,6 +283,7 @@ Sample ProcessGroup::difference(const Snapshot& before, const Snapshot& after) c
   sample.messages = sum.messages;
   sample.bytes = sum.bytes;
   sample.load_bytes = sum.load_bytes;
+  sample.link_bytes = sum.link_bytes;
   return sample;
 }
 

@@ -44,14 +44,16 @@ struct ProcessStats {
   Counter bytes;    // of payload
   Counter load_bytes; // of payload beside what is measured
   Histogram latency;  // valid once the state is `ended`
-  std::array<char, 512> text{}; // where it listens, before `ready`; why it failed, after `failed`
+  // Where it listens (a line each), before `ready`; why it failed, after `failed`.
+  std::array<char, 8192> text{};
   std::array<char, 512> remark{}; // valid once `ended`: something that people should know
 
   void say(std::string_view words) { copy(words, text); }
   void note(std::string_view words) { copy(words, remark); }
 
 private:
-  static void copy(std::string_view words, std::array<char, 512>& to) {
+  template <std::size_t size>
+  static void copy(std::string_view words, std::array<char, size>& to) {
     to[words.copy(to.data(), to.size() - 1)] = '\0';
   }
 };
@@ -59,11 +61,13 @@ private:
 // What a process has counted and used at a time of its own host's clock.
 struct ProcessCounts {
   Time at;
+  std::int64_t pid = 0; // on its own host
   double cpu_s = 0;
   std::uint64_t voluntary = 0; // switches of its main thread, which runs the loop: it waits
   std::uint64_t forced = 0;
   std::uint64_t peak_rss_bytes = 0;
   std::uint64_t retransmitted = 0; // TCP segments that its host has sent again
+  std::uint64_t link_bytes = 0; // of packets that its host has sent over its links
   std::uint64_t batches = 0;
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
@@ -74,9 +78,20 @@ struct ProcessCounts {
 struct ProcessUse {
   std::string name;
   double cpu = 0;                   // of one core: 1.0 is all of it
+  double bytes_per_s = 0; // of payload, where it counts them
   double voluntary_switches_per_s = 0; // waits
   double forced_switches_per_s = 0; // preempted
   std::uint64_t peak_rss_bytes = 0; // since its start
+};
+
+// Of a measurement in which one builder unit gets only a part of the processor time that it took
+// before: what it and the others did before and then. CPU in cores.
+struct Throttled {
+  double cpu_before = 0;
+  double quota = 0; // as the kernel says
+  double cpu = 0;
+  double others_bytes_per_s_before = 0;
+  double others_bytes_per_s = 0;
 };
 
 // One measurement, over a window in which everything ran.
@@ -90,9 +105,11 @@ struct Sample {
   double stolen = 0; // share of the host's processor time that it did not get, meanwhile
   double idle = 0; // share of this host's processor time
   std::uint64_t retransmitted = 0; // TCP segments that other hosts have sent again
+  std::uint64_t link_bytes = 0; // of packets that they have sent over their links
   std::uint64_t switch_drops = 0; // packets; where there is a testbed
   std::vector<ProcessUse> processes;
   Histogram latency; // of the whole run
+  Throttled throttled; // zeros: nothing was
   std::string remark; // empty: all is well
 };
 
@@ -135,6 +152,9 @@ public:
   }
   [[nodiscard]] std::size_t size() const { return members_.size(); }
   [[nodiscard]] ProcessCounts counts(std::size_t index) const; // of a process of this host
+  // Of a process of this host, or of one whose numbers of processes are this host's (the testbed).
+  // Errors: as of measure().
+  [[nodiscard]] Result<pid_t> pid_of(std::size_t index);
   // Takes notice of ends. Errors: a process failed, or was killed.
   [[nodiscard]] Result<> check();
 

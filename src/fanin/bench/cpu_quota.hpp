@@ -1,0 +1,38 @@
+// Holds a process to a part of a core: a group of its own under the kernel's CPU controller
+// (cgroup v1). Needs root.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+
+#include "fanin/base/result.hpp"
+
+namespace fanin::bench {
+
+class CpuQuota {
+public:
+  static constexpr const char* usual_root = "/sys/fs/cgroup/cpu";
+  // Whether a group can be made there. Errors: unsupported, with the reason.
+  [[nodiscard]] static Result<> check(const std::string& root = usual_root);
+  // From now on the process gets so much of a core. Errors: unsupported.
+  [[nodiscard]] static Result<CpuQuota> make(pid_t pid, double cores,
+                                             const std::string& root = usual_root);
+  ~CpuQuota(); // without a limit again
+  CpuQuota(CpuQuota&& other) noexcept
+      : root_(other.root_), folder_(std::exchange(other.folder_, {})), cores_(other.cores_) {}
+  CpuQuota& operator=(CpuQuota&&) = delete;
+
+  [[nodiscard]] double cores() const { return cores_; } // as the kernel says
+
+private:
+  CpuQuota(std::string root, std::string folder)
+      : root_(std::move(root)), folder_(std::move(folder)) {}
+
+  std::string root_;
+  std::string folder_;
+  double cores_ = 0;
+};
+
+} // namespace fanin::bench
