@@ -8,6 +8,9 @@ import pytest
 
 ROWS = [evidence.Row("buffers", "2x2", "none"), evidence.Row("buffers", "2x2", "tokens", "32KiB"),
         evidence.Row("latency", "2x2", "random", size="200B", trigger="1kHz")]
+OTHERS = [evidence.Row("duplex", "4x4", "none", more="--full-duplex"),
+          evidence.Row("throttled", "4x4", "tokens", more="--throttle 10% --no-baselines"),
+          evidence.Row("buffers", "8x8", "none", size="2KiB", sigma="2KiB")]
 
 
 class Testbeds:
@@ -34,7 +37,7 @@ def tool(monkeypatch, tmp_path):
     Testbeds.made = []
     benches = []
 
-    def run(*words, idle=(0.5,), fails=False):
+    def run(*words, idle=(0.5,), fails=False, more=()):
         answers = list(idle)
 
         def bench(fanin, row, environment):
@@ -44,7 +47,7 @@ def tool(monkeypatch, tmp_path):
             share = answers.pop(0) if len(answers) > 1 else answers[0]
             evb = {"what": "evb", "ratio_to_link": 0.9, "ratio_to_nxn": 0.98, "idle_cpu": share, "loaded": share < 0.25, "switch_drops": 7,
                    "retransmitted": 3, "p50_us": 100}
-            return {"machine": {"commit": "0123456789ab"}, "results": [{"what": "nxn", "ratio_to_link": 0.92}, evb]}
+            return {"machine": {"commit": "0123456789ab"}, "results": [{"what": "nxn", "ratio_to_link": 0.92}, evb, *more]}
 
         monkeypatch.setattr(evidence, "run_bench", bench)
         monkeypatch.setattr(sys, "argv", ["evidence.py", "fanin", str(tmp_path), "shaping", *words])
@@ -103,13 +106,33 @@ def test_the_tables_are_recorded_between_marks(tool, tmp_path):
     text = document.read_text()
     assert text.startswith("before\n") and text.endswith("<!-- end of evidence shaping -->\nafter\n"), text
     assert "Commit 0123456789ab.\n" in text and "not measured" not in text, text
-    assert "| 2x2 | tokens | 32KiB | 9000 | 200 Mb/s | 92 % | 90 % | 98 % | 50 % | 7 | 3 |" in text, text
+    assert "| 2x2 | tokens | 32KiB | 16KiB | 9000 | 200 Mb/s | 92 % | 90 % | 98 % | 50 % | 7 | 3 |" in text, text
     assert "| 1kHz | 200B | random | 100 | - | - | 50 % | none |" in text, text
+
+
+def test_full_duplex_and_a_slow_builder_unit_have_tables_of_their_own(tool, tmp_path, monkeypatch):
+    monkeypatch.setattr(evidence, "rows", lambda: iter(OTHERS))
+    both = {"what": "full duplex", "ratio_to_link": 0.88, "ratio_to_apart": 0.97, "idle_cpu": 0.4, "loaded": False}
+    slow = {"what": "throttled", "cpu_before": 0.1, "cpu_quota": 0.01, "cpu_throttled": 0.0098, "ratio_of_others": 0.96, "idle_cpu": 0.2,
+            "loaded": True}
+    document = tmp_path / "shaping.md"
+    assert tool("--record", str(document), more=(both, slow)) == 0
+    text = document.read_text()
+    assert "| 4x4 | none | 25 Mb/s | 90 % | 88 % | 97 % | 40 % |" in text, "the least idle time of a row counts"
+    assert "| 4x4 | tokens | 25 Mb/s, too little idle time | 0.1000 | 0.0100 | 0.0098 | 96 % | 20 % |" in text, text
+    assert "| 8x8 | none | 128KiB | 2KiB, log-normal | 9000 |" in text, text
+
+
+def test_options_of_rows_are_those_of_the_bench():
+    words = OTHERS[1].bench()
+    assert words[-3:] == ["--throttle", "10%", "--no-baselines"] and OTHERS[2].bench()[-2:] == ["--fragment-sigma", "2KiB"], words
+    words = ROWS[2].bench()
+    assert words[words.index("--rate"):] == ["--rate", "1kHz", "--readout-buffer", "256MiB"], "what a high rate needs"
 
 
 def test_all_rows_differ_and_fit_into_an_hour():
     names = [row.name() for row in evidence.rows()]
     assert len(set(names)) == len(names)
-    seconds = sum(3 * 6 + 4 if not row.trigger else 8 for row in evidence.rows())  # three contenders, a testbed
+    seconds = sum(8 if row.trigger else 3 * 6 + 4 + (6 if row.more else 0) for row in evidence.rows())  # three contenders, a testbed
     assert seconds < 45 * 60, "and some are measured twice"
     assert json.loads(json.dumps(names)) == names

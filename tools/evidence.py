@@ -26,6 +26,7 @@ TESTBED = [sys.executable, str(Path(__file__).resolve().parent / "testbed.py")]
 POLICIES = ["none", "random", "linear-shift", "barrel-shifter", "tokens"]
 RECOMMENDED = "barrel-shifter"  # the one that is followed over all N x N
 IDLE_LEAST = 0.25
+NEARLY_FULL = "10.8kHz"  # events of 2 KiB from each readout unit: 90 % of a link of 200 Mb/s
 HALVINGS_MOST = 3  # of the rate of the links
 ROW_S = 120  # a row begins only if there is as much time left
 PATIENCE_S = 300  # for one bench
@@ -41,6 +42,8 @@ class Row:
     rate_mbits: int = 200  # of the links
     size: str = "16KiB"
     trigger: str = ""  # empty: as fast as possible, beside one stream and nxn
+    sigma: str = ""  # of log-normal sizes with that mean; empty: all are equal
+    more: str = ""  # an option of the bench
 
     def name(self):
         return "/".join(str(value) for value in asdict(self).values())
@@ -51,7 +54,9 @@ class Row:
     def bench(self):
         fixed = ["--testbed", "--nodes", self.nodes, "--fragment-size", self.size, "--shaping", self.policy, "--runs", "1",
                  "--duration", "4s", "--stolen-max", "100"]
-        return [*fixed, *(["--rate", self.trigger] if self.trigger else [])]
+        trigger = ["--rate", self.trigger, "--readout-buffer", "256MiB"] if self.trigger else []  # of what is held at that rate
+        return [*fixed, *trigger, *(["--fragment-sigma", self.sigma] if self.sigma else []),
+                *self.more.split()]
 
 
 def rows():
@@ -59,12 +64,16 @@ def rows():
     for nodes in ("8x8", "4x7", "7x4"):
         for buffer in ("32KiB", "128KiB", "512KiB"):
             yield from (Row("buffers", nodes, policy, buffer) for policy in POLICIES)
+            if buffer == "128KiB":
+                yield from (Row("buffers", nodes, policy, buffer, size="2KiB", sigma="2KiB") for policy in POLICIES)
     for units in range(1, 8):
         yield from (Row("nodes", f"{units}x{units}", policy) for policy in ("none", RECOMMENDED))
     for mtu, rate in ((1500, 50), (7000, 200), (9000, 200)):
         yield from (Row("mtu", "4x4", policy, mtu=mtu, rate_mbits=rate) for policy in ("none", RECOMMENDED))
-    for size, trigger in (("2KiB", "100Hz"), ("2KiB", "1kHz"), ("2KiB", "5kHz"), ("200B", "100kHz")):
-        yield from (Row("latency", "2x2", policy, size=size, trigger=trigger) for policy in POLICIES)
+    yield from (Row("duplex", "4x4", policy, more="--full-duplex") for policy in ("none", RECOMMENDED))
+    yield from (Row("throttled", "4x4", policy, more="--throttle 10% --no-baselines") for policy in POLICIES)
+    for size, sigma, trigger in (("2KiB", "2KiB", "100Hz"), ("2KiB", "2KiB", "1kHz"), ("2KiB", "2KiB", NEARLY_FULL), ("200B", "", "100kHz")):
+        yield from (Row("latency", "2x2", policy, size=size, trigger=trigger, sigma=sigma) for policy in POLICIES)
 
 
 class Store:
@@ -127,7 +136,7 @@ def run_bench(fanin, row, environment):
 
 
 KEYS = ["bytes_per_s", "ratio_to_link", "ratio_to_nxn", "idle_cpu", "retransmitted", "switch_drops", "loaded", "p50_us", "p99_us",
-        "p999_us", "remark"]
+        "p999_us", "remark", "ratio_to_apart", "cpu_before", "cpu_quota", "cpu_throttled", "ratio_of_others"]
 
 
 def measure(fanin, row, testbed):
@@ -138,7 +147,8 @@ def measure(fanin, row, testbed):
         result = run_bench(fanin, row, testbed.environment)
         found = {one["what"]: {key: one[key] for key in KEYS if one.get(key) is not None} for one in result["results"]}
         # with a trigger the rate of the links is not what costs
-        if found["evb"]["idle_cpu"] >= IDLE_LEAST or row.trigger or halving == HALVINGS_MOST:
+        idle = min(found[what]["idle_cpu"] for what in ("evb", "full duplex", "throttled") if what in found)
+        if idle >= IDLE_LEAST or row.trigger or halving == HALVINGS_MOST:
             break
         rate //= 2
     return {"measured_mbits": rate, "commit": result["machine"]["commit"], "date": time.strftime("%Y-%m-%d"), "results": found}
@@ -152,26 +162,50 @@ def number(value):
     return "-" if value is None else f"{value:.0f}"
 
 
+def size(one):
+    return one["size"] + (", log-normal" if one["sigma"] else "")
+
+
+def links(one, what):
+    return f"{one['measured_mbits']} Mb/s" + (", too little idle time" if one["results"][what].get("loaded") else "")
+
+
 def throughput_line(one):
     nxn, evb = one["results"].get("nxn", {}), one["results"]["evb"]
-    loaded = ", too little idle time" if evb.get("loaded") else ""
-    return [one["nodes"], one["policy"], one["buffer"], str(one["mtu"]), f"{one['measured_mbits']} Mb/s{loaded}",
+    return [one["nodes"], one["policy"], one["buffer"], size(one), str(one["mtu"]), links(one, "evb"),
             percent(nxn.get("ratio_to_link")), percent(evb.get("ratio_to_link")), percent(evb.get("ratio_to_nxn")),
             percent(evb.get("idle_cpu")), number(evb.get("switch_drops")), number(evb.get("retransmitted"))]
 
 
 def latency_line(one):
     evb = one["results"]["evb"]
-    return [one["trigger"], one["size"], one["policy"], *(number(evb.get(key)) for key in ("p50_us", "p99_us", "p999_us")),
+    return [one["trigger"], size(one), one["policy"], *(number(evb.get(key)) for key in ("p50_us", "p99_us", "p999_us")),
             percent(evb.get("idle_cpu")), evb.get("remark", "none")]
 
 
-THROUGHPUT = ["nodes", "shaping", "buffer of a port", "MTU", "links", "nxn of the links", "event building of the links", "of nxn", "idle CPU",
+def duplex_line(one):
+    evb, both = one["results"]["evb"], one["results"]["full duplex"]
+    return [one["nodes"], one["policy"], links(one, "full duplex"), percent(evb.get("ratio_to_link")), percent(both.get("ratio_to_link")),
+            percent(both.get("ratio_to_apart")), percent(both.get("idle_cpu"))]
+
+
+def throttled_line(one):
+    row = one["results"]["throttled"]
+    return [one["nodes"], one["policy"], links(one, "throttled"), *(f"{row[key]:.4f}" for key in ("cpu_before", "cpu_quota", "cpu_throttled")),
+            percent(row.get("ratio_of_others")), percent(row.get("idle_cpu"))]
+
+
+THROUGHPUT = ["nodes", "shaping", "buffer of a port", "fragment", "MTU", "links", "nxn of the links", "event building of the links", "of nxn", "idle CPU",
               "packets dropped", "segments sent again"]
+DUPLEX = ["nodes", "shaping", "links", "each on a host of its own, of the links", "two on a host, each direction, of the links", "of the former",
+          "idle CPU"]
+THROTTLED = ["nodes", "shaping", "links", "cores of a builder unit", "held to", "then", "rate of the others, of before", "idle CPU"]
 LATENCY = ["trigger", "fragment", "shaping", "p50 (us)", "p99 (us)", "p99.9 (us)", "idle CPU", "remarks"]
 TABLES = {"buffers": ("Buffers of the switch", THROUGHPUT, throughput_line),
           "nodes": ("N x N", THROUGHPUT, throughput_line),
           "mtu": ("Largest packet", THROUGHPUT, throughput_line),
+          "duplex": ("A readout and a builder unit on each host", DUPLEX, duplex_line),
+          "throttled": ("One builder unit held to a tenth of its processor time", THROTTLED, throttled_line),
           "latency": ("From trigger to commit, 2 x 2", LATENCY, latency_line)}
 
 
