@@ -30,8 +30,6 @@ Result<> BuilderNode::start() {
   options.make_sink = [this](RunNumber run, Incarnation incarnation) {
     return make_sink(run, incarnation);
   };
-  if (context_.configuration->has_filters())
-    options.filters_wait_for = [this] { return filters_ ? filters_->waits_for() : ""; };
   options.on_end = [this](const Result<>& result) {
     unit_ended_ = true;
     outcome_ = in_order(result, run_ != 0, unit_->too_late());
@@ -149,11 +147,13 @@ void BuilderNode::abandon_if_stuck() {
   if (sink_log_.open == 0) return;
   if (sink_log_.commits != commits_before_) return watch_sinks();
   const config::Configuration& configuration = *context_.configuration;
-  const std::string filters = filters_ ? filters_->waits_for() : "";
+  const std::string waits_for = unit_ ? unit_->storage_waits_for() : "";
   const std::string full = configuration.sink.type.empty()
                                ? fmt::format(": the disk of {} is full", configuration.run.output)
                                : fmt::format(": the sink \"{}\" is full", configuration.sink.type);
-  const std::string why = sink_log_.full ? full : filters.empty() ? "" : ": waited for " + filters;
+  const std::string why = sink_log_.full      ? full
+                          : waits_for.empty() ? ""
+                                              : ": waited for " + waits_for;
   unit_.reset();
   unit_ended_ = true;
   outcome_ = fail(ErrorKind::exhausted, fmt::format("nothing could be written for {} (run.drain){}",

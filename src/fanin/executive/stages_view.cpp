@@ -82,7 +82,20 @@ std::string StagesView::progress_line() const {
                      "of {} groups",
                      time, format_rate(std::max(slices.rate, 0.0)),
                      format_bandwidth(std::max(slices.bytes_rate, 0.0)), slices.events,
-                     slices.incomplete, slices.count, events_of_groups, groups);
+                     slices.incomplete, slices.count, events_of_groups, groups) +
+         standing();
+}
+
+// One frozen slice stops all groups and slices: the groups know which one it is.
+std::string StagesView::standing() const {
+  for (const Part& part : parts_) {
+    const std::string wanted = part.progress.at("waiting_for").text();
+    const bool stands = part.progress.at("open").natural() > 0 && !part.earlier.is_null() &&
+                        part.progress.at("events").natural() == part.earlier.at("events").natural();
+    if (!part.configuration->forwards() || !stands || wanted.empty()) continue;
+    return fmt::format("  {} waiting for {}", part.name, wanted);
+  }
+  return {};
 }
 
 json::Value StagesView::result_of(const Part& part) const {

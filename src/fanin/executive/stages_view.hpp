@@ -29,7 +29,7 @@ public:
   FANIN_INTERNAL_API void on_failure(std::size_t part, std::string why);
 
   // "  12.0 s  4.0 kHz  96 MB/s  48000 events  0 incomplete ..."; before the groups run: what is
-  // waited for.
+  // waited for. With what a group that stands waits for.
   [[nodiscard]] FANIN_INTERNAL_API std::string progress_line() const;
   // The result object of all; docs/command.md lists its keys.
   [[nodiscard]] FANIN_INTERNAL_API json::Value result() const;
@@ -45,6 +45,7 @@ private:
   };
 
   [[nodiscard]] json::Value result_of(const Part& part) const;
+  [[nodiscard]] std::string standing() const;
 
   std::vector<Part> parts_;
   std::optional<std::size_t> first_failed_;

@@ -72,6 +72,23 @@ TEST_F(StagesViewTest, the_line_says_what_is_waited_for_and_then_what_is_built) 
             "1 groups");
 }
 
+TEST_F(StagesViewTest, the_line_says_what_a_group_that_stands_waits_for) {
+  const auto standing = [&](int events) {
+    view_.on_report(group, json::Object{{"report", "progress"},
+                                        {"events", events},
+                                        {"open", 5},
+                                        {"waiting_for", "builder unit 'bu1': slice 1"}});
+  };
+  progress(slice0, 1, 100);
+  progress(slice1, 1, 200);
+  standing(300);
+  standing(301);
+  EXPECT_FALSE(view_.progress_line().contains("waiting"));
+  standing(301);
+  EXPECT_TRUE(view_.progress_line().ends_with("  group waiting for builder unit 'bu1': slice 1"))
+      << view_.progress_line();
+}
+
 TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slices) {
   result(group, 30);
   result(slice0, 10);

@@ -148,4 +148,9 @@ std::uint64_t WatchedSink::bytes_written() const {
   return or_else([this] { return inner_->bytes_written(); }, std::uint64_t{0});
 }
 
+std::string WatchedSink::waits_for() const {
+  if (failed_) return {};
+  return or_else([this] { return inner_->waits_for(); }, std::string{});
+}
+
 } // namespace fanin::executive

@@ -27,6 +27,7 @@ public:
   [[nodiscard]] std::vector<std::string> files() const override { return files_; }
   [[nodiscard]] std::size_t file_count() const override { return files_.size(); }
   [[nodiscard]] std::uint64_t bytes_written() const override;
+  [[nodiscard]] std::string waits_for() const override;
 
   bool poll() override;
   bool arm() override;

@@ -108,6 +108,9 @@ public:
   /// How many files() has, without a copy of their names.
   [[nodiscard]] virtual std::size_t file_count() const { return 0; }
   [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
+  /// For people: what has to happen before it can commit what it holds, such as "a filter unit to
+  /// start". Empty: that is unknown, or it waits for nothing.
+  [[nodiscard]] virtual std::string waits_for() const { return {}; }
 
 protected:
   OnCommit commit_;

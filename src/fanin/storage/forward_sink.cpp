@@ -60,6 +60,15 @@ bool ForwardSink::finished() const {
                            links_, [](const auto& link) { return !link || link->waiting() == 0; });
 }
 
+std::string ForwardSink::waits_for() const {
+  const SliceLink* longest = nullptr;
+  for (const auto& link : links_) {
+    if (!link || link->waiting() == 0) continue;
+    if (longest == nullptr || link->stuck_since() < longest->stuck_since()) longest = link.get();
+  }
+  return longest == nullptr ? std::string{} : longest->waits_for();
+}
+
 bool ForwardSink::poll() {
   if (finishing_ && !links_.empty() && options_.superseded()) links_.clear();
   std::array<epoll_event, 16> events;

@@ -46,6 +46,7 @@ public:
   [[nodiscard]] bool finished() const override;
   void abandon() override { links_.clear(); }
   [[nodiscard]] std::uint64_t bytes_written() const override { return bytes_; } ///< delivered
+  [[nodiscard]] std::string waits_for() const override; ///< the slice that stands for longest
 
   bool poll() override;
   [[nodiscard]] int descriptor() const override { return epoll_.get(); }

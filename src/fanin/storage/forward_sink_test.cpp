@@ -18,9 +18,12 @@ namespace fanin::storage {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using testing::BatchMaker;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 using Bytes = std::vector<std::byte>;
 
 constexpr SourceId merged = 0x500;
@@ -240,6 +243,39 @@ TEST_F(Forward, blocks_are_dealt_and_commit_when_they_are_announced) {
   EXPECT_EQ(undelivered_, 0U);
   EXPECT_TRUE(maker_.all_home());
   EXPECT_GT(sink_->bytes_written(), 0U);
+}
+
+TEST_F(Forward, says_for_which_slice_it_waits_and_for_how_long) {
+  left_.emplace();
+  right_.emplace();
+  const std::string url = left_->source->listening_url();
+  const auto for_seconds = [&](const std::string& what) {
+    return AllOf(StartsWith("slice 0 at " + url + ", which " + what + " for "), EndsWith(" s"));
+  };
+  make({url, right_->source->listening_url()});
+  EXPECT_EQ(sink_->waits_for(), "");
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  clock_.advance(12s);
+  turn(1ms);
+  ASSERT_EQ(submit(4), SubmitOutcome::accepted); // to the other one, which nobody waits for as long
+  EXPECT_THAT(sink_->waits_for(), for_seconds("has announced nothing"));
+  until(
+      [&] { return right_->fixture.queue.numbered() && right_->fixture.queue.next_event() == 4; });
+  right_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  left_->source->announced(2);
+  until([&] { return sink_->waits_for() == "slice 0 at " + url; });
+  left_.reset();
+  until([&] { return log_.contains("is away"); });
+  clock_.advance(3s);
+  turn(1ms);
+  EXPECT_THAT(sink_->waits_for(), for_seconds("has been away"));
+  left_.emplace(url);
+  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 2; });
+  EXPECT_EQ(sink_->waits_for(), "");
 }
 
 TEST_F(Forward, a_slice_that_comes_back_elsewhere_under_its_name_is_found) {

@@ -115,7 +115,7 @@ void SliceLink::greet(Time now) {
   if (sent != sizeof hello) return lose(net::error_text(errno), now);
   state_ = State::greeting;
   received_ = 0;
-  connected_at_ = now;
+  connected_at_ = progress_at_ = now;
   look_at_ = now + look_period;
   deadline_ = now + std::max(patience, options_.give_up);
 }
@@ -195,6 +195,7 @@ bool SliceLink::take_message(Time now) {
     return false;
   }
   announced_ = std::max(announced_, header.event);
+  progress_at_ = now;
   return true;
 }
 
@@ -213,6 +214,7 @@ bool SliceLink::on_answer(Time now) {
     return false;
   }
   state_ = State::open;
+  progress_at_ = now;
   pause_ = pause_least;
   if (loss_said_ || silence_said_) {
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
@@ -223,12 +225,22 @@ bool SliceLink::on_answer(Time now) {
   return true;
 }
 
+std::string SliceLink::waits_for() const {
+  const Duration since = std::chrono::floor<std::chrono::seconds>(loop_.now() - stuck_since());
+  if (since < std::chrono::seconds{1}) return options_.name;
+  const std::string_view what = !connected()                ? "has been away"
+                                : state_ == State::greeting ? "has not answered"
+                                                            : "has announced nothing";
+  return fmt::format("{}, which {} for {}", options_.name, what, format_duration(since));
+}
+
 // --- what it gets --------------------------------------------------------------------------------
 
 void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
   // The slice would drop what goes back, and it would count as delivered.
   FANIN_ASSERT(batch->first() >= end_);
   end_ = batch->end();
+  if (batches_.empty()) progress_at_ = loop_.now();
   batches_.push_back(std::move(batch));
   if (batch_ + 1 == batches_.size()) go_to(batch_);
 }

@@ -28,7 +28,6 @@ BuilderUnit::BuilderUnit(const System& system, BuilderOptions options, NodeEnvir
       links_(system, environment_, *this),
       assembler_(system, sources_),
       storage_(*environment_.loop, environment_.log),
-      reporter_(options_.filters_wait_for),
       overdue_(system.readout_units.size(), system.rails, block_timeout(system), system.dead_after,
                system.shaping.fills_carriers()),
       clock_(overdue_.period()) {
@@ -97,6 +96,7 @@ void BuilderUnit::reset() {
   status_tick_.cancel();
   block_tick_.cancel();
   reporter_.clear();
+  status_.clear();
   assembler_.clear();
   order_.clear();
   links_.end();
@@ -390,13 +390,14 @@ const wire::NodeCounters& BuilderUnit::counters() {
 template <class Message>
 bool BuilderUnit::send_counters() {
   (void)counters();
-  return reporter_.send_counters<Message>(*control_, storage_.sink(), counters_);
+  return status_.send<Message>(*control_, storage_.sink(), counters_);
 }
 
 void BuilderUnit::report() {
   links_.report(*control_); // before what follows from it
   (void)counters();
-  for (Assembly* const assembly : reporter_.report(*control_, storage_.sink(), counters_)) {
+  for (Assembly* const assembly :
+       reporter_.report(*control_, status_, storage_.sink(), counters_)) {
     assembler_.release(*assembly);
   }
 }
@@ -422,7 +423,7 @@ bool BuilderUnit::say_failed(std::string_view why) {
 
 void BuilderUnit::finish_if_written() {
   if (state_ != State::finishing || !storage_.sink().finished() || !reporter_.done()) return;
-  while (reporter_.files_reported() < storage_.sink().files().size()) {
+  while (status_.files_reported() < storage_.sink().files().size()) {
     if (!send_counters<wire::Status>() && !control_->roomy()) return;
   }
   if (!send_counters<wire::Finished>()) return;

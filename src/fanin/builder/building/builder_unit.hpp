@@ -21,6 +21,7 @@
 #include "fanin/builder/building/overdue_blocks.hpp"
 #include "fanin/builder/building/readout_links.hpp"
 #include "fanin/builder/building/readout_members.hpp"
+#include "fanin/builder/building/status_reporter.hpp"
 #include "fanin/builder/building/storage_queue.hpp"
 #include "fanin/builder/control/control_client.hpp"
 #include "fanin/builder/deadline_clock.hpp"
@@ -44,8 +45,6 @@ struct BuilderOptions {
   bool in_order = false;
   // A new sink, with new files, for each incarnation.
   std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
-  // For people, with filter units: what they have to do before storage can go on (FilterServer).
-  std::function<std::string()> filters_wait_for;
   // The run is over for this node; an error unless it ended in good order. Called once, on the
   // loop; must not destroy the node.
   std::function<void(const Result<>&)> on_end;
@@ -65,6 +64,8 @@ public:
   [[nodiscard]] bool too_late() const { return control_ && control_->too_late(); } // for the run
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::vector<std::string> files() const { return storage_.files(); }
+  // For people: what storage waits for; empty: unknown, or nothing.
+  [[nodiscard]] std::string storage_waits_for() const { return storage_.waits_for(); }
 
   // Of shaping, by rail; without it there is none.
   [[nodiscard]] std::span<const shaping::Grants> grants() const { return links_.grants(); }
@@ -137,6 +138,7 @@ private:
   DecidedOrder order_;
   StorageQueue storage_;
   CommitReporter reporter_;
+  StatusReporter status_;
   OverdueBlocks overdue_;
   DeadlineClock clock_;
   bool failure_reported_ = false; // of storage

@@ -9,10 +9,9 @@ void CommitReporter::clear() {
   received_.clear();
   handed_back_.clear();
   committed_.clear();
-  files_reported_ = 0;
 }
 
-const std::vector<Assembly*>& CommitReporter::report(ControlClient& control,
+const std::vector<Assembly*>& CommitReporter::report(ControlClient& control, StatusReporter& status,
                                                      storage::EventSink& sink,
                                                      wire::NodeCounters& counters) {
   reported_.clear();
@@ -22,21 +21,12 @@ const std::vector<Assembly*>& CommitReporter::report(ControlClient& control,
   for (; !received_.empty() && control.roomy(); received_.pop_front()) {
     control.send(received_.front());
   }
-  while (!committed_.empty() && report_files(control, sink, counters) &&
+  while (!committed_.empty() && status.report_files(control, sink, counters) &&
          report_built(control, *committed_.front())) {
     reported_.push_back(committed_.front());
     committed_.pop_front();
   }
   return reported_;
-}
-
-// False: there is no room to name them all now.
-bool CommitReporter::report_files(ControlClient& control, storage::EventSink& sink,
-                                  wire::NodeCounters& counters) {
-  if (sink.file_count() != files_reported_) {
-    (void)send_counters<wire::Status>(control, sink, counters);
-  }
-  return sink.file_count() == files_reported_;
 }
 
 // In several messages where there are many exceptions. False: not all of it is said.

@@ -58,4 +58,12 @@ std::vector<std::string> StorageQueue::files() const {
   return files;
 }
 
+std::string StorageQueue::waits_for() const {
+  std::string text;
+  for (const auto& sink : old_sinks_) {
+    if (text = sink->waits_for(); !text.empty()) return text;
+  }
+  return sink_ ? sink_->waits_for() : text;
+}
+
 } // namespace fanin::builder

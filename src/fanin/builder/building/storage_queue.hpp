@@ -47,6 +47,8 @@ public:
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   // Of all incarnations whose sinks are still there.
   [[nodiscard]] std::vector<std::string> files() const;
+  // For people: what the oldest sink that knows it waits for (EventSink).
+  [[nodiscard]] std::string waits_for() const;
 
 private:
   net::Loop& loop_;

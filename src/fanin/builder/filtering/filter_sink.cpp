@@ -57,6 +57,11 @@ void FilterSink::finish() {
   if (idle()) inner_->finish();
 }
 
+std::string FilterSink::waits_for() const {
+  std::string units = server_.waits_for();
+  return units.empty() ? inner_->waits_for() : units;
+}
+
 void FilterSink::abandon() {
   server_.forget(*this);
   undecided_ = 0;

@@ -26,6 +26,7 @@ public:
   [[nodiscard]] std::vector<std::string> files() const override { return inner_->files(); }
   [[nodiscard]] std::size_t file_count() const override { return inner_->file_count(); }
   [[nodiscard]] std::uint64_t bytes_written() const override { return inner_->bytes_written(); }
+  [[nodiscard]] std::string waits_for() const override;
 
   bool poll() override;
   bool arm() override { return inner_->arm(); }

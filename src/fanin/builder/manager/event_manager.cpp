@@ -24,7 +24,7 @@ EventManager::EventManager(const System& system, EventManagerOptions options,
       readouts_(system.readout_units.size()),
       builders_(system.builder_units.size()),
       rails_(system.builder_units.size()),
-      filters_wait_for_(system.builder_units.size()),
+      storage_waits_for_(system.builder_units.size()),
       readout_lines_(system.readout_units.size()),
       builder_lines_(system.builder_units.size()),
       paths_(readouts_.size(), builders_.size(),
@@ -195,7 +195,7 @@ void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::st
   const Incarnation incarnation = builders_.join(node);
   rails_[node] = std::move(rails);
   accounts_.builder_up(node);
-  filters_wait_for_[node].clear();
+  storage_waits_for_[node].clear();
   dispatcher_.builder_up(node, hello.capacity);
   paths_.builder_up(node, environment_.loop->now());
   server_.welcome({wire::Role::builder_unit, node},
@@ -319,7 +319,7 @@ bool EventManager::message(NodeKey key, wire::MessageType type, std::span<const 
     if (!accounts_.count_dropped(key.node, sources)) return false;
   } else {
     accounts_.count_builder(key.node, counters);
-    filters_wait_for_[key.node] = printable(text.substr(text.rfind('\n') + 1), reason_shown);
+    storage_waits_for_[key.node] = printable(text.substr(text.rfind('\n') + 1), reason_shown);
     for (const std::string& file : accounts_.add_files(key.node, text)) {
       if (options_.recorder == nullptr) break;
       options_.recorder->file(key.node, builders_.incarnation(key.node), file);
@@ -405,7 +405,7 @@ void EventManager::watch_laggards() {
 
 std::string EventManager::waiting_for() const {
   return WaitingText{
-      {system_, phase_, readouts_, builders_, paths_, events_, dispatcher_, filters_wait_for_}}
+      {system_, phase_, readouts_, builders_, paths_, events_, dispatcher_, storage_waits_for_}}
       .text();
 }
 

@@ -145,7 +145,7 @@ private:
   NodeList readouts_;
   NodeList builders_;
   std::vector<std::string> rails_; // by builder unit, as readout units are told (rails.hpp)
-  std::vector<std::string> filters_wait_for_; // by builder unit, as it says
+  std::vector<std::string> storage_waits_for_; // by builder unit, as it says
   std::vector<NodeLines> readout_lines_; // by node
   std::vector<NodeLines> builder_lines_;
   DataPaths paths_;

@@ -53,8 +53,8 @@ void WaitingText::add_builder(NodeId node, const Batch* oldest, WantedList& want
   const std::string use = fmt::format("({} of {} bytes in use)", capacity.reserved_by(node),
                                       capacity.capacity_of(node));
   const bool built = has_all_data(oldest->state);
-  if (built && !parts_.filters[node].empty())
-    return wanted.add(fmt::format("builder unit '{}': {} {}", name, parts_.filters[node], use));
+  if (built && !parts_.storage[node].empty())
+    return wanted.add(fmt::format("builder unit '{}': {} {}", name, parts_.storage[node], use));
   wanted.add(fmt::format("builder unit '{}' to {} event {} {}", name, built ? "store" : "build",
                          oldest->range.first, use));
 }

@@ -23,7 +23,7 @@ public:
     const DataPaths& paths;
     const KnownEvents& events;
     const Dispatcher& dispatcher;
-    const std::vector<std::string>& filters; // by builder unit: what its filter units have to do
+    const std::vector<std::string>& storage; // by builder unit: what its storage waits for
   };
   explicit WaitingText(const Parts& parts) : parts_(parts) {}
   [[nodiscard]] std::string text() const;
