@@ -44,7 +44,7 @@ Result<> EventManagerNode::start() {
   options.urls = configured().urls;
   options.recorder = &recorder_;
   options.on_end = [this](const builder::RunSummary& summary) { on_end(summary); };
-  options.on_silent = [this](NodeId builder) { on_silent(builder); };
+  options.on_silent = [this](const builder::NodeKey& key) { on_silent(key); };
   manager_.emplace(*context_.system, std::move(options), environment());
   if (auto started = manager_->start(); !started) return started;
   auto record = context_.output->make_record(context_.loop->clock(), context_.log);
@@ -82,10 +82,11 @@ void EventManagerNode::turn() {
   if (context_.observer != nullptr) context_.observer->on_begin();
 }
 
-void EventManagerNode::on_silent(NodeId builder) {
+void EventManagerNode::on_silent(const builder::NodeKey& key) {
+  const builder::System& system = *context_.system;
   json::Value report;
   report["report"] = "silent";
-  report["silent"] = context_.system->builder_units[builder];
+  report["silent"] = (key.is_readout() ? system.readout_units : system.builder_units)[key.node];
   context_.report(std::move(report));
 }
 

@@ -37,7 +37,7 @@ private:
   };
 
   void on_end(const builder::RunSummary& summary);
-  void on_silent(NodeId builder);
+  void on_silent(const builder::NodeKey& key);
   void finish_record();
   void report_progress();
   void say_progress();

@@ -202,14 +202,29 @@ bool Launcher::only(const ProcessState& state, config::Role role) const {
   });
 }
 
-// A builder or filter unit that was given up: frozen, it would hold pages of others for ever. So it
-// is started again, whatever run.restart says: it did not fail by itself.
+bool Launcher::reads_only_from_groups(const ProcessState& state) const {
+  return only(state, config::Role::readout) &&
+         std::ranges::all_of(process(state).nodes, [&](std::size_t index) {
+           const auto [begin, end] =
+               configuration_.sources_of(index - configuration_.readout_node(0));
+           return std::all_of(configuration_.sources.begin() + static_cast<std::ptrdiff_t>(begin),
+                              configuration_.sources.begin() + static_cast<std::ptrdiff_t>(end),
+                              [](const config::Source& source) {
+                                return !source.merged.empty() && source.settings.type == "receive";
+                              });
+         });
+}
+
+// A builder or filter unit that was given up: frozen, it would hold pages of others for ever, and a
+// readout unit of a slice the connections of all groups. So it is started again, whatever
+// run.restart says: it did not fail by itself.
 void Launcher::on_silent(const std::string& node) {
   for (auto& state : states_) {
     const auto& nodes = process(*state).nodes;
     const bool it = std::ranges::any_of(
         nodes, [&](std::size_t index) { return configuration_.nodes[index].name == node; });
-    const bool replaceable = builds_only(*state) || filters_only(*state);
+    const bool replaceable =
+        builds_only(*state) || filters_only(*state) || reads_only_from_groups(*state);
     if (!it || !replaceable || state->child == nullptr || !state->child->alive()) continue;
     options_.log(LogLevel::warning,
                  fmt::format("{} was given up: it is killed", process(*state).name));

@@ -310,6 +310,20 @@ TEST_F(LauncherTest, a_silent_builder_unit_is_killed_and_starts_again_whatever_r
   EXPECT_THAT(signals_of("ru0"), IsEmpty());
 }
 
+TEST_F(LauncherTest, a_silent_readout_unit_of_a_slice_is_killed_and_starts_again) {
+  make({"readout.0.source.0.type=receive", "slice.number=0", "slice.of=1", "slice.block=1024",
+        "readout.0.source.0.merged=[5, 6]"});
+  ASSERT_TRUE(launcher_->start());
+  report("evm", "listening", "url", "tcp://127.0.0.1:7000");
+  begin();
+  report("evm", "silent", "silent", "ru0");
+  EXPECT_THAT(signals_of("ru0"), ElementsAre(SIGKILL));
+  EXPECT_THAT(log_.back(), HasSubstr("ru0 was given up: it is killed"));
+  kill("ru0");
+  pass(milliseconds{200});
+  EXPECT_EQ(starts_of("ru0"), 2U);
+}
+
 TEST_F(LauncherTest, a_filter_unit_is_replaced_whatever_ends_it) {
   make({"filter.type=selection"});
   ASSERT_TRUE(launcher_->start());

@@ -285,7 +285,7 @@ void EventManager::check_alive() {
   dispatcher_.try_again();
   const Time now = environment_.loop->now();
   for (const NodeKey key : liveness_.drop_silent(now)) {
-    if (!key.is_readout() && options_.on_silent) options_.on_silent(key.node);
+    if (options_.on_silent) options_.on_silent(key);
   }
   events_.watch_overtaken(liveness_.running_time());
   path_watch_.watch(now);

@@ -50,8 +50,9 @@ struct EventManagerOptions {
   RunRecorder* recorder = nullptr;  // may be null
   // Called once, on the loop; must not destroy the event manager.
   std::function<void(const RunSummary&)> on_end;
-  // A builder unit was given up because it says nothing: frozen, it still holds pages of others.
-  std::function<void(NodeId)> on_silent; // may be empty
+  // A node was given up because it says nothing: frozen, it still holds pages or connections of
+  // others.
+  std::function<void(const NodeKey&)> on_silent; // may be empty
 };
 
 // Thread: its loop. Registered there as a service for its lifetime.
