@@ -47,7 +47,8 @@ protected:
     hello.role = role;
     hello.node = node;
     hello.system_digest = options_.system.digest();
-    hello.capacity = hello.metadata = 1U << 30;
+    hello.capacity = role == wire::Role::builder_unit ? capacity_ : 1U << 30;
+    hello.metadata = 1U << 30;
     fake->say_hello(hello, text);
     system_->run_for(5ms);
     EXPECT_TRUE(fake->heard(wire::MessageType::welcome));
@@ -62,7 +63,7 @@ protected:
   void announce(EventNumber first, EventNumber end) {
     const std::uint32_t step = options_.system.batch_events;
     for (; first < end; first += step) {
-      readout_->say(wire::Announce{.first = first, .end = first + step, .bytes = 8});
+      readout_->say(wire::Announce{.first = first, .end = first + step, .bytes = batch_bytes_});
       if (first / step % 16 == 15) system_->run_for(100us);
     }
     system_->run_for(5ms);
@@ -88,6 +89,8 @@ protected:
   }
 
   VirtualSystemOptions options_;
+  std::uint64_t capacity_ = 1U << 30; // of each builder unit
+  std::uint64_t batch_bytes_ = 8; // as they are announced
   std::optional<VirtualSystem> system_;
   std::unique_ptr<FakeNode> readout_;
   std::vector<std::unique_ptr<FakeNode>> builders_;
@@ -176,6 +179,40 @@ TEST_F(Dispatch, what_filter_units_have_to_decide_is_no_fault_of_storage) {
   say_status("another file\nfilter unit 'fu0' to decide events from 9 on");
   EXPECT_TRUE(system_->manager().waiting_for().contains("filter unit 'fu0' to decide"))
       << system_->manager().waiting_for();
+}
+
+// Its storage takes them in order: all others wait for the oldest one, and keep their capacity.
+TEST_F(Dispatch, the_oldest_batch_is_assigned_again_however_often_it_is_handed_back) {
+  capacity_ = 64U << 10;
+  options_.system.batch_bytes = 4U << 10;
+  options_.system.in_order = true;
+  batch_bytes_ = 1000;
+  start();
+  announce(0, 100 * 64);
+  acknowledge_all();
+  const std::size_t most = assigned().size();
+  constexpr std::uint16_t attempts = 20; // far more than what is kept for them
+  ASSERT_GT(most, 2U);
+  ASSERT_LT(most, 100U) << "it has no room for more";
+  for (const wire::Assign& batch : assigned()) {
+    if (batch.first != 0) builders_[0]->say(wire::Received{.first = batch.first});
+  }
+  system_->run_for(5ms);
+  for (std::uint16_t attempt = 0; attempt < attempts; ++attempt) {
+    ASSERT_EQ(assigned().back().attempt, attempt);
+    builders_[0]->say(wire::HandBack{.first = 0, .attempt = attempt});
+    acknowledge_all();
+    ASSERT_EQ(assigned().size(), most + attempt + 1) << system_->manager().waiting_for();
+    ASSERT_EQ(assigned().back().first, 0U);
+  }
+  for (const wire::Assign& batch : assigned()) {
+    const std::uint16_t attempt = batch.first == 0 ? attempts : std::uint16_t{0};
+    if (batch.attempt != attempt) continue;
+    builders_[0]->say(wire::Received{.first = batch.first, .attempt = attempt});
+    builders_[0]->say(wire::Built{.first = batch.first, .events = 64, .attempt = attempt});
+  }
+  acknowledge_all();
+  EXPECT_GT(assigned().size(), most + attempts) << "all capacity is free again";
 }
 
 // The policy alone would give it back: it is that builder unit's turn.

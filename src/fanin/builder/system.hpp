@@ -90,6 +90,10 @@ struct System {
   std::vector<storage::StreamInfo> streams;
   std::uint64_t events_max = 0; // stop after so many; 0: no limit
   wire::Slice slice; // of the second of two stages
+  // Each builder unit gives its batches to storage in the order of their events, as the first of
+  // two stages does. A batch that is handed back must be assigned to the same builder unit again:
+  // there is no other one, or the assignment is by number.
+  bool in_order = false;
 
   // How long a node waits for an answer of the event manager before it tries its next rail.
   [[nodiscard]] Duration control_patience() const { return dead_after / 2; }

@@ -77,6 +77,7 @@ void read_slice(TableReader reader, Configuration& configuration) {
   wire::Slice& slice = system.slice;
   if (reader.has("urls")) {
     read_forward(reader, configuration.forward);
+    system.in_order = true; // a slice takes numbers that rise
     return reader.finish();
   }
   if (reader.value() == nullptr) return reader.finish();

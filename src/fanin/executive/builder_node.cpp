@@ -25,7 +25,6 @@ Result<> BuilderNode::start() {
   options.receive_pool = context_.pools->receive.get();
   options.reserved_pages = context_.plan->posted + context_.plan->set_aside;
   options.give_up_after = context_.configuration->network.give_up_after;
-  options.in_order = context_.configuration->forwards();
   options.failure_ends_run = context_.configuration->storage.on_full == storage::OnFull::stop;
   options.make_sink = [this](RunNumber run, Incarnation incarnation) {
     return make_sink(run, incarnation);

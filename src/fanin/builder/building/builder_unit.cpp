@@ -182,7 +182,7 @@ bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& rea
   if (!assigned.valid || assigned.assembly == nullptr) return assigned.valid;
   Assembly& assembly = *assigned.assembly;
   assembly.assigned_at = assembly.heard_at = deadline_clock();
-  if (options_.in_order) order_.assigned(assembly.range.first);
+  if (system_.in_order) order_.assigned(assembly.range.first);
   if (assigned.spoiled) {
     hand_back(assembly, std::nullopt);
     return true;
@@ -260,7 +260,7 @@ void BuilderUnit::decide(Assembly& assembly) {
                     assembly.bad.front().source));
   }
   reporter_.received(assembly);
-  if (!options_.in_order) return storage_.add(assembly);
+  if (!system_.in_order) return storage_.add(assembly);
   order_.decided(assembly);
   while (Assembly* const next = order_.next()) storage_.add(*next);
 }

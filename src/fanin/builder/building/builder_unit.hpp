@@ -40,9 +40,6 @@ struct BuilderOptions {
   std::uint32_t reserved_pages = 0;
   Duration give_up_after = std::chrono::seconds{10};
   bool failure_ends_run = false; // of storage; else the others go on without this unit
-  // Batches go to storage in the order of their events. Only where a batch that is handed back is
-  // assigned to this unit again: there is no other one, or the assignment is by number.
-  bool in_order = false;
   // A new sink, with new files, for each incarnation.
   std::function<Result<std::unique_ptr<storage::EventSink>>(RunNumber, Incarnation)> make_sink;
   // The run is over for this node; an error unless it ended in good order. Called once, on the

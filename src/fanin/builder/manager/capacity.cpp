@@ -7,9 +7,10 @@
 namespace fanin::builder {
 
 Capacity::Capacity(std::size_t readout_units, std::size_t builder_units, std::uint64_t batch_bytes,
-                   std::uint64_t transfer_window)
+                   std::uint64_t transfer_window, bool in_order)
     : batch_bytes_(batch_bytes),
       transfer_window_(transfer_window),
+      in_order_(in_order),
       readouts_(readout_units),
       builders_(builder_units) {}
 
@@ -55,6 +56,10 @@ const Capacity::Share& Capacity::fair_share() {
   return *share_;
 }
 
+// What was released behind others counts until they are released. Where batches are stored in
+// order, the others may wait for just this one: then only what is not released counts. There is
+// room for that, since all of it was assigned once, and nothing new is before all of it is assigned
+// again.
 bool Capacity::has_room(NodeId node, const Need& need, Use use) {
   const Builder& builder = builders_[node];
   const bool again = use == Use::reassignment;
@@ -62,9 +67,10 @@ bool Capacity::has_room(NodeId node, const Need& need, Use use) {
   const std::uint64_t kept = std::min(builder.capacity / 4, 2 * batch_bytes_);
   const std::uint64_t capacity =
       again ? builder.capacity : std::min(builder.capacity - kept, share.memory);
+  const std::uint64_t reserved = again && in_order_ ? builder.unreleased : builder.reserved;
   const bool room =
-      builder.reserved == 0 || (builder.reserved + need.bytes <= capacity &&
-                                (again || builder.metadata + need.metadata <= share.metadata));
+      reserved == 0 || (reserved + need.bytes <= capacity &&
+                        (again || builder.metadata + need.metadata <= share.metadata));
   const bool window = builder.under_way == 0 || builder.under_way + need.bytes <= transfer_window_;
   return room && window;
 }
@@ -73,6 +79,7 @@ Capacity::Reservation Capacity::reserve(NodeId node, const Need& need) {
   Builder& builder = builders_[node];
   FANIN_ASSERT(builder.up);
   builder.reserved += need.bytes;
+  builder.unreleased += need.bytes;
   builder.metadata += need.metadata;
   builder.under_way += need.bytes;
   builder.entries.push_back({need, State::under_way});
@@ -98,6 +105,7 @@ void Capacity::release(NodeId node, Reservation reservation) {
   FANIN_ASSERT(released.state != State::released);
   if (released.state == State::under_way) builder.under_way -= released.need.bytes;
   released.state = State::released;
+  builder.unreleased -= released.need.bytes;
   while (!builder.entries.empty() && builder.entries.front().state == State::released) {
     builder.reserved -= builder.entries.front().need.bytes;
     builder.metadata -= builder.entries.front().need.metadata;

@@ -27,8 +27,9 @@ public:
   using Reservation = std::uint64_t; // counts those of one incarnation of a builder unit
 
   // `batch_bytes`: the largest usual batch. `transfer_window`: under way to one builder unit.
+  // `in_order`: as System's.
   Capacity(std::size_t readout_units, std::size_t builder_units, std::uint64_t batch_bytes,
-           std::uint64_t transfer_window);
+           std::uint64_t transfer_window, bool in_order);
 
   // `memory`: in which it keeps what is not cleared; `metadata`: for that, for each source.
   void readout_up(NodeId node, std::uint64_t memory, std::uint64_t metadata);
@@ -64,6 +65,7 @@ private:
     bool up = false;
     std::uint64_t capacity = 0;
     std::uint64_t reserved = 0; // of the capacity
+    std::uint64_t unreleased = 0; // of that
     std::uint64_t metadata = 0;
     std::uint64_t under_way = 0;
     std::deque<Entry> entries; // not released, and those behind
@@ -83,6 +85,7 @@ private:
 
   std::uint64_t batch_bytes_;
   std::uint64_t transfer_window_;
+  bool in_order_;
   std::vector<Readout> readouts_;
   std::vector<Builder> builders_;
   std::size_t builders_up_ = 0;

@@ -9,7 +9,7 @@ using Use = Capacity::Use;
 
 // One readout unit with a lot of memory, and so many builder units of 1,000 bytes each.
 Capacity make(std::size_t builders, std::uint64_t window = 1000) {
-  Capacity capacity{2, builders, 10, window};
+  Capacity capacity{2, builders, 10, window, false};
   capacity.readout_up(0, 1'000'000, 1'000'000);
   for (std::size_t i = 0; i < builders; ++i) capacity.builder_up(static_cast<NodeId>(i), 1000);
   return capacity;
@@ -48,6 +48,25 @@ TEST(Capacity, part_of_it_is_kept_for_batches_that_are_assigned_again) {
   EXPECT_FALSE(capacity.has_room(0, {40, 0}, Use::reassignment));
 }
 
+TEST(Capacity, in_order_what_was_handed_back_makes_room_for_the_next_attempt_at_once) {
+  for (const bool in_order : {false, true}) {
+    Capacity capacity{1, 1, 100, 1000, in_order};
+    capacity.readout_up(0, 1'000'000, 1'000'000);
+    capacity.builder_up(0, 1000);
+    capacity.release(0, [&] {
+      const auto oldest = capacity.reserve(0, {100, 0});
+      (void)capacity.reserve(0, {700, 0}); // may wait for the oldest one
+      return oldest;
+    }());
+    for (int attempt = 1; attempt <= 4; ++attempt) {
+      EXPECT_EQ(capacity.has_room(0, {100, 0}, Use::reassignment), in_order || attempt <= 3);
+      capacity.release(0, capacity.reserve(0, {100, 0}));
+      EXPECT_EQ(capacity.reserved_by(0), 700U + 100U * static_cast<unsigned>(attempt));
+    }
+    EXPECT_FALSE(capacity.has_room(0, {100, 0}, Use::first_attempt)) << "its pages may be in use";
+  }
+}
+
 TEST(Capacity, batch_larger_than_all_of_it_goes_to_a_builder_unit_that_has_nothing) {
   Capacity capacity = make(1, 100);
   EXPECT_TRUE(capacity.has_room(0, {5000, 0}, Use::first_attempt));
@@ -56,7 +75,7 @@ TEST(Capacity, batch_larger_than_all_of_it_goes_to_a_builder_unit_that_has_nothi
 }
 
 TEST(Capacity, one_builder_unit_gets_a_fair_share_of_memory_and_metadata) {
-  Capacity capacity{2, 2, 10, 1'000'000};
+  Capacity capacity{2, 2, 10, 1'000'000, false};
   capacity.readout_up(0, 400, 90);
   capacity.readout_up(1, 200, 60);
   capacity.builder_up(0, 10'000);

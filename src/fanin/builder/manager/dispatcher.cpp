@@ -18,7 +18,7 @@ constexpr std::size_t batches_max = 16384;
 Dispatcher::Dispatcher(const Parts& parts)
     : parts_(parts),
       capacity_(parts.readouts.size(), parts.builders.size(), parts.system.batch_bytes,
-                parts.system.transfer_window),
+                parts.system.transfer_window, parts.system.in_order),
       choice_(make_assigner(parts.system), parts.builders.size(), parts.system.batch_events,
               parts.system.batch_bytes),
       lagging_(parts.builders.size()) {}
