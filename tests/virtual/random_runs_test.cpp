@@ -83,6 +83,14 @@ void draw_shaping(std::uint64_t seed, System& system) {
   shaping.window = shaping.window_least(2 * readouts) + random.below(shaping.carrier); // two rails
 }
 
+// One seed of three is of a run whose storage takes batches in order. The draw changes nothing in
+// the other runs.
+void draw_order(std::uint64_t seed, System& system) {
+  Random random{seed ^ 0x6f72646572U};
+  system.in_order = random.chance(1, 3);
+  if (system.in_order) system.assignment = AssignmentPolicy::by_number;
+}
+
 void expect_granted_within_window(VirtualSystem& system, const System& agreed) {
   for (std::size_t b = 0; agreed.shaping.on() && b < system.builders(); ++b) {
     if (system.builder(b) == nullptr) continue;
@@ -117,6 +125,7 @@ std::uint64_t run_faults(std::uint64_t seed) {
   const bool spare_readouts = random.chance(1, 2);
   VirtualSystemOptions options = random_options(seed, random);
   draw_shaping(seed, options.system);
+  draw_order(seed, options.system);
   MoreDraws more{seed, options};
   std::optional<OddNumbers> odd;
   if (seed % 2 == 0) {

@@ -16,13 +16,23 @@ constexpr std::size_t bytes_kept = 16; // of each fragment, when all were checke
 
 net::Url url_of(const std::string& text) { return net::Url::parse("sim://" + text).value(); }
 
-// Can be found for as long as it lives; a unit that joins anew has another one.
+// Can be found for as long as it lives; a unit that joins anew has another one. `wrong`: empty as
+// long as batches come in the order of their events.
 class KnownSink final : public storage::MemorySink {
 public:
   KnownSink(storage::MemorySink*& place, net::Loop& loop, storage::MemoryStore& store,
-            storage::MemorySinkOptions options)
-      : MemorySink(loop, store, std::move(options)), place_(place) {
+            storage::MemorySinkOptions options, std::string& wrong)
+      : MemorySink(loop, store, std::move(options)), place_(place), wrong_(wrong) {
     place_ = this;
+  }
+  storage::SubmitOutcome submit(storage::BuiltBatch& batch) override {
+    const EventRange range = batch.range;
+    const storage::SubmitOutcome outcome = MemorySink::submit(batch);
+    if (outcome == storage::SubmitOutcome::busy) return outcome;
+    if (range.first < end_ && wrong_.empty())
+      wrong_ = fmt::format("events {} to {} were stored after {}", range.first, range.end, end_);
+    end_ = std::max(end_, range.end);
+    return outcome;
   }
   ~KnownSink() override {
     if (place_ == this) place_ = nullptr;
@@ -32,6 +42,8 @@ public:
 
 private:
   storage::MemorySink*& place_;
+  std::string& wrong_;
+  EventNumber end_ = 0;
 };
 
 } // namespace
@@ -92,11 +104,12 @@ public:
     sink.keep_bytes = static_cast<bool>(options.check_bytes);
     return std::make_unique<KnownSink>(sinks[owner.builder],
                                        system_.builders_[owner.builder]->host->loop(),
-                                       stores[owner.builder], std::move(sink));
+                                       stores[owner.builder], std::move(sink), wrong_order);
   }
 
   std::vector<storage::MemoryStore> stores; // of each builder unit
   std::vector<storage::MemorySink*> sinks; // null: there is none now
+  std::string wrong_order; // the first batch that was stored after later ones
   std::map<EventNumber, Attempt> winners; // of events that were assigned more than once
 
 private:
@@ -415,6 +428,7 @@ std::string VirtualSystem::check_gaps(EventNumber end) {
 
 std::string VirtualSystem::check_stored() {
   std::string wrong = wrong_bytes_;
+  if (options_.system.in_order && !output_->wrong_order.empty()) wrong = output_->wrong_order;
   std::map<EventNumber, std::size_t> counted;
   std::map<SourceId, wire::MissingCounts> missing;
   std::uint64_t fragments = 0;
