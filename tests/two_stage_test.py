@@ -305,6 +305,7 @@ def test_a_slice_of_the_example_that_is_killed_ends_the_others_in_order():
         for events in groups:
             of_slice_1 = sum(n // 256 % 2 for n in range(events["built"]))
             assert 0 < events["undelivered"] <= of_slice_1, "what slice 1 had not announced"
+        assert result["events"]["undelivered"] == max(events["undelivered"] for events in groups)
         kept = result["configurations"]["slice0"]
         check_balanced(kept)
         assert kept["events"]["lost"] == 0

@@ -12,6 +12,20 @@
 #include "fanin/executive/run_view.hpp"
 
 namespace fanin::executive {
+namespace {
+
+// The slices know nothing of an event that no group could send them.
+std::string undelivered_text(const json::Value& result) {
+  std::string text;
+  for (const auto& [name, one] : result.at("configurations").object()) {
+    const std::uint64_t events = one.at("events").at("undelivered").natural();
+    if (one.at("stage").natural() != 1 || events == 0) continue;
+    text += fmt::format("{}{} of {}", text.empty() ? "           " : ", ", events, printable(name));
+  }
+  return text.empty() ? text : text + " did not reach their slice, which was away for too long\n";
+}
+
+} // namespace
 
 StagesView::StagesView(std::span<const config::Configuration> configurations) {
   const auto stem = [](const config::Configuration& one) {
@@ -115,6 +129,7 @@ json::Value StagesView::result_of(const Part& part) const {
 json::Value StagesView::result() const {
   json::Value configurations{json::Object{}};
   json::Value events{json::Object{}}; // of the slices: those in files
+  std::uint64_t undelivered = 0;      // by the group with the most: they lack in the slices
   json::Value files{json::List{}};
   std::string error;
   std::uint64_t run = 0;
@@ -128,12 +143,15 @@ json::Value StagesView::result() const {
     duration = std::max(duration, one.at("duration_s").real());
     run = std::max(run, one.at("run").natural());
     for (const auto& file : one.at("files").list()) files.append(file);
-    if (!part.configuration->forwards()) {
+    if (part.configuration->forwards()) {
+      undelivered = std::max(undelivered, one.at("events").at("undelivered").natural());
+    } else {
       for (const auto& [kind, count] : one.at("events").object())
         events[kind] = events.at(kind).natural() + count.natural();
     }
     configurations[part.name] = std::move(one);
   }
+  events["undelivered"] = undelivered;
   return json::Object{{"run", run},
                       {"duration_s", duration},
                       {"events", std::move(events)},
@@ -166,7 +184,7 @@ std::string stages_text(const json::Value& result) {
   text += fmt::format("events     {} built by the slices, {} incomplete, {} lost\n",
                       events.at("built").natural(), events.at("incomplete").natural(),
                       events.at("lost").natural());
-  return text;
+  return text + undelivered_text(result);
 }
 
 } // namespace fanin::executive

@@ -9,6 +9,7 @@
 namespace fanin::executive {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 constexpr std::size_t group = 0;
@@ -33,15 +34,16 @@ protected:
                                        {"line", "waiting for bu0"},
                                        {"ready", ready}});
   }
-  void result(std::size_t part, int built, bool ok = true) {
-    json::Value report = json::Object{{"report", "result"},
-                                      {"run", 5},
-                                      {"duration_s", 2.5},
-                                      {"events", json::Object{{"built", built}, {"lost", 1}}},
-                                      {"fragments", json::Object{}},
-                                      {"balanced", ok},
-                                      {"ok", ok},
-                                      {"error", ok ? "" : "no order"}};
+  void result(std::size_t part, int built, bool ok = true, int undelivered = 0) {
+    json::Value report = json::Object{
+        {"report", "result"},
+        {"run", 5},
+        {"duration_s", 2.5},
+        {"events", json::Object{{"built", built}, {"undelivered", undelivered}, {"lost", 1}}},
+        {"fragments", json::Object{}},
+        {"balanced", ok},
+        {"ok", ok},
+        {"error", ok ? "" : "no order"}};
     report["files"].append("file" + std::to_string(part));
     view_.on_report(part, report);
   }
@@ -107,6 +109,16 @@ TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slic
   EXPECT_EQ(one.find("report"), nullptr);
   EXPECT_EQ(all.at("configurations").at("b/slice.toml").at("stage").natural(), 2U);
   EXPECT_THAT(stages_text(all), HasSubstr("1 groups, 2 slices: ended in good order"));
+}
+
+TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten) {
+  result(group, 30, true, 7);
+  result(slice0, 10);
+  result(slice1, 13);
+  const json::Value all = view_.result();
+  EXPECT_EQ(all.at("events").at("undelivered").natural(), 7U);
+  EXPECT_THAT(stages_text(all), EndsWith("           7 of group did not reach their slice, which "
+                                         "was away for too long\n"));
 }
 
 TEST_F(StagesViewTest, the_first_that_failed_is_the_reason) {
