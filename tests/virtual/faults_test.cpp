@@ -427,6 +427,20 @@ TEST(Faults, nobody_is_said_to_build_where_nobody_is_left) {
                                 "'bu1' is gone .*: its [1-9][0-9]* events wait for a builder")));
 }
 
+TEST(Faults, nobody_is_said_to_build_events_that_are_dealt_by_number) {
+  auto options = triggered(1, 2, 20'000);
+  options.system.assignment = AssignmentPolicy::by_number;
+  VirtualSystem system{options};
+  system.start_all();
+  system.run_for(100ms);
+  system.sink(0)->set_commit_delay(10s);
+  system.run_for(100ms);
+  system.kill_builder(0);
+  system.run_for(10ms);
+  EXPECT_THAT(system.log(), Contains(ContainsRegex(
+                                "'bu0' is gone .*: its [1-9][0-9]* events wait until it comes")));
+}
+
 TEST(Faults, a_run_ends_at_once_where_no_storage_is_left) {
   auto options = triggered(2, 2, 20'000);
   options.failure_ends_run = true;

@@ -230,17 +230,23 @@ void EventManager::readout_left(NodeId node, std::string_view why) {
          fmt::format("is gone ({}): {}", why, then));
 }
 
+// What becomes of the events that it had to build.
+std::string EventManager::after_loss_of_builder(std::uint64_t events) const {
+  if (events == 0) return "it had nothing to build";
+  if (system_.assignment == AssignmentPolicy::by_number)
+    return fmt::format(
+        "its {} events wait until it comes back (`event.assignment` = \"by-number\")", events);
+  if (builders_.none_present()) return fmt::format("its {} events wait for a builder unit", events);
+  return fmt::format("others build its {} events", events);
+}
+
 void EventManager::builder_left(NodeId node, std::string_view why) {
   builders_.leave(node);
   paths_.builder_down(node);
   if (builders_.presence(node) == Presence::finished || ended()) return;
   const std::uint64_t events = dispatcher_.builder_down(node);
-  const std::string then = events == 0 ? "it had nothing to build"
-                           : builders_.none_present()
-                               ? fmt::format("its {} events wait for a builder unit", events)
-                               : fmt::format("others build its {} events", events);
   log_of({wire::Role::builder_unit, node}, LogLevel::error,
-         fmt::format("is gone ({}): {}", why, then));
+         fmt::format("is gone ({}): {}", why, after_loss_of_builder(events)));
   server_.tell_readouts(wire::BuilderDown{node, 0, builders_.incarnation(node)});
 }
 
