@@ -208,8 +208,9 @@ Result<bench::EvbOptions> read_evb(EvbArguments arguments, std::uint32_t fragmen
   reading.size("--working-set", arguments.working_set, options.working_set);
   // Processes that poll where others need the core take it away: there, polling becomes blocking.
   const std::size_t processes = (arguments.receive ? 2 : 1) * arguments.rus + arguments.bus;
-  const bool poll =
-      arguments.wait == "poll" && !arguments.idle && processes <= executive::usable_cores();
+  // One that polls takes a whole core, however little it has to do: it has nothing to throttle.
+  const bool poll = arguments.wait == "poll" && !arguments.idle && arguments.throttle.empty() &&
+                    processes <= executive::usable_cores();
   const bool poll_evm = poll && processes < executive::usable_cores();
   setup.manager_wait = poll_evm ? net::WaitPolicy::poll : net::WaitPolicy::block;
   if (arguments.sources < arguments.hosts.rails)

@@ -44,6 +44,7 @@ Result<> CpuQuota::check(const std::string& root) {
 Result<CpuQuota> CpuQuota::make(pid_t pid, double cores, const std::string& root) {
   if (auto possible = check(root); !possible) return std::unexpected(possible.error());
   const std::string folder = fmt::format("{}/fanin-bench-{}", root, pid);
+  (void)rmdir(folder.c_str()); // of an earlier process of this number that was killed
   if (mkdir(folder.c_str(), 0755) != 0) return fail_errno(ErrorKind::unsupported, folder, errno);
   CpuQuota made(root, folder);
   const bool little = std::lround(cores * usual_period_us) < quota_least_us;

@@ -47,9 +47,10 @@ inline constexpr std::string_view link_contender = "link";
 inline constexpr std::string_view one_rail = "one rail";
 // The contender that is fanin (or evb) with a sender and a receiver on each host.
 inline constexpr std::string_view full_duplex = "full duplex";
-// Of its row: what all hosts have sent over their links (`link_bytes_per_s`; what stays on a host
-// is left out), compared with those that have a host for each (`ratio_to_apart`; their contender is
-// `apart`) and with the links of one direction as one bare stream fills them (`ratio_to_link`).
+// Of its row: what all hosts have received over their links (`link_bytes_per_s`; what stays on a
+// host is left out), compared with those that have a host for each (`ratio_to_apart`; their
+// contender is `apart`) and with the links of one direction as one bare stream fills them
+// (`ratio_to_link`).
 void put_full_duplex(json::Value& object, const Series& series, const std::vector<Series>& all,
                      std::string_view apart, std::size_t links);
 // Bytes per second over those of that stream, times the links that N senders and M receivers have

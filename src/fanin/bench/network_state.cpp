@@ -67,7 +67,7 @@ std::uint64_t retransmitted_here() {
   return retransmitted_in(file);
 }
 
-// "  rail0: RECEIVED_BYTES ... SENT_BYTES ...", the sent ones are the ninth number.
+// "  rail0: RECEIVED_BYTES ...".
 std::uint64_t link_bytes_in(std::istream& text) {
   std::uint64_t sum = 0;
   for (std::string line; std::getline(text, line);) {
@@ -75,9 +75,10 @@ std::uint64_t link_bytes_in(std::istream& text) {
     if (colon == std::string::npos) continue;
     const std::vector<std::string> name = fields_of(line.substr(0, colon));
     const std::vector<std::string> numbers = fields_of(line.substr(colon + 1));
-    if (name.empty() || name.front() == "lo" || numbers.size() < 9) continue;
+    if (name.empty() || name.front() == "lo" || numbers.empty()) continue;
     std::uint64_t value = 0;
-    (void)std::from_chars(numbers[8].data(), numbers[8].data() + numbers[8].size(), value);
+    const std::string& received = numbers.front();
+    (void)std::from_chars(received.data(), received.data() + received.size(), value);
     sum += value;
   }
   return sum;

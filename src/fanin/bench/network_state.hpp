@@ -18,8 +18,8 @@ namespace fanin::bench {
 // Of this host, or of the network namespace of this process.
 [[nodiscard]] std::uint64_t retransmitted_here();
 
-// Bytes of packets that a host has sent over its links since its start, from a text like
-// /proc/net/dev.
+// Bytes of packets that a host has received over its links since its start, from a text like
+// /proc/net/dev. Not those that it has sent: a switch drops some of them, and TCP sends them again.
 [[nodiscard]] std::uint64_t link_bytes_in(std::istream& text);
 // Of this host, or of the network namespace of this process.
 [[nodiscard]] std::uint64_t link_bytes_here();

@@ -67,7 +67,7 @@ struct ProcessCounts {
   std::uint64_t forced = 0;
   std::uint64_t peak_rss_bytes = 0;
   std::uint64_t retransmitted = 0; // TCP segments that its host has sent again
-  std::uint64_t link_bytes = 0; // of packets that its host has sent over its links
+  std::uint64_t link_bytes = 0; // of packets that its host has received over its links
   std::uint64_t batches = 0;
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
@@ -105,7 +105,7 @@ struct Sample {
   double stolen = 0; // share of the host's processor time that it did not get, meanwhile
   double idle = 0; // share of this host's processor time
   std::uint64_t retransmitted = 0; // TCP segments that other hosts have sent again
-  std::uint64_t link_bytes = 0; // of packets that they have sent over their links
+  std::uint64_t link_bytes = 0; // of packets that they have received over their links
   std::uint64_t switch_drops = 0; // packets; where there is a testbed
   std::vector<ProcessUse> processes;
   Histogram latency; // of the whole run
