@@ -21,7 +21,9 @@ public:
                                              const std::string& root = usual_root);
   ~CpuQuota(); // without a limit again
   CpuQuota(CpuQuota&& other) noexcept
-      : root_(other.root_), folder_(std::exchange(other.folder_, {})), cores_(other.cores_) {}
+      : root_(std::move(other.root_)),
+        folder_(std::exchange(other.folder_, {})),
+        cores_(other.cores_) {}
   CpuQuota& operator=(CpuQuota&&) = delete;
 
   [[nodiscard]] double cores() const { return cores_; } // as the kernel says

@@ -113,7 +113,8 @@ TEST_F(Publishing, has_one_copy_of_a_large_event_for_all_readers_and_tags_until_
 TEST_F(Publishing, skips_large_events_while_readers_that_are_slow_hold_too_many_bytes) {
   std::vector<std::unique_ptr<Reader>> readers;
   for (message::Tag stream = 0; stream < 4; ++stream) {
-    readers.push_back(std::unique_ptr<Reader>(new Reader(*this, {1 + stream})));
+    readers.push_back(
+        std::make_unique<Reader>(*this, std::initializer_list<message::Tag>{1 + stream}));
     readers.back()->reads = false;
   }
   for (std::uint32_t stream = 0; stream < 4; ++stream) publish(20, 1U << stream);
