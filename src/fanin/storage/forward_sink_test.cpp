@@ -336,6 +336,41 @@ TEST_F(Forward, a_name_service_that_takes_its_time_or_fails_holds_up_nobody) {
   loop_.set_resolver(nullptr);
 }
 
+TEST_F(Forward, a_slice_that_comes_back_is_reached_without_the_name_service) {
+  net::ScriptedResolver names(loop_);
+  loop_.set_resolver(&names);
+  left_.emplace();
+  const std::string url = left_->source->listening_url();
+  make({fmt::format("tcp://daq-s0:{}", net::Url::parse(url).value().port)});
+  const auto is_sent = [&](EventNumber end) {
+    until([&] {
+      return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == end;
+    });
+  };
+  ASSERT_EQ(submit(0), SubmitOutcome::accepted);
+  is_sent(4);
+  EXPECT_EQ(names.asked(), 1U);
+  names.take(60s); // much longer than give_up
+
+  left_.reset();
+  left_.emplace(url);
+  is_sent(4);
+  EXPECT_EQ(names.asked(), 1U) << "the address that answered is tried first";
+
+  left_.reset();
+  until([&] { return names.asked() == 2; }); // after it has failed
+  for (int i = 0; i < 30; ++i) turn(100ms);
+  left_.emplace(url);
+  is_sent(4);
+  left_->source->announced(4);
+  until([&] { return committed_.size() == 1; });
+  EXPECT_EQ(undelivered_, 0U);
+  EXPECT_EQ(names.asked(), 2U);
+  loop_.remove(*sink_);
+  sink_.reset();
+  loop_.set_resolver(nullptr);
+}
+
 TEST_F(Forward, what_a_slice_had_not_announced_when_it_died_is_sent_again) {
   left_.emplace();
   const std::string url = left_->source->listening_url();

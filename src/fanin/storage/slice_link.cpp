@@ -35,18 +35,19 @@ SliceLink::SliceLink(SliceLinkOptions options, const Descriptor& epoll, net::Loo
       loop_(loop),
       question_([this](const net::Resolver::Found& found) {
         found_ = found;
+        if (retry_at_ == never) retry_at_ = loop_.now();
         answered_.start(loop_, loop_.now());
       }),
       pause_(pause_least),
       lost_at_(loop.now()) {
   if (!options_.log) options_.log = [](LogLevel, std::string_view) {};
   if (!options_.is_unanswered) options_.is_unanswered = net::is_unanswered;
+  ask();
 }
 
 bool SliceLink::poll(std::vector<Done>& done) {
   const Time now = loop_.now();
-  if (state_ == State::closed && now >= retry_at_) resolve(now);
-  if (state_ == State::resolving && found_) connect(now);
+  if (state_ == State::closed && now >= retry_at_) begin(now);
   if (state_ == State::connecting) greet(now);
   if (connected()) (void)receive(now);
   take_done(now, done); // what is announced is not sent again
@@ -60,7 +61,6 @@ bool SliceLink::poll(std::vector<Done>& done) {
 void SliceLink::set_due(Time now) {
   switch (state_) {
   case State::closed: due_ = retry_at_; break;
-  case State::resolving: due_ = never; break;
   case State::connecting: due_ = deadline_; break;
   case State::greeting: due_ = std::min(deadline_, look_at_); break;
   case State::open: due_ = look_at_; break;
@@ -72,22 +72,38 @@ void SliceLink::set_due(Time now) {
 
 // --- the connection ------------------------------------------------------------------------------
 
-// A slice may have come back on another host, under its name.
-void SliceLink::resolve(Time now) {
-  if (address_ < addresses_.size()) return connect(now);
+void SliceLink::ask() {
   net::Resolver& resolver = loop_.resolver();
   if (!addresses_.empty()) resolver.forget(options_.url.host);
-  state_ = State::resolving;
   found_ = resolver.ask(options_.url.host, question_);
 }
 
-void SliceLink::connect(Time now) {
+void SliceLink::begin(Time now) {
   if (const auto found = std::exchange(found_, {})) {
-    if (!*found) return lose(found->error().text, now);
-    addresses_ = **found;
-    address_ = 0;
+    failed_ = 0;
+    if (*found) {
+      addresses_ = **found;
+      address_ = 0;
+    } else if (addresses_.empty()) {
+      return lose(found->error().text, now);
+    }
   }
-  net::Address& address = addresses_[address_++];
+  if (addresses_.empty()) {
+    retry_at_ = never;
+  } else {
+    connect(now);
+  }
+}
+
+// A slice may have come back on another host, under its name. But the name service may be away too,
+// or slow, so the addresses that are known are tried until it has answered.
+void SliceLink::next_address() {
+  if (++address_ >= addresses_.size()) address_ = 0;
+  if (++failed_ >= addresses_.size() && !found_ && !question_.waits()) ask();
+}
+
+void SliceLink::connect(Time now) {
+  net::Address& address = addresses_[address_];
   if (address.port() == 0) address.set_port(options_.url.port);
   socket_ = net::begin_to_connect(address, {});
   if (!socket_) return lose(net::error_text(errno), now);
@@ -157,8 +173,9 @@ void SliceLink::close(Time now) {
   if (state_ == State::open) {
     lost_at_ = now;
     pause_ = pause_least;
-  } else if (state_ == State::greeting) {
-    lost_at_ += now - connected_at_;
+  } else {
+    if (state_ == State::greeting) lost_at_ += now - connected_at_;
+    next_address();
   }
   socket_ = Descriptor{};
   state_ = State::closed;
@@ -214,6 +231,9 @@ bool SliceLink::on_answer(Time now) {
     return false;
   }
   state_ = State::open;
+  failed_ = 0;
+  found_.reset(); // of before: this address is right
+  question_.withdraw();
   progress_at_ = now;
   pause_ = pause_least;
   if (loss_said_ || silence_said_) {

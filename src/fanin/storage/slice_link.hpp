@@ -29,8 +29,8 @@ namespace fanin::storage {
 
 struct SliceLinkOptions {
   std::string name; ///< "slice 1 at tcp://daq-s1:7500", for messages
-  net::Url url; ///< of its source. The addresses of its host are tried in turn, and then asked for
-                ///< again
+  net::Url url; ///< of its source. The addresses of its host are tried in turn, first the one that
+                ///< answered last. When all have failed, they are looked up again
   SourceId source = 0;
   std::uint64_t sender = 1; ///< number of this sender, not 0
   Duration give_up{}; ///< how long the slice is waited for while there is no connection
@@ -68,14 +68,15 @@ public:
 private:
   enum class State : std::uint8_t {
     closed,
-    resolving, // the name service is asked
     connecting,
     greeting, // connected; the slice answers when it has read what was sent before
     open
   };
 
-  void resolve(Time now);
+  void ask();
+  void begin(Time now);
   void connect(Time now);
+  void next_address();
   void greet(Time now);
   [[nodiscard]] bool connected() const {
     return state_ == State::greeting || state_ == State::open;
@@ -100,11 +101,12 @@ private:
   Descriptor socket_;
   State state_ = State::closed;
   net::Resolver::Question question_; // for addresses_
-  std::optional<net::Resolver::Found> found_; // the answer, which poll() takes
+  std::optional<net::Resolver::Found> found_; // the answer, which the next attempt takes
   net::Timer answered_; // makes the loop turn
   std::vector<net::Address> addresses_;
-  std::size_t address_ = 0; // the next one
-  Time retry_at_{};
+  std::size_t address_ = 0; // in use, or the next one
+  std::size_t failed_ = 0; // addresses in turn, since one answered or they were found
+  Time retry_at_{}; // never: the first answer of the name service is waited for
   Time deadline_ = never; // of connecting and of the answer
   Time connected_at_{};
   Time look_at_{}; // while connected: when to look whether the other host still answers
