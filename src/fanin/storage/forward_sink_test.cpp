@@ -270,7 +270,7 @@ TEST_F(Forward, says_for_which_slice_it_waits_and_for_how_long) {
   until([&] { return log_.contains("is away"); });
   clock_.advance(3s);
   turn(1ms);
-  EXPECT_THAT(sink_->waits_for(), for_seconds("has been away"));
+  EXPECT_THAT(sink_->waits_for(), for_seconds("is away and has announced nothing"));
   left_.emplace(url);
   until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
   left_->source->announced(4);
@@ -523,6 +523,8 @@ TEST_F(Forward, who_never_answers_is_named_and_tried_again_after_give_up) {
   for (int i = 0; i < 20; ++i) turn(100ms);
   until([&] { return accept() == 2; });
   EXPECT_THAT(committed_, IsEmpty());
+  EXPECT_THAT(sink_->waits_for(),
+              EndsWith(", which does not answer and has announced nothing for 11 s"));
 }
 
 TEST_F(Forward, a_slice_whose_host_does_not_answer_is_away) {

@@ -131,7 +131,7 @@ void SliceLink::greet(Time now) {
   if (sent != sizeof hello) return lose(net::error_text(errno), now);
   state_ = State::greeting;
   received_ = 0;
-  connected_at_ = progress_at_ = now;
+  connected_at_ = now;
   look_at_ = now + look_period;
   deadline_ = now + std::max(patience, options_.give_up);
 }
@@ -212,7 +212,7 @@ bool SliceLink::take_message(Time now) {
     return false;
   }
   announced_ = std::max(announced_, header.event);
-  progress_at_ = now;
+  news_at_ = now;
   return true;
 }
 
@@ -234,7 +234,7 @@ bool SliceLink::on_answer(Time now) {
   failed_ = 0;
   found_.reset(); // of before: this address is right
   question_.withdraw();
-  progress_at_ = now;
+  news_at_ = now;
   pause_ = pause_least;
   if (loss_said_ || silence_said_) {
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
@@ -248,10 +248,11 @@ bool SliceLink::on_answer(Time now) {
 std::string SliceLink::waits_for() const {
   const Duration since = std::chrono::floor<std::chrono::seconds>(loop_.now() - stuck_since());
   if (since < std::chrono::seconds{1}) return options_.name;
-  const std::string_view what = !connected()                ? "has been away"
-                                : state_ == State::greeting ? "has not answered"
-                                                            : "has announced nothing";
-  return fmt::format("{}, which {} for {}", options_.name, what, format_duration(since));
+  const std::string_view state = !connected()                ? "is away and "
+                                 : state_ == State::greeting ? "does not answer and "
+                                                             : "";
+  return fmt::format("{}, which {}has announced nothing for {}", options_.name, state,
+                     format_duration(since));
 }
 
 // --- what it gets --------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ void SliceLink::add(std::unique_ptr<SuperFragments> batch) {
   // The slice would drop what goes back, and it would count as delivered.
   FANIN_ASSERT(batch->first() >= end_);
   end_ = batch->end();
-  if (batches_.empty()) progress_at_ = loop_.now();
+  if (batches_.empty()) news_at_ = loop_.now();
   batches_.push_back(std::move(batch));
   if (batch_ + 1 == batches_.size()) go_to(batch_);
 }

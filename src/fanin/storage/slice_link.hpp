@@ -58,8 +58,8 @@ public:
   [[nodiscard]] std::size_t waiting() const { return batches_.size(); }
   /// Works with the connection, and appends what is done, in order. True: there is more to do.
   bool poll(std::vector<Done>& done);
-  /// Since when nothing of what waits was announced; while there is no connection: since when.
-  [[nodiscard]] Time stuck_since() const { return connected() ? progress_at_ : lost_at_; }
+  /// Since when the slice has neither answered nor announced anything of what waits.
+  [[nodiscard]] Time stuck_since() const { return news_at_; }
   /// "slice 1 at tcp://daq-s1:7500, which has announced nothing for 12 s"
   [[nodiscard]] std::string waits_for() const;
   /// When poll() is to be called, if `epoll` does not say so before.
@@ -111,7 +111,7 @@ private:
   Time connected_at_{};
   Time look_at_{}; // while connected: when to look whether the other host still answers
   Duration pause_;
-  Time progress_at_{}; // of the latest answer or news of the slice; not before something waited
+  Time news_at_{}; // of the latest answer or announcement; not before something waited
   Time lost_at_; // since when there was no connection; later by the time that one had no answer
   Time due_{};
   bool loss_said_ = false;
