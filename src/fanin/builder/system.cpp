@@ -68,6 +68,7 @@ std::uint64_t System::digest() const {
   digest.add(slice.number);
   digest.add(slice.of);
   digest.add(slice.block);
+  digest.add(in_order ? 1 : 0);
   digest.add(streams.size());
   for (const auto& stream : streams) {
     digest.add(stream.name);
