@@ -73,6 +73,10 @@ void EventManagerNode::process_died(std::uint64_t session) {
   if (manager_) manager_->process_died(session);
 }
 
+void EventManagerNode::no_builder_left(const std::string& why) {
+  if (manager_) manager_->stop_now(fmt::format("all builder units have failed: {}", why));
+}
+
 void EventManagerNode::turn() {
   if (began_at_ != never || !manager_ || !manager_->running()) return;
   began_at_ = context_.loop->now();

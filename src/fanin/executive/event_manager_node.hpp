@@ -22,6 +22,7 @@ public:
   [[nodiscard]] bool ended() const override { return ended_; }
   [[nodiscard]] std::vector<net::Url> listening() const override { return manager_->urls(); }
   void process_died(std::uint64_t session) override;
+  void no_builder_left(const std::string& why) override;
   void turn() override;
 
   [[nodiscard]] builder::EventManager& manager() { return *manager_; } // after start()

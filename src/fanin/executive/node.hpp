@@ -73,6 +73,8 @@ public:
   void set_event_manager(std::vector<net::Url> rails) { context_.event_manager = std::move(rails); }
   // The launcher says that the process of this session has died.
   virtual void process_died(std::uint64_t) {}
+  // All builder units have failed, the first one for this reason, and none comes back.
+  virtual void no_builder_left(const std::string&) {}
   // Called in each turn of the loop.
   virtual void turn() {}
 

@@ -229,16 +229,16 @@ void Process::turn() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i]->ended() && !end_reported_[i]) report_end(i);
   }
-  end_without_builders();
   const auto quiet = [](const auto& transport) { return transport->closing() == 0; };
   const bool all_ended = std::ranges::find(end_reported_, false) == end_reported_.end();
   if (all_ended && std::ranges::all_of(transports_, quiet)) loop_.stop();
 }
 
 // Where all builder units are in this process, none of them comes back, nor can it be started
-// again: the run would wait for ever.
-void Process::end_without_builders() {
-  if (!has_event_manager() || nodes_.front()->ended()) return;
+// again: the run would wait for ever. A run that has ended is not touched: its record may still
+// wait for space on a disk.
+void Process::tell_if_no_builder_is_left() {
+  if (!has_event_manager()) return;
   std::size_t failed = 0;
   std::string why;
   for (const auto& node : nodes_) {
@@ -246,8 +246,7 @@ void Process::end_without_builders() {
     if (!node->ended() || node->outcome()) return;
     if (failed++ == 0) why = node->outcome().error().text;
   }
-  const std::size_t builders = system_.builder_units.size();
-  if (failed == builders) stop_now(fmt::format("all builder units have failed: {}", why));
+  if (failed == system_.builder_units.size()) nodes_.front()->no_builder_left(why);
 }
 
 void Process::report_end(std::size_t index) {
@@ -269,6 +268,7 @@ void Process::report_end(std::size_t index) {
   }
   // Without a launcher that ends the run.
   if (options_.attended && has_event_manager() && unable) stop();
+  if (node.configured().role == config::Role::builder) tell_if_no_builder_is_left();
   if (node.configured().role != config::Role::event_manager) return;
   // Without it the others have nothing to wait for, unless it has told them to finish.
   for (auto& other : nodes_) {

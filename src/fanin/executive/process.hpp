@@ -66,7 +66,7 @@ private:
   void on_signal(pid_t sender);
   void turn();
   void report_end(std::size_t index);
-  void end_without_builders();
+  void tell_if_no_builder_is_left();
   [[nodiscard]] bool has_event_manager() const;
   [[nodiscard]] bool is_companion(const Node& node) const;
 
