@@ -56,10 +56,9 @@ const Capacity::Share& Capacity::fair_share() {
   return *share_;
 }
 
-// What was released behind others counts until they are released. Where batches are stored in
-// order, the others may wait for just this one: then only what is not released counts. There is
-// room for that, since all of it was assigned once, and nothing new is before all of it is assigned
-// again.
+// What was released behind others counts until these are released. With `in_order` these others may
+// wait for this very batch, so a batch that is assigned again counts only what is not released. It
+// always fits: it fitted before, and no new batch is assigned until all old ones are.
 bool Capacity::has_room(NodeId node, const Need& need, Use use) {
   const Builder& builder = builders_[node];
   const bool again = use == Use::reassignment;
