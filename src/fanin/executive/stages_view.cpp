@@ -20,9 +20,11 @@ std::string undelivered_text(const json::Value& result) {
   for (const auto& [name, one] : result.at("configurations").object()) {
     const std::uint64_t events = one.at("events").at("undelivered").natural();
     if (one.at("stage").natural() != 1 || events == 0) continue;
-    text += fmt::format("{}{} of {}", text.empty() ? "           " : ", ", events, printable(name));
+    text += text.empty() ? "           " : ", ";
+    text += fmt::format("{} events of group '{}'", events, printable(name));
   }
-  return text.empty() ? text : text + " did not reach their slice, which was away for too long\n";
+  if (text.empty()) return text;
+  return text + " did not reach their slice: it was away for longer than slice.give_up\n";
 }
 
 } // namespace
@@ -129,7 +131,7 @@ json::Value StagesView::result_of(const Part& part) const {
 json::Value StagesView::result() const {
   json::Value configurations{json::Object{}};
   json::Value events{json::Object{}}; // of the slices: those in files
-  std::uint64_t undelivered = 0;      // by the group with the most: they lack in the slices
+  std::uint64_t undelivered = 0;      // by the group with the most: the slices lack these events
   json::Value files{json::List{}};
   std::string error;
   std::uint64_t run = 0;
@@ -177,10 +179,14 @@ std::string stages_text(const json::Value& result) {
     text += "\n";
   }
   const json::Value& events = result.at("events");
+  const std::uint64_t undelivered = events.at("undelivered").natural();
+  const std::string in_order =
+      undelivered == 0
+          ? "ended in good order, every fragment accounted for"
+          : fmt::format("ended in good order, at least {} events undelivered", undelivered);
   text += fmt::format(
       "run {}      {} groups, {} slices: {}\n", result.at("run").natural(), groups, slices,
-      result.at("ok").boolean() ? std::string("ended in good order, every fragment accounted for")
-                                : "FAILED: " + printable(result.at("error").text()));
+      result.at("ok").boolean() ? in_order : "FAILED: " + printable(result.at("error").text()));
   text += fmt::format("events     {} built by the slices, {} incomplete, {} lost\n",
                       events.at("built").natural(), events.at("incomplete").natural(),
                       events.at("lost").natural());

@@ -108,7 +108,8 @@ TEST_F(StagesViewTest, the_result_has_all_configurations_and_the_sum_of_the_slic
   EXPECT_EQ(one.at("events").at("built").natural(), 30U);
   EXPECT_EQ(one.find("report"), nullptr);
   EXPECT_EQ(all.at("configurations").at("b/slice.toml").at("stage").natural(), 2U);
-  EXPECT_THAT(stages_text(all), HasSubstr("1 groups, 2 slices: ended in good order"));
+  EXPECT_THAT(stages_text(all),
+              HasSubstr("1 groups, 2 slices: ended in good order, every fragment"));
 }
 
 TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten) {
@@ -117,8 +118,10 @@ TEST_F(StagesViewTest, what_a_group_could_not_send_to_its_slice_is_not_forgotten
   result(slice1, 13);
   const json::Value all = view_.result();
   EXPECT_EQ(all.at("events").at("undelivered").natural(), 7U);
-  EXPECT_THAT(stages_text(all), EndsWith("           7 of group did not reach their slice, which "
-                                         "was away for too long\n"));
+  EXPECT_THAT(stages_text(all), HasSubstr("in good order, at least 7 events undelivered\n"));
+  EXPECT_THAT(stages_text(all),
+              EndsWith("           7 events of group 'group' did not reach their slice: it was "
+                       "away for longer than slice.give_up\n"));
 }
 
 TEST_F(StagesViewTest, the_first_that_failed_is_the_reason) {
