@@ -202,7 +202,7 @@ bool Launcher::only(const ProcessState& state, config::Role role) const {
   });
 }
 
-bool Launcher::reads_only_from_groups(const ProcessState& state) const {
+bool Launcher::reads_only_merged(const ProcessState& state) const {
   return only(state, config::Role::readout) &&
          std::ranges::all_of(process(state).nodes, [&](std::size_t index) {
            const auto [begin, end] =
@@ -223,9 +223,8 @@ void Launcher::on_silent(const std::string& node) {
     const auto& nodes = process(*state).nodes;
     const bool it = std::ranges::any_of(
         nodes, [&](std::size_t index) { return configuration_.nodes[index].name == node; });
-    const bool replaceable =
-        builds_only(*state) || filters_only(*state) || reads_only_from_groups(*state);
-    if (!it || !replaceable || state->child == nullptr || !state->child->alive()) continue;
+    if (!it || state->child == nullptr || !state->child->alive()) continue;
+    if (!builds_only(*state) && !filters_only(*state) && !reads_only_merged(*state)) continue;
     options_.log(LogLevel::warning,
                  fmt::format("{} was given up: it is killed", process(*state).name));
     state->killed = true;

@@ -85,8 +85,9 @@ private:
   [[nodiscard]] bool filters_only(const ProcessState& state) const {
     return only(state, config::Role::filter);
   }
-  // All that it reads are super-fragments: what it has not announced, groups send again.
-  [[nodiscard]] bool reads_only_from_groups(const ProcessState& state) const;
+  // It reads only super-fragments. The groups send again what it has not announced. (A sender that
+  // asks for no acknowledgements does not: then what it had sent and nobody has read is lost.)
+  [[nodiscard]] bool reads_only_merged(const ProcessState& state) const;
   // The run is over: the rest has some time to end. Nodes that the event manager has told to finish
   // do so first; those that have lost it, or never had it, leave.
   void end_all();
