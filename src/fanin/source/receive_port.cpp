@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "fanin/base/assert.hpp"
 #include "fanin/net/tcp_socket.hpp"
 
 namespace fanin::source {
@@ -17,6 +18,13 @@ namespace {
 
 constexpr std::size_t accepts_per_call = 32;
 constexpr Duration accept_retry = std::chrono::milliseconds{100};
+
+// The peer has closed, and everything that it has sent was read.
+bool has_gone(const Descriptor& socket) {
+  std::byte next{};
+  const ssize_t got = ::recv(socket.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
 
 } // namespace
 
@@ -74,37 +82,80 @@ Result<> ReceivePort::listen() {
   return {};
 }
 
+// --- its sources ---------------------------------------------------------------------------------
+
+void ReceivePort::expect(Member& member) { sources_.push_back({.member = &member}); }
+
+// Nobody may wake after this: those who wait are told at once.
+void ReceivePort::withdraw(Member& member) {
+  std::erase_if(sources_, [&](const Place& place) { return place.member == &member; });
+  hand_over_early(polled_at_);
+  close_if_over();
+}
+
 Result<> ReceivePort::add(Member& member) {
-  if (std::ranges::find(members_, &member) != members_.end()) return {};
+  Place& place = place_of(member);
+  if (place.state == State::here) return {};
   if (!listener_) {
     if (auto listening = listen(); !listening) return listening;
   }
-  members_.push_back(&member);
-  std::erase(ended_, member.id());
+  place = {.member = &member, .state = State::here};
+  sources_added_ = true;
   due_ = Time{}; // its senders may be here
   return {};
 }
 
-std::size_t ReceivePort::remove(Member& member) {
-  std::erase(members_, &member);
-  if (!members_.empty() || !listener_) return 0;
-  std::size_t closed = std::exchange(newcomers_, {}).size() + std::exchange(early_, {}).size();
+std::size_t ReceivePort::end_of_data(Member& member) {
+  Place& place = place_of(member);
+  FANIN_ASSERT(place.state == State::here);
+  place.state = State::ended;
+  return close_if_over();
+}
+
+// Returns how many connections were closed.
+std::size_t ReceivePort::close_if_over() {
+  const auto has_ended = [](const Place& place) { return place.state == State::ended; };
+  if (!listener_ || !std::ranges::all_of(sources_, has_ended)) return 0;
+  FANIN_ASSERT(early_.empty());
+  std::size_t closed = std::exchange(newcomers_, {}).size();
   net::Address peer;
   for (int i = 0; i < SOMAXCONN && accept(peer); ++i) ++closed;
   listener_ = Descriptor{};
   return closed;
 }
 
-std::size_t ReceivePort::forget(Member& member) {
-  std::erase(expected_, &member);
-  std::erase(ended_, member.id());
-  return remove(member);
+ReceivePort::Place* ReceivePort::find(SourceId id) {
+  const auto found =
+      std::ranges::find(sources_, id, [](const Place& place) { return place.member->id(); });
+  return found == sources_.end() ? nullptr : &*found;
 }
 
-std::size_t ReceivePort::end(Member& member) {
-  ended_.push_back(member.id());
-  return remove(member);
+ReceivePort::Place& ReceivePort::place_of(const Member& member) {
+  const auto found = std::ranges::find(sources_, &member, &Place::member);
+  FANIN_ASSERT(found != sources_.end());
+  return *found;
 }
+
+// Of those that are here; null: none is.
+ReceivePort::Member* ReceivePort::first() const {
+  const auto found = std::ranges::find(sources_, State::here, &Place::state);
+  return found == sources_.end() ? nullptr : found->member;
+}
+
+bool ReceivePort::shared() const {
+  return std::ranges::count_if(sources_,
+                               [](const Place& place) { return place.state != State::ended; }) > 1;
+}
+
+std::size_t ReceivePort::waiting() const {
+  std::size_t count = 0;
+  for (const Place& place : sources_) {
+    if (place.state == State::here) count += place.member->waiting();
+  }
+  return count;
+}
+
+// --- connections ---------------------------------------------------------------------------------
 
 std::string ReceivePort::listening_url() const {
   return listener_ ? net::address_text(net::local_address(listener_.get())) : std::string{};
@@ -117,39 +168,21 @@ Descriptor ReceivePort::accept(net::Address& peer) const {
   }
 }
 
-std::size_t ReceivePort::waiting() const {
-  std::size_t count = early_.size();
-  for (const Member* member : members_) count += member->waiting();
-  return count;
-}
-
-ReceivePort::Member* ReceivePort::find(SourceId id) const {
-  const auto found = std::ranges::find(members_, id, &Member::id);
-  return found == members_.end() ? nullptr : *found;
-}
-
-bool ReceivePort::expects(SourceId id) const {
-  return std::ranges::find(ended_, id) == ended_.end() &&
-         std::ranges::find(expected_, id, [](const Member* one) { return one->id(); }) !=
-             expected_.end();
-}
-
 // Most senders have sent their preface when they are accepted. False: nobody can be accepted now.
 bool ReceivePort::accept_one(Time now) {
   Newcomer newcomer;
   newcomer.socket = accept(newcomer.address);
-  Member& first = *members_.front();
   if (!newcomer.socket) {
     others_wait_ = errno != EAGAIN; // out of descriptors, for instance: try again later
     if (others_wait_) {
-      first.warn(fail_errno(ErrorKind::exhausted, "accept", errno).error().text, now);
+      first()->warn(fail_errno(ErrorKind::exhausted, "accept", errno).error().text, now);
     }
     return false;
   }
   const std::string peer = net::address_text(newcomer.address);
-  const auto allows = [&](const Member* member) { return member->allows(newcomer.address); };
-  if (std::ranges::none_of(expected_, allows)) {
-    first.closed(peer, ReceiveFault::not_allowed, now);
+  const auto allows = [&](const Place& place) { return place.member->allows(newcomer.address); };
+  if (std::ranges::none_of(sources_, allows)) {
+    first()->closed(peer, ReceiveFault::not_allowed, now);
     return true;
   }
   net::set_stream_options(newcomer.socket.get(), {});
@@ -157,7 +190,7 @@ bool ReceivePort::accept_one(Time now) {
   if (read_hello(newcomer, now)) return true;
   if (!watch_edges(epoll_, newcomer.socket.get())) {
     const Error error = fail_errno(ErrorKind::exhausted, "epoll_ctl", errno).error();
-    first.refused(fmt::format("{} refused: {}", peer, error.text), now);
+    first()->refused(fmt::format("{} refused: {}", peer, error.text), now);
     return true;
   }
   newcomers_.push_back(std::move(newcomer));
@@ -172,9 +205,8 @@ bool ReceivePort::read_hello(Newcomer& newcomer, Time now) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return false;
     if (got <= 0) {
-      members_.front()->closed(
-          net::address_text(newcomer.address),
-          newcomer.hello.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
+      first()->closed(net::address_text(newcomer.address),
+                      newcomer.hello.begun() ? ReceiveFault::cut_short : ReceiveFault::none, now);
       return true;
     }
     newcomer.hello.received(static_cast<std::size_t>(got));
@@ -187,7 +219,7 @@ void ReceivePort::hand_over(Newcomer& newcomer, Time now) {
   const ReceiveHello& hello = newcomer.hello;
   std::string peer = net::address_text(newcomer.address);
   if (hello.fault() != ReceiveFault::none) {
-    return members_.front()->closed(peer, hello.fault(), now);
+    return first()->closed(peer, hello.fault(), now);
   }
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, newcomer.socket.get(), nullptr);
   hand_over({.source = hello.source(),
@@ -199,43 +231,71 @@ void ReceivePort::hand_over(Newcomer& newcomer, Time now) {
             now);
 }
 
-void ReceivePort::hand_over(Early early, Time now) {
-  Member* const member = find(early.source);
-  const auto waiting_for_it = std::ranges::count(early_, early.source, &Early::source);
-  if (member == nullptr && expects(early.source) && std::cmp_less(waiting_for_it, waiting_max)) {
-    early_.push_back(std::move(early));
-  } else if (member == nullptr) {
-    refuse(early, now);
-  } else if (!member->allows(early.address)) {
-    member->closed(early.arrival.peer, ReceiveFault::not_allowed, now);
+void ReceivePort::hand_over(Sender sender, Time now) {
+  Place* const place = find(sender.source);
+  if (place == nullptr || place->state == State::ended) {
+    refuse(sender, place != nullptr, now);
+  } else if (!place->member->allows(sender.address)) {
+    place->member->closed(sender.arrival.peer, ReceiveFault::not_allowed, now);
+  } else if (place->state == State::here) {
+    place->member->take(std::move(sender.arrival), now);
   } else {
-    member->take(std::move(early.arrival), now);
+    keep(std::move(sender), *place, now);
   }
 }
 
 void ReceivePort::hand_over_early(Time now) {
-  for (Early& early : std::exchange(early_, {})) hand_over(std::move(early), now);
+  sources_added_ = false;
+  for (Sender& sender : std::exchange(early_, {})) hand_over(std::move(sender), now);
 }
 
-// For whom there is no source.
-void ReceivePort::refuse(const Early& early, Time now) {
-  if (expects(early.source)) {
-    return members_.front()->refused(
-        fmt::format("{} refused: {} senders of source {:#x}, which is not here yet, wait already",
-                    early.arrival.peer, waiting_max, early.source),
-        now);
+// Until its source is here.
+void ReceivePort::keep(Sender sender, Place& place, Time now) {
+  const std::uint64_t number = sender.arrival.sender;
+  if (number != 0) {
+    std::erase_if(early_, [&](const Sender& other) {
+      return other.source == sender.source && other.arrival.sender == number;
+    });
   }
-  const bool ended = std::ranges::find(ended_, early.source) != ended_.end();
-  if (early.arrival.wants_answer()) {
-    send_answer(early.arrival.socket,
-                {.version = early.arrival.version,
+  if (early_.size() >= early_max) drop_closed_early(now);
+  Member* const told = first();
+  if (early_.size() >= early_max) {
+    if (told == nullptr) return;
+    return told->refused(fmt::format("{} refused: {} senders wait already for sources which have "
+                                     "not joined the run",
+                                     sender.arrival.peer, early_.size()),
+                         now);
+  }
+  if (told != nullptr && !std::exchange(place.absence_said, true)) {
+    told->warn(fmt::format("{} waits for source {:#x}, which has not joined the run",
+                           sender.arrival.peer, sender.source),
+               now);
+  }
+  early_.push_back(std::move(sender));
+}
+
+void ReceivePort::drop_closed_early(Time now) {
+  std::erase_if(early_, [&](const Sender& sender) {
+    if (!has_gone(sender.arrival.socket)) return false;
+    if (Member* const told = first()) told->closed(sender.arrival.peer, ReceiveFault::none, now);
+    return true;
+  });
+}
+
+// For whom there is no source, or none any more.
+void ReceivePort::refuse(const Sender& sender, bool ended, Time now) {
+  if (sender.arrival.wants_answer()) {
+    send_answer(sender.arrival.socket,
+                {.version = sender.arrival.version,
                  .status = ended ? ReceiveStatus::ended : ReceiveStatus::no_source,
-                 .source = early.source});
+                 .source = sender.source});
   }
-  if (!ended) return members_.front()->closed(early.arrival.peer, ReceiveFault::other_source, now);
-  members_.front()->refused(fmt::format("{} refused: the data of source {:#x} have ended",
-                                        early.arrival.peer, early.source),
-                            now);
+  Member* const told = first();
+  if (told == nullptr) return;
+  if (!ended) return told->closed(sender.arrival.peer, ReceiveFault::other_source, now);
+  told->refused(fmt::format("{} refused: the data of source {:#x} have ended", sender.arrival.peer,
+                            sender.source),
+                now);
 }
 
 void ReceivePort::look_for_events(Time now) {
@@ -263,7 +323,7 @@ bool ReceivePort::has_next() const {
 Time ReceivePort::make_way(Time now) {
   const Newcomer& oldest = newcomers_.front();
   if (now < oldest.due) return oldest.due;
-  members_.front()->closed(net::address_text(oldest.address), ReceiveFault::no_preface, now);
+  first()->closed(net::address_text(oldest.address), ReceiveFault::no_preface, now);
   newcomers_.erase(newcomers_.begin());
   return now;
 }
@@ -286,8 +346,9 @@ Time ReceivePort::accept_all(Time now) {
 
 void ReceivePort::poll(Time now) {
   due_ = never;
-  if (members_.empty()) return;
-  hand_over_early(now);
+  polled_at_ = now;
+  if (first() == nullptr) return; // there is nobody to tell
+  if (sources_added_) hand_over_early(now);
   look_for_events(now);
   due_ = accept_all(now);
 }

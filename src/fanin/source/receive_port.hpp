@@ -33,6 +33,9 @@ public:
   /// this source are refused, and the listen queue is for more than `all_waiting_max` of all.
   static constexpr std::size_t waiting_max = 256;
   static constexpr std::size_t all_waiting_max = 2 * waiting_max;
+  /// Early senders: those whose source is expected and not here yet, of all sources of the address.
+  /// Beyond so many they are refused, and keep nobody waiting whose source is here.
+  static constexpr std::size_t early_max = 256;
 
   /// A sender that has said for whom it is.
   struct Arrival {
@@ -64,43 +67,51 @@ public:
   /// Errors: internal. Does not listen yet. `look_up`: else the host's name service.
   [[nodiscard]] static Result<std::shared_ptr<ReceivePort>> make(net::Url url, LookUp look_up = {});
 
-  /// This source will be here: who comes for it before add() waits for that.
-  void expect(const Member& member) { expected_.push_back(&member); }
-  /// It will not be any more. Returns what remove() does.
-  std::size_t forget(Member& member);
+  /// This source will call add() later. Its senders may connect before, and then wait.
+  void expect(Member& member);
+  /// It will not call anything any more. Its early senders are told that there is no such source.
+  void withdraw(Member& member);
   /// Looks its name up, and blocks meanwhile. Errors: not_found; disconnected, if asking again may
   /// help.
   [[nodiscard]] Result<> prepare();
   /// Senders of this source are accepted. Errors: refused (port in use), and those of prepare().
   [[nodiscard]] Result<> add(Member& member);
-  /// They are not any more. After the last source the port is closed. Returns how many connections
-  /// have not said for whom they are, and were closed with it.
-  std::size_t remove(Member& member);
-  /// The same, since its data have ended: senders that come for it later are told so.
-  std::size_t end(Member& member);
+  /// Its data have ended: senders that come for it later are told so. When no other source is here
+  /// or expected, the port is closed. Returns how many connections that have not said for whom they
+  /// are were closed with it.
+  std::size_t end_of_data(Member& member);
 
   /// Accepts, and hands over.
   void poll(Time now);
   /// When poll() is to be called, if the descriptor does not say so before.
   [[nodiscard]] Time due() const { return due_; }
-  void retry() {
-    due_ = Time{};
-  } ///< a source has room for another sender, or the descriptor says so
+  /// A source has room for another sender, or the descriptor says so.
+  void retry() { due_ = Time{}; }
   /// Becomes readable when poll() has something to do.
   [[nodiscard]] int descriptor() const { return epoll_.get(); }
   [[nodiscard]] std::string listening_url() const; ///< with the real port; empty: not now
   /// By several sources whose data have not ended.
-  [[nodiscard]] bool shared() const { return expected_.size() > ended_.size() + 1; }
+  [[nodiscard]] bool shared() const;
 
 private:
+  enum class State : std::uint8_t {
+    expected, // it has not called add() yet
+    here, // its senders are handed over to it
+    ended // its data have; it may be here again in another incarnation of its readout unit
+  };
+  struct Place {
+    Member* member = nullptr;
+    State state = State::expected;
+    bool absence_said = false; // that senders wait for it
+  };
   struct Newcomer {
     Descriptor socket;
     net::Address address;
     Time due{}; // when it may be closed to make room
     ReceiveHello hello;
   };
-  // A sender whose source is expected.
-  struct Early {
+  // It has said for whom it is.
+  struct Sender {
     SourceId source = 0;
     net::Address address;
     Arrival arrival;
@@ -113,26 +124,30 @@ private:
   [[nodiscard]] bool accept_one(Time now);
   [[nodiscard]] bool read_hello(Newcomer& newcomer, Time now);
   void hand_over(Newcomer& newcomer, Time now);
-  void hand_over(Early early, Time now);
+  void hand_over(Sender sender, Time now);
   void hand_over_early(Time now);
-  void refuse(const Early& early, Time now);
+  void keep(Sender sender, Place& place, Time now);
+  void drop_closed_early(Time now);
+  void refuse(const Sender& sender, bool ended, Time now);
   void look_for_events(Time now);
   [[nodiscard]] bool has_next() const;
   [[nodiscard]] Time make_way(Time now);
   [[nodiscard]] std::size_t waiting() const;
-  [[nodiscard]] Member* find(SourceId id) const;
-  [[nodiscard]] bool expects(SourceId id) const;
+  [[nodiscard]] Place* find(SourceId id);
+  [[nodiscard]] Place& place_of(const Member& member);
+  [[nodiscard]] Member* first() const;
+  std::size_t close_if_over();
 
   net::Url url_;
   LookUp look_up_;
   std::vector<net::Address> addresses_; // at which it listens; the first that is free
   Descriptor epoll_; // with the listener and the newcomers, all edge-triggered
   Descriptor listener_;
-  std::vector<Member*> members_;
-  std::vector<const Member*> expected_; // those that will be members, are, or were
-  std::vector<SourceId> ended_; // of these: were
+  std::vector<Place> sources_; // in the order of expect()
   std::vector<Newcomer> newcomers_; // in the order in which they came
-  std::vector<Early> early_; // likewise
+  std::vector<Sender> early_; // likewise; their sources are expected
+  bool sources_added_ = false; // since early senders were handed over
+  Time polled_at_{}; // the last time
   Time due_ = never;
   bool others_wait_ = false; // in the listen queue, as far as is known
 };

@@ -129,21 +129,146 @@ TEST(ReceivePort, a_sender_of_a_source_that_is_not_here_is_told_so_and_counted_o
   EXPECT_EQ(both.six.counter("other_source"), 0U);
 }
 
-// Sources of several readout units in a process join the run one after the other.
+// Sources of several readout units in a process join the run one after the other: 5 is here, 6 is
+// expected.
+struct OneExpected {
+  std::shared_ptr<ReceivePort> port = testing::new_port();
+  AllowedNetworks allow_six;
+  ReceiveBench five{1024, 64, {.source = 5, .port = port}};
+  ReceiveBench six{1024, 64, {.source = 6, .port = port, .allow = allow_six}, false};
+
+  explicit OneExpected(const char* allow = "0.0.0.0/0")
+      : allow_six(AllowedNetworks::parse(allow).value()) {
+    five.fixture.queue.start(0);
+    six.fixture.queue.start(0);
+  }
+  void read() { five.last = five.source->read(five.fixture.queue, five.now); }
+  // A sender that only this port knows until 6 is here.
+  [[nodiscard]] SenderSocket early(const Bytes& bytes) {
+    SenderSocket sender(*five.source);
+    sender.send(bytes);
+    read();
+    return sender;
+  }
+  [[nodiscard]] SenderSocket early(std::uint64_t number) {
+    return early(SenderBytes(6).preface_2(number).bytes());
+  }
+};
+
 TEST(ReceivePort, a_sender_whose_source_is_not_yet_here_waits_for_it) {
-  const std::shared_ptr<ReceivePort> port = testing::new_port();
-  ReceiveBench five{1024, 64, {.source = 5, .port = port}, false};
-  ReceiveBench six{1024, 64, {.source = 6, .port = port}, false};
-  five.fixture.queue.start(0);
-  ASSERT_TRUE(five.source->start(0, five.now));
-  const SenderSocket to_six(*five.source);
-  to_six.send(spill_of(6, 0, 20));
-  five.last = five.source->read(five.fixture.queue, five.now);
+  OneExpected sources;
+  const SenderSocket to_six = sources.early(spill_of(6, 0, 20));
+  const SenderSocket second = sources.early(2);
   EXPECT_FALSE(to_six.closed());
-  EXPECT_EQ(five.counter("other_source"), 0U);
-  six.fixture.queue.start(0);
-  ASSERT_TRUE(six.source->start(0, six.now));
-  six.read_until([&] { return six.fixture.queue.written() == 20; });
+  EXPECT_EQ(sources.five.counter("other_source"), 0U);
+  EXPECT_THAT(sources.five.log,
+              Contains(HasSubstr("waits for source 0x6, which has not joined the run")).Times(1));
+  ASSERT_TRUE(sources.six.source->start(0, sources.six.now));
+  sources.six.read_until([&] { return sources.six.fixture.queue.written() == 20; });
+}
+
+TEST(ReceivePort, a_sender_that_its_source_does_not_allow_does_not_wait_for_it) {
+  OneExpected sources("10.0.0.1");
+  const SenderSocket stray = sources.early(1);
+  EXPECT_TRUE(stray.closed());
+  EXPECT_EQ(sources.six.counter("not_allowed"), 1U);
+  EXPECT_EQ(sources.five.counter("not_allowed"), 0U);
+}
+
+TEST(ReceivePort, a_sender_that_comes_back_before_its_source_is_here_waits_once) {
+  OneExpected sources;
+  const SenderSocket first = sources.early(77);
+  const SenderSocket other = sources.early(78);
+  const SenderSocket again = sources.early(77);
+  EXPECT_TRUE(first.closed());
+  EXPECT_FALSE(other.closed());
+  EXPECT_FALSE(again.closed());
+}
+
+TEST(ReceivePort, senders_of_sources_that_never_come_keep_out_nobody_whose_source_is_here) {
+  OneExpected sources;
+  const ReceiveBench seven(16, 64, {.source = 7, .port = sources.port}, false);
+  std::vector<SenderSocket> early;
+  for (std::uint64_t number = 1; number <= ReceivePort::early_max; ++number) {
+    early.push_back(sources.early(number));
+  }
+  EXPECT_FALSE(early.back().closed());
+  const SenderSocket beyond = sources.early(SenderBytes(7).preface_2(1).bytes());
+  EXPECT_TRUE(beyond.closed());
+  EXPECT_EQ(sources.five.counter("refused"), 1U);
+  EXPECT_THAT(sources.five.log, Contains(HasSubstr("256 senders wait already for sources")));
+  const SenderSocket to_five(*sources.five.source);
+  to_five.send(spill_of(5, 0, 10));
+  sources.five.read_until([&] { return sources.five.fixture.queue.written() == 10; });
+  EXPECT_FALSE(early.front().closed());
+
+  for (SenderSocket& sender : early) sender.close();
+  const SenderSocket later = sources.early(1000);
+  EXPECT_FALSE(later.closed()) << "it takes the place of one that has gone";
+  EXPECT_EQ(sources.five.counter("refused"), 1U);
+}
+
+TEST(ReceivePort, what_a_sender_sent_before_it_closed_and_before_its_source_came_is_read) {
+  OneExpected sources;
+  sources.early(spill_of(6, 0, 20)).close();
+  std::vector<SenderSocket> others;
+  for (std::uint64_t number = 1; number <= ReceivePort::early_max; ++number) {
+    others.push_back(sources.early(number));
+  }
+  EXPECT_TRUE(others.back().closed());
+  ASSERT_TRUE(sources.six.source->start(0, sources.six.now));
+  sources.six.read_until([&] { return sources.six.fixture.queue.written() == 20; });
+}
+
+TEST(ReceivePort, senders_of_a_source_that_is_withdrawn_are_told_at_once_that_there_is_none) {
+  OneExpected sources;
+  const SenderSocket early = sources.early(1);
+  sources.six.source.reset();
+  EXPECT_EQ(answer_to(early).status, ReceiveStatus::no_source);
+  EXPECT_TRUE(early.closed());
+  EXPECT_EQ(sources.five.counter("other_source"), 1U);
+  const SenderSocket later = sources.early(2);
+  EXPECT_EQ(answer_to(later).status, ReceiveStatus::no_source);
+  EXPECT_EQ(sources.five.counter("other_source"), 2U);
+}
+
+TEST(ReceivePort, stays_open_after_the_end_of_a_source_while_another_one_is_expected) {
+  OneExpected sources;
+  const SenderSocket early = sources.early(spill_of(6, 0, 20));
+  const SenderSocket only(*sources.five.source);
+  only.send(SenderBytes(5).preface().end().bytes());
+  sources.five.read_until([&] { return sources.five.last.state == ReadState::finished; });
+  EXPECT_FALSE(early.closed());
+  EXPECT_EQ(sources.five.counter("refused"), 0U);
+  ASSERT_NE(sources.port->listening_url(), "");
+  ASSERT_TRUE(sources.six.source->start(0, sources.six.now));
+  sources.six.read_until([&] { return sources.six.fixture.queue.written() == 20; });
+}
+
+TEST(ReceivePort, closes_when_its_only_source_that_has_not_ended_is_withdrawn) {
+  OneExpected sources;
+  const SenderSocket early = sources.early(1);
+  const SenderSocket only(*sources.five.source);
+  only.send(SenderBytes(5).preface().end().bytes());
+  sources.five.read_until([&] { return sources.five.last.state == ReadState::finished; });
+  sources.six.source.reset();
+  EXPECT_EQ(answer_to(early).status, ReceiveStatus::no_source);
+  EXPECT_TRUE(early.closed());
+  EXPECT_EQ(sources.port->listening_url(), "");
+}
+
+// Nobody reads it any more: its readout unit would be woken again and again.
+TEST(ReceivePort, a_source_that_has_ended_is_not_woken_by_who_comes_for_others) {
+  TwoSources both;
+  const SenderSocket only(*both.five.source);
+  only.send(SenderBytes(5).preface().end().bytes());
+  both.five.read_until([&] { return both.five.last.state == ReadState::finished; });
+  const SenderSocket to_six(*both.six.source);
+  to_six.send(spill_of(6, 0, 5));
+  pollfd six{both.six.source->descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&six, 1, 10000), 1);
+  pollfd five{both.five.source->descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&five, 1, 0), 0);
 }
 
 TEST(ReceivePort, one_source_ends_and_the_others_go_on) {

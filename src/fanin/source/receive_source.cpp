@@ -43,7 +43,7 @@ ReceiveSource::ReceiveSource(ReceiveOptions options, Descriptor epoll)
   options_.port->expect(*this);
 }
 
-ReceiveSource::~ReceiveSource() { options_.port->forget(*this); }
+ReceiveSource::~ReceiveSource() { options_.port->withdraw(*this); }
 
 Result<> ReceiveSource::prepare() {
   auto prepared = options_.port->prepare();
@@ -255,12 +255,14 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
   readable_ = false;
 }
 
-// Whoever waits is refused, and whoever comes later: nobody waits for ever.
+// Whoever waits is refused, and whoever comes later: nobody waits for ever. What comes to the port
+// from now on is for others, and wakes this readout unit no more, which would not look.
 void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   close_connection(queue, now, "end of the data");
   ended_ = true;
-  listening_ = false;
-  std::size_t closed = options_.port->end(*this) + waiting_.size();
+  listening_ = port_watched_ = false;
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, options_.port->descriptor(), nullptr);
+  std::size_t closed = options_.port->end_of_data(*this) + waiting_.size();
   for (const auto& arrival : waiting_) {
     if (!arrival.wants_answer()) continue;
     send_answer(
