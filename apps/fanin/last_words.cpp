@@ -26,7 +26,8 @@ volatile std::sig_atomic_t has_said = 0;
 constexpr std::string_view end_of_line = " has not returned: this process ends\n";
 constexpr std::string_view exit_line = "fanin: a plug-in or a library has called exit() or "
                                        "_exit(): this process ends without a result\n";
-// This process, while it has more to say; one that a plug-in forks may end as it likes.
+// This process, while it has work to do. One that a plug-in forks has another number, and may end
+// as it likes.
 std::atomic<pid_t> unfinished = 0;
 
 // In one go: others write there, too.

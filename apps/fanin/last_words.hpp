@@ -4,10 +4,9 @@
 namespace fanin::command {
 
 // While it lives, a process that a signal ends while a plug-in is at work says so on standard
-// error: file, line, key, and what the plug-in had to do. Who calls exit() or _exit() then, at
-// whatever work, is told of too, and decides nothing about the exit status: nobody would know else
-// that there is no result. Of a process that makes plug-ins; once, and before all that they are
-// made by.
+// error: file, line, key, and what the plug-in had to do. A call of exit() or _exit() is reported,
+// too, and the exit status is 1; otherwise nobody would know that there is no result. Make one,
+// before anything that makes plug-ins.
 class LastWords {
 public:
   LastWords();

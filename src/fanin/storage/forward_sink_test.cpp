@@ -199,6 +199,16 @@ protected:
       sched_yield();
     }
   }
+  void until_left_has_read(EventNumber end) {
+    const auto& queue = left_->fixture.queue;
+    until([&] { return queue.numbered() && queue.next_event() == end; });
+  }
+  // The resolver of the loop goes with the test, the sink asks it.
+  void end_of_names() {
+    loop_.remove(*sink_);
+    sink_.reset();
+    loop_.set_resolver(nullptr);
+  }
   void turn(Duration step) {
     (void)loop_.turn();
     for (Slice* slice : {left_ ? &*left_ : nullptr, right_ ? &*right_ : nullptr}) {
@@ -255,7 +265,7 @@ TEST_F(Forward, says_for_which_slice_it_waits_and_for_how_long) {
   make({url, right_->source->listening_url()});
   EXPECT_EQ(sink_->waits_for(), "");
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
-  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  until_left_has_read(4);
   clock_.advance(12s);
   turn(1ms);
   ASSERT_EQ(submit(4), SubmitOutcome::accepted); // to the other one, which nobody waits for as long
@@ -272,7 +282,7 @@ TEST_F(Forward, says_for_which_slice_it_waits_and_for_how_long) {
   turn(1ms);
   EXPECT_THAT(sink_->waits_for(), for_seconds("is away and has announced nothing"));
   left_.emplace(url);
-  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  until_left_has_read(4);
   left_->source->announced(4);
   until([&] { return committed_.size() == 2; });
   EXPECT_EQ(sink_->waits_for(), "");
@@ -291,19 +301,17 @@ TEST_F(Forward, a_slice_that_comes_back_elsewhere_under_its_name_is_found) {
   const std::uint16_t port = net::Url::parse(left_->source->listening_url()).value().port;
   make({fmt::format("tcp://daq-s0:{}", port)});
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
-  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  until_left_has_read(4);
   EXPECT_EQ(asked, 1);
   left_.reset();
   host = "127.0.0.2";
   left_.emplace(fmt::format("tcp://127.0.0.2:{}", port));
-  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  until_left_has_read(4);
   EXPECT_GE(asked, 2);
   left_->source->announced(4);
   until([&] { return committed_.size() == 1; });
   EXPECT_EQ(undelivered_, 0U);
-  loop_.remove(*sink_);
-  sink_.reset();
-  loop_.set_resolver(nullptr);
+  end_of_names();
 }
 
 TEST_F(Forward, a_name_service_that_takes_its_time_or_fails_holds_up_nobody) {
@@ -327,13 +335,11 @@ TEST_F(Forward, a_name_service_that_takes_its_time_or_fails_holds_up_nobody) {
   names.fail(std::nullopt);
   until([&] { return names.asked() == 2; });
   clock_.advance(2s);
-  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  until_left_has_read(4);
   left_->source->announced(4);
   until([&] { return committed_.size() == 2; });
   EXPECT_EQ(undelivered_, 0U);
-  loop_.remove(*sink_);
-  sink_.reset();
-  loop_.set_resolver(nullptr);
+  end_of_names();
 }
 
 TEST_F(Forward, a_slice_that_comes_back_is_reached_without_the_name_service) {
@@ -342,33 +348,26 @@ TEST_F(Forward, a_slice_that_comes_back_is_reached_without_the_name_service) {
   left_.emplace();
   const std::string url = left_->source->listening_url();
   make({fmt::format("tcp://daq-s0:{}", net::Url::parse(url).value().port)});
-  const auto is_sent = [&](EventNumber end) {
-    until([&] {
-      return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == end;
-    });
-  };
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
-  is_sent(4);
+  until_left_has_read(4);
   EXPECT_EQ(names.asked(), 1U);
   names.take(60s); // much longer than give_up
 
   left_.reset();
   left_.emplace(url);
-  is_sent(4);
+  until_left_has_read(4);
   EXPECT_EQ(names.asked(), 1U) << "the address that answered is tried first";
 
   left_.reset();
   until([&] { return names.asked() == 2; }); // after it has failed
   for (int i = 0; i < 30; ++i) turn(100ms);
   left_.emplace(url);
-  is_sent(4);
+  until_left_has_read(4);
   left_->source->announced(4);
   until([&] { return committed_.size() == 1; });
   EXPECT_EQ(undelivered_, 0U);
   EXPECT_EQ(names.asked(), 2U);
-  loop_.remove(*sink_);
-  sink_.reset();
-  loop_.set_resolver(nullptr);
+  end_of_names();
 }
 
 TEST_F(Forward, what_a_slice_had_not_announced_when_it_died_is_sent_again) {
@@ -497,7 +496,7 @@ TEST_F(Forward, a_slice_that_is_connected_and_does_not_answer_yet_is_not_away) {
   EXPECT_THAT(log_, ::testing::HasSubstr("is connected, and has not answered for 5 s"));
   EXPECT_THAT(log_, ::testing::Not(::testing::HasSubstr("is away")));
   slices_read_ = true;
-  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  until_left_has_read(4);
   left_->source->announced(4);
   until([&] { return committed_.size() == 1; });
   EXPECT_EQ(undelivered_, 0U);
@@ -531,7 +530,7 @@ TEST_F(Forward, a_slice_whose_host_does_not_answer_is_away) {
   left_.emplace();
   make({left_->source->listening_url()});
   ASSERT_EQ(submit(0), SubmitOutcome::accepted);
-  until([&] { return left_->fixture.queue.numbered() && left_->fixture.queue.next_event() == 4; });
+  until_left_has_read(4);
   for (int i = 0; i < 50; ++i) turn(100ms);
   EXPECT_THAT(log_, IsEmpty());
   unanswered_ = true;

@@ -41,8 +41,8 @@ public:
   void decide(const FilterEvent& event, Decision& decision) override {
     if (options_.wait_us != 0) ::usleep(static_cast<useconds_t>(options_.wait_us));
     if (event.number == options_.at && options_.action == Action::waits) {
-      (void)std::ifstream(options_.once_path)
-          .get(); // a FIFO: until somebody has opened it to write
+      // A FIFO: until somebody has opened it to write.
+      (void)std::ifstream(options_.once_path).get();
     } else if (event.number == options_.at && options_.action != Action::none && first_time()) {
       misbehave(event);
     }
