@@ -24,7 +24,9 @@ from bench import replace_between_marks
 
 TESTBED = [sys.executable, str(Path(__file__).resolve().parent / "testbed.py")]
 POLICIES = ["none", "random", "linear-shift", "barrel-shifter", "tokens"]
-RECOMMENDED = "barrel-shifter"  # the one that is followed over all N x N
+RECOMMENDED = "linear-shift"  # the one that is followed over all N x N
+WINDOW = {"32KiB": "32KiB", "128KiB": "128KiB", "512KiB": "128KiB"}  # of the shaping, for each buffer of the switch
+DURATION = "5s"
 IDLE_LEAST = 0.25
 NEARLY_FULL = "10.8kHz"  # events of 2 KiB from each readout unit: 90 % of a link of 200 Mb/s
 HALVINGS_MOST = 3  # of the rate of the links
@@ -53,9 +55,10 @@ class Row:
 
     def bench(self):
         fixed = ["--testbed", "--nodes", self.nodes, "--fragment-size", self.size, "--shaping", self.policy, "--runs", "1",
-                 "--duration", "4s", "--stolen-max", "100"]
+                 "--duration", DURATION, "--stolen-max", "100"]
+        window = ["--shaping-window", WINDOW[self.buffer]] if self.policy != "none" else []
         trigger = ["--rate", self.trigger, "--readout-buffer", "256MiB"] if self.trigger else []  # of what is held at that rate
-        return [*fixed, *trigger, *(["--fragment-sigma", self.sigma] if self.sigma else []),
+        return [*fixed, *window, *trigger, *(["--fragment-sigma", self.sigma] if self.sigma else []),
                 *self.more.split()]
 
 
@@ -67,7 +70,7 @@ def rows():
             if buffer == "128KiB":
                 yield from (Row("buffers", nodes, policy, buffer, size="2KiB", sigma="2KiB") for policy in POLICIES)
     for units in range(1, 8):
-        yield from (Row("nodes", f"{units}x{units}", policy) for policy in ("none", RECOMMENDED))
+        yield from (Row("nodes", f"{units}x{units}", policy) for policy in ("none", RECOMMENDED, "barrel-shifter"))
     for mtu, rate in ((1500, 50), (7000, 200), (9000, 200)):
         yield from (Row("mtu", "4x4", policy, mtu=mtu, rate_mbits=rate) for policy in ("none", RECOMMENDED))
     yield from (Row("duplex", "4x4", policy, more="--full-duplex") for policy in ("none", RECOMMENDED))

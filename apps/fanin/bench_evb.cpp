@@ -38,6 +38,7 @@ struct EvbArguments {
   std::string fragment_sigma; // empty: all have the same size
   std::string protocol = "push";
   std::string shaping = "none";
+  std::string shaping_window;
   std::string integrity = "crc32c";
   std::string duration = "2s";
   std::size_t runs = 5;
@@ -80,6 +81,7 @@ std::vector<std::string> overrides(const EvbArguments& arguments, const net::Url
   const auto add = [&all](std::string_view key, const std::string& value) {
     if (!value.empty()) all.push_back(fmt::format("{}={}", key, value));
   };
+  add("shaping.window", arguments.shaping_window);
   add("run.output", arguments.storage);
   add("trigger.rate", arguments.idle ? no_event_within_a_run : arguments.rate);
   add("event.latency", arguments.latency);
@@ -355,6 +357,9 @@ void add_evb(CLI::App& bench, int& status) {
       ->check(CLI::IsMember({"push", "pull"}));
   command->add_option("--shaping", arguments->shaping,
                       "none, random, linear-shift, barrel-shifter or tokens");
+  command->add_option("--shaping-window", arguments->shaping_window,
+                      "Most bytes under way to a builder unit with a shaping: the buffer of a port "
+                      "of the switch (shaping.window)");
   command->add_option("--integrity", arguments->integrity, "crc32c or none")
       ->check(CLI::IsMember({"crc32c", "none"}));
   command->add_option("--duration", arguments->duration, "Length of one measurement, as 2s");

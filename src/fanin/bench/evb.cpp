@@ -193,6 +193,9 @@ private:
     spec.pattern = Pattern::nxn;
     spec.url = options_.url;
     spec.size = setup.fragment_size;
+    const auto& shaping = configuration().system.shaping;
+    if (shaping.on()) // larger ones are cut
+      spec.size = std::min(spec.size, shaping.carrier - std::uint32_t{sizeof(RecordHeader)});
     spec.records = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(part_bytes() / (sizeof(RecordHeader) + setup.fragment_size), 1,
                                   configuration().system.batch_events));
@@ -200,7 +203,7 @@ private:
     spec.receivers = configuration().builders();
     spec.rails = configuration().system.rails;
     spec.wait = configuration().network.wait;
-    spec.shaping = configuration().system.shaping;
+    spec.shaping = shaping;
     return {"nxn", [this, spec]() -> Result<Sample> {
               if (options_.hosts)
                 return run_on_hosts(spec, spec.senders, *options_.hosts,
@@ -331,7 +334,7 @@ private:
       if (found == all.end()) {
         object[key] = json::Value{};
       } else {
-        put(object, key, ratio(series, *found, messages_per_s));
+        put(object, key, ratio(series, *found, bytes_per_s));
       }
     }
     const std::size_t rails = series.what == one_rail ? 1 : configuration().system.rails;

@@ -264,46 +264,64 @@ void fit_batches(TableReader event, TableReader network, Configuration& configur
 }
 
 // A carrier is a message, in which a batch's table takes at most half. All readout units can be
-// granted something at the same time.
-void fit_shaping(TableReader reader, Configuration& configuration) {
+// granted something at the same time. Who knows the buffers of the switch says the window, and the
+// rest follows.
+void fit_shaping(TableReader reader, TableReader event, Configuration& configuration) {
+  using builder::shaping::carriers_least;
+  constexpr std::uint64_t carrier_least = 2U << 10;
   builder::System& system = configuration.system;
   builder::shaping::Shaping& shaping = system.shaping;
   if (!shaping.on()) return;
+  const std::uint64_t readouts = configuration.readouts();
+  shaping.tokens = static_cast<std::uint32_t>(
+      reader.integer("tokens", std::min<std::uint64_t>(shaping.tokens, readouts), 1,
+                     std::max<std::uint64_t>(readouts, 1)));
+  const std::uint64_t connections = std::max<std::uint64_t>(readouts * system.rails, 1);
+  const auto carrier_for = [](std::uint32_t events) {
+    return std::bit_ceil(2 * detail::table_bytes_max(events));
+  };
   const std::uint64_t most = system.data_page / 2;
-  const std::uint64_t least = 2 * detail::table_bytes_max(system.batch_events);
-  const std::uint64_t usual = std::max<std::uint64_t>(shaping.carrier, std::bit_ceil(least));
-  const std::uint64_t carrier = reader.size("carrier", std::min(usual, most));
+  std::uint64_t usual =
+      std::min(std::max<std::uint64_t>(shaping.carrier, carrier_for(system.batch_events)), most);
+  if (reader.has("window")) {
+    const std::uint64_t share = reader.size("window", 0) / connections;
+    usual = std::clamp(std::bit_floor(share / carriers_least), carrier_least, usual);
+  }
+  const std::uint64_t carrier = reader.size("carrier", usual);
   if (carrier > most) {
     return reader.reject("carrier",
                          fmt::format("{} is more than half a page (buffers.page = {}): at most {}",
                                      format_size(carrier), format_size(system.data_page),
                                      format_size(most)));
   }
-  if (carrier < least && reader.has("carrier")) {
-    return reader.reject("carrier",
-                         fmt::format("{} is too small for batches of {} events: take {} or "
-                                     "event.batch_events = {}",
-                                     format_size(carrier), system.batch_events,
-                                     format_size(std::bit_ceil(least)), system.batch_events / 2));
+  if (carrier < carrier_least) {
+    return reader.reject("carrier", fmt::format("takes at least {}", format_size(carrier_least)));
   }
   shaping.carrier = static_cast<std::uint32_t>(carrier);
-  const std::uint64_t readouts = configuration.readouts();
-  shaping.tokens = static_cast<std::uint32_t>(
-      reader.integer("tokens", std::min<std::uint64_t>(shaping.tokens, readouts), 1,
-                     std::max<std::uint64_t>(readouts, 1)));
-  const std::uint64_t connections = readouts * system.rails;
-  const std::uint64_t window_least = shaping.window_least(connections);
   shaping.window = reader.size("window", shaping.window_usual(connections));
-  if (shaping.window >= window_least) return;
-  reader.reject(
-      "window",
-      fmt::format("{} is less than {} carriers of {} for each readout unit ({} of them){}: "
-                  "take {} or a smaller shaping.carrier",
-                  format_size(shaping.window), builder::shaping::carriers_least,
-                  format_size(carrier), readouts,
-                  system.rails == 1 ? std::string()
-                                    : fmt::format(" over each of {} rails", system.rails),
-                  format_size(window_least)));
+  const std::uint64_t window_least = shaping.window_least(connections);
+  if (shaping.window < window_least) {
+    return reader.reject(
+        "window",
+        fmt::format("{} is less than {} carriers of {} for each readout unit ({} of them){}: "
+                    "take {}{}",
+                    format_size(shaping.window), carriers_least, format_size(carrier), readouts,
+                    system.rails == 1 ? std::string()
+                                      : fmt::format(" over each of {} rails", system.rails),
+                    format_size(window_least),
+                    reader.has("carrier") ? " or a smaller shaping.carrier" : ""));
+  }
+  const std::uint32_t asked = system.batch_events;
+  while (carrier < 2 * detail::table_bytes_max(system.batch_events)) system.batch_events /= 2;
+  if (system.batch_events < asked && event.has("batch_events")) {
+    event.reject(
+        "batch_events",
+        fmt::format("{} are too many for carriers of {}: take {}, or shaping.{} = {}", asked,
+                    format_size(carrier), system.batch_events,
+                    reader.has("carrier") ? "carrier" : "window",
+                    format_size(carrier_for(asked) *
+                                (reader.has("carrier") ? 1 : carriers_least * connections))));
+  }
 }
 
 // Nodes that read other files than each other may differ in where data come from, not in how events
@@ -372,7 +390,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   detail::check_streams(configuration, reader);
   fit_window(reader.table("event"), configuration);
   fit_batches(reader.table("event"), reader.table("network"), configuration);
-  fit_shaping(reader.table("shaping"), configuration);
+  fit_shaping(reader.table("shaping"), reader.table("event"), configuration);
   finish_system(configuration);
   reader.finish();
   if (!problems.first) detail::check_consistency(configuration, problems);

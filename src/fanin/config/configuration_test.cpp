@@ -558,6 +558,12 @@ TEST(Configuration, shaping_fits_the_topology) {
   EXPECT_EQ(of("[buffers]\npage = \"64KiB\"\n").carrier, 32U << 10);
   EXPECT_EQ(of("carrier = \"32KiB\"\nwindow = \"128KiB\"\n").window, 128U << 10);
   EXPECT_EQ(good(shaped("carrier = \"32KiB\"\n")).system.message_max(), 32U << 10);
+  // What is given decides about the rest.
+  EXPECT_EQ(of("window = \"1MiB\"\n").carrier, 64U << 10);
+  EXPECT_EQ(of("window = \"100KiB\"\n").carrier, 16U << 10);
+  EXPECT_EQ(good(shaped("window = \"100KiB\"\n")).system.batch_events, 512U);
+  EXPECT_EQ(good(shaped("carrier = \"8KiB\"\n")).system.batch_events, 256U);
+  EXPECT_EQ(good(shaped("window = \"8KiB\"\n")).system.batch_events, 64U);
   for (const auto policy : {builder::shaping::Policy::random, builder::shaping::Policy::tokens,
                             builder::shaping::Policy::barrel_shifter}) {
     const std::string text = fmt::format("[shaping]\npolicy = \"{}\"\n", name(policy));
@@ -582,13 +588,23 @@ TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
       error("policy = \"random\"\ncarrier = \"1MiB\"\n"),
       "run.toml:7: shaping.carrier: 1 MiB is more than half a page (buffers.page = 1 MiB): at "
       "most 512 KiB");
-  EXPECT_EQ(error("policy = \"random\"\ncarrier = \"16KiB\"\n"),
-            "run.toml:7: shaping.carrier: 16 KiB is too small for batches of 1024 events: take 32 "
-            "KiB or event.batch_events = 512");
+  EXPECT_EQ(error("policy = \"random\"\ncarrier = \"512B\"\n"),
+            "run.toml:7: shaping.carrier: takes at least 2 KiB");
   EXPECT_EQ(
-      error("policy = \"random\"\nwindow = \"100KiB\"\n"),
-      "run.toml:7: shaping.window: 100 KiB is less than 2 carriers of 64 KiB for each readout "
+      error("policy = \"random\"\ncarrier = \"16KiB\"\n[event]\nbatch_events = 1024\n"),
+      "run.toml:9: event.batch_events: 1024 are too many for carriers of 16 KiB: take 512, or "
+      "shaping.carrier = 32 KiB");
+  EXPECT_EQ(
+      error("policy = \"random\"\nwindow = \"32KiB\"\n[event]\nbatch_events = 1024\n"),
+      "run.toml:9: event.batch_events: 1024 are too many for carriers of 16 KiB: take 512, or "
+      "shaping.window = 64 KiB");
+  EXPECT_EQ(
+      error("policy = \"random\"\ncarrier = \"64KiB\"\nwindow = \"100KiB\"\n"),
+      "run.toml:8: shaping.window: 100 KiB is less than 2 carriers of 64 KiB for each readout "
       "unit (1 of them): take 128 KiB or a smaller shaping.carrier");
+  EXPECT_EQ(error("policy = \"random\"\nwindow = \"1KiB\"\n"),
+            "run.toml:7: shaping.window: 1 KiB is less than 2 carriers of 2 KiB for each readout "
+            "unit (1 of them): take 4 KiB");
 }
 
 TEST(Configuration, rails_share_the_window_of_shaping) {
@@ -600,8 +616,8 @@ TEST(Configuration, rails_share_the_window_of_shaping) {
   EXPECT_EQ(system.rails, 2U);
   EXPECT_EQ(system.shaping.window, system.shaping.window_usual(2));
   EXPECT_EQ(
-      error_of(shaped("window = \"128KiB\"\n")),
-      "run.toml:7: shaping.window: 128 KiB is less than 2 carriers of 64 KiB for each readout "
+      error_of(shaped("carrier = \"64KiB\"\nwindow = \"128KiB\"\n")),
+      "run.toml:8: shaping.window: 128 KiB is less than 2 carriers of 64 KiB for each readout "
       "unit (1 of them) over each of 2 rails: take 256 KiB or a smaller shaping.carrier");
 }
 
