@@ -251,7 +251,9 @@ void fit_window(TableReader event, Configuration& configuration) {
   }
 }
 
-// A batch has a data block of each readout unit, which is worth a message of its own.
+// A batch has a data block of each readout unit, which is worth a message of its own. With shaping,
+// a builder unit gets its blocks in turn with others: with two batches it often waits for the last
+// readout unit of one while the others have sent all of the next.
 void fit_batches(TableReader event, TableReader network, Configuration& configuration) {
   constexpr std::uint64_t block = 64U << 10;
   builder::System& system = configuration.system;
@@ -259,7 +261,8 @@ void fit_batches(TableReader event, TableReader network, Configuration& configur
     system.batch_bytes = std::max(system.batch_bytes, configuration.readouts() * block);
   }
   if (!network.has("transfer_window")) {
-    system.transfer_window = std::max(system.transfer_window, 2 * system.batch_bytes);
+    const std::uint64_t batches = system.shaping.on() ? 4 : 2;
+    system.transfer_window = std::max(system.transfer_window, batches * system.batch_bytes);
   }
 }
 
@@ -285,7 +288,7 @@ void fit_shaping(TableReader reader, TableReader event, Configuration& configura
       std::min(std::max<std::uint64_t>(shaping.carrier, carrier_for(system.batch_events)), most);
   if (reader.has("window")) {
     const std::uint64_t share = reader.size("window", 0) / connections;
-    usual = std::clamp(std::bit_floor(share / carriers_least), carrier_least, usual);
+    usual = std::clamp(share / carriers_least / 1024 * 1024, carrier_least, usual);
   }
   const std::uint64_t carrier = reader.size("carrier", usual);
   if (carrier > most) {

@@ -560,8 +560,9 @@ TEST(Configuration, shaping_fits_the_topology) {
   EXPECT_EQ(good(shaped("carrier = \"32KiB\"\n")).system.message_max(), 32U << 10);
   // What is given decides about the rest.
   EXPECT_EQ(of("window = \"1MiB\"\n").carrier, 64U << 10);
-  EXPECT_EQ(of("window = \"100KiB\"\n").carrier, 16U << 10);
-  EXPECT_EQ(good(shaped("window = \"100KiB\"\n")).system.batch_events, 512U);
+  EXPECT_EQ(of("window = \"100KiB\"\n").carrier, 25U << 10);
+  EXPECT_EQ(good(shaped("window = \"100KiB\"\n")).system.batch_events, 1024U);
+  EXPECT_EQ(good(shaped("window = \"60KiB\"\n")).system.batch_events, 512U);
   EXPECT_EQ(good(shaped("carrier = \"8KiB\"\n")).system.batch_events, 256U);
   EXPECT_EQ(good(shaped("window = \"8KiB\"\n")).system.batch_events, 64U);
   for (const auto policy : {builder::shaping::Policy::random, builder::shaping::Policy::tokens,

@@ -1,0 +1,167 @@
+"""What shaping does on the testbed (Moser 2007, tables V and VI, figure 13): ./dev evidence shaping.
+
+A row in which less than a quarter of the processors' time was idle says more about the machine than about the network: it is measured
+again with links of half the rate.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+
+from evidence_common import bytes_of, draw, good, number, percent, run_json, table
+
+POLICIES = ["none", "random", "linear-shift", "barrel-shifter", "tokens"]
+RECOMMENDED = "linear-shift"  # the one that is followed over all N x N
+WINDOW = {"32KiB": "32KiB", "128KiB": "96KiB", "512KiB": "96KiB"}  # of the shaping, for each buffer of the switch
+DURATION = "5s"
+IDLE_LEAST = 0.25
+NEARLY_FULL = "10.8kHz"  # events of 2 KiB from each readout unit: 90 % of a link of 200 Mb/s
+HALVINGS_MOST = 3  # of the rate of the links
+
+
+@dataclass(frozen=True)
+class Row:
+    table: str
+    nodes: str
+    policy: str
+    buffer: str = "128KiB"
+    mtu: int = 9000
+    rate_mbits: int = 100  # of the links
+    size: str = "16KiB"
+    trigger: str = ""  # empty: as fast as possible, beside one stream and nxn
+    sigma: str = ""  # of log-normal sizes with that mean; empty: all are equal
+    more: str = ""  # an option of the bench
+
+    def name(self):
+        return "/".join(str(value) for value in asdict(self).values())
+
+    def testbed(self, rate_mbits):
+        return [self.nodes, "--rate", f"{rate_mbits}Mb/s", "--switch-buffer", self.buffer, "--mtu", str(self.mtu)]
+
+    def bench(self):
+        fixed = ["--testbed", "--nodes", self.nodes, "--fragment-size", self.size, "--shaping", self.policy, "--runs", "1",
+                 "--duration", DURATION, "--stolen-max", "100"]
+        window = ["--shaping-window", WINDOW[self.buffer]] if self.policy != "none" else []
+        trigger = ["--rate", self.trigger, "--readout-buffer", "256MiB"] if self.trigger else []  # of what is held at that rate
+        return [*fixed, *window, *trigger, *(["--fragment-sigma", self.sigma] if self.sigma else []),
+                *self.more.split()]
+
+
+def rows():
+    """In an order in which few testbeds have to be made."""
+    for nodes in ("8x8", "4x7", "7x4"):
+        for buffer in ("32KiB", "128KiB", "512KiB"):
+            yield from (Row("buffers", nodes, policy, buffer) for policy in POLICIES)
+            if buffer == "128KiB":
+                yield from (Row("buffers", nodes, policy, buffer, size="2KiB", sigma="2KiB") for policy in POLICIES)
+    for units in range(1, 8):
+        yield from (Row("nodes", f"{units}x{units}", policy) for policy in ("none", RECOMMENDED, "barrel-shifter"))
+    for mtu in (1500, 7000, 9000):
+        yield from (Row("mtu", "4x4", policy, mtu=mtu, rate_mbits=50) for policy in ("none", RECOMMENDED))
+    yield from (Row("duplex", "4x4", policy, more="--full-duplex") for policy in ("none", RECOMMENDED))
+    yield from (Row("throttled", "4x4", policy, more="--throttle 10% --no-baselines") for policy in POLICIES)
+    for size, sigma, trigger in (("2KiB", "2KiB", "100Hz"), ("2KiB", "2KiB", "1kHz"), ("2KiB", "2KiB", NEARLY_FULL), ("200B", "", "100kHz")):
+        yield from (Row("latency", "2x2", policy, rate_mbits=200, size=size, trigger=trigger, sigma=sigma) for policy in POLICIES)
+
+
+KEYS = ["bytes_per_s", "ratio_to_link", "ratio_to_nxn", "idle_cpu", "retransmitted", "switch_drops", "loaded", "p50_us", "p99_us",
+        "p999_us", "remark", "ratio_to_apart", "cpu_before", "cpu_quota", "cpu_throttled", "ratio_of_others"]
+
+
+def measure(fanin, row, testbed):
+    """Until there is idle time, or the links cannot be made slower."""
+    rate = row.rate_mbits
+    for halving in range(HALVINGS_MOST + 1):
+        testbed.need(row.testbed(rate))
+        result = run_json([fanin, "bench", "evb", *row.bench(), "--quiet", "--json", "-"], testbed.environment)
+        found = {one["what"]: {key: one[key] for key in KEYS if one.get(key) is not None} for one in result["results"]}
+        # with a trigger the rate of the links is not what costs
+        idle = min(found[what]["idle_cpu"] for what in ("evb", "full duplex", "throttled") if what in found)
+        if idle >= IDLE_LEAST or row.trigger or halving == HALVINGS_MOST:
+            break
+        rate //= 2
+    return {"measured_mbits": rate, "commit": result["machine"]["commit"], "date": time.strftime("%Y-%m-%d"), "results": found}
+
+
+def size(one):
+    return one["size"] + (", log-normal" if one["sigma"] else "")
+
+
+def links(one, what):
+    return f"{one['measured_mbits']} Mb/s" + (", too little idle time" if one["results"][what].get("loaded") else "")
+
+
+def throughput_line(one):
+    nxn, evb = one["results"].get("nxn", {}), one["results"]["evb"]
+    return [one["nodes"], one["policy"], one["buffer"], size(one), str(one["mtu"]), links(one, "evb"),
+            percent(nxn.get("ratio_to_link")), percent(evb.get("ratio_to_link")), percent(evb.get("ratio_to_nxn")),
+            percent(evb.get("idle_cpu")), number(evb.get("switch_drops")), number(evb.get("retransmitted"))]
+
+
+def latency_line(one):
+    evb = one["results"]["evb"]
+    return [one["trigger"], size(one), one["policy"], *(number(evb.get(key)) for key in ("p50_us", "p99_us", "p999_us")),
+            percent(evb.get("idle_cpu")), evb.get("remark", "none")]
+
+
+def duplex_line(one):
+    evb, both = one["results"]["evb"], one["results"]["full duplex"]
+    return [one["nodes"], one["policy"], links(one, "full duplex"), percent(evb.get("ratio_to_link")), percent(both.get("ratio_to_link")),
+            percent(both.get("ratio_to_apart")), percent(both.get("idle_cpu"))]
+
+
+def throttled_line(one):
+    row = one["results"]["throttled"]
+    return [one["nodes"], one["policy"], links(one, "throttled"), *(f"{row[key]:.4f}" for key in ("cpu_before", "cpu_quota", "cpu_throttled")),
+            percent(row.get("ratio_of_others")), percent(row.get("idle_cpu"))]
+
+
+THROUGHPUT = ["nodes", "shaping", "buffer of a port", "fragment", "MTU", "links", "nxn of the links", "event building of the links", "of nxn", "idle CPU",
+              "packets dropped", "segments sent again"]
+DUPLEX = ["nodes", "shaping", "links", "each on a host of its own, of the links", "two on a host, each direction, of the links", "of the former",
+          "idle CPU"]
+THROTTLED = ["nodes", "shaping", "links", "cores of a builder unit", "held to", "then", "rate of the others, of before", "idle CPU"]
+LATENCY = ["trigger", "fragment", "shaping", "p50 (us)", "p99 (us)", "p99.9 (us)", "idle CPU", "remarks"]
+TABLES = {"buffers": ("Buffers of the switch", THROUGHPUT, throughput_line),
+          "nodes": ("N x N", THROUGHPUT, throughput_line),
+          "mtu": ("Largest packet", THROUGHPUT, throughput_line),
+          "duplex": ("A readout and a builder unit on each host", DUPLEX, duplex_line),
+          "throttled": ("One builder unit held to a tenth of its processor time", THROTTLED, throttled_line),
+          "latency": ("From trigger to commit, 2 x 2", LATENCY, latency_line)}
+
+
+
+
+def headline(measured):
+    return percent(measured["results"]["evb"].get("ratio_to_link")) if "evb" in measured["results"] else "measured"
+
+
+def tables(found):
+    return [line for name, (title, head, cells) in TABLES.items()
+            for line in table(title, head, [cells(one) for one in good(found, [row for row in rows() if row.table == name])])]
+
+
+def of_links(one):
+    return 100 * one["results"]["evb"]["ratio_to_link"]
+
+
+def plots(found, folder):
+    """Draws them; the names of the files."""
+    def lines(name, x, y, **only):
+        picked = [one for one in good(found, rows()) if one["table"] == name and all(one[key] == value for key, value in only.items())]
+        return {policy: sorted((x(one), y(one)) for one in picked if one["policy"] == policy)
+                for policy in POLICIES if any(one["policy"] == policy for one in picked)}
+
+    draw(folder / "shaping-buffers.svg",
+         {nodes: lines("buffers", lambda one: bytes_of(one["buffer"]), of_links, nodes=nodes, sigma="") for nodes in ("8x8", "4x7", "7x4")},
+         "buffer of a port of the switch (B)", "event building, % of the links", x_log=True, y_least=0)
+    draw(folder / "shaping-nodes.svg", {"16 KiB": lines("nodes", lambda one: int(one["nodes"].split("x")[0]), of_links)},
+         "N readout and N builder units", "event building, % of the links", y_least=0)
+    draw(folder / "shaping-latency.svg",
+         {f"2 KiB, log-normal, {key[:3]}": lines("latency", lambda one: hertz(one["trigger"]), lambda one: one["results"]["evb"][key] / 1000,
+                                                 sigma="2KiB") for key in ("p50_us", "p99_us", "p999_us")},
+         "trigger (Hz)", "trigger to commit (ms)", x_log=True, y_log=True)
+    return ["shaping-buffers.svg", "shaping-nodes.svg", "shaping-latency.svg"]
+
+
+def hertz(rate):
+    return float(rate.removesuffix("kHz")) * 1000 if rate.endswith("kHz") else float(rate.removesuffix("Hz"))

@@ -1,0 +1,205 @@
+"""Two stages of event building beside one over the same links (Pieri 2006, the FED builder): ./dev evidence two-stage.
+
+One stage: 4 readout and 4 builder units, each on a host of its own. Two stages: as many in two groups, whose builder units send what
+they built to the readout units of two slices, each with two builder units: again each on a host of its own. So each byte crosses a
+link three times instead of once, and no link carries more than in one stage.
+"""
+
+import json
+import signal
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from evidence_common import PATIENCE_S, bytes_of, draw, good, megabytes, percent, table
+from evidence_gigabit import commit_of
+
+RATE = "100Mb/s"
+LINK_BYTES = 12.4e6  # a second, of payload over a stream
+SIZES = ["512B", "2KiB", "8KiB"]
+SECONDS = 15
+HOSTS = "10x9"  # 4 event managers and 4 times 4 units
+BLOCK = 256  # events
+
+COMMON = """
+[run]
+number = 1
+output = "discard"
+{run}
+[network]
+url = "tcp"
+
+[shaping]
+policy = "linear-shift"
+window = "64KiB"
+
+[buffers]
+readout = "64MiB"
+builder = "64MiB"
+"""
+EMULATED = """
+[source]
+type = "emulator"
+size = "{size}"
+fragment_max = "{size}"
+
+[[readout]]
+count = {count}
+source = [{{ id = {first}, count = 2 }}]
+
+[[builder]]
+count = {count}
+"""
+GROUP = COMMON + """
+[event]
+batch_events = {block}
+assignment = "by-number"
+
+[storage]
+sink = "forward"
+
+[slice]
+urls = [{urls}]
+source = {source}
+""" + EMULATED
+SLICE = COMMON + """
+[event]
+deadline = "1min"
+
+[slice]
+number = {number}
+of = 2
+block = {block}
+
+[source]
+type = "receive"
+wait_for_sender = true
+fragment_max = "{super_max}B"
+
+{readouts}
+[[builder]]
+count = 2
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    stages: str
+    size: str
+
+    def name(self):
+        return "/".join(asdict(self).values())
+
+
+def rows():
+    for size in SIZES:
+        yield Row("one", size)
+        yield Row("two", size)
+
+
+class Run:
+    """An event builder, each of its processes on a host of its own."""
+
+    def __init__(self, fanin, folder, name, text, hosts, environment):
+        (folder / f"{name}.toml").write_text(text)
+        (folder / f"{name}.hosts").write_text("".join(hosts))
+        self.name = name
+        self.process = subprocess.Popen(
+            [fanin, "run", f"{name}.toml", "--hosts", f"{name}.hosts", "--quiet", "--json", f"{name}.json"], cwd=folder,
+            env=environment, stdout=subprocess.DEVNULL, stderr=(folder / f"{name}.log").open("w"), text=True)
+        self.folder = folder
+
+    def result(self):
+        if self.process.wait(PATIENCE_S) != 0:
+            raise RuntimeError(f"{self.name}: {(self.folder / f'{self.name}.log').read_text().strip()[-300:]}")
+        return json.loads((self.folder / f"{self.name}.json").read_text())
+
+
+def host_lines(environment):
+    lines = (Path(environment["FANIN_TESTBED"]) / "hosts").read_text().splitlines(keepends=True)
+    return [line for line in lines if not line.startswith("#")]
+
+
+def one_stage(fanin, row, folder, environment):
+    text = (COMMON + EMULATED).format(run=f'duration = "{SECONDS}s"', size=row.size, count=4, first=0x100)
+    result = Run(fanin, folder, "one", text, host_lines(environment)[:9], environment).result()
+    return {"bytes_per_s": result["throughput_bytes_per_s"], "events_per_s": result["event_rate_hz"]}
+
+
+def two_stages(fanin, row, folder, environment):
+    lines = host_lines(environment)
+    managers, units = lines[:4], lines[4:]
+    # the readout unit of slice s for group g is on the host 8 + 2 s + g
+    address = {(s, g): units[8 + 2 * s + g].split()[0].split(",")[0] for s in (0, 1) for g in (0, 1)}
+    super_max = 4 * (bytes_of(row.size) + 64) + 1024
+    runs = []
+    try:
+        for s in (0, 1):
+            readouts = "\n".join(f'[[readout]]\nsource = [{{ id = {0x1000 + g}, listen = "tcp://{address[s, g]}:7600", '
+                                 f'merged = ["{0x100 * (g + 1)}-{0x100 * (g + 1) + 3}"] }}]\n' for g in (0, 1))
+            text = SLICE.format(run="", number=s, block=BLOCK, super_max=super_max, readouts=readouts)
+            runs.append(Run(fanin, folder, f"slice{s}", text, [managers[s], *units[8 + 2 * s:10 + 2 * s], *units[12 + 2 * s:14 + 2 * s]],
+                            environment))
+        for g in (0, 1):
+            urls = ", ".join(f'"tcp://{address[s, g]}:7600"' for s in (0, 1))
+            text = GROUP.format(run=f"events = {events(row.size)}", block=BLOCK, urls=urls, source=0x1000 + g, size=row.size, count=2,
+                                first=0x100 * (g + 1))
+            runs.append(Run(fanin, folder, f"group{g}", text, [managers[2 + g], *units[4 * g:4 * g + 4]], environment))
+        for run in runs[2:]:
+            run.result()
+        for run in runs[:2]:
+            run.process.send_signal(signal.SIGINT)
+        results = [run.result() for run in runs[:2]]
+    finally:
+        for run in runs:
+            if run.process.poll() is None:
+                run.process.kill()
+                run.process.wait()
+    if sum(result["events"]["built"] for result in results) != events(row.size):
+        raise RuntimeError(f"the slices have built {[result['events'] for result in results]} of {events(row.size)} events")
+    incomplete = sum(result["events"]["incomplete"] for result in results)
+    return {"events_per_s": sum(result["event_rate_hz"] for result in results), "incomplete": incomplete,
+            "bytes_per_s": sum(result["throughput_bytes_per_s"] for result in results)}
+
+
+def events(size):
+    """For about SECONDS at what the links of the readout units carry, in whole blocks for both slices."""
+    per_s = LINK_BYTES / (2 * bytes_of(size))
+    return int(SECONDS * per_s / (2 * BLOCK)) * 2 * BLOCK
+
+
+def measure(fanin, row, testbed):
+    testbed.need([HOSTS, "--rate", RATE, "--switch-buffer", "128KiB", "--mtu", "9000"])
+    with TemporaryDirectory() as folder:
+        stages = one_stage if row.stages == "one" else two_stages
+        return {"date": time.strftime("%Y-%m-%d"), "commit": commit_of(fanin),
+                "results": stages(fanin, row, Path(folder), testbed.environment)}
+
+
+def headline(measured):
+    return megabytes(measured["results"]["bytes_per_s"]) + " MB/s"
+
+
+HEAD = ["fragment", "one stage, events/s", "MB/s", "two stages, events/s", "MB/s", "of one stage"]
+
+
+def by_size(found, stages):
+    return {one["size"]: one["results"] for one in good(found, [row for row in rows() if row.stages == stages])}
+
+
+def tables(found):
+    one, two = by_size(found, "one"), by_size(found, "two")
+    lines = [[size, f"{one[size]['events_per_s']:.0f}", megabytes(one[size]["bytes_per_s"]), f"{two[size]['events_per_s']:.0f}",
+              megabytes(two[size]["bytes_per_s"]), percent(two[size]["events_per_s"] / one[size]["events_per_s"])]
+             for size in SIZES if size in one and size in two]
+    return table("Eight sources in four readout units, links of 100 Mb/s", HEAD, lines)
+
+
+def plots(found, folder):
+    lines = {f"{stages} stage{'s' * (stages == 'two')}": [(bytes_of(size), results["events_per_s"] / 1e3)
+                                                         for size, results in by_size(found, stages).items()] for stages in ("one", "two")}
+    draw(folder / "two-stage.svg", {"events built": {name: points for name, points in lines.items() if points}}, "fragment (B)", "kHz",
+         x_log=True, y_log=True)
+    return ["two-stage.svg"]
