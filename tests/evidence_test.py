@@ -2,15 +2,20 @@
 
 import json
 import sys
+from dataclasses import asdict
 
 import evidence
+import evidence_gigabit
+import evidence_shaping
+import evidence_two_stage
 import pytest
+from evidence_shaping import Row
 
-ROWS = [evidence.Row("buffers", "2x2", "none"), evidence.Row("buffers", "2x2", "tokens", "32KiB"),
-        evidence.Row("latency", "2x2", "random", size="200B", trigger="1kHz")]
-OTHERS = [evidence.Row("duplex", "4x4", "none", more="--full-duplex"),
-          evidence.Row("throttled", "4x4", "tokens", more="--throttle 10% --no-baselines"),
-          evidence.Row("buffers", "8x8", "none", size="2KiB", sigma="2KiB")]
+ROWS = [Row("buffers", "2x2", "none"), Row("buffers", "2x2", "tokens", "32KiB"),
+        Row("latency", "2x2", "random", size="200B", trigger="1kHz")]
+OTHERS = [Row("duplex", "4x4", "none", more="--full-duplex"),
+          Row("throttled", "4x4", "tokens", more="--throttle 10% --no-baselines"),
+          Row("buffers", "8x8", "none", size="2KiB", sigma="2KiB")]
 
 
 class Testbeds:
@@ -33,15 +38,15 @@ class Testbeds:
 def tool(monkeypatch, tmp_path):
     """Runs it with a bench that answers so much idle time, one after the other."""
     monkeypatch.setattr(evidence, "Testbed", Testbeds)
-    monkeypatch.setattr(evidence, "rows", lambda: iter(ROWS))
+    monkeypatch.setattr(evidence_shaping, "rows", lambda: iter(ROWS))
     Testbeds.made = []
     benches = []
 
     def run(*words, idle=(0.5,), fails=False, more=()):
         answers = list(idle)
 
-        def bench(fanin, row, environment):
-            benches.append(row.name())
+        def bench(command, environment):
+            benches.append(command)
             if fails:
                 raise RuntimeError("no testbed here")
             share = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -49,7 +54,8 @@ def tool(monkeypatch, tmp_path):
                    "retransmitted": 3, "p50_us": 100}
             return {"machine": {"commit": "0123456789ab"}, "results": [{"what": "nxn", "ratio_to_link": 0.92}, evb, *more]}
 
-        monkeypatch.setattr(evidence, "run_bench", bench)
+        monkeypatch.setattr(evidence_shaping, "run_json", bench)
+        monkeypatch.setattr(evidence_shaping, "plots", lambda found, folder: ["a.svg"])
         monkeypatch.setattr(sys, "argv", ["evidence.py", "fanin", str(tmp_path), "shaping", *words])
         with pytest.raises(SystemExit) as ended:
             evidence.main()
@@ -62,7 +68,7 @@ def tool(monkeypatch, tmp_path):
 
 def test_each_row_is_measured_once_and_written(tool):
     assert tool() == 0
-    assert tool.benches == [row.name() for row in ROWS]
+    assert tool.benches == [["fanin", "bench", "evb", *row.bench(), "--quiet", "--json", "-"] for row in ROWS]
     assert tool.rows()[ROWS[0].name()]["results"]["evb"]["switch_drops"] == 7
     assert Testbeds.made[-1] == "down"
     assert tool() == 0 and len(tool.benches) == 3, "it was measured before"
@@ -85,16 +91,16 @@ def test_what_a_kill_has_left_of_a_row_is_measured_again(tool, tmp_path):
     tool()
     file = tmp_path / "rows.jsonl"
     file.write_text(file.read_text()[:-40])
-    assert tool() == 0 and tool.benches[-1] == ROWS[-1].name() and len(tool.benches) == 4
+    assert tool() == 0 and tool.benches[-1][3:-3] == ROWS[-1].bench() and len(tool.benches) == 4
 
 
 def test_a_row_without_idle_time_is_measured_again_with_slower_links(tool):
     assert tool(idle=(0.1, 0.2, 0.5)) == 0
-    assert tool.rows()[ROWS[0].name()]["measured_mbits"] == 50
-    assert [words[2] for words in Testbeds.made[:3]] == ["200Mb/s", "100Mb/s", "50Mb/s"]
+    assert tool.rows()[ROWS[0].name()]["measured_mbits"] == 25
+    assert [words[2] for words in Testbeds.made[:3]] == ["100Mb/s", "50Mb/s", "25Mb/s"]
     assert tool("--restart", idle=(0.1,)) == 0
-    assert tool.rows()[ROWS[0].name()]["measured_mbits"] == 25, "there is an end"
-    assert tool.rows()[ROWS[2].name()]["measured_mbits"] == 200, "with a trigger the links are not what costs"
+    assert tool.rows()[ROWS[0].name()]["measured_mbits"] == 12, "there is an end"
+    assert tool.rows()[ROWS[2].name()]["measured_mbits"] == 100, "with a trigger the links are not what costs"
 
 
 def test_the_tables_are_recorded_between_marks(tool, tmp_path):
@@ -106,20 +112,20 @@ def test_the_tables_are_recorded_between_marks(tool, tmp_path):
     text = document.read_text()
     assert text.startswith("before\n") and text.endswith("<!-- end of evidence shaping -->\nafter\n"), text
     assert "Commit 0123456789ab.\n" in text and "not measured" not in text, text
-    assert "| 2x2 | tokens | 32KiB | 16KiB | 9000 | 200 Mb/s | 92 % | 90 % | 98 % | 50 % | 7 | 3 |" in text, text
+    assert "| 2x2 | tokens | 32KiB | 16KiB | 9000 | 100 Mb/s | 92 % | 90 % | 98 % | 50 % | 7 | 3 |" in text, text
     assert "| 1kHz | 200B | random | 100 | - | - | 50 % | none |" in text, text
 
 
 def test_full_duplex_and_a_slow_builder_unit_have_tables_of_their_own(tool, tmp_path, monkeypatch):
-    monkeypatch.setattr(evidence, "rows", lambda: iter(OTHERS))
+    monkeypatch.setattr(evidence_shaping, "rows", lambda: iter(OTHERS))
     both = {"what": "full duplex", "ratio_to_link": 0.88, "ratio_to_apart": 0.97, "idle_cpu": 0.4, "loaded": False}
     slow = {"what": "throttled", "cpu_before": 0.1, "cpu_quota": 0.01, "cpu_throttled": 0.0098, "ratio_of_others": 0.96, "idle_cpu": 0.2,
             "loaded": True}
     document = tmp_path / "shaping.md"
     assert tool("--record", str(document), more=(both, slow)) == 0
     text = document.read_text()
-    assert "| 4x4 | none | 25 Mb/s | 90 % | 88 % | 97 % | 40 % |" in text, "the least idle time of a row counts"
-    assert "| 4x4 | tokens | 25 Mb/s, too little idle time | 0.1000 | 0.0100 | 0.0098 | 96 % | 20 % |" in text, text
+    assert "| 4x4 | none | 12 Mb/s | 90 % | 88 % | 97 % | 40 % |" in text, "the least idle time of a row counts"
+    assert "| 4x4 | tokens | 12 Mb/s, too little idle time | 0.1000 | 0.0100 | 0.0098 | 96 % | 20 % |" in text, text
     assert "| 8x8 | none | 128KiB | 2KiB, log-normal | 9000 |" in text, text
 
 
@@ -127,12 +133,49 @@ def test_options_of_rows_are_those_of_the_bench():
     words = OTHERS[1].bench()
     assert words[-3:] == ["--throttle", "10%", "--no-baselines"] and OTHERS[2].bench()[-2:] == ["--fragment-sigma", "2KiB"], words
     words = ROWS[2].bench()
+    assert "--shaping-window" in words and "--shaping-window" not in ROWS[0].bench(), "none has no window"
     assert words[words.index("--rate"):] == ["--rate", "1kHz", "--readout-buffer", "256MiB"], "what a high rate needs"
 
 
 def test_all_rows_differ_and_fit_into_an_hour():
-    names = [row.name() for row in evidence.rows()]
+    names = [row.name() for row in evidence_shaping.rows()]
     assert len(set(names)) == len(names)
-    seconds = sum(8 if row.trigger else 3 * 6 + 4 + (6 if row.more else 0) for row in evidence.rows())  # three contenders, a testbed
+    seconds = sum(8 if row.trigger else 3 * 6 + 4 + (6 if row.more else 0) for row in evidence_shaping.rows())  # three contenders, a testbed
     assert seconds < 45 * 60, "and some are measured twice"
     assert json.loads(json.dumps(names)) == names
+
+
+def test_other_sets_have_tables_and_differ():
+    for which in (evidence_gigabit, evidence_two_stage):
+        names = [row.name() for row in which.rows()]
+        assert len(set(names)) == len(names)
+        assert which.tables({}), "before anything is measured, too"
+
+
+def test_a_stage_is_compared_with_two():
+    found = {row.name(): asdict(row) | {"results": {"events_per_s": 100.0 if row.stages == "one" else 93.0, "bytes_per_s": 5e6}}
+             for row in evidence_two_stage.rows()}
+    assert "| 2KiB | 100 | 5.0 | 93 | 5.0 | 93 % |" in evidence_two_stage.tables(found)
+
+
+def test_the_size_of_a_run_of_two_stages_is_whole_blocks():
+    for size in evidence_two_stage.SIZES:
+        assert evidence_two_stage.events(size) % (2 * evidence_two_stage.BLOCK) == 0
+
+
+def test_a_builder_unit_s_work_is_said():
+    cpu = [{"name": "evm", "cpu": 0.5}, {"name": "bu0", "cpu": 0.061}, {"name": "bu1", "cpu": 0.05}]
+    row = next(row for row in evidence_gigabit.rows() if row.arrangement == "work")
+    found = {row.name(): asdict(row) | {"results": {"evb": {"bytes_per_s": 128e6, "processes": cpu}}}}
+    assert "A builder unit that builds 64.0 MB/s takes 6.1 % of a core." in evidence_gigabit.tables(found)
+
+
+def test_plots_have_a_line_for_each_policy(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(evidence_shaping, "draw", lambda file, panels, *axes, **scales: drawn.update({file.name: panels}))
+    found = {row.name(): asdict(row) | {"results": {"evb": {"ratio_to_link": 0.9, "p50_us": 100, "p99_us": 200, "p999_us": 300}}}
+             for row in evidence_shaping.rows()}
+    assert set(evidence_shaping.plots(found, tmp_path)) == set(drawn)
+    assert drawn["shaping-buffers.svg"]["4x7"]["tokens"] == [(32768, 90), (131072, 90), (524288, 90)]
+    assert [x for x, _ in drawn["shaping-nodes.svg"]["16 KiB"]["barrel-shifter"]] == list(range(1, 8))
+    assert drawn["shaping-latency.svg"]["2 KiB, log-normal, p99"]["none"] == [(100, 0.2), (1000, 0.2), (10800, 0.2)]

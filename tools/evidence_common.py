@@ -65,9 +65,9 @@ def draw(file, panels, x, y, x_log=False, y_log=False, y_least=None):
     axes[0][0].set_ylabel(y)
     if y_least is not None:
         axes[0][0].set_ylim(bottom=y_least)
-    figure.legend(handles.values(), handles.keys(), loc="outside right upper")
+    axes[0][-1].legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.02, 1))
     file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, metadata={"Date": None})
+    figure.savefig(file, metadata={"Date": None}, bbox_inches="tight")
     pyplot.close(figure)
 
 

@@ -157,8 +157,9 @@ def plots(found, folder):
     draw(folder / "shaping-nodes.svg", {"16 KiB": lines("nodes", lambda one: int(one["nodes"].split("x")[0]), of_links)},
          "N readout and N builder units", "event building, % of the links", y_least=0)
     draw(folder / "shaping-latency.svg",
-         {f"2 KiB, log-normal, {key[:3]}": lines("latency", lambda one: hertz(one["trigger"]), lambda one: one["results"]["evb"][key] / 1000,
-                                                 sigma="2KiB") for key in ("p50_us", "p99_us", "p999_us")},
+         {f"2 KiB, log-normal, {title}": lines("latency", lambda one: hertz(one["trigger"]), lambda one: one["results"]["evb"][key] / 1000,
+                                                 sigma="2KiB") 
+          for title, key in (("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p999_us"))},
          "trigger (Hz)", "trigger to commit (ms)", x_log=True, y_log=True)
     return ["shaping-buffers.svg", "shaping-nodes.svg", "shaping-latency.svg"]
 
