@@ -15,8 +15,10 @@ WatchedSink::WatchedSink(std::unique_ptr<storage::EventSink> inner, std::string 
   });
   inner_->on_failure([this](const Error& error, bool fatal) {
     if (!on_own_thread()) return;
-    failures_.push_back({{error.kind, fmt::format("{}: {}", name_, error.text)}, fatal});
     failed_ = failed_ || fatal;
+    if (!fatal && error.text == last_failure_) return;
+    last_failure_ = error.text;
+    failures_.push_back({{error.kind, fmt::format("{}: {}", name_, error.text)}, fatal});
   });
   inner_->on_set_aside([](std::uint64_t) {}); // there is no memory for that
 }
@@ -28,7 +30,10 @@ bool WatchedSink::on_own_thread() {
 }
 
 void WatchedSink::committed(const storage::Committed& committed) {
-  if (open_.erase(committed.ticket) != 0) return committed_.push_back(committed.ticket);
+  if (open_.erase(committed.ticket) != 0) {
+    last_failure_.clear();
+    return committed_.push_back(committed.ticket);
+  }
   if (failed_) return;
   fail_for_good(ErrorKind::internal,
                 fmt::format("it committed batch {}, which it does not have", committed.ticket));

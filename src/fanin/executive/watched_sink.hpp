@@ -60,6 +60,7 @@ private:
   std::vector<std::uint64_t> committed_; // said at the next poll(), as failures
   std::vector<std::uint64_t> saying_;
   std::vector<Failure> failures_;
+  std::string last_failure_; // not said again before something is committed
   std::vector<std::string> files_;
   bool finishing_ = false;
   bool failed_ = false; // for good: it gets no further batch

@@ -103,6 +103,9 @@ TEST_F(Watched, passes_on_what_a_good_sink_does_with_new_files_first) {
   EXPECT_FALSE(sink.arm());
   sink.poll();
   EXPECT_THAT(failures, ElementsAre("sink \"x\": no room"));
+  inner.fail(ErrorKind::exhausted, false);
+  sink.poll();
+  EXPECT_EQ(failures.size(), 1U) << "as long as nothing is committed, it is the same";
   inner.commit(1);
   sink.finish();
   EXPECT_FALSE(sink.finished()); // its commit is not said

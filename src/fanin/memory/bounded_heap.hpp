@@ -23,8 +23,6 @@ public:
   [[nodiscard]] std::uint64_t bytes() const { return *bytes_; } ///< of all pages that are in use
 
 private:
-  class CountedPage;
-
   std::uint64_t bytes_max_;
   std::shared_ptr<std::uint64_t> bytes_ = std::make_shared<std::uint64_t>(0);
 };

@@ -14,16 +14,22 @@ namespace fanin::memory {
 
 class HeapPage final : public PageHome {
 public:
+  HeapPage(const HeapPage&) = delete;
+  HeapPage& operator=(const HeapPage&) = delete;
   /// A view of `size` bytes. Write them through data() before anyone else has the view. Throws
   /// std::bad_alloc.
-  [[nodiscard]] static View make(std::uint32_t size, std::byte*& data);
+  /// `sum`, if there is one, counts the bytes of its pages as long as they exist.
+  [[nodiscard]] static View make(std::uint32_t size, std::byte*& data,
+                                 std::shared_ptr<std::uint64_t> sum = {});
   [[nodiscard]] static View copy(std::span<const std::byte> bytes);
 
 private:
-  explicit HeapPage(std::uint32_t size);
+  HeapPage(std::uint32_t size, std::shared_ptr<std::uint64_t> sum);
+  ~HeapPage() override;
   void put(Page*) override { delete this; }
 
   std::unique_ptr<std::byte[]> bytes_;
+  std::shared_ptr<std::uint64_t> sum_;
   Page page_;
 };
 

@@ -10,12 +10,12 @@ namespace fanin::storage {
 namespace {
 
 // What `make` gives, or what it throws as an error.
-template <class Make>
-auto or_thrown(const std::string& who, ErrorKind kind, const Make& make) -> decltype(make()) {
+template <class Who, class Make>
+auto or_thrown(const Who& who, ErrorKind kind, const Make& make) -> decltype(make()) {
   try {
     return make();
   } catch (...) {
-    return fail(kind, fmt::format("{}: {}", who, thrown().text));
+    return fail(kind, fmt::format("{}: {}", who(), thrown().text));
   }
 }
 
@@ -34,17 +34,18 @@ Result<> SinkRegistry::add(std::string type, SinkFactory factory) {
 
 Result<SinkMaker> SinkRegistry::find(const source::SourceSettings& settings) const {
   const auto factory = factories_.find(settings.type);
+  const auto where = [&] { return source::SettingsReader(settings).where("sink"); };
   if (factory == factories_.end()) {
-    source::SettingsReader reader(settings);
-    return fail(ErrorKind::usage, fmt::format("{}: no plug-in has a sink \"{}\"",
-                                              reader.where("sink"), settings.type));
+    return fail(ErrorKind::usage,
+                fmt::format("{}: no plug-in has a sink \"{}\"", where(), settings.type));
   }
   const std::string who = fmt::format("sink \"{}\"", settings.type);
-  auto maker = or_thrown(who, ErrorKind::usage, [&] { return factory->second(settings); });
+  auto maker = or_thrown(where, ErrorKind::usage, [&] { return factory->second(settings); });
   if (!maker) return maker;
-  if (!*maker) return fail(ErrorKind::usage, who + ": the plug-in made no sink");
+  if (!*maker)
+    return fail(ErrorKind::usage, fmt::format("{}: the plug-in made no sink", where()));
   return [who, make = std::move(*maker)](const SinkRun& run) {
-    auto sink = or_thrown(who, ErrorKind::internal, [&] { return make(run); });
+    auto sink = or_thrown([&] { return who; }, ErrorKind::internal, [&] { return make(run); });
     if (sink && *sink == nullptr)
       sink = fail(ErrorKind::internal, who + ": the plug-in made no sink");
     return sink;
