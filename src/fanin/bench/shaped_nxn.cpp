@@ -190,7 +190,7 @@ public:
         senders_(spec.senders) {}
 
   Result<> listen(const Spec& spec) {
-    const std::uint32_t page = 2 * spec.shaping.carrier;
+    const std::uint32_t page = (2 * spec.shaping.carrier + 4095) / 4096 * 4096;
     auto pool = make_pool(page, (carriers_unread * spec.senders + 4) * std::uint64_t{page});
     if (!pool) return std::unexpected(pool.error());
     pool_ = std::move(*pool);

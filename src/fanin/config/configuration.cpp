@@ -284,6 +284,7 @@ void fit_shaping(TableReader reader, TableReader event, Configuration& configura
     return std::bit_ceil(2 * detail::table_bytes_max(events));
   };
   const std::uint64_t most = system.data_page / 2;
+  if (most < carrier_least) return; // buffers.page is refused
   std::uint64_t usual =
       std::min(std::max<std::uint64_t>(shaping.carrier, carrier_for(system.batch_events)), most);
   if (reader.has("window")) {
@@ -317,14 +318,27 @@ void fit_shaping(TableReader reader, TableReader event, Configuration& configura
   const std::uint32_t asked = system.batch_events;
   while (carrier < 2 * detail::table_bytes_max(system.batch_events)) system.batch_events /= 2;
   if (system.batch_events < asked && event.has("batch_events")) {
-    event.reject(
-        "batch_events",
-        fmt::format("{} are too many for carriers of {}: take {}, or shaping.{} = {}", asked,
-                    format_size(carrier), system.batch_events,
-                    reader.has("carrier") ? "carrier" : "window",
-                    format_size(carrier_for(asked) *
-                                (reader.has("carrier") ? 1 : carriers_least * connections))));
+    const bool needs_page = carrier_for(asked) > most;
+    const bool by_window = reader.has("window") && !reader.has("carrier");
+    const std::uint64_t factor = needs_page ? 2 : by_window ? carriers_least * connections : 1;
+    event.reject("batch_events",
+                 fmt::format("{} are too many for carriers of {}: take {}, or {} = {}", asked,
+                             format_size(carrier), system.batch_events,
+                             needs_page  ? "buffers.page"
+                             : by_window ? "shaping.window"
+                                         : "shaping.carrier",
+                             format_size(factor * carrier_for(asked))));
   }
+}
+
+// A block is a batch of the first stage, and has whole batches of this one.
+void check_block(TableReader slice, const builder::System& system) {
+  const std::uint32_t block = system.slice.block;
+  if (slice.value() == nullptr || slice.has("urls")) return;
+  if (std::has_single_bit(block) && block >= system.batch_events) return;
+  slice.reject("block", fmt::format("{} is not a power of two from event.batch_events = {} to "
+                                    "4096: it is event.batch_events of the first stage",
+                                    block, system.batch_events));
 }
 
 // Nodes that read other files than each other may differ in where data come from, not in how events
@@ -394,6 +408,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   fit_window(reader.table("event"), configuration);
   fit_batches(reader.table("event"), reader.table("network"), configuration);
   fit_shaping(reader.table("shaping"), reader.table("event"), configuration);
+  check_block(reader.table("slice"), configuration.system);
   finish_system(configuration);
   reader.finish();
   if (!problems.first) detail::check_consistency(configuration, problems);

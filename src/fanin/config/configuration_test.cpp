@@ -606,6 +606,12 @@ TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
   EXPECT_EQ(error("policy = \"random\"\nwindow = \"1KiB\"\n"),
             "run.toml:7: shaping.window: 1 KiB is less than 2 carriers of 2 KiB for each readout "
             "unit (1 of them): take 4 KiB");
+  EXPECT_EQ(
+      error("policy = \"random\"\n[event]\nbatch_events = 4096\n[buffers]\npage = \"64KiB\"\n"),
+      "run.toml:9: event.batch_events: 4096 are too many for carriers of 32 KiB: take 1024, or "
+      "buffers.page = 256 KiB");
+  EXPECT_THAT(error("policy = \"random\"\nwindow = \"1MiB\"\n[buffers]\npage = \"2KiB\"\n"),
+              ::testing::HasSubstr("buffers.page"));
 }
 
 TEST(Configuration, rails_share_the_window_of_shaping) {
@@ -655,6 +661,11 @@ TEST(Configuration, a_slice_that_cannot_be_is_refused) {
     return error_of("[slice]\n" + keys + "\n" + minimal);
   };
   EXPECT_THAT(slice("number = 2\nof = 2"), HasSubstr("slice.number: is not below slice.of = 2"));
+  EXPECT_EQ(good("[slice]\nblock = 512\n" + std::string(minimal) +
+                 "[shaping]\npolicy = \"random\"\nwindow = \"20KiB\"\n")
+                .system.batch_events,
+            512U)
+      << "that fits into a carrier";
   EXPECT_THAT(slice("block = 512"), HasSubstr("power of two from event.batch_events = 1024"));
   EXPECT_THAT(slice("block = 3000"), HasSubstr("power of two from event.batch_events = 1024"));
   const auto source = [](const std::string& keys) {

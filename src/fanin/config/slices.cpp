@@ -1,6 +1,5 @@
 // Two stages: which slice this is, and which sources its super-fragments merge.
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -86,11 +85,6 @@ void read_slice(TableReader reader, Configuration& configuration) {
   slice.block = static_cast<std::uint32_t>(reader.integer("block", slice.block, 1, 4096));
   if (slice.number >= slice.of) {
     reader.reject("number", fmt::format("is not below slice.of = {}", slice.of));
-  }
-  if (!std::has_single_bit(slice.block) || slice.block < system.batch_events) {
-    reader.reject("block", fmt::format("{} is not a power of two from event.batch_events = {} to "
-                                       "4096: it is event.batch_events of the first stage",
-                                       slice.block, system.batch_events));
   }
   reader.finish();
 }

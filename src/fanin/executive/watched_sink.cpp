@@ -1,5 +1,6 @@
 #include "fanin/executive/watched_sink.hpp"
 
+#include <climits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -101,7 +102,7 @@ bool WatchedSink::poll() {
   return worked;
 }
 
-// Named once each, in order; a name travels as a line.
+// Named once each, in order; a name travels as a line of a message.
 void WatchedSink::take_files() {
   guarded([this] {
     if (inner_->file_count() <= files_.size()) return;
@@ -109,6 +110,9 @@ void WatchedSink::take_files() {
     for (std::size_t i = files_.size(); i < files.size(); ++i) {
       if (files[i].contains('\n'))
         return fail_for_good(ErrorKind::internal, "a file's name has a line break in it");
+      if (files[i].size() > PATH_MAX)
+        return fail_for_good(ErrorKind::internal,
+                             fmt::format("a file's name has more than {} bytes", PATH_MAX));
       files_.push_back(files[i]);
     }
   });

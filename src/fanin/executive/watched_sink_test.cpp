@@ -194,6 +194,13 @@ TEST_F(Watched, that_names_a_file_with_a_line_break_fails_for_good) {
   EXPECT_EQ(sink.file_count(), 0U);
 }
 
+TEST_F(Watched, that_names_a_file_with_a_name_that_fits_into_no_message_fails_for_good) {
+  inner.names = {std::string(5000, 'a')};
+  sink.poll();
+  EXPECT_THAT(fatal_failures, ElementsAre(HasSubstr("more than 4096 bytes")));
+  EXPECT_EQ(sink.file_count(), 0U);
+}
+
 TEST_F(Watched, that_throws_where_it_is_only_asked_is_logged_once) {
   EXPECT_EQ(sink.bytes_written(), 0U);
   EXPECT_EQ(sink.bytes_written(), 0U);

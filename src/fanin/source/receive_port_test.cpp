@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <poll.h>
+
 #include <cstring>
 #include <vector>
 
@@ -447,6 +449,9 @@ TEST(ReceivePort, a_source_that_waits_for_its_sender_is_ready_when_that_has_conn
   const SenderSocket sender(*bench.source);
   sender.send(spill_of(5, 0, 3));
   EXPECT_TRUE(bench.source->ready(Time{}));
+  pollfd watched{.fd = bench.source->descriptor(), .events = POLLIN, .revents = 0};
+  EXPECT_TRUE(bench.source->ready(Time{}));
+  EXPECT_EQ(::poll(&watched, 1, 0), 0) << "other sources may let it wait for hours";
   EXPECT_THAT(bench.log, Contains(HasSubstr("the run begins when its sender is there")).Times(1));
   ASSERT_TRUE(bench.source->start(0, Time{}));
   bench.read_until([&] { return bench.fixture.queue.written() == 3; });

@@ -81,6 +81,7 @@ Result<> ReceiveSource::start(EventNumber first_event, Time /*now*/) {
 
 bool ReceiveSource::ready(Time now) {
   if (!options_.wait_for_sender || !listen()) return true;
+  check_connections();
   options_.port->poll(now);
   return bool{connection_};
 }
@@ -271,6 +272,8 @@ void ReceiveSource::end_data(FragmentQueue& queue, Time now) {
   }
   waiting_.clear();
   refused_ += closed;
+  options_.port->retry(); // there is room for senders of others
+  options_.port->poll(now);
   if (closed == 0) return;
   warn(fmt::format("{} connections refused: the data had ended before their turn came", closed),
        now);

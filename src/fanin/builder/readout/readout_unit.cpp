@@ -29,16 +29,20 @@ private:
 
 class ReadoutUnit::Readable final : public net::Service {
 public:
-  Readable(net::Loop& loop, const SourceReader& reader) : loop_(loop), reader_(reader) {
+  Readable(net::Loop& loop, const SourceReader& reader, std::function<bool()> reads)
+      : loop_(loop), reader_(reader), reads_(std::move(reads)) {
     loop_.add(*this);
   }
   ~Readable() override { loop_.remove(*this); }
   bool poll() override { return false; } // being woken is enough: the readout unit reads each turn
-  [[nodiscard]] int descriptor() const override { return reader_.descriptor(loop_.now()); }
+  [[nodiscard]] int descriptor() const override {
+    return reads_() ? reader_.descriptor(loop_.now()) : -1;
+  }
 
 private:
   net::Loop& loop_;
   const SourceReader& reader_;
+  const std::function<bool()> reads_; // it is read in each turn now
 };
 
 ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvironment environment)
@@ -56,7 +60,9 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
   FANIN_ASSERT(sources_.size() == last - first);
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (!sources_.reader(i).has_descriptor()) continue;
-    readables_.push_back(std::make_unique<Readable>(*environment_.loop, sources_.reader(i)));
+    readables_.push_back(std::make_unique<Readable>(*environment_.loop, sources_.reader(i), [this] {
+      return waits_for_sources_ || incarnation_ != 0;
+    }));
   }
   FANIN_ASSERT(environment_.control_pool->page_size() >= control_page_least(sources_.size()));
   const MetadataLayout metadata{.page = options_.metadata_pool->page_size(),
