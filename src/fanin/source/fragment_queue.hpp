@@ -4,13 +4,14 @@
 /// computes checksums and limits the source. The readout unit cuts consecutive events out of it,
 /// without a copy.
 ///
-/// A fragment whose number is not the next one is held in its page, one for each source, until the
-/// number of the next fragment or the other sources show whether it is right (number_judge.hpp).
+/// A fragment whose number is not the next one is held in its page until the number of the next
+/// fragment or the other sources show whether it is right (number_judge.hpp). A queue holds at most
+/// one such fragment.
 ///
-/// It is bounded by its own pool of pages and by a window: so many fragments, or a sixteenth as
-/// many where numbers are far apart. When either is used up, begin() returns `full` and the source
-/// waits: backpressure up to the detector. It allocates nothing after construction. Thread: the
-/// loop of the readout unit.
+/// The queue is bounded by its own pool of pages and by its window. The window is a number of
+/// fragments; if numbers are far apart, a sixteenth of it. When pool or window is used up, begin()
+/// returns `full` and the source waits: backpressure up to the detector. The queue allocates
+/// nothing after construction. Thread: the loop of the readout unit.
 #pragma once
 
 #include <array>
@@ -49,9 +50,10 @@ struct FragmentQueueOptions {
   std::uint64_t near = 65536; ///< numbers less far apart than this confirm each other
                               ///< (event.window)
   int counter_bits = 64; ///< width of the source's own counter; higher bits are ignored
-  std::int64_t offset = 0; ///< added to its numbers
+  std::int64_t offset = 0; ///< added to the source's numbers
   std::optional<EventNumber> first; ///< fragments are dropped until this number has come
-  bool asks_others = false; ///< of a jump by `near` or more: somebody calls judge_held_again() then
+  bool asks_others = false; ///< the owner compares a jump of `near` or more with other sources:
+                            ///< set_others() and judge_held_again()
   bool triggered = false; ///< events from limit() on do not exist yet
 };
 
@@ -70,9 +72,9 @@ struct Piece {
   memory::View payload;
 };
 
-/// It stays one type of more than 400 lines, since a number that is decided moves the table, the
-/// pages and the number held together. Types of their own: the table (FragmentTable), which numbers
-/// are right (NumberJudge), what the source's counter means (Numbering).
+/// It stays one type of more than 400 lines, since a decision about a number changes the table, the
+/// pages and the held number together. Separate types: the table (FragmentTable), which numbers are
+/// right (NumberJudge), what the source's counter means (Numbering).
 class FragmentQueue {
 public:
   /// `pool` belongs to this queue alone: a source that runs ahead cannot take the pages of another.
@@ -177,7 +179,8 @@ public:
     return numbered_;
   } ///< the source has a number, so
     ///< next_event() is valid
-  [[nodiscard]] EventNumber first_event() const { return table_.base(); } ///< of those held
+  /// The first event that is answered and not released.
+  [[nodiscard]] EventNumber first_event() const { return table_.base(); }
   [[nodiscard]] const FragmentQueueOptions& options() const { return options_; }
 
   // --- the readout unit's side -------------------------------------------------------------------
@@ -216,21 +219,23 @@ public:
     return held_ && held_->right && held_->event >= table_.next() ? held_->event + 1
                                                                   : table_.next();
   }
-  /// Looks at the others again, which may have reached the number held. True: it was decided.
+  /// Judges the held number again: the other sources may have reached it. True: it was decided.
   bool judge_held_again();
-  /// A number that others are asked about, since the next one is a jump; or one that the next
-  /// number has confirmed and that is not triggered yet. Its source is held back meanwhile.
+  /// True: the other sources are asked about the held number, since the next number is a jump; or
+  /// the next number has confirmed the held one, which is not triggered yet. The source is held
+  /// back meanwhile.
   [[nodiscard]] bool unclear() const {
     return held_ && (held_->right ? untriggered() : held_->following.has_value());
   }
-  /// unclear(): the jump, which is the held number or the one that follows it. The held number is
-  /// right if others have come near the jump: then this source has nothing else below.
+  /// Requires unclear(). The jump: the held number or the number that follows it. The held number
+  /// is right if others have come near the jump: then this source has nothing else below.
   [[nodiscard]] EventNumber jump() const {
     return judge_.jumps(held_->event, next()) ? held_->event
                                               : held_->following.value_or(held_->event);
   }
-  /// They say nothing. A jump is judged by the number that follows it; what is no jump is right,
-  /// unless the others have gone on without it. It was not triggered: wrong.
+  /// Decides an unclear number for which no answer of the others has come. A jump is judged by the
+  /// number that follows it. A number that is no jump is right, unless the others have continued
+  /// without it. A number that was not triggered is wrong.
   void decide_unclear();
   /// Confirms the held number, for example because another source has the same one. False: the
   /// window has no room for it yet, or it is not wanted yet; judge_held_again() will try again.
@@ -238,10 +243,10 @@ public:
   /// No fragment will follow: the held number is taken if it is right by what is known of the
   /// others now.
   void take_at_end();
-  /// The same, and it is dropped otherwise: nothing more will be known.
+  /// As take_at_end(), but a number that is not right is dropped: nothing more will be known.
   void end_held();
-  /// At the end of the source: whether a number is held that is wrong if the others do not come
-  /// there soon. That of a sparse source waits for them as long as the run lasts.
+  /// At the end of the source: whether it holds a number that is wrong if the others do not reach
+  /// it soon. A number of a sparse source waits for them until the end of the run.
   [[nodiscard]] bool waits_at_end() const {
     return held_ && !held_->right && (!judge_.sparse() || fallen());
   }
@@ -262,8 +267,8 @@ public:
     if (event < table_.base()) return wire::FragmentEntry::make_absent(reason_below(event));
     return table_.entry(event);
   }
-  /// The events from `event` on, below next_event(), and below the result have the same entry:
-  /// itself alone, or a gap. There may be more of them.
+  /// All events from `event` on and below the result have the same entry: `event` alone, or a gap.
+  /// Events from the result on may have it too. Requires `event` below next_event().
   [[nodiscard]] EventNumber alike_until(EventNumber event) const {
     if (event < table_.base()) return event + 1;
     const FragmentTable::Section at = table_.section(event);
@@ -273,11 +278,11 @@ public:
   [[nodiscard]] bool may_be_absent_from(EventNumber event) const {
     return table_.absent_end() > event;
   }
-  /// The first event from `event` on that has a fragment, or one that was dropped, or next_event().
-  /// Numbered.
+  /// The first event from `event` on whose fragment is there or was dropped; next_event() if there
+  /// is none. Requires numbered().
   [[nodiscard]] EventNumber sent_from(EventNumber event) const;
-  /// Bytes written for events below `event`, with empty ends of pages: a difference is an upper
-  /// bound for the payload of a range. An open fragment is not counted.
+  /// Bytes written for events below `event`, with empty ends of pages. The difference of two
+  /// positions is an upper bound for the payload between them. An open fragment is not counted.
   [[nodiscard]] std::uint64_t position(EventNumber event) const {
     if (event >= table_.next()) return end_position_;
     return event < table_.base() ? base_position_ : table_.position(event);

@@ -25,7 +25,8 @@ public:
     wire::FragmentEntry entry;
   };
   static_assert(sizeof(Slot) == 16);
-  /// Numbers without slots. Those behind it, up to the next gap, have the slots number + shift.
+  /// Consecutive numbers without slots. Numbers behind the gap, up to the next gap, have the slots
+  /// number + shift.
   struct Gap {
     EventRange range;
     std::uint64_t position = 0;
@@ -54,23 +55,24 @@ public:
   /// The numbers from next() on and below this one can be added at once.
   [[nodiscard]] EventNumber room_end() const { return next_ + (mask_ + 1 - used()); }
 
-  /// Whether there is room for a fragment of `event`, and for the gap in front of it. Not below
-  /// next().
+  /// Whether there is room for a fragment of `event`, and for the gap in front of it. Requires an
+  /// event not below next().
   [[nodiscard]] FANIN_API bool has_room(EventNumber event) const;
-  /// So that room_end() is above next(). There is room.
+  /// Makes room_end() larger than next(). Requires has_room(next()).
   FANIN_API void grow();
 
-  /// The slot of next(). Below room_end().
+  /// The slot of next(). Requires next() below room_end().
   [[nodiscard]] Slot& next_slot() { return slots_[index(next_, shift_)]; }
-  /// next() is answered with what is in next_slot().
+  /// Answers next() with the content of next_slot().
   void add_next() { ++next_; }
-  /// The numbers from next() on and below `end` have no fragment. False: no room; nothing was done.
+  /// Answers the numbers from next() on and below `end`: they have no fragment. False: there is no
+  /// room, and nothing was done.
   [[nodiscard]] FANIN_API bool add_absent(EventNumber end, std::uint64_t position,
                                           wire::AbsentReason why);
 
-  /// Numbers that follow each other: without fragments, or with slots.
+  /// Consecutive numbers that are all in one gap, or all have slots.
   struct Section {
-    const Gap* gap = nullptr; ///< of which they are a part
+    const Gap* gap = nullptr; ///< of which they are a part; null: they have slots
     EventNumber end = 0;
     std::uint32_t shift = 0;
   };
@@ -82,7 +84,7 @@ public:
     }
     return section_between_gaps(event);
   }
-  /// Of a number of a section that has slots.
+  /// The slot of `event`, which is in `section`. Requires a section with slots.
   [[nodiscard]] const Slot& slot(EventNumber event, const Section& section) const {
     return slots_[index(event, section.shift)];
   }
@@ -100,7 +102,8 @@ public:
   [[nodiscard]] EventNumber absent_end() const { return absent_end_; }
 
   FANIN_API void release_until(EventNumber event); ///< at most next()
-  /// Forgets the numbers from this one on, which is the next one then. Above base(), and answered.
+  /// Forgets the numbers from `event` on; next() is `event` then. Requires an answered event above
+  /// base().
   FANIN_API void cut_back(EventNumber event);
 
 private:

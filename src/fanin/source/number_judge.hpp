@@ -23,30 +23,31 @@ struct OtherSources {
   EventNumber low = 0; ///< the lowest event that one of them holds
   EventNumber high = 0; ///< events below it exist, as far as they agree
   bool any = false; ///< false: no other source has begun
-  bool go_on = false; ///< one of them lives, and may still come to where a jump leads
+  bool go_on = false; ///< one of them is alive and may still reach a jump
 };
 
-/// So many fragments in a row are taken as right even if another source is quiet for the deadline.
+/// A source with so many fragments since its last jump is taken as right, even if another source is
+/// quiet for the deadline.
 inline constexpr std::uint64_t enough_in_a_row = 8;
 
-/// So many first numbers, each followed by a jump, are dropped if no other source has them. Then
-/// they are what the source has.
+/// So many jumps are dropped one after the other if no other source confirms them. The next one is
+/// accepted: the source has such numbers.
 inline constexpr std::uint64_t jumps_dropped_max = 2;
 
-/// So many fragments a source may lose right before a jump that all have, without being taken for
-/// one that jumps alone.
+/// A source may lose so many fragments right before a jump of all sources, without being taken for
+/// a source that jumps alone.
 inline constexpr std::uint64_t lost_before_jump_max = 16;
 
-/// How far apart the numbers of somebody usually are who leaves many out. What was seen once is
-/// forgotten again.
+/// The usual step of a source or readout unit that leaves many numbers out. A single large step is
+/// forgotten after a while.
 class UsualStep {
 public:
   void add(std::uint64_t step) { usual_ = std::max(step, usual_ - usual_ / 16); }
-  /// So many steps of 1.
+  /// Adds so many steps of 1.
   void add_ones(std::uint64_t steps) {
     for (; steps > 0 && usual_ >= 16; --steps) usual_ -= usual_ / 16;
   }
-  /// Numbers less far apart than this are nothing unusual, nor is what is less than a window.
+  /// Numbers less far apart than this are usual: `window`, or 16 usual steps if that is more.
   [[nodiscard]] std::uint64_t reach(std::uint64_t window) const {
     return std::max(window, 16 * std::min(usual_, event_number_end / 16));
   }
@@ -72,7 +73,7 @@ public:
   /// number must not be below `next`, unless the source's counter may fall.
   [[nodiscard]] bool follows(EventNumber number, std::optional<EventNumber> next) const;
 
-  /// True: of a sparse source, and no jump.
+  /// True: the source is sparse, and the number is no jump.
   [[nodiscard]] bool follows_loosely(EventNumber number, std::optional<EventNumber> next) const {
     return sparse() && next && number >= *next && number - *next < reach();
   }
@@ -86,25 +87,25 @@ public:
   /// the counter was reset, if the following number confirms it.
   [[nodiscard]] Verdict by_next(EventNumber held, EventNumber following,
                                 std::optional<EventNumber> next) const;
-  /// It is out of reach of what the source has had; likewise a first one.
+  /// True: the held number is out of reach of the source's last number, or the source has none yet.
   [[nodiscard]] bool jumps(EventNumber held, std::optional<EventNumber> next) const {
     return !next || held - *next >= reach();
   }
-  /// What follows is a jump, and the held number is one too, or the source has had every number so
-  /// far: one of the two may be wrong, or both, or numbers are missing everywhere. The other
-  /// sources know.
+  /// True: the following number is a jump, and the held number is a jump too or the source has had
+  /// every number so far. One of the two may be wrong, or both, or numbers are missing everywhere.
+  /// The other sources know.
   [[nodiscard]] bool asks(EventNumber held, EventNumber following,
                           std::optional<EventNumber> next) const {
     if (following <= held || following - held < reach() || reached(held)) return false;
     if (!next) return others_.any && !near_others(held);
     return last_ && held >= *next && (jumps(held, next) || (dense() && !reached_by_others(held)));
   }
-  /// Of such a number: others live that may come there, and have not yet.
+  /// For a number of asks(). True: other sources are alive that may reach it and have not yet.
   [[nodiscard]] bool waits_for_others(EventNumber held, std::optional<EventNumber> next) const {
     return others_.go_on && !(jumps(held, next) ? near_others(held) : reached_by_others(held));
   }
-  /// Since others were at `then` they have gone on where this source, which has every number, has
-  /// none: it jumps alone.
+  /// True: this source has had every number, and the others have continued beyond `then` where it
+  /// has none. So it jumps alone.
   [[nodiscard]] bool left_behind(EventNumber next, EventNumber then) const {
     return dense() && others_.high > next + lost_before_jump_max && others_.high > then;
   }
@@ -117,25 +118,25 @@ public:
   [[nodiscard]] bool right_at_end(EventNumber held) const {
     return !others_.any || near_others(held);
   }
-  /// Its last two numbers were not consecutive, and not because of one loss.
+  /// True: the source's last two numbers were not consecutive, and not because of one loss.
   [[nodiscard]] bool sparse() const { return step_ > 1 && step_before_ != 1; }
   [[nodiscard]] bool waits_for_first() const { return waits_for_first_; }
-  /// Numbers less far apart than this confirm each other: the window, and where a sparse source
-  /// makes larger steps, some of these.
+  /// Numbers less far apart than this confirm each other: the window; for a sparse source, 16 of
+  /// its usual steps if that is more.
   [[nodiscard]] std::uint64_t reach() const { return sparse() ? usual_.reach(window_) : window_; }
 
   void set_others(const OtherSources& others) { others_ = others; }
   /// Events from `end` on do not exist yet (a trigger): only the next fragment confirms a number
   /// there.
   void set_end(EventNumber end) { end_ = end; }
-  void accepted(EventNumber number); ///< a fragment's
-  /// A jump of it was dropped because another one followed. If that one is dropped as well, it is
-  /// for another reason: a source may come to have few numbers only.
+  void accepted(EventNumber number); ///< the number of a fragment was accepted
+  /// A jump was dropped because another jump followed it. From then on the source does not count as
+  /// one that has every number.
   void dropped_jump() {
     if (dense()) step_before_ = 0;
     ++jumps_dropped_;
   }
-  /// All numbers up to `number` were consecutive.
+  /// All numbers up to `number` were accepted, and they were consecutive.
   void accepted_up_to(EventNumber number) {
     if (last_ == number) return;
     if (last_) usual_.add_ones(number - *last_);

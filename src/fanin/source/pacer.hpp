@@ -1,6 +1,6 @@
 /// \file
 /// Says when an event is due at a given rate, by its number. So sources with equal rates stay
-/// together, whatever each of them leaves out.
+/// together, whichever numbers each of them leaves out.
 #pragma once
 
 #include <algorithm>

@@ -44,7 +44,8 @@ public:
   SettingsReader(const SettingsReader&) = delete;
   SettingsReader& operator=(const SettingsReader&) = delete;
 
-  [[nodiscard]] bool has(std::string_view key) { return reader_.has(key); } ///< it is known then
+  /// Whether the key is there. finish() then counts it as known.
+  [[nodiscard]] bool has(std::string_view key) { return reader_.has(key); }
   [[nodiscard]] std::string text(std::string_view key, std::string fallback = {}) {
     return reader_.text(key, std::move(fallback));
   }

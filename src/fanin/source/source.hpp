@@ -19,8 +19,8 @@ namespace fanin::source {
 enum class ReadState : std::uint8_t {
   more, ///< there is more to read at once: call again in this or the next turn
   waiting, ///< nothing now: call again at `wake`, or when descriptor() becomes readable, or when
-           ///< the queue has room again; after a read of less than 32 KiB up to an eighth of the
-           ///< latency budget later
+           ///< the queue has room again, or when more numbers are wanted; after a read of less than
+           ///< 32 KiB the call comes up to an eighth of event.latency later
   finished, ///< the data have ended; all numbers have been answered
   failed ///< the source cannot continue; `error` says why; it is reported and treated as finished
 };
@@ -59,14 +59,14 @@ public:
   /// unit.
   [[nodiscard]] virtual ReadResult read(FragmentQueue& queue, Time now) = 0;
 
-  /// All events below `end`, which is a number as the source sends it, are in the ledger of the
-  /// run: if one of them is lost from now on, the ledger says so. Called when `end` may have grown.
-  /// It must not block.
+  /// All events below `end` are in the ledger of the run: if one of them is lost from now on, the
+  /// ledger says so. `end` is a number as the source sends it. Called when `end` may have grown. It
+  /// must not block.
   virtual void announced(EventNumber /*end*/) {}
 
-  /// True if its data wait (a file, an emulator without a rate) and do not pile up in a detector.
-  /// Then it is read no further ahead than builder units take events, which keeps the data in
-  /// cache.
+  /// True if the data can wait (a file, an emulator without a rate) and do not pile up in a
+  /// detector. Then the source is read only as far ahead as builder units take events, which keeps
+  /// the data in cache.
   [[nodiscard]] virtual bool on_demand() const { return false; }
 
   /// A descriptor that is readable when there may be more data; -1: none. It must exist before

@@ -30,7 +30,7 @@ struct EventFragment {
   std::span<const std::byte> payload;
 };
 
-/// Valid until the next call of the BatchEvents that gave it.
+/// Valid until the next call of read() or event() of its BatchEvents.
 struct BuiltEvent {
   EventNumber number = 0; ///< of the detector
   std::uint32_t flags = 0; ///< EventFlag
@@ -49,9 +49,9 @@ public:
 
   /// Reads the tables of `batch`, whose pages must stay while its events are asked for.
   void read(const BuiltBatch& batch);
-  [[nodiscard]] std::size_t size() const; ///< its events; gaps are none, rejected ones are some
+  [[nodiscard]] std::size_t size() const; ///< number of events, rejected ones included, no gaps
   [[nodiscard]] EventNumber number(std::size_t i) const; ///< of the event `i`, ascending
-  /// The event `i`. Without a copy, but for fragments that came in several messages.
+  /// The event `i`. Copies only fragments that came in several messages.
   [[nodiscard]] BuiltEvent event(std::size_t i);
 
 private:

@@ -54,11 +54,12 @@ struct BuiltBatch {
   std::vector<BadFragment> bad; ///< what the builder unit found; adds to the entries' flags
   /// Numbers that no source has: no event, no row. In the range, or right before it.
   std::vector<EventRange> gaps;
-  /// With filter units: of each number in the range the streams that it is in (EventRow::streams).
-  /// Then `pieces` have only what is to be written. Empty: there are no filter units.
+  /// With filter units: for each number in the range, the streams of its event
+  /// (EventRow::streams). Then `pieces` have only what is to be written. Empty: there are no filter
+  /// units.
   std::vector<std::uint32_t> streams;
 
-  /// Leaves an empty batch with its capacity. The views let go of their pages.
+  /// Empties the batch and keeps its capacity. The views release their pages.
   void clear() {
     pieces.clear();
     missing.clear();
@@ -68,7 +69,7 @@ struct BuiltBatch {
   }
 };
 
-/// What a commit tells.
+/// What a sink reports with a commit.
 struct Committed {
   std::uint64_t ticket = 0; ///< of the batch
   std::uint32_t rejected = 0; ///< events that the filter rejected
@@ -84,13 +85,14 @@ public:
   using OnSetAside = std::function<void(std::uint64_t ticket)>;
   using OnFailure = std::function<void(const Error& error, bool fatal)>;
 
-  /// Called on the loop's thread from poll(). A failure that is not fatal (disk full with `on_full
-  /// = "wait"`) is reported once; the sink retries and stays busy meanwhile. After a fatal one it
-  /// is given nothing more.
+  /// The sink calls both on the loop's thread from poll(); a sink of a plug-in may also call them
+  /// from submit(). A failure that is not fatal (disk full with `on_full = "wait"`) is reported
+  /// once; the sink retries and stays busy meanwhile. After a fatal failure it gets no more
+  /// batches.
   void on_commit(OnCommit callback) { commit_ = std::move(callback); }
   void on_failure(OnFailure callback) { failure_ = std::move(callback); }
-  /// Called likewise, at most once for a batch, before its commit: the batch stays longer than
-  /// others, in memory that the sink has for such batches. Others need not wait for it.
+  /// Called from poll(), at most once for a batch, before its commit: the batch stays longer than
+  /// others, in memory that the sink has for such batches. Other batches need not wait for it.
   void on_set_aside(OnSetAside callback) { set_aside_ = std::move(callback); }
 
   /// Takes `batch`, which is moved from only if accepted. `busy`: the queue is full; try again
@@ -105,7 +107,7 @@ public:
   /// Paths of the files with committed events, in order. A new file is listed before its first
   /// commit is reported.
   [[nodiscard]] virtual std::vector<std::string> files() const { return {}; }
-  /// How many files() has, without a copy of their names.
+  /// The number of files(), without a copy of their names.
   [[nodiscard]] virtual std::size_t file_count() const { return 0; }
   [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
   /// For people: what has to happen before it can commit what it holds, such as "a filter unit to

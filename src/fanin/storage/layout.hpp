@@ -98,7 +98,8 @@ static_assert(sizeof(GapRow) == 16 && std::is_trivially_copyable_v<GapRow>);
 static_assert(offsetof(GapRow, first) == 0);
 static_assert(offsetof(GapRow, end) == 8);
 
-/// /sources: one source of the run, ascending by id. They decide which events are complete.
+/// /sources: one row for each source of the run, ascending by id. The required sources decide which
+/// events are complete.
 struct SourceInfo {
   SourceId id = 0;
   std::string name; ///< at most 255 bytes are kept
@@ -116,11 +117,11 @@ struct MergedSource {
 /// A stream of accepted events. Its bit in EventRow::streams is its index in /streams.
 struct StreamInfo {
   std::string name; ///< at most 255 bytes are kept
-  std::uint32_t prescale = 1; ///< one event of so many that are wanted in it
+  std::uint32_t prescale = 1; ///< N: of N events that the filter accepts into it, one is kept
   std::vector<SourceId> sources; ///< whose fragments it has, ascending; empty: of all
 };
 
-/// /stream_sources: a row for each source of a stream that has not all of them.
+/// /stream_sources: for each stream that does not have all sources, a row for each of its sources.
 struct StreamSourceRow {
   std::uint32_t stream = 0; ///< index in /streams
   std::uint32_t source = 0;
@@ -130,7 +131,7 @@ static_assert(sizeof(StreamSourceRow) == 8);
 inline constexpr std::size_t streams_max = 31;
 /// The bit of events that no filter unit could decide.
 inline constexpr std::uint32_t error_stream = 1U << 31;
-/// The source of what a filter has to say of an event; it is not in /sources.
+/// The source id of the results of filters (Decision::set_result()); it is not in /sources.
 inline constexpr SourceId filter_source = 0xffffffff;
 
 /// Whether an event in these streams has the fragments of a source.
@@ -153,7 +154,7 @@ inline constexpr SourceId filter_source = 0xffffffff;
   return static_cast<FragmentRowFlags>(flags);
 }
 
-/// The other way.
+/// The flags of wire::FragmentFlag for flags of a row.
 [[nodiscard]] constexpr std::uint32_t wire_fragment_flags(FragmentRowFlags row_flags) {
   std::uint32_t flags = 0;
   if ((row_flags & event_bad_checksum) != 0) flags |= wire::fragment_bad_checksum;

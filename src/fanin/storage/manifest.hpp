@@ -67,7 +67,7 @@ struct ManifestSummary {
   std::uint64_t lost = 0;
   bool balanced = false;
   std::int64_t ended_unix_ns =
-      0; ///< the start and the time since then, however the host's clock was set
+      0; ///< the start plus the time that has passed; a change of the host's clock has no effect
   std::optional<std::uint64_t>
       gaps{}; ///< numbers that no source has; none: written by an earlier version
   std::vector<EventRange> gap_ranges{}; ///< the first ones, ascending
@@ -84,7 +84,7 @@ struct Manifest {
   std::vector<std::string> damage; ///< what is wrong with lines that were left out
 };
 
-/// Of the lines; files of every earlier one can be read.
+/// The version of the lines. This code reads all earlier versions, too.
 inline constexpr std::uint64_t manifest_version = 1;
 
 /// run000042.manifest.json

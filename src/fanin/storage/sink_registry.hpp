@@ -20,7 +20,7 @@
 
 namespace fanin::storage {
 
-/// For whom a sink is made: a builder unit that has joined a run.
+/// What a sink is made for: a builder unit that has joined a run.
 struct SinkRun {
   RunNumber run = 0;
   std::string node; ///< name of the builder unit
@@ -45,17 +45,17 @@ using SinkFactory = std::function<Result<SinkMaker>(const source::SourceSettings
 
 class SinkRegistry {
 public:
-  /// Errors: usage, if there is a sink of that type already, or fanin has one.
+  /// Errors: usage, if a sink of that type is registered already, or belongs to fanin.
   [[nodiscard]] FANIN_API Result<> add(std::string type, SinkFactory factory);
-  /// Of settings.type. What the maker throws becomes an error, and so does a sink that is null.
-  /// Errors: usage for an unknown type, and errors of the factory.
+  /// The maker for settings.type. An exception of the maker becomes an error, and so does a null
+  /// sink. Errors: usage for an unknown type, and errors of the factory.
   [[nodiscard]] Result<SinkMaker> find(const source::SourceSettings& settings) const;
 
 private:
   std::map<std::string, SinkFactory, std::less<>> factories_;
 };
 
-/// "file", "discard" and "forward": those of fanin.
+/// True for the sinks of fanin: "file", "discard" and "forward".
 [[nodiscard]] bool is_own_sink(std::string_view type);
 
 } // namespace fanin::storage

@@ -17,7 +17,7 @@ namespace fanin::storage {
 struct VerifyOptions {
   /// Called after every few megabytes, with the bytes that are checked and the bytes of all files.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
-  std::size_t lines_max = 100; ///< of problems, of notes and of what is missing each
+  std::size_t lines_max = 100; ///< most lines in each of `problems`, `notes` and `missing`
   std::vector<std::string> manifests{}; ///< manifests of runs that are not beside their files
 };
 
@@ -40,7 +40,7 @@ struct VerifyResult {
   std::vector<std::string> notes; ///< remarks: files that are not closed, or were not given
   std::vector<std::string>
       missing; ///< what incomplete events lack, by name; one line for consecutive events
-  std::uint64_t problems_left_out = 0; ///< over lines_max
+  std::uint64_t problems_left_out = 0; ///< lines beyond lines_max
   std::uint64_t notes_left_out = 0;
   std::uint64_t missing_left_out = 0;
 
@@ -50,10 +50,10 @@ struct VerifyResult {
 
 /// Checks all given files, run by run: CRC32C of every fragment, completeness against /sources,
 /// copies of one event against each other. The run's manifest decides which copy counts: the given
-/// one, otherwise the one beside the files. If there is none, or it does not say, the highest
-/// attempt counts. A file that cannot be read is a problem in the result, and the others are
-/// checked. Blocks on the disk; memory: a few megabytes, and 32 bytes for every batch. Errors:
-/// usage (no files).
+/// manifest, otherwise the one beside the files. If there is none, or it does not name the event,
+/// the highest attempt counts. A file that cannot be read is a problem in the result, and the
+/// others are checked. Blocks on the disk; memory: a few megabytes, and 32 bytes for every batch.
+/// Errors: usage (no files).
 [[nodiscard]] FANIN_API Result<VerifyResult> verify(std::span<const std::string> files,
                                                     const VerifyOptions& options);
 
