@@ -27,16 +27,16 @@ struct Peer {
   net::Link link; // none: gone
   PeerId id = PeerId::none;
   Hello hello;
-  bool answer_owed = false; // the transport gave backpressure
+  bool answer_owed = false; // its hello is not answered yet: the transport gave backpressure
   std::string name; // for people
 };
 
 class AcceptorOwner {
 public:
   virtual ~AcceptorOwner() = default;
-  // A new peer, if its kind fits to this socket; null otherwise.
+  // Makes a peer, if the kind of its hello fits this socket; null otherwise.
   [[nodiscard]] virtual std::shared_ptr<Peer> admit(const Hello& hello) = 0;
-  // Messages can be sent to it.
+  // From now on messages can be sent to the peer.
   virtual void on_admitted(const std::shared_ptr<Peer>& peer) = 0;
   virtual void on_message(const std::shared_ptr<Peer>& peer, net::Event& event) = 0;
   virtual void on_writable(Peer& peer) = 0;
@@ -58,7 +58,7 @@ public:
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  // Listens at an address. Returns the real one, with the port that was chosen. Errors: those of
+  // Listens at an address. Returns it with the port that was chosen. Errors: those of
   // Transport::listen().
   [[nodiscard]] FANIN_API Result<net::Url> listen(const net::Url& url);
   // Ends one connection at once, counts and logs the reason; no on_closed() follows. Requires a

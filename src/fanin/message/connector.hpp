@@ -13,8 +13,9 @@
 namespace fanin::message {
 
 /// When to try again after a connection failed or ended. The first attempt follows after `initial`.
-/// Each attempt that fails, or lasts less than `max`, doubles the time, up to `max`. Half of the
-/// time is random, so that sockets that lost the same peer do not all reconnect at once.
+/// Each attempt that fails, or whose connection lasts less than `max`, doubles the time, up to
+/// `max`. Half of the time is random, so that sockets that lost the same peer do not all reconnect
+/// at once.
 struct ReconnectPolicy {
   Duration initial = std::chrono::milliseconds{10};
   Duration max = std::chrono::seconds{2};
@@ -47,7 +48,7 @@ public:
 
   // Begins to connect. Errors: those of Transport::connect() that another attempt would not change.
   [[nodiscard]] Result<> connect(const net::Url& url);
-  // Closes finally: no attempt and no on_closed() follows. What was accepted is still delivered.
+  // Closes finally: no attempt and no on_closed() follows. Accepted messages are still delivered.
   void close();
   // Closes this connection for the given reason, and makes another one.
   void fail(CloseReason reason);

@@ -41,8 +41,8 @@ private:
 struct ContextOptions {
   /// Size of a page, with room for headers beside messages whose sizes are powers of two.
   static constexpr std::uint32_t send_page = (1U << 20) + 4096;
-  /// Most bytes that a network may hold of a connection, by default: four pages, with what it
-  /// counts in addition for each.
+  /// Default of the most bytes of one connection that a transport may hold: four pages, and what
+  /// the transport counts in addition for each.
   static constexpr std::uint64_t send_queue = 4 * (std::uint64_t{send_page} + 4096);
   /// Pages in which messages are gathered, in memory that other processes can read (shm://). The
   /// sums: docs/modules/message.md.
@@ -54,7 +54,7 @@ struct ContextOptions {
   LogFunction log = {}; ///< empty: nothing is logged
 };
 
-/// For an application with its own loop: what it provides. All of it must outlive the Context.
+/// What an application with its own loop provides. All of it must outlive the Context.
 struct ContextParts {
   net::Loop& loop;
   const net::TransportSet& transports;
@@ -64,8 +64,8 @@ struct ContextParts {
   LogFunction log = {};
 };
 
-/// It must outlive its sockets. Thread: the loop's, also for everything made from it. It starts no
-/// thread.
+/// A Context must outlive its sockets. Thread: the loop's, also for everything made from the
+/// Context. It starts no thread.
 class Context final : net::Service {
 public:
   /// Uses `registry` instead of the transports that come with fanin. Errors: usage (page sizes),
@@ -81,12 +81,12 @@ public:
   bool turn() { return loop_.turn(); } ///< one turn without waiting; true if something was done
   /// Blocks: runs the loop until closed sockets and connections have delivered what they had
   /// accepted, or their peers are gone, or stop() is called. Transports give up a peer that has
-  /// taken nothing for their linger time (5 s). It waits for ever for a peer that is alive and does
-  /// not read what a socket still has. False: not all was taken, as far as this side knows. Must
-  /// not be called from a callback.
+  /// taken nothing for their linger time (5 s). drain() waits for ever for a peer that is alive and
+  /// does not read messages that a socket still has. False: not all was taken, as far as this side
+  /// knows. Must not be called from a callback.
   FANIN_API bool drain();
-  /// The number of connections of the transports that have ended, closed here or not, before their
-  /// peers had taken everything, as far as this side knows.
+  /// The number of connections that ended before their peers had taken everything, as far as this
+  /// side knows. It does not matter which side closed them.
   [[nodiscard]] FANIN_API std::uint64_t given_up() const;
 
   [[nodiscard]] net::Loop& loop() const { return loop_; }
@@ -100,13 +100,13 @@ public:
   void say(LogLevel level, std::string_view text) const {
     if (log_) log_(level, text);
   }
-  /// Logs warnings that peers can cause, a few in a second.
+  /// Logs warnings that peers can cause, at most a few a second.
   void say_of_peers(std::string_view text) {
     if (log_) refusals_.say(log_, loop_.now(), LogLevel::warning, text);
   }
   FANIN_API void at_turn_end(TurnEndTask& task);
   FANIN_API void forget(TurnEndTask& task);
-  /// Counts closed sockets that have something left to send.
+  /// Changes the number of closed sockets that have something left to send.
   void closing(int change) { closing_sockets_ += change; }
 
 private:

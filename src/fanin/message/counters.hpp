@@ -11,12 +11,13 @@ namespace fanin::message {
 
 struct SocketCounters {
   std::uint64_t messages = 0; ///< accepted by send() or publish(), or given to the application
-  std::uint64_t bytes = 0; ///< of them, without headers and tags
-  std::uint64_t answers = 0; ///< accepted by answer(), or handed to on_answer; not in the others
+  std::uint64_t bytes = 0; ///< of these messages, without headers and tags
+  std::uint64_t answers = 0; ///< accepted by answer(), or handed to on_answer; not in `messages`
   std::uint64_t pages = 0; ///< transport messages that were sent or received
   std::uint64_t skipped = 0; ///< messages that slow subscribers did not get
-  std::uint64_t merges = 0; ///< of a publisher: changes of a subscriber's tags, many tags at once
-  /// Messages that the end of a connection cut, or in a page that is too large for the peer after a
+  std::uint64_t merges = 0; ///< of a publisher: how often a subscriber's tags changed; many tags
+                            ///< that change together count once
+  /// Messages that the end of a connection cut, or whose page is too large for the peer after a
   /// reconnection.
   std::uint64_t lost = 0;
   std::uint64_t connections = 0; ///< connections that were made; a sender's after the first are

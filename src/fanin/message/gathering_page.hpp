@@ -1,7 +1,7 @@
 /// \file
 /// The page in which messages are gathered (Schumacher 2017, section III-A: "buffers in which
-/// messages are copied ... referred to as pages"). Its owner sends what is in it, and may continue
-/// to fill it behind that.
+/// messages are copied ... referred to as pages"). Its owner sends what is in it, and may then
+/// fill the rest of the page.
 #pragma once
 
 #include <algorithm>
@@ -26,11 +26,11 @@ struct Parcel {
   memory::View payload = {};
   bool continues = false; ///< its first frame is not the first piece of its message
   bool goes_on = false; ///< its last frame is not the last one
-  std::uint64_t messages = 0; ///< that end in it, where somebody counts them
+  std::uint64_t messages = 0; ///< messages that end in it; 0 where nobody counts them
   [[nodiscard]] std::uint64_t size() const { return std::uint64_t{page.size} + payload.size; }
 };
 
-/// It holds no page before open() and after release(). Thread: the pool's.
+/// A GatheringPage holds no page before open() and after release(). Thread: the pool's.
 class GatheringPage {
 public:
   GatheringPage() = default;
@@ -39,8 +39,8 @@ public:
     limit_unsent(unsent_max);
   }
 
-  /// Memory for the payload of a frame of that size, which the caller writes at once; null: see
-  /// fits(). Padding and header are written already.
+  /// Memory for the payload of a frame of that size. The caller writes the payload at once; header
+  /// and padding are written already. Null: there is no room, or the page is not open.
   [[nodiscard]] std::byte* append(std::size_t size, std::uint16_t type = 0,
                                   std::uint16_t flags = 0) {
     const std::size_t taken = frame_size(size);
@@ -79,7 +79,7 @@ public:
   }
   /// Largest payload of one frame; a larger message has to be split.
   [[nodiscard]] std::size_t payload_max() const { return unsent_max_ - sizeof(FrameHeader); }
-  /// From the next open() on.
+  /// Most bytes that are sent at once, from the next open() on.
   void limit_unsent(std::uint32_t bytes) {
     unsent_max_ = std::min(bytes, pool_->page_size()) & ~(frame_alignment - 1);
   }
@@ -87,10 +87,11 @@ public:
   [[nodiscard]] bool has_page() const { return static_cast<bool>(page_); }
   [[nodiscard]] bool shared() const { return page_.page()->references > 1; } ///< a view is held
   [[nodiscard]] bool empty() const { return start_ == end_; } ///< nothing to send
-  [[nodiscard]] std::uint32_t size() const { return end_ - start_; } ///< of what is to be sent
+  [[nodiscard]] std::uint32_t size() const { return end_ - start_; } ///< bytes to be sent
   [[nodiscard]] std::uint32_t end() const { return end_; }
-  /// What has not been sent; or what is between `from` and the end of the filled part.
+  /// The part that has not been sent.
   [[nodiscard]] memory::View unsent() const { return page_.freeze(start_, end_ - start_); }
+  /// The part from `offset` to the end of the filled part.
   [[nodiscard]] memory::View from(std::uint32_t offset) const {
     return page_.freeze(offset, end_ - offset);
   }

@@ -30,8 +30,8 @@ enum class Refusal : std::uint8_t { none = 0, wrong_version = 1, wrong_kind = 2 
 struct Hello {
   static constexpr std::uint32_t magic_value = 0x4f49544e; ///< "NTIO"
   static constexpr std::uint16_t version_value = 1; ///< rises with every change of a layout
-  static constexpr std::uint32_t page_max_least = 1024; ///< a peer that takes less is no fanin
-                                                        ///< process
+  static constexpr std::uint32_t page_max_least = 1024; ///< bytes; a peer that takes less is no
+                                                        ///< fanin process
 
   std::uint32_t magic = magic_value; ///< magic and version have this place in all versions
   std::uint16_t version = version_value;
@@ -41,8 +41,9 @@ struct Hello {
                               ///< takes
   std::uint32_t reserved = 0;
   std::uint64_t message_max = 0; ///< bytes: the largest message that the sender of the hello takes
-  /// Where memory is shared: bytes of its messages that the receiver may hold for an incomplete
-  /// message; the receiver copies what is beyond. It is less than what stops the sender.
+  /// If memory is shared: most bytes of the memory of the hello's sender that its peer may hold for
+  /// an incomplete message. The peer copies the bytes beyond that. This limit is lower than the one
+  /// at which the sender stops.
   std::uint64_t lent_max = 0;
 };
 static_assert(sizeof(Hello) == 32);

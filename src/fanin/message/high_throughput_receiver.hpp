@@ -23,9 +23,9 @@ struct HighThroughputReceiverOptions {
   /// Most bytes of heap for all incomplete messages together, when receive pages are scarce; 0:
   /// message_max. Beyond it the connection is closed.
   std::uint64_t unfinished_max = 0;
-  /// Called when there are messages. Call recv() until it returns false, or fewer times; then
-  /// on_ready is called again in the next turn. If it throws, the connection whose message was read
-  /// last is closed; if none was read, that of the next message.
+  /// Called when there are messages. Call recv() until it returns false. If you call it fewer
+  /// times, on_ready is called again in the next turn. If on_ready throws, the connection whose
+  /// message was read last is closed; if no message was read, the connection of the next message.
   std::function<void()> on_ready = {};
   std::function<void(PeerId)> on_connected = {};
   /// Called after all messages of the peer were queued.
@@ -39,8 +39,8 @@ public:
   listen(Context& context, const net::Url& url, HighThroughputReceiverOptions options = {});
   FANIN_API ~HighThroughputReceiver() override;
 
-  /// The next message, in place; false if there is none now. `message` releases what it held, so
-  /// use the same object again. Does not run the loop.
+  /// Gives the next message, in place; false if there is none now. `message` releases what it held
+  /// before, so use the same object again. Does not run the loop.
   [[nodiscard]] bool recv(Message& message) {
     if (!queue_.next(message)) return false;
     ++counters_.messages;
@@ -50,7 +50,8 @@ public:
   /// The next message, copied into the caller's bytes.
   [[nodiscard]] FANIN_API bool recv(std::vector<std::byte>& message);
 
-  /// Listens at one more address, also of another network. Returns the real one.
+  /// Listens at one more address, also of another network. Returns it with the port that was
+  /// chosen.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
   /// Closes the connections and stops listening, finally. Context::drain() then lets the peers
   /// see an orderly end; without it they may be told that what they sent last was not taken.

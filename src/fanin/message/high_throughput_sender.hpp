@@ -23,10 +23,10 @@ namespace fanin::message {
 
 /// When a page that is not full is sent.
 struct FlushPolicy {
-  /// True: when a turn of the loop has added nothing to it. So at low rate a message leaves at
-  /// once, and at high rate pages fill.
+  /// True: the page is sent when a turn of the loop has added nothing to it. So at low rate a
+  /// message leaves at once, and at high rate pages fill.
   bool idle = true;
-  /// The latest time after the first message in it. never_flush: no deadline.
+  /// The page is sent at the latest this time after its first message. never_flush: no deadline.
   Duration deadline = std::chrono::microseconds{200};
   static constexpr Duration never_flush = Duration::max();
 };
@@ -52,7 +52,7 @@ public:
   connect(Context& context, const net::Url& url, HighThroughputSenderOptions options = {});
   FANIN_API ~HighThroughputSender() override; ///< what has not been sent is lost, see close()
 
-  /// Copies the message into the current page. One larger than a page is split over pages. Outcome:
+  /// Copies the message into the current page. A larger message is split over pages. Outcome:
   /// backpressure: not taken, on_writable follows; too_large: over message_max(); closed: not
   /// connected (now).
   [[nodiscard]] net::SendOutcome send(std::span<const std::byte> message) {
@@ -63,8 +63,8 @@ public:
     counters_.bytes += message.size();
     return net::SendOutcome::accepted;
   }
-  /// Sends without a copy, from a few KiB on: the view is held until the network no longer needs
-  /// the bytes.
+  /// Sends a message of at least copy_below_bytes without a copy: the view is held until the
+  /// network no longer needs the bytes. Copies a smaller one.
   [[nodiscard]] FANIN_API net::SendOutcome send(const memory::View& message);
 
   /// Sends what was gathered, as far as the network takes it.

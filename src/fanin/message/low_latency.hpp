@@ -31,7 +31,8 @@ struct LowLatencySenderOptions {
   std::function<void(CloseReason)> on_disconnected = {}; ///< also for each failed attempt to
                                                          ///< connect
   std::function<void()> on_writable = {}; ///< after backpressure: try again
-  /// Called for each answer of the receiver, as its on_message. Empty: the receiver cannot answer.
+  /// Called for each answer of the receiver, as LowLatencyReceiverOptions::on_message. Empty: the
+  /// receiver cannot answer.
   std::function<void(Message&)> on_answer = {};
 };
 
@@ -49,7 +50,7 @@ public:
   [[nodiscard]] net::SendOutcome send(const memory::View& message) { return send({&message, 1}); }
   [[nodiscard]] FANIN_API net::SendOutcome send(const memory::View& header,
                                                 const memory::View& payload);
-  /// Sends bytes that lie elsewhere: copies them once, into a page of the send pool. Outcome:
+  /// Sends bytes that are not in a page: copies them once, into a page of the send pool. Outcome:
   /// too_large also if they do not fit into such a page.
   [[nodiscard]] FANIN_API net::SendOutcome send(std::span<const std::byte> message);
 
@@ -93,14 +94,15 @@ public:
   listen(Context& context, const net::Url& url, LowLatencyReceiverOptions options);
   FANIN_API ~LowLatencyReceiver() override;
 
-  /// Listens at one more address, also of another network. Returns the real one.
+  /// Listens at one more address, also of another network. Returns it with the port that was
+  /// chosen.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
   /// Sends an answer at once to a peer that has on_answer. Outcome: backpressure: not taken,
-  /// on_writable follows; too_large: over half a receive page of its, or it takes no answers;
-  /// closed: the peer is gone.
+  /// on_writable follows; too_large: over half of the peer's receive page, or the peer takes no
+  /// answers; closed: the peer is gone.
   [[nodiscard]] FANIN_API net::SendOutcome answer(PeerId peer, const memory::View& message);
-  /// Copied once, into a page of the send pool, or to the heap if that is empty. Outcome: too_large
-  /// also where they are more than such a page has.
+  /// Copies the bytes once, into a page of the send pool, or to the heap if the pool is empty.
+  /// Outcome: too_large also if they do not fit into such a page.
   [[nodiscard]] FANIN_API net::SendOutcome answer(PeerId peer, std::span<const std::byte> message);
   /// Closes the connections and stops listening, finally. Context::drain() then lets the peers
   /// see an orderly end; without it they may be told that what they sent last was not taken.

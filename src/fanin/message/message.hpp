@@ -13,9 +13,9 @@
 
 namespace fanin::message {
 
-/// It holds pages of the receive pool (over shared memory: of the sender's pool). An application
-/// that keeps many messages stops the senders; copy bytes() instead. A copy of a Message holds the
-/// same pages. Thread: the socket's. It must be destroyed before the Context.
+/// A Message holds pages of the receive pool (over shared memory: of the sender's pool). An
+/// application that keeps many messages stops the senders; copy bytes() instead. A copy of a
+/// Message holds the same pages. Thread: the socket's. It must be destroyed before the Context.
 class Message {
 public:
   /// The message in one piece. The first call copies a message that was split; pieces() does not.
@@ -33,7 +33,7 @@ public:
   [[nodiscard]] const memory::View& piece(std::size_t index) const {
     return index == 0 ? view_ : more_[index - 1];
   }
-  /// The sender; of a Subscriber, the publisher.
+  /// The sender; for a Subscriber, the publisher.
   [[nodiscard]] PeerId peer() const { return peer_; }
   /// The tag with which it was published; 0 if it was not published.
   [[nodiscard]] std::uint64_t tag() const { return tag_; }

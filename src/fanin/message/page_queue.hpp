@@ -29,8 +29,8 @@ struct PageSource {
   bool bad = false; ///< it sent an invalid page; nothing more of it is read
   std::vector<memory::View> unfinished; ///< pieces of an incomplete message
   std::uint64_t unfinished_bytes = 0;
-  std::uint64_t lent_bytes = 0; ///< bytes of the peer's memory that are held for them, where memory
-                                ///< is shared
+  std::uint64_t lent_bytes = 0; ///< if memory is shared: bytes of the peer's memory that
+                                ///< `unfinished` holds
   /// Heap for pieces that were moved out of pages. The last piece of `unfinished` is in it and may
   /// grow by heap_room.
   std::uint64_t heap_bytes = 0;
@@ -41,7 +41,7 @@ class PageQueue final : TurnEndTask {
 public:
   struct Options {
     std::uint64_t message_max = 0; ///< bytes
-    /// Most bytes of heap for all incomplete messages together; 0: as message_max.
+    /// Most bytes of heap for all incomplete messages together; 0: message_max.
     std::uint64_t unfinished_max = 0;
     /// Called when there are messages; again in the next turn if not all were read.
     std::function<void()> on_ready;
@@ -55,7 +55,7 @@ public:
   void push(std::shared_ptr<PageSource> source, memory::View page, memory::View rest);
   /// The connection has ended. Its queued pages can still be read.
   void end(std::shared_ptr<PageSource> source);
-  /// Its pages are not read any more.
+  /// No further page of the source is read.
   void reject(PageSource& source, CloseReason reason);
 
   /// The source of the page that is being read; null: none.

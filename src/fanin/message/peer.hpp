@@ -16,10 +16,10 @@ enum class PeerId : std::uint64_t { none = 0 };
 
 enum class CloseReason : std::uint8_t {
   here, ///< close() or the end of the socket
-  peer_closed, ///< in order; everything that it had sent is here
+  peer_closed, ///< the peer closed in order; everything that it had sent has arrived
   peer_died, ///< the connection broke
   unreachable, ///< nobody listens there, or nobody answers
-  unknown_host, ///< nobody knows its name now
+  unknown_host, ///< the name service does not know the host's name now
   no_answer, ///< the peer does not answer, or connects and sends nothing
   not_a_socket, ///< the first bytes are not those of a socket
   wrong_version, ///< a socket of another release

@@ -25,9 +25,9 @@ namespace fanin::message {
 
 /// What happens to a subscriber that reads more slowly than messages are published.
 enum class SlowSubscriber : std::uint8_t {
-  disconnect, ///< it is disconnected, and may connect again
-  block, ///< publish() gives backpressure until it has read: all wait for the slowest
-  sample ///< it misses whole messages, which are counted
+  disconnect, ///< the subscriber is disconnected, and may connect again
+  block, ///< publish() gives backpressure until the subscriber has read: all wait for the slowest
+  sample ///< the subscriber misses whole messages, which are counted
 };
 
 struct PublisherOptions {
@@ -37,16 +37,17 @@ struct PublisherOptions {
   std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   /// Most tags of a subscriber in one mode; one that asks for more is disconnected (bad_page).
   std::uint32_t tags_max = 65536;
-  /// Most tags of all subscribers; beyond this the one with most is disconnected (bad_page).
+  /// Most tags of all subscribers; beyond this the subscriber with most tags is disconnected
+  /// (bad_page).
   std::uint64_t tags_sum_max = 1U << 20;
-  /// Most connections at the same time; who comes then is disconnected (too_many).
+  /// Most connections at the same time; a further subscriber is disconnected (too_many).
   std::size_t subscribers_max = std::numeric_limits<std::size_t>::max();
   std::function<void(PeerId)> on_subscriber = {}; ///< a subscriber has connected
   std::function<void(PeerId, CloseReason)> on_subscriber_gone = {};
   std::function<void()> on_writable = {}; ///< after backpressure: try again
 };
 
-/// It has slightly more than 400 lines: how a message meets a group of subscribers, slow ones
+/// It has slightly more than 400 lines: how a message is given to a group of subscribers, slow ones
 /// included, stays together. A subscriber, its group and the table of tags are types of their own
 /// (subscription_group.hpp).
 class Publisher final : detail::AcceptorOwner, TurnEndTask {
@@ -60,15 +61,16 @@ public:
   /// nobody gets it, on_writable follows (SlowSubscriber::block). A subscriber that takes no
   /// messages of that size does not get it, which is counted as skipped.
   [[nodiscard]] FANIN_API net::SendOutcome publish(Tag tag, std::span<const std::byte> message);
-  /// Publishes without a copy, from a few KiB on.
+  /// Publishes a message of at least copy_below_bytes without a copy; copies a smaller one.
   [[nodiscard]] FANIN_API net::SendOutcome publish(Tag tag, const memory::View& message);
 
-  FANIN_API void flush(); ///< sends what was gathered now
-  /// Takes no more messages and subscribers. What was accepted is delivered (Context::drain()) to
+  FANIN_API void flush(); ///< sends at once what was gathered
+  /// Takes no more messages and subscribers. Accepted messages are delivered (Context::drain()) to
   /// subscribers that read, within 5 s unless SlowSubscriber::block.
   FANIN_API void close();
 
-  /// Listens at one more address, also of another network. Returns the real one.
+  /// Listens at one more address, also of another network. Returns it with the port that was
+  /// chosen.
   [[nodiscard]] Result<net::Url> also_listen(const net::Url& url) { return acceptor_.listen(url); }
   [[nodiscard]] const net::Url& url() const { return url_; } ///< with the port that was chosen
   /// The number of connections; a subscriber with both modes has two.
@@ -76,7 +78,7 @@ public:
   [[nodiscard]] bool has_subscriber(Tag tag) { return !table_.find(tag).empty(); }
   [[nodiscard]] FANIN_API std::string peer_name(PeerId peer) const;
   [[nodiscard]] FANIN_API std::uint64_t
-  skipped(PeerId subscriber) const; ///< messages that it did not get
+  skipped(PeerId subscriber) const; ///< messages that this subscriber did not get
   [[nodiscard]] const SocketCounters& counters() const { return counters_; }
 
 private:

@@ -23,7 +23,7 @@ namespace fanin::message {
 struct SubscriberOptions {
   ReconnectPolicy reconnect = {};
   std::uint64_t message_max = 64U << 20; ///< bytes; publishers are told
-  std::uint64_t unfinished_max = 0; ///< as HighThroughputReceiverOptions
+  std::uint64_t unfinished_max = 0; ///< bytes; as in HighThroughputReceiverOptions
   /// Called in the loop with each message of a low-latency subscription; see
   /// LowLatencyReceiverOptions. If it throws, the connection is closed and made again.
   std::function<void(Message&)> on_message = {};
@@ -42,9 +42,9 @@ public:
   Subscriber(const Subscriber&) = delete;
   Subscriber& operator=(const Subscriber&) = delete;
 
-  /// Subscribes. Connects to that publisher in that mode, unless it is connected already; returns
-  /// at once. The id is the same for the same URL, in both modes. Errors: usage (the address, or
-  /// close() was called), unsupported (the address).
+  /// Subscribes, and connects to that publisher in that mode unless it is connected already.
+  /// Returns at once. The id is the same for the same URL, in both modes. Errors: usage (the
+  /// address, or close() was called), unsupported (the address).
   [[nodiscard]] FANIN_API Result<PeerId> subscribe(const net::Url& publisher, Tag tag, Mode mode);
   /// The connection stays, even without tags.
   FANIN_API void unsubscribe(PeerId publisher, Tag tag, Mode mode);

@@ -1,6 +1,6 @@
 /// \file
-/// A subscriber in one mode, and the group of all subscribers that get the same messages: what was
-/// gathered for them, and how much of it each of them has got.
+/// A subscriber in one mode, and the group of all subscribers that get the same messages: the
+/// messages gathered for the group, and how many of them each subscriber has.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +28,10 @@ inline void write_tagged(std::byte* at, Tag tag, std::span<const std::byte> mess
   std::memcpy(at, &tag, tag_size);
   memory::copy(at + tag_size, message);
 }
-// In a page of the filler, or on the heap.
+// The same in a page of the filler, or on the heap.
 [[nodiscard]] memory::View tagged(net::PageFiller& filler, Tag tag,
                                   std::span<const std::byte> message);
-// In a frame of its own, on the heap.
+// The same in a frame of its own, on the heap.
 [[nodiscard]] memory::View framed(Tag tag, std::span<const std::byte> message);
 
 // A subscriber, in one of the two modes.
@@ -46,8 +46,8 @@ struct Member final : Peer {
   };
   std::vector<Wish> asked; // since the tags were changed last, in order
   Group* group = nullptr;
-  std::uint32_t offset = 0; // in the group's page: what is before it, this member has
-  std::uint64_t seen = 0; // of the group's messages
+  std::uint32_t offset = 0; // in the group's page: this member has all bytes before it
+  std::uint64_t seen = 0; // messages of the group that this member has
   std::deque<Parcel> outbox; // what the transport did not take; it goes before the group's page
   std::uint64_t outbox_bytes = 0;
   bool blocked = false; // the transport said backpressure
@@ -56,15 +56,15 @@ struct Member final : Peer {
   std::uint64_t skipped = 0; // messages
 
   void ask(Tag tag, bool subscribed) { asked.push_back({tag, asked.size(), subscribed}); }
-  // Asks for what the page says. False: the page is invalid.
+  // Asks for the changes that the page names. False: the page is invalid.
   [[nodiscard]] bool read_request(std::span<const std::byte> page);
   void take_wishes(); // changes the tags
   void put(Parcel parcel);
   void pop();
-  // Sends what the group's page has and this member has not. False: the transport does not take it
-  // now.
+  // Sends the part of the group's page that this member does not have yet. False: the transport
+  // does not take it now.
   [[nodiscard]] bool deliver(SocketCounters& counters);
-  // Sends a parcel unless others wait before it. False: put() it.
+  // Sends a parcel, unless other parcels wait before it. False: not sent; call put().
   [[nodiscard]] bool hand_over(const Parcel& parcel, SocketCounters& counters);
   void empty_outbox(SocketCounters& counters); // as far as the transport takes it
 
@@ -102,14 +102,15 @@ struct Group {
 
   // Most bytes before the first piece of a large message: a frame with the tag, and a header.
   static constexpr std::uint32_t prefix_max = 3 * sizeof(FrameHeader);
-  // What comes before a piece of a large message: its header, and before the first piece (`tag` is
-  // not null) the tag as a piece of its own. In the group's page, or on the heap where the pool is
-  // empty.
+  // The bytes before a piece of a large message: its header, and before the first piece (`tag` is
+  // not null) the tag as a piece of its own. They are in the group's page, or on the heap if the
+  // pool is empty.
   [[nodiscard]] memory::View prefix_for(const Tag* tag, const FrameHeader& header);
-  // `by_view`: it is given as a view, which needs no copy.
+  // `by_view`: the message is given as a view, which needs no copy.
   [[nodiscard]] DeliveryMode delivery_mode(std::size_t size, bool by_view) const;
   void release_page();
-  [[nodiscard]] Parcel rest_for(const Member& member) const; // of the page: what it has not
+  // The part of the page that the member does not have yet.
+  [[nodiscard]] Parcel rest_for(const Member& member) const;
   [[nodiscard]] bool delivered() const; // all members have all that is in the page
 };
 

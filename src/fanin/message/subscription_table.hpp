@@ -17,7 +17,7 @@ namespace fanin::message::detail {
 
 class SubscriptionTable {
 public:
-  // `salt`: of the hash of tags, which peers must not know.
+  // `salt`: of the hash of tags. Peers must not know it.
   explicit SubscriptionTable(memory::PagePool& pool, std::uint64_t salt = 0)
       : pool_(pool), salt_(salt) {}
 
@@ -28,15 +28,15 @@ public:
   }
   // Changes the member's tags to what it has asked for; place() follows.
   void take_wishes(Member& member);
-  // Moves the member to the group that its tags call for. What it has not of its old group's page
-  // goes to its outbox.
+  // Moves the member to the group that its tags call for. The part of the old group's page that it
+  // does not have yet goes to its outbox.
   void place(Member& member);
   void remove(Member& member);
   void clear();
 
   [[nodiscard]] const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }
   [[nodiscard]] std::uint64_t tags() const { return tags_; } // of all members, as they asked
-  [[nodiscard]] const Member* greatest() const; // has most tags: many with few go before it
+  [[nodiscard]] const Member* greatest() const; // the member with most tags; null: there is none
 
 private:
   FANIN_API void look_up(Tag tag);
