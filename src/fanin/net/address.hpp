@@ -26,17 +26,18 @@ struct FANIN_API Address {
   [[nodiscard]] std::string host() const;
 };
 
-/// A name or number of the host itself, which no other host can reach. Empty is none.
+/// Whether `host` is a name or number of this host itself, which no other host can reach. False for
+/// an empty text.
 [[nodiscard]] FANIN_INTERNAL_API bool is_loopback(std::string_view host);
 
 /// The addresses of a host. A numeric address needs no name service; an empty host is loopback.
 /// Blocks while the host's name service is asked (net/resolver.hpp does not). Errors: not_found;
 /// disconnected, if asking again may help.
 ///
-/// To listen: a host that knows its own name only as a loopback address (Debian: 127.0.1.1) listens
-/// at all its addresses, since other hosts know that name as another address.
+/// `to_listen`: a host that knows its own name only as a loopback address (Debian: 127.0.1.1)
+/// listens at all its addresses, since other hosts know that name as another address.
 [[nodiscard]] FANIN_API Result<std::vector<Address>> resolve(const Url& url, bool to_listen);
-/// The addresses of a host, without a port, to connect to. Blocks likewise.
+/// The addresses of a host to connect to, without a port. Blocks, and returns errors, as resolve().
 [[nodiscard]] FANIN_API Result<std::vector<Address>> resolve_host(const std::string& host);
 /// The addresses of a numeric or empty host; nothing for a name.
 [[nodiscard]] FANIN_API std::optional<std::vector<Address>>

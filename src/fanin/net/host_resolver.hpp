@@ -12,14 +12,15 @@
 
 namespace fanin::net {
 
-/// Thread: that of its loop, at which it registers as a service and as the resolver, for its
-/// lifetime. Its own thread starts with the first name, blocks all signals, and looks up one name
-/// after the other.
+/// Thread: that of its loop. For its lifetime it is a service and the resolver of this loop. Its
+/// own thread starts with the first name, blocks all signals, and looks up one name after the
+/// other.
 class FANIN_API HostResolver final : public Resolver, public Service {
 public:
-  using LookUp = std::function<Found(const std::string& host)>; ///< on the thread
+  /// Called on the thread of the resolver. It may block.
+  using LookUp = std::function<Found(const std::string& host)>;
   explicit HostResolver(Loop& loop, LookUp look_up = resolve_host);
-  /// Does not wait for the name service; the thread ends when it has answered.
+  /// Does not wait for the name service. The thread ends when the name service has answered.
   ~HostResolver() override;
 
   bool poll() override;

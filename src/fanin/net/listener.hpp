@@ -1,5 +1,5 @@
 /// \file
-/// Where a transport listens.
+/// An address at which a transport listens.
 #pragma once
 
 #include <utility>
@@ -35,7 +35,7 @@ public:
     if (transport_ != nullptr) transport_->close_listener(id_);
   }
 
-  /// The real address, with the port that was chosen. Requires one that listens.
+  /// The address with the port that was chosen. Requires a Listener that listens.
   [[nodiscard]] Url url() const { return transport_->listening_url(id_); }
 
 private:

@@ -49,7 +49,7 @@ public:
 
   FANIN_API void start(Loop& loop, Time deadline); ///< replaces an earlier deadline
   FANIN_API void cancel();
-  /// start(), or cancel() if it is `never`; cheap if unchanged
+  /// As start(), or cancel() if `deadline` is `never`. Cheap if the deadline is unchanged.
   FANIN_API void set(Loop& loop, Time deadline);
   [[nodiscard]] bool active() const { return loop_ != nullptr; }
   [[nodiscard]] Time deadline() const { return deadline_; }
@@ -78,12 +78,13 @@ public:
   /// Transports are polled in the order of adding: add control before data.
   FANIN_API void add(Transport& transport);
   FANIN_API void add(Service& service);
-  /// May be called from a handler. Remove what is destroyed before the loop.
+  /// May be called from a handler. Call it for a transport or service that is destroyed before the
+  /// loop.
   FANIN_API void remove(Transport& transport);
   FANIN_API void remove(Service& service);
 
-  /// The resolver of host names (net/resolver.hpp). Without one, or after null, resolver() is one
-  /// that blocks.
+  /// Sets the resolver of host names (net/resolver.hpp). Without a resolver, or with null,
+  /// resolver() returns one that blocks.
   void set_resolver(Resolver* resolver) { resolver_ = resolver; }
   [[nodiscard]] FANIN_API Resolver& resolver();
 
@@ -95,7 +96,7 @@ public:
   [[nodiscard]] const Clock& clock() const { return clock_; }
 
   /// One turn: polls everything with a budget, fires timers that are due, flushes. True: something
-  /// was done. Not from within a handler.
+  /// was done. Must not be called from a handler.
   FANIN_API bool turn();
   /// Earliest timer, or never.
   [[nodiscard]] FANIN_API Time next_deadline() const;

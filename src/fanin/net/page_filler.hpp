@@ -3,9 +3,9 @@
 /// that a holder of messages pins little more memory than their sizes. Messages are at most half a
 /// page, so every page is at least half full when the filler takes the next one.
 ///
-/// Between messages it owns no page: with its last view the page returns to the pool, and the next
-/// message takes the page used last, often the same one (of pages that another process has read:
-/// the one unused for longest).
+/// Between messages the filler owns no page: when its last view is released, the page returns to
+/// the pool. The next message takes the page used last, often the same one. Of pages that another
+/// process has read, it takes the one unused for longest.
 #pragma once
 
 #include <cstddef>

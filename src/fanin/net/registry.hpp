@@ -27,7 +27,8 @@ using TransportFactory =
 /// hosts that cannot make it.
 using PagesInAdvance = std::function<std::uint32_t(const Url& url, std::uint32_t connections)>;
 
-/// Makes one of several transports of a kind, by the second part of its scheme: "tcp" of ofi+tcp.
+/// Makes one of several transports of a kind. `member` is the second part of the scheme: "tcp" of
+/// ofi+tcp.
 using TransportFamily = std::function<Result<std::unique_ptr<Transport>>(
     Loop& loop, const LogFunction& log, std::string_view member)>;
 

@@ -1,10 +1,10 @@
 /// \file
 /// Addresses of host names. Transports ask for a name and get the answer on the loop, so that no
-/// name delays other work of the loop. A process gives the loop a resolver
-/// (Loop::set_resolver()). Without one a name is looked up at once, and the loop waits.
+/// look-up delays other work of the loop. A process gives the loop a resolver
+/// (Loop::set_resolver()). Without a resolver a name is looked up at once, and the loop waits.
 ///
 /// A name is looked up once, and again after forget(), which is called when nobody answered at an
-/// address. While the name service fails, the addresses that were found before are the answer.
+/// address. While the name service fails, the answer is the addresses that were found before.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ public:
 
 protected:
   Resolver() = default;
-  /// Looks the name up, for all questions of that time. Returns the answer, or calls answered()
+  /// Looks the name up, for all questions that wait for it. Returns the answer, or calls answered()
   /// later.
   [[nodiscard]] virtual std::optional<Found> look_up(const std::string& host) = 0;
   void answered(const std::string& host, const Found& found);
@@ -76,8 +76,8 @@ private:
   std::vector<Question*> answering_; // null: withdrawn
 };
 
-/// A resolver that looks names up at once, and blocks. For programs without another one, and for
-/// tests.
+/// A resolver that looks names up at once, and blocks. For programs without another resolver, and
+/// for tests.
 class BlockingResolver final : public Resolver {
 public:
   using LookUp = std::function<Found(const std::string& host)>;
@@ -88,8 +88,8 @@ private:
   LookUp look_up_;
 };
 
-/// A scripted name service in virtual time: answers take a given time, or are errors; otherwise the
-/// answer is this host.
+/// A scripted name service in virtual time: answers take a given time. They are a given error, or
+/// else the address of this host.
 class ScriptedResolver final : public Resolver {
 public:
   explicit ScriptedResolver(Loop& loop) : loop_(loop) {}

@@ -6,7 +6,7 @@
 /// sender's memory. Messages of different connections have no order. A transport belongs to one
 /// loop and one thread; no call blocks. Backpressure is an outcome, not an error: a refused message
 /// was not taken, and a `writable` event says when to try again. docs/modules/net/contract.md has
-/// all of it.
+/// the whole contract.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ enum class CloseReason : std::uint8_t {
   protocol_violation, ///< bytes that no peer of this version sends; counted
   version_mismatch, ///< a peer of another protocol version
   message_too_large,
-  unknown_host ///< nobody knows the host's name; the name service may know it later
+  unknown_host ///< the name service does not know the host's name, but may know it later
 };
 inline constexpr std::size_t close_reasons = 8;
 [[nodiscard]] FANIN_API std::string_view name(CloseReason reason);
@@ -112,9 +112,9 @@ public:
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
-  /// Whether an address can be one of this transport, as far as that shows on this host without
-  /// listening or connecting: above all its options. listen() and connect() refuse what it refuses.
-  /// Errors: usage, not_found.
+  /// Checks whether an address can belong to this transport, above all its options. It neither
+  /// listens nor connects, and checks only what this host can know. listen() and connect() refuse
+  /// all addresses that it refuses. Errors: usage, not_found.
   [[nodiscard]] virtual Result<> check_address(const Url& url) const {
     (void)url;
     return {};
@@ -125,8 +125,8 @@ public:
   [[nodiscard]] virtual Result<ListenerId> listen(const Url& url,
                                                   const ConnectionOptions& options) = 0;
   [[nodiscard]] virtual Url listening_url(ListenerId listener) const = 0;
-  /// Connections that were reported by an `accepted` event stay. No further event `accepted`
-  /// follows.
+  /// Stops listening. Connections that were reported by an `accepted` event stay. No further
+  /// `accepted` event follows.
   virtual void close_listener(ListenerId listener) = 0;
 
   /// Begins to connect, and returns at once. `connected` or `closed` follows in poll(). Errors:
@@ -160,15 +160,15 @@ public:
   /// Says that the peer is identified: ConnectionOptions::peers_must_identify ends for it.
   virtual void mark_identified(ConnectionId) {}
 
-  /// the peer's address, for messages and the log
+  /// The peer's address, for messages and the log.
   [[nodiscard]] virtual std::string peer_name(ConnectionId connection) const = 0;
   /// The bytes that have come of a message that is not complete yet. So an owner sees that a large
-  /// message makes progress on a slow network. 0: there is none, or messages come whole.
+  /// message makes progress on a slow network. 0: there is no such message, or messages come whole.
   [[nodiscard]] virtual std::uint64_t unfinished(ConnectionId) const { return 0; }
   /// True: messages in pools made with ArenaOptions::shared are sent without a copy.
   [[nodiscard]] virtual bool shares_memory() const { return false; }
-  /// The number of connections that were closed here and still deliver. A process that ends before
-  /// it is 0 loses these messages.
+  /// The number of connections that were closed here and still deliver messages. A process that
+  /// ends before this number is 0 loses these messages.
   [[nodiscard]] virtual std::size_t closing() const { return 0; }
   /// The number of connections that ended, after close() or before it, when their peers had not
   /// taken everything, as far as this side knows: the peers died, closed, or took nothing for as

@@ -195,7 +195,8 @@ TEST_P(TransportConformance, a_hello_gets_through_while_the_receive_pool_is_empt
   EXPECT_TRUE(run_until([&] { return server.messages == 41; }));
 }
 
-/// Otherwise a peer that sends more before it is identified would take the memory for hellos.
+/// Otherwise a peer that sends more before it is identified would take the memory for hellos of
+/// others.
 TEST_P(TransportConformance, what_follows_the_first_message_waits_for_trust) {
   if (!GetParam().small_without_pages) {
     GTEST_SKIP() << "not applicable: the messages of a peer lie in pages posted for it";

@@ -23,8 +23,8 @@ public:
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
   virtual ~RawPeer() = default;
-  /// Introduces itself and begins a message of so many bytes, of which it sends the first. False:
-  /// messages come as a whole here, or not at all.
+  /// Introduces itself and begins a message of `size` bytes, of which it sends only the first.
+  /// False: over this network messages come as a whole, or not at all.
   [[nodiscard]] virtual bool begin_message(std::uint32_t size) {
     (void)size;
     return false;
@@ -41,17 +41,16 @@ public:
 
   [[nodiscard]] virtual Transport& server() = 0;
   [[nodiscard]] virtual Transport& client() = 0;
-  /// Where the server can listen; with port 0.
+  /// An address at which the server can listen, with port 0.
   [[nodiscard]] virtual Url address() const = 0;
-  /// Where nobody listens.
+  /// An address at which nobody listens.
   [[nodiscard]] virtual Url nobody() const = 0;
   /// Lets both sides run a little. False if nothing was done.
   virtual bool turn() = 0;
-  /// The client's process is killed; client() is not used any more. False: there is only one
-  /// process.
+  /// Kills the client's process; client() is not used any more. False: there is only one process.
   virtual bool kill_client() = 0;
-  /// Connects to a listener of the server, without a word. Null: nothing is below the transport, or
-  /// a peer introduces itself by its request to connect.
+  /// Connects to a listener of the server, and sends nothing. Null: there is no network below the
+  /// transport, or a peer introduces itself by its request to connect.
   [[nodiscard]] virtual std::unique_ptr<RawPeer> connect_raw(const Url& listener) {
     (void)listener;
     return nullptr;
@@ -63,8 +62,8 @@ public:
 /// How far the tests go. A transport that cannot go as far says so in its Parameter.
 struct Limits {
   std::uint32_t largest_message = 8U << 20; ///< bytes, a multiple of 4096
-  std::size_t connections = 64; ///< at once; fewer where the limit of open files says so
-  std::size_t scripts = 4; ///< random ones
+  std::size_t connections = 64; ///< at once; fewer if the limit of open files is too low
+  std::size_t scripts = 4; ///< random scripts (script.hpp)
 
   /// The values above; with FANIN_CONFORMANCE=full larger ones, which take minutes.
   [[nodiscard]] static Limits of_environment() {

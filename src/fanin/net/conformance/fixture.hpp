@@ -68,7 +68,7 @@ protected:
     return client_dead;
   }
 
-  /// A seed; another one with --gtest_shuffle and --gtest_random_seed.
+  /// The seed of a test. --gtest_shuffle and --gtest_random_seed change it.
   [[nodiscard]] static std::uint64_t random_seed() {
     return static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()) + 1;
   }
@@ -102,7 +102,7 @@ protected:
     listener = *made;
   }
 
-  /// Whoever connects is unidentified at first.
+  /// Listens; peers that connect are unidentified at first.
   void listen_to_anybody() {
     ConnectionOptions options = server.options();
     options.peers_must_identify = true;
@@ -118,7 +118,7 @@ protected:
     return made ? *made : ConnectionId::none;
   }
 
-  /// One connection, known to both sides.
+  /// Opens one connection, known to both sides.
   void open() {
     listen(server);
     at_client = connect(client.options());
@@ -127,7 +127,7 @@ protected:
     at_server = server.opened.front();
   }
 
-  /// One message, with turns until there is room for it.
+  /// Sends one message, with turns until there is room for it.
   SendOutcome send(Peer& peer, Transport& transport, ConnectionId connection, std::uint64_t number,
                    std::uint32_t size, std::size_t extents = 1) {
     SendOutcome outcome = SendOutcome::backpressure;
@@ -149,7 +149,7 @@ protected:
     }
   }
 
-  /// Sends until one is refused, at least a few; returns how many.
+  /// Sends messages until one is refused; at least a few are accepted. Returns how many.
   std::uint64_t fill(Peer& peer, Transport& transport, ConnectionId connection,
                      std::uint32_t size) {
     std::uint64_t sent = 0;

@@ -32,7 +32,7 @@ struct PeerPools {
   std::uint32_t send_pages = 16;
   std::uint32_t receive_page_size = page_size;
   std::uint32_t send_page_size = page_size;
-  bool shared = false; ///< what is sent lies in memory that other processes may read
+  bool shared = false; ///< messages are sent from memory that other processes may read
 };
 
 inline std::unique_ptr<memory::PagePool> make_pool(const memory::PoolOptions& options) {
@@ -44,7 +44,8 @@ inline std::unique_ptr<memory::PagePool> make_pool(const memory::PoolOptions& op
 class Peer final : public Handler {
 public:
   explicit Peer(const PeerPools& pools = {}) { set_pools(pools); }
-  /// Before anything is sent or received. Memory is taken as it is touched, unless it is shared.
+  /// Call it before anything is sent or received. Memory is taken as it is touched, unless it is
+  /// shared.
   void set_pools(const PeerPools& pools) {
     receive_pool = make_pool({.page_size = pools.receive_page_size,
                               .pages = pools.receive_pages,
@@ -79,7 +80,7 @@ public:
     return views;
   }
 
-  /// One message; backpressure also if there is no page.
+  /// Sends one message. Outcome: backpressure also if there is no page.
   SendOutcome send(Transport& transport, ConnectionId connection, std::uint64_t number,
                    std::uint32_t size) {
     const auto views = make_message(number, size);
@@ -148,16 +149,16 @@ public:
   std::unique_ptr<memory::PagePool> receive_pool;
   std::unique_ptr<memory::PagePool> send_pool;
   std::vector<ConnectionId> opened;
-  std::set<ConnectionId> known; ///< the same
+  std::set<ConnectionId> known; ///< the connections of `opened`
   std::vector<ConnectionId> writable;
   std::vector<std::pair<ConnectionId, CloseReason>> closed;
-  std::map<ConnectionId, std::uint64_t> next; ///< number of the message expected
+  std::map<ConnectionId, std::uint64_t> next; ///< number of the message that is expected next
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
   bool keep = false;
-  bool any_home = false; ///< of messages: not all come from identified peers
+  bool any_home = false; ///< messages may lie in pages of any pool: not all peers are identified
   std::deque<memory::View> kept;
-  std::function<std::size_t(std::uint64_t)> sizes; ///< expected
+  std::function<std::size_t(std::uint64_t)> sizes; ///< expected size of a message, by its number
   std::function<void(Transport&, Event&)> react;
 };
 

@@ -74,7 +74,7 @@ inline Received expected_of(const std::vector<Operation>& script) {
   return expected;
 }
 
-/// One end of the script's connections.
+/// One side of all connections of a script.
 struct ScriptEnd {
   explicit ScriptEnd(Peer& of) : peer(of) {
     peer.opened.clear();
@@ -119,7 +119,7 @@ TEST_P(TransportConformance, a_script_gives_the_same_messages_on_every_transport
         ASSERT_EQ(send(actor.peer, transport, id, sent++, operation.size), SendOutcome::accepted);
         continue;
       }
-      // What was sent to the one who closes would not all arrive.
+      // Otherwise messages on their way to the side that closes would not all arrive.
       ASSERT_TRUE(run_until([&] {
         return actor.received[operation.connection].size() == other.sent[operation.connection];
       }));

@@ -9,8 +9,9 @@
 ///                              parameter_name);
 ///     }
 ///
-/// where make_mine() gives a Backend (backend.hpp). Both sides run on one thread; nothing sleeps,
-/// and no test depends on how long anything takes. FANIN_CONFORMANCE=full goes to the limits.
+/// where make_mine() returns a std::unique_ptr<Backend> (backend.hpp). Both sides run on one
+/// thread; nothing sleeps, and no test depends on how long anything takes. FANIN_CONFORMANCE=full
+/// tests with larger limits, which takes minutes.
 #pragma once
 
 #include "fanin/net/conformance/attacks.hpp"
