@@ -42,7 +42,7 @@ def test_a_builder_unit_that_is_killed_loses_no_event():
 
 def test_a_shaping_that_cannot_serve_the_topology_is_refused():
     with Folder() as folder:
-        config = folder.small(more='[shaping]\npolicy = "random"\nwindow = "128KiB"\n')
+        config = folder.small(more='[shaping]\npolicy = "random"\ncarrier = "64KiB"\nwindow = "128KiB"\n')
         done = fanin("check", config)
         assert done.returncode == 2 and "shaping.window: 128 KiB is less than 2 carriers of 64 KiB" in done.stderr, done.stderr
         done = fanin("check", config, "--set", "shaping.window=1MiB", "--set", "shaping.carrier=1MiB")

@@ -43,8 +43,9 @@ def bytes_of(size):
     raise ValueError(size)
 
 
-def draw(file, panels, x, y, x_log=False, y_log=False, y_least=None):
-    """An SVG with a panel for each {title: {line: [(x, y), ...]}}, all with the same axes and one legend."""
+def draw(file, panels, x, y, x_log=False, y_log=False, names=()):
+    """An SVG with a panel for each {title: {line: [(x, y), ...]}}, all with the same axes and one legend. `names`: their colours'
+    order, so that plots with fewer lines have the same colours."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -55,7 +56,7 @@ def draw(file, panels, x, y, x_log=False, y_log=False, y_least=None):
     handles = {}
     for axis, (title, lines) in zip(axes[0], panels.items()):
         for name, points in lines.items():
-            handles[name] = axis.plot(*zip(*points), marker="o", markersize=3, color=f"C{list(lines).index(name)}")[0]
+            handles[name] = axis.plot(*zip(*points), marker="o", markersize=3, color=f"C{(list(names) or list(lines)).index(name)}")[0]
         axis.set(title=title, xlabel=x, xscale="log" if x_log else "linear", yscale="log" if y_log else "linear")
         axis.grid(alpha=0.3)
         if x_log:
@@ -63,8 +64,8 @@ def draw(file, panels, x, y, x_log=False, y_log=False, y_least=None):
             axis.set_xticks(ticks, [size_text(tick) for tick in ticks])
             axis.minorticks_off()
     axes[0][0].set_ylabel(y)
-    if y_least is not None:
-        axes[0][0].set_ylim(bottom=y_least)
+    if not y_log:
+        axes[0][0].set_ylim(bottom=0)
     axes[0][-1].legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.02, 1))
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, metadata={"Date": None}, bbox_inches="tight")

@@ -70,7 +70,7 @@ def testbed_of(row):
 
 def bench(row):
     words = ["--testbed", "--nodes", row.nodes, "--fragment-size", row.size, "--runs", "1", "--duration", DURATION, "--stolen-max", "100",
-             "--shaping", "linear-shift", "--shaping-window", "96KiB"]
+             "--wait", "block", "--shaping", "linear-shift", "--shaping-window", "96KiB"]
     if row.arrangement == "work":
         return [*words, "--no-baselines", "--rate", "3.9kHz"]  # of 2 x 16 KiB
     return [*words, *(["--full-duplex"] if row.arrangement == "baseline" else [])]
@@ -146,5 +146,5 @@ def plots(found, folder):
               "trapezoidal": {"nxn": line("trapezoidal", "nxn"), "event building": line("trapezoidal", "evb"),
                               "16 x 240": line("16 x 240", "evb")}}
     draw(folder / "gigabit.svg", {title: {name: points for name, points in lines.items() if points} for title, lines in panels.items()},
-         "fragment (B)", "MB/s of a readout unit's host", x_log=True, y_least=0)
+         "fragment (B)", "MB/s of a readout unit's host", x_log=True, names=["nxn", "event building", "16 x 240"])
     return ["gigabit.svg"]

@@ -39,7 +39,7 @@ class Row:
 
     def bench(self):
         fixed = ["--testbed", "--nodes", self.nodes, "--fragment-size", self.size, "--shaping", self.policy, "--runs", "1",
-                 "--duration", DURATION, "--stolen-max", "100"]
+                 "--duration", DURATION, "--stolen-max", "100", "--wait", "block"]
         window = ["--shaping-window", WINDOW[self.buffer]] if self.policy != "none" else []
         trigger = ["--rate", self.trigger, "--readout-buffer", "256MiB"] if self.trigger else []  # of what is held at that rate
         return [*fixed, *window, *trigger, *(["--fragment-sigma", self.sigma] if self.sigma else []),
@@ -153,14 +153,14 @@ def plots(found, folder):
 
     draw(folder / "shaping-buffers.svg",
          {nodes: lines("buffers", lambda one: bytes_of(one["buffer"]), of_links, nodes=nodes, sigma="") for nodes in ("8x8", "4x7", "7x4")},
-         "buffer of a port of the switch (B)", "event building, % of the links", x_log=True, y_least=0)
+         "buffer of a port of the switch (B)", "event building, % of the links", x_log=True, names=POLICIES)
     draw(folder / "shaping-nodes.svg", {"16 KiB": lines("nodes", lambda one: int(one["nodes"].split("x")[0]), of_links)},
-         "N readout and N builder units", "event building, % of the links", y_least=0)
+         "N readout and N builder units", "event building, % of the links", names=POLICIES)
     draw(folder / "shaping-latency.svg",
          {f"2 KiB, log-normal, {title}": lines("latency", lambda one: hertz(one["trigger"]), lambda one: one["results"]["evb"][key] / 1000,
                                                  sigma="2KiB") 
           for title, key in (("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p999_us"))},
-         "trigger (Hz)", "trigger to commit (ms)", x_log=True, y_log=True)
+         "trigger (Hz)", "trigger to commit (ms)", x_log=True, names=POLICIES)
     return ["shaping-buffers.svg", "shaping-nodes.svg", "shaping-latency.svg"]
 
 

@@ -608,7 +608,7 @@ TEST(Configuration, a_shaping_that_cannot_serve_the_topology_is_refused) {
             "unit (1 of them): take 4 KiB");
   EXPECT_EQ(
       error("policy = \"random\"\n[event]\nbatch_events = 4096\n[buffers]\npage = \"64KiB\"\n"),
-      "run.toml:9: event.batch_events: 4096 are too many for carriers of 32 KiB: take 1024, or "
+      "run.toml:8: event.batch_events: 4096 are too many for carriers of 32 KiB: take 1024, or "
       "buffers.page = 256 KiB");
   EXPECT_THAT(error("policy = \"random\"\nwindow = \"1MiB\"\n[buffers]\npage = \"2KiB\"\n"),
               ::testing::HasSubstr("buffers.page"));
