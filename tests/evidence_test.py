@@ -1,6 +1,7 @@
 """./dev evidence: what it does with rows, without measuring."""
 
 import json
+import os
 import sys
 from dataclasses import asdict
 
@@ -68,7 +69,7 @@ def tool(monkeypatch, tmp_path):
 
 def test_each_row_is_measured_once_and_written(tool):
     assert tool() == 0
-    assert tool.benches == [["fanin", "bench", "evb", *row.bench(), "--quiet", "--json", "-"] for row in ROWS]
+    assert tool.benches == [[os.path.abspath("fanin"), "bench", "evb", *row.bench(), "--quiet", "--json", "-"] for row in ROWS]
     assert tool.rows()[ROWS[0].name()]["results"]["evb"]["switch_drops"] == 7
     assert Testbeds.made[-1] == "down"
     assert tool() == 0 and len(tool.benches) == 3, "it was measured before"

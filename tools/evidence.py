@@ -112,6 +112,7 @@ def parse():
 def main():
     options = parse()
     os.environ["PATH"] += ":/usr/sbin:/sbin"
+    options.fanin, options.results = str(Path(options.fanin).absolute()), options.results.absolute()
     options.results.mkdir(parents=True, exist_ok=True)
     which, store, testbed = SETS[options.what], Store(options.results), Testbed(options.results)
     if options.restart:
