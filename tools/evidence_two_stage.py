@@ -66,6 +66,7 @@ source = {source}
 """ + EMULATED
 SLICE = COMMON + """
 [event]
+batch_events = {block}
 deadline = "1min"
 
 [slice]
