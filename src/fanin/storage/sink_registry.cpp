@@ -42,10 +42,10 @@ Result<SinkMaker> SinkRegistry::find(const source::SourceSettings& settings) con
   const std::string who = fmt::format("sink \"{}\"", settings.type);
   auto maker = or_thrown(where, ErrorKind::usage, [&] { return factory->second(settings); });
   if (!maker) return maker;
-  if (!*maker)
-    return fail(ErrorKind::usage, fmt::format("{}: the plug-in made no sink", where()));
+  if (!*maker) return fail(ErrorKind::usage, fmt::format("{}: the plug-in made no sink", where()));
   return [who, make = std::move(*maker)](const SinkRun& run) {
-    auto sink = or_thrown([&] { return who; }, ErrorKind::internal, [&] { return make(run); });
+    auto sink = or_thrown([&]() -> const std::string& { return who; }, ErrorKind::internal,
+                          [&] { return make(run); });
     if (sink && *sink == nullptr)
       sink = fail(ErrorKind::internal, who + ": the plug-in made no sink");
     return sink;

@@ -20,9 +20,8 @@ TEST(SinkRegistry, an_error_names_the_place_in_the_configuration) {
   ASSERT_TRUE(sinks.add("bad", [](const source::SourceSettings&) -> Result<SinkMaker> {
     throw std::runtime_error("no tape");
   }));
-  ASSERT_TRUE(sinks.add("none", [](const source::SourceSettings&) -> Result<SinkMaker> {
-    return SinkMaker{};
-  }));
+  ASSERT_TRUE(sinks.add(
+      "none", [](const source::SourceSettings&) -> Result<SinkMaker> { return SinkMaker{}; }));
   EXPECT_EQ(sinks.find(sink_of("bad")).error().text,
             "run.toml:7: storage.sink: it threw an exception: no tape");
   EXPECT_EQ(sinks.find(sink_of("none")).error().text,
