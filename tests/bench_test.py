@@ -182,6 +182,8 @@ def test_many_send_to_many_in_an_order():
         assert result["settings"]["shaping"] == shaping, result["settings"]
         check_rates({row["what"]: row for row in result["results"]}, "fanin")
     check_rates(bench("evb", "--rus", "2", "--bus", "2", "--fragment-size", "200B", "--shaping", "linear-shift"), "nxn", "evb")
+    odd = ("--shaping", "linear-shift", "--shaping-window", "100KiB")  # carriers of 25 KiB
+    check_rates(bench("evb", "--rus", "2", "--bus", "2", "--fragment-size", "64KiB", *odd), "nxn", "evb")
 
 
 def test_two_hosts_measure_together():

@@ -14,6 +14,10 @@ def run_json(command, environment):
     return json.loads(done.stdout)
 
 
+def commit_of(fanin):
+    return subprocess.run([fanin, "--version"], capture_output=True, text=True).stdout.partition("commit ")[2].partition(")")[0]
+
+
 def percent(value):
     return "-" if value is None else f"{100 * value:.0f} %"
 

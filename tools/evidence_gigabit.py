@@ -1,16 +1,14 @@
 """Baseline, folded and trapezoidal event builders over sizes of fragments (Pieri 2006): ./dev evidence gigabit.
 
-There: computers with two links of 1 Gb/s. Here: hosts with one link of 100 Mb/s, and as much smaller numbers of them.
+There: computers with two links of 1 Gb/s. Here: hosts with one link of 100 Mb/s, and fewer of them.
 """
 
-import json
-import subprocess
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evidence_common import PATIENCE_S, bytes_of, draw, good, megabytes, percent, run_json, table
+from evidence_common import bytes_of, commit_of, draw, good, megabytes, percent, run_json, table
 
 RATE = "100Mb/s"
 SIZES = ["256B", "1KiB", "4KiB", "16KiB", "64KiB"]
@@ -86,10 +84,6 @@ def measure(fanin, row, testbed):
     keys = ("per_node_bytes_per_s", "bytes_per_s", "ratio_to_link", "ratio_to_nxn", "idle_cpu", "processes")
     found = {one["what"]: {key: one[key] for key in keys if one.get(key) is not None} for one in result["results"]}
     return {"date": date, "commit": result["machine"]["commit"], "results": found}
-
-
-def commit_of(fanin):
-    return subprocess.run([fanin, "--version"], capture_output=True, text=True).stdout.partition("commit ")[2].partition(")")[0]
 
 
 def measure_virtual(fanin, row):

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evidence_common import PATIENCE_S, bytes_of, draw, good, megabytes, percent, table
-from evidence_gigabit import commit_of
+from evidence_common import PATIENCE_S, bytes_of, commit_of, draw, good, megabytes, percent, table
 
 RATE = "100Mb/s"
 LINK_BYTES = 12.4e6  # a second, of payload over a stream

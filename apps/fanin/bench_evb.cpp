@@ -358,8 +358,8 @@ void add_evb(CLI::App& bench, int& status) {
   command->add_option("--shaping", arguments->shaping,
                       "none, random, linear-shift, barrel-shifter or tokens");
   command->add_option("--shaping-window", arguments->shaping_window,
-                      "Most bytes under way to a builder unit with a shaping: the buffer of a port "
-                      "of the switch (shaping.window)");
+                      "Most bytes under way to a builder unit with a shaping (shaping.window): "
+                      "three quarters of the buffer of a switch's port");
   command->add_option("--integrity", arguments->integrity, "crc32c or none")
       ->check(CLI::IsMember({"crc32c", "none"}));
   command->add_option("--duration", arguments->duration, "Length of one measurement, as 2s");

@@ -331,16 +331,6 @@ void fit_shaping(TableReader reader, TableReader event, Configuration& configura
   }
 }
 
-// A block is a batch of the first stage, and has whole batches of this one.
-void check_block(TableReader slice, const builder::System& system) {
-  const std::uint32_t block = system.slice.block;
-  if (slice.value() == nullptr || slice.has("urls")) return;
-  if (std::has_single_bit(block) && block >= system.batch_events) return;
-  slice.reject("block", fmt::format("{} is not a power of two from event.batch_events = {} to "
-                                    "4096: it is event.batch_events of the first stage",
-                                    block, system.batch_events));
-}
-
 // Nodes that read other files than each other may differ in where data come from, not in how events
 // are numbered, nor in how large fragments may be, for which all reserve memory.
 std::string numbering_of(const Source& source) {
@@ -408,7 +398,7 @@ Result<Configuration> interpret(Result<Value> parsed, const std::string& file,
   fit_window(reader.table("event"), configuration);
   fit_batches(reader.table("event"), reader.table("network"), configuration);
   fit_shaping(reader.table("shaping"), reader.table("event"), configuration);
-  check_block(reader.table("slice"), configuration.system);
+  detail::check_block(reader.table("slice"), configuration.system);
   finish_system(configuration);
   reader.finish();
   if (!problems.first) detail::check_consistency(configuration, problems);

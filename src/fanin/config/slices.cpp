@@ -1,5 +1,6 @@
 // Two stages: which slice this is, and which sources its super-fragments merge.
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -87,6 +88,16 @@ void read_slice(TableReader reader, Configuration& configuration) {
     reader.reject("number", fmt::format("is not below slice.of = {}", slice.of));
   }
   reader.finish();
+}
+
+// A block is a batch of the first stage, and has whole batches of this one.
+void check_block(TableReader slice, const builder::System& system) {
+  const std::uint32_t block = system.slice.block;
+  if (slice.value() == nullptr || slice.has("urls")) return;
+  if (std::has_single_bit(block) && block >= system.batch_events) return;
+  slice.reject("block", fmt::format("{} is not a power of two from event.batch_events = {} to "
+                                    "4096: it is event.batch_events of the first stage",
+                                    block, system.batch_events));
 }
 
 std::vector<storage::SourceInfo> read_merged(TableReader& reader, bool required) {

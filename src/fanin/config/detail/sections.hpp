@@ -41,6 +41,8 @@ void read_own_settings(TableReader& reader, std::initializer_list<std::string_vi
 inline constexpr std::uint32_t slices_max = 4096;
 // [slice]. [event] is known.
 void read_slice(TableReader reader, Configuration& configuration);
+// When the size of a batch is known.
+void check_block(TableReader slice, const builder::System& system);
 // What a source's super-fragments merge; nothing: they are fragments.
 [[nodiscard]] std::vector<storage::SourceInfo> read_merged(TableReader& reader, bool required);
 void check_merged(const Configuration& configuration, Problems& problems);
