@@ -102,14 +102,15 @@ def test_a_testbed_has_the_links_and_buffers_that_were_asked_for_and_leaves_noth
         assert status["settings"]["tcp_congestion_control"] in expected, status["settings"]
         assert status["settings"]["tcp_slow_start_after_idle"] in "01", status["settings"]
         assert len(status["ports"]) == 8, "a port for each host and rail"
-        for device, limit in (("ru1.1", 64 << 10), ("rail1", 1_000_000)):
+        for device, inner in (("ru1.1", []), ("rail1", ["pfifo_fast"])):
             host = "switch" if device == "ru1.1" else "ru1"
-            queue = json.loads(testbed.enter(host, "tc", "-r", "-j", "qdisc", "show", "dev", device))[0]
+            queue, *within = json.loads(testbed.enter(host, "tc", "-r", "-j", "qdisc", "show", "dev", device))
             assert queue["kind"] == "tbf" and queue["options"]["rate"] == 12_500_000, queue  # bytes
-            assert queue["options"]["limit"] == limit, queue
+            assert [queue["kind"] for queue in within] == inner, within
+            assert inner or queue["options"]["limit"] == 64 << 10, queue
             assert abs(queue["options"]["burst"] - 2 * 1514) < 16, queue
             link = json.loads(testbed.enter(host, "ip", "-j", "-d", "link", "show", "dev", device))[0]
-            assert (link["mtu"], link["gso_max_size"]) == (1500, 32 << 10), link
+            assert (link["mtu"], link["gso_max_size"], link["txqlen"]) == (1500, 32 << 10, 1000), link
         lines = [line for line in (testbed.path / "hosts").read_text().splitlines() if not line.startswith("#")]
         assert lines[3].startswith("10.88.0.4,10.88.1.4 nsenter "), lines
         testbed.refused(2, "enter", "ru7", "true")

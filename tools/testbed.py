@@ -7,8 +7,8 @@ Usage: testbed.py up NxM [options]        makes it: a host for the event manager
        testbed.py down                    ends what runs on its hosts, and removes it
 
 A host is a network namespace. Each of its rails is a veth pair to a bridge, the switch of that rail. Token buckets (tbf) give the
-links their rate: the one on the bridge's end has the switch port's buffer, the one on the host's end is so long that a sender
-loses nothing by itself. All of it belongs to one process, in namespaces of its own: nothing is visible on the machine itself, and
+links their rate: the one on the bridge's end has the switch port's buffer, the one on the host's end has Linux's default queue
+(pfifo_fast), which is so long that a sender loses nothing by itself. All of it belongs to one process, in namespaces of its own: nothing is visible on the machine itself, and
 when the process ends, the kernel removes everything. Without root it is a user namespace too.
 
 The file `hosts` of its folder (FANIN_TESTBED, otherwise /tmp/fanin-testbed-UID) is a list that `fanin run --hosts` takes.
@@ -32,7 +32,7 @@ import time
 from pathlib import Path
 
 ETHERNET = 14  # bytes of a frame's header, which tbf counts
-HOST_QUEUE = 1_000_000  # bytes, of a host's own link
+HOST_QUEUE = 1000  # packets, of a host's own link: Linux's default
 UNITS_MAX = 64  # of readout units, and of builder units
 RAILS_MAX = 8
 SYSCTL = Path("/proc/sys/net/ipv4")
@@ -101,7 +101,6 @@ class Plan:
                              self.burst, 2**30, f"two frames ({self.burst} B) to 1 GiB")
         self.gso = within("--gso", options.gso, value("--gso", options.gso, SIZES, "64KiB"), self.mtu, 2**16,
                           "one MTU to 64 KiB")
-        self.host_queue = max(HOST_QUEUE, 4 * self.burst)
 
     def hosts(self):
         """Names, in the order of the processes of an event builder."""
@@ -130,8 +129,8 @@ def run(*words, given=None):
         raise Failure(f"{' '.join(words[:3])}: {said[0].strip() if said else f'exit status {done.returncode}'}")
 
 
-def tbf(device, plan, limit):
-    return f"qdisc add dev {device} root tbf rate {plan.rate}bit burst {plan.burst} limit {limit}\n"
+def tbf(device, plan):
+    return f"qdisc add dev {device} root handle 1: tbf rate {plan.rate}bit burst {plan.burst} limit {plan.buffer}\n"
 
 
 def make_switches(plan):
@@ -143,7 +142,7 @@ def make_switches(plan):
             links.append(f"link add name {port} mtu {plan.mtu} type veth peer name rail{rail} mtu {plan.mtu} "
                          f"address {plan.hardware_address(index, rail)} netns {host}\n"
                          f"link set dev {port} gso_max_size {plan.gso} master switch{rail} up\n")
-            queues.append(tbf(port, plan, plan.buffer))
+            queues.append(tbf(port, plan))
         links.append(f"link set dev switch{rail} up\n")
     run("ip", "-batch", "-", given="".join(links))
     run("tc", "-batch", "-", given="".join(queues))
@@ -164,11 +163,12 @@ def make_host(plan, index, host, mark):
     inside = ["nsenter", f"--net=/run/netns/{host}"]
     links, queues = ["link set dev lo up\n", mark_link(mark)], []
     for rail in range(plan.rails):
-        links.append(f"link set dev rail{rail} gso_max_size {plan.gso} up\n"
+        links.append(f"link set dev rail{rail} gso_max_size {plan.gso} txqueuelen {HOST_QUEUE} up\n"
                      f"address add {plan.address(index, rail)}/24 dev rail{rail}\n")
         links += [f"neighbour add {plan.address(other, rail)} lladdr {plan.hardware_address(other, rail)} dev rail{rail}\n"
                   for other in range(len(plan.hosts())) if other != index]
-        queues.append(tbf(f"rail{rail}", plan, plan.host_queue))
+        queues.append(tbf(f"rail{rail}", plan))
+        queues.append(f"qdisc add dev rail{rail} parent 1: pfifo_fast\n")
     # refused where net.ipv4.tcp_allowed_congestion_control lacks it; what holds then is recorded
     settings = f"(echo cubic >{SYSCTL}/tcp_congestion_control) 2>/dev/null || true"
     quiet = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6"  # it would send on its own
@@ -371,7 +371,7 @@ def up(options):
             if not said.startswith("ready "):
                 raise Failure(why_not(said, holder))
             state |= json.loads(said.removeprefix("ready ")) | {"hosts": plan.hosts(), "rails": plan.rails,
-                      "rate_bits_per_s": plan.rate, "switch_buffer_bytes": plan.buffer, "host_queue_bytes": plan.host_queue,
+                      "rate_bits_per_s": plan.rate, "switch_buffer_bytes": plan.buffer, "host_queue_packets": HOST_QUEUE,
                       "mtu": plan.mtu, "burst_bytes": plan.burst, "gso_bytes": plan.gso}
             state["settings"] = recorded_settings(state)
             state["switch"] = entering(state, "switch")
@@ -441,7 +441,7 @@ def status(options):
         return
     dropped = sum(port["dropped"] for port in ports.values())
     print(f"up, process {state['pid']}: {state['text']}\n"
-          f"{human_size(state['host_queue_bytes'])} of queue on each host, bursts of {state['burst_bytes']} B, "
+          f"{state['host_queue_packets']} packets of queue on each host, bursts of {state['burst_bytes']} B, "
           f"GSO of {human_size(state['gso_bytes'])} at most\n" +
           ", ".join(f"{name} {setting}" for name, setting in state["settings"].items()) +
           f"\n{folder() / 'hosts'}: " + " ".join(state["hosts"]) +

@@ -1,5 +1,6 @@
 #include "fanin/net/tcp_socket.hpp"
 
+#include <linux/pkt_sched.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -159,6 +160,11 @@ std::uint64_t unacknowledged(int socket) {
 bool has_unread(int socket) {
   int bytes = 0;
   return ::ioctl(socket, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+// The class of packets (IP_TOS) sets it too, so it is set later.
+void set_urgent(const Descriptor& socket) {
+  set(socket.get(), SOL_SOCKET, SO_PRIORITY, TC_PRIO_INTERACTIVE);
 }
 
 void set_stream_options(int socket, const StreamOptions& options) {

@@ -56,6 +56,10 @@ void set_reset_on_close(const Descriptor& socket);
 // Whether bytes have come that were not read yet.
 [[nodiscard]] bool has_unread(int socket);
 
+// The queue of this host's interface may put its packets before those of other connections. An
+// accepted socket does not inherit this.
+FANIN_INTERNAL_API void set_urgent(const Descriptor& socket);
+
 // Wanted by every connection; none of them is an error where it is missing; see check_congestion().
 FANIN_INTERNAL_API void set_stream_options(int socket, const StreamOptions& options);
 

@@ -98,6 +98,9 @@ struct ConnectionOptions {
   std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
   bool low_latency = false; ///< true: small messages leave at once (control). false: they are
                             ///< gathered (data)
+  /// Others wait for what this end sends, which is little: this host's queues may put it before the
+  /// data of other connections (tcp).
+  bool urgent = false;
   /// Of a listener: accepted peers are unidentified until mark_identified() is called. Until then a
   /// connection delivers one small message (4 KiB), in pages of the transport (shm, tcp); a larger
   /// or a further message waits. So it uses no page of the pool. Transports within one program

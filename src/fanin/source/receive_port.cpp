@@ -186,6 +186,7 @@ bool ReceivePort::accept_one(Time now) {
     return true;
   }
   net::set_stream_options(newcomer.socket.get(), {});
+  net::set_urgent(newcomer.socket); // answers and acknowledgements
   newcomer.due = now + preface_time;
   if (read_hello(newcomer, now)) return true;
   if (!watch_edges(epoll_, newcomer.socket.get())) {

@@ -34,6 +34,7 @@ Result<std::vector<net::Url>> ReadoutLinks::listen(std::span<const net::Url> rai
                       {.receive_pool = &receive_pool,
                        .handler = this,
                        .max_message = system_.shaping.on() ? system_.shaping.carrier : 0,
+                       .urgent = true, // it sends grants and answers only
                        .peers_must_identify = true});
   if (!listeners) return std::unexpected(listeners.error());
   listeners_ = std::move(*listeners);

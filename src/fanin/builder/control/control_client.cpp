@@ -65,7 +65,8 @@ Result<net::Link> ControlClient::connect_over(const net::Url& rail) {
           ->connect(rail, {.receive_pool = environment_.control_pool,
                            .handler = this,
                            .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
-                           .low_latency = true});
+                           .low_latency = true,
+                           .urgent = true});
   if (!id) return std::unexpected(id.error());
   return net::Link{*transport, *id};
 }

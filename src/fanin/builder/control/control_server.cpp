@@ -33,6 +33,7 @@ Result<> ControlServer::start(std::span<const net::Url> rails) {
                        .handler = this,
                        .send_queue_bytes = control_queue_bytes(*environment_.control_pool),
                        .low_latency = true,
+                       .urgent = true,
                        .peers_must_identify = true});
   if (!listeners) return std::unexpected(listeners.error());
   listeners_ = std::move(*listeners);

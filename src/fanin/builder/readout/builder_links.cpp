@@ -175,7 +175,8 @@ bool BuilderLinks::open(Owner owner, std::size_t rail) {
     id = (*transport)
              ->connect(url, {.receive_pool = environment_.control_pool,
                              .handler = this,
-                             .low_latency = owner.use != Use::data});
+                             .low_latency = owner.use != Use::data,
+                             .urgent = owner.use != Use::data});
   }
   if (!transport || !id) {
     say_of(builder, LogLevel::error, transport ? id.error().text : transport.error().text);

@@ -128,6 +128,7 @@ bool TcpTransport::accept_one(Listener& listener) {
   connection.state.set_listener(listener.id);
   connection.socket = std::move(socket);
   connection.peer = peer;
+  if (listener.options.urgent) set_urgent(connection.socket);
   if (listener.options.peers_must_identify)
     connection.receiver.mark_unidentified(unidentified_pages_.filler());
   unidentified_.add(connection.unidentified, loop_.now());
@@ -177,6 +178,7 @@ void TcpTransport::connect_next(Connection& connection) {
   connection.socket =
       connection.attempts.next([&](int socket) { return watch(connection.id, socket); });
   if (connection.socket) {
+    if (connection.options.urgent) set_urgent(connection.socket);
     connection.deadline.start(loop_, connection.attempts.share_ends(loop_.now()));
     return connect_progress(connection);
   }

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/pkt_sched.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -454,8 +455,8 @@ TEST_F(Tcp, an_unknown_congestion_control_is_an_error_that_names_it) {
   EXPECT_NE(made.error().text.find("carrier-pigeon"), std::string::npos) << made.error().text;
 }
 
-// Of all TCP sockets of this process: how many have that type of service.
-std::size_t sockets_with_tos(int tos) {
+// Of all TCP sockets of this process: how many have that value of an option.
+std::size_t sockets_with(int level, int option, int value) {
   std::size_t found = 0;
   for (int socket = 0; socket < 1024; ++socket) {
     int protocol = 0;
@@ -464,20 +465,37 @@ std::size_t sockets_with_tos(int tos) {
     const bool tcp = getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
                      protocol == IPPROTO_TCP;
     size = sizeof is;
-    if (tcp && getsockopt(socket, IPPROTO_IP, IP_TOS, &is, &size) == 0 && is == tos) ++found;
+    if (tcp && getsockopt(socket, level, option, &is, &size) == 0 && is == value) ++found;
   }
   return found;
 }
 
 TEST_F(Tcp, packets_of_both_ends_have_the_class_that_the_address_says) {
-  ASSERT_EQ(sockets_with_tos(46 << 2), 0U);
+  ASSERT_EQ(sockets_with(IPPROTO_IP, IP_TOS, 46 << 2), 0U);
   const auto made = transport->listen(*Url::parse("tcp://127.0.0.1?dscp=46"), server.options());
   ASSERT_TRUE(made) << made.error().text;
   const Url to = transport->listening_url(*made);
   EXPECT_EQ(to.options.at("dscp"), "46");
   ASSERT_TRUE(transport->connect(to, client.options()));
   EXPECT_TRUE(run_until([&] { return !server.opened.empty(); }));
-  EXPECT_EQ(sockets_with_tos(46 << 2), 3U); // the listener, both ends of the connection
+  // the listener, both ends of the connection
+  EXPECT_EQ(sockets_with(IPPROTO_IP, IP_TOS, 46 << 2), 3U);
+}
+
+TEST_F(Tcp, the_hosts_queue_puts_the_urgent_end_of_a_connection_first) {
+  ConnectionOptions urgent = server.options();
+  urgent.urgent = true;
+  const auto made = transport->listen(*Url::parse("tcp://127.0.0.1?dscp=46"), urgent);
+  ASSERT_TRUE(made) << made.error().text;
+  const Url to = transport->listening_url(*made);
+  ASSERT_TRUE(transport->connect(to, client.options()));
+  EXPECT_TRUE(run_until([&] { return server.opened.size() == 1; }));
+  EXPECT_EQ(sockets_with(SOL_SOCKET, SO_PRIORITY, TC_PRIO_INTERACTIVE), 1U);
+  urgent = client.options();
+  urgent.urgent = true;
+  ASSERT_TRUE(transport->connect(to, urgent));
+  EXPECT_TRUE(run_until([&] { return server.opened.size() == 2; }));
+  EXPECT_EQ(sockets_with(SOL_SOCKET, SO_PRIORITY, TC_PRIO_INTERACTIVE), 3U);
 }
 
 TEST_F(Tcp, a_wrong_dscp_is_an_error_that_names_it) {
