@@ -258,13 +258,15 @@ void ReceivePort::keep(Sender sender, Place& place, Time now) {
       return other.source == sender.source && other.arrival.sender == number;
     });
   }
-  if (early_.size() >= early_max) drop_closed_early(now);
+  if (!has_early_place(sender.source) && !std::exchange(closed_early_dropped_, true))
+    drop_closed_early(now);
   Member* const told = first();
-  if (early_.size() >= early_max) {
+  if (!has_early_place(sender.source)) {
     if (told == nullptr) return;
-    return told->refused(fmt::format("{} refused: {} senders wait already for sources which have "
-                                     "not joined the run",
-                                     sender.arrival.peer, early_.size()),
+    return told->refused(fmt::format("{} refused: {} senders wait already for source {:#x}, which "
+                                     "has not joined the run",
+                                     sender.arrival.peer, early_senders(sender.source),
+                                     sender.source),
                          now);
   }
   if (told != nullptr && !std::exchange(place.absence_said, true)) {
@@ -273,6 +275,16 @@ void ReceivePort::keep(Sender sender, Place& place, Time now) {
                now);
   }
   early_.push_back(std::move(sender));
+}
+
+std::size_t ReceivePort::early_senders(SourceId source) const {
+  return static_cast<std::size_t>(std::ranges::count(early_, source, &Sender::source));
+}
+
+bool ReceivePort::has_early_place(SourceId source) const {
+  const auto expected = std::ranges::count(sources_, State::expected, &Place::state);
+  const std::size_t share = early_max / static_cast<std::size_t>(std::max(expected, 1L));
+  return early_senders(source) < std::max<std::size_t>(share, 1);
 }
 
 void ReceivePort::drop_closed_early(Time now) {
@@ -348,6 +360,7 @@ Time ReceivePort::accept_all(Time now) {
 void ReceivePort::poll(Time now) {
   due_ = never;
   polled_at_ = now;
+  closed_early_dropped_ = false;
   if (first() == nullptr) return; // there is nobody to tell
   if (sources_added_) hand_over_early(now);
   look_for_events(now);

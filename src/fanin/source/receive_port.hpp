@@ -33,8 +33,9 @@ public:
   /// this source are refused, and the listen queue is for more than `all_waiting_max` of all.
   static constexpr std::size_t waiting_max = 256;
   static constexpr std::size_t all_waiting_max = 2 * waiting_max;
-  /// Early senders: those whose source is expected and not here yet, of all sources of the address.
-  /// Beyond so many they are refused, and keep nobody waiting whose source is here.
+  /// Early senders: those whose source is expected and not here yet. Each of these sources has an
+  /// equal share of so many places. Beyond it they are refused, and keep nobody waiting whose source
+  /// is here.
   static constexpr std::size_t early_max = 256;
 
   /// A sender that has said for whom it is.
@@ -127,6 +128,8 @@ private:
   void hand_over(Sender sender, Time now);
   void hand_over_early(Time now);
   void keep(Sender sender, Place& place, Time now);
+  [[nodiscard]] std::size_t early_senders(SourceId source) const;
+  [[nodiscard]] bool has_early_place(SourceId source) const;
   void drop_closed_early(Time now);
   void refuse(const Sender& sender, bool ended, Time now);
   void look_for_events(Time now);
@@ -147,6 +150,7 @@ private:
   std::vector<Newcomer> newcomers_; // in the order in which they came
   std::vector<Sender> early_; // likewise; their sources are expected
   bool sources_added_ = false; // since early senders were handed over
+  bool closed_early_dropped_ = false; // in this poll
   Time polled_at_{}; // the last time
   Time due_ = never;
   bool others_wait_ = false; // in the listen queue, as far as is known

@@ -189,16 +189,15 @@ TEST(ReceivePort, a_sender_that_comes_back_before_its_source_is_here_waits_once)
 
 TEST(ReceivePort, senders_of_sources_that_never_come_keep_out_nobody_whose_source_is_here) {
   OneExpected sources;
-  const ReceiveBench seven(16, 64, {.source = 7, .port = sources.port}, false);
   std::vector<SenderSocket> early;
   for (std::uint64_t number = 1; number <= ReceivePort::early_max; ++number) {
     early.push_back(sources.early(number));
   }
   EXPECT_FALSE(early.back().closed());
-  const SenderSocket beyond = sources.early(SenderBytes(7).preface_2(1).bytes());
+  const SenderSocket beyond = sources.early(ReceivePort::early_max + 1);
   EXPECT_TRUE(beyond.closed());
   EXPECT_EQ(sources.five.counter("refused"), 1U);
-  EXPECT_THAT(sources.five.log, Contains(HasSubstr("256 senders wait already for sources")));
+  EXPECT_THAT(sources.five.log, Contains(HasSubstr("256 senders wait already for source 0x6")));
   const SenderSocket to_five(*sources.five.source);
   to_five.send(spill_of(5, 0, 10));
   sources.five.read_until([&] { return sources.five.fixture.queue.written() == 10; });
@@ -208,6 +207,18 @@ TEST(ReceivePort, senders_of_sources_that_never_come_keep_out_nobody_whose_sourc
   const SenderSocket later = sources.early(1000);
   EXPECT_FALSE(later.closed()) << "it takes the place of one that has gone";
   EXPECT_EQ(sources.five.counter("refused"), 1U);
+}
+
+TEST(ReceivePort, a_source_that_is_not_here_leaves_the_others_their_places) {
+  OneExpected sources;
+  const ReceiveBench seven(16, 64, {.source = 7, .port = sources.port}, false);
+  std::vector<SenderSocket> early;
+  for (std::uint64_t number = 1; number <= ReceivePort::early_max / 2; ++number) {
+    early.push_back(sources.early(number));
+  }
+  EXPECT_FALSE(early.back().closed());
+  EXPECT_TRUE(sources.early(1000).closed());
+  EXPECT_FALSE(sources.early(spill_of(7, 0, 20)).closed()) << "it knows no answer, and sends once";
 }
 
 TEST(ReceivePort, what_a_sender_sent_before_it_closed_and_before_its_source_came_is_read) {
