@@ -1,6 +1,7 @@
 """What a user gets wrong is said in one line, with file, line, key and reason; the exit status is 2, or 1 where only the
 run shows it."""
 
+import json
 import os
 import re
 import signal
@@ -66,6 +67,12 @@ def test_output_that_cannot_be_written_is_a_failure():
         assert done.returncode == 1, done.stderr
         done = subprocess.run([FANIN, "doctor"], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1 and "is the disk full?" in done.stderr, done.stderr
+
+
+def test_a_low_limit_of_descriptors_is_raised_as_far_as_this_is_allowed():
+    done = subprocess.run(["sh", "-c", 'ulimit -Sn 256; ulimit -Hn 2048; exec "$0" doctor --json -', FANIN], stdout=subprocess.PIPE, text=True)
+    findings = json.loads(done.stdout)["findings"]
+    assert [found["value"] for found in findings if found["what"] == "open files"] == ["2048"], findings
 
 
 def test_results_for_a_standard_output_that_is_closed_or_full_are_an_error_in_one_line():

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +27,16 @@ void fill_standard_descriptors() {
   }
 }
 
+// A connection needs a descriptor, and the usual limit of 1024 is low for a readout unit with many
+// senders. The hard limit may be a billion, which old programs do not expect of their parents.
+void raise_descriptor_limit() {
+  constexpr rlim_t wanted = 65'536;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(limit.rlim_max, wanted);
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // The exit status: what was not printed is a failure too.
 int printed(int status) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
@@ -38,6 +49,7 @@ int printed(int status) {
 
 int main(int argc, char** argv) {
   fill_standard_descriptors();
+  raise_descriptor_limit();
   CLI::App app{"fanin builds events from the fragments of many sources."};
   app.name("fanin");
   app.require_subcommand(1);
