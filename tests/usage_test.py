@@ -72,7 +72,7 @@ def test_output_that_cannot_be_written_is_a_failure():
 def test_a_low_limit_of_descriptors_is_raised_as_far_as_this_is_allowed():
     done = subprocess.run(["sh", "-c", 'ulimit -Sn 256; ulimit -Hn 2048; exec "$0" doctor --json -', FANIN], stdout=subprocess.PIPE, text=True)
     findings = json.loads(done.stdout)["findings"]
-    assert [found["value"] for found in findings if found["what"] == "open files"] == ["2048"], findings
+    assert [finding["found"] for finding in findings if finding["what"] == "open files"] == ["2048"], findings
 
 
 def test_results_for_a_standard_output_that_is_closed_or_full_are_an_error_in_one_line():

@@ -30,6 +30,19 @@ long read_number(const std::string& file) {
   return in >> number ? number : 0;
 }
 
+// Where the process is under the CPU controller, a path below its root; empty: nowhere known.
+std::string group_of(pid_t pid) {
+  std::ifstream groups(fmt::format("/proc/{}/cgroup", pid));
+  for (std::string line; std::getline(groups, line);) { // "4:cpu,cpuacct:/user.slice"
+    const auto names = line.find(':') + 1;
+    const auto path = line.find(':', names);
+    if (path == std::string::npos) continue;
+    if (fmt::format(",{},", line.substr(names, path - names)).find(",cpu,") != std::string::npos)
+      return line.substr(path + 1);
+  }
+  return {};
+}
+
 } // namespace
 
 Result<> CpuQuota::check(const std::string& root) {
@@ -46,7 +59,7 @@ Result<CpuQuota> CpuQuota::make(pid_t pid, double cores, const std::string& root
   const std::string folder = fmt::format("{}/fanin-bench-{}", root, pid);
   (void)rmdir(folder.c_str()); // of an earlier process of this number that was killed
   if (mkdir(folder.c_str(), 0755) != 0) return fail_errno(ErrorKind::unsupported, folder, errno);
-  CpuQuota made(root, folder);
+  CpuQuota made(root + group_of(pid), folder);
   const bool little = std::lround(cores * usual_period_us) < quota_least_us;
   const long period_us = little ? longest_period_us : usual_period_us;
   const long quota = std::max(quota_least_us, std::lround(cores * static_cast<double>(period_us)));
@@ -66,7 +79,7 @@ Result<CpuQuota> CpuQuota::make(pid_t pid, double cores, const std::string& root
 CpuQuota::~CpuQuota() {
   if (folder_.empty()) return;
   std::ifstream left(folder_ + "/cgroup.procs");
-  for (long pid = 0; left >> pid;) (void)write_number(root_ + "/cgroup.procs", pid);
+  for (long pid = 0; left >> pid;) (void)write_number(before_ + "/cgroup.procs", pid);
   (void)rmdir(folder_.c_str());
 }
 

@@ -19,9 +19,9 @@ public:
   // From now on the process gets so much of a core. Errors: unsupported.
   [[nodiscard]] static Result<CpuQuota> make(pid_t pid, double cores,
                                              const std::string& root = usual_root);
-  ~CpuQuota(); // without a limit again
+  ~CpuQuota(); // back in the group where it was
   CpuQuota(CpuQuota&& other) noexcept
-      : root_(std::move(other.root_)),
+      : before_(std::move(other.before_)),
         folder_(std::exchange(other.folder_, {})),
         cores_(other.cores_) {}
   CpuQuota& operator=(CpuQuota&&) = delete;
@@ -29,10 +29,10 @@ public:
   [[nodiscard]] double cores() const { return cores_; } // as the kernel says
 
 private:
-  CpuQuota(std::string root, std::string folder)
-      : root_(std::move(root)), folder_(std::move(folder)) {}
+  CpuQuota(std::string before, std::string folder)
+      : before_(std::move(before)), folder_(std::move(folder)) {}
 
-  std::string root_;
+  std::string before_; // the process's group until then
   std::string folder_;
   double cores_ = 0;
 };

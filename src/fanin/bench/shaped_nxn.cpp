@@ -200,7 +200,8 @@ public:
     control_pool_ = std::move(*pool);
     const auto listener = process_.transport().listen(
         spec.url,
-        {.receive_pool = pool_.get(), .handler = this, .max_message = spec.shaping.carrier});
+        {.receive_pool = pool_.get(), .handler = this, .max_message = spec.shaping.carrier,
+         .urgent = true});
     if (!listener) return std::unexpected(listener.error());
     process_.loop().add(*this);
     stats_.say(process_.transport().listening_url(*listener).text());
