@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict
 
 import evidence
+import evidence_figures
 import evidence_gigabit
 import evidence_shaping
 import evidence_two_stage
@@ -180,3 +181,20 @@ def test_plots_have_a_line_for_each_policy(tmp_path, monkeypatch):
     assert drawn["shaping-buffers.svg"]["4x7"]["tokens"] == [(32768, 90), (131072, 90), (524288, 90)]
     assert [x for x, _ in drawn["shaping-nodes.svg"]["16 KiB"]["barrel-shifter"]] == list(range(1, 8))
     assert drawn["shaping-latency.svg"]["2 KiB, log-normal, p99"]["none"] == [(100, 0.2), (1000, 0.2), (10800, 0.2)]
+
+
+def test_a_figure_without_a_result_is_left_out_and_the_others_are_tables_and_drawings(tmp_path):
+    assert evidence_figures.tables({}) == [] and evidence_figures.plots({}, tmp_path) == []
+    rate = {"size_bytes": 1024, "bytes_per_s": 1.5e9, "per_node_bytes_per_s": 11e6}
+    moments = [{"at_s": at, "bytes_per_s": 1e8 if at <= 2 else 9e7, "cpu": 0.5, "side_load_cpu": float(at > 2)} for at in range(1, 7)]
+    found = {"nxn": {"results": [{"what": "raw", **rate}, {"what": "fanin", **rate, "ratio_to_raw": 0.98}], "drawing": "<svg/>"},
+             "receive": {"results": [{"what": "evb", **rate, "events_per_s": 2720.0, "reaches_requirement": True}], "drawing": "<svg/>"},
+             "side-load": {"results": [], "drawing": "<svg/>", "timeline": {
+                 "side_load_from_s": 2, "moments": moments, "sampling": {"cpu": 0.001}, "sensors": {"power_w": {"text": "not available"}}}}}
+    lines = evidence_figures.tables(found)
+    assert "| 1 Ki | 1.5 | 1.5 | 98 % |" in lines
+    assert "| 1 Ki | 2.72 | 11.0 | - | yes |" in lines
+    assert "| beside the other work | 90.0 | 0.50 | 1.00 |" in lines
+    assert "Sampling once a second took 0.10 % of a core. Sensors: power not available." in lines
+    assert evidence_figures.plots(found, tmp_path) == ["nxn.svg", "receive.svg", "side-load.svg"]
+    assert (tmp_path / "receive.svg").read_text() == "<svg/>"

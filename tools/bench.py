@@ -11,6 +11,8 @@ import argparse
 import datetime
 import json
 import os
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -219,6 +221,69 @@ def laboratory(m):
     m.table(*rows)
 
 
+FILTERED = """
+[run]
+duration = "10s"
+output = "data"
+
+[network]
+url = "{url}"
+
+[trigger]
+rate = "10kHz"
+
+[source]
+type = "emulator"
+size_mean = "200B"
+
+[[readout]]
+count = 2
+source = [{{ id = 0x100, count = 2 }}]
+
+[[builder]]
+count = 2
+"""
+FILTERS = """
+[[plugin]]
+path = "{plugin}"
+
+[[filter]]
+type = "test_filter"
+every = 1 # accepts all
+into = "physics"
+
+[[stream]]
+name = "physics"
+"""
+
+
+def cores_of_run(m, name, text):
+    """Of all processes of a run together."""
+    config, file = m.results / f"{name}.toml", m.results / f"{name}.json"
+    config.write_text(text)
+    result = m.run(file, [m.fanin, "run", config, "--quiet", "--json", file])
+    shutil.rmtree(m.results / "data", ignore_errors=True)
+    processes = {node["process"]: node["cpu_s"] for node in result["nodes"].values()}
+    return sum(processes.values()) / result["duration_s"]
+
+
+def filter_cost(m):
+    """What a filter unit costs that accepts everything: runs with and without one, in turns."""
+    plugin = next(Path(m.fanin).resolve().parent.parent.rglob("libfanin_test_plugin_filter.so"))
+    rows = [("10 kHz, 2 x 2, 200 B, files written", "cores used, no filter", "with one", "more (min to max)")]
+    for url in ("shm", "tcp://127.0.0.1"):
+        pairs = []
+        for turn in range(5):
+            text = FILTERED.format(url=url)
+            name = f"filter-{url[:3]}-{turn}"
+            pairs.append((cores_of_run(m, f"{name}-without", text),
+                          cores_of_run(m, f"{name}-with", text + FILTERS.format(plugin=plugin))))
+        more = [with_it - without for without, with_it in pairs]
+        rows.append((url[:3], *(f"{statistics.median(values):.3f}" for values in zip(*pairs)),
+                     f"{statistics.median(more):.3f} ({min(more):.3f} to {max(more):.3f})"))
+    m.table(*rows)
+
+
 def idle(m):
     own = m.evb("idle", "--rus", "2", "--bus", "2", "--idle", "--runs", "3", "--duration", "5s")["evb"]
     m.table(("idle process", "of a core", "wake-ups/s"),
@@ -257,7 +322,7 @@ def storage(m):
     m.table(*rows)
 
 
-SETS = {"speed": speed, "latency": latency, "laboratory": laboratory, "idle": idle, "memory": memory, "storage": storage,
+SETS = {"speed": speed, "latency": latency, "laboratory": laboratory, "idle": idle, "filter": filter_cost, "memory": memory, "storage": storage,
         "sockets": sockets, "ofi": ofi}
 
 

@@ -21,13 +21,14 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import evidence_figures
 import evidence_gigabit
 import evidence_shaping
 import evidence_two_stage
 from bench import replace_between_marks
 
 TESTBED = [sys.executable, str(Path(__file__).resolve().parent / "testbed.py")]
-SETS = {"shaping": evidence_shaping, "gigabit": evidence_gigabit, "two-stage": evidence_two_stage}
+SETS = {"shaping": evidence_shaping, "gigabit": evidence_gigabit, "two-stage": evidence_two_stage, "figures": evidence_figures}
 ROW_S = 120  # a row begins only if there is as much time left
 
 
