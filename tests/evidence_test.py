@@ -192,9 +192,9 @@ def test_a_figure_without_a_result_is_left_out_and_the_others_are_tables_and_dra
              "side-load": {"results": [], "drawing": "<svg/>", "timeline": {
                  "side_load_from_s": 2, "moments": moments, "sampling": {"cpu": 0.001}, "sensors": {"power_w": {"text": "not available"}}}}}
     lines = evidence_figures.tables(found)
-    assert "| 1 Ki | 1.5 | 1.5 | 98 % |" in lines
+    assert "| 1 Ki | 1.5 | - | 1.5 | 98 % |" in lines
     assert "| 1 Ki | 2.72 | 11.0 | - | yes |" in lines
     assert "| beside the other work | 90.0 | 0.50 | 1.00 |" in lines
-    assert "Sampling once a second took 0.10 % of a core. Sensors: power not available." in lines
+    assert "Sampling once a second took 0.10 % of a core. Sensors: power: not available." in lines
     assert evidence_figures.plots(found, tmp_path) == ["nxn.svg", "receive.svg", "side-load.svg"]
     assert (tmp_path / "receive.svg").read_text() == "<svg/>"

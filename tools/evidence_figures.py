@@ -111,11 +111,11 @@ def side_load(found):
              for name, moments in halves.items() if moments]
     return [*table(FIGURES["side-load"].title, ["", "MB/s", "cores of the event builder", "cores of the other work"], lines),
             f"Sampling once a second took {100 * timeline['sampling']['cpu']:.2f} % of a core. Sensors: " + "; ".join(
-                f"{name.removesuffix('_c').removesuffix('_w')} {sensor['text']}" for name, sensor in timeline["sensors"].items()) + ".", ""]
+                f"{name.removesuffix('_c').removesuffix('_w').replace('_', ' ')}: {sensor['text']}" for name, sensor in timeline["sensors"].items()) + ".", ""]
 
 
 def tables(found):
-    return [*rates(found, "nxn", ("raw", "fanin"), "fanin", "raw"), *rates(found, "event-building", ("nxn", "evb"), "evb", "nxn"),
+    return [*rates(found, "nxn", ("raw", "fair", "fanin"), "fanin", "raw"), *rates(found, "event-building", ("nxn", "evb"), "evb", "nxn"),
             *receive(found), *rates(found, "two-way", ("raw", "zeromq", "fanin"), "fanin", "raw"), *side_load(found)]
 
 

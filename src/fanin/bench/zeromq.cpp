@@ -78,6 +78,12 @@ public:
     Socket socket{*zmq};
     socket.socket_ = zmq->socket(zmq->ctx_new(), type);
     if (socket.socket_ == nullptr) return std::unexpected(socket.error("zmq_socket"));
+    if (type != ZMQ_PAIR) return socket;
+    // What is under way is limited by the pipeline: with the usual limit of 1000 messages both ends
+    // of a longer one would wait for each other.
+    for (const int limit : {ZMQ_SNDHWM, ZMQ_RCVHWM}) {
+      if (auto set = socket.set(limit, 0); !set) return std::unexpected(set.error());
+    }
     return socket;
   }
 
