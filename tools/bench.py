@@ -223,7 +223,7 @@ def laboratory(m):
 
 FILTERED = """
 [run]
-duration = "10s"
+duration = "{seconds}s"
 output = "data"
 
 [network]
@@ -257,14 +257,17 @@ name = "physics"
 """
 
 
-def cores_of_run(m, name, text):
-    """Of all processes of a run together."""
-    config, file = m.results / f"{name}.toml", m.results / f"{name}.json"
-    config.write_text(text)
-    result = m.run(file, [m.fanin, "run", config, "--quiet", "--json", file])
-    shutil.rmtree(m.results / "data", ignore_errors=True)
-    processes = {node["process"]: node["cpu_s"] for node in result["nodes"].values()}
-    return sum(processes.values()) / result["duration_s"]
+def cores_of_run(m, name, text, **values):
+    """Of all processes together, between the fifth and the 20th second: what a start costs depends on the pools' memory."""
+    used, passed = [], []
+    for seconds in (5, 20):
+        config, file = m.results / f"{name}-{seconds}.toml", m.results / f"{name}-{seconds}.json"
+        config.write_text(text.format(seconds=seconds, **values))
+        result = m.run(file, [m.fanin, "run", config, "--quiet", "--json", file])
+        shutil.rmtree(m.results / "data", ignore_errors=True)
+        used.append(sum({node["process"]: node["cpu_s"] for node in result["nodes"].values()}.values()))
+        passed.append(result["duration_s"])
+    return (used[1] - used[0]) / (passed[1] - passed[0])
 
 
 def filter_cost(m):
@@ -272,12 +275,8 @@ def filter_cost(m):
     plugin = next(Path(m.fanin).resolve().parent.parent.rglob("libfanin_test_plugin_filter.so"))
     rows = [("10 kHz, 2 x 2, 200 B, files written", "cores used, no filter", "with one", "more (min to max)")]
     for url in ("shm", "tcp://127.0.0.1"):
-        pairs = []
-        for turn in range(5):
-            text = FILTERED.format(url=url)
-            name = f"filter-{url[:3]}-{turn}"
-            pairs.append((cores_of_run(m, f"{name}-without", text),
-                          cores_of_run(m, f"{name}-with", text + FILTERS.format(plugin=plugin))))
+        pairs = [(cores_of_run(m, f"filter-{url[:3]}-{turn}-without", FILTERED, url=url),
+                  cores_of_run(m, f"filter-{url[:3]}-{turn}-with", FILTERED + FILTERS, url=url, plugin=plugin)) for turn in range(3)]
         more = [with_it - without for without, with_it in pairs]
         rows.append((url[:3], *(f"{statistics.median(values):.3f}" for values in zip(*pairs)),
                      f"{statistics.median(more):.3f} ({min(more):.3f} to {max(more):.3f})"))
