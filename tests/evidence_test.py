@@ -187,12 +187,12 @@ def test_a_figure_without_a_result_is_left_out_and_the_others_are_tables_and_dra
     assert evidence_figures.tables({}) == [] and evidence_figures.plots({}, tmp_path) == []
     rate = {"size_bytes": 1024, "bytes_per_s": 1.5e9, "per_node_bytes_per_s": 11e6}
     moments = [{"at_s": at, "bytes_per_s": 1e8 if at <= 2 else 9e7, "cpu": 0.5, "side_load_cpu": float(at > 2)} for at in range(1, 7)]
-    found = {"nxn": {"results": [{"what": "raw", **rate}, {"what": "fanin", **rate, "ratio_to_raw": 0.98}], "drawing": "<svg/>"},
+    found = {"nxn": {"results": [{"what": "raw", **rate}, {"what": "fanin", **rate, "bytes_per_s": 1.47e9}], "drawing": "<svg/>"},
              "receive": {"results": [{"what": "evb", **rate, "events_per_s": 2720.0, "reaches_requirement": True}], "drawing": "<svg/>"},
              "side-load": {"results": [], "drawing": "<svg/>", "timeline": {
                  "side_load_from_s": 2, "moments": moments, "sampling": {"cpu": 0.001}, "sensors": {"power_w": {"text": "not available"}}}}}
     lines = evidence_figures.tables(found)
-    assert "| 1 Ki | 1.5 | - | 1.5 | 98 % |" in lines
+    assert "| 1 Ki | 1.5 | - | 1.47 | 98 % |" in lines
     assert "| 1 Ki | 2.72 | 11.0 | - | yes |" in lines
     assert "| beside the other work | 90.0 | 0.50 | 1.00 |" in lines
     assert "Sampling once a second took 0.10 % of a core. Sensors: power: not available." in lines

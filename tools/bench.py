@@ -8,6 +8,7 @@ recorded. Rounds in which other machines took more than 5 % of the time are drop
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 MARGIN = 64 << 20  # bytes that a process may need beside its pools
@@ -223,7 +225,6 @@ def laboratory(m):
 
 FILTERED = """
 [run]
-duration = "{seconds}s"
 output = "data"
 
 [network]
@@ -257,17 +258,37 @@ name = "physics"
 """
 
 
-def cores_of_run(m, name, text, **values):
-    """Of all processes together, between the fifth and the 20th second: what a start costs depends on the pools' memory."""
-    used, passed = [], []
-    for seconds in (5, 20):
-        config, file = m.results / f"{name}-{seconds}.toml", m.results / f"{name}-{seconds}.json"
-        config.write_text(text.format(seconds=seconds, **values))
-        result = m.run(file, [m.fanin, "run", config, "--quiet", "--json", file])
+def processor_time(parent):
+    """Seconds that a process and its children have used."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            pid, _, rest = stat.read_text().rpartition(")")
+            fields = rest.split()
+            if parent in (int(fields[1]), int(pid.split()[0])):
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def cores_of_run(m, name, text):
+    """Of all processes together, for ten seconds of a run; what its start costs depends on the host's free memory."""
+    file = m.results / f"{name}.json"
+    if not m.again:
+        config = m.results / f"{name}.toml"
+        config.write_text(text)
+        command = [m.fanin, "run", config, "--quiet"]
+        print(f"   {' '.join(map(str, command))}", file=sys.stderr, flush=True)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as run:
+            time.sleep(3)
+            begun, used = time.monotonic(), processor_time(run.pid)
+            time.sleep(10)
+            cores = (processor_time(run.pid) - used) / (time.monotonic() - begun)
+            run.terminate()
+        if run.returncode != 0:
+            raise RuntimeError(f"{config}: exit status {run.returncode}")
         shutil.rmtree(m.results / "data", ignore_errors=True)
-        used.append(sum({node["process"]: node["cpu_s"] for node in result["nodes"].values()}.values()))
-        passed.append(result["duration_s"])
-    return (used[1] - used[0]) / (passed[1] - passed[0])
+        file.write_text(json.dumps({"cores": cores}))
+    return json.loads(file.read_text())["cores"]
 
 
 def filter_cost(m):
@@ -275,8 +296,8 @@ def filter_cost(m):
     plugin = next(Path(m.fanin).resolve().parent.parent.rglob("libfanin_test_plugin_filter.so"))
     rows = [("10 kHz, 2 x 2, 200 B, files written", "cores used, no filter", "with one", "more (min to max)")]
     for url in ("shm", "tcp://127.0.0.1"):
-        pairs = [(cores_of_run(m, f"filter-{url[:3]}-{turn}-without", FILTERED, url=url),
-                  cores_of_run(m, f"filter-{url[:3]}-{turn}-with", FILTERED + FILTERS, url=url, plugin=plugin)) for turn in range(3)]
+        pairs = [tuple(cores_of_run(m, f"filter-{url[:3]}-{turn}-{name}", text.format(url=url, plugin=plugin))
+                       for name, text in (("without", FILTERED), ("with", FILTERED + FILTERS))) for turn in range(5)]
         more = [with_it - without for without, with_it in pairs]
         rows.append((url[:3], *(f"{statistics.median(values):.3f}" for values in zip(*pairs)),
                      f"{statistics.median(more):.3f} ({min(more):.3f} to {max(more):.3f})"))

@@ -86,7 +86,7 @@ def gigabytes(row):
 
 def rates(found, name, contenders, own, peer):
     head = ["bytes", *(f"{what}, GB/s" for what in contenders), f"{own} of {peer}"]
-    lines = [[size_text(size), *(gigabytes(row.get(what)) for what in contenders), percent(row[own].get(f"ratio_to_{peer}"))]
+    lines = [[size_text(size), *(gigabytes(row.get(what)) for what in contenders), percent(row[own]["bytes_per_s"] / row[peer]["bytes_per_s"])]
              for size, row in by_size(found, name).items()]
     return table(FIGURES[name].title, head, lines) if lines else []
 
