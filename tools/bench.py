@@ -278,7 +278,7 @@ def cores_of_run(m, name, text):
         config.write_text(text)
         command = [m.fanin, "run", config, "--quiet"]
         print(f"   {' '.join(map(str, command))}", file=sys.stderr, flush=True)
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as run:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
             time.sleep(3)
             begun, used = time.monotonic(), processor_time(run.pid)
             time.sleep(10)
