@@ -198,10 +198,11 @@ public:
                      process_.transport().shares_memory());
     if (!pool) return std::unexpected(pool.error());
     control_pool_ = std::move(*pool);
-    const auto listener = process_.transport().listen(
-        spec.url,
-        {.receive_pool = pool_.get(), .handler = this, .max_message = spec.shaping.carrier,
-         .urgent = true});
+    const auto listener =
+        process_.transport().listen(spec.url, {.receive_pool = pool_.get(),
+                                               .handler = this,
+                                               .max_message = spec.shaping.carrier,
+                                               .urgent = true});
     if (!listener) return std::unexpected(listener.error());
     process_.loop().add(*this);
     stats_.say(process_.transport().listening_url(*listener).text());
