@@ -70,7 +70,8 @@ def test_output_that_cannot_be_written_is_a_failure():
 
 
 def test_a_low_limit_of_descriptors_is_raised_as_far_as_this_is_allowed():
-    done = subprocess.run(["sh", "-c", 'ulimit -Sn 256; ulimit -Hn 2048; exec "$0" doctor --json -', FANIN], stdout=subprocess.PIPE, text=True)
+    limited = 'ulimit -Sn 256; ulimit -Hn 2048; exec "$0" doctor --json -'
+    done = subprocess.run(["sh", "-c", limited, FANIN], stdout=subprocess.PIPE, text=True)
     findings = json.loads(done.stdout)["findings"]
     assert [finding["found"] for finding in findings if finding["what"] == "open files"] == ["2048"], findings
 

@@ -296,7 +296,8 @@ def filter_cost(m):
     plugin = next(Path(m.fanin).resolve().parent.parent.rglob("libfanin_test_plugin_filter.so"))
     rows = [("10 kHz, 2 x 2, 200 B, files written", "cores used, no filter", "with one", "more (min to max)")]
     for url in ("shm", "tcp://127.0.0.1"):
-        pairs = [tuple(cores_of_run(m, f"filter-{url[:3]}-{turn}-{name}", text.format(url=url, plugin=plugin, output=m.results.absolute() / "data"))
+        keys = {"url": url, "plugin": plugin, "output": m.results.absolute() / "data"}
+        pairs = [tuple(cores_of_run(m, f"filter-{url[:3]}-{turn}-{name}", text.format(**keys))
                        for name, text in (("without", FILTERED), ("with", FILTERED + FILTERS))) for turn in range(5)]
         more = [with_it - without for without, with_it in pairs]
         rows.append((url[:3], *(f"{statistics.median(values):.3f}" for values in zip(*pairs)),
@@ -342,8 +343,8 @@ def storage(m):
     m.table(*rows)
 
 
-SETS = {"speed": speed, "latency": latency, "laboratory": laboratory, "idle": idle, "filter": filter_cost, "memory": memory, "storage": storage,
-        "sockets": sockets, "ofi": ofi}
+SETS = {"speed": speed, "latency": latency, "laboratory": laboratory, "idle": idle, "filter": filter_cost, "memory": memory,
+        "storage": storage, "sockets": sockets, "ofi": ofi}
 
 
 def replace_between_marks(document, name, text, kind="bench"):

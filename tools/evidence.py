@@ -4,8 +4,9 @@
 Usage: evidence.py FANIN RESULTS SET [--minutes N] [--restart] [--record DOCUMENT]
 
 SET is `shaping` (what shaping does; Moser 2007, tables V and VI, figure 13), `gigabit` (baseline, folded and trapezoidal event
-builders; Pieri 2006) or `two-stage` (Pieri 2006, the FED builder). RESULTS is a folder. Each row is written there when it is
-measured, so a run that is ended loses one row at most, and the next one goes on where it stopped; --restart begins anew. It stops
+builders; Pieri 2006), `two-stage` (Pieri 2006, the FED builder) or `figures` (single figures of several papers). RESULTS is a
+folder. Each row is written there when it is measured, so a run that is ended loses one row at most, and the next one goes on where
+it stopped; --restart begins anew. It stops
 after N minutes (60). The testbed is its own, in RESULTS. DOCUMENT gets tables of what there is, between `<!-- evidence SET -->` and
 `<!-- end of evidence SET -->`, and its plots, which are in the folder `plots` beside it.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench import by_size
 from evidence_common import good, megabytes, percent, run_json, size_text, table
 
 SHORT = ["--runs", "3", "--duration", "1s"]
@@ -58,8 +59,8 @@ def measure(fanin, row, testbed):
         testbed.down()
     with TemporaryDirectory() as folder:
         drawing = Path(folder) / "drawing.svg"
-        result = run_json([fanin, "bench", *figure.command, *(["--plot", str(drawing)] if figure.drawing else []), "--quiet", "--json", "-"],
-                          testbed.environment)
+        plot = ["--plot", str(drawing)] if figure.drawing else []
+        result = run_json([fanin, "bench", *figure.command, *plot, "--quiet", "--json", "-"], testbed.environment)
         return {"date": time.strftime("%Y-%m-%d"), "commit": result["machine"]["commit"], "results": result["results"],
                 "timeline": result.get("timeline"), "drawing": drawing.read_text() if figure.drawing else None}
 
@@ -69,15 +70,14 @@ def headline(measured):
 
 
 def of_all(found, name):
-    return found[name] if good(found, [Row(name)]) else None
+    """What was measured for that figure; None: nothing."""
+    return next(iter(good(found, [Row(name)])), None)
 
 
-def by_size(found, name):
-    """By size of fragments, the results by contender."""
-    sizes = {}
-    for one in (of_all(found, name) or {"results": []})["results"]:
-        sizes.setdefault(one["size_bytes"], {})[one["what"]] = one
-    return sizes
+def sizes_of(found, name):
+    """Pairs of a size as text, and the results of it by contender."""
+    results = (of_all(found, name) or {"results": []})["results"]
+    return [(size_text(size), row) for size, row in by_size(results).items()]
 
 
 def gigabytes(row):
@@ -86,15 +86,15 @@ def gigabytes(row):
 
 def rates(found, name, contenders, own, peer):
     head = ["bytes", *(f"{what}, GB/s" for what in contenders), f"{own} of {peer}"]
-    lines = [[size_text(size), *(gigabytes(row.get(what)) for what in contenders), percent(row[own]["bytes_per_s"] / row[peer]["bytes_per_s"])]
-             for size, row in by_size(found, name).items()]
+    lines = [[size, *(gigabytes(row.get(what)) for what in contenders), percent(row[own]["bytes_per_s"] / row[peer]["bytes_per_s"])]
+             for size, row in sizes_of(found, name)]
     return table(FIGURES[name].title, head, lines) if lines else []
 
 
 def receive(found):
-    lines = [[size_text(size), f"{row['evb']['events_per_s'] / 1e3:.2f}", megabytes(row["evb"]["per_node_bytes_per_s"]),
+    lines = [[size, f"{row['evb']['events_per_s'] / 1e3:.2f}", megabytes(row["evb"]["per_node_bytes_per_s"]),
               percent(row["evb"].get("ratio_to_link")), "yes" if row["evb"]["reaches_requirement"] else "no"]
-             for size, row in by_size(found, "receive").items()]
+             for size, row in sizes_of(found, "receive")]
     return table(FIGURES["receive"].title, ["bytes", "kHz", "MB/s a readout unit", "of the links", "1 kHz reached"], lines) if lines else []
 
 
@@ -109,9 +109,10 @@ def side_load(found):
     lines = [[name, *(f"{sum(one[key] for one in moments) / len(moments) / scale:.{digits}f}"
                       for key, scale, digits in (("bytes_per_s", 1e6, 1), ("cpu", 1, 2), ("side_load_cpu", 1, 2)))]
              for name, moments in halves.items() if moments]
+    sensors = (f"{name.removesuffix('_c').removesuffix('_w').replace('_', ' ')}: {sensor['text']}"
+               for name, sensor in timeline["sensors"].items())
     return [*table(FIGURES["side-load"].title, ["", "MB/s", "cores of the event builder", "cores of the other work"], lines),
-            f"Sampling once a second took {100 * timeline['sampling']['cpu']:.2f} % of a core. Sensors: " + "; ".join(
-                f"{name.removesuffix('_c').removesuffix('_w').replace('_', ' ')}: {sensor['text']}" for name, sensor in timeline["sensors"].items()) + ".", ""]
+            f"Sampling once a second took {100 * timeline['sampling']['cpu']:.2f} % of a core. Sensors: {'; '.join(sensors)}.", ""]
 
 
 def tables(found):

@@ -8,8 +8,9 @@ Usage: testbed.py up NxM [options]        makes it: a host for the event manager
 
 A host is a network namespace. Each of its rails is a veth pair to a bridge, the switch of that rail. Token buckets (tbf) give the
 links their rate: the one on the bridge's end has the switch port's buffer, the one on the host's end has Linux's default queue
-(pfifo_fast), which is so long that a sender loses nothing by itself. All of it belongs to one process, in namespaces of its own: nothing is visible on the machine itself, and
-when the process ends, the kernel removes everything. Without root it is a user namespace too.
+(pfifo_fast), which is so long that a sender loses nothing by itself. All of it belongs to one process, in namespaces of its own:
+nothing is visible on the machine itself, and when the process ends, the kernel removes everything. Without root it is a user
+namespace too.
 
 The file `hosts` of its folder (FANIN_TESTBED, otherwise /tmp/fanin-testbed-UID) is a list that `fanin run --hosts` takes.
 Exit status: 0 done, 1 it failed, 2 wrong usage.

@@ -28,7 +28,8 @@ void fill_standard_descriptors() {
 }
 
 // A connection needs a descriptor, and the usual limit of 1024 is low for a readout unit with many
-// senders. The hard limit may be a billion, which old programs do not expect of their parents.
+// senders. The hard limit may be a billion: programs that fanin starts would inherit it, and some
+// close every possible descriptor one by one.
 void raise_descriptor_limit() {
   constexpr rlim_t wanted = 65'536;
   rlimit limit{};

@@ -30,17 +30,20 @@ long read_number(const std::string& file) {
   return in >> number ? number : 0;
 }
 
-// Where the process is under the CPU controller, a path below its root; empty: nowhere known.
-std::string group_of(pid_t pid) {
+// Where the process is under the CPU controller. The root, if that is not known or not visible here
+// (in a container).
+std::string group_of(pid_t pid, const std::string& root) {
   std::ifstream groups(fmt::format("/proc/{}/cgroup", pid));
   for (std::string line; std::getline(groups, line);) { // "4:cpu,cpuacct:/user.slice"
     const auto names = line.find(':') + 1;
     const auto path = line.find(':', names);
     if (path == std::string::npos) continue;
-    if (fmt::format(",{},", line.substr(names, path - names)).find(",cpu,") != std::string::npos)
-      return line.substr(path + 1);
+    if (fmt::format(",{},", line.substr(names, path - names)).find(",cpu,") == std::string::npos)
+      continue;
+    const std::string group = root + line.substr(path + 1);
+    if (access((group + "/cgroup.procs").c_str(), W_OK) == 0) return group;
   }
-  return {};
+  return root;
 }
 
 } // namespace
@@ -59,7 +62,7 @@ Result<CpuQuota> CpuQuota::make(pid_t pid, double cores, const std::string& root
   const std::string folder = fmt::format("{}/fanin-bench-{}", root, pid);
   (void)rmdir(folder.c_str()); // of an earlier process of this number that was killed
   if (mkdir(folder.c_str(), 0755) != 0) return fail_errno(ErrorKind::unsupported, folder, errno);
-  CpuQuota made(root + group_of(pid), folder);
+  CpuQuota made(group_of(pid, root), folder);
   const bool little = std::lround(cores * usual_period_us) < quota_least_us;
   const long period_us = little ? longest_period_us : usual_period_us;
   const long quota = std::max(quota_least_us, std::lround(cores * static_cast<double>(period_us)));

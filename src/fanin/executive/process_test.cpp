@@ -1,5 +1,9 @@
 #include "fanin/executive/process.hpp"
 
+#include <linux/pkt_sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -57,7 +61,7 @@ struct Ran {
 };
 
 Ran run_all(const std::string& text, const std::vector<std::string>& overrides = {},
-            const std::function<void()>& before = {}) {
+            const std::function<void()>& before = {}, const std::function<void()>& meanwhile = {}) {
   Ran ran;
   const auto configuration = config::parse(text, "test.toml", overrides);
   if (!configuration) {
@@ -79,6 +83,7 @@ Ran run_all(const std::string& text, const std::vector<std::string>& overrides =
   for (std::size_t i = 0; i < configuration->nodes.size(); ++i) options.nodes.push_back(i);
   options.report = [&](const json::Value& report) {
     view.on_report(report);
+    if (meanwhile) meanwhile();
     if (report.at("report").text() == "log") {
       ran.log.push_back(report.at("node").text() + ": " + report.at("text").text());
     }
@@ -109,6 +114,28 @@ TEST(Process, runs_a_whole_event_builder_on_one_loop) {
     EXPECT_EQ(ran.result.at("fragments").at("built").natural(), 8000U);
     EXPECT_EQ(ran.result.at("nodes").object().size(), 5U);
   }
+}
+
+std::size_t urgent_sockets() {
+  std::size_t found = 0;
+  for (int socket = 0; socket < 1024; ++socket) {
+    int priority = 0;
+    socklen_t size = sizeof priority;
+    if (getsockopt(socket, SOL_SOCKET, SO_PRIORITY, &priority, &size) == 0 &&
+        priority == TC_PRIO_INTERACTIVE)
+      ++found;
+  }
+  return found;
+}
+
+// The event manager reports its progress twice a second: a run of one second has such a report.
+TEST(Process, control_and_grants_leave_the_host_before_data) {
+  std::size_t most = 0;
+  const Ran ran = run_all(small, {"network.url=tcp://127.0.0.1", "trigger.rate=2kHz"}, {},
+                          [&most] { most = std::max(most, urgent_sockets()); });
+  EXPECT_TRUE(succeeded(ran.result)) << ran.result.dump();
+  // Both ends of the control of four units, and of four data connections the builder unit's.
+  EXPECT_EQ(most, 12U);
 }
 
 TEST(Process, a_signal_that_comes_before_the_run_ends_it_with_a_result) {

@@ -282,8 +282,8 @@ std::size_t ReceivePort::early_senders(SourceId source) const {
 }
 
 bool ReceivePort::has_early_place(SourceId source) const {
-  const auto expected = std::ranges::count(sources_, State::expected, &Place::state);
-  const std::size_t share = early_max / static_cast<std::size_t>(std::max(expected, 1L));
+  const auto expected = std::ranges::count(sources_, State::expected, &Place::state); // with it
+  const std::size_t share = early_max / static_cast<std::size_t>(expected);
   return early_senders(source) < std::max<std::size_t>(share, 1);
 }
 

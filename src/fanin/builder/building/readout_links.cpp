@@ -34,7 +34,7 @@ Result<std::vector<net::Url>> ReadoutLinks::listen(std::span<const net::Url> rai
                       {.receive_pool = &receive_pool,
                        .handler = this,
                        .max_message = system_.shaping.on() ? system_.shaping.carrier : 0,
-                       .urgent = true, // it sends grants and answers only
+                       .urgent = true, // it sends grants, requests and answers, no data
                        .peers_must_identify = true});
   if (!listeners) return std::unexpected(listeners.error());
   listeners_ = std::move(*listeners);
