@@ -34,8 +34,8 @@ public:
   static constexpr std::size_t waiting_max = 256;
   static constexpr std::size_t all_waiting_max = 2 * waiting_max;
   /// Early senders: those whose source is expected and not here yet. Each of these sources has an
-  /// equal share of so many places. Beyond it they are refused, and keep nobody waiting whose source
-  /// is here.
+  /// equal share of so many places. Beyond it they are refused, and keep nobody waiting whose
+  /// source is here.
   static constexpr std::size_t early_max = 256;
 
   /// A sender that has said for whom it is.
