@@ -41,6 +41,9 @@ Handle compound(std::size_t size) { return Handle{H5Tcreate(H5T_COMPOUND, size),
 } // namespace
 
 Hdf5Guard::Hdf5Guard() {
+  // All files are closed before the program ends. A plug-in that calls exit() must not make HDF5
+  // close those that another thread writes.
+  [[maybe_unused]] static const herr_t left_open_at_exit = H5dont_atexit();
   if (!library_is_threadsafe()) lock_ = std::unique_lock(library_mutex());
   thread_local bool quiet = false; // the error stack belongs to the thread
   if (!quiet) quiet = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
