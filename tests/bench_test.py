@@ -111,7 +111,7 @@ def test_contenders_share_one_congestion_control():
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as file:
         others = [name for name in file.read().split() if name != host]
     if not others:
-        return
+        pytest.skip("the kernel has one congestion control")
     for said in (("--congestion", others[0]), ("--url", f"tcp://127.0.0.1?congestion={others[0]}")):
         result = measured("stream", "--size", "1KiB", "--peers", "raw,zeromq,mpi", *said)
         assert result["settings"]["congestion"] == others[0], said
@@ -208,7 +208,7 @@ def test_there_is_a_table_and_a_drawing():
     with tempfile.TemporaryDirectory() as folder:
         drawing = os.path.join(folder, "stream.svg")
         done = fanin("bench", "stream", "--sizes", "8B..64B", "--peers", "raw", "--duration", "50ms", "--runs", "1",
-                     "--plot", drawing)
+                     "--stolen-max", "100", "--plot", drawing)
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
         assert lines[0].split()[:3] == ["size", "raw", "fanin"], done.stdout
