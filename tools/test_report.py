@@ -100,6 +100,10 @@ def _has_token_bucket():
                  "tc qdisc add dev lo root tbf rate 1mbit burst 3000 limit 9000")
 
 
+def _has_congestion_controls():
+    return len(Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()) > 1
+
+
 # A reason for skipping: what it says, what must be missing for it to hold, and that in words.
 EXCUSES = [
     (r"\./dev data|detector data", _has_data, "no recorded detector data on this machine"),
@@ -107,6 +111,7 @@ EXCUSES = [
     (r"mount a (tmpfs|file)", lambda: _runs("unshare", "--map-root-user", "--mount", "true"), "no mount namespaces here"),
     (r"network namespace", _may_make_networks, "no network namespaces here"),
     (r"no tbf", _has_token_bucket, "this kernel has no tbf"),
+    (r"one congestion control", _has_congestion_controls, "this kernel has one congestion control"),
     (r"control group", _may_limit_memory, "no control group may be made here"),
     (r"become another user|needs root", lambda: os.geteuid() == 0, "not root"),
     (r"root may use all", lambda: os.geteuid() != 0 or _runs("setpriv", "--reuid=65534", "true"), "root, and no other user"),
