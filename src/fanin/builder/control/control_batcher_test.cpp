@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "fanin/builder/testing/stub_transport.hpp"
+
 namespace fanin::builder {
 namespace {
 
@@ -54,40 +56,13 @@ TEST(ForEachMessage, refuses_lengths_that_lie) {
   EXPECT_TRUE(for_each_message({}, accept));
 }
 
-// Takes messages until it is told not to.
-class StubTransport final : public net::Transport {
-public:
-  Result<net::ListenerId> listen(const net::Url&, const net::ConnectionOptions&) override {
-    return net::ListenerId::none;
-  }
-  net::Url listening_url(net::ListenerId) const override { return {}; }
-  void close_listener(net::ListenerId) override {}
-  Result<net::ConnectionId> connect(const net::Url&, const net::ConnectionOptions&) override {
-    return net::ConnectionId::none;
-  }
-  net::SendOutcome send(net::ConnectionId, std::span<const memory::View> extents) override {
-    if (blocked) return net::SendOutcome::backpressure;
-    for (const auto& extent : extents) sent.push_back(extent);
-    return net::SendOutcome::accepted;
-  }
-  void flush() override {}
-  std::size_t poll(std::span<net::Event>) override { return 0; }
-  bool arm() override { return true; }
-  int descriptor() const override { return -1; }
-  void close(net::ConnectionId, bool) override {}
-  std::string peer_name(net::ConnectionId) const override { return "stub"; }
-
-  bool blocked = false;
-  std::vector<memory::View> sent;
-};
-
 TEST(ControlBatcher, who_asks_for_room_first_never_fails) {
   const auto pool =
       memory::PagePool::make(
           {.page_size = 4096, .pages = 3, .arena = {.huge_pages = memory::HugePages::off}})
           .value();
-  StubTransport transport;
-  ControlBatcher batcher{{&transport, net::ConnectionId{1}}, *pool};
+  testing::StubTransport transport;
+  ControlBatcher batcher{transport.link(), *pool};
   const auto fill = [&] {
     int said = 0;
     for (; batcher.roomy(); ++said) batcher.append(wire::Horizon{7});

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <vector>
 
 #include "fanin/base/random.hpp"
+#include "fanin/builder/testing/stub_transport.hpp"
 
 namespace fanin::builder {
 namespace {
@@ -16,41 +16,11 @@ std::unique_ptr<memory::PagePool> make_pool(std::uint32_t pages) {
       .value();
 }
 
-// What one end sends, until the other one takes it.
-class Wire final : public net::Transport {
-public:
-  Result<net::ListenerId> listen(const net::Url&, const net::ConnectionOptions&) override {
-    return net::ListenerId::none;
-  }
-  net::Url listening_url(net::ListenerId) const override { return {}; }
-  void close_listener(net::ListenerId) override {}
-  Result<net::ConnectionId> connect(const net::Url&, const net::ConnectionOptions&) override {
-    return net::ConnectionId::none;
-  }
-  net::SendOutcome send(net::ConnectionId, std::span<const memory::View> extents) override {
-    if (blocked) return net::SendOutcome::backpressure;
-    if (too_small) return net::SendOutcome::too_large;
-    for (const auto& extent : extents) sent.push_back(extent);
-    return net::SendOutcome::accepted;
-  }
-  void flush() override {}
-  std::size_t poll(std::span<net::Event>) override { return 0; }
-  bool arm() override { return true; }
-  int descriptor() const override { return -1; }
-  void close(net::ConnectionId, bool) override {}
-  std::string peer_name(net::ConnectionId) const override { return "wire"; }
-
-  net::Link link() { return {this, net::ConnectionId{1}}; }
-  bool blocked = false;
-  bool too_small = false;
-  std::deque<memory::View> sent;
-};
-
 // One end, with what it has said and heard.
 struct End {
   explicit End(std::uint32_t pages) : pool(make_pool(pages)), channel(*pool) {}
   std::unique_ptr<memory::PagePool> pool;
-  Wire wire;
+  testing::StubTransport wire;
   ControlChannel channel;
   EventNumber said = 0;
   EventNumber heard = 0;
