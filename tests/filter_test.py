@@ -244,8 +244,11 @@ def test_filter_units_are_killed_at_random_instants():
         assert events["lost"] == events["incomplete"] == 0
         found = verify(result)
         assert found["events"] == events["built"]
-        kept = [row for row in rows(result, "events") if row["fragment_count"]]
+        stored = rows(result, "events")
+        kept = [row for row in stored if row["fragment_count"]]
         assert len(kept) == events["built"] - events["rejected"]
+        assert sorted(row["event"] for row in stored) == list(range(events["built"]))
+        assert all(row["fragment_count"] for row in stored if row["event"] % 2 == 0), "accepted, and not kept"
         odd = [row for row in kept if row["event"] % 2 and not row["streams"] >> 31]
         assert not odd and found["duplicates"] == 0 and events["undecided"] <= kills, events
 
