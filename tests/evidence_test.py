@@ -17,7 +17,7 @@ ROWS = [Row("buffers", "2x2", "none"), Row("buffers", "2x2", "tokens", "32KiB"),
         Row("latency", "2x2", "random", size="200B", trigger="1kHz")]
 OTHERS = [Row("duplex", "4x4", "none", more="--full-duplex"),
           Row("throttled", "4x4", "tokens", more="--throttle 10% --no-baselines"),
-          Row("buffers", "8x8", "none", size="2KiB", sigma="2KiB")]
+          Row("log-normal", "8x8", "none", size="2KiB", sigma="2KiB")]
 
 
 class Testbeds:
@@ -35,11 +35,15 @@ class Testbeds:
     def down(self):
         Testbeds.made.append("down")
 
+    def congestion_control(self):
+        return "cubic"
+
 
 @pytest.fixture
 def tool(monkeypatch, tmp_path):
     """Runs it with a bench that answers so much idle time, one after the other."""
     monkeypatch.setattr(evidence, "Testbed", Testbeds)
+    monkeypatch.setattr(evidence, "conditions", lambda fanin: {"date": "2026-11-26", "commit": "0123456789ab", "machine": "some CPU"})
     monkeypatch.setattr(evidence_shaping, "rows", lambda: iter(ROWS))
     Testbeds.made = []
     benches = []
@@ -54,7 +58,7 @@ def tool(monkeypatch, tmp_path):
             share = answers.pop(0) if len(answers) > 1 else answers[0]
             evb = {"what": "evb", "ratio_to_link": 0.9, "ratio_to_nxn": 0.98, "idle_cpu": share, "loaded": share < 0.25, "switch_drops": 7,
                    "retransmitted": 3, "p50_us": 100}
-            return {"machine": {"commit": "0123456789ab"}, "results": [{"what": "nxn", "ratio_to_link": 0.92}, evb, *more]}
+            return {"results": [{"what": "nxn", "ratio_to_link": 0.92, "idle_cpu": share}, evb, *more]}
 
         monkeypatch.setattr(evidence_shaping, "run_json", bench)
         monkeypatch.setattr(evidence_shaping, "plots", lambda found, folder: ["a.svg"])
@@ -113,8 +117,8 @@ def test_the_tables_are_recorded_between_marks(tool, tmp_path):
     assert tool("--record", str(document)) == 0
     text = document.read_text()
     assert text.startswith("before\n") and text.endswith("<!-- end of evidence shaping -->\nafter\n"), text
-    assert "Commit 0123456789ab.\n" in text and "not measured" not in text, text
-    assert "| 2x2 | tokens | 32KiB | 16KiB | 9000 | 100 Mb/s | 92 % | 90 % | 98 % | 50 % | 7 | 3 |" in text, text
+    assert "\n2026-11-26, commit 0123456789ab: some CPU; congestion control cubic.\n" in text and "not measured" not in text, text
+    assert "| 2x2 | tokens | 32KiB | 16KiB | 9000 | 100 Mb/s | 92 % | 90 % | 98 % | 50 % | 7 | 3 | none |" in text, text
     assert "| 1kHz | 200B | random | 100 | - | - | 50 % | none |" in text, text
 
 
@@ -126,9 +130,29 @@ def test_full_duplex_and_a_slow_builder_unit_have_tables_of_their_own(tool, tmp_
     document = tmp_path / "shaping.md"
     assert tool("--record", str(document), more=(both, slow)) == 0
     text = document.read_text()
-    assert "| 4x4 | none | 12 Mb/s | 90 % | 88 % | 97 % | 40 % |" in text, "the least idle time of a row counts"
-    assert "| 4x4 | tokens | 12 Mb/s, too little idle time | 0.1000 | 0.0100 | 0.0098 | 96 % | 20 % |" in text, text
+    assert "| 4x4 | none | 12 Mb/s, too little idle time | 90 % | 88 % | 97 % | 40 % | none |" in text, "the least idle time counts"
+    assert "| 4x4 | tokens | 12 Mb/s, too little idle time | 0.1000 | 0.0100 | 0.0098 | 96 % | 20 % | none |" in text, text
     assert "| 8x8 | none | 128KiB | 2KiB, log-normal | 9000 |" in text, text
+
+
+def test_two_rails_are_compared_with_one(tool, tmp_path, monkeypatch):
+    row = Row("rails", "2x2", "none", rails=2)
+    monkeypatch.setattr(evidence_shaping, "rows", lambda: iter([row]))
+    rail = {"what": "one rail", "bytes_per_s": 24.8e6, "idle_cpu": 0.9}
+    pair = {"what": "evb", "bytes_per_s": 48e6, "ratio_to_one_rail": 1.935, "idle_cpu": 0.9, "remark": "a remark"}
+    document = tmp_path / "shaping.md"
+    assert tool("--record", str(document), more=(rail, pair)) == 0
+    assert "| 2x2 | none | 100 Mb/s | 24.8 | 48.0 | 1.94 | 90 % | a remark |" in document.read_text()
+    assert tool.benches[-1].count("--rails") == 1 and Testbeds.made[0][-2:] == ["--rails", "2"]
+
+
+def test_hosts_hand_no_more_than_a_carrier_to_their_links():
+    def gso(row):
+        words = row.testbed(100)
+        return words[words.index("--gso") + 1]
+
+    assert gso(Row("buffers", "2x2", "none")) == f"{24 << 10}B" and gso(Row("rails", "2x2", "none", rails=2)) == f"{12 << 10}B"
+    assert gso(Row("buffers", "8x8", "none")) == "9000B", "one packet at least"
 
 
 def test_options_of_rows_are_those_of_the_bench():
@@ -142,7 +166,7 @@ def test_options_of_rows_are_those_of_the_bench():
 def test_all_rows_differ_and_fit_into_an_hour():
     names = [row.name() for row in evidence_shaping.rows()]
     assert len(set(names)) == len(names)
-    seconds = sum(8 if row.trigger else 3 * 6 + 4 + (6 if row.more else 0) for row in evidence_shaping.rows())  # three contenders, a testbed
+    seconds = sum(7 if row.trigger else 3 * 5 + 3 + (5 if row.more else 0) for row in evidence_shaping.rows())  # three contenders, a testbed
     assert seconds < 45 * 60, "and some are measured twice"
     assert json.loads(json.dumps(names)) == names
 
@@ -155,9 +179,10 @@ def test_other_sets_have_tables_and_differ():
 
 
 def test_a_stage_is_compared_with_two():
-    found = {row.name(): asdict(row) | {"results": {"events_per_s": 100.0 if row.stages == "one" else 93.0, "bytes_per_s": 5e6}}
-             for row in evidence_two_stage.rows()}
-    assert "| 2KiB | 100 | 5.0 | 93 | 5.0 | 93 % |" in evidence_two_stage.tables(found)
+    one = {"events_per_s": 100.0, "bytes_per_s": 5e6, "idle_cpu": 0.5, "mbits": 100}
+    two = one | {"events_per_s": 46.5, "mbits": 50}
+    found = {row.name(): asdict(row) | {"results": one if row.stages == "one" else two} for row in evidence_two_stage.rows()}
+    assert "| 2KiB | 100 | 5.0 | 100 Mb/s | 50 % | 46 | 5.0 | 50 Mb/s | 50 % | 93 % |" in evidence_two_stage.tables(found)
 
 
 def test_the_size_of_a_run_of_two_stages_is_whole_blocks():
@@ -178,7 +203,8 @@ def test_plots_have_a_line_for_each_policy(tmp_path, monkeypatch):
     found = {row.name(): asdict(row) | {"results": {"evb": {"ratio_to_link": 0.9, "p50_us": 100, "p99_us": 200, "p999_us": 300}}}
              for row in evidence_shaping.rows()}
     assert set(evidence_shaping.plots(found, tmp_path)) == set(drawn)
-    assert drawn["shaping-buffers.svg"]["4x7"]["tokens"] == [(32768, 90), (131072, 90), (524288, 90)]
+    for file in ("shaping-buffers.svg", "shaping-log-normal.svg"):
+        assert drawn[file]["4x7"]["tokens"] == [(32768, 90), (131072, 90), (524288, 90)]
     assert [x for x, _ in drawn["shaping-nodes.svg"]["16 KiB"]["barrel-shifter"]] == list(range(1, 8))
     assert drawn["shaping-latency.svg"]["2 KiB, log-normal, p99"]["none"] == [(100, 0.2), (1000, 0.2), (10800, 0.2)]
 

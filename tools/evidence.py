@@ -6,9 +6,9 @@ Usage: evidence.py FANIN RESULTS SET [--minutes N] [--restart] [--record DOCUMEN
 SET is `shaping` (what shaping does; Moser 2007, tables V and VI, figure 13), `gigabit` (baseline, folded and trapezoidal event
 builders; Pieri 2006), `two-stage` (Pieri 2006, the FED builder) or `figures` (single figures of several papers). RESULTS is a
 folder. Each row is written there when it is measured, so a run that is ended loses one row at most, and the next one goes on where
-it stopped; --restart begins anew. It stops
-after N minutes (60). The testbed is its own, in RESULTS. DOCUMENT gets tables of what there is, between `<!-- evidence SET -->` and
-`<!-- end of evidence SET -->`, and its plots, which are in the folder `plots` beside it.
+it stopped; --restart begins anew. It stops after N minutes (60). The testbed is its own, in RESULTS. A row over its links that left
+less than a quarter of the processors' time idle is measured again over links of half the rate. DOCUMENT gets tables of what there is,
+between `<!-- evidence SET -->` and `<!-- end of evidence SET -->`, and its plots, which are in the folder `plots` beside it.
 
 Exit status: 0 all rows are there, 1 some are left or failed, 2 wrong usage.
 """
@@ -26,6 +26,7 @@ import evidence_figures
 import evidence_gigabit
 import evidence_shaping
 import evidence_two_stage
+import machine
 from bench import replace_between_marks
 
 TESTBED = [sys.executable, str(Path(__file__).resolve().parent / "testbed.py")]
@@ -71,6 +72,7 @@ class Testbed:
         done = subprocess.run([*TESTBED, *words], env=self.environment, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(done.stderr.strip() or f"testbed {words[0]} failed")
+        return done.stdout
 
     def need(self, words):
         if words == self.words:
@@ -83,13 +85,32 @@ class Testbed:
         self.command("down")
         self.words = None
 
+    def congestion_control(self):
+        """Of the connections that were measured last."""
+        if self.words is None:
+            return machine.congestion_control()
+        return json.loads(self.command("status", "--json"))["settings"]["tcp_congestion_control"]
+
+
+def conditions(fanin):
+    """What all rows of a run have in common."""
+    described = machine.describe(fanin)
+    return {"date": time.strftime("%Y-%m-%d"), "commit": described["commit"], "machine": machine.text(described)}
+
+
+def conditions_text(found):
+    def all_of(key):
+        return ", ".join(sorted({one[key] for one in found.values() if key in one}))
+
+    return f"{all_of('date')}, commit {all_of('commit')}: {all_of('machine')}; congestion control {all_of('congestion')}."
+
 
 def document_text(found, rows, which, plots):
     left = sum("error" in found.get(row.name(), {"error": ""}) for row in rows)
-    commits = ", ".join(sorted({one["commit"] for one in found.values() if "commit" in one}))
-    first = f"Commit {commits or '-'}; {left} rows are not measured." if left else f"Commit {commits}."
+    first = [conditions_text(found)] if found else []
+    first += [f"{left} rows are not measured."] if left else []
     images = [f"![{Path(file).stem}](plots/{file})" for file in plots]
-    return "\n".join([first, "", *which.tables(found), *images]).rstrip() + "\n"
+    return "\n".join([" ".join(first), "", *which.tables(found), *images]).rstrip() + "\n"
 
 
 def record(document, name, found):
@@ -120,7 +141,7 @@ def main():
     if options.restart:
         store.restart()
     until = time.monotonic() + 60 * options.minutes
-    found = store.read()
+    found, common = store.read(), conditions(options.fanin)
     left = [row for row in which.rows() if "error" in found.get(row.name(), {"error": ""})]
     failed = 0
     try:
@@ -128,7 +149,7 @@ def main():
             row = left.pop(0)
             print(f"   {row.name()}: ", end="", file=sys.stderr, flush=True)
             try:
-                measured = which.measure(options.fanin, row, testbed)
+                measured = common | which.measure(options.fanin, row, testbed) | {"congestion": testbed.congestion_control()}
             except (RuntimeError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
                 measured = {"error": str(error)}
                 failed += 1

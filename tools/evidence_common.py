@@ -1,9 +1,13 @@
 """What all sets of ./dev evidence have in common: running benches, tables and plots."""
 
+import contextlib
 import json
 import subprocess
+from pathlib import Path
 
 PATIENCE_S = 300  # for one bench
+IDLE_LEAST = 0.25  # of the processors' time: with less, a row says more about the machine than about the network
+HALVINGS_MOST = 3  # of the rate of the links
 
 
 def run_json(command, environment):
@@ -14,8 +18,25 @@ def run_json(command, environment):
     return json.loads(done.stdout)
 
 
-def commit_of(fanin):
-    return subprocess.run([fanin, "--version"], capture_output=True, text=True).stdout.partition("commit ")[2].partition(")")[0]
+def with_idle_time(rate_mbits, measure):
+    """measure(rate) gives results by contender: again over links of half the rate while one of them had too little idle time."""
+    for halving in range(HALVINGS_MOST + 1):
+        found = measure(rate_mbits)
+        if min(one.get("idle_cpu", 1) for one in found.values()) >= IDLE_LEAST or halving == HALVINGS_MOST:
+            return {"measured_mbits": rate_mbits, "results": found}
+        rate_mbits //= 2
+
+
+@contextlib.contextmanager
+def idle_time():
+    """Afterwards the value, called, is the idle share of the processors' time in between."""
+    def now():
+        user, nice, system, idle, waiting, *others = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9])
+        return idle + waiting, user + nice + system + idle + waiting + sum(others)
+
+    begun, ended = now(), []
+    yield lambda: (ended[0] - begun[0]) / (ended[1] - begun[1])
+    ended.extend(now())
 
 
 def percent(value):

@@ -4,7 +4,6 @@ Rates over sizes of fragments (Forrest 2014, figures 5 and 7), two-way throughpu
 watched over a minute, with other work on its computer from half of it on (Cesini 2016, figures 2 to 5).
 """
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,8 +60,7 @@ def measure(fanin, row, testbed):
         drawing = Path(folder) / "drawing.svg"
         plot = ["--plot", str(drawing)] if figure.drawing else []
         result = run_json([fanin, "bench", *figure.command, *plot, "--quiet", "--json", "-"], testbed.environment)
-        return {"date": time.strftime("%Y-%m-%d"), "commit": result["machine"]["commit"], "results": result["results"],
-                "timeline": result.get("timeline"), "drawing": drawing.read_text() if figure.drawing else None}
+        return {"results": result["results"], "timeline": result.get("timeline"), "drawing": drawing.read_text() if figure.drawing else None}
 
 
 def headline(measured):

@@ -3,14 +3,14 @@
 There: computers with two links of 1 Gb/s. Here: hosts with one link of 100 Mb/s, and fewer of them.
 """
 
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evidence_common import bytes_of, commit_of, draw, good, megabytes, percent, run_json, table
+from evidence_common import bytes_of, draw, good, megabytes, percent, run_json, table, with_idle_time
 
-RATE = "100Mb/s"
+RATE_MBITS = 100  # of the links
+WORK_MBITS = 1000  # 64 MB/s for each builder unit
 SIZES = ["256B", "1KiB", "4KiB", "16KiB", "64KiB"]
 DURATION = "5s"
 VIRTUAL = """
@@ -62,9 +62,8 @@ def rows():
     yield Row("work", "2x2", "16KiB")
 
 
-def testbed_of(row):
-    links = "1Gb/s" if row.arrangement == "work" else RATE  # 64 MB/s for each builder unit
-    return [row.nodes, "--rate", links, "--switch-buffer", "128KiB", "--mtu", "9000"]
+def testbed_of(row, rate_mbits):
+    return [row.nodes, "--rate", f"{rate_mbits}Mb/s", "--switch-buffer", "128KiB", "--mtu", "9000"]
 
 
 def bench(row):
@@ -75,15 +74,21 @@ def bench(row):
     return [*words, *(["--full-duplex"] if row.arrangement == "baseline" else [])]
 
 
+KEYS = ("per_node_bytes_per_s", "bytes_per_s", "ratio_to_link", "ratio_to_nxn", "idle_cpu", "processes")
+
+
 def measure(fanin, row, testbed):
-    date = time.strftime("%Y-%m-%d")
     if row.arrangement == "virtual":
-        return {"date": date, "commit": commit_of(fanin), "results": {"evb": measure_virtual(fanin, row)}}
-    testbed.need(testbed_of(row))
-    result = run_json([fanin, "bench", "evb", *bench(row), "--quiet", "--json", "-"], testbed.environment)
-    keys = ("per_node_bytes_per_s", "bytes_per_s", "ratio_to_link", "ratio_to_nxn", "idle_cpu", "processes")
-    found = {one["what"]: {key: one[key] for key in keys if one.get(key) is not None} for one in result["results"]}
-    return {"date": date, "commit": result["machine"]["commit"], "results": found}
+        return {"results": {"evb": measure_virtual(fanin, row)}}
+
+    def over_links(rate_mbits):
+        testbed.need(testbed_of(row, rate_mbits))
+        result = run_json([fanin, "bench", "evb", *bench(row), "--quiet", "--json", "-"], testbed.environment)
+        return {one["what"]: {key: one[key] for key in KEYS if one.get(key) is not None} for one in result["results"]}
+
+    if row.arrangement == "work":  # what it costs, at a rate of its own
+        return {"results": over_links(WORK_MBITS)}
+    return with_idle_time(RATE_MBITS, over_links)
 
 
 def measure_virtual(fanin, row):
@@ -112,15 +117,24 @@ def by_size(found, arrangement, nodes=None):
     return {one["size"]: one["results"] for one in good(found, picked)}
 
 
+def of_links(found, arrangement, size):
+    """With the rate of the links, where it was not the usual one."""
+    one = next(iter(good(found, [row for row in rows() if (row.arrangement, row.size) == (arrangement, size)])), None)
+    if one is None:
+        return "-"
+    slower = "" if one["measured_mbits"] == RATE_MBITS else f" (links of {one['measured_mbits']} Mb/s)"
+    return percent(one["results"]["evb"].get("ratio_to_link")) + slower
+
+
 def tables(found):
     base, trapezoid = by_size(found, "baseline"), by_size(found, "trapezoidal")
 
-    def cell(results, what, key, text=megabytes):
-        return text(results.get(what, {}).get(key)) if results else "-"
+    def cell(results, what, key):
+        return megabytes(results.get(what, {}).get(key)) if results else "-"
 
-    lines = [[size, cell(base.get(size), "evb", "per_node_bytes_per_s"), cell(base.get(size), "evb", "ratio_to_link", percent),
+    lines = [[size, cell(base.get(size), "evb", "per_node_bytes_per_s"), of_links(found, "baseline", size),
               cell(base.get(size), "full duplex", "per_node_bytes_per_s"), cell(trapezoid.get(size), "evb", "per_node_bytes_per_s"),
-              cell(trapezoid.get(size), "evb", "ratio_to_link", percent)] for size in SIZES]
+              of_links(found, "trapezoidal", size)] for size in SIZES]
     text = table("MB/s of a readout unit's host, links of 100 Mb/s", HEAD, lines)
     few, many = by_size(found, "virtual", "16x60"), by_size(found, "virtual", "16x240")
     text += table("MB/s of all units in six processes on one host",

@@ -1,21 +1,15 @@
-"""What shaping does on the testbed (Moser 2007, tables V and VI, figure 13): ./dev evidence shaping.
+"""What shaping does on the testbed (Moser 2007, tables V and VI, figure 13): ./dev evidence shaping."""
 
-A row in which less than a quarter of the processors' time was idle says more about the machine than about the network: it is measured
-again with links of half the rate.
-"""
-
-import time
 from dataclasses import asdict, dataclass
 
-from evidence_common import bytes_of, draw, good, number, percent, run_json, table
+from evidence_common import IDLE_LEAST, bytes_of, draw, good, number, percent, run_json, table, with_idle_time
 
 POLICIES = ["none", "random", "linear-shift", "barrel-shifter", "tokens"]
 RECOMMENDED = "linear-shift"  # the one that is followed over all N x N
 WINDOW = {"32KiB": "32KiB", "128KiB": "96KiB", "512KiB": "96KiB"}  # of the shaping, for each buffer of the switch
-DURATION = "5s"
-IDLE_LEAST = 0.25
+CARRIERS = 2  # of each connection: at least so many fit into the window
+DURATION = "4s"
 NEARLY_FULL = "10.8kHz"  # events of 2 KiB from each readout unit: 90 % of a link of 200 Mb/s
-HALVINGS_MOST = 3  # of the rate of the links
 
 
 @dataclass(frozen=True)
@@ -29,21 +23,27 @@ class Row:
     size: str = "16KiB"
     trigger: str = ""  # empty: as fast as possible, beside one stream and nxn
     sigma: str = ""  # of log-normal sizes with that mean; empty: all are equal
+    rails: int = 1
     more: str = ""  # an option of the bench
 
     def name(self):
         return "/".join(str(value) for value in asdict(self).values())
 
     def testbed(self, rate_mbits):
-        return [self.nodes, "--rate", f"{rate_mbits}Mb/s", "--switch-buffer", self.buffer, "--mtu", str(self.mtu)]
+        return [self.nodes, "--rate", f"{rate_mbits}Mb/s", "--switch-buffer", self.buffer, "--mtu", str(self.mtu), "--gso",
+                f"{max(self.mtu, self.carrier())}B", "--rails", str(self.rails)]
+
+    def carrier(self):
+        """What fanin chooses for this window."""
+        return bytes_of(WINDOW[self.buffer]) // (int(self.nodes.partition("x")[0]) * self.rails * CARRIERS) // 1024 * 1024
 
     def bench(self):
         fixed = ["--testbed", "--nodes", self.nodes, "--fragment-size", self.size, "--shaping", self.policy, "--runs", "1",
                  "--duration", DURATION, "--stolen-max", "100", "--wait", "block"]
         window = ["--shaping-window", WINDOW[self.buffer]] if self.policy != "none" else []
         trigger = ["--rate", self.trigger, "--readout-buffer", "256MiB"] if self.trigger else []  # of what is held at that rate
-        return [*fixed, *window, *trigger, *(["--fragment-sigma", self.sigma] if self.sigma else []),
-                *self.more.split()]
+        rails = ["--sources", str(self.rails), "--rails", str(self.rails)] if self.rails > 1 else []
+        return [*fixed, *window, *trigger, *(["--fragment-sigma", self.sigma] if self.sigma else []), *rails, *self.more.split()]
 
 
 def rows():
@@ -51,84 +51,94 @@ def rows():
     for nodes in ("8x8", "4x7", "7x4"):
         for buffer in ("32KiB", "128KiB", "512KiB"):
             yield from (Row("buffers", nodes, policy, buffer) for policy in POLICIES)
-            if buffer == "128KiB":
-                yield from (Row("buffers", nodes, policy, buffer, size="2KiB", sigma="2KiB") for policy in POLICIES)
+            yield from (Row("log-normal", nodes, policy, buffer, size="2KiB", sigma="2KiB") for policy in POLICIES)
     for units in range(1, 8):
         yield from (Row("nodes", f"{units}x{units}", policy) for policy in ("none", RECOMMENDED, "barrel-shifter"))
+        yield from (Row("nodes", f"{units}x{units}", policy, size="2KiB", sigma="2KiB") for policy in ("none", RECOMMENDED))
     for mtu in (1500, 7000, 9000):
         yield from (Row("mtu", "4x4", policy, mtu=mtu, rate_mbits=50) for policy in ("none", RECOMMENDED))
     yield from (Row("duplex", "4x4", policy, more="--full-duplex") for policy in ("none", RECOMMENDED))
+    yield from (Row("rails", "2x2", policy, rails=2) for policy in ("none", RECOMMENDED))
     yield from (Row("throttled", "4x4", policy, more="--throttle 10% --no-baselines") for policy in POLICIES)
     for size, sigma, trigger in (("2KiB", "2KiB", "100Hz"), ("2KiB", "2KiB", "1kHz"), ("2KiB", "2KiB", NEARLY_FULL), ("200B", "", "100kHz")):
         yield from (Row("latency", "2x2", policy, rate_mbits=200, size=size, trigger=trigger, sigma=sigma) for policy in POLICIES)
 
 
-KEYS = ["bytes_per_s", "ratio_to_link", "ratio_to_nxn", "idle_cpu", "retransmitted", "switch_drops", "loaded", "p50_us", "p99_us",
-        "p999_us", "remark", "ratio_to_apart", "cpu_before", "cpu_quota", "cpu_throttled", "ratio_of_others"]
+KEYS = ["bytes_per_s", "ratio_to_link", "ratio_to_nxn", "idle_cpu", "retransmitted", "switch_drops", "p50_us", "p99_us", "p999_us",
+        "remark", "ratio_to_apart", "ratio_to_one_rail", "cpu_before", "cpu_quota", "cpu_throttled", "ratio_of_others"]
 
 
 def measure(fanin, row, testbed):
-    """Until there is idle time, or the links cannot be made slower."""
-    rate = row.rate_mbits
-    for halving in range(HALVINGS_MOST + 1):
-        testbed.need(row.testbed(rate))
+    def bench(rate_mbits):
+        testbed.need(row.testbed(rate_mbits))
         result = run_json([fanin, "bench", "evb", *row.bench(), "--quiet", "--json", "-"], testbed.environment)
-        found = {one["what"]: {key: one[key] for key in KEYS if one.get(key) is not None} for one in result["results"]}
-        # with a trigger the rate of the links is not what costs
-        idle = min(found[what]["idle_cpu"] for what in ("evb", "full duplex", "throttled") if what in found)
-        if idle >= IDLE_LEAST or row.trigger or halving == HALVINGS_MOST:
-            break
-        rate //= 2
-    return {"measured_mbits": rate, "commit": result["machine"]["commit"], "date": time.strftime("%Y-%m-%d"), "results": found}
+        return {one["what"]: {key: one[key] for key in KEYS if one.get(key) is not None} for one in result["results"]}
+
+    if row.trigger:  # the rate of the links is not what costs
+        return {"measured_mbits": row.rate_mbits, "results": bench(row.rate_mbits)}
+    return with_idle_time(row.rate_mbits, bench)
 
 
 def size(one):
     return one["size"] + (", log-normal" if one["sigma"] else "")
 
 
-def links(one, what):
-    return f"{one['measured_mbits']} Mb/s" + (", too little idle time" if one["results"][what].get("loaded") else "")
+def links(one):
+    loaded = any(result.get("idle_cpu", 1) < IDLE_LEAST for result in one["results"].values())
+    return f"{one['measured_mbits']} Mb/s" + (", too little idle time" if loaded else "")
+
+
+def remarks(one):
+    return "; ".join(sorted({result["remark"] for result in one["results"].values() if "remark" in result})) or "none"
 
 
 def throughput_line(one):
     nxn, evb = one["results"].get("nxn", {}), one["results"]["evb"]
-    return [one["nodes"], one["policy"], one["buffer"], size(one), str(one["mtu"]), links(one, "evb"),
+    return [one["nodes"], one["policy"], one["buffer"], size(one), str(one["mtu"]), links(one),
             percent(nxn.get("ratio_to_link")), percent(evb.get("ratio_to_link")), percent(evb.get("ratio_to_nxn")),
-            percent(evb.get("idle_cpu")), number(evb.get("switch_drops")), number(evb.get("retransmitted"))]
+            percent(evb.get("idle_cpu")), number(evb.get("switch_drops")), number(evb.get("retransmitted")), remarks(one)]
 
 
 def latency_line(one):
     evb = one["results"]["evb"]
     return [one["trigger"], size(one), one["policy"], *(number(evb.get(key)) for key in ("p50_us", "p99_us", "p999_us")),
-            percent(evb.get("idle_cpu")), evb.get("remark", "none")]
+            percent(evb.get("idle_cpu")), remarks(one)]
 
 
 def duplex_line(one):
     evb, both = one["results"]["evb"], one["results"]["full duplex"]
-    return [one["nodes"], one["policy"], links(one, "full duplex"), percent(evb.get("ratio_to_link")), percent(both.get("ratio_to_link")),
-            percent(both.get("ratio_to_apart")), percent(both.get("idle_cpu"))]
+    return [one["nodes"], one["policy"], links(one), percent(evb.get("ratio_to_link")), percent(both.get("ratio_to_link")),
+            percent(both.get("ratio_to_apart")), percent(both.get("idle_cpu")), remarks(one)]
+
+
+def rails_line(one):
+    evb, rail = one["results"]["evb"], one["results"]["one rail"]
+    return [one["nodes"], one["policy"], links(one), f"{rail['bytes_per_s'] / 1e6:.1f}", f"{evb['bytes_per_s'] / 1e6:.1f}",
+            f"{evb['ratio_to_one_rail']:.2f}", percent(evb.get("idle_cpu")), remarks(one)]
 
 
 def throttled_line(one):
     row = one["results"]["throttled"]
-    return [one["nodes"], one["policy"], links(one, "throttled"), *(f"{row[key]:.4f}" for key in ("cpu_before", "cpu_quota", "cpu_throttled")),
-            percent(row.get("ratio_of_others")), percent(row.get("idle_cpu"))]
+    return [one["nodes"], one["policy"], links(one), *(f"{row[key]:.4f}" for key in ("cpu_before", "cpu_quota", "cpu_throttled")),
+            percent(row.get("ratio_of_others")), percent(row.get("idle_cpu")), remarks(one)]
 
 
 THROUGHPUT = ["nodes", "shaping", "buffer of a port", "fragment", "MTU", "links", "nxn of the links", "event building of the links", "of nxn", "idle CPU",
-              "packets dropped", "segments sent again"]
+              "packets dropped", "segments sent again", "remarks"]
 DUPLEX = ["nodes", "shaping", "links", "each on a host of its own, of the links", "two on a host, each direction, of the links", "of the former",
-          "idle CPU"]
-THROTTLED = ["nodes", "shaping", "links", "cores of a builder unit", "held to", "then", "rate of the others, of before", "idle CPU"]
+          "idle CPU", "remarks"]
+RAILS = ["nodes", "shaping", "links", "one rail (MB/s)", "two rails (MB/s)", "times one", "idle CPU", "remarks"]
+THROTTLED = ["nodes", "shaping", "links", "cores of a builder unit", "held to", "then", "rate of the others, of before", "idle CPU",
+             "remarks"]
 LATENCY = ["trigger", "fragment", "shaping", "p50 (us)", "p99 (us)", "p99.9 (us)", "idle CPU", "remarks"]
 TABLES = {"buffers": ("Buffers of the switch", THROUGHPUT, throughput_line),
+          "log-normal": ("Log-normal sizes", THROUGHPUT, throughput_line),
           "nodes": ("N x N", THROUGHPUT, throughput_line),
           "mtu": ("Largest packet", THROUGHPUT, throughput_line),
           "duplex": ("A readout and a builder unit on each host", DUPLEX, duplex_line),
+          "rails": ("Two rails", RAILS, rails_line),
           "throttled": ("One builder unit held to a tenth of its processor time", THROTTLED, throttled_line),
           "latency": ("From trigger to commit, 2 x 2", LATENCY, latency_line)}
-
-
 
 
 def headline(measured):
@@ -152,16 +162,21 @@ def plots(found, folder):
                 for policy in POLICIES if any(one["policy"] == policy for one in picked)}
 
     draw(folder / "shaping-buffers.svg",
-         {nodes: lines("buffers", lambda one: bytes_of(one["buffer"]), of_links, nodes=nodes, sigma="") for nodes in ("8x8", "4x7", "7x4")},
+         {nodes: lines("buffers", lambda one: bytes_of(one["buffer"]), of_links, nodes=nodes) for nodes in ("8x8", "4x7", "7x4")},
          "buffer of a port of the switch (B)", "event building, % of the links", x_log=True, names=POLICIES)
-    draw(folder / "shaping-nodes.svg", {"16 KiB": lines("nodes", lambda one: int(one["nodes"].split("x")[0]), of_links)},
+    draw(folder / "shaping-log-normal.svg",
+         {nodes: lines("log-normal", lambda one: bytes_of(one["buffer"]), of_links, nodes=nodes) for nodes in ("8x8", "4x7", "7x4")},
+         "buffer of a port of the switch (B)", "event building, % of the links", x_log=True, names=POLICIES)
+    draw(folder / "shaping-nodes.svg",
+         {title: lines("nodes", lambda one: int(one["nodes"].split("x")[0]), of_links, sigma=sigma)
+          for title, sigma in (("16 KiB", ""), ("2 KiB, log-normal", "2KiB"))},
          "N readout and N builder units", "event building, % of the links", names=POLICIES)
     draw(folder / "shaping-latency.svg",
          {f"2 KiB, log-normal, {title}": lines("latency", lambda one: hertz(one["trigger"]), lambda one: one["results"]["evb"][key] / 1000,
-                                                 sigma="2KiB") 
+                                                 sigma="2KiB")
           for title, key in (("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p999_us"))},
          "trigger (Hz)", "trigger to commit (ms)", x_log=True, names=POLICIES)
-    return ["shaping-buffers.svg", "shaping-nodes.svg", "shaping-latency.svg"]
+    return ["shaping-buffers.svg", "shaping-log-normal.svg", "shaping-nodes.svg", "shaping-latency.svg"]
 
 
 def hertz(rate):

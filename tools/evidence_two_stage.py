@@ -8,15 +8,14 @@ link three times instead of once, and no link carries more than in one stage.
 import json
 import signal
 import subprocess
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evidence_common import PATIENCE_S, bytes_of, commit_of, draw, good, megabytes, percent, table
+from evidence_common import PATIENCE_S, bytes_of, draw, good, idle_time, megabytes, percent, table, with_idle_time
 
-RATE = "100Mb/s"
-LINK_BYTES = 12.4e6  # a second, of payload over a stream
+RATE_MBITS = 100  # of the links
+LINK_BYTES = 0.124e6  # a second and Mb/s, of payload over a stream
 SIZES = ["512B", "2KiB", "8KiB"]
 SECONDS = 15
 HOSTS = "10x9"  # 4 event managers and 4 times 4 units
@@ -122,17 +121,18 @@ def host_lines(environment):
     return [line for line in lines if not line.startswith("#")]
 
 
-def one_stage(fanin, row, folder, environment):
+def one_stage(fanin, row, folder, environment, _):
     text = (COMMON + EMULATED).format(run=f'duration = "{SECONDS}s"', size=row.size, count=4, first=0x100)
     result = Run(fanin, folder, "one", text, host_lines(environment)[:9], environment).result()
     return {"bytes_per_s": result["throughput_bytes_per_s"], "events_per_s": result["event_rate_hz"]}
 
 
-def two_stages(fanin, row, folder, environment):
+def two_stages(fanin, row, folder, environment, rate_mbits):
     lines = host_lines(environment)
     managers, units = lines[:4], lines[4:]
     # the readout unit of slice s for group g is on the host 8 + 2 s + g
     address = {(s, g): units[8 + 2 * s + g].split()[0].split(",")[0] for s in (0, 1) for g in (0, 1)}
+    total = events(row.size, rate_mbits)
     super_max = 4 * (bytes_of(row.size) + 64) + 1024
     runs = []
     try:
@@ -144,7 +144,7 @@ def two_stages(fanin, row, folder, environment):
                             environment))
         for g in (0, 1):
             urls = ", ".join(f'"tcp://{address[s, g]}:7600"' for s in (0, 1))
-            text = GROUP.format(run=f"events = {events(row.size)}", block=BLOCK, urls=urls, source=0x1000 + g, size=row.size, count=2,
+            text = GROUP.format(run=f"events = {total}", block=BLOCK, urls=urls, source=0x1000 + g, size=row.size, count=2,
                                 first=0x100 * (g + 1))
             runs.append(Run(fanin, folder, f"group{g}", text, [managers[2 + g], *units[4 * g:4 * g + 4]], environment))
         for run in runs[2:]:
@@ -157,44 +157,57 @@ def two_stages(fanin, row, folder, environment):
             if run.process.poll() is None:
                 run.process.kill()
                 run.process.wait()
-    if sum(result["events"]["built"] for result in results) != events(row.size):
-        raise RuntimeError(f"the slices have built {[result['events'] for result in results]} of {events(row.size)} events")
+    if sum(result["events"]["built"] for result in results) != total:
+        raise RuntimeError(f"the slices have built {[result['events'] for result in results]} of {total} events")
     incomplete = sum(result["events"]["incomplete"] for result in results)
     return {"events_per_s": sum(result["event_rate_hz"] for result in results), "incomplete": incomplete,
             "bytes_per_s": sum(result["throughput_bytes_per_s"] for result in results)}
 
 
-def events(size):
+def events(size, rate_mbits=RATE_MBITS):
     """For about SECONDS at what the links of the readout units carry, in whole blocks for both slices."""
-    per_s = LINK_BYTES / (2 * bytes_of(size))
+    per_s = LINK_BYTES * rate_mbits / (2 * bytes_of(size))
     return int(SECONDS * per_s / (2 * BLOCK)) * 2 * BLOCK
 
 
 def measure(fanin, row, testbed):
-    testbed.need([HOSTS, "--rate", RATE, "--switch-buffer", "128KiB", "--mtu", "9000"])
-    with TemporaryDirectory() as folder:
-        stages = one_stage if row.stages == "one" else two_stages
-        return {"date": time.strftime("%Y-%m-%d"), "commit": commit_of(fanin),
-                "results": stages(fanin, row, Path(folder), testbed.environment)}
+    stages = one_stage if row.stages == "one" else two_stages
+
+    def run(rate_mbits):
+        testbed.need([HOSTS, "--rate", f"{rate_mbits}Mb/s", "--switch-buffer", "128KiB", "--mtu", "9000"])
+        with TemporaryDirectory() as folder, idle_time() as idle:
+            found = stages(fanin, row, Path(folder), testbed.environment, rate_mbits)
+        return {row.stages: found | {"idle_cpu": idle()}}
+
+    measured = with_idle_time(RATE_MBITS, run)
+    return {"results": measured["results"][row.stages] | {"mbits": measured["measured_mbits"]}}
 
 
 def headline(measured):
     return megabytes(measured["results"]["bytes_per_s"]) + " MB/s"
 
 
-HEAD = ["fragment", "one stage, events/s", "MB/s", "two stages, events/s", "MB/s", "of one stage"]
+HEAD = ["fragment", "one stage, events/s", "MB/s", "links", "idle CPU", "two stages, events/s", "MB/s", "links", "idle CPU",
+        "of one stage over such links"]
 
 
 def by_size(found, stages):
     return {one["size"]: one["results"] for one in good(found, [row for row in rows() if row.stages == stages])}
 
 
+def cells(results):
+    return [f"{results['events_per_s']:.0f}", megabytes(results["bytes_per_s"]), f"{results['mbits']} Mb/s", percent(results["idle_cpu"])]
+
+
+def over_such_links(results):
+    return results["events_per_s"] / results["mbits"]
+
+
 def tables(found):
     one, two = by_size(found, "one"), by_size(found, "two")
-    lines = [[size, f"{one[size]['events_per_s']:.0f}", megabytes(one[size]["bytes_per_s"]), f"{two[size]['events_per_s']:.0f}",
-              megabytes(two[size]["bytes_per_s"]), percent(two[size]["events_per_s"] / one[size]["events_per_s"])]
+    lines = [[size, *cells(one[size]), *cells(two[size]), percent(over_such_links(two[size]) / over_such_links(one[size]))]
              for size in SIZES if size in one and size in two]
-    return table("Eight sources in four readout units, links of 100 Mb/s", HEAD, lines)
+    return table("Eight sources in four readout units", HEAD, lines)
 
 
 def plots(found, folder):
