@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import bench_against
-from bench import replace_between_marks
+from bench import SETS, replace_between_marks
 
 ROOT = Path(os.environ["FANIN_SOURCE_DIR"])
 
@@ -52,6 +52,12 @@ def test_a_document_without_the_marks_is_refused():
             assert "<!-- end of bench idle -->" in str(error), error
         else:
             assert False, f"{document!r} was taken"
+
+
+def test_each_set_has_its_place_in_the_document():
+    text = (ROOT / "docs/benchmarks.md").read_text()
+    for name in SETS:
+        replace_between_marks(text, name, "")
 
 
 def test_the_interval_of_a_median_needs_six_values_and_narrows():
