@@ -485,6 +485,19 @@ TEST_P(Numbers, sources_that_begin_far_apart_wait_and_are_named) {
   expect_end();
 }
 
+// The counters of so many sources leave little of a message for what they wait for.
+TEST_P(Numbers, what_many_sources_wait_for_is_cut_to_what_has_room) {
+  if (!GetParam()) GTEST_SKIP() << "not applicable: each readout unit has one source";
+  options_.receive_pages = 256;
+  std::vector<Sends> sources(142, {from_to(0, 1000), 1ms, false});
+  sources.back().numbers = from_to(event_number_end - 2000, event_number_end - 1000);
+  start(std::move(sources));
+  system_->run_for(600ms);
+  EXPECT_THAT(system_->manager().waiting_for(), HasSubstr("readout unit 'ru0': sources source"));
+  system_->stop();
+  expect_end();
+}
+
 TEST_P(Numbers, a_source_that_holds_all_others_back_is_named_as_slow) {
   options_.source_window = 256;
   start({{from_to(0, 8000), 10ms, false}, {from_to(0, 8000), 100us, false}});

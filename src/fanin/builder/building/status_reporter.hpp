@@ -46,7 +46,7 @@ bool StatusReporter::send(ControlClient& control, storage::EventSink& sink,
   }
   if (!control.roomy(names.size())) return false;
   if (named == files.size()) { // what follows the last line break is no name
-    std::string text = sink.waits_for().substr(0, control.room_max() / 4);
+    std::string text = sink.waits_for().substr(0, control.text_max(names.size()));
     std::ranges::replace(text, '\n', ' ');
     if (control.roomy(names.size() + text.size())) names += text;
   }

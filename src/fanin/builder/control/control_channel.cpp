@@ -44,6 +44,7 @@ bool ControlChannel::make_room(std::size_t size) {
 }
 
 bool ControlChannel::roomy(std::size_t parts_bytes) {
+  FANIN_ASSERT(pool_ == nullptr || parts_bytes <= room_max()); // or there never will be
   return pool_ != nullptr && !failed_ && later_.empty() &&
          make_room(parts_bytes + control_body_max + number_max);
 }

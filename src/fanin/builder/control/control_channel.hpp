@@ -47,7 +47,7 @@ public:
                 body, parts...);
   }
   // Whether a message with so many bytes of parts has room. Otherwise the peer has not
-  // acknowledged what it was told: try again next turn.
+  // acknowledged what it was told: try again next turn. At most room_max().
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0);
   // The most bytes of records or text that a message can carry after its body.
   [[nodiscard]] std::size_t room_max() const {

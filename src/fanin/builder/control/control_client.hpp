@@ -3,6 +3,7 @@
 // units.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -55,6 +56,10 @@ public:
   // As the channel's: what may grow long is only said while there is room.
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0) { return channel_.roomy(parts_bytes); }
   [[nodiscard]] std::size_t room_max() const { return channel_.room_max(); }
+  // The most bytes of text for people behind so many bytes of other parts.
+  [[nodiscard]] std::size_t text_max(std::size_t parts_bytes) const {
+    return std::min(room_max() / 4, room_max() - parts_bytes);
+  }
   [[nodiscard]] bool connected() const {
     return state_ == State::waits_for_welcome || state_ == State::welcomed;
   }

@@ -380,7 +380,7 @@ void ReadoutUnit::answer() {
 
 void ReadoutUnit::say_status() {
   const auto sources = count();
-  const std::string text = sources_.waits_for().substr(0, control_->room_max() / 4);
+  const std::string text = sources_.waits_for().substr(0, control_->text_max(sources.size_bytes()));
   if (!control_->roomy(sources.size_bytes() + text.size())) return;
   counters_.text_size = static_cast<std::uint32_t>(text.size());
   control_->send(wire::Status{counters_}, sources, std::string_view{text});
