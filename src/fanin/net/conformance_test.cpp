@@ -17,6 +17,17 @@
 namespace fanin::net::conformance {
 namespace {
 
+// Real time, and what a test adds to it.
+class ForwardClock final : public Clock {
+public:
+  [[nodiscard]] Time now() const override { return clock_.now() + added_; }
+  void add(Duration time) { added_ += time; }
+
+private:
+  MonotonicClock clock_;
+  Duration added_{};
+};
+
 // Transports of one loop in real time, as the registry makes them.
 class LoopBackend final : public Backend {
 public:
@@ -51,6 +62,10 @@ public:
   std::unique_ptr<RawPeer> connect_raw(const Url& listener) override {
     return conformance::connect_raw(listener);
   }
+  bool pass(Duration time) override {
+    clock_.add(time);
+    return true;
+  }
   Loop* sleeping_loop() override { return loop_.policy() == WaitPolicy::block ? &loop_ : nullptr; }
 
 private:
@@ -61,7 +76,7 @@ private:
   }
 
   Url address_;
-  MonotonicClock clock_;
+  ForwardClock clock_;
   mutable Loop loop_;
   std::unique_ptr<Transport> server_;
   std::unique_ptr<Transport> client_;
@@ -83,6 +98,10 @@ public:
   [[nodiscard]] Url address() const override { return address_; }
   [[nodiscard]] Url nobody() const override { return Url{.scheme = "adversarial", .port = 65535}; }
   bool turn() override { return loop_.turn(); }
+  bool pass(Duration time) override {
+    clock_.add(time);
+    return true;
+  }
   bool kill_client() override {
     loop_.remove(*client_);
     client_.reset();
@@ -92,7 +111,7 @@ public:
 private:
   Url address_{.scheme = "adversarial"};
   std::shared_ptr<rdma::AdversarialFabric> fabric_ = std::make_shared<rdma::AdversarialFabric>(1);
-  MonotonicClock clock_;
+  ForwardClock clock_;
   Loop loop_{clock_};
   std::unique_ptr<RdmaTransport> server_;
   std::unique_ptr<RdmaTransport> client_;
@@ -109,6 +128,10 @@ public:
   [[nodiscard]] Url address() const override { return {.scheme = "sim", .host = "server"}; }
   [[nodiscard]] Url nobody() const override { return {.scheme = "sim", .host = "nobody"}; }
   bool turn() override { return world_.step(); }
+  bool pass(Duration time) override {
+    (void)world_.run_until(world_.now() + time);
+    return true;
+  }
   bool kill_client() override {
     client_.kill();
     return true;

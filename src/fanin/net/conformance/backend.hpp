@@ -55,6 +55,11 @@ public:
     (void)listener;
     return nullptr;
   }
+  /// Lets so much time pass for both sides. False: their time cannot be moved.
+  virtual bool pass(Duration time) {
+    (void)time;
+    return false;
+  }
   /// The loop of both sides, where one runs in real time and can sleep.
   [[nodiscard]] virtual Loop* sleeping_loop() { return nullptr; }
 };

@@ -38,6 +38,46 @@ TEST_P(TransportConformance, megabytes_that_were_accepted_arrive_after_close) {
   EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_closed}}));
 }
 
+/// In each linger_timeout the reader goes on until pages come back to the sender.
+inline void TransportConformance::expect_all_after_close(std::uint32_t size,
+                                                         std::uint32_t receive_page_size) {
+  set_pools({.receive_pages = 16, .send_pages = 640, .receive_page_size = receive_page_size});
+  client.send_queue_bytes = 4U << 20;
+  server.keep = true;
+  open();
+  const std::uint64_t sent = fill_all_queues(size);
+  backend->client().close(at_client);
+  for (int period = 0; period < 4; ++period) {
+    const std::uint32_t before = client.send_pool->available();
+    ASSERT_TRUE(run_until([&] {
+      if (client.send_pool->available() > before || server.messages == sent) return true;
+      for (std::uint32_t i = receive_page_size / size; i > 0 && !server.kept.empty(); --i)
+        server.kept.pop_front();
+      return false;
+    }));
+    if (server.messages == sent) break;
+    if (!backend->pass(std::chrono::seconds{5}))
+      GTEST_SKIP() << "not applicable: its time cannot be moved";
+    run_until_idle();
+  }
+  server.keep = false;
+  server.kept.clear();
+  ASSERT_TRUE(run_until([&] { return !server.closed.empty(); }));
+  EXPECT_EQ(server.messages, sent);
+  EXPECT_EQ(server.closed, (std::vector{std::pair{at_server, CloseReason::peer_closed}}));
+  EXPECT_TRUE(run_until([&] { return backend->client().closing() == 0; }));
+  EXPECT_EQ(backend->client().given_up(), 0U);
+}
+
+TEST_P(TransportConformance, a_slow_reader_gets_all_that_was_accepted_before_close) {
+  expect_all_after_close(page_size / 2, page_size);
+}
+
+TEST_P(TransportConformance,
+       a_slow_reader_gets_all_small_messages_that_were_accepted_before_close) {
+  expect_all_after_close(200, 4096);
+}
+
 TEST_P(TransportConformance, a_close_reaches_a_peer_that_is_sending) {
   open();
   (void)fill(server, backend->server(), at_server, 3000);

@@ -160,6 +160,27 @@ protected:
     return sent;
   }
 
+  /// Sends messages from the client until no more is accepted and nothing moves. Returns how many.
+  std::uint64_t fill_all_queues(std::uint32_t size) {
+    std::uint64_t sent = 0;
+    const auto send_one = [&] {
+      const bool accepted =
+          client.send(backend->client(), at_client, sent, size) == SendOutcome::accepted;
+      if (accepted) ++sent;
+      return accepted;
+    };
+    EXPECT_TRUE(run_until([&] {
+      while (send_one()) {
+      }
+      run_until_idle();
+      return client.send_pool->available() == 0 || !send_one();
+    }));
+    return sent;
+  }
+
+  /// What was accepted before close() arrives, however long its reader takes (ending.hpp).
+  void expect_all_after_close(std::uint32_t size, std::uint32_t receive_page_size);
+
   /// Each of so many senders gets a fair part (attacks.hpp).
   void expect_turns(std::size_t most, std::uint32_t size, std::uint64_t wanted, bool low_latency);
 

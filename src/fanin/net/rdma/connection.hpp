@@ -43,6 +43,8 @@ struct Sending {
   // What the peer has not taken when it ends, as far as is known. If it ends in order, its last
   // message may come before the completions of what it took.
   [[nodiscard]] bool untaken(bool in_order) const { return in_order ? waits() : done != accepted; }
+  // Changes with each message that the peer has taken, or has made room for.
+  [[nodiscard]] std::uint32_t progress() const { return posted + done; }
 };
 
 // A receive that has completed and was not looked at yet.
@@ -88,6 +90,7 @@ struct Connection {
   bool wants_writable = false;
   bool writable_pending = false;
   bool end_sent = false;
+  std::uint32_t progress = 0; // closing: Sending::progress() at the last look
   bool cut = false; // by the peer or the provider: what has come is all there is
   bool cut_is_known = false; // and all of it is in `arrived`
   bool cut_unexplained = false; // by a cancellation, so far

@@ -98,6 +98,16 @@ void RdmaTransport::close(ConnectionId id, bool abort) {
   connection->deadline.start(loop_, loop_.now() + options_.linger_timeout);
   ready_.add(connection->ready);
   pump(*connection);
+  connection->progress = connection->traffic->sending.progress();
+}
+
+// It was closed here, in order, and its peer has not taken everything.
+void RdmaTransport::give_up(Connection& connection, std::string_view why) {
+  if (connection.identified) {
+    ++given_up_;
+    report(CloseReason::peer_died, connection, why);
+  }
+  retire(connection);
 }
 
 // Over, though not by close(): `closed` follows in poll(), or nothing if nobody knew of it.
@@ -188,9 +198,11 @@ void RdmaTransport::expire(Connection& connection) {
       connection.endpoint->rest_now(); // else it is an older deadline
     return;
   }
-  if (connection.state.stage() == Stage::closing) { // the peer has not taken everything
-    ++given_up_;
-    retire(connection);
+  if (connection.state.stage() == Stage::closing) {
+    const std::uint32_t progress = connection.traffic->sending.progress();
+    if (std::exchange(connection.progress, progress) == progress || !connection.identified)
+      return give_up(connection, "has not taken all that was sent, and takes nothing more");
+    connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
     return;
   }
   if (!connection.state.setting_up()) return;
@@ -486,12 +498,10 @@ void RdmaTransport::discard_arrived(Connection& connection) {
   over = over || connection.cut_is_known;
   if (over && !traffic.receives->shared()) collected_.clear();
   post_collected(connection);
-  if (over) {
-    if (!connection.end_sent && traffic.sending.untaken(in_order)) ++given_up_;
-    retire(connection);
-  } else {
-    flush_list_.add(connection.flush);
-  }
+  if (!over) return flush_list_.add(connection.flush);
+  if (!connection.end_sent && traffic.sending.untaken(in_order))
+    return give_up(connection, "ended before it had taken all that was sent");
+  retire(connection);
 }
 
 Event& RdmaTransport::emit(const Connection& connection, Budget& budget, EventKind kind) {

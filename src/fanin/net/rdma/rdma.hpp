@@ -38,7 +38,8 @@ struct RdmaOptions {
   /// rejected. Each needs a page of the receive pool, and the oldest one is closed once its time is
   /// over and others wait for its page.
   UnidentifiedLimits unidentified;
-  /// How long close() continues to deliver what was accepted.
+  /// How long close() continues to deliver what was accepted, from the last time that the peer took
+  /// a message.
   Duration linger_timeout = std::chrono::seconds{5};
   /// After one to two of these times without a message the provider checks whether the peer is
   /// there (verbs).
@@ -165,6 +166,7 @@ private:
   void end(Connection& connection, CloseReason reason);
   void cut(Connection& connection, CloseReason reason);
   void retire(Connection& connection);
+  void give_up(Connection& connection, std::string_view why);
   void expire(Connection& connection);
   void probe();
 

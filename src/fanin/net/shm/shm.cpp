@@ -120,21 +120,23 @@ void ShmTransport::continue_closing(Connection& connection) {
   } else {
     refresh_taken(connection);
     if (connection.state.stage() != Stage::closing) return; // it lied, and is retired
-    if (connection.sending.taken != connection.sending.written) count_given_up(connection);
+    if (connection.sending.taken != connection.sending.written)
+      give_up(connection, "ended before it had taken all that was sent");
   }
   --closing_;
   retire(connection);
 }
 
-void ShmTransport::count_given_up(const Connection& connection) {
-  if (!connection.unidentified.unidentified()) ++given_up_;
+// It was closed here, in order, and its peer is not done.
+void ShmTransport::give_up(const Connection& connection, std::string_view why) {
+  if (connection.unidentified.unidentified()) return;
+  ++given_up_;
+  report(CloseReason::peer_died, connection, why);
 }
 
-// The peer has taken nothing all the time.
-void ShmTransport::give_up_closing(Connection& connection) {
-  --closing_;
-  count_given_up(connection);
+void ShmTransport::abandon_closing(Connection& connection) {
   say_aborted(connection);
+  --closing_;
   retire(connection);
 }
 
@@ -142,8 +144,8 @@ void ShmTransport::give_up_closing(Connection& connection) {
 void ShmTransport::end(Connection& connection, CloseReason reason) {
   if (connection.state.is_open()) refresh_taken(connection);
   if (connection.state.over()) return; // also where it lied about that
-  if (connection.state.is_open() && connection.sending.taken != connection.sending.written)
-    count_given_up(connection);
+  const bool taken = connection.sending.taken == connection.sending.written;
+  if (connection.state.is_open() && !taken && !connection.unidentified.unidentified()) ++given_up_;
   accounts_.end(connection.state, reason);
   connection.unidentified.mark_identified();
   connection.deadline.cancel();
@@ -218,7 +220,10 @@ void ShmTransport::peer_gone(Connection& connection) {
 }
 
 void ShmTransport::expire(Connection& connection) {
-  if (connection.state.stage() == Stage::closing) return give_up_closing(connection);
+  if (connection.state.stage() == Stage::closing) {
+    give_up(connection, "has not taken all that was sent, and takes nothing more");
+    return abandon_closing(connection);
+  }
   if (!connection.state.setting_up()) return;
   const CloseReason reason =
       connection.state.ours() ? CloseReason::connect_failed : CloseReason::protocol_violation;

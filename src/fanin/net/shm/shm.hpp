@@ -37,7 +37,8 @@ namespace fanin::net {
 struct ShmOptions {
   /// Time from the start of a connection until the peer has introduced itself.
   Duration handshake_timeout = std::chrono::seconds{5};
-  /// How long close() continues to deliver what was accepted.
+  /// How long close() waits for a peer that takes nothing. With the first message that the peer
+  /// takes, the rest is its own: it lies in memory that it has mapped.
   Duration linger_timeout = std::chrono::seconds{5};
   /// Accepted connections whose peers are unidentified. At the limit accepting pauses, and the
   /// oldest one is closed once its time is over.
@@ -193,8 +194,8 @@ private:
   static Event& emit(const Connection& connection, Budget& budget, EventKind kind);
   void end(Connection& connection, CloseReason reason);
   void continue_closing(Connection& connection);
-  void give_up_closing(Connection& connection);
-  void count_given_up(const Connection& connection);
+  void give_up(const Connection& connection, std::string_view why);
+  void abandon_closing(Connection& connection);
   void retire(Connection& connection);
   void say_aborted(Connection& connection);
   static void check_abort(Connection& connection);

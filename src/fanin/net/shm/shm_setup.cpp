@@ -163,7 +163,7 @@ void ShmTransport::close_listener(ListenerId listener) {
 
 // One that was closed here is told nothing more, and neither is its owner.
 void ShmTransport::evict(Connection& unidentified) {
-  if (unidentified.state.stage() == Stage::closing) return give_up_closing(unidentified);
+  if (unidentified.state.stage() == Stage::closing) return abandon_closing(unidentified);
   report(CloseReason::protocol_violation, unidentified, "did not identify itself, and others wait");
   say_aborted(unidentified);
   end(unidentified, CloseReason::protocol_violation);

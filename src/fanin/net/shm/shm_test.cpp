@@ -445,7 +445,11 @@ protected:
   VirtualClock clock_;
   Loop loop_{clock_};
   Side at_server_;
-  ShmTransport server_{loop_, {.unidentified = {.peers_max = peers_max}}};
+  std::vector<std::string> logged_;
+  ShmTransport server_{
+      loop_,
+      {.unidentified = {.peers_max = peers_max},
+       .report = [this](CloseReason, std::string_view text) { logged_.emplace_back(text); }}};
   Url url_;
   std::vector<std::unique_ptr<shm::RawPeer>> peers_;
 };
@@ -489,6 +493,24 @@ TEST_F(ShmToAnybody, peers_that_were_closed_leave_their_places) {
   arrive(peers_max, true);
   EXPECT_EQ(at_server_.connections.size(), 2 * peers_max);
   EXPECT_EQ(evicted(), 0U);
+}
+
+TEST_F(ShmToAnybody, an_identified_peer_that_takes_nothing_is_given_up_with_a_line) {
+  arrive(2, true);
+  ASSERT_EQ(at_server_.connections.size(), 2U);
+  server_.mark_identified(at_server_.connections.front());
+  for (const ConnectionId id : at_server_.connections) {
+    while (server_.send(id, {}) == SendOutcome::accepted) {
+    }
+    server_.close(id, false);
+  }
+  EXPECT_EQ(server_.closing(), 2U);
+  clock_.advance(ShmOptions{}.linger_timeout);
+  run_until_idle();
+  EXPECT_EQ(server_.closing(), 0U);
+  EXPECT_EQ(server_.given_up(), 1U);
+  ASSERT_EQ(logged_.size(), 1U);
+  EXPECT_NE(logged_.front().find("has not taken all that was sent"), std::string::npos);
 }
 
 TEST_F(Shm, a_message_outside_of_the_announced_memory_closes_the_connection) {

@@ -292,7 +292,8 @@ void TcpTransport::expire(Connection& connection) {
       connection.deadline.start(loop_, loop_.now() + options_.linger_timeout);
       return;
     }
-    if (!has_taken_all(connection)) set_reset_on_close(connection.socket); // or the kernel goes on
+    if (has_taken_all(connection)) return erase(connection); // the rest is its host's
+    set_reset_on_close(connection.socket); // or the kernel goes on
     return give_up(connection, "has not taken all that was sent, and takes nothing more");
   }
   if (connection.state.stage() != Stage::connecting && connection.state.stage() != Stage::handshake)
