@@ -390,6 +390,35 @@ TEST_P(SlowSubscribers, that_reads_after_all_gets_what_was_accepted_before_close
   expect_the_reader_got_all();
 }
 
+TEST_P(SlowSubscribers, has_few_small_messages_waiting) {
+  start({.send_queue_bytes = 65536});
+  const auto low = listen({1}, Mode::low_latency);
+  while (publisher->subscribers() > 0) // without a turn, nobody reads
+    ASSERT_EQ(publisher->publish(1, pattern(1, 0)), net::SendOutcome::accepted);
+  EXPECT_LE(publisher->counters().skipped, 65536 / sizeof(Parcel));
+}
+
+class LongClose : public SlowSubscribers {};
+
+TEST_P(LongClose, goes_on_as_long_as_a_subscriber_reads) {
+  start_with(SlowSubscriber::sample);
+  flood([&](net::SendOutcome) { return publisher->counters().skipped > 0; });
+  const std::uint64_t accepted = published - publisher->counters().skipped;
+  publisher->close();
+  Message message;
+  for (int page = 0; page < 3; ++page) { // the transport and the publisher have as many
+    for (int i = 0; i < 16; ++i)
+      ASSERT_TRUE(ends.until([&] { return sleeper->subscriber.recv(message); }));
+    const Time start = ends.now();
+    while (ends.now() - start < std::chrono::seconds{3}) ends.turn();
+  }
+  for (std::uint64_t i = 3 * 16; i < accepted; ++i)
+    ASSERT_TRUE(ends.until([&] { return sleeper->subscriber.recv(message); })) << i;
+  EXPECT_TRUE(ends.until([&] { return !sleeper->ended.empty(); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sockets, LongClose, ::testing::ValuesIn(testing::virtual_networks()),
+                         [](const auto& network) { return network.param.name; });
 INSTANTIATE_TEST_SUITE_P(Sockets, Publish, ::testing::ValuesIn(testing::networks()),
                          [](const auto& network) { return network.param.name; });
 INSTANTIATE_TEST_SUITE_P(Sockets, FewSendPages, ::testing::ValuesIn(testing::networks()),

@@ -17,7 +17,7 @@ using detail::tag_size;
 using detail::tagged;
 using detail::write_tagged;
 
-// How long a subscriber may take to read the rest, as the transports give it.
+// How long close() waits for subscribers that take nothing, as the transports do.
 constexpr Duration linger_timeout = std::chrono::seconds{5};
 
 } // namespace
@@ -28,7 +28,7 @@ Publisher::Publisher(Context& context, PublisherOptions options)
       filler_(context.send_pool()),
       table_(context.send_pool(), context.random().next()),
       deadline_([this] { flush(); }),
-      linger_([this] { end_closing(); }),
+      linger_([this] { expire_closing(); }),
       acceptor_(context, *this, counters_,
                 {.send_queue_bytes = options_.send_queue_bytes / 2, // the rest waits here
                  .low_latency = true}) {}
@@ -355,6 +355,7 @@ void Publisher::disconnect(const std::shared_ptr<detail::Peer>& peer, CloseReaso
 void Publisher::on_writable(detail::Peer& peer) {
   auto& member = static_cast<Member&>(peer);
   member.blocked = false;
+  taken_ = true;
   member.empty_outbox(counters_);
   if (member.group != nullptr) {
     (void)member.deliver(counters_);
@@ -388,6 +389,7 @@ std::uint64_t Publisher::skipped(PeerId id) const {
 void Publisher::close() {
   if (std::exchange(closing_, true)) return;
   context_.closing(+1);
+  taken_ = false;
   if (options_.slow != SlowSubscriber::block)
     linger_.start(context_.loop(), context_.loop().now() + linger_timeout);
   flush();
@@ -401,6 +403,11 @@ void Publisher::finish_closing() {
            });
   });
   if (all) end_closing();
+}
+
+void Publisher::expire_closing() {
+  if (!std::exchange(taken_, false)) return end_closing();
+  linger_.start(context_.loop(), context_.loop().now() + linger_timeout);
 }
 
 void Publisher::end_closing() {

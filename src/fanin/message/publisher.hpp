@@ -33,7 +33,7 @@ enum class SlowSubscriber : std::uint8_t {
 struct PublisherOptions {
   SlowSubscriber slow = SlowSubscriber::disconnect;
   FlushPolicy flush = {}; ///< of high-throughput subscriptions
-  /// Most bytes that wait for a subscriber; beyond this it is slow.
+  /// Most bytes of memory in what waits for a subscriber; beyond this it is slow.
   std::uint64_t send_queue_bytes = ContextOptions::send_queue;
   /// Most tags of a subscriber in one mode; one that asks for more is disconnected (bad_page).
   std::uint32_t tags_max = 65536;
@@ -66,7 +66,8 @@ public:
 
   FANIN_API void flush(); ///< sends at once what was gathered
   /// Takes no more messages and subscribers. Accepted messages are delivered (Context::drain()) to
-  /// subscribers that read, within 5 s unless SlowSubscriber::block.
+  /// subscribers that read. Unless SlowSubscriber::block it ends when none has taken anything for
+  /// 5 s.
   FANIN_API void close();
 
   /// Listens at one more address, also of another network. Returns it with the port that was
@@ -117,6 +118,7 @@ private:
   void made_progress();
   void finish_closing();
   void end_closing();
+  void expire_closing();
 
   Context& context_;
   PublisherOptions options_;
@@ -128,6 +130,7 @@ private:
   std::vector<PeerId> asking_; // have asked for other tags in this turn
   bool wants_writable_ = false; // the application was told backpressure
   bool progress_ = false; // since then, a subscriber has read or has gone
+  bool taken_ = false; // closing: a subscriber has read since linger_ was started
   bool closing_ = false;
   bool closed_ = false;
   net::Timer deadline_;

@@ -10,6 +10,15 @@
 
 namespace fanin::message::detail {
 
+namespace {
+
+// What it holds while it waits. A message of a few bytes may have a page of its own on the heap.
+std::uint64_t memory_of(const Parcel& parcel) {
+  return parcel.size() + sizeof(Parcel) + sizeof(memory::HeapPage);
+}
+
+} // namespace
+
 memory::View tagged(net::PageFiller& filler, Tag tag, std::span<const std::byte> message) {
   const std::size_t size = message.size() + tag_size;
   if (size <= filler.pool().page_size()) {
@@ -75,12 +84,12 @@ void Member::take_wishes() {
 }
 
 void Member::put(Parcel parcel) {
-  outbox_bytes += parcel.size();
+  outbox_bytes += memory_of(parcel);
   outbox.push_back(std::move(parcel));
 }
 
 void Member::pop() {
-  outbox_bytes -= outbox.front().size();
+  outbox_bytes -= memory_of(outbox.front());
   outbox.pop_front();
 }
 

@@ -49,7 +49,7 @@ struct Member final : Peer {
   std::uint32_t offset = 0; // in the group's page: this member has all bytes before it
   std::uint64_t seen = 0; // messages of the group that this member has
   std::deque<Parcel> outbox; // what the transport did not take; it goes before the group's page
-  std::uint64_t outbox_bytes = 0;
+  std::uint64_t outbox_bytes = 0; // of memory
   bool blocked = false; // the transport said backpressure
   bool skipping = false; // does not get the message that is being given
   bool disconnecting = false; // gets nothing more, and is disconnected soon

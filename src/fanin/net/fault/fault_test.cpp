@@ -259,6 +259,7 @@ TEST_F(FaultTest, a_listener_takes_back_the_connections_that_are_still_held) {
 }
 
 TEST_F(FaultTest, nothing_is_taken_from_below_while_much_is_held) {
+  client.send_queue_bytes = 16U << 20;
   listen(server_url({{"delay", "1s"}}));
   const auto made =
       transport.connect({.scheme = "fault+inproc", .host = "server"}, client.options());

@@ -55,7 +55,7 @@ struct End {
   ConnectionOptions options;
   PageFiller* filler = nullptr;
   /// sending
-  std::uint64_t queued_bytes = 0; ///< sent and not completed
+  std::uint64_t queued_bytes = 0; ///< sent and not completed; a small message counts as its item
   bool given_up = false; ///< something that it sent was not taken
   bool wants_writable = false;
   bool writable_pending = false;

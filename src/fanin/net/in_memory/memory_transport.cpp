@@ -226,7 +226,8 @@ SendOutcome MemoryTransport::send(ConnectionId connection, std::span<const memor
   if (extents.size() > max_extents || size > peer.options.max_message) {
     return SendOutcome::too_large;
   }
-  if (end.queued_bytes > 0 && end.queued_bytes + size > end.options.send_queue_bytes) {
+  const std::uint64_t charge = std::max<std::uint64_t>(size, sizeof(Item));
+  if (end.queued_bytes > 0 && end.queued_bytes + charge > end.options.send_queue_bytes) {
     end.wants_writable = true;
     return SendOutcome::backpressure;
   }
@@ -238,7 +239,7 @@ SendOutcome MemoryTransport::send(ConnectionId connection, std::span<const memor
   item.extent_count = static_cast<std::uint8_t>(extents.size());
   std::copy(extents.begin(), extents.end(), item.extents);
   if (network_.options_.strict) item.checksum = item.checksum_of_extents();
-  end.queued_bytes += size;
+  end.queued_bytes += charge;
   end.add_outstanding(item);
   send_in_order(end, *peer.transport, item);
   return SendOutcome::accepted;
@@ -368,7 +369,7 @@ void MemoryTransport::complete(Item& item) {
   if (!item.dropped) {
     if (network_.options_.strict) item.check_untouched();
     end.remove_outstanding(item);
-    end.queued_bytes -= item.size;
+    end.queued_bytes -= std::max<std::uint64_t>(item.size, sizeof(Item));
     if (end.alive && end.wants_writable && end.queued_bytes <= end.options.send_queue_bytes / 2) {
       end.wants_writable = false;
       end.writable_pending = true;
