@@ -7,9 +7,26 @@
 #include <cerrno>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "fanin/base/assert.hpp"
+#include "fanin/base/units.hpp"
 
 namespace fanin::net::shm {
+
+namespace {
+
+std::unexpected<Error> not_mapped(std::uint64_t size, int error) {
+  if (error != ENOMEM && error != EAGAIN && error != ENFILE)
+    return fail_errno(ErrorKind::malformed, "memory that cannot be mapped", error);
+  return fail_errno(ErrorKind::exhausted,
+                    fmt::format("{} of its memory cannot be mapped here, and its messages wait: "
+                                "raise `ulimit -v`, or the kernel's vm.max_map_count",
+                                format_size(size)),
+                    error);
+}
+
+} // namespace
 
 Result<Mapping> Mapping::make(const Descriptor& file, std::uint64_t size) {
   const int seals = fcntl(file.get(), F_GET_SEALS);
@@ -19,7 +36,7 @@ Result<Mapping> Mapping::make(const Descriptor& file, std::uint64_t size) {
   if (fstat(file.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) < size)
     return fail(ErrorKind::malformed, "memory that is smaller than was announced");
   void* const address = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "mmap", errno);
+  if (address == MAP_FAILED) return not_mapped(size, errno);
   Mapping mapping;
   mapping.data_ = static_cast<const std::byte*>(address);
   mapping.size_ = size;
@@ -41,7 +58,7 @@ Mapping::~Mapping() {
 
 Result<> LentMemory::add(const Descriptor& file, std::uint64_t size) {
   if (memories_.size() == memories_max)
-    return fail(ErrorKind::exhausted, "too many shared memories of one peer");
+    return fail(ErrorKind::malformed, "announced too many shared memories");
   auto mapping = Mapping::make(file, size);
   if (!mapping) return std::unexpected(mapping.error());
   memories_.push_back(std::move(*mapping));

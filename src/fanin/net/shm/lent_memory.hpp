@@ -22,7 +22,8 @@ namespace fanin::net::shm {
 class Mapping {
 public:
   Mapping() = default;
-  // Errors: malformed (smaller than `size`, or not sealed against shrinking), exhausted.
+  // Errors: malformed (smaller than `size`, or not sealed against shrinking), exhausted (this
+  // process has no address space for it).
   [[nodiscard]] static Result<Mapping> make(const Descriptor& file, std::uint64_t size);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
@@ -47,7 +48,7 @@ public:
     return Pointer(new LentMemory(std::move(given_back)));
   }
 
-  // The peer's next memory. Errors: as of Mapping::make, and exhausted after memories_max.
+  // The peer's next memory. Errors: as of Mapping::make, and malformed after memories_max.
   [[nodiscard]] Result<> add(const Descriptor& file, std::uint64_t size);
   [[nodiscard]] std::uint32_t memories() const {
     return static_cast<std::uint32_t>(memories_.size());

@@ -141,7 +141,8 @@ Result<ReceivedPacket> receive_packet(int socket) {
   const bool too_long = (message.msg_flags & MSG_TRUNC) != 0;
   const Taken taken = take_descriptors(message, packet);
   if (taken == Taken::no_room)
-    return fail(ErrorKind::exhausted, "no room for another descriptor: raise `ulimit -n`");
+    return fail(ErrorKind::exhausted,
+                "no descriptor is left for its memory, and its messages wait: raise `ulimit -n`");
   msghdr nothing{};
   if (receive(socket, nothing, 0) < 0) return fail_errno(kind_of(errno), "recvmsg", errno);
   if (taken == Taken::too_many || too_long)

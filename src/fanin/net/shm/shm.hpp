@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -121,7 +122,9 @@ private:
     std::vector<shm::Return> returns; // that have no room there yet
     std::uint32_t starving_for = 0; // bytes of a page
     bool holds_all = false; // as many messages of the peer as may be
-    bool lacks_memory = false; // that the peer has announced, and no descriptor is left for
+    bool lacks_memory = false; // that the peer has announced and this process cannot map now
+    bool lack_reported = false;
+    std::optional<shm::ReceivedPacket> packet; // that could not be taken
   };
 
   struct Connection;
@@ -144,6 +147,8 @@ private:
   void try_again(Connection& connection);
   void start_handshake(Connection& connection);
   void read_packets(Connection& connection);
+  [[nodiscard]] static Result<shm::ReceivedPacket> next_packet(Connection& connection);
+  void wait_for_memory(Connection& connection, std::string_view why);
   [[nodiscard]] Result<> take_packet(Connection& connection, shm::ReceivedPacket& packet);
   [[nodiscard]] Result<> take_hello(Connection& connection, const shm::Hello& hello,
                                     shm::ReceivedPacket& packet);

@@ -270,23 +270,38 @@ void ShmTransport::start_handshake(Connection& connection) {
 void ShmTransport::read_packets(Connection& connection) {
   while (connection.state.stage() != Stage::connecting &&
          connection.state.stage() != Stage::ended) {
-    auto packet = shm::receive_packet(connection.socket.get());
+    auto packet = next_packet(connection);
     if (!packet && packet.error().kind == ErrorKind::not_found) return;
     // It went with packets of ours unread; what it had sent before is still there.
     if (!packet && packet.error().kind == ErrorKind::disconnected) continue;
-    if (!packet && packet.error().kind == ErrorKind::exhausted) {
-      connection.receiving.lacks_memory = true;
-      connection.retry.start(loop_, loop_.now() + options_.retry_pause);
-      return;
-    }
+    if (!packet && packet.error().kind == ErrorKind::exhausted)
+      return wait_for_memory(connection, packet.error().text);
     if (packet && packet->size == 0 && shm::has_hung_up(connection.socket.get())) return;
     const Result<> taken =
         packet ? take_packet(connection, *packet) : std::unexpected(packet.error());
-    if (!taken) {
-      (void)violation(connection, taken.error().text);
-      return;
+    if (taken) continue;
+    if (packet && taken.error().kind == ErrorKind::exhausted) {
+      connection.receiving.packet = std::move(*packet);
+      return wait_for_memory(connection, taken.error().text);
     }
+    (void)violation(connection, taken.error().text);
+    return;
   }
+}
+
+Result<shm::ReceivedPacket> ShmTransport::next_packet(Connection& connection) {
+  if (!connection.receiving.packet) return shm::receive_packet(connection.socket.get());
+  shm::ReceivedPacket packet = std::move(*connection.receiving.packet);
+  connection.receiving.packet.reset();
+  return packet;
+}
+
+// The peer has done nothing wrong: this process lacks something, which may come back.
+void ShmTransport::wait_for_memory(Connection& connection, std::string_view why) {
+  connection.receiving.lacks_memory = true;
+  connection.retry.start(loop_, loop_.now() + options_.retry_pause);
+  if (!std::exchange(connection.receiving.lack_reported, true))
+    report(CloseReason::local, connection, why);
 }
 
 Result<> ShmTransport::take_packet(Connection& connection, shm::ReceivedPacket& packet) {

@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <deque>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -329,6 +330,32 @@ TEST_F(Shm, at_the_limit_of_descriptors_an_established_connection_waits) {
   EXPECT_TRUE(at_server_.closed.empty());
 }
 
+TEST_F(Shm, without_address_space_for_the_memory_of_a_peer_its_connection_waits) {
+  constexpr std::uint64_t size = 4ULL << 30; // of which nothing is touched
+  shm::RawPeer peer(url_);
+  peer.say_hello();
+  run_until_idle();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit low{pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) + size / 2,
+                   before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &low), 0);
+  peer.announce(shm::make_sealed(size), size);
+  const Piece piece{0, 1000, size - 4096};
+  peer.put({.kind = RecordKind::lent, .length = piece.length}, {&piece, 1});
+  run_until_idle();
+  EXPECT_TRUE(falls_asleep(server_));
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(at_server_.messages, 0U);
+  EXPECT_TRUE(at_server_.closed.empty());
+  ASSERT_EQ(logged_.size(), 1U);
+  EXPECT_NE(logged_.front().find("ulimit -v"), std::string::npos) << logged_.front();
+  while (at_server_.messages == 0 && at_server_.closed.empty()) (void)loop_.turn();
+  EXPECT_TRUE(at_server_.closed.empty());
+}
+
 TEST_F(Shm, an_error_of_recvmsg_is_no_death_of_the_peer) {
   connect();
   {
@@ -354,7 +381,7 @@ TEST_F(Shm, a_packet_that_was_looked_at_and_could_not_be_taken_counts_once) {
   }
   while (at_server_.connections.empty() && at_server_.closed.empty()) (void)loop_.turn();
   EXPECT_TRUE(at_server_.closed.empty());
-  EXPECT_TRUE(logged_.empty()) << logged_.front();
+  EXPECT_EQ(logged_.size(), 1U);
 }
 
 TEST_F(Shm, a_connection_that_the_kernel_cannot_watch_is_refused_with_a_line_at_both_ends) {
