@@ -103,11 +103,11 @@ void check_elsewhere(const EvbArguments& arguments, const net::Url& url, Reading
   if (arguments.ladder) reading.fail_with("--ladder", "not on other hosts");
 }
 
-// Senders of their own send as fast as their fragments are taken.
+// With --receive, separate sender processes send as fast as their fragments are taken.
 void check_receive(const EvbArguments& arguments, const net::Url& url, Reading& reading) {
   if (!arguments.receive) return;
   if (url.reach() == net::Reach::process)
-    reading.fail_with("--receive", "needs processes of their own: use tcp or shm");
+    reading.fail_with("--receive", "needs separate processes: use tcp or shm");
   if (!arguments.rate.empty() || arguments.idle)
     reading.fail_with("--receive", "its senders know no rate: not with --rate or --idle");
 }

@@ -156,7 +156,7 @@ protected:
   int connections_ = 0;
 };
 
-// Its reason is for people.
+// Its reason is human-readable.
 TEST_F(BuilderChecks, comes_too_late_if_the_kind_of_the_refusal_says_so) {
   for (const auto kind : {wire::RefusalKind::run_ending, wire::RefusalKind::for_good}) {
     const bool ending = kind == wire::RefusalKind::run_ending;

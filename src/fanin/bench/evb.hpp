@@ -43,7 +43,7 @@ struct EvbOptions {
 // The result object: settings, machine and results[]. Errors: usage, and what goes wrong.
 [[nodiscard]] Result<json::Value> bench_evb(const EvbOptions& options, const Progress& progress);
 
-// The same for people, a table.
+// The same as a human-readable table.
 [[nodiscard]] std::string evb_table(const json::Value& result);
 
 } // namespace fanin::bench

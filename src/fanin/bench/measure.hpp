@@ -66,7 +66,7 @@ inline constexpr double idle_least = 0.25;
 // The same as a line; empty: it was not measured on a testbed.
 [[nodiscard]] std::string network_text(const json::Value& row);
 
-// One line at a time, for people.
+// Human-readable progress, one line at a time.
 using Progress = std::function<void(std::string_view)>;
 
 struct RoundOptions {

@@ -40,7 +40,7 @@ struct MessageBenchOptions {
 [[nodiscard]] Result<json::Value> bench_messages(const MessageBenchOptions& options,
                                                  const Progress& progress);
 
-// The same for people: a line for each size, a column for each contender.
+// The same, human-readable: a line for each size, a column for each contender.
 [[nodiscard]] std::string message_table(const json::Value& result);
 // The same as a drawing (SVG): a line for each contender, over sizes. Also of bench_evb_sizes().
 [[nodiscard]] std::string plot_over_sizes(const json::Value& result);

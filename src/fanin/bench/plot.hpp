@@ -1,4 +1,4 @@
-// Measurements as a drawing (SVG), for people and documents.
+// Measurements as a drawing (SVG), for documents.
 #pragma once
 
 #include <optional>

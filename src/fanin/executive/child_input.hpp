@@ -28,8 +28,8 @@ public:
 
   [[nodiscard]] int descriptor() const override { return descriptor_.get(); }
   bool poll() override; // true: it has read something
-  // What is there now, at the end of the process. Another one that goes on writing is not waited
-  // for.
+  // Reads what has been written when the process has ended. It does not wait for others that hold
+  // the pipe open.
   void read_rest();
 
   static constexpr std::size_t line_max = 64U << 20;

@@ -1,4 +1,4 @@
-// What a configuration would start, for people.
+// Human-readable description of what a configuration starts.
 #pragma once
 
 #include <span>

@@ -76,7 +76,7 @@ private:
 
   LogFunction log_;
   LogLimiter lines_;
-  std::map<message::PeerId, std::string> readers_; // for people
+  std::map<message::PeerId, std::string> readers_; // names, human-readable
   message::Context context_;
   std::unique_ptr<message::Publisher> publisher_;
   std::vector<std::byte> small_ = std::vector<std::byte>(small_event_max); // bytes of an event

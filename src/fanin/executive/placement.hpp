@@ -19,9 +19,9 @@ namespace fanin::executive {
 // Processors that this process may use.
 [[nodiscard]] FANIN_INTERNAL_API std::size_t usable_cores();
 
-// To be called before so many processes are started, which inherit it: where they are more than
-// the cores, none takes the core from one that runs when a message wakes it (SCHED_BATCH). Without
-// that, processes that share cores interrupt each other for each message.
+// If there are more processes than cores: schedules the calling process, and those that it starts
+// afterwards, by SCHED_BATCH. Then a process that a message wakes does not take the core from
+// another one that runs. Without that, processes interrupt each other for each message.
 FANIN_INTERNAL_API void share_cores(std::size_t processes);
 
 } // namespace fanin::executive

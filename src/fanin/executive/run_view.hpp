@@ -1,5 +1,5 @@
-// What is known of a run from its nodes' reports (report.hpp): the live line, the result and its
-// table for people. The same whether the nodes are this process or others.
+// What is known of a run from its nodes' reports (report.hpp): the progress line, the result, and
+// the result as a human-readable table. It does not matter in which process a node is.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ namespace fanin::executive {
 
 // One configuration.
 struct StagePart {
-  std::string name; // for people
+  std::string name; // human-readable
   bool group = false; // of the first stage
   std::vector<std::string> command; // and its options
   std::string input; // of the process

@@ -17,7 +17,7 @@ namespace fanin::executive {
 
 class WatchedSink final : public storage::EventSink {
 public:
-  // `name` is for people. Thread: that which makes it.
+  // `name`: human-readable. Thread: the one that makes it.
   WatchedSink(std::unique_ptr<storage::EventSink> inner, std::string name, LogFunction log);
 
   [[nodiscard]] storage::SubmitOutcome submit(storage::BuiltBatch& batch) override;
@@ -42,10 +42,10 @@ private:
   [[nodiscard]] bool on_own_thread();
   void committed(const storage::Committed& committed);
   void fail_for_good(ErrorKind kind, std::string_view why);
-  // Calls the inner sink; what it throws is a failure. False: so it was.
+  // Calls the inner sink. False: it threw, which is treated as its failure.
   template <class Call>
   bool guarded(const Call& call);
-  // What `call` gives, or `otherwise` if it throws, which is logged once.
+  // The result of `call`, or `otherwise` if it throws; that is logged once.
   template <class Call, class Value>
   Value or_else(const Call& call, Value otherwise) const;
   void take_files();

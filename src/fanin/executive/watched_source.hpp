@@ -13,7 +13,7 @@ namespace fanin::executive {
 
 class WatchedSource final : public source::Source {
 public:
-  // `name` is for people.
+  // `name`: human-readable.
   WatchedSource(std::unique_ptr<source::Source> inner, std::string name, LogFunction log);
 
   [[nodiscard]] Result<> prepare() override;

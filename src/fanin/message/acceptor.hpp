@@ -28,7 +28,7 @@ struct Peer {
   PeerId id = PeerId::none;
   Hello hello;
   bool answer_owed = false; // its hello is not answered yet: the transport gave backpressure
-  std::string name; // for people
+  std::string name; // human-readable
 };
 
 class AcceptorOwner {

@@ -98,7 +98,7 @@ struct ConnectionOptions {
   std::uint64_t held_bytes = std::numeric_limits<std::uint64_t>::max();
   bool low_latency = false; ///< true: small messages leave at once (control). false: they are
                             ///< gathered (data)
-  /// Others wait for what this end sends, which is little: this host's queues may put it before the
+  /// This end sends little, and other nodes wait for it: the queues of this host may send it before
   /// data of other connections (tcp).
   bool urgent = false;
   /// Of a listener: accepted peers are unidentified until mark_identified() is called. Until then a

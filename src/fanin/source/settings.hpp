@@ -22,7 +22,7 @@ namespace fanin::source {
 
 struct SourceSettings {
   SourceId id = 0;
-  std::string name; ///< for people
+  std::string name; ///< human-readable
   std::string type; ///< "emulator", "hld", ..., as registered
   std::string key; ///< name of its table: "readout.0.source.1"; may be empty
   settings::Place place; ///< where it is described

@@ -41,8 +41,8 @@ class Source {
 public:
   virtual ~Source() = default;
 
-  /// Called once, before the readout unit connects to anything. What may block, such as the look-up
-  /// of a host name, belongs here and not into start(). An error ends the process.
+  /// Called once, before the readout unit connects to anything. Everything that may block, such as
+  /// the look-up of a host name, belongs here and not into start(). An error ends the process.
   [[nodiscard]] virtual Result<> prepare() { return {}; }
 
   /// Called after prepare() until it is true, before the readout unit joins the run: whether the

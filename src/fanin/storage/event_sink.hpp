@@ -110,8 +110,8 @@ public:
   /// The number of files(), without a copy of their names.
   [[nodiscard]] virtual std::size_t file_count() const { return 0; }
   [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
-  /// For people: what has to happen before it can commit what it holds, such as "a filter unit to
-  /// start". Empty: that is unknown, or it waits for nothing.
+  /// Human-readable: what has to happen before it can commit what it holds, such as "a filter unit
+  /// to start". Empty: that is unknown, or it waits for nothing.
   [[nodiscard]] virtual std::string waits_for() const { return {}; }
 
 protected:

@@ -76,7 +76,7 @@ enum class AbsentReason : std::uint32_t {
   silent, ///< the source was given up until a later number
   dropped ///< the source's fragment could not be taken (number or size)
 };
-/// With which reason an event lacks that fragment.
+/// The reason that the event gets for that fragment.
 [[nodiscard]] constexpr MissingReason missing_reason(AbsentReason reason) {
   switch (reason) {
   case AbsentReason::silent: return MissingReason::deadline;

@@ -20,7 +20,7 @@ struct Slice {
   [[nodiscard]] constexpr EventNumber detector_number(EventNumber own) const {
     return (own / block * of + number) * block + own % block;
   }
-  /// The same of an end: one above that of the last event below it.
+  /// The detector's number of an end: one above the number of the last event below the end.
   [[nodiscard]] constexpr EventNumber detector_end(EventNumber own) const {
     return own == 0 ? 0 : detector_number(own - 1) + 1;
   }

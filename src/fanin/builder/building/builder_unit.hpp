@@ -61,7 +61,7 @@ public:
   [[nodiscard]] bool too_late() const { return control_ && control_->too_late(); } // for the run
   [[nodiscard]] const wire::NodeCounters& counters();
   [[nodiscard]] std::vector<std::string> files() const { return storage_.files(); }
-  // For people: what storage waits for; empty: unknown, or nothing.
+  // Human-readable: what storage waits for; empty: unknown, or nothing.
   [[nodiscard]] std::string storage_waits_for() const { return storage_.waits_for(); }
 
   // Of shaping, by rail; without it there is none.

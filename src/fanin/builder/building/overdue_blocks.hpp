@@ -1,5 +1,6 @@
-// Which blocks do not come: a lane that owes blocks and completes none, of any batch, is no way to
-// this builder unit; a batch of which nothing comes although later ones do is stuck.
+// Finds the data blocks that do not come. A lane that owes blocks and completes none of any batch
+// does not reach this builder unit. A batch of which nothing comes, although blocks of later
+// batches come, is stuck.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +16,10 @@ namespace fanin::builder {
 // Knows no connection; times are the builder unit's deadline clock.
 class OverdueBlocks {
 public:
-  // Half a second, say, is very long for a block that is owed; `dead_after`: for a batch alone.
-  // `lanes`: of a readout unit, at most. `in_turn`: readout units send to one builder unit after
-  // the other (barrel shifter). How long a round takes is not known, so one that seemed to have no
-  // way is waited for `dead_after` from then on.
+  // `timeout`: how long a lane may owe a block without completing one. `dead_after`: how long a
+  // single batch is waited for. `lanes`: most lanes of a readout unit. `in_turn`: readout units
+  // send to one builder unit after the other (barrel shifter). How long a round takes is not known,
+  // so a lane that was reported once is waited for `dead_after` from then on.
   OverdueBlocks(std::size_t readout_units, std::size_t lanes, Duration timeout, Duration dead_after,
                 bool in_turn = false)
       : timeout_(timeout),
@@ -27,15 +28,15 @@ public:
         lanes_(lanes),
         states_(readout_units * lanes, State{.patience = timeout}) {}
 
-  // A block has come over it, or a part of one.
+  // A block, or a part of one, has come over this lane.
   void heard(const Lane& lane) { state(lane).heard = true; }
-  // A block of this batch has come over it.
+  // A block of this batch has come over this lane.
   void heard(const Lane& lane, const Assembly& batch) {
     const bool early = batch.state == AssemblyState::early; // it is assigned after all that are
     Duration& latest = state(lane).latest;
     latest = std::max(latest, early ? batch.heard_at : batch.assigned_at);
   }
-  // It is new, and all batches are sent again. Those may be of sources of another lane.
+  // The lane is new, and all batches are sent again, maybe with sources of another lane.
   void begins_again(const Lane& lane) {
     state(lane).latest = {};
     if (lane.count > 1) heard(lane);
@@ -46,7 +47,7 @@ public:
 
   // How often to check.
   [[nodiscard]] Duration period() const { return timeout_ / 4; }
-  // The time for the next check has come; then it begins to count anew.
+  // True: the time for a check has come. The next one is due after period().
   [[nodiscard]] bool due(Duration now);
 
   struct Found {

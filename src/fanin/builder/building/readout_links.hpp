@@ -1,6 +1,6 @@
 // A builder unit's connections from readout units: for data one over each rail (lane.hpp), and in
-// the pull flow one for requests. With shaping it grants over them what readout units may send.
-// Says to the event manager which readout units reach this node.
+// the pull flow one for requests. With shaping it tells readout units over them how much they may
+// send. It tells the event manager which readout units reach this node.
 #pragma once
 
 #include <algorithm>
@@ -28,17 +28,17 @@ namespace fanin::builder {
 // Thread: its loop.
 class ReadoutLinks final : public net::Handler {
 public:
-  // Whose blocks come over them. Called on the loop.
+  // Receives the blocks that come over the connections. Called on the loop.
   class Receiver {
   public:
     virtual ~Receiver() = default;
-    // A message over this one of a readout unit's lanes.
+    // A message has come over this lane.
     virtual void block(const Lane& lane, const net::Event& event) = 0;
-    // A new lane, over which all that its sources owe is sent from the beginning.
+    // A lane is new: the readout unit sends all that the lane's sources owe from the beginning.
     virtual void data_opened(const Lane& lane) = 0;
     // A data connection has come or ended.
     virtual void connections_changed() = 0;
-    // It can be asked for batches: for all that it owes, from the beginning.
+    // The readout unit can be asked for batches: for all that it owes, from the beginning.
     virtual void requests_opened(NodeId readout) = 0;
   };
 
@@ -46,48 +46,49 @@ public:
   ReadoutLinks(const System& system, NodeEnvironment environment, Receiver& receiver);
   ~ReadoutLinks() override;
 
-  // Listens on all of these rails (rails.hpp); gives those that work. Errors: none does.
+  // Listens on all of these rails (rails.hpp); returns those that work. Errors: none works.
   [[nodiscard]] Result<std::vector<net::Url>> listen(std::span<const net::Url> rails,
                                                      memory::PagePool& receive_pool);
-  // Connections of this run and to this incarnation are welcome; those before are closed.
+  // Accepts connections of this run to this incarnation; closes earlier ones.
   void begin(RunNumber run, Incarnation incarnation);
-  // None is.
+  // Closes all connections, and accepts none.
   void end();
 
-  // Whose data come, over one lane at least; 0: nobody's.
+  // The incarnation of this readout unit that is connected by at least one lane; 0: none.
   [[nodiscard]] Incarnation connected(NodeId readout) const {
     return readouts_[readout].open > 0 ? readouts_[readout].incarnation : 0;
   }
-  // Of its data connection, or the last one that it had; 1 if it had none.
+  // The number of lanes of its data connection, or of its last one; 1 if it had none.
   [[nodiscard]] std::size_t lanes(NodeId readout) const {
     return std::max<std::size_t>(1, readouts_[readout].lanes.size());
   }
-  // " over rail 2" of this node, where it has several.
+  // " over rail 2", where this node has several rails; otherwise empty.
   [[nodiscard]] std::string rail_text(const Lane& lane) const;
-  // Whether a part of a message has come over this lane since it was asked last.
+  // Whether a part of a message has come over this lane since the last call.
   [[nodiscard]] bool take_progress(const Lane& lane) {
     if (readouts_[lane.readout].lanes.empty()) return false;
     DataLane& one = lane_at(lane);
     const std::uint64_t before = std::exchange(one.unfinished, one.data.unfinished());
     return one.unfinished != before;
   }
-  // Something came over it that no good readout unit sends.
+  // Closes the lane, since bytes came over it that no correct readout unit sends.
   void hang_up(const Lane& lane, std::string_view why);
-  // A full carrier has come over it.
+  // A full carrier has come over this lane.
   void carrier_filled(const Lane& lane) {
     if (!grants_.empty()) grants_[lane_at(lane).rail].carrier_filled(lane.readout);
   }
-  // It is of no use, nor is the connection for requests over the same rail.
+  // Closes a lane that does not work, and the connection for requests over the same rail.
   void drop(const Lane& lane);
 
-  // Pull: asks each readout unit for this batch, or one, when the earlier ones are asked for.
+  // Pull: asks each readout unit, or one, for this batch after all earlier requests.
   void request(EventNumber batch);
   void request(NodeId readout, EventNumber batch) {
     readouts_[readout].to_request.push_back(batch);
     requests_pending_ = true;
   }
-  // Once a turn: sends requests, as long as readout units read. `member(NodeId)`: the incarnation
-  // that takes part. `find(EventNumber)`: the assignment; none: nobody has to be asked any more.
+  // Once a turn: sends requests, as far as readout units read them. `member(NodeId)`: the
+  // incarnation that takes part. `find(EventNumber)`: the assignment; none: the batch needs no
+  // request any more.
   template <class Member, class Find>
   void send_requests(Member member, Find find);
   // Once a turn, before requests are sent, with shaping: what readout units may send from now on.
@@ -96,18 +97,19 @@ public:
   void grant(Owes owes);
   // Once a turn, behind requests: tells readout units what they are granted.
   void send_grants();
-  // It is connected, and waits for its grant: what is not granted is not owed.
+  // True: the lane is connected, and its readout unit has no grant to send. A readout unit owes
+  // only what it may send.
   [[nodiscard]] bool waits_for_grant(const Lane& lane) const {
     const Readout& readout = readouts_[lane.readout];
     if (grants_.empty() || readout.lanes.empty() || !readout.lanes[lane.index].data) return false;
     return !grants_[readout.lanes[lane.index].rail].may_send(lane.readout);
   }
-  // Of shaping, by rail; without it there is none.
+  // The grants of each rail; without shaping there are none.
   [[nodiscard]] std::span<const shaping::Grants> grants() const { return grants_; }
   // Once a turn: says which readout units reach this node, as far as that has changed.
   void report(ControlClient& control);
 
-  // Connections that meant another run or incarnation.
+  // How many connections were refused since they named another run or incarnation.
   [[nodiscard]] std::uint64_t stale() const { return stale_; }
 
   void on_event(net::Transport& transport, net::Event& event) override;
@@ -155,7 +157,7 @@ private:
   [[nodiscard]] DataLane& lane_at(const Lane& lane) {
     return readouts_[lane.readout].lanes[lane.index];
   }
-  // That which it has over a rail.
+  // The lane of this readout unit over this rail; none: it has none there.
   [[nodiscard]] std::optional<Lane> lane_over(std::size_t rail, NodeId readout) const;
   [[nodiscard]] bool may_answer(NodeId readout) const;
 
@@ -165,7 +167,7 @@ private:
   Receiver& receiver_;
   std::vector<net::Listener> listeners_; // one a rail
   RunNumber run_ = 0;
-  Incarnation incarnation_ = 0; // of this node; 0: nobody is welcome
+  Incarnation incarnation_ = 0; // of this node; 0: no connection is accepted
   std::vector<Readout> readouts_;
   UnidentifiedLinks unidentified_;
   std::map<net::Link, Owner> owners_;

@@ -47,7 +47,7 @@ public:
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   // Of all incarnations whose sinks are still there.
   [[nodiscard]] std::vector<std::string> files() const;
-  // For people: what the oldest sink that knows it waits for (EventSink).
+  // Human-readable: what the oldest sink that knows it waits for (EventSink).
   [[nodiscard]] std::string waits_for() const;
 
 private:

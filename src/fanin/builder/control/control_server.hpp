@@ -1,5 +1,6 @@
-// The event manager's connections: who says hello, who comes back after a loss, who has fallen
-// silent. What nodes say is handed to an interface; what they are told goes through their channels.
+// The event manager's connections: accepts nodes that say hello, resumes a connection that was
+// lost, drops nodes that are silent. It hands what nodes say to an interface; what they are told
+// goes through their channels.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +35,11 @@ public:
     wire::RefusalKind kind = wire::RefusalKind::for_good;
     LogLevel level = LogLevel::warning;
   };
-  // Who leads the run. Called on the loop; may tell nodes something, and drop() them.
+  // The coordinator of the run. Called on the loop; it may send to nodes, and drop() them.
   class Nodes {
   public:
     virtual ~Nodes() = default;
-    // Why a node that has said hello as it should may not take part now; none: it may.
+    // Why a node with a correct hello may not take part now; none: it may.
     [[nodiscard]] virtual std::optional<Refusal> refusal(NodeKey key) = 0;
     // It takes part from now on: it has to be welcomed. `rails`: of a builder unit (rails.hpp).
     virtual void joined(NodeKey key, const wire::Hello& hello, std::string rails) = 0;
@@ -47,12 +48,12 @@ public:
     // False: it is invalid, and the node is dropped.
     [[nodiscard]] virtual bool message(NodeKey key, wire::MessageType type,
                                        std::span<const std::byte> body) = 0;
-    // A readout unit has lost its connection: whether it is waited for.
+    // A readout unit has lost its connection. True: the run waits for it to come back.
     [[nodiscard]] virtual bool waits_for(NodeKey key) = 0;
     virtual void waits(NodeKey key, std::string_view why) = 0;
-    // It has come back in time, as if nothing had been.
+    // It has come back in time, and has missed no message.
     virtual void resumed(NodeKey key) = 0;
-    // It is gone for good; nothing can be told to it any more.
+    // It takes part no more; nothing can be sent to it.
     virtual void left(NodeKey key, std::string_view why) = 0;
   };
 
@@ -60,15 +61,15 @@ public:
   ControlServer(const System& system, NodeEnvironment environment, Nodes& nodes);
   ~ControlServer() override;
 
-  // Listens on all of these rails: nodes come over any of them. Errors: none can be listened on.
+  // Listens on all of these rails: nodes connect over any of them. Errors: none works.
   [[nodiscard]] Result<> start(std::span<const net::Url> rails);
-  // Those that work.
+  // The addresses of the rails that work.
   [[nodiscard]] std::vector<net::Url> urls() const { return urls_of(listeners_); }
 
-  // Opens the conversation with a node that has joined; said again if its connection is lost before
-  // that has come.
+  // The first message to a node that has joined. It is sent again if the connection is lost before
+  // the node has got it.
   void welcome(NodeKey key, const wire::Welcome& welcome);
-  // To say something to it; null: it is not here.
+  // The channel for messages to this node; null: it does not take part.
   [[nodiscard]] ControlChannel* channel(NodeKey key);
   [[nodiscard]] ControlChannel* readout(NodeId node) {
     return channel({wire::Role::readout_unit, node});
@@ -84,23 +85,23 @@ public:
   void tell_builders(const Body& body, const Parts&... parts) {
     tell(readouts_, peers_.size(), body, parts...);
   }
-  // All that are here have room for what may grow long.
+  // True: each connected readout unit has room for messages that may be long.
   [[nodiscard]] bool readouts_roomy();
-  // Ends its connection, after what it was told if not `abort`; Nodes::left() is called.
+  // Ends its connection; without `abort`, after all messages to it. Nodes::left() is called.
   void drop(NodeKey key, std::string_view why, bool abort = true);
-  // Without a word to anybody.
+  // Closes all connections. Nodes::left() is not called.
   void close_all();
 
-  // Sends what was said in this turn, and gives up who does not read.
+  // Sends the messages of this turn, and drops nodes that do not read.
   void flush();
 
-  // Whoever watches over the process of this session saw it die: it does not come back.
+  // The launcher reports that the process of this session has died: it does not come back.
   void process_died(std::uint64_t session);
   // Drops readout units whose connection has not come back; returns when to call it again.
   [[nodiscard]] Time end_graces(Time now);
-  // Drops who says nothing for `dead_after`, or acknowledges nothing; gives those.
+  // Drops nodes that say nothing, or acknowledge nothing, for `dead_after`; returns them.
   std::vector<NodeKey> drop_silent(Time now);
-  // The event manager did not run for so long: nobody is judged by that time.
+  // The event manager did not run for so long: that time does not count for any node.
   void pass_over(Duration pause, Time now);
 
   void on_event(net::Transport& transport, net::Event& event) override;

@@ -15,9 +15,9 @@ namespace fanin::builder {
 // Knows no connection and no time. A filter unit decides the events of a batch in order, so what is
 // decided is always the beginning of it.
 //
-// An event that a filter unit dies of goes to another one once. Which event that was is known if
-// the unit had to say each decision at once (`careful`); of the first death it is not, and each
-// event that was not decided may have been it.
+// An event at which a filter unit dies goes to another filter unit once. At the first death it is
+// not known which of the undecided events it was. From then on filter units report each decision at
+// once (`careful`), so that at a further death it is the first undecided event.
 class BatchDecisions {
 public:
   enum class State : std::uint8_t {
@@ -34,7 +34,7 @@ public:
   [[nodiscard]] EventRange range() const { return range_; }
   [[nodiscard]] std::uint32_t next() const { return next_; } // events before it are decided
   [[nodiscard]] bool careful() const { return careful_; }
-  // Of each event the streams that want it; error_stream: nobody could decide.
+  // For each event the streams that want it; error_stream: no filter unit could decide.
   [[nodiscard]] std::span<const std::uint32_t> wanted() const { return streams_; }
 
   void begin() {
@@ -51,7 +51,7 @@ public:
     return true;
   }
 
-  // The filter unit has not begun with it, and will not.
+  // The filter unit has not begun with the batch, and will not.
   void return_untouched() {
     FANIN_ASSERT(state_ == State::in_work);
     state_ = State::waiting;
@@ -74,7 +74,7 @@ public:
     return true;
   }
 
-  // Nobody can take it: none of the rest will be decided.
+  // No filter unit can take the batch: no further event of it is decided.
   void give_up_rest() {
     while (state_ != State::decided) give_up();
   }

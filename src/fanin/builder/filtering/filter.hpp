@@ -71,10 +71,10 @@ private:
 class Filter {
 public:
   virtual ~Filter() = default;
-  /// Decides one event. It may take up to `time_limit` of the configuration; then its process is
-  /// killed. An exception ends its process, too. Both start again, and the event goes to another
-  /// filter unit once. Called on one thread; a process has its own filter. It may see an event more
-  /// than once, and sees events in no certain order.
+  /// Decides one event. If it takes longer than `time_limit` of the configuration, its process is
+  /// killed; an exception ends the process, too. In both cases the process is started again, and
+  /// the event goes to another filter unit once. Thread: one; each process has its own filter. It
+  /// may see an event more than once. Events come in any order.
   virtual void decide(const FilterEvent& event, Decision& decision) = 0;
 };
 

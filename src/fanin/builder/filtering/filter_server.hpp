@@ -29,7 +29,7 @@ namespace fanin::builder {
 
 // A batch under decision.
 struct FilterJob {
-  // Who gets it when it is decided. Thread: the loop's.
+  // Gets the batch when it is decided. Thread: the loop's.
   class Owner {
   public:
     virtual ~Owner() = default;
@@ -53,8 +53,8 @@ struct FilterJob {
 // Thread: the loop's. Outlives the owners of its jobs.
 class FilterServer final : public net::Service, private net::Handler {
 public:
-  // What filters have said of events that are not written yet: beyond so much of it, filter units
-  // get no further batch. The batches that they have then add theirs.
+  // Most bytes of filters' results for events that are not written yet. Beyond that, filter units
+  // get no further batch. Batches that they already have may still add results.
   static constexpr std::uint64_t results_max = 64U << 20;
 
   struct Options {
@@ -62,8 +62,8 @@ public:
     // it; at most so many.
     Duration set_aside_after = std::chrono::milliseconds{100};
     std::size_t set_aside_max = 0;
-    // Filter units read what lies in it, on this host; what does not is copied into it. Null: the
-    // network copies.
+    // Filter units of this host read pages of this pool in place; other pages are copied into it.
+    // Null: the network copies.
     memory::PagePool* shared_pool = nullptr;
     std::function<void(const std::string& name)> on_silent; // a filter unit that was given up
   };
@@ -74,12 +74,13 @@ public:
   // Errors: as of Transport::listen().
   [[nodiscard]] Result<> listen(const net::Url& url);
 
-  // No more batches are taken now.
+  // True: it takes no further batch now.
   [[nodiscard]] bool full() const { return jobs_ >= jobs_max; }
   void add(std::unique_ptr<FilterJob> job);
   // Its jobs are dropped.
   void forget(FilterJob::Owner& owner);
-  // For people: who has to decide what before the oldest batch goes to storage; empty: nobody.
+  // Human-readable: which filter unit has to decide what before the oldest batch goes to storage;
+  // empty: none.
   [[nodiscard]] std::string waits_for() const;
   [[nodiscard]] ResultPages& result_pages() { return pages_; }
   [[nodiscard]] const System& system() const { return system_; }

@@ -27,9 +27,9 @@ public:
   // A new incarnation.
   void readout_up(NodeId node);
   void builder_up(NodeId node) { builders_[node].files.clear(); }
-  // Each source of it has so many fragments more.
+  // Each source of this readout unit has announced so many further numbers.
   void read(NodeId node, std::uint64_t fragments);
-  // This one has so many less than read() has said.
+  // So many of the numbers in read() have no fragment of this source.
   void absent(NodeId node, std::size_t local, std::uint64_t fragments);
   // What its incarnation has announced until now is taken back.
   void begin_afresh(NodeId node);

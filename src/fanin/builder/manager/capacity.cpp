@@ -56,9 +56,10 @@ const Capacity::Share& Capacity::fair_share() {
   return *share_;
 }
 
-// What was released behind others counts until these are released. With `in_order` these others may
-// wait for this very batch, so a batch that is assigned again counts only what is not released. It
-// always fits: it fitted before, and no new batch is assigned until all old ones are.
+// Capacity comes back in the order of assignment: a batch that is released before an earlier one
+// still counts until the earlier one is released. With `in_order` the earlier ones may wait for the
+// very batch that is assigned again, so for that one only batches that are not released count. It
+// always fits: it fitted before, and no new batch is assigned while an old one waits.
 bool Capacity::has_room(NodeId node, const Need& need, Use use) {
   const Builder& builder = builders_[node];
   const bool again = use == Use::reassignment;

@@ -256,8 +256,8 @@ bool Dispatcher::on_hand_back(NodeId builder, const wire::HandBack& back,
   return true;
 }
 
-// It is told itself what it would be asked for, as in the push flow, until that builder unit goes
-// on.
+// A builder unit that asks for nothing would stop its readout units. So these are told directly
+// what it should ask for, as in the push flow, until it asks again.
 void Dispatcher::on_uncut(NodeId readout, const wire::Uncut& uncut) {
   const Batch* const held = batches_.containing(uncut.event);
   if (held == nullptr || held->state == BatchState::unassigned) return;

@@ -1,6 +1,6 @@
-// Up to where readout units agree that events exist, and what they are told of that: silent sources
-// are waited for no longer, numbers that are held are right, or the run waits until readout units
-// come together.
+// Finds up to which number readout units agree that events exist, and tells them: they stop waiting
+// for silent sources, and learn whether the numbers that they hold are right. The run waits while
+// the first numbers of readout units are too far apart.
 #pragma once
 
 #include <cstdint>
@@ -43,26 +43,26 @@ public:
   [[nodiscard]] bool on_announce(NodeId node, wire::MessageReader& reader, EventNumber decided,
                                  Duration now);
   void on_held(NodeId node, const wire::Held& held);
-  // `waits_for`: what it says of its sources, for people.
+  // `waits_for`: human-readable; what the readout unit waits for at its sources.
   void on_status(NodeId node, bool held_back, std::string waits_for, Duration now) {
     announced_.held_back(node, held_back, now);
     waits_for_[node] = std::move(waits_for);
   }
   [[nodiscard]] const std::string& waits_for(NodeId node) const { return waits_for_[node]; }
-  // Its numbers fell; it hears whether it may begin afresh.
+  // Its numbers fell: answers whether it may begin again with these numbers.
   void on_begin(NodeId node);
 
   // An announcement more than a window ahead of all others counts when another one comes there.
   [[nodiscard]] EventNumber agreed_end() const;
   // True: it is known from now on where batches begin.
   [[nodiscard]] bool find_first_event();
-  // Who holds a number hears at once when others have reached it, hold it too, or have come to
-  // their end.
+  // Once a turn: answers readout units that hold a number, as soon as others have reached the
+  // number, hold it too, or have come to their end.
   void answer_held();
-  // Now and then: who is overtaken.
+  // Periodically: logs which readout units are overtaken.
   void watch_overtaken(Duration now);
-  // Now and then: tells readout units that others are ahead, so that they stop waiting for sources
-  // that are silent.
+  // Periodically: tells readout units that others are ahead, so that they stop waiting for silent
+  // sources.
   void watch_laggards();
 
   // Human-readable: which readout units begin too far from each other; empty: none.

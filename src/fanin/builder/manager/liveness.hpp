@@ -1,10 +1,9 @@
-// Which nodes are dead: those that say nothing for long (frozen, or their host died without a
-// word), those whose connection does not come back, and those whose process was seen to die. What
-// they still send is recognised as stale by its incarnation.
+// Decides which nodes are dead: those that say nothing for long (the process is frozen, or the host
+// is dead), those whose connection does not come back, and those whose process was seen to die.
+// What they still send is recognised as stale by its incarnation.
 //
-// Nobody is judged by the time in which the event manager itself did not run, or hardly: what
-// others have said meanwhile lies in its sockets. All times from which others count are moved by
-// it.
+// Time in which the event manager itself did not run, or hardly ran, does not count: messages of
+// that time are still in its sockets. So each deadline is moved by the length of such a pause.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ public:
 
   void start(Time now) { clock_.start(now); }
 
-  // Drops nodes that are silent; gives those.
+  // Drops nodes that are silent, and returns them.
   [[nodiscard]] std::vector<NodeKey> drop_silent(Time now) {
     pass_over_pauses(now);
     return server_.drop_silent(now);
@@ -35,7 +34,7 @@ public:
     pass_over_pauses(now);
     return server_.end_graces(now);
   }
-  // Whoever watches over the process of this session saw it die.
+  // The launcher reports that the process of this session has died.
   void process_died(std::uint64_t session, Time now) {
     pass_over_pauses(now);
     server_.process_died(session);

@@ -1,4 +1,4 @@
-// What is waited for, as text for people: the first few, and how many more there are.
+// Human-readable list of what is waited for: the first few, and how many more there are.
 #pragma once
 
 #include <cstddef>

@@ -39,11 +39,11 @@ public:
   void begin(RunNumber run, Incarnation incarnation);
   void end();
 
-  // A builder unit is there, at these addresses (rails.hpp). False: they make no sense.
+  // A builder unit takes part, at these addresses (rails.hpp). False: they are invalid.
   [[nodiscard]] bool up(NodeId builder, Incarnation incarnation, std::string_view rails);
-  // That incarnation is gone.
+  // That incarnation of the builder unit takes part no more.
   void down(NodeId builder, Incarnation incarnation);
-  // The builder unit hears nothing of this node: it leaves that rail.
+  // The builder unit gets no data of this node over a rail: this node uses the other rails.
   void reconnect(const wire::Reconnect& reconnect);
   // Sends a batch behind those that were assigned before.
   void send(RetainedBatch& batch);

@@ -114,7 +114,7 @@ private:
 
   Incarnation incarnation_ = 0; // 0: not welcomed
   RunNumber run_ = 0;
-  RunView view_; // but for what is announced: view()
+  RunView view_; // without the announced number: view() adds it
   bool begin_asked_ = false; // wire::Begin, and not answered
   bool waits_for_sources_ = false; // to be ready
   bool pause_wanted_ = false; // by the event manager, and not answered

@@ -24,15 +24,16 @@ public:
   // `asked`: a readout unit is granted nothing before it owes something (pull).
   Grants(const Shaping& shaping, std::size_t readout_units, bool asked);
 
-  // So long a token may be held by one that sends nothing.
+  // A readout unit that sends nothing may hold a token for so long.
   static constexpr Duration token_patience = std::chrono::milliseconds{10};
 
-  // A new connection of it: nothing is granted.
+  // A new connection of this readout unit: nothing is granted yet.
   void opened(NodeId readout);
   void closed(NodeId readout);
-  // A message of it has come. False: it was not granted that.
+  // A message of this readout unit has come. False: that was not granted.
   [[nodiscard]] bool received(NodeId readout, std::uint64_t bytes);
-  // That message filled its carrier, so it is told (barrel shifter: receipt is its clock).
+  // That message filled its carrier: a grant is sent, even if it has grown by less than a carrier.
+  // With the barrel shifter, readout units take the receipt as their clock.
   void carrier_filled(NodeId readout);
 
   // Once a turn. `owes(NodeId)`: whether data of it are missing.
@@ -40,14 +41,14 @@ public:
   void update(Time now, Owes owes);
   // When update() has to be called although nothing has changed.
   [[nodiscard]] Time wake() const;
-  // Who has not heard of its grant. Who is told it: say().
+  // Readout units whose grant has grown and has not been sent; say() when it is.
   [[nodiscard]] const std::vector<NodeId>& unsaid() const { return unsaid_; }
   [[nodiscard]] bool unsaid(NodeId readout) const {
     return readouts_[readout].said != readouts_[readout].granted;
   }
-  // It is told this grant now.
+  // The grant to send to this readout unit now; it counts as sent.
   std::uint64_t say(NodeId readout);
-  [[nodiscard]] std::uint64_t messages() const { return messages_; } // that said them
+  [[nodiscard]] std::uint64_t messages() const { return messages_; } // with grants, sent
 
   // Whether its grant suffices for a carrier. What is not granted is not owed.
   [[nodiscard]] bool may_send(NodeId readout) const {

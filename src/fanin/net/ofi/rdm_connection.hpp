@@ -1,10 +1,11 @@
-// One end of a connection over reliable datagrams: the TCP connection beside, a number for the tags
-// of what comes, and what is under way at the endpoint.
+// One end of a connection over reliable datagrams: a TCP connection beside the endpoint, a number
+// that tags the messages for this end, and the operations under way at the endpoint.
 //
-// Its end takes two steps, since nothing stops a provider from reading or writing the memory of one
-// connection. Who closes says how many messages it has sent. When those of the peer have all come,
-// or it is dead, the receives that are left are canceled; when nothing is under way any more the
-// TCP connection is closed in this direction. Then the peer has not to do with this end any more.
+// It ends in two steps, since a provider cannot be stopped from reading or writing the memory of
+// one connection. An end that closes says how many messages it has sent. When all messages of the
+// peer have come, or the peer is dead, this end cancels the receives that are left. When no
+// operation is under way, it closes its direction of the TCP connection. From then on the peer
+// cannot reach memory of this end.
 #pragma once
 
 #include <cerrno>

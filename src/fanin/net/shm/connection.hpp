@@ -41,7 +41,7 @@ struct ShmTransport::Connection {
   bool wants_writable = false;
   bool writable_pending = false;
   bool socket_full = false; // until EPOLLOUT
-  bool broken = false; // the peer has done what no peer does: nothing more is read of it
+  bool broken = false; // the peer has violated the protocol: nothing more is read of it
   bool to_signal = false; // something new is in the own outbox
   bool took = false; // the peer has room that it had not
   bool peer_ended = false; // it has aborted, or is gone
@@ -61,7 +61,7 @@ struct ShmTransport::Connection {
   shm::LentMemory::Pointer lent;
   Sending sending;
   Receiving receiving;
-  std::string target; // for people
+  std::string target; // human-readable
   Url url; // of the listener
   Timer deadline; // of the handshake, then of closing
   Timer retry;

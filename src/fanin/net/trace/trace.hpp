@@ -61,7 +61,7 @@ public:
 private:
   struct Connection {
     Traffic traffic;
-    std::string peer; // for people
+    std::string peer; // human-readable
     Time connect_at{};
     Time refused_at = never;
   };

@@ -40,7 +40,7 @@ class VerbsEndpoint;
 
 // What has happened to a device, a port of it or a queue.
 struct DeviceEvent {
-  std::string text; // for people, if they care for it
+  std::string text; // human-readable
   VerbsEndpoint* took_last = nullptr; // takes no more of the receives that it shares
 };
 
