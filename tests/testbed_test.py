@@ -177,16 +177,16 @@ def test_down_ends_nothing_in_a_namespace_that_has_got_the_number_of_an_old_one(
         os.kill(state["pid"], signal.SIGKILL)
         wait_until(lambda: not Path(f"/proc/{state['pid']}").exists(), "it is dead")
         rights = ["--user", "--map-root-user"] if state["user_namespace"] else []
-        with subprocess.Popen(["unshare", *rights, "--net", "sleep", "600"]) as stranger:
+        with subprocess.Popen(["unshare", *rights, "--net", "sleep", "600"]) as other:
             mine = os.readlink("/proc/self/ns/net")
-            wait_until(lambda: os.readlink(f"/proc/{stranger.pid}/ns/net") != mine, "it has a namespace of its own")
-            number = int(re.search(r"\d+", os.readlink(f"/proc/{stranger.pid}/ns/net"))[0])
+            wait_until(lambda: os.readlink(f"/proc/{other.pid}/ns/net") != mine, "it has a namespace of its own")
+            number = int(re.search(r"\d+", os.readlink(f"/proc/{other.pid}/ns/net"))[0])
             state["spaces"] = {host: number for host in state["spaces"]}
             (testbed.path / "state.json").write_text(json.dumps(state))
             down = testbed.command("down")
             assert (down.returncode, down.stdout) == (0, "down\n"), down
-            assert stranger.poll() is None, "another program was ended"
-            stranger.terminate()
+            assert other.poll() is None, "another program was ended"
+            other.terminate()
 
 
 def test_what_cannot_be_is_refused_in_one_line():

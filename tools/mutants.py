@@ -2,7 +2,7 @@
 """Which checks does no test need? All mutants of some source files are compiled at once, behind a switch; then for each mutant
 the tests of its module that come to it run, the quick ones first, and the mutants that none of them noticed are listed.
 
-    tools/mutants.py src/fanin/wire/part.cpp src/fanin/storage/file_scan.cpp:100-200
+    tools/mutants.py src/fanin/wire/data_block.cpp src/fanin/storage/file_scan.cpp:100-200
     tools/mutants.py --tests 'Flows|Hostile' src/fanin/builder/control/control_server.cpp
 
 A mutant changes a condition: the boundary of a comparison (< to <=), its sense (== to !=), a part of it that is left out, or

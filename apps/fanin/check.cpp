@@ -12,7 +12,7 @@
 #include "fanin/config/stages.hpp"
 #include "fanin/executive/describe.hpp"
 #include "fanin/executive/this_host.hpp"
-#include "last_words.hpp"
+#include "plugin_end_report.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -41,7 +41,7 @@ Result<std::string> description_of(const Configurations& configurations) {
 }
 
 int check(const std::vector<std::string>& paths, const std::vector<std::string>& overrides) {
-  const LastWords last_words;
+  const PluginEndReport end_report;
   Configurations configurations;
   for (const std::string& path : paths) {
     auto configuration = config::load(path, overrides);

@@ -9,10 +9,10 @@
 #include <CLI/CLI.hpp>
 
 #include "commands.hpp"
-#include "fanin/bench/host_part.hpp"
+#include "fanin/bench/remote_process.hpp"
 #include "fanin/executive/host_children.hpp"
 #include "fanin/executive/host_process.hpp"
-#include "last_words.hpp"
+#include "plugin_end_report.hpp"
 #include "terminal.hpp"
 
 namespace fanin::command {
@@ -36,13 +36,13 @@ std::string read_request() {
 
 int serve() {
   std::signal(SIGPIPE, SIG_IGN);
-  const LastWords last_words;
+  const PluginEndReport end_report;
   print(executive::greeting().dump() + "\n");
   std::fflush(stdout);
   const auto request = json::Value::parse(read_request());
   if (!request) return status_failed; // the launcher is gone
   const auto served = request->find("part") != nullptr
-                          ? bench::serve_part(request->at("part"))
+                          ? bench::serve_process(request->at("part"))
                           : executive::serve_process(request->at("start"));
   if (served) return status_done;
   json::Value answer;

@@ -27,7 +27,7 @@
 #include "fanin/executive/run_view.hpp"
 #include "fanin/executive/this_host.hpp"
 #include "fanin/settings/tree.hpp"
-#include "last_words.hpp"
+#include "plugin_end_report.hpp"
 #include "run.hpp"
 
 namespace fanin::command {
@@ -57,8 +57,8 @@ public:
        bool decides, JsonFile& json)
       : decides_(decides),
         view_(configuration, plans),
-        screen_(options.part ? screen_of_parent(options.report_descriptor)
-                             : screen_on_terminal(options, json)) {}
+        screen_(options.one_of_several ? screen_of_parent(options.report_descriptor)
+                                       : screen_on_terminal(options, json)) {}
 
   [[nodiscard]] executive::RunView& view() { return view_; }
   void log(LogLevel level, std::string_view text) { screen_->log(level, text); }
@@ -234,10 +234,10 @@ Result<> assign(config::Configuration& configuration,
 
 int run(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
-  const LastWords last_words;
+  const PluginEndReport end_report;
   // Children read what their launcher has read.
   const bool started = options.report_descriptor >= 0;
-  const bool child = started && !options.part;
+  const bool child = started && !options.one_of_several;
   const std::string& file = options.configurations.front();
   auto text = settings::read_text(started ? "/proc/self/fd/0" : file);
   if (!text) return complain(text.error());
@@ -320,7 +320,8 @@ void add_run(CLI::App& app, const std::string& program, int& status) {
   command->add_flag("--testbed", options->testbed, "The same on the hosts of ./dev testbed")
       ->excludes(hosts);
   command->add_option("--assigned", options->assigned)->group(""); // of the launcher's
-  command->add_flag("--part", options->part)->group(""); // likewise, of several configurations
+  command->add_flag("--one-of-several", options->one_of_several)
+      ->group(""); // likewise, of several configurations
   command->add_option("--report-fd", options->report_descriptor)->group(""); // likewise
   command->add_option("--session", options->session)->group(""); // likewise
   command->callback([options, &status] {

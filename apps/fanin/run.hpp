@@ -28,7 +28,7 @@ struct RunOptions {
   std::string hosts; // a list
   bool testbed = false;
   std::string assigned; // of a process that was started on a host of a list: HostList::addresses()
-  bool part = false; // one of several configurations, whose launcher is the parent
+  bool one_of_several = false; // configurations, whose launcher is the parent
   int report_descriptor = -1;
   std::uint64_t session = 0;
 

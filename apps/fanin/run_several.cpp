@@ -14,7 +14,7 @@
 #include "fanin/executive/stage_launcher.hpp"
 #include "fanin/executive/stages_view.hpp"
 #include "fanin/executive/this_host.hpp"
-#include "last_words.hpp"
+#include "plugin_end_report.hpp"
 #include "run.hpp"
 
 namespace fanin::command {
@@ -73,36 +73,38 @@ Result<RunNumber> free_run_number(const Several& several, const config::Stages& 
   return run;
 }
 
-std::vector<executive::StagePart> parts_of(Several& several, const executive::StagesView& view,
-                                           const RunOptions& options, RunNumber run) {
-  std::vector<executive::StagePart> parts;
+std::vector<executive::StagedConfiguration> configurations_of(Several& several,
+                                                              const executive::StagesView& view,
+                                                              const RunOptions& options,
+                                                              RunNumber run) {
+  std::vector<executive::StagedConfiguration> staged;
   for (std::size_t i = 0; i < several.configurations.size(); ++i) {
     const bool group = several.configurations[i].forwards();
-    executive::StagePart part{
+    executive::StagedConfiguration one{
         .name = view.name(i),
         .group = group,
-        .command = {options.program, "run", options.configurations[i], "--part"},
+        .command = {options.program, "run", options.configurations[i], "--one-of-several"},
         .input = std::move(several.texts[i])};
     auto overrides = overrides_of(options, group);
     overrides.push_back(fmt::format("run.number={}", run));
     for (std::string& assignment : overrides) {
-      part.command.emplace_back("--set");
-      part.command.push_back(std::move(assignment));
+      one.command.emplace_back("--set");
+      one.command.push_back(std::move(assignment));
     }
-    parts.push_back(std::move(part));
+    staged.push_back(std::move(one));
   }
-  return parts;
+  return staged;
 }
 
 int launch(Several several, RunNumber run, const RunOptions& options, JsonFile& json) {
   executive::StagesView view(several.configurations);
   Terminal terminal(options.shown());
-  const auto on_report = [&](std::size_t part, const json::Value& report) {
-    view.on_report(part, report);
+  const auto on_report = [&](std::size_t index, const json::Value& report) {
+    view.on_report(index, report);
     const std::string kind = report.at("report").text();
     if (kind == "log") {
       terminal.log(executive::log_level(report.at("level").text()),
-                   fmt::format("{:<8} {}", view.name(part), report.at("text").text()));
+                   fmt::format("{:<8} {}", view.name(index), report.at("text").text()));
     } else if (kind == "progress" && !options.quiet) {
       terminal.progress(view.progress_line());
     }
@@ -111,9 +113,10 @@ int launch(Several several, RunNumber run, const RunOptions& options, JsonFile& 
   for (const auto& one : several.configurations) processes += one.processes.size();
   executive::share_cores(processes);
   const auto done = executive::run_stages(
-      {.parts = parts_of(several, view, options, run),
+      {.configurations = configurations_of(several, view, options, run),
        .on_report = on_report,
-       .on_failure = [&](std::size_t part, const std::string& why) { view.on_failure(part, why); },
+       .on_failure = [&](std::size_t index,
+                         const std::string& why) { view.on_failure(index, why); },
        .log = [&](LogLevel level, std::string_view text) { terminal.log(level, text); }});
   if (!done) return complain(done.error());
   terminal.end_progress();
@@ -127,7 +130,7 @@ int launch(Several several, RunNumber run, const RunOptions& options, JsonFile& 
 
 int run_several(const RunOptions& options) {
   std::signal(SIGPIPE, SIG_IGN); // who reads the log may go before the run ends
-  const LastWords last_words;
+  const PluginEndReport end_report;
   if (!options.node.empty() || !options.hosts.empty() || options.testbed) {
     return complain({ErrorKind::usage, "--node, --hosts and --testbed are for one configuration: "
                                        "give one, or leave the option out"});

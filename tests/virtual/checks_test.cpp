@@ -67,8 +67,8 @@ protected:
     return hello;
   }
   // Of the whole batch: events 8 to 11.
-  static wire::PartHeader header(std::uint32_t entries, std::uint32_t size) {
-    wire::PartHeader header;
+  static wire::DataBlockHeader header(std::uint32_t entries, std::uint32_t size) {
+    wire::DataBlockHeader header;
     header.run = 7;
     header.batch_first = header.first_event = 8;
     header.batch_events = 4;
@@ -91,8 +91,8 @@ protected:
     assign.epoch = 1;
     return assign;
   }
-  void say(const wire::PartHeader& header, const std::vector<wire::FragmentEntry>& table) {
-    data_->say_part(header, table, options_.system.checksum);
+  void say(const wire::DataBlockHeader& header, const std::vector<wire::FragmentEntry>& table) {
+    data_->send_block(header, table, options_.system.checksum);
     run();
   }
   // What is said of the batch once it is stored.
@@ -388,22 +388,22 @@ TEST_F(BuilderChecks, who_says_nothing_is_cut_off_after_a_while) {
 
 TEST_F(BuilderChecks, parts_that_no_good_readout_unit_sends_are_cut_off) {
   const auto wrong = [&](const std::string& why,
-                         const std::function<void(wire::PartHeader&)>& change) {
+                         const std::function<void(wire::DataBlockHeader&)>& change) {
     expect_cut_off(why, [&] {
       auto part = header(4, 60);
       change(part);
       say(part, good_table());
     });
   };
-  wrong("which is not its own", [](wire::PartHeader& part) { part.source = 2; });
-  wrong("which is not its own", [](wire::PartHeader& part) { part.source = 99; });
-  wrong("which is not its own", [](wire::PartHeader& part) { part.readout_unit = 1; });
-  wrong("which is not its own", [this](wire::PartHeader& part) {
+  wrong("which is not its own", [](wire::DataBlockHeader& part) { part.source = 2; });
+  wrong("which is not its own", [](wire::DataBlockHeader& part) { part.source = 99; });
+  wrong("which is not its own", [](wire::DataBlockHeader& part) { part.readout_unit = 1; });
+  wrong("which is not its own", [this](wire::DataBlockHeader& part) {
     part.batch_first = 0;
     part.batch_events = options_.system.batch_events + 1;
   });
-  wrong("wrong magic", [](wire::PartHeader& part) { ++part.magic; });
-  wrong("left out a part", [](wire::PartHeader& part) { // event 9 is not the next
+  wrong("wrong magic", [](wire::DataBlockHeader& part) { ++part.magic; });
+  wrong("left out a part", [](wire::DataBlockHeader& part) { // event 9 is not the next
     ++part.first_event;
     part.batch_events = 5;
   });
@@ -413,7 +413,7 @@ TEST_F(BuilderChecks, parts_that_no_good_readout_unit_sends_are_cut_off) {
     say(part, {{1000, 0}});
   });
   expect_cut_off("without a checksum", [&] {
-    data_->say_part(header(4, 60), good_table(), false);
+    data_->send_block(header(4, 60), good_table(), false);
     run();
   });
 }
@@ -430,7 +430,7 @@ TEST_F(BuilderChecks, the_largest_batch_is_taken) {
 
 TEST_F(BuilderChecks, parts_of_another_time_are_left_out) {
   const auto stale = [&](const std::string& what,
-                         const std::function<void(wire::PartHeader&)>& change) {
+                         const std::function<void(wire::DataBlockHeader&)>& change) {
     expect_stale(what, [&] {
       manager_->say(assignment());
       auto part = header(4, 60);
@@ -439,11 +439,11 @@ TEST_F(BuilderChecks, parts_of_another_time_are_left_out) {
       EXPECT_TRUE(manager_->all<wire::Built>().empty());
     });
   };
-  stale("run", [](wire::PartHeader& part) { ++part.run; });
-  stale("builder's incarnation", [](wire::PartHeader& part) { ++part.builder_incarnation; });
-  stale("readout's incarnation", [](wire::PartHeader& part) { ++part.readout_incarnation; });
-  stale("attempt", [](wire::PartHeader& part) { ++part.attempt; });
-  stale("batch", [](wire::PartHeader& part) { ++part.batch_events; });
+  stale("run", [](wire::DataBlockHeader& part) { ++part.run; });
+  stale("builder's incarnation", [](wire::DataBlockHeader& part) { ++part.builder_incarnation; });
+  stale("readout's incarnation", [](wire::DataBlockHeader& part) { ++part.readout_incarnation; });
+  stale("attempt", [](wire::DataBlockHeader& part) { ++part.attempt; });
+  stale("batch", [](wire::DataBlockHeader& part) { ++part.batch_events; });
   expect_stale("said twice", [&] {
     say(header(2, 10), {{10, crc_of(10)}, {0, 0}});
     say(header(2, 10), {{10, crc_of(10)}, {0, 0}});
@@ -479,7 +479,7 @@ TEST_F(BuilderChecks, early_batches_are_kept_up_to_a_number) {
   const auto say_early = [&](std::uint32_t number) {
     auto part = header(1, 0);
     part.batch_first = part.first_event = first + EventNumber{number} * 4;
-    data_->say_part(part, {{0, 0}}, options_.system.checksum);
+    data_->send_block(part, {{0, 0}}, options_.system.checksum);
     if (number % 16 == 0) run();
   };
   for (std::uint32_t i = 0; i < kept; ++i) say_early(i);
@@ -805,7 +805,7 @@ protected:
   bool ends(const std::function<void(wire::MissingRange&)>& change) {
     const auto assign = assigned();
     auto built = built_of(assign);
-    built.missing_runs = 1;
+    built.missing_ranges = 1;
     wire::MissingRange missing{.source = 1, .count = 1, .first = assign.first};
     change(missing);
     node_->say(built, std::vector{missing});
@@ -849,7 +849,7 @@ TEST_F(BuiltChecks, missing_fragments_are_of_the_batch_and_of_a_source_that_ther
   EXPECT_TRUE(ends([](wire::MissingRange& run) { run.source = 99; }));
   const auto assign = assigned();
   auto built = built_of(assign);
-  built.missing_runs = 1; // and there is none
+  built.missing_ranges = 1; // and there is none
   node_->say(built);
   run();
   EXPECT_TRUE(node_->closed());

@@ -521,20 +521,20 @@ public:
   explicit RemoteSource(SourceId id)
       : emulator_({.source = id, .size = source::FixedSize{100}, .rate_hz = 5000}) {}
   Result<> start(EventNumber first, Time now) override {
-    looked_ = now;
+    last_read_ = now;
     return emulator_.start(first, now);
   }
   source::ReadResult read(source::FragmentQueue& queue, Time now) override {
-    if (now - looked_ > 100ms) back_ = now + 5ms;
-    looked_ = now;
-    if (now < back_) return {source::ReadState::waiting, back_};
+    if (now - last_read_ > 100ms) data_from_ = now + 5ms;
+    last_read_ = now;
+    if (now < data_from_) return {source::ReadState::waiting, data_from_};
     return emulator_.read(queue, now);
   }
 
 private:
   source::Emulator emulator_;
-  Time looked_{};
-  Time back_{};
+  Time last_read_{};
+  Time data_from_{};
 };
 
 TEST(Silence, a_pause_of_the_host_of_a_readout_unit_makes_no_event_incomplete) {

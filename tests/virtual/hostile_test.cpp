@@ -104,7 +104,7 @@ TEST_F(Hostile, a_builder_unit_without_an_address_is_refused) {
   EXPECT_EQ(system_->ended_nodes(), 0U);
 }
 
-TEST_F(Hostile, absent_runs_beyond_the_range_or_overlapping_are_cut_off) {
+TEST_F(Hostile, absent_ranges_beyond_the_range_or_overlapping_are_cut_off) {
   using Runs = std::vector<wire::AbsentRange>;
   const SourceId own = 2;
   for (const Runs& runs : {Runs{{own, 1, 20}}, Runs{{own, 4, 0}, {own, 1, 3}}, Runs{{own, 11, 0}},
@@ -112,7 +112,7 @@ TEST_F(Hostile, absent_runs_beyond_the_range_or_overlapping_are_cut_off) {
     start();
     say_hello(wire::Role::readout_unit);
     wire::Announce announce{.first = 0, .end = 10};
-    announce.absent_runs = static_cast<std::uint32_t>(runs.size());
+    announce.absent_ranges = static_cast<std::uint32_t>(runs.size());
     fake_->say(announce, runs);
     expect_cut_off();
     system_->destroy_nodes();
@@ -215,8 +215,8 @@ protected:
     system_->run_for(5ms);
     ASSERT_FALSE(data_->closed());
   }
-  static wire::PartHeader header(std::uint32_t offset, std::uint32_t size) {
-    wire::PartHeader header;
+  static wire::DataBlockHeader header(std::uint32_t offset, std::uint32_t size) {
+    wire::DataBlockHeader header;
     header.run = 1;
     header.batch_events = 8;
     header.source = 2;
@@ -231,16 +231,16 @@ protected:
 };
 
 TEST_F(HostileData, pieces_of_one_fragment_that_disagree_are_cut_off) {
-  data_->say_part(header(0, 500), {{1000, 0}});
+  data_->send_block(header(0, 500), {{1000, 0}});
   system_->run_for(5ms);
   EXPECT_FALSE(data_->closed());
-  data_->say_part(header(500, 100), {{600, 0}});
+  data_->send_block(header(500, 100), {{600, 0}});
   system_->run_for(5ms);
   EXPECT_TRUE(data_->closed());
 }
 
 TEST_F(HostileData, a_part_without_a_checksum_is_cut_off_where_there_should_be_one) {
-  data_->say_part(header(0, 8), {{8, 0}}, false);
+  data_->send_block(header(0, 8), {{8, 0}}, false);
   system_->run_for(5ms);
   EXPECT_TRUE(data_->closed());
 }
@@ -292,16 +292,16 @@ TEST_F(HostileLanes, a_part_of_a_source_over_the_wrong_lane_is_cut_off) {
   FakeNode& second = say(1, 1, 2, 1);
   auto part = header(0, 8);
   part.source = 3; // the first one of the readout unit
-  first.say_part(part, {{8, 0}});
+  first.send_block(part, {{8, 0}});
   system_->run_for(5ms);
   EXPECT_FALSE(first.closed());
-  second.say_part(part, {{8, 0}});
+  second.send_block(part, {{8, 0}});
   system_->run_for(5ms);
   EXPECT_TRUE(second.closed());
 }
 
 TEST_F(HostileData, an_early_block_of_a_batch_that_is_cut_otherwise_costs_no_connection) {
-  data_->say_part(header(0, 8), {{8, 0}}); // of events 0 to 8
+  data_->send_block(header(0, 8), {{8, 0}}); // of events 0 to 8
   fake_->say(wire::Announce{.first = 0, .end = 0});
   fake_->say(wire::Announce{.first = 0, .end = 64, .bytes = 64});
   system_->run_for(500ms);
@@ -312,7 +312,7 @@ TEST_F(HostileData, early_blocks_of_batches_without_end_are_bounded) {
   for (std::uint64_t batch = 0; batch < 6000; ++batch) {
     auto part = header(0, 8);
     part.batch_first = part.first_event = batch * 64;
-    data_->say_part(part, {{8, 0}});
+    data_->send_block(part, {{8, 0}});
     system_->run_for(20us);
   }
   system_->run_for(5ms);
@@ -337,7 +337,7 @@ protected:
     for (std::uint32_t i = 0; i < 3; ++i) {
       auto part = header(0, 4096 - 72);
       part.first_event = i;
-      data_->say_part(part, {{4096 - 72, 0}});
+      data_->send_block(part, {{4096 - 72, 0}});
     }
     system_->run_for(5ms);
     system_->builder_node(0).thaw();
@@ -360,7 +360,7 @@ TEST_F(StrictHostileShaped, more_data_than_was_granted_are_cut_off) {
 TEST_F(HostileShaped, more_data_than_was_granted_are_cut_off) { send_more_than_was_granted(); }
 
 TEST_F(HostileShaped, a_message_larger_than_a_carrier_is_not_taken) {
-  data_->say_part(header(0, 4096), {{4096, 0}});
+  data_->send_block(header(0, 4096), {{4096, 0}});
   system_->run_for(5ms);
   EXPECT_EQ(system_->builder(0)->grants()[0].account(1).received, 0U);
 }

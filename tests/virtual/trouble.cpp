@@ -98,7 +98,7 @@ std::string Trouble::unexplained(const builder::RunSummary& summary) const {
   std::string all;
   for (std::size_t i = 0; i < up_.size(); ++i) {
     const auto& node = summary.nodes[i];
-    const bool away = !node.alive && given_up_[i] == 0 && !last_words_lost_;
+    const bool away = !node.alive && given_up_[i] == 0 && !end_report_lost_;
     if (node.incarnations <= 1 + given_up_[i] && !away) continue;
     all += fmt::format("{} was here {} times, {} explained{}\n", node.name, node.incarnations,
                        1 + given_up_[i], node.alive ? "" : ", and is away");
@@ -163,7 +163,7 @@ void Trouble::break_rail(Random& random) {
     if (i >= system_.readouts()) given_up_[i] += 2; // and when it is repaired
   }
   with(broken, Duration{random.below(6'000'000'000)});
-  last_words_lost_ = last_words_lost_ || system_.ended_nodes() > 0;
+  end_report_lost_ = end_report_lost_ || system_.ended_nodes() > 0;
 }
 
 // Two silences are not one long one.

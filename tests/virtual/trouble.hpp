@@ -72,7 +72,7 @@ private:
   std::vector<bool> up_; // readout units, then builder units
   std::vector<Time> silent_until_; // likewise
   std::vector<std::uint64_t> given_up_; // at most so often
-  bool last_words_lost_ = false; // nodes ended, and a rail of control swallowed that they said so
+  bool end_report_lost_ = false; // nodes ended, and a rail of control swallowed that they said so
 };
 
 } // namespace fanin::testing

@@ -13,29 +13,29 @@ namespace {
 
 constexpr std::size_t index_max = 4096;
 
-Result<ProcessGroup::Body> ends_body(const json::Value& part) {
-  auto spec = Spec::from_json(part.at("ends"));
+Result<ProcessGroup::Body> ends_body(const json::Value& task) {
+  auto spec = Spec::from_json(task.at("ends"));
   if (!spec) return std::unexpected(spec.error());
   auto ends = make_ends(*spec);
   if (!ends) return std::unexpected(ends.error());
-  if (const json::Value* listen = part.find("listen"))
+  if (const json::Value* listen = task.find("listen"))
     return [own = std::move(*ends), index = listen->natural()](ProcessStats& stats) {
       return own.listen(index, stats);
     };
   std::vector<std::string> addresses;
-  for (const auto& address : part.at("addresses").list()) addresses.push_back(address.text());
-  return [own = std::move(*ends), addresses, index = part.at("connect").natural()](
+  for (const auto& address : task.at("addresses").list()) addresses.push_back(address.text());
+  return [own = std::move(*ends), addresses, index = task.at("connect").natural()](
              ProcessStats& stats) { return own.connect(index, addresses, stats); };
 }
 
 } // namespace
 
-Result<ProcessGroup::Body> body_of(const json::Value& part) {
+Result<ProcessGroup::Body> body_of(const json::Value& task) {
   for (const char* key : {"listen", "connect", "node"})
-    if (part.at(key).natural() > index_max) return fail(ErrorKind::malformed, "no such process");
-  if (part.find("ends") != nullptr) return ends_body(part);
-  if (part.find("evb") != nullptr) return evb_body(part);
-  if (const json::Value* said = part.find("send"))
+    if (task.at(key).natural() > index_max) return fail(ErrorKind::malformed, "no such process");
+  if (task.find("ends") != nullptr) return ends_body(task);
+  if (task.find("evb") != nullptr) return evb_body(task);
+  if (const json::Value* said = task.find("send"))
     return [options = SenderOptions::from_json(*said)](ProcessStats& stats) {
       return send_fragments(options, stats);
     };
@@ -55,18 +55,18 @@ Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
   ProcessGroup group;
   group.watch_switches(hosts.switch_words);
   std::vector<std::string> addresses;
-  const auto part_on = [&spec](const executive::Host& host, std::size_t rail) {
+  const auto task_on = [&spec](const executive::Host& host, std::size_t rail) {
     Spec own = spec;
     own.url.host = host.addresses.at(rail);
-    json::Value part;
-    part["ends"] = own.to_json();
-    return part;
+    json::Value task;
+    task["ends"] = own.to_json();
+    return task;
   };
   for (std::size_t i = 0; i < ends->listeners; ++i) {
     const executive::Host& host = hosts.hosts[1 + readouts + i / rails];
-    json::Value part = part_on(host, i % rails);
-    part["listen"] = i;
-    auto started = group.start_on(host, fmt::format("listener{}", i), part);
+    json::Value task = task_on(host, i % rails);
+    task["listen"] = i;
+    auto started = group.start_on(host, fmt::format("listener{}", i), task);
     if (!started) return std::unexpected(started.error());
   }
   for (std::size_t i = 0; i < ends->listeners; ++i) {
@@ -75,10 +75,10 @@ Result<Sample> run_on_hosts(const Spec& spec, std::size_t readouts,
   }
   for (std::size_t i = 0; i < ends->connectors; ++i) {
     const executive::Host& host = hosts.hosts[1 + i];
-    json::Value part = part_on(host, 0);
-    part["connect"] = i;
-    for (const auto& address : addresses) part["addresses"].append(address);
-    auto started = group.start_on(host, fmt::format("connector{}", i), part);
+    json::Value task = task_on(host, 0);
+    task["connect"] = i;
+    for (const auto& address : addresses) task["addresses"].append(address);
+    auto started = group.start_on(host, fmt::format("connector{}", i), task);
     if (!started) return std::unexpected(started.error());
   }
   return group.measure(window.warmup, window.duration);

@@ -19,7 +19,7 @@
 namespace fanin::bench {
 
 // Errors: malformed, and those of the body's maker.
-[[nodiscard]] Result<ProcessGroup::Body> body_of(const json::Value& part);
+[[nodiscard]] Result<ProcessGroup::Body> body_of(const json::Value& task);
 
 // As run_ends(), with the senders and receivers of an N x M measurement each on a host of its own:
 // those that readout and builder units get. `readouts`: of the whole event builder, whose builder

@@ -17,7 +17,7 @@
 #include "fanin/bench/port.hpp"
 #include "fanin/bench/record.hpp"
 #include "fanin/executive/placement.hpp"
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -176,8 +176,8 @@ private:
   }
 
   // What a readout unit puts into one message of one source.
-  [[nodiscard]] std::uint64_t part_bytes() const {
-    const std::uint64_t head = sizeof(wire::PartHeader) +
+  [[nodiscard]] std::uint64_t block_bytes() const {
+    const std::uint64_t head = sizeof(wire::DataBlockHeader) +
                                configuration().system.batch_events * sizeof(wire::FragmentEntry);
     return std::max<std::uint64_t>(
         options_.setup.fragment_size,
@@ -197,7 +197,7 @@ private:
     if (shaping.on()) // larger ones are cut
       spec.size = std::min(spec.size, shaping.carrier - std::uint32_t{sizeof(RecordHeader)});
     spec.records = static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(part_bytes() / (sizeof(RecordHeader) + setup.fragment_size), 1,
+        std::clamp<std::uint64_t>(block_bytes() / (sizeof(RecordHeader) + setup.fragment_size), 1,
                                   configuration().system.batch_events));
     spec.senders = configuration().readouts();
     spec.receivers = configuration().builders();
@@ -249,9 +249,9 @@ private:
           "fair", bare(checksum, plan_.fair, options_.working_set, options_.working_set)));
       if (options_.ladder) {
         list.push_back({"net", [stream = stream()] { return run_page_stream(stream); }});
-        StreamOptions parts = stream();
-        parts.message = part_bytes();
-        list.push_back({"message", [parts] { return run_part_stream(parts); }});
+        StreamOptions blocks = stream();
+        blocks.message = block_bytes();
+        list.push_back({"message", [blocks] { return run_block_stream(blocks); }});
       }
     }
     if (with_nxn() && options_.hosts) list.push_back(link());

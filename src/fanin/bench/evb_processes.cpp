@@ -24,9 +24,9 @@ constexpr Duration node_patience = std::chrono::seconds{10};
 constexpr std::uint32_t usual_fragment_max = 1U << 20; // of a source, where nothing else is said
 
 // Counts into the process's stats what its nodes do.
-class CellObserver final : public executive::Observer {
+class StatsObserver final : public executive::Observer {
 public:
-  explicit CellObserver(ProcessStats& stats) : stats_(stats) {}
+  explicit StatsObserver(ProcessStats& stats) : stats_(stats) {}
 
   void on_begin() override { stats_.state = ProcessStats::State::running; }
   void on_batch(const executive::StoredBatch& batch) override {
@@ -73,7 +73,7 @@ Result<> run_child(const config::Configuration& configuration, std::vector<std::
                    ProcessStats& stats) {
   const auto plugins = executive::Plugins::load(configuration);
   if (!plugins) return std::unexpected(plugins.error());
-  CellObserver observer(stats);
+  StatsObserver observer(stats);
   const auto process = executive::Process::make(
       configuration, *plugins,
       {.nodes = std::move(nodes),
@@ -117,10 +117,10 @@ Result<> start_senders(ProcessGroup& group, const EvbSetup& setup) {
     if (auto ready = group.wait_until_ready(1 + i); !ready) return ready;
     const auto options = sender_options(setup, i, group.stats(1 + i).text.data());
     const std::string name = fmt::format("sender{}", i);
-    json::Value part;
-    part["send"] = options.to_json();
+    json::Value task;
+    task["send"] = options.to_json();
     const auto started = setup.hosts != nullptr
-                             ? group.start_on(setup.hosts->hosts[1 + i], name, part)
+                             ? group.start_on(setup.hosts->hosts[1 + i], name, task)
                              : group.start(name, [&options](ProcessStats& stats) {
                                  return send_fragments(options, stats);
                                });
@@ -151,9 +151,9 @@ Result<> start_processes(ProcessGroup& group, const EvbSetup& setup) {
   return group.wait_until_running(*manager);
 }
 
-json::Value evb_part(const EvbSetup& setup, std::size_t node, net::WaitPolicy wait) {
-  json::Value part;
-  json::Value& said = part["evb"];
+json::Value evb_task(const EvbSetup& setup, std::size_t node, net::WaitPolicy wait) {
+  json::Value task;
+  json::Value& said = task["evb"];
   said["rus"] = setup.shape.readout_units;
   said["bus"] = setup.shape.builder_units;
   said["sources"] = setup.shape.sources;
@@ -164,23 +164,23 @@ json::Value evb_part(const EvbSetup& setup, std::size_t node, net::WaitPolicy wa
   said["url"] = setup.shape.url;
   for (const auto& one : setup.shape.overrides) said["overrides"].append(one);
   said["hosts"] = setup.hosts->addresses();
-  part["node"] = node;
-  part["poll"] = wait == net::WaitPolicy::poll;
-  return part;
+  task["node"] = node;
+  task["poll"] = wait == net::WaitPolicy::poll;
+  return task;
 }
 
 Result<> start_on_hosts(ProcessGroup& group, const EvbSetup& setup) {
   const config::Configuration& configuration = setup.configuration;
   const auto& hosts = setup.hosts->hosts;
   const auto manager = group.start_on(hosts[0], configuration.nodes.front().name,
-                                      evb_part(setup, 0, setup.manager_wait));
+                                      evb_task(setup, 0, setup.manager_wait));
   if (!manager) return std::unexpected(manager.error());
   if (auto ready = group.wait_until_ready(*manager); !ready) return ready;
   const std::string url = group.stats(*manager).text.data();
   for (std::size_t i = 1; i < configuration.nodes.size(); ++i) {
-    json::Value part = evb_part(setup, i, configuration.network.wait);
-    part["control"] = url;
-    const auto started = group.start_on(hosts[i], configuration.nodes[i].name, part);
+    json::Value task = evb_task(setup, i, configuration.network.wait);
+    task["control"] = url;
+    const auto started = group.start_on(hosts[i], configuration.nodes[i].name, task);
     if (!started) return std::unexpected(started.error());
   }
   if (auto sending = start_senders(group, setup); !sending) return sending;
@@ -270,8 +270,8 @@ Result<config::Configuration> evb_configuration(const EvbShape& shape) {
   return config::parse(text, "bench evb", shape.overrides);
 }
 
-Result<ProcessGroup::Body> evb_body(const json::Value& part) {
-  const json::Value& said = part.at("evb");
+Result<ProcessGroup::Body> evb_body(const json::Value& task) {
+  const json::Value& said = task.at("evb");
   EvbShape shape{.readout_units = said.at("rus").natural(),
                  .builder_units = said.at("bus").natural(),
                  .sources = said.at("sources").natural(),
@@ -289,15 +289,15 @@ Result<ProcessGroup::Body> evb_body(const json::Value& part) {
   if (!hosts) return std::unexpected(hosts.error());
   if (auto assigned = executive::assign_hosts(*configuration, *hosts); !assigned)
     return std::unexpected(assigned.error());
-  const std::size_t node = part.at("node").natural();
+  const std::size_t node = task.at("node").natural();
   if (node >= configuration->nodes.size()) return fail(ErrorKind::malformed, "no such node");
-  if (part.find("control") != nullptr) {
-    const auto url = net::Url::parse(part.at("control").text());
+  if (task.find("control") != nullptr) {
+    const auto url = net::Url::parse(task.at("control").text());
     if (!url) return std::unexpected(url.error());
     configuration->nodes.front().urls = {*url};
   }
   configuration->network.wait =
-      part.at("poll").boolean() ? net::WaitPolicy::poll : net::WaitPolicy::block;
+      task.at("poll").boolean() ? net::WaitPolicy::poll : net::WaitPolicy::block;
   return [own = std::move(*configuration), node](ProcessStats& stats) {
     return run_child(own, {node}, stats);
   };

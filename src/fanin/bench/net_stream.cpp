@@ -14,7 +14,7 @@
 #include "fanin/net/link.hpp"
 #include "fanin/source/emulator.hpp"
 #include "fanin/wire/checksum.hpp"
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -164,11 +164,11 @@ private:
   EventNumber event_ = 0;
 };
 
-class PartSender final : public StreamSender {
+class BlockSender final : public StreamSender {
 public:
-  PartSender(LoopProcess& process, const StreamOptions& options, ProcessStats& stats,
-             std::unique_ptr<memory::PagePool> pool, std::unique_ptr<memory::PagePool> metadata,
-             SourceId source)
+  BlockSender(LoopProcess& process, const StreamOptions& options, ProcessStats& stats,
+              std::unique_ptr<memory::PagePool> pool, std::unique_ptr<memory::PagePool> metadata,
+              SourceId source)
       : StreamSender(process, options, stats, options.send_set),
         pool_(std::move(pool)),
         metadata_pool_(std::move(metadata)),
@@ -199,7 +199,7 @@ private:
 
   bool next(Message& message) override {
     if (!has_message()) return false;
-    wire::PartHeader header;
+    wire::DataBlockHeader header;
     const auto head_max = static_cast<std::uint32_t>(
         sizeof header + options_.batch_events * sizeof(wire::FragmentEntry));
     if (!metadata_ || metadata_.size() - metadata_filled_ < head_max) {
@@ -219,7 +219,7 @@ private:
     std::memcpy(head, &header, sizeof header);
     const auto head_size =
         static_cast<std::uint32_t>(sizeof header + header.entries * sizeof(wire::FragmentEntry));
-    wire::seal_part({head, head_size}, options_.checksum);
+    wire::seal_data_block({head, head_size}, options_.checksum);
     message.extents = {metadata_.freeze(metadata_filled_, head_size), piece.payload};
     message.count = 2;
     metadata_filled_ += head_size;
@@ -242,15 +242,15 @@ std::uint32_t walk_page(const net::Event& event, bool checksum) {
   return walk_records(event.message.bytes(), checksum);
 }
 
-std::uint32_t walk_part(const net::Event& event, bool checksum) {
-  const auto part = wire::decode_part(event.message.bytes(), event.rest.bytes());
-  if (!part) return 0;
-  const std::byte* at = part->payload.data();
-  for (const wire::FragmentEntry& entry : part->table) {
+std::uint32_t walk_block(const net::Event& event, bool checksum) {
+  const auto block = wire::decode_data_block(event.message.bytes(), event.rest.bytes());
+  if (!block) return 0;
+  const std::byte* at = block->payload.data();
+  for (const wire::FragmentEntry& entry : block->table) {
     if (checksum && wire::crc32c({at, entry.size()}) != entry.crc32c) return 0;
     at += entry.size();
   }
-  return part->header.entries;
+  return block->header.entries;
 }
 
 class StreamReceiver final : public net::Handler {
@@ -363,9 +363,9 @@ Result<Sample> run_page_stream(const StreamOptions& options) {
   return run_stream(options, make, walk_page, size);
 }
 
-Result<Sample> run_part_stream(const StreamOptions& options) {
+Result<Sample> run_block_stream(const StreamOptions& options) {
   const std::uint64_t head =
-      sizeof(wire::PartHeader) + options.batch_events * sizeof(wire::FragmentEntry);
+      sizeof(wire::DataBlockHeader) + options.batch_events * sizeof(wire::FragmentEntry);
   const MakeSender make = [&](LoopProcess& process, ProcessStats& stats,
                               std::size_t index) -> Result<std::unique_ptr<StreamSender>> {
     auto pool = make_pool(options.source_page,
@@ -375,10 +375,10 @@ Result<Sample> run_part_stream(const StreamOptions& options) {
     if (!pool) return std::unexpected(pool.error());
     auto metadata = make_pool(256U << 10, 16U << 20, process.transport().shares_memory());
     if (!metadata) return std::unexpected(metadata.error());
-    return std::make_unique<PartSender>(process, options, stats, std::move(*pool),
-                                        std::move(*metadata), static_cast<SourceId>(index + 1));
+    return std::make_unique<BlockSender>(process, options, stats, std::move(*pool),
+                                         std::move(*metadata), static_cast<SourceId>(index + 1));
   };
-  return run_stream(options, make, walk_part, options.message + head);
+  return run_stream(options, make, walk_block, options.message + head);
 }
 
 } // namespace fanin::bench

@@ -1,6 +1,6 @@
 // The rungs of the ladder between the bare loop and the event builder: the same pages through a
-// Transport and a Loop, then the same payload as parts, cut from fragment queues. N senders, M
-// receivers, a process each.
+// Transport and a Loop, then the same payload as data blocks, cut from fragment queues. N senders,
+// M receivers, a process each.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct StreamOptions {
   std::uint64_t message = 0;  // bytes of one message, about
   std::uint64_t send_set = 0; // bytes that each sender cycles through
   std::uint64_t receive_set = 0;
-  std::uint32_t source_page = 1U << 20; // parts: of the sources' pools
-  std::uint32_t batch_events = 1024;    // parts: fragments in one message, at most
+  std::uint32_t source_page = 1U << 20; // blocks: of the sources' pools
+  std::uint32_t batch_events = 1024;    // blocks: fragments in one message, at most
   bool checksum = true;
   net::WaitPolicy wait = net::WaitPolicy::poll;
   Duration warmup{};
@@ -33,6 +33,6 @@ struct StreamOptions {
 // Pages of records, each one message: what the net room takes.
 [[nodiscard]] Result<Sample> run_page_stream(const StreamOptions& options);
 // Parts of emulated sources, without an event manager: what the source room and the framing take.
-[[nodiscard]] Result<Sample> run_part_stream(const StreamOptions& options);
+[[nodiscard]] Result<Sample> run_block_stream(const StreamOptions& options);
 
 } // namespace fanin::bench

@@ -19,9 +19,9 @@
 
 #include <fmt/format.h>
 
-#include "fanin/bench/host_part.hpp"
 #include "fanin/bench/machine.hpp"
 #include "fanin/bench/network_state.hpp"
+#include "fanin/bench/remote_process.hpp"
 
 namespace fanin::bench {
 namespace {
@@ -138,12 +138,12 @@ Result<> ProcessGroup::check() {
 }
 
 Result<std::size_t> ProcessGroup::start_on(const executive::Host& host, std::string name,
-                                           const json::Value& part) {
+                                           const json::Value& task) {
   void* memory = mmap(nullptr, sizeof(ProcessStats), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(ErrorKind::exhausted, "memory for a process", errno);
   std::unique_ptr<ProcessStats, Unmap> stats{new (memory) ProcessStats};
-  auto there = HostPart::start(host, part);
+  auto there = RemoteProcess::start(host, task);
   if (!there) return std::unexpected(there.error());
   members_.push_back({std::move(name), -1, std::move(stats), std::move(*there)});
   return members_.size() - 1;

@@ -126,7 +126,7 @@ struct Watch {
 // Called from the handler of SIGTERM, hence async-signal-safe.
 void on_termination(std::function<void()> wake);
 
-class HostPart;
+class RemoteProcess;
 
 // Thread: one. The processes end with the group, and with the process that owns it.
 class ProcessGroup {
@@ -144,7 +144,7 @@ public:
   // The same on another host (bodies.hpp). Errors: those of executive::start_on(). Whether the host
   // can be reached shows in what follows.
   [[nodiscard]] Result<std::size_t> start_on(const executive::Host& host, std::string name,
-                                             const json::Value& part);
+                                             const json::Value& task);
   // Samples have what these switches drop: words that start a command there.
   void watch_switches(std::vector<std::string> words) { switch_words_ = std::move(words); }
   [[nodiscard]] const ProcessStats& stats(std::size_t index) const {
@@ -179,7 +179,7 @@ private:
     std::string name;
     pid_t pid = -1; // -1: reaped, or elsewhere
     std::unique_ptr<ProcessStats, Unmap> stats;
-    std::unique_ptr<HostPart> there; // null: on this host
+    std::unique_ptr<RemoteProcess> there; // null: on this host
     [[nodiscard]] bool alive() const;
   };
   struct Snapshot;

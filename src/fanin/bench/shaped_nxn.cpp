@@ -225,14 +225,14 @@ public:
   // Says what may be sent: of everybody something is always owed.
   bool poll() override {
     grants_.update(process_.loop().now(), [](NodeId) { return true; });
-    for (std::size_t i = 0; i < grants_.unsaid().size();) {
-      const NodeId node = grants_.unsaid()[i];
+    for (std::size_t i = 0; i < grants_.unsent().size();) {
+      const NodeId node = grants_.unsent()[i];
       if (!senders_[node].roomy()) {
         ++i;
         continue;
       }
       wire::Grant grant;
-      grant.bytes = grants_.say(node); // it is no longer among them
+      grant.bytes = grants_.take(node); // it is no longer among them
       senders_[node].append(grant);
       granting_.push_back(node);
     }

@@ -15,13 +15,13 @@ constexpr std::uint64_t headers_max = 4096; // of a page
 constexpr std::uint64_t send_bytes = 16U << 20;
 constexpr std::uint64_t pages_min = 8;
 
-Result<std::unique_ptr<message::Context>> make_context(const Spec& spec, const Parts& parts) {
+Result<std::unique_ptr<message::Context>> make_context(const Spec& spec, const Roles& roles) {
   std::uint64_t page = send_page;
-  if (parts.one_page)
-    page = std::max(page, (parts.message + headers_max + page_unit - 1) / page_unit * page_unit);
+  if (roles.one_page)
+    page = std::max(page, (roles.message + headers_max + page_unit - 1) / page_unit * page_unit);
   const std::uint64_t pages =
       std::max({pages_min, send_bytes / page,
-                parts.one_page ? 0 : 2 * std::max(parts.message, stream_queue_bytes(spec)) / page});
+                roles.one_page ? 0 : 2 * std::max(roles.message, stream_queue_bytes(spec)) / page});
   message::ContextOptions options;
   options.send_pool.page_size = static_cast<std::uint32_t>(page);
   options.send_pool.pages = static_cast<std::uint32_t>(pages);
@@ -54,68 +54,68 @@ T& keep(std::unique_ptr<T> made) {
   return *made.release();
 }
 
-Result<net::Url> listen(message::Context& context, const Spec& spec, const Parts& parts,
+Result<net::Url> listen(message::Context& context, const Spec& spec, const Roles& roles,
                         std::size_t index, ProcessStats& stats) {
   net::Url url = listening_url(spec, index);
-  auto part = parts.listen(context, index, url, stats);
-  if (!part) return std::unexpected(part.error());
-  keep(std::move(*part));
+  auto role = roles.listen(context, index, url, stats);
+  if (!role) return std::unexpected(role.error());
+  keep(std::move(*role));
   return url;
 }
 
-Result<> connect(message::Context& context, const Parts& parts, std::size_t index,
+Result<> connect(message::Context& context, const Roles& roles, std::size_t index,
                  const std::vector<net::Url>& urls, ProcessStats& stats) {
-  auto part = parts.connect(context, index, urls, stats);
-  if (!part) return std::unexpected(part.error());
-  keep(std::move(*part));
+  auto role = roles.connect(context, index, urls, stats);
+  if (!role) return std::unexpected(role.error());
+  keep(std::move(*role));
   return {};
 }
 
-Result<> run_all_in_one(const Spec& spec, const Parts& parts, ProcessStats& stats) {
-  auto made = make_context(spec, parts);
+Result<> run_all_in_one(const Spec& spec, const Roles& roles, ProcessStats& stats) {
+  auto made = make_context(spec, roles);
   if (!made) return std::unexpected(made.error());
   message::Context& context = keep(std::move(*made));
   std::vector<net::Url> urls;
-  for (std::size_t i = 0; i < parts.listeners; ++i) {
-    const auto url = listen(context, spec, parts, i, stats);
+  for (std::size_t i = 0; i < roles.listeners; ++i) {
+    const auto url = listen(context, spec, roles, i, stats);
     if (!url) return std::unexpected(url.error());
     urls.push_back(*url);
   }
-  for (std::size_t i = 0; i < parts.connectors; ++i) {
-    if (auto connected = connect(context, parts, i, urls, stats); !connected) return connected;
+  for (std::size_t i = 0; i < roles.connectors; ++i) {
+    if (auto connected = connect(context, roles, i, urls, stats); !connected) return connected;
   }
   return run(context);
 }
 
 } // namespace
 
-Ends to_ends(const Spec& spec, const Parts& parts) {
+Ends to_ends(const Spec& spec, const Roles& roles) {
   Ends ends;
-  ends.connectors_count = parts.connectors_count;
-  ends.latency = parts.latency;
+  ends.connectors_count = roles.connectors_count;
+  ends.latency = roles.latency;
   if (spec.url.scheme == "inproc") {
     ends.listeners = 0;
     ends.connectors_count = true;
     ends.connect = [=](std::size_t, const std::vector<std::string>&, ProcessStats& stats) {
-      return run_all_in_one(spec, parts, stats);
+      return run_all_in_one(spec, roles, stats);
     };
     return ends;
   }
-  ends.listeners = parts.listeners;
-  ends.connectors = parts.connectors;
+  ends.listeners = roles.listeners;
+  ends.connectors = roles.connectors;
   ends.listen = [=](std::size_t index, ProcessStats& stats) -> Result<> {
-    auto context = make_context(spec, parts);
+    auto context = make_context(spec, roles);
     if (!context) return std::unexpected(context.error());
-    const auto url = listen(**context, spec, parts, index, stats);
+    const auto url = listen(**context, spec, roles, index, stats);
     if (!url) return std::unexpected(url.error());
     stats.say(url->text());
     stats.state = ProcessStats::State::ready;
     auto ended = run(keep(std::move(*context)));
-    return parts.latency ? Result<>{} : ended; // who measures goes first
+    return roles.latency ? Result<>{} : ended; // who measures goes first
   };
   ends.connect = [=](std::size_t index, const std::vector<std::string>& addresses,
                      ProcessStats& stats) -> Result<> {
-    auto context = make_context(spec, parts);
+    auto context = make_context(spec, roles);
     if (!context) return std::unexpected(context.error());
     std::vector<net::Url> urls;
     for (const auto& address : addresses) {
@@ -124,7 +124,7 @@ Ends to_ends(const Spec& spec, const Parts& parts) {
       url->options = spec.url.options;
       urls.push_back(std::move(*url));
     }
-    if (auto connected = connect(**context, parts, index, urls, stats); !connected)
+    if (auto connected = connect(**context, roles, index, urls, stats); !connected)
       return connected;
     return run(keep(std::move(*context)));
   };
@@ -137,10 +137,10 @@ Result<Ends> sockets_ends(const Spec& spec) {
   if (registry.find(spec.url.scheme) == nullptr)
     return fail(ErrorKind::unsupported, fmt::format("no transport for {} here", spec.url.text()));
   switch (spec.pattern) {
-  case Pattern::stream: return to_ends(spec, stream_parts(spec));
-  case Pattern::roundtrip: return to_ends(spec, roundtrip_parts(spec));
-  case Pattern::pubsub: return to_ends(spec, pubsub_parts(spec));
-  case Pattern::nxn: return to_ends(spec, nxn_parts(spec));
+  case Pattern::stream: return to_ends(spec, stream_roles(spec));
+  case Pattern::roundtrip: return to_ends(spec, roundtrip_roles(spec));
+  case Pattern::pubsub: return to_ends(spec, pubsub_roles(spec));
+  case Pattern::nxn: return to_ends(spec, nxn_roles(spec));
   }
   return fail(ErrorKind::unsupported, "no such pattern");
 }

@@ -16,11 +16,11 @@ PageLayout layout_of(const Spec& spec) {
   return {spec.size, spec.records * (sizeof(RecordHeader) + std::uint64_t{spec.size})};
 }
 
-class NxnReceiver final : public Part {
+class NxnReceiver final : public Role {
 public:
-  static MadePart make(message::Context& context, net::Url& url, ProcessStats& stats) {
-    std::unique_ptr<NxnReceiver> part{new NxnReceiver};
-    NxnReceiver& self = *part;
+  static MadeRole make(message::Context& context, net::Url& url, ProcessStats& stats) {
+    std::unique_ptr<NxnReceiver> role{new NxnReceiver};
+    NxnReceiver& self = *role;
     auto socket = message::HighThroughputReceiver::listen(
         context, url,
         {.message_max = bench::message_size_max,
@@ -30,7 +30,7 @@ public:
     if (!socket) return std::unexpected(socket.error());
     self.socket_ = std::move(*socket);
     url = self.socket_->url();
-    return part;
+    return role;
   }
 
 private:
@@ -56,12 +56,12 @@ private:
   std::unique_ptr<message::HighThroughputReceiver> socket_;
 };
 
-class NxnSender final : public Part {
+class NxnSender final : public Role {
 public:
-  static MadePart make(message::Context& context, const Spec& spec, std::size_t index,
+  static MadeRole make(message::Context& context, const Spec& spec, std::size_t index,
                        const std::vector<net::Url>& urls) {
-    std::unique_ptr<NxnSender> part{new NxnSender{context, spec, index}};
-    NxnSender& self = *part;
+    std::unique_ptr<NxnSender> role{new NxnSender{context, spec, index}};
+    NxnSender& self = *role;
     for (std::size_t i = 0; i < urls.size(); ++i) {
       auto socket = message::HighThroughputSender::connect(
           context, urls[i],
@@ -71,7 +71,7 @@ public:
       if (!socket) return std::unexpected(socket.error());
       self.targets_.push_back({std::move(*socket), false});
     }
-    return part;
+    return role;
   }
 
 private:
@@ -153,19 +153,19 @@ private:
 
 } // namespace
 
-Parts nxn_parts(const Spec& spec) {
-  Parts parts;
-  parts.listeners = spec.receivers * spec.rails;
-  parts.connectors = spec.senders;
-  parts.message = layout_of(spec).page();
-  parts.one_page = parts.message <= (4U << 20);
-  parts.listen = [](message::Context& context, std::size_t, net::Url& url, ProcessStats& stats) {
+Roles nxn_roles(const Spec& spec) {
+  Roles roles;
+  roles.listeners = spec.receivers * spec.rails;
+  roles.connectors = spec.senders;
+  roles.message = layout_of(spec).page();
+  roles.one_page = roles.message <= (4U << 20);
+  roles.listen = [](message::Context& context, std::size_t, net::Url& url, ProcessStats& stats) {
     return NxnReceiver::make(context, url, stats);
   };
-  parts.connect = [spec](message::Context& context, std::size_t index,
+  roles.connect = [spec](message::Context& context, std::size_t index,
                          const std::vector<net::Url>& urls,
                          ProcessStats&) { return NxnSender::make(context, spec, index, urls); };
-  return parts;
+  return roles;
 }
 
 } // namespace fanin::bench

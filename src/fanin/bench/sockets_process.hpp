@@ -1,4 +1,4 @@
-// What the processes of fanin's sockets have in common: a Context, and the parts that run in it,
+// What the processes of fanin's sockets have in common: a Context, and the roles that run in it,
 // one a process, or over inproc all in one.
 #pragma once
 
@@ -18,14 +18,14 @@
 
 namespace fanin::bench {
 
-class Part {
+class Role {
 public:
-  virtual ~Part() = default;
+  virtual ~Role() = default;
 };
-using MadePart = Result<std::unique_ptr<Part>>;
+using MadeRole = Result<std::unique_ptr<Role>>;
 
-// How a pattern is made of parts.
-struct Parts {
+// How a pattern is made of roles.
+struct Roles {
   std::size_t listeners = 1;
   std::size_t connectors = 1;
   bool connectors_count = false;
@@ -33,9 +33,9 @@ struct Parts {
   std::uint64_t message = 0;  // bytes of the largest
   bool one_page = false; // a message is to fit into one page
   // Gives the real address in `url`, which is where to listen.
-  std::function<MadePart(message::Context&, std::size_t index, net::Url& url, ProcessStats&)>
+  std::function<MadeRole(message::Context&, std::size_t index, net::Url& url, ProcessStats&)>
       listen;
-  std::function<MadePart(message::Context&, std::size_t index, const std::vector<net::Url>&,
+  std::function<MadeRole(message::Context&, std::size_t index, const std::vector<net::Url>&,
                          ProcessStats&)>
       connect;
 };
@@ -50,7 +50,7 @@ inline constexpr std::uint64_t send_page = message::ContextOptions::send_page;
   return spec.url.scheme == "shm" ? std::max(least, 2 * (spec.size + 2 * send_page)) : least;
 }
 
-[[nodiscard]] Ends to_ends(const Spec& spec, const Parts& parts);
+[[nodiscard]] Ends to_ends(const Spec& spec, const Roles& roles);
 
 // Offers message after message, as many as are taken, and a bounded number a turn.
 template <class Offer> // net::SendOutcome(), or none: nothing to offer in this turn
@@ -98,10 +98,10 @@ void take_all(Socket& socket, message::Message& message, bool read, ProcessStats
   stats.bytes.add(bytes);
 }
 
-// The parts of each pattern, a file each.
-[[nodiscard]] Parts stream_parts(const Spec& spec);
-[[nodiscard]] Parts roundtrip_parts(const Spec& spec);
-[[nodiscard]] Parts pubsub_parts(const Spec& spec);
-[[nodiscard]] Parts nxn_parts(const Spec& spec);
+// The roles of each pattern, a file each.
+[[nodiscard]] Roles stream_roles(const Spec& spec);
+[[nodiscard]] Roles roundtrip_roles(const Spec& spec);
+[[nodiscard]] Roles pubsub_roles(const Spec& spec);
+[[nodiscard]] Roles nxn_roles(const Spec& spec);
 
 } // namespace fanin::bench

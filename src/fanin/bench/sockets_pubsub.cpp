@@ -8,11 +8,11 @@ namespace {
 
 constexpr message::Tag tag = 1;
 
-class PublisherPart final : public Part {
+class PublisherRole final : public Role {
 public:
-  static MadePart make(message::Context& context, const Spec& spec, net::Url& url) {
-    std::unique_ptr<PublisherPart> part{new PublisherPart{context, spec}};
-    PublisherPart& self = *part;
+  static MadeRole make(message::Context& context, const Spec& spec, net::Url& url) {
+    std::unique_ptr<PublisherRole> role{new PublisherRole{context, spec}};
+    PublisherRole& self = *role;
     auto socket = message::Publisher::listen(
         context, url,
         {.slow = message::SlowSubscriber::block,
@@ -22,15 +22,15 @@ public:
     if (!socket) return std::unexpected(socket.error());
     self.socket_ = std::move(*socket);
     url = self.socket_->url();
-    return part;
+    return role;
   }
 
 private:
   struct Offer {
-    PublisherPart& part;
-    net::SendOutcome operator()() const { return part.socket_->publish(tag, part.source_.bytes()); }
+    PublisherRole& role;
+    net::SendOutcome operator()() const { return role.socket_->publish(tag, role.source_.bytes()); }
   };
-  PublisherPart(message::Context& context, const Spec& spec)
+  PublisherRole(message::Context& context, const Spec& spec)
       : source_(spec.size), feeder_(context, spec.size, Offer{*this}) {}
   void count(std::size_t expected) {
     if (++subscribers_ == expected) feeder_.open();
@@ -42,12 +42,12 @@ private:
   std::unique_ptr<message::Publisher> socket_;
 };
 
-class SubscriberPart final : public Part {
+class SubscriberRole final : public Role {
 public:
-  static MadePart make(message::Context& context, const Spec& spec, const net::Url& url,
+  static MadeRole make(message::Context& context, const Spec& spec, const net::Url& url,
                        ProcessStats& stats) {
-    std::unique_ptr<SubscriberPart> part{new SubscriberPart};
-    SubscriberPart& self = *part;
+    std::unique_ptr<SubscriberRole> role{new SubscriberRole};
+    SubscriberRole& self = *role;
     self.socket_ = std::make_unique<message::Subscriber>(
         context,
         message::SubscriberOptions{
@@ -57,7 +57,7 @@ public:
             .on_disconnected = [&context](auto, auto) { context.stop(); }});
     const auto subscribed = self.socket_->subscribe(url, tag, message::Mode::high_throughput);
     if (!subscribed) return std::unexpected(subscribed.error());
-    return part;
+    return role;
   }
 
 private:
@@ -67,19 +67,19 @@ private:
 
 } // namespace
 
-Parts pubsub_parts(const Spec& spec) {
-  Parts parts;
-  parts.connectors = spec.receivers;
-  parts.connectors_count = true;
-  parts.message = spec.size;
-  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, ProcessStats&) {
-    return PublisherPart::make(context, spec, url);
+Roles pubsub_roles(const Spec& spec) {
+  Roles roles;
+  roles.connectors = spec.receivers;
+  roles.connectors_count = true;
+  roles.message = spec.size;
+  roles.listen = [spec](message::Context& context, std::size_t, net::Url& url, ProcessStats&) {
+    return PublisherRole::make(context, spec, url);
   };
-  parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
+  roles.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
                          ProcessStats& stats) {
-    return SubscriberPart::make(context, spec, urls.front(), stats);
+    return SubscriberRole::make(context, spec, urls.front(), stats);
   };
-  return parts;
+  return roles;
 }
 
 } // namespace fanin::bench

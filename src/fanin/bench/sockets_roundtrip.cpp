@@ -23,11 +23,11 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 }
 
 // Answers each message with one of its own.
-class Answerer final : public Part {
+class Answerer final : public Role {
 public:
-  static MadePart make(message::Context& context, const Spec& spec, net::Url& url) {
-    std::unique_ptr<Answerer> part{new Answerer{context, spec}};
-    Answerer& self = *part;
+  static MadeRole make(message::Context& context, const Spec& spec, net::Url& url) {
+    std::unique_ptr<Answerer> role{new Answerer{context, spec}};
+    Answerer& self = *role;
     auto socket = message::LowLatencyReceiver::listen(
         context, url,
         {.on_message = [&self](message::Message& message) { self.on_message(message); },
@@ -37,7 +37,7 @@ public:
     if (!socket) return std::unexpected(socket.error());
     self.receiver_ = std::move(*socket);
     url = self.receiver_->url();
-    if (!spec.loaded) return part;
+    if (!spec.loaded) return role;
     net::Url load_url = url;
     load_url.port = 0;
     if (url.scheme != "tcp") load_url.host.clear();
@@ -46,7 +46,7 @@ public:
         context, load_url, {.on_ready = [&self] { self.read_load(); }});
     if (!load) return std::unexpected(load.error());
     self.load_ = std::move(*load);
-    return part;
+    return role;
   }
 
 private:
@@ -83,12 +83,12 @@ private:
   std::unique_ptr<message::HighThroughputReceiver> load_;
 };
 
-class Asker final : public Part, net::Service {
+class Asker final : public Role, net::Service {
 public:
-  static MadePart make(message::Context& context, const Spec& spec, const net::Url& url,
+  static MadeRole make(message::Context& context, const Spec& spec, const net::Url& url,
                        ProcessStats& stats) {
-    std::unique_ptr<Asker> part{new Asker{context, spec, stats}};
-    Asker& self = *part;
+    std::unique_ptr<Asker> role{new Asker{context, spec, stats}};
+    Asker& self = *role;
     auto sender = message::LowLatencySender::connect(
         context, url,
         {.on_connected =
@@ -101,7 +101,7 @@ public:
     if (!sender) return std::unexpected(sender.error());
     self.sender_ = std::move(*sender);
     context.loop().add(self);
-    return part;
+    return role;
   }
 
   bool poll() override {
@@ -176,20 +176,20 @@ private:
 
 } // namespace
 
-Parts roundtrip_parts(const Spec& spec) {
-  Parts parts;
-  parts.connectors_count = true;
-  parts.latency = true;
-  parts.message = spec.size;
-  parts.one_page = true;
-  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url, ProcessStats&) {
+Roles roundtrip_roles(const Spec& spec) {
+  Roles roles;
+  roles.connectors_count = true;
+  roles.latency = true;
+  roles.message = spec.size;
+  roles.one_page = true;
+  roles.listen = [spec](message::Context& context, std::size_t, net::Url& url, ProcessStats&) {
     return Answerer::make(context, spec, url);
   };
-  parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
+  roles.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
                          ProcessStats& stats) {
     return Asker::make(context, spec, urls.front(), stats);
   };
-  return parts;
+  return roles;
 }
 
 } // namespace fanin::bench

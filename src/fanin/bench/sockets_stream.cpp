@@ -6,12 +6,12 @@
 namespace fanin::bench {
 namespace {
 
-class StreamReceiverPart final : public Part {
+class StreamReceiverRole final : public Role {
 public:
-  static MadePart make(message::Context& context, const Spec& spec, net::Url& url,
+  static MadeRole make(message::Context& context, const Spec& spec, net::Url& url,
                        ProcessStats& stats) {
-    std::unique_ptr<StreamReceiverPart> part{new StreamReceiverPart};
-    StreamReceiverPart& self = *part;
+    std::unique_ptr<StreamReceiverRole> role{new StreamReceiverRole};
+    StreamReceiverRole& self = *role;
     auto socket = message::HighThroughputReceiver::listen(
         context, url,
         {.message_max = bench::message_size_max,
@@ -22,7 +22,7 @@ public:
     if (!socket) return std::unexpected(socket.error());
     self.socket_ = std::move(*socket);
     url = self.socket_->url();
-    return part;
+    return role;
   }
 
 private:
@@ -30,11 +30,11 @@ private:
   std::unique_ptr<message::HighThroughputReceiver> socket_;
 };
 
-class StreamSenderPart final : public Part {
+class StreamSenderRole final : public Role {
 public:
-  static MadePart make(message::Context& context, const Spec& spec, const net::Url& url) {
-    std::unique_ptr<StreamSenderPart> part{new StreamSenderPart{context, spec}};
-    StreamSenderPart& self = *part;
+  static MadeRole make(message::Context& context, const Spec& spec, const net::Url& url) {
+    std::unique_ptr<StreamSenderRole> role{new StreamSenderRole{context, spec}};
+    StreamSenderRole& self = *role;
     auto socket = message::HighThroughputSender::connect(
         context, url,
         {.send_queue_bytes = stream_queue_bytes(spec),
@@ -43,15 +43,15 @@ public:
          .on_writable = [&self] { self.feeder_.open(); }});
     if (!socket) return std::unexpected(socket.error());
     self.socket_ = std::move(*socket);
-    return part;
+    return role;
   }
 
 private:
   struct Offer {
-    StreamSenderPart& sender;
+    StreamSenderRole& sender;
     net::SendOutcome operator()() const { return sender.socket_->send(sender.source_.bytes()); }
   };
-  StreamSenderPart(message::Context& context, const Spec& spec)
+  StreamSenderRole(message::Context& context, const Spec& spec)
       : source_(spec.size), feeder_(context, spec.size, Offer{*this}) {}
 
   PayloadSource source_;
@@ -61,18 +61,18 @@ private:
 
 } // namespace
 
-Parts stream_parts(const Spec& spec) {
-  Parts parts;
-  parts.message = spec.size;
-  parts.listen = [spec](message::Context& context, std::size_t, net::Url& url,
+Roles stream_roles(const Spec& spec) {
+  Roles roles;
+  roles.message = spec.size;
+  roles.listen = [spec](message::Context& context, std::size_t, net::Url& url,
                         ProcessStats& stats) {
-    return StreamReceiverPart::make(context, spec, url, stats);
+    return StreamReceiverRole::make(context, spec, url, stats);
   };
-  parts.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
+  roles.connect = [spec](message::Context& context, std::size_t, const std::vector<net::Url>& urls,
                          ProcessStats&) {
-    return StreamSenderPart::make(context, spec, urls.front());
+    return StreamSenderRole::make(context, spec, urls.front());
   };
-  return parts;
+  return roles;
 }
 
 } // namespace fanin::bench

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::builder {
 
 // What a batch of so many events costs for each source; further pieces come with payload.
 [[nodiscard]] inline std::uint64_t metadata_per_source(std::uint64_t events) {
-  return sizeof(wire::PartHeader) + events * sizeof(wire::FragmentEntry);
+  return sizeof(wire::DataBlockHeader) + events * sizeof(wire::FragmentEntry);
 }
 
 struct MetadataLayout {

@@ -112,7 +112,7 @@ std::string BuilderNode::end_message() const {
 }
 
 void BuilderNode::describe(json::Value& report) {
-  if (unable_) {
+  if (no_sink_) {
     report["started"] = false;
     report["joined"] = true;
   }
@@ -174,7 +174,7 @@ Result<std::unique_ptr<storage::EventSink>> BuilderNode::make_sink(RunNumber run
                                   .on_gone = [this](const std::string& path, std::uint64_t events) {
                                     on_gone(path, events);
                                   }});
-  unable_ = !inner && !worked_;
+  no_sink_ = !inner && !worked_;
   if (!inner) return inner;
   worked_ = true;
   if (publisher_) {

@@ -52,7 +52,7 @@ private:
   RunNumber run_ = 0; // 0: none yet
   bool stopping_ = false;
   bool worked_ = false; // it has had a sink
-  bool unable_ = false; // it had joined, but could not make its first sink
+  bool no_sink_ = false; // it had joined, but could not make its first sink
   bool left_ = false; // nothing of the run was lost with it
   bool unit_ended_ = false;
 };

@@ -116,14 +116,14 @@ void EventPublisher::give(message::Tag tag, std::span<const std::byte> event,
 
 void EventPublisher::say_skipped() {
   const Time now = context_.loop().now();
-  if (skipped() == skipped_said_ || now < next_line_) return;
-  skipped_said_ = skipped();
+  if (skipped() == skipped_logged_ || now < next_line_) return;
+  skipped_logged_ = skipped();
   next_line_ = now + line_period;
   if (log_) {
     log_(LogLevel::warning,
          fmt::format("readers of events are too slow, or events too large for them: {} events were "
                      "not given to them so far; the run does not wait",
-                     skipped_said_));
+                     skipped_logged_));
   }
 }
 

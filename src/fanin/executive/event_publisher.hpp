@@ -83,7 +83,7 @@ private:
   memory::BoundedHeap large_{large_events_max};
   std::uint64_t published_ = 0;
   std::uint64_t withheld_ = 0;
-  std::uint64_t skipped_said_ = 0;
+  std::uint64_t skipped_logged_ = 0;
   Time next_line_{};
 };
 

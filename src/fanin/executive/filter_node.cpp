@@ -80,7 +80,7 @@ void FilterNode::make_unit() {
 // A process of its own ends, and its launcher starts it again. Where other nodes are in the
 // process, the filter alone begins anew.
 void FilterNode::failed(const Error& error) {
-  if (!limit_) return again_.start(*context_.loop, context_.loop->now() + again_after);
+  if (!limit_) return restart_.start(*context_.loop, context_.loop->now() + again_after);
   outcome_ = std::unexpected(error);
   ended_ = true;
 }
@@ -99,7 +99,7 @@ void FilterNode::begin_again() {
 }
 
 void FilterNode::stop() {
-  again_.cancel();
+  restart_.cancel();
   leave();
   ended_ = true;
 }

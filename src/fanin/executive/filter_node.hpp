@@ -19,7 +19,7 @@ namespace fanin::executive {
 class FilterNode final : public Node {
 public:
   explicit FilterNode(NodeContext context)
-      : Node(std::move(context)), again_([this] { begin_again(); }) {}
+      : Node(std::move(context)), restart_([this] { begin_again(); }) {}
 
   // To be called once, before start(). Errors: those of the filter.
   [[nodiscard]] Result<> make();
@@ -43,7 +43,7 @@ private:
   std::optional<builder::FilterUnit> unit_;
   builder::FilterUnit::Counters counters_; // of those that have left
   std::optional<TimeLimit> limit_; // none: other nodes are in its process
-  net::Timer again_;
+  net::Timer restart_;
   bool ended_ = false;
 };
 

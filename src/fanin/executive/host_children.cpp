@@ -29,7 +29,7 @@ constexpr std::size_t line_shown = 300;
 class Requests {
 public:
   Requests(net::Loop& loop, Descriptor descriptor)
-      : loop_(loop), descriptor_(std::move(descriptor)), again_([this] { flush(); }) {}
+      : loop_(loop), descriptor_(std::move(descriptor)), write_timer_([this] { flush(); }) {}
 
   void send(const json::Value& line) {
     pending_ += line.dump() + "\n";
@@ -41,7 +41,8 @@ private:
     while (!pending_.empty()) {
       const ssize_t written = write(descriptor_.get(), pending_.data(), pending_.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0 && errno == EAGAIN) return again_.start(loop_, loop_.now() + write_again);
+      if (written < 0 && errno == EAGAIN)
+        return write_timer_.start(loop_, loop_.now() + write_again);
       if (written <= 0) return pending_.clear(); // its end is seen elsewhere
       pending_.erase(0, static_cast<std::size_t>(written));
     }
@@ -49,7 +50,7 @@ private:
 
   net::Loop& loop_;
   Descriptor descriptor_;
-  net::Timer again_;
+  net::Timer write_timer_;
   std::string pending_;
 };
 

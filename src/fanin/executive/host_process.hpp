@@ -3,7 +3,7 @@
 //
 // It begins with {"fanin": its version}. The first line to it says what it is to do:
 //   {"start": {...}}   one process of a run (host_children.hpp)
-//   {"part": {...}}    one process of a benchmark (bench/host_part.hpp)
+//   {"part": {...}}    one process of a benchmark (bench/remote_process.hpp)
 #pragma once
 
 #include <sys/types.h>

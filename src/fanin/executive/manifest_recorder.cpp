@@ -70,12 +70,12 @@ bool ManifestRecorder::retry() {
 
 bool ManifestRecorder::check_name() {
   if (writer_.there()) {
-    gone_ = false;
+    lost_ = false;
     return false;
   }
   const auto restored = writer_.restore();
-  if (!restored && gone_) return false; // that was said
-  gone_ = !restored;
+  if (!restored && lost_) return false; // that was said
+  lost_ = !restored;
   log_(LogLevel::error,
        fmt::format(
            "{}, the run's manifest, was removed, renamed or replaced while the run went on: "

@@ -50,7 +50,7 @@ private:
   Time started_;
   LogFunction log_;
   bool complete_ = true; // nothing is waiting to be written
-  bool gone_ = false; // and could not be written again
+  bool lost_ = false; // and could not be written again
 };
 
 } // namespace fanin::executive

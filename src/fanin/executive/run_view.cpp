@@ -31,7 +31,7 @@ void RunView::on_report(const json::Value& report) {
   } else if (kind == "senders") {
     wait_for_senders_.insert(report.at("node").text());
   } else if (kind == "gone") {
-    gone_[report.at("file").text()] = report.at("what").text();
+    gone_files_[report.at("file").text()] = report.at("what").text();
   } else if (kind == "end") {
     const std::string node = report.at("node").text();
     ends_[node] = report;
@@ -40,7 +40,8 @@ void RunView::on_report(const json::Value& report) {
     const bool counts = !index || configuration_.nodes[*index].role != config::Role::filter ||
                         report.at("refused").boolean();
     if (counts && !has_result() && !report.at("ok").boolean()) failed_early_.insert(node);
-    if (!report.at("started").boolean(true) && report.at("joined").boolean()) ++unable_[node];
+    if (!report.at("started").boolean(true) && report.at("joined").boolean())
+      ++could_not_join_[node];
   }
 }
 
@@ -163,9 +164,9 @@ void RunView::add_failures(json::Value& result) const {
   for (const std::string& node : failed_early_) {
     const json::Value& end = ends_.at(node);
     // Of a run that has begun, what a node has read or built counts, and the others went on.
-    const auto unable = unable_.find(node);
+    const auto unable = could_not_join_.find(node);
     const std::uint64_t starts = result.at("nodes").at(node).at("starts").natural();
-    const bool joined = begun_ && starts > (unable == unable_.end() ? 0 : unable->second);
+    const bool joined = begun_ && starts > (unable == could_not_join_.end() ? 0 : unable->second);
     if (!joined && !end.at("ok").boolean()) failed(node, end.at("error").text());
   }
   if (!begun_) { // else all were there: who had died before was started again
@@ -185,7 +186,7 @@ void RunView::add_failures(json::Value& result) const {
 
 // What was written there is lost, or somebody else has it now.
 void RunView::add_gone(json::Value& result) const {
-  for (const auto& [file, what] : gone_) {
+  for (const auto& [file, what] : gone_files_) {
     result["gone_files"][file] = what;
     result["ok"] = false;
     if (result.at("error").text().empty()) {

@@ -56,10 +56,11 @@ private:
   std::set<std::string> wait_for_senders_; // readout units that do, or did
   std::set<std::string> failed_early_; // nodes that failed while the run was not over
   // By node: how often it joined, and could not take part.
-  std::map<std::string, std::uint64_t> unable_;
+  std::map<std::string, std::uint64_t> could_not_join_;
   std::map<std::string, ChildExit> exits_; // by process
   std::map<std::string, std::string> died_early_; // before the run began: process, and how
-  std::map<std::string, std::string> gone_; // files that are not at their names, and what they are
+  std::map<std::string, std::string>
+      gone_files_; // files that are not at their names, and what they are
   std::uint64_t frozen_s_ = 0; // so long the event manager has reported nothing
   std::uint64_t progress_reports_ = 0;
   bool begun_ = false; // all nodes were there once

@@ -95,9 +95,9 @@ private:
     if (!data_.reached()) return false;
     const auto welcome = control_.all<wire::Welcome>().front();
     wire::Hello data = hello(wire::Role::data);
-    data.run = part_.run = welcome.run;
-    data.incarnation = part_.readout_incarnation = welcome.incarnation;
-    data.peer_incarnation = part_.builder_incarnation =
+    data.run = block_.run = welcome.run;
+    data.incarnation = block_.readout_incarnation = welcome.incarnation;
+    data.peer_incarnation = block_.builder_incarnation =
         control_.all<wire::BuilderUp>().front().incarnation;
     data_.say_hello(data, "");
     return go_on(Step::exceed);
@@ -106,14 +106,14 @@ private:
   bool exceed() {
     if (!data_.heard(wire::MessageType::grant)) return false;
     granted_ = data_.all<wire::Grant>().back().bytes;
-    part_.batch_events = 64;
-    part_.source = source_of_ru1;
-    part_.readout_unit = 1;
-    part_.entries = 1;
-    part_.payload_size = bytes_of_a_carrier - sizeof part_ - sizeof(wire::FragmentEntry);
+    block_.batch_events = 64;
+    block_.source = source_of_ru1;
+    block_.readout_unit = 1;
+    block_.entries = 1;
+    block_.payload_size = bytes_of_a_carrier - sizeof block_ - sizeof(wire::FragmentEntry);
     for (std::uint64_t sent = 0; sent <= granted_; sent += bytes_of_a_carrier) {
-      data_.say_part(part_, {{part_.payload_size, 0}});
-      ++part_.first_event;
+      data_.send_block(block_, {{block_.payload_size, 0}});
+      ++block_.first_event;
     }
     return go_on(Step::wait);
   }
@@ -129,7 +129,7 @@ private:
   builder::testing::FakeNode control_;
   builder::testing::FakeNode data_;
   Step step_ = Step::join;
-  wire::PartHeader part_;
+  wire::DataBlockHeader block_;
   std::uint64_t granted_ = 0;
 };
 

@@ -33,19 +33,19 @@ StageLauncher::StageLauncher(net::Loop& loop, Children& children, StageOptions o
     : loop_(loop),
       children_(children),
       options_(std::move(options)),
-      states_(options_.parts.size()),
+      states_(options_.configurations.size()),
       patience_([this] {
         for (std::size_t i = 0; i < states_.size(); ++i) {
           if (!states_[i].alive()) continue;
           options_.log(LogLevel::warning,
-                       fmt::format("{} does not end: killed", options_.parts[i].name));
+                       fmt::format("{} does not end: killed", options_.configurations[i].name));
           states_[i].child->signal(SIGKILL);
         }
       }) {}
 
 Result<> StageLauncher::start() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (options_.parts[i].group) continue;
+    if (options_.configurations[i].group) continue;
     const auto started = start(i);
     if (started) continue;
     if (!any_alive(false)) return started;
@@ -55,16 +55,16 @@ Result<> StageLauncher::start() {
   return {};
 }
 
-Result<> StageLauncher::start(std::size_t part) {
-  const StagePart& what = options_.parts[part];
+Result<> StageLauncher::start(std::size_t index) {
+  const StagedConfiguration& what = options_.configurations[index];
   auto child = children_.start(
-      part, what.command, what.input,
-      {.on_report = [this, part](const json::Value& report) { on_report(part, report); },
-       .on_exit = [this, part](const ChildExit& exit) { on_exit(part, exit); }});
+      index, what.command, what.input,
+      {.on_report = [this, index](const json::Value& report) { on_report(index, report); },
+       .on_exit = [this, index](const ChildExit& exit) { on_exit(index, exit); }});
   if (!child) return std::unexpected(child.error());
-  states_[part].child = std::move(*child);
+  states_[index].child = std::move(*child);
   options_.log(LogLevel::debug,
-               fmt::format("{} is process {}", what.name, states_[part].child->pid()));
+               fmt::format("{} is process {}", what.name, states_[index].child->pid()));
   return {};
 }
 
@@ -72,16 +72,16 @@ void StageLauncher::start_groups() {
   phase_ = Phase::running;
   options_.log(LogLevel::info, "all slices are ready: the groups start");
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (!options_.parts[i].group) continue;
+    if (!options_.configurations[i].group) continue;
     if (const auto started = start(i); !started) return on_not_started(i, started.error());
   }
 }
 
 // What the others have read is still built, and their results count.
-void StageLauncher::on_not_started(std::size_t part, const Error& error) {
+void StageLauncher::on_not_started(std::size_t index, const Error& error) {
   const std::string why = "cannot be started: " + error.text;
-  options_.on_failure(part, why);
-  options_.log(LogLevel::error, fmt::format("{} {}", options_.parts[part].name, why));
+  options_.on_failure(index, why);
+  options_.log(LogLevel::error, fmt::format("{} {}", options_.configurations[index].name, why));
   stop_others();
 }
 
@@ -91,24 +91,24 @@ void StageLauncher::stop_others() {
   stop();
 }
 
-void StageLauncher::on_report(std::size_t part, const json::Value& report) {
-  options_.on_report(part, report);
+void StageLauncher::on_report(std::size_t index, const json::Value& report) {
+  options_.on_report(index, report);
   if (!report.at("ready").boolean()) return;
-  states_[part].ready = true;
+  states_[index].ready = true;
   if (phase_ != Phase::waiting) return;
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (!options_.parts[i].group && !states_[i].ready) return;
+    if (!options_.configurations[i].group && !states_[i].ready) return;
   }
   start_groups();
 }
 
-void StageLauncher::on_exit(std::size_t part, const ChildExit& exit) {
-  const StagePart& what = options_.parts[part];
+void StageLauncher::on_exit(std::size_t index, const ChildExit& exit) {
+  const StagedConfiguration& what = options_.configurations[index];
   const bool failed = exit.status != 0;
   const bool early = !what.group && phase_ != Phase::slices_stop;
   if (failed || early) {
     const std::string why = failed ? exit.text() : "it has ended before the groups";
-    options_.on_failure(part, why);
+    options_.on_failure(index, why);
     options_.log(LogLevel::error,
                  fmt::format("{} {}: {}", what.name, exit.signal != 0 ? "died" : "failed", why));
     stop_others();
@@ -145,14 +145,15 @@ void StageLauncher::on_signal() {
 
 bool StageLauncher::any_alive(bool groups) const {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (options_.parts[i].group == groups && states_[i].alive()) return true;
+    if (options_.configurations[i].group == groups && states_[i].alive()) return true;
   }
   return false;
 }
 
 void StageLauncher::signal_all(bool groups, int number) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (options_.parts[i].group == groups && states_[i].alive()) states_[i].child->signal(number);
+    if (options_.configurations[i].group == groups && states_[i].alive())
+      states_[i].child->signal(number);
   }
 }
 

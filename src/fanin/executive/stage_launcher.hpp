@@ -16,7 +16,7 @@
 namespace fanin::executive {
 
 // One configuration.
-struct StagePart {
+struct StagedConfiguration {
   std::string name; // human-readable
   bool group = false; // of the first stage
   std::vector<std::string> command; // and its options
@@ -24,10 +24,10 @@ struct StagePart {
 };
 
 struct StageOptions {
-  std::vector<StagePart> parts;
-  std::function<void(std::size_t part, const json::Value& report)> on_report;
+  std::vector<StagedConfiguration> configurations;
+  std::function<void(std::size_t index, const json::Value& report)> on_report;
   // It could not be started, did not end in good order, or ended too early.
-  std::function<void(std::size_t part, const std::string& why)> on_failure;
+  std::function<void(std::size_t index, const std::string& why)> on_failure;
   LogFunction log;
 };
 
@@ -53,18 +53,18 @@ private:
     groups_stop, // they were asked to
     slices_stop // likewise; no group runs
   };
-  struct PartState {
+  struct State {
     std::unique_ptr<Child> child; // null: not started
     bool ready = false;
     [[nodiscard]] bool alive() const { return child != nullptr && child->alive(); }
   };
 
-  [[nodiscard]] Result<> start(std::size_t part);
+  [[nodiscard]] Result<> start(std::size_t index);
   void start_groups();
-  void on_not_started(std::size_t part, const Error& error);
+  void on_not_started(std::size_t index, const Error& error);
   void stop_others();
-  void on_report(std::size_t part, const json::Value& report);
-  void on_exit(std::size_t part, const ChildExit& exit);
+  void on_report(std::size_t index, const json::Value& report);
+  void on_exit(std::size_t index, const ChildExit& exit);
   void stop();
   void stop_slices();
   [[nodiscard]] bool any_alive(bool groups) const;
@@ -73,7 +73,7 @@ private:
   net::Loop& loop_;
   Children& children_;
   StageOptions options_;
-  std::vector<PartState> states_;
+  std::vector<State> states_;
   net::Timer patience_; // until the rest is killed
   Phase phase_ = Phase::waiting;
   int signals_seen_ = 0;

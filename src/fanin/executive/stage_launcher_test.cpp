@@ -21,9 +21,9 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class PartProcess final : public Child {
+class FakeProcess final : public Child {
 public:
-  PartProcess(Handlers handlers, std::vector<int>& signals)
+  FakeProcess(Handlers handlers, std::vector<int>& signals)
       : handlers_(std::move(handlers)), signals_(signals) {}
   [[nodiscard]] pid_t pid() const override { return alive_ ? 7 : 0; }
   void signal(int number) override { signals_.push_back(number); }
@@ -46,12 +46,12 @@ protected:
   void make_launcher() {
     StageOptions options;
     for (const char* const name : {"group0", "slice0", "slice1", "group1"}) {
-      options.parts.push_back(
+      options.configurations.push_back(
           {.name = name, .group = name[0] == 'g', .command = {name}, .input = "text"});
     }
     options.on_report = [this](std::size_t, const json::Value&) { ++reports_; };
-    options.on_failure = [this](std::size_t part, const std::string& why) {
-      failures_.push_back(fmt::format("{}: {}", part, why));
+    options.on_failure = [this](std::size_t index, const std::string& why) {
+      failures_.push_back(fmt::format("{}: {}", index, why));
     };
     options.log = [this](LogLevel level, std::string_view text) {
       if (level != LogLevel::debug) log_.emplace_back(text);
@@ -60,20 +60,20 @@ protected:
     started_ = launcher_->start();
     EXPECT_EQ(started_.has_value(), cannot_start_ != 1U);
   }
-  void be_ready(std::size_t part) {
+  void be_ready(std::size_t index) {
     json::Value report;
     report["report"] = "progress";
     report["ready"] = true;
-    processes_.at(part)->report(report);
+    processes_.at(index)->report(report);
   }
   void run_all() {
     be_ready(1);
     be_ready(2);
     log_.clear();
   }
-  void end(std::size_t part, const ChildExit& exit = {}) { processes_.at(part)->end(exit); }
+  void end(std::size_t index, const ChildExit& exit = {}) { processes_.at(index)->end(exit); }
 
-  std::map<std::size_t, PartProcess*> processes_; // that were started, by part
+  std::map<std::size_t, FakeProcess*> processes_; // that were started, by index
   std::map<std::size_t, std::vector<int>> signals_;
   std::vector<std::string> failures_;
   std::vector<std::string> log_;
@@ -85,12 +85,12 @@ protected:
   std::optional<StageLauncher> launcher_;
 
 private:
-  Result<std::unique_ptr<Child>> start(std::size_t part, std::vector<std::string> /*arguments*/,
+  Result<std::unique_ptr<Child>> start(std::size_t index, std::vector<std::string> /*arguments*/,
                                        const std::string& /*input*/,
                                        Child::Handlers handlers) override {
-    if (cannot_start_ == part) return fail(ErrorKind::exhausted, "no process is left");
-    auto child = std::make_unique<PartProcess>(std::move(handlers), signals_[part]);
-    processes_[part] = child.get();
+    if (cannot_start_ == index) return fail(ErrorKind::exhausted, "no process is left");
+    auto child = std::make_unique<FakeProcess>(std::move(handlers), signals_[index]);
+    processes_[index] = child.get();
     return child;
   }
   void tell_of_death(Child& /*child*/, std::uint64_t /*session*/) override {}

@@ -36,15 +36,15 @@ StagesView::StagesView(std::span<const config::Configuration> configurations) {
   std::map<std::string, int> count;
   for (const auto& one : configurations) ++count[stem(one)];
   for (const auto& one : configurations) {
-    Part part;
-    part.name = count[stem(one)] == 1 ? stem(one) : one.file;
-    part.configuration = &one;
-    parts_.push_back(std::move(part));
+    Entry entry;
+    entry.name = count[stem(one)] == 1 ? stem(one) : one.file;
+    entry.configuration = &one;
+    entries_.push_back(std::move(entry));
   }
 }
 
-void StagesView::on_report(std::size_t part, const json::Value& report) {
-  Part& of = parts_[part];
+void StagesView::on_report(std::size_t index, const json::Value& report) {
+  Entry& of = entries_[index];
   const std::string kind = report.at("report").text();
   if (kind == "progress") {
     of.earlier = std::move(of.progress);
@@ -54,9 +54,9 @@ void StagesView::on_report(std::size_t part, const json::Value& report) {
   }
 }
 
-void StagesView::on_failure(std::size_t part, std::string why) {
-  parts_[part].failure = std::move(why);
-  if (!first_failed_) first_failed_ = part;
+void StagesView::on_failure(std::size_t index, std::string why) {
+  entries_[index].failure = std::move(why);
+  if (!first_failed_) first_failed_ = index;
 }
 
 std::string StagesView::progress_line() const {
@@ -71,26 +71,26 @@ std::string StagesView::progress_line() const {
   double time = 0;
   std::uint64_t groups = 0;
   std::uint64_t events_of_groups = 0; // of the slowest one: each has all events
-  for (const Part& part : parts_) {
-    const std::uint64_t events = part.progress.at("events").natural();
-    time = std::max(time, part.progress.at("time_s").real());
-    if (part.configuration->forwards()) {
-      if (part.progress.is_null()) continue;
+  for (const Entry& entry : entries_) {
+    const std::uint64_t events = entry.progress.at("events").natural();
+    time = std::max(time, entry.progress.at("time_s").real());
+    if (entry.configuration->forwards()) {
+      if (entry.progress.is_null()) continue;
       events_of_groups = groups++ == 0 ? events : std::min(events_of_groups, events);
       continue;
     }
-    const double step = part.progress.at("time_s").real() - part.earlier.at("time_s").real();
+    const double step = entry.progress.at("time_s").real() - entry.earlier.at("time_s").real();
     const auto rate = [&](std::string_view key) {
-      return step > 0 ? (part.progress.at(key).real() - part.earlier.at(key).real()) / step : 0.0;
+      return step > 0 ? (entry.progress.at(key).real() - entry.earlier.at(key).real()) / step : 0.0;
     };
     ++slices.count;
     slices.events += events;
-    slices.incomplete += part.progress.at("incomplete").natural();
+    slices.incomplete += entry.progress.at("incomplete").natural();
     slices.rate += rate("events");
     slices.bytes_rate += rate("bytes_built");
-    if (!part.progress.at("ready").boolean()) {
-      const std::string line = part.progress.at("line").text();
-      return fmt::format("{}: {}", part.name, line.empty() ? "starting" : line);
+    if (!entry.progress.at("ready").boolean()) {
+      const std::string line = entry.progress.at("line").text();
+      return fmt::format("{}: {}", entry.name, line.empty() ? "starting" : line);
     }
   }
   if (groups == 0) return "the groups start";
@@ -104,26 +104,27 @@ std::string StagesView::progress_line() const {
 
 // One frozen slice stops all groups and slices: the groups know which one it is.
 std::string StagesView::standing() const {
-  for (const Part& part : parts_) {
-    const std::string wanted = part.progress.at("waiting_for").text();
-    const bool stands = part.progress.at("open").natural() > 0 && !part.earlier.is_null() &&
-                        part.progress.at("events").natural() == part.earlier.at("events").natural();
-    if (!part.configuration->forwards() || !stands || wanted.empty()) continue;
-    return fmt::format("  {} waiting for {}", part.name, wanted);
+  for (const Entry& entry : entries_) {
+    const std::string wanted = entry.progress.at("waiting_for").text();
+    const bool stands =
+        entry.progress.at("open").natural() > 0 && !entry.earlier.is_null() &&
+        entry.progress.at("events").natural() == entry.earlier.at("events").natural();
+    if (!entry.configuration->forwards() || !stands || wanted.empty()) continue;
+    return fmt::format("  {} waiting for {}", entry.name, wanted);
   }
   return {};
 }
 
-json::Value StagesView::result_of(const Part& part) const {
+json::Value StagesView::result_of(const Entry& entry) const {
   json::Value result{json::Object{}};
-  result["file"] = part.configuration->file;
-  result["stage"] = part.configuration->forwards() ? 1 : 2;
-  for (const auto& [key, value] : part.result.object()) {
+  result["file"] = entry.configuration->file;
+  result["stage"] = entry.configuration->forwards() ? 1 : 2;
+  for (const auto& [key, value] : entry.result.object()) {
     if (key != "report" && key != "node") result[key] = value;
   }
-  if (part.result.is_null() || (!part.failure.empty() && result.at("ok").boolean())) {
+  if (entry.result.is_null() || (!entry.failure.empty() && result.at("ok").boolean())) {
     result["ok"] = false;
-    result["error"] = part.failure.empty() ? "it was not started" : part.failure;
+    result["error"] = entry.failure.empty() ? "it was not started" : entry.failure;
   }
   return result;
 }
@@ -137,21 +138,21 @@ json::Value StagesView::result() const {
   std::uint64_t run = 0;
   double duration = 0;
   bool balanced = true;
-  for (const Part& part : parts_) {
-    json::Value one = result_of(part);
-    const bool failed = first_failed_ ? &part == &parts_[*first_failed_] : !succeeded(one);
-    if (failed && error.empty()) error = fmt::format("{}: {}", part.name, one.at("error").text());
+  for (const Entry& entry : entries_) {
+    json::Value one = result_of(entry);
+    const bool failed = first_failed_ ? &entry == &entries_[*first_failed_] : !succeeded(one);
+    if (failed && error.empty()) error = fmt::format("{}: {}", entry.name, one.at("error").text());
     balanced = balanced && one.at("balanced").boolean();
     duration = std::max(duration, one.at("duration_s").real());
     run = std::max(run, one.at("run").natural());
     for (const auto& file : one.at("files").list()) files.append(file);
-    if (part.configuration->forwards()) {
+    if (entry.configuration->forwards()) {
       undelivered = std::max(undelivered, one.at("events").at("undelivered").natural());
     } else {
       for (const auto& [kind, count] : one.at("events").object())
         events[kind] = events.at(kind).natural() + count.natural();
     }
-    configurations[part.name] = std::move(one);
+    configurations[entry.name] = std::move(one);
   }
   events["undelivered"] = undelivered;
   return json::Object{{"run", run},

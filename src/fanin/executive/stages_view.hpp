@@ -23,10 +23,10 @@ public:
   // configurations outlive it.
   FANIN_INTERNAL_API explicit StagesView(std::span<const config::Configuration> configurations);
 
-  [[nodiscard]] const std::string& name(std::size_t part) const { return parts_[part].name; }
-  FANIN_INTERNAL_API void on_report(std::size_t part, const json::Value& report);
+  [[nodiscard]] const std::string& name(std::size_t index) const { return entries_[index].name; }
+  FANIN_INTERNAL_API void on_report(std::size_t index, const json::Value& report);
   // It could not be started, did not end in good order, or ended too early.
-  FANIN_INTERNAL_API void on_failure(std::size_t part, std::string why);
+  FANIN_INTERNAL_API void on_failure(std::size_t index, std::string why);
 
   // "  12.0 s  4.0 kHz  96 MB/s  48000 events  0 incomplete ..."; before the groups run: what is
   // waited for. With what a group that stands waits for.
@@ -35,7 +35,7 @@ public:
   [[nodiscard]] FANIN_INTERNAL_API json::Value result() const;
 
 private:
-  struct Part {
+  struct Entry {
     std::string name;
     const config::Configuration* configuration = nullptr;
     json::Value progress;
@@ -44,10 +44,10 @@ private:
     std::string failure; // of its process; empty: none
   };
 
-  [[nodiscard]] json::Value result_of(const Part& part) const;
+  [[nodiscard]] json::Value result_of(const Entry& entry) const;
   [[nodiscard]] std::string standing() const;
 
-  std::vector<Part> parts_;
+  std::vector<Entry> entries_;
   std::optional<std::size_t> first_failed_;
 };
 

@@ -25,16 +25,16 @@ config::Configuration configuration_of(const std::string& file, bool forwards) {
 
 class StagesViewTest : public ::testing::Test {
 protected:
-  void progress(std::size_t part, double time, int events, bool ready = true) {
-    view_.on_report(part, json::Object{{"report", "progress"},
-                                       {"time_s", time},
-                                       {"events", events},
-                                       {"incomplete", 1},
-                                       {"bytes_built", events * 1000},
-                                       {"line", "waiting for bu0"},
-                                       {"ready", ready}});
+  void progress(std::size_t index, double time, int events, bool ready = true) {
+    view_.on_report(index, json::Object{{"report", "progress"},
+                                        {"time_s", time},
+                                        {"events", events},
+                                        {"incomplete", 1},
+                                        {"bytes_built", events * 1000},
+                                        {"line", "waiting for bu0"},
+                                        {"ready", ready}});
   }
-  void result(std::size_t part, int built, bool ok = true, int undelivered = 0) {
+  void result(std::size_t index, int built, bool ok = true, int undelivered = 0) {
     json::Value report = json::Object{
         {"report", "result"},
         {"run", 5},
@@ -44,8 +44,8 @@ protected:
         {"balanced", ok},
         {"ok", ok},
         {"error", ok ? "" : "no order"}};
-    report["files"].append("file" + std::to_string(part));
-    view_.on_report(part, report);
+    report["files"].append("file" + std::to_string(index));
+    view_.on_report(index, report);
   }
 
   std::vector<config::Configuration> configurations_{configuration_of("a/group.toml", true),

@@ -91,9 +91,9 @@ bool WatchedSink::poll() {
     fail_for_good(ErrorKind::internal, "it called back from another thread than that of the loop");
   if (finishing_ && !failed_) check_end();
   worked = worked || !committed_.empty() || !failures_.empty();
-  saying_.clear();
-  saying_.swap(committed_); // a callback may submit again
-  for (const std::uint64_t ticket : saying_) {
+  reporting_.clear();
+  reporting_.swap(committed_); // a callback may submit again
+  for (const std::uint64_t ticket : reporting_) {
     if (commit_) commit_({.ticket = ticket});
   }
   for (const Failure& failure : std::exchange(failures_, {})) {

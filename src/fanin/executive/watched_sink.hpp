@@ -58,7 +58,7 @@ private:
   std::atomic<bool> other_thread_{false}; // it called back from there
   std::set<std::uint64_t> open_; // tickets that it has taken and not committed
   std::vector<std::uint64_t> committed_; // said at the next poll(), as failures
-  std::vector<std::uint64_t> saying_;
+  std::vector<std::uint64_t> reporting_;
   std::vector<Failure> failures_;
   std::string last_failure_; // not said again before something is committed
   std::vector<std::string> files_;

@@ -30,7 +30,7 @@ void FragmentQueue::start_unnumbered() {
   position_ = page_end_ = base_position_ = end_position_ = 0;
   held_first_ = 0;
   table_.begin_at(~EventNumber{0}); // no number is the next one: begin() takes the slow path
-  written_end_ = said_end_ = late_end_ = 0;
+  written_end_ = reported_end_ = late_end_ = 0;
   jumped_ = written_;
   open_ = 0;
   writing_ = Writing::none;
@@ -72,7 +72,8 @@ WriteOutcome FragmentQueue::reject(wire::DropReason reason) {
 
 // Extended from what the source itself has said: that it was given up moves its counter by nothing.
 EventNumber FragmentQueue::number_of(std::uint64_t counter) const {
-  if (numbered_) return numbering_.near(counter, said_end_ != 0 ? said_end_ : table_.next());
+  if (numbered_)
+    return numbering_.near(counter, reported_end_ != 0 ? reported_end_ : table_.next());
   const EventNumber event = numbering_.first_turn(counter);
   if (!held_) return event;
   const EventNumber near = numbering_.near(counter, held_->event); // over the counter's wrap
@@ -117,8 +118,8 @@ WriteOutcome FragmentQueue::reject_old(EventNumber event) {
 }
 
 WriteOutcome FragmentQueue::reject_late(EventNumber event) {
-  said_end_ = event + 1;
-  late_end_ = std::max(late_end_, said_end_);
+  reported_end_ = event + 1;
+  late_end_ = std::max(late_end_, reported_end_);
   return reject(wire::DropReason::late);
 }
 
@@ -129,7 +130,7 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   if (too_large(size)) {
     fill_absent(event, reason_of_skip(event));
     fill_absent(event + 1, wire::AbsentReason::dropped);
-    written_end_ = said_end_ = table_.next();
+    written_end_ = reported_end_ = table_.next();
     judge_.accepted(event);
     return reject(wire::DropReason::oversize);
   }
@@ -138,7 +139,7 @@ WriteOutcome FragmentQueue::begin_next(EventNumber event, std::uint32_t size) {
   make_slot();
   note_step(event);
   judge_.accepted(event);
-  said_end_ = event + 1;
+  reported_end_ = event + 1;
   find_fast_end();
   writing_ = Writing::open;
   open_ = size;
@@ -250,7 +251,7 @@ bool FragmentQueue::take() {
     ++written_;
     judge_.accepted(held.event);
   }
-  said_end_ = table_.next();
+  reported_end_ = table_.next();
   forget_held();
   return true;
 }
@@ -334,7 +335,7 @@ void FragmentQueue::begin_afresh() {
     reject(wire::DropReason::number_jump);
     --written_;
   }
-  written_end_ = said_end_ = late_end_ = 0;
+  written_end_ = reported_end_ = late_end_ = 0;
   if (goes_on) {
     table_.cut_back(from);
     judge_.fell_back();
@@ -467,7 +468,7 @@ bool FragmentQueue::skip_to(EventNumber counter) {
 bool FragmentQueue::skip_now(EventNumber end) {
   const EventNumber wanted = std::min(end, limit_);
   if (wanted > table_.next() && reach(wanted - 1)) fill_absent(wanted, reason_of_skip(wanted));
-  said_end_ = table_.next();
+  reported_end_ = table_.next();
   return table_.next() >= end;
 }
 

@@ -405,7 +405,7 @@ private:
   EventNumber written_end_ = 0; // the number after the last one written; 0: none written yet
   // The number after the last one that the source said and that was accepted, or late; 0: none yet.
   // Kept where numbers are looked at (narrow counters).
-  EventNumber said_end_ = 0;
+  EventNumber reported_end_ = 0;
   EventNumber late_end_ = 0; // the number after the highest one that came late; 0: none
   std::uint64_t end_position_ = 0; // position_ after the last fragment that is complete
   std::uint32_t open_ = 0; // bytes missing in the open fragment

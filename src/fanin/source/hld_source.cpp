@@ -94,7 +94,7 @@ ReadResult HldSource::read(FragmentQueue& queue, Time now) {
       pending_ = *step == Step::block;
       pending_skip_ = *step == Step::event_end;
     }
-    const bool jumps = numbers_.doubtful();
+    const bool jumps = numbers_.is_jump();
     if (!jumps && !pacer_.due(number_, now)) {
       return {.state = ReadState::waiting, .wake = pacer_.wake(number_, now)};
     }

@@ -8,15 +8,15 @@ namespace fanin::source {
 
 void ReceiveAcknowledger::connect(bool wanted) {
   wanted_ = wanted;
-  said_ = 0;
+  acknowledged_ = 0;
   sent_ = message_.size();
 }
 
 void ReceiveAcknowledger::send(const Descriptor& socket) {
   while (wanted_) {
     if (sent_ == message_.size()) {
-      if (end_ <= said_) return;
-      said_ = end_;
+      if (end_ <= acknowledged_) return;
+      acknowledged_ = end_;
       const ReceiveHeader header{.kind = ReceiveKind::announced, .source = source_, .event = end_};
       std::memcpy(message_.data(), &header, sizeof header);
       sent_ = 0;

@@ -37,7 +37,7 @@ private:
   SourceId source_;
   bool wanted_ = false;
   std::uint64_t end_ = 0;
-  std::uint64_t said_ = 0; // over this connection
+  std::uint64_t acknowledged_ = 0; // over this connection
   std::array<std::byte, sizeof(ReceiveHeader)> message_{};
   std::size_t sent_ = sizeof(ReceiveHeader); // of message_
 };

@@ -123,8 +123,8 @@ void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
   std::erase_if(waiting_, [&](const auto& other) { return other.sender == arrival.sender; });
   const bool silent = !readable_ && now >= last_bytes_at_ + silence_max;
   if (now >= takeovers_until_) takeovers_ = 0;
-  if (takeovers_ < takeovers_max || silent || !gives_way_to_.empty()) {
-    if (gives_way_to_.empty()) ++takeovers_;
+  if (takeovers_ < takeovers_max || silent || !replaced_by_.empty()) {
+    if (replaced_by_.empty()) ++takeovers_;
     give_way_to(arrival.peer);
   } else {
     warn(fmt::format("{} and {} send with the same number of a sender, {}, and take each other's "
@@ -139,7 +139,7 @@ void ReceiveSource::take_again(ReceivePort::Arrival arrival, Time now) {
 }
 
 void ReceiveSource::give_way_to(std::string peer) {
-  gives_way_to_ = std::move(peer);
+  replaced_by_ = std::move(peer);
   ::shutdown(connection_.get(), SHUT_RD);
   readable_ = true; // up to the end
 }
@@ -148,8 +148,8 @@ void ReceiveSource::closed(std::string_view peer, ReceiveFault fault, Time now) 
   ++connections_;
   ++faults_[static_cast<std::size_t>(fault)];
   if (fault == ReceiveFault::none) {
-    comings_.say(options_.log, now, LogLevel::info,
-                 fmt::format("{} disconnected: it sent nothing", peer));
+    connection_lines_.say(options_.log, now, LogLevel::info,
+                          fmt::format("{} disconnected: it sent nothing", peer));
   } else {
     warnings_.say(options_.log, now, LogLevel::warning,
                   fmt::format("{} disconnected: {}", peer, name(fault)));
@@ -183,12 +183,12 @@ bool ReceiveSource::begin_connection(ReceivePort::Arrival arrival, Time now) {
   connection_ = std::move(arrival.socket);
   peer_ = std::move(arrival.peer);
   sender_ = arrival.sender;
-  gives_way_to_.clear();
+  replaced_by_.clear();
   readable_ = true;
-  waiting_said_ = false;
+  waiting_logged_ = false;
   last_bytes_at_ = now;
   ++connections_;
-  comings_.say(options_.log, now, LogLevel::info, fmt::format("{} connected", peer_));
+  connection_lines_.say(options_.log, now, LogLevel::info, fmt::format("{} connected", peer_));
   return true;
 }
 
@@ -229,13 +229,13 @@ bool ReceiveSource::begin_next(Time now) {
 Time ReceiveSource::watch_waiting(Time now) {
   if (waiting_.empty()) return never;
   const bool same = sender_ != 0 && waiting_.front().sender == sender_;
-  if (waiting_said_ && !same) return never;
+  if (waiting_logged_ && !same) return never;
   if (now < last_bytes_at_ + silence_max) return last_bytes_at_ + silence_max;
   if (same) {
     give_way_to(waiting_.front().peer);
     return now;
   }
-  waiting_said_ = true;
+  waiting_logged_ = true;
   warn(fmt::format("another sender is connected, and waits until {} has closed its connection: "
                    "there is one sender at a time",
                    peer_),
@@ -247,7 +247,8 @@ void ReceiveSource::close_connection(FragmentQueue& queue, Time now, std::string
   const ReceiveFault fault = decoder_.disconnect(queue);
   ++faults_[static_cast<std::size_t>(fault)];
   if (fault == ReceiveFault::none) {
-    comings_.say(options_.log, now, LogLevel::info, fmt::format("{} disconnected: {}", peer_, why));
+    connection_lines_.say(options_.log, now, LogLevel::info,
+                          fmt::format("{} disconnected: {}", peer_, why));
   } else {
     warn(fmt::format("{} disconnected: {} ({})", peer_, name(fault), why), now);
   }
@@ -298,8 +299,8 @@ void ReceiveSource::receive(FragmentQueue& queue, Time now) {
   if (got == 0) {
     return close_connection(
         queue, now,
-        gives_way_to_.empty() ? "closed by the sender"
-                              : fmt::format("its sender is connected again, as {}", gives_way_to_));
+        replaced_by_.empty() ? "closed by the sender"
+                             : fmt::format("its sender is connected again, as {}", replaced_by_));
   }
   begun_ = true;
   last_bytes_at_ = now;

@@ -91,7 +91,7 @@ private:
   Descriptor connection_;
   std::string peer_;
   std::uint64_t sender_ = 0; // of the connection; 0: it has no number
-  std::string gives_way_to_; // the connection: another one of the same number; empty: it does not
+  std::string replaced_by_; // the connection: another one of the same number; empty: it does not
   std::uint32_t takeovers_ = 0; // by senders of the same number, shortly after each other
   Time takeovers_until_{}; // a later one is not counted with them
   ReceiveDecoder decoder_;
@@ -104,14 +104,14 @@ private:
   bool readable_ = false; // the socket may have more
   bool restarted_ = false; // since the last read()
   bool begun_ = false; // bytes of the connection were read
-  bool waiting_said_ = false; // that others wait for the end of this connection
+  bool waiting_logged_ = false; // that others wait for the end of this connection
   bool ended_ = false; // the sender said so
   std::uint64_t connections_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t bad_checksums_logged_ = 0;
   Time last_bytes_at_{}; // the connection: when its last bytes came
   Time next_log_{}; // about bad checksums
-  LogLimiter comings_; // connected, disconnected
+  LogLimiter connection_lines_; // connected, disconnected
   LogLimiter warnings_;
   std::array<std::uint64_t, receive_faults> faults_{};
 };

@@ -34,12 +34,12 @@ public:
   /// The event number of the recorded number `key`. Call it for all of the file, in order.
   [[nodiscard]] EventNumber number(std::uint64_t key) {
     const EventNumber plain = numbering_.extend(key);
-    doubtful_ = !begins_ && !near(plain, previous_) && !near(plain, doubted_);
-    if (doubtful_) {
-      doubted_ = plain;
+    jump_ = !pass_begins_ && !near(plain, previous_) && !near(plain, jumped_to_);
+    if (jump_) {
+      jumped_to_ = plain;
       return plain + pass_ * span();
     }
-    begins_ = false;
+    pass_begins_ = false;
     previous_ = plain;
     numbering_.accept(plain);
     if (!seen_all_) {
@@ -62,7 +62,7 @@ public:
   /// True: the last number is far from the one before, and none has followed it yet; the file is
   /// damaged there, or has another run. Such a number is not paced and not skipped to; it is
   /// offered to the queue, which judges it.
-  [[nodiscard]] bool doubtful() const { return doubtful_; }
+  [[nodiscard]] bool is_jump() const { return jump_; }
   /// True: all wanted numbers are after the last pass.
   [[nodiscard]] bool exhausted() const { return options_.loops != 0 && pass_ >= options_.loops; }
   [[nodiscard]] bool seen_any() const { return seen_any_; }
@@ -77,8 +77,8 @@ private:
   }
   void begin_pass(std::uint64_t pass) {
     pass_ = pass;
-    begins_ = true;
-    doubtful_ = false;
+    pass_begins_ = true;
+    jump_ = false;
     numbering_.restart();
   }
   // Passes that lie below what is wanted need not be read.
@@ -96,9 +96,9 @@ private:
   EventNumber first_ = 0; // of the whole file
   EventNumber last_ = 0;
   EventNumber previous_ = 0; // in this pass
-  EventNumber doubted_ = 0;
-  bool begins_ = true; // a pass
-  bool doubtful_ = false;
+  EventNumber jumped_to_ = 0;
+  bool pass_begins_ = true; // a pass
+  bool jump_ = false;
   bool seen_any_ = false;
   bool seen_all_ = false;
 };

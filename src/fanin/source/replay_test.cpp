@@ -28,13 +28,13 @@ TEST(ReplayNumbers, a_flipped_bit_of_the_counter_moves_nothing) {
   numbers.start(0);
   (void)pass_over(numbers, {0xfffff0, 0xfffff1});
   (void)numbers.number(0x7ffff2);
-  EXPECT_TRUE(numbers.doubtful());
+  EXPECT_TRUE(numbers.is_jump());
   EXPECT_EQ(numbers.number(0xfffff3), 0xfffff3U);
-  EXPECT_FALSE(numbers.doubtful());
+  EXPECT_FALSE(numbers.is_jump());
   EXPECT_EQ(numbers.number(1), 0x1000001U);
   (void)numbers.number(0x200000); // a real jump goes on where it went
   EXPECT_EQ(numbers.number(0x200001), 0x1200001U);
-  EXPECT_FALSE(numbers.doubtful());
+  EXPECT_FALSE(numbers.is_jump());
 }
 
 TEST(ReplayNumbers, a_span_can_be_given) {

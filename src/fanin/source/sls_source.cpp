@@ -76,7 +76,7 @@ ReadResult SlsSource::read(FragmentQueue& queue, Time now) {
       if (reader_.header().packets_caught < packets_full_) ++packets_lost_;
       pending_ = true;
     }
-    if (!numbers_.doubtful() && !pacer_.due(number_, now)) {
+    if (!numbers_.is_jump() && !pacer_.due(number_, now)) {
       return {.state = ReadState::waiting, .wake = pacer_.wake(number_, now)};
     }
     const auto outcome = write_record(queue);

@@ -14,9 +14,9 @@ SubmitOutcome DiscardSink::submit(BuiltBatch& batch) {
 
 bool DiscardSink::poll() {
   if (committed_.empty()) return false;
-  saying_.clear();
-  saying_.swap(committed_); // a callback may submit again
-  for (const auto ticket : saying_) {
+  reporting_.clear();
+  reporting_.swap(committed_); // a callback may submit again
+  for (const auto ticket : reporting_) {
     if (commit_) commit_({.ticket = ticket});
   }
   return true;

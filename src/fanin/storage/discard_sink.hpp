@@ -22,7 +22,7 @@ public:
 
 private:
   std::vector<std::uint64_t> committed_; // tickets, said at the next poll()
-  std::vector<std::uint64_t> saying_;
+  std::vector<std::uint64_t> reporting_;
   std::uint64_t bytes_ = 0;
   bool finishing_ = false;
 };

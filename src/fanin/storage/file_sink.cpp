@@ -236,7 +236,7 @@ bool FileSink::commit_group() {
     if (done) break;
     if (!survive(done.error())) return false;
   }
-  troubled_ = false;
+  failing_ = false;
   commits_.fetch_add(1, std::memory_order_relaxed);
   for (const auto slot : group_) {
     const bool pushed = committed_.push(slot);
@@ -271,7 +271,7 @@ bool FileSink::survive(const Error& error) {
     report({.error = error, .fatal = true});
     return false;
   }
-  if (!std::exchange(troubled_, true)) {
+  if (!std::exchange(failing_, true)) {
     const char* remedy = error.kind == ErrorKind::exhausted
                              ? "; nothing is lost, the sources are held back: free space there"
                              : "; nothing is lost, it is tried again in another file";

@@ -118,7 +118,7 @@ private:
   std::vector<const BuiltBatch*> group_batches_;
   std::vector<Part> parts_; // the last one is the writer's, if it is listed
   bool listed_ = false; // the writer's file is one of files_
-  bool troubled_ = false; // a failure was reported and is not over
+  bool failing_ = false; // a failure was reported and is not over
 
   std::mutex mutex_; // guards going to sleep only
   std::condition_variable wake_;

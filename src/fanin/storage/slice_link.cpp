@@ -21,7 +21,7 @@ namespace {
 constexpr Duration pause_least = std::chrono::milliseconds{10};
 constexpr Duration pause_most = std::chrono::seconds{1};
 constexpr Duration patience = std::chrono::seconds{5}; // for a connection; then for its answer
-constexpr Duration look_period = std::chrono::seconds{1}; // for the other host
+constexpr Duration check_period = std::chrono::seconds{1}; // for the other host
 constexpr std::size_t parts_per_call = 512; // below IOV_MAX
 constexpr std::uint64_t bytes_per_poll = 1U << 20;
 
@@ -62,8 +62,8 @@ void SliceLink::set_due(Time now) {
   switch (state_) {
   case State::closed: due_ = retry_at_; break;
   case State::connecting: due_ = deadline_; break;
-  case State::greeting: due_ = std::min(deadline_, look_at_); break;
-  case State::open: due_ = look_at_; break;
+  case State::greeting: due_ = std::min(deadline_, check_at_); break;
+  case State::open: due_ = check_at_; break;
   }
   if (!connected() && !batches_.empty()) {
     due_ = std::min(due_, std::max(now, lost_at_ + options_.give_up));
@@ -132,7 +132,7 @@ void SliceLink::greet(Time now) {
   state_ = State::greeting;
   received_ = 0;
   connected_at_ = now;
-  look_at_ = now + look_period;
+  check_at_ = now + check_period;
   deadline_ = now + std::max(patience, options_.give_up);
 }
 
@@ -141,14 +141,14 @@ void SliceLink::greet(Time now) {
 // the connection is not kept for ever, and another address may be right.
 void SliceLink::watch(Time now) {
   if (state_ == State::connecting && now >= deadline_) return lose("no answer", now);
-  if (connected() && now >= look_at_) {
-    look_at_ = now + look_period;
+  if (connected() && now >= check_at_) {
+    check_at_ = now + check_period;
     if (options_.is_unanswered(socket_.get())) {
       return lose("its host or the network does not answer", now);
     }
   }
   if (state_ != State::greeting) return;
-  if (now >= connected_at_ + patience && !std::exchange(silence_said_, true)) {
+  if (now >= connected_at_ + patience && !std::exchange(silence_logged_, true)) {
     options_.log(LogLevel::warning,
                  fmt::format("{} is connected, and has not answered for {}: it is waited for. Its "
                              "readout unit has no room, or another program is at that address",
@@ -160,8 +160,8 @@ void SliceLink::watch(Time now) {
 }
 
 void SliceLink::lose(std::string_view why, Time now) {
-  if (state_ == State::open) loss_said_ = false;
-  if (!std::exchange(loss_said_, true)) {
+  if (state_ == State::open) loss_logged_ = false;
+  if (!std::exchange(loss_logged_, true)) {
     options_.log(LogLevel::warning,
                  fmt::format("{} is away ({}): it is waited for up to {}", options_.name, why,
                              format_duration(options_.give_up)));
@@ -236,10 +236,10 @@ bool SliceLink::on_answer(Time now) {
   question_.withdraw();
   news_at_ = now;
   pause_ = pause_least;
-  if (loss_said_ || silence_said_) {
+  if (loss_logged_ || silence_logged_) {
     options_.log(LogLevel::info, fmt::format("{} is here", options_.name));
   }
-  loss_said_ = silence_said_ = give_up_said_ = false;
+  loss_logged_ = silence_logged_ = give_up_logged_ = false;
   read_ = answer.has_last != 0 ? std::optional<EventNumber>{answer.last} : std::nullopt;
   go_to(0);
   return true;
@@ -343,7 +343,7 @@ void SliceLink::take_done(Time now, std::vector<Done>& done) {
     const SuperFragments& batch = *batches_.front();
     const bool known = first_is_known();
     if (!known && !given_up(now)) return;
-    if (!known && batch.events() > 0 && !std::exchange(give_up_said_, true)) {
+    if (!known && batch.events() > 0 && !std::exchange(give_up_logged_, true)) {
       options_.log(LogLevel::error,
                    fmt::format("{} is given up: it was away for more than {} (slice.give_up); "
                                "events for it are lost until it is here again",

@@ -109,14 +109,14 @@ private:
   Time retry_at_{}; // never: the first answer of the name service is waited for
   Time deadline_ = never; // of connecting and of the answer
   Time connected_at_{};
-  Time look_at_{}; // while connected: when to look whether the other host still answers
+  Time check_at_{}; // while connected: when to look whether the other host still answers
   Duration pause_;
   Time news_at_{}; // of the latest answer or announcement; not before something waited
   Time lost_at_; // since when there was no connection; later by the time that one had no answer
   Time due_{};
-  bool loss_said_ = false;
-  bool silence_said_ = false;
-  bool give_up_said_ = false;
+  bool loss_logged_ = false;
+  bool silence_logged_ = false;
+  bool give_up_logged_ = false;
 
   std::deque<std::unique_ptr<SuperFragments>> batches_; // not done
   EventNumber end_ = 0; // behind the last one that was added

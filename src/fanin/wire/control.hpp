@@ -220,12 +220,12 @@ struct AbsentRange { // source `source` of the readout unit has no fragment for 
 };
 static_assert(sizeof(AbsentRange) == 16);
 
-struct Announce { // followed by AbsentRange[absent_runs]
+struct Announce { // followed by AbsentRange[absent_ranges]
   static constexpr MessageType type = MessageType::announce;
   EventNumber first = 0;
   EventNumber end = 0;
   std::uint64_t bytes = 0; ///< on the wire, at most
-  std::uint32_t absent_runs = 0;
+  std::uint32_t absent_ranges = 0;
   std::uint16_t final = 0; ///< 1: nothing will follow
   std::uint8_t silent = 0; ///< 1: all sources of the readout unit were given up as silent
   std::uint8_t nothing = 0; ///< 1: no source has any of these events; there may be any number of
@@ -286,14 +286,14 @@ struct Gap {
 };
 static_assert(sizeof(Gap) == 16);
 
-struct Built { // followed by MissingRange[missing_runs], BadFragment[bad]
+struct Built { // followed by MissingRange[missing_ranges], BadFragment[bad]
   static constexpr MessageType type = MessageType::built;
   EventNumber first = 0;
   std::uint32_t events = 0;
   Attempt attempt = 0;
   std::uint16_t more = 0; ///< 1: more missing or bad fragments follow in another such message
   std::uint64_t bytes = 0; ///< payload
-  std::uint32_t missing_runs = 0;
+  std::uint32_t missing_ranges = 0;
   std::uint32_t bad = 0;
   std::uint32_t incomplete = 0; ///< events that lack a required source
   std::uint32_t rejected = 0; ///< events that the filter rejected

@@ -4,7 +4,8 @@
 /// effect and failure of each.
 ///
 ///     filter unit -> builder unit   FilterHello
-///     builder unit -> filter unit   FilterBatch, then as many data messages (wire/part.hpp) as it
+///     builder unit -> filter unit   FilterBatch, then as many data messages (wire/data_block.hpp)
+///     as it
 ///                                   says, as readout units have sent them; or FilterRefuse | text
 ///     filter unit -> builder unit   FilterDecided | FilterDecision[] | results, back to back
 #pragma once
@@ -56,7 +57,7 @@ struct FilterBatch {
   std::uint32_t events = 0;
   std::uint32_t from = 0; ///< events before this one in the batch are decided already
   RunNumber run = 0;
-  std::uint32_t parts = 0; ///< data messages that follow
+  std::uint32_t blocks = 0; ///< data messages that follow
   std::uint32_t careful = 0; ///< 1: say each decision at once
   std::uint32_t reserved = 0;
 

@@ -118,7 +118,7 @@ Assembly* Assembler::find(EventNumber first) const {
 // --- blocks --------------------------------------------------------------------------------------
 
 // The batch that a block belongs to; null: there is none yet, or the block is of no use.
-Assembly* Assembler::find_for(const wire::PartHeader& header) {
+Assembly* Assembler::find_for(const wire::DataBlockHeader& header) {
   Assembly* const found = find(header.batch_first);
   if (found == nullptr) return open_early(header);
   if (found->state == AssemblyState::early && is_later(header.attempt, found->attempt)) {
@@ -133,7 +133,7 @@ Assembly* Assembler::find_for(const wire::PartHeader& header) {
 }
 
 // Null: it was decided, or there are too many.
-Assembly* Assembler::open_early(const wire::PartHeader& header) {
+Assembly* Assembler::open_early(const wire::DataBlockHeader& header) {
   if (recently_decided_.contains_or_later(header.batch_first, header.attempt)) {
     ++late_;
     return nullptr;
@@ -147,12 +147,13 @@ Assembly* Assembler::open_early(const wire::PartHeader& header) {
 }
 
 // Empty: it goes on where the source has got.
-std::string Assembler::wrong_with(const Assembly::Progress& progress, const wire::PartView& part) {
-  const wire::PartHeader& header = part.header;
+std::string Assembler::wrong_with(const Assembly::Progress& progress,
+                                  const wire::DataBlockView& view) {
+  const wire::DataBlockHeader& header = view.header;
   if (header.first_event != progress.next || header.payload_offset != progress.payload_offset) {
     return fmt::format("source {:#x} left out a part of event {}", header.source, progress.next);
   }
-  if (header.payload_offset != 0 && part.table.front() != progress.entry) {
+  if (header.payload_offset != 0 && view.table.front() != progress.entry) {
     return fmt::format("source {:#x}: parts of event {} that disagree", header.source,
                        progress.next);
   }
@@ -160,8 +161,8 @@ std::string Assembler::wrong_with(const Assembly::Progress& progress, const wire
 }
 
 Assembler::Added Assembler::add(const Block& block) {
-  const wire::PartView& part = block.part;
-  const wire::PartHeader& header = part.header;
+  const wire::DataBlockView& view = block.view;
+  const wire::DataBlockHeader& header = view.header;
   Assembly* const found = find_for(header);
   if (found == nullptr) return {};
   Assembly& assembly = *found;
@@ -174,13 +175,13 @@ Assembler::Added Assembler::add(const Block& block) {
     ++stale_; // sent again after a lost connection
     return added;
   }
-  added.wrong = wrong_with(progress, part);
+  added.wrong = wrong_with(progress, view);
   if (!added.wrong.empty()) return added;
   keep(assembly, block);
-  if (part.partial()) {
-    add_partial(assembly, progress, part);
+  if (view.partial()) {
+    add_partial(assembly, progress, view);
   } else {
-    check_fragments(assembly, part);
+    check_fragments(assembly, view);
     progress.next = header.events().end;
   }
   if (progress.next != assembly.range.end) return added;
@@ -191,8 +192,8 @@ Assembler::Added Assembler::add(const Block& block) {
 }
 
 void Assembler::keep(Assembly& assembly, const Block& block) {
-  const wire::PartHeader& header = block.part.header;
-  const auto table_size = static_cast<std::uint32_t>(block.part.table.size_bytes());
+  const wire::DataBlockHeader& header = block.view.header;
+  const auto table_size = static_cast<std::uint32_t>(block.view.table.size_bytes());
   assembly.batch.pieces.push_back(
       {.source = header.source,
        .range = header.events(),
@@ -206,16 +207,16 @@ void Assembler::keep(Assembly& assembly, const Block& block) {
 
 // A piece of a fragment that spans messages: its checksum is known with the last one.
 void Assembler::add_partial(Assembly& assembly, Assembly::Progress& progress,
-                            const wire::PartView& part) {
-  const wire::FragmentEntry& entry = part.table.front();
+                            const wire::DataBlockView& view) {
+  const wire::FragmentEntry& entry = view.table.front();
   progress.entry = entry;
-  if (system_.checksum) progress.crc32c = wire::crc32c(part.payload, progress.crc32c);
-  progress.payload_offset += part.header.payload_size;
+  if (system_.checksum) progress.crc32c = wire::crc32c(view.payload, progress.crc32c);
+  progress.payload_offset += view.header.payload_size;
   if (progress.payload_offset < entry.size()) return;
   std::uint32_t flags = entry.flags();
   if (system_.checksum && progress.crc32c != entry.crc32c) flags |= wire::fragment_bad_checksum;
-  if (flags != 0) flagged(assembly, part.header.first_event, part.header.source, flags);
-  progress = {.next = part.header.first_event + 1};
+  if (flags != 0) flagged(assembly, view.header.first_event, view.header.source, flags);
+  progress = {.next = view.header.first_event + 1};
 }
 
 // A super-fragment that was cut short is no damage: what it merges is incomplete.
@@ -230,11 +231,11 @@ void Assembler::flagged(Assembly& assembly, EventNumber event, SourceId source,
 }
 
 // The hot path: once per fragment.
-void Assembler::check_fragments(Assembly& assembly, const wire::PartView& part) {
-  const std::byte* payload = part.payload.data();
+void Assembler::check_fragments(Assembly& assembly, const wire::DataBlockView& view) {
+  const std::byte* payload = view.payload.data();
   const bool checksum = system_.checksum;
-  EventNumber event = part.header.first_event;
-  for (const wire::FragmentEntry& entry : part.table) {
+  EventNumber event = view.header.first_event;
+  for (const wire::FragmentEntry& entry : view.table) {
     const std::uint32_t size = entry.size();
     std::uint32_t flags = entry.flags();
     if (checksum && size != 0 && wire::crc32c({payload, size}) != entry.crc32c) {
@@ -242,9 +243,9 @@ void Assembler::check_fragments(Assembly& assembly, const wire::PartView& part) 
     }
     if (flags != 0) [[unlikely]] {
       if ((flags & wire::fragment_absent) != 0) {
-        add_missing(assembly, part.header.source, {event, event + 1}, reason_of(entry));
+        add_missing(assembly, view.header.source, {event, event + 1}, reason_of(entry));
       } else {
-        flagged(assembly, event, part.header.source, flags);
+        flagged(assembly, event, view.header.source, flags);
       }
     }
     payload += size;

@@ -17,7 +17,7 @@
 #include "fanin/builder/system.hpp"
 #include "fanin/storage/event_sink.hpp"
 #include "fanin/wire/control.hpp"
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::builder {
 
@@ -69,7 +69,7 @@ public:
   Assembler(const System& system, const SourceIndex& sources);
 
   struct Block {
-    const wire::PartView& part;
+    const wire::DataBlockView& view;
     const memory::View& message; // header, table, and payload if `payload` is empty
     const memory::View& payload;
     std::size_t source = 0; // index of it
@@ -119,14 +119,15 @@ public:
 
 private:
   Assembly& open(EventRange range, Attempt attempt);
-  [[nodiscard]] Assembly* find_for(const wire::PartHeader& header);
-  [[nodiscard]] Assembly* open_early(const wire::PartHeader& header);
+  [[nodiscard]] Assembly* find_for(const wire::DataBlockHeader& header);
+  [[nodiscard]] Assembly* open_early(const wire::DataBlockHeader& header);
   void flagged(Assembly& assembly, EventNumber event, SourceId source, std::uint32_t flags);
   [[nodiscard]] static std::string wrong_with(const Assembly::Progress& progress,
-                                              const wire::PartView& part);
+                                              const wire::DataBlockView& view);
   void keep(Assembly& assembly, const Block& block);
-  void add_partial(Assembly& assembly, Assembly::Progress& progress, const wire::PartView& part);
-  void check_fragments(Assembly& assembly, const wire::PartView& part);
+  void add_partial(Assembly& assembly, Assembly::Progress& progress,
+                   const wire::DataBlockView& view);
+  void check_fragments(Assembly& assembly, const wire::DataBlockView& view);
   static void add_missing(Assembly& assembly, SourceId source, EventRange events,
                           wire::MissingReason reason);
   void give_up_source(Assembly& assembly, std::size_t source);

@@ -32,7 +32,7 @@ protected:
   // A block of `source` with these fragments from `first` on, whose payload is zeros.
   Assembler::Added add(SourceId source, EventNumber first, const Table& table, Attempt attempt = 0,
                        std::uint32_t offset = 0, std::uint32_t size = ~0U) {
-    wire::PartHeader header;
+    wire::DataBlockHeader header;
     header.batch_first = first / 4 * 4;
     header.batch_events = block_events_;
     header.source = source;
@@ -48,13 +48,13 @@ protected:
     std::memcpy(page.data(), &header, sizeof header);
     std::memcpy(page.data() + sizeof header, table.data(), table.size() * sizeof table.front());
     const std::size_t head = sizeof header + table.size() * sizeof table.front();
-    wire::seal_part({page.data(), head}, true);
+    wire::seal_data_block({page.data(), head}, true);
     const memory::View message =
         page.freeze(0, static_cast<std::uint32_t>(head + header.payload_size));
-    const auto part = wire::decode_part(message.bytes());
-    EXPECT_TRUE(part) << part.error().text;
-    if (!part) return {};
-    return assembler_.add({*part, message, {}, sources_.find(source)});
+    const auto block = wire::decode_data_block(message.bytes());
+    EXPECT_TRUE(block) << block.error().text;
+    if (!block) return {};
+    return assembler_.add({*block, message, {}, sources_.find(source)});
   }
   Assembly* assign(EventNumber first, Attempt attempt = 0, const std::vector<wire::Gap>& gaps = {},
                    const std::vector<wire::MissingRange>& lost = {}) {
@@ -416,14 +416,14 @@ TEST_F(Blocks, way_is_gone_when_a_readout_unit_owes_blocks_and_completes_none) {
   batch->assigned_at = batch->heard_at = 1s;
   overdue.heard({0, 0, 1});
   overdue.heard({1, 0, 1});
-  EXPECT_TRUE(overdue.check(assembler_, 1s, everybody).no_way.empty());
+  EXPECT_TRUE(overdue.check(assembler_, 1s, everybody).unreachable.empty());
   (void)add(3, 0, good_table());
   overdue.heard({1, 0, 1});
   const auto found = overdue.check(assembler_, 1s + 100ms, everybody);
-  EXPECT_EQ(found.no_way, (std::vector<Lane>{{0, 0, 1}}));
+  EXPECT_EQ(found.unreachable, (std::vector<Lane>{{0, 0, 1}}));
   EXPECT_TRUE(found.stuck.empty());
   const std::vector<Lane> nobody;
-  EXPECT_TRUE(overdue.check(assembler_, 2s, nobody).no_way.empty());
+  EXPECT_TRUE(overdue.check(assembler_, 2s, nobody).unreachable.empty());
   EXPECT_EQ(overdue.check(assembler_, 4s, nobody).stuck, std::vector<Assembly*>{batch});
 }
 
@@ -438,10 +438,10 @@ TEST_F(Blocks, lane_owes_the_blocks_of_its_sources) {
   OverdueBlocks overdue{2, 2, 100ms, 2s};
   batch->assigned_at = batch->heard_at = 1s;
   const std::vector<Lane> both{first, second};
-  EXPECT_TRUE(overdue.check(assembler_, 1s, both).no_way.empty());
-  EXPECT_EQ(overdue.check(assembler_, 2s, both).no_way, std::vector<Lane>{first});
+  EXPECT_TRUE(overdue.check(assembler_, 1s, both).unreachable.empty());
+  EXPECT_EQ(overdue.check(assembler_, 2s, both).unreachable, std::vector<Lane>{first});
   overdue.begins_again(first);
-  EXPECT_TRUE(overdue.check(assembler_, 2s, both).no_way.empty()); // it has just said hello
+  EXPECT_TRUE(overdue.check(assembler_, 2s, both).unreachable.empty()); // it has just said hello
 }
 
 TEST_F(Blocks, readout_unit_that_sends_in_turn_is_waited_for_longer_the_next_time) {
@@ -453,7 +453,7 @@ TEST_F(Blocks, readout_unit_that_sends_in_turn_is_waited_for_longer_the_next_tim
     overdue.heard({0, 0, 1});
     Assembly* const batch = assembler_.find(0);
     batch->assigned_at = batch->heard_at = now;
-    while (overdue.check(assembler_, now, first_one).no_way.empty()) now += 25ms;
+    while (overdue.check(assembler_, now, first_one).unreachable.empty()) now += 25ms;
     return now - 10s;
   };
   assign(0);

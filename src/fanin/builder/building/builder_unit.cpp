@@ -200,9 +200,9 @@ bool BuilderUnit::on_assign(const wire::Assign& assign, wire::MessageReader& rea
 
 void BuilderUnit::block(const Lane& lane, const net::Event& event) {
   const NodeId node = lane.readout;
-  const auto part = wire::decode_part(event.message.bytes(), event.rest.bytes());
-  if (!part) return links_.hang_up(lane, part.error().text);
-  const wire::PartHeader& header = part->header;
+  const auto block = wire::decode_data_block(event.message.bytes(), event.rest.bytes());
+  if (!block) return links_.hang_up(lane, block.error().text);
+  const wire::DataBlockHeader& header = block->header;
   if (header.fills_carrier != 0) links_.carrier_filled(lane);
   counters_.bytes += header.payload_size;
   ++counters_.messages;
@@ -215,15 +215,15 @@ void BuilderUnit::block(const Lane& lane, const net::Event& event) {
   if (source == System::npos || system_.sources[source].readout_unit != node ||
       !lane.carries(source - system_.sources_of(node).first) || header.readout_unit != node ||
       header.batch_events > system_.batch_events) {
-    return links_.hang_up(lane,
-                          fmt::format("part of source {:#x}, which is not its own", header.source));
+    return links_.hang_up(
+        lane, fmt::format("block of source {:#x}, which is not its own", header.source));
   }
   if (system_.checksum && header.checksum == 0) {
     return links_.hang_up(lane,
-                          fmt::format("part of source {:#x} without a checksum", header.source));
+                          fmt::format("block of source {:#x} without a checksum", header.source));
   }
   overdue_.heard(lane);
-  const auto added = assembler_.add({*part, event.message, event.rest, source});
+  const auto added = assembler_.add({*block, event.message, event.rest, source});
   if (added.early != nullptr) added.early->heard_at = deadline_clock();
   if (added.batch != nullptr) overdue_.heard(lane, *added.batch);
   if (!added.wrong.empty()) return links_.hang_up(lane, added.wrong);
@@ -314,7 +314,7 @@ void BuilderUnit::watch_blocks() {
         assembler_.throw_away(*assembly); // of no batch, or of one that was decided long ago
       }
     }
-    for (const Lane& lane : found.no_way) give_back(lane);
+    for (const Lane& lane : found.unreachable) give_back(lane);
   }
   if (!block_tick_.active()) {
     block_tick_.start(*environment_.loop, environment_.loop->now() + overdue_.period());

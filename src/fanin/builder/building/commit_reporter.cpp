@@ -50,7 +50,7 @@ bool CommitReporter::report_built(ControlClient& control, Assembly& assembly) {
     if (!control.roomy(missing.size_bytes() + bad.size_bytes())) return false;
     assembly.missing_reported += missing.size();
     assembly.bad_reported += bad.size();
-    built.missing_runs = static_cast<std::uint32_t>(missing.size());
+    built.missing_ranges = static_cast<std::uint32_t>(missing.size());
     built.bad = static_cast<std::uint32_t>(bad.size());
     built.more = assembly.missing_reported < assembly.missing.size() ||
                          assembly.bad_reported < assembly.bad.size()

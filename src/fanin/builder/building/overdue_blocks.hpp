@@ -52,7 +52,7 @@ public:
 
   struct Found {
     std::vector<Assembly*> stuck; // of no batch, or of one that was decided long ago, if early
-    std::vector<Lane> no_way;
+    std::vector<Lane> unreachable;
   };
   // `members`: the lanes of readout units that take part, in their order.
   [[nodiscard]] Found check(const Assembler& assembler, Duration now,
@@ -114,13 +114,13 @@ inline OverdueBlocks::Found OverdueBlocks::check(const Assembler& assembler, Dur
     std::erase_if(silent, [&](const Lane& lane) {
       const bool long_enough = now - assembly->assigned_at >= state(lane).patience;
       if (!long_enough || !assembler.owes(*assembly, lane)) return false;
-      found.no_way.push_back(lane);
+      found.unreachable.push_back(lane);
       return true;
     });
   }
-  std::ranges::sort(found.no_way, {},
+  std::ranges::sort(found.unreachable, {},
                     [](const Lane& lane) { return std::pair{lane.readout, lane.index}; });
-  for (const Lane& lane : found.no_way) state(lane).patience = patience_next_;
+  for (const Lane& lane : found.unreachable) state(lane).patience = patience_next_;
   return found;
 }
 

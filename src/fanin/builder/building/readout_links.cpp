@@ -279,7 +279,7 @@ void ReadoutLinks::request(EventNumber batch) {
 
 wire::Grant ReadoutLinks::grant_for(const Lane& lane) {
   const Readout& readout = readouts_[lane.readout];
-  return {.bytes = grants_[readout.lanes[lane.index].rail].say(lane.readout),
+  return {.bytes = grants_[readout.lanes[lane.index].rail].take(lane.readout),
           .readout_incarnation = readout.incarnation,
           .builder_incarnation = incarnation_,
           .connection = readout.connection,
@@ -291,8 +291,8 @@ void ReadoutLinks::say_first_grants(NodeId node) {
   Readout& readout = readouts_[node];
   if (grants_.empty() || readout.requests_to != readout.incarnation) return;
   for (std::size_t i = 0; i < readout.lanes.size(); ++i) {
-    const bool unsaid = readout.lanes[i].data && grants_[readout.lanes[i].rail].unsaid(node);
-    if (unsaid && readout.requests.roomy()) readout.requests.append(grant_for(lane_of(node, i)));
+    const bool unsent = readout.lanes[i].data && grants_[readout.lanes[i].rail].unsent(node);
+    if (unsent && readout.requests.roomy()) readout.requests.append(grant_for(lane_of(node, i)));
   }
 }
 
@@ -314,8 +314,8 @@ bool ReadoutLinks::may_answer(NodeId node) const {
 
 void ReadoutLinks::send_grants() {
   for (std::size_t rail = 0; rail < grants_.size(); ++rail) {
-    for (std::size_t i = 0; i < grants_[rail].unsaid().size();) {
-      const auto lane = lane_over(rail, grants_[rail].unsaid()[i]);
+    for (std::size_t i = 0; i < grants_[rail].unsent().size();) {
+      const auto lane = lane_over(rail, grants_[rail].unsent()[i]);
       FANIN_ASSERT(lane); // grants end with their lane
       ControlBatcher& grants = lane_at(*lane).grants;
       if (!grants.roomy()) {

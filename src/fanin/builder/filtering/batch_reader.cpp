@@ -6,16 +6,16 @@
 
 namespace fanin::builder {
 
-void BatchReader::begin(std::vector<ReceivedPart> parts) {
-  parts_ = std::move(parts);
-  std::ranges::sort(parts_, {}, [](const ReceivedPart& part) {
-    const wire::PartHeader& header = part.view.header;
+void BatchReader::begin(std::vector<ReceivedBlock> blocks) {
+  blocks_ = std::move(blocks);
+  std::ranges::sort(blocks_, {}, [](const ReceivedBlock& block) {
+    const wire::DataBlockHeader& header = block.view.header;
     return std::tuple(header.source, header.first_event, header.payload_offset);
   });
   cursors_.clear();
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const SourceId source = parts_[i].view.header.source;
-    if (i == 0 || parts_[i - 1].view.header.source != source) cursors_.push_back({.part = i});
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const SourceId source = blocks_[i].view.header.source;
+    if (i == 0 || blocks_[i - 1].view.header.source != source) cursors_.push_back({.block = i});
     cursors_.back().end = i + 1;
   }
 }
@@ -23,7 +23,7 @@ void BatchReader::begin(std::vector<ReceivedPart> parts) {
 void BatchReader::end() {
   fragments_.clear();
   cursors_.clear();
-  parts_.clear();
+  blocks_.clear();
 }
 
 std::span<const FilterFragment> BatchReader::fragments_of(EventNumber event) {
@@ -33,31 +33,31 @@ std::span<const FilterFragment> BatchReader::fragments_of(EventNumber event) {
 }
 
 void BatchReader::add(Cursor& cursor, EventNumber event) {
-  const auto past = [&] { return parts_[cursor.part].view.header.events().end <= event; };
-  while (cursor.part < cursor.end && past()) {
-    ++cursor.part;
+  const auto past = [&] { return blocks_[cursor.block].view.header.events().end <= event; };
+  while (cursor.block < cursor.end && past()) {
+    ++cursor.block;
     cursor.entry = 0;
     cursor.offset = 0;
   }
-  if (cursor.part == cursor.end || parts_[cursor.part].view.header.first_event > event) return;
-  const wire::PartView& part = parts_[cursor.part].view;
-  if (part.partial()) return add_joined(cursor, event);
-  const auto index = static_cast<std::uint32_t>(event - part.header.first_event);
-  for (; cursor.entry < index; ++cursor.entry) cursor.offset += part.table[cursor.entry].size();
-  const wire::FragmentEntry entry = part.table[index]; // its sender may still write there
-  if (cursor.offset > part.payload.size() || entry.size() > part.payload.size() - cursor.offset)
+  if (cursor.block == cursor.end || blocks_[cursor.block].view.header.first_event > event) return;
+  const wire::DataBlockView& view = blocks_[cursor.block].view;
+  if (view.partial()) return add_joined(cursor, event);
+  const auto index = static_cast<std::uint32_t>(event - view.header.first_event);
+  for (; cursor.entry < index; ++cursor.entry) cursor.offset += view.table[cursor.entry].size();
+  const wire::FragmentEntry entry = view.table[index]; // its sender may still write there
+  if (cursor.offset > view.payload.size() || entry.size() > view.payload.size() - cursor.offset)
     return;
-  add_fragment(part.header.source, entry, part.payload.subspan(cursor.offset, entry.size()));
+  add_fragment(view.header.source, entry, view.payload.subspan(cursor.offset, entry.size()));
 }
 
 void BatchReader::add_joined(Cursor& cursor, EventNumber event) {
-  const wire::PartView& first = parts_[cursor.part].view;
+  const wire::DataBlockView& first = blocks_[cursor.block].view;
   cursor.joined.clear();
-  for (std::size_t i = cursor.part; i < cursor.end; ++i) {
-    const wire::PartView& part = parts_[i].view;
-    if (part.header.first_event != event) break;
-    if (part.header.payload_offset != cursor.joined.size()) return; // a message is not there
-    cursor.joined.insert(cursor.joined.end(), part.payload.begin(), part.payload.end());
+  for (std::size_t i = cursor.block; i < cursor.end; ++i) {
+    const wire::DataBlockView& view = blocks_[i].view;
+    if (view.header.first_event != event) break;
+    if (view.header.payload_offset != cursor.joined.size()) return; // a message is not there
+    cursor.joined.insert(cursor.joined.end(), view.payload.begin(), view.payload.end());
   }
   const wire::FragmentEntry entry = first.table.front();
   if (entry.size() == cursor.joined.size()) add_fragment(first.header.source, entry, cursor.joined);

@@ -8,13 +8,13 @@
 
 #include "fanin/builder/filtering/filter.hpp"
 #include "fanin/memory/page_pool.hpp"
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::builder {
 
 // A data message; `view` points into the others, which may be memory of another process.
-struct ReceivedPart {
-  wire::PartView view;
+struct ReceivedBlock {
+  wire::DataBlockView view;
   memory::View message;
   memory::View rest;
 };
@@ -22,7 +22,7 @@ struct ReceivedPart {
 class BatchReader {
 public:
   // Messages of one batch, in any order of sources.
-  void begin(std::vector<ReceivedPart> parts);
+  void begin(std::vector<ReceivedBlock> blocks);
   // What came of an event, ascending by source; valid until the next call. Events must be asked for
   // in ascending order. Without a copy, but for fragments that came in several messages.
   [[nodiscard]] std::span<const FilterFragment> fragments_of(EventNumber event);
@@ -31,7 +31,7 @@ public:
 
 private:
   struct Cursor { // over the messages of one source
-    std::size_t part = 0;
+    std::size_t block = 0;
     std::size_t end = 0;
     std::uint32_t entry = 0; // of that message, the next one
     std::uint64_t offset = 0; // in its payload
@@ -42,7 +42,7 @@ private:
   void add_fragment(SourceId source, const wire::FragmentEntry& entry,
                     std::span<const std::byte> payload);
 
-  std::vector<ReceivedPart> parts_;
+  std::vector<ReceivedBlock> blocks_;
   std::vector<Cursor> cursors_; // ascending by source
   std::vector<FilterFragment> fragments_;
 };

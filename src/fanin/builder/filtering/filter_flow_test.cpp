@@ -154,7 +154,7 @@ protected:
     for (const SourceId source : {1U, 2U}) {
       auto page = pool_->take();
       EXPECT_TRUE(page);
-      wire::PartHeader header;
+      wire::DataBlockHeader header;
       header.batch_first = header.first_event = range.first;
       header.batch_events = header.entries = static_cast<std::uint32_t>(range.count());
       header.source = source;
@@ -166,7 +166,7 @@ protected:
       for (std::uint32_t i = 0; i < header.entries; ++i)
         std::memcpy(page.data() + sizeof header + i * sizeof entry, &entry, sizeof entry);
       std::memcpy(page.data(), &header, sizeof header);
-      wire::seal_part({page.data(), sizeof header + table}, true);
+      wire::seal_data_block({page.data(), sizeof header + table}, true);
       batch.pieces.push_back({.source = source,
                               .range = range,
                               .table = page.freeze(sizeof header, table),
@@ -402,7 +402,7 @@ TEST_F(FilterFlow, large_results_wait_until_there_is_room_for_them) {
 }
 
 // Else its death would be taken for that of an earlier event.
-TEST_F(FilterFlow, nothing_is_decided_while_the_last_decision_is_unsaid) {
+TEST_F(FilterFlow, nothing_is_decided_while_the_last_decision_is_unsent) {
   const std::vector<std::byte> result(filter_result_max, std::byte{5});
   auto& unit = add_unit([&](const FilterEvent&, Decision& decision) {
     decision.accept(0);
@@ -492,10 +492,10 @@ TEST_F(FilterFlow, a_filter_unit_of_another_configuration_ends_and_says_why) {
   EXPECT_EQ(stored().size(), 10U);
 }
 
-// What no good filter unit says.
-class Stranger final : public net::Handler {
+// Sends messages that a correct filter unit does not send.
+class FakeFilterUnit final : public net::Handler {
 public:
-  Stranger(net::VirtualWorld& world, const std::string& name) : node_(world.add_node(name)) {
+  FakeFilterUnit(net::VirtualWorld& world, const std::string& name) : node_(world.add_node(name)) {
     const auto id = node_.transport().connect(*net::Url::parse("sim://bu0"),
                                               {.receive_pool = pool_.get(), .handler = this});
     link_ = {&node_.transport(), id.value()};
@@ -522,52 +522,53 @@ TEST_F(FilterFlow, a_peer_that_says_what_no_filter_unit_does_is_hung_up) {
   wire::FilterHello hello;
   hello.system_digest = system_.digest();
   hello.ahead = 1;
-  const auto expect_closed = [&](const char* what, const std::function<void(Stranger&)>& say) {
+  const auto expect_closed = [&](const char* what,
+                                 const std::function<void(FakeFilterUnit&)>& say) {
     static int count = 0;
-    Stranger stranger(world_, fmt::format("stranger{}", ++count));
+    FakeFilterUnit unit(world_, fmt::format("unit{}", ++count));
     run(1ms);
-    say(stranger);
+    say(unit);
     run(5ms);
-    EXPECT_TRUE(stranger.closed) << what;
+    EXPECT_TRUE(unit.closed) << what;
     EXPECT_TRUE(said(what));
     lines_.clear();
   };
-  expect_closed("has another configuration", [&](Stranger& stranger) {
+  expect_closed("has another configuration", [&](FakeFilterUnit& unit) {
     auto other = hello;
     ++other.system_digest;
-    stranger.say(other);
+    unit.say(other);
   });
-  expect_closed("version 2 of the filter protocol, not 1", [&](Stranger& stranger) {
+  expect_closed("version 2 of the filter protocol, not 1", [&](FakeFilterUnit& unit) {
     auto other = hello;
     other.header.version = wire::filter_version + 1;
-    stranger.say(other);
+    unit.say(other);
   });
   run(2s); // lines are limited
-  expect_closed("for no batch", [&](Stranger& stranger) {
+  expect_closed("for no batch", [&](FakeFilterUnit& unit) {
     auto other = hello;
     other.ahead = 0;
-    stranger.say(other);
+    unit.say(other);
   });
   run(2s);
-  expect_closed("a batch that it does not have", [&](Stranger& stranger) {
-    stranger.say(hello);
+  expect_closed("a batch that it does not have", [&](FakeFilterUnit& unit) {
+    unit.say(hello);
     run(1ms);
     struct {
       wire::FilterDecided decided{.count = 1};
       wire::FilterDecision decision;
     } message;
-    stranger.say(message);
+    unit.say(message);
   });
   submit({0, 10});
   run(2s);
-  expect_closed("events that are not the next ones", [&](Stranger& stranger) {
-    stranger.say(hello);
+  expect_closed("events that are not the next ones", [&](FakeFilterUnit& unit) {
+    unit.say(hello);
     run(5ms);
     struct {
       wire::FilterDecided decided{.from = 3, .count = 1};
       wire::FilterDecision decision;
     } message;
-    stranger.say(message);
+    unit.say(message);
   });
   add_unit(accept_all);
   run(100ms);
@@ -575,10 +576,10 @@ TEST_F(FilterFlow, a_peer_that_says_what_no_filter_unit_does_is_hung_up) {
 }
 
 TEST_F(FilterFlow, a_peer_that_never_says_hello_is_hung_up) {
-  Stranger early(world_, "early");
+  FakeFilterUnit early(world_, "early");
   run(system_.dead_after - 1ms);
   EXPECT_FALSE(early.closed);
-  Stranger late(world_, "late");
+  FakeFilterUnit late(world_, "late");
   run(5ms);
   EXPECT_TRUE(early.closed);
   EXPECT_FALSE(late.closed);
@@ -589,24 +590,24 @@ TEST_F(FilterFlow, a_peer_that_never_says_hello_is_hung_up) {
 
 // Its batch waits there for those of others.
 TEST_F(FilterFlow, a_filter_unit_that_says_that_it_lives_is_not_silent) {
-  Stranger stranger(world_, "patient");
+  FakeFilterUnit unit(world_, "patient");
   run(1ms);
   wire::FilterHello hello;
   hello.system_digest = system_.digest();
   hello.ahead = 1;
   hello.silence_ms = 500;
   hello.name[0] = 'p';
-  stranger.say(hello);
+  unit.say(hello);
   submit({0, 10});
   for (int i = 0; i < 12; ++i) {
     run(250ms);
-    stranger.say(wire::FilterDecided{});
+    unit.say(wire::FilterDecided{});
   }
   EXPECT_TRUE(silent_.empty());
-  EXPECT_FALSE(stranger.closed);
+  EXPECT_FALSE(unit.closed);
   run(1s);
   EXPECT_EQ(silent_, (std::vector<std::string>{"p"}));
-  EXPECT_TRUE(stranger.closed);
+  EXPECT_TRUE(unit.closed);
   add_unit(accept_all);
   run(100ms);
   EXPECT_EQ(committed_.size(), 1U);

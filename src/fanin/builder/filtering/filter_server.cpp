@@ -9,18 +9,18 @@
 
 #include "fanin/base/assert.hpp"
 #include "fanin/base/printable.hpp"
+#include "fanin/wire/data_block.hpp"
 #include "fanin/wire/filter.hpp"
-#include "fanin/wire/part.hpp"
 
 namespace fanin::builder {
 namespace {
 
 constexpr Duration watch_period = std::chrono::milliseconds{50};
-constexpr Duration without_units_max = std::chrono::seconds{2}; // then the log says so
+constexpr Duration no_units_max = std::chrono::seconds{2}; // then the log says so
 
 // The data message as its readout unit sent it: the header stands before the table.
 std::size_t message_of(const storage::SourcePiece& piece, std::array<memory::View, 2>& extents) {
-  constexpr auto header = static_cast<std::uint32_t>(sizeof(wire::PartHeader));
+  constexpr auto header = static_cast<std::uint32_t>(sizeof(wire::DataBlockHeader));
   FANIN_ASSERT(piece.table.offset >= header);
   memory::View& head = extents[0];
   head = {piece.table.page, piece.table.offset - header, header + piece.table.size};
@@ -227,7 +227,7 @@ net::SendOutcome FilterServer::send_next(net::Link link, const Unit& unit) {
   header.events = static_cast<std::uint32_t>(job.batch.range.count());
   header.from = job.decisions.next();
   header.run = job.run;
-  header.parts = static_cast<std::uint32_t>(job.batch.pieces.size());
+  header.blocks = static_cast<std::uint32_t>(job.batch.pieces.size());
   header.careful = job.decisions.careful() ? 1 : 0;
   auto room = headers_.reserve(sizeof header);
   std::memcpy(room.page.data() + room.offset, &header, sizeof header);
@@ -298,8 +298,8 @@ void FilterServer::on_hello(net::Link link, std::span<const std::byte> message) 
   unit.silence = std::chrono::milliseconds{hello->silence_ms};
   link.mark_identified();
   environment_.log(LogLevel::debug, fmt::format("filter unit '{}' is here", unit.name));
-  without_since_ = {};
-  told_without_ = false;
+  no_units_since_ = {};
+  no_units_logged_ = false;
   work_ = true;
 }
 
@@ -439,9 +439,9 @@ void FilterServer::watch() {
   const bool nobody =
       std::ranges::none_of(units_, [](const auto& entry) { return !entry.second.name.empty(); });
   if (nobody && !waiting_.empty()) {
-    if (!without_since_) without_since_ = now;
-    if (!told_without_ && now - *without_since_ >= without_units_max) {
-      told_without_ = true;
+    if (!no_units_since_) no_units_since_ = now;
+    if (!no_units_logged_ && now - *no_units_since_ >= no_units_max) {
+      no_units_logged_ = true;
       environment_.log(LogLevel::warning,
                        "no filter unit is here: built events wait for one to decide them");
     }

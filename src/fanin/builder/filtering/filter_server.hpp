@@ -145,8 +145,8 @@ private:
   std::size_t set_aside_ = 0; // of those
   bool work_ = false; // something may be given out or sent
   bool held_back_ = false; // nothing is given out until results are written
-  std::optional<Time> without_since_; // no filter unit is here, and batches wait
-  bool told_without_ = false;
+  std::optional<Time> no_units_since_; // no filter unit is here, and batches wait
+  bool no_units_logged_ = false;
   LogLimiter lines_;
 };
 

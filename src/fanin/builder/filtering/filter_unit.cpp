@@ -83,7 +83,7 @@ void FilterUnit::on_event(net::Transport& transport, net::Event& event) {
     send_hello(*builder);
     break;
   case net::EventKind::message: on_message(link, event); break;
-  case net::EventKind::writable: break; // what is unsaid is said in this turn
+  case net::EventKind::writable: break; // what is unsent is sent in this turn
   case net::EventKind::closed:
     if (builder->open) {
       environment_.log(LogLevel::debug,
@@ -141,7 +141,7 @@ void FilterUnit::forget(net::Link link) {
   if (reading_ && batches_.front().link == link) {
     reader_.end();
     reading_ = blocked_ = false;
-    unsaid_ = {};
+    unsent_ = {};
   }
   std::erase_if(batches_, [&](const Batch& batch) { return batch.link == link; });
 }
@@ -152,7 +152,7 @@ void FilterUnit::on_message(net::Link link, const net::Event& event) {
   const auto open = std::ranges::find_if(
       batches_, [&](const Batch& batch) { return batch.link == link && !batch.whole(); });
   if (open != batches_.end()) {
-    on_part(*open, event);
+    on_block(*open, event);
   } else if (wire::is_filter_refusal(event.message.bytes())) {
     on_refusal(link, event.message.bytes());
   } else {
@@ -173,17 +173,17 @@ void FilterUnit::on_batch(net::Link link, const memory::View& message) {
   if (!header) return hang_up(link, header.error().text);
   const auto has =
       std::ranges::count_if(batches_, [&](const Batch& batch) { return batch.link == link; });
-  if (has >= options_.ahead || header->events > system_.batch_events || header->parts == 0)
+  if (has >= options_.ahead || header->events > system_.batch_events || header->blocks == 0)
     return hang_up(link, "sends a batch that was not requested");
-  batches_.push_back({.link = link, .header = *header, .parts = {}});
+  batches_.push_back({.link = link, .header = *header, .blocks = {}});
 }
 
-void FilterUnit::on_part(Batch& batch, const net::Event& event) {
-  const auto part = wire::decode_part(event.message.bytes(), event.rest.bytes());
-  if (!part) return hang_up(batch.link, part.error().text);
-  if (part->header.batch() != batch.header.range())
+void FilterUnit::on_block(Batch& batch, const net::Event& event) {
+  const auto block = wire::decode_data_block(event.message.bytes(), event.rest.bytes());
+  if (!block) return hang_up(batch.link, block.error().text);
+  if (block->header.batch() != batch.header.range())
     return hang_up(batch.link, "sends data of another batch");
-  batch.parts.push_back({*part, event.message, event.rest});
+  batch.blocks.push_back({*block, event.message, event.rest});
 }
 
 bool FilterUnit::poll() {
@@ -219,8 +219,8 @@ void FilterUnit::begin_batch() {
   Batch& batch = batches_.front();
   reading_ = true;
   next_ = batch.header.from;
-  unsaid_ = {.from = next_, .decisions = {}, .results = {}, .since = environment_.loop->now()};
-  reader_.begin(std::exchange(batch.parts, {}));
+  unsent_ = {.from = next_, .decisions = {}, .results = {}, .since = environment_.loop->now()};
+  reader_.begin(std::exchange(batch.blocks, {}));
   batch.read = true;
 }
 
@@ -231,11 +231,11 @@ void FilterUnit::decide_some() {
   while (next_ < batch.header.events) {
     if (!decide_next()) return;
     const Time now = clock.now();
-    const std::size_t next_size = sizeof(wire::FilterDecided) + unsaid_.results.size() +
-                                  (unsaid_.decisions.size() + 1) * sizeof(wire::FilterDecision) +
+    const std::size_t next_size = sizeof(wire::FilterDecided) + unsent_.results.size() +
+                                  (unsent_.decisions.size() + 1) * sizeof(wire::FilterDecision) +
                                   filter_result_max;
     const bool large = next_size > environment_.control_pool->page_size() / 2;
-    if (batch.header.careful != 0 || large || now - unsaid_.since >= unsaid_max) {
+    if (batch.header.careful != 0 || large || now - unsent_.since >= unsent_max) {
       if (!send_decisions()) return;
     }
     if (now - begin >= turn_max) break;
@@ -283,22 +283,22 @@ void FilterUnit::keep(const Decision& decision, bool shown) {
   const std::uint32_t streams = shown ? decision.streams() & known : storage::error_stream;
   if (shown && streams != 0) ++counters_.accepted;
   const auto result = streams == 0 || !shown ? std::span<const std::byte>{} : decision.result();
-  unsaid_.decisions.push_back({.streams = streams,
+  unsent_.decisions.push_back({.streams = streams,
                                .result_size = static_cast<std::uint32_t>(result.size()),
                                .result_crc32c = result.empty() ? 0 : wire::crc32c(result)});
-  unsaid_.results.insert(unsaid_.results.end(), result.begin(), result.end());
+  unsent_.results.insert(unsent_.results.end(), result.begin(), result.end());
 }
 
 // False: there is no room now.
 bool FilterUnit::send_decisions() {
   blocked_ = false;
-  if (unsaid_.decisions.empty()) return true;
+  if (unsent_.decisions.empty()) return true;
   wire::FilterDecided decided;
   decided.ticket = batches_.front().header.ticket;
-  decided.from = unsaid_.from;
-  decided.count = static_cast<std::uint32_t>(unsaid_.decisions.size());
-  const std::array pieces{bytes_of(decided), std::as_bytes(std::span{unsaid_.decisions}),
-                          std::span<const std::byte>{unsaid_.results}};
+  decided.from = unsent_.from;
+  decided.count = static_cast<std::uint32_t>(unsent_.decisions.size());
+  const std::array pieces{bytes_of(decided), std::as_bytes(std::span{unsent_.decisions}),
+                          std::span<const std::byte>{unsent_.results}};
   const auto outcome = send(batches_.front().link, pieces);
   if (outcome == net::SendOutcome::too_large) {
     fail_with(ErrorKind::internal, "its decisions do not fit into a page for control messages");
@@ -308,10 +308,10 @@ bool FilterUnit::send_decisions() {
     blocked_ = true;
     return false;
   }
-  unsaid_.from = next_;
-  unsaid_.decisions.clear();
-  unsaid_.results.clear();
-  unsaid_.since = environment_.loop->clock().now();
+  unsent_.from = next_;
+  unsent_.decisions.clear();
+  unsent_.results.clear();
+  unsent_.since = environment_.loop->clock().now();
   return true;
 }
 

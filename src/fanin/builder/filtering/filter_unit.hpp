@@ -56,22 +56,22 @@ public:
 private:
   // So long it decides before the loop gets its turn, and before decisions are said.
   static constexpr Duration turn_max = std::chrono::milliseconds{1};
-  static constexpr Duration unsaid_max = std::chrono::milliseconds{10};
+  static constexpr Duration unsent_max = std::chrono::milliseconds{10};
   static constexpr Duration alive_period = std::chrono::milliseconds{250};
 
   struct Batch {
     net::Link link;
     wire::FilterBatch header;
-    std::vector<ReceivedPart> parts; // until they are read
+    std::vector<ReceivedBlock> blocks; // until they are read
     bool read = false;
-    [[nodiscard]] bool whole() const { return read || parts.size() == header.parts; }
+    [[nodiscard]] bool whole() const { return read || blocks.size() == header.blocks; }
   };
   struct Builder {
     net::Url url;
     net::Link link;
     bool open = false;
   };
-  struct Unsaid { // decisions of the batch at hand
+  struct Unsent { // decisions of the batch at hand
     std::uint32_t from = 0;
     std::vector<wire::FilterDecision> decisions;
     std::vector<std::byte> results;
@@ -82,7 +82,7 @@ private:
   void on_message(net::Link link, const net::Event& event);
   void on_batch(net::Link link, const memory::View& message);
   void on_refusal(net::Link link, std::span<const std::byte> message);
-  void on_part(Batch& batch, const net::Event& event);
+  void on_block(Batch& batch, const net::Event& event);
   void hang_up(net::Link link, std::string_view why);
   void forget(net::Link link);
   void connect();
@@ -109,8 +109,8 @@ private:
   bool reading_ = false;
   std::uint32_t next_ = 0; // event of it
   Decision decision_;
-  Unsaid unsaid_;
-  bool blocked_ = false; // what is unsaid cannot be sent now
+  Unsent unsent_;
+  bool blocked_ = false; // what is unsent cannot be sent now
   bool works_ = false; // as on_work was told
   Time alive_at_{}; // when all builder units were told
   bool stopped_ = false;

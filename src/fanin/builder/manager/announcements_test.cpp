@@ -33,7 +33,7 @@ protected:
   bool say(NodeId node, EventNumber first, EventNumber end,
            const std::vector<wire::AbsentRange>& absent = {}, bool final = false) {
     wire::Announce announce{.first = first, .end = end, .bytes = 100 * (end - first)};
-    announce.absent_runs = static_cast<std::uint32_t>(absent.size());
+    announce.absent_ranges = static_cast<std::uint32_t>(absent.size());
     announce.final = final ? 1 : 0;
     return announced_.add(node, announce, absent, announced_.assigned_end(), {});
   }
@@ -298,7 +298,7 @@ TEST(AnnouncementsAtRandom, gaps_are_what_no_source_has) {
       }
       ends[node] = range.end;
       wire::Announce announce{.first = range.first, .end = range.end};
-      announce.absent_runs = static_cast<std::uint32_t>(absent.size());
+      announce.absent_ranges = static_cast<std::uint32_t>(absent.size());
       ASSERT_TRUE(announced.add(node, announce, absent, 0, {}));
       if (random.chance(1, 20)) {
         announced.leave(node);

@@ -213,7 +213,7 @@ bool Dispatcher::on_built(NodeId builder, wire::MessageReader& reader, Time now,
                           std::optional<Decision>& decision) {
   wire::Built built;
   if (!reader.read(built)) return false;
-  const auto missing = reader.records<wire::MissingRange>(built.missing_runs);
+  const auto missing = reader.records<wire::MissingRange>(built.missing_ranges);
   const auto bad = reader.records<wire::BadFragment>(built.bad);
   if (!reader.ok()) return false;
   Batch* const batch = batches_.find_current(built.first, built.attempt, builder);

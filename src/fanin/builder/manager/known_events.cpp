@@ -42,7 +42,7 @@ bool KnownEvents::on_announce(NodeId node, wire::MessageReader& reader, EventNum
                               Duration now) {
   wire::Announce announce;
   if (!reader.read(announce)) return false;
-  const auto absent = reader.records<wire::AbsentRange>(announce.absent_runs);
+  const auto absent = reader.records<wire::AbsentRange>(announce.absent_ranges);
   if (!reader.ok() || !announced_.add(node, announce, absent, decided, now)) return false;
   if (announce.nothing == 0) parts_.accounts.read(node, announce.end - announce.first);
   for (const auto& run : absent) {

@@ -121,7 +121,7 @@ bool Announcer::announce_range(const Turn& turn, EventRange range, Out& out) {
     out.send({.first = piece.first,
               .end = piece.end,
               .bytes = bytes,
-              .absent_runs = static_cast<std::uint32_t>(absent_.size()),
+              .absent_ranges = static_cast<std::uint32_t>(absent_.size()),
               .silent = flag(turn.silent)},
              absent_);
     announced_ = piece.end;

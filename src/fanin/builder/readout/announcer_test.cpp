@@ -165,7 +165,7 @@ TEST_F(AnnouncerTest, says_what_is_absent_and_why) {
   announcer_.announce(idle_turn(), out_);
   EXPECT_EQ(out_.ranges(), (Ranges{{0, 8}}));
   ASSERT_EQ(out_.absents.size(), 2U);
-  EXPECT_EQ(out_.messages[0].absent_runs, 2U);
+  EXPECT_EQ(out_.messages[0].absent_ranges, 2U);
   EXPECT_EQ(out_.absents[0].range(), (EventRange{2, 5}));
   EXPECT_FALSE(out_.absents[0].dropped());
   EXPECT_EQ(out_.absents[1].range(), (EventRange{6, 7}));

@@ -19,7 +19,7 @@ public:
   // them. False: too many wait.
   template <class Take>
   [[nodiscard]] bool add(const wire::Assign& assign, Take take) {
-    auto& waiting = assign.attempt > 0 ? again_ : new_;
+    auto& waiting = assign.attempt > 0 ? reassigned_ : new_;
     if (!waiting.empty() || !take(assign)) waiting.push_back(assign);
     return waiting.size() <= waiting_max;
   }
@@ -27,20 +27,20 @@ public:
   // Something was given back: calls `take` for each one, in order, until it returns false.
   template <class Take>
   void retry(Take take) {
-    for (auto* waiting : {&again_, &new_}) {
+    for (auto* waiting : {&reassigned_, &new_}) {
       while (!waiting->empty() && take(waiting->front())) waiting->pop_front();
       if (!waiting->empty()) return;
     }
   }
 
-  [[nodiscard]] bool empty() const { return again_.empty() && new_.empty(); }
+  [[nodiscard]] bool empty() const { return reassigned_.empty() && new_.empty(); }
   void clear() {
-    again_.clear();
+    reassigned_.clear();
     new_.clear();
   }
 
 private:
-  std::deque<wire::Assign> again_; // assigned before
+  std::deque<wire::Assign> reassigned_; // of batches that were assigned before
   std::deque<wire::Assign> new_;
 };
 

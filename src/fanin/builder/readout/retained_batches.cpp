@@ -98,7 +98,7 @@ void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQue
                                  std::uint32_t source) {
   Heads& heads = heads_[batch.builder];
   shaping::CarrierFill* const fill = fill_of(batch.builder, source);
-  wire::PartHeader header;
+  wire::DataBlockHeader header;
   header.run = run_;
   header.batch_first = batch.range.first;
   header.batch_events = static_cast<std::uint32_t>(batch.range.count());
@@ -127,7 +127,7 @@ void RetainedBatches::cut_source(RetainedBatch& batch, const source::FragmentQue
         fill != nullptr && fills_carrier(*fill, head_size + piece.payload.size, in_carrier);
     header.fills_carrier = fills ? 1 : 0;
     std::memcpy(head, &header, sizeof header);
-    wire::seal_part({head, head_size}, system_.checksum);
+    wire::seal_data_block({head, head_size}, system_.checksum);
     batch.blocks.push_back(
         {heads.page.freeze(heads.filled, head_size), piece.payload, source, fills});
     heads.filled += head_size;
@@ -158,12 +158,12 @@ bool RetainedBatches::readdress(RetainedBatch& batch, const wire::Assign& assign
   for (DataBlock& block : batch.blocks) {
     std::byte* head = reserve_head(heads, block.head.size);
     std::memcpy(head, block.head.data(), block.head.size);
-    wire::PartHeader header;
+    wire::DataBlockHeader header;
     std::memcpy(&header, head, sizeof header);
     header.attempt = assign.attempt;
     header.builder_incarnation = assign.builder_incarnation;
     std::memcpy(head, &header, sizeof header);
-    wire::seal_part({head, block.head.size}, system_.checksum);
+    wire::seal_data_block({head, block.head.size}, system_.checksum);
     block.head = heads.page.freeze(heads.filled, block.head.size);
     heads.filled += block.head.size;
   }

@@ -20,12 +20,12 @@
 #include "fanin/memory/page_pool.hpp"
 #include "fanin/source/fragment_queue.hpp"
 #include "fanin/wire/control.hpp"
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::builder {
 
 struct DataBlock {
-  memory::View head; // PartHeader and table
+  memory::View head; // DataBlockHeader and table
   memory::View payload;
   std::uint32_t source = 0; // its position among those of the readout unit
   bool fills_carrier = false; // the last one of its carrier

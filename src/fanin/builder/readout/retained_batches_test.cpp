@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::builder {
 namespace {
@@ -45,10 +45,10 @@ protected:
                                .builder_incarnation = 1};
     return batches_.assign(message, queues_, [](EventRange) { return true; });
   }
-  static wire::PartHeader header_of(const DataBlock& block) {
-    const auto part = wire::decode_part(block.head.bytes(), block.payload.bytes());
-    EXPECT_TRUE(part);
-    return part ? part->header : wire::PartHeader{};
+  static wire::DataBlockHeader header_of(const DataBlock& block) {
+    const auto view = wire::decode_data_block(block.head.bytes(), block.payload.bytes());
+    EXPECT_TRUE(view);
+    return view ? view->header : wire::DataBlockHeader{};
   }
 
   System system_ = one_source();
@@ -141,7 +141,7 @@ TEST_F(RetainedInCarriers, carriers_hold_parts_of_several_batches_and_are_full) 
     const auto kept = batches.assign(message, queues_, [](EventRange) { return true; });
     ASSERT_EQ(kept.outcome, Keeping::kept);
     for (const DataBlock& block : kept.batch->blocks) {
-      const wire::PartHeader header = header_of(block);
+      const wire::DataBlockHeader header = header_of(block);
       EXPECT_EQ(header.first_event, event); // nothing is left out
       EXPECT_EQ(header.payload_offset, offset);
       offset = offset + header.payload_size < 100 ? offset + header.payload_size : 0;

@@ -12,7 +12,7 @@ namespace fanin::builder {
 // was given up as slow is not waited for again.
 void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, Duration now) {
   if (busy) moved_at_ = now;
-  const EventNumber before = std::exchange(come_to_, queue.come_to());
+  const EventNumber before = std::exchange(reached_, queue.come_to());
   if (std::exchange(written_, queue.written()) != queue.written()) {
     const std::uint64_t late = queue.dropped(wire::DropReason::late) - late_before_;
     if (state_.standing != Standing::present && late > 0) {
@@ -22,13 +22,13 @@ void SourceWatch::note_progress(const source::FragmentQueue& queue, bool busy, D
     }
     state_.standing = Standing::present;
     state_.trailing_reported = false;
-  } else if (come_to_ <= before || !may_return()) {
+  } else if (reached_ <= before || !may_return()) {
     return;
   } else {
-    const bool near = queue.next_event() - come_to_ < system_.event_window;
+    const bool near = queue.next_event() - reached_ < system_.event_window;
     if (!std::exchange(state_.trailing_reported, true)) {
       log_(LogLevel::warning,
-           fmt::format("source {} sends event {}, which is {} until event {}", name_, come_to_ - 1,
+           fmt::format("source {} sends event {}, which is {} until event {}", name_, reached_ - 1,
                        near ? "late: it is waited for"
                             : "too late to be waited for: it stays given up",
                        queue.next_event()));

@@ -82,7 +82,7 @@ private:
   LogFunction log_;
   State state_;
   std::uint64_t written_ = 0; // at the last check
-  EventNumber come_to_ = 0; // likewise
+  EventNumber reached_ = 0; // likewise
   std::uint64_t late_before_ = 0; // its late fragments, when it was given up
   Duration moved_at_{};
 };

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::builder::shaping {
 
@@ -44,7 +44,7 @@ public:
 
 private:
   static constexpr std::uint32_t head(std::uint32_t entries) {
-    return static_cast<std::uint32_t>(sizeof(wire::PartHeader) +
+    return static_cast<std::uint32_t>(sizeof(wire::DataBlockHeader) +
                                       entries * sizeof(wire::FragmentEntry));
   }
   std::uint32_t carrier_;

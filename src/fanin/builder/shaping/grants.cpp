@@ -20,13 +20,13 @@ void Grants::opened(NodeId node) {
 
 void Grants::closed(NodeId node) {
   std::erase(due_, node);
-  std::erase(unsaid_, node);
+  std::erase(unsent_, node);
   readouts_[node] = {};
 }
 
 bool Grants::received(NodeId node, std::uint64_t bytes) {
   Readout& readout = readouts_[node];
-  if (bytes > readout.said - readout.received) return false;
+  if (bytes > readout.sent - readout.received) return false;
   readout.received += bytes;
   note_due(node);
   return true;
@@ -50,14 +50,14 @@ void Grants::make_due(NodeId node) {
 void Grants::grant(NodeId node) {
   Readout& readout = readouts_[node];
   readout.due = false;
-  if (!unsaid(node)) unsaid_.push_back(node);
+  if (!unsent(node)) unsent_.push_back(node);
   readout.granted = readout.received + share_;
 }
 
-std::uint64_t Grants::say(NodeId node) {
+std::uint64_t Grants::take(NodeId node) {
   ++messages_;
-  std::erase(unsaid_, node);
-  return readouts_[node].said = readouts_[node].granted;
+  std::erase(unsent_, node);
+  return readouts_[node].sent = readouts_[node].granted;
 }
 
 Time Grants::wake() const {

@@ -41,13 +41,13 @@ public:
   void update(Time now, Owes owes);
   // When update() has to be called although nothing has changed.
   [[nodiscard]] Time wake() const;
-  // Readout units whose grant has grown and has not been sent; say() when it is.
-  [[nodiscard]] const std::vector<NodeId>& unsaid() const { return unsaid_; }
-  [[nodiscard]] bool unsaid(NodeId readout) const {
-    return readouts_[readout].said != readouts_[readout].granted;
+  // Readout units whose grant has grown and has not been sent; take() when it is.
+  [[nodiscard]] const std::vector<NodeId>& unsent() const { return unsent_; }
+  [[nodiscard]] bool unsent(NodeId readout) const {
+    return readouts_[readout].sent != readouts_[readout].granted;
   }
   // The grant to send to this readout unit now; it counts as sent.
-  std::uint64_t say(NodeId readout);
+  std::uint64_t take(NodeId readout);
   [[nodiscard]] std::uint64_t messages() const { return messages_; } // with grants, sent
 
   // Whether its grant suffices for a carrier. What is not granted is not owed.
@@ -69,7 +69,7 @@ private:
   struct Readout : Account {
     bool open = false;
     bool due = false; // in due_
-    std::uint64_t said = 0; // of `granted`
+    std::uint64_t sent = 0; // of `granted`
   };
   [[nodiscard]] std::uint64_t outstanding(NodeId readout) const {
     return readouts_[readout].granted - readouts_[readout].received;
@@ -97,7 +97,7 @@ private:
   std::vector<NodeId> due_; // there is room for a carrier in their share
   std::vector<Token> tokens_;
   std::size_t next_token_ = 0; // who gets the next one, if it owes something
-  std::vector<NodeId> unsaid_; // in the order of grants
+  std::vector<NodeId> unsent_; // in the order of grants
   std::uint64_t messages_ = 0;
 };
 

@@ -20,7 +20,7 @@ protected:
   // What it is granted now; 0: nothing new.
   std::uint64_t granted(NodeId readout) {
     grants_.update({}, nobody_owes);
-    return grants_.unsaid(readout) ? grants_.say(readout) : 0;
+    return grants_.unsent(readout) ? grants_.take(readout) : 0;
   }
   Grants grants_;
 };
@@ -68,7 +68,7 @@ TEST_F(GrantsTest, a_new_connection_starts_afresh) {
   EXPECT_EQ(granted(0), 3000U);
   grants_.closed(0);
   EXPECT_EQ(grants_.outstanding(), 0U);
-  EXPECT_TRUE(grants_.unsaid().empty());
+  EXPECT_TRUE(grants_.unsent().empty());
 }
 
 TEST_F(GrantsTest, a_full_carrier_makes_no_grant_where_it_is_not_the_clock) {
@@ -103,13 +103,13 @@ TEST(GrantsAsked, nothing_is_granted_before_something_is_owed) {
   grants.opened(0);
   grants.opened(1);
   grants.update({}, nobody_owes);
-  EXPECT_TRUE(grants.unsaid().empty());
+  EXPECT_TRUE(grants.unsent().empty());
   grants.update({}, [](NodeId node) { return node == 1; });
-  EXPECT_EQ(grants.unsaid(), std::vector<NodeId>{1});
-  EXPECT_EQ(grants.say(1), 3000U);
+  EXPECT_EQ(grants.unsent(), std::vector<NodeId>{1});
+  EXPECT_EQ(grants.take(1), 3000U);
   EXPECT_TRUE(grants.received(1, 1000));
   grants.update({}, nobody_owes); // for the next block
-  EXPECT_EQ(grants.unsaid(), std::vector<NodeId>{1});
+  EXPECT_EQ(grants.unsent(), std::vector<NodeId>{1});
 }
 
 // Two tokens for four readout units, which may have 2,000 bytes under way each.
@@ -122,9 +122,9 @@ protected:
   std::vector<std::pair<NodeId, std::uint64_t>> granted() {
     grants_.update(now_, [this](NodeId node) { return owing_.at(node); });
     std::vector<std::pair<NodeId, std::uint64_t>> all;
-    while (!grants_.unsaid().empty()) {
-      const NodeId node = grants_.unsaid().front();
-      all.emplace_back(node, grants_.say(node));
+    while (!grants_.unsent().empty()) {
+      const NodeId node = grants_.unsent().front();
+      all.emplace_back(node, grants_.take(node));
     }
     return all;
   }

@@ -151,9 +151,9 @@ private:
   void grant(std::size_t b) {
     if (frozen_[b]) return;
     grants_[b].update(now_, [&](NodeId r) { return !pair(r, b).blocks.empty(); });
-    while (!grants_[b].unsaid().empty()) {
-      const NodeId r = grants_[b].unsaid().front();
-      pair(r, b).grants.push_back(grants_[b].say(r));
+    while (!grants_[b].unsent().empty()) {
+      const NodeId r = grants_[b].unsent().front();
+      pair(r, b).grants.push_back(grants_[b].take(r));
       ++grants_sent_;
     }
   }

@@ -11,7 +11,7 @@
 
 #include "fanin/builder/control/control_batcher.hpp"
 #include "fanin/net/virtual_world.hpp"
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 namespace fanin::builder::testing {
 
@@ -48,16 +48,16 @@ public:
     hello.text_size = static_cast<std::uint32_t>(text.size());
     say(hello, std::string_view{text});
   }
-  // One part as a message of its own; sealed here.
-  void say_part(const wire::PartHeader& header, const std::vector<wire::FragmentEntry>& table,
-                bool checksum = true) {
+  // One data block as a message of its own; sealed here.
+  void send_block(const wire::DataBlockHeader& header,
+                  const std::vector<wire::FragmentEntry>& table, bool checksum = true) {
     auto page = pool_->take();
     FANIN_ASSERT(page);
     const std::size_t head = sizeof header + table.size() * sizeof(wire::FragmentEntry);
     std::memcpy(page.data(), &header, sizeof header);
     std::memcpy(page.data() + sizeof header, table.data(), head - sizeof header);
     std::memset(page.data() + head, 0, header.payload_size);
-    wire::seal_part({page.data(), head}, checksum);
+    wire::seal_data_block({page.data(), head}, checksum);
     const auto view = page.freeze(0, static_cast<std::uint32_t>(head + header.payload_size));
     (void)link_.send({&view, 1});
   }

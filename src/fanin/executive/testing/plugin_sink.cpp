@@ -59,7 +59,7 @@ public:
     if (full_) {
       if (!std::exchange(said_, true))
         failure_({ErrorKind::exhausted, "there is no room, as it was told"}, false);
-      again_.start(loop_, loop_.now() + std::chrono::milliseconds{5});
+      poll_timer_.start(loop_, loop_.now() + std::chrono::milliseconds{5});
     }
     full_ = false;
     const bool worked = !batches_.empty();
@@ -107,7 +107,7 @@ private:
   std::string path_;
   std::ofstream file_;
   BatchEvents events_;
-  net::Timer again_;
+  net::Timer poll_timer_;
   std::deque<BuiltBatch> batches_;
   std::uint64_t bytes_ = 0;
   bool bad_ = false;

@@ -70,7 +70,7 @@ struct Traffic {
   Sending sending;
 };
 
-// It is `connecting` until its way is known and there are pages to post, and `retired` until no
+// It is `connecting` until its route is known and there are pages to post, and `retired` until no
 // completion can name it any more.
 struct Connection {
   using Place = WorkList<Connection>::Place;
@@ -108,7 +108,7 @@ struct Connection {
   std::unique_ptr<Traffic> traffic;
   Endpoint::Limits limits;
   std::unique_ptr<Endpoint> endpoint; // ends before what it may reach
-  Timer deadline; // of the handshake, then of closing, then of coming to rest
+  Timer deadline; // of the handshake, then of closing, then of being retired
   UnidentifiedPeers<Connection>::Entry unidentified{*this};
   // In the lists of the transport, and of the listener.
   Place waiting{*this};
@@ -134,7 +134,7 @@ struct RdmaTransport::Listener {
   Terms terms;
   std::unique_ptr<rdma::Listening> listening;
   std::uint32_t pages_max;
-  std::uint32_t pages = 0; // that unidentified peers have, or had until their endpoints are at rest
+  std::uint32_t pages = 0; // that unidentified peers have, or had until their endpoints are retired
   UnidentifiedPeers<rdma::Connection> unidentified; // with a page
   ConnectionList waiting; // for a page
 };

@@ -35,7 +35,7 @@ public:
 
   [[nodiscard]] std::uint32_t replenish(std::vector<Receive>& to) override {
     std::uint32_t count = 0;
-    starving_ = false;
+    starved_ = false;
     const std::size_t allowed = limited_ ? 1 : pages_.size();
     for (std::uint32_t page = 0; page < allowed; ++page) count += replenish_page(page, to);
     return count;
@@ -43,9 +43,9 @@ public:
   [[nodiscard]] std::uint32_t replenish(std::uint32_t slot, std::vector<Receive>& to) override {
     return replenish_page(layout_.page_of(slot), to);
   }
-  [[nodiscard]] bool starving() const override { return starving_; }
+  [[nodiscard]] bool starved() const override { return starved_; }
   [[nodiscard]] bool can_replenish() const override {
-    if (!starving_) return false;
+    if (!starved_) return false;
     if (pool_.available() > 0) return true;
     return std::ranges::any_of(pages_, [](const Owned& owned) {
       return owned.posted == 0 && owned.page && owned.page.page()->references == 1;
@@ -90,7 +90,7 @@ private:
     if (!owned.page || (all_held && !alone)) {
       memory::Loan fresh = pool_.take();
       if (!fresh) {
-        starving_ = true;
+        starved_ = true;
         return 0;
       }
       owned.page = std::move(fresh);
@@ -112,7 +112,7 @@ private:
 
   memory::PagePool& pool_;
   SlotLayout layout_;
-  bool starving_ = false;
+  bool starved_ = false;
   bool limited_ = false;
   std::vector<Owned> pages_;
   std::vector<State> states_; // by slot

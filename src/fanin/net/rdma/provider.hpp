@@ -131,10 +131,10 @@ public:
   // the peer is there. An endpoint that is retired outside of close() and drained() makes
   // descriptor() readable.
   [[nodiscard]] virtual bool is_retired() const { return true; }
-  // Called after close() while it is not at rest: all queues have been empty once more.
+  // Called after close() while it is not retired: all queues have been empty once more.
   virtual void drained() {}
   // Called after RdmaOptions::retire_timeout: the endpoint waits no longer.
-  virtual void rest_now() {}
+  virtual void retire_now() {}
 
   std::string peer; // its name, for messages
   Connection* connection = nullptr; // the transport's state of it
@@ -191,7 +191,7 @@ public:
   [[nodiscard]] virtual bool arm() = 0;
   [[nodiscard]] virtual int descriptor() const = 0;
 
-  // Called before endpoints are destroyed that are not at rest. Afterwards the network no longer
+  // Called before endpoints are destroyed that are not retired. Afterwards the network no longer
   // writes to our memory.
   virtual void stop() {}
 };

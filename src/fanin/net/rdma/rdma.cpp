@@ -142,7 +142,7 @@ void RdmaTransport::cut(Connection& connection, CloseReason reason) {
   to_sweep_.add(connection.sweep);
 }
 
-// From here on, or once its endpoint is at rest, the provider does not touch our memory.
+// From here on, or once its endpoint is retired, the provider does not touch our memory.
 // Completions that name the connection may still be in the queues: it stays until those have been
 // empty once.
 void RdmaTransport::retire(Connection& connection) {
@@ -195,7 +195,7 @@ void RdmaTransport::sweep() {
 void RdmaTransport::expire(Connection& connection) {
   if (connection.state.stage() == Stage::retired) {
     if (!connection.deadline.active())
-      connection.endpoint->rest_now(); // else it is an older deadline
+      connection.endpoint->retire_now(); // else it is an older deadline
     return;
   }
   if (connection.state.stage() == Stage::closing) {
@@ -367,7 +367,7 @@ void RdmaTransport::replenish_given_back() {
 }
 
 void RdmaTransport::mark_starved(Connection& connection) {
-  if (connection.traffic->receives->starving()) starved_.add(connection.starved);
+  if (connection.traffic->receives->starved()) starved_.add(connection.starved);
 }
 
 void RdmaTransport::retry_starved() {
@@ -377,7 +377,7 @@ void RdmaTransport::retry_starved() {
         connection.state.stage() == Stage::retired)
       return;
     const rdma::Receives& receives = *connection.traffic->receives;
-    if (!receives.starving() || receives.can_replenish()) {
+    if (!receives.starved() || receives.can_replenish()) {
       if (connection.state.stage() == Stage::connecting) {
         start(connection);
       } else {

@@ -191,7 +191,7 @@ private:
   ConnectionList copying_; // wait for pages to copy to, which all share
   ConnectionList expired_; // their deadline has passed
   ConnectionList to_sweep_; // retired, or cut off: until the queues have been empty once
-  ConnectionList draining_; // retired: they go once their endpoints are at rest
+  ConnectionList draining_; // retired: they go once their endpoints are retired
   std::size_t closing_ = 0;
   std::uint64_t given_up_ = 0;
   std::size_t setting_up_ = 0; // connections that are connecting or in the handshake

@@ -28,7 +28,7 @@ public:
   // The same, after take() or drop(), looking no further than it has to.
   [[nodiscard]] virtual std::uint32_t replenish(std::uint32_t slot, std::vector<Receive>& to) = 0;
   // Pages are missing.
-  [[nodiscard]] virtual bool starving() const = 0;
+  [[nodiscard]] virtual bool starved() const = 0;
   // It may be worth replenishing.
   [[nodiscard]] virtual bool can_replenish() const = 0;
 

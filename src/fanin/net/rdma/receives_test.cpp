@@ -186,12 +186,12 @@ TEST_F(RdmaReceives, a_page_that_is_used_up_is_replaced_and_one_that_nobody_hold
   for (int i = 0; i < 16; ++i) held.push_back(take(4096));
   EXPECT_EQ(pool->available(), 0U);
   EXPECT_TRUE(posted.empty());
-  EXPECT_TRUE(receives.starving());
+  EXPECT_TRUE(receives.starved());
   EXPECT_FALSE(receives.can_replenish());
   held.clear();
   EXPECT_TRUE(receives.can_replenish());
   EXPECT_EQ(replenish(), 8U);
-  EXPECT_FALSE(receives.starving());
+  EXPECT_FALSE(receives.starved());
   receives.give_back();
   EXPECT_EQ(pool->available(), 4U);
 }
@@ -256,12 +256,12 @@ TEST_F(RdmaSharedReceives, that_find_no_page_go_on_with_what_others_leave) {
   EXPECT_EQ(replenish(first), 8U);
   EXPECT_EQ(replenish(*second), 8U);
   EXPECT_EQ(replenish(*third), 0U);
-  EXPECT_TRUE(third->starving());
+  EXPECT_TRUE(third->starved());
   EXPECT_FALSE(third->can_replenish());
   second.reset();
   EXPECT_TRUE(third->can_replenish());
   EXPECT_EQ(replenish(*third), 2U);
-  EXPECT_FALSE(third->starving());
+  EXPECT_FALSE(third->starved());
   third.reset();
   EXPECT_FALSE(all.unused());
 }
@@ -275,7 +275,7 @@ TEST_F(RdmaSharedReceives, post_what_was_let_go_rather_than_more_pages) {
   }
   SharedReceives::Share second(all, 8);
   EXPECT_EQ(replenish(second), 8U);
-  EXPECT_FALSE(second.starving());
+  EXPECT_FALSE(second.starved());
 }
 
 TEST_F(RdmaSharedReceives, are_for_endpoints_of_one_device_with_messages_of_one_size) {

@@ -153,7 +153,7 @@ public:
     while (all_.spare() < wanted && all_.post_more(to)) {
     }
     const std::uint32_t more = std::min(wanted, all_.spare());
-    starving_ = more < wanted;
+    starved_ = more < wanted;
     promised_ += more;
     all_.promised_ += more;
     return more;
@@ -161,9 +161,9 @@ public:
   [[nodiscard]] std::uint32_t replenish(std::uint32_t, std::vector<Receive>& to) override {
     return replenish(to);
   }
-  [[nodiscard]] bool starving() const override { return starving_; }
+  [[nodiscard]] bool starved() const override { return starved_; }
   [[nodiscard]] bool can_replenish() const override {
-    return starving_ && (all_.spare() > 0 || all_.can_post());
+    return starved_ && (all_.spare() > 0 || all_.can_post());
   }
 
   [[nodiscard]] memory::View take(std::uint32_t slot, std::uint32_t size, bool roomy,
@@ -210,7 +210,7 @@ private:
   SharedReceives& all_;
   std::uint32_t window_;
   std::uint32_t promised_ = 0;
-  bool starving_ = false;
+  bool starved_ = false;
   bool limited_ = false;
 };
 

@@ -194,7 +194,7 @@ void ShmTransport::retire(Connection& connection) {
 void ShmTransport::want_nothing(Connection& connection) {
   connection.wants_writable = connection.writable_pending = false;
   connection.wants_copy = 0;
-  connection.receiving.starving_for = 0;
+  connection.receiving.starved_for = 0;
   connection.receiving.holds_all = connection.receiving.lacks_memory = false;
 }
 
@@ -288,14 +288,14 @@ bool ShmTransport::has_work(const Connection& connection) const {
   if (now(peer.written) != receiving.read && !connection.has_to_wait()) {
     if (receiving.lacks_memory) return false; // until `retry`
     if (receiving.holds_all) return connection.lent->lent() < lent_max;
-    return receiving.starving_for == 0 || connection.filler->can_reserve(receiving.starving_for);
+    return receiving.starved_for == 0 || connection.filler->can_reserve(receiving.starved_for);
   }
   return over;
 }
 
 // For pages that come back to pools of this process: no peer says so.
 bool ShmTransport::waits_here(const Connection& connection) {
-  return connection.receiving.starving_for > 0 || connection.receiving.holds_all ||
+  return connection.receiving.starved_for > 0 || connection.receiving.holds_all ||
          connection.wants_copy > 0;
 }
 
@@ -520,7 +520,7 @@ bool ShmTransport::take_inlined(Connection& connection, const Record& record, st
   memory::View view;
   if (record.length > 0) {
     PageFiller::Room room = connection.filler->reserve(record.length);
-    receiving.starving_for = room.page ? 0 : record.length;
+    receiving.starved_for = room.page ? 0 : record.length;
     if (!room.page) return false;
     std::memcpy(room.page.data() + room.offset,
                 connection.peer().units.data() + std::size_t{index} * shm::unit_size +

@@ -120,7 +120,7 @@ private:
     std::uint32_t read = first_count; // units of the peer's
     std::uint32_t returned = first_count; // into the own outbox
     std::vector<shm::Return> returns; // that have no room there yet
-    std::uint32_t starving_for = 0; // bytes of a page
+    std::uint32_t starved_for = 0; // bytes of a page
     bool holds_all = false; // as many messages of the peer as may be
     bool lacks_memory = false; // that the peer has announced and this process cannot map now
     bool lack_reported = false;

@@ -416,7 +416,7 @@ TEST_F(Tcp, bytes_may_come_one_by_one) {
   EXPECT_TRUE(run_until([&] { return server.messages == 1; }));
 }
 
-TEST_F(Tcp, a_port_in_use_is_refused_with_the_mend) {
+TEST_F(Tcp, a_port_in_use_is_refused_with_the_remedy) {
   const std::uint16_t port = listen();
   const auto again = transport->listen(url, server.options());
   ASSERT_FALSE(again);

@@ -24,7 +24,7 @@ VerbsEndpoint::~VerbsEndpoint() {
 }
 
 const void* VerbsEndpoint::device() {
-  if (!no_way_.empty()) return nullptr;
+  if (!no_route_.empty()) return nullptr;
   return find_device_(id_->verbs).value_or(nullptr);
 }
 
@@ -41,7 +41,7 @@ void VerbsEndpoint::share(rdma::SharedReceiveQueue& queue) {
 }
 
 Result<rdma::Endpoint::Limits> VerbsEndpoint::open(const memory::PagePool& receive_pool) {
-  if (!no_way_.empty()) return fail(ErrorKind::not_found, no_way_);
+  if (!no_route_.empty()) return fail(ErrorKind::not_found, no_route_);
   const auto device = find_device_(id_->verbs);
   if (!device) return std::unexpected(device.error());
   const auto key = (*device)->key(*receive_pool.arena());

@@ -26,7 +26,7 @@ public:
   }
   ~VerbsEndpoint() override;
 
-  [[nodiscard]] bool ready() const override { return asked_ || way_known_; }
+  [[nodiscard]] bool ready() const override { return asked_ || route_known_; }
   [[nodiscard]] Result<Limits> open(const memory::PagePool& receive_pool) override;
   [[nodiscard]] const void* device() override;
   [[nodiscard]] Result<std::unique_ptr<rdma::SharedReceiveQueue>>
@@ -46,13 +46,13 @@ public:
   void drained() override {
     if (took_last_) end_queue_pair();
   }
-  void rest_now() override { end_queue_pair(); }
+  void retire_now() override { end_queue_pair(); }
 
   [[nodiscard]] rdma_cm_id* id() const { return id_.get(); }
-  void know_way() { way_known_ = true; }
-  void has_no_way(std::string why) { // open() says so
-    no_way_ = std::move(why);
-    way_known_ = true;
+  void route_found() { route_known_ = true; }
+  void has_no_route(std::string why) { // open() says so
+    no_route_ = std::move(why);
+    route_known_ = true;
   }
   [[nodiscard]] Result<> answered(); // the listener has agreed
   // The device will take no more of the receives that it shares.
@@ -78,8 +78,8 @@ private:
   QueuePair queue_pair_;
   PathOptions path_;
   bool asked_;
-  bool way_known_ = false;
-  std::string no_way_;
+  bool route_known_ = false;
+  std::string no_route_;
   bool started_ = false;
   ibv_srq* shared_ = nullptr; // where its receives are posted; null: to its own
   bool takes_shared_ = false; // it may have since it was ready to receive

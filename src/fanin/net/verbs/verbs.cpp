@@ -94,7 +94,7 @@ std::string first_address(rdma_event_channel* channel) {
   return "";
 }
 
-std::string no_way(int error) {
+std::string no_route(int error) {
   return fmt::format(
       "no RDMA device reaches this address ({}); `rdma link` and `ip address` show the devices",
       std::strerror(error));
@@ -221,7 +221,7 @@ Result<std::unique_ptr<rdma::Endpoint>> VerbsProvider::connect(const Url& url,
       std::make_unique<VerbsEndpoint>(finder(), std::move(*cm_id), *parse_path_options(url), false);
   endpoint->peer = url.host.empty() ? name_of(address.get()) : url.text();
   if (rdma_resolve_addr(endpoint->id(), nullptr, mutable_address(address), resolve_timeout_ms) != 0)
-    endpoint->has_no_way(no_way(errno));
+    endpoint->has_no_route(no_route(errno));
   return endpoint;
 }
 
@@ -334,12 +334,12 @@ bool VerbsProvider::translate(const rdma_cm_event& cm_event, ProviderEvent& even
   switch (cm_event.event) {
   case RDMA_CM_EVENT_ADDR_RESOLVED:
     if (rdma_resolve_route(cm_event.id, resolve_timeout_ms) == 0) return false;
-    return refused(no_way(errno));
-  case RDMA_CM_EVENT_ROUTE_RESOLVED: endpoint.know_way(); return becomes(Kind::ready, {});
+    return refused(no_route(errno));
+  case RDMA_CM_EVENT_ROUTE_RESOLVED: endpoint.route_found(); return becomes(Kind::ready, {});
   case RDMA_CM_EVENT_CONNECT_RESPONSE: return becomes(Kind::connected, endpoint.answered());
   case RDMA_CM_EVENT_ESTABLISHED: return becomes(Kind::connected, {});
   case RDMA_CM_EVENT_ADDR_ERROR:
-  case RDMA_CM_EVENT_ROUTE_ERROR: return refused(no_way(-cm_event.status));
+  case RDMA_CM_EVENT_ROUTE_ERROR: return refused(no_route(-cm_event.status));
   case RDMA_CM_EVENT_CONNECT_ERROR:
   case RDMA_CM_EVENT_UNREACHABLE:
     return refused(fmt::format("no answer: {}", std::strerror(-cm_event.status)));

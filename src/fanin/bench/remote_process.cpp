@@ -1,4 +1,4 @@
-#include "fanin/bench/host_part.hpp"
+#include "fanin/bench/remote_process.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -80,35 +80,35 @@ void write_line(const json::Value& line) {
 
 } // namespace
 
-Result<std::unique_ptr<HostPart>> HostPart::start(const executive::Host& host,
-                                                  const json::Value& part) {
+Result<std::unique_ptr<RemoteProcess>> RemoteProcess::start(const executive::Host& host,
+                                                            const json::Value& task) {
   auto process = executive::start_on(host);
   if (!process) return std::unexpected(process.error());
-  fcntl(process->input.get(), F_SETFL, 0); // a part is shorter than a pipe
-  std::unique_ptr<HostPart> made(new HostPart(host, std::move(*process)));
+  fcntl(process->input.get(), F_SETFL, 0); // a task is shorter than a pipe
+  std::unique_ptr<RemoteProcess> made(new RemoteProcess(host, std::move(*process)));
   json::Value request;
-  request["part"] = part;
+  request["part"] = task;
   made->write(request);
   return made;
 }
 
-HostPart::~HostPart() {
+RemoteProcess::~RemoteProcess() {
   process_.input.reset(); // what it has started there ends with its standard input
   if (alive()) kill(process_.pid, SIGKILL);
   collect();
 }
 
-void HostPart::collect() {
+void RemoteProcess::collect() {
   if (alive()) waitpid(std::exchange(process_.pid, 0), nullptr, 0);
 }
 
-void HostPart::write(const json::Value& line) {
+void RemoteProcess::write(const json::Value& line) {
   const std::string text = line.dump() + "\n";
   // Its end is seen where it should answer.
   (void)!::write(process_.input.get(), text.data(), text.size());
 }
 
-std::unexpected<Error> HostPart::lost() {
+std::unexpected<Error> RemoteProcess::lost() {
   std::string errors;
   bool ended = false;
   while (!ended && read_some(process_.errors.get(), 0, errors, ended)) {
@@ -124,7 +124,7 @@ std::unexpected<Error> HostPart::lost() {
                   std::string_view{errors}.substr(last == std::string::npos ? 0 : last + 1)));
 }
 
-Result<> HostPart::take(const json::Value& line, ProcessStats& stats) {
+Result<> RemoteProcess::take(const json::Value& line, ProcessStats& stats) {
   const auto refuse = [this](const std::string& why) {
     return fail(ErrorKind::refused,
                 fmt::format("host {} ({}): {}", host_.name(), host_.place, printable(why)));
@@ -155,7 +155,7 @@ Result<> HostPart::take(const json::Value& line, ProcessStats& stats) {
   return {};
 }
 
-Result<> HostPart::take_lines(ProcessStats& stats) {
+Result<> RemoteProcess::take_lines(ProcessStats& stats) {
   std::size_t at = 0;
   for (auto end = text_.find('\n'); end != std::string::npos; end = text_.find('\n', at)) {
     const auto line = json::Value::parse(std::string_view{text_}.substr(at, end - at));
@@ -167,7 +167,7 @@ Result<> HostPart::take_lines(ProcessStats& stats) {
   return {};
 }
 
-Result<> HostPart::check(ProcessStats& stats) {
+Result<> RemoteProcess::check(ProcessStats& stats) {
   if (!alive()) return {};
   bool ended = false;
   while (!ended && read_some(process_.output.get(), 0, text_, ended)) {
@@ -179,14 +179,14 @@ Result<> HostPart::check(ProcessStats& stats) {
   return {};
 }
 
-void HostPart::ask() {
+void RemoteProcess::ask() {
   answered_ = false;
   json::Value request;
   request["sample"] = true;
   write(request);
 }
 
-Result<ProcessCounts> HostPart::answer(ProcessStats& stats) {
+Result<ProcessCounts> RemoteProcess::answer(ProcessStats& stats) {
   while (!answered_ && alive()) {
     bool ended = false;
     const bool some = read_some(process_.output.get(), answer_patience_ms, text_, ended);
@@ -200,7 +200,7 @@ Result<ProcessCounts> HostPart::answer(ProcessStats& stats) {
   return counts_;
 }
 
-void HostPart::terminate() {
+void RemoteProcess::terminate() {
   json::Value request;
   request["terminate"] = true;
   write(request);
@@ -284,8 +284,8 @@ private:
 
 } // namespace
 
-Result<> serve_part(const json::Value& part) {
-  const auto body = body_of(part);
+Result<> serve_process(const json::Value& task) {
+  const auto body = body_of(task);
   if (!body) return std::unexpected(body.error());
   return Server{}.run(*body);
 }

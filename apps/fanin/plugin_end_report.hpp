@@ -7,12 +7,12 @@ namespace fanin::command {
 // error: file, line, key, and what the plug-in had to do. A call of exit() or _exit() is reported,
 // too, and the exit status is 1; otherwise nobody would know that there is no result. Make one,
 // before anything that makes plug-ins.
-class LastWords {
+class PluginEndReport {
 public:
-  LastWords();
-  ~LastWords();
-  LastWords(const LastWords&) = delete;
-  LastWords& operator=(const LastWords&) = delete;
+  PluginEndReport();
+  ~PluginEndReport();
+  PluginEndReport(const PluginEndReport&) = delete;
+  PluginEndReport& operator=(const PluginEndReport&) = delete;
 };
 
 } // namespace fanin::command

@@ -1,4 +1,4 @@
-#include "fanin/wire/part.hpp"
+#include "fanin/wire/data_block.hpp"
 
 #include <cstring>
 
@@ -9,7 +9,7 @@ namespace fanin::wire {
 namespace {
 
 std::uint32_t part_checksum(std::span<const std::byte> header_and_table) {
-  PartHeader header;
+  DataBlockHeader header;
   std::memcpy(&header, header_and_table.data(), sizeof header);
   header.checksum = 0;
   const auto bytes = std::as_bytes(std::span{&header, 1});
@@ -19,18 +19,19 @@ std::uint32_t part_checksum(std::span<const std::byte> header_and_table) {
 
 } // namespace
 
-void seal_part(std::span<std::byte> header_and_table, bool checksum) {
+void seal_data_block(std::span<std::byte> header_and_table, bool checksum) {
   const std::uint32_t crc = checksum ? part_checksum(header_and_table) : 0;
-  std::memcpy(header_and_table.data() + offsetof(PartHeader, checksum), &crc, sizeof crc);
+  std::memcpy(header_and_table.data() + offsetof(DataBlockHeader, checksum), &crc, sizeof crc);
 }
 
-Result<PartView> decode_part(std::span<const std::byte> message, std::span<const std::byte> rest) {
-  PartView part;
-  PartHeader& header = part.header;
+Result<DataBlockView> decode_data_block(std::span<const std::byte> message,
+                                        std::span<const std::byte> rest) {
+  DataBlockView block;
+  DataBlockHeader& header = block.header;
   if (message.size() < sizeof header)
     return fail(ErrorKind::malformed, "data message shorter than its header");
   std::memcpy(&header, message.data(), sizeof header);
-  if (header.magic != part_magic)
+  if (header.magic != data_block_magic)
     return fail(ErrorKind::malformed, "not a data message: wrong magic");
   if (header.fills_carrier > 1)
     return fail(ErrorKind::malformed, "data message with reserved bits set");
@@ -53,25 +54,25 @@ Result<PartView> decode_part(std::span<const std::byte> message, std::span<const
   if (reinterpret_cast<std::uintptr_t>(table) % alignof(FragmentEntry) != 0) {
     return fail(ErrorKind::malformed, "data message that is not aligned");
   }
-  part.table = {reinterpret_cast<const FragmentEntry*>(table), header.entries};
-  part.payload = rest.empty() ? message.subspan(head_bytes) : rest;
+  block.table = {reinterpret_cast<const FragmentEntry*>(table), header.entries};
+  block.payload = rest.empty() ? message.subspan(head_bytes) : rest;
   if (header.checksum != 0 && header.checksum != part_checksum(message.first(head_bytes))) {
     return fail(ErrorKind::malformed, "data message with a damaged header or table");
   }
 
   std::uint64_t total = 0;
-  for (const FragmentEntry& entry : part.table) {
+  for (const FragmentEntry& entry : block.table) {
     if (entry.absent() && entry.size() != 0) {
       return fail(ErrorKind::malformed, "data message with an absent fragment that has a size");
     }
     total += entry.size();
   }
-  part.partial_ = total != header.payload_size || header.payload_offset != 0;
-  if (part.partial() && (header.entries != 1 || header.payload_size == 0 ||
-                         std::uint64_t{header.payload_offset} + header.payload_size > total)) {
+  block.partial_ = total != header.payload_size || header.payload_offset != 0;
+  if (block.partial() && (header.entries != 1 || header.payload_size == 0 ||
+                          std::uint64_t{header.payload_offset} + header.payload_size > total)) {
     return fail(ErrorKind::malformed, "data message with inconsistent fragment sizes");
   }
-  return part;
+  return block;
 }
 
 } // namespace fanin::wire

@@ -1,4 +1,4 @@
-#include "last_words.hpp"
+#include "plugin_end_report.hpp"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ void write_line(std::string_view line) {
 }
 
 // In a signal handler, which may not allocate.
-void say_last_words() {
+void report_plugin_call() {
   const std::string_view call = executive::plugin_call();
   if (call.empty() || has_said != 0) return;
   has_said = 1;
@@ -47,14 +47,14 @@ void say_last_words() {
 
 // Then it goes on as without this handler: the fault comes again.
 void on_fault(int signal, siginfo_t* info, void* /*context*/) {
-  say_last_words();
+  report_plugin_call();
   for (std::size_t i = 0; i < faults.size(); ++i)
     if (faults[i] == signal) sigaction(signal, &earlier_actions[i], nullptr);
   if (info->si_code <= 0) raise(signal); // it was sent
 }
 
 void on_call_to_end(int signal) {
-  say_last_words();
+  report_plugin_call();
   std::signal(signal, SIG_DFL);
   raise(signal);
 }
@@ -77,7 +77,7 @@ int status_after(int status) {
   if (executive::plugin_call().empty()) {
     write_line(exit_line);
   } else {
-    say_last_words();
+    report_plugin_call();
   }
   return status_failed;
 }
@@ -109,14 +109,14 @@ void watch_signals() {
 
 } // namespace
 
-LastWords::LastWords() {
+PluginEndReport::PluginEndReport() {
   watch_signals();
   std::atexit(on_exit_within);
   std::at_quick_exit(on_exit_within);
   unfinished = getpid();
 }
 
-LastWords::~LastWords() { unfinished = 0; }
+PluginEndReport::~PluginEndReport() { unfinished = 0; }
 
 } // namespace fanin::command
 

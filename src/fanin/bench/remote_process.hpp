@@ -22,14 +22,14 @@
 namespace fanin::bench {
 
 // The side of the measuring process. Thread: one.
-class HostPart {
+class RemoteProcess {
 public:
   // Errors: those of executive::start_on().
-  [[nodiscard]] static Result<std::unique_ptr<HostPart>> start(const executive::Host& host,
-                                                               const json::Value& part);
-  ~HostPart(); // it ends there
-  HostPart(const HostPart&) = delete;
-  HostPart& operator=(const HostPart&) = delete;
+  [[nodiscard]] static Result<std::unique_ptr<RemoteProcess>> start(const executive::Host& host,
+                                                                    const json::Value& task);
+  ~RemoteProcess(); // it ends there
+  RemoteProcess(const RemoteProcess&) = delete;
+  RemoteProcess& operator=(const RemoteProcess&) = delete;
 
   [[nodiscard]] bool alive() const { return process_.pid > 0; }
   [[nodiscard]] const std::string& host() const { return host_.name(); }
@@ -41,7 +41,7 @@ public:
   void terminate();
 
 private:
-  HostPart(executive::Host host, executive::HostProcess process)
+  RemoteProcess(executive::Host host, executive::HostProcess process)
       : host_(std::move(host)), process_(std::move(process)) {}
   void write(const json::Value& line);
   [[nodiscard]] Result<> take_lines(ProcessStats& stats);
@@ -58,7 +58,7 @@ private:
 };
 
 // The other side: returns when the process has ended or standard input does. Errors: an impossible
-// part.
-[[nodiscard]] Result<> serve_part(const json::Value& part);
+// task.
+[[nodiscard]] Result<> serve_process(const json::Value& task);
 
 } // namespace fanin::bench
