@@ -202,7 +202,7 @@ void VirtualSystem::make_plugins() {
   const auto none = [](net::Loop&, const LogFunction&) -> Result<std::unique_ptr<net::Transport>> {
     return fail(ErrorKind::unsupported, "the virtual world has the transports");
   };
-  FANIN_ASSERT(plugins_.transports.add("sim", none, pages).has_value());
+  FANIN_ASSERT(plugins_.transports.add("sim", none, {.pages = pages}).has_value());
   const auto make =
       [this](const source::SourceSettings& settings) -> Result<std::unique_ptr<source::Source>> {
     const builder::System& system = options_.system;

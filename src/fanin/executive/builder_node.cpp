@@ -48,18 +48,19 @@ Result<> BuilderNode::start_filter_server() {
   if (!context_.configuration->has_filters()) return {};
   const net::Url url =
       context_.configuration->filter_address(builder_, context_.event_manager.front());
-  filters_.emplace(
-      *context_.system, environment(),
-      builder::FilterServer::Options{
-          .set_aside_after = filter_latency(*context_.configuration),
-          .set_aside_max = batches_at_filters(*context_.configuration, configured()),
-          .shared_pool = url.network() == "shm" ? context_.pools->receive.get() : nullptr,
-          .on_silent = [this](const std::string& name) {
-            json::Value report;
-            report["report"] = "silent";
-            report["silent"] = name;
-            context_.report(std::move(report));
-          }});
+  filters_.emplace(*context_.system, environment(),
+                   builder::FilterServer::Options{
+                       .set_aside_after = filter_latency(*context_.configuration),
+                       .set_aside_max = batches_at_filters(*context_.configuration, configured()),
+                       .shared_pool = context_.plugins->transports.shares_memory(url)
+                                          ? context_.pools->receive.get()
+                                          : nullptr,
+                       .on_silent = [this](const std::string& name) {
+                         json::Value report;
+                         report["report"] = "silent";
+                         report["silent"] = name;
+                         context_.report(std::move(report));
+                       }});
   return filters_->listen(url);
 }
 

@@ -239,7 +239,7 @@ void plan_filter(const Configuration& configuration, const net::TransportRegistr
   std::uint64_t pages = 4;
   for (const std::size_t builder : builders) {
     const net::Url& url = *configuration.nodes[configuration.builder_node(builder)].filter_url;
-    const bool shared = url.network() == "shm";
+    const bool shared = transports.shares_memory(url);
     const std::uint64_t batches = configuration.nodes[index].filter_ahead;
     pages += shared ? 2 : batches * builder::receive_pages(batch, page, 1);
     pages += posted_pages(transports, {&url, 1}, 1);
@@ -261,7 +261,7 @@ Result<> plan_builder(const Configuration& configuration, const net::TransportRe
     plan.queues = readers_max * reader_queue;
     if (largest_event(configuration) > small_event_max) plan.queues += large_events_max;
   }
-  plan.receive_shared = node.filter_url && node.filter_url->network() == "shm";
+  plan.receive_shared = node.filter_url && transports.shares_memory(*node.filter_url);
   const auto pages =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(node.buffer / page, UINT32_MAX / 4));
   plan.posted = posted_pages(transports, node.urls,

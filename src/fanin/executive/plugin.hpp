@@ -27,7 +27,7 @@ namespace fanin::executive {
 /// Changes whenever a plug-in has to be compiled again: layouts in Source, FragmentQueue, PagePool,
 /// Transport, Application, Filter, EventSink, the registries. A plug-in built for another number is
 /// refused.
-inline constexpr int plugin_abi = 9;
+inline constexpr int plugin_abi = 10;
 
 /// What a plug-in can register with.
 struct PluginRegistry {
@@ -44,7 +44,7 @@ struct PluginRegistry {
   /// `pages`: of a transport that takes pages before messages come; the memory plan asks it.
   void add_transport(std::string scheme, net::TransportFactory factory,
                      net::PagesInAdvance pages = {}) {
-    keep(transports.add(std::move(scheme), std::move(factory), std::move(pages)));
+    keep(transports.add(std::move(scheme), std::move(factory), {.pages = std::move(pages)}));
   }
   void add_application(std::string type, ApplicationFactory factory) {
     keep(applications.add(std::move(type), std::move(factory)));

@@ -50,18 +50,19 @@ void add_built_in_transports(TransportRegistry& registry) {
   const struct {
     const char* scheme;
     TransportFactory make;
-    PagesInAdvance pages = {};
+    TransportTraits traits = {};
   } table[] = {{"tcp", make_tcp},
-               {"shm", make_shm},
-               {"verbs", from_module("verbs", "libibverbs1 and librdmacm1", "verbs"),
-                rdma::pages_with_sharing},
+               {"shm", make_shm, {.shares_memory = true}},
+               {"verbs",
+                from_module("verbs", "libibverbs1 and librdmacm1", "verbs"),
+                {.pages = rdma::pages_with_sharing}},
                {"inproc", make_inproc}};
   for (const auto& row : table) {
-    const auto added = registry.add(row.scheme, row.make, row.pages);
+    const auto added = registry.add(row.scheme, row.make, row.traits);
     FANIN_ASSERT(added.has_value());
   }
   registry.add_family("ofi", family_from_module("ofi", "libfabric1, 1.17 or later"),
-                      rdma::pages_without_sharing);
+                      {.pages = rdma::pages_without_sharing});
   registry.add_decorator("fault", lay_fault);
   registry.add_decorator("trace", lay_trace);
 }

@@ -27,24 +27,29 @@ TransportFactory TransportRegistry::find(std::string_view scheme) const {
   return {};
 }
 
-const PagesInAdvance* TransportRegistry::find_pages(std::string_view scheme) const {
+const TransportTraits* TransportRegistry::find_traits(std::string_view scheme) const {
   for (const auto& entry : entries_) {
-    if (entry.name == scheme) return &entry.pages;
+    if (entry.name == scheme) return &entry.traits;
   }
   const auto plus = scheme.find('+');
   if (plus == std::string_view::npos) return nullptr;
   for (const auto& entry : families_) {
-    if (entry.name == scheme.substr(0, plus)) return &entry.pages;
+    if (entry.name == scheme.substr(0, plus)) return &entry.traits;
   }
   for (const auto& [name, decorator] : decorators_) {
-    if (name == scheme.substr(0, plus)) return find_pages(scheme.substr(plus + 1));
+    if (name == scheme.substr(0, plus)) return find_traits(scheme.substr(plus + 1));
   }
   return nullptr;
 }
 
 std::uint32_t TransportRegistry::pages_in_advance(const Url& url, std::uint32_t connections) const {
-  const PagesInAdvance* const pages = find_pages(url.scheme);
-  return pages == nullptr || !*pages ? 0 : (*pages)(url, connections);
+  const TransportTraits* const traits = find_traits(url.scheme);
+  return traits == nullptr || !traits->pages ? 0 : traits->pages(url, connections);
+}
+
+bool TransportRegistry::shares_memory(const Url& url) const {
+  const TransportTraits* const traits = find_traits(url.scheme);
+  return traits != nullptr && traits->shares_memory;
 }
 
 std::vector<std::string> TransportRegistry::schemes() const {

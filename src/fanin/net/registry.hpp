@@ -27,6 +27,12 @@ using TransportFactory =
 /// hosts that cannot make it.
 using PagesInAdvance = std::function<std::uint32_t(const Url& url, std::uint32_t connections)>;
 
+/// What has to be known of a transport before it is made.
+struct TransportTraits {
+  PagesInAdvance pages{};
+  bool shares_memory = false; ///< as Transport::shares_memory()
+};
+
 /// Makes one of several transports of a kind. `member` is the second part of the scheme: "tcp" of
 /// ofi+tcp.
 using TransportFamily = std::function<Result<std::unique_ptr<Transport>>(
@@ -40,16 +46,16 @@ class TransportRegistry {
 public:
   /// Errors: usage, if there is a transport for that scheme already.
   [[nodiscard]] Result<> add(std::string scheme, TransportFactory factory,
-                             PagesInAdvance pages = {}) {
+                             TransportTraits traits = {}) {
     if (find(scheme)) {
       return fail(ErrorKind::usage, fmt::format("there is a transport for \"{}\" already", scheme));
     }
-    entries_.push_back({std::move(scheme), std::move(factory), std::move(pages)});
+    entries_.push_back({std::move(scheme), std::move(factory), std::move(traits)});
     return {};
   }
   /// Adds a family for name+ANYTHING://; the family knows its members.
-  void add_family(std::string name, TransportFamily family, PagesInAdvance pages = {}) {
-    families_.push_back({std::move(name), std::move(family), std::move(pages)});
+  void add_family(std::string name, TransportFamily family, TransportTraits traits = {}) {
+    families_.push_back({std::move(name), std::move(family), std::move(traits)});
   }
   /// Adds a decorator for name+tcp:// and every other scheme.
   void add_decorator(std::string name, TransportDecorator decorator) {
@@ -61,6 +67,8 @@ public:
   /// The pages that the transport of an address takes in advance; 0 for an unknown scheme.
   [[nodiscard]] FANIN_INTERNAL_API std::uint32_t pages_in_advance(const Url& url,
                                                                   std::uint32_t connections) const;
+  /// Whether the transport of an address shares memory; false for an unknown scheme.
+  [[nodiscard]] FANIN_INTERNAL_API bool shares_memory(const Url& url) const;
   /// For messages: "tcp", "trace+...".
   [[nodiscard]] FANIN_API std::vector<std::string> schemes() const;
 
@@ -69,9 +77,9 @@ private:
   struct Entry {
     std::string name;
     Make make;
-    PagesInAdvance pages;
+    TransportTraits traits;
   };
-  [[nodiscard]] const PagesInAdvance* find_pages(std::string_view scheme) const;
+  [[nodiscard]] const TransportTraits* find_traits(std::string_view scheme) const;
 
   std::vector<Entry<TransportFactory>> entries_;
   std::vector<Entry<TransportFamily>> families_;

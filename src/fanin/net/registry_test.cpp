@@ -26,9 +26,10 @@ TEST(TransportRegistry, finds_what_comes_with_fanin) {
 TEST(TransportRegistry, knows_how_many_pages_a_transport_takes_in_advance) {
   TransportRegistry registry;
   add_built_in_transports(registry);
-  ASSERT_TRUE(registry.add("pigeon", nullptr, [](const Url& url, std::uint32_t connections) {
-    return connections * (url.host == "far" ? 2U : 1U);
-  }));
+  ASSERT_TRUE(
+      registry.add("pigeon", nullptr, {.pages = [](const Url& url, std::uint32_t connections) {
+                     return connections * (url.host == "far" ? 2U : 1U);
+                   }}));
   const auto pages = [&](std::string_view url) {
     return registry.pages_in_advance(Url::parse(url).value(), 100);
   };
@@ -38,6 +39,20 @@ TEST(TransportRegistry, knows_how_many_pages_a_transport_takes_in_advance) {
   EXPECT_EQ(pages("fault+ofi+verbs://a:1?posted=3"), 300U + 8);
   for (const char* const none : {"tcp://a:1", "trace+shm://a", "owl://a", "fault+owl://a"})
     EXPECT_EQ(pages(none), 0U) << none;
+}
+
+TEST(TransportRegistry, knows_which_transports_share_memory_as_they_say_themselves) {
+  TransportRegistry registry;
+  add_built_in_transports(registry);
+  const MonotonicClock clock;
+  Loop loop(clock);
+  for (const char* const scheme : {"tcp", "shm", "inproc", "trace+shm", "fault+tcp"}) {
+    const auto made = registry.find(scheme)(loop, {});
+    ASSERT_TRUE(made) << made.error().text;
+    EXPECT_EQ(registry.shares_memory({.scheme = scheme}), (*made)->shares_memory()) << scheme;
+  }
+  for (const char* const none : {"verbs", "ofi+shm", "owl", "fault+owl"})
+    EXPECT_FALSE(registry.shares_memory({.scheme = none})) << none;
 }
 
 TEST(TransportRegistry, makes_a_transport_under_its_decorators) {
