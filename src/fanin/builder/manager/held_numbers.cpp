@@ -10,14 +10,14 @@ void HeldNumbers::change(NodeId node, Change change) {
   Readout& readout = readouts_[node];
   waiting_ -= readout.waits() ? 1U : 0U;
   going_on_ -= readout.goes_on() ? 1U : 0U;
-  if (readout.holds_one()) {
+  if (readout.counts()) {
     const auto holders = holders_.find(readout.event);
     if (--holders->second == 0) holders_.erase(holders);
   }
   change(readout);
   waiting_ += readout.waits() ? 1U : 0U;
   going_on_ += readout.goes_on() ? 1U : 0U;
-  if (readout.holds_one()) ++holders_[readout.event];
+  if (readout.counts()) ++holders_[readout.event];
 }
 
 void HeldNumbers::join(NodeId node) {
@@ -39,10 +39,12 @@ bool HeldNumbers::hold(NodeId node, const wire::Held& held, EventNumber known_en
   const bool holds = held.event < event_number_end;
   change(node, [&](Readout& readout) {
     readout.count = held.count;
-    readout.holds = holds;
     readout.all_held = held.ended != 0;
-    readout.state = holds ? State::waiting : State::answered;
-    if (!holds) return;
+    if (!holds) {
+      if (readout.state != State::none) readout.state = State::past;
+      return;
+    }
+    readout.state = State::waiting;
     readout.event = held.event;
     readout.sent_end = known_end;
   });
@@ -55,7 +57,7 @@ bool HeldNumbers::alone(const Readout& readout) const {
 }
 
 bool HeldNumbers::held_by_another(const Readout& readout) const {
-  if (!readout.holds_one()) return false;
+  if (!readout.counts()) return false;
   const auto holders = holders_.find(readout.event);
   return holders != holders_.end() && holders->second > 1;
 }

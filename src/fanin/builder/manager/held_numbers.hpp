@@ -36,7 +36,7 @@ public:
   // The number that it holds.
   [[nodiscard]] std::optional<EventNumber> number(NodeId node) const {
     const Readout& readout = readouts_[node];
-    return readout.holds ? std::optional{readout.event} : std::nullopt;
+    return readout.holds() ? std::optional{readout.event} : std::nullopt;
   }
   // What a readout unit is told of the end of the known events, and of the number that it holds.
   [[nodiscard]] wire::Horizon answer(NodeId node, EventNumber known_end) const;
@@ -45,18 +45,19 @@ private:
   enum class State : std::uint8_t {
     none, // it holds none
     waiting, // it may hear more
-    answered
+    answered,
+    past // it holds none any more; what it held stays known
   };
   struct Readout {
     bool here = false;
     bool final = false; // has announced its end
     bool all_held = false; // all its sources have come to their end, maybe with numbers held
-    bool holds = false;
     State state = State::none;
     EventNumber event = 0; // its lowest number
     std::uint32_t count = 0; // of such messages, as it counts them
     EventNumber sent_end = 0; // the known end that was last sent to it
-    [[nodiscard]] bool holds_one() const { return state != State::none; }
+    [[nodiscard]] bool holds() const { return state == State::waiting || state == State::answered; }
+    [[nodiscard]] bool counts() const { return state != State::none; } // in holders_
     [[nodiscard]] bool waits() const { return state == State::waiting; }
     [[nodiscard]] bool goes_on() const { return here && !final && !all_held; }
   };
@@ -69,7 +70,7 @@ private:
   std::vector<Readout> readouts_;
   std::size_t waiting_ = 0;
   std::size_t going_on_ = 0;
-  std::map<EventNumber, std::size_t> holders_; // how many hold that number
+  std::map<EventNumber, std::size_t> holders_; // how many hold that number, or held it last
 };
 
 } // namespace fanin::builder

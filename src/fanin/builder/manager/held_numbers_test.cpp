@@ -42,6 +42,22 @@ TEST_F(Held, equal_numbers_confirm_each_other) {
   EXPECT_FALSE(held_.any_waiting());
 }
 
+TEST_F(Held, a_number_stays_known_when_it_is_held_no_longer) {
+  hold(1, 100);
+  EXPECT_FALSE(held_.hold(1, {.event = event_number_end, .count = 7}, 0));
+  EXPECT_EQ(held_.number(1), std::nullopt);
+  hold(0, 100);
+  EXPECT_TRUE(held_.take_news(0, 0, 0));
+  EXPECT_EQ(held_.answer(0, 0).equal, 1U);
+}
+
+TEST_F(Held, who_has_held_nothing_confirms_nothing) {
+  EXPECT_FALSE(held_.hold(1, {.event = event_number_end, .count = 7, .ended = 1}, 0));
+  hold(0, 0);
+  EXPECT_FALSE(held_.take_news(0, 0, 0));
+  EXPECT_EQ(held_.answer(0, 0).equal, 0U);
+}
+
 TEST_F(Held, last_that_goes_on_hears_that_it_is_alone) {
   hold(0, 100);
   held_.announced_end(1, true);

@@ -61,7 +61,7 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (!sources_.reader(i).has_descriptor()) continue;
     readables_.push_back(std::make_unique<Readable>(*environment_.loop, sources_.reader(i), [this] {
-      return waits_for_sources_ || incarnation_ != 0;
+      return state_ == State::waits_for_sources || state_ == State::joined;
     }));
   }
   FANIN_ASSERT(environment_.control_pool->page_size() >= control_page_least(sources_.size()));
@@ -101,28 +101,41 @@ ReadoutUnit::ReadoutUnit(const System& system, ReadoutOptions options, NodeEnvir
 
 ReadoutUnit::~ReadoutUnit() { environment_.loop->remove(*this); }
 
+void ReadoutUnit::enter(State next) {
+  switch (next) {
+  case State::created: FANIN_ASSERT(false); break;
+  case State::waits_for_sources: FANIN_ASSERT(state_ == State::created); break;
+  case State::away:
+    FANIN_ASSERT(state_ == State::waits_for_sources || state_ == State::joined);
+    break;
+  case State::joined: FANIN_ASSERT(state_ == State::away); break;
+  case State::ended: FANIN_ASSERT(state_ != State::ended); break;
+  }
+  state_ = next;
+}
+
 void ReadoutUnit::start() {
-  waits_for_sources_ = true;
+  enter(State::waits_for_sources);
   start_when_ready();
 }
 
 // Until then the event manager waits for this node, and no run begins.
 void ReadoutUnit::start_when_ready() {
   const Time now = environment_.loop->now();
-  waits_for_sources_ = !sources_.ready(now);
-  if (waits_for_sources_) {
+  if (!sources_.ready(now)) {
     tick_.set(*environment_.loop, now + ready_period);
-  } else {
-    control_->start();
+    return;
   }
+  enter(State::away);
+  control_->start();
 }
 
 bool ReadoutUnit::poll() {
-  if (waits_for_sources_) {
+  if (state_ == State::waits_for_sources) {
     start_when_ready();
     return false;
   }
-  if (incarnation_ == 0) {
+  if (state_ != State::joined) {
     control_->flush();
     return false;
   }
@@ -141,15 +154,15 @@ bool ReadoutUnit::poll() {
 }
 
 void ReadoutUnit::end(Result<> result) {
-  if (ended_) return;
-  ended_ = true;
+  if (state_ == State::ended) return;
   reset();
+  enter(State::ended);
   control_->stop();
   options_.on_end(result);
 }
 
 void ReadoutUnit::reset() {
-  incarnation_ = 0;
+  if (state_ == State::joined) enter(State::away);
   view_ = {};
   begin_asked_ = pause_wanted_ = finish_wanted_ = false;
   status_tick_.cancel();
@@ -178,17 +191,17 @@ bool ReadoutUnit::on_control(wire::MessageType type, std::span<const std::byte> 
   case wire::MessageType::assign: return take(&ReadoutUnit::on_assign);
   case wire::MessageType::clear: return take(&ReadoutUnit::on_clear);
   case wire::MessageType::reconnect: return take(&ReadoutUnit::on_reconnect);
-  case wire::MessageType::finish: finish_wanted_ = true; return incarnation_ != 0;
+  case wire::MessageType::finish: finish_wanted_ = true; return state_ == State::joined;
   default: return false;
   }
 }
 
 bool ReadoutUnit::on_welcome(const wire::Welcome& welcome) {
   reset();
+  enter(State::joined);
   run_ = welcome.run;
-  incarnation_ = welcome.incarnation;
-  retained_->begin(run_, incarnation_);
-  links_->begin(run_, incarnation_);
+  retained_->begin(run_, welcome.incarnation);
+  links_->begin(run_, welcome.incarnation);
   view_.limit = welcome.limit;
   if (welcome.joining != 0) view_.joined_at = welcome.first_event;
   const Time now = environment_.loop->now();

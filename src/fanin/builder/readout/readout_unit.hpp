@@ -52,7 +52,7 @@ public:
   void start();
 
   // That it takes part in; 0: none now.
-  [[nodiscard]] RunNumber run() const { return incarnation_ == 0 ? 0 : run_; }
+  [[nodiscard]] RunNumber run() const { return state_ == State::joined ? run_ : 0; }
   [[nodiscard]] bool too_late() const { return control_->too_late(); } // for the run
   // To the event manager, now.
   [[nodiscard]] bool connected() const { return control_->connected(); }
@@ -68,6 +68,13 @@ public:
 
 private:
   class Readable; // puts a source's descriptor into the loop, while it may be read
+  enum class State : std::uint8_t {
+    created,
+    waits_for_sources, // to be ready for the run to begin
+    away, // connecting to the event manager, or waiting for its welcome
+    joined, // takes part in a run
+    ended
+  };
 
   // what the event manager says; false: it makes no sense
   bool on_control(wire::MessageType type, std::span<const std::byte> body);
@@ -98,6 +105,7 @@ private:
   void retry_waiting();
   void release_cut();
 
+  void enter(State next);
   void start_when_ready();
   void arm_tick(Time now);
   void end(Result<> result);
@@ -112,14 +120,12 @@ private:
   net::Timer tick_; // deadlines of announcing and of silent sources, wake times of sources
   net::Timer status_tick_;
 
-  Incarnation incarnation_ = 0; // 0: not welcomed
-  RunNumber run_ = 0;
+  State state_ = State::created;
+  RunNumber run_ = 0; // while joined
   RunView view_; // without the announced number: view() adds it
   bool begin_asked_ = false; // wire::Begin, and not answered
-  bool waits_for_sources_ = false; // to be ready
   bool pause_wanted_ = false; // by the event manager, and not answered
   bool finish_wanted_ = false; // likewise
-  bool ended_ = false;
 
   Announcer announcer_;
   HeldReport held_report_;
