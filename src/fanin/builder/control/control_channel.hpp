@@ -46,6 +46,9 @@ public:
     put_message([this](wire::MessageType type, std::size_t size) { return reserve(type, size); },
                 body, parts...);
   }
+  // The place for a message of that size without its frame's header (put_message()); null: the
+  // channel has failed.
+  [[nodiscard]] std::byte* reserve(wire::MessageType type, std::size_t size);
   // Whether a message with so many bytes of parts has room. Otherwise the peer has not
   // acknowledged what it was told: try again next turn. At most room_max().
   [[nodiscard]] bool roomy(std::size_t parts_bytes = 0);
@@ -87,7 +90,6 @@ private:
   static constexpr std::size_t later_max = 4U << 20; // bytes; beyond, the peer is given up
 
   [[nodiscard]] std::size_t kept_max() const { return 2 * std::size_t{pool_->page_size()}; }
-  std::byte* reserve(wire::MessageType type, std::size_t size);
   [[nodiscard]] bool make_room(std::size_t size);
   [[nodiscard]] std::byte* place(wire::MessageType type, std::size_t size);
   void say_later();

@@ -13,10 +13,12 @@ constexpr std::size_t name_shown = 200; // bytes
 } // namespace
 
 ControlServer::ControlServer(const System& system, NodeEnvironment environment, Nodes& nodes)
-    : system_(system),
+    : NodeOutbox(system.readout_units.size(), system.builder_units.size()),
+      system_(system),
       digest_(system.digest()),
       environment_(std::move(environment)),
       nodes_(nodes),
+      room_max_(ControlChannel{*environment_.control_pool}.room_max()),
       readouts_(system.readout_units.size()),
       peers_(readouts_ + system.builder_units.size()),
       touched_(peers_.size() / 64 + 1) {}
@@ -123,7 +125,7 @@ void ControlServer::on_closed(net::Link link, std::string_view why) {
   peer.channel.detach();
   peer.lost_at = environment_.loop->now();
   const bool died = std::exchange(peer.state, PeerState::lost) == PeerState::dying;
-  if (died) return drop(peer.key, "it died");
+  if (died) return drop(peer.key, "it died", true);
   nodes_.waits(peer.key, why);
 }
 
@@ -265,7 +267,7 @@ void ControlServer::drop_earlier_process(NodeKey key, const wire::Hello& hello, 
   const auto& old = peers_[index(key)];
   if (!old || (old->session != hello.session && old->link)) return;
   environment_.log(LogLevel::debug, fmt::format("{} begins anew", fresh.link.peer()));
-  drop(key, "it begins anew");
+  drop(key, "it begins anew", true);
 }
 
 // --- what nodes are told -------------------------------------------------------------------------
@@ -275,6 +277,16 @@ ControlChannel* ControlServer::channel(NodeKey key) {
   if (!peers_[at]) return nullptr;
   touch(at);
   return &peers_[at]->channel;
+}
+
+std::byte* ControlServer::reserve(NodeKey key, wire::MessageType type, std::size_t size) {
+  ControlChannel* const to = channel(key);
+  return to == nullptr ? nullptr : to->reserve(type, size);
+}
+
+bool ControlServer::roomy(NodeKey key) {
+  ControlChannel* const to = channel(key);
+  return to != nullptr && to->roomy();
 }
 
 bool ControlServer::readouts_roomy() {
@@ -313,7 +325,7 @@ void ControlServer::process_died(std::uint64_t session) {
     if (peers_[i]->state == PeerState::connected) {
       peers_[i]->state = PeerState::dying;
     } else if (peers_[i]->state == PeerState::lost) {
-      drop(peers_[i]->key, "it died");
+      drop(peers_[i]->key, "it died", true);
     }
   }
 }
@@ -324,7 +336,7 @@ Time ControlServer::end_graces(Time now) {
     if (!peers_[i] || peers_[i]->state != PeerState::lost) continue;
     const Time due = peers_[i]->lost_at + system_.grace;
     if (due <= now) {
-      drop(peers_[i]->key, "its connection is lost");
+      drop(peers_[i]->key, "its connection is lost", true);
     } else {
       next = std::min(next, due);
     }

@@ -15,20 +15,14 @@
 #include "fanin/base/log_limiter.hpp"
 #include "fanin/builder/control/control_channel.hpp"
 #include "fanin/builder/control/node_environment.hpp"
+#include "fanin/builder/control/node_outbox.hpp"
 #include "fanin/builder/rails.hpp"
 #include "fanin/builder/system.hpp"
 
 namespace fanin::builder {
 
-struct NodeKey {
-  wire::Role role{}; // readout_unit or builder_unit
-  NodeId node = 0;
-  friend bool operator==(const NodeKey&, const NodeKey&) = default;
-  [[nodiscard]] bool is_readout() const { return role == wire::Role::readout_unit; }
-};
-
 // Thread: its loop.
-class ControlServer final : public net::Handler {
+class ControlServer final : public NodeOutbox, public net::Handler {
 public:
   struct Refusal {
     std::string reason;
@@ -69,26 +63,18 @@ public:
   // The first message to a node that has joined. It is sent again if the connection is lost before
   // the node has got it.
   void welcome(NodeKey key, const wire::Welcome& welcome);
-  // The channel for messages to this node; null: it does not take part.
-  [[nodiscard]] ControlChannel* channel(NodeKey key);
-  [[nodiscard]] ControlChannel* readout(NodeId node) {
-    return channel({wire::Role::readout_unit, node});
+
+  // NodeOutbox. drop() calls Nodes::left().
+  [[nodiscard]] bool takes_part(NodeKey key) const override {
+    return peers_[index(key)] != nullptr;
   }
-  [[nodiscard]] ControlChannel* builder(NodeId node) {
-    return channel({wire::Role::builder_unit, node});
-  }
-  template <class Body, class... Parts>
-  void tell_readouts(const Body& body, const Parts&... parts) {
-    tell(0, readouts_, body, parts...);
-  }
-  template <class Body, class... Parts>
-  void tell_builders(const Body& body, const Parts&... parts) {
-    tell(readouts_, peers_.size(), body, parts...);
-  }
-  // True: each connected readout unit has room for messages that may be long.
-  [[nodiscard]] bool readouts_roomy();
-  // Ends its connection; without `abort`, after all messages to it. Nodes::left() is called.
-  void drop(NodeKey key, std::string_view why, bool abort = true);
+  [[nodiscard]] bool roomy(NodeKey key) override;
+  [[nodiscard]] bool readouts_roomy() override;
+  [[nodiscard]] std::size_t room_max() const override { return room_max_; }
+  void drop(NodeKey key, std::string_view why) override { drop(key, why, true); }
+
+  // As drop(), but the connection ends after all messages to the node.
+  void drop_in_order(NodeKey key, std::string_view why) { drop(key, why, false); }
   // Closes all connections. Nodes::left() is not called.
   void close_all();
 
@@ -145,20 +131,16 @@ private:
     return key.is_readout() ? key.node : readouts_ + key.node;
   }
   void touch(std::size_t index) { touched_[index / 64] |= std::uint64_t{1} << index % 64; }
-  template <class Body, class... Parts>
-  void tell(std::size_t first, std::size_t end, const Body& body, const Parts&... parts) {
-    for (std::size_t i = first; i < end; ++i) {
-      if (!peers_[i]) continue;
-      peers_[i]->channel.append(body, parts...);
-      touch(i);
-    }
-  }
+  [[nodiscard]] ControlChannel* channel(NodeKey key);
+  [[nodiscard]] std::byte* reserve(NodeKey key, wire::MessageType type, std::size_t size) override;
+  void drop(NodeKey key, std::string_view why, bool abort);
 
   const System& system_;
   const std::uint64_t digest_; // of system_
   NodeEnvironment environment_;
   Nodes& nodes_;
   std::vector<net::Listener> listeners_; // one a rail
+  std::size_t room_max_;
   std::size_t readouts_; // how many; their peers come first
   std::vector<std::unique_ptr<Peer>> peers_; // by index(); null: not here
   std::vector<std::unique_ptr<Peer>> unidentified_;

@@ -124,15 +124,15 @@ TEST_F(Server, node_joins_is_welcomed_and_leaves) {
   EXPECT_EQ(notes_.take(), "joined bu0 ");
   EXPECT_EQ(notes_.rails_of, "sim://data");
   EXPECT_TRUE(peer.heard(wire::MessageType::welcome));
-  server_.tell_builders(wire::Finish{});
-  ASSERT_NE(server_.builder(0), nullptr);
-  server_.builder(0)->append(wire::Finish{});
+  server_.send_to_builders(wire::Finish{});
+  ASSERT_TRUE(server_.takes_part(builder_key(0)));
+  server_.send(builder_key(0), wire::Finish{});
   run(1ms);
   EXPECT_EQ(peer.all<wire::Finish>().size(), 2U);
   peer.close();
   run(1ms);
   EXPECT_EQ(notes_.take(), "left bu0 "); // a builder unit is not waited for
-  EXPECT_EQ(server_.builder(0), nullptr);
+  EXPECT_FALSE(server_.takes_part(builder_key(0)));
 }
 
 TEST_F(Server, hello_that_fits_no_node_is_refused_with_a_reason) {
@@ -169,8 +169,8 @@ TEST_F(Server, readout_unit_is_waited_for_and_goes_on_as_if_nothing_had_been) {
   peer.close();
   run(1ms);
   EXPECT_EQ(notes_.take(), "joined ru0 waits ru0 ");
-  ASSERT_NE(server_.readout(0), nullptr);
-  server_.readout(0)->append(wire::Finish{}); // is kept for it
+  ASSERT_TRUE(server_.takes_part(readout_key(0)));
+  server_.send(readout_key(0), wire::Finish{}); // is kept for it
   EXPECT_LE(server_.end_graces(world_.now()), world_.now() + system_.grace);
   wire::Hello again = hello(ru0, 5);
   again.resumes = notes_.incarnation;
@@ -233,7 +233,7 @@ TEST_F(Server, who_begins_anew_after_it_was_heard_resumes_nothing) {
   EXPECT_EQ(notes_.take(), "joined ru0 message ru0 waits ru0 left ru0 joined ru0 ");
   const NodeKey other{wire::Role::readout_unit, 1};
   FakeNode& acknowledges = join(other, 6);
-  server_.readout(1)->append(wire::Finish{});
+  server_.send(readout_key(1), wire::Finish{});
   run(1ms);
   acknowledges.say(wire::Acknowledge{1});
   run(1ms);

@@ -46,9 +46,7 @@ void Dispatcher::readout_down(NodeId node) {
     said.insert(said.end(), batch.lost.begin() + before, batch.lost.end());
   }
   for (std::size_t i = 0; i < lost.size(); ++i) {
-    if (lost[i].empty()) continue;
-    ControlChannel* const channel = parts_.server.builder(static_cast<NodeId>(i));
-    if (channel != nullptr) send_lost(*channel, lost[i]);
+    if (!lost[i].empty()) send_lost(parts_.outbox, static_cast<NodeId>(i), lost[i]);
   }
 }
 
@@ -82,7 +80,7 @@ void Dispatcher::publish_members() {
   }
   const std::uint64_t epoch = epochs_.begin(incarnations);
   const auto count = static_cast<std::uint32_t>(incarnations.size());
-  parts_.server.tell_builders(wire::Members{epoch, count, 0}, incarnations);
+  parts_.outbox.send_to_builders(wire::Members{epoch, count, 0}, incarnations);
 }
 
 // --- assigning -----------------------------------------------------------------------------------
@@ -92,7 +90,7 @@ void Dispatcher::assign_batches(Time now) {
   if (no_room_ || !reassign()) return; // the old ones first
   const EventNumber end = parts_.announced.assignable_end();
   while (parts_.announced.assigned_end() < end && batches_.size() < batches_max &&
-         parts_.server.readouts_roomy()) {
+         parts_.outbox.readouts_roomy()) {
     if (!skip_gap(end) && !assign_next(end)) return;
   }
 }
@@ -100,7 +98,7 @@ void Dispatcher::assign_batches(Time now) {
 // False: some are still waiting for room.
 bool Dispatcher::reassign() {
   while (Batch* const batch = batches_.next_to_reassign()) {
-    if (!parts_.server.readouts_roomy()) return false;
+    if (!parts_.outbox.readouts_roomy()) return false;
     const AssignmentRequest request{batch->range, batch->bytes, next_attempt(batch->attempt)};
     const auto node = choose(request, batch->handed_back);
     no_room_ = !node.has_value();
@@ -122,7 +120,7 @@ bool Dispatcher::skip_gap(EventNumber end) {
   } else {
     skipped_ = {gap.first, gap.end};
   }
-  parts_.server.tell_readouts(wire::Clear{gap.first, gap.end});
+  parts_.outbox.send_to_readouts(wire::Clear{gap.first, gap.end});
   parts_.announced.move_to(gap.end);
   return true;
 }
@@ -155,7 +153,7 @@ std::optional<NodeId> Dispatcher::choose(const AssignmentRequest& request,
   const auto use = request.attempt > 0 ? Capacity::Use::reassignment : Capacity::Use::first_attempt;
   return choice_.choose(request, handed_back, [&](NodeId node) {
     if (!parts_.builders.present(node) || !parts_.paths.reached(node)) return Answer::unusable;
-    if (!parts_.server.builder(node)->roomy()) return Answer::unusable;
+    if (!parts_.outbox.roomy(builder_key(node))) return Answer::unusable;
     return capacity_.has_room(node, need, use) ? Answer::has_room : Answer::no_room;
   });
 }
@@ -168,9 +166,9 @@ void Dispatcher::assign(Batch& batch, const AssignmentRequest& request, NodeId n
                           .incarnation = parts_.builders.incarnation(node),
                           .epoch = epochs_.current(),
                           .reservation = capacity_.reserve(node, need)});
-  send_assignment(*parts_.server.builder(node), batch);
+  send_assignment(parts_.outbox, batch);
   if (parts_.system.protocol == Protocol::push || lagging_[node]) {
-    parts_.server.tell_readouts(assignment_of(batch));
+    parts_.outbox.send_to_readouts(assignment_of(batch));
   }
 }
 
@@ -225,7 +223,7 @@ bool Dispatcher::on_built(NodeId builder, wire::MessageReader& reader, Time now,
   decision = {batch->range, batch->attempt};
   account(*batch, built, now);
   release(*batch);
-  parts_.server.tell_readouts(wire::Clear{batch->range.first, batch->range.end});
+  parts_.outbox.send_to_readouts(wire::Clear{batch->range.first, batch->range.end});
   epochs_.leave(batch->epoch);
   choice_.ended(builder, batch->bytes);
   batches_.erase(*batch);
@@ -262,11 +260,10 @@ void Dispatcher::on_uncut(NodeId readout, const wire::Uncut& uncut) {
   const Batch* const held = batches_.containing(uncut.event);
   if (held == nullptr || held->state == BatchState::unassigned) return;
   lagging_[held->builder] = true;
-  ControlChannel* const channel = parts_.server.readout(readout);
   for (const auto& [first, batch] : batches_) {
     if (batch.state != BatchState::assigned || batch.builder != held->builder) continue;
-    if (!channel->roomy()) return;
-    channel->append(assignment_of(batch));
+    if (!parts_.outbox.roomy(readout_key(readout))) return;
+    parts_.outbox.send(readout_key(readout), assignment_of(batch));
   }
 }
 

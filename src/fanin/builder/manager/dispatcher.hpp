@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "fanin/builder/control/control_server.hpp"
+#include "fanin/builder/control/node_outbox.hpp"
 #include "fanin/builder/manager/accounts.hpp"
 #include "fanin/builder/manager/announcements.hpp"
 #include "fanin/builder/manager/batch_table.hpp"
@@ -33,7 +33,7 @@ public:
     Announcements& announced;
     DataPaths& paths;
     Accounts& accounts;
-    ControlServer& server;
+    NodeOutbox& outbox;
   };
   explicit Dispatcher(const Parts& parts);
 

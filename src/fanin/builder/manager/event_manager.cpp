@@ -110,8 +110,8 @@ void EventManager::finish_if_built() {
 
 void EventManager::finish() {
   phase_.finish();
-  server_.tell_readouts(wire::Finish{});
-  server_.tell_builders(wire::Finish{});
+  server_.send_to_readouts(wire::Finish{});
+  server_.send_to_builders(wire::Finish{});
 }
 
 void EventManager::end() {
@@ -181,14 +181,13 @@ void EventManager::readout_joined(NodeId node, const wire::Hello& hello) {
   paths_.readout_up(node, welcome.incarnation, environment_.loop->now());
   events_.join(node);
   dispatcher_.readout_up(node, hello.capacity, hello.metadata);
-  server_.welcome({wire::Role::readout_unit, node}, welcome);
+  server_.welcome(readout_key(node), welcome);
   for (std::size_t i = 0; i < builders_.size(); ++i) {
     const auto builder = static_cast<NodeId>(i);
     if (!builders_.present(builder)) continue;
-    send_builder_up(*server_.readout(node), builder, builders_.incarnation(builder), rails_[i]);
+    send_builder_up(server_, node, builder, builders_.incarnation(builder), rails_[i]);
   }
-  log_of({wire::Role::readout_unit, node}, LogLevel::info,
-         welcome.incarnation > 1 ? "is here again" : "is here");
+  log_of(readout_key(node), LogLevel::info, welcome.incarnation > 1 ? "is here again" : "is here");
 }
 
 void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::string rails) {
@@ -198,14 +197,10 @@ void EventManager::builder_joined(NodeId node, const wire::Hello& hello, std::st
   storage_waits_for_[node].clear();
   dispatcher_.builder_up(node, hello.capacity);
   paths_.builder_up(node, environment_.loop->now());
-  server_.welcome({wire::Role::builder_unit, node},
-                  {.run = system_.run, .incarnation = incarnation});
-  log_of({wire::Role::builder_unit, node}, LogLevel::info,
-         incarnation > 1 ? "is here again" : "is here");
+  server_.welcome(builder_key(node), {.run = system_.run, .incarnation = incarnation});
+  log_of(builder_key(node), LogLevel::info, incarnation > 1 ? "is here again" : "is here");
   for (std::size_t i = 0; i < readouts_.size(); ++i) {
-    if (ControlChannel* const channel = server_.readout(static_cast<NodeId>(i))) {
-      send_builder_up(*channel, node, incarnation, rails_[node]);
-    }
+    send_builder_up(server_, static_cast<NodeId>(i), node, incarnation, rails_[node]);
   }
 }
 
@@ -226,8 +221,7 @@ void EventManager::readout_left(NodeId node, std::string_view why) {
   const std::string_view then =
       phase_.is(Phase::waiting) ? "the run waits for it"
                                 : "the run goes on, its sources are missing until it comes back";
-  log_of({wire::Role::readout_unit, node}, LogLevel::error,
-         fmt::format("is gone ({}): {}", why, then));
+  log_of(readout_key(node), LogLevel::error, fmt::format("is gone ({}): {}", why, then));
 }
 
 // What becomes of the events that it had to build.
@@ -245,9 +239,9 @@ void EventManager::builder_left(NodeId node, std::string_view why) {
   paths_.builder_down(node);
   if (builders_.presence(node) == Presence::finished || ended()) return;
   const std::uint64_t events = dispatcher_.builder_down(node);
-  log_of({wire::Role::builder_unit, node}, LogLevel::error,
+  log_of(builder_key(node), LogLevel::error,
          fmt::format("is gone ({}): {}", why, after_loss_of_builder(events)));
-  server_.tell_readouts(wire::BuilderDown{node, 0, builders_.incarnation(node)});
+  server_.send_to_readouts(wire::BuilderDown{node, 0, builders_.incarnation(node)});
 }
 
 void EventManager::heard(NodeKey key) {
@@ -280,7 +274,7 @@ void EventManager::log_of(NodeKey key, LogLevel level, std::string_view what) {
 
 // What it committed is safe; it leaves now.
 void EventManager::on_failed(NodeId node, const wire::Failed& failed, const std::string& why) {
-  server_.drop({wire::Role::builder_unit, node}, why, false);
+  server_.drop_in_order(builder_key(node), why);
   builders_.fail(node);
   if (failed.ends_run == 0) return;
   accounts_.fail(fmt::format("builder unit '{}': {}", system_.builder_units[node], why));

@@ -70,7 +70,7 @@ void KnownEvents::on_begin(NodeId node) {
     parts_.accounts.begin_afresh(node);
     held_.announced_end(node, false);
   }
-  parts_.server.readout(node)->append(wire::Begin{.horizon = agreed_end(), .yes = yes ? 1U : 0U});
+  parts_.outbox.send(readout_key(node), wire::Begin{.horizon = agreed_end(), .yes = yes ? 1U : 0U});
 }
 
 // A source has this number. What is assigned is not known any more.
@@ -80,12 +80,10 @@ bool KnownEvents::has(EventNumber number) const {
 }
 
 void KnownEvents::send_known_end(NodeId node, EventNumber known_end) {
-  if (ControlChannel* const channel = parts_.server.readout(node)) {
-    wire::Horizon answer = held_.answer(node, known_end);
-    answer.slow = announced_.holds_all_back(node) ? 1 : 0;
-    if (const auto number = held_.number(node); number && has(*number)) answer.equal = 1;
-    channel->append(answer);
-  }
+  wire::Horizon answer = held_.answer(node, known_end);
+  answer.slow = announced_.holds_all_back(node) ? 1 : 0;
+  if (const auto number = held_.number(node); number && has(*number)) answer.equal = 1;
+  parts_.outbox.send(readout_key(node), answer);
 }
 
 // --- where events exist --------------------------------------------------------------------------
@@ -150,10 +148,8 @@ void KnownEvents::watch_laggards() {
     const Announcements::Readout& readout = announced_.readouts()[i];
     const bool goes_on = readout.here() && readout.state != Announcements::State::ended;
     if (!goes_on || readout.end >= laggards_end_) continue;
-    ControlChannel* const channel = parts_.server.readout(static_cast<NodeId>(i));
-    if (channel != nullptr && channel->roomy()) {
-      send_known_end(static_cast<NodeId>(i), laggards_end_);
-    }
+    const auto node = static_cast<NodeId>(i);
+    if (parts_.outbox.roomy(readout_key(node))) send_known_end(node, laggards_end_);
   }
   laggards_end_ = agreed_end();
 }

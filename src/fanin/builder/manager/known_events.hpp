@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "fanin/builder/control/control_server.hpp"
+#include "fanin/builder/control/node_outbox.hpp"
 #include "fanin/builder/manager/accounts.hpp"
 #include "fanin/builder/manager/announcements.hpp"
 #include "fanin/builder/manager/held_numbers.hpp"
@@ -26,7 +26,7 @@ public:
     const Trigger& trigger;
     const RunPhase& phase;
     Accounts& accounts;
-    ControlServer& server;
+    NodeOutbox& outbox;
     const LogFunction& log;
   };
   // `report_after`: a readout unit that is overtaken for so long is reported.

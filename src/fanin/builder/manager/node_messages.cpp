@@ -10,10 +10,11 @@ namespace {
 constexpr std::uint32_t lost_range_max = 1U << 30; // events
 } // namespace
 
-void send_builder_up(ControlChannel& channel, NodeId builder, Incarnation incarnation,
+void send_builder_up(NodeOutbox& outbox, NodeId readout, NodeId builder, Incarnation incarnation,
                      const std::string& rails) {
   const auto size = static_cast<std::uint32_t>(rails.size());
-  channel.append(wire::BuilderUp{builder, 0, incarnation, size, 0}, std::string_view{rails});
+  outbox.send(readout_key(readout), wire::BuilderUp{builder, 0, incarnation, size, 0},
+              std::string_view{rails});
 }
 
 wire::Assign assignment_of(const Batch& batch) {
@@ -28,9 +29,9 @@ wire::Assign assignment_of(const Batch& batch) {
   return assign;
 }
 
-void send_assignment(ControlChannel& channel, const Batch& batch) {
+void send_assignment(NodeOutbox& outbox, const Batch& batch) {
   wire::Assign assign = assignment_of(batch);
-  const std::size_t records = channel.room_max() / (sizeof(wire::Gap) + sizeof(wire::MissingRange));
+  const std::size_t records = outbox.room_max() / (sizeof(wire::Gap) + sizeof(wire::MissingRange));
   std::span<const wire::Gap> gaps = batch.gaps;
   std::span<const wire::MissingRange> lost = batch.lost;
   do {
@@ -41,11 +42,11 @@ void send_assignment(ControlChannel& channel, const Batch& batch) {
     assign.gaps = static_cast<std::uint32_t>(some_gaps.size());
     assign.lost = static_cast<std::uint32_t>(some_lost.size());
     assign.more = gaps.empty() && lost.empty() ? 0 : 1;
-    channel.append(assign, some_gaps, some_lost);
+    outbox.send(builder_key(batch.builder), assign, some_gaps, some_lost);
   } while (assign.more != 0);
 }
 
-void send_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost) {
+void send_lost(NodeOutbox& outbox, NodeId builder, std::vector<wire::MissingRange>& lost) {
   // Source by source, so that ranges of batches that follow each other are one.
   std::ranges::sort(lost, {}, [](const auto& run) { return std::pair{run.source, run.first}; });
   std::vector<wire::MissingRange> runs;
@@ -58,11 +59,11 @@ void send_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost) {
       runs.push_back(run);
     }
   }
-  const std::size_t most = channel.room_max() / sizeof(wire::MissingRange);
+  const std::size_t most = outbox.room_max() / sizeof(wire::MissingRange);
   for (std::span<const wire::MissingRange> rest = runs; !rest.empty();) {
     const auto some = rest.first(std::min(rest.size(), most));
     rest = rest.subspan(some.size());
-    channel.append(wire::Lost{some.size()}, some);
+    outbox.send(builder_key(builder), wire::Lost{some.size()}, some);
   }
 }
 

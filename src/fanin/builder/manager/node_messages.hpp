@@ -4,20 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "fanin/builder/control/control_channel.hpp"
+#include "fanin/builder/control/node_outbox.hpp"
 #include "fanin/builder/manager/batch_table.hpp"
 
 namespace fanin::builder {
 
-// Where a builder unit is reached.
-void send_builder_up(ControlChannel& channel, NodeId builder, Incarnation incarnation,
+// Tells a readout unit where a builder unit is reached.
+void send_builder_up(NodeOutbox& outbox, NodeId readout, NodeId builder, Incarnation incarnation,
                      const std::string& rails);
 // The latest attempt of a batch, as readout units are told.
 [[nodiscard]] wire::Assign assignment_of(const Batch& batch);
-// As its builder unit is told: with gaps and lost fragments, in several messages where they are
-// many.
-void send_assignment(ControlChannel& channel, const Batch& batch);
+// Tells the builder unit of the batch: with gaps and lost fragments, in several messages where they
+// are many.
+void send_assignment(NodeOutbox& outbox, const Batch& batch);
 // Fragments of a readout unit that died; sorts them, and joins those that follow each other.
-void send_lost(ControlChannel& channel, std::vector<wire::MissingRange>& lost);
+void send_lost(NodeOutbox& outbox, NodeId builder, std::vector<wire::MissingRange>& lost);
 
 } // namespace fanin::builder

@@ -8,11 +8,9 @@ bool PathWatch::on_reached(NodeId builder, const wire::Reached& reached, Time no
   const bool open = reached.yes != 0;
   const bool current = parts_.paths.report(builder, readout, reached.incarnation, open, now);
   if (!current || open) return true;
-  if (ControlChannel* const channel = parts_.server.readout(readout)) {
-    channel->append(wire::Reconnect{builder, 0, parts_.builders.incarnation(builder),
-                                    reached.connection,
-                                    reached.lane}); // it may not have noticed itself
-  }
+  parts_.outbox.send(readout_key(readout), // it may not have noticed itself
+                     wire::Reconnect{builder, 0, parts_.builders.incarnation(builder),
+                                     reached.connection, reached.lane});
   return true;
 }
 
@@ -29,9 +27,9 @@ void PathWatch::on_blamed(NodeId builder, NodeId readout, Time now) {
 void PathWatch::watch(Time now) {
   parts_.paths.pass_over_silence(silence_, now);
   parts_.paths.for_each_overdue(now, [this](NodeId builder, NodeId readout) {
-    ControlChannel* const channel = parts_.server.readout(readout);
-    if (channel == nullptr || !channel->roomy()) return false;
-    channel->append(wire::Reconnect{builder, 0, parts_.builders.incarnation(builder), 0, 0});
+    if (!parts_.outbox.roomy(readout_key(readout))) return false;
+    parts_.outbox.send(readout_key(readout),
+                       wire::Reconnect{builder, 0, parts_.builders.incarnation(builder), 0, 0});
     return true;
   });
   const Time since = parts_.paths.unreached_since();
@@ -44,7 +42,7 @@ void PathWatch::watch(Time now) {
 
 void PathWatch::give_up(NodeId readout, std::string_view why, Time now) {
   parts_.paths.bar(readout, now + 4 * parts_.system.dead_after);
-  parts_.server.drop({wire::Role::readout_unit, readout}, why);
+  parts_.outbox.drop(readout_key(readout), why);
 }
 
 } // namespace fanin::builder

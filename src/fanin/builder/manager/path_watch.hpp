@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "fanin/builder/control/control_server.hpp"
+#include "fanin/builder/control/node_outbox.hpp"
 #include "fanin/builder/manager/data_paths.hpp"
 #include "fanin/builder/manager/membership.hpp"
 #include "fanin/builder/manager/run_phase.hpp"
@@ -21,7 +21,7 @@ public:
     const NodeList& readouts;
     const NodeList& builders;
     DataPaths& paths;
-    ControlServer& server;
+    NodeOutbox& outbox;
   };
   // A builder unit that lives says something more often than once in `silence`.
   PathWatch(const Parts& parts, Duration silence) : parts_(parts), silence_(silence) {}

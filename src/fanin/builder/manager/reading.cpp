@@ -23,7 +23,7 @@ DrainPace Reading::unknown_pace() const {
 void Reading::start(Time now) {
   parts_.phase.run();
   if (!parts_.trigger.enabled()) {
-    parts_.server.tell_readouts(wire::Limit{limit_, 0, limit_});
+    parts_.outbox.send_to_readouts(wire::Limit{limit_, 0, limit_});
     return;
   }
   parts_.events.announcements().begin();
@@ -73,13 +73,13 @@ void Reading::tell_triggered() {
   bool all = true;
   for (std::size_t i = 0; i < sent_triggered_.size(); ++i) {
     if (sent_triggered_[i] == end) continue;
-    ControlChannel* const channel = parts_.server.readout(static_cast<NodeId>(i));
-    if (channel == nullptr) continue;
-    if (!channel->roomy()) {
+    const NodeKey key = readout_key(static_cast<NodeId>(i));
+    if (!parts_.outbox.takes_part(key)) continue;
+    if (!parts_.outbox.roomy(key)) {
       all = false;
       continue;
     }
-    channel->append(wire::Limit{end, 0, end});
+    parts_.outbox.send(key, wire::Limit{end, 0, end});
     sent_triggered_[i] = end;
   }
   if (all) sent_to_all_ = end;
@@ -92,7 +92,7 @@ void Reading::find_first_event() {
   if (!parts_.events.find_first_event() || parts_.system.events_max == 0) return;
   limit_ = parts_.events.announcements().first_event() +
            std::min(parts_.system.events_max, event_number_end);
-  parts_.server.tell_readouts(wire::Limit{limit_, 0, limit_});
+  parts_.outbox.send_to_readouts(wire::Limit{limit_, 0, limit_});
 }
 
 void Reading::end_if_known() {
@@ -113,7 +113,7 @@ void Reading::pause_or_drain() {
   if (parts_.trigger.enabled()) return drain_until(parts_.trigger.end(), parts_.trigger.end());
   parts_.phase.pause();
   for (auto& paused : paused_) paused.reset();
-  parts_.server.tell_readouts(wire::Pause{parts_.events.agreed_end()});
+  parts_.outbox.send_to_readouts(wire::Pause{parts_.events.agreed_end()});
 }
 
 bool Reading::all_paused() const {
@@ -153,7 +153,7 @@ void Reading::drain_until(EventNumber event, EventNumber read) {
   parts_.events.announcements().know_until(event);
   limit_ = event;
   read_end_ = read;
-  parts_.server.tell_readouts(wire::Limit{event, 1, read});
+  parts_.outbox.send_to_readouts(wire::Limit{event, 1, read});
 }
 
 // Within the window numbers count that one source alone has: a wrong one, or a wrong offset, may be
@@ -171,7 +171,7 @@ void Reading::watch_drain(NodeId readout, std::uint32_t held_up_us) {
                          parts_.system.readout_units[readout], end, format_duration(*needed),
                          read_end_));
   read_end_ = end;
-  parts_.server.tell_readouts(wire::Limit{limit_, 1, read_end_});
+  parts_.outbox.send_to_readouts(wire::Limit{limit_, 1, read_end_});
 }
 
 } // namespace fanin::builder

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "fanin/builder/control/control_server.hpp"
+#include "fanin/builder/control/node_outbox.hpp"
 #include "fanin/builder/manager/dispatcher.hpp"
 #include "fanin/builder/manager/drain_pace.hpp"
 #include "fanin/builder/manager/known_events.hpp"
@@ -28,7 +28,7 @@ public:
     Trigger& trigger;
     KnownEvents& events;
     const Dispatcher& dispatcher;
-    ControlServer& server;
+    NodeOutbox& outbox;
     net::Loop& loop;
     const LogFunction& log;
   };

@@ -1,0 +1,150 @@
+#include "fanin/builder/manager/dispatcher.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "fanin/builder/testing/kept_messages.hpp"
+#include "fanin/builder/testing/make_system.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Two readout units with a source each, and two builder units. All take part and reach each other.
+class Dispatching : public ::testing::Test {
+protected:
+  explicit Dispatching(Protocol protocol = Protocol::push) {
+    system_.protocol = protocol;
+    for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+      const Incarnation incarnation = readouts_.join(node);
+      accounts_.readout_up(node);
+      announced_.join(node, {});
+      dispatcher_.readout_up(node, 1U << 24, 1U << 20);
+      paths_.readout_up(node, incarnation, now);
+    }
+    for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+      static_cast<void>(builders_.join(node));
+      dispatcher_.builder_up(node, 1U << 24);
+      paths_.builder_up(node, now);
+      for (NodeId readout = 0; readout < 2; ++readout)
+        paths_.report(node, readout, readouts_.incarnation(readout), true, now);
+    }
+    dispatcher_.publish_members();
+  }
+  // Both readout units announce these events.
+  void announce(EventNumber first, EventNumber end) {
+    for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+      EXPECT_TRUE(announced_.add(node, {.first = first, .end = end, .bytes = 100 * (end - first)},
+                                 {}, 0, {}));
+    }
+    if (!announced_.begun()) announced_.begin_at_first();
+  }
+  std::vector<wire::Assign> assigned(NodeKey key) { return messages_.take<wire::Assign>(key); }
+
+  static constexpr Time now{1s};
+  System system_ = testing::make_system(2, 2);
+  SourceIndex sources_{system_};
+  Trigger trigger_{system_};
+  NodeList readouts_{2};
+  NodeList builders_{2};
+  Announcements announced_{system_, sources_};
+  DataPaths paths_{2, 2, 400ms};
+  Accounts accounts_{system_, sources_};
+  testing::KeptMessages messages_{2, 2};
+  Dispatcher dispatcher_{{system_, sources_, trigger_, readouts_, builders_, announced_, paths_,
+                          accounts_, messages_}};
+};
+
+class DispatchingByPull : public Dispatching {
+protected:
+  DispatchingByPull() : Dispatching(Protocol::pull) {}
+};
+
+TEST_F(Dispatching, builder_units_are_told_who_takes_part) {
+  for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+    const auto members = messages_.take<wire::Members>(builder_key(node));
+    ASSERT_EQ(members.size(), 1U);
+    EXPECT_EQ(members[0].epoch, 1U);
+  }
+  dispatcher_.publish_members(); // nothing has changed
+  EXPECT_TRUE(messages_.take<wire::Members>(builder_key(0)).empty());
+}
+
+TEST_F(Dispatching, a_batch_is_assigned_to_one_builder_unit_and_all_readout_units_hear_of_it) {
+  announce(0, 64);
+  dispatcher_.assign_batches(now);
+  const auto told = assigned(builder_key(0));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].range(), (EventRange{0, 64}));
+  EXPECT_TRUE(assigned(builder_key(1)).empty());
+  for (const NodeId node : {NodeId{0}, NodeId{1}})
+    EXPECT_EQ(assigned(readout_key(node)).size(), 1U) << node;
+}
+
+TEST_F(DispatchingByPull, readout_units_are_told_only_what_they_cannot_be_asked_for) {
+  announce(0, 64);
+  dispatcher_.assign_batches(now);
+  EXPECT_TRUE(assigned(readout_key(0)).empty());
+  dispatcher_.on_uncut(0, {.event = 0});
+  EXPECT_EQ(assigned(readout_key(0)).size(), 1U);
+  EXPECT_TRUE(assigned(readout_key(1)).empty());
+}
+
+TEST_F(Dispatching, nothing_is_assigned_while_a_readout_unit_does_not_read) {
+  announce(0, 64);
+  messages_.set_roomy(readout_key(1), false);
+  dispatcher_.assign_batches(now);
+  EXPECT_TRUE(dispatcher_.batches().empty());
+  messages_.set_roomy(readout_key(1), true);
+  dispatcher_.assign_batches(now);
+  EXPECT_EQ(assigned(builder_key(0)).size(), 1U);
+}
+
+TEST_F(Dispatching, a_builder_unit_that_does_not_read_gets_nothing) {
+  announce(0, 64);
+  messages_.set_roomy(builder_key(0), false);
+  dispatcher_.assign_batches(now);
+  EXPECT_TRUE(assigned(builder_key(0)).empty());
+  EXPECT_EQ(assigned(builder_key(1)).size(), 1U);
+}
+
+TEST_F(Dispatching, the_batches_of_a_builder_unit_that_dies_are_assigned_again) {
+  announce(0, 64);
+  dispatcher_.assign_batches(now);
+  builders_.leave(0);
+  paths_.builder_down(0);
+  messages_.leave(builder_key(0));
+  EXPECT_EQ(dispatcher_.builder_down(0), 64U);
+  dispatcher_.assign_batches(now);
+  const auto again = assigned(builder_key(1));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].range(), (EventRange{0, 64}));
+  EXPECT_EQ(again[0].attempt, 1U);
+}
+
+TEST_F(Dispatching, builder_units_hear_which_fragments_died_with_a_readout_unit) {
+  announce(0, 64);
+  dispatcher_.assign_batches(now);
+  readouts_.leave(1);
+  dispatcher_.readout_down(1);
+  const auto lost = messages_.take<wire::Lost>(builder_key(0));
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].runs, 1U); // one range of one source
+  EXPECT_TRUE(messages_.take<wire::Lost>(builder_key(1)).empty());
+}
+
+TEST_F(Dispatching, a_batch_that_was_handed_back_goes_to_another_builder_unit) {
+  announce(0, 64);
+  dispatcher_.assign_batches(now);
+  std::optional<Dispatcher::Blame> blame;
+  EXPECT_TRUE(dispatcher_.on_hand_back(0, {.first = 0, .readout_unit = 1, .blames = 1}, blame));
+  ASSERT_TRUE(blame);
+  EXPECT_EQ(blame->readout, 1U);
+  dispatcher_.assign_batches(now);
+  EXPECT_EQ(assigned(builder_key(1)).size(), 1U);
+}
+
+} // namespace
+} // namespace fanin::builder

@@ -1,0 +1,103 @@
+#include "fanin/builder/manager/known_events.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "fanin/builder/testing/kept_messages.hpp"
+#include "fanin/builder/testing/make_system.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Two readout units with a source each, which take part in a run.
+class Known : public ::testing::Test {
+protected:
+  Known() {
+    for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+      accounts_.readout_up(node);
+      events_.join(node);
+    }
+    phase_.run();
+  }
+  bool announce(NodeId node, EventNumber first, EventNumber end) {
+    const wire::Announce message{.first = first, .end = end, .bytes = 100};
+    wire::MessageReader reader{std::as_bytes(std::span{&message, 1})};
+    return events_.on_announce(node, reader, 0, {});
+  }
+
+  System system_ = testing::make_system(2, 1);
+  SourceIndex sources_{system_};
+  Trigger trigger_{system_};
+  RunPhase phase_;
+  Accounts accounts_{system_, sources_};
+  testing::KeptMessages messages_{2, 1};
+  std::vector<std::string> lines_;
+  LogFunction log_ = [this](LogLevel, std::string_view text) { lines_.emplace_back(text); };
+  KnownEvents events_{{system_, sources_, trigger_, phase_, accounts_, messages_, log_}, 500ms};
+};
+
+TEST_F(Known, a_number_that_is_held_is_answered_when_others_have_reached_it) {
+  EXPECT_TRUE(announce(0, 0, 64));
+  EXPECT_TRUE(announce(1, 0, 64));
+  EXPECT_TRUE(events_.find_first_event());
+  events_.on_held(0, {.event = 100, .count = 1});
+  events_.answer_held();
+  static_cast<void>(messages_.take<wire::Horizon>(readout_key(0))); // where others are now
+  EXPECT_TRUE(announce(1, 64, 128));
+  events_.answer_held();
+  const auto answers = messages_.take<wire::Horizon>(readout_key(0));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].event, 128U);
+  EXPECT_EQ(answers[0].held, 1U);
+  EXPECT_TRUE(messages_.take<wire::Horizon>(readout_key(1)).empty());
+}
+
+TEST_F(Known, who_is_behind_hears_how_far_the_others_are) {
+  EXPECT_TRUE(announce(0, 0, 64));
+  EXPECT_TRUE(announce(1, 0, 64));
+  EXPECT_TRUE(events_.find_first_event());
+  EXPECT_TRUE(announce(1, 64, 128));
+  events_.watch_laggards();
+  messages_.set_roomy(readout_key(0), false);
+  events_.watch_laggards();
+  EXPECT_TRUE(messages_.take<wire::Horizon>(readout_key(0)).empty()); // it does not read
+  messages_.set_roomy(readout_key(0), true);
+  events_.watch_laggards();
+  const auto told = messages_.take<wire::Horizon>(readout_key(0));
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].event, 128U);
+  EXPECT_TRUE(messages_.take<wire::Horizon>(readout_key(1)).empty());
+}
+
+TEST_F(Known, numbers_may_fall_only_before_the_first_batch) {
+  EXPECT_TRUE(announce(0, 1000, 1064));
+  events_.on_begin(0);
+  auto answers = messages_.take<wire::Begin>(readout_key(0));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].yes, 1U);
+  ASSERT_EQ(lines_.size(), 1U);
+  EXPECT_TRUE(announce(0, 0, 64));
+  EXPECT_TRUE(announce(1, 0, 64));
+  EXPECT_TRUE(events_.find_first_event());
+  events_.on_begin(0);
+  answers = messages_.take<wire::Begin>(readout_key(0));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].yes, 0U);
+}
+
+TEST_F(Known, the_run_waits_for_readout_units_that_begin_too_far_from_each_other) {
+  EXPECT_TRUE(announce(0, 0, 64));
+  EXPECT_TRUE(announce(1, 2 * system_.event_window, 2 * system_.event_window + 64));
+  EXPECT_FALSE(events_.find_first_event());
+  EXPECT_FALSE(events_.find_first_event());
+  EXPECT_NE(events_.apart(), "");
+  EXPECT_EQ(lines_.size(), 1U);
+}
+
+} // namespace
+} // namespace fanin::builder

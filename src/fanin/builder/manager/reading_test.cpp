@@ -1,0 +1,117 @@
+#include "fanin/builder/manager/reading.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "fanin/builder/testing/kept_messages.hpp"
+#include "fanin/builder/testing/make_system.hpp"
+
+namespace fanin::builder {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Two readout units with a source each; the run can begin.
+class ReadingTest : public ::testing::Test {
+protected:
+  struct Run {
+    Run(System given, const Clock& clock) : system(std::move(given)), loop(clock) {
+      for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+        static_cast<void>(readouts.join(node));
+        accounts.readout_up(node);
+        events.join(node);
+        static_cast<void>(reading.join(node));
+      }
+      reading.start(loop.now());
+    }
+    // The last limit that a readout unit was told.
+    std::optional<wire::Limit> limit(NodeId node) {
+      const auto told = messages.take<wire::Limit>(readout_key(node));
+      return told.empty() ? std::nullopt : std::optional{told.back()};
+    }
+    void announce(NodeId node, EventNumber first, EventNumber end) {
+      const wire::Announce message{.first = first, .end = end, .bytes = 100};
+      wire::MessageReader reader{std::as_bytes(std::span{&message, 1})};
+      EXPECT_TRUE(events.on_announce(node, reader, 0, {}));
+    }
+
+    System system;
+    net::Loop loop;
+    SourceIndex sources{system};
+    Trigger trigger{system};
+    RunPhase phase;
+    NodeList readouts{2};
+    NodeList builders{1};
+    DataPaths paths{2, 1, 400ms};
+    Accounts accounts{system, sources};
+    testing::KeptMessages messages{2, 1};
+    LogFunction log = [](LogLevel, std::string_view) {};
+    KnownEvents events{{system, sources, trigger, phase, accounts, messages, log}, 500ms};
+    Dispatcher dispatcher{{system, sources, trigger, readouts, builders, events.announcements(),
+                           paths, accounts, messages}};
+    Reading reading{{system, readouts, phase, trigger, events, dispatcher, messages, loop, log}};
+  };
+
+  VirtualClock clock_;
+};
+
+TEST_F(ReadingTest, without_a_trigger_readout_units_read_without_limit) {
+  Run run(testing::make_system(2, 1), clock_);
+  for (const NodeId node : {NodeId{0}, NodeId{1}}) {
+    const auto limit = run.limit(node);
+    ASSERT_TRUE(limit);
+    EXPECT_EQ(limit->event, ~EventNumber{0});
+  }
+}
+
+TEST_F(ReadingTest, with_a_number_of_events_the_run_ends_behind_the_first_one) {
+  System system = testing::make_system(2, 1);
+  system.events_max = 100;
+  Run run(system, clock_);
+  for (const NodeId node : {NodeId{0}, NodeId{1}}) run.announce(node, 7, 71);
+  run.reading.update();
+  EXPECT_EQ(run.limit(0)->event, 107U);
+  for (const NodeId node : {NodeId{0}, NodeId{1}}) run.announce(node, 71, 107);
+  run.reading.end_if_known();
+  EXPECT_TRUE(run.phase.is(Phase::draining));
+  EXPECT_EQ(run.limit(1)->event, 107U);
+}
+
+TEST_F(ReadingTest, what_was_triggered_is_told_to_those_that_read_and_later_to_the_others) {
+  System system = testing::make_system(2, 1);
+  system.trigger_rate_hz = 1000;
+  Run run(system, clock_);
+  run.messages.set_roomy(readout_key(1), false);
+  clock_.advance(100ms);
+  run.loop.turn();
+  run.reading.update();
+  const auto first = run.limit(0);
+  ASSERT_TRUE(first);
+  EXPECT_GT(first->event, 0U);
+  EXPECT_FALSE(run.limit(1));
+  run.messages.set_roomy(readout_key(1), true);
+  run.reading.update();
+  EXPECT_FALSE(run.limit(0));
+  EXPECT_EQ(run.limit(1)->event, first->event);
+}
+
+TEST_F(ReadingTest, a_run_that_is_stopped_ends_where_the_furthest_readout_unit_is) {
+  Run run(testing::make_system(2, 1), clock_);
+  for (const NodeId node : {NodeId{0}, NodeId{1}}) run.announce(node, 0, 64);
+  run.reading.update();
+  run.reading.stop();
+  EXPECT_TRUE(run.phase.is(Phase::pausing));
+  for (const NodeId node : {NodeId{0}, NodeId{1}})
+    EXPECT_EQ(run.messages.take<wire::Pause>(readout_key(node)).size(), 1U);
+  run.reading.on_paused(0, {.next_event = 70, .agreed = 70});
+  run.reading.end_if_known();
+  EXPECT_TRUE(run.phase.is(Phase::pausing)); // one has not answered
+  run.reading.on_paused(1, {.next_event = 80, .agreed = 80});
+  run.reading.end_if_known();
+  EXPECT_TRUE(run.phase.is(Phase::draining));
+  EXPECT_EQ(run.limit(0)->event, 80U);
+}
+
+} // namespace
+} // namespace fanin::builder
